@@ -7,7 +7,10 @@ use pyo3::types::PyDict;
 
 /// An exception of `falaj.errors`, made of these.
 fn of_class(py: Python<'_>, class: &str, text: &str, more: &Bound<'_, PyDict>) -> PyErr {
-    let made = py.import("falaj.errors").and_then(|m| m.getattr(class)).and_then(|c| c.call((text,), Some(more)));
+    let made = py
+        .import("falaj.errors")
+        .and_then(|m| m.getattr(class))
+        .and_then(|c| c.call((text,), Some(more)));
     made.map_or_else(|error| error, PyErr::from_value)
 }
 

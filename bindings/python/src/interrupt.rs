@@ -9,8 +9,9 @@ use std::time::Duration;
 /// How long Ctrl-C may go unheard.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Does `work` without the interpreter's lock. A signal whose handler raises, as Ctrl-C's does, sets `stop`; what it
-/// raised is the error then, once `work` has ended. Only Python's main thread hears of signals.
+/// Does `work` without the interpreter's lock. A signal whose handler raises, as Ctrl-C's does,
+/// sets `stop`; what it raised is the error then, once `work` has ended. Only Python's main thread
+/// hears of signals.
 pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
     stop: &AtomicBool,

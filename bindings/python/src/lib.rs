@@ -1,7 +1,9 @@
-//! What the Python package `falaj` calls: scenarios, simulation, plans, sweeps and queues, as the program has them.
+//! What the Python package `falaj` calls: scenarios, simulation, plans, sweeps and queues, as the
+//! program has them.
 //!
-//! People see the modules beside, in `python/falaj`; what they say there in words and types rests on these. Tables leave through the
-//! Arrow C data interface, and simulation does not hold the interpreter's lock.
+//! People see the modules beside, in `python/falaj`; what they say there in words and types rests
+//! on these. Tables leave through the Arrow C data interface, and simulation does not hold the
+//! interpreter's lock.
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! Phase types, arrivals, queues by matrices. Times are in a unit of the caller's, rates per that unit.
+//! Phase types, arrivals, queues by matrices. Times are in a unit of the caller's, rates per that
+//! unit.
 
 use falaj_queueing as queueing;
 use falaj_queueing::Refused;
@@ -11,8 +12,9 @@ fn refused(refused: Refused) -> PyErr {
 
 /// A phase-type distribution of order n: how long a Markov chain of n phases lasts.
 ///
-/// `start`: n probabilities of beginning in each phase. `within`: n x n rates within the phases, rows that sum up to 0 or less.
-/// ValueError where they are not that. Source: Neuts, Matrix-Geometric Solutions in Stochastic Models (1981), chapter 2.
+/// `start`: n probabilities of beginning in each phase. `within`: n x n rates within the phases,
+/// rows that sum up to 0 or less. ValueError where they are not that. Source: Neuts,
+/// Matrix-Geometric Solutions in Stochastic Models (1981), chapter 2.
 #[pyclass(frozen, module = "falaj.queueing")]
 #[derive(Clone)]
 pub(crate) struct PhaseType(queueing::PhaseType);
@@ -41,7 +43,8 @@ impl PhaseType {
     /// One of several, by probability: pairs of probability and distribution.
     #[staticmethod]
     fn mixture(parts: Vec<(f64, PyRef<'_, PhaseType>)>) -> PyResult<PhaseType> {
-        let parts: Vec<_> = parts.into_iter().map(|(share, part)| (share, part.0.clone())).collect();
+        let parts: Vec<_> =
+            parts.into_iter().map(|(share, part)| (share, part.0.clone())).collect();
         queueing::PhaseType::mixture(&parts).map(PhaseType).map_err(refused)
     }
     /// How many phases.
@@ -90,9 +93,10 @@ impl PhaseType {
 
 /// A Markovian arrival process of order n.
 ///
-/// `silent` (D0) and `heard` (D1): n x n rates of moves without and with an arrival; rows of both together sum up to 0.
-/// ValueError where they are not that. Source: Lucantoni, Meier-Hellstern, Neuts, A single-server queue with server vacations
-/// and a class of non-renewal arrival processes (1990).
+/// `silent` (D0) and `heard` (D1): n x n rates of moves without and with an arrival; rows of both
+/// together sum up to 0. ValueError where they are not that. Source: Lucantoni, Meier-Hellstern,
+/// Neuts, A single-server queue with server vacations and a class of non-renewal arrival processes
+/// (1990).
 #[pyclass(frozen, module = "falaj.queueing")]
 pub(crate) struct Arrivals(queueing::Arrivals);
 
@@ -146,10 +150,12 @@ impl Arrivals {
     }
 }
 
-/// A quasi-birth-death process of order n away from its boundary: a level that moves by one at a time, and a phase.
+/// A quasi-birth-death process of order n away from its boundary: a level that moves by one at a
+/// time, and a phase.
 ///
-/// `up` (A0), `within` (A1), `down` (A2): n x n rates to the level above, within a level, to the level below; rows of all three
-/// together sum up to 0. ValueError where they are not that. Sources: Latouche and Ramaswami (1993); Bini and Meini (1995).
+/// `up` (A0), `within` (A1), `down` (A2): n x n rates to the level above, within a level, to the
+/// level below; rows of all three together sum up to 0. ValueError where they are not that.
+/// Sources: Latouche and Ramaswami (1993); Bini and Meini (1995).
 #[pyclass(frozen, module = "falaj.queueing")]
 pub(crate) struct Qbd(queueing::Qbd);
 
@@ -176,13 +182,17 @@ impl Qbd {
             "cyclic" => queueing::Method::CyclicReduction,
             "logarithmic" => queueing::Method::LogarithmicReduction,
             other => {
-                let what = format!("there is no method {other:?}; there is \"cyclic\" and \"logarithmic\"");
+                let what = format!(
+                    "there is no method {other:?}; there is \"cyclic\" and \"logarithmic\""
+                );
                 return Err(PyValueError::new_err(what));
             }
         };
         let drift = self.0.drift();
         if drift >= 0.0 {
-            return Err(PyValueError::new_err(format!("unstable: it climbs {drift:.4} levels for each unit of time")));
+            return Err(PyValueError::new_err(format!(
+                "unstable: it climbs {drift:.4} levels for each unit of time"
+            )));
         }
         py.detach(|| self.0.solve(method)).map(Solved).map_err(refused)
     }

@@ -52,7 +52,9 @@ impl Results {
             .into_iter()
             .map(|at| {
                 let mut all = Meter::new();
-                let of = |run: &Run| -> FlowResult { run.pipes[pipe_of(at.0, at.1).0 as usize][at.2].clone() };
+                let of = |run: &Run| -> FlowResult {
+                    run.pipes[pipe_of(at.0, at.1).0 as usize][at.2].clone()
+                };
                 runs.iter().for_each(|run| all.add(&of(run).delay));
                 (name_of(scenario, at), all)
             })
@@ -70,13 +72,17 @@ impl Results {
     }
 }
 
-/// What is counted is summed over all replications, what is measured is their mean with its interval; quantiles are of
-/// all packets.
+/// What is counted is summed over all replications, what is measured is their mean with its
+/// interval; quantiles are of all packets.
 fn flows(by_run: &[Vec<Row>], delays: &[(String, Meter)]) -> PyResult<Columns> {
     let count = delays.len();
     let of = |f: usize| by_run.iter().map(move |rows| &rows[f]);
-    let text = |of: fn(&Row) -> &String| Values::Text(by_run[0].iter().map(|row| of(row).clone()).collect());
-    let sum = |value: fn(&Row) -> u64| Values::Whole((0..count).map(|f| whole(of(f).map(value).sum())).collect());
+    let text = |of: fn(&Row) -> &String| {
+        Values::Text(by_run[0].iter().map(|row| of(row).clone()).collect())
+    };
+    let sum = |value: fn(&Row) -> u64| {
+        Values::Whole((0..count).map(|f| whole(of(f).map(value).sum())).collect())
+    };
     let estimates = |name: &str| -> Vec<Option<Estimate>> {
         let values = |f: usize| {
             let column = COLUMNS.iter().find(|column| column.name == name);
@@ -84,7 +90,8 @@ fn flows(by_run: &[Vec<Row>], delays: &[(String, Meter)]) -> PyResult<Columns> {
         };
         (0..count).map(|f| Estimate::of(&values(f))).collect()
     };
-    let half_widths = |name: &str| estimates(name).into_iter().map(|e| e.and_then(|e| e.half_width)).collect();
+    let half_widths =
+        |name: &str| estimates(name).into_iter().map(|e| e.and_then(|e| e.half_width)).collect();
     let mut columns: Vec<(String, Values)> = vec![
         ("link".into(), text(|row| &row.link)),
         ("way".into(), text(|row| &row.way)),
@@ -106,13 +113,15 @@ fn flows(by_run: &[Vec<Row>], delays: &[(String, Meter)]) -> PyResult<Columns> {
         columns.push((format!("{name}_half_width"), Values::Numbers(half_widths(name))));
     }
     for (name, share) in [("delay_p50_ns", 0.5), ("delay_p99_ns", 0.99), ("delay_p999_ns", 0.999)] {
-        let quantiles = delays.iter().map(|(_, meter)| meter.quantile(share).map(|span| whole(span.0)));
+        let quantiles =
+            delays.iter().map(|(_, meter)| meter.quantile(share).map(|span| whole(span.0)));
         columns.push((name.into(), Values::MaybeWhole(quantiles.collect())));
         columns.push((format!("{name}_half_width"), Values::Numbers(half_widths(name))));
     }
     let longest = delays.iter().map(|(_, meter)| meter.max().map(|span| whole(span.0)));
     columns.push(("delay_max_ns".into(), Values::MaybeWhole(longest.collect())));
-    let most = (0..count).map(|f| whole(of(f).map(|row| row.max_backlog_packets).max().unwrap_or(0)));
+    let most =
+        (0..count).map(|f| whole(of(f).map(|row| row.max_backlog_packets).max().unwrap_or(0)));
     columns.push(("max_backlog_packets".into(), Values::Whole(most.collect())));
     Columns::new(columns)
 }
@@ -126,19 +135,30 @@ fn connections(scenario: &Scenario, runs: &[Run]) -> PyResult<Columns> {
             all.entry(*source).or_default().take(n, transfers, run.counted());
         }
     }
-    let all: Vec<(&Source, &Connections)> = all.iter().map(|(n, of)| (&scenario.traffic[*n], of)).collect();
-    let count = |of: fn(&Transfers) -> u64| Values::Whole(all.iter().map(|(_, c)| whole(of(&c.all))).collect());
+    let all: Vec<(&Source, &Connections)> =
+        all.iter().map(|(n, of)| (&scenario.traffic[*n], of)).collect();
+    let count = |of: fn(&Transfers) -> u64| {
+        Values::Whole(all.iter().map(|(_, c)| whole(of(&c.all))).collect())
+    };
     let span = |of: &dyn Fn(&Transfers) -> Option<Span>| {
         Values::MaybeWhole(all.iter().map(|(_, c)| of(&c.all).map(|span| whole(span.0))).collect())
     };
-    let number = |of: &dyn Fn(&Connections) -> Option<f64>| Values::Numbers(all.iter().map(|(_, c)| of(c)).collect());
+    let number = |of: &dyn Fn(&Connections) -> Option<f64>| {
+        Values::Numbers(all.iter().map(|(_, c)| of(c)).collect())
+    };
     let congestion = |source: &Source| match &source.model {
         Model::Tcp(tcp) => tcp.congestion.name().to_owned(),
         _ => String::new(),
     };
     let mut columns: Vec<(String, Values)> = vec![
-        ("traffic".into(), Values::Text(all.iter().map(|(source, _)| source.name.clone()).collect())),
-        ("congestion".into(), Values::Text(all.iter().map(|(source, _)| congestion(source)).collect())),
+        (
+            "traffic".into(),
+            Values::Text(all.iter().map(|(source, _)| source.name.clone()).collect()),
+        ),
+        (
+            "congestion".into(),
+            Values::Text(all.iter().map(|(source, _)| congestion(source)).collect()),
+        ),
         ("connections".into(), count(|t| t.connections.into())),
         ("goodput".into(), number(&|c| c.goodput().map(|e| e.mean))),
         ("goodput_half_width".into(), number(&|c| c.goodput().and_then(|e| e.half_width))),
@@ -150,7 +170,8 @@ fn connections(scenario: &Scenario, runs: &[Run]) -> PyResult<Columns> {
         ("complete".into(), count(|t| t.completion.count())),
         ("not_complete".into(), count(|t| t.unfinished)),
     ];
-    let meters: [(&str, Of); 2] = [("round_trip", |t| &t.round_trip), ("completion", |t| &t.completion)];
+    let meters: [(&str, Of); 2] =
+        [("round_trip", |t| &t.round_trip), ("completion", |t| &t.completion)];
     for (name, of) in meters {
         columns.push((format!("{name}_mean_ns"), number(&|c| of(&c.all).mean_nanos())));
         columns.push((format!("{name}_min_ns"), span(&|t| of(t).min())));
@@ -165,7 +186,9 @@ fn connections(scenario: &Scenario, runs: &[Run]) -> PyResult<Columns> {
 fn replications(by_run: &[Vec<Row>]) -> PyResult<Columns> {
     let all: Vec<(usize, &Row)> =
         by_run.iter().enumerate().flat_map(|(n, rows)| rows.iter().map(move |r| (n, r))).collect();
-    let text = |of: fn(&Row) -> &String| Values::Text(all.iter().map(|(_, row)| of(row).clone()).collect());
+    let text = |of: fn(&Row) -> &String| {
+        Values::Text(all.iter().map(|(_, row)| of(row).clone()).collect())
+    };
     let mut columns: Vec<(String, Values)> = vec![
         ("replication".into(), Values::Whole(all.iter().map(|(n, _)| *n as i64).collect())),
         ("link".into(), text(|row| &row.link)),
@@ -189,7 +212,10 @@ fn histogram(delays: &[(String, Meter)]) -> PyResult<Columns> {
             packets.push(whole(times));
         }
     }
-    let columns =
-        [("flow", Values::Text(flow)), ("delay_ns", Values::Whole(delay)), ("packets", Values::Whole(packets))];
+    let columns = [
+        ("flow", Values::Text(flow)),
+        ("delay_ns", Values::Whole(delay)),
+        ("packets", Values::Whole(packets)),
+    ];
     Columns::new(columns.into_iter().map(|(name, values)| (name.to_owned(), values)).collect())
 }

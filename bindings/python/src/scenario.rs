@@ -38,7 +38,8 @@ fn refused(refusals: &Refusals) -> PyErr {
 impl Scenario {
     #[new]
     fn new(py: Python<'_>, text: String, file: String) -> PyResult<Scenario> {
-        let (read, warnings) = falaj_scenario::parse(&text, &file).map_err(|wrong| errors::scenario(py, &wrong, ""))?;
+        let (read, warnings) = falaj_scenario::parse(&text, &file)
+            .map_err(|wrong| errors::scenario(py, &wrong, ""))?;
         Ok(Scenario { text, file, warnings: warnings.to_string(), read })
     }
 
@@ -60,8 +61,13 @@ impl Scenario {
     /// By link: its name, and by direction the flows' names.
     #[getter]
     fn links(&self) -> Vec<(String, Vec<String>, Vec<String>)> {
-        let flows = |d: &falaj_scenario::Direction| d.flows.iter().map(|flow| flow.name.clone()).collect();
-        self.read.links.iter().map(|link| (link.name.clone(), flows(&link.up), flows(&link.down))).collect()
+        let flows =
+            |d: &falaj_scenario::Direction| d.flows.iter().map(|flow| flow.name.clone()).collect();
+        self.read
+            .links
+            .iter()
+            .map(|link| (link.name.clone(), flows(&link.up), flows(&link.down)))
+            .collect()
     }
 
     /// Replications, seed and duration in nanoseconds.
@@ -75,13 +81,21 @@ impl Scenario {
         let mut document: DocumentMut = self.text.parse().map_err(errors::internal)?;
         let mut words = Vec::new();
         for (key, value) in &values {
-            let unreadable =
-                |_| errors::unknown_key(py, &format!("`{key}` is no key; write one such as `link.uplink.rate`"));
-            let path: Vec<String> = Key::parse(key).map_err(unreadable)?.iter().map(|k| k.get().to_owned()).collect();
+            let unreadable = |_| {
+                errors::unknown_key(
+                    py,
+                    &format!("`{key}` is no key; write one such as `link.uplink.rate`"),
+                )
+            };
+            let path: Vec<String> =
+                Key::parse(key).map_err(unreadable)?.iter().map(|k| k.get().to_owned()).collect();
             let value = if value.is_none() { None } else { Some(toml::value(value, key)?) };
             let applied = edit::apply(&mut document, &path, value.as_ref());
             applied.map_err(|what| errors::unknown_key(py, &format!("`{key}`: {what}")))?;
-            words.push(format!("{key} = {}", value.map_or("nothing".into(), |v| v.to_string().trim().to_owned())));
+            words.push(format!(
+                "{key} = {}",
+                value.map_or("nothing".into(), |v| v.to_string().trim().to_owned())
+            ));
         }
         let text = document.to_string();
         let (read, warnings) = falaj_scenario::parse(&text, &self.file)
@@ -95,16 +109,22 @@ impl Scenario {
         Ok(json::all(&self.read, &ways, None).to_string())
     }
 
-    /// What is promised, a line for each flow that traffic is meant for or that asks for something, or all.
+    /// What is promised, a line for each flow that traffic is meant for or that asks for something,
+    /// or all.
     fn bounds(&self) -> PyResult<Columns> {
         let ways = falaj_plan::plan(&self.read).map_err(|refusals| refused(&refusals))?;
-        let all = ways.iter().filter(|way| !way.same).flat_map(|way| way.flows.iter().map(move |flow| (way, flow)));
+        let all = ways
+            .iter()
+            .filter(|way| !way.same)
+            .flat_map(|way| way.flows.iter().map(move |flow| (way, flow)));
         let all: Vec<_> = all.collect();
         let text = |of: &dyn Fn(&falaj_plan::Way<'_>, &falaj_plan::bounds::Outlook) -> String| {
             Values::Text(all.iter().map(|(way, flow)| of(way, flow)).collect())
         };
         let whole = |of: &dyn Fn(&falaj_plan::bounds::Outlook) -> Option<u64>| {
-            Values::MaybeWhole(all.iter().map(|(_, flow)| of(flow).and_then(|n| i64::try_from(n).ok())).collect())
+            Values::MaybeWhole(
+                all.iter().map(|(_, flow)| of(flow).and_then(|n| i64::try_from(n).ok())).collect(),
+            )
         };
         let columns = vec![
             ("link", text(&|way, _| way.link.to_owned())),
@@ -115,19 +135,25 @@ impl Scenario {
             ("latency_ns", whole(&|flow| flow.promise.as_ref().ok().map(|p| p.latency.0))),
             ("delay_ns", whole(&|flow| flow.best().map(|d| d.delay.0))),
             ("formula", text(&|_, flow| flow.best().map_or(String::new(), |d| d.formula.clone()))),
-            ("condition", text(&|_, flow| flow.best().map_or(String::new(), |d| d.condition.clone()))),
+            (
+                "condition",
+                text(&|_, flow| flow.best().map_or(String::new(), |d| d.condition.clone())),
+            ),
             ("limit", text(&|_, flow| flow.best().map_or(String::new(), |d| d.limit.clone()))),
             ("backlog_bytes", whole(&|flow| flow.backlog.as_ref().map(|b| b.bytes))),
             (
                 "lossless",
-                Values::Truth(all.iter().map(|(_, flow)| flow.backlog.as_ref().map(|b| b.lossless)).collect()),
+                Values::Truth(
+                    all.iter().map(|(_, flow)| flow.backlog.as_ref().map(|b| b.lossless)).collect(),
+                ),
             ),
         ];
         Columns::new(columns.into_iter().map(|(name, values)| (name.to_owned(), values)).collect())
     }
 
-    /// Simulates it; see `falaj.Scenario.simulate`. `run` is as the getter has it, where `until` is not empty with as many replications as
-    /// there may be; `schedulers` are of a link's name, whether up or down, and a callable.
+    /// Simulates it; see `falaj.Scenario.simulate`. `run` is as the getter has it, where `until` is
+    /// not empty with as many replications as there may be; `schedulers` are of a link's name,
+    /// whether up or down, and a callable.
     #[allow(clippy::too_many_arguments, reason = "they have names where people write them")]
     #[pyo3(signature = (run, warm_up_ns, until, packets, schedulers, progress))]
     fn simulate(
@@ -143,7 +169,10 @@ impl Scenario {
         let (replications, seed, duration_ns) = run;
         let asked = until.iter().map(|text| text.parse::<Until>()).collect::<Result<Vec<_>, _>>();
         let asked = asked.map_err(PyValueError::new_err)?;
-        asked.iter().try_for_each(|until| until::known(&self.read, until)).map_err(PyValueError::new_err)?;
+        asked
+            .iter()
+            .try_for_each(|until| until::known(&self.read, until))
+            .map_err(PyValueError::new_err)?;
         if self.read.traffic.is_empty() {
             let what = format!("{} has no [traffic.NAME]: there is nothing to simulate", self.file);
             return Err(PyValueError::new_err(what));
@@ -153,18 +182,27 @@ impl Scenario {
         let stop = Arc::new(AtomicBool::new(false));
         let failure = Failure::new(Arc::clone(&stop));
         let told = |(_, refusals): (PipeId, Refusals)| refused(&refusals);
-        // What the scenario says itself decides, so that schedulers of Python's are looked at over the same time as its own.
+        // What the scenario says itself decides, so that schedulers of Python's are looked at over
+        // the same time as its own.
         let warm_up = match warm_up_ns {
             Some(ns) if ns >= duration_ns => {
-                let what = format!("a warm-up of {} leaves nothing of {}", Span(ns), Span(duration_ns));
+                let what =
+                    format!("a warm-up of {} leaves nothing of {}", Span(ns), Span(duration_ns));
                 return Err(PyValueError::new_err(what));
             }
             Some(ns) => Span(ns),
             None => {
                 let experiment = experiment(&read, read.run.duration);
-                let practice = Practice { seed, warm_up: WarmUp::Found, quantiles: Vec::new(), most: replications };
+                let practice = Practice {
+                    seed,
+                    warm_up: WarmUp::Found,
+                    quantiles: Vec::new(),
+                    most: replications,
+                };
                 let progress = Progress { gone: &|_| {}, stop: &stop };
-                interruptible(py, &stop, || practice.warm_up(&experiment, &progress))?.map_err(told)?.cut
+                interruptible(py, &stop, || practice.warm_up(&experiment, &progress))?
+                    .map_err(told)?
+                    .cut
             }
         };
         let calls = !schedulers.is_empty();
@@ -226,9 +264,11 @@ impl Scenario {
         let reached = asked.iter().map(reached).collect();
         ran.sort_by_key(|(n, _)| *n);
         debug_assert!(!stop.load(Ordering::Relaxed), "who stops it is an error");
-        let (runs, packet_columns): (Vec<_>, Vec<_>) = ran.into_iter().map(|(_, pair)| pair).unzip();
+        let (runs, packet_columns): (Vec<_>, Vec<_>) =
+            ran.into_iter().map(|(_, pair)| pair).unzip();
         scheduler::judge(py, &runs)?;
-        let packets = if packets { Some(Columns::of_packets(&names(&read), packet_columns)?) } else { None };
+        let packets =
+            if packets { Some(Columns::of_packets(&names(&read), packet_columns)?) } else { None };
         Results::new(py, &read, &runs, packets, reached)
     }
 }
@@ -238,7 +278,10 @@ fn names(scenario: &Read) -> Vec<String> {
     let mut names = Vec::new();
     for (l, link) in scenario.links.iter().enumerate() {
         for towards in [Towards::Up, Towards::Down] {
-            names.extend((0..link.direction(towards).flows.len()).map(|f| name_of(scenario, (l, towards, f))));
+            names.extend(
+                (0..link.direction(towards).flows.len())
+                    .map(|f| name_of(scenario, (l, towards, f))),
+            );
         }
     }
     names

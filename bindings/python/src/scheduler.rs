@@ -1,4 +1,5 @@
-//! A discipline that is a class of Python: another [`Instance`] behind the same guard as a shared library's.
+//! A discipline that is a class of Python: another [`Instance`] behind the same guard as a shared
+//! library's.
 
 use crate::errors;
 use falaj_scenario::{Scenario, Towards};
@@ -45,7 +46,12 @@ pub(crate) struct Queues(Mutex<Vec<Seen>>);
 impl Queues {
     fn of(&self, flow: usize) -> PyResult<Seen> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let missing = || PyIndexError::new_err(format!("there is no flow {flow}: there are {}, from 0 on", seen.len()));
+        let missing = || {
+            PyIndexError::new_err(format!(
+                "there is no flow {flow}: there are {}, from 0 on",
+                seen.len()
+            ))
+        };
         seen.get(flow).copied().ok_or_else(missing)
     }
 }
@@ -90,7 +96,10 @@ pub(crate) fn put(
     let towards = if up { Towards::Up } else { Towards::Down };
     let Some(n) = scenario.link(link) else {
         let names: Vec<&str> = scenario.links.iter().map(|link| link.name.as_str()).collect();
-        return Err(errors::unknown_key(py, &format!("there is no link `{link}`; there is `{}`", names.join("`, `"))));
+        return Err(errors::unknown_key(
+            py,
+            &format!("there is no link `{link}`; there is `{}`", names.join("`, `")),
+        ));
     };
     let link = &mut scenario.links[n];
     let direction = if towards == Towards::Up { &mut link.up } else { &mut link.down };
@@ -101,7 +110,10 @@ pub(crate) fn put(
         )));
     }
     let bound = class.bind(py);
-    let name = bound.getattr("__name__").and_then(|name| name.extract()).unwrap_or_else(|_| bound.to_string());
+    let name = bound
+        .getattr("__name__")
+        .and_then(|name| name.extract())
+        .unwrap_or_else(|_| bound.to_string());
     let work_conserving = match bound.getattr("work_conserving") {
         Ok(value) => value.is_truthy()?,
         Err(_) => false,
@@ -133,7 +145,12 @@ pub(crate) fn put(
 pub(crate) fn judge(py: Python<'_>, runs: &[Run]) -> PyResult<()> {
     let broken = runs.iter().flat_map(|run| run.breaches.iter().flatten()).next();
     broken.map_or(Ok(()), |breach| {
-        let text = format!("{} broke the contract at {}: {}", breach.library, breach.at.since(Time::ZERO), breach.what);
+        let text = format!(
+            "{} broke the contract at {}: {}",
+            breach.library,
+            breach.at.since(Time::ZERO),
+            breach.what
+        );
         Err(errors::scheduler(py, &text))
     })
 }
@@ -176,13 +193,18 @@ impl Library for Class {
                 fields.set_item("limits", &self.limits)?;
                 fields.set_item("rate", self.rate)?;
                 fields.set_item("largest", setup.largest)?;
-                let link = py.import("falaj.scheduler")?.getattr("Link")?.call((), Some(&fields))?;
+                let link =
+                    py.import("falaj.scheduler")?.getattr("Link")?.call((), Some(&fields))?;
                 let own = self.class.bind(py).call1((link,))?;
-                let method = |name: &str| own.getattr_opt(name).map(|found| found.map(Bound::unbind));
-                let next =
-                    method("next")?.ok_or_else(|| PyTypeError::new_err(format!("{} has no `next`", self.name)))?;
+                let method =
+                    |name: &str| own.getattr_opt(name).map(|found| found.map(Bound::unbind));
+                let next = method("next")?
+                    .ok_or_else(|| PyTypeError::new_err(format!("{} has no `next`", self.name)))?;
                 Ok(Box::new(Own {
-                    queues: Py::new(py, Queues(Mutex::new(vec![Seen::default(); setup.flows.len()])))?,
+                    queues: Py::new(
+                        py,
+                        Queues(Mutex::new(vec![Seen::default(); setup.flows.len()])),
+                    )?,
                     arrive: method("arrive")?,
                     next,
                     served: method("served")?,
@@ -276,7 +298,8 @@ impl Instance for Own {
 
     fn take(&mut self, _: &[Seen], f: FlowId, sent: Sent) {
         if let (Some(served), None) = (&self.served, &self.failed)
-            && let Err(error) = Python::attach(|py| served.call1(py, (f.0, sent.bytes, sent.start.0, sent.end.0)))
+            && let Err(error) =
+                Python::attach(|py| served.call1(py, (f.0, sent.bytes, sent.start.0, sent.end.0)))
         {
             self.fail(error);
         }

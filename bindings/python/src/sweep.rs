@@ -18,7 +18,8 @@ pub(crate) struct Sweep(sweep::Sweep);
 
 #[pymethods]
 impl Sweep {
-    /// Values by key; None for what the scenario says; how long replications are, and what of that is not counted.
+    /// Values by key; None for what the scenario says; how long replications are, and what of that
+    /// is not counted.
     #[new]
     fn new(
         py: Python<'_>,
@@ -32,10 +33,14 @@ impl Sweep {
         let (duration_ns, warm_up_ns) = times_ns;
         let mut all = Vec::new();
         for (key, values) in axes {
-            let values = values.iter().map(|value| toml::value(value, &key)).collect::<PyResult<Vec<_>>>()?;
+            let values = values
+                .iter()
+                .map(|value| toml::value(value, &key))
+                .collect::<PyResult<Vec<_>>>()?;
             all.push(Axis::new(&key, &values));
         }
-        let mut sweep = sweep::Sweep::new(text, file, all).map_err(|error| errors::sweep(py, &error))?;
+        let mut sweep =
+            sweep::Sweep::new(text, file, all).map_err(|error| errors::sweep(py, &error))?;
         if let Some(replications) = replications {
             sweep = sweep.replicated(replications);
         }
@@ -76,7 +81,8 @@ impl Sweep {
         Ok(shard.split(&self.0, parts).iter().map(Shard::to_string).collect())
     }
 
-    /// The lines of a shard such as `1/8`, as `falaj sweep run` writes them; on so many cores, or on all.
+    /// The lines of a shard such as `1/8`, as `falaj sweep run` writes them; on so many cores, or
+    /// on all.
     #[pyo3(signature = (shard, cores=None))]
     fn run(&self, py: Python<'_>, shard: &str, cores: Option<usize>) -> PyResult<String> {
         let shard: Shard = shard.parse().map_err(PyValueError::new_err)?;
@@ -96,7 +102,8 @@ fn read(py: Python<'_>, text: &str, name: &str) -> PyResult<Results> {
 #[pyfunction]
 pub(crate) fn merge(py: Python<'_>, shards: Vec<(String, String)>) -> PyResult<String> {
     let mut shards = shards.into_iter();
-    let (name, text) = shards.next().ok_or_else(|| PyValueError::new_err("there is nothing to merge"))?;
+    let (name, text) =
+        shards.next().ok_or_else(|| PyValueError::new_err("there is nothing to merge"))?;
     let mut all = read(py, &text, &name)?;
     for (name, text) in shards {
         all.merge(read(py, &text, &name)?).map_err(|error| errors::sweep(py, &error))?;
@@ -112,14 +119,16 @@ pub(crate) fn table(py: Python<'_>, text: &str, name: &str) -> PyResult<Columns>
     for (n, axis) in table.axes.iter().enumerate() {
         columns.push((axis.key.clone(), axis_values(&table, n)));
     }
-    let text =
-        |of: fn(&sweep::Line) -> &String| Values::Text(table.lines.iter().map(|line| of(line).clone()).collect());
+    let text = |of: fn(&sweep::Line) -> &String| {
+        Values::Text(table.lines.iter().map(|line| of(line).clone()).collect())
+    };
     columns.push(("link".into(), text(|line| &line.link)));
     columns.push(("way".into(), text(|line| &line.way)));
     columns.push(("flow".into(), text(|line| &line.flow)));
     for (n, measure) in COLUMNS.iter().enumerate() {
         let mean = table.lines.iter().map(|line| line.measures[n].map(|e| e.mean)).collect();
-        let half = table.lines.iter().map(|line| line.measures[n].and_then(|e| e.half_width)).collect();
+        let half =
+            table.lines.iter().map(|line| line.measures[n].and_then(|e| e.half_width)).collect();
         columns.push((measure.name.into(), Values::Numbers(mean)));
         columns.push((format!("{}_half_width", measure.name), Values::Numbers(half)));
     }
@@ -128,9 +137,11 @@ pub(crate) fn table(py: Python<'_>, text: &str, name: &str) -> PyResult<Columns>
 
 /// Numbers where all are, else texts.
 fn axis_values(table: &Table, n: usize) -> Values {
-    let parsed: Vec<Option<Value>> = table.lines.iter().map(|line| line.values[n].parse().ok()).collect();
+    let parsed: Vec<Option<Value>> =
+        table.lines.iter().map(|line| line.values[n].parse().ok()).collect();
     let whole: Option<Vec<i64>> = parsed.iter().map(|v| v.as_ref()?.as_integer()).collect();
-    let numbers: Option<Vec<Option<f64>>> = parsed.iter().map(|v| v.as_ref()?.as_float().map(Some)).collect();
+    let numbers: Option<Vec<Option<f64>>> =
+        parsed.iter().map(|v| v.as_ref()?.as_float().map(Some)).collect();
     if let Some(whole) = whole {
         return Values::Whole(whole);
     }
@@ -138,7 +149,10 @@ fn axis_values(table: &Table, n: usize) -> Values {
         return Values::Numbers(numbers);
     }
     let text = |(line, value): (&sweep::Line, &Option<Value>)| {
-        value.as_ref().and_then(|v| v.as_str()).map_or_else(|| line.values[n].clone(), str::to_owned)
+        value
+            .as_ref()
+            .and_then(|v| v.as_str())
+            .map_or_else(|| line.values[n].clone(), str::to_owned)
     };
     Values::Text(table.lines.iter().zip(&parsed).map(text).collect())
 }

@@ -1,13 +1,13 @@
-//! Columns that Python takes over without a copy: as Arrow through its C stream interface, as NumPy arrays through the array
-//! interface.
+//! Columns that Python takes over without a copy: as Arrow through its C stream interface, as NumPy
+//! arrays through the array interface.
 
 use crate::errors::internal;
 use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::types::{Float64Type, Int64Type, UInt16Type, UInt32Type};
 use arrow_array::{
-    Array, ArrayRef, DictionaryArray, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray,
-    UInt16Array, UInt32Array,
+    Array, ArrayRef, DictionaryArray, Float64Array, Int64Array, RecordBatch, RecordBatchIterator,
+    StringArray, UInt16Array, UInt32Array,
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use pyo3::exceptions::PyKeyError;
@@ -70,7 +70,8 @@ impl Columns {
         ]));
         let batch = |(n, packets): (usize, Packets)| {
             let keys = UInt32Array::from(packets.flow);
-            let flow = DictionaryArray::<UInt32Type>::try_new(keys, Arc::clone(&names)).map_err(internal)?;
+            let flow = DictionaryArray::<UInt32Type>::try_new(keys, Arc::clone(&names))
+                .map_err(internal)?;
             let replication = vec![u16::try_from(n).unwrap_or(u16::MAX); packets.bytes.len()];
             let columns: Vec<ArrayRef> = vec![
                 Arc::new(UInt16Array::from(replication)),
@@ -117,8 +118,8 @@ impl Columns {
         self.schema.fields().iter().map(|field| field.name().clone()).collect()
     }
 
-    /// The pieces of a column: a `Column` where NumPy can look at the memory, a list where it cannot; and the texts that a
-    /// column of codes means, else None.
+    /// The pieces of a column: a `Column` where NumPy can look at the memory, a list where it
+    /// cannot; and the texts that a column of codes means, else None.
     fn column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Pieces<'py>> {
         let mut texts = None;
         let mut pieces = Vec::new();
@@ -132,21 +133,30 @@ impl Columns {
                 None => piece,
             };
             pieces.push(match piece.data_type() {
-                DataType::Utf8 => piece.as_string::<i32>().iter().collect::<Vec<_>>().into_pyobject(py)?,
-                DataType::Boolean => piece.as_boolean().iter().collect::<Vec<_>>().into_pyobject(py)?,
-                DataType::Float64 if piece.null_count() > 0 => {
-                    piece.as_primitive::<Float64Type>().iter().collect::<Vec<_>>().into_pyobject(py)?
+                DataType::Utf8 => {
+                    piece.as_string::<i32>().iter().collect::<Vec<_>>().into_pyobject(py)?
                 }
-                DataType::Int64 if piece.null_count() > 0 => {
-                    piece.as_primitive::<Int64Type>().iter().collect::<Vec<_>>().into_pyobject(py)?
+                DataType::Boolean => {
+                    piece.as_boolean().iter().collect::<Vec<_>>().into_pyobject(py)?
                 }
+                DataType::Float64 if piece.null_count() > 0 => piece
+                    .as_primitive::<Float64Type>()
+                    .iter()
+                    .collect::<Vec<_>>()
+                    .into_pyobject(py)?,
+                DataType::Int64 if piece.null_count() > 0 => piece
+                    .as_primitive::<Int64Type>()
+                    .iter()
+                    .collect::<Vec<_>>()
+                    .into_pyobject(py)?,
                 _ => Bound::new(py, Column(piece))?.into_any(),
             });
         }
         Ok((pieces, texts))
     }
 
-    /// The Arrow PyCapsule interface. A schema that is asked for is not cast to, as the interface allows.
+    /// The Arrow PyCapsule interface. A schema that is asked for is not cast to, as the interface
+    /// allows.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -156,7 +166,11 @@ impl Columns {
         let _ = requested_schema;
         let batches = self.batches.clone().into_iter().map(Ok);
         let reader = RecordBatchIterator::new(batches, Arc::clone(&self.schema));
-        PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), c"arrow_array_stream")
+        PyCapsule::new_with_value(
+            py,
+            FFI_ArrowArrayStream::new(Box::new(reader)),
+            c"arrow_array_stream",
+        )
     }
 }
 
@@ -175,10 +189,18 @@ impl Column {
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let address = |values: *const u8| values as usize;
         let (kind, at) = match self.0.data_type() {
-            DataType::Float64 => ("<f8", address(self.0.as_primitive::<Float64Type>().values().as_ptr().cast())),
-            DataType::Int64 => ("<i8", address(self.0.as_primitive::<Int64Type>().values().as_ptr().cast())),
-            DataType::UInt32 => ("<u4", address(self.0.as_primitive::<UInt32Type>().values().as_ptr().cast())),
-            DataType::UInt16 => ("<u2", address(self.0.as_primitive::<UInt16Type>().values().as_ptr().cast())),
+            DataType::Float64 => {
+                ("<f8", address(self.0.as_primitive::<Float64Type>().values().as_ptr().cast()))
+            }
+            DataType::Int64 => {
+                ("<i8", address(self.0.as_primitive::<Int64Type>().values().as_ptr().cast()))
+            }
+            DataType::UInt32 => {
+                ("<u4", address(self.0.as_primitive::<UInt32Type>().values().as_ptr().cast()))
+            }
+            DataType::UInt16 => {
+                ("<u2", address(self.0.as_primitive::<UInt16Type>().values().as_ptr().cast()))
+            }
             other => return Err(internal(format!("no array of NumPy is {other}"))),
         };
         let interface = PyDict::new(py);

@@ -29,20 +29,27 @@ fn table(dict: &Bound<'_, PyMapping>, path: &str) -> PyResult<Table> {
     Ok(table)
 }
 
-/// Tables have headers as people write them, `[link.uplink.flow.voice]`; what is a value of one key stands in its line.
+/// Tables have headers as people write them, `[link.uplink.flow.voice]`; what is a value of one key
+/// stands in its line.
 fn has_header(path: &str) -> bool {
     let words: Vec<&str> = path.split('.').collect();
     let named = |word: &&str| ["link", "flow", "traffic", "table", "host"].contains(word);
     let last = words.last().copied().unwrap_or_default();
     let before = words.len().checked_sub(2).map(|n| words[n]);
-    last == "run" || named(&last) || before.is_some_and(|word| named(&word)) || ["up", "down"].contains(&last)
+    last == "run"
+        || named(&last)
+        || before.is_some_and(|word| named(&word))
+        || ["up", "down"].contains(&last)
 }
 
 fn within(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-fn pairs<'py>(dict: &Bound<'py, PyMapping>, path: &str) -> PyResult<Vec<(String, Bound<'py, PyAny>)>> {
+fn pairs<'py>(
+    dict: &Bound<'py, PyMapping>,
+    path: &str,
+) -> PyResult<Vec<(String, Bound<'py, PyAny>)>> {
     let mut pairs = Vec::new();
     for pair in dict.items()?.try_iter()? {
         let (key, value): (Bound<'py, PyAny>, Bound<'py, PyAny>) = pair?.extract()?;
@@ -69,7 +76,9 @@ pub(crate) fn value(value: &Bound<'_, PyAny>, path: &str) -> PyResult<Value> {
     }
     if value.is_instance_of::<PyInt>() {
         let number: i64 = value.extract().map_err(|_| {
-            PyValueError::new_err(format!("{path}: {value} is too large; TOML has whole numbers of 64 bits"))
+            PyValueError::new_err(format!(
+                "{path}: {value} is too large; TOML has whole numbers of 64 bits"
+            ))
         })?;
         return Ok(Value::from(number));
     }
@@ -92,7 +101,9 @@ pub(crate) fn value(value: &Bound<'_, PyAny>, path: &str) -> PyResult<Value> {
         return Ok(Value::InlineTable(table));
     }
     // NumPy's numbers are numbers too.
-    let number = |item: &Bound<'_, PyAny>| item.is_instance_of::<PyInt>() || item.is_instance_of::<PyFloat>();
+    let number = |item: &Bound<'_, PyAny>| {
+        item.is_instance_of::<PyInt>() || item.is_instance_of::<PyFloat>()
+    };
     if let Some(item) = value.call_method0("item").ok().filter(number) {
         return self::value(&item, path);
     }

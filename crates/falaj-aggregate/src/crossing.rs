@@ -11,13 +11,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// Containers that wait for room in the ring; with so many no packet is taken.
 const MOST_WAITING: usize = 32;
 
-/// What carries containers to another process, and back. What it cannot tell of the other side, it does not.
+/// What carries containers to another process, and back. What it cannot tell of the other side, it
+/// does not.
 pub trait Carrier: AsFd {
     /// Sends one; `false` if there is no room for it now.
     fn send(&mut self, bytes: &[u8]) -> io::Result<bool>;
     /// Takes one in the place of what is in `out`; `false` if there is none.
     fn receive(&mut self, out: &mut Vec<u8>) -> io::Result<bool>;
-    /// Asks when the other side will be done with the next one, which has so many bytes and left at this instant.
+    /// Asks when the other side will be done with the next one, which has so many bytes and left at
+    /// this instant.
     fn ask_when(&mut self, bytes: usize, left: u64) {
         let _ = (bytes, left);
     }
@@ -56,7 +58,8 @@ pub struct Crossing<C = Endpoint> {
     left: usize,
 }
 
-/// Sends a container, behind those that wait. When it is taken is asked for whoever tunes the packer.
+/// Sends a container, behind those that wait. When it is taken is asked for whoever tunes the
+/// packer.
 fn send(
     endpoint: &mut impl Carrier,
     waiting: &mut VecDeque<Vec<u8>>,
@@ -114,7 +117,8 @@ impl<C: Carrier> Crossing<C> {
 
     /// What leaves because the other side has nothing to do.
     fn look(&mut self, now: Time) -> io::Result<()> {
-        if !self.packer.is_empty() && self.packer.policy().when_idle && self.endpoint.peer_is_idle() {
+        if !self.packer.is_empty() && self.packer.policy().when_idle && self.endpoint.peer_is_idle()
+        {
             packing!(self, p, p.0.idle(now, p.1))?;
         }
         Ok(())
@@ -141,7 +145,8 @@ impl<C: Carrier> Crossing<C> {
         self.packer.next_due()
     }
 
-    /// Takes a packet: how long it is in the buffer, or what was wrong with its container's rest, which is lost.
+    /// Takes a packet: how long it is in the buffer, or what was wrong with its container's rest,
+    /// which is lost.
     pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Result<usize, Malformed>>> {
         loop {
             if self.left > 0 {
@@ -166,7 +171,8 @@ impl<C: Carrier> Crossing<C> {
         packet.unwrap_or(Err(Malformed::NoLength))?.write(self.packer.before(), buffer)
     }
 
-    /// Asks for whatever wake-up there is a reason to wait for; `true` if there is nothing to do until one.
+    /// Asks for whatever wake-up there is a reason to wait for; `true` if there is nothing to do
+    /// until one.
     pub fn rest(&mut self) -> io::Result<bool> {
         if let Some(first) = self.waiting.front()
             && self.endpoint.ask_room(first.len())?

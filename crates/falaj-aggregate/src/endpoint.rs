@@ -10,8 +10,9 @@ use falaj_sched::time::Span;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
+    sendmsg, socketpair,
 };
 use rustix::time::ClockId;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -29,17 +30,20 @@ const MORE: usize = 5;
 /// A peer's processor time is told as often as this, in nanoseconds.
 const TELL_EVERY: u64 = 1_000_000;
 
-/// How long to look for what a peer holds back until this side sleeps before ringing for it, in nanoseconds. Who is awake
-/// sends it within a part of that, and is spared the ringing; this side is spared falling asleep and being woken.
+/// How long to look for what a peer holds back until this side sleeps before ringing for it, in
+/// nanoseconds. Who is awake sends it within a part of that, and is spared the ringing; this side
+/// is spared falling asleep and being woken.
 const LINGER: u64 = 1_000;
 
 /// A socket for each side to find the other by.
 pub fn line() -> io::Result<[OwnedFd; 2]> {
-    let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let (a, b) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     Ok([a, b])
 }
 
-/// Words of one ring's strings in memory of so many words; `None` if that is not the memory of a pair.
+/// Words of one ring's strings in memory of so many words; `None` if that is not the memory of a
+/// pair.
 fn room(words: usize) -> Option<usize> {
     let room = (words / 2).checked_sub(CONTROL)?;
     (words == 2 * (room + CONTROL) && room.is_power_of_two()).then_some(room)
@@ -79,7 +83,12 @@ impl Endpoint {
     /// Makes a pair with room for `bytes` each way (a power of two) and sends the
     /// peer its side over the line, `more` with it.
     pub fn create(line: OwnedFd, bytes: usize, more: &[BorrowedFd<'_>]) -> io::Result<Endpoint> {
-        let invalid = || io::Error::new(io::ErrorKind::InvalidInput, "a ring's room is a power of two, 64 B at least");
+        let invalid = || {
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a ring's room is a power of two, 64 B at least",
+            )
+        };
         if !bytes.is_power_of_two() || bytes < 64 || more.len() > MORE {
             return Err(invalid());
         }
@@ -103,7 +112,12 @@ impl Endpoint {
         let mut hello = [0; HELLO.len() + 1];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(OWN + MORE))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let got = recvmsg(&line, &mut [IoSliceMut::new(&mut hello)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        let got = recvmsg(
+            &line,
+            &mut [IoSliceMut::new(&mut hello)],
+            &mut control,
+            RecvFlags::CMSG_CLOEXEC,
+        )?;
         let fds: Vec<OwnedFd> = control
             .drain()
             .filter_map(|message| match message {
@@ -122,10 +136,20 @@ impl Endpoint {
         Ok((Endpoint::new(&Shared::open(memory)?, true, own, peer, line)?, fds.collect()))
     }
 
-    fn new(shared: &Arc<Shared>, accepted: bool, own: OwnedFd, bell: OwnedFd, line: OwnedFd) -> io::Result<Endpoint> {
+    fn new(
+        shared: &Arc<Shared>,
+        accepted: bool,
+        own: OwnedFd,
+        bell: OwnedFd,
+        line: OwnedFd,
+    ) -> io::Result<Endpoint> {
         use crate::ring::Memory;
-        let invalid =
-            || io::Error::new(io::ErrorKind::InvalidData, "the shared memory has not the length of a ring pair");
+        let invalid = || {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the shared memory has not the length of a ring pair",
+            )
+        };
         let room = room(shared.words().len()).ok_or_else(invalid)?;
         let mut bases = [0, CONTROL + room];
         if accepted {
@@ -176,7 +200,10 @@ impl Endpoint {
             Pushed::Quiet => {}
             Pushed::Full => return Ok(false),
             Pushed::TooLong => {
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, "a container is longer than the ring"));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "a container is longer than the ring",
+                ));
             }
         }
         Ok(true)
@@ -196,7 +223,8 @@ impl Endpoint {
         Ok(true)
     }
 
-    /// Who wants something else is done with the last string: says so, if it was asked about that one.
+    /// Who wants something else is done with the last string: says so, if it was asked about that
+    /// one.
     #[inline]
     fn answer(&mut self) {
         if self.reader.is_asked() {
@@ -209,8 +237,8 @@ impl Endpoint {
         }
     }
 
-    /// Asks when the peer will be done with the next string, which has so many bytes and left at this instant, in nanoseconds
-    /// of CLOCK_MONOTONIC; of one string at a time.
+    /// Asks when the peer will be done with the next string, which has so many bytes and left at
+    /// this instant, in nanoseconds of CLOCK_MONOTONIC; of one string at a time.
     pub fn ask_when(&mut self, bytes: usize, left: u64) {
         if self.asked.is_none() {
             self.writer.ask_when(bytes);
@@ -223,9 +251,11 @@ impl Endpoint {
         let left = self.asked?;
         let told = self.writer.took()?;
         self.asked = None;
-        // Nothing was taken before it left or in the future, and no thread spends more than there is.
+        // Nothing was taken before it left or in the future, and no thread spends more than there
+        // is.
         let at = told.at.clamp(left, nanos(ClockId::Monotonic).max(left));
-        let most = if self.spent.at == 0 { 0 } else { (at + TELL_EVERY).saturating_sub(self.spent.at) };
+        let most =
+            if self.spent.at == 0 { 0 } else { (at + TELL_EVERY).saturating_sub(self.spent.at) };
         let spent = told.spent.saturating_sub(self.spent.spent).min(most);
         self.spent = Took { at, spent: told.spent };
         Some(Crossed { took: Span(at - left), spent: Span(spent) })
@@ -242,12 +272,14 @@ impl Endpoint {
         self.writer.ask_idle()
     }
 
-    /// Asks to be woken when there is room for a string of so many bytes; `true` if there is already.
+    /// Asks to be woken when there is room for a string of so many bytes; `true` if there is
+    /// already.
     pub fn ask_room(&mut self, bytes: usize) -> io::Result<bool> {
         self.writer.ask_room(bytes).map_err(broken)
     }
 
-    /// Asks to be woken by the next string; `true` if there is none yet: then [`wait`](Endpoint::wait).
+    /// Asks to be woken by the next string; `true` if there is none yet: then
+    /// [`wait`](Endpoint::wait).
     pub fn rest(&mut self) -> io::Result<bool> {
         self.answer();
         let rest = self.reader.rest().map_err(broken)?;
@@ -279,7 +311,8 @@ impl Endpoint {
         self.waker.alarm(at)
     }
 
-    /// Waits to be woken, for `timeout` at most; not at all if the peer is gone, whom nobody could wait for.
+    /// Waits to be woken, for `timeout` at most; not at all if the peer is gone, whom nobody could
+    /// wait for.
     pub fn wait(&mut self, timeout: Option<Span>) -> io::Result<()> {
         self.gone |= self.waker.wait(if self.gone { Some(Span::ZERO) } else { timeout })?;
         Ok(())

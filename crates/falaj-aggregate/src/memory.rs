@@ -60,13 +60,16 @@ impl Shared {
     /// It is no memory, could become shorter, or is shorter.
     pub fn open_first(fd: impl AsFd, bytes: u64) -> io::Result<Arc<Shared>> {
         if bytes > sealed(&fd, SealFlags::SHRINK)? {
-            return Err(invalid("the shared memory that was sent is shorter than it was said to be"));
+            return Err(invalid(
+                "the shared memory that was sent is shorter than it was said to be",
+            ));
         }
         Shared::map(fd, bytes)
     }
 
     fn map(fd: impl AsFd, bytes: u64) -> io::Result<Arc<Shared>> {
-        let bytes = usize::try_from(bytes).map_err(|_| invalid("it is too long for this machine"))?;
+        let bytes =
+            usize::try_from(bytes).map_err(|_| invalid("it is too long for this machine"))?;
         if bytes < size_of::<AtomicU64>() {
             return Err(invalid("the shared memory that was sent is empty"));
         }
@@ -74,7 +77,8 @@ impl Shared {
         Ok(Arc::new(Shared(map)))
     }
 
-    /// So many cells from a byte on; `None` if they are not all within, or not where such cells lie.
+    /// So many cells from a byte on; `None` if they are not all within, or not where such cells
+    /// lie.
     #[inline]
     pub fn cells<C: Cell>(&self, at: usize, count: usize) -> Option<&[C]> {
         if count == 0 {
@@ -84,10 +88,11 @@ impl Shared {
         if end > self.0.len() || !at.is_multiple_of(align_of::<C>()) {
             return None;
         }
-        // SAFETY: they lie within the mapping, which begins at a page and stays until `self` is dropped, and the borrow
-        // ends before. The file behind it is sealed against becoming shorter, so that all its pages stay. Its bytes are
-        // written by two processes, and in this one through atomics alone: nothing gives out another pointer into it.
-        // Any bits are a value of an atomic.
+        // SAFETY: they lie within the mapping, which begins at a page and stays until `self` is
+        // dropped, and the borrow ends before. The file behind it is sealed against
+        // becoming shorter, so that all its pages stay. Its bytes are written by two
+        // processes, and in this one through atomics alone: nothing gives out another pointer into
+        // it. Any bits are a value of an atomic.
         Some(unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(at).cast(), count) })
     }
 
@@ -97,7 +102,8 @@ impl Shared {
         self.cells(at, 1)?.first()
     }
 
-    /// Copies bytes out, whatever they are and wherever they begin; `false` if they are not all within.
+    /// Copies bytes out, whatever they are and wherever they begin; `false` if they are not all
+    /// within.
     pub fn read(&self, at: usize, out: &mut [u8]) -> bool {
         let Some((first, words, last)) = self.pieces(at, out.len()) else { return false };
         let (begin, rest) = out.split_at_mut(first.len());
@@ -114,7 +120,10 @@ impl Shared {
         let (begin, rest) = bytes.split_at(first.len());
         let (middle, end) = rest.as_chunks();
         begin.iter().zip(first).for_each(|(byte, to)| to.store(*byte, Relaxed));
-        middle.iter().zip(words).for_each(|(word, to)| to.store(u64::from_ne_bytes(*word), Relaxed));
+        middle
+            .iter()
+            .zip(words)
+            .for_each(|(word, to)| to.store(u64::from_ne_bytes(*word), Relaxed));
         end.iter().zip(last).for_each(|(byte, to)| to.store(*byte, Relaxed));
         true
     }
@@ -125,7 +134,11 @@ impl Shared {
         let before = (at.next_multiple_of(size_of::<AtomicU64>()) - at).min(length);
         let words = (length - before) / size_of::<AtomicU64>();
         let behind = before + words * size_of::<AtomicU64>();
-        Some((self.cells(at, before)?, self.cells(at + before, words)?, self.cells(at + behind, length - behind)?))
+        Some((
+            self.cells(at, before)?,
+            self.cells(at + before, words)?,
+            self.cells(at + behind, length - behind)?,
+        ))
     }
 }
 
@@ -135,7 +148,9 @@ type Pieces<'a> = (&'a [AtomicU8], &'a [AtomicU64], &'a [AtomicU8]);
 fn sealed(fd: impl AsFd, seals: SealFlags) -> io::Result<u64> {
     let has = fs::fcntl_get_seals(&fd).map_err(|_| invalid("what was sent is no shared memory"))?;
     if !has.contains(seals) {
-        return Err(invalid("the shared memory that was sent could change its length: it is not sealed"));
+        return Err(invalid(
+            "the shared memory that was sent could change its length: it is not sealed",
+        ));
     }
     u64::try_from(fs::fstat(&fd)?.st_size).map_err(|_| invalid("what was sent is no shared memory"))
 }
@@ -171,7 +186,9 @@ mod tests {
                 assert_eq!(back, bytes[..length]);
             }
         }
-        for (at, length) in [(0, 65), (64, 1), (65, 0), (usize::MAX, 1), (usize::MAX - 3, 64), (1 << 40, 8)] {
+        for (at, length) in
+            [(0, 65), (64, 1), (65, 0), (usize::MAX, 1), (usize::MAX - 3, 64), (1 << 40, 8)]
+        {
             let within = length == 0;
             assert_eq!(shared.write(at, &vec![7; length]), within, "{at} {length}");
             assert_eq!(shared.read(at, &mut vec![7; length]), within, "{at} {length}");

@@ -114,7 +114,8 @@ pub enum Popped {
     Empty,
 }
 
-/// What a reader tells of a string that it was asked about, when it is done with it. It may be anything.
+/// What a reader tells of a string that it was asked about, when it is done with it. It may be
+/// anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Took {
     /// When that was.
@@ -153,7 +154,13 @@ fn words_of(bytes: usize) -> u64 {
 impl<M: Memory> Side<M> {
     fn new(memory: M, base: usize, room: usize) -> Option<Side<M>> {
         let fits = memory.words().len().checked_sub(base)? >= room.checked_add(CONTROL)?;
-        (fits && room.is_power_of_two()).then_some(Side { memory, base, room: room as u64, own: 0, other: 0 })
+        (fits && room.is_power_of_two()).then_some(Side {
+            memory,
+            base,
+            room: room as u64,
+            own: 0,
+            other: 0,
+        })
     }
 
     #[inline]
@@ -246,7 +253,8 @@ impl<M: Memory> Writer<M> {
         self.0.control(ASLEEP).load(Relaxed) == self.0.own
     }
 
-    /// Asks to be woken when the reader goes to sleep; `true` if it does already. To ask again costs a look.
+    /// Asks to be woken when the reader goes to sleep; `true` if it does already. To ask again
+    /// costs a look.
     #[inline]
     pub fn ask_idle(&mut self) -> bool {
         let word = self.0.control(IDLE);
@@ -280,8 +288,10 @@ impl<M: Memory> Writer<M> {
     pub fn took(&self) -> Option<Took> {
         let side = &self.0;
         let asked = side.control(PROBE).load(Relaxed);
-        (side.control(TOOK).load(Acquire) == asked)
-            .then(|| Took { at: side.control(TOOK_AT).load(Relaxed), spent: side.control(SPENT).load(Relaxed) })
+        (side.control(TOOK).load(Acquire) == asked).then(|| Took {
+            at: side.control(TOOK_AT).load(Relaxed),
+            spent: side.control(SPENT).load(Relaxed),
+        })
     }
 }
 
@@ -324,7 +334,8 @@ impl<M: Memory> Reader<M> {
         let there = side.other - side.own;
         let (length, _) = side.pieces(side.own, 1);
         // Read once: what is checked is what is used.
-        let length = usize::try_from(length.first().map_or(0, |l| l.load(Relaxed))).map_err(|_| Broken)?;
+        let length =
+            usize::try_from(length.first().map_or(0, |l| l.load(Relaxed))).map_err(|_| Broken)?;
         if length > side.longest() || words_of(length) > there {
             return Err(Broken);
         }
@@ -344,7 +355,8 @@ impl<M: Memory> Reader<M> {
         Ok(if before < wish && wish <= side.own { Popped::Wake } else { Popped::Quiet })
     }
 
-    /// Does the writer ask about the last string that was taken, and has nothing been said to that yet?
+    /// Does the writer ask about the last string that was taken, and has nothing been said to that
+    /// yet?
     #[inline]
     pub fn is_asked(&self) -> bool {
         let own = self.side.own;

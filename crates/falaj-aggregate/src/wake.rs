@@ -5,8 +5,8 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::time::{
-    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, clock_gettime, timerfd_create,
-    timerfd_settime,
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, clock_gettime,
+    timerfd_create, timerfd_settime,
 };
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,7 +33,12 @@ impl Waker {
         epoll::add(&woken, &bell, EventData::new_u64(BY_PEER), EventFlags::IN | EventFlags::ET)?;
         if let Some(line) = &line {
             // Told once: who knows that the peer is gone need not be woken for it again.
-            epoll::add(&woken, line, EventData::new_u64(BY_LINE), EventFlags::IN | EventFlags::RDHUP | EventFlags::ET)?;
+            epoll::add(
+                &woken,
+                line,
+                EventData::new_u64(BY_LINE),
+                EventFlags::IN | EventFlags::RDHUP | EventFlags::ET,
+            )?;
         }
         let alarm = Alarm::new()?;
         epoll::add(&woken, &alarm, EventData::new_u64(BY_ALARM), EventFlags::IN | EventFlags::ET)?;
@@ -48,7 +53,8 @@ impl Waker {
     /// Waits to be woken, for `timeout` at most; `true` if the line has ended.
     pub(crate) fn wait(&mut self, timeout: Option<Span>) -> io::Result<bool> {
         let timeout = timeout.map(|t| timespec(t.0));
-        let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 3];
+        let mut events =
+            [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 3];
         match epoll::wait(&self.woken, &mut events, timeout.as_ref()) {
             Ok(n) => Ok(events[..n].iter().any(|event| event.data.u64() == BY_LINE)),
             Err(Errno::INTR) => Ok(false),
@@ -71,7 +77,10 @@ pub(crate) struct Alarm {
 
 impl Alarm {
     pub(crate) fn new() -> io::Result<Alarm> {
-        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        let timer = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )?;
         Ok(Alarm { timer, at: None })
     }
 

@@ -1,4 +1,5 @@
-//! A peer that stops, and one that is killed in the midst of it: it costs what it had to take, and nothing else.
+//! A peer that stops, and one that is killed in the midst of it: it costs what it had to take, and
+//! nothing else.
 
 use falaj_aggregate::endpoint::{Endpoint, line};
 use falaj_sched::time::Span;
@@ -13,13 +14,15 @@ const PEER: &str = "FALAJ_TEST_PEER";
 /// Bytes of a ring.
 const RING: usize = 4096;
 
-/// Not a test but the peer, which this file's tests start: it sends back whatever comes, until the line ends.
+/// Not a test but the peer, which this file's tests start: it sends back whatever comes, until the
+/// line ends.
 #[test]
 fn peer() {
     if std::env::var_os(PEER).is_none() {
         return;
     }
-    let (mut endpoint, _) = Endpoint::accept(std::io::stdin().as_fd().try_clone_to_owned().unwrap()).unwrap();
+    let (mut endpoint, _) =
+        Endpoint::accept(std::io::stdin().as_fd().try_clone_to_owned().unwrap()).unwrap();
     let mut bytes = Vec::new();
     while !endpoint.is_gone() {
         while endpoint.receive(&mut bytes).unwrap() {
@@ -47,8 +50,12 @@ fn start() -> (Endpoint, Child) {
 /// Descriptors of rings, and mappings of their memory.
 fn held() -> (usize, usize) {
     let fds = fs::read_dir("/proc/self/fd").unwrap().filter_map(Result::ok);
-    let ours = |to: &str| to.contains("memfd:falaj") || to.contains("eventfd") || to.contains("timerfd");
-    let fds = fds.filter_map(|fd| fs::read_link(fd.path()).ok()).filter(|to| ours(&to.to_string_lossy())).count();
+    let ours =
+        |to: &str| to.contains("memfd:falaj") || to.contains("eventfd") || to.contains("timerfd");
+    let fds = fds
+        .filter_map(|fd| fs::read_link(fd.path()).ok())
+        .filter(|to| ours(&to.to_string_lossy()))
+        .count();
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     (fds, maps.lines().filter(|line| line.contains("memfd:falaj")).count())
 }

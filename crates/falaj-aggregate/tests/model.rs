@@ -143,7 +143,8 @@ fn who_holds_something_back_hears_when_the_reader_sleeps() {
     });
 }
 
-/// A slave's memory: each part that one side writes at a time by itself. Of buffers the first word, in which all packets here are.
+/// A slave's memory: each part that one side writes at a time by itself. Of buffers the first word,
+/// in which all packets here are.
 #[derive(Clone)]
 struct Parts(Arc<BTreeMap<usize, AtomicU64>>);
 
@@ -162,10 +163,16 @@ impl Parts {
         for ring in 0..2 {
             let at = ring * length(LOG2);
             parts.extend([COOKIE, FLAGS, HEAD, TAIL].map(|part| (at + part, AtomicU64::new(0))));
-            parts.extend((at + CONTROLS..at + length(LOG2)).step_by(8).map(|at| (at, AtomicU64::new(0))));
+            parts.extend(
+                (at + CONTROLS..at + length(LOG2)).step_by(8).map(|at| (at, AtomicU64::new(0))),
+            );
         }
         let buffers = 2 * length(LOG2);
-        parts.extend((buffers..buffers + ((2 * BUFFER) << LOG2)).step_by(BUFFER).map(|at| (at, AtomicU64::new(0))));
+        parts.extend(
+            (buffers..buffers + ((2 * BUFFER) << LOG2))
+                .step_by(BUFFER)
+                .map(|at| (at, AtomicU64::new(0))),
+        );
         Parts(Arc::new(parts))
     }
 

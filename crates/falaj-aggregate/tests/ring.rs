@@ -188,7 +188,8 @@ fn nonsense_is_told() {
     assert!(writer.push(&[0; 80]).is_err());
 }
 
-/// Two sides in two threads, each way: every string whole and in order, with few wake-ups, and an end that is seen.
+/// Two sides in two threads, each way: every string whole and in order, with few wake-ups, and an
+/// end that is seen.
 #[test]
 fn two_sides_wake_each_other() {
     const STRINGS: u64 = 20_000;

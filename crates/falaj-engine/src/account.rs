@@ -35,7 +35,9 @@ impl Account {
 
     /// By its name in a scenario.
     pub fn from_name(name: &str) -> Option<Account> {
-        [Account::Payload, Account::Ip, Account::L2, Account::L1].into_iter().find(|a| a.name() == name)
+        [Account::Payload, Account::Ip, Account::L2, Account::L1]
+            .into_iter()
+            .find(|a| a.name() == name)
     }
 
     /// Its name in a scenario.
@@ -61,7 +63,8 @@ impl Account {
         }
     }
 
-    /// The length of the IP packet that is accounted as `accounted` bytes; the longest where padding makes several alike.
+    /// The length of the IP packet that is accounted as `accounted` bytes; the longest where
+    /// padding makes several alike.
     pub const fn to_ip(self, accounted: u32) -> u32 {
         match self {
             Account::Payload => accounted.saturating_add(IP_UDP),

@@ -64,16 +64,25 @@ pub struct Found {
 impl Subject<'_> {
     /// Sends the packets through the pipe: all that left.
     pub fn run(&self, steps: &[Step]) -> Result<Vec<Emit>, Refusals> {
-        let mut engine = Engine::new(std::slice::from_ref(self.spec)).map_err(|(_, refused)| refused)?;
+        let mut engine =
+            Engine::new(std::slice::from_ref(self.spec)).map_err(|(_, refused)| refused)?;
         let (mut now, mut out) = (Time::ZERO, Vec::new());
         for (step, handle) in steps.iter().zip(0..) {
             now += step.gap;
-            engine.input(PipeId(0), Unit { flow: FlowId(step.flow), handle, bytes: step.bytes }, now, &mut out);
+            engine.input(
+                PipeId(0),
+                Unit { flow: FlowId(step.flow), handle, bytes: step.bytes },
+                now,
+                &mut out,
+            );
         }
         while engine.next_event() != Time::NEVER {
             engine.poll(engine.next_event(), &mut out);
         }
-        Ok(out.into_iter().filter_map(|o| if let Output::Emit(e) = o { Some(e) } else { None }).collect())
+        Ok(out
+            .into_iter()
+            .filter_map(|o| if let Output::Emit(e) = o { Some(e) } else { None })
+            .collect())
     }
 
     /// The lag of [`lag_of`](Subject::lag_of) that these arrivals make.
@@ -197,7 +206,11 @@ impl Dice<'_> {
                 0 => steps[at].gap = self.gap(),
                 1 => {
                     let (gap, nudge) = (steps[at].gap, Span(1 + self.below(64)));
-                    steps[at].gap = if self.below(2) == 0 { gap + nudge } else { Span(gap.0.saturating_sub(nudge.0)) };
+                    steps[at].gap = if self.below(2) == 0 {
+                        gap + nudge
+                    } else {
+                        Span(gap.0.saturating_sub(nudge.0))
+                    };
                 }
                 2 => steps[at].bytes = self.bytes(steps[at].flow),
                 3 => steps[at] = Step { gap: steps[at].gap, ..self.step() },
@@ -206,7 +219,9 @@ impl Dice<'_> {
                     let step = self.step();
                     steps.insert(at, step);
                 }
-                6 if (steps.len() as u64) < LONGEST => steps.insert(at, Step { gap: Span(0), ..steps[at] }),
+                6 if (steps.len() as u64) < LONGEST => {
+                    steps.insert(at, Step { gap: Span(0), ..steps[at] })
+                }
                 _ => {
                     let other = self.below(steps.len() as u64) as usize;
                     steps.swap(at, other);

@@ -67,7 +67,8 @@ mod tests {
     /// 255 degrees of freedom stays below its 99.99 % point (348).
     #[test]
     fn streams_are_uniform_and_unrelated() {
-        for (seed, element, flow) in [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (u64::MAX, 3, 9)] {
+        for (seed, element, flow) in [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (u64::MAX, 3, 9)]
+        {
             let (a, b) = (Chance::new(seed, element, flow), Chance::new(seed, element, flow + 1));
             for shift in [0, 24, 56] {
                 let n = 1 << 18;
@@ -78,7 +79,8 @@ mod tests {
                 }
                 for counts in [own, both] {
                     let expected = n as f64 / 256.0;
-                    let chi: f64 = counts.iter().map(|&c| (f64::from(c) - expected).powi(2) / expected).sum();
+                    let chi: f64 =
+                        counts.iter().map(|&c| (f64::from(c) - expected).powi(2) / expected).sum();
                     assert!(chi < 348.0, "{seed} {element} {flow} >> {shift}: {chi}");
                 }
             }

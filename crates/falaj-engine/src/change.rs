@@ -1,16 +1,19 @@
 //! A change of one pipe or of several, at one instant: all of it or nothing.
 //!
-//! What can fail or takes long is done beforehand ([`Prepared::new`]), by any thread: it needs no engine.
-//! [`Engine::apply`](crate::Engine::apply) then looks whether the change still fits, and cannot fail behind that.
+//! What can fail or takes long is done beforehand ([`Prepared::new`]), by any thread: it needs no
+//! engine. [`Engine::apply`](crate::Engine::apply) then looks whether the change still fits, and
+//! cannot fail behind that.
 //!
-//! A change of parameters is a succession: queues, the packet on the wire and what flows owe or are owed stay.
-//! Where flows go or change places, where packets become too large, where packets may be dropped, and where the
-//! discipline is another, the packets that wait join the new queues in their order of arrival.
+//! A change of parameters is a succession: queues, the packet on the wire and what flows owe or are
+//! owed stay. Where flows go or change places, where packets become too large, where packets may be
+//! dropped, and where the discipline is another, the packets that wait join the new queues in their
+//! order of arrival.
 //!
-//! Pipes may begin and end with it: one that ends sends what waits, and its place may be another's when it is empty.
+//! Pipes may begin and end with it: one that ends sends what waits, and its place may be another's
+//! when it is empty.
 //!
-//! A packet on the wire ends when it was to end, and what has left its queue is due when it was to be due: that was
-//! decided when its transmission began.
+//! A packet on the wire ends when it was to end, and what has left its queue is due when it was to
+//! be due: that was decided when its transmission began.
 
 use crate::engine::{PipeId, Unfit};
 use crate::pipe::{self, For, Pipe, PipeSpec};
@@ -24,7 +27,8 @@ pub enum Fate {
     Is(FlowId),
     /// It goes, and what waits joins this one's queue, whether there is room or not.
     Joins(FlowId),
-    /// It is a part of this one from now on, with what it has counted and what waits; others may be too.
+    /// It is a part of this one from now on, with what it has counted and what waits; others may be
+    /// too.
     PartOf(FlowId),
     /// It goes, and what waits is dropped. A packet on the wire is this one's from now on.
     Dropped(FlowId),
@@ -46,10 +50,12 @@ pub struct Change {
     pub pipe: PipeId,
     /// What it is from now on.
     pub spec: PipeSpec,
-    /// What becomes of the flows that it has; empty: each keeps its index, and those beyond are new.
+    /// What becomes of the flows that it has; empty: each keeps its index, and those beyond are
+    /// new.
     pub flows: Vec<Fate>,
-    /// May packets that wait and do not fit any more be dropped? Those are what is larger than the largest packet, and
-    /// what is beyond the new limit of its queue. Without it the former make the change unfit, and the latter stay.
+    /// May packets that wait and do not fit any more be dropped? Those are what is larger than the
+    /// largest packet, and what is beyond the new limit of its queue. Without it the former
+    /// make the change unfit, and the latter stay.
     pub drop: bool,
 }
 
@@ -88,11 +94,13 @@ impl Prepared {
     /// A discipline refuses its new setup, or flows were to become what there is not.
     pub fn new(changes: &[Change]) -> Result<Prepared, (PipeId, Unfit)> {
         let build = |change: &Change| {
-            let successor = pipe::build(change.pipe, &change.spec, For::Any).map_err(Unfit::Refused)?;
+            let successor =
+                pipe::build(change.pipe, &change.spec, For::Any).map_err(Unfit::Refused)?;
             let flows = successor.flows();
             let mut taken = vec![false; flows];
             for fate in &change.flows {
-                let place = taken.get_mut(fate.flow().index()).ok_or(Unfit::NoSuchFlow { flows })?;
+                let place =
+                    taken.get_mut(fate.flow().index()).ok_or(Unfit::NoSuchFlow { flows })?;
                 if matches!(fate, Fate::Is(_)) && std::mem::replace(place, true) {
                     return Err(Unfit::NoSuchFlow { flows });
                 }
@@ -100,12 +108,14 @@ impl Prepared {
             let handover = Handover { flows: change.flows.clone(), drop: change.drop };
             Ok(Part { pipe: change.pipe, successor, handover })
         };
-        let parts = changes.iter().map(|change| build(change).map_err(|unfit| (change.pipe, unfit)));
+        let parts =
+            changes.iter().map(|change| build(change).map_err(|unfit| (change.pipe, unfit)));
         Ok(Prepared { parts: parts.collect::<Result<_, _>>()?, begin: Vec::new(), end: Vec::new() })
     }
 
-    /// Values of a pipe change with it, and nothing else: its discipline, its flows and masks stay what they are, and of queues
-    /// these flows' alone have another limit. Queues and counts stay where they are, and none are made for it.
+    /// Values of a pipe change with it, and nothing else: its discipline, its flows and masks stay
+    /// what they are, and of queues these flows' alone have another limit. Queues and counts
+    /// stay where they are, and none are made for it.
     ///
     /// # Errors
     /// The discipline refuses its new setup.
@@ -121,19 +131,20 @@ impl Prepared {
         Ok(self)
     }
 
-    /// Another pipe begins with it: behind all that there are, in order, or in the place of one that has ended and
-    /// holds no packet any more.
+    /// Another pipe begins with it: behind all that there are, in order, or in the place of one
+    /// that has ended and holds no packet any more.
     ///
     /// # Errors
     /// The discipline refuses its setup.
     pub fn beginning(mut self, pipe: PipeId, spec: &PipeSpec) -> Result<Prepared, (PipeId, Unfit)> {
-        let fresh = pipe::build(pipe, spec, For::Any).map_err(|refused| (pipe, Unfit::Refused(refused)))?;
+        let fresh =
+            pipe::build(pipe, spec, For::Any).map_err(|refused| (pipe, Unfit::Refused(refused)))?;
         self.begin.push((pipe, fresh));
         Ok(self)
     }
 
-    /// A pipe ends with it, after what else is changed of it. It sends what waits, and who hands packets in has none
-    /// for it any more.
+    /// A pipe ends with it, after what else is changed of it. It sends what waits, and who hands
+    /// packets in has none for it any more.
     pub fn ending(mut self, pipe: PipeId) -> Prepared {
         self.end.push(pipe);
         self

@@ -111,7 +111,11 @@ impl Net {
 
 impl fmt::Display for Net {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.len == self.bits() { write!(f, "{}", self.addr) } else { write!(f, "{}/{}", self.addr, self.len) }
+        if self.len == self.bits() {
+            write!(f, "{}", self.addr)
+        } else {
+            write!(f, "{}/{}", self.addr, self.len)
+        }
     }
 }
 
@@ -140,8 +144,15 @@ pub struct Match {
 
 impl Match {
     /// Takes every packet.
-    pub const ANY: Match =
-        Match { version: None, protocol: None, src: None, dst: None, sport: None, dport: None, more: Vec::new() };
+    pub const ANY: Match = Match {
+        version: None,
+        protocol: None,
+        src: None,
+        dst: None,
+        sport: None,
+        dport: None,
+        more: Vec::new(),
+    };
 
     /// Takes the packets of which one thing is so.
     pub fn of(literal: Literal) -> Match {
@@ -188,14 +199,19 @@ impl Match {
             more,
         };
         let wants_ports = both.sport.is_some() || both.dport.is_some();
-        let possible = (!wants_ports || both.protocol.is_none_or(Protocol::has_ports)) && !both.contradicts_itself();
+        let possible = (!wants_ports || both.protocol.is_none_or(Protocol::has_ports))
+            && !both.contradicts_itself();
         possible.then_some(both)
     }
 
     /// Does what must not hold follow from what must? Not all that is impossible is seen.
     fn contradicts_itself(&self) -> bool {
-        let inside = |range: Option<(u16, u16)>, from: u16, to: u16| range.is_some_and(|r| from <= r.0 && r.1 <= to);
-        let within = |net: Option<Net>, wide: &Net| net.is_some_and(|n| wide.len <= n.len && wide.contains(n.addr));
+        let inside = |range: Option<(u16, u16)>, from: u16, to: u16| {
+            range.is_some_and(|r| from <= r.0 && r.1 <= to)
+        };
+        let within = |net: Option<Net>, wide: &Net| {
+            net.is_some_and(|n| wide.len <= n.len && wide.contains(n.addr))
+        };
         let follows = |literal: &Literal| match &literal.term {
             Term::Version(version) => self.version == Some(*version),
             Term::Protocol(protocol) => self.protocol == Some(*protocol),
@@ -232,8 +248,8 @@ impl fmt::Display for Match {
         if self.is_any() {
             return f.write_str("any");
         }
-        let decided =
-            self.src.or(self.dst).is_some() || matches!(self.protocol, Some(Protocol::ICMP | Protocol::ICMP6));
+        let decided = self.src.or(self.dst).is_some()
+            || matches!(self.protocol, Some(Protocol::ICMP | Protocol::ICMP6));
         let terms = [
             self.version.filter(|_| !decided).map(Term::Version),
             self.protocol.map(Term::Protocol),
@@ -298,12 +314,18 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_takes_a_packet_wins() {
-        let voice = Match { protocol: Some(Protocol::UDP), dport: Some((5000, 5009)), ..Match::ANY };
+        let voice =
+            Match { protocol: Some(Protocol::UDP), dport: Some((5000, 5009)), ..Match::ANY };
         let near = Match { src: Some(Net::new([10, 77, 0, 9].into(), 30)), ..Match::ANY };
         let v6 = Match { version: Some(Version::V6), ..Match::ANY };
-        let rules = Classifier::new([&[voice.clone()][..], &[v6, near.clone()][..], &[Match::ANY][..]]);
+        let rules =
+            Classifier::new([&[voice.clone()][..], &[v6, near.clone()][..], &[Match::ANY][..]]);
         assert_eq!(rules.flow(&udp(1, 5004)), Some(FlowId(0)));
-        assert_eq!(rules.flow(&udp(5004, 5010)), Some(FlowId(2)), "10.77.0.1 is not in 10.77.0.8/30");
+        assert_eq!(
+            rules.flow(&udp(5004, 5010)),
+            Some(FlowId(2)),
+            "10.77.0.1 is not in 10.77.0.8/30"
+        );
         assert_eq!(rules.flow(b"no packet at all"), Some(FlowId(2)));
         assert_eq!(Classifier::new([&[voice][..]]).flow(&udp(1, 1)), None);
         assert_eq!(Classifier::new([&[near][..]]).flow(b""), None);

@@ -58,7 +58,9 @@ impl fmt::Display for Nonsense {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Nonsense::Empty => "a container holds one packet at least",
-            Nonsense::TooShort => "a container is longer than an address and a packet's length: 9 B at least",
+            Nonsense::TooShort => {
+                "a container is longer than an address and a packet's length: 9 B at least"
+            }
             Nonsense::Stays => {
                 "a container of several packets that is not filled would stay for ever: \
                  give it a timeout, or let it leave when the reader is idle"
@@ -179,8 +181,8 @@ impl Packer {
         })
     }
 
-    /// From now on its policy is chosen anew after each epoch of so many slots. Slots are for seeing bursts, and as
-    /// long as a burst that matters.
+    /// From now on its policy is chosen anew after each epoch of so many slots. Slots are for
+    /// seeing bursts, and as long as a burst that matters.
     pub fn tuned(mut self, choose: Box<dyn Choose>, slot: Span, slots: u64) -> Packer {
         self.tuning = Some(Tuning::new(choose, slot, slots));
         self
@@ -191,14 +193,16 @@ impl Packer {
         self.tuning.is_some()
     }
 
-    /// For whoever chooses policies: the other side was done with a container so long after it had left.
+    /// For whoever chooses policies: the other side was done with a container so long after it had
+    /// left.
     pub fn crossed(&mut self, took: Span) {
         if let Some(tuning) = &mut self.tuning {
             tuning.crossed(took);
         }
     }
 
-    /// For whoever chooses policies: the other side spent so much more processor time on containers.
+    /// For whoever chooses policies: the other side spent so much more processor time on
+    /// containers.
     pub fn spent(&mut self, more: Span) {
         if let Some(tuning) = &mut self.tuning {
             tuning.spent(more);
@@ -216,7 +220,12 @@ impl Packer {
     }
 
     /// Another policy from now on, for open containers too.
-    pub fn change(&mut self, policy: Policy, now: Time, out: &mut impl FnMut(Container<'_>)) -> Result<(), Nonsense> {
+    pub fn change(
+        &mut self,
+        policy: Policy,
+        now: Time,
+        out: &mut impl FnMut(Container<'_>),
+    ) -> Result<(), Nonsense> {
         let policy = policy.check()?;
         self.poll(now, out);
         self.take_over(policy, now, out);
@@ -240,8 +249,14 @@ impl Packer {
         }
     }
 
-    /// Puts a packet into its container. What leaves because of it, or was due before, goes to `out`.
-    pub fn offer(&mut self, packet: &[u8], now: Time, out: &mut impl FnMut(Container<'_>)) -> Result<(), Unfit> {
+    /// Puts a packet into its container. What leaves because of it, or was due before, goes to
+    /// `out`.
+    pub fn offer(
+        &mut self,
+        packet: &[u8],
+        now: Time,
+        out: &mut impl FnMut(Container<'_>),
+    ) -> Result<(), Unfit> {
         self.poll(now, out);
         let (head, rest) = packet.split_at_checked(self.before).ok_or(Unfit::Short)?;
         let (to, tail) = rest.split_first_chunk::<ADDRESS>().ok_or(Unfit::Short)?;
@@ -289,7 +304,13 @@ impl Packer {
                     self.close(oldest, now, Left::Flushed, out);
                 }
                 let slot = self.free.pop().unwrap_or_else(|| {
-                    self.open.push(Open { bytes: Vec::new(), packets: 0, opened: now, came: 0, number: 0 });
+                    self.open.push(Open {
+                        bytes: Vec::new(),
+                        packets: 0,
+                        opened: now,
+                        came: 0,
+                        number: 0,
+                    });
                     self.open.len() - 1
                 });
                 let open = &mut self.open[slot];
@@ -311,7 +332,14 @@ impl Packer {
         if let Some(tuning) = &mut self.tuning {
             tuning.left(open.packets, waited, long);
         }
-        out(Container { bytes: &open.bytes, packets: open.packets, opened: open.opened, left, waited, why });
+        out(Container {
+            bytes: &open.bytes,
+            packets: open.packets,
+            opened: open.opened,
+            left,
+            waited,
+            why,
+        });
         if let Some(to) = open.bytes.first_chunk::<ADDRESS>() {
             self.by_address.remove(to);
         }
@@ -321,7 +349,8 @@ impl Packer {
         self.free.push(slot);
     }
 
-    /// When the next timeout is over, or may be after a change of the policy; `Time::NEVER` without one.
+    /// When the next timeout is over, or may be after a change of the policy; `Time::NEVER` without
+    /// one.
     pub fn next_due(&self) -> Time {
         let due = self.due.first().map_or(Time::NEVER, |(_, due)| due);
         match &self.tuning {
@@ -407,8 +436,12 @@ impl fmt::Display for Malformed {
         f.write_str(match self {
             Malformed::NoAddress => "a container ends within its address",
             Malformed::NoLength => "a container ends within a packet's length",
-            Malformed::TooLong => "a container says that a packet is longer than what is left of it",
-            Malformed::TooShort => "a packet in a container has not the bytes before its destination",
+            Malformed::TooLong => {
+                "a container says that a packet is longer than what is left of it"
+            }
+            Malformed::TooShort => {
+                "a packet in a container has not the bytes before its destination"
+            }
         })
     }
 }

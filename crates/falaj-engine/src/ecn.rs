@@ -11,7 +11,8 @@ const TAG: usize = 4;
 /// Where the IP header begins, and its version; VLAN tags before it are passed over.
 fn header(frame: &[u8]) -> Option<(usize, u8)> {
     let mut at = ETHERNET;
-    while matches!(*frame.get(at - 2..at)?, [high, low] if is_tag(u16::from_be_bytes([high, low]))) {
+    while matches!(*frame.get(at - 2..at)?, [high, low] if is_tag(u16::from_be_bytes([high, low])))
+    {
         at += TAG;
     }
     let (kind, version) = (frame.get(at - 2..at)?, frame.get(at)? >> 4);
@@ -33,8 +34,8 @@ pub fn of_ethernet(frame: &[u8]) -> Ecn {
     }
 }
 
-/// Writes these bits into a frame, if its ends look at them: that it met congestion, or what they were before. The header's
-/// checksum follows (RFC 1624).
+/// Writes these bits into a frame, if its ends look at them: that it met congestion, or what they
+/// were before. The header's checksum follows (RFC 1624).
 pub fn mark_ethernet(frame: &mut [u8], ecn: Ecn) {
     match (header(frame), of_ethernet(frame)) {
         (_, Ecn::Not) | (None, _) => {}
@@ -42,7 +43,8 @@ pub fn mark_ethernet(frame: &mut [u8], ecn: Ecn) {
             let word = |frame: &[u8], at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
             let before = word(frame, at);
             frame[at + 1] = frame[at + 1] & !3 | ecn as u8;
-            let sum = u32::from(!word(frame, at + 10)) + u32::from(!before) + u32::from(word(frame, at));
+            let sum =
+                u32::from(!word(frame, at + 10)) + u32::from(!before) + u32::from(word(frame, at));
             let sum = (sum & 0xffff) + (sum >> 16);
             let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
             frame[at + 10..at + 12].copy_from_slice(&sum.to_be_bytes());
@@ -51,7 +53,8 @@ pub fn mark_ethernet(frame: &mut [u8], ecn: Ecn) {
     }
 }
 
-/// What policies look at: the bits, and a number of the connection by addresses, protocol and ports.
+/// What policies look at: the bits, and a number of the connection by addresses, protocol and
+/// ports.
 pub fn label(key: &Key) -> Label {
     let address = |address: Option<IpAddr>| match address {
         Some(IpAddr::V4(v4)) => u64::from(v4.to_bits()),
@@ -59,7 +62,8 @@ pub fn label(key: &Key) -> Label {
         None => 0,
     };
     let (from, to) = key.ports.unwrap_or_default();
-    let rest = u64::from(from) << 24 | u64::from(to) << 8 | u64::from(key.protocol.map_or(0, |p| p.0));
+    let rest =
+        u64::from(from) << 24 | u64::from(to) << 8 | u64::from(key.protocol.map_or(0, |p| p.0));
     let connection = mix(mix(mix(address(key.src)) ^ address(key.dst)) ^ rest);
     Label { ecn: key.tos.map_or(Ecn::Not, Ecn::from_bits), connection, ..Label::default() }
 }
@@ -83,7 +87,11 @@ mod tests {
                 Default::default(),
             )),
             _ => builder.ip(etherparse::IpHeaders::Ipv6(
-                etherparse::Ipv6Header { traffic_class: 0xA4 | ecn, hop_limit: 64, ..Default::default() },
+                etherparse::Ipv6Header {
+                    traffic_class: 0xA4 | ecn,
+                    hop_limit: 64,
+                    ..Default::default()
+                },
                 Default::default(),
             )),
         };
@@ -104,7 +112,11 @@ mod tests {
                 mark_ethernet(&mut four, Ecn::Ce);
                 let header = Ipv4HeaderSlice::from_slice(&four[at..]).unwrap();
                 assert_eq!(header.ecn().value(), if bits == 0 { 0 } else { 3 });
-                assert_eq!(header.header_checksum(), header.to_header().calc_header_checksum(), "{bits}");
+                assert_eq!(
+                    header.header_checksum(),
+                    header.to_header().calc_header_checksum(),
+                    "{bits}"
+                );
                 mark_ethernet(&mut four, Ecn::from_bits(bits));
                 assert_eq!(four, before, "{bits}: as it was");
             }

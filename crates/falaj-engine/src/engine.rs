@@ -35,13 +35,15 @@ pub enum Output {
     Emit(Emit),
     /// A unit that is lost.
     Drop(Dropped),
-    /// A unit that leaves once more; its own [`Output::Emit`] follows, and its bytes are there until then.
+    /// A unit that leaves once more; its own [`Output::Emit`] follows, and its bytes are there
+    /// until then.
     Copy(Emit),
     /// A unit that leaves with a bit turned; its other outputs follow.
     Corrupt(Corrupt),
     /// A unit is marked as having met congestion (ECN); what becomes of it follows.
     Mark(Mark),
-    /// A unit leaves sooner than at the latest that was promised, of use where another pipe follows; its other outputs do.
+    /// A unit leaves sooner than at the latest that was promised, of use where another pipe
+    /// follows; its other outputs do.
     Early(Early),
 }
 
@@ -67,7 +69,8 @@ pub struct Mark {
     pub flow: FlowId,
     /// The driver's own.
     pub handle: u32,
-    /// What they are to be: [`Ecn::Ce`]. Where a copy that shares its bytes is marked alone, what they were before follows the copy.
+    /// What they are to be: [`Ecn::Ce`]. Where a copy that shares its bytes is marked alone, what
+    /// they were before follows the copy.
     pub ecn: Ecn,
 }
 
@@ -107,8 +110,8 @@ pub struct Emit {
     pub start: Time,
     /// Last bit out of the queue; `end - arrival` is the delay that is promised.
     pub end: Time,
-    /// Last bit at the far end of the link: when it shall be handed over. Of a link that its device paces, when that was
-    /// decided: then it shall be handed over, ahead of time.
+    /// Last bit at the far end of the link: when it shall be handed over. Of a link that its
+    /// device paces, when that was decided: then it shall be handed over, ahead of time.
     pub due: Time,
 }
 
@@ -187,7 +190,8 @@ pub enum Unfit {
         /// As large as that one.
         largest: u32,
     },
-    /// What becomes of the flows was not said for those that there are, or they were to become what there is not.
+    /// What becomes of the flows was not said for those that there are, or they were to become what
+    /// there is not.
     NoSuchFlow {
         /// As many as there would be.
         flows: usize,
@@ -229,14 +233,17 @@ impl Engine {
         let ended = vec![false; pipes.len()];
         let of_the_ended = Counters::default();
         let (least_delay, devices, leavings) = (Span::ZERO, Vec::new(), Vec::new());
-        let mut engine = Engine { pipes, ended, of_the_ended, calendar, devices, least_delay, leavings };
+        let mut engine =
+            Engine { pipes, ended, of_the_ended, calendar, devices, least_delay, leavings };
         engine.measure();
         Ok(engine)
     }
 
     fn measure(&mut self) {
-        self.least_delay = self.pipes.iter().map(|pipe| pipe.least_delay()).min().unwrap_or_default();
-        self.devices = (0..self.pipes.len()).filter(|&i| self.pipes[i].backlog().is_some()).collect();
+        self.least_delay =
+            self.pipes.iter().map(|pipe| pipe.least_delay()).min().unwrap_or_default();
+        self.devices =
+            (0..self.pipes.len()).filter(|&i| self.pipes[i].backlog().is_some()).collect();
     }
 
     /// A unit arrives at a pipe. Runs all that is due until `now` first, so
@@ -250,7 +257,14 @@ impl Engine {
     /// The same for a unit of which these masks' ids are known: it goes to the queue
     /// and the link that they have, or that are made for them.
     #[inline]
-    pub fn input_of(&mut self, pipe: PipeId, unit: Unit, ids: &Ids, now: Time, out: &mut Vec<Output>) {
+    pub fn input_of(
+        &mut self,
+        pipe: PipeId,
+        unit: Unit,
+        ids: &Ids,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) {
         self.poll(now, out);
         let i = pipe.0 as usize;
         let due = self.pipes[i].arrive(unit, ids, now, out);
@@ -258,7 +272,8 @@ impl Engine {
     }
 
     /// A unit of which more is known than its length arrives; see [`input`](Engine::input).
-    /// Policies of queues look at that, and regulators of delay-jitter: [`heeds_labels`](Engine::heeds_labels).
+    /// Policies of queues look at that, and regulators of delay-jitter:
+    /// [`heeds_labels`](Engine::heeds_labels).
     pub fn input_labelled(
         &mut self,
         pipe: PipeId,
@@ -295,9 +310,10 @@ impl Engine {
         }
     }
 
-    /// The port behind a pipe that its device paces has room for so many bytes at `now`, after all that is due by then; with
-    /// none it takes nothing until it is told otherwise, and nobody is decided on. Before anything is said it has room for
-    /// the pipe's backlog, and goes on having it at the link's rate. `now` never goes back.
+    /// The port behind a pipe that its device paces has room for so many bytes at `now`, after all
+    /// that is due by then; with none it takes nothing until it is told otherwise, and nobody
+    /// is decided on. Before anything is said it has room for the pipe's backlog, and goes on
+    /// having it at the link's rate. `now` never goes back.
     pub fn port_room(&mut self, pipe: PipeId, room: u32, now: Time, out: &mut Vec<Output>) {
         self.poll(now, out);
         let i = pipe.0 as usize;
@@ -309,7 +325,8 @@ impl Engine {
     /// Flows keep their index, and none may go; new ones stand behind them.
     /// All that can fail or takes long happens here, and nothing changes yet.
     pub fn prepare(&self, pipe: PipeId, spec: &PipeSpec) -> Result<Prepared, Unfit> {
-        let prepared = Prepared::new(&[Change::new(pipe, spec.clone())]).map_err(|(_, unfit)| unfit)?;
+        let prepared =
+            Prepared::new(&[Change::new(pipe, spec.clone())]).map_err(|(_, unfit)| unfit)?;
         prepared.parts.iter().try_for_each(|part| self.fits(part))?;
         Ok(prepared)
     }
@@ -317,7 +334,11 @@ impl Engine {
     /// May this part of a change be made now?
     fn fits(&self, part: &Part) -> Result<(), Unfit> {
         let Part { pipe, successor, handover } = part;
-        let now = self.pipes.get(pipe.0 as usize).filter(|_| !self.ended[pipe.0 as usize]).ok_or(Unfit::NoSuchPipe)?;
+        let now = self
+            .pipes
+            .get(pipe.0 as usize)
+            .filter(|_| !self.ended[pipe.0 as usize])
+            .ok_or(Unfit::NoSuchPipe)?;
         let flows = now.flows();
         if handover.flows.is_empty() && successor.flows() < flows {
             return Err(Unfit::Fewer { flows });
@@ -374,17 +395,24 @@ impl Engine {
         sum
     }
 
-    /// Makes a prepared change at `now`, after all that is due by then: of all its pipes, or of none. No
-    /// packet is lost that may not be dropped, those on wires stay there until their end, what has left is
-    /// due when it was to be, and what flows owe or are owed stays as long as they and the discipline do.
+    /// Makes a prepared change at `now`, after all that is due by then: of all its pipes, or of
+    /// none. No packet is lost that may not be dropped, those on wires stay there until their
+    /// end, what has left is due when it was to be, and what flows owe or are owed stays as
+    /// long as they and the discipline do.
     ///
     /// It is refused, and nothing changes, where another change came between that
     /// added flows: it would take them out again.
-    pub fn apply(&mut self, change: Prepared, now: Time, out: &mut Vec<Output>) -> Result<(), Unfit> {
+    pub fn apply(
+        &mut self,
+        change: Prepared,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Unfit> {
         self.apply_knowing(change, &|_| Label::default(), now, out)
     }
 
-    /// The same where it is known what packets that wait are like: those that come to another discipline come with their labels.
+    /// The same where it is known what packets that wait are like: those that come to another
+    /// discipline come with their labels.
     pub fn apply_knowing(
         &mut self,
         change: Prepared,
@@ -407,7 +435,8 @@ impl Engine {
                 self.pipes.push(old);
                 continue;
             };
-            let (mut pipe, due) = take_over(successor, (old, self.calendar.due(i)), &handover, known, now, out);
+            let (mut pipe, due) =
+                take_over(successor, (old, self.calendar.due(i)), &handover, known, now, out);
             self.leavings.extend(pipe.leavings());
             self.pipes.push(pipe);
             self.calendar.set(i, due);
@@ -429,8 +458,9 @@ impl Engine {
         Ok(())
     }
 
-    /// What the last change has left of what was there before it: nobody needs it, and of a hundred thousand flows it takes
-    /// a while to be dropped. Whoever is in a hurry has another thread do that.
+    /// What the last change has left of what was there before it: nobody needs it, and of a hundred
+    /// thousand flows it takes a while to be dropped. Whoever is in a hurry has another thread
+    /// do that.
     pub fn take_leavings(&mut self) -> Vec<Box<dyn Any + Send>> {
         std::mem::take(&mut self.leavings)
     }
@@ -464,14 +494,16 @@ impl Engine {
         self.calendar.least(self.least_delay, |i| self.pipes[i].next_due())
     }
 
-    /// When the next device is to be handed more that was full; [`Time::NEVER`] if none is. That is no matter of nanoseconds, as half
-    /// of what it holds is left then: [`next_due`](Engine::next_due) leaves it out.
+    /// When the next device is to be handed more that was full; [`Time::NEVER`] if none is. That is
+    /// no matter of nanoseconds, as half of what it holds is left then:
+    /// [`next_due`](Engine::next_due) leaves it out.
     pub fn next_refill(&self) -> Time {
         self.devices.iter().map(|&i| self.pipes[i].next_refill()).fold(Time::NEVER, Time::min)
     }
 
-    /// Until then all devices that send have enough to send, whatever comes: who sleeps need not look sooner. [`Time::NEVER`] where
-    /// none sends, and the past where what comes may have to go at once.
+    /// Until then all devices that send have enough to send, whatever comes: who sleeps need not
+    /// look sooner. [`Time::NEVER`] where none sends, and the past where what comes may have to
+    /// go at once.
     pub fn supplied_until(&self) -> Time {
         self.devices.iter().map(|&i| self.pipes[i].supplied_until()).fold(Time::NEVER, Time::min)
     }
@@ -500,18 +532,20 @@ impl Engine {
 
     /// What is known of the queues that a flow's mask made, or of the links that the pipe's
     /// made (`None`), so many of the busiest by name; `None` where there is no such mask.
-    /// Of a flow of a link that is many it is of all links together, and ids have their link's before them.
+    /// Of a flow of a link that is many it is of all links together, and ids have their link's
+    /// before them.
     pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
         self.pipes[pipe.0 as usize].report(flow, busiest)
     }
 
-    /// Ids have to share what a mask of this pipe makes, as there are more than it may: the mask of this flow, or
-    /// that of the link.
+    /// Ids have to share what a mask of this pipe makes, as there are more than it may: the mask of
+    /// this flow, or that of the link.
     pub fn shares(&self, pipe: PipeId) -> Option<Option<FlowId>> {
         self.pipes[pipe.0 as usize].shares()
     }
 
-    /// How disciplines of libraries broke their contract in this pipe; those that others have taken over from too.
+    /// How disciplines of libraries broke their contract in this pipe; those that others have taken
+    /// over from too.
     pub fn breaches(&self, pipe: PipeId) -> Vec<Breach> {
         let mut out = Vec::new();
         self.pipes[pipe.0 as usize].breaches(&mut out);

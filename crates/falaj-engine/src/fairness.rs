@@ -1,13 +1,11 @@
 //! Fairness, measured by the worst-case fair indices of Bennett and Zhang.
 //!
-//! - **B-WFI** of flow `i`, in bytes: the most that `(r_i/C) W - W_i` comes to over
-//!   any interval throughout which `i` is backlogged and that ends with one of
-//!   its departures, `W` being what the link sent and `W_i` what it sent of `i`. At other
-//!   instants the index means nothing: within a packet of its own a flow of any
-//!   packet server is behind by more.
-//! - **T-WFI**, in time: the most by which a packet leaves later than `Q_i/r_i` after it
-//!   came, with `Q_i` its queue then, itself and the unsent rest of a packet on
-//!   the wire included.
+//! - **B-WFI** of flow `i`, in bytes: the most that `(r_i/C) W - W_i` comes to over any interval
+//!   throughout which `i` is backlogged and that ends with one of its departures, `W` being what
+//!   the link sent and `W_i` what it sent of `i`. At other instants the index means nothing: within
+//!   a packet of its own a flow of any packet server is behind by more.
+//! - **T-WFI**, in time: the most by which a packet leaves later than `Q_i/r_i` after it came, with
+//!   `Q_i` its queue then, itself and the unsent rest of a packet on the wire included.
 //!
 //! A packet that comes at the instant at which its predecessor leaves finds the
 //! flow without backlog, as the discipline does.
@@ -52,7 +50,9 @@ struct Link<'a> {
 
 impl Link<'_> {
     fn at(&self, now: Time) -> i128 {
-        let Some(last) = self.sent.partition_point(|e| e.start <= now).checked_sub(1) else { return 0 };
+        let Some(last) = self.sent.partition_point(|e| e.start <= now).checked_sub(1) else {
+            return 0;
+        };
         self.before[last] + part(&self.sent[last], now)
     }
 }
@@ -60,7 +60,11 @@ impl Link<'_> {
 /// What has been sent of a packet by `now`.
 fn part(e: &Emit, now: Time) -> i128 {
     let whole = i128::from(e.bytes) << FRACTION;
-    if now >= e.end { whole } else { whole * i128::from(now.since(e.start).0) / i128::from((e.end - e.start).0) }
+    if now >= e.end {
+        whole
+    } else {
+        whole * i128::from(now.since(e.start).0) / i128::from((e.end - e.start).0)
+    }
 }
 
 /// The indices of each flow, `None` for one that sent nothing. `sent` is what one
@@ -120,7 +124,8 @@ fn time_behind(own: &[&Emit], weight: u64, total: u64, rate: Rate) -> Worst {
             queued -= i128::from(own[first].bytes) << FRACTION;
             first += 1;
         }
-        let left = queued - if own[first].start <= e.arrival { part(own[first], e.arrival) } else { 0 };
+        let left =
+            queued - if own[first].start <= e.arrival { part(own[first], e.arrival) } else { 0 };
         let due = left as f64 / f64::from(1u32 << FRACTION) * BIT_NANOS as f64 / own_rate;
         let amount = (e.end - e.arrival).0 as f64 - due;
         if worst.is_none_or(|w| amount > w.amount) {
@@ -183,7 +188,9 @@ pub fn known(kind: &str, weights: &[u64], sizes: &[Sizes], largest: u32) -> Opti
         weights.iter().zip(sizes).map(flow).collect()
     };
     let (formula, condition, bytes) = match kind {
-        "wf2q+" => ("L_i + (L - L_i) phi", None, each(&|phi, own, _| own + (most - own) * phi + ROUNDED)),
+        "wf2q+" => {
+            ("L_i + (L - L_i) phi", None, each(&|phi, own, _| own + (most - own) * phi + ROUNDED))
+        }
         "wf2q" => (
             "L_i + (L - L_i) phi",
             Some("while the fluid server too has packets of the flow"),
@@ -192,12 +199,20 @@ pub fn known(kind: &str, weights: &[u64], sizes: &[Sizes], largest: u32) -> Opti
         "qfq" => {
             let bytes = each(&|phi, _, spread| spread + 2.0 * phi * f64::from(largest) + ROUNDED);
             // sigma: the power of two from L/w on, in 1/2^32 of a byte for a unit of weight.
-            let rounding = |w: u64| (u64::from(largest) << 32).div_ceil(w).next_power_of_two() as f64 / 2f64.powi(32);
+            let rounding = |w: u64| {
+                (u64::from(largest) << 32).div_ceil(w).next_power_of_two() as f64 / 2f64.powi(32)
+            };
             let roundings = weights.iter().map(|&w| 3.0 * w as f64 * rounding(w));
-            let bytes = bytes.into_iter().zip(roundings).map(|(rest, roundings)| rest + roundings).collect();
+            let bytes = bytes
+                .into_iter()
+                .zip(roundings)
+                .map(|(rest, roundings)| rest + roundings)
+                .collect();
             ("3 phi sigma + 2 phi L + (L_i - l_i)", None, bytes)
         }
-        "scfq" => ("phi sum of the others' L_j", None, each(&|phi, own, _| phi * (all - own) + ROUNDED)),
+        "scfq" => {
+            ("phi sum of the others' L_j", None, each(&|phi, own, _| phi * (all - own) + ROUNDED))
+        }
         "sfq" => (
             "phi sum of the others' L_j + (1 - phi)(L_i - l_i)",
             None,

@@ -49,22 +49,25 @@ pub struct Key {
     pub tcp: Option<u8>,
     /// Is it a piece of a larger packet?
     pub fragment: Fragment,
-    /// What rules have noted of it, zero where none has. No header has it: it goes with the packet from link to link.
+    /// What rules have noted of it, zero where none has. No header has it: it goes with the packet
+    /// from link to link.
     pub mark: u32,
-    /// The virtual adapter where it came in, or where it is to leave. No header says it: its port does.
+    /// The virtual adapter where it came in, or where it is to leave. No header says it: its port
+    /// does.
     pub adapter: Option<Adapter>,
 }
 
-/// A virtual adapter, by a number that follows from its name alone: it means the same one whatever others there are.
+/// A virtual adapter, by a number that follows from its name alone: it means the same one whatever
+/// others there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Adapter(NonZeroU64);
 
 impl Adapter {
     /// The one of this name: FNV-1a, never zero. Whoever names several sees to it that they differ.
     pub fn named(name: &str) -> Adapter {
-        let hash = name
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
         Adapter(NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN))
     }
 
@@ -147,7 +150,9 @@ impl Key {
             if !is_tag(kind) {
                 break;
             }
-            let Some((&[t0, t1, k0, k1], behind)) = rest.split_first_chunk::<4>() else { return key };
+            let Some((&[t0, t1, k0, k1], behind)) = rest.split_first_chunk::<4>() else {
+                return key;
+            };
             key.vlan.get_or_insert(u16::from_be_bytes([t0, t1]) & 0x0fff);
             (kind, rest) = (u16::from_be_bytes([k0, k1]), behind);
         }
@@ -192,7 +197,9 @@ impl Key {
         if head[0] >> 4 != 4 || ihl < 20 {
             return;
         }
-        let address = |at: usize| IpAddr::V4(Ipv4Addr::new(head[at], head[at + 1], head[at + 2], head[at + 3]));
+        let address = |at: usize| {
+            IpAddr::V4(Ipv4Addr::new(head[at], head[at + 1], head[at + 2], head[at + 3]))
+        };
         (self.src, self.dst) = (Some(address(12)), Some(address(16)));
         (self.tos, self.ttl, self.length) = (Some(head[1]), Some(head[8]), Some(word(2).into()));
         let pieces = word(6);
@@ -231,14 +238,18 @@ impl Key {
 
     /// What IP carries.
     fn carried(&mut self, mut protocol: u8, mut rest: &[u8], six: bool) {
-        use header::{AUTHENTICATION, DESTINATION, FRAGMENT, HIP, HOP_BY_HOP, MOBILITY, ROUTING, SHIM6};
+        use header::{
+            AUTHENTICATION, DESTINATION, FRAGMENT, HIP, HOP_BY_HOP, MOBILITY, ROUTING, SHIM6,
+        };
         self.protocol = Some(Protocol(protocol));
         for _ in 0..MOST_HEADERS {
             if self.fragment == Fragment::Later {
                 return;
             }
             let length = match (protocol, rest) {
-                (HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY | HIP | SHIM6, [_, length, ..]) if six => {
+                (HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY | HIP | SHIM6, [_, length, ..])
+                    if six =>
+                {
                     8 + 8 * usize::from(*length)
                 }
                 (FRAGMENT, [_, _, high, low, ..]) if six => {
@@ -296,13 +307,16 @@ mod tests {
             .syn()
             .write(&mut tcp, &[0; 9])
             .expect("a vector takes it all");
-        let mut six = of(PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([1; 16], [2; 16], 64).udp(5, 6));
+        let mut six =
+            of(PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([1; 16], [2; 16], 64).udp(5, 6));
         // Two headers before UDP: options for the destination, and a fragment that is the only one.
         six[14 + 6] = header::DESTINATION;
         six[14 + 5] += 16;
         six.splice(54..54, [header::FRAGMENT, 0, 0, 0, 0, 0, 0, 0, 17, 0, 0, 0, 0, 0, 0, 9]);
         vec![
-            of(PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 77, 0, 1], [10, 77, 0, 2], 64).udp(1, 2)),
+            of(PacketBuilder::ethernet2([2; 6], [4; 6])
+                .ipv4([10, 77, 0, 1], [10, 77, 0, 2], 64)
+                .udp(1, 2)),
             of(PacketBuilder::ethernet2([2; 6], [4; 6])
                 .single_vlan(7u16.try_into().expect("a VLAN"))
                 .ipv4([10, 77, 0, 1], [10, 77, 0, 2], 3)
@@ -316,15 +330,24 @@ mod tests {
     fn a_key_is_read() {
         let [plain, tagged, tcp, six] = &frames()[..] else { panic!("four of them") };
         let key = Key::of_ethernet(plain);
-        assert_eq!((key.ports, key.ttl, key.tos, key.ether), (Some((1, 2)), Some(64), Some(0), Some(0x800)));
+        assert_eq!(
+            (key.ports, key.ttl, key.tos, key.ether),
+            (Some((1, 2)), Some(64), Some(0), Some(0x800))
+        );
         assert_eq!((key.length, key.fragment, key.vlan), (Some(52), Fragment::No, None));
         assert_eq!(key.macs, Some(Macs { src: [2; 6], dst: [4; 6] }));
         let key = Key::of_ethernet(tagged);
         assert_eq!((key.vlan, key.ports, key.ttl), (Some(7), Some((1, 2)), Some(3)));
         let key = Key::of_ethernet(tcp);
-        assert_eq!((key.tcp, key.ports, key.version()), (Some(2), Some((80, 5000)), Some(Version::V6)));
+        assert_eq!(
+            (key.tcp, key.ports, key.version()),
+            (Some(2), Some((80, 5000)), Some(Version::V6))
+        );
         let key = Key::of_ethernet(six);
-        assert_eq!((key.protocol, key.ports, key.length), (Some(Protocol::UDP), Some((5, 6)), Some(88)));
+        assert_eq!(
+            (key.protocol, key.ports, key.length),
+            (Some(Protocol::UDP), Some((5, 6)), Some(88))
+        );
     }
 
     #[test]
@@ -338,12 +361,18 @@ mod tests {
         ] {
             frame[14 + 6..14 + 8].copy_from_slice(&pieces);
             let key = Key::of_ethernet(&frame);
-            assert_eq!((key.fragment, key.ports, key.protocol), (fragment, ports, Some(Protocol::UDP)));
+            assert_eq!(
+                (key.fragment, key.ports, key.protocol),
+                (fragment, ports, Some(Protocol::UDP))
+            );
         }
         let mut six = frames()[3].clone();
         six[62 + 3] = 8 | 1;
         let key = Key::of_ethernet(&six);
-        assert_eq!((key.fragment, key.ports, key.protocol), (Fragment::Later, None, Some(Protocol::UDP)));
+        assert_eq!(
+            (key.fragment, key.ports, key.protocol),
+            (Fragment::Later, None, Some(Protocol::UDP))
+        );
     }
 
     /// Byte by byte shorter, what was known is known or is not, and never something else.

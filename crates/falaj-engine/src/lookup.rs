@@ -49,12 +49,14 @@ fn of_mac(mac: [u8; 6]) -> u64 {
     mac.iter().fold(0, |all, byte| all << 8 | u64::from(*byte))
 }
 
-/// Behind an address of Ethernet, as many bits of an adapter as there is room for: enough that few others have them.
+/// Behind an address of Ethernet, as many bits of an adapter as there is room for: enough that few
+/// others have them.
 fn of_adapter(adapter: Adapter) -> u64 {
     u64::from(adapter.short()) << 49
 }
 
-/// Behind the other address, as many bits of a mark as there is room for: the low ones, in which few differ alike.
+/// Behind the other address, as many bits of a mark as there is room for: the low ones, in which
+/// few differ alike.
 fn of_mark(mark: u32) -> u64 {
     u64::from(mark) << 49
 }
@@ -168,7 +170,11 @@ impl Clause {
     }
 
     fn version(&mut self, version: Version) {
-        self.set(4, bit::IP | bit::SIX, bit::IP | if version == Version::V6 { bit::SIX } else { 0 });
+        self.set(
+            4,
+            bit::IP | bit::SIX,
+            bit::IP | if version == Version::V6 { bit::SIX } else { 0 },
+        );
     }
 
     /// Makes a literal part of the pattern; false: a pattern cannot say it.
@@ -178,15 +184,21 @@ impl Clause {
         }
         match &literal.term {
             Term::Version(version) => self.version(*version),
-            Term::Protocol(Protocol(n)) => self.set(4, bit::PROTOCOL | 0xff << 32, bit::PROTOCOL | u64::from(*n) << 32),
+            Term::Protocol(Protocol(n)) => {
+                self.set(4, bit::PROTOCOL | 0xff << 32, bit::PROTOCOL | u64::from(*n) << 32)
+            }
             Term::Src(net) => self.net(0, net),
             Term::Dst(net) => self.net(2, net),
-            Term::Sport(from, to) if from == to => self.set(4, bit::PORTS | 0xffff, bit::PORTS | u64::from(*from)),
+            Term::Sport(from, to) if from == to => {
+                self.set(4, bit::PORTS | 0xffff, bit::PORTS | u64::from(*from))
+            }
             Term::Dport(from, to) if from == to => {
                 self.set(4, bit::PORTS | 0xffff << 16, bit::PORTS | u64::from(*from) << 16);
             }
             Term::Ether(kind) => self.set(5, bit::ETHER | 0xffff, bit::ETHER | u64::from(*kind)),
-            Term::Vlan(vlan) => self.set(5, bit::VLAN | 0xffff << 32, bit::VLAN | u64::from(*vlan) << 32),
+            Term::Vlan(vlan) => {
+                self.set(5, bit::VLAN | 0xffff << 32, bit::VLAN | u64::from(*vlan) << 32)
+            }
             Term::MacSrc(mac) => self.set(6, bit::MAC | (bit::MAC - 1), bit::MAC | of_mac(*mac)),
             Term::MacDst(mac) => self.set(7, bit::MAC | (bit::MAC - 1), bit::MAC | of_mac(*mac)),
             Term::Tos(tos) => {
@@ -198,7 +210,11 @@ impl Clause {
                 self.set(4, 0xfc << 40, u64::from(*dscp) << 42);
             }
             Term::Flags { set, clear } => {
-                self.set(4, bit::TCP | u64::from(set | clear) << 48, bit::TCP | u64::from(*set) << 48);
+                self.set(
+                    4,
+                    bit::TCP | u64::from(set | clear) << 48,
+                    bit::TCP | u64::from(*set) << 48,
+                );
             }
             Term::Fragment => self.set(4, bit::PIECE, bit::PIECE),
             Term::FirstFragment => self.set(4, bit::FIRST, bit::FIRST),
@@ -211,14 +227,17 @@ impl Clause {
                 self.set(6, BEHIND, of_mark(*mark));
                 return false;
             }
-            Term::Sport(..) | Term::Dport(..) | Term::In(..) | Term::Length(..) | Term::Ttl(..) => return false,
+            Term::Sport(..) | Term::Dport(..) | Term::In(..) | Term::Length(..) | Term::Ttl(..) => {
+                return false;
+            }
         }
         true
     }
 
     #[inline]
     fn takes(&self, words: &Words, key: &Key) -> bool {
-        (0..WORDS).all(|n| words[n] & self.mask[n] == self.value[n]) && self.rest.iter().all(|l| l.holds(key))
+        (0..WORDS).all(|n| words[n] & self.mask[n] == self.value[n])
+            && self.rest.iter().all(|l| l.holds(key))
     }
 }
 
@@ -249,14 +268,21 @@ impl Shape {
         clauses.sort_by_key(|c| c.rule);
         let used: Vec<(u8, u64)> =
             mask.iter().enumerate().filter(|(_, m)| **m != 0).map(|(n, m)| (n as u8, *m)).collect();
-        let (least, last) = (clauses.first().map_or(u32::MAX, |c| c.rule), clauses.last().map_or(0, |c| c.rule));
+        let (least, last) =
+            (clauses.first().map_or(u32::MAX, |c| c.rule), clauses.last().map_or(0, |c| c.rule));
         let mut by_pattern: BTreeMap<Words, Vec<Listed>> = BTreeMap::new();
         for Clause { rule, value, rest, .. } in clauses {
             by_pattern.entry(value).or_default().push(Listed { rule, rest });
         }
         let size = (2 * by_pattern.len()).next_power_of_two();
-        let mut shape =
-            Shape { mask: used, slots: vec![0; size], patterns: Vec::new(), listed: Vec::new(), least, last };
+        let mut shape = Shape {
+            mask: used,
+            slots: vec![0; size],
+            patterns: Vec::new(),
+            listed: Vec::new(),
+            least,
+            last,
+        };
         for (value, listed) in by_pattern {
             let mut slot = shape.hash(&value) as usize & (size - 1);
             while shape.slots[slot] != 0 {
@@ -285,7 +311,8 @@ impl Shape {
         loop {
             let n = (self.slots[slot] as usize).checked_sub(1)?;
             let long = self.mask.len();
-            let same = |(pattern, (n, mask)): (&u64, &(u8, u64))| words[*n as usize] & mask == *pattern;
+            let same =
+                |(pattern, (n, mask)): (&u64, &(u8, u64))| words[*n as usize] & mask == *pattern;
             if self.patterns[n * long..(n + 1) * long].iter().zip(&self.mask).all(same) {
                 return Some(&self.listed[n]);
             }
@@ -294,7 +321,8 @@ impl Shape {
     }
 }
 
-/// For each address, the shapes that have a prefix with it or look at no such address: sets of bits.
+/// For each address, the shapes that have a prefix with it or look at no such address: sets of
+/// bits.
 #[derive(Debug, Clone, Default)]
 struct Prunes {
     /// From this address on it is the set of this number.
@@ -310,7 +338,11 @@ impl Prunes {
     fn new(shapes: &[Option<Vec<Net>>]) -> Prunes {
         let long = shapes.len().div_ceil(64);
         let mut none = vec![0u64; long];
-        shapes.iter().enumerate().filter(|(_, p)| p.is_none()).for_each(|(n, _)| none[n / 64] |= 1 << (n % 64));
+        shapes
+            .iter()
+            .enumerate()
+            .filter(|(_, p)| p.is_none())
+            .for_each(|(n, _)| none[n / 64] |= 1 << (n % 64));
         let mut numbers: BTreeMap<Vec<u64>, u32> = BTreeMap::new();
         let mut out = Prunes { none: none.clone(), ..Prunes::default() };
         for version in [Version::V4, Version::V6] {
@@ -345,7 +377,9 @@ impl Prunes {
                     out.sets.push(set);
                 }
                 match version {
-                    Version::V4 => out.four.extend(u32::try_from(from).ok().map(|from| (from, number))),
+                    Version::V4 => {
+                        out.four.extend(u32::try_from(from).ok().map(|from| (from, number)))
+                    }
                     Version::V6 => out.six.push((from, number)),
                 }
             }
@@ -381,12 +415,14 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// Of each rule its clauses, of which one must hold, and the way that it is for if not for both.
+    /// Of each rule its clauses, of which one must hold, and the way that it is for if not for
+    /// both.
     pub fn new<'a>(rules: impl IntoIterator<Item = (&'a [Match], Option<usize>)>) -> Lookup {
         let of = |(n, (clauses, way)): (usize, (&'a [Match], Option<usize>))| {
             clauses.iter().map(move |clause| Clause::new(n as u32, clause, way))
         };
-        let clauses: Vec<Clause> = rules.into_iter().enumerate().flat_map(of).filter(|c| !c.never).collect();
+        let clauses: Vec<Clause> =
+            rules.into_iter().enumerate().flat_map(of).filter(|c| !c.never).collect();
         if clauses.len() <= FEW {
             return Lookup { clauses, ..Lookup::default() };
         }
@@ -396,14 +432,21 @@ impl Lookup {
         shapes.sort_by_key(|(_, clauses)| clauses[0].rule);
         let prunes = (shapes.len() > FEW_SHAPES).then(|| {
             [0, 1].map(|side| {
-                let nets = |(_, clauses): &(Words, Vec<Clause>)| clauses.iter().map(|c| c.nets[side]).collect();
+                let nets = |(_, clauses): &(Words, Vec<Clause>)| {
+                    clauses.iter().map(|c| c.nets[side]).collect()
+                };
                 Prunes::new(&shapes.iter().map(nets).collect::<Vec<_>>())
             })
         });
-        Lookup { clauses: Vec::new(), shapes: shapes.into_iter().map(|(m, c)| Shape::new(&m, c)).collect(), prunes }
+        Lookup {
+            clauses: Vec::new(),
+            shapes: shapes.into_iter().map(|(m, c)| Shape::new(&m, c)).collect(),
+            prunes,
+        }
     }
 
-    /// The first rule from `from` on that takes the packet with this key, on its way up (0) or down (1).
+    /// The first rule from `from` on that takes the packet with this key, on its way up (0) or down
+    /// (1).
     #[inline]
     pub fn find(&self, key: &Key, way: usize, from: u32) -> Option<u32> {
         let words = pack(key, way);

@@ -19,7 +19,8 @@ pub struct Rule {
     pub way: Option<usize>,
     /// With this probability, else always.
     pub probability: Option<Probability>,
-    /// They have this mark from then on, for rules behind it, and for flows and masks of the links that they pass.
+    /// They have this mark from then on, for rules behind it, and for flows and masks of the links
+    /// that they pass.
     pub mark: Option<u32>,
     /// What becomes of them.
     pub to: To,
@@ -54,7 +55,11 @@ impl Rule {
                     Some(Target::Link(link)) => Some(Target::Link(of(link))),
                     other => *other,
                 };
-                To::Table { table: table.clone(), by: *by, targets: targets.iter().map(target).collect() }
+                To::Table {
+                    table: table.clone(),
+                    by: *by,
+                    targets: targets.iter().map(target).collect(),
+                }
             }
             other => other.clone(),
         };
@@ -80,8 +85,8 @@ impl Rule {
     }
 }
 
-/// The links that packets with this key pass, up (0) or down (1), one after the other. `None` where a rule drops them, and
-/// where chance decides.
+/// The links that packets with this key pass, up (0) or down (1), one after the other. `None` where
+/// a rule drops them, and where chance decides.
 pub fn sure_way(rules: &[Rule], key: &Key, way: usize) -> Option<Vec<u32>> {
     let mut key = *key;
     let mut links = Vec::new();
@@ -93,7 +98,10 @@ pub fn sure_way(rules: &[Rule], key: &Key, way: usize) -> Option<Vec<u32>> {
         }
         let target = match &rule.to {
             To::Table { table, by, targets } => {
-                match table.find(*by, &key).and_then(|entry| targets.get(entry as usize).copied().flatten()) {
+                match table
+                    .find(*by, &key)
+                    .and_then(|entry| targets.get(entry as usize).copied().flatten())
+                {
                     Some(target) => Some(target),
                     None => continue,
                 }
@@ -129,7 +137,8 @@ pub enum To {
     Drop,
     /// They pass no link.
     Pass,
-    /// What a table says of them, by the number of its entry; the rule does not take those that it says nothing of.
+    /// What a table says of them, by the number of its entry; the rule does not take those that it
+    /// says nothing of.
     Table {
         /// The table.
         table: Arc<Table>,
@@ -243,14 +252,18 @@ impl RuleSet {
     #[inline]
     pub(crate) fn stats_mut(&mut self, at: Option<At>) -> Option<&mut Stats> {
         match at {
-            Some(At::Of { rule, .. }) => self.active.get_mut(rule as usize).map(|active| &mut active.stats),
+            Some(At::Of { rule, .. }) => {
+                self.active.get_mut(rule as usize).map(|active| &mut active.stats)
+            }
             _ => None,
         }
     }
 
     /// Does a packet ever pass a link behind another?
     pub(crate) fn chain(&self) -> bool {
-        self.rules.iter().any(|rule| rule.on || matches!(&rule.to, To::Links(links) if links.len() > 1))
+        self.rules
+            .iter()
+            .any(|rule| rule.on || matches!(&rule.to, To::Links(links) if links.len() > 1))
     }
 
     /// Does a packet ever pass without a link?
@@ -270,7 +283,14 @@ impl RuleSet {
     }
 
     /// What is next behind a link.
-    pub(crate) fn behind(&mut self, at: At, key: &mut Key, way: usize, bytes: u32, now: Time) -> Next {
+    pub(crate) fn behind(
+        &mut self,
+        at: At,
+        key: &mut Key,
+        way: usize,
+        bytes: u32,
+        now: Time,
+    ) -> Next {
         let (n, link) = match at {
             At::Before(rule) => return self.from(rule, key, way, bytes, now),
             At::Of { rule, link } => (rule, link + 1),
@@ -299,9 +319,15 @@ impl RuleSet {
         }
     }
 
-    /// Where a packet is with these rules that was `at` with others. Where its rule is there still and leads to the link
-    /// that it is in, it goes on there; where not, behind it, if it was to go on with the rules at all.
-    pub(crate) fn instead_of(&self, old: &RuleSet, become_others: &[Option<u32>], at: At) -> Option<At> {
+    /// Where a packet is with these rules that was `at` with others. Where its rule is there still
+    /// and leads to the link that it is in, it goes on there; where not, behind it, if it was
+    /// to go on with the rules at all.
+    pub(crate) fn instead_of(
+        &self,
+        old: &RuleSet,
+        become_others: &[Option<u32>],
+        at: At,
+    ) -> Option<At> {
         let behind = |rule: u32| {
             let next = become_others.get(rule as usize..).into_iter().flatten().flatten().next();
             At::Before(next.map_or(self.rules.len() as u32, |next| *next))
@@ -313,19 +339,30 @@ impl RuleSet {
                 let was = &old.rules[rule as usize];
                 let is = become_others.get(rule as usize).copied().flatten();
                 let same = |is: &&u32| match (&was.to, &self.rules[**is as usize].to) {
-                    (To::Links(was), To::Links(is)) => was.get(link as usize) == is.get(link as usize),
+                    (To::Links(was), To::Links(is)) => {
+                        was.get(link as usize) == is.get(link as usize)
+                    }
                     (was, is) => was == is,
                 };
                 match is.as_ref().filter(same) {
                     Some(is) => Some(At::Of { rule: *is, link }),
-                    None => was.on.then(|| is.map_or_else(|| behind(rule + 1), |is| At::Before(is + 1))),
+                    None => {
+                        was.on.then(|| is.map_or_else(|| behind(rule + 1), |is| At::Before(is + 1)))
+                    }
                 }
             }
         }
     }
 
     /// What is next by the rules from this one on; those that take it mark it.
-    pub(crate) fn from(&mut self, mut from: u32, key: &mut Key, way: usize, bytes: u32, now: Time) -> Next {
+    pub(crate) fn from(
+        &mut self,
+        mut from: u32,
+        key: &mut Key,
+        way: usize,
+        bytes: u32,
+        now: Time,
+    ) -> Next {
         // Taken by a rule that only counts: it passes, if no other takes it.
         let mut passes = false;
         while let Some(n) = self.lookup.find(key, way, from) {
@@ -333,7 +370,9 @@ impl RuleSet {
             let rule = &self.rules[n as usize];
             let found = match &rule.to {
                 To::Table { table, by, targets } => {
-                    let target = table.find(*by, key).and_then(|entry| targets.get(entry as usize).copied().flatten());
+                    let target = table
+                        .find(*by, key)
+                        .and_then(|entry| targets.get(entry as usize).copied().flatten());
                     if target.is_none() {
                         continue;
                     }
@@ -344,7 +383,9 @@ impl RuleSet {
             if let Some(probability) = rule.probability {
                 let index = self.asked[n as usize][way];
                 self.asked[n as usize][way] += 1;
-                if !probability.hits(Chance::new(self.seed, RULES | way as u64, n.into()).draw(index)) {
+                if !probability
+                    .hits(Chance::new(self.seed, RULES | way as u64, n.into()).draw(index))
+                {
                     continue;
                 }
             }

@@ -26,9 +26,17 @@ pub enum Field {
 
 impl Field {
     /// All of them, by their names in a scenario.
-    pub const NAMES: &'static [&'static str] = &["src", "dst", "sport", "dport", "proto", "dscp", "vlan"];
-    const ALL: [Field; 7] =
-        [Field::Src, Field::Dst, Field::Sport, Field::Dport, Field::Protocol, Field::Dscp, Field::Vlan];
+    pub const NAMES: &'static [&'static str] =
+        &["src", "dst", "sport", "dport", "proto", "dscp", "vlan"];
+    const ALL: [Field; 7] = [
+        Field::Src,
+        Field::Dst,
+        Field::Sport,
+        Field::Dport,
+        Field::Protocol,
+        Field::Dscp,
+        Field::Vlan,
+    ];
 
     /// By its name in a scenario.
     pub fn from_name(name: &str) -> Option<Field> {
@@ -101,7 +109,11 @@ impl Table {
 
     /// Has it entries that this field may be in?
     pub fn has(&self, field: Field) -> bool {
-        if field.is_address() { !(self.four.is_empty() && self.six.is_empty()) } else { !self.numbers.is_empty() }
+        if field.is_address() {
+            !(self.four.is_empty() && self.six.is_empty())
+        } else {
+            !self.numbers.is_empty()
+        }
     }
 
     /// The number of the entry that has this field of a packet.
@@ -137,11 +149,14 @@ impl Table {
 /// From where on it is which entry.
 type Steps = Vec<(u128, Option<u32>)>;
 
-/// Ranges that lie within each other or apart, as the innermost of each point: from where on it is which.
+/// Ranges that lie within each other or apart, as the innermost of each point: from where on it is
+/// which.
 fn innermost(mut ranges: Vec<(u128, u128, u32)>) -> Result<Steps, (usize, usize)> {
     // The outer one first.
     ranges.sort_unstable_by_key(|&(low, high, value)| (low, std::cmp::Reverse(high), value));
-    if let Some(pair) = ranges.windows(2).find(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1)) {
+    if let Some(pair) =
+        ranges.windows(2).find(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1))
+    {
         return Err((pair[0].2 as usize, pair[1].2 as usize));
     }
     let mut out = Steps::new();
@@ -150,7 +165,9 @@ fn innermost(mut ranges: Vec<(u128, u128, u32)>) -> Result<Steps, (usize, usize)
         _ => out.push((from, value)),
     };
     let mut open: Vec<(u128, u32)> = Vec::new();
-    let close = |open: &mut Vec<(u128, u32)>, until: Option<u128>, set: &mut dyn FnMut(u128, Option<u32>)| {
+    let close = |open: &mut Vec<(u128, u32)>,
+                 until: Option<u128>,
+                 set: &mut dyn FnMut(u128, Option<u32>)| {
         while let Some(&(high, _)) = open.last()
             && until.is_none_or(|until| high < until)
         {
@@ -188,7 +205,10 @@ mod tests {
     #[test]
     fn the_same_twice_is_told() {
         let net = |text: &str, len| Entry::Net(Net::new(text.parse().expect("an address"), len));
-        assert_eq!(Table::new("t", &[net("10.0.0.0", 8), net("::", 0), net("10.0.0.0", 8)]), Err((0, 2)));
+        assert_eq!(
+            Table::new("t", &[net("10.0.0.0", 8), net("::", 0), net("10.0.0.0", 8)]),
+            Err((0, 2))
+        );
         assert_eq!(Table::new("t", &[Entry::Numbers(5, 9), Entry::Numbers(9, 10)]), Err((0, 1)));
         let all = [net("0.0.0.0", 0), net("255.255.255.255", 32), net("::", 0), net("ffff::", 16)];
         let table = Table::new("t", &all).expect("they differ");

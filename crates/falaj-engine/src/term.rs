@@ -123,7 +123,9 @@ impl fmt::Display for Term {
             Term::Ttl(from, to) => range(f, "ttl", (*from).into(), (*to).into()),
             Term::Flags { set, clear } => {
                 let named = |bits: u8, sign: &'static str| {
-                    let of = move |(n, name): (usize, &&str)| (bits & (1 << n) != 0).then(|| format!("{sign}{name}"));
+                    let of = move |(n, name): (usize, &&str)| {
+                        (bits & (1 << n) != 0).then(|| format!("{sign}{name}"))
+                    };
                     FLAGS.iter().enumerate().filter_map(of).collect::<Vec<_>>()
                 };
                 write!(f, "flags {}", [named(*set, ""), named(*clear, "!")].concat().join(","))

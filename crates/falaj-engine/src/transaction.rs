@@ -1,5 +1,6 @@
-//! A change of all that there is, at one instant: pipes, what becomes of their flows, how packets are sorted, rules.
-//! Whoever drives a [`Network`](crate::network::Network) applies it, with packets of its own in mind.
+//! A change of all that there is, at one instant: pipes, what becomes of their flows, how packets
+//! are sorted, rules. Whoever drives a [`Network`](crate::network::Network) applies it, with
+//! packets of its own in mind.
 
 use crate::change::Fate;
 use crate::network::{Leading, Sorting};

@@ -69,7 +69,16 @@ impl Tuning {
     pub(crate) fn new(choose: Box<dyn Choose>, slot: Span, slots: u64) -> Tuning {
         let (slot, slots) = (slot.max(Span(1)), slots.max(1));
         let (ends, slot_ends) = (Time::NEVER, Time::NEVER);
-        Tuning { choose, slot, slots, ends, slot_ends, slot_packets: 0, last: None, seen: Seen::default() }
+        Tuning {
+            choose,
+            slot,
+            slots,
+            ends,
+            slot_ends,
+            slot_packets: 0,
+            last: None,
+            seen: Seen::default(),
+        }
     }
 
     /// When the epoch ends.
@@ -100,7 +109,10 @@ impl Tuning {
     fn slots_until(&mut self, now: Time) {
         while self.slot_ends <= now {
             self.seen.slots += 1;
-            self.seen.squares = self.seen.squares.saturating_add(self.slot_packets.saturating_mul(self.slot_packets));
+            self.seen.squares = self
+                .seen
+                .squares
+                .saturating_add(self.slot_packets.saturating_mul(self.slot_packets));
             self.slot_packets = 0;
             self.slot_ends += self.slot;
         }
@@ -127,7 +139,8 @@ impl Tuning {
         self.seen.spent += more;
     }
 
-    /// Ends the epoch, and says which policy is next. Another one begins, but for who has nothing to do.
+    /// Ends the epoch, and says which policy is next. Another one begins, but for who has nothing
+    /// to do.
     pub(crate) fn end(&mut self, now: Policy, empty: bool) -> Policy {
         let at = self.ends;
         self.slots_until(at);

@@ -16,7 +16,12 @@ use falaj_sched::time::{Span, Time};
 const PIPE: PipeId = PipeId(0);
 
 /// A link of 1 Gbit/s: a byte takes 8 ns.
-fn pipe(kind: &'static str, largest: u32, queue: u32, flows: impl Iterator<Item = Values>) -> PipeSpec {
+fn pipe(
+    kind: &'static str,
+    largest: u32,
+    queue: u32,
+    flows: impl Iterator<Item = Values>,
+) -> PipeSpec {
     let flows = flows.map(|values| FlowSetup::new(values, Limit::Packets(queue))).collect();
     let setup = Setup { rate: Rate::from_mbit(1000), largest, scheduler: Values::default(), flows };
     PipeSpec::new(kind, setup, Span::ZERO)
@@ -50,7 +55,8 @@ fn promises_hold_from_a_change_on() {
         for seed in 0..700 {
             let mut dice = Dice::new(seed);
             let (n, largest) = (dice.from(1, 8), dice.from(1, 12) as u32);
-            let mut spec = pipe(kind, largest, dice.from(1, 25) as u32, (0..n).map(|_| Values::default()));
+            let mut spec =
+                pipe(kind, largest, dice.from(1, 25) as u32, (0..n).map(|_| Values::default()));
             let mut draw = |dice: &mut Dice| {
                 become_kind(dice, &mut spec, entry(kind).expect("registered"));
                 let most = dice.one_of(&[3, 20, 60_000]);
@@ -69,13 +75,25 @@ fn promises_hold_from_a_change_on() {
             let mut promised = ask(&engine);
             let mut ahead = vec![0; n as usize];
             let (mut out, mut now, mut since) = (Vec::new(), 0, 0);
-            let mut check = |out: &mut Vec<Output>, set: &PipeSpec, promised: &[Promise], ahead: &[u64], since: u64| {
+            let mut check = |out: &mut Vec<Output>,
+                             set: &PipeSpec,
+                             promised: &[Promise],
+                             ahead: &[u64],
+                             since: u64| {
                 for e in emits(&std::mem::take(out)) {
                     let promise = &promised[e.flow.index()];
-                    let (delay, bound) = (Span(e.end.0 - e.arrival.0.max(since)), promise.delay.delay);
-                    let bound =
-                        bound + if since > 0 { settling(set, promise, ahead[e.flow.index()]) } else { Span::ZERO };
-                    assert!(delay <= bound, "{kind}, seed {seed}: {delay} > {bound} after {since} ns: {set:?}");
+                    let (delay, bound) =
+                        (Span(e.end.0 - e.arrival.0.max(since)), promise.delay.delay);
+                    let bound = bound
+                        + if since > 0 {
+                            settling(set, promise, ahead[e.flow.index()])
+                        } else {
+                            Span::ZERO
+                        };
+                    assert!(
+                        delay <= bound,
+                        "{kind}, seed {seed}: {delay} > {bound} after {since} ns: {set:?}"
+                    );
                     if e.arrival.0 < since {
                         (met, nearest) = (met + 1, nearest.max(delay.0 as f64 / bound.0 as f64));
                     }
@@ -94,8 +112,10 @@ fn promises_hold_from_a_change_on() {
                         .max()
                         .unwrap_or(Span::ZERO);
                     for (ahead, p) in ahead.iter_mut().zip(&promised) {
-                        *ahead =
-                            (*ahead).max((u128::from(p.rate.0) * u128::from(slowest.0) / 8_000_000_000) as u64 + 1);
+                        *ahead = (*ahead).max(
+                            (u128::from(p.rate.0) * u128::from(slowest.0) / 8_000_000_000) as u64
+                                + 1,
+                        );
                     }
                     now_set = draw(&mut dice);
                     let prepared = engine.prepare(PIPE, &now_set).unwrap();
@@ -119,12 +139,24 @@ fn promises_hold_from_a_change_on() {
     }
 }
 
-const BY_SHARES: [&str; 12] =
-    ["scfq", "sfq", "wfq", "wf2q", "spfq", "virtual-clock", "sced", "qfq", "qfq+", "wf2q+", "ffs", "timer-wheels"];
+const BY_SHARES: [&str; 12] = [
+    "scfq",
+    "sfq",
+    "wfq",
+    "wf2q",
+    "spfq",
+    "virtual-clock",
+    "sced",
+    "qfq",
+    "qfq+",
+    "wf2q+",
+    "ffs",
+    "timer-wheels",
+];
 
-/// Those that go by turns and slots, with other rates and larger packets too: from a change on, and after
-/// what is on the wire then, no packet waits longer than promised by then. A slot of the old length that is not
-/// used up is not waited for.
+/// Those that go by turns and slots, with other rates and larger packets too: from a change on, and
+/// after what is on the wire then, no packet waits longer than promised by then. A slot of the old
+/// length that is not used up is not waited for.
 #[test]
 fn turns_and_slots_begin_after_what_is_on_the_wire() {
     for kind in ["hrr", "drr", "wrr", "rr", "virtual-links"] {
@@ -132,25 +164,33 @@ fn turns_and_slots_begin_after_what_is_on_the_wire() {
         for seed in 0..1_500 {
             let mut dice = Dice::new(seed);
             let (n, largest) = (dice.from(1, 6), dice.from(1, 12) as u32);
-            let mut spec = pipe(kind, largest, dice.from(1, 25) as u32, (0..n).map(|_| Values::default()));
+            let mut spec =
+                pipe(kind, largest, dice.from(1, 25) as u32, (0..n).map(|_| Values::default()));
             become_kind(&mut dice, &mut spec, entry(kind).expect("registered"));
             let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
             let ask = |engine: &Engine| -> Vec<Option<Span>> {
-                (0..n as u32).map(|f| Some(engine.promise(PIPE, FlowId(f)).ok()?.delay.delay)).collect()
+                (0..n as u32)
+                    .map(|f| Some(engine.promise(PIPE, FlowId(f)).ok()?.delay.delay))
+                    .collect()
             };
             let (mut promised, mut now, mut since, mut wire) = (ask(&engine), 0, 0, 0);
             let mut out = Vec::new();
-            let mut check = |out: &mut Vec<Output>, promised: &[Option<Span>], since: u64, wire: u64| {
-                for e in emits(&std::mem::take(out)) {
-                    let Some(bound) = promised[e.flow.index()] else { continue };
-                    let bound = bound + Span(wire.saturating_sub(e.arrival.0.max(since)));
-                    let delay = Span(e.end.0 - e.arrival.0.max(since));
-                    assert!(delay <= bound, "{kind}, seed {seed}: {delay} > {bound} after {since} ns");
-                    if e.arrival.0 < since {
-                        (met, nearest) = (met + 1, nearest.max(delay.0 as f64 / bound.0 as f64));
+            let mut check =
+                |out: &mut Vec<Output>, promised: &[Option<Span>], since: u64, wire: u64| {
+                    for e in emits(&std::mem::take(out)) {
+                        let Some(bound) = promised[e.flow.index()] else { continue };
+                        let bound = bound + Span(wire.saturating_sub(e.arrival.0.max(since)));
+                        let delay = Span(e.end.0 - e.arrival.0.max(since));
+                        assert!(
+                            delay <= bound,
+                            "{kind}, seed {seed}: {delay} > {bound} after {since} ns"
+                        );
+                        if e.arrival.0 < since {
+                            (met, nearest) =
+                                (met + 1, nearest.max(delay.0 as f64 / bound.0 as f64));
+                        }
                     }
-                }
-            };
+                };
             let calm = dice.from(1, 200) * u64::from(largest);
             for _ in 0..300 {
                 now += dice.from(0, calm);
@@ -175,7 +215,10 @@ fn turns_and_slots_begin_after_what_is_on_the_wire() {
             engine.poll(Time(1 << 40), &mut out);
             check(&mut out, &promised, since, wire);
         }
-        assert!(met > 10_000 && nearest > 0.8, "{kind}: {met} packets waited through a change, {nearest} of the bound");
+        assert!(
+            met > 10_000 && nearest > 0.8,
+            "{kind}: {met} packets waited through a change, {nearest} of the bound"
+        );
     }
 }
 
@@ -183,7 +226,8 @@ fn turns_and_slots_begin_after_what_is_on_the_wire() {
 fn two(kind: &'static str, parts: [u64; 2]) -> PipeSpec {
     let by_rate = entry(kind).expect("registered").flow.iter().any(|param| param.name == "rate");
     let value = |part| match by_rate {
-        true => Values::default().with("rate", Value::Rate(Rate(1_000_000_000 * part / (parts[0] + parts[1])))),
+        true => Values::default()
+            .with("rate", Value::Rate(Rate(1_000_000_000 * part / (parts[0] + parts[1])))),
         false => Values::default().with("weight", Value::Count(part)),
     };
     pipe(kind, 1000, 2_000, parts.into_iter().map(value))
@@ -198,7 +242,12 @@ fn a_larger_share_counts_for_what_is_queued() {
         let mut out = Vec::new();
         for (flow, packets) in [(1, 2_000), (0, 3)] {
             for _ in 0..packets {
-                engine.input(PIPE, Unit { flow: FlowId(flow), handle: 0, bytes: 1000 }, Time::ZERO, &mut out);
+                engine.input(
+                    PIPE,
+                    Unit { flow: FlowId(flow), handle: 0, bytes: 1000 },
+                    Time::ZERO,
+                    &mut out,
+                );
             }
         }
         let change = Time(400_002);
@@ -221,7 +270,12 @@ fn changes_without_end_do_not_starve_a_flow() {
             let mut out = Vec::new();
             for flow in [0, 1] {
                 for _ in 0..2_000 {
-                    engine.input(PIPE, Unit { flow: FlowId(flow), handle: 0, bytes: 1000 }, Time::ZERO, &mut out);
+                    engine.input(
+                        PIPE,
+                        Unit { flow: FlowId(flow), handle: 0, bytes: 1000 },
+                        Time::ZERO,
+                        &mut out,
+                    );
                 }
             }
             for change in 0..1_500 {

@@ -94,7 +94,8 @@ fn pipe(dice: &mut Dice, entry: &'static Entry) -> PipeSpec {
 /// More tiny packets for each flow, at once, than its queue holds.
 fn flood(spec: &PipeSpec) -> Vec<Arrival> {
     let flows = 0..spec.setup.flows.len() as u32;
-    let packets = |f| std::iter::repeat_n(Arrival { at: Time::ZERO, flow: FlowId(f), bytes: 1 }, 300);
+    let packets =
+        |f| std::iter::repeat_n(Arrival { at: Time::ZERO, flow: FlowId(f), bytes: 1 }, 300);
     flows.flat_map(packets).collect()
 }
 
@@ -131,9 +132,10 @@ fn a_cold_pipe_asks_for_the_memory_of_its_packets() {
     }
 }
 
-/// Defect of an emulator before this one: the heaps of its WF2Q+ grew by sixteen places at a time, copied each time, while
-/// flows began to send. Here there is room for all flows from the beginning: a pipe that has held as many packets before, all of one flow,
-/// asks for nothing when each of its flows has one.
+/// Defect of an emulator before this one: the heaps of its WF2Q+ grew by sixteen places at a time,
+/// copied each time, while flows began to send. Here there is room for all flows from the
+/// beginning: a pipe that has held as many packets before, all of one flow, asks for nothing when
+/// each of its flows has one.
 #[test]
 fn heaps_have_room_for_every_flow_from_the_beginning() {
     const FLOWS: u32 = 5_000;
@@ -146,10 +148,18 @@ fn heaps_have_room_for_every_flow_from_the_beginning() {
             _ => Values::default().with("weight", Value::Count(1)),
         };
         let flows = vec![FlowSetup::new(values, Limit::Packets(FLOWS)); FLOWS as usize];
-        let setup = Setup { rate: Rate::from_mbit(1_000), largest: 100, scheduler: Values::default(), flows };
+        let setup = Setup {
+            rate: Rate::from_mbit(1_000),
+            largest: 100,
+            scheduler: Values::default(),
+            flows,
+        };
         let mut repeated = Repeated::new(&PipeSpec::new(entry.kind, setup, Span::ZERO));
         let arrival = |flow| Arrival { at: Time::ZERO, flow: FlowId(flow), bytes: 100 };
-        assert!(repeated.run(&vec![arrival(0); FLOWS as usize], 1) > 0, "{kind}: its packets need room");
+        assert!(
+            repeated.run(&vec![arrival(0); FLOWS as usize], 1) > 0,
+            "{kind}: its packets need room"
+        );
         let all: Vec<Arrival> = (0..FLOWS).rev().map(arrival).collect();
         assert_eq!(repeated.run(&all, 1), 0, "{kind}");
     }

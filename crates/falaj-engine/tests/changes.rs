@@ -34,27 +34,42 @@ fn no_change_loses_or_reorders_a_packet() {
             for output in out.drain(..) {
                 match output {
                     Output::Emit(e) => {
-                        assert_eq!(queued[e.flow.index()].pop_front(), Some(e.handle), "seed {seed}: order");
+                        assert_eq!(
+                            queued[e.flow.index()].pop_front(),
+                            Some(e.handle),
+                            "seed {seed}: order"
+                        );
                         assert!(e.start >= wire_free, "seed {seed}: two at once");
                         wire_free = e.end;
                     }
                     Output::Drop(d) if matches!(d.why, Why::Lost | Why::Discipline) => {
-                        assert_eq!(queued[d.flow.index()].pop_front(), Some(d.handle), "seed {seed}: order");
+                        assert_eq!(
+                            queued[d.flow.index()].pop_front(),
+                            Some(d.handle),
+                            "seed {seed}: order"
+                        );
                     }
                     Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
                     Output::Drop(d) if d.why == Why::Policy => {
                         let queued = &mut queued[d.flow.index()];
                         let place = queued.iter().position(|&handle| handle == d.handle);
-                        assert!(place.and_then(|place| queued.remove(place)).is_some(), "seed {seed}: never came");
+                        assert!(
+                            place.and_then(|place| queued.remove(place)).is_some(),
+                            "seed {seed}: never came"
+                        );
                     }
-                    Output::Drop(d) => assert_eq!(queued[d.flow.index()].pop_back(), Some(d.handle), "seed {seed}"),
+                    Output::Drop(d) => {
+                        assert_eq!(queued[d.flow.index()].pop_back(), Some(d.handle), "seed {seed}")
+                    }
                 }
             }
         };
         for (handle, a) in arrivals.iter().enumerate() {
             if dice.from(0, 9) == 0 {
                 change(&mut dice, &mut spec);
-                let prepared = engine.prepare(PIPE, &spec).unwrap_or_else(|e| panic!("seed {seed}: {e}: {spec:?}"));
+                let prepared = engine
+                    .prepare(PIPE, &spec)
+                    .unwrap_or_else(|e| panic!("seed {seed}: {e}: {spec:?}"));
                 engine.apply(prepared, a.at, &mut out).unwrap();
             }
             engine.poll(a.at, &mut out);
@@ -125,7 +140,10 @@ fn flows_do_not_vanish_and_a_bad_setup_changes_nothing() {
     let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
     let mut fewer = spec.clone();
     fewer.setup.flows.pop();
-    assert_eq!(engine.prepare(PIPE, &fewer).err(), Some(Unfit::Fewer { flows: spec.setup.flows.len() }));
+    assert_eq!(
+        engine.prepare(PIPE, &fewer).err(),
+        Some(Unfit::Fewer { flows: spec.setup.flows.len() })
+    );
     // What waits would be too large; what is on the wire would not mind.
     let mut smaller = spec.clone();
     smaller.setup.largest -= 1;
@@ -140,7 +158,11 @@ fn flows_do_not_vanish_and_a_bad_setup_changes_nothing() {
     no_room.setup.flows[1].limit = Limit::Packets(0);
     let refused = engine.prepare(PIPE, &no_room);
     // These have queues of their own.
-    assert!(refused.is_err() || matches!(spec.kind, "fifo" | "fq_codel" | "dualpi2"), "{}", spec.kind);
+    assert!(
+        refused.is_err() || matches!(spec.kind, "fifo" | "fq_codel" | "dualpi2"),
+        "{}",
+        spec.kind
+    );
 }
 
 /// Flows, larger packets: a change that was prepared before they came would take them out again.
@@ -171,7 +193,8 @@ fn a_change_prepared_before_another_one_takes_nothing_out() {
             0 => (&mut more, Unfit::Fewer { flows: flows + 1 }),
             _ => (&mut larger, Unfit::Smaller { largest: spec.setup.largest + 1 }),
         };
-        let entry = registry::entry(dice.one_of(&["drr", "wfq", "qfq", "priority", "fifo"])).unwrap();
+        let entry =
+            registry::entry(dice.one_of(&["drr", "wfq", "qfq", "priority", "fifo"])).unwrap();
         if with.setup.flows.iter().any(|f| f.inner.is_some()) {
             continue;
         }
@@ -186,7 +209,11 @@ fn a_change_prepared_before_another_one_takes_nothing_out() {
         let (last, bytes) = (with.setup.flows.len() as u32 - 1, with.setup.largest);
         send(&mut engine, last, bytes, 3);
         for stale in stale {
-            assert_eq!(engine.apply(stale, Time(4), &mut Vec::new()), Err(refused.clone()), "seed {seed}");
+            assert_eq!(
+                engine.apply(stale, Time(4), &mut Vec::new()),
+                Err(refused.clone()),
+                "seed {seed}"
+            );
         }
         send(&mut engine, last, bytes, 5);
         engine.apply(meanwhile, Time(6), &mut Vec::new()).unwrap();
@@ -229,9 +256,16 @@ fn the_packet_on_the_wire_ends_when_it_was_to_end() {
 fn heads_do_not_starve_when_all_weights_grow() {
     for (kind, first) in [("scfq", 0), ("scfq", 1), ("sfq", 0), ("sfq", 1)] {
         let pipe = |weight| {
-            let flow = |limit| FlowSetup::new(Values::default().with("weight", Value::Count(weight)), limit);
+            let flow = |limit| {
+                FlowSetup::new(Values::default().with("weight", Value::Count(weight)), limit)
+            };
             let flows = vec![flow(Limit::Packets(3)), flow(Limit::Packets(2_000))];
-            let setup = Setup { rate: Rate::from_mbit(1000), largest: 1000, scheduler: Values::default(), flows };
+            let setup = Setup {
+                rate: Rate::from_mbit(1000),
+                largest: 1000,
+                scheduler: Values::default(),
+                flows,
+            };
             PipeSpec::new(kind, setup, Span::ZERO)
         };
         for change in [2, 8_002, 16_002, 24_002] {
@@ -239,14 +273,23 @@ fn heads_do_not_starve_when_all_weights_grow() {
             let mut out = Vec::new();
             for flow in [first, 1 - first] {
                 for handle in 0..[3, 2_000][flow as usize] {
-                    engine.input(PIPE, Unit { flow: FlowId(flow), handle, bytes: 1000 }, Time::ZERO, &mut out);
+                    engine.input(
+                        PIPE,
+                        Unit { flow: FlowId(flow), handle, bytes: 1000 },
+                        Time::ZERO,
+                        &mut out,
+                    );
                 }
             }
             let prepared = engine.prepare(PIPE, &pipe(1_000)).unwrap();
             engine.apply(prepared, Time(change), &mut out).unwrap();
             engine.poll(Time(20_000_000), &mut out);
             let promise = engine.promise(PIPE, FlowId(0)).unwrap().delay.delay;
-            let longest = common::emits(&out).iter().filter(|e| e.flow == FlowId(0)).map(|e| e.end - e.arrival).max();
+            let longest = common::emits(&out)
+                .iter()
+                .filter(|e| e.flow == FlowId(0))
+                .map(|e| e.end - e.arrival)
+                .max();
             assert!(longest <= Some(promise), "{kind}, {change}: {longest:?} > {promise}");
         }
     }

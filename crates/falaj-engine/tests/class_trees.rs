@@ -1,5 +1,5 @@
-//! Trees of classes that a discipline is handed whole: worked examples, naive models, and what every node is to have. One
-//! byte takes 8 ns.
+//! Trees of classes that a discipline is handed whole: worked examples, naive models, and what
+//! every node is to have. One byte takes 8 ns.
 
 mod common;
 
@@ -37,7 +37,9 @@ fn inner(values: Values, parts: Vec<Class>) -> Class {
 }
 
 fn mbit(set: &[(&'static str, u64)]) -> Values {
-    set.iter().fold(Values::default(), |all, &(name, mbit)| all.with(name, Value::Rate(Rate::from_mbit(mbit))))
+    set.iter().fold(Values::default(), |all, &(name, mbit)| {
+        all.with(name, Value::Rate(Rate::from_mbit(mbit)))
+    })
 }
 
 fn setup(kind: &'static str, rate: Rate, largest: u32, classes: &[Class]) -> Setup {
@@ -56,8 +58,14 @@ fn tree(kind: &'static str, largest: u32, classes: &[Class]) -> PipeSpec {
 }
 
 /// Random classes: some levels, some parts each.
-fn grown(dice: &mut Dice, levels: u64, values: &mut impl FnMut(&mut Dice, bool) -> Values) -> Vec<Class> {
-    let one = |dice: &mut Dice, values: &mut dyn FnMut(&mut Dice, bool) -> Values, parts: Vec<Class>| Class {
+fn grown(
+    dice: &mut Dice,
+    levels: u64,
+    values: &mut impl FnMut(&mut Dice, bool) -> Values,
+) -> Vec<Class> {
+    let one = |dice: &mut Dice,
+               values: &mut dyn FnMut(&mut Dice, bool) -> Values,
+               parts: Vec<Class>| Class {
         values: values(dice, parts.is_empty()),
         limit: Limit::Packets(dice.from(1, 12) as u32),
         parts,
@@ -65,7 +73,11 @@ fn grown(dice: &mut Dice, levels: u64, values: &mut impl FnMut(&mut Dice, bool) 
     let n = dice.from(1, 3);
     (0..n)
         .map(|_| {
-            let parts = if levels > 1 && dice.from(0, 2) > 0 { grown(dice, levels - 1, values) } else { Vec::new() };
+            let parts = if levels > 1 && dice.from(0, 2) > 0 {
+                grown(dice, levels - 1, values)
+            } else {
+                Vec::new()
+            };
             one(dice, values, parts)
         })
         .collect()
@@ -75,7 +87,8 @@ fn grown(dice: &mut Dice, levels: u64, values: &mut impl FnMut(&mut Dice, bool) 
 #[derive(Clone)]
 struct Place<T> {
     own: T,
-    /// Leaves are numbered first, then the others as they come: of equals the lower one goes first.
+    /// Leaves are numbered first, then the others as they come: of equals the lower one goes
+    /// first.
     number: usize,
     leaf: Option<usize>,
     parts: Vec<Place<T>>,
@@ -100,7 +113,12 @@ fn places<T>(classes: &[Class], make: &mut impl FnMut(&Class) -> T) -> Vec<Place
             } else {
                 let number = *others;
                 *others += 1;
-                out.push(Place { own, number, leaf: None, parts: grow(&class.parts, make, leaves, others) });
+                out.push(Place {
+                    own,
+                    number,
+                    leaf: None,
+                    parts: grow(&class.parts, make, leaves, others),
+                });
             }
         }
         out
@@ -154,7 +172,10 @@ impl ByCurves {
         fn slope(class: &Class) -> u64 {
             let own = ["share", "rate"].iter().find_map(|name| class.values.rate(name));
             let below = || class.parts.iter().map(slope).sum();
-            own.map_or_else(|| if class.parts.is_empty() { 1_000_000 } else { below() }, |rate| rate.0)
+            own.map_or_else(
+                || if class.parts.is_empty() { 1_000_000 } else { below() },
+                |rate| rate.0,
+            )
         }
         let mut make = |class: &Class| {
             let line = 8_000_000_000 / slope(class);
@@ -172,7 +193,11 @@ impl ByCurves {
                 v: Fraction::ZERO,
             }
         };
-        ByCurves { classes: places(classes, &mut make), v: Fraction::ZERO, largest: spec.setup.largest.into() }
+        ByCurves {
+            classes: places(classes, &mut make),
+            v: Fraction::ZERO,
+            largest: spec.setup.largest.into(),
+        }
     }
 
     fn eligible(&self, f: usize, now: u64) -> bool {
@@ -234,7 +259,8 @@ impl Model for ByCurves {
             v = class.v;
             class.sent += bytes;
             if let Some(byte) = class.limit {
-                class.limited = class.limited.max(now.saturating_sub(largest * byte)) + bytes * byte;
+                class.limited =
+                    class.limited.max(now.saturating_sub(largest * byte)) + bytes * byte;
             }
         });
         let mut later = later.into_iter();
@@ -256,7 +282,9 @@ fn hfsc_goes_by_its_curves_at_every_node() {
         let largest = dice.from(1, 12) as u32;
         let mut values = |dice: &mut Dice, is_leaf: bool| {
             let mut values = Values::default();
-            for [rate, first, time] in [["rate", "burst-rate", "burst-time"], ["share", "share-burst", "share-time"]] {
+            for [rate, first, time] in
+                [["rate", "burst-rate", "burst-time"], ["share", "share-burst", "share-time"]]
+            {
                 if dice.from(0, 3) == 0 || rate == "rate" && !is_leaf {
                     continue;
                 }
@@ -264,7 +292,10 @@ fn hfsc_goes_by_its_curves_at_every_node() {
                 let slow = dice.from(1, 2);
                 values.set(rate, Value::Rate(Rate::from_mbit(125 * slow)));
                 if dice.from(0, 1) == 0 {
-                    values.set(first, Value::Rate(Rate::from_mbit(125 * slow * dice.one_of(&[1, 2, 4]))));
+                    values.set(
+                        first,
+                        Value::Rate(Rate::from_mbit(125 * slow * dice.one_of(&[1, 2, 4]))),
+                    );
                     values.set(time, Value::Span(Span(dice.from(0, 400))));
                 }
             }
@@ -283,7 +314,9 @@ fn hfsc_goes_by_its_curves_at_every_node() {
         }
         accepted += 1;
         deep += u64::from(classes.iter().any(|c| c.parts.iter().any(|c| !c.parts.is_empty())));
-        limits += u64::from(classes.iter().any(|c| !c.parts.is_empty() && c.values.rate("limit").is_some()));
+        limits += u64::from(
+            classes.iter().any(|c| !c.parts.is_empty() && c.values.rate("limit").is_some()),
+        );
         beside(&spec, ByCurves::of(&spec, &classes), &mut dice, seed);
     }
     assert!(accepted > 500 && deep > 150 && limits > 100, "{accepted} {deep} {limits}");
@@ -323,7 +356,8 @@ struct Purses {
 
 struct ByPurses {
     classes: Vec<Place<Purses>>,
-    /// Of leaves on their own account; of lenders, by how deep they are; and of who borrows from the link.
+    /// Of leaves on their own account; of lenders, by how deep they are; and of who borrows from
+    /// the link.
     leaves: [u64; 8],
     lenders: [[u64; 8]; LEVELS + 1],
     link: [u64; 8],
@@ -350,13 +384,19 @@ fn borrower(places: &[Place<Purses>], heads: Heads<'_>, prio: u64) -> Option<usi
             Some(f) => heads[f].filter(|_| place.own.prio == prio).map(|_| f),
             None => borrower(&place.parts, heads, prio),
         };
-        f.filter(|_| place.own.is_yellow()).map(|f| (place.own.turns[prio as usize][1], place.number, f))
+        f.filter(|_| place.own.is_yellow())
+            .map(|f| (place.own.turns[prio as usize][1], place.number, f))
     };
     places.iter().filter_map(one).min().map(|(_, _, f)| f)
 }
 
 /// The leaf of those on own account, or of a lender at this depth, as (turn, number, leaf).
-fn on_own(places: &[Place<Purses>], heads: Heads<'_>, prio: u64, depth: Option<usize>) -> Option<(u64, usize, usize)> {
+fn on_own(
+    places: &[Place<Purses>],
+    heads: Heads<'_>,
+    prio: u64,
+    depth: Option<usize>,
+) -> Option<(u64, usize, usize)> {
     let one = |place: &Place<Purses>| {
         let below = on_own(&place.parts, heads, prio, depth.map(|d| d.wrapping_sub(1)));
         let f = match (place.leaf, depth) {
@@ -364,7 +404,9 @@ fn on_own(places: &[Place<Purses>], heads: Heads<'_>, prio: u64, depth: Option<u
             (None, Some(1)) => borrower(&place.parts, heads, prio),
             _ => None,
         };
-        let own = f.filter(|_| place.own.is_green()).map(|f| (place.own.turns[prio as usize][0], place.number, f));
+        let own = f
+            .filter(|_| place.own.is_green())
+            .map(|f| (place.own.turns[prio as usize][0], place.number, f));
         own.into_iter().chain(below).min()
     };
     places.iter().filter_map(one).min()
@@ -439,7 +481,8 @@ impl Model for ByPurses {
             class.ceil.pay(bytes);
             let work = u64::from(bytes) * class.byte;
             if lender == Some(depth) {
-                let now = if place.leaf.is_some() { &mut *leaves } else { &mut lenders[depth + 1][prio] };
+                let now =
+                    if place.leaf.is_some() { &mut *leaves } else { &mut lenders[depth + 1][prio] };
                 turn(now, &mut class.turns[prio][0], work);
             } else if lender.is_none_or(|lender| depth > lender) {
                 turn(&mut before, &mut class.turns[prio][1], work);
@@ -481,7 +524,8 @@ fn htb_goes_by_its_purses_at_every_node() {
     for seed in 0..900 {
         let mut dice = Dice::new(seed ^ 0x7eb7b);
         let largest = dice.from(1, 12) as u32;
-        let classes = grown(&mut dice, LEVELS as u64, &mut |dice, is_leaf| htb_class(dice, largest, is_leaf));
+        let classes =
+            grown(&mut dice, LEVELS as u64, &mut |dice, is_leaf| htb_class(dice, largest, is_leaf));
         let spec = tree("htb", largest, &classes);
         deep += u64::from(classes.iter().any(|c| c.parts.iter().any(|c| !c.parts.is_empty())));
         beside(&spec, ByPurses::of(&classes), &mut dice, seed);
@@ -526,7 +570,11 @@ impl ByTags {
             v: Fraction::ZERO,
             waiting: 0,
         };
-        ByTags { classes: places(classes, &mut make), v: Fraction::ZERO, largest: spec.setup.largest.into() }
+        ByTags {
+            classes: places(classes, &mut make),
+            v: Fraction::ZERO,
+            largest: spec.setup.largest.into(),
+        }
     }
 }
 
@@ -597,7 +645,8 @@ impl Model for ByTags {
     }
 }
 
-/// Without limits below reservations: what a class loses that nobody below may use is for another test.
+/// Without limits below reservations: what a class loses that nobody below may use is for another
+/// test.
 #[test]
 fn hclock_goes_by_its_clocks_at_every_node() {
     fn plain(class: &Class, reserved: bool) -> bool {
@@ -612,9 +661,10 @@ fn hclock_goes_by_its_clocks_at_every_node() {
         let largest = dice.from(1, 12) as u32;
         let mut values = |dice: &mut Dice, _: bool| {
             let mut values = Values::default().with("weight", Value::Count(1 << dice.from(0, 4)));
-            for (name, all, often) in
-                [("reservation", [50, 100, 125, 250, 500], 2), ("limit", [125, 200, 250, 500, 1000], 4)]
-            {
+            for (name, all, often) in [
+                ("reservation", [50, 100, 125, 250, 500], 2),
+                ("limit", [125, 200, 250, 500, 1000], 4),
+            ] {
                 if dice.from(1, often) == 1 {
                     values.set(name, Value::Rate(Rate::from_mbit(dice.one_of(&all))));
                 }
@@ -624,12 +674,17 @@ fn hclock_goes_by_its_clocks_at_every_node() {
         let classes = grown(&mut dice, LEVELS as u64, &mut values);
         let spec = tree("mclock", largest, &classes);
         let divided = classes.iter().any(|c| !c.parts.is_empty());
-        if !divided || Engine::new(std::slice::from_ref(&spec)).is_err() || !classes.iter().all(|c| plain(c, false)) {
+        if !divided
+            || Engine::new(std::slice::from_ref(&spec)).is_err()
+            || !classes.iter().all(|c| plain(c, false))
+        {
             continue;
         }
         accepted += 1;
         deep += u64::from(classes.iter().any(|c| c.parts.iter().any(|c| !c.parts.is_empty())));
-        limits += u64::from(classes.iter().any(|c| !c.parts.is_empty() && c.values.rate("limit").is_some()));
+        limits += u64::from(
+            classes.iter().any(|c| !c.parts.is_empty() && c.values.rate("limit").is_some()),
+        );
         beside(&spec, ByTags::of(&spec, &classes), &mut dice, seed);
     }
     assert!(accepted > 200 && deep > 50 && limits > 20, "{accepted} {deep} {limits}");
@@ -655,7 +710,10 @@ fn small_scope(spec: &PipeSpec, leaves: u64, mut model: impl FnMut(&[Arrival], u
 fn whatever_few_packets_do_the_models_do() {
     let share = |mbit_: u64| mbit(&[("share", mbit_)]);
     let curves = vec![
-        inner(mbit(&[("share", 250), ("limit", 250)]), vec![leaf(mbit(&[("rate", 125)])), leaf(share(250))]),
+        inner(
+            mbit(&[("share", 250), ("limit", 250)]),
+            vec![leaf(mbit(&[("rate", 125)])), leaf(share(250))],
+        ),
         leaf(share(125)),
     ];
     let spec = tree("hfsc", 3, &curves);
@@ -664,13 +722,18 @@ fn whatever_few_packets_do_the_models_do() {
         let values = mbit(&[("rate", rate), ("ceil", ceil)]);
         values.with("burst", Value::Bytes(3)).with("ceil-burst", Value::Bytes(3))
     };
-    let classes =
-        vec![inner(purses(250, 500), vec![leaf(purses(125, 500)), leaf(purses(50, 250))]), leaf(purses(250, 1000))];
+    let classes = vec![
+        inner(purses(250, 500), vec![leaf(purses(125, 500)), leaf(purses(50, 250))]),
+        leaf(purses(250, 1000)),
+    ];
     let spec = tree("htb", 3, &classes);
     small_scope(&spec, 3, |arrivals, n| with(&spec, ByPurses::of(&classes), arrivals, n));
     let weight = |values: Values, weight| values.with("weight", Value::Count(weight));
     let classes = vec![
-        inner(mbit(&[("limit", 500)]), vec![leaf(mbit(&[("reservation", 250)])), leaf(weight(Values::default(), 4))]),
+        inner(
+            mbit(&[("limit", 500)]),
+            vec![leaf(mbit(&[("reservation", 250)])), leaf(weight(Values::default(), 4))],
+        ),
         leaf(weight(mbit(&[("reservation", 125)]), 2)),
     ];
     let spec = tree("mclock", 3, &classes);
@@ -699,7 +762,8 @@ fn values(kind: &str, dice: &mut Dice, is_leaf: bool) -> Values {
             let rate = part(dice);
             let burst = |dice: &mut Dice| Value::Bytes(dice.from(12, 1_500));
             let ceil = Rate(rate.0 + dice.from(0, 200) * 1_000_000);
-            let values = Values::default().with("rate", Value::Rate(rate)).with("ceil", Value::Rate(ceil));
+            let values =
+                Values::default().with("rate", Value::Rate(rate)).with("ceil", Value::Rate(ceil));
             values.with("burst", burst(dice)).with("ceil-burst", burst(dice))
         }
         _ => {
@@ -715,21 +779,27 @@ fn values(kind: &str, dice: &mut Dice, is_leaf: bool) -> Values {
     }
 }
 
-/// Whatever stands above a leaf: its real-time curve, its reservation, its rate. Limits above, and below others, too.
+/// Whatever stands above a leaf: its real-time curve, its reservation, its rate. Limits above, and
+/// below others, too.
 #[test]
 fn no_leaf_of_a_tree_waits_longer_than_promised() {
     for kind in ["hfsc", "htb", "mclock"] {
         let (mut promised, mut nearest) = (0, 0.0f64);
         for seed in 0..700 {
             let mut dice = Dice::new(seed ^ 0x9a0f);
-            let classes = grown(&mut dice, LEVELS as u64, &mut |dice, is_leaf| values(kind, dice, is_leaf));
+            let classes =
+                grown(&mut dice, LEVELS as u64, &mut |dice, is_leaf| values(kind, dice, is_leaf));
             let spec = tree(kind, 12, &classes);
             let Ok(engine) = Engine::new(std::slice::from_ref(&spec)) else { continue };
             for e in emits(&run(&spec, &bursts(&mut dice, &spec, 30_000), |_, _, _| {})) {
                 let Ok(promise) = engine.promise(PipeId(0), e.flow) else { continue };
                 promised += 1;
                 let delay = e.end - e.arrival;
-                assert!(delay <= promise.delay.delay, "seed {seed}: {delay} > {}: {spec:?}", promise.delay.delay);
+                assert!(
+                    delay <= promise.delay.delay,
+                    "seed {seed}: {delay} > {}: {spec:?}",
+                    promise.delay.delay
+                );
                 nearest = nearest.max(delay.0 as f64 / promise.delay.delay.0 as f64);
             }
         }
@@ -742,15 +812,22 @@ fn backlogged(spec: &PipeSpec, from: u64, to: u64) -> Vec<u64> {
     let leaves = spec.setup.leaves().len() as u32;
     let largest = spec.setup.largest;
     let mut spec = spec.clone();
-    (0..leaves as usize).for_each(|n| spec.setup.leaf_mut(n).expect("there is one").limit = Limit::Packets(4));
+    (0..leaves as usize)
+        .for_each(|n| spec.setup.leaf_mut(n).expect("there is one").limit = Limit::Packets(4));
     let mut engine = Engine::new(&[spec]).expect("accepted");
-    let (mut out, mut sent, mut queued) = (Vec::new(), vec![0; leaves as usize], vec![0; leaves as usize]);
+    let (mut out, mut sent, mut queued) =
+        (Vec::new(), vec![0; leaves as usize], vec![0; leaves as usize]);
     let mut now = Time::ZERO;
     while now.0 < to {
         for f in 0..leaves {
             while queued[f as usize] < 4 {
                 queued[f as usize] += 1;
-                engine.input(PipeId(0), Unit { flow: FlowId(f), handle: 0, bytes: largest }, now, &mut out);
+                engine.input(
+                    PipeId(0),
+                    Unit { flow: FlowId(f), handle: 0, bytes: largest },
+                    now,
+                    &mut out,
+                );
             }
         }
         now = engine.next_event();
@@ -766,18 +843,25 @@ fn backlogged(spec: &PipeSpec, from: u64, to: u64) -> Vec<u64> {
 }
 
 /// The sums of the leaves below each class, class by class, depth first.
-fn sums(classes: &[Class], leaves: &mut impl Iterator<Item = u64>, each: &mut impl FnMut(&Class, u64)) -> u64 {
+fn sums(
+    classes: &[Class],
+    leaves: &mut impl Iterator<Item = u64>,
+    each: &mut impl FnMut(&Class, u64),
+) -> u64 {
     let one = |class: &Class| {
-        let own =
-            if class.parts.is_empty() { leaves.next().expect("one each") } else { sums(&class.parts, leaves, each) };
+        let own = if class.parts.is_empty() {
+            leaves.next().expect("one each")
+        } else {
+            sums(&class.parts, leaves, each)
+        };
         each(class, own);
         own
     };
     classes.iter().map(one).sum()
 }
 
-/// With everybody backlogged: every class has its rate, if those below it fit into it, and none more than its ceiling; and the link
-/// rests only where ceilings keep it from being used.
+/// With everybody backlogged: every class has its rate, if those below it fit into it, and none
+/// more than its ceiling; and the link rests only where ceilings keep it from being used.
 #[test]
 fn htb_keeps_rates_and_ceilings_and_lends_the_rest() {
     const T: u64 = 2_000_000;
@@ -791,7 +875,11 @@ fn htb_keeps_rates_and_ceilings_and_lends_the_rest() {
     }
     fn reach(class: &Class) -> u64 {
         let below = class.parts.iter().map(reach).sum();
-        class.values.rate("ceil").unwrap().0.min(if class.parts.is_empty() { u64::MAX } else { below })
+        class.values.rate("ceil").unwrap().0.min(if class.parts.is_empty() {
+            u64::MAX
+        } else {
+            below
+        })
     }
     let (mut lent, mut full, mut tested) = (0, 0, 0);
     for seed in 0..2_000 {
@@ -812,22 +900,30 @@ fn htb_keeps_rates_and_ceilings_and_lends_the_rest() {
         let sent = backlogged(&spec, 200_000, 200_000 + T);
         let slack = 2_000 + 20 * sent.len() as u64;
         let all = sums(&classes, &mut sent.iter().copied(), &mut |class, own| {
-            let (rate, ceil) = (class.values.rate("rate").unwrap(), class.values.rate("ceil").unwrap());
+            let (rate, ceil) =
+                (class.values.rate("rate").unwrap(), class.values.rate("ceil").unwrap());
             let least = bytes(rate.0.min(reach(class)));
             assert!(own + slack >= least, "seed {seed}: {own} B, not {least} of {class:?}");
-            assert!(own <= bytes(ceil.0) + slack, "seed {seed}: {own} B, ceiling {}: {class:?}", bytes(ceil.0));
+            assert!(
+                own <= bytes(ceil.0) + slack,
+                "seed {seed}: {own} B, ceiling {}: {class:?}",
+                bytes(ceil.0)
+            );
             lent += u64::from(own > bytes(rate.0) + slack);
         });
         let reach: u64 = classes.iter().map(reach).sum();
         let least = bytes(reach.min(1_000_000_000));
         full += u64::from(reach >= 1_000_000_000);
-        assert!(all + slack >= least, "seed {seed}: {all} B, and {least} could be used: {classes:?}");
+        assert!(
+            all + slack >= least,
+            "seed {seed}: {all} B, and {least} could be used: {classes:?}"
+        );
     }
     assert!(tested > 150 && lent > 150 && full > 10, "{tested} {lent} {full}");
 }
 
-/// A class in the midst of a tree has its reservation, though its parts have weights only, beside neighbours of great weight; and no
-/// more than its limit.
+/// A class in the midst of a tree has its reservation, though its parts have weights only, beside
+/// neighbours of great weight; and no more than its limit.
 #[test]
 fn hclock_reserves_and_limits_for_classes_above_the_leaves() {
     let weight = |values: Values, weight| values.with("weight", Value::Count(weight));
@@ -843,14 +939,19 @@ fn hclock_reserves_and_limits_for_classes_above_the_leaves() {
     }
 }
 
-/// What a class could not use of its reservation, as all below it were at their limits, is lost: it is no debt that others pay later.
+/// What a class could not use of its reservation, as all below it were at their limits, is lost: it
+/// is no debt that others pay later.
 #[test]
 fn a_reservation_that_nobody_below_may_use_is_lost() {
-    let group = inner(mbit(&[("reservation", 600)]), vec![leaf(mbit(&[("limit", 10)])), leaf(Values::default())]);
+    let group = inner(
+        mbit(&[("reservation", 600)]),
+        vec![leaf(mbit(&[("limit", 10)])), leaf(Values::default())],
+    );
     let spec = tree("mclock", 10, &[group, leaf(mbit(&[("reservation", 400)]))]);
     // Only the limited part for a long time, then all of them.
     let every = |f: u32, from: u64| (from..400_000).step_by(160).map(move |at| (at, f));
-    let mut arrivals: Vec<(u64, u32)> = every(0, 0).chain(every(1, 200_000)).chain(every(2, 0)).collect();
+    let mut arrivals: Vec<(u64, u32)> =
+        every(0, 0).chain(every(1, 200_000)).chain(every(2, 0)).collect();
     arrivals.sort_unstable();
     let arrival = |(at, f)| Arrival { at: Time(at), flow: FlowId(f), bytes: 10 };
     let mut spec = spec;
@@ -859,7 +960,9 @@ fn a_reservation_that_nobody_below_may_use_is_lost() {
     }
     let arrivals: Vec<Arrival> = arrivals.into_iter().map(arrival).collect();
     let sent = emits(&run(&spec, &arrivals, |_, _, _| {}));
-    let of = |f: u32| sent.iter().filter(|e| e.flow.0 == f && (200_000..220_000).contains(&e.start.0)).count();
+    let of = |f: u32| {
+        sent.iter().filter(|e| e.flow.0 == f && (200_000..220_000).contains(&e.start.0)).count()
+    };
     // 20 us are 250 packets, of which two fifths are reserved.
     assert!(of(2) >= 98, "{} and {}", of(1), of(2));
 }
@@ -884,7 +987,12 @@ fn classes_change_while_packets_wait() {
         let mut out = Vec::new();
         for f in 0..4 {
             for handle in 0..2_000 {
-                engine.input(PipeId(0), Unit { flow: FlowId(f), handle, bytes: 4 }, Time(0), &mut out);
+                engine.input(
+                    PipeId(0),
+                    Unit { flow: FlowId(f), handle, bytes: 4 },
+                    Time(0),
+                    &mut out,
+                );
             }
         }
         engine.poll(Time(32_000), &mut out);
@@ -898,26 +1006,42 @@ fn classes_change_while_packets_wait() {
             within.filter(|e| e.flow.0 < 2).count()
         };
         let (before, after) = (first(0), first(32_000));
-        assert!((730..=770).contains(&before) && (230..=280).contains(&after), "{kind}: {before} {after}");
+        assert!(
+            (730..=770).contains(&before) && (230..=280).contains(&after),
+            "{kind}: {before} {after}"
+        );
     }
 }
 
-/// A victim in one class and its neighbour in another, as they stand below the link in the flat table.
+/// A victim in one class and its neighbour in another, as they stand below the link in the flat
+/// table.
 #[test]
 fn a_victim_in_a_tree_waits_for_a_whole_frame() {
     let (ours, theirs) = (193.6, 833.6);
     let none = Values::default;
     for (kind, victim, neighbour) in [
-        ("hfsc", [mbit(&[("share", 1)]), mbit(&[("share", 1)])], [mbit(&[("share", 9)]), mbit(&[("share", 9)])]),
+        (
+            "hfsc",
+            [mbit(&[("share", 1)]), mbit(&[("share", 1)])],
+            [mbit(&[("share", 9)]), mbit(&[("share", 9)])],
+        ),
         ("hfsc", [none(), mbit(&[("rate", 1)])], [mbit(&[("share", 9)]), mbit(&[("share", 9)])]),
-        ("htb", [mbit(&[("rate", 1)]), mbit(&[("rate", 1)])], [mbit(&[("rate", 9)]), mbit(&[("rate", 9)])]),
+        (
+            "htb",
+            [mbit(&[("rate", 1)]), mbit(&[("rate", 1)])],
+            [mbit(&[("rate", 9)]), mbit(&[("rate", 9)])],
+        ),
         ("mclock", [none(), mbit(&[("reservation", 1)])], [none(), none()]),
     ] {
-        let class =
-            |[above, below]: [Values; 2]| inner(above, vec![Class { limit: Limit::Bytes(100_000), ..leaf(below) }]);
+        let class = |[above, below]: [Values; 2]| {
+            inner(above, vec![Class { limit: Limit::Bytes(100_000), ..leaf(below) }])
+        };
         let setup = setup(kind, Rate::from_mbit(10), 1514, &[class(victim), class(neighbour)]);
         let longest = longest_wait_of_a_victim(&PipeSpec::new(kind, setup, Span::ZERO));
         let most = ours + theirs;
-        assert!(longest <= most + 0.001 && longest > most - 10.0, "{kind}: {longest} us, not {most} us");
+        assert!(
+            longest <= most + 0.001 && longest > most - 10.0,
+            "{kind}: {longest} us, not {most} us"
+        );
     }
 }

@@ -34,7 +34,8 @@ fn gone(container: Container<'_>, before: usize) -> Gone {
     Gone { packets, opened: container.opened, left: container.left, why: container.why }
 }
 
-/// What the packer does, said as plainly as possible: open containers in the order in which they were opened.
+/// What the packer does, said as plainly as possible: open containers in the order in which they
+/// were opened.
 struct Naive {
     policy: Policy,
     before: usize,
@@ -70,14 +71,21 @@ impl Naive {
         }
         let to = |p: &[u8]| p[self.before..self.before + ADDRESS].to_vec();
         let mine = self.open.iter().position(|open| to(&open.packets[0]) == to(packet));
-        let full = |i: usize| self.bytes(&self.open[i]) + LENGTH + packet.len() - ADDRESS > self.policy.bytes as usize;
+        let full = |i: usize| {
+            self.bytes(&self.open[i]) + LENGTH + packet.len() - ADDRESS > self.policy.bytes as usize
+        };
         let i = match mine {
             Some(i) if !full(i) => i,
             other => {
                 if let Some(i) = other {
                     self.leave(i, now, Left::Full);
                 }
-                self.open.push(Gone { packets: Vec::new(), opened: now, left: now, why: Left::Full });
+                self.open.push(Gone {
+                    packets: Vec::new(),
+                    opened: now,
+                    left: now,
+                    why: Left::Full,
+                });
                 self.open.len() - 1
             }
         };
@@ -117,7 +125,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 fn policies() -> impl Strategy<Value = Policy> {
     (1u32..8, 9u32..200, prop_oneof![1u64..150, Just(u64::MAX)], any::<bool>())
-        .prop_map(|(packets, bytes, timeout, when_idle)| Policy { packets, bytes, timeout: Span(timeout), when_idle })
+        .prop_map(|(packets, bytes, timeout, when_idle)| Policy {
+            packets,
+            bytes,
+            timeout: Span(timeout),
+            when_idle,
+        })
         .prop_filter("it leaves some time", |policy| policy.check().is_ok())
 }
 
@@ -286,12 +299,18 @@ pub fn hostile(bytes: &[u8], before: usize) {
                 assert_eq!(packet.rest, &bytes[used + LENGTH..used + LENGTH + packet.rest.len()]);
                 used += LENGTH + packet.rest.len();
                 let wrote = packet.write(before, &mut buffer);
-                assert_eq!(wrote.is_ok(), packet.rest.len() >= before && packet.rest.len() + ADDRESS <= buffer.len());
+                assert_eq!(
+                    wrote.is_ok(),
+                    packet.rest.len() >= before && packet.rest.len() + ADDRESS <= buffer.len()
+                );
             }
             Err(why) => {
                 failed = true;
                 let left = bytes.len() - used;
-                assert_eq!(why, if left < LENGTH { Malformed::NoLength } else { Malformed::TooLong });
+                assert_eq!(
+                    why,
+                    if left < LENGTH { Malformed::NoLength } else { Malformed::TooLong }
+                );
             }
         }
     }
@@ -315,7 +334,8 @@ fn random_destinations_cost_no_memory() {
 
 #[test]
 fn nonsense_is_refused() {
-    let policy = Policy { packets: 62, bytes: 4096, timeout: Span::from_micros(200), when_idle: false };
+    let policy =
+        Policy { packets: 62, bytes: 4096, timeout: Span::from_micros(200), when_idle: false };
     assert_eq!(policy.check(), Ok(policy));
     assert_eq!(Policy { packets: 0, ..policy }.check(), Err(Nonsense::Empty));
     assert_eq!(Policy { bytes: 8, ..policy }.check(), Err(Nonsense::TooShort));
@@ -333,7 +353,12 @@ fn containers_fill_as_the_formula_says() {
         for timeout in [50_000u64, 200_000, 1 << 40] {
             for kpps in [10.0, 100.0, 400.0, 1600.0] {
                 let rate = kpps * 1e-6;
-                let policy = Policy { packets: most, bytes: 1 << 16, timeout: Span(timeout), when_idle: false };
+                let policy = Policy {
+                    packets: most,
+                    bytes: 1 << 16,
+                    timeout: Span(timeout),
+                    when_idle: false,
+                };
                 let mut packer = Packer::new(policy, 0).unwrap();
                 let mut chance = Chance::new(7, most.into(), timeout);
                 let (mut at, mut came, mut waited, mut containers) = (0.0, 0.0, 0.0, 0u32);
@@ -350,7 +375,9 @@ fn containers_fill_as_the_formula_says() {
                     packer.offer(&[1; 60], now, &mut left).unwrap();
                     came += now.0 as f64;
                 }
-                packer.flush(Time(at as u64), &mut |c| waited += c.left.0 as f64 * f64::from(c.packets));
+                packer.flush(Time(at as u64), &mut |c| {
+                    waited += c.left.0 as f64 * f64::from(c.packets)
+                });
                 let mean = rate * timeout as f64;
                 let (mut size, mut wait, mut fewer, mut log_of_one) = (1.0, 0.0, 0.0, -mean);
                 for j in 1..most {
@@ -361,9 +388,15 @@ fn containers_fill_as_the_formula_says() {
                     wait += f64::from(j) * p;
                 }
                 let (found, said) = ((waited - came) / f64::from(packets), wait / rate / size);
-                assert!((found / said - 1.0).abs() < 0.015, "{most} {timeout} {kpps}: {found} not {said}");
+                assert!(
+                    (found / said - 1.0).abs() < 0.015,
+                    "{most} {timeout} {kpps}: {found} not {said}"
+                );
                 let found = f64::from(packets) / f64::from(containers);
-                assert!((found / size - 1.0).abs() < 0.01, "{most} {timeout} {kpps}: {found} in one, not {size}");
+                assert!(
+                    (found / size - 1.0).abs() < 0.01,
+                    "{most} {timeout} {kpps}: {found} in one, not {size}"
+                );
             }
         }
     }

@@ -20,8 +20,9 @@ use std::collections::VecDeque;
 const LONG: u32 = 1514;
 
 fn channel(scheduler: Values, rates: &[Rate]) -> PipeSpec {
-    let station =
-        |rate: &Rate| FlowSetup::new(Values::default().with("rate", Value::Rate(*rate)), Limit::Packets(u32::MAX));
+    let station = |rate: &Rate| {
+        FlowSetup::new(Values::default().with("rate", Value::Rate(*rate)), Limit::Packets(u32::MAX))
+    };
     let flows = rates.iter().map(station).collect();
     PipeSpec::new("dcf", Setup { rate: RATES[3], largest: LONG, scheduler, flows }, Span::ZERO)
 }
@@ -63,11 +64,13 @@ fn estimate(of: impl Fn(u64) -> f64) -> (f64, f64) {
 }
 
 fn expected(spec: &PipeSpec) -> Saturation {
-    let stations: Vec<(Rate, u32)> = spec.setup.flows.iter().map(|f| (f.values.rate("rate").unwrap(), LONG)).collect();
+    let stations: Vec<(Rate, u32)> =
+        spec.setup.flows.iter().map(|f| (f.values.rate("rate").unwrap(), LONG)).collect();
     saturation(&Channel::new(&spec.setup).unwrap(), &stations)
 }
 
-/// The fixed point of the paper of 2000 as it is printed, with its endless attempts: throughput in packets a second.
+/// The fixed point of the paper of 2000 as it is printed, with its endless attempts: throughput in
+/// packets a second.
 fn as_printed(n: i32, channel: &Channel) -> f64 {
     let (w, m) = ((channel.cw_min + 1) as f64, 5);
     let (mut low, mut high) = (0.0, 1.0);
@@ -80,11 +83,13 @@ fn as_printed(n: i32, channel: &Channel) -> f64 {
     let us = |span: Span| span.0 as f64 / 1e3;
     let (some, one) = (1.0 - (1.0 - low).powi(n), f64::from(n) * low * (1.0 - low).powi(n - 1));
     let frame = us(channel.frame(RATES[3], LONG) + DIFS);
-    let busy = one * (frame + us(channel.acknowledged(RATES[3]))) + (some - one) * (frame + us(channel.confused()));
+    let busy = one * (frame + us(channel.acknowledged(RATES[3])))
+        + (some - one) * (frame + us(channel.confused()));
     one / ((1.0 - some) * us(SLOT) + busy) * 1e6
 }
 
-/// One to fifty stations, ten runs of 20 s each. The model stays within half a percent of what is simulated, and its interval.
+/// One to fifty stations, ten runs of 20 s each. The model stays within half a percent of what is
+/// simulated, and its interval.
 #[test]
 fn saturation_is_bianchis() {
     for n in [1, 2, 5, 10, 20, 50] {
@@ -94,7 +99,10 @@ fn saturation_is_bianchis() {
         let (mean, half) = estimate(|seed| sent(&saturated(&spec, seed, 20)));
         let told = model.packets * n as f64;
         assert!(half < 0.005 * mean, "{n}: {mean} +- {half}");
-        assert!((mean - told).abs() < half + 0.005 * told, "{n}: {mean} +- {half}, the model says {told}");
+        assert!(
+            (mean - told).abs() < half + 0.005 * told,
+            "{n}: {mean} +- {half}, the model says {told}"
+        );
         let collisions = |run: &[Counters]| {
             let collided = run.iter().map(|c| c.air.collisions).sum::<u64>() as f64;
             collided / (collided + run.iter().map(|c| c.sent).sum::<u64>() as f64)
@@ -104,29 +112,42 @@ fn saturation_is_bianchis() {
     }
 }
 
-/// Beside the paper's own form: it has no last attempt, and counts a slot for each frame of others. It stays within a percent.
+/// Beside the paper's own form: it has no last attempt, and counts a slot for each frame of others.
+/// It stays within a percent.
 #[test]
 fn with_endless_attempts_the_paper_is_right_within_a_percent() {
     for n in [1, 5, 20, 50] {
-        let spec = channel(Values::default().with("attempts", Value::Count(255)), &vec![RATES[3]; n]);
-        let (mean, half) =
-            estimate(|seed| saturated(&spec, seed, 20).iter().map(|c| c.sent).sum::<u64>() as f64 / 20.0);
+        let spec =
+            channel(Values::default().with("attempts", Value::Count(255)), &vec![RATES[3]; n]);
+        let (mean, half) = estimate(|seed| {
+            saturated(&spec, seed, 20).iter().map(|c| c.sent).sum::<u64>() as f64 / 20.0
+        });
         let printed = as_printed(n as i32, &Channel::new(&spec.setup).unwrap());
-        assert!((mean - printed).abs() < half + 0.01 * printed, "{n}: {mean} +- {half}, the paper says {printed}");
+        assert!(
+            (mean - printed).abs() < half + 0.01 * printed,
+            "{n}: {mean} +- {half}, the paper says {printed}"
+        );
     }
 }
 
-/// One station at 1 Mbit/s beside three at 11: all send as many packets, and the slow one has the air.
+/// One station at 1 Mbit/s beside three at 11: all send as many packets, and the slow one has the
+/// air.
 #[test]
 fn one_slow_station_pulls_all_down() {
     let spec = channel(Values::default(), &[RATES[3], RATES[3], RATES[3], RATES[0]]);
     let model = expected(&spec);
     for f in 0..4 {
         let (mean, half) = estimate(|seed| saturated(&spec, seed, 60)[f].sent as f64 / 60.0);
-        assert!((mean - model.packets).abs() < half + 0.01 * model.packets, "{f}: {mean} +- {half}, {model:?}");
+        assert!(
+            (mean - model.packets).abs() < half + 0.01 * model.packets,
+            "{f}: {mean} +- {half}, {model:?}"
+        );
         let air = |c: &Counters| c.air.used.as_secs_f64() / 60.0;
         let (mean, half) = estimate(|seed| air(&saturated(&spec, seed, 60)[f]));
-        assert!((mean - model.air[f]).abs() < half + 0.01 * model.air[f], "{f}: {mean} +- {half}, {model:?}");
+        assert!(
+            (mean - model.air[f]).abs() < half + 0.01 * model.air[f],
+            "{f}: {mean} +- {half}, {model:?}"
+        );
     }
     let alone = expected(&channel(Values::default(), &[RATES[3]; 4]));
     assert!(alone.packets > 2.5 * model.packets, "{} instead of {}", model.packets, alone.packets);
@@ -135,24 +156,31 @@ fn one_slow_station_pulls_all_down() {
 /// With small windows and few attempts many frames are dropped.
 #[test]
 fn what_collides_too_often_is_dropped() {
-    let few = |name, n| Values::default().with("attempts", Value::Count(3)).with(name, Value::Count(n));
+    let few =
+        |name, n| Values::default().with("attempts", Value::Count(3)).with(name, Value::Count(n));
     let spec = channel(few("cw-max", 31), &[RATES[3]; 10]);
-    let (model, sum) =
-        (expected(&spec), |run: &[Counters], of: fn(&Counters) -> u64| run.iter().map(of).sum::<u64>() as f64);
+    let (model, sum) = (expected(&spec), |run: &[Counters], of: fn(&Counters) -> u64| {
+        run.iter().map(of).sum::<u64>() as f64
+    });
     let (mean, half) = estimate(|seed| {
         let run = saturated(&spec, seed, 20);
         let dropped = sum(&run, |c| c.dropped_by_discipline);
         dropped / (dropped + sum(&run, |c| c.sent))
     });
-    assert!(model.dropped > 0.05 && (mean - model.dropped).abs() < half + 0.005, "{mean} +- {half}, {model:?}");
+    assert!(
+        model.dropped > 0.05 && (mean - model.dropped).abs() < half + 0.005,
+        "{mean} +- {half}, {model:?}"
+    );
 }
 
-/// A frame that comes to free air goes at once; its length is that of preamble and frame. The next one waits for the
-/// acknowledgement, DIFS and some of 32 slots, all alike often: chi-square with 31 degrees of freedom, 99.9 % below 61.1.
+/// A frame that comes to free air goes at once; its length is that of preamble and frame. The next
+/// one waits for the acknowledgement, DIFS and some of 32 slots, all alike often: chi-square with
+/// 31 degrees of freedom, 99.9 % below 61.1.
 #[test]
 fn a_station_alone_counts_its_slots() {
     let spec = channel(Values::default(), &[RATES[3]]);
-    let all: Vec<Arrival> = (0..6_400).map(|_| Arrival { at: Time(1_234_567), flow: FlowId(0), bytes: LONG }).collect();
+    let all: Vec<Arrival> =
+        (0..6_400).map(|_| Arrival { at: Time(1_234_567), flow: FlowId(0), bytes: LONG }).collect();
     let out = emits(&run(&spec, &all, |_, _, _| {}));
     let frame = Span(192_000 + (1536 * 8_000u64).div_ceil(11));
     assert_eq!((out[0].start, out[0].end), (Time(1_234_567), Time(1_234_567) + frame));
@@ -198,7 +226,8 @@ fn model(spec: &PipeSpec, arrivals: &[Arrival]) -> Vec<(usize, Option<u64>)> {
     let station = |f| Station { draws: draws(f), ..Station::default() };
     let mut stations: Vec<Station> = (0..spec.setup.flows.len()).map(station).collect();
     let (mut log, mut coming) = (Vec::new(), arrivals.iter().enumerate().peekable());
-    // The air is free, and slots are counted, since then; whose frame ends when; whose are dropped when it is free.
+    // The air is free, and slots are counted, since then; whose frame ends when; whose are dropped
+    // when it is free.
     let (mut free, mut counts) = (0, 0);
     let (mut ends, mut failed): (Option<(usize, u64)>, Vec<usize>) = (None, Vec::new());
     for now in 0.. {
@@ -212,7 +241,10 @@ fn model(spec: &PipeSpec, arrivals: &[Arrival]) -> Vec<(usize, Option<u64>)> {
                 stations[f].draw(&channel);
             }
         }
-        let send = |stations: &mut Vec<Station>, log: &mut Vec<_>, failed: &mut Vec<usize>, who: &[usize]| {
+        let send = |stations: &mut Vec<Station>,
+                    log: &mut Vec<_>,
+                    failed: &mut Vec<usize>,
+                    who: &[usize]| {
             let frame = |f: usize| us(channel.frame(rate(f), arrivals[stations[f].queue[0]].bytes));
             let longest = who.iter().map(|&f| frame(f)).max().unwrap();
             stations.iter_mut().for_each(|s| s.drew = false);
@@ -220,12 +252,19 @@ fn model(spec: &PipeSpec, arrivals: &[Arrival]) -> Vec<(usize, Option<u64>)> {
                 log.push((stations[f].queue[0], Some(now)));
                 stations[f].collisions = 0;
                 stations[f].draw(&channel);
-                return (Some((f, now + longest)), now + longest + us(channel.acknowledged(rate(f))));
+                return (
+                    Some((f, now + longest)),
+                    now + longest + us(channel.acknowledged(rate(f))),
+                );
             }
             // The order in which those who have given up are dropped.
             for &f in who.iter().rev() {
                 stations[f].collisions += 1;
-                if stations[f].collisions == channel.attempts { failed.push(f) } else { stations[f].draw(&channel) }
+                if stations[f].collisions == channel.attempts {
+                    failed.push(f)
+                } else {
+                    stations[f].draw(&channel)
+                }
             }
             (None, now + longest + us(channel.confused()))
         };
@@ -261,14 +300,17 @@ fn model(spec: &PipeSpec, arrivals: &[Arrival]) -> Vec<(usize, Option<u64>)> {
     log
 }
 
-/// Rates of which all lasts whole microseconds; small windows, few attempts, loads from idle to far too much.
+/// Rates of which all lasts whole microseconds; small windows, few attempts, loads from idle to far
+/// too much.
 #[test]
 fn stations_are_those_of_the_model() {
     let (mut sent, mut dropped) = (0, 0);
     for seed in 0..400 {
         let mut dice = Dice::new(seed);
-        let [few, more, attempts] = [dice.from(1, 7), dice.from(7, 31), dice.from(1, 4)].map(Value::Count);
-        let values = Values::default().with("cw-min", few).with("cw-max", more).with("attempts", attempts);
+        let [few, more, attempts] =
+            [dice.from(1, 7), dice.from(7, 31), dice.from(1, 4)].map(Value::Count);
+        let values =
+            Values::default().with("cw-min", few).with("cw-max", more).with("attempts", attempts);
         let rates: Vec<Rate> = (0..dice.from(1, 6)).map(|_| dice.one_of(&RATES[..2])).collect();
         let spec = PipeSpec { seed, ..channel(values, &rates) };
         let longest = dice.one_of(&[300, 2_000, 10_000, 60_000]);
@@ -277,7 +319,11 @@ fn stations_are_those_of_the_model() {
             let mut at = 0;
             for _ in 0..dice.from(1, 60) {
                 at += dice.from(0, longest) * dice.from(0, 1);
-                all.push(Arrival { at: Time(1_000 * at), flow: FlowId(f), bytes: dice.from(1, 200) as u32 });
+                all.push(Arrival {
+                    at: Time(1_000 * at),
+                    flow: FlowId(f),
+                    bytes: dice.from(1, 200) as u32,
+                });
             }
         }
         all.sort_by_key(|a| (a.at, a.flow));

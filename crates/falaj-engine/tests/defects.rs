@@ -1,5 +1,6 @@
-//! Defects of schedulers and emulators before this one, seen in dummynet's sources (or by running them) and in the history of
-//! Linux's sch_qfq: what would break here if we had them. Some tests stand here; `TESTS` names all.
+//! Defects of schedulers and emulators before this one, seen in dummynet's sources (or by running
+//! them) and in the history of Linux's sch_qfq: what would break here if we had them. Some tests
+//! stand here; `TESTS` names all.
 
 mod common;
 
@@ -20,38 +21,78 @@ use falaj_sched::time::{Span, Time};
 
 /// The defect, and the test that fails where we have it: of which file, and its name.
 const TESTS: &[(&str, &str, &str)] = &[
-    ("QFQ's time goes by a constant sum of weights", ENGINE_QFQ, "lags_are_those_of_the_true_sum_in_every_mix"),
+    (
+        "QFQ's time goes by a constant sum of weights",
+        ENGINE_QFQ,
+        "lags_are_those_of_the_true_sum_in_every_mix",
+    ),
     ("a sum of weights above 131072 crashes QFQ", ENGINE_QFQ, "any_sum_of_weights_is_served"),
-    ("a priority of 32 or more crashes", ROUND_ROBIN, "there_is_a_queue_for_each_flow_and_no_last_level"),
+    (
+        "a priority of 32 or more crashes",
+        ROUND_ROBIN,
+        "there_is_a_queue_for_each_flow_and_no_last_level",
+    ),
     (
         "flows of one priority share a queue and its counters",
         ROUND_ROBIN,
         "there_is_a_queue_for_each_flow_and_no_last_level",
     ),
-    ("`pri` is read and means nothing", "falaj-scenario/tests/import_ipfw.rs", "pri_means_nothing_and_that_is_said"),
+    (
+        "`pri` is read and means nothing",
+        "falaj-scenario/tests/import_ipfw.rs",
+        "pri_means_nothing_and_that_is_said",
+    ),
     (
         "heaps grow sixteen places at a time",
         "falaj-engine/tests/allocation.rs",
         "heaps_have_room_for_every_flow_from_the_beginning",
     ),
     ("a profile of more than 1024 points overruns the stack", PROFILE, "a_profile_of_dummynet"),
-    ("gaps of a profile are delays of 0 ms", IMPAIRMENTS, "a_profile_takes_the_air_and_loses_what_fails"),
+    (
+        "gaps of a profile are delays of 0 ms",
+        IMPAIRMENTS,
+        "a_profile_takes_the_air_and_loses_what_fails",
+    ),
     ("1.5Mbit/s is 1 bit/s", "falaj-scenario/tests/import_ipfw.rs", "a_pipe_in_each_direction"),
     ("a delay below a tick is none", HERE, "a_delay_is_kept_to_the_nanosecond"),
-    ("a burst is not what the page of the manual says", HERE, "a_burst_is_what_idle_time_brought_and_at_most_its_size"),
+    (
+        "a burst is not what the page of the manual says",
+        HERE,
+        "a_burst_is_what_idle_time_brought_and_at_most_its_size",
+    ),
     (
         "marks of RED come whatever the probability",
         "falaj-sched/src/policy/red.rs",
         "marks_are_as_rare_as_drops_would_be_and_certainty_is_a_drop",
     ),
-    ("a change drops what is queued", "falaj-engine/tests/changes.rs", "no_change_loses_or_reorders_a_packet"),
+    (
+        "a change drops what is queued",
+        "falaj-engine/tests/changes.rs",
+        "no_change_loses_or_reorders_a_packet",
+    ),
     ("counters have 32 bits", HERE, "counters_go_on_beyond_32_bits"),
     ("numbers of buckets have 8 bits", HERE, "more_than_256_ids_have_queues_of_their_own"),
     ("who is forgotten owes nothing", ENGINE_QFQ, "leaving_does_not_cancel_a_debt"),
-    ("who is forgotten owes nothing, of masks", "falaj-engine/tests/each.rs", "debts_outlast_idleness"),
-    ("sch_qfq: a slot's shift below zero", ENGINE_QFQ, "the_shortest_packets_of_the_heaviest_flows_are_told_apart"),
-    ("sch_qfq: a longer packet leads out of the groups", ENGINE_QFQ, "the_largest_packet_grows_while_packets_wait"),
-    ("sch_qfq: idle classes count in the sum of weights", ENGINE_QFQ, "silent_neighbours_change_nothing"),
+    (
+        "who is forgotten owes nothing, of masks",
+        "falaj-engine/tests/each.rs",
+        "debts_outlast_idleness",
+    ),
+    (
+        "sch_qfq: a slot's shift below zero",
+        ENGINE_QFQ,
+        "the_shortest_packets_of_the_heaviest_flows_are_told_apart",
+    ),
+    (
+        "sch_qfq: a longer packet leads out of the groups",
+        ENGINE_QFQ,
+        "the_largest_packet_grows_while_packets_wait",
+    ),
+    (
+        "sch_qfq: idle classes count in the sum of weights",
+        ENGINE_QFQ,
+        "silent_neighbours_change_nothing",
+    ),
     (
         "sch_qfq: who is active is told from another one's queue",
         "falaj-engine/tests/heads.rs",
@@ -72,9 +113,12 @@ const PROFILE: &str = "falaj-scenario/src/profile.rs";
 
 #[test]
 fn every_defect_has_its_test() {
-    let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates stand beside each other");
+    let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("crates stand beside each other");
     for (defect, file, test) in TESTS {
-        let text = std::fs::read_to_string(crates.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+        let text =
+            std::fs::read_to_string(crates.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
         let named = lines.iter().position(|line| line.starts_with(&format!("fn {test}()")));
         let named = named.unwrap_or_else(|| panic!("{file} has no test {test} for: {defect}"));
@@ -86,7 +130,8 @@ const PIPE: PipeId = PipeId(0);
 
 fn link(kind: &'static str, limit: u32) -> PipeSpec {
     let flows = vec![FlowSetup::new(Values::default(), Limit::Packets(limit))];
-    let setup = Setup { rate: Rate::from_mbit(80), largest: 1 << 18, scheduler: Values::default(), flows };
+    let setup =
+        Setup { rate: Rate::from_mbit(80), largest: 1 << 18, scheduler: Values::default(), flows };
     PipeSpec::new(kind, setup, Span::ZERO)
 }
 
@@ -105,7 +150,11 @@ fn a_delay_is_kept_to_the_nanosecond() {
             let mut engine = Engine::new(&[spec]).unwrap();
             for at in [0, 123_456_789] {
                 let sent = emits(&send(&mut engine, 1_000, at));
-                assert_eq!((sent[0].end, sent[0].due), (Time(at + 100_000), Time(at + 100_000 + delay)), "{kind}");
+                assert_eq!(
+                    (sent[0].end, sent[0].due),
+                    (Time(at + 100_000), Time(at + 100_000 + delay)),
+                    "{kind}"
+                );
                 engine.poll(Time(at + 100_000), &mut Vec::new());
             }
         }
@@ -119,7 +168,10 @@ fn a_burst_is_what_idle_time_brought_and_at_most_its_size() {
     let mut engine = Engine::new(&[spec]).unwrap();
     let mut at_once = |at| {
         engine.poll(Time(at), &mut Vec::new());
-        (0..15).flat_map(|_| emits(&send(&mut engine, 1_000, at))).filter(|e| e.end == Time(at)).count()
+        (0..15)
+            .flat_map(|_| emits(&send(&mut engine, 1_000, at)))
+            .filter(|e| e.end == Time(at))
+            .count()
     };
     // Full at first; the other five have left at 500 us.
     assert_eq!(at_once(0), 10);
@@ -143,10 +195,15 @@ fn counters_go_on_beyond_32_bits() {
         engine.counters(PIPE, FlowId(0))
     };
     let full = of(link("qfq", 2), 0);
-    assert_eq!((full.offered_bytes, full.sent_bytes, full.dropped_full), (N * BYTES, 2 * BYTES, N - 2));
+    assert_eq!(
+        (full.offered_bytes, full.sent_bytes, full.dropped_full),
+        (N * BYTES, 2 * BYTES, N - 2)
+    );
     let loss = Some(Loss::Every(1));
-    let lost =
-        of(PipeSpec { impairments: Impairments { loss, ..Impairments::default() }, ..link("qfq", 2) }, 1_000_000_000);
+    let lost = of(
+        PipeSpec { impairments: Impairments { loss, ..Impairments::default() }, ..link("qfq", 2) },
+        1_000_000_000,
+    );
     assert_eq!((lost.lost, lost.lost_bytes), (N, N * BYTES));
 }
 
@@ -156,7 +213,8 @@ fn more_than_256_ids_have_queues_of_their_own() {
     let mask = Mask { src: Some(Lengths::WHOLE), ..Mask::default() };
     let each = Each { mask, most: IDS, expire: Span(1 << 40) };
     let id = |address: u32| {
-        let key = Key { src: Some(std::net::Ipv4Addr::from_bits(address).into()), ..Key::default() };
+        let key =
+            Key { src: Some(std::net::Ipv4Addr::from_bits(address).into()), ..Key::default() };
         let id = each.mask.id(&key);
         Ids { link: id, flow: id }
     };
@@ -174,5 +232,9 @@ fn more_than_256_ids_have_queues_of_their_own() {
     engine.poll(Time::NEVER, &mut out);
     let mut sent = vec![0; IDS as usize];
     emits(&out).iter().for_each(|e| sent[(e.handle % IDS) as usize] += 1);
-    assert_eq!(sent, vec![2; IDS as usize], "each queue holds two, and who shared one would have lost more");
+    assert_eq!(
+        sent,
+        vec![2; IDS as usize],
+        "each queue holds two, and who shared one would have lost more"
+    );
 }

@@ -1,4 +1,5 @@
-//! Links that their devices pace: handed over ahead of time, never more than there is room for, and decided as on a link that falaj paces.
+//! Links that their devices pace: handed over ahead of time, never more than there is room for, and
+//! decided as on a link that falaj paces.
 
 mod common;
 
@@ -18,12 +19,18 @@ const PIPE: PipeId = PipeId(0);
 /// 8 ns a byte.
 fn fifo(largest: u32, backlog: u32) -> PipeSpec {
     let flow = FlowSetup::new(Values::default(), Limit::Packets(1_000_000));
-    let setup = Setup { rate: Rate::from_mbit(1000), largest, scheduler: Values::default(), flows: vec![flow] };
+    let setup = Setup {
+        rate: Rate::from_mbit(1000),
+        largest,
+        scheduler: Values::default(),
+        flows: vec![flow],
+    };
     PipeSpec { pace: Pace::Device { backlog }, ..PipeSpec::new("fifo", setup, Span::ZERO) }
 }
 
 fn engine(spec: &PipeSpec) -> Engine {
-    Engine::new(std::slice::from_ref(spec)).unwrap_or_else(|refused| panic!("{refused:?}: {spec:?}"))
+    Engine::new(std::slice::from_ref(spec))
+        .unwrap_or_else(|refused| panic!("{refused:?}: {spec:?}"))
 }
 
 fn put(engine: &mut Engine, handle: u32, bytes: u32, now: u64, out: &mut Vec<Output>) {
@@ -39,7 +46,8 @@ fn times(out: &mut Vec<Output>) -> Vec<(u64, u64)> {
 
 #[test]
 fn a_device_is_filled_and_let_alone_until_half_of_it_has_gone() {
-    // 40 B, of which a packet takes 10: full when it has more than 30 B, asked again at 15 B, which last 120 ns.
+    // 40 B, of which a packet takes 10: full when it has more than 30 B, asked again at 15 B, which
+    // last 120 ns.
     let (mut engine, mut out) = (engine(&fifo(10, 40)), Vec::new());
     (0..10).for_each(|handle| put(&mut engine, handle, 10, 0, &mut out));
     assert_eq!(times(&mut out), [(0, 0), (0, 80), (0, 160), (0, 240)]);
@@ -82,8 +90,8 @@ fn a_port_that_refuses_is_asked_no_more_until_it_has_room() {
     assert_eq!(times(&mut out), [(10_200, 10_320), (10_200, 10_400), (10_360, 10_480)]);
 }
 
-/// A device that is full has what was handed over last: the head of its queue waits like those behind it, and is the first to go where
-/// `fq_codel` has too much.
+/// A device that is full has what was handed over last: the head of its queue waits like those
+/// behind it, and is the first to go where `fq_codel` has too much.
 #[test]
 fn where_too_much_waits_behind_a_device_who_waits_longest_goes() {
     let dropped = |limit: u64, packets: &[(u64, u32)]| {
@@ -98,7 +106,9 @@ fn where_too_much_waits_behind_a_device_who_waits_longest_goes() {
             let label = Label { connection, ..Label::default() };
             engine.input_labelled(PIPE, unit, &Ids::NONE, label, Time(0), &mut out);
         }
-        let gone = |output: &Output| if let Output::Drop(dropped) = output { Some(dropped.handle) } else { None };
+        let gone = |output: &Output| {
+            if let Output::Drop(dropped) = output { Some(dropped.handle) } else { None }
+        };
         assert_eq!(emits(&out).len(), 2, "the device is full of two");
         out.iter().filter_map(gone).collect::<Vec<_>>()
     };
@@ -126,14 +136,19 @@ fn it_is_said_for_how_long_a_device_has_enough() {
     assert_eq!((engine.supplied_until(), engine.next_refill()), (Time(200), Time(200)));
     engine.poll(Time(1_000), &mut out);
     assert_eq!(engine.supplied_until(), Time::NEVER);
-    // Of a flow that may run empty what it has last is waited for: half of what a device may hold is left at 1,480.
+    // Of a flow that may run empty what it has last is waited for: half of what a device may hold
+    // is left at 1,480.
     let mut spec = fifo(10, 40);
     spec.kind = "drr";
     spec.setup.flows[0].values.set("quantum", Value::Bytes(10));
     let mut engine = Engine::new(&[spec]).unwrap_or_else(|(_, refused)| panic!("{refused:?}"));
     (0..3).for_each(|handle| put(&mut engine, handle, 10, 1_360, &mut out));
     assert_eq!((engine.supplied_until(), engine.next_event()), (Time(1_480), Time(1_600)));
-    assert_eq!((engine.next_refill(), engine.next_due()), (Time::NEVER, Time::NEVER), "nothing is to be handed over");
+    assert_eq!(
+        (engine.next_refill(), engine.next_due()),
+        (Time::NEVER, Time::NEVER),
+        "nothing is to be handed over"
+    );
     assert_eq!(engine.counters(PIPE, FlowId(0)).backlog, 1, "the last one");
 }
 
@@ -170,7 +185,12 @@ fn run(
             engine.port_room(PIPE, said.room, said.at, &mut out);
         }
         poll(&mut engine, a.at, &mut out);
-        engine.input(PIPE, Unit { flow: a.flow, handle: handle as u32, bytes: a.bytes }, a.at, &mut out);
+        engine.input(
+            PIPE,
+            Unit { flow: a.flow, handle: handle as u32, bytes: a.bytes },
+            a.at,
+            &mut out,
+        );
     }
     said.for_each(|said| engine.port_room(PIPE, said.room, said.at, &mut out));
     while engine.next_event() != Time::NEVER {
@@ -183,8 +203,9 @@ fn run(
     out
 }
 
-/// Whatever the discipline, and whatever the port says: the device is handed packets one behind the other, as its rate has it, and
-/// never holds more than its backlog; nothing is handed to a port that refuses; extra polls change nothing.
+/// Whatever the discipline, and whatever the port says: the device is handed packets one behind the
+/// other, as its rate has it, and never holds more than its backlog; nothing is handed to a port
+/// that refuses; extra polls change nothing.
 #[test]
 fn never_more_than_there_is_room_for() {
     let (mut ahead, mut refused) = (0, 0);
@@ -212,12 +233,18 @@ fn never_more_than_there_is_room_for() {
         let (mut free, mut decided) = (Time::ZERO, Time::ZERO);
         for e in emits(&late) {
             let Emit { start, end, due, .. } = e;
-            assert!(start >= free && due <= start && due >= decided && e.arrival <= due, "seed {seed}: {e:?}");
+            assert!(
+                start >= free && due <= start && due >= decided && e.arrival <= due,
+                "seed {seed}: {e:?}"
+            );
             let holds = spec.setup.rate.airtime(backlog) + Span(1);
             assert!(end - due <= holds, "seed {seed}: {e:?} in {holds}");
             let said = port.iter().rev().find(|said| said.at <= due);
             let at_once = port.iter().any(|said| said.at == due);
-            assert!(at_once || said.is_none_or(|said| said.room > 0), "seed {seed}: {e:?} is refused");
+            assert!(
+                at_once || said.is_none_or(|said| said.room > 0),
+                "seed {seed}: {e:?} is refused"
+            );
             ahead += u32::from(due < start);
             refused += u32::from(said.is_some_and(|said| said.room == 0));
             (free, decided) = (end, due);
@@ -227,15 +254,16 @@ fn never_more_than_there_is_room_for() {
     assert!(refused < 1_000, "{refused} at the instants at which the port refuses");
 }
 
-/// A device-paced link decides as one that falaj paces, to which packets come when what its device held by then has left: who
-/// does not look at the clock makes no difference between them.
+/// A device-paced link decides as one that falaj paces, to which packets come when what its device
+/// held by then has left: who does not look at the clock makes no difference between them.
 #[test]
 fn decided_as_if_what_comes_came_when_the_device_is_done() {
     let mut sent = 0;
     for seed in 0..6_000 {
         let mut dice = Dice::new(seed ^ 0x5ea_50f7);
         let mut spec = any_pipe(&mut dice);
-        let looks_at_no_clock = ["fifo", "drr", "wrr", "priority", "ets", "drr++"].contains(&spec.kind);
+        let looks_at_no_clock =
+            ["fifo", "drr", "wrr", "priority", "ets", "drr++"].contains(&spec.kind);
         if !looks_at_no_clock
             || spec.setup.flows.iter().any(|flow| flow.inner.is_some())
             || !by_device(&mut dice, &mut spec)
@@ -257,12 +285,23 @@ fn decided_as_if_what_comes_came_when_the_device_is_done() {
             let is_full = device.next_event() <= until;
             let at = if is_full && until > a.at { Time(until.0 - 1) } else { a.at.max(until) };
             shifted.push(Arrival { at, ..*a });
-            device.input(PIPE, Unit { flow: a.flow, handle: handle as u32, bytes: a.bytes }, a.at, &mut out);
+            device.input(
+                PIPE,
+                Unit { flow: a.flow, handle: handle as u32, bytes: a.bytes },
+                a.at,
+                &mut out,
+            );
         }
         device.poll(Time(Time::NEVER.0 - 1), &mut out);
         let falaj = PipeSpec { pace: Pace::Falaj, ..spec.clone() };
-        let order = |out: &[Output]| emits(out).iter().map(|e| (e.handle, e.start, e.end)).collect::<Vec<_>>();
-        assert_eq!(order(&out), order(&common::run(&falaj, &shifted, |_, _, _| {})), "seed {seed}: {spec:?}");
+        let order = |out: &[Output]| {
+            emits(out).iter().map(|e| (e.handle, e.start, e.end)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            order(&out),
+            order(&common::run(&falaj, &shifted, |_, _, _| {})),
+            "seed {seed}: {spec:?}"
+        );
         sent += out.len();
     }
     assert!(sent > 50_000, "{sent}");
@@ -283,11 +322,16 @@ fn those_who_hand_over_wake_up_once_for_half_a_backlog() {
     assert_eq!(wakes(10), 10_000);
     for packets in [11, 21, 101] {
         let refills = 10_000 / ((packets as usize - 1) / 2);
-        assert!(wakes(10 * packets).abs_diff(refills) <= refills / 4, "{packets}: {} {refills}", wakes(10 * packets));
+        assert!(
+            wakes(10 * packets).abs_diff(refills) <= refills / 4,
+            "{packets}: {} {refills}",
+            wakes(10 * packets)
+        );
     }
 }
 
-/// Whoever paces it from then on: packets of a flow stay in order, no two are on the wire at once, and none is lost.
+/// Whoever paces it from then on: packets of a flow stay in order, no two are on the wire at once,
+/// and none is lost.
 #[test]
 fn the_pace_may_be_changed_at_any_time() {
     let (mut handed, mut ended) = (0, 0);
@@ -318,7 +362,12 @@ fn the_pace_may_be_changed_at_any_time() {
             if dice.from(0, 19) == 0 {
                 engine.port_room(PIPE, dice.from(0, 2) as u32 * 10, a.at, &mut out);
             }
-            engine.input(PIPE, Unit { flow: a.flow, handle: handle as u32, bytes: a.bytes }, a.at, &mut out);
+            engine.input(
+                PIPE,
+                Unit { flow: a.flow, handle: handle as u32, bytes: a.bytes },
+                a.at,
+                &mut out,
+            );
         }
         engine.port_room(PIPE, 1, Time(15_000), &mut out);
         engine.poll(Time(Time::NEVER.0 - 1), &mut out);
@@ -352,7 +401,10 @@ fn what_no_device_does_is_refused() {
     assert_eq!(refused(&|spec| spec.pace = Pace::Device { backlog: 9 }), ["backlog"]);
     assert_eq!(refused(&|spec| spec.setup.rate = Rate::UNLIMITED), ["rate"]);
     assert_eq!(refused(&|spec| spec.delay = Span(1)), ["pace"]);
-    assert_eq!(refused(&|spec| spec.capacity = falaj_sched::capacity::Capacity::TokenBucket(100)), ["pace"]);
+    assert_eq!(
+        refused(&|spec| spec.capacity = falaj_sched::capacity::Capacity::TokenBucket(100)),
+        ["pace"]
+    );
     let loss = falaj_engine::impair::loss::Loss::Every(2);
     assert_eq!(refused(&|spec| spec.impairments.loss = Some(loss.clone())), ["pace"]);
 }

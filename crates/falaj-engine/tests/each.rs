@@ -35,7 +35,11 @@ struct Ran {
 }
 
 /// Runs arrivals, each from an address, to the end.
-fn run(spec: &PipeSpec, arrivals: &[(Arrival, u32)], mut poll: impl FnMut(&mut Engine, Time, &mut Vec<Output>)) -> Ran {
+fn run(
+    spec: &PipeSpec,
+    arrivals: &[(Arrival, u32)],
+    mut poll: impl FnMut(&mut Engine, Time, &mut Vec<Output>),
+) -> Ran {
     let mut engine = Engine::new(std::slice::from_ref(spec)).expect("a valid pipe");
     let mut out = Vec::new();
     for (handle, (a, address)) in arrivals.iter().enumerate() {
@@ -63,7 +67,8 @@ fn masked(dice: &mut Dice) -> PipeSpec {
     let mut spec = undivided(dice);
     let any = |dice: &mut Dice| each(dice.from(1, 6) as u32, dice.from(1, 5_000));
     let plain = spec.clone();
-    spec.masks.flows = spec.setup.flows.iter().map(|_| (dice.from(0, 1) == 0).then(|| any(dice))).collect();
+    spec.masks.flows =
+        spec.setup.flows.iter().map(|_| (dice.from(0, 1) == 0).then(|| any(dice))).collect();
     if Engine::new(std::slice::from_ref(&spec)).is_err() {
         // Shares that fit do not fit many times over, and one queue has no parts.
         spec = plain;
@@ -84,7 +89,10 @@ fn addressed(dice: &mut Dice, spec: &PipeSpec, horizon: u64) -> Vec<(Arrival, u3
 
 fn reports(engine: &Engine, spec: &PipeSpec) -> Vec<(Option<FlowId>, Report)> {
     let flows = (0..spec.setup.flows.len() as u32).map(|f| Some(FlowId(f)));
-    std::iter::once(None).chain(flows).filter_map(|f| Some((f, engine.report(PIPE, f, 3)?))).collect()
+    std::iter::once(None)
+        .chain(flows)
+        .filter_map(|f| Some((f, engine.report(PIPE, f, 3)?)))
+        .collect()
 }
 
 /// Nothing is lost or mixed up, and polls change nothing, whatever comes and goes.
@@ -111,23 +119,42 @@ fn packets_are_conserved_in_order_and_however_polled() {
         let mut last = std::collections::BTreeMap::new();
         for emit in emits(&late.out) {
             let (arrival, address) = arrivals[emit.handle as usize];
-            assert_eq!((emit.flow, emit.pipe), (arrival.flow, PIPE), "told under the names that went in");
+            assert_eq!(
+                (emit.flow, emit.pipe),
+                (arrival.flow, PIPE),
+                "told under the names that went in"
+            );
             let before = last.insert((emit.flow, address), (emit.handle, emit.start));
-            assert!(before.is_none_or(|before| before.0 < emit.handle), "seed {seed}: of one id in order");
+            assert!(
+                before.is_none_or(|before| before.0 < emit.handle),
+                "seed {seed}: of one id in order"
+            );
         }
-        let all: Vec<_> = (0..spec.setup.flows.len() as u32).map(|f| late.engine.counters(PIPE, FlowId(f))).collect();
+        let all: Vec<_> = (0..spec.setup.flows.len() as u32)
+            .map(|f| late.engine.counters(PIPE, FlowId(f)))
+            .collect();
         for (f, c) in all.iter().enumerate() {
             let came = arrivals.iter().filter(|(a, _)| a.flow.index() == f).count() as u64;
             assert_eq!((c.offered, c.backlog), (came, 0), "seed {seed}: {spec:?}");
             assert_eq!(c.offered, c.sent + c.dropped(), "seed {seed}");
         }
         for (flow, report) in reports(&late.engine, &spec) {
-            let of = all.iter().enumerate().filter(|(f, _)| flow.is_none_or(|flow| flow.index() == *f));
-            let (sent, dropped) = of.fold((0, 0), |sum, (_, c)| (sum.0 + c.delivered(), sum.1 + c.dropped() + c.lost));
+            let of =
+                all.iter().enumerate().filter(|(f, _)| flow.is_none_or(|flow| flow.index() == *f));
+            let (sent, dropped) = of
+                .fold((0, 0), |sum, (_, c)| (sum.0 + c.delivered(), sum.1 + c.dropped() + c.lost));
             let total = report.total;
-            assert_eq!((total.packets(), total.dropped + total.lost), (sent, dropped), "seed {seed}: {report:?}");
+            assert_eq!(
+                (total.packets(), total.dropped + total.lost),
+                (sent, dropped),
+                "seed {seed}: {report:?}"
+            );
             // Of a flow, so many in each link.
-            let pipes = spec.masks.link.filter(|_| flow.is_some()).map_or(1, |each| u64::from(each.places()));
+            let pipes = spec
+                .masks
+                .link
+                .filter(|_| flow.is_some())
+                .map_or(1, |each| u64::from(each.places()));
             assert_eq!(report.made - report.gone, report.active);
             assert!(report.active <= pipes * u64::from(report.most));
             gone += report.gone;
@@ -167,7 +194,9 @@ fn ids_are_flows_of_their_own() {
         }
         let own = common::run(&plain, &placed, |_, _, _| {});
         let masked = run(&many, &addressed, |_, _, _| {}).out;
-        let times = |out: &[Output]| -> Vec<_> { emits(out).iter().map(|e| (e.handle, e.start, e.end)).collect() };
+        let times = |out: &[Output]| -> Vec<_> {
+            emits(out).iter().map(|e| (e.handle, e.start, e.end)).collect()
+        };
         assert_eq!(times(&own), times(&masked), "seed {seed}: {plain:?}");
     }
 }
@@ -187,7 +216,8 @@ fn a_link_that_went_forgot_nothing() {
         impair(&mut dice, &mut spec);
         // What is drawn for a packet is drawn for its number, which begins anew.
         spec.impairments = Default::default();
-        let arrivals: Vec<_> = bursts(&mut dice, &spec, 60_000).into_iter().map(|a| (a, 1)).collect();
+        let arrivals: Vec<_> =
+            bursts(&mut dice, &spec, 60_000).into_iter().map(|a| (a, 1)).collect();
         let link = Some(each(3, dice.from(1, 300)));
         let many = PipeSpec { masks: Masks { link, flows: Vec::new() }, ..spec.clone() };
         // Opportunities and steps are those of the clock; so it is with masks.
@@ -201,7 +231,8 @@ fn a_link_that_went_forgot_nothing() {
 
 fn link(kind: &'static str, flow: Values, masks: Masks) -> PipeSpec {
     let flows = vec![FlowSetup::new(flow, Limit::Packets(50))];
-    let setup = Setup { rate: Rate::from_mbit(80), largest: 1000, scheduler: Values::default(), flows };
+    let setup =
+        Setup { rate: Rate::from_mbit(80), largest: 1000, scheduler: Values::default(), flows };
     PipeSpec { masks, ..PipeSpec::new(kind, setup, Span::ZERO) }
 }
 
@@ -235,12 +266,16 @@ fn debts_outlast_idleness() {
 #[test]
 fn buckets_are_not_filled_by_leaving() {
     let masks = Masks { link: Some(each(8, 1_000)), flows: Vec::new() };
-    let spec = PipeSpec { capacity: Capacity::TokenBucket(10_000), ..link("fifo", Values::default(), masks) };
+    let spec = PipeSpec {
+        capacity: Capacity::TokenBucket(10_000),
+        ..link("fifo", Values::default(), masks)
+    };
     let mut engine = Engine::new(&[spec]).expect("a valid pipe");
     (0..10).for_each(|_| drop(send(&mut engine, 1, 0)));
     assert_eq!(emits(&send(&mut engine, 2, 100_000)).len(), 1);
     // A packet's worth of tokens came in 100 us, and no more.
-    let again = [200_000, 200_000, 200_000].map(|at| emits(&send(&mut engine, 1, at)).first().map(|e| e.end.0));
+    let again = [200_000, 200_000, 200_000]
+        .map(|at| emits(&send(&mut engine, 1, at)).first().map(|e| e.end.0));
     assert_eq!(again, [Some(200_000), Some(200_000), Some(300_000)]);
 }
 
@@ -253,21 +288,27 @@ fn made_up_ids_share() {
     send(&mut engine, 7, 0);
     let mut delays = Vec::new();
     for n in 0..20_000 {
-        // Ten times what the link carries, each packet from another address; and one of ours in 200.
+        // Ten times what the link carries, each packet from another address; and one of ours in
+        // 200.
         let mut out = send(&mut engine, 1_000_000 + n, u64::from(n) * 10_000);
         if n % 200 == 0 {
             out.extend(send(&mut engine, 7, u64::from(n) * 10_000));
         }
-        assert!(!out.iter().any(|o| matches!(o, Output::Drop(d) if d.handle == 7)), "ours are never lost");
+        assert!(
+            !out.iter().any(|o| matches!(o, Output::Drop(d) if d.handle == 7)),
+            "ours are never lost"
+        );
         delays.extend(emits(&out).iter().filter(|e| e.handle == 7).map(|e| e.end - e.arrival));
     }
     let report = engine.report(PIPE, Some(FlowId(0)), 1).expect("it has a mask");
     assert_eq!((report.active, report.beyond), (640, 20_000 - 639));
     assert!(report.of_shared.dropped + report.of_shared.packets() + 10 * 50 >= report.beyond);
     assert!(report.of_shared.dropped > 10_000, "{report:?}");
-    // What came in the round of the 639, who had a packet each, takes long; then it is a round of those that share and ours.
+    // What came in the round of the 639, who had a packet each, takes long; then it is a round of
+    // those that share and ours.
     assert!(
-        delays.len() > 80 && delays[delays.len() * 4 / 5..].iter().all(|d| *d <= Span::from_micros(1_300)),
+        delays.len() > 80
+            && delays[delays.len() * 4 / 5..].iter().all(|d| *d <= Span::from_micros(1_300)),
         "{delays:?}"
     );
 }
@@ -302,11 +343,15 @@ fn changes_keep_what_masks_made() {
     }
 }
 
-/// Ids keep what waits for them where there are more of them, or fewer; where the mask is another one, all wait together.
+/// Ids keep what waits for them where there are more of them, or fewer; where the mask is another
+/// one, all wait together.
 #[test]
 fn other_masks_take_over_what_waits() {
     let of = |mask: Mask, most| {
-        let masks = Masks { link: None, flows: vec![Some(Each { mask, most, expire: Span::from_secs(1) })] };
+        let masks = Masks {
+            link: None,
+            flows: vec![Some(Each { mask, most, expire: Span::from_secs(1) })],
+        };
         link("drr", Values::default(), masks)
     };
     let by_source = Mask { src: Some(Lengths::WHOLE), ..Mask::default() };
@@ -335,11 +380,15 @@ fn other_masks_take_over_what_waits() {
     assert_eq!((emits(&out).len(), counted.sent, counted.backlog), (40, 40, 0));
 }
 
-/// Links for each that come while packets wait, and go: what waits leaves by the link that it is in, what is new by another.
+/// Links for each that come while packets wait, and go: what waits leaves by the link that it is
+/// in, what is new by another.
 #[test]
 fn what_waits_leaves_by_its_link_beside_the_new_ones() {
-    let each =
-        Each { mask: Mask { src: Some(Lengths::WHOLE), ..Mask::default() }, most: 9, expire: Span::from_secs(1) };
+    let each = Each {
+        mask: Mask { src: Some(Lengths::WHOLE), ..Mask::default() },
+        most: 9,
+        expire: Span::from_secs(1),
+    };
     let plain = link("drr", Values::default(), Masks::default());
     let many = link("drr", Values::default(), Masks { link: Some(each), flows: vec![] });
     let mut engine = Engine::new(std::slice::from_ref(&plain)).expect("a valid pipe");
@@ -370,10 +419,16 @@ fn what_waits_leaves_by_its_link_beside_the_new_ones() {
 fn impossible_masks_are_refused() {
     let masks = Masks { link: None, flows: vec![Some(each(100, 1))] };
     let refused = |spec: PipeSpec| Engine::new(&[spec]).err().expect("refused").1.to_string();
-    assert!(refused(link("fifo", Values::default(), masks.clone())).contains("all flows share one queue"));
+    assert!(
+        refused(link("fifo", Values::default(), masks.clone()))
+            .contains("all flows share one queue")
+    );
     let own = Values::default().with("rate", Value::Rate(Rate::from_mbit(8)));
     let told = refused(link("virtual-clock", own, masks.clone()));
-    assert!(told.contains("more than the link's") && told.contains("`each` makes 100 queues"), "{told}");
+    assert!(
+        told.contains("more than the link's") && told.contains("`each` makes 100 queues"),
+        "{told}"
+    );
     let both = Masks { link: Some(each(Each::MOST, 1)), flows: vec![Some(each(Each::MOST, 1))] };
     assert!(refused(link("drr", Values::default(), both)).contains("`max-flows`"));
 }

@@ -1,4 +1,5 @@
-//! Regulators of delay-jitter: what a packet carries from link to link, and what becomes of its jitter.
+//! Regulators of delay-jitter: what a packet carries from link to link, and what becomes of its
+//! jitter.
 
 mod common;
 
@@ -28,7 +29,8 @@ const LARGEST: u32 = 12;
 
 fn flow(priority: u64, spans: &[(&'static str, u64)]) -> FlowSetup {
     let values = Values::default().with("priority", Value::Count(priority));
-    let values = spans.iter().fold(values, |all, &(name, span)| all.with(name, Value::Span(Span(span))));
+    let values =
+        spans.iter().fold(values, |all, &(name, span)| all.with(name, Value::Span(Span(span))));
     FlowSetup::new(values, Limit::Packets(60))
 }
 
@@ -38,12 +40,18 @@ fn delay_jitter(mut flow: FlowSetup) -> FlowSetup {
 }
 
 fn pipe(flows: Vec<FlowSetup>, delay: u64) -> PipeSpec {
-    let setup = Setup { rate: Rate::from_mbit(1000), largest: LARGEST, scheduler: Values::default(), flows };
+    let setup = Setup {
+        rate: Rate::from_mbit(1000),
+        largest: LARGEST,
+        scheduler: Values::default(),
+        flows,
+    };
     PipeSpec::new("rcsp", setup, Span(delay))
 }
 
-/// The fifth example of the notes, of the second link: the first one promised 4 B of time, A became eligible there at
-/// 0, 3 and 5, and comes at 1, 2 and 6. Here it is 4 B too: A1 is eligible at 4, A2 at 7, A3 at 9, and each leaves 3 B of time early.
+/// The fifth example of the notes, of the second link: the first one promised 4 B of time, A became
+/// eligible there at 0, 3 and 5, and comes at 1, 2 and 6. Here it is 4 B too: A1 is eligible at 4,
+/// A2 at 7, A3 at 9, and each leaves 3 B of time early.
 #[test]
 fn what_was_early_is_held_for_as_long() {
     let spec = pipe(vec![delay_jitter(flow(0, &[("delay-bound", 4 * BYTE)])), flow(1, &[])], 0);
@@ -58,7 +66,8 @@ fn what_was_early_is_held_for_as_long() {
     engine.poll(Time(1 << 40), &mut out);
     let ends: Vec<(u32, u64)> = emits(&out).iter().map(|e| (e.handle, e.end.0 / BYTE)).collect();
     assert_eq!(ends, [(0, 4), (1, 5), (2, 8), (3, 10)]);
-    let early = |o: &Output| if let Output::Early(e) = o { Some((e.handle, e.by.0 / BYTE)) } else { None };
+    let early =
+        |o: &Output| if let Output::Early(e) = o { Some((e.handle, e.by.0 / BYTE)) } else { None };
     assert_eq!(out.iter().filter_map(early).collect::<Vec<_>>(), [(1, 3), (2, 3), (3, 3)]);
 }
 
@@ -81,17 +90,24 @@ fn key() -> Key {
 /// Links one behind the other; what is routed passes all of them as their first flow.
 fn chain(links: &[PipeSpec]) -> NetworkSpec {
     let classifier = Classifier::new([&[Match::ANY][..]]);
-    let place = |pipe: &PipeSpec| Place { pipe: pipe.clone(), classifier: classifier.clone(), account: Account::Ip };
+    let place = |pipe: &PipeSpec| Place {
+        pipe: pipe.clone(),
+        classifier: classifier.clone(),
+        account: Account::Ip,
+    };
     let places = links.iter().flat_map(|pipe| [place(pipe), place(pipe)]).collect();
     let to = To::Links((0..links.len() as u32).collect());
-    let rule = Rule { matches: vec![Match::ANY], way: None, probability: None, mark: None, to, on: false };
+    let rule =
+        Rule { matches: vec![Match::ANY], way: None, probability: None, mark: None, to, on: false };
     NetworkSpec { places, rules: vec![rule], seed: 1 }
 }
 
-/// A packet: when, where it enters (`None`: by the rule, at the first link), of which flow, how long.
+/// A packet: when, where it enters (`None`: by the rule, at the first link), of which flow, how
+/// long.
 type Comes = (u64, Option<PipeId>, u32, u32);
 
-/// From when each routed packet came to the last bit on the last link; polled at other times too where `dice` are given.
+/// From when each routed packet came to the last bit on the last link; polled at other times too
+/// where `dice` are given.
 fn ways(spec: &NetworkSpec, all: &[Comes], mut dice: Option<&mut Dice>) -> Vec<Span> {
     let mut network = Network::new(spec).unwrap_or_else(|(pipe, why)| panic!("{pipe:?}: {why}"));
     let (mut out, mut now) = (Vec::new(), 0);
@@ -106,7 +122,13 @@ fn ways(spec: &NetworkSpec, all: &[Comes], mut dice: Option<&mut Dice>) -> Vec<S
             Some(pipe) => network.straight(pipe, FlowId(flow)),
             None => network.route(&key(), 0, length, Time(at)).expect("the rule takes all"),
         };
-        network.enter(entry, &key(), Packet { handle, length, label: &Label::default() }, Time(at), &mut out);
+        network.enter(
+            entry,
+            &key(),
+            Packet { handle, length, label: &Label::default() },
+            Time(at),
+            &mut out,
+        );
     }
     network.poll(Time(1 << 50), &mut out);
     let last = PipeId(spec.places.len() as u32 - 2);
@@ -114,7 +136,9 @@ fn ways(spec: &NetworkSpec, all: &[Comes], mut dice: Option<&mut Dice>) -> Vec<S
         let (at, pipe, ..) = all[e.handle as usize];
         (e.pipe == last && pipe.is_none()).then(|| e.end - Time(at))
     };
-    assert!(out.iter().all(|o| !matches!(o, Output::Drop(d) if all[d.handle as usize].1.is_none())));
+    assert!(
+        out.iter().all(|o| !matches!(o, Output::Drop(d) if all[d.handle as usize].1.is_none()))
+    );
     emits(&out).iter().filter_map(way).collect()
 }
 
@@ -123,9 +147,9 @@ fn jitter(ways: &[Span]) -> Span {
     *most.expect("some came") - *least.expect("some came")
 }
 
-/// A flow that keeps to its gaps passes three links, on each of which a regulated flow and one without any rule are in its
-/// way. Behind regulators of delay-jitter its delays differ by what the last link is to blame for, and no more; behind those of
-/// rate-jitter by more, often.
+/// A flow that keeps to its gaps passes three links, on each of which a regulated flow and one
+/// without any rule are in its way. Behind regulators of delay-jitter its delays differ by what the
+/// last link is to blame for, and no more; behind those of rate-jitter by more, often.
 #[test]
 fn over_three_links_jitter_is_that_of_one() {
     let (mut beyond, mut nearest, mut packets) = (0, 0.0f64, 0);
@@ -155,7 +179,12 @@ fn over_three_links_jitter_is_that_of_one() {
                 let flow = dice.from(1, 2) as u32;
                 let burst = dice.from(1, 6);
                 (0..burst).for_each(|_| {
-                    all.push((other, Some(PipeId(2 * place)), flow, dice.from(1, LARGEST.into()) as u32));
+                    all.push((
+                        other,
+                        Some(PipeId(2 * place)),
+                        flow,
+                        dice.from(1, LARGEST.into()) as u32,
+                    ));
                 });
             }
         }
@@ -167,7 +196,8 @@ fn over_three_links_jitter_is_that_of_one() {
         assert!(jitter(&found) <= of_one, "seed {seed}: {} > {of_one}: {links:?}", jitter(&found));
         nearest = nearest.max(jitter(&found).0 as f64 / of_one.0 as f64);
         packets += found.len();
-        // What the links before promise is passed in full, and on the last one nothing is held beyond that.
+        // What the links before promise is passed in full, and on the last one nothing is held
+        // beyond that.
         let latest = |link: &PipeSpec| {
             let mut link = link.clone();
             link.setup.scheduler = Values::default();
@@ -188,15 +218,18 @@ fn over_three_links_jitter_is_that_of_one() {
     assert!(packets == 300 * 60 && nearest > 0.8 && beyond > 100, "{packets} {nearest} {beyond}");
 }
 
-/// A link in the midst that regulates nothing passes on what it was told; the last one makes good for the first.
+/// A link in the midst that regulates nothing passes on what it was told; the last one makes good
+/// for the first.
 #[test]
 fn a_link_that_does_not_look_passes_it_on() {
     let main = || delay_jitter(flow(0, &[("min-gap", 100 * BYTE), ("delay-bound", 50 * BYTE)]));
     let first = pipe(vec![main(), flow(0, &[])], 0);
     let mut middle = pipe(vec![FlowSetup::new(Values::default(), Limit::Packets(60))], 70);
     middle.kind = "fifo";
-    let all = [(0, None, 0, 10), (160 * BYTE - 1, Some(PipeId(0)), 1, 12), (160 * BYTE, None, 0, 10)];
-    // The second packet waits for another on the first link, and is held for so much less on the last one.
+    let all =
+        [(0, None, 0, 10), (160 * BYTE - 1, Some(PipeId(0)), 1, 12), (160 * BYTE, None, 0, 10)];
+    // The second packet waits for another on the first link, and is held for so much less on the
+    // last one.
     let found = ways(&chain(&[first.clone(), middle, first]), &all, None);
     assert_eq!(jitter(&found), Span::ZERO, "{found:?}");
     assert_eq!(found[0], Span((50 + 10 + 10) * BYTE + 70));
@@ -224,8 +257,11 @@ fn a_change_forgets_nobodys_earliness() {
                 let mut spec = links[1].clone();
                 spec.setup.flows[0].limit = Limit::Packets(30 + n as u32);
                 let change = Change { drop, ..Change::new(PipeId(2), spec) };
-                let change = Prepared::new(&[change]).unwrap_or_else(|(_, unfit)| panic!("{unfit}"));
-                network.apply(change, Around::default(), &|_| Label::default(), at, &mut out).expect("it fits");
+                let change =
+                    Prepared::new(&[change]).unwrap_or_else(|(_, unfit)| panic!("{unfit}"));
+                network
+                    .apply(change, Around::default(), &|_| Label::default(), at, &mut out)
+                    .expect("it fits");
             }
         }
         network.poll(Time(1 << 50), &mut out);

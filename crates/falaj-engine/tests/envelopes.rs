@@ -77,11 +77,17 @@ fn a_shared_queue_serves_all_flows_as_one() {
         let mut dice = Dice::new(seed ^ 0xf1f0);
         let mut spec = any_pipe(&mut dice);
         (spec.kind, spec.setup.scheduler) = ("fifo", Default::default());
-        spec.setup.flows.iter_mut().for_each(|f| *f = FlowSetup::new(Default::default(), Limit::Packets(100_000)));
+        spec.setup
+            .flows
+            .iter_mut()
+            .for_each(|f| *f = FlowSetup::new(Default::default(), Limit::Packets(100_000)));
         let (largest, n) = (spec.setup.largest, spec.setup.flows.len() as u64);
         let mut alone = spec.clone();
         alone.setup.flows.truncate(1);
-        let promise = Engine::new(std::slice::from_ref(&alone)).unwrap().promise(PipeId(0), FlowId(0)).unwrap();
+        let promise = Engine::new(std::slice::from_ref(&alone))
+            .unwrap()
+            .promise(PipeId(0), FlowId(0))
+            .unwrap();
         let service = Curve::rate_latency(promise.rate, promise.latency);
         let (mut envelope, mut arrivals) = (Curve::zero(), Vec::new());
         for f in 0..n as u32 {
@@ -117,12 +123,15 @@ fn neither_delay_nor_backlog_exceeds_its_distance() {
             spec.setup.flows[0].inner = None;
         }
         spec.setup.leaf_mut(0).unwrap().limit = Limit::Packets(1_000_000);
-        let promise = Engine::new(std::slice::from_ref(&spec)).unwrap().promise(PipeId(0), FlowId(0));
+        let promise =
+            Engine::new(std::slice::from_ref(&spec)).unwrap().promise(PipeId(0), FlowId(0));
         let Some(promise) = promise.ok().filter(|p| p.rate.0 > 0) else { continue };
         let largest = spec.setup.largest;
         // One to three buckets; the one for the long run is no faster than the service.
-        let slow =
-            Bucket::new(Rate(dice.from(promise.rate.0 / 10, promise.rate.0).max(1)), dice.from(largest.into(), 400));
+        let slow = Bucket::new(
+            Rate(dice.from(promise.rate.0 / 10, promise.rate.0).max(1)),
+            dice.from(largest.into(), 400),
+        );
         let mut buckets = vec![slow];
         for _ in 0..dice.from(0, 2) {
             let rate = dice.from(promise.rate.0, 12 * promise.rate.0);
@@ -131,15 +140,18 @@ fn neither_delay_nor_backlog_exceeds_its_distance() {
         let curves = buckets.iter().map(|b| Curve::token_bucket(b.rate, b.burst));
         let envelope = curves.reduce(|a, b| a.min(&b)).unwrap();
         let service = Curve::rate_latency(promise.rate, promise.latency);
-        let (delay, backlog) = (envelope.delay(&service).unwrap().length, envelope.backlog(&service).unwrap().length);
+        let (delay, backlog) =
+            (envelope.delay(&service).unwrap().length, envelope.backlog(&service).unwrap().length);
 
         let mut arrivals = bursts(&mut dice, &spec, 20_000);
         arrivals.retain(|a| a.flow != FlowId(0));
         let own = greedy(&mut dice, &mut buckets, largest, 20_000);
         arrivals.extend(&own);
         arrivals.sort_by_key(|a| (a.at, a.flow));
-        let sent: Vec<_> =
-            emits(&run(&spec, &arrivals, |_, _, _| {})).into_iter().filter(|e| e.flow == FlowId(0)).collect();
+        let sent: Vec<_> = emits(&run(&spec, &arrivals, |_, _, _| {}))
+            .into_iter()
+            .filter(|e| e.flow == FlowId(0))
+            .collect();
         assert_eq!(sent.len(), own.len(), "nothing is lost");
         let (mut longest, mut most, mut gone) = (0, 0, 0);
         let mut inside = 0u64;
@@ -155,19 +167,31 @@ fn neither_delay_nor_backlog_exceeds_its_distance() {
         for e in &sent {
             longest = longest.max((e.end - e.arrival).0);
         }
-        assert!(exact(longest) <= delay, "seed {seed}: {longest} ns > {delay}: {buckets:?} {promise:?} {spec:?}");
-        assert!(exact(most) <= backlog, "seed {seed}: {most} B > {backlog}: {buckets:?} {promise:?} {spec:?}");
+        assert!(
+            exact(longest) <= delay,
+            "seed {seed}: {longest} ns > {delay}: {buckets:?} {promise:?} {spec:?}"
+        );
+        assert!(
+            exact(most) <= backlog,
+            "seed {seed}: {most} B > {backlog}: {buckets:?} {promise:?} {spec:?}"
+        );
         bounded += 1;
         tight_delay = tight_delay.max(longest as f64 / float(&delay));
         tight_backlog = tight_backlog.max(most as f64 / float(&backlog));
     }
     // Bounds far above what ever happens would hold too.
-    println!("{bounded} pipes; the closest: delay {tight_delay:.3}, backlog {tight_backlog:.3} of the bound");
-    assert!(bounded > 2_000 && tight_delay > 0.9 && tight_backlog > 0.9, "{bounded} {tight_delay} {tight_backlog}");
+    println!(
+        "{bounded} pipes; the closest: delay {tight_delay:.3}, backlog {tight_backlog:.3} of the bound"
+    );
+    assert!(
+        bounded > 2_000 && tight_delay > 0.9 && tight_backlog > 0.9,
+        "{bounded} {tight_delay} {tight_backlog}"
+    );
 }
 
-/// Disciplines that give packets deadlines by a curve: who keeps to an envelope waits no longer than from there to the curve,
-/// and as late as packets are after it, whatever the others send and whatever it would be promised otherwise.
+/// Disciplines that give packets deadlines by a curve: who keeps to an envelope waits no longer
+/// than from there to the curve, and as late as packets are after it, whatever the others send and
+/// whatever it would be promised otherwise.
 #[test]
 fn who_keeps_to_an_envelope_waits_no_longer_than_its_curve_says() {
     struct Ask;
@@ -188,26 +212,38 @@ fn who_keeps_to_an_envelope_waits_no_longer_than_its_curve_says() {
         let Some(deadlines) = registry::build(kind, &spec.setup, Ask).unwrap() else { continue };
         let largest = spec.setup.largest;
         let rate = deadlines.rate.0;
-        let mut buckets = vec![Bucket::new(Rate(dice.from(rate / 10, rate).max(1)), dice.from(largest.into(), 200))];
+        let mut buckets = vec![Bucket::new(
+            Rate(dice.from(rate / 10, rate).max(1)),
+            dice.from(largest.into(), 200),
+        )];
         if dice.from(0, 1) == 0 {
-            buckets.push(Bucket::new(Rate(dice.from(rate, 12 * rate)), dice.from(largest.into(), 100)));
+            buckets.push(Bucket::new(
+                Rate(dice.from(rate, 12 * rate)),
+                dice.from(largest.into(), 100),
+            ));
         }
         let curves = buckets.iter().map(|b| Curve::token_bucket(b.rate, b.burst));
         let envelope = curves.reduce(|a, b| a.min(&b)).unwrap();
         let curve = Curve::by_deadlines(&deadlines);
-        let (delay, backlog) = (envelope.delay(&curve).unwrap().length, envelope.backlog(&curve).unwrap().length);
+        let (delay, backlog) =
+            (envelope.delay(&curve).unwrap().length, envelope.backlog(&curve).unwrap().length);
         bent += u32::from(deadlines.first > deadlines.rate);
         let mut arrivals = bursts(&mut dice, &spec, 20_000);
         arrivals.retain(|a| a.flow != FlowId(0));
         let own = greedy(&mut dice, &mut buckets, largest, 20_000);
         arrivals.extend(&own);
         arrivals.sort_by_key(|a| (a.at, a.flow));
-        let sent: Vec<_> =
-            emits(&run(&spec, &arrivals, |_, _, _| {})).into_iter().filter(|e| e.flow == FlowId(0)).collect();
+        let sent: Vec<_> = emits(&run(&spec, &arrivals, |_, _, _| {}))
+            .into_iter()
+            .filter(|e| e.flow == FlowId(0))
+            .collect();
         let (mut inside, mut gone) = (0u64, 0);
         for (a, e) in own.iter().zip(&sent) {
             let waited = (e.end - e.arrival).0;
-            assert!(exact(waited) <= delay, "seed {seed}: {waited} ns > {delay}: {buckets:?} {deadlines:?} {spec:?}");
+            assert!(
+                exact(waited) <= delay,
+                "seed {seed}: {waited} ns > {delay}: {buckets:?} {deadlines:?} {spec:?}"
+            );
             let near = closest.entry(kind).or_insert(0f64);
             *near = near.max(waited as f64 / float(&delay));
             inside += u64::from(a.bytes);
@@ -215,9 +251,15 @@ fn who_keeps_to_an_envelope_waits_no_longer_than_its_curve_says() {
                 inside -= u64::from(sent[gone].bytes);
                 gone += 1;
             }
-            assert!(exact(inside) <= &backlog + exact(largest), "seed {seed}: {inside} B > {backlog}: {spec:?}");
+            assert!(
+                exact(inside) <= &backlog + exact(largest),
+                "seed {seed}: {inside} B > {backlog}: {spec:?}"
+            );
         }
     }
     let near = |kind| closest.get(kind).is_some_and(|&near| near > 0.8);
-    assert!(bent > 150 && ["virtual-clock", "sced", "arc", "hfsc"].into_iter().all(near), "{bent} {closest:?}");
+    assert!(
+        bent > 150 && ["virtual-clock", "sced", "arc", "hfsc"].into_iter().all(near),
+        "{bent} {closest:?}"
+    );
 }

@@ -28,7 +28,8 @@ const SLOW: &str = "sced, slow at first";
 #[derive(Clone, Debug, PartialEq)]
 struct Set {
     kind: &'static str,
-    /// Weights, quanta, deadlines in bytes of time, or what part of the link a flow has: one of so many.
+    /// Weights, quanta, deadlines in bytes of time, or what part of the link a flow has: one of so
+    /// many.
     parts: Vec<u64>,
     /// Nanoseconds of a byte.
     byte: u64,
@@ -40,10 +41,11 @@ impl Set {
         let value = |part| match self.kind {
             "drr" => Values::default().with("quantum", Value::Bytes(part)),
             "edf" => Values::default().with("deadline", Value::Span(Span(8 * part))),
-            "virtual-clock" => {
-                Values::default().with("rate", Value::Rate(Rate(8_000_000_000 / self.byte / total * part)))
+            "virtual-clock" => Values::default()
+                .with("rate", Value::Rate(Rate(8_000_000_000 / self.byte / total * part))),
+            "arc" => {
+                Values::default().with("rate", Value::Rate(Rate(8_000_000_000 / self.byte / part)))
             }
-            "arc" => Values::default().with("rate", Value::Rate(Rate(8_000_000_000 / self.byte / part))),
             "sced" | SLOW => {
                 let rate = 8_000_000_000 / self.byte / part;
                 let rates = Values::default().with("rate", Value::Rate(Rate(rate)));
@@ -53,7 +55,11 @@ impl Set {
             }
             _ => Values::default().with("weight", Value::Count(part)),
         };
-        let flows = self.parts.iter().map(|&part| FlowSetup::new(value(part), Limit::Packets(40))).collect();
+        let flows = self
+            .parts
+            .iter()
+            .map(|&part| FlowSetup::new(value(part), Limit::Packets(40)))
+            .collect();
         let rate = Rate(8_000_000_000 / self.byte);
         let scheduler = match self.kind {
             "fifo" => Values::default().with("queue", Value::Limit(Limit::Packets(100))),
@@ -119,19 +125,20 @@ fn beside_the_model(sets: &[Set; 2], specs: &[PipeSpec; 2], steps: &[Step]) {
     let (mut now, mut come, mut sending) = (0, 0, None::<(usize, u64)>);
     let (mut byte, mut last) = (sets[0].byte, sets[0].parts.len() - 1);
     let wrong = |what: &str| -> ! { panic!("{what}: {sets:?} {steps:?}") };
-    let mut decide = |model: &mut dyn Model, queues: &[VecDeque<(u32, u64, usize)>], now: u64, byte: u64| {
-        let best = model.choose(now);
-        if best.is_empty() {
-            return None;
-        }
-        let Some(e) = sent.next() else { wrong(&format!("sends less: {best:?} at {now}")) };
-        let (f, end) = (e.flow.index(), now + u64::from(queues[e.flow.index()][0].0) * byte);
-        if !best.contains(&f) || (e.start, e.end) != (Time(now), Time(end)) {
-            wrong(&format!("{e:?} at {now} instead of {best:?}"));
-        }
-        model.begin(f, now, end);
-        Some((f, end))
-    };
+    let mut decide =
+        |model: &mut dyn Model, queues: &[VecDeque<(u32, u64, usize)>], now: u64, byte: u64| {
+            let best = model.choose(now);
+            if best.is_empty() {
+                return None;
+            }
+            let Some(e) = sent.next() else { wrong(&format!("sends less: {best:?} at {now}")) };
+            let (f, end) = (e.flow.index(), now + u64::from(queues[e.flow.index()][0].0) * byte);
+            if !best.contains(&f) || (e.start, e.end) != (Time(now), Time(end)) {
+                wrong(&format!("{e:?} at {now} instead of {best:?}"));
+            }
+            model.begin(f, now, end);
+            Some((f, end))
+        };
     for step in steps.iter().chain([&Step::Pass(1 << 30)]) {
         match *step {
             Step::Packet(f, bytes) => {
@@ -145,11 +152,17 @@ fn beside_the_model(sets: &[Set; 2], specs: &[PipeSpec; 2], steps: &[Step]) {
                 if sets[0].kind == sets[1].kind {
                     model.change(&sets[1], now);
                 } else {
-                    // In order of arrival, the one on the wire before all. Only one queue knows more than the instant.
-                    let of = |f: usize| queues[f].iter().map(move |&(bytes, at, n)| (at, f, bytes, n));
+                    // In order of arrival, the one on the wire before all. Only one queue knows
+                    // more than the instant.
+                    let of =
+                        |f: usize| queues[f].iter().map(move |&(bytes, at, n)| (at, f, bytes, n));
                     let mut all: Vec<_> = (0..5).flat_map(of).collect();
-                    all.sort_by_key(|&(at, f, _, n)| (at, if sets[0].kind == "fifo" { n } else { f }));
-                    if let Some(first) = sending.and_then(|(f, _)| all.iter().position(|p| p.1 == f)) {
+                    all.sort_by_key(|&(at, f, _, n)| {
+                        (at, if sets[0].kind == "fifo" { n } else { f })
+                    });
+                    if let Some(first) =
+                        sending.and_then(|(f, _)| all.iter().position(|p| p.1 == f))
+                    {
                         all[..=first].rotate_right(1);
                     }
                     model = self::model(&sets[1]);
@@ -264,7 +277,8 @@ impl Model for Drr {
     }
 }
 
-/// The move-to-rear list. Parts of the quantum are as large as they must be: the smallest weight's is a largest packet.
+/// The move-to-rear list. Parts of the quantum are as large as they must be: the smallest weight's
+/// is a largest packet.
 struct MoveToRear {
     parts: Vec<i64>,
     /// Flows as they stand, with what is left of their parts.
@@ -275,7 +289,11 @@ struct MoveToRear {
 impl MoveToRear {
     fn new(weights: &[u64]) -> MoveToRear {
         let parts = MoveToRear::parts(weights);
-        MoveToRear { list: parts.iter().copied().enumerate().collect(), parts, queues: Default::default() }
+        MoveToRear {
+            list: parts.iter().copied().enumerate().collect(),
+            parts,
+            queues: Default::default(),
+        }
     }
     fn parts(weights: &[u64]) -> Vec<i64> {
         let least = weights.iter().min().expect("flows");
@@ -288,7 +306,12 @@ impl Model for MoveToRear {
         self.queues[f].push_back(bytes);
     }
     fn choose(&mut self, _: u64) -> Vec<usize> {
-        self.list.iter().map(|&(f, _)| f).find(|&f| !self.queues[f].is_empty()).into_iter().collect()
+        self.list
+            .iter()
+            .map(|&(f, _)| f)
+            .find(|&f| !self.queues[f].is_empty())
+            .into_iter()
+            .collect()
     }
     fn begin(&mut self, f: usize, _: u64, _: u64) {
         let bytes = i64::from(self.queues[f][0]);
@@ -327,7 +350,8 @@ impl Slices {
         let flow = &mut self.flows[f];
         if !flow.queue.is_empty() && flow.left <= 0 {
             flow.left += i64::from(LARGEST);
-            flow.expected = flow.expected.max(now) + u64::from(LARGEST) * self.set.byte * self.set.parts[f];
+            flow.expected =
+                flow.expected.max(now) + u64::from(LARGEST) * self.set.byte * self.set.parts[f];
         }
     }
 }
@@ -366,7 +390,8 @@ impl Model for Slices {
 /// multiple of `sigma` by which its rounded one might lie below.
 struct Even {
     rounded: bool,
-    /// The finest rounding: 2^22 of the units that a byte has 2^38 of under QFQ, WF2Q+'s own there.
+    /// The finest rounding: 2^22 of the units that a byte has 2^38 of under QFQ, WF2Q+'s own
+    /// there.
     finest: Fraction,
     time: Fraction,
     /// The packet on the wire: bytes that the time has not counted, since when, until when.
@@ -390,7 +415,14 @@ impl EvenFlow {
         while sigma < packet {
             sigma = sigma.times(2, 1);
         }
-        EvenFlow { weight, sigma, queue: VecDeque::new(), start: Fraction::ZERO, present: false, silent: false }
+        EvenFlow {
+            weight,
+            sigma,
+            queue: VecDeque::new(),
+            start: Fraction::ZERO,
+            present: false,
+            silent: false,
+        }
     }
 }
 
@@ -401,7 +433,10 @@ impl Even {
         Even { rounded, finest, time: Fraction::ZERO, wire: (Fraction::ZERO, 0, 0), flows }
     }
     fn finest(rounded: bool, weights: &[u64]) -> Fraction {
-        Fraction::new(1 << 22, if rounded { 1 << 38 } else { units_of_a_byte(weights).expect("small weights") })
+        Fraction::new(
+            1 << 22,
+            if rounded { 1 << 38 } else { units_of_a_byte(weights).expect("small weights") },
+        )
     }
     fn rise(&mut self, to: Fraction) {
         self.time = to;
@@ -445,16 +480,22 @@ impl Model for Even {
             let start = if rounded { flow.start.floor(flow.sigma) } else { flow.start };
             (start, start.plus(if rounded { flow.sigma.times(2, 1) } else { bytes }))
         };
-        let all: Vec<_> =
-            (0..self.flows.len()).filter(|&f| self.flows[f].present).map(|f| (f, of(&self.flows[f]))).collect();
-        let Some(soonest) = all.iter().map(|&(_, (start, _))| start).min() else { return Vec::new() };
+        let all: Vec<_> = (0..self.flows.len())
+            .filter(|&f| self.flows[f].present)
+            .map(|f| (f, of(&self.flows[f])))
+            .collect();
+        let Some(soonest) = all.iter().map(|&(_, (start, _))| start).min() else {
+            return Vec::new();
+        };
         let time = self.time.max(soonest);
         let started = all.into_iter().filter(|&(_, (start, _))| start <= time);
         let started: Vec<_> = started.map(|(f, (_, finish))| (finish, f)).collect();
         let (least, first) = *started.iter().min().expect("the soonest has started");
         self.rise(time);
         match rounded {
-            true => started.into_iter().filter(|&(finish, _)| finish == least).map(|(_, f)| f).collect(),
+            true => {
+                started.into_iter().filter(|&(finish, _)| finish == least).map(|(_, f)| f).collect()
+            }
             false => vec![first],
         }
     }
@@ -478,12 +519,14 @@ impl Model for Even {
             self.flows.iter_mut().for_each(|f| f.silent = false);
         }
     }
-    /// Who keeps its weight keeps its start. Others keep what they owe, in bytes. Silent flows that owe nothing have left after it; of
-    /// WF2Q+, which looks at nobody whose weight stays, only if they are weighed anew or flows are added. Its unit
-    /// stays while there are packets.
+    /// Who keeps its weight keeps its start. Others keep what they owe, in bytes. Silent flows that
+    /// owe nothing have left after it; of WF2Q+, which looks at nobody whose weight stays, only
+    /// if they are weighed anew or flows are added. Its unit stays while there are packets.
     fn change(&mut self, set: &Set, now: u64) {
         self.pass(now);
-        if self.flows.iter().all(|f| !f.present) && self.finest != Even::finest(self.rounded, &set.parts) {
+        if self.flows.iter().all(|f| !f.present)
+            && self.finest != Even::finest(self.rounded, &set.parts)
+        {
             *self = Even::new(self.rounded, &set.parts);
             return;
         }
@@ -522,9 +565,10 @@ impl Model for Naive {
     }
 }
 
-/// SCED by its definition: a flow's curve is the lowest of those that began with its backlogs, each the lower of two lines. All
-/// lines are kept, as who has sent how much when each of them began. Of curves that are slow at first, each the higher of two lines, the
-/// lowest of all would have many pieces; it is the higher one of the lowest of either sort that holds then.
+/// SCED by its definition: a flow's curve is the lowest of those that began with its backlogs, each
+/// the lower of two lines. All lines are kept, as who has sent how much when each of them began. Of
+/// curves that are slow at first, each the higher of two lines, the lowest of all would have many
+/// pieces; it is the higher one of the lowest of either sort that holds then.
 struct Curves {
     set: Set,
     queues: [VecDeque<u32>; 5],
@@ -541,7 +585,12 @@ struct Line {
 
 impl Curves {
     fn new(set: &Set) -> Curves {
-        Curves { set: set.clone(), queues: Default::default(), sent: [0; 5], lines: Default::default() }
+        Curves {
+            set: set.clone(),
+            queues: Default::default(),
+            sent: [0; 5],
+            lines: Default::default(),
+        }
     }
     /// Nanoseconds of a byte.
     fn slope(set: &Set, line: usize, f: usize) -> Fraction {
@@ -551,7 +600,8 @@ impl Curves {
             _ => Fraction::of(set.byte * set.parts[f]),
         }
     }
-    /// The other line is where the first one is after the burst: the burst's length before, or half of it behind.
+    /// The other line is where the first one is after the burst: the burst's length before, or half
+    /// of it behind.
     fn before(set: &Set, line: usize) -> Fraction {
         match (line, set.kind) {
             (0, _) => Fraction::ZERO,
@@ -576,7 +626,8 @@ impl Model for Curves {
                 let time = Curves::slope(&self.set, line, f).times(end - of.sent, 1);
                 of.from.plus(time).minus(Curves::before(&self.set, line))
             };
-            let [first, other] = [0, 1].map(|line| self.lines[line][f].iter().map(|of| reaches(line, of)).max());
+            let [first, other] =
+                [0, 1].map(|line| self.lines[line][f].iter().map(|of| reaches(line, of)).max());
             let deadline = if self.set.kind == SLOW { first.min(other) } else { first.max(other) };
             deadline.map(|deadline| (deadline, f))
         };
@@ -588,11 +639,16 @@ impl Model for Curves {
     fn left(&mut self, f: usize, _: u64) {
         self.queues[f].pop_front();
     }
-    /// What lines are ahead, or behind, stays as many bytes; behind the beginning of time is nothing.
+    /// What lines are ahead, or behind, stays as many bytes; behind the beginning of time is
+    /// nothing.
     fn change(&mut self, set: &Set, now: u64) {
         let (now, sent) = (Fraction::of(now), self.sent);
         for (line, flows) in self.lines.iter_mut().enumerate() {
-            for (f, of) in flows.iter_mut().enumerate().flat_map(|(f, all)| all.iter_mut().map(move |of| (f, of))) {
+            for (f, of) in flows
+                .iter_mut()
+                .enumerate()
+                .flat_map(|(f, all)| all.iter_mut().map(move |of| (f, of)))
+            {
                 let [before, after] = [&self.set, set].map(|set| Curves::slope(set, line, f));
                 let reached = of.from.plus(before.times(sent[f] - of.sent, 1));
                 let from = now.plus(reached.minus(now).over(before).by(after)).max(Fraction::ZERO);
@@ -603,7 +659,8 @@ impl Model for Curves {
     }
 }
 
-/// Self-clocked fair queueing by buckets, looking at every head each time: who finishes in the first bucket, and who came to it first.
+/// Self-clocked fair queueing by buckets, looking at every head each time: who finishes in the
+/// first bucket, and who came to it first.
 struct Buckets {
     weights: Vec<u64>,
     width: Fraction,
@@ -626,8 +683,13 @@ struct Bucketed {
 
 impl Buckets {
     fn new(weights: &[u64]) -> Buckets {
-        let flow =
-            || Bucketed { queue: VecDeque::new(), start: Fraction::ZERO, present: false, silent: false, entered: 0 };
+        let flow = || Bucketed {
+            queue: VecDeque::new(),
+            start: Fraction::ZERO,
+            present: false,
+            silent: false,
+            entered: 0,
+        };
         let flows = std::array::from_fn(|_| flow());
         let (time, width) = (Fraction::ZERO, Buckets::width(weights));
         Buckets { weights: weights.to_vec(), width, time, flows, in_hand: None, entered: 0 }
@@ -693,7 +755,8 @@ impl Model for Buckets {
             self.enter(f);
         }
     }
-    /// Heads stay as many bytes ahead of the time or behind it, at most a bucket ahead; they come to their buckets in order of flows.
+    /// Heads stay as many bytes ahead of the time or behind it, at most a bucket ahead; they come
+    /// to their buckets in order of flows.
     fn change(&mut self, set: &Set, _: u64) {
         let before = self.time;
         self.width = Buckets::width(&set.parts);
@@ -711,7 +774,8 @@ impl Model for Buckets {
     }
 }
 
-/// Timer wheels without wheels: every head has a number that says when it is due, and all are looked at.
+/// Timer wheels without wheels: every head has a number that says when it is due, and all are
+/// looked at.
 struct Slots {
     weights: Vec<u64>,
     flows: [Slotted; 5],
@@ -732,7 +796,13 @@ struct Slotted {
 
 impl Slots {
     fn new(weights: &[u64]) -> Slots {
-        Slots { weights: weights.to_vec(), flows: Default::default(), time: 0, entered: 0, sending: None }
+        Slots {
+            weights: weights.to_vec(),
+            flows: Default::default(),
+            time: 0,
+            entered: 0,
+            sending: None,
+        }
     }
     /// At weight 1 a byte takes 2^24, rounded to the nearest at others.
     fn cost(&self, f: usize, bytes: u32) -> u128 {
@@ -746,9 +816,14 @@ impl Slots {
     }
     /// Where the slot of a flow starts and ends, and the least weight that has such slots.
     fn slot(&self, f: usize) -> (u128, u128, u64) {
-        let least = (0..).map(|k| 1u64 << k).take_while(|&w| w <= self.weights[f]).last().expect("a weight");
+        let least = (0..)
+            .map(|k| 1u64 << k)
+            .take_while(|&w| w <= self.weights[f])
+            .last()
+            .expect("a weight");
         let packet = (u128::from(LARGEST) << 24) / u128::from(least);
-        let width = (0..).map(|k| 1u128 << k).take_while(|&w| w * 8 <= packet).last().expect("wide enough");
+        let width =
+            (0..).map(|k| 1u128 << k).take_while(|&w| w * 8 <= packet).last().expect("wide enough");
         let start = self.flows[f].due / width * width;
         (start, start + width, least)
     }
@@ -763,9 +838,12 @@ impl Model for Slots {
     }
     fn choose(&mut self, _: u64) -> Vec<usize> {
         let key = |&f: &usize| (self.slot(f).1, u64::MAX - self.slot(f).2, self.flows[f].entered);
-        let Some(f) = (0..5).filter(|&f| self.flows[f].waits).min_by_key(key) else { return Vec::new() };
+        let Some(f) = (0..5).filter(|&f| self.flows[f].waits).min_by_key(key) else {
+            return Vec::new();
+        };
         let before = self.flows[f].bytes;
-        // Its packet may have left though it was not chosen here; the next one has its place unless it is longer.
+        // Its packet may have left though it was not chosen here; the next one has its place unless
+        // it is longer.
         match self.flows[f].queue.front() {
             Some(&bytes) if bytes <= before => vec![f],
             Some(&bytes) => {
@@ -790,8 +868,8 @@ impl Model for Slots {
             self.enter(f, self.flows[f].due + self.cost(f, bytes));
         }
     }
-    /// Heads keep when they are due, unless that is sooner under the new weight, and come to their slots in that order. Who comes to
-    /// other slots is not due before the time.
+    /// Heads keep when they are due, unless that is sooner under the new weight, and come to their
+    /// slots in that order. Who comes to other slots is not due before the time.
     fn change(&mut self, set: &Set, _: u64) {
         let time = self.time;
         let width = |slots: &Slots, f: usize| slots.slot(f).2;
@@ -843,9 +921,12 @@ impl Stamps {
                 let mut work = Fraction::new(now - self.at, self.byte);
                 loop {
                     let present = |f: &usize| self.lasts[*f] > self.v;
-                    let weights = (0..self.set.parts.len()).filter(present).map(|f| self.set.parts[f]);
+                    let weights =
+                        (0..self.set.parts.len()).filter(present).map(|f| self.set.parts[f]);
                     let sum = weights.sum::<u64>();
-                    let Some(least) = (0..5).filter(present).map(|f| self.lasts[f]).min() else { break };
+                    let Some(least) = (0..5).filter(present).map(|f| self.lasts[f]).min() else {
+                        break;
+                    };
                     let needed = least.minus(self.v).times(sum, 1);
                     if needed > work {
                         self.v = self.v.plus(work.times(1, sum));
@@ -860,8 +941,8 @@ impl Stamps {
         self.v
     }
 
-    /// Rounded tags may not tell apart what is nearer than that; by weights and deadlines nothing is rounded, and
-    /// equals are served in order of flows.
+    /// Rounded tags may not tell apart what is nearer than that; by weights and deadlines nothing
+    /// is rounded, and equals are served in order of flows.
     fn near(&self) -> Fraction {
         match self.set.kind {
             "virtual-clock" | "spfq" => Fraction::new(1, 1 << 20),
@@ -872,7 +953,9 @@ impl Stamps {
     /// What a byte of `f` takes.
     fn slope(set: &Set, f: usize) -> Fraction {
         match set.kind {
-            "virtual-clock" | "spfq" => Fraction::new(set.byte * set.parts.iter().sum::<u64>(), set.parts[f]),
+            "virtual-clock" | "spfq" => {
+                Fraction::new(set.byte * set.parts.iter().sum::<u64>(), set.parts[f])
+            }
             _ => Fraction::new(1, set.parts[f]),
         }
     }
@@ -898,7 +981,10 @@ impl Model for Stamps {
         let tag = |p: &Stamped| if self.set.kind == "sfq" { p.start } else { p.finish };
         let least = heads.iter().filter(|p| started(p, v.minus(near))).map(tag).min();
         let best = heads.iter().filter(|p| least.is_none_or(|least| tag(p) <= least.plus(near)));
-        assert!(self.waiting.is_empty() || !heads.is_empty(), "the fluid has started what the link has");
+        assert!(
+            self.waiting.is_empty() || !heads.is_empty(),
+            "the fluid has started what the link has"
+        );
         let best = best.map(|p| p.flow);
         if near == Fraction::ZERO { best.take(1).collect() } else { best.collect() }
     }
@@ -931,7 +1017,9 @@ impl Model for Stamps {
         let by_length = |tag: Fraction, f: usize| {
             // A flow with a deadline gets the other one.
             if set.kind == "edf" {
-                return tag.plus(Fraction::of(8 * set.parts[f])).minus(Fraction::of(8 * old.parts[f]));
+                return tag
+                    .plus(Fraction::of(8 * set.parts[f]))
+                    .minus(Fraction::of(8 * old.parts[f]));
             }
             let [from, to] = [&old, set].map(|set| Stamps::slope(set, f));
             match tag > v {
@@ -943,7 +1031,10 @@ impl Model for Stamps {
             self.lasts[f] = by_length(self.lasts[f], f);
         }
         for packet in &mut self.waiting {
-            let (f, bytes) = (packet.flow, packet.finish.minus(packet.start).over(Stamps::slope(&old, packet.flow)));
+            let (f, bytes) = (
+                packet.flow,
+                packet.finish.minus(packet.start).over(Stamps::slope(&old, packet.flow)),
+            );
             let length = bytes.by(Stamps::slope(set, f));
             if set.kind == "sfq" {
                 packet.start = by_length(packet.start, f);
@@ -981,14 +1072,20 @@ fn sequences(
     }
 }
 
-/// So many steps, three flows, two sizes: of six 19,973 sequences up to renaming, of 117,649. Between
-/// them passes no time, or half of a byte's. With each of the changes at each place.
+/// So many steps, three flows, two sizes: of six 19,973 sequences up to renaming, of 117,649.
+/// Between them passes no time, or half of a byte's. With each of the changes at each place.
 fn every_change(length: usize, kind: &'static str, part: u64, another: u64, from_fifo: bool) {
     every_change_of(length, kind, [part; 3], another, from_fifo);
 }
 
 /// The same, of flows that may differ: then all sequences.
-fn every_change_of(length: usize, kind: &'static str, parts: [u64; 3], another: u64, from_fifo: bool) {
+fn every_change_of(
+    length: usize,
+    kind: &'static str,
+    parts: [u64; 3],
+    another: u64,
+    from_fifo: bool,
+) {
     let set = Set { kind, parts: parts.into(), byte: 8 };
     let alike = parts.iter().all(|part| *part == parts[0]);
     let mut changes = vec![[set.clone(), Set { byte: 16, ..set.clone() }]];
@@ -1002,7 +1099,8 @@ fn every_change_of(length: usize, kind: &'static str, parts: [u64; 3], another: 
     let fifo = Set { kind: "fifo", ..set.clone() };
     changes.extend(from_fifo.then(|| [fifo.clone(), set.clone()]));
     changes.push([set.clone(), fifo]);
-    let specs: Vec<[PipeSpec; 2]> = changes.iter().map(|sets| [sets[0].spec(), sets[1].spec()]).collect();
+    let specs: Vec<[PipeSpec; 2]> =
+        changes.iter().map(|sets| [sets[0].spec(), sets[1].spec()]).collect();
     let mut count = 0;
     sequences(&mut Vec::new(), length, 3, &[2, 4], if alike { 0 } else { 3 }, &mut |steps| {
         count += 1;
@@ -1030,7 +1128,8 @@ fn drr() {
     every_change(6, "drr", 5, 9, true);
 }
 
-/// Eight steps, four flows of different quanta that come into play in their order: 18,002 sequences.
+/// Eight steps, four flows of different quanta that come into play in their order: 18,002
+/// sequences.
 #[test]
 fn drr_of_four_flows() {
     for quanta in [[4, 4, 4, 4], [4, 5, 7, 11], [9, 4, 6, 4]] {
@@ -1056,7 +1155,8 @@ fn qfq() {
     every_change(6, "qfq", 1, 8, true);
 }
 
-/// Aggregates of one flow become one of two, or of flows that had another; a flow that is added makes its aggregate larger.
+/// Aggregates of one flow become one of two, or of flows that had another; a flow that is added
+/// makes its aggregate larger.
 #[test]
 fn qfq_plus() {
     every_change_of(6, "qfq+", [1, 2, 4], 2, true);
@@ -1133,7 +1233,8 @@ fn sced_slow_at_first() {
     every_change(6, SLOW, 16, 4, true);
 }
 
-/// At the larger weight a byte is an eighth of a bucket as wide as the smaller one has them, so that buckets blur what comes after.
+/// At the larger weight a byte is an eighth of a bucket as wide as the smaller one has them, so
+/// that buckets blur what comes after.
 #[test]
 fn ffs() {
     every_change(6, "ffs", 4096, 1, true);

@@ -1,4 +1,5 @@
-//! Departures are exact: within any busy period the last bit of each packet leaves when integers say so.
+//! Departures are exact: within any busy period the last bit of each packet leaves when integers
+//! say so.
 
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
@@ -12,17 +13,24 @@ use proptest::prelude::*;
 const PIPE: PipeId = PipeId(0);
 const DELAY: Span = Span::from_micros(123);
 
-/// A packet: how long after the one before it, in tenths of the time that a packet of 1000 B takes; of which flow; how long.
+/// A packet: how long after the one before it, in tenths of the time that a packet of 1000 B takes;
+/// of which flow; how long.
 type Arrival = (u64, u32, u32);
 
 fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
-    // Bursts at one instant, gaps below the nanosecond's worth of rate, and pauses that end busy periods.
+    // Bursts at one instant, gaps below the nanosecond's worth of rate, and pauses that end busy
+    // periods.
     let gap = prop_oneof![3 => Just(0u64), 4 => 0u64..12, 1 => 20u64..200];
     prop::collection::vec((gap, 0u32..3, 1u32..=1514), 1..300)
 }
 
 fn rate() -> impl Strategy<Value = u64> {
-    prop_oneof![1_000u64..100_000_000, 100_000_000u64..400_000_000_000, Just(3_000_000), Just(1_000_000_007)]
+    prop_oneof![
+        1_000u64..100_000_000,
+        100_000_000u64..400_000_000_000,
+        Just(3_000_000),
+        Just(1_000_000_007)
+    ]
 }
 
 /// What leaves a pipe of three flows with room for all, and when each packet came.
@@ -40,7 +48,12 @@ fn through(kind: &'static str, rate: u64, arrivals: &[Arrival]) -> (Vec<Emit>, V
     for (handle, (gap, flow, bytes)) in arrivals.iter().enumerate() {
         now += Span((u128::from(*gap) * 800_000_000_000 / u128::from(rate)) as u64);
         came.push(now);
-        engine.input(PIPE, Unit { flow: FlowId(*flow), handle: handle as u32, bytes: *bytes }, now, &mut out);
+        engine.input(
+            PIPE,
+            Unit { flow: FlowId(*flow), handle: handle as u32, bytes: *bytes },
+            now,
+            &mut out,
+        );
     }
     engine.poll(Time::NEVER, &mut out);
     let emit = |output: Output| match output {

@@ -16,13 +16,16 @@ use falaj_sched::time::{Span, Time};
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 
-/// Shares in proportion to weights, said in each discipline's own words. A byte takes a microsecond.
+/// Shares in proportion to weights, said in each discipline's own words. A byte takes a
+/// microsecond.
 fn pipe(kind: &'static str, weights: &[u64], largest: u32) -> PipeSpec {
     let total: u64 = weights.iter().sum();
     let flow = |&w: &u64| {
         let values = match kind {
             "drr" => Values::default().with("quantum", Value::Bytes(w * u64::from(largest))),
-            "virtual-clock" => Values::default().with("rate", Value::Rate(Rate(8_000_000 * w / total))),
+            "virtual-clock" => {
+                Values::default().with("rate", Value::Rate(Rate(8_000_000 * w / total)))
+            }
             // The heaviest first.
             "priority" => Values::default().with("priority", Value::Count(65_535 - w)),
             "fifo" | "rr" => Values::default(),
@@ -55,7 +58,12 @@ fn fill_and_drain(spec: &PipeSpec, lens: &[u32], low: usize, high: usize) -> Vec
             let f = with[level].pop_front().expect("not empty");
             with[(level + 1).min(high)].push_back(f);
             queued[f] += 1;
-            engine.input(PipeId(0), Unit { flow: FlowId(f as u32), handle: 0, bytes: lens[f] }, now, &mut out);
+            engine.input(
+                PipeId(0),
+                Unit { flow: FlowId(f as u32), handle: 0, bytes: lens[f] },
+                now,
+                &mut out,
+            );
             on_wire.extend(emits(&out));
             read(&mut out);
             waiting += 1;
@@ -78,7 +86,11 @@ fn fill_and_drain(spec: &PipeSpec, lens: &[u32], low: usize, high: usize) -> Vec
 }
 
 /// Indices of all flows, and the bounds that go with them.
-fn measured(spec: &PipeSpec, weights: &[u64], sent: &[Emit]) -> (Vec<Option<Fairness>>, Option<fairness::Known>) {
+fn measured(
+    spec: &PipeSpec,
+    weights: &[u64],
+    sent: &[Emit],
+) -> (Vec<Option<Fairness>>, Option<fairness::Known>) {
     let mut sizes = vec![Sizes::default(); weights.len()];
     sent.iter().for_each(|e| sizes[e.flow.index()].add(e.bytes));
     let known = fairness::known(spec.kind, weights, &sizes, spec.setup.largest);
@@ -125,7 +137,18 @@ const MIXES: &[(FlowSets<'static>, usize, usize)] = &[
     (&[(64_000, 1500, 1), (1280, 1500, 50)], 0, 30),
     (&[(1, 1000, 3), (2, 1000, 3), (8, 1000, 3), (64, 1000, 3), (100, 1000, 3)], 0, 20),
     (&[(1, 64, 12), (1, 200, 12), (1, 576, 12), (1, 1500, 12)], 0, 20),
-    (&[(1, 1000, 128), (2, 1000, 16), (4, 1000, 8), (8, 1000, 4), (128, 1000, 1), (1024, 1000, 1)], 0, 10),
+    (
+        &[
+            (1, 1000, 128),
+            (2, 1000, 16),
+            (4, 1000, 8),
+            (8, 1000, 4),
+            (128, 1000, 1),
+            (1024, 1000, 1),
+        ],
+        0,
+        10,
+    ),
 ];
 
 #[test]
@@ -144,8 +167,8 @@ fn bounds_are_kept_in_every_mix() {
 }
 
 /// One heavy flow among as many light ones as it weighs: a turn of DRR is as many packets
-/// long as the flow weighs; priority leaves the light ones nothing, first in first out the heavy one no
-/// more than a light one has. Those that are fair stay within a few packets.
+/// long as the flow weighs; priority leaves the light ones nothing, first in first out the heavy
+/// one no more than a light one has. Those that are fair stay within a few packets.
 #[test]
 fn who_is_unfair_and_by_how_much() {
     let of = |kind| worst_bytes(kind, &[(50, 1500, 1), (1, 1500, 50)], 15, 30);
@@ -158,10 +181,12 @@ fn who_is_unfair_and_by_how_much() {
     for kind in ["fifo", "rr"] {
         assert!(of(kind) > 2.0 * turn / 3.0, "{kind}: {}", of(kind));
     }
-    // A light packet that comes with 200 heavy ones of better priority waits for them all: its share were a third.
+    // A light packet that comes with 200 heavy ones of better priority waits for them all: its
+    // share were a third.
     let light = |kind| {
-        let all: Vec<Arrival> =
-            (0..=200).map(|n| Arrival { at: Time(0), flow: FlowId(n / 200), bytes: 1500 }).collect();
+        let all: Vec<Arrival> = (0..=200)
+            .map(|n| Arrival { at: Time(0), flow: FlowId(n / 200), bytes: 1500 })
+            .collect();
         let spec = pipe(kind, &[2, 1], 1500);
         let sent = emits(&run(&spec, &all, |_, _, _| {}));
         measured(&spec, &[2, 1], &sent).0[1].expect("it sent")
@@ -179,7 +204,11 @@ fn random(dice: &mut Dice) -> (Vec<u64>, Vec<Arrival>) {
     let long = dice.from(0, 1) == 0;
     for (f, &w) in weights.iter().enumerate().filter(|_| long) {
         let (at, most) = (Time(dice.from(0, 2) * 125_000), dice.from(1, 20));
-        let packet = |_| Arrival { at, flow: FlowId(f as u32), bytes: dice.from(most.div_ceil(2), most) as u32 };
+        let packet = |_| Arrival {
+            at,
+            flow: FlowId(f as u32),
+            bytes: dice.from(most.div_ceil(2), most) as u32,
+        };
         all.extend((0..4 * w).map(packet));
     }
     for f in (0..weights.len()).filter(|_| !long) {
@@ -208,7 +237,8 @@ fn on_random_traces(kind: &'static str, seeds: u64) -> (f64, Option<f64>) {
         let (indices, known) = measured(&spec, &weights, &sent);
         let as_if = PipeSpec { kind: "wf2q+", ..spec.clone() };
         let yardstick = measured(&as_if, &weights, &sent).1.expect("a bound").bytes;
-        let parts = indices.iter().zip(yardstick).filter_map(|(i, bound)| Some((*i)?.b_wfi.amount / bound));
+        let parts =
+            indices.iter().zip(yardstick).filter_map(|(i, bound)| Some((*i)?.b_wfi.amount / bound));
         yardsticks = parts.fold(yardsticks, f64::max);
         if let Some(known) = known {
             // In time WF2Q's bound holds without its condition.
@@ -222,22 +252,44 @@ fn on_random_traces(kind: &'static str, seeds: u64) -> (f64, Option<f64>) {
 /// The order in which disciplines are fair on arbitrary traffic.
 #[test]
 fn random_traces_tell_disciplines_apart() {
-    let kinds =
-        ["wf2q+", "wf2q", "qfq", "scfq", "sfq", "wfq", "spfq", "virtual-clock", "drr", "wrr", "ffs", "rr", "fifo"];
+    let kinds = [
+        "wf2q+",
+        "wf2q",
+        "qfq",
+        "scfq",
+        "sfq",
+        "wfq",
+        "spfq",
+        "virtual-clock",
+        "drr",
+        "wrr",
+        "ffs",
+        "rr",
+        "fifo",
+    ];
     let all: Vec<_> = kinds.iter().map(|kind| (*kind, on_random_traces(kind, 1_500))).collect();
     println!("{all:#?}");
     let of = |kind: &str| all.iter().find(|(k, _)| *k == kind).expect("measured").1;
     for (kind, (_, part)) in &all {
-        assert!(part.is_none_or(|part| (0.05..=1.0).contains(&part)), "{kind}: {part:?} of its bound");
+        assert!(
+            part.is_none_or(|part| (0.05..=1.0).contains(&part)),
+            "{kind}: {part:?} of its bound"
+        );
     }
-    assert!(of("wf2q+").1.is_some_and(|part| part > 0.6), "the test comes near the bound: {:?}", of("wf2q+"));
+    assert!(
+        of("wf2q+").1.is_some_and(|part| part > 0.6),
+        "the test comes near the bound: {:?}",
+        of("wf2q+")
+    );
     let lag = |kind| of(kind).0;
     assert!(lag("wf2q+") <= 1.0);
     assert!(lag("wf2q") < lag("wfq") && lag("wf2q") < lag("scfq"));
     for kind in ["wfq", "scfq", "sfq", "spfq"] {
         assert!(lag(kind) > 1.5 * lag("wf2q+"), "{kind}: {}", lag(kind));
     }
-    assert!(lag("virtual-clock") > lag("scfq") && lag("wrr") > lag("drr") && lag("drr") > lag("wfq"));
+    assert!(
+        lag("virtual-clock") > lag("scfq") && lag("wrr") > lag("drr") && lag("drr") > lag("wfq")
+    );
     assert!(lag("fifo") > lag("drr"));
 }
 
@@ -270,12 +322,21 @@ fn a_burst_that_is_early_makes_the_next_packet_late_but_in_wf2q() {
 #[test]
 fn an_adversary_exceeds_no_bound() {
     let never = AtomicBool::new(false);
-    for (weights, lens) in [(&[10, 1, 1, 1][..], [60, 60, 60, 60]), (&[1, 3, 20, 2], [7, 60, 20, 60])] {
+    for (weights, lens) in
+        [(&[10, 1, 1, 1][..], [60, 60, 60, 60]), (&[1, 3, 20, 2], [7, 60, 20, 60])]
+    {
         let find = |kind, seed| {
             let spec = pipe(kind, weights, 60);
             let subject = Subject { spec: &spec, weights, largest: &lens };
-            let found = subject.search(seed, 1_500, &never, || {}).expect("valid").expect("something is sent");
-            assert_eq!(subject.lag(&found.steps).expect("valid"), Some(found.lag), "it can be repeated");
+            let found = subject
+                .search(seed, 1_500, &never, || {})
+                .expect("valid")
+                .expect("something is sent");
+            assert_eq!(
+                subject.lag(&found.steps).expect("valid"),
+                Some(found.lag),
+                "it can be repeated"
+            );
             found
         };
         for kind in ["qfq", "wf2q+", "scfq", "sfq", "ffs"] {
@@ -304,7 +365,10 @@ fn wf2q_keeps_its_bound_where_the_fluid_has_packets_too() {
     let subject = Subject { spec: &spec, weights: &weights, largest: &lens };
     let (mut naive, mut proved) = (0.0f64, 0.0f64);
     for seed in 0..6 {
-        let found = subject.search(seed, 1_500, &AtomicBool::new(false), || {}).expect("valid").expect("sent");
+        let found = subject
+            .search(seed, 1_500, &AtomicBool::new(false), || {})
+            .expect("valid")
+            .expect("sent");
         naive = naive.max(found.lag.ratio);
         let sent = subject.run(&found.steps).expect("valid");
         let bounds = measured(&spec, &weights, &sent).1.expect("a bound").bytes;
@@ -328,7 +392,8 @@ fn wf2q_keeps_its_bound_where_the_fluid_has_packets_too() {
         for f in 0..4 {
             let phi = weights[f] as f64 / 7.0;
             let own = || sent.iter().filter(|e| e.flow.index() == f);
-            let done = |at: Time| own().filter(|e| e.end <= at).map(|e| f64::from(e.bytes)).sum::<f64>();
+            let done =
+                |at: Time| own().filter(|e| e.end <= at).map(|e| f64::from(e.bytes)).sum::<f64>();
             let lag = |at: Time| phi * link(at) - done(at);
             // What it may begin with: anew, or an own departure since then.
             let mut events: Vec<(Time, bool)> = own().map(|e| (e.end, false)).collect();

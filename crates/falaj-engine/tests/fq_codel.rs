@@ -1,4 +1,5 @@
-//! fq_codel beside a naive model, written from RFC 8290 and RFC 8289: two lists of queues, and the pseudo-code of CoDel.
+//! fq_codel beside a naive model, written from RFC 8290 and RFC 8289: two lists of queues, and the
+//! pseudo-code of CoDel.
 
 mod common;
 
@@ -89,7 +90,8 @@ impl FqModel {
 
     fn control_law(&self, t: u64, count: u64) -> u64 {
         // The largest whole number below interval / sqrt(count).
-        let fits = |x: u64| u128::from(x).pow(2) * u128::from(count) <= u128::from(self.interval).pow(2);
+        let fits =
+            |x: u64| u128::from(x).pow(2) * u128::from(count) <= u128::from(self.interval).pow(2);
         t + (0..=self.interval).rev().find(|&x| fits(x)).unwrap()
     }
 
@@ -125,7 +127,8 @@ impl FqModel {
                 self.queues[q].count += 1;
                 (packet, ok_to_drop) = self.dodequeue(q, now);
                 if ok_to_drop {
-                    self.queues[q].drop_next = self.control_law(self.queues[q].drop_next, self.queues[q].count);
+                    self.queues[q].drop_next =
+                        self.control_law(self.queues[q].drop_next, self.queues[q].count);
                 } else {
                     self.queues[q].dropping = false;
                 }
@@ -138,7 +141,8 @@ impl FqModel {
             let count = if delta > 1 && lately { delta } else { 1 };
             let drop_next = self.control_law(now, count);
             let queue = &mut self.queues[q];
-            (queue.dropping, queue.count, queue.lastcount, queue.drop_next) = (true, count, count, drop_next);
+            (queue.dropping, queue.count, queue.lastcount, queue.drop_next) =
+                (true, count, count, drop_next);
         }
         packet
     }
@@ -183,7 +187,8 @@ fn spec(dice: &mut Dice) -> PipeSpec {
         .with("quantum", Value::Bytes(dice.from(1, 3 * u64::from(largest))))
         .with("target", Value::Span(Span(dice.from(1, 200))))
         .with("interval", Value::Span(Span(dice.from(201, 2_000))));
-    let flows = vec![FlowSetup::new(Values::default(), Limit::Packets(20)); dice.from(1, 3) as usize];
+    let flows =
+        vec![FlowSetup::new(Values::default(), Limit::Packets(20)); dice.from(1, 3) as usize];
     let setup = Setup { rate: Rate::from_mbit(1000), largest, scheduler, flows };
     PipeSpec::new("fq_codel", setup, Span::ZERO)
 }
@@ -216,7 +221,10 @@ fn fq_codel_is_as_the_rfcs_say() {
             hash.announce(label);
             let queue = hash.place(a.flow).index();
             send(&mut model, a.at.0, &mut busy);
-            model.enqueue(queue, Packet { handle: handle as u32, bytes: a.bytes.into(), came: a.at.0 });
+            model.enqueue(
+                queue,
+                Packet { handle: handle as u32, bytes: a.bytes.into(), came: a.at.0 },
+            );
             busy = busy.or(Some(a.at.0));
             send(&mut model, a.at.0, &mut busy);
             let unit = Unit { flow: a.flow, handle: handle as u32, bytes: a.bytes };
@@ -241,5 +249,8 @@ fn fq_codel_is_as_the_rfcs_say() {
         by_codel += model.by_codel;
         dropped_at_all += dropped.len();
     }
-    assert!(sent > 50_000 && by_codel > 1_000 && dropped_at_all > 2 * by_codel, "{sent} {by_codel} {dropped_at_all}");
+    assert!(
+        sent > 50_000 && by_codel > 1_000 && dropped_at_all > 2 * by_codel,
+        "{sent} {by_codel} {dropped_at_all}"
+    );
 }

@@ -19,8 +19,21 @@ use std::collections::VecDeque;
 const PIPE: PipeId = PipeId(0);
 const MOST_FLOWS: usize = 8;
 /// They may rest while packets wait.
-const HOLDS: [&str; 13] =
-    ["hrr", "virtual-links", "shaper", "cbs", "tas", "ats", "mclock", "hfsc", "htb", "rcsp", "mgfq", "netback", "dcf"];
+const HOLDS: [&str; 13] = [
+    "hrr",
+    "virtual-links",
+    "shaper",
+    "cbs",
+    "tas",
+    "ats",
+    "mclock",
+    "hfsc",
+    "htb",
+    "rcsp",
+    "mgfq",
+    "netback",
+    "dcf",
+];
 
 /// Bytes as choices; zeros when they are used up.
 struct Bytes<'a>(std::slice::Iter<'a, u8>);
@@ -44,10 +57,19 @@ impl Bytes<'_> {
         match param.kind {
             Kind::Count { min, max } => {
                 let near = self.below(9);
-                Value::Count(self.one_of(&[min, min + near, min + near, max, max.saturating_add(near), near * near]))
+                Value::Count(self.one_of(&[
+                    min,
+                    min + near,
+                    min + near,
+                    max,
+                    max.saturating_add(near),
+                    near * near,
+                ]))
             }
             Kind::Bytes => Value::Bytes(u64::from(setup.largest) * self.below(6) + self.below(3)),
-            Kind::Rate => Value::Rate(Rate(setup.rate.0 / (setup.flows.len() as u64 * (1 + self.below(4))))),
+            Kind::Rate => {
+                Value::Rate(Rate(setup.rate.0 / (setup.flows.len() as u64 * (1 + self.below(4)))))
+            }
             Kind::Span => Value::Span(Span(airtime.0 * self.below(40) + self.below(5))),
             Kind::Limit => Value::Limit(self.limit()),
             Kind::Choice(words) => Value::Choice(self.one_of(words)),
@@ -78,10 +100,18 @@ impl Bytes<'_> {
             0 => self.become_kind(spec),
             1 => spec.setup.rate = Rate(8_000_000_000 / (1 + self.below(20))),
             2 => spec.setup.largest += self.below(9) as u32,
-            3 if spec.setup.flows.len() < MOST_FLOWS => spec.setup.flows.push(spec.setup.flows[f].clone()),
+            3 if spec.setup.flows.len() < MOST_FLOWS => {
+                spec.setup.flows.push(spec.setup.flows[f].clone())
+            }
             4 => spec.setup.flows[f].limit = self.limit(),
-            5 => spec.setup.scheduler = self.values(entry(spec.kind).expect("registered").scheduler, &spec.setup),
-            _ => spec.setup.flows[f].values = self.values(entry(spec.kind).expect("registered").flow, &spec.setup),
+            5 => {
+                spec.setup.scheduler =
+                    self.values(entry(spec.kind).expect("registered").scheduler, &spec.setup)
+            }
+            _ => {
+                spec.setup.flows[f].values =
+                    self.values(entry(spec.kind).expect("registered").flow, &spec.setup)
+            }
         }
     }
 }
@@ -103,27 +133,50 @@ impl Watch {
         for output in out.drain(..) {
             match output {
                 Output::Emit(e) => {
-                    let first = self.queued.iter().filter_map(|q| q.front()).map(|p| p.0).min().expect("it was queued");
+                    let first = self
+                        .queued
+                        .iter()
+                        .filter_map(|q| q.front())
+                        .map(|p| p.0)
+                        .min()
+                        .expect("it was queued");
                     let own = self.queued[e.flow.index()].pop_front();
                     assert_eq!(own, Some((e.arrival, e.handle)), "order in flow {:?}", e.flow);
-                    assert!(e.start >= self.free && e.end >= e.start && e.due >= e.end, "one at a time");
+                    assert!(
+                        e.start >= self.free && e.end >= e.start && e.due >= e.end,
+                        "one at a time"
+                    );
                     if let Some(since) = self.busy_since {
-                        assert!(e.start <= self.free.max(first).max(since), "rests at {:?}", self.free);
+                        assert!(
+                            e.start <= self.free.max(first).max(since),
+                            "rests at {:?}",
+                            self.free
+                        );
                     }
                     self.free = e.end;
                     self.ends += 1;
                 }
                 Output::Drop(d) if d.why == Why::Discipline => {
-                    assert_eq!(self.queued[d.flow.index()].pop_front().map(|p| p.1), Some(d.handle));
+                    assert_eq!(
+                        self.queued[d.flow.index()].pop_front().map(|p| p.1),
+                        Some(d.handle)
+                    );
                 }
                 // Whoever waits longest, but not who is on the wire.
                 Output::Drop(d) if d.why == Why::Policy => {
-                    assert_eq!(self.queued[d.flow.index()].pop_front().map(|p| p.1), Some(d.handle));
+                    assert_eq!(
+                        self.queued[d.flow.index()].pop_front().map(|p| p.1),
+                        Some(d.handle)
+                    );
                 }
                 // It did not get in.
-                Output::Drop(d) => assert_eq!(self.queued[d.flow.index()].pop_back().map(|p| p.1), Some(d.handle)),
+                Output::Drop(d) => {
+                    assert_eq!(self.queued[d.flow.index()].pop_back().map(|p| p.1), Some(d.handle))
+                }
                 Output::Early(_) => {}
-                Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) => panic!("this link does nothing to packets"),
+                Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) => {
+                    panic!("this link does nothing to packets")
+                }
             }
         }
     }
@@ -134,24 +187,34 @@ impl Watch {
 /// were sent, and changes made.
 pub fn scheduler(bytes: &[u8]) -> (u64, u64) {
     let mut bytes = Bytes(bytes.iter());
-    let flows = (0..1 + bytes.below(5)).map(|_| FlowSetup::new(Values::default(), bytes.limit())).collect();
+    let flows =
+        (0..1 + bytes.below(5)).map(|_| FlowSetup::new(Values::default(), bytes.limit())).collect();
     let rate = Rate(8_000_000_000 / (1 + bytes.below(20)));
-    let setup = Setup { rate, largest: 1 + bytes.below(16) as u32, scheduler: Values::default(), flows };
+    let setup =
+        Setup { rate, largest: 1 + bytes.below(16) as u32, scheduler: Values::default(), flows };
     let mut spec = PipeSpec::new("fifo", setup, Span(bytes.below(3) * 50));
     bytes.become_kind(&mut spec);
     let Ok(mut engine) = Engine::new(std::slice::from_ref(&spec)) else { return (0, 0) };
     let mut changes = 0;
     let never_rests = |spec: &PipeSpec| !HOLDS.contains(&spec.kind);
-    let mut watch =
-        Watch { queued: vec![VecDeque::new(); MOST_FLOWS], offered: vec![0; MOST_FLOWS], ..Watch::default() };
+    let mut watch = Watch {
+        queued: vec![VecDeque::new(); MOST_FLOWS],
+        offered: vec![0; MOST_FLOWS],
+        ..Watch::default()
+    };
     watch.busy_since = never_rests(&spec).then_some(Time::ZERO);
-    let (mut now, mut out, mut handle, mut kept) = (Time::ZERO, Vec::new(), 0, None::<(Prepared, PipeSpec)>);
+    let (mut now, mut out, mut handle, mut kept) =
+        (Time::ZERO, Vec::new(), 0, None::<(Prepared, PipeSpec)>);
     while bytes.0.len() > 0 {
         match bytes.below(16) {
             0..8 => {
                 let flow = FlowId(bytes.below(spec.setup.flows.len() as u64) as u32);
                 // Some are too large.
-                let unit = Unit { flow, handle, bytes: 1 + bytes.below(u64::from(spec.setup.largest) + 1) as u32 };
+                let unit = Unit {
+                    flow,
+                    handle,
+                    bytes: 1 + bytes.below(u64::from(spec.setup.largest) + 1) as u32,
+                };
                 engine.poll(now, &mut out);
                 watch.see(&mut out);
                 watch.queued[flow.index()].push_back((now, handle));
@@ -170,8 +233,11 @@ pub fn scheduler(bytes: &[u8]) -> (u64, u64) {
                 bytes.change(&mut other);
                 let Ok(prepared) = engine.prepare(PIPE, &other) else { continue };
                 // Made at once, or kept for later; then what was kept is made, if it still fits.
-                let now_or_later =
-                    if bytes.below(4) > 0 { Some((prepared, other)) } else { kept.replace((prepared, other)) };
+                let now_or_later = if bytes.below(4) > 0 {
+                    Some((prepared, other))
+                } else {
+                    kept.replace((prepared, other))
+                };
                 let Some((prepared, other)) = now_or_later else { continue };
                 engine.poll(now, &mut out);
                 watch.see(&mut out);
@@ -194,7 +260,10 @@ pub fn scheduler(bytes: &[u8]) -> (u64, u64) {
                 for f in (0..spec.setup.flows.len() as u32).map(FlowId) {
                     engine.poll(now, &mut out);
                     let forgettable = engine.forgettable(PIPE, f, now);
-                    assert!(!forgettable || engine.counters(PIPE, f).backlog == 0, "forgets what is queued");
+                    assert!(
+                        !forgettable || engine.counters(PIPE, f).backlog == 0,
+                        "forgets what is queued"
+                    );
                     let _ = (engine.promise(PIPE, f), engine.next_due());
                 }
             }
@@ -234,7 +303,8 @@ fn bytes_that_repeat_themselves() {
     assert_eq!(scheduler(&[]), (0, 0));
     for first in 0..=255u8 {
         for step in [0, 1, 2, 3, 7, 16, 51, 85, 127, 128, 254, 255] {
-            let bytes: Vec<u8> = (0..400u16).map(|n| first.wrapping_add((n as u8).wrapping_mul(step))).collect();
+            let bytes: Vec<u8> =
+                (0..400u16).map(|n| first.wrapping_add((n as u8).wrapping_mul(step))).collect();
             all_is_well(&bytes);
         }
     }

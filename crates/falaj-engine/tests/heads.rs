@@ -29,7 +29,8 @@ impl Visitor for Life<'_> {
         let mut station = Station::new(setup, discipline);
         let mut wire = Wire::new(setup.rate);
         let (mut now, mut queued) = (Time::ZERO, 0u32);
-        let queues = if shared { 1 } else { own.map_or(setup.flows.len(), |(queues, _)| queues) as u64 };
+        let queues =
+            if shared { 1 } else { own.map_or(setup.flows.len(), |(queues, _)| queues) as u64 };
         let (come, gone) = (dice.from(1, 6), dice.from(0, 4));
         let mut steps = 0;
         loop {
@@ -39,7 +40,11 @@ impl Visitor for Life<'_> {
                 for _ in 0..dice.from(0, come) {
                     let flow = FlowId(dice.from(0, setup.flows.len() as u64 - 1) as u32);
                     let bytes = dice.from(1, setup.largest.into()) as u32;
-                    queued += u32::from(station.arrive(Packet { handle: 0, bytes, flow, arrival: now }, now).is_ok());
+                    queued += u32::from(
+                        station
+                            .arrive(Packet { handle: 0, bytes, flow, arrival: now }, now)
+                            .is_ok(),
+                    );
                     queued -= u32::from(station.evicted().is_some());
                 }
             }
@@ -64,7 +69,11 @@ impl Visitor for Life<'_> {
                 }
                 Answer::NotBefore(then) => {
                     assert!(then > now && queued > 0, "{name}: {then:?}");
-                    now = if dice.from(0, 1) == 0 { then } else { Time(dice.from(now.0 + 1, then.0)) };
+                    now = if dice.from(0, 1) == 0 {
+                        then
+                    } else {
+                        Time(dice.from(now.0 + 1, then.0))
+                    };
                 }
                 Answer::Idle if steps < 300 => {
                     assert_eq!(queued, 0, "{name}: packets wait");
@@ -93,7 +102,8 @@ fn what_goes_another_way_leaves_no_place_behind() {
                 become_kind(&mut dice, &mut spec, entry);
             }
             let name = format!("{} {seed}", entry.kind);
-            registry::build(spec.kind, &spec.setup.clone(), Life(&spec.setup, &mut dice, &name)).expect("valid");
+            registry::build(spec.kind, &spec.setup.clone(), Life(&spec.setup, &mut dice, &name))
+                .expect("valid");
         }
     }
 }

@@ -27,10 +27,20 @@ use std::sync::Arc;
 /// 1000 B of IP in 1 ms, and so much delay, both ways.
 fn link(delay_ms: u64, impairments: Impairments) -> [Place; 2] {
     let flow = FlowSetup::new(Values::default(), Limit::Packets(50));
-    let setup = Setup { rate: Rate::from_mbit(8), largest: 1500, scheduler: Values::default(), flows: vec![flow] };
-    let pipe = PipeSpec { impairments, ..PipeSpec::new("fifo", setup, Span::from_millis(delay_ms)) };
+    let setup = Setup {
+        rate: Rate::from_mbit(8),
+        largest: 1500,
+        scheduler: Values::default(),
+        flows: vec![flow],
+    };
+    let pipe =
+        PipeSpec { impairments, ..PipeSpec::new("fifo", setup, Span::from_millis(delay_ms)) };
     let classifier = Classifier::new([&[Match::ANY][..]]);
-    [(); 2].map(|()| Place { pipe: pipe.clone(), classifier: classifier.clone(), account: Account::Ip })
+    [(); 2].map(|()| Place {
+        pipe: pipe.clone(),
+        classifier: classifier.clone(),
+        account: Account::Ip,
+    })
 }
 
 fn spec(links: Vec<[Place; 2]>, rules: Vec<Rule>) -> NetworkSpec {
@@ -42,10 +52,16 @@ fn rule(to: To) -> Rule {
 }
 
 fn key(dport: u16) -> Key {
-    Key::of_ordinary(Protocol::UDP, ([10, 77, 0, 1], 1).into(), ([10, 77, 0, 2], dport).into(), 1000)
+    Key::of_ordinary(
+        Protocol::UDP,
+        ([10, 77, 0, 1], 1).into(),
+        ([10, 77, 0, 2], dport).into(),
+        1000,
+    )
 }
 
-/// Sends packets of 1000 B with these ports at these milliseconds; what became of them, by their numbers.
+/// Sends packets of 1000 B with these ports at these milliseconds; what became of them, by their
+/// numbers.
 struct Ran {
     network: Network,
     left: Vec<Emit>,
@@ -57,7 +73,14 @@ struct Ran {
 
 fn run(spec: &NetworkSpec, packets: &[(u64, u16)], polls: bool) -> Ran {
     let network = Network::new(spec).unwrap_or_else(|(pipe, why)| panic!("{pipe:?}: {why}"));
-    let mut ran = Ran { network, left: vec![], copies: vec![], dropped: vec![], refused: vec![], passed: vec![] };
+    let mut ran = Ran {
+        network,
+        left: vec![],
+        copies: vec![],
+        dropped: vec![],
+        refused: vec![],
+        passed: vec![],
+    };
     let mut out = Vec::new();
     let at = |ms: u64| Time::ZERO + Span::from_millis(ms);
     for (handle, &(ms, dport)) in packets.iter().enumerate() {
@@ -90,7 +113,8 @@ fn run(spec: &NetworkSpec, packets: &[(u64, u16)], polls: bool) -> Ran {
 
 /// Milliseconds at which each is due, in the order of their numbers.
 fn due(ran: &Ran) -> Vec<(u32, u64)> {
-    let mut all: Vec<(u32, u64)> = ran.left.iter().map(|e| (e.handle, e.due.0 / 1_000_000)).collect();
+    let mut all: Vec<(u32, u64)> =
+        ran.left.iter().map(|e| (e.handle, e.due.0 / 1_000_000)).collect();
     all.sort_unstable();
     all
 }
@@ -99,12 +123,18 @@ fn links(links: &[u32]) -> To {
     To::Links(links.to_vec())
 }
 
-/// A mark goes with its packet: to rules behind, through a link to those behind that, to flows and to masks.
+/// A mark goes with its packet: to rules behind, through a link to those behind that, to flows and
+/// to masks.
 #[test]
 fn marks_go_with_packets() {
     let marked = |mark| Match::of(Literal { term: Term::Mark(mark), not: false });
     let to_port = |port| Match { dport: Some((port, port)), ..Match::ANY };
-    let notes = |port, mark| Rule { matches: vec![to_port(port)], mark: Some(mark), on: true, ..rule(To::Pass) };
+    let notes = |port, mark| Rule {
+        matches: vec![to_port(port)],
+        mark: Some(mark),
+        on: true,
+        ..rule(To::Pass)
+    };
     let plain = Impairments::default;
     let of_mark = |mark, to| Rule { matches: vec![marked(mark)], ..rule(to) };
     let rules = vec![
@@ -163,7 +193,10 @@ fn chance_and_two_delays_reorder() {
 #[test]
 fn links_follow_each_other_at_the_instant() {
     let plain = Impairments::default;
-    let spec = spec(vec![link(5, plain()), link(0, plain()), link(1, plain())], vec![rule(links(&[0, 2, 1]))]);
+    let spec = spec(
+        vec![link(5, plain()), link(0, plain()), link(1, plain())],
+        vec![rule(links(&[0, 2, 1]))],
+    );
     // 1 ms in each link and its delay; the second one waits for the first in each.
     let ran = run(&spec, &[(0, 1), (0, 1)], false);
     assert_eq!(due(&ran), [(0, 9), (1, 10)]);
@@ -171,7 +204,11 @@ fn links_follow_each_other_at_the_instant() {
     assert!(ran.left.iter().all(|emit| emit.pipe == PipeId(2)));
     for pipe in [0, 2, 4] {
         assert_eq!(ran.network.counters(PipeId(pipe), FlowId(0)).sent, 2);
-        assert_eq!(ran.network.counters(PipeId(pipe + 1), FlowId(0)).offered, 0, "nothing went down");
+        assert_eq!(
+            ran.network.counters(PipeId(pipe + 1), FlowId(0)).offered,
+            0,
+            "nothing went down"
+        );
     }
 }
 
@@ -200,7 +237,8 @@ fn who_goes_on_comes_to_the_rules_behind() {
 #[test]
 fn tables_lead_and_rules_drop_and_pass() {
     let net = |text: &str, len| Entry::Net(Net::new(text.parse().expect("an address"), len));
-    let entries = [Entry::Numbers(1, 1), Entry::Numbers(2, 2), Entry::Numbers(3, 9), net("10.0.0.0", 8)];
+    let entries =
+        [Entry::Numbers(1, 1), Entry::Numbers(2, 2), Entry::Numbers(3, 9), net("10.0.0.0", 8)];
     let table = Arc::new(Table::new("ports", &entries).expect("they differ"));
     let targets = vec![Some(Target::Link(1)), Some(Target::Drop), Some(Target::Pass), None];
     let looked_up = rule(To::Table { table, by: Field::Dport, targets });
@@ -217,23 +255,38 @@ fn tables_lead_and_rules_drop_and_pass() {
 #[test]
 fn copies_go_on_and_every_packet_ends_once() {
     let often = |n| Event { probability: Probability::of(n, 10), correlation: Probability::NEVER };
-    let doubles = || Impairments { duplicate: Some(often(5)), corrupt: Some(often(2)), ..Impairments::default() };
+    let doubles = || Impairments {
+        duplicate: Some(often(5)),
+        corrupt: Some(often(2)),
+        ..Impairments::default()
+    };
     let loses = Impairments { loss: Some(Loss::Random(often(3))), ..Impairments::default() };
-    let spec = spec(vec![link(3, doubles()), link(0, loses), link(0, doubles())], vec![rule(links(&[0, 1, 2]))]);
+    let spec = spec(
+        vec![link(3, doubles()), link(0, loses), link(0, doubles())],
+        vec![rule(links(&[0, 1, 2]))],
+    );
     let packets: Vec<(u64, u16)> = (0..500).map(|n| (10 * n, 1)).collect();
     let ran = run(&spec, &packets, false);
     let counters = |pipe| ran.network.counters(PipeId(pipe), FlowId(0));
     assert_eq!(counters(2).offered, 500 + counters(0).duplicated);
     assert_eq!(counters(4).offered, counters(2).delivered());
-    assert_eq!((ran.left.len() + ran.copies.len()) as u64, counters(4).sent + counters(4).duplicated);
+    assert_eq!(
+        (ran.left.len() + ran.copies.len()) as u64,
+        counters(4).sent + counters(4).duplicated
+    );
     // Each handle comes out once and for all, and its copies before that.
     let mut ended = vec![0; packets.len()];
-    ran.left.iter().map(|e| e.handle).chain(ran.dropped.iter().map(|d| d.0)).for_each(|n| ended[n as usize] += 1);
+    ran.left
+        .iter()
+        .map(|e| e.handle)
+        .chain(ran.dropped.iter().map(|d| d.0))
+        .for_each(|n| ended[n as usize] += 1);
     assert!(ended.iter().all(|times| *times == 1));
     assert!(counters(0).duplicated > 200 && counters(2).lost > 150 && ran.copies.len() > 200);
 }
 
-/// Sends packets of 1000 B with these ports at these milliseconds, all with these ECN bits; `None` where one is refused.
+/// Sends packets of 1000 B with these ports at these milliseconds, all with these ECN bits; `None`
+/// where one is refused.
 fn labelled(
     network: &mut Network,
     packets: impl IntoIterator<Item = (u64, u16)>,
@@ -262,21 +315,28 @@ fn masks_and_labels_are_those_of_the_packet_in_every_link() {
     assert_eq!((report.made, report.total.packets()), (3, 4));
     assert!(ran.network.report(PipeId(0), None, 9).is_none());
 
-    // The first link is too fast for a queue; the second one's marks who may be marked, and drops the others.
+    // The first link is too fast for a queue; the second one's marks who may be marked, and drops
+    // the others.
     let mut managed = chain();
     managed.places[0].pipe.setup.rate = Rate::from_mbit(1000);
     let values = Values::default()
         .with("ecn", Value::Choice("yes"))
         .with("target", Value::Span(Span::from_millis(5)))
         .with("interval", Value::Span(Span::from_millis(50)));
-    let policy = Policy::new("codel", &values, Limit::Packets(50)).expect("a policy").expect("one of a queue");
+    let policy = Policy::new("codel", &values, Limit::Packets(50))
+        .expect("a policy")
+        .expect("one of a queue");
     managed.places[2].pipe.setup.flows[0].values.set(POLICY, Value::Policy(policy));
     for ecn in [Ecn::Ect0, Ecn::Not] {
         let (mut network, mut out) = (Network::new(&managed).expect("pipes"), Vec::new());
         assert!(network.heeds_labels());
-        labelled(&mut network, (0..600).map(|n| (n * 9 / 10, 1)), ecn, &mut out).expect("all enter");
+        labelled(&mut network, (0..600).map(|n| (n * 9 / 10, 1)), ecn, &mut out)
+            .expect("all enter");
         network.poll(Time(Time::NEVER.0 - 1), &mut out);
-        let marked = out.iter().filter(|o| matches!(o, Output::Mark(mark) if mark.pipe == PipeId(2))).count() as u64;
+        let marked = out
+            .iter()
+            .filter(|o| matches!(o, Output::Mark(mark) if mark.pipe == PipeId(2)))
+            .count() as u64;
         let c = network.counters(PipeId(2), FlowId(0));
         assert_eq!((marked, marked > 0), (c.marked, ecn == Ecn::Ect0));
         assert_eq!(c.dropped_by_policy > 0, ecn == Ecn::Not);
@@ -301,28 +361,37 @@ fn a_change_finds_packets_between_links() {
     // It left the first link at 1 ms, and comes to the second one at 6 ms.
     let at = |ms| Time::ZERO + Span::from_millis(ms);
     let around = Around { flows: &[(pipe, &fates)], sorted, rules: None };
-    network.apply(prepared, around, &|_| Label::default(), at(3), &mut out).unwrap_or_else(|unfit| panic!("{unfit}"));
+    network
+        .apply(prepared, around, &|_| Label::default(), at(3), &mut out)
+        .unwrap_or_else(|unfit| panic!("{unfit}"));
     labelled(&mut network, [(4, 9), (4, 1)], Ecn::Not, &mut out).expect("all enter");
     network.poll(Time(Time::NEVER.0 - 1), &mut out);
     let sent = |flow| network.counters(pipe, FlowId(flow)).sent;
     assert_eq!((sent(0), sent(1)), (1, 2));
 }
 
-/// Each packet is copied by the first link, and the second one marks some: those, and no others, come out marked, though a packet
-/// and its copy have the same bytes.
+/// Each packet is copied by the first link, and the second one marks some: those, and no others,
+/// come out marked, though a packet and its copy have the same bytes.
 #[test]
 fn a_copy_is_marked_without_the_other() {
-    let twice = Impairments { duplicate: Some(Event::independent(Probability::ALWAYS)), ..Impairments::default() };
-    let mut chain = spec(vec![link(3, twice), link(0, Impairments::default())], vec![rule(links(&[0, 1]))]);
+    let twice = Impairments {
+        duplicate: Some(Event::independent(Probability::ALWAYS)),
+        ..Impairments::default()
+    };
+    let mut chain =
+        spec(vec![link(3, twice), link(0, Impairments::default())], vec![rule(links(&[0, 1]))]);
     chain.places[0].pipe.setup.rate = Rate::from_mbit(1000);
     let values = Values::default()
         .with("ecn", Value::Choice("yes"))
         .with("target", Value::Span(Span::from_millis(5)))
         .with("interval", Value::Span(Span::from_millis(50)));
-    let policy = Policy::new("codel", &values, Limit::Packets(50)).expect("a policy").expect("one of a queue");
+    let policy = Policy::new("codel", &values, Limit::Packets(50))
+        .expect("a policy")
+        .expect("one of a queue");
     chain.places[2].pipe.setup.flows[0].values.set(POLICY, Value::Policy(policy));
     let (mut network, mut out) = (Network::new(&chain).expect("pipes"), Vec::new());
-    labelled(&mut network, (0..300).map(|n| (n * 19 / 10, 1)), Ecn::Ect0, &mut out).expect("all enter");
+    labelled(&mut network, (0..300).map(|n| (n * 19 / 10, 1)), Ecn::Ect0, &mut out)
+        .expect("all enter");
     network.poll(Time(Time::NEVER.0 - 1), &mut out);
     // As a driver does it: what leaves has the bits that its bytes have then.
     let (mut bytes, mut left) = (vec![Ecn::Ect0; 300], [0, 0]);
@@ -340,7 +409,8 @@ fn a_copy_is_marked_without_the_other() {
     assert!(c.marked > 3, "{c:?}");
 }
 
-/// Nobody looked at labels when packets came, and then the second link does: it learns what those are that are within.
+/// Nobody looked at labels when packets came, and then the second link does: it learns what those
+/// are that are within.
 #[test]
 fn labels_are_learned_when_somebody_looks_at_them() {
     let plain = Impairments::default;
@@ -351,12 +421,14 @@ fn labels_are_learned_when_somebody_looks_at_them() {
         labelled(&mut network, (0..40).map(|_| (0, 1)), Ecn::Not, &mut out).expect("all enter");
         let mut after = chain.places[2].pipe.clone();
         (after.kind, after.setup.rate) = ("dualpi2", Rate::from_mbit(4));
-        let change = Prepared::new(&[Change::new(PipeId(2), after)]).unwrap_or_else(|(_, unfit)| panic!("{unfit}"));
+        let change = Prepared::new(&[Change::new(PipeId(2), after)])
+            .unwrap_or_else(|(_, unfit)| panic!("{unfit}"));
         let known = |_: u32| Label { ecn, ..Label::default() };
         let at = Time::ZERO + Span::from_millis(20);
         network.apply(change, Around::default(), &known, at, &mut out).expect("it fits");
         network.poll(Time(Time::NEVER.0 - 1), &mut out);
-        let marks = out.iter().filter(|o| matches!(o, Output::Mark(mark) if mark.ecn == Ecn::Ce)).count();
+        let marks =
+            out.iter().filter(|o| matches!(o, Output::Mark(mark) if mark.ecn == Ecn::Ce)).count();
         assert_eq!(marks > 20, ecn == Ecn::Ect1, "{marks}");
     }
 }

@@ -1,4 +1,5 @@
-//! Links and rules that come and go while packets pass: each packet leaves or is lost once, and all is counted.
+//! Links and rules that come and go while packets pass: each packet leaves or is lost once, and all
+//! is counted.
 
 mod common;
 
@@ -9,7 +10,9 @@ use falaj_engine::classifier::{Classifier, Match, Protocol};
 use falaj_engine::each::{Each, Mask, Masks};
 use falaj_engine::engine::Emit;
 use falaj_engine::key::Key;
-use falaj_engine::network::{Around, Leading, Network, NetworkSpec, Packet, Place, Refused, Sorting, unlimited};
+use falaj_engine::network::{
+    Around, Leading, Network, NetworkSpec, Packet, Place, Refused, Sorting, unlimited,
+};
 use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::rules::{Rule, Target, To};
 use falaj_engine::table::{Entry, Field, Table};
@@ -24,7 +27,8 @@ use std::sync::Arc;
 
 fn pipe(delay: Span, flows: usize) -> PipeSpec {
     let flows = vec![FlowSetup::new(Values::default(), Limit::Packets(40)); flows];
-    let setup = Setup { rate: Rate::from_mbit(8), largest: 1500, scheduler: Values::default(), flows };
+    let setup =
+        Setup { rate: Rate::from_mbit(8), largest: 1500, scheduler: Values::default(), flows };
     PipeSpec::new("drr", setup, delay)
 }
 
@@ -33,7 +37,12 @@ fn place(pipe: PipeSpec) -> Place {
 }
 
 fn key(dport: u16) -> Key {
-    Key::of_ordinary(Protocol::UDP, ([10, 77, 0, 1], 1).into(), ([10, 77, 0, 2], dport).into(), 1000)
+    Key::of_ordinary(
+        Protocol::UDP,
+        ([10, 77, 0, 1], 1).into(),
+        ([10, 77, 0, 2], dport).into(),
+        1000,
+    )
 }
 
 fn to_port(dport: u16) -> Vec<Match> {
@@ -112,7 +121,8 @@ impl Sent {
     }
 
     fn due(&self) -> Vec<(u32, u64)> {
-        let mut due: Vec<(u32, u64)> = self.left.iter().map(|e| (e.handle, e.due.0 / 1_000_000)).collect();
+        let mut due: Vec<(u32, u64)> =
+            self.left.iter().map(|e| (e.handle, e.due.0 / 1_000_000)).collect();
         due.sort_unstable();
         due
     }
@@ -123,8 +133,12 @@ fn at(ms: u64) -> Time {
 }
 
 fn network(links: &[u64], rules: Vec<Rule>) -> Network {
-    let places = links.iter().flat_map(|ms| [(); 2].map(|()| place(pipe(Span::from_millis(*ms), 1)))).collect();
-    Network::new(&NetworkSpec { places, rules, seed: 1 }).unwrap_or_else(|(pipe, why)| panic!("{pipe:?}: {why}"))
+    let places = links
+        .iter()
+        .flat_map(|ms| [(); 2].map(|()| place(pipe(Span::from_millis(*ms), 1))))
+        .collect();
+    Network::new(&NetworkSpec { places, rules, seed: 1 })
+        .unwrap_or_else(|(pipe, why)| panic!("{pipe:?}: {why}"))
 }
 
 fn nothing() -> Prepared {
@@ -151,7 +165,8 @@ fn sorting(place: u32) -> [Sorting; 2] {
     })
 }
 
-/// Of a link that goes, what waits is sent as it would have been, and its place is free when that is done.
+/// Of a link that goes, what waits is sent as it would have been, and its place is free when that
+/// is done.
 #[test]
 fn a_link_that_goes_sends_what_waits() {
     let mut sent = Sent::new(network(&[5, 0], vec![through(&[0])]));
@@ -178,12 +193,16 @@ fn a_link_that_goes_sends_what_waits() {
     assert_eq!(sent.network.taken()[0].packets, 5, "the rule's count goes on");
     // What has ended is changed no more.
     sent.change(at(20), ending(nothing(), 0), vec![], None).expect("it fits");
-    for again in [ending(nothing(), 0), Prepared::new(&[Change::new(PipeId(0), pipe(Span::ZERO, 1))]).ok().unwrap()] {
+    for again in [
+        ending(nothing(), 0),
+        Prepared::new(&[Change::new(PipeId(0), pipe(Span::ZERO, 1))]).ok().unwrap(),
+    ] {
         assert_eq!(sent.change(at(20), again, vec![], None), Err(Unfit::NoSuchPipe));
     }
 }
 
-/// A network without rules gets some: what is under way leaves behind its link, under the handles that it has.
+/// A network without rules gets some: what is under way leaves behind its link, under the handles
+/// that it has.
 #[test]
 fn the_first_rules_come_while_packets_wait() {
     let mut sent = Sent::new(network(&[5], vec![]));
@@ -210,9 +229,17 @@ fn packets_go_on_with_other_rules() {
         // As it was.
         (before(), vec![Some(0), Some(1), Some(2)], 15),
         // Another one between, for it.
-        (vec![on.clone(), Rule { to: To::Drop, ..through(&[]) }, through(&[2])], vec![Some(0), None, Some(2)], 0),
+        (
+            vec![on.clone(), Rule { to: To::Drop, ..through(&[]) }, through(&[2])],
+            vec![Some(0), None, Some(2)],
+            0,
+        ),
         // Its rule is gone, and others behind it are there still; or none.
-        (vec![Rule { matches: to_port(3), ..through(&[0]) }, through(&[2])], vec![None, None, Some(1)], 23),
+        (
+            vec![Rule { matches: to_port(3), ..through(&[0]) }, through(&[2])],
+            vec![None, None, Some(1)],
+            23,
+        ),
         (vec![through(&[0])], vec![None; 3], 6),
         // Its rule leads elsewhere.
         (vec![Rule { on: true, ..through(&[1]) }, through(&[2])], vec![Some(0), None, Some(1)], 23),
@@ -225,9 +252,15 @@ fn packets_go_on_with_other_rules() {
         sent.change(Time(1), nothing(), vec![], Some(leading)).expect("it fits");
         // The first one went on the wire before, and what comes behind was decided then.
         sent.end();
-        let second = sent.left.iter().find(|emit| emit.handle == 1).map_or(0, |emit| emit.due.0 / 1_000_000);
+        let second =
+            sent.left.iter().find(|emit| emit.handle == 1).map_or(0, |emit| emit.due.0 / 1_000_000);
         assert!(sent.due().contains(&(0, 23)));
-        assert_eq!(second, if due == 0 || due == 6 { due + u64::from(due > 0) } else { due + 1 }, "{:?}", sent.due());
+        assert_eq!(
+            second,
+            if due == 0 || due == 6 { due + u64::from(due > 0) } else { due + 1 },
+            "{:?}",
+            sent.due()
+        );
     }
 }
 
@@ -243,9 +276,14 @@ struct Scene {
 
 fn any_mask(dice: &mut Dice, spec: &mut PipeSpec) {
     let mask = Mask { dport: Some(16), ..Mask::default() };
-    let each = |dice: &mut Dice| Each { mask, most: 1 + dice.from(0, 3) as u32, expire: Span(dice.from(1, 3_000_000)) };
+    let each = |dice: &mut Dice| Each {
+        mask,
+        most: 1 + dice.from(0, 3) as u32,
+        expire: Span(dice.from(1, 3_000_000)),
+    };
     let link = (dice.from(0, 3) == 0).then(|| each(dice));
-    let flows = (0..spec.setup.flows.len()).map(|_| (dice.from(0, 3) == 0).then(|| each(dice))).collect();
+    let flows =
+        (0..spec.setup.flows.len()).map(|_| (dice.from(0, 3) == 0).then(|| each(dice))).collect();
     spec.masks = Masks { link, flows };
 }
 
@@ -266,13 +304,15 @@ fn any_rule(dice: &mut Dice, places: &[u32]) -> Rule {
         1 => To::Pass,
         2 => To::Links((0..dice.from(1, 4)).map(|_| one(dice)).collect()),
         3 => {
-            let table = Table::new("t", &[Entry::Numbers(1, 3), Entry::Numbers(5, 6)]).expect("they are apart");
+            let table = Table::new("t", &[Entry::Numbers(1, 3), Entry::Numbers(5, 6)])
+                .expect("they are apart");
             let targets = vec![Some(Target::Link(one(dice))), Some(Target::Pass)];
             To::Table { table: Arc::new(table), by: Field::Dport, targets }
         }
         _ => To::Links(vec![one(dice)]),
     };
-    let matches = if dice.from(0, 1) == 0 { to_port(dice.from(1, 8) as u16) } else { vec![Match::ANY] };
+    let matches =
+        if dice.from(0, 1) == 0 { to_port(dice.from(1, 8) as u16) } else { vec![Match::ANY] };
     let on = dice.from(0, 2) == 0 && to != To::Drop;
     let probability = (dice.from(0, 3) == 0).then(|| Probability::of(dice.from(1, 9), 10));
     let mark = (dice.from(0, 3) == 0).then(|| dice.from(0, 2) as u32);
@@ -283,15 +323,19 @@ fn any_rule(dice: &mut Dice, places: &[u32]) -> Rule {
 fn sum(network: &Network, scene: &Scene) -> Counters {
     let mut all = network.of_the_ended();
     let flows = network.flows();
-    for pipe in scene.places.iter().chain(&scene.bypass).flat_map(|place| [2 * place, 2 * place + 1]) {
+    for pipe in
+        scene.places.iter().chain(&scene.bypass).flat_map(|place| [2 * place, 2 * place + 1])
+    {
         all.add(&network.of_the_gone(PipeId(pipe)));
-        (0..flows[pipe as usize] as u32).for_each(|flow| all.add(&network.counters(PipeId(pipe), FlowId(flow))));
+        (0..flows[pipe as usize] as u32)
+            .for_each(|flow| all.add(&network.counters(PipeId(pipe), FlowId(flow))));
     }
     all
 }
 
 fn taken(network: &Network) -> u64 {
-    network.taken().iter().map(|taken| taken.packets).sum::<u64>() + network.taken_by_the_gone().packets
+    network.taken().iter().map(|taken| taken.packets).sum::<u64>()
+        + network.taken_by_the_gone().packets
 }
 
 #[test]
@@ -302,7 +346,8 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
         let first = any_spec(&mut dice, false);
         // Half of them begin without rules.
         let rules = if seed % 2 == 0 { vec![] } else { vec![Rule::all_to(0)] };
-        let spec = NetworkSpec { places: vec![place(first.clone()); 2], rules: rules.clone(), seed };
+        let spec =
+            NetworkSpec { places: vec![place(first.clone()); 2], rules: rules.clone(), seed };
         let mut sent = Sent::new(Network::new(&spec).unwrap_or_else(|(_, why)| panic!("{why}")));
         let mut scene = Scene { places: vec![0], specs: vec![first], rules, bypass: None };
         let mut now = Time::ZERO;
@@ -323,7 +368,8 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
                 specs[place as usize] = spec;
                 place
             };
-            let (mut then, mut begin, mut end, mut changes, mut sorted) = (vec![], vec![], vec![], vec![], vec![]);
+            let (mut then, mut begin, mut end, mut changes, mut sorted) =
+                (vec![], vec![], vec![], vec![], vec![]);
             for &place in &scene.places {
                 match dice.from(0, 5) {
                     0 if scene.places.len() > 1 => {
@@ -343,8 +389,12 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
                     }
                     1 | 2 => {
                         let spec = any_spec(&mut dice, true);
-                        changes.extend([0, 1].map(|way| Change::new(PipeId(2 * place + way), spec.clone())));
-                        sorted.extend(sorting(place).map(|s| Sorting { masks: spec.masks.clone(), ..s }));
+                        changes.extend(
+                            [0, 1].map(|way| Change::new(PipeId(2 * place + way), spec.clone())),
+                        );
+                        sorted.extend(
+                            sorting(place).map(|s| Sorting { masks: spec.masks.clone(), ..s }),
+                        );
                         scene.specs[place as usize] = spec;
                     }
                     _ => {}
@@ -365,10 +415,12 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
                 let leads = |to: &u32| then.contains(to);
                 let stays = match &rule.to {
                     To::Links(links) => links.iter().all(leads),
-                    To::Table { targets, .. } => targets.iter().flatten().all(|target| match target {
-                        Target::Link(link) => leads(link),
-                        _ => true,
-                    }),
+                    To::Table { targets, .. } => {
+                        targets.iter().flatten().all(|target| match target {
+                            Target::Link(link) => leads(link),
+                            _ => true,
+                        })
+                    }
                     _ => true,
                 };
                 if stays && dice.from(0, 4) > 0 {
@@ -396,7 +448,8 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
                 })
             });
             begin.sort_unstable();
-            let mut prepared = Prepared::new(&changes).unwrap_or_else(|(_, why)| panic!("seed {seed}: {why}"));
+            let mut prepared =
+                Prepared::new(&changes).unwrap_or_else(|(_, why)| panic!("seed {seed}: {why}"));
             for place in begin {
                 prepared = beginning(prepared, place, &scene.specs[place as usize]);
             }
@@ -406,7 +459,8 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
             sent.note();
             let before = (sum(&sent.network, &scene), taken(&sent.network));
             let leading = Leading::new(rules.clone(), seed, become_others, bypass.unwrap_or(0));
-            sent.change(now, prepared, sorted, Some(leading)).unwrap_or_else(|why| panic!("seed {seed} {step}: {why}"));
+            sent.change(now, prepared, sorted, Some(leading))
+                .unwrap_or_else(|why| panic!("seed {seed} {step}: {why}"));
             (scene.places, scene.rules, scene.bypass) = (then, rules, bypass);
             let after = (sum(&sent.network, &scene), taken(&sent.network));
             assert_eq!(
@@ -421,11 +475,19 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
         sent.end();
         let all = sum(&sent.network, &scene);
         let by_change = sent.dropped.iter().filter(|(_, why)| *why == Why::Changed).count() as u64;
-        let behind = sent.dropped.iter().filter(|(_, why)| matches!(why, Why::Rule | Why::Unmatched)).count() as u64;
+        let behind = sent
+            .dropped
+            .iter()
+            .filter(|(_, why)| matches!(why, Why::Rule | Why::Unmatched))
+            .count() as u64;
         assert_eq!(all.backlog, 0, "seed {seed}");
         assert_eq!(all.offered, all.sent + all.dropped(), "seed {seed}");
         assert_eq!(by_change, all.dropped_by_change, "seed {seed}");
-        assert_eq!(sent.left.len() as u64 + all.dropped() + behind, sent.ends.len() as u64, "seed {seed}");
+        assert_eq!(
+            sent.left.len() as u64 + all.dropped() + behind,
+            sent.ends.len() as u64,
+            "seed {seed}"
+        );
         assert_eq!(sent.ends.len() as u64 + sent.refused, 2_000);
         // No place is left that could not be another's.
         let places = sent.network.places();
@@ -433,5 +495,8 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
         assert_eq!(places.vacant.len() + used, places.number as usize, "seed {seed}");
         dropped += by_change;
     }
-    assert!(made >= 1_000 && ended > 200 && reused > 100 && dropped > 20, "{made} {ended} {reused} {dropped}");
+    assert!(
+        made >= 1_000 && ended > 200 && reused > 100 && dropped > 20,
+        "{made} {ended} {reused} {dropped}"
+    );
 }

@@ -13,8 +13,13 @@ use falaj_sched::time::{Span, Time};
 
 /// A pipe whose largest packet has 4 B; one flow for each list of values.
 fn pipe(kind: &'static str, scheduler: Values, flows: Vec<Values>) -> PipeSpec {
-    let flows = flows.into_iter().map(|values| FlowSetup::new(values, Limit::Packets(10))).collect();
-    PipeSpec::new(kind, Setup { rate: Rate::from_mbit(1000), largest: 4, scheduler, flows }, Span::ZERO)
+    let flows =
+        flows.into_iter().map(|values| FlowSetup::new(values, Limit::Packets(10))).collect();
+    PipeSpec::new(
+        kind,
+        Setup { rate: Rate::from_mbit(1000), largest: 4, scheduler, flows },
+        Span::ZERO,
+    )
 }
 
 #[test]
@@ -56,15 +61,18 @@ fn drr_looks_whether_a_flow_is_empty_after_its_last_bit() {
 }
 
 fn virtual_links(serve: &'static str, tail: &'static str, kinds: &[&'static str]) -> PipeSpec {
-    let scheduler = Values::default().with("serve", Value::Choice(serve)).with("tail", Value::Choice(tail));
+    let scheduler =
+        Values::default().with("serve", Value::Choice(serve)).with("tail", Value::Choice(tail));
     // Ten bytes of time for each: two packets of 4 B and a tail of 2.
-    let flow =
-        |kind: &&'static str| Values::default().with("kind", Value::Choice(kind)).with("phase", Value::Span(Span(80)));
+    let flow = |kind: &&'static str| {
+        Values::default().with("kind", Value::Choice(kind)).with("phase", Value::Span(Span(80)))
+    };
     pipe("virtual-links", scheduler, kinds.iter().map(flow).collect())
 }
 
 /// Three packets of 4 B for each of two links, at once.
-const FULL: &[(u64, char, u32)] = &[(0, 'A', 4), (0, 'A', 4), (0, 'A', 4), (0, 'B', 4), (0, 'B', 4), (0, 'B', 4)];
+const FULL: &[(u64, char, u32)] =
+    &[(0, 'A', 4), (0, 'A', 4), (0, 'A', 4), (0, 'B', 4), (0, 'B', 4), (0, 'B', 4)];
 
 #[test]
 fn phases_follow_each_other_and_tails_are_waited_out_or_skipped() {
@@ -91,7 +99,8 @@ fn packet_wise_links_take_turns_and_tails_end_the_cycle() {
 fn a_wait_ends_when_somebody_can_send() {
     let at = |bytes: u64| Time(bytes * 8);
     let unit = |flow: u32| Unit { flow: FlowId(flow), handle: flow, bytes: 4 };
-    let mut engine = Engine::new(&[virtual_links("phase-wise", "wait", &["A", "B", "A", "A"])]).unwrap();
+    let mut engine =
+        Engine::new(&[virtual_links("phase-wise", "wait", &["A", "B", "A", "A"])]).unwrap();
     let mut out = Vec::new();
     assert_eq!((engine.next_event(), engine.next_due()), (Time::NEVER, Time::NEVER));
     // In the first link's phase; the last one's begins at 20, behind those of two links of type A.

@@ -1,4 +1,5 @@
-//! Queues with policies, before every discipline: whatever they drop, the rest of the contract holds.
+//! Queues with policies, before every discipline: whatever they drop, the rest of the contract
+//! holds.
 
 mod common;
 
@@ -26,8 +27,12 @@ const PIPE: PipeId = PipeId(0);
 fn policy(dice: &mut Dice, limit: Limit) -> Option<Policy> {
     let mut values = Values::default();
     let (target, interval) = (dice.from(1, 200), dice.from(201, 2_000));
-    let spans =
-        [("target", target), ("interval", interval), ("update", dice.from(1, 500)), ("burst", dice.from(1, 900))];
+    let spans = [
+        ("target", target),
+        ("interval", interval),
+        ("update", dice.from(1, 500)),
+        ("burst", dice.from(1, 900)),
+    ];
     spans.into_iter().for_each(|(name, span)| values.set(name, Value::Span(Span(span))));
     let min = dice.from(1, 4);
     let threshold = |n: u64| match limit {
@@ -89,12 +94,13 @@ fn run(
         steps += 1;
         assert!(steps < 1_000_000, "never comes to an end");
     }
-    let counters = (0..spec.setup.leaves().len() as u32).map(|f| engine.counters(PIPE, FlowId(f))).collect();
+    let counters =
+        (0..spec.setup.leaves().len() as u32).map(|f| engine.counters(PIPE, FlowId(f))).collect();
     (out, counters)
 }
 
-/// Polls change nothing, nothing is lost untold, marks are of packets that bear them, and who leaves
-/// leaves in time.
+/// Polls change nothing, nothing is lost untold, marks are of packets that bear them, and who
+/// leaves leaves in time.
 #[test]
 fn polls_change_nothing_counters_add_up_and_delays_are_kept() {
     let (mut dropped, mut marked, mut kept) = (0, 0, 0);
@@ -124,7 +130,9 @@ fn polls_change_nothing_counters_add_up_and_delays_are_kept() {
         assert_eq!(late, eager, "seed {seed}: {spec:?}");
         let engine = Engine::new(std::slice::from_ref(&spec)).expect("valid");
         let count = |f: usize, why| {
-            late.iter().filter(|o| matches!(o, Output::Drop(d) if d.why == why && d.flow.index() == f)).count() as u64
+            late.iter()
+                .filter(|o| matches!(o, Output::Drop(d) if d.why == why && d.flow.index() == f))
+                .count() as u64
         };
         for (f, c) in counters.iter().enumerate() {
             assert_eq!((c.backlog, c.offered), (0, c.sent + c.dropped()), "seed {seed}: {c:?}");
@@ -135,12 +143,18 @@ fn polls_change_nothing_counters_add_up_and_delays_are_kept() {
         }
         for output in &late {
             if let Output::Mark(mark) = output {
-                assert!(label(seed, mark.handle as usize).ecn.is_capable(), "seed {seed}: marked in vain");
+                assert!(
+                    label(seed, mark.handle as usize).ecn.is_capable(),
+                    "seed {seed}: marked in vain"
+                );
             }
         }
         for e in emits(&late).iter().filter(|_| !impaired) {
             if let Ok(promise) = engine.promise(PIPE, e.flow) {
-                let policy = spec.setup.leaves()[e.flow.index()].values.policy().map_or("tail", |p| p.name());
+                let policy = spec.setup.leaves()[e.flow.index()]
+                    .values
+                    .policy()
+                    .map_or("tail", |p| p.name());
                 if e.end - e.arrival > promise.delay.delay {
                     broken.insert((spec.kind, policy), seed);
                 }
@@ -155,8 +169,9 @@ fn polls_change_nothing_counters_add_up_and_delays_are_kept() {
     );
 }
 
-/// A flow that always wants more keeps the rate that it is promised, whatever its policy and those of the others drop. Where
-/// the promise needs two packets queued it has them, and no policy of its own.
+/// A flow that always wants more keeps the rate that it is promised, whatever its policy and those
+/// of the others drop. Where the promise needs two packets queued it has them, and no policy of its
+/// own.
 #[test]
 fn rates_are_kept_with_and_beside_policies() {
     struct Condition;
@@ -190,13 +205,23 @@ fn rates_are_kept_with_and_beside_policies() {
             _ => {
                 let limit = Limit::Packets(dice.from(2, 12) as u32);
                 let (target, interval) = (Span(dice.from(1, 200)), Span(dice.from(201, 2_000)));
-                let law = Values::default().with("target", Value::Span(target)).with("interval", Value::Span(interval));
-                let policy = Policy::new(dice.one_of(&["tail", "head", "codel"]), &law, limit).expect("valid");
-                (policy.map_or(values.clone(), |policy| values.with(POLICY, Value::Policy(policy))), limit)
+                let law = Values::default()
+                    .with("target", Value::Span(target))
+                    .with("interval", Value::Span(interval));
+                let policy = Policy::new(dice.one_of(&["tail", "head", "codel"]), &law, limit)
+                    .expect("valid");
+                (
+                    policy.map_or(values.clone(), |policy| {
+                        values.with(POLICY, Value::Policy(policy))
+                    }),
+                    limit,
+                )
             }
         };
         let Ok(engine) = Engine::new(std::slice::from_ref(&spec)) else { continue };
-        let Some(promise) = engine.promise(PIPE, FlowId(0)).ok().filter(|p| p.rate.0 > 0) else { continue };
+        let Some(promise) = engine.promise(PIPE, FlowId(0)).ok().filter(|p| p.rate.0 > 0) else {
+            continue;
+        };
         let from = dice.from(0, 1_000);
         let horizon = from + (8 * promise.latency.0).clamp(5_000, 30_000);
         let mut arrivals = bursts(&mut dice, &spec, horizon);
@@ -255,7 +280,10 @@ fn a_change_loses_nothing_untold() {
                     Output::Drop(d) => (d.flow, d.handle),
                     Output::Mark(mark) => {
                         marked += 1;
-                        assert!(label(seed, mark.handle as usize).ecn.is_capable(), "seed {seed}: marked in vain");
+                        assert!(
+                            label(seed, mark.handle as usize).ecn.is_capable(),
+                            "seed {seed}: marked in vain"
+                        );
                         continue;
                     }
                     _ => continue,
@@ -276,7 +304,8 @@ fn a_change_loses_nothing_untold() {
                     divide(&mut dice, &mut spec);
                 }
                 manage(&mut dice, &mut spec);
-                let prepared = engine.prepare(PIPE, &spec).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+                let prepared =
+                    engine.prepare(PIPE, &spec).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
                 let known = |handle: u32| label(seed, handle as usize);
                 engine.apply_knowing(prepared, &known, a.at, &mut out).expect("prepared just now");
                 queued.resize(spec.setup.leaves().len().max(queued.len()), VecDeque::new());
@@ -297,9 +326,11 @@ fn a_change_loses_nothing_untold() {
 
 fn fifo(policy: &str, values: Values, limit: Limit) -> PipeSpec {
     let policy = Policy::new(policy, &values, limit).unwrap();
-    let values = policy.map_or_else(Values::default, |p| Values::default().with(POLICY, Value::Policy(p)));
+    let values =
+        policy.map_or_else(Values::default, |p| Values::default().with(POLICY, Value::Policy(p)));
     let flows = vec![FlowSetup::new(values, limit)];
-    let setup = Setup { rate: Rate::from_mbit(8), largest: 1000, scheduler: Values::default(), flows };
+    let setup =
+        Setup { rate: Rate::from_mbit(8), largest: 1000, scheduler: Values::default(), flows };
     PipeSpec::new("fifo", setup, Span::ZERO)
 }
 
@@ -323,17 +354,23 @@ fn overload(spec: &PipeSpec, of: std::ops::Range<u64>, ecn: Ecn, each: u32) -> V
 fn head_drop_loses_who_waits_longest_and_not_who_is_on_the_wire() {
     let spec = fifo("head", Values::default(), Limit::Packets(3));
     let out = overload(&spec, 0..1, Ecn::Not, 5);
-    let dropped: Vec<u32> =
-        out.iter().filter_map(|o| if let Output::Drop(d) = o { Some(d.handle) } else { None }).collect();
+    let dropped: Vec<u32> = out
+        .iter()
+        .filter_map(|o| if let Output::Drop(d) = o { Some(d.handle) } else { None })
+        .collect();
     let sent: Vec<u32> = emits(&out).iter().map(|e| e.handle).collect();
     assert_eq!((dropped, sent), (vec![1, 2], vec![0, 3, 4]));
     // Nobody can go where the only place is on the wire.
     let out = overload(&fifo("head", Values::default(), Limit::Packets(1)), 0..1, Ecn::Not, 2);
-    assert!(matches!(out[1], Output::Drop(d) if d.handle == 1 && d.why == Why::QueueFull), "{out:?}");
+    assert!(
+        matches!(out[1], Output::Drop(d) if d.handle == 1 && d.why == Why::QueueFull),
+        "{out:?}"
+    );
 }
 
-/// Two packets a millisecond where one leaves: the packet that goes at n ms came at n/2, so the head is
-/// 5 ms old from 9 ms on, and the first drop is an interval later; the next by the control law.
+/// Two packets a millisecond where one leaves: the packet that goes at n ms came at n/2, so the
+/// head is 5 ms old from 9 ms on, and the first drop is an interval later; the next by the control
+/// law.
 #[test]
 fn codel_drops_at_the_instants_of_its_law() {
     let spec = fifo("codel", Values::default(), Limit::Packets(10_000));
@@ -341,7 +378,12 @@ fn codel_drops_at_the_instants_of_its_law() {
     let (mut out, mut drops) = (Vec::new(), Vec::new());
     for ms in 0..600u64 {
         for _ in 0..2 {
-            engine.input(PIPE, Unit { flow: FlowId(0), handle: 0, bytes: 1000 }, Time(ms * 1_000_000), &mut out);
+            engine.input(
+                PIPE,
+                Unit { flow: FlowId(0), handle: 0, bytes: 1000 },
+                Time(ms * 1_000_000),
+                &mut out,
+            );
         }
         drops.extend(out.drain(..).filter(|o| matches!(o, Output::Drop(_))).map(|_| ms));
     }
@@ -355,7 +397,9 @@ fn a_mark_is_told_before_the_packet_goes() {
     let marks: Vec<usize> = (0..out.len()).filter(|&i| matches!(out[i], Output::Mark(_))).collect();
     assert!(marks.len() > 9 && !out.iter().any(|o| matches!(o, Output::Drop(_))));
     for i in marks {
-        let (Output::Mark(mark), Output::Emit(emit)) = (out[i], out[i + 1]) else { panic!("{:?}", out[i + 1]) };
+        let (Output::Mark(mark), Output::Emit(emit)) = (out[i], out[i + 1]) else {
+            panic!("{:?}", out[i + 1])
+        };
         assert_eq!((mark.handle, mark.flow), (emit.handle, emit.flow));
     }
 }
@@ -374,11 +418,15 @@ fn the_same_seed_drops_the_same() {
 
 fn of_its_own(kind: &'static str, scheduler: Values) -> PipeSpec {
     let flows = vec![FlowSetup::new(Values::default(), Limit::Packets(1))];
-    PipeSpec::new(kind, Setup { rate: Rate::from_mbit(8), largest: 1000, scheduler, flows }, Span::ZERO)
+    PipeSpec::new(
+        kind,
+        Setup { rate: Rate::from_mbit(8), largest: 1000, scheduler, flows },
+        Span::ZERO,
+    )
 }
 
-/// A connection that fills the queues and one that sends little: the former loses all that is lost, from
-/// the front of its queue, and the latter waits for two packets at most.
+/// A connection that fills the queues and one that sends little: the former loses all that is lost,
+/// from the front of its queue, and the latter waits for two packets at most.
 #[test]
 fn fq_codel_takes_it_from_the_fattest() {
     let spec = of_its_own("fq_codel", Values::default().with("limit", Value::Count(20)));
@@ -390,7 +438,11 @@ fn fq_codel_takes_it_from_the_fattest() {
             if small && ms % 5 != 0 {
                 continue;
             }
-            let unit = Unit { flow: FlowId(0), handle: connection as u32, bytes: if small { 100 } else { 1000 } };
+            let unit = Unit {
+                flow: FlowId(0),
+                handle: connection as u32,
+                bytes: if small { 100 } else { 1000 },
+            };
             engine.input_labelled(
                 PIPE,
                 unit,
@@ -404,7 +456,10 @@ fn fq_codel_takes_it_from_the_fattest() {
         }
     }
     engine.poll(Time(1 << 50), &mut out);
-    assert!(out.iter().all(|o| !matches!(o, Output::Drop(d) if d.handle == 2)), "the thin one loses nothing");
+    assert!(
+        out.iter().all(|o| !matches!(o, Output::Drop(d) if d.handle == 2)),
+        "the thin one loses nothing"
+    );
     let slowest = emits(&out).iter().filter(|e| e.handle == 2).map(|e| e.end - e.arrival).max();
     assert!(slowest <= Some(Span(2_100_000)), "{slowest:?}");
     let fat = emits(&out).iter().filter(|e| e.handle == 1).map(|e| e.end - e.arrival).max();
@@ -413,12 +468,13 @@ fn fq_codel_takes_it_from_the_fattest() {
     assert!(c.dropped_by_policy > 700 && c.dropped_full == 0, "{c:?}");
 }
 
-/// What is scalable goes before what is not, is marked and never dropped; and no more is marked than
-/// must be where nothing waits.
+/// What is scalable goes before what is not, is marked and never dropped; and no more is marked
+/// than must be where nothing waits.
 #[test]
 fn dualpi2_keeps_the_scalable_queue_short() {
     // A classic packet never waits that long, so scalable ones wait for one of them at most.
-    let spec = of_its_own("dualpi2", Values::default().with("shift", Value::Span(Span::from_secs(1))));
+    let spec =
+        of_its_own("dualpi2", Values::default().with("shift", Value::Span(Span::from_secs(1))));
     let mut engine = Engine::new(&[spec]).unwrap();
     let mut out = Vec::new();
     for ms in 0..5_000u64 {
@@ -431,8 +487,14 @@ fn dualpi2_keeps_the_scalable_queue_short() {
         send(Ecn::Not, 0, 820);
     }
     engine.poll(Time(1 << 50), &mut out);
-    let longest =
-        |handle| emits(&out).iter().filter(|e| e.handle == handle).map(|e| (e.end - e.arrival).0).max().unwrap();
+    let longest = |handle| {
+        emits(&out)
+            .iter()
+            .filter(|e| e.handle == handle)
+            .map(|e| (e.end - e.arrival).0)
+            .max()
+            .unwrap()
+    };
     let count = |of: &dyn Fn(&Output) -> bool| out.iter().filter(|o| of(o)).count();
     let marks = count(&|o| matches!(o, Output::Mark(m) if m.handle == 1));
     let drops = count(&|o| matches!(o, Output::Drop(d) if d.handle == 0));
@@ -442,7 +504,8 @@ fn dualpi2_keeps_the_scalable_queue_short() {
     assert_eq!(count(&|o| matches!(o, Output::Drop(d) if d.handle == 1)), 0);
 }
 
-/// What a hundred packets of 1000 B do that came to a `fifo` at once, and after 50 ms find another discipline in its place.
+/// What a hundred packets of 1000 B do that came to a `fifo` at once, and after 50 ms find another
+/// discipline in its place.
 fn changed_to(
     kind: &'static str,
     scheduler: Values,
@@ -457,11 +520,16 @@ fn changed_to(
     }
     let mut after = spec;
     (after.kind, after.setup.scheduler) = (kind, scheduler);
-    policy.into_iter().for_each(|policy| after.setup.flows[0].values.set(POLICY, Value::Policy(policy)));
+    policy
+        .into_iter()
+        .for_each(|policy| after.setup.flows[0].values.set(POLICY, Value::Policy(policy)));
     let prepared = engine.prepare(PIPE, &after).expect("it fits");
     engine.apply_knowing(prepared, &known, Time(50_500_000), &mut out).expect("it fits still");
     engine.poll(Time(1 << 50), &mut out);
-    assert_eq!(emits(&out).len() + out.iter().filter(|o| matches!(o, Output::Drop(_))).count(), 100);
+    assert_eq!(
+        emits(&out).len() + out.iter().filter(|o| matches!(o, Output::Drop(_))).count(),
+        100
+    );
     out
 }
 
@@ -471,7 +539,8 @@ fn marked_at(out: &[Output]) -> Vec<u64> {
     (0..out.len()).filter(|&i| matches!(out[i], Output::Mark(_))).filter_map(next).collect()
 }
 
-/// Packets keep what they are, and how long they have waited, when another discipline takes them over.
+/// Packets keep what they are, and how long they have waited, when another discipline takes them
+/// over.
 #[test]
 fn after_a_change_packets_are_judged_by_what_they_are_and_by_when_they_came() {
     let capable = |ecn| move |_: u32| Label { ecn, ..Label::default() };
@@ -480,30 +549,37 @@ fn after_a_change_packets_are_judged_by_what_they_are_and_by_when_they_came() {
         .with("target", Value::Span(Span::from_millis(40)))
         .with("interval", Value::Span(Span::from_millis(60)));
     // The first one that it sees has waited for 51 ms, and the interval goes from there.
-    let first = |scheduler: Values, policy| marked_at(&changed_to("fq_codel", scheduler, policy, capable(Ecn::Ect0)));
+    let first = |scheduler: Values, policy| {
+        marked_at(&changed_to("fq_codel", scheduler, policy, capable(Ecn::Ect0)))
+    };
     let short = codel.clone().with("interval", Value::Span(Span::from_millis(45)));
     assert_eq!(first(short, None).first(), Some(&96));
     assert!(first(codel.clone(), None).is_empty(), "it is over before the interval is");
     // Whose ends do not look at marks loses packets.
     let short = codel.clone().with("interval", Value::Span(Span::from_millis(45)));
     let out = changed_to("fq_codel", short.clone(), None, capable(Ecn::Not));
-    assert!(marked_at(&out).is_empty() && out.iter().any(|o| matches!(o, Output::Drop(d) if d.why == Why::Policy)));
+    assert!(
+        marked_at(&out).is_empty()
+            && out.iter().any(|o| matches!(o, Output::Drop(d) if d.why == Why::Policy))
+    );
     // The same for a policy before a queue.
     let policy = Policy::new("codel", &short, Limit::Packets(500)).expect("a policy");
     let out = changed_to("drr", Values::default(), policy, capable(Ecn::Ect0));
     assert_eq!((marked_at(&out).first(), emits(&out).len()), (Some(&96), 100));
-    // Scalable ones have waited beyond the ramp: all are marked but the one on the wire, and one that the distance of marks begins with.
+    // Scalable ones have waited beyond the ramp: all are marked but the one on the wire, and one
+    // that the distance of marks begins with.
     let out = changed_to("dualpi2", Values::default(), None, capable(Ecn::Ect1));
     assert_eq!(marked_at(&out).len(), 48);
     // A connection of one packet, the last but one, goes before a long queue of another.
-    let connection = |handle: u32| Label { connection: u64::from(handle == 98), ..Label::default() };
+    let connection =
+        |handle: u32| Label { connection: u64::from(handle == 98), ..Label::default() };
     let out = changed_to("fq_codel", Values::default(), None, connection);
     let place = emits(&out).iter().position(|e| e.handle == 98).expect("it was sent");
     assert!((51..=53).contains(&place), "{place}");
 }
 
-/// What flow 0 and the other one get of a link that both always want more of, where flow 0 has this policy; and whether
-/// both are promised something.
+/// What flow 0 and the other one get of a link that both always want more of, where flow 0 has this
+/// policy; and whether both are promised something.
 fn shares(kind: &'static str, seed: u64, name: &str) -> Option<(bool, [u64; 2])> {
     let mut dice = Dice::new(seed ^ 0x4ead);
     let mut spec = any_pipe(&mut dice);
@@ -529,24 +605,30 @@ fn shares(kind: &'static str, seed: u64, name: &str) -> Option<(bool, [u64; 2])>
     // Packets of one size: then a policy changes which ones leave, and not how many bytes.
     let horizon = 400 * 8 * largest;
     let step = 3 * largest;
-    let arrivals = (0..horizon)
-        .step_by(step as usize)
-        .flat_map(|at| [0, 1].map(|f| common::Arrival { at: Time(at), flow: FlowId(f), bytes: largest as u32 }));
+    let arrivals = (0..horizon).step_by(step as usize).flat_map(|at| {
+        [0, 1].map(|f| common::Arrival { at: Time(at), flow: FlowId(f), bytes: largest as u32 })
+    });
     let (out, _) = run(&spec, seed, &arrivals.collect::<Vec<_>>(), |_, _, _| {});
-    let got =
-        |f| emits(&out).iter().filter(|e| e.flow == FlowId(f) && e.end.0 <= horizon).map(|e| u64::from(e.bytes)).sum();
+    let got = |f| {
+        emits(&out)
+            .iter()
+            .filter(|e| e.flow == FlowId(f) && e.end.0 <= horizon)
+            .map(|e| u64::from(e.bytes))
+            .sum()
+    };
     Some((promised, [got(0), got(1)]))
 }
 
-/// Who is thrown out of the front of a queue costs his flow nothing, and others neither: with head drop both get what they
-/// get with tail drop, under every discipline whose queues take it and that shares the link. Those that go by when a packet came or
-/// is due alone promise no share, or none where rates do not fit.
+/// Who is thrown out of the front of a queue costs his flow nothing, and others neither: with head
+/// drop both get what they get with tail drop, under every discipline whose queues take it and that
+/// shares the link. Those that go by when a packet came or is due alone promise no share, or none
+/// where rates do not fit.
 #[test]
 fn head_drop_takes_nothing_from_anybody_s_share() {
     let mut seen = BTreeMap::new();
     let mut broken = Vec::new();
-    // Those have one queue for all, or queues of their own; or promise delays and no rates; or, as long as bursts last, are first in
-    // first out, where who has a longer queue gets more.
+    // Those have one queue for all, or queues of their own; or promise delays and no rates; or, as
+    // long as bursts last, are first in first out, where who has a longer queue gets more.
     let others = ["fifo", "fq_codel", "dualpi2", "edf", "mgfq", "ats"];
     let kinds = ENTRIES.iter().filter(|entry| !others.contains(&entry.kind));
     for entry in kinds.clone() {

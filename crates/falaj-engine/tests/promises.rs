@@ -30,9 +30,17 @@ fn no_packet_stays_longer_than_promised() {
         for e in emits(&run(&spec, &arrivals, |_, _, _| {})) {
             let Ok(promise) = engine.promise(PipeId(0), e.flow) else { continue };
             let delay = e.end - e.arrival;
-            let unconditional = promise.others.iter().filter(|b| b.condition.starts_with("packets that found room"));
+            let unconditional = promise
+                .others
+                .iter()
+                .filter(|b| b.condition.starts_with("packets that found room"));
             for bound in unconditional.chain([&promise.delay]) {
-                assert!(delay <= bound.delay, "seed {seed}: {delay} > {} {}: {spec:?}", bound.delay, bound.formula);
+                assert!(
+                    delay <= bound.delay,
+                    "seed {seed}: {delay} > {} {}: {spec:?}",
+                    bound.delay,
+                    bound.formula
+                );
             }
         }
     }
@@ -49,7 +57,8 @@ fn backlogged_flows_get_their_service_curve() {
             spec.setup.flows.truncate(1);
         }
         spec.setup.leaf_mut(0).unwrap().limit = Limit::Packets(1_000_000);
-        let phase = |f: &FlowSetup| f.values.span("phase").unwrap_or(spec.setup.largest_airtime() * 4).0;
+        let phase =
+            |f: &FlowSetup| f.values.span("phase").unwrap_or(spec.setup.largest_airtime() * 4).0;
         let cycle: u64 = spec.setup.flows.iter().map(phase).sum();
         let from = dice.from(0, 3 * cycle);
         let horizon = from + 12 * cycle;
@@ -71,13 +80,18 @@ fn backlogged_flows_get_their_service_curve() {
         let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
         let Ok(promise) = engine.promise(PipeId(0), FlowId(0)) else { continue };
         let mut done = 0;
-        for e in
-            emits(&run(&spec, &arrivals, |_, _, _| {})).iter().filter(|e| e.flow == FlowId(0) && e.end.0 <= horizon)
+        for e in emits(&run(&spec, &arrivals, |_, _, _| {}))
+            .iter()
+            .filter(|e| e.flow == FlowId(0) && e.end.0 <= horizon)
         {
             // Just before its last bit leaves it does not count yet.
             let waited = (e.end.0 - from).saturating_sub(promise.latency.0) as f64 - 1e-6;
             let due = promise.rate.0 as f64 / 8e9 * waited.max(0.0);
-            assert!(f64::from(done) >= due, "seed {seed}: {done} B < {due} B at {:?}: {spec:?}", e.end);
+            assert!(
+                f64::from(done) >= due,
+                "seed {seed}: {done} B < {due} B at {:?}: {spec:?}",
+                e.end
+            );
             done += e.bytes;
         }
     }
@@ -91,9 +105,9 @@ impl registry::Visitor for Condition {
     }
 }
 
-/// The same for one backlog after another: from the beginning of each, unless that needs a flow that owes nothing. Of
-/// all it holds in the other form too: by any instant a flow has got what it had sent by some instant before, and its
-/// rate from a latency behind that on.
+/// The same for one backlog after another: from the beginning of each, unless that needs a flow
+/// that owes nothing. Of all it holds in the other form too: by any instant a flow has got what it
+/// had sent by some instant before, and its rate from a latency behind that on.
 #[test]
 fn later_backlogs_get_their_service_curve_too() {
     let (mut seen, mut later) = (0, 0);
@@ -128,7 +142,10 @@ fn later_backlogs_get_their_service_curve_too() {
         }
         arrivals.extend(&own);
         arrivals.sort_by_key(|a| (a.at, a.flow));
-        let sent: Vec<_> = emits(&run(&spec, &arrivals, |_, _, _| {})).into_iter().filter(|e| e.flow.0 == 0).collect();
+        let sent: Vec<_> = emits(&run(&spec, &arrivals, |_, _, _| {}))
+            .into_iter()
+            .filter(|e| e.flow.0 == 0)
+            .collect();
         assert_eq!(sent.len(), own.len(), "nothing is lost");
         let due = |from: Time, until: Time| {
             let waited = (until.0 - from.0).saturating_sub(promise.latency.0 + 1) as f64 - 1e-6;
@@ -143,7 +160,10 @@ fn later_backlogs_get_their_service_curve_too() {
             }
             starts.push((before, a.at));
             let from_backlog = (before - begun.0) as f64 >= due(begun.1, e.end);
-            let least = starts.iter().map(|&(sent, at)| sent as f64 + due(at, e.end)).fold(f64::INFINITY, f64::min);
+            let least = starts
+                .iter()
+                .map(|&(sent, at)| sent as f64 + due(at, e.end))
+                .fold(f64::INFINITY, f64::min);
             if before as f64 + 1e-6 < least || condition.is_none() && !from_backlog {
                 broken.entry(spec.kind).or_insert(seed);
             }
@@ -192,16 +212,24 @@ fn strict_disciplines_keep_their_rate_over_any_interval() {
         arrivals.sort_by_key(|a| (a.at, a.flow));
         let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
         let Ok(promise) = engine.promise(PipeId(0), FlowId(0)) else { continue };
-        let own: Vec<_> = emits(&run(&spec, &arrivals, |_, _, _| {})).into_iter().filter(|e| e.flow.0 == 0).collect();
+        let own: Vec<_> = emits(&run(&spec, &arrivals, |_, _, _| {}))
+            .into_iter()
+            .filter(|e| e.flow.0 == 0)
+            .collect();
         let own: Vec<_> = own.into_iter().take_while(|e| e.end.0 < horizon).collect();
         // Just before packet j leaves, i + 1 ..= j - 1 have since packet i left.
         for i in 0..own.len() {
             let mut done = 0;
             for e in &own[i + 1..] {
                 // Ends are told in nanoseconds begun.
-                let waited = (e.end.0 - own[i].end.0).saturating_sub(promise.latency.0 + 1) as f64 - 1e-6;
+                let waited =
+                    (e.end.0 - own[i].end.0).saturating_sub(promise.latency.0 + 1) as f64 - 1e-6;
                 let due = promise.rate.0 as f64 / 8e9 * waited.max(0.0);
-                assert!(f64::from(done) >= due, "seed {seed}: {done} B < {due} B from {:?} on: {spec:?}", own[i].end);
+                assert!(
+                    f64::from(done) >= due,
+                    "seed {seed}: {done} B < {due} B from {:?} on: {spec:?}",
+                    own[i].end
+                );
                 done += e.bytes;
             }
         }
@@ -210,8 +238,8 @@ fn strict_disciplines_keep_their_rate_over_any_interval() {
 }
 
 /// Deficit round robin's turns: over any interval of backlog a flow gets the curve that is not
-/// convex, which is nowhere below its rate and latency. One flow's quantum is many times a packet, so that
-/// they are apart.
+/// convex, which is nowhere below its rate and latency. One flow's quantum is many times a packet,
+/// so that they are apart.
 #[test]
 fn turns_are_served_as_said() {
     struct Ask;
@@ -230,14 +258,18 @@ fn turns_are_served_as_said() {
         let largest = spec.setup.largest;
         for f in &mut spec.setup.flows {
             f.limit = Limit::Packets(100_000);
-            f.values.set("quantum", Value::Bytes(u64::from(largest) * dice.from(1, 6) + dice.from(0, 3)));
+            f.values.set(
+                "quantum",
+                Value::Bytes(u64::from(largest) * dice.from(1, 6) + dice.from(0, 3)),
+            );
         }
         // In bytes of time, so that bounds may be met exactly.
         spec.setup.rate = dice.one_of(&[Rate::from_mbit(1000), spec.setup.rate]);
         let turns = registry::build("drr", &spec.setup, Ask).unwrap().expect("drr has turns");
         let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
         let promise = engine.promise(PipeId(0), FlowId(0)).unwrap();
-        let (curve, line) = (Curve::in_turns(&turns, 12), Curve::rate_latency(promise.rate, promise.latency));
+        let (curve, line) =
+            (Curve::in_turns(&turns, 12), Curve::rate_latency(promise.rate, promise.latency));
         for t in 0..80u64 {
             let t = exact(t * promise.latency.0 / 16);
             // A nanosecond for ends that are told late, and one for what is rounded.
@@ -251,7 +283,8 @@ fn turns_are_served_as_said() {
         for f in 0..spec.setup.flows.len() as u64 {
             // The others begin with a byte, and then save all but a byte for the next visit; so
             // that they have most of a packet beside their quanta when ours comes.
-            let quantum = u64::from(spec.setup.flows[f as usize].values.bytes("quantum").unwrap() as u32);
+            let quantum =
+                u64::from(spec.setup.flows[f as usize].values.bytes("quantum").unwrap() as u32);
             let (mut at, end) = if f == 0 { (from, from + 1) } else { (dice.from(0, 50), horizon) };
             let mut sent = 0;
             while sent * 4 < horizon && at < end {
@@ -267,14 +300,21 @@ fn turns_are_served_as_said() {
             }
         }
         arrivals.sort_by_key(|a| (a.at, a.flow));
-        let own: Vec<_> = emits(&run(&spec, &arrivals, |_, _, _| {})).into_iter().filter(|e| e.flow.0 == 0).collect();
-        let starts = std::iter::once((0, from)).chain(own.iter().enumerate().map(|(n, e)| (n + 1, e.end.0)));
+        let own: Vec<_> = emits(&run(&spec, &arrivals, |_, _, _| {}))
+            .into_iter()
+            .filter(|e| e.flow.0 == 0)
+            .collect();
+        let starts =
+            std::iter::once((0, from)).chain(own.iter().enumerate().map(|(n, e)| (n + 1, e.end.0)));
         for (first, start) in starts.take(40) {
             let mut done = 0;
             for e in own[first..].iter().take_while(|e| e.end.0 < horizon) {
                 // Just before its last bit leaves it does not count yet.
                 let due = curve.at(&exact(e.end.0 - start));
-                assert!(exact(done) >= due, "seed {seed}: {done} B < {due} B from {start} on: {spec:?}");
+                assert!(
+                    exact(done) >= due,
+                    "seed {seed}: {done} B < {due} B from {start} on: {spec:?}"
+                );
                 done += e.bytes;
                 nearest = nearest.max(float(&due) / f64::from(done));
             }
@@ -294,12 +334,19 @@ fn a_neighbour_cannot_round_our_rate_away() {
         (400_000, 30_000, "wait"),
     ] {
         let link = || FlowSetup {
-            values: Values::default().with("kind", Value::Choice("A")).with("phase", Value::Span(Span(phase))),
+            values: Values::default()
+                .with("kind", Value::Choice("A"))
+                .with("phase", Value::Span(Span(phase))),
             limit: Limit::Packets(4),
             inner: None,
         };
         let scheduler = Values::default().with("tail", Value::Choice(tail));
-        let setup = Setup { rate: Rate::from_mbit(mbit), largest: 1514, scheduler, flows: vec![link(), link()] };
+        let setup = Setup {
+            rate: Rate::from_mbit(mbit),
+            largest: 1514,
+            scheduler,
+            flows: vec![link(), link()],
+        };
         let spec = PipeSpec::new("virtual-links", setup, Span::ZERO);
         let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
         let promise = engine.promise(PipeId(0), FlowId(0)).unwrap();
@@ -307,7 +354,8 @@ fn a_neighbour_cannot_round_our_rate_away() {
         let unit = |f, bytes| Unit { flow: FlowId(f), handle: 0, bytes };
         // What a packet leaves behind of a nanosecond, in 1/mbit of it.
         let rest = |bytes: u32| u64::from(bytes) * 8000 % mbit;
-        let worst_after = |r: u64| (60..400).find(|&s| (r + rest(s)) % mbit + rest(64) >= mbit).unwrap();
+        let worst_after =
+            |r: u64| (60..400).find(|&s| (r + rest(s)) % mbit + rest(64) >= mbit).unwrap();
         let mut out = Vec::new();
         engine.input(PipeId(0), unit(1, worst_after(0)), Time::ZERO, &mut out);
         for _ in 0..3 {
@@ -317,7 +365,8 @@ fn a_neighbour_cannot_round_our_rate_away() {
         loop {
             for output in std::mem::take(&mut out) {
                 let Output::Emit(e) = output else { panic!("{output:?}") };
-                left_over = (if e.start == wire_end { left_over } else { 0 } + rest(e.bytes)) % mbit;
+                left_over =
+                    (if e.start == wire_end { left_over } else { 0 } + rest(e.bytes)) % mbit;
                 wire_end = e.end;
                 if e.flow == FlowId(0) {
                     sent += if e.end.0 <= horizon { 64 } else { 0 };
@@ -348,8 +397,14 @@ fn delay_bounds_hold_for_many_links_and_any_rate() {
         let mut dice = Dice::new(seed ^ 0xabcdef);
         let mut spec = any_pipe(&mut dice);
         let largest = dice.one_of(&[1, 2, 64, 1514, 9000]);
-        let rate =
-            Rate(dice.one_of(&[9_600, 3_333_333, 100_000_000, 1_000_000_007, 99_999_999_999, 1_000_000_000_000]));
+        let rate = Rate(dice.one_of(&[
+            9_600,
+            3_333_333,
+            100_000_000,
+            1_000_000_007,
+            99_999_999_999,
+            1_000_000_000_000,
+        ]));
         let airtime = rate.airtime(largest).0;
         let links = dice.one_of(&[1u64, 2, 8, 63, 64, 65, 130]);
         let longest = dice.one_of(&[1, 2, 8, 40]);
@@ -358,7 +413,11 @@ fn delay_bounds_hold_for_many_links_and_any_rate() {
             let bytes = Limit::Bytes(dice.from(largest.into(), 30 * u64::from(largest)));
             let packets = Limit::Packets(dice.from(1, 30) as u32);
             // Who has a priority has no quantum.
-            let values = if spec.kind == "ets" { Values::default() } else { spec.setup.flows[0].values.clone() };
+            let values = if spec.kind == "ets" {
+                Values::default()
+            } else {
+                spec.setup.flows[0].values.clone()
+            };
             FlowSetup {
                 values: values
                     .with("kind", Value::Choice(dice.one_of(&["A", "B"])))
@@ -368,7 +427,10 @@ fn delay_bounds_hold_for_many_links_and_any_rate() {
                     .with("level", Value::Count(1))
                     .with("rate", Value::Rate(Rate((rate.0 / (links + 1)).max(1))))
                     .with("window", Value::Span(Span(airtime * 2 * (links + 1))))
-                    .with("latency", Value::Choice(if spec.kind == "drr+" { "low" } else { "normal" })),
+                    .with(
+                        "latency",
+                        Value::Choice(if spec.kind == "drr+" { "low" } else { "normal" }),
+                    ),
                 limit: if phase > airtime + 1 { dice.one_of(&[bytes, packets]) } else { packets },
                 inner: None,
             }
@@ -385,9 +447,14 @@ fn delay_bounds_hold_for_many_links_and_any_rate() {
         }
         let mut arrivals = Vec::new();
         for f in 0..links as u32 {
-            let (gap, mut at) = (dice.one_of(&[0, airtime / 4, 2 * airtime, cycle / 10]), dice.from(0, 2 * cycle));
+            let (gap, mut at) =
+                (dice.one_of(&[0, airtime / 4, 2 * airtime, cycle / 10]), dice.from(0, 2 * cycle));
             for _ in 0..120 {
-                arrivals.push(Arrival { at: Time(at), flow: FlowId(f), bytes: dice.from(1, largest.into()) as u32 });
+                arrivals.push(Arrival {
+                    at: Time(at),
+                    flow: FlowId(f),
+                    bytes: dice.from(1, largest.into()) as u32,
+                });
                 at += dice.from(0, gap) + if dice.from(0, 30) == 0 { cycle } else { 0 };
             }
         }
@@ -396,7 +463,11 @@ fn delay_bounds_hold_for_many_links_and_any_rate() {
         for e in emits(&run(&spec, &arrivals, |_, _, _| {})) {
             let Ok(promise) = engine.promise(PipeId(0), e.flow) else { continue };
             let delay = e.end - e.arrival;
-            assert!(delay <= promise.delay.delay, "seed {seed}: {delay} > {}: {spec:?}", promise.delay.delay);
+            assert!(
+                delay <= promise.delay.delay,
+                "seed {seed}: {delay} > {}: {spec:?}",
+                promise.delay.delay
+            );
         }
     }
 }

@@ -89,7 +89,12 @@ fn drive(kind: &str, setup: &Setup) -> Box<dyn Driven> {
         type Output = Box<dyn Driven>;
         fn visit<D: Discipline + 'static>(self, discipline: D) -> Box<dyn Driven> {
             let wire = Wire::new(self.0.rate);
-            Box::new(Driver { station: Station::new(self.0, discipline), wire, now: Time::ZERO, sending: None })
+            Box::new(Driver {
+                station: Station::new(self.0, discipline),
+                wire,
+                now: Time::ZERO,
+                sending: None,
+            })
         }
     }
     registry::build(kind, setup, Make(setup)).expect("valid")
@@ -109,8 +114,8 @@ struct Lag {
     before: Vec<i128>,
 }
 
-/// Flows may be ahead by what they owe of their old share: three more packets under QFQ, one under WF2Q+ (and a
-/// part of the one on the wire).
+/// Flows may be ahead by what they owe of their old share: three more packets under QFQ, one under
+/// WF2Q+ (and a part of the one on the wire).
 fn nobody_lags_after_changes(lag: &Lag, kind: &str, largest: u32, of: &str) {
     for (f, &worst) in lag.worst.iter().enumerate() {
         let bound = match kind {
@@ -127,7 +132,16 @@ impl Lag {
         let sum = weights.iter().sum::<u64>().into();
         let zeros = || vec![0; n];
         let (own, lowest, worst, before) = (zeros(), zeros(), zeros(), zeros());
-        Lag { weights: weights.to_vec(), sum, served: 0, own, queued: vec![0; n], lowest, worst, before }
+        Lag {
+            weights: weights.to_vec(),
+            sum,
+            served: 0,
+            own,
+            queued: vec![0; n],
+            lowest,
+            worst,
+            before,
+        }
     }
     /// Times the sum of the weights.
     fn lag(&self, f: usize) -> i128 {
@@ -172,8 +186,15 @@ type FlowSets<'a> = &'a [(u64, u32, usize)];
 
 /// Fills the queues evenly until `high` packets a flow wait, then lets them be
 /// served until `low` do, and so on: the lag of each flow, and who was served first.
-fn fill_and_drain(kind: &str, sets: FlowSets<'_>, low: usize, high: usize, rounds: usize) -> (Lag, Vec<usize>) {
-    let flows: Vec<(u64, u32)> = sets.iter().flat_map(|&(w, bytes, n)| vec![(w, bytes); n]).collect();
+fn fill_and_drain(
+    kind: &str,
+    sets: FlowSets<'_>,
+    low: usize,
+    high: usize,
+    rounds: usize,
+) -> (Lag, Vec<usize>) {
+    let flows: Vec<(u64, u32)> =
+        sets.iter().flat_map(|&(w, bytes, n)| vec![(w, bytes); n]).collect();
     let weights: Vec<u64> = flows.iter().map(|f| f.0).collect();
     let largest = flows.iter().map(|f| f.1).max().expect("some");
     let mut station = drive(kind, &setup(&weights, largest));
@@ -229,10 +250,22 @@ fn lags_are_those_of_the_true_sum_in_every_mix() {
         let lens: Vec<u32> = sets.iter().flat_map(|&(_, bytes, n)| vec![bytes; n]).collect();
         let largest = *lens.iter().max().expect("some");
         for (f, &own) in lens.iter().enumerate() {
-            assert!(qfq.worst[f] <= qfq.qfq_bound(f, largest, 0), "{sets:?} {f}: QFQ {}", qfq.worst[f]);
-            assert!(wf2q.worst[f] <= wf2q.wf2q_bound(f, own, largest), "{sets:?} {f}: WF2Q+ {}", wf2q.worst[f]);
+            assert!(
+                qfq.worst[f] <= qfq.qfq_bound(f, largest, 0),
+                "{sets:?} {f}: QFQ {}",
+                qfq.worst[f]
+            );
+            assert!(
+                wf2q.worst[f] <= wf2q.wf2q_bound(f, own, largest),
+                "{sets:?} {f}: WF2Q+ {}",
+                wf2q.worst[f]
+            );
         }
-        assert!((qfq.of_all(&qfq.before) - ours).abs() <= 1, "{sets:?}: {}", qfq.of_all(&qfq.before));
+        assert!(
+            (qfq.of_all(&qfq.before) - ours).abs() <= 1,
+            "{sets:?}: {}",
+            qfq.of_all(&qfq.before)
+        );
     }
 }
 
@@ -245,7 +278,8 @@ fn a_heavy_flow_is_served_evenly_but_by_drr() {
         ("wf2q+", "H.H.H.H.H.H.H.H.H.H.H.H.H.H.H.H."),
     ] {
         let (_, order) = fill_and_drain(kind, MIXES[2].0, 0, 30, 1);
-        let order: String = order.iter().take(32).map(|&f| if f == 0 { 'H' } else { '.' }).collect();
+        let order: String =
+            order.iter().take(32).map(|&f| if f == 0 { 'H' } else { '.' }).collect();
         assert_eq!(order, expected, "{kind}");
     }
     let worst = |kind| {
@@ -283,7 +317,8 @@ struct NaiveFlow {
 impl Naive {
     fn new(kind: &str, weights: &[u64], largest: u32) -> Naive {
         // The finest rounding is 2^22 units.
-        let byte = if kind == "qfq" { 1 << 38 } else { units_of_a_byte(weights).expect("small weights") };
+        let byte =
+            if kind == "qfq" { 1 << 38 } else { units_of_a_byte(weights).expect("small weights") };
         let flow = |&w: &u64| {
             let (packet, mut sigma) = (Fraction::new(largest, w), Fraction::new(1 << 22, byte));
             while sigma < packet {
@@ -293,7 +328,13 @@ impl Naive {
             NaiveFlow { weight: w.into(), sigma, queue, start, present: false, silent: false }
         };
         let zero = Fraction::ZERO;
-        Naive { rounded: kind == "qfq", now: zero, left: zero, sent: zero, flows: weights.iter().map(flow).collect() }
+        Naive {
+            rounded: kind == "qfq",
+            now: zero,
+            left: zero,
+            sent: zero,
+            flows: weights.iter().map(flow).collect(),
+        }
     }
 
     fn rise(&mut self, to: Fraction) {
@@ -343,7 +384,8 @@ impl Naive {
         let Some(soonest) = lowest(present().map(start).collect()) else { return Vec::new() };
         let now = if soonest > self.now { soonest } else { self.now };
         let started: Vec<usize> = present().filter(|&f| start(f) <= now).collect();
-        let first = lowest(started.iter().map(|&f| finish(f)).collect()).expect("somebody has started");
+        let first =
+            lowest(started.iter().map(|&f| finish(f)).collect()).expect("somebody has started");
         let best = started.into_iter().filter(|&f| finish(f) == first).collect();
         self.rise(now);
         best
@@ -439,11 +481,20 @@ fn beside_the_model(kind: &str, weights: &[u64], steps: &[Step]) {
         }
     }
     while go(&mut station, &mut model) {}
-    assert!((0..weights.len()).all(|f| station.forgettable(f)), "{kind} {steps:?}: rest forgives all");
+    assert!(
+        (0..weights.len()).all(|f| station.forgettable(f)),
+        "{kind} {steps:?}: rest forgives all"
+    );
 }
 
 /// All sequences of `left` more steps; flows come into play in their order.
-fn all_sequences(steps: &mut Vec<Step>, left: usize, flows: usize, in_play: usize, run: &mut impl FnMut(&[Step])) {
+fn all_sequences(
+    steps: &mut Vec<Step>,
+    left: usize,
+    flows: usize,
+    in_play: usize,
+    run: &mut impl FnMut(&[Step]),
+) {
     if left == 0 {
         return run(steps);
     }
@@ -470,7 +521,9 @@ fn every_short_sequence_is_served_by_definition() {
     }
     // Those that no power of two is a multiple of: equals are told by their numbers all the same.
     for weights in [[3, 5, 7, 2], [10, 1, 3, 6], [1, 3, 9, 27], [60_060, 1, 6, 65_000]] {
-        all_sequences(&mut Vec::new(), 8, 4, 0, &mut |steps| beside_the_model("wf2q+", &weights, steps));
+        all_sequences(&mut Vec::new(), 8, 4, 0, &mut |steps| {
+            beside_the_model("wf2q+", &weights, steps)
+        });
     }
 }
 
@@ -500,14 +553,17 @@ fn long_sequences_are_served_by_definition() {
     }
 }
 
-/// Weights, and packet lengths in proportion to them, so that all finish at the same virtual times: the flow's number
-/// decides, for a quarter of a million packets; and between those who were always there and one who comes at such
-/// an instant too.
+/// Weights, and packet lengths in proportion to them, so that all finish at the same virtual times:
+/// the flow's number decides, for a quarter of a million packets; and between those who were always
+/// there and one who comes at such an instant too.
 #[test]
 fn equal_finishes_are_equal_however_long_it_goes_on() {
-    for weights in [&[3, 5, 7][..], &[1, 2, 3, 4, 5, 6, 7], &[65_521, 3], &[1009, 1, 11], &[1; 7], &[7; 11]] {
+    for weights in
+        [&[3, 5, 7][..], &[1, 2, 3, 4, 5, 6, 7], &[65_521, 3], &[1009, 1, 11], &[1; 7], &[7; 11]]
+    {
         let bytes = |f: usize| weights[f] as u32;
-        let mut station = drive("wf2q+", &setup(weights, *weights.iter().max().expect("some") as u32));
+        let mut station =
+            drive("wf2q+", &setup(weights, *weights.iter().max().expect("some") as u32));
         let last = weights.len() - 1;
         (0..last).for_each(|f| (0..2).for_each(|_| station.arrive(f, bytes(f))));
         for round in 0..250_000 / weights.len() {
@@ -529,7 +585,9 @@ fn equal_finishes_are_equal_however_long_it_goes_on() {
 
 #[test]
 fn worked_examples() {
-    let order = |kind, weights: &[u64], all: &[(u64, char, u32)]| order(&pipe(kind, setup(weights, 4)), all);
+    let order = |kind, weights: &[u64], all: &[(u64, char, u32)]| {
+        order(&pipe(kind, setup(weights, 4)), all)
+    };
     // A's finishes are 1 2 3 4, B's 4 5 8. C comes in the middle of A1, at 1/3: 10/3 and 19/3.
     let wf2q = "A1@2 C1@5 A2@7 B1@11 A3@13 A4@15 C2@18 B2@19 B3@22";
     assert_eq!(order("wf2q+", &[2, 1, 1], E1), wf2q);
@@ -539,7 +597,8 @@ fn worked_examples() {
     assert_eq!(order("ffs", &[2, 1, 1], E1), ffs);
     // Bennett and Zhang's own: one flow with half the link takes turns with sixteen others.
     let weights: Vec<u64> = [16].into_iter().chain([1; 16]).collect();
-    let cells: Vec<(u64, char, u32)> = [(0, 'A', 4); 17].into_iter().chain(('B'..='Q').map(|f| (0, f, 4))).collect();
+    let cells: Vec<(u64, char, u32)> =
+        [(0, 'A', 4); 17].into_iter().chain(('B'..='Q').map(|f| (0, f, 4))).collect();
     let turns: Vec<String> = (1..=17)
         .map(|n| match n {
             17 => format!("A17@{}", 4 * 33),
@@ -573,9 +632,13 @@ fn buckets_lag_by_a_packet_of_each_other_flow_and_no_more() {
         }
         let least = *weights.iter().min().expect("flows");
         for (f, &w) in weights.iter().enumerate() {
-            // Two buckets of at most 1/2046 of the longest packet's time, a packet of each and one's own.
-            let buckets = i128::from(w) * lag.sum * i128::from(largest) * 2 / 2046 / i128::from(least) + lag.sum;
-            let packets = i128::from(w) * i128::from(largest) * n as i128 + i128::from(largest) * lag.sum;
+            // Two buckets of at most 1/2046 of the longest packet's time, a packet of each and
+            // one's own.
+            let buckets =
+                i128::from(w) * lag.sum * i128::from(largest) * 2 / 2046 / i128::from(least)
+                    + lag.sum;
+            let packets =
+                i128::from(w) * i128::from(largest) * n as i128 + i128::from(largest) * lag.sum;
             assert!(lag.worst[f] <= buckets + packets, "seed {seed}: {f} of {weights:?}");
         }
     }
@@ -624,8 +687,12 @@ fn nobody_lags_more_than_the_bound_whatever_comes() {
                     // A byte for what is rounded.
                     _ => lag.wf2q_bound(f, largest, largest) + lag.sum,
                 };
-                let (worst, bound) = (lag.worst[f] as f64 / lag.sum as f64, bound as f64 / lag.sum as f64);
-                assert!(worst <= bound, "seed {seed}, {kind}, flow {f} of {weights:?}: {worst} B > {bound} B");
+                let (worst, bound) =
+                    (lag.worst[f] as f64 / lag.sum as f64, bound as f64 / lag.sum as f64);
+                assert!(
+                    worst <= bound,
+                    "seed {seed}, {kind}, flow {f} of {weights:?}: {worst} B > {bound} B"
+                );
             }
         }
     }
@@ -668,7 +735,8 @@ fn any_sum_of_weights_is_served() {
     // The largest packet that the numbers hold, at the least and the most weight.
     let (lag, _) = fill_and_drain("qfq", &[(1, 1 << 18, 2), (65_536, 1 << 18, 2)], 0, 40, 2);
     assert!((0..4).all(|f| lag.worst[f] <= lag.qfq_bound(f, 1 << 18, 0)));
-    let refused = |setup: &Setup| Engine::new(&[pipe("qfq", setup.clone())]).map(|_| ()).unwrap_err().1;
+    let refused =
+        |setup: &Setup| Engine::new(&[pipe("qfq", setup.clone())]).map(|_| ()).unwrap_err().1;
     assert!(refused(&setup(&[1], (1 << 18) + 1)).to_string().contains("too large"));
     assert!(refused(&setup(&[0], 1500)).to_string().contains("out of range"));
     assert!(refused(&setup(&[65_537], 1500)).to_string().contains("out of range"));
@@ -678,7 +746,9 @@ fn any_sum_of_weights_is_served() {
 /// slot shift below zero was a class of defects in Linux.
 #[test]
 fn the_shortest_packets_of_the_heaviest_flows_are_told_apart() {
-    for sets in [&[(65_536, 1, 4), (1, 1, 4)][..], &[(65_536, 1, 2), (32_768, 2, 2), (3, 3, 2), (1, 1, 2)]] {
+    for sets in
+        [&[(65_536, 1, 4), (1, 1, 4)][..], &[(65_536, 1, 2), (32_768, 2, 2), (3, 3, 2), (1, 1, 2)]]
+    {
         for kind in ["qfq", "wf2q+"] {
             let (lag, order) = fill_and_drain(kind, sets, 0, 30, 2);
             assert_eq!(order.len(), 60 * lag.weights.len(), "{kind}");
@@ -690,8 +760,9 @@ fn the_shortest_packets_of_the_heaviest_flows_are_told_apart() {
     }
 }
 
-/// Packets become longer than any before while others wait and one is on the wire: groups change, as
-/// roundings follow the largest packet. In Linux such a change took a group's index out of its array.
+/// Packets become longer than any before while others wait and one is on the wire: groups change,
+/// as roundings follow the largest packet. In Linux such a change took a group's index out of its
+/// array.
 #[test]
 fn the_largest_packet_grows_while_packets_wait() {
     for seed in 0..200 {
@@ -707,7 +778,12 @@ fn the_largest_packet_grows_while_packets_wait() {
                 let packets = dice.from(1, 60);
                 for f in (0..n as u32).map(FlowId) {
                     for _ in 0..packets {
-                        engine.input(PipeId(0), Unit { flow: f, handle: 0, bytes: largest }, now, &mut out);
+                        engine.input(
+                            PipeId(0),
+                            Unit { flow: f, handle: 0, bytes: largest },
+                            now,
+                            &mut out,
+                        );
                     }
                 }
                 let until = now + Span(dice.from(1, 8 * u64::from(largest) * packets));
@@ -717,16 +793,26 @@ fn the_largest_packet_grows_while_packets_wait() {
                 (0..n).for_each(|f| (0..10_000).for_each(|_| lag.arrive(f)));
                 emits(&out).iter().for_each(|e| lag.depart(e.flow.index(), e.bytes));
                 out.clear();
-                nobody_lags_after_changes(&lag, kind, largest, &format!("seed {seed}, {weights:?}"));
+                nobody_lags_after_changes(
+                    &lag,
+                    kind,
+                    largest,
+                    &format!("seed {seed}, {weights:?}"),
+                );
                 largest = (largest * dice.from(1, 9) as u32).min(1 << 17);
                 if dice.from(0, 1) == 0 {
                     weights[dice.from(0, n as u64 - 1) as usize] = any_weight(&mut dice);
                 }
-                let changed = engine.prepare(PipeId(0), &pipe(kind, setup(&weights, largest))).expect("valid");
+                let changed = engine
+                    .prepare(PipeId(0), &pipe(kind, setup(&weights, largest)))
+                    .expect("valid");
                 engine.apply(changed, now, &mut out).unwrap();
             }
             engine.poll(Time::NEVER, &mut out);
-            assert!((0..n as u32).all(|f| engine.counters(PipeId(0), FlowId(f)).backlog == 0), "seed {seed}, {kind}");
+            assert!(
+                (0..n as u32).all(|f| engine.counters(PipeId(0), FlowId(f)).backlog == 0),
+                "seed {seed}, {kind}"
+            );
         }
     }
 }
@@ -797,7 +883,12 @@ fn weights_change_while_packets_wait() {
                     lag.depart(e.flow.index(), e.bytes);
                 }
                 out.clear();
-                nobody_lags_after_changes(&lag, kind, largest, &format!("seed {seed}, {weights:?}"));
+                nobody_lags_after_changes(
+                    &lag,
+                    kind,
+                    largest,
+                    &format!("seed {seed}, {weights:?}"),
+                );
                 let sum = lag.sum;
                 fluid += (lag.served * i128::from(kept)) as f64 / sum as f64 - lag.own[0] as f64;
                 let sigma = (f64::from(largest) / kept as f64).log2().ceil().exp2();
@@ -807,7 +898,9 @@ fn weights_change_while_packets_wait() {
                 );
                 weights = draw(&mut dice);
                 weights[0] = kept;
-                let changed = engine.prepare(PipeId(0), &pipe(kind, setup(&weights, largest))).expect("valid");
+                let changed = engine
+                    .prepare(PipeId(0), &pipe(kind, setup(&weights, largest)))
+                    .expect("valid");
                 engine.apply(changed, now, &mut out).unwrap();
             }
         }

@@ -14,15 +14,26 @@ use falaj_sched::time::{Span, Time};
 const LARGEST: u32 = common::aggregates::LARGEST;
 
 fn pipe(weights: &[u64]) -> PipeSpec {
-    let flow = |&w: &u64| FlowSetup::new(Values::default().with("weight", Value::Count(w)), Limit::Packets(1000));
+    let flow = |&w: &u64| {
+        FlowSetup::new(Values::default().with("weight", Value::Count(w)), Limit::Packets(1000))
+    };
     let flows = weights.iter().map(flow).collect();
-    let setup = Setup { rate: Rate::from_mbit(1000), largest: LARGEST, scheduler: Values::default(), flows };
+    let setup = Setup {
+        rate: Rate::from_mbit(1000),
+        largest: LARGEST,
+        scheduler: Values::default(),
+        flows,
+    };
     PipeSpec::new("qfq+", setup, Span::ZERO)
 }
 
 /// Arrivals as (time in bytes, flow, bytes).
 fn departures(weights: &[u64], arrivals: &[(u64, usize, u32)]) -> Vec<Emit> {
-    let arrival = |&(at, f, bytes): &(u64, usize, u32)| Arrival { at: Time(at * 8), flow: FlowId(f as u32), bytes };
+    let arrival = |&(at, f, bytes): &(u64, usize, u32)| Arrival {
+        at: Time(at * 8),
+        flow: FlowId(f as u32),
+        bytes,
+    };
     emits(&run(&pipe(weights), &arrivals.iter().map(arrival).collect::<Vec<_>>(), |_, _, _| {}))
 }
 
@@ -40,7 +51,10 @@ fn beside_the_model(weights: &[u64], arrivals: &[(u64, usize, u32)]) {
         }
         let f = e.flow.index();
         assert_eq!(e.start.0, free_at * 8, "{weights:?} {arrivals:?}");
-        assert!(best.contains(&f), "{weights:?} {arrivals:?}: {f} at {free_at} instead of {best:?}");
+        assert!(
+            best.contains(&f),
+            "{weights:?} {arrivals:?}: {f} at {free_at} instead of {best:?}"
+        );
         free_at += u64::from(model.begin(f));
         while let Some((_, f, bytes)) = next.next_if(|a| a.0 < free_at) {
             model.arrive(*f, *bytes);
@@ -112,11 +126,17 @@ fn a_budget_is_used_up_before_another_aggregate_is_chosen() {
 /// The numbers hold at their ends, and an aggregate is as large as they allow.
 #[test]
 fn the_largest_packets_and_weights_are_served() {
-    for (weight, largest) in [(1, 1 << 18), (65_536, 1 << 18), (65_536, 1), (40_000, 9000), (1, 1 << 16)] {
+    for (weight, largest) in
+        [(1, 1 << 18), (65_536, 1 << 18), (65_536, 1), (40_000, 9000), (1, 1 << 16)]
+    {
         let mut spec = pipe(&[weight; 20]);
         spec.setup.largest = largest;
         let arrivals: Vec<Arrival> = (0..20 * 40)
-            .map(|n| Arrival { at: Time(n / 400 * 50_000_000), flow: FlowId(n as u32 % 20), bytes: largest })
+            .map(|n| Arrival {
+                at: Time(n / 400 * 50_000_000),
+                flow: FlowId(n as u32 % 20),
+                bytes: largest,
+            })
             .collect();
         let out = emits(&run(&spec, &arrivals, |_, _, _| {}));
         let mut sent = [0u32; 20];

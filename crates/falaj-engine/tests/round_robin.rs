@@ -21,7 +21,11 @@ const PIPE: PipeId = PipeId(0);
 fn pipe(kind: &'static str, largest: u32, scheduler: Values, flows: &[Values]) -> PipeSpec {
     let flow = |values: &Values| FlowSetup::new(values.clone(), Limit::Packets(40));
     let flows = flows.iter().map(flow).collect();
-    PipeSpec::new(kind, Setup { rate: Rate::from_mbit(1000), largest, scheduler, flows }, Span::ZERO)
+    PipeSpec::new(
+        kind,
+        Setup { rate: Rate::from_mbit(1000), largest, scheduler, flows },
+        Span::ZERO,
+    )
 }
 
 fn none() -> Values {
@@ -44,7 +48,8 @@ fn the_best_priority_that_is_there_goes_first() {
     let spec = pipe("priority", 4, none(), &[9, 5, 0].map(|p| count("priority", p)));
     // A's first packet finds the link free; the example of the books gives B's.
     assert_eq!(order(&spec, E1), "A1@2 C1@5 C2@8 B1@12 B2@13 B3@16 A2@18 A3@20 A4@22");
-    let b_first: Vec<_> = E1.iter().map(|&(at, f, bytes)| (at + u64::from(f == 'A'), f, bytes)).collect();
+    let b_first: Vec<_> =
+        E1.iter().map(|&(at, f, bytes)| (at + u64::from(f == 'A'), f, bytes)).collect();
     assert_eq!(order(&spec, &b_first), "B1@4 C1@7 C2@10 B2@11 B3@14 A1@16 A2@18 A3@20 A4@22");
 }
 
@@ -73,7 +78,11 @@ fn there_is_a_queue_for_each_flow_and_no_last_level() {
     }
     for f in 0..priorities.len() as u32 {
         let c = engine.counters(PIPE, FlowId(f));
-        assert_eq!((c.offered, c.backlog, c.dropped_full), (3, 2, 1), "flow {f} has its own queue and counters");
+        assert_eq!(
+            (c.offered, c.backlog, c.dropped_full),
+            (3, 2, 1),
+            "flow {f} has its own queue and counters"
+        );
     }
     engine.poll(Time(1_000), &mut out);
     let order: Vec<u64> = emits(&out).iter().map(|e| priorities[e.flow.index()]).collect();
@@ -124,13 +133,20 @@ fn the_bounds_of_weighted_round_robin_are_reached() {
     arrivals.extend([(1, 'A', 4); 5]);
     let delay = |spec: &PipeSpec| {
         let at = |f: char| FlowId(f as u32 - 'A' as u32);
-        let all: Vec<_> =
-            arrivals.iter().map(|&(t, f, bytes)| Arrival { at: Time(t * 8), flow: at(f), bytes }).collect();
+        let all: Vec<_> = arrivals
+            .iter()
+            .map(|&(t, f, bytes)| Arrival { at: Time(t * 8), flow: at(f), bytes })
+            .collect();
         let sent = emits(&run(spec, &all, |_, _, _| {}));
         sent.iter().filter(|e| e.flow == FlowId(0)).map(|e| e.end - e.arrival).max().unwrap()
     };
     let bound = |spec: &PipeSpec| {
-        Engine::new(std::slice::from_ref(spec)).unwrap().promise(PIPE, FlowId(0)).unwrap().delay.delay
+        Engine::new(std::slice::from_ref(spec))
+            .unwrap()
+            .promise(PIPE, FlowId(0))
+            .unwrap()
+            .delay
+            .delay
     };
     // Five of ours, and three times seven of theirs.
     assert_eq!(bound(&spec), Span((5 + 3 * 7) * 4 * 8));
@@ -143,7 +159,8 @@ fn the_bounds_of_weighted_round_robin_are_reached() {
 
 /// Flows of (level, slots), packets of one size.
 fn hrr(frame: u64, largest: u32, flows: &[(u64, u64)]) -> PipeSpec {
-    let flow = |&(level, slots): &(u64, u64)| count("level", level).with("slots", Value::Count(slots));
+    let flow =
+        |&(level, slots): &(u64, u64)| count("level", level).with("slots", Value::Count(slots));
     pipe("hrr", largest, count("frame", frame), &flows.iter().map(flow).collect::<Vec<_>>())
 }
 
@@ -168,7 +185,10 @@ fn slots_begin_on_their_grid() {
     assert_eq!(order(&spec, &arrivals), "A1@1 B1@8 A2@11 B2@14 A3@25");
     // A year later the frame stands where it would have stood.
     let year = 1 << 50;
-    assert_eq!(order(&spec, &[(year + 1, 'A', 1), (year + 1, 'B', 1)]), format!("B1@{} A1@{}", year + 5, year + 9));
+    assert_eq!(
+        order(&spec, &[(year + 1, 'A', 1), (year + 1, 'B', 1)]),
+        format!("B1@{} A1@{}", year + 5, year + 9)
+    );
 }
 
 // --- Carry-over round robin.
@@ -182,13 +202,21 @@ fn parts_of_packets_are_carried_over() {
     };
     let mut arrivals = cells(0);
     arrivals.push((0, 'A', 1));
-    let names = |order: String| order.split(' ').map(|d| d.split('@').next().unwrap().to_owned()).collect::<Vec<_>>();
+    let names = |order: String| {
+        order.split(' ').map(|d| d.split('@').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
     // Quotas of 2.4, 1 and 0.6.
     let expected = "A1 | A2 A3 B1 C1 | A4 A5 B2 A6 | A7 B3 C2 | B4 C3 | C4";
-    assert_eq!(names(order(&corr([600, 250, 150]), &arrivals)).join(" "), expected.replace("| ", ""));
+    assert_eq!(
+        names(order(&corr([600, 250, 150]), &arrivals)).join(" "),
+        expected.replace("| ", "")
+    );
     // 1.5, 1.5 and 1.
     let expected = "A1 | A2 B1 C1 A3 | A4 B2 B3 C2 | A5 B4 C3 A6 | A7 C4";
-    assert_eq!(names(order(&corr([375, 375, 250]), &arrivals)).join(" "), expected.replace("| ", ""));
+    assert_eq!(
+        names(order(&corr([375, 375, 250]), &arrivals)).join(" "),
+        expected.replace("| ", "")
+    );
 }
 
 /// A flow that sends a packet at a time owes the rest of it, also when it was idle
@@ -218,7 +246,8 @@ fn low(bytes: u64) -> Values {
 
 /// At most so many bytes in any window of a hundred bytes' time.
 fn contract(flow: Values, bytes: u64) -> Values {
-    flow.with("rate", Value::Rate(Rate::from_mbit(10 * bytes))).with("window", Value::Span(Span(800)))
+    flow.with("rate", Value::Rate(Rate::from_mbit(10 * bytes)))
+        .with("window", Value::Span(Span(800)))
 }
 
 fn form(form: &'static str) -> Values {
@@ -306,7 +335,10 @@ fn the_fast_lane_is_as_fast_as_promised() {
     arrivals.extend([(begins + 1, 'B', 10); 3]);
     let to = |f: char| FlowId(f as u32 - 'A' as u32);
     arrivals.sort_by_key(|a| (a.0, a.1));
-    let all: Vec<_> = arrivals.iter().map(|&(t, f, bytes)| Arrival { at: Time(t * 8), flow: to(f), bytes }).collect();
+    let all: Vec<_> = arrivals
+        .iter()
+        .map(|&(t, f, bytes)| Arrival { at: Time(t * 8), flow: to(f), bytes })
+        .collect();
     let sent = emits(&run(&spec, &all, |_, _, _| {}));
     let worst = sent.iter().filter(|e| e.flow.0 < 2).map(|e| e.end - e.arrival).max().unwrap();
     assert!(worst <= bound, "{worst} > {bound}");
@@ -335,7 +367,8 @@ fn drr_plus_plus_visits_low_latency_every_other_time() {
 #[test]
 fn both_forms_run_through_their_columns_of_the_table() {
     // Two packets of A, and one of each other.
-    let spec = |form_of| pipe("drr++", 3, form(form_of), &[low(4), quantum(3), quantum(3), quantum(3)]);
+    let spec =
+        |form_of| pipe("drr++", 3, form(form_of), &[low(4), quantum(3), quantum(3), quantum(3)]);
     let (n, cycles) = (3, 5);
     let mut arrivals = vec![(0, 'A', 2); 2 * n * cycles];
     for f in "BCD".chars() {
@@ -355,7 +388,11 @@ fn both_forms_run_through_their_columns_of_the_table() {
         }
     }
     let flows = |form| -> String {
-        order(&spec(form), &arrivals).split(' ').map(|departure| &departure[..1]).collect::<Vec<_>>().concat()
+        order(&spec(form), &arrivals)
+            .split(' ')
+            .map(|departure| &departure[..1])
+            .collect::<Vec<_>>()
+            .concat()
     };
     assert_eq!(flows("modified"), modified);
     assert_eq!(flows("mw00"), in_2000);
@@ -366,8 +403,13 @@ fn both_forms_run_through_their_columns_of_the_table() {
 fn several_flows_of_low_latency_take_turns_or_are_refused() {
     let spec = |form| pipe("drr++", 3, form, &[low(3), low(3), quantum(3), quantum(3)]);
     let all: Vec<_> = "ABCD".chars().flat_map(|f| [(0, f, 3); 2]).collect();
-    assert_eq!(order(&spec(form("modified")), &all), "A1@3 C1@6 B1@9 D1@12 A2@15 C2@18 B2@21 D2@24");
-    let Err((_, refused)) = Engine::new(&[spec(form("mw00"))]) else { panic!("one credit for two flows") };
+    assert_eq!(
+        order(&spec(form("modified")), &all),
+        "A1@3 C1@6 B1@9 D1@12 A2@15 C2@18 B2@21 D2@24"
+    );
+    let Err((_, refused)) = Engine::new(&[spec(form("mw00"))]) else {
+        panic!("one credit for two flows")
+    };
     let refused = refused.into_iter().next().expect("a reason");
     assert_eq!((refused.flow, refused.param), (Some(1), "latency"));
 }
@@ -397,13 +439,18 @@ fn drr_plus_plus_keeps_our_bound_and_not_that_of_the_thesis() {
         arrivals.extend(burst.map(|bytes| Arrival { at, flow: FlowId(0), bytes }));
         let sent = emits(&run(&spec, &arrivals, |_, _, _| {}));
         let worst = sent.iter().filter(|e| e.flow == FlowId(0)).map(|e| e.end - at).max().unwrap();
-        let bound = Engine::new(std::slice::from_ref(&spec)).unwrap().promise(PIPE, FlowId(0)).unwrap().delay.delay;
+        let bound = Engine::new(std::slice::from_ref(&spec))
+            .unwrap()
+            .promise(PIPE, FlowId(0))
+            .unwrap()
+            .delay
+            .delay;
         assert!(worst <= bound && bound - worst <= Span(2_000), "{n}: {worst}, bound {bound}");
         // sigma/r + (Q + 3 Q')/C
         let thesis = Span(2 * 30_001_000 + 4 * 1_500_000);
         assert_eq!(worst > thesis, n >= 4, "{n}: {worst}, thesis {thesis}");
-        // Lemma 3: the rate is that of half the link from (Q + 3 Q')/C on, counted by last bits. Just before the
-        // end of a packet all those before it have been sent.
+        // Lemma 3: the rate is that of half the link from (Q + 3 Q')/C on, counted by last bits.
+        // Just before the end of a packet all those before it have been sent.
         let mut before = 0;
         let latency = sent.iter().filter(|e| e.flow == FlowId(0)).map(|e| {
             let latency = Span((e.end - at).0.saturating_sub(2_000 * before));
@@ -416,9 +463,10 @@ fn drr_plus_plus_keeps_our_bound_and_not_that_of_the_thesis() {
     }
 }
 
-/// The thesis' Theorem 1: where all have packets, low latency's mean delay is about `Q''/2 / (C - Q'' lambda/nu)`, `Q''` both
-/// quanta and `nu` packets of a visit. It goes by neither how arrivals are spread nor what waits already: fifty times too much for
-/// packets that come one by one, a two-hundredth of what they wait behind a burst.
+/// The thesis' Theorem 1: where all have packets, low latency's mean delay is about `Q''/2 / (C -
+/// Q'' lambda/nu)`, `Q''` both quanta and `nu` packets of a visit. It goes by neither how arrivals
+/// are spread nor what waits already: fifty times too much for packets that come one by one, a
+/// two-hundredth of what they wait behind a burst.
 #[test]
 fn the_mean_delay_of_the_thesis_is_none() {
     // A byte takes a microsecond, a round 3 ms.
@@ -430,7 +478,11 @@ fn the_mean_delay_of_the_thesis_is_none() {
         for f in &mut spec.setup.flows {
             f.limit = Limit::Packets(10_000);
         }
-        let normal = (0..4 * 1_000u32).map(|n| Arrival { at: Time::ZERO, flow: FlowId(1 + n % 4), bytes: 1_500 });
+        let normal = (0..4 * 1_000u32).map(|n| Arrival {
+            at: Time::ZERO,
+            flow: FlowId(1 + n % 4),
+            bytes: 1_500,
+        });
         let own = (0..burst).map(|_| 0).chain((1..=300).map(|n| n * every));
         let own = own.map(|at| Arrival { at: Time(at), flow: FlowId(0), bytes: 1_500 });
         let mut arrivals: Vec<_> = normal.chain(own).collect();
@@ -445,9 +497,17 @@ fn the_mean_delay_of_the_thesis_is_none() {
     };
     let theorem = |every: u64| 1_500.0 / (1.0 - 3_000_000.0 / every as f64);
     let smooth = mean(0, 3_030_000);
-    assert!(smooth < 3_000.0 && theorem(3_030_000) > 50.0 * smooth, "{smooth}, {}", theorem(3_030_000));
+    assert!(
+        smooth < 3_000.0 && theorem(3_030_000) > 50.0 * smooth,
+        "{smooth}, {}",
+        theorem(3_030_000)
+    );
     let behind_a_burst = mean(600, 6_000_000);
-    assert!(behind_a_burst > 200.0 * theorem(6_000_000), "{behind_a_burst}, {}", theorem(6_000_000));
+    assert!(
+        behind_a_burst > 200.0 * theorem(6_000_000),
+        "{behind_a_burst}, {}",
+        theorem(6_000_000)
+    );
 }
 
 /// The same rivals against DRR: within a few bytes of its bound.
@@ -469,8 +529,16 @@ fn the_bound_of_drr_is_reached() {
         arrivals.extend(burst.map(|bytes| Arrival { at, flow: FlowId(0), bytes }));
         let sent = emits(&run(&spec, &arrivals, |_, _, _| {}));
         let worst = sent.iter().filter(|e| e.flow == FlowId(0)).map(|e| e.end - at).max().unwrap();
-        let bound = Engine::new(std::slice::from_ref(&spec)).unwrap().promise(PIPE, FlowId(0)).unwrap().delay.delay;
-        assert!(worst <= bound && bound - worst <= Span(8 * (n as u64 + 1)), "{n}: {worst}, bound {bound}");
+        let bound = Engine::new(std::slice::from_ref(&spec))
+            .unwrap()
+            .promise(PIPE, FlowId(0))
+            .unwrap()
+            .delay
+            .delay;
+        assert!(
+            worst <= bound && bound - worst <= Span(8 * (n as u64 + 1)),
+            "{n}: {worst}, bound {bound}"
+        );
     }
 }
 
@@ -478,15 +546,26 @@ fn the_bound_of_drr_is_reached() {
 
 #[test]
 fn strict_flows_come_before_visits_and_interrupt_them() {
-    let spec = pipe("ets", 4, none(), &[count("priority", 1), count("priority", 0), quantum(6), quantum(4)]);
-    let arrivals = [(0, 'C', 3), (0, 'C', 3), (0, 'D', 4), (0, 'C', 2), (1, 'A', 2), (2, 'A', 2), (3, 'B', 1)];
+    let spec = pipe(
+        "ets",
+        4,
+        none(),
+        &[count("priority", 1), count("priority", 0), quantum(6), quantum(4)],
+    );
+    let arrivals =
+        [(0, 'C', 3), (0, 'C', 3), (0, 'D', 4), (0, 'C', 2), (1, 'A', 2), (2, 'A', 2), (3, 'B', 1)];
     assert_eq!(order(&spec, &arrivals), "C1@3 A1@5 B1@6 A2@8 C2@11 D1@15 C3@17");
     let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
     let promised: Vec<bool> = (0..4).map(|f| engine.promise(PIPE, FlowId(f)).is_ok()).collect();
     assert_eq!(promised, [false, true, false, false]);
     let drr = pipe("ets", 4, none(), &[quantum(6), quantum(4)]);
-    let promise = |spec: &PipeSpec| Engine::new(std::slice::from_ref(spec)).unwrap().promise(PIPE, FlowId(0));
-    assert_eq!(promise(&drr), promise(&PipeSpec { kind: "drr", ..drr.clone() }), "alone they share by DRR");
+    let promise =
+        |spec: &PipeSpec| Engine::new(std::slice::from_ref(spec)).unwrap().promise(PIPE, FlowId(0));
+    assert_eq!(
+        promise(&drr),
+        promise(&PipeSpec { kind: "drr", ..drr.clone() }),
+        "alone they share by DRR"
+    );
 }
 
 // --- Bounds that hold under a condition.
@@ -502,7 +581,8 @@ fn keep_contract(spec: &PipeSpec, arrivals: &mut Vec<Arrival>) {
             return true;
         }
         let recent = kept.iter().filter(|b| b.at.0 + window.0 > a.at.0);
-        let keeps = recent.map(|b| u128::from(b.bytes)).sum::<u128>() + u128::from(a.bytes) <= allowed;
+        let keeps =
+            recent.map(|b| u128::from(b.bytes)).sum::<u128>() + u128::from(a.bytes) <= allowed;
         if keeps {
             kept.push(*a);
         }
@@ -523,16 +603,23 @@ fn bounds_under_a_condition_hold_where_it_does() {
         if kind == "drr+" {
             keep_contract(&spec, &mut arrivals);
         } else if kind != "drr++" {
-            arrivals.iter_mut().filter(|a| a.flow == FlowId(0)).for_each(|a| a.bytes = spec.setup.largest);
+            arrivals
+                .iter_mut()
+                .filter(|a| a.flow == FlowId(0))
+                .for_each(|a| a.bytes = spec.setup.largest);
         }
         let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
         let Ok(promise) = engine.promise(PIPE, FlowId(0)) else { continue };
-        let quantum = spec.setup.flows[0].values.bytes("quantum").unwrap_or(spec.setup.largest.into());
+        let quantum =
+            spec.setup.flows[0].values.bytes("quantum").unwrap_or(spec.setup.largest.into());
         let sent: Vec<Emit> = emits(&run(&spec, &arrivals, |_, _, _| {}));
         let own: Vec<&Emit> = sent.iter().filter(|e| e.flow == FlowId(0)).collect();
         for (n, e) in own.iter().enumerate() {
             // What was queued when it came, with itself.
-            let queued = own[..=n].iter().filter(|before| before.end > e.arrival).map(|b| u64::from(b.bytes));
+            let queued = own[..=n]
+                .iter()
+                .filter(|before| before.end > e.arrival)
+                .map(|b| u64::from(b.bytes));
             for bound in &promise.others {
                 let condition = match bound.condition {
                     "while the flow keeps its contract" => 0,
@@ -547,11 +634,19 @@ fn bounds_under_a_condition_hold_where_it_does() {
                 };
                 met[condition] += 1;
                 let delay = e.end - e.arrival;
-                assert!(delay <= bound.delay, "seed {seed}: {delay} > {} {}: {spec:?}", bound.delay, bound.formula);
+                assert!(
+                    delay <= bound.delay,
+                    "seed {seed}: {delay} > {} {}: {spec:?}",
+                    bound.delay,
+                    bound.formula
+                );
             }
         }
     }
-    assert!(met.iter().all(|&n| n > 10_000), "the conditions hold often enough to mean something: {met:?}");
+    assert!(
+        met.iter().all(|&n| n > 10_000),
+        "the conditions hold often enough to mean something: {met:?}"
+    );
 }
 
 // --- Every sequence of a few steps, beside a plain model.
@@ -687,10 +782,14 @@ fn ours(specs: [&PipeSpec; 2], steps: &[Step]) -> Vec<(usize, u64)> {
 }
 
 /// All sequences of six steps of which each is a packet (three flows, two
-/// sizes), followed by a byte's time, or a longer pause; and a change of the setup after each step, or of the
-/// discipline, or of its flows: the last one is added, and where the model says so is from then on as it were if
-/// it had had nothing before.
-fn every_sequence(specs: [&PipeSpec; 2], sizes: [u32; 2], model: impl Fn(Change) -> Box<dyn Model>) {
+/// sizes), followed by a byte's time, or a longer pause; and a change of the setup after each step,
+/// or of the discipline, or of its flows: the last one is added, and where the model says so is
+/// from then on as it were if it had had nothing before.
+fn every_sequence(
+    specs: [&PipeSpec; 2],
+    sizes: [u32; 2],
+    model: impl Fn(Change) -> Box<dyn Model>,
+) {
     let mut queue = specs[0].clone();
     queue.kind = "fifo";
     queue.setup.scheduler = none().with("queue", Value::Limit(Limit::Packets(100)));
@@ -703,7 +802,10 @@ fn every_sequence(specs: [&PipeSpec; 2], sizes: [u32; 2], model: impl Fn(Change)
         for i in 0..6 {
             match n / 7usize.pow(i) % 7 {
                 6 => steps.push(Step::Pass(3)),
-                packet => steps.extend([Step::Packet(packet / 2, sizes[packet % 2]), Step::Pass(1 - n as u64 % 2)]),
+                packet => steps.extend([
+                    Step::Packet(packet / 2, sizes[packet % 2]),
+                    Step::Pass(1 - n as u64 % 2),
+                ]),
             }
         }
         let without = plain(model(Change::Setup), Becomes::AnotherSetup, &steps);
@@ -716,7 +818,8 @@ fn every_sequence(specs: [&PipeSpec; 2], sizes: [u32; 2], model: impl Fn(Change)
         assert_eq!(ours(specs, &steps), with, "{steps:?}");
         let swapped = plain(model(Change::Setup), Becomes::OneQueue, &steps);
         assert_eq!(ours([specs[0], &queue], &steps), swapped, "to one queue: {steps:?}");
-        (some_differ, swaps_differ) = (some_differ || with != without, swaps_differ || swapped != without);
+        (some_differ, swaps_differ) =
+            (some_differ || with != without, swaps_differ || swapped != without);
         if let Some(last) = last {
             steps.remove(place);
             steps.insert(n % (last + 1), Step::Change);
@@ -964,9 +1067,11 @@ impl Model for Visits {
         }
         (self.quanta, self.flows) = (self.other, 3);
         if self.beside == Beside::OtherVisits {
-            let all = [self.waiting[self.turn].clone(), self.waiting[1 - self.turn].clone()].concat();
+            let all =
+                [self.waiting[self.turn].clone(), self.waiting[1 - self.turn].clone()].concat();
             self.sort = self.other_sort;
-            self.waiting = [0, 1].map(|s| all.iter().copied().filter(|&f| self.sort[f] == s).collect());
+            self.waiting =
+                [0, 1].map(|s| all.iter().copied().filter(|&f| self.sort[f] == s).collect());
             if self.visited {
                 self.turn = self.sort[all[0]];
             }
@@ -1002,7 +1107,9 @@ fn drr_is_that_of_a_plain_model() {
 #[test]
 fn drr_plus_is_that_of_a_plain_model() {
     // 4 B in any 8 B of time.
-    let kept = none().with("latency", Value::Choice("low")).with("rate", Value::Rate(Rate::from_mbit(500)));
+    let kept = none()
+        .with("latency", Value::Choice("low"))
+        .with("rate", Value::Rate(Rate::from_mbit(500)));
     visits("drr+", none(), kept.with("window", Value::Span(Span(64))), Beside::FastLane, [1, 0, 0]);
 }
 
@@ -1070,7 +1177,8 @@ impl Model for CarryOver {
                     self.credits[f] = self.credits[f].min(0);
                 }
             }
-            let mut minor: Vec<usize> = (0..3).filter(|&f| left[f] > 0 && self.credits[f] > 0).collect();
+            let mut minor: Vec<usize> =
+                (0..3).filter(|&f| left[f] > 0 && self.credits[f] > 0).collect();
             minor.sort_by_key(|&f| -self.credits[f]);
             for f in minor {
                 if self.plan.len() < 4 {
@@ -1095,7 +1203,13 @@ fn carry_over_round_robin_is_that_of_a_plain_model() {
     };
     every_sequence([&spec(quotas), &spec(other)], [1, 3], |change| {
         let other = change.of(quotas, other);
-        Box::new(CarryOver { quotas, other, credits: [0; 3], here: Vec::new(), plan: VecDeque::new() })
+        Box::new(CarryOver {
+            quotas,
+            other,
+            credits: [0; 3],
+            here: Vec::new(),
+            plan: VecDeque::new(),
+        })
     });
 }
 
@@ -1132,7 +1246,8 @@ enum Then {
     OneQueue,
 }
 
-/// What frames and a best effort of the third flow send, slot after slot of 2 B, as (flow, end in bytes).
+/// What frames and a best effort of the third flow send, slot after slot of 2 B, as (flow, end in
+/// bytes).
 fn by_slots(mut frames: Frames, then: &Then, steps: &[Step]) -> Vec<(usize, u64)> {
     let (mut events, mut now) = (VecDeque::new(), 0);
     for step in steps {
@@ -1189,7 +1304,12 @@ fn by_slots(mut frames: Frames, then: &Then, steps: &[Step]) -> Vec<(usize, u64)
 }
 
 /// From `at` on in order of arrival, after what is on the wire.
-fn one_queue(at: u64, queues: &[VecDeque<(u64, u32)>], events: VecDeque<(u64, Step)>, sent: &mut Vec<(usize, u64)>) {
+fn one_queue(
+    at: u64,
+    queues: &[VecDeque<(u64, u32)>],
+    events: VecDeque<(u64, Step)>,
+    sent: &mut Vec<(usize, u64)>,
+) {
     let waiting = |f: usize| queues[f].iter().map(move |&(since, bytes)| (since, f, bytes));
     let mut all: Vec<(u64, usize, u32)> = (0..queues.len()).flat_map(waiting).collect();
     all.sort_by_key(|&(since, f, _)| (since, f));
@@ -1205,7 +1325,8 @@ fn one_queue(at: u64, queues: &[VecDeque<(u64, u32)>], events: VecDeque<(u64, St
     }
 }
 
-/// Beside a pointer for each level; and with a change of the frames, a flow added, or one queue for all, after each step in turn.
+/// Beside a pointer for each level; and with a change of the frames, a flow added, or one queue for
+/// all, after each step in turn.
 #[test]
 fn hierarchical_round_robin_is_that_of_a_plain_model() {
     // A and best effort; B has two of three slots of the two that are handed. Then both are on
@@ -1224,7 +1345,10 @@ fn hierarchical_round_robin_is_that_of_a_plain_model() {
         for i in 0..6 {
             match n / 7usize.pow(i) % 7 {
                 6 => steps.push(Step::Pass(3)),
-                packet => steps.extend([Step::Packet(packet / 2, 1 + packet as u32 % 2), Step::Pass(1 - n as u64 % 2)]),
+                packet => steps.extend([
+                    Step::Packet(packet / 2, 1 + packet as u32 % 2),
+                    Step::Pass(1 - n as u64 % 2),
+                ]),
             }
         }
         let without = by_slots(frames.clone(), &then, &steps);
@@ -1232,7 +1356,9 @@ fn hierarchical_round_robin_is_that_of_a_plain_model() {
         let place = n % (steps.len() + 1);
         let last = steps.iter().position(|step| matches!(step, Step::Packet(2, _)));
         steps.insert(place, Step::Change);
-        for (k, (then, after)) in [(&then, &changed), (&Then::OneQueue, &queue)].into_iter().enumerate() {
+        for (k, (then, after)) in
+            [(&then, &changed), (&Then::OneQueue, &queue)].into_iter().enumerate()
+        {
             let with = by_slots(frames.clone(), then, &steps);
             assert_eq!(ours([&spec, after], &steps), with, "{steps:?} {}", after.kind);
             differ[k] |= with != without;

@@ -53,12 +53,23 @@ impl Dice {
             7 | 8 => Term::Dport(from, to),
             9 | 10 => Term::Protocol(self.one_of(&[Protocol::TCP, Protocol::UDP, Protocol::ICMP])),
             11 => Term::Vlan(from),
-            12 => self.one_of(&[Term::Ether(0x800), Term::Ether(0x806), Term::MacDst([from as u8; 6])]),
+            12 => self.one_of(&[
+                Term::Ether(0x800),
+                Term::Ether(0x806),
+                Term::MacDst([from as u8; 6]),
+            ]),
             13 => self.one_of(&[Term::Dscp(from as u8), Term::Tos(4 * from as u8)]),
             14 => self.one_of(&[Term::Length(0, 99), Term::Ttl(from as u8, 64)]),
-            15 => self.one_of(&[Term::Fragment, Term::FirstFragment, Term::Flags { set: 2, clear: 16 }]),
+            15 => self.one_of(&[
+                Term::Fragment,
+                Term::FirstFragment,
+                Term::Flags { set: 2, clear: 16 },
+            ]),
             16 => Term::Mark(self.one_of(&[0, 1, 2, 0x8001])),
-            _ => self.one_of(&[Term::In(Field::Src, table.clone()), Term::In(Field::Dport, table.clone())]),
+            _ => self.one_of(&[
+                Term::In(Field::Src, table.clone()),
+                Term::In(Field::Dport, table.clone()),
+            ]),
         }
     }
     fn clause(&mut self, table: &Arc<Table>) -> Match {
@@ -88,7 +99,15 @@ impl Dice {
             ..key
         };
         match self.below(10) {
-            0 => Key { src: None, dst: None, protocol: None, ports: None, tos: None, tcp: None, ..key },
+            0 => Key {
+                src: None,
+                dst: None,
+                protocol: None,
+                ports: None,
+                tos: None,
+                tcp: None,
+                ..key
+            },
             1 => Key { ports: None, tcp: None, fragment: Fragment::Later, ..key },
             2 => Key { fragment: Fragment::First, ..key },
             3 => Key { mark: self.one_of(&[0, 1]), ..Key::default() },
@@ -112,7 +131,8 @@ fn one_by_one(rules: &Rules, key: &Key, way: usize, from: u32) -> Option<u32> {
 
 fn table() -> Arc<Table> {
     let net = |text: &str, len| Entry::Net(Net::new(text.parse().expect("an address"), len));
-    let entries = [net("10.0.1.0", 24), net("10.0.2.8", 29), net("fd77::", 64), Entry::Numbers(3, 5)];
+    let entries =
+        [net("10.0.1.0", 24), net("10.0.2.8", 29), net("fd77::", 64), Entry::Numbers(3, 5)];
     Arc::new(Table::new("odd", &entries).expect("they differ"))
 }
 
@@ -128,12 +148,19 @@ fn the_first_rule_is_found_as_one_by_one() {
             .map(|_| {
                 let (clauses, any) = (1 + dice.below(2), dice.below(40) == 0);
                 let way = dice.one_of(&[None, None, Some(0), Some(1)]);
-                ((0..clauses).map(|_| dice.clause(&table)).filter(|c| any || !c.is_any()).collect(), way)
+                (
+                    (0..clauses)
+                        .map(|_| dice.clause(&table))
+                        .filter(|c| any || !c.is_any())
+                        .collect(),
+                    way,
+                )
             })
             .collect();
         let lookup = lookup(&rules);
         for _ in 0..200 {
-            let (key, way, from) = (dice.key(), dice.below(2) as usize, dice.below(many.min(9) + 1) as u32);
+            let (key, way, from) =
+                (dice.key(), dice.below(2) as usize, dice.below(many.min(9) + 1) as u32);
             let from = if dice.below(2) == 0 { 0 } else { from };
             let expected = one_by_one(&rules, &key, way, from);
             assert_eq!(lookup.find(&key, way, from), expected, "seed {seed}: {key:?} {rules:#?}");
@@ -147,8 +174,9 @@ fn the_first_rule_is_found_as_one_by_one() {
 #[test]
 fn a_small_world_is_sorted_as_one_by_one() {
     let address = |n: u32| IpAddr::V4(n.into());
-    let nets: Vec<Net> =
-        (29..=32u8).flat_map(|len| (0..8).step_by(1 << (32 - len)).map(move |n| Net::new(address(n), len))).collect();
+    let nets: Vec<Net> = (29..=32u8)
+        .flat_map(|len| (0..8).step_by(1 << (32 - len)).map(move |n| Net::new(address(n), len)))
+        .collect();
     for turn in 0..nets.len() {
         let mut rules: Rules = Vec::new();
         for (n, src) in nets.iter().enumerate() {
@@ -160,7 +188,11 @@ fn a_small_world_is_sorted_as_one_by_one() {
         for (src, dst) in (0..10).flat_map(|src| (0..10).map(move |dst| (src, dst))) {
             let key = Key { src: Some(address(src)), dst: Some(address(dst)), ..Key::default() };
             for from in 0..rules.len() as u32 {
-                assert_eq!(lookup.find(&key, 0, from), one_by_one(&rules, &key, 0, from), "{src} {dst} {from}");
+                assert_eq!(
+                    lookup.find(&key, 0, from),
+                    one_by_one(&rules, &key, 0, from),
+                    "{src} {dst} {from}"
+                );
             }
         }
     }
@@ -168,20 +200,24 @@ fn a_small_world_is_sorted_as_one_by_one() {
 
 #[test]
 fn frames_that_fuzzers_begin_with() {
-    let all = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/packet")).expect("it is there");
+    let all = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/packet"))
+        .expect("it is there");
     for file in all {
         packet(&std::fs::read(file.expect("a file").path()).expect("bytes"));
     }
 }
 
-/// Whatever a frame holds, it has a key, and rules sort it as one by one. A plain function, for any fuzzer: the first
-/// byte chooses the rules, the rest is the frame.
+/// Whatever a frame holds, it has a key, and rules sort it as one by one. A plain function, for any
+/// fuzzer: the first byte chooses the rules, the rest is the frame.
 pub fn packet(bytes: &[u8]) {
     let Some((seed, frame)) = bytes.split_first() else { return };
     let key = Key::of_ethernet(frame);
     let mut dice = Dice::new(u64::from(*seed));
     let table = table();
-    let rules: Rules = (0..30).map(|_| (vec![dice.clause(&table)], None)).filter(|(c, _)| !c[0].is_any()).collect();
+    let rules: Rules = (0..30)
+        .map(|_| (vec![dice.clause(&table)], None))
+        .filter(|(c, _)| !c[0].is_any())
+        .collect();
     assert_eq!(lookup(&rules).find(&key, 0, 0), one_by_one(&rules, &key, 0, 0), "{key:?}");
 }
 
@@ -201,7 +237,11 @@ fn any_frame_is_sorted() {
             ]));
         }
         if let (true, Some(tagged)) = (dice.below(3) == 0, bytes.get_mut(17..20)) {
-            tagged.copy_from_slice(&dice.one_of(&[[8, 0, 0x45], [0x86, 0xdd, 0x60], [0x88, 0xa8, 0]]));
+            tagged.copy_from_slice(&dice.one_of(&[
+                [8, 0, 0x45],
+                [0x86, 0xdd, 0x60],
+                [0x88, 0xa8, 0],
+            ]));
         }
         if let (true, Some(next)) = (dice.below(2) == 0, bytes.get_mut(21)) {
             *next = dice.one_of(&[0, 6, 17, 43, 44, 51, 60]);

@@ -18,20 +18,28 @@ use std::collections::VecDeque;
 
 /// A pipe whose largest packet has 4 B; one flow for each list of values.
 fn pipe(kind: &'static str, scheduler: Values, flows: Vec<Values>) -> PipeSpec {
-    let flows = flows.into_iter().map(|values| FlowSetup::new(values, Limit::Packets(20))).collect();
-    PipeSpec::new(kind, Setup { rate: Rate::from_mbit(1000), largest: 4, scheduler, flows }, Span::ZERO)
+    let flows =
+        flows.into_iter().map(|values| FlowSetup::new(values, Limit::Packets(20))).collect();
+    PipeSpec::new(
+        kind,
+        Setup { rate: Rate::from_mbit(1000), largest: 4, scheduler, flows },
+        Span::ZERO,
+    )
 }
 
 fn bucket(mbit: u64, burst: u64) -> Values {
-    Values::default().with("rate", Value::Rate(Rate::from_mbit(mbit))).with("burst", Value::Bytes(burst))
+    Values::default()
+        .with("rate", Value::Rate(Rate::from_mbit(mbit)))
+        .with("burst", Value::Bytes(burst))
 }
 
-/// A's bucket of 4 B refills by a byte in two bytes of time: its third packet has its 2 B at 4. B, of an
-/// eighth of the link, is held from 4 to 16 on a free link.
+/// A's bucket of 4 B refills by a byte in two bytes of time: its third packet has its 2 B at 4. B,
+/// of an eighth of the link, is held from 4 to 16 on a free link.
 #[test]
 fn a_shaper_holds_packets_on_a_free_link() {
     let shaper = pipe("shaper", Values::default(), vec![bucket(500, 4), bucket(125, 4)]);
-    let all = [(0, 'A', 2), (0, 'A', 2), (0, 'A', 2), (0, 'A', 2), (0, 'B', 2), (0, 'B', 2), (0, 'B', 2)];
+    let all =
+        [(0, 'A', 2), (0, 'A', 2), (0, 'A', 2), (0, 'A', 2), (0, 'B', 2), (0, 'B', 2), (0, 'B', 2)];
     assert_eq!(order(&shaper, &all), "A1@2 A2@4 B1@6 B2@8 A3@10 A4@12 B3@18");
 }
 
@@ -45,13 +53,16 @@ fn what_others_take_costs_no_tokens() {
 }
 
 /// Slopes of a half and a quarter of the link, and best effort. A owes 2 B at 4, which takes it
-/// until 8; C, which nobody else wants the link of, is on it until then. B has waited since 0 with the credit of 12 quarters.
+/// until 8; C, which nobody else wants the link of, is on it until then. B has waited since 0 with
+/// the credit of 12 quarters.
 #[test]
 fn credit_is_earned_while_others_send() {
     let slope = |mbit| Values::default().with("idle-slope", Value::Rate(Rate::from_mbit(mbit)));
     let cbs = pipe("cbs", Values::default(), vec![slope(500), slope(250), Values::default()]);
-    let all = [(0, 'A', 4), (0, 'A', 4), (0, 'A', 4), (0, 'B', 4), (0, 'B', 4), (0, 'C', 4), (0, 'C', 1)];
-    // B begins at 4 with 1 B of credit, and has -2 B at 8: until 16. A: -2 B at 4, 0 at 8, -2 at 12, 0 at 16.
+    let all =
+        [(0, 'A', 4), (0, 'A', 4), (0, 'A', 4), (0, 'B', 4), (0, 'B', 4), (0, 'C', 4), (0, 'C', 1)];
+    // B begins at 4 with 1 B of credit, and has -2 B at 8: until 16. A: -2 B at 4, 0 at 8, -2 at
+    // 12, 0 at 16.
     assert_eq!(order(&cbs, &all), "A1@4 B1@8 A2@12 C1@16 A3@20 B2@24 C2@25");
     // Alone, A is held: 4 B every 8.
     assert_eq!(order(&cbs, &all[..3]), "A1@4 A2@12 A3@20");
@@ -63,7 +74,9 @@ fn credit_is_earned_while_others_send() {
 #[test]
 fn gates_open_and_close_and_packets_are_over_by_then() {
     let gate = |opens: u64, open: u64| {
-        Values::default().with("opens", Value::Span(Span(opens * 8))).with("open", Value::Span(Span(open * 8)))
+        Values::default()
+            .with("opens", Value::Span(Span(opens * 8)))
+            .with("open", Value::Span(Span(open * 8)))
     };
     let cycle = Values::default().with("cycle", Value::Span(Span(160)));
     let tas = pipe("tas", cycle, vec![gate(0, 10), gate(10, 10), Values::default()]);
@@ -74,7 +87,11 @@ fn gates_open_and_close_and_packets_are_over_by_then() {
     assert_eq!(order(&tas, &with_c), "A1@4 A2@8 C1@11 B1@15 B2@19 C2@22 A3@26 C3@29 B3@34");
     // A's opens twice in a cycle of 40 B, at 0 and 20, and B's once: nobody's gate meets another's.
     let every = gate(0, 10).with("every", Value::Span(Span(160)));
-    let twice = pipe("tas", Values::default().with("cycle", Value::Span(Span(320))), vec![every, gate(10, 10)]);
+    let twice = pipe(
+        "tas",
+        Values::default().with("cycle", Value::Span(Span(320))),
+        vec![every, gate(10, 10)],
+    );
     assert_eq!(order(&twice, &all), "A1@4 A2@8 B1@14 B2@18 A3@24 B3@54");
     let engine = Engine::new(&[twice]).expect("valid");
     let promised = |flow| engine.promise(PipeId(0), FlowId(flow)).expect("a rate").rate;
@@ -82,7 +99,8 @@ fn gates_open_and_close_and_packets_are_over_by_then() {
     assert!(promised(0).0.abs_diff(2 * promised(1).0) <= 1, "{:?} {:?}", promised(0), promised(1));
 }
 
-/// Judged at arrival: A's packets are eligible at 0, 0, 4 and 8, B's at 0 and 16; C's class is higher.
+/// Judged at arrival: A's packets are eligible at 0, 0, 4 and 8, B's at 0 and 16; C's class is
+/// higher.
 #[test]
 fn eligibility_times_are_given_at_arrival() {
     let of = |values: Values, class| values.with("class", Value::Count(class));
@@ -95,7 +113,8 @@ fn eligibility_times_are_given_at_arrival() {
     assert_eq!(order(&ats, &with_c), "A1@2 A2@4 B1@8 C1@12 C2@16 C3@20 A3@22 A4@24 B2@26");
 }
 
-/// The fifth example of the notes: A's gaps are 2, and 9 for every three; B's 4; C is not regulated. From 8 on all is held.
+/// The fifth example of the notes: A's gaps are 2, and 9 for every three; B's 4; C is not
+/// regulated. From 8 on all is held.
 #[test]
 fn regulators_restore_gaps_and_priorities_follow() {
     let flow = |priority, gaps: Option<[u64; 3]>| {
@@ -103,20 +122,36 @@ fn regulators_restore_gaps_and_priorities_follow() {
         let names = ["min-gap", "mean-gap", "interval"].into_iter().zip(gaps.into_iter().flatten());
         names.fold(values, |all, (name, gap)| all.with(name, Value::Span(Span(gap * 8))))
     };
-    let rcsp =
-        |scheduler| pipe("rcsp", scheduler, vec![flow(0, Some([2, 3, 9])), flow(1, Some([4, 4, 8])), flow(2, None)]);
-    let all = [(0, 'A', 1), (0, 'A', 1), (0, 'A', 1), (0, 'A', 1), (0, 'B', 1), (0, 'B', 1), (0, 'C', 3), (30, 'A', 1)];
+    let rcsp = |scheduler| {
+        pipe(
+            "rcsp",
+            scheduler,
+            vec![flow(0, Some([2, 3, 9])), flow(1, Some([4, 4, 8])), flow(2, None)],
+        )
+    };
+    let all = [
+        (0, 'A', 1),
+        (0, 'A', 1),
+        (0, 'A', 1),
+        (0, 'A', 1),
+        (0, 'B', 1),
+        (0, 'B', 1),
+        (0, 'C', 3),
+        (30, 'A', 1),
+    ];
     assert_eq!(order(&rcsp(Values::default()), &all), "A1@1 B1@2 A2@3 C1@6 A3@7 B2@8 A4@10 A5@31");
     // On a free link the one that would be eligible first goes at once.
     let release = Values::default().with("idle", Value::Choice("release"));
     assert_eq!(order(&rcsp(release), &all), "A1@1 B1@2 A2@3 C1@6 A3@7 B2@8 A4@9 A5@31");
 }
 
-/// The seventh example of the notes: gates every 4, due 12, 8 and 4 after arrival. C is late by what the gates are coarse.
+/// The seventh example of the notes: gates every 4, due 12, 8 and 4 after arrival. C is late by
+/// what the gates are coarse.
 #[test]
 fn packets_pass_a_gate_each_period() {
     let due = |after: u64| Values::default().with("deadline", Value::Span(Span(after * 8)));
-    let scheduler = Values::default().with("period", Value::Span(Span(32))).with("gates", Value::Count(3));
+    let scheduler =
+        Values::default().with("period", Value::Span(Span(32))).with("gates", Value::Count(3));
     let mgfq = |scheduler| pipe("mgfq", scheduler, vec![due(12), due(8), due(4)]);
     let (a, b) = ([(0, 'A', 1); 3], [(0, 'B', 1); 2]);
     let all = [&a[..], &b, &[(1, 'C', 1), (1, 'C', 1), (5, 'C', 1)]].concat();
@@ -167,7 +202,8 @@ fn mgfq_is_its_queues_and_gates() {
         let (period, gates) = (dice.from(1, 1_500), dice.from(1, 6));
         spec.setup.scheduler.set("period", Value::Span(Span(period)));
         spec.setup.scheduler.set("gates", Value::Count(gates));
-        let deadlines: Vec<u64> = (0..spec.setup.flows.len()).map(|_| dice.from(0, 6_000)).collect();
+        let deadlines: Vec<u64> =
+            (0..spec.setup.flows.len()).map(|_| dice.from(0, 6_000)).collect();
         for (f, &deadline) in spec.setup.flows.iter_mut().zip(&deadlines) {
             f.values.set("deadline", Value::Span(Span(deadline)));
         }
@@ -177,17 +213,22 @@ fn mgfq_is_its_queues_and_gates() {
     });
 }
 
-/// A may send 6 B in 20 B of time: two packets of three, then it waits for its next period, which begins then; B takes turns with it.
+/// A may send 6 B in 20 B of time: two packets of three, then it waits for its next period, which
+/// begins then; B takes turns with it.
 #[test]
 fn a_credit_lasts_for_a_period() {
     let period = Values::default().with("period", Value::Span(Span(160)));
     let credit = Values::default().with("credit", Value::Bytes(6));
     let netback = pipe("netback", period, vec![credit, Values::default()]);
-    let all = [(2, 'A', 3), (2, 'A', 3), (2, 'A', 3), (2, 'A', 3), (2, 'B', 4), (2, 'B', 4), (2, 'B', 4)];
+    let all =
+        [(2, 'A', 3), (2, 'A', 3), (2, 'A', 3), (2, 'A', 3), (2, 'B', 4), (2, 'B', 4), (2, 'B', 4)];
     assert_eq!(order(&netback, &all), "A1@5 B1@9 A2@12 B2@16 B3@20 A3@25 A4@28");
     // The next period begins with the first packet after the last one: at 43.
     let later = [all.as_slice(), &[(43, 'A', 4), (44, 'A', 4), (61, 'A', 2)]].concat();
-    assert_eq!(order(&netback, &later), "A1@5 B1@9 A2@12 B2@16 B3@20 A3@25 A4@28 A5@47 A6@67 A7@69");
+    assert_eq!(
+        order(&netback, &later),
+        "A1@5 B1@9 A2@12 B2@16 B3@20 A3@25 A4@28 A5@47 A6@67 A7@69"
+    );
 }
 
 /// Bytes that a rate of the spec brings in a nanosecond.
@@ -205,7 +246,8 @@ struct Tokens {
     waiting: VecDeque<u32>,
 }
 
-/// Shaper and ATS are the same to a model that sees all packets: each is released when the tokens are there.
+/// Shaper and ATS are the same to a model that sees all packets: each is released when the tokens
+/// are there.
 struct Released {
     flows: Vec<Tokens>,
     classes: Vec<u64>,
@@ -231,13 +273,15 @@ impl Model for Released {
     fn passes(&mut self, _: &[bool], _: Option<usize>, now: u64) {
         if now > 0 {
             for f in &mut self.flows {
-                f.there = if f.there.plus(f.each) > f.burst { f.burst } else { f.there.plus(f.each) };
+                f.there =
+                    if f.there.plus(f.each) > f.burst { f.burst } else { f.there.plus(f.each) };
             }
         }
         self.release(now);
     }
     fn choose(&self, _: &[Option<u32>], _: u64) -> Option<usize> {
-        let first = |f: usize| self.flows[f].eligible.front().map(|&then| (self.classes[f], then, f));
+        let first =
+            |f: usize| self.flows[f].eligible.front().map(|&then| (self.classes[f], then, f));
         (0..self.flows.len()).filter_map(first).min().map(|(_, _, f)| f)
     }
     fn begin(&mut self, _: usize, _: u32, _: u64) {}
@@ -260,7 +304,13 @@ fn ats_releases_packets_as_their_tokens_come() {
             let of_a_millisecond = values.rate("rate").unwrap().0 / 8_000;
             let burst = Fraction::of(values.bytes("burst").unwrap_or(of_a_millisecond));
             let each = rate(&spec, f, "rate").unwrap();
-            Tokens { each, burst, there: burst, eligible: VecDeque::new(), waiting: VecDeque::new() }
+            Tokens {
+                each,
+                burst,
+                there: burst,
+                eligible: VecDeque::new(),
+                waiting: VecDeque::new(),
+            }
         };
         let flows = (0..spec.setup.flows.len()).map(flow).collect();
         let classes = spec.setup.flows.iter().map(|f| f.values.count("class").unwrap()).collect();
@@ -308,8 +358,9 @@ impl Model for Credits {
         self.waits = waits.to_vec();
     }
     fn choose(&self, heads: &[Option<u32>], _: u64) -> Option<usize> {
-        (0..heads.len())
-            .find(|&f| heads[f].is_some() && (self.slopes[f].is_none() || self.credit[f].1 == Fraction::ZERO))
+        (0..heads.len()).find(|&f| {
+            heads[f].is_some() && (self.slopes[f].is_none() || self.credit[f].1 == Fraction::ZERO)
+        })
     }
     fn begin(&mut self, _: usize, _: u32, _: u64) {}
     fn left(&mut self, f: usize, head: Option<u32>, _: u64) {
@@ -322,7 +373,8 @@ impl Model for Credits {
 #[test]
 fn cbs_goes_up_and_down_its_slopes() {
     many("cbs", |spec, dice, seed| {
-        let slopes: Vec<_> = (0..spec.setup.flows.len()).map(|f| rate(spec, f, "idle-slope")).collect();
+        let slopes: Vec<_> =
+            (0..spec.setup.flows.len()).map(|f| rate(spec, f, "idle-slope")).collect();
         let credit = vec![(Fraction::ZERO, Fraction::ZERO); slopes.len()];
         beside(spec, Credits { slopes, credit, waits: Vec::new() }, dice, seed);
     });
@@ -338,8 +390,9 @@ impl Model for Gates {
     fn came(&mut self, _: usize, _: u32, _: bool, _: u64) {}
     fn passes(&mut self, _: &[bool], _: Option<usize>, _: u64) {}
     fn choose(&self, heads: &[Option<u32>], now: u64) -> Option<usize> {
-        let free =
-            |f: usize, bytes: u32| (now..now + u64::from(bytes) * 8).all(|t| self.open[f][(t % self.cycle) as usize]);
+        let free = |f: usize, bytes: u32| {
+            (now..now + u64::from(bytes) * 8).all(|t| self.open[f][(t % self.cycle) as usize])
+        };
         (0..heads.len()).find(|&f| heads[f].is_some_and(|bytes| free(f, bytes)))
     }
     fn begin(&mut self, _: usize, _: u32, _: u64) {}

@@ -23,22 +23,39 @@ fn pipe(weights: &[u64], queue: u32) -> PipeSpec {
         inner: None,
     };
     let flows = weights.iter().map(flow).collect();
-    let setup = Setup { rate: Rate::from_mbit(1000), largest: LARGEST, scheduler: Values::default(), flows };
+    let setup = Setup {
+        rate: Rate::from_mbit(1000),
+        largest: LARGEST,
+        scheduler: Values::default(),
+        flows,
+    };
     PipeSpec::new("timer-wheels", setup, Span::ZERO)
 }
 
 /// Departures as `A@2`: flow, end in bytes.
 fn order(spec: &PipeSpec, arrivals: &[(u64, u32, u32)]) -> String {
-    let arrival = |&(at, f, bytes): &(u64, u32, u32)| Arrival { at: Time(at * BYTE), flow: FlowId(f), bytes };
+    let arrival =
+        |&(at, f, bytes): &(u64, u32, u32)| Arrival { at: Time(at * BYTE), flow: FlowId(f), bytes };
     let arrivals: Vec<Arrival> = arrivals.iter().map(arrival).collect();
-    let name = |e: &falaj_engine::Emit| format!("{}@{}", (b'A' + e.flow.0 as u8) as char, e.end.0 / BYTE);
+    let name =
+        |e: &falaj_engine::Emit| format!("{}@{}", (b'A' + e.flow.0 as u8) as char, e.end.0 / BYTE);
     emits(&run(spec, &arrivals, |_, _, _| {})).iter().map(name).collect::<Vec<_>>().join(" ")
 }
 
 /// A slot is half a byte here, and all that is due at a whole byte is told apart.
 #[test]
 fn equal_flows_go_by_when_their_heads_are_due() {
-    let arrivals = [(0, 0, 2), (0, 0, 2), (0, 0, 2), (0, 0, 2), (0, 1, 4), (0, 1, 1), (0, 1, 3), (1, 2, 3), (1, 2, 3)];
+    let arrivals = [
+        (0, 0, 2),
+        (0, 0, 2),
+        (0, 0, 2),
+        (0, 0, 2),
+        (0, 1, 4),
+        (0, 1, 1),
+        (0, 1, 3),
+        (1, 2, 3),
+        (1, 2, 3),
+    ];
     // Due: A 2 4 6 8; B, who finds V = 2, 6 7 10; C 5 8. Whoever came to a slot first goes first.
     assert_eq!(order(&pipe(&[1, 1, 1], 9), &arrivals), "A@2 A@4 C@7 B@11 A@13 B@14 C@17 A@19 B@22");
 }
@@ -145,7 +162,8 @@ fn wheels_do_what_looking_at_all_heads_does() {
                 match rest % 7 {
                     6 => now += 3 * BYTE,
                     step => {
-                        let (f, bytes) = (step / 2, if step.is_multiple_of(2) { 1 } else { LARGEST });
+                        let (f, bytes) =
+                            (step / 2, if step.is_multiple_of(2) { 1 } else { LARGEST });
                         let unit = Unit { flow: FlowId(f), handle: 0, bytes };
                         engine.input(PipeId(0), unit, Time(now), &mut out);
                         model.arrive(f as usize, bytes, now);
@@ -183,7 +201,12 @@ fn backlogged_flows_share_by_weight_and_a_change_of_weights_counts_at_once() {
     let mut out = Vec::new();
     for f in 0..4 {
         for _ in 0..4 {
-            engine.input(PipeId(0), Unit { flow: FlowId(f), handle: 0, bytes: LARGEST }, Time::ZERO, &mut out);
+            engine.input(
+                PipeId(0),
+                Unit { flow: FlowId(f), handle: 0, bytes: LARGEST },
+                Time::ZERO,
+                &mut out,
+            );
         }
     }
     let all = |bytes: &[u64]| bytes.iter().sum::<u64>();
@@ -191,14 +214,20 @@ fn backlogged_flows_share_by_weight_and_a_change_of_weights_counts_at_once() {
     let (before, now) = served(&mut engine, Time::ZERO, 4, 1_000_000);
     for (f, weight) in [1, 3, 40, 65_536].into_iter().enumerate() {
         let share = all(&before) as f64 * f64::from(weight) / 65_580.0;
-        assert!((before[f] as f64 - share).abs() <= 40.0, "{before:?}: {share} B for a weight of {weight}");
+        assert!(
+            (before[f] as f64 - share).abs() <= 40.0,
+            "{before:?}: {share} B for a weight of {weight}"
+        );
     }
     let prepared = engine.prepare(PipeId(0), &pipe(&[10, 10, 20, 40], 9)).unwrap();
     engine.apply(prepared, now, &mut out).unwrap();
     let (after, _) = served(&mut engine, now, 4, 1_000);
     for (f, weight) in [10, 10, 20, 40].into_iter().enumerate() {
         let share = all(&after) as f64 * f64::from(weight) / 80.0;
-        assert!((after[f] as f64 - share).abs() <= 12.0, "{after:?}: {share} B for a weight of {weight}");
+        assert!(
+            (after[f] as f64 - share).abs() <= 12.0,
+            "{after:?}: {share} B for a weight of {weight}"
+        );
     }
 }
 

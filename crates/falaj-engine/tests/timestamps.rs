@@ -21,12 +21,16 @@ use falaj_sched::time::{Span, Time};
 use std::collections::VecDeque;
 
 fn setup(largest: u32, flows: Vec<Values>) -> Setup {
-    let flows = flows.into_iter().map(|values| FlowSetup::new(values, Limit::Packets(100_000))).collect();
+    let flows =
+        flows.into_iter().map(|values| FlowSetup::new(values, Limit::Packets(100_000))).collect();
     Setup { rate: Rate::from_mbit(1000), largest, scheduler: Values::default(), flows }
 }
 
 fn weights(largest: u32, weights: &[u64]) -> Setup {
-    setup(largest, weights.iter().map(|&w| Values::default().with("weight", Value::Count(w))).collect())
+    setup(
+        largest,
+        weights.iter().map(|&w| Values::default().with("weight", Value::Count(w))).collect(),
+    )
 }
 
 fn rates(largest: u32, mbit: &[u64]) -> Setup {
@@ -59,7 +63,8 @@ impl Visitor for Together<'_> {
         let (mut now, mut next, mut served) = (Time::ZERO, 0, Vec::new());
         let admit = |station: &mut Station<D>, next: &mut usize, until: Time| {
             while let Some(a) = self.arrivals.get(*next).filter(|a| a.at <= until) {
-                let packet = Packet { handle: *next as u32, bytes: a.bytes, flow: a.flow, arrival: a.at };
+                let packet =
+                    Packet { handle: *next as u32, bytes: a.bytes, flow: a.flow, arrival: a.at };
                 station.arrive(packet, a.at).unwrap();
                 *next += 1;
             }
@@ -146,12 +151,15 @@ fn one_flow_of_half_the_link_among_ten() {
     let rates = rates(1, &[500, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50]);
     let a = |n: usize| format!("A{n}");
     let tens: Vec<String> = (1..=10).map(a).chain((1..=10).map(name)).chain([a(11)]).collect();
-    for (kind, setup) in [("wfq", &shares), ("scfq", &shares), ("spfq", &shares), ("virtual-clock", &rates)] {
+    for (kind, setup) in
+        [("wfq", &shares), ("scfq", &shares), ("spfq", &shares), ("virtual-clock", &rates)]
+    {
         assert_eq!(order_of(kind, setup), tens, "{kind}");
     }
     let in_turn: Vec<String> = (1..=10).flat_map(|n| [a(n), name(n)]).chain([a(11)]).collect();
     assert_eq!(order_of("wf2q", &shares), in_turn);
-    let starts: Vec<String> = [a(1)].into_iter().chain((1..=10).map(name)).chain((2..=11).map(a)).collect();
+    let starts: Vec<String> =
+        [a(1)].into_iter().chain((1..=10).map(name)).chain((2..=11).map(a)).collect();
     assert_eq!(order_of("sfq", &shares), starts);
 }
 
@@ -182,7 +190,9 @@ fn virtual_clock_remembers_450_packets_of_excess() {
     let all = arrivals(&all);
     let (shares, rates) = (weights(1, &[1, 1]), rates(1, &[500, 500]));
     let served = together("virtual-clock", &rates, &all);
-    assert!(served[..900].iter().all(|s| s.flow == 0) && served[900..1350].iter().all(|s| s.flow == 1));
+    assert!(
+        served[..900].iter().all(|s| s.flow == 0) && served[900..1350].iter().all(|s| s.flow == 1)
+    );
     assert_eq!((served[1350].flow, served[1350].end / 8), (0, 1351));
     for kind in ["scfq", "wfq", "wf2q"] {
         let served = together(kind, &shares, &all);
@@ -207,7 +217,10 @@ fn virtual_clock_remembers_450_packets_of_excess() {
 #[test]
 fn virtual_clock_must_tag_at_arrival() {
     let all = [(0, 'B', 10), (1, 'A', 1), (2, 'C', 4), (9, 'A', 1)];
-    assert_eq!(order("virtual-clock", &rates(10, &[250, 350, 400]), &all), "B1@10 A1@11 C1@15 A2@16");
+    assert_eq!(
+        order("virtual-clock", &rates(10, &[250, 350, 400]), &all),
+        "B1@10 A1@11 C1@15 A2@16"
+    );
 }
 
 // A plain model: packets in a list, tags in fractions, given to all at arrival.
@@ -245,8 +258,11 @@ impl Model<'_> {
             "wfq" | "wf2q" => {
                 while self.at < now {
                     let present = |f: &usize| self.lasts[*f] > self.v;
-                    let sum: u64 = (0..self.weights.len()).filter(present).map(|f| self.weights[f]).sum();
-                    let Some(least) = (0..self.weights.len()).filter(present).map(|f| self.lasts[f]).min() else {
+                    let sum: u64 =
+                        (0..self.weights.len()).filter(present).map(|f| self.weights[f]).sum();
+                    let Some(least) =
+                        (0..self.weights.len()).filter(present).map(|f| self.lasts[f]).min()
+                    else {
                         break;
                     };
                     let then = self.at.plus(least.minus(self.v).times(sum, 1));
@@ -280,7 +296,9 @@ impl Model<'_> {
     }
 
     fn heads(&self) -> Vec<Waiting> {
-        (0..self.weights.len()).filter_map(|f| self.waiting.iter().find(|p| p.flow == f).copied()).collect()
+        (0..self.weights.len())
+            .filter_map(|f| self.waiting.iter().find(|p| p.flow == f).copied())
+            .collect()
     }
 
     fn run(mut self) -> Vec<(usize, u64)> {
@@ -338,17 +356,22 @@ fn every_short_sequence_is_served_as_by_the_plain_model() {
     ] {
         let setup = match kind {
             "virtual-clock" => rates(3, &wanted.map(|w| w * 250)),
-            "edf" => setup(3, wanted.map(|d| Values::default().with("deadline", Value::Span(Span(8 * d)))).into()),
+            "edf" => setup(
+                3,
+                wanted.map(|d| Values::default().with("deadline", Value::Span(Span(8 * d)))).into(),
+            ),
             _ => weights(3, &wanted),
         };
         for rhythm in [[0, 0, 0, 1, 3, 4], [0, 0, 1, 2, 2, 9]] {
             for code in 0..6usize.pow(6) {
                 let digit = |k: usize| code / 6usize.pow(k as u32) % 6;
-                let mut all: Vec<_> = (0..6).map(|k| (rhythm[k], digit(k) / 2, [1, 3][digit(k) % 2])).collect();
+                let mut all: Vec<_> =
+                    (0..6).map(|k| (rhythm[k], digit(k) / 2, [1, 3][digit(k) % 2])).collect();
                 all.sort_by_key(|&(at, flow, _)| (at, flow));
                 let (weights, zero) = (&wanted[..], Fraction::of(0));
                 let (waiting, lasts) = (Vec::new(), vec![zero; 3]);
-                let model = Model { kind, weights, all: &all, next: 0, waiting, lasts, v: zero, at: zero };
+                let model =
+                    Model { kind, weights, all: &all, next: 0, waiting, lasts, v: zero, at: zero };
                 let arrival = |&(at, f, bytes): &(u64, usize, u64)| Arrival {
                     at: Time(8 * at),
                     flow: FlowId(f as u32),
@@ -363,8 +386,9 @@ fn every_short_sequence_is_served_as_by_the_plain_model() {
     }
 }
 
-/// SCED by its definition, where bursts come first: whenever a backlog begins a flow's curve becomes the lower of what it was and of
-/// the flow's own from there. All are kept, and a packet's deadline is when the last of them reaches its end.
+/// SCED by its definition, where bursts come first: whenever a backlog begins a flow's curve
+/// becomes the lower of what it was and of the flow's own from there. All are kept, and a packet's
+/// deadline is when the last of them reaches its end.
 struct Curves {
     /// In bytes of time: slope before, until when, slope after.
     of: [(Fraction, Fraction, Fraction); 3],
@@ -387,7 +411,11 @@ impl Curves {
         let end = self.sent[f] + self.queues[f].front()?.1;
         let reached = |&(from, sent): &(u64, u64)| {
             let (bytes, burst) = (Fraction::of(end - sent), until.by(slope));
-            let time = if bytes <= burst { bytes.over(slope) } else { until.plus(bytes.minus(burst).over(after)) };
+            let time = if bytes <= burst {
+                bytes.over(slope)
+            } else {
+                until.plus(bytes.minus(burst).over(after))
+            };
             Fraction::of(from).plus(time)
         };
         self.begun[f].iter().map(reached).max()
@@ -432,7 +460,8 @@ fn every_short_sequence_is_served_by_the_lowest_of_all_curves() {
     for rhythm in [[0, 0, 0, 1, 3, 4], [0, 0, 1, 2, 2, 9], [0, 3, 6, 9, 20, 20]] {
         for code in 0..6usize.pow(6) {
             let digit = |k: usize| code / 6usize.pow(k as u32) % 6;
-            let mut all: Vec<_> = (0..6).map(|k| (rhythm[k], digit(k) / 2, [1, 3][digit(k) % 2])).collect();
+            let mut all: Vec<_> =
+                (0..6).map(|k| (rhythm[k], digit(k) / 2, [1, 3][digit(k) % 2])).collect();
             all.sort_by_key(|&(at, flow, _)| (at, flow));
             let model = Curves {
                 of: pieces.map(|(burst, time, rate)| (part(burst), Fraction::of(time), part(rate))),
@@ -498,12 +527,19 @@ fn wfq_and_wf2q_leave_a_packet_after_the_fluid_at_most() {
             let (fluid, departures) = beside_the_fluid(&spec, &arrivals);
             let packet = spec.setup.largest_airtime().0;
             for e in departures {
-                let finish = fluid.finish(e.handle as usize).expect("the fluid runs empty with the link").0;
-                assert!(e.end.0 <= finish + packet + ROUNDING, "{kind}, seed {seed}: {e:?} after {finish}: {spec:?}");
+                let finish =
+                    fluid.finish(e.handle as usize).expect("the fluid runs empty with the link").0;
+                assert!(
+                    e.end.0 <= finish + packet + ROUNDING,
+                    "{kind}, seed {seed}: {e:?} after {finish}: {spec:?}"
+                );
                 worst = worst.max(e.end.0.saturating_sub(finish) as f64 / packet as f64);
                 if kind == "wf2q" {
                     let start = fluid.start(e.handle as usize).unwrap().0;
-                    assert!(e.start.0 + ROUNDING >= start, "seed {seed}: {e:?} before {start}: {spec:?}");
+                    assert!(
+                        e.start.0 + ROUNDING >= start,
+                        "seed {seed}: {e:?} before {start}: {spec:?}"
+                    );
                 }
             }
         }
@@ -538,8 +574,9 @@ fn scfq_lags_as_far_as_its_bound() {
     let mut setup = weights(4, &vec![1; n]);
     let last = FlowId(n as u32 - 1);
     setup.flows[last.index()].limit = Limit::Packets(1);
-    let mut all: Vec<Arrival> =
-        (0..2 * (n as u32 - 1)).map(|k| Arrival { at: Time(0), flow: FlowId(k / 2), bytes: 4 }).collect();
+    let mut all: Vec<Arrival> = (0..2 * (n as u32 - 1))
+        .map(|k| Arrival { at: Time(0), flow: FlowId(k / 2), bytes: 4 })
+        .collect();
     all.push(Arrival { at: Time(1), flow: last, bytes: 4 });
     let delay = |kind: &'static str| {
         let served = together(kind, &setup, &all);
@@ -564,7 +601,11 @@ fn sfq_reaches_its_bound() {
     setup.flows[last.index()].limit = Limit::Packets(1);
     let spec = PipeSpec::new("sfq", setup, Span::ZERO);
     let mut all = vec![Arrival { at: Time(0), flow: last, bytes: 4 }];
-    all.extend((0..2 * (n as u32 - 1)).map(|k| Arrival { at: Time(1), flow: FlowId(k / 2), bytes: 4 }));
+    all.extend((0..2 * (n as u32 - 1)).map(|k| Arrival {
+        at: Time(1),
+        flow: FlowId(k / 2),
+        bytes: 4,
+    }));
     all.push(Arrival { at: Time(32), flow: last, bytes: 4 });
     let delay = emits(&run(&spec, &all, |_, _, _| {})).iter().map(|e| (e.end - e.arrival).0).max();
     let promise = Engine::new(&[spec]).unwrap().promise(PipeId(0), last).unwrap().delay.delay.0;
@@ -573,7 +614,13 @@ fn sfq_reaches_its_bound() {
 
 /// Arrivals of flow 0 that never exceed `burst + rate t`, as dense as that allows
 /// or not; the others do as they like.
-fn conforming(dice: &mut Dice, spec: &PipeSpec, burst: u64, rate: Rate, horizon: u64) -> Vec<Arrival> {
+fn conforming(
+    dice: &mut Dice,
+    spec: &PipeSpec,
+    burst: u64,
+    rate: Rate,
+    horizon: u64,
+) -> Vec<Arrival> {
     let mut all = bursts(dice, spec, horizon);
     all.retain(|a| a.flow != FlowId(0));
     let per_byte = 8_000_000_000;
@@ -601,7 +648,8 @@ fn a_flow_that_keeps_to_its_rate_has_its_delay() {
             let mut dice = Dice::new(seed);
             let rate = Rate::from_bits(dice.from(900_000_000, 1_100_000_000));
             let (mut spec, _) = random_shares(&mut dice, kind, rate);
-            let (link, largest, n) = (spec.setup.rate, u64::from(spec.setup.largest), spec.setup.flows.len() as u64);
+            let (link, largest, n) =
+                (spec.setup.rate, u64::from(spec.setup.largest), spec.setup.flows.len() as u64);
             let packet = spec.setup.largest_airtime().0;
             let own = Rate(dice.from(link.0 / n / 8, link.0 / n));
             let burst = dice.from(largest, 8 * largest);
@@ -618,8 +666,13 @@ fn a_flow_that_keeps_to_its_rate_has_its_delay() {
                     let span = time(burst, first);
                     values.set("burst-rate", Value::Rate(first));
                     values.set("burst-time", Value::Span(Span(span)));
-                    let late = u128::from(own.0.saturating_sub(first.0)) * u128::from(span) / u128::from(own.0);
-                    let delay = if first >= own { time(burst, first) } else { time(burst, own) + late as u64 + 1 };
+                    let late = u128::from(own.0.saturating_sub(first.0)) * u128::from(span)
+                        / u128::from(own.0);
+                    let delay = if first >= own {
+                        time(burst, first)
+                    } else {
+                        time(burst, own) + late as u64 + 1
+                    };
                     (own, delay + packet)
                 }
                 "arc" => {
@@ -635,16 +688,23 @@ fn a_flow_that_keeps_to_its_rate_has_its_delay() {
                 }
                 _ => {
                     spec.setup.flows[0].limit = Limit::Bytes(burst);
-                    let promise = Engine::new(std::slice::from_ref(&spec)).unwrap().promise(PipeId(0), FlowId(0));
+                    let promise = Engine::new(std::slice::from_ref(&spec))
+                        .unwrap()
+                        .promise(PipeId(0), FlowId(0));
                     let promise = promise.unwrap();
                     spec.setup.flows[0].limit = Limit::Packets(1_000_000);
                     (promise.rate, promise.others[0].delay.0)
                 }
             };
             let arrivals = conforming(&mut dice, &spec, burst, rate, 15_000);
-            for e in emits(&run(&spec, &arrivals, |_, _, _| {})).iter().filter(|e| e.flow == FlowId(0)) {
+            for e in
+                emits(&run(&spec, &arrivals, |_, _, _| {})).iter().filter(|e| e.flow == FlowId(0))
+            {
                 let delay = (e.end - e.arrival).0;
-                assert!(delay <= bound + ROUNDING, "{kind}, seed {seed}: {delay} > {bound}: {spec:?}");
+                assert!(
+                    delay <= bound + ROUNDING,
+                    "{kind}, seed {seed}: {delay} > {bound}: {spec:?}"
+                );
                 worst = worst.max(delay as f64 / bound as f64);
             }
         }
@@ -666,7 +726,11 @@ fn tags_do_not_drift() {
         };
         let mut all: Vec<_> = (0..250_000).map(|k| packet(&mut dice, k)).collect();
         let bytes: u64 = all.iter().map(|a| u64::from(a.bytes)).sum();
-        all.extend((0..5).map(|k| Arrival { at: Time(bytes * 6 + 200 * k), flow: FlowId(3), bytes: 3 }));
+        all.extend((0..5).map(|k| Arrival {
+            at: Time(bytes * 6 + 200 * k),
+            flow: FlowId(3),
+            bytes: 3,
+        }));
         let mut fluid = Fluid::new(&setup).unwrap();
         for a in &all {
             fluid.arrive(a.flow, a.bytes, a.at);
@@ -687,9 +751,16 @@ fn order_does_not_depend_on_when() {
         let setup = weights(3, &[3, 2, 1]);
         let order = |from: u64| {
             let all = [(0, 0, 3), (0, 1, 1), (0, 2, 3), (2, 0, 1), (3, 2, 1), (4, 1, 3), (4, 0, 3)];
-            let at = |&(at, f, bytes): &(u64, u32, u32)| Arrival { at: Time(from + 8 * at), flow: FlowId(f), bytes };
+            let at = |&(at, f, bytes): &(u64, u32, u32)| Arrival {
+                at: Time(from + 8 * at),
+                flow: FlowId(f),
+                bytes,
+            };
             let all: Vec<_> = all.iter().map(at).collect();
-            together(kind, &setup, &all).iter().map(|s| (s.handle, s.end - from)).collect::<Vec<_>>()
+            together(kind, &setup, &all)
+                .iter()
+                .map(|s| (s.handle, s.end - from))
+                .collect::<Vec<_>>()
         };
         assert_eq!(order(0), order(400 * 86_400 * 1_000_000_000), "{kind}");
     }
@@ -727,7 +798,8 @@ fn the_fairness_indices_of_a_small_example() {
         let sent = as_emits(&together(kind, &setup, &all), &all);
         fairness::measure(setup.rate, &shares, &sent)[0].unwrap()
     };
-    let worst = |amount: f64, from: u64, to: u64| Worst { amount, from: Time(8 * from), to: Time(8 * to) };
+    let worst =
+        |amount: f64, from: u64, to: u64| Worst { amount, from: Time(8 * from), to: Time(8 * to) };
     for kind in ["wfq", "scfq"] {
         assert_eq!(of(kind).t_wfi, worst(9.0 * 8.0, 10, 21), "{kind}");
     }
@@ -751,7 +823,9 @@ fn only_wf2q_is_worst_case_fair() {
             let shares: Vec<u64> = (0..n).map(|_| dice.from(1, 20)).collect();
             let setup = if kind == "virtual-clock" {
                 let total: u64 = shares.iter().sum();
-                let rate = |w: &u64| Values::default().with("rate", Value::Rate(Rate(1_000_000_000 * w / total)));
+                let rate = |w: &u64| {
+                    Values::default().with("rate", Value::Rate(Rate(1_000_000_000 * w / total)))
+                };
                 setup(20, shares.iter().map(rate).collect())
             } else {
                 weights(20, &shares)
@@ -763,7 +837,11 @@ fn only_wf2q_is_worst_case_fair() {
                 let packet = |dice: &mut Dice| dice.from(largest[f].div_ceil(2), largest[f]) as u32;
                 // About as long as everybody else.
                 for _ in 0..4 * w {
-                    all.push(Arrival { at: Time(begin), flow: FlowId(f as u32), bytes: packet(&mut dice) });
+                    all.push(Arrival {
+                        at: Time(begin),
+                        flow: FlowId(f as u32),
+                        bytes: packet(&mut dice),
+                    });
                 }
             }
             all.sort_by_key(|a| (a.at, a.flow));
@@ -791,7 +869,8 @@ fn only_wf2q_is_worst_case_fair() {
 #[test]
 fn a_setup_that_cannot_be_kept_is_refused_by_the_key() {
     let refused = |kind: &str, setup: &Setup| {
-        let refused = registry::build(kind, setup, Together { setup, arrivals: &[] }).expect_err(kind);
+        let refused =
+            registry::build(kind, setup, Together { setup, arrivals: &[] }).expect_err(kind);
         let refused = refused.into_iter().next().expect("a reason");
         (refused.flow, refused.param, refused.what)
     };
@@ -818,7 +897,10 @@ fn a_setup_that_cannot_be_kept_is_refused_by_the_key() {
     assert_eq!(refused("sced", &steep), (Some(0), "burst-time", burst));
     let mut short = rates(4, &[500]);
     short.flows[0].values.set("period", Value::Span(Span(63)));
-    assert_eq!(refused("arc", &short), (Some(0), "period", "a period of 63ns is out of range".into()));
+    assert_eq!(
+        refused("arc", &short),
+        (Some(0), "period", "a period of 63ns is out of range".into())
+    );
     let mut short = weights(4, &[3, 1]);
     short.scheduler.set("period", Value::Span(Span(127)));
     assert_eq!(refused("mtr-ls", &short).1, "period");
@@ -833,7 +915,14 @@ fn no_setup_panics() {
     for seed in 0..4_000 {
         let mut dice = Dice::new(seed);
         let entry = dice.one_of(&registry::ENTRIES.iter().collect::<Vec<_>>());
-        let rate = Rate(dice.one_of(&[1, 7, 9_600, 1_000_000_000, 400_000_000_000, 1_000_000_000_000_000]));
+        let rate = Rate(dice.one_of(&[
+            1,
+            7,
+            9_600,
+            1_000_000_000,
+            400_000_000_000,
+            1_000_000_000_000_000,
+        ]));
         let largest = dice.one_of(&[1, 64, 1514, 65_550]);
         let spans = [0, 1, 1_000, 1_000_000_000, 3_600_000_000_000, u64::MAX];
         let flow = |dice: &mut Dice| {
@@ -844,14 +933,17 @@ fn no_setup_panics() {
                 }
                 let value = match param.name {
                     "weight" => Value::Count(dice.one_of(&[1, 2, 65_521, 65_536])),
-                    "rate" | "burst-rate" => Value::Rate(Rate(dice.one_of(&[1, 1_000_000, rate.0 / 8 + 1, u64::MAX]))),
+                    "rate" | "burst-rate" => {
+                        Value::Rate(Rate(dice.one_of(&[1, 1_000_000, rate.0 / 8 + 1, u64::MAX])))
+                    }
                     "quantum" => Value::Bytes(dice.one_of(&[0, 1514, 65_550, u64::MAX])),
                     "kind" => Value::Choice("B"),
                     _ => Value::Span(Span(dice.one_of(&spans))),
                 };
                 values.set(param.name, value);
             }
-            let limit = dice.one_of(&[Limit::Packets(1), Limit::Packets(u32::MAX), Limit::Bytes(u64::MAX)]);
+            let limit =
+                dice.one_of(&[Limit::Packets(1), Limit::Packets(u32::MAX), Limit::Bytes(u64::MAX)]);
             FlowSetup::new(values, limit)
         };
         let flows: Vec<_> = (0..dice.from(1, 4)).map(|_| flow(&mut dice)).collect();
@@ -875,14 +967,16 @@ fn no_setup_panics() {
     }
 }
 
-/// A policy throws the head of `a` away, whose next one finishes before the time. That does not go back to it: `g`, which comes then,
-/// starts where it was and waits for `h`, which waits already.
+/// A policy throws the head of `a` away, whose next one finishes before the time. That does not go
+/// back to it: `g`, which comes then, starts where it was and waits for `h`, which waits already.
 #[test]
 fn the_time_of_scfq_does_not_go_back_where_a_head_is_thrown_away() {
     let mut setup = weights(1500, &[1, 1, 1]);
     let (a, g, h) = (FlowId(0), FlowId(1), FlowId(2));
-    let policy = Policy::new("head", &Values::default(), Limit::Packets(2)).expect("valid").expect("one");
-    setup.flows[0] = FlowSetup::new(Values::default().with(POLICY, Value::Policy(policy)), Limit::Packets(2));
+    let policy =
+        Policy::new("head", &Values::default(), Limit::Packets(2)).expect("valid").expect("one");
+    setup.flows[0] =
+        FlowSetup::new(Values::default().with(POLICY, Value::Policy(policy)), Limit::Packets(2));
     let of = |at, flow, bytes| Arrival { at: Time(at), flow, bytes };
     let arrivals = [
         of(0, h, 100),
@@ -890,7 +984,8 @@ fn the_time_of_scfq_does_not_go_back_where_a_head_is_thrown_away() {
         of(100, a, 64),
         of(100, g, 1000),
         of(100, h, 1200),
-        // g is on the wire until 8,800 ns: a's first packet goes for this one, and its next one finishes at 164.
+        // g is on the wire until 8,800 ns: a's first packet goes for this one, and its next one
+        // finishes at 164.
         of(1_000, a, 64),
         // While that is on the wire.
         of(9_000, g, 1000),

@@ -1,5 +1,5 @@
-//! Several pipes changed at one instant, all of them or none: everything that a pipe is, flows that come, go and change
-//! places, packets that may be dropped. Every packet is accounted for.
+//! Several pipes changed at one instant, all of them or none: everything that a pipe is, flows that
+//! come, go and change places, packets that may be dropped. Every packet is accounted for.
 
 mod common;
 
@@ -38,7 +38,9 @@ fn change(dice: &mut Dice, spec: &mut PipeSpec) -> Vec<Fate> {
                     0 => Fate::Joins(other),
                     1 => Fate::Dropped(other),
                     _ if places.is_empty() => Fate::Joins(other),
-                    _ => Fate::Is(FlowId(places.swap_remove(dice.from(0, places.len() as u64 - 1) as usize) as u32)),
+                    _ => Fate::Is(FlowId(
+                        places.swap_remove(dice.from(0, places.len() as u64 - 1) as usize) as u32,
+                    )),
                 });
             }
             let any = spec.setup.flows[0].clone();
@@ -88,7 +90,8 @@ enum End {
 /// All counters of a pipe, of those flows that are gone too.
 fn all(engine: &Engine, p: usize, spec: &PipeSpec) -> Counters {
     let mut sum = engine.of_the_gone(pipe(p));
-    (0..spec.setup.leaves().len() as u32).for_each(|f| sum.add(&engine.counters(pipe(p), FlowId(f))));
+    (0..spec.setup.leaves().len() as u32)
+        .for_each(|f| sum.add(&engine.counters(pipe(p), FlowId(f))));
     sum
 }
 
@@ -120,20 +123,29 @@ fn everything_changes_a_thousand_times_under_load() {
                     if dice.from(0, 3) > 0 {
                         let flows = change(&mut dice, spec);
                         let drop = dice.from(0, 2) == 0;
-                        may_drop[p] = drop || flows.iter().any(|fate| matches!(fate, Fate::Dropped(_)));
+                        may_drop[p] =
+                            drop || flows.iter().any(|fate| matches!(fate, Fate::Dropped(_)));
                         changes.push(Change { pipe: pipe(p), spec: spec.clone(), flows, drop });
                     }
                 }
-                let before: Vec<Counters> = (0..PIPES).map(|p| all(&engine, p, &specs[p])).collect();
-                let prepared = Prepared::new(&changes).unwrap_or_else(|(_, e)| panic!("seed {seed}: {e}"));
+                let before: Vec<Counters> =
+                    (0..PIPES).map(|p| all(&engine, p, &specs[p])).collect();
+                let prepared =
+                    Prepared::new(&changes).unwrap_or_else(|(_, e)| panic!("seed {seed}: {e}"));
                 match engine.apply(prepared, now, &mut out) {
                     Ok(()) => {
                         specs = after;
                         made += 1;
                     }
                     Err(unfit) => {
-                        assert!(matches!(unfit, Unfit::Fewer { .. } | Unfit::Smaller { .. }), "seed {seed}: {unfit}");
-                        assert!(out.is_empty(), "seed {seed}: a change that is not made does nothing");
+                        assert!(
+                            matches!(unfit, Unfit::Fewer { .. } | Unfit::Smaller { .. }),
+                            "seed {seed}: {unfit}"
+                        );
+                        assert!(
+                            out.is_empty(),
+                            "seed {seed}: a change that is not made does nothing"
+                        );
                         let same = (0..PIPES).all(|p| all(&engine, p, &specs[p]) == before[p]);
                         assert!(same, "seed {seed}: a change that is not made changes nothing");
                         refused += 1;
@@ -141,7 +153,11 @@ fn everything_changes_a_thousand_times_under_load() {
                 }
                 for p in 0..PIPES {
                     let [was, is] = [before[p], all(&engine, p, &specs[p])];
-                    assert_eq!((was.offered, was.offered_bytes), (is.offered, is.offered_bytes), "seed {seed}");
+                    assert_eq!(
+                        (was.offered, was.offered_bytes),
+                        (is.offered, is.offered_bytes),
+                        "seed {seed}"
+                    );
                     dropped_by_changes += is.dropped_by_change - was.dropped_by_change;
                 }
             }
@@ -157,24 +173,49 @@ fn everything_changes_a_thousand_times_under_load() {
         for (p, spec) in specs.iter().enumerate() {
             let of = |end: End| ends.iter().filter(|e| **e == (p as u32, end)).count() as u64;
             let c = all(&engine, p, spec);
-            assert_eq!((c.backlog, c.backlog_bytes, of(End::Waits)), (0, 0, 0), "seed {seed}: some stay behind");
-            assert_eq!(c.offered, ends.iter().filter(|e| e.0 == p as u32).count() as u64, "seed {seed}");
-            assert_eq!((c.sent, c.lost), (of(End::Sent) + of(End::Lost), of(End::Lost)), "seed {seed}");
+            assert_eq!(
+                (c.backlog, c.backlog_bytes, of(End::Waits)),
+                (0, 0, 0),
+                "seed {seed}: some stay behind"
+            );
+            assert_eq!(
+                c.offered,
+                ends.iter().filter(|e| e.0 == p as u32).count() as u64,
+                "seed {seed}"
+            );
+            assert_eq!(
+                (c.sent, c.lost),
+                (of(End::Sent) + of(End::Lost), of(End::Lost)),
+                "seed {seed}"
+            );
             assert_eq!(c.dropped(), of(End::Turned) + of(End::Dropped), "seed {seed}");
             assert_eq!(c.dropped_by_change, of(End::Dropped), "seed {seed}");
-            let bytes =
-                ends.iter().zip(&of_pipe).filter(|(e, _)| e.0 == p as u32).map(|(_, b)| u64::from(*b)).sum::<u64>();
+            let bytes = ends
+                .iter()
+                .zip(&of_pipe)
+                .filter(|(e, _)| e.0 == p as u32)
+                .map(|(_, b)| u64::from(*b))
+                .sum::<u64>();
             assert!(
                 c.sent_bytes <= c.offered_bytes
                     && (spec.framing.is_some() || c.offered_bytes <= bytes + 64 * c.offered)
             );
         }
     }
-    assert!(made >= 1_000 && refused > 50 && dropped_by_changes > 100, "{made} {refused} {dropped_by_changes}");
+    assert!(
+        made >= 1_000 && refused > 50 && dropped_by_changes > 100,
+        "{made} {refused} {dropped_by_changes}"
+    );
 }
 
-/// Takes note of what came out: each packet once, wires never carry two, drops by a change only where they may be.
-fn settle(out: &mut Vec<Output>, ends: &mut [(u32, End)], free: &mut [Time; PIPES], may_drop: [bool; PIPES]) {
+/// Takes note of what came out: each packet once, wires never carry two, drops by a change only
+/// where they may be.
+fn settle(
+    out: &mut Vec<Output>,
+    ends: &mut [(u32, End)],
+    free: &mut [Time; PIPES],
+    may_drop: [bool; PIPES],
+) {
     for output in out.drain(..) {
         let (handle, end) = match output {
             Output::Emit(e) => {
@@ -204,7 +245,8 @@ fn settle(out: &mut Vec<Output>, ends: &mut [(u32, End)], free: &mut [Time; PIPE
 
 fn plain(limit: u32, flows: usize) -> PipeSpec {
     let flows = vec![FlowSetup::new(Values::default(), Limit::Packets(limit)); flows];
-    let setup = Setup { rate: Rate::from_mbit(8), largest: 1000, scheduler: Values::default(), flows };
+    let setup =
+        Setup { rate: Rate::from_mbit(8), largest: 1000, scheduler: Values::default(), flows };
     PipeSpec::new("drr", setup, Span::from_millis(5))
 }
 
@@ -232,28 +274,40 @@ fn a_change_is_made_of_all_pipes_or_of_none() {
     // The first one would be done in a tenth of the time.
     engine.poll(Time(4_999_999), &mut out);
     assert_eq!([0, 1].map(|p| engine.counters(pipe(p), FlowId(0)).backlog), [1, 1]);
-    let changes = [Change::new(pipe(0), faster), Change { drop: true, ..Change::new(pipe(1), smaller) }];
+    let changes =
+        [Change::new(pipe(0), faster), Change { drop: true, ..Change::new(pipe(1), smaller) }];
     engine.apply(Prepared::new(&changes).unwrap(), Time(4_999_999), &mut out).unwrap();
     assert_eq!(
-        engine.apply(Prepared::new(&[Change::new(pipe(2), plain(1, 1))]).unwrap(), Time(4_999_999), &mut out),
+        engine.apply(
+            Prepared::new(&[Change::new(pipe(2), plain(1, 1))]).unwrap(),
+            Time(4_999_999),
+            &mut out
+        ),
         Err(Unfit::NoSuchPipe)
     );
 }
 
-/// What has left its queue is due when it was to be, whatever the delay is now; what is on the wire ends when it was
-/// to end, even if its flow is gone or it is larger than what may follow.
+/// What has left its queue is due when it was to be, whatever the delay is now; what is on the wire
+/// ends when it was to end, even if its flow is gone or it is larger than what may follow.
 #[test]
 fn what_has_left_is_due_when_it_was_to_be() {
     let (mut engine, mut out) = filled(10, 2, 4);
     let began = common::emits(&out);
-    assert!(began.iter().all(|e| (e.end, e.due) == (Time(1_000_000), Time(6_000_000))) && began.len() == 2);
+    assert!(
+        began.iter().all(|e| (e.end, e.due) == (Time(1_000_000), Time(6_000_000)))
+            && began.len() == 2
+    );
     out.clear();
     let mut spec = plain(10, 1);
     (spec.delay, spec.setup.largest) = (Span::ZERO, 500);
     let flows = vec![Fate::Dropped(FlowId(0)), Fate::Is(FlowId(0))];
     let change = Change { pipe: pipe(0), spec, flows, drop: true };
     engine.apply(Prepared::new(&[change]).unwrap(), Time(1), &mut out).unwrap();
-    assert_eq!(out.len(), 3, "all but the one on the wire were too large, or of the flow that went: {out:?}");
+    assert_eq!(
+        out.len(),
+        3,
+        "all but the one on the wire were too large, or of the flow that went: {out:?}"
+    );
     assert_eq!(engine.next_event(), Time(1_000_000));
     engine.input(pipe(0), Unit { flow: FlowId(0), handle: 9, bytes: 500 }, Time(2), &mut out);
     engine.poll(Time(1_000_000), &mut out);
@@ -262,7 +316,10 @@ fn what_has_left_is_due_when_it_was_to_be() {
     engine.poll(Time(9_000_000), &mut out);
     let (gone, stays) = (engine.of_the_gone(pipe(0)), engine.counters(pipe(0), FlowId(0)));
     assert_eq!((gone.offered, gone.sent, gone.dropped_by_change), (1, 0, 1));
-    assert_eq!((stays.offered, stays.sent, stays.dropped_by_change, stays.backlog_bytes), (4, 2, 2, 0));
+    assert_eq!(
+        (stays.offered, stays.sent, stays.dropped_by_change, stays.backlog_bytes),
+        (4, 2, 2, 0)
+    );
     assert_eq!((stays.offered_bytes, stays.sent_bytes), (3_500, 1_500));
 }
 
@@ -275,10 +332,15 @@ fn a_shorter_queue_keeps_what_waits_unless_it_may_be_dropped() {
         let change = Change { drop, ..Change::new(pipe(0), plain(3, 1)) };
         engine.apply(Prepared::new(&[change]).unwrap(), Time(1), &mut out).unwrap();
         let counters = engine.counters(pipe(0), FlowId(0));
-        assert_eq!((counters.backlog, counters.dropped_by_change), if drop { (3, 5) } else { (8, 0) });
+        assert_eq!(
+            (counters.backlog, counters.dropped_by_change),
+            if drop { (3, 5) } else { (8, 0) }
+        );
         // The last ones to come are the first to go.
-        let dropped: Vec<u32> =
-            out.iter().filter_map(|o| if let Output::Drop(d) = o { Some(d.handle) } else { None }).collect();
+        let dropped: Vec<u32> = out
+            .iter()
+            .filter_map(|o| if let Output::Drop(d) = o { Some(d.handle) } else { None })
+            .collect();
         assert_eq!(dropped, if drop { vec![3, 4, 5, 6, 7] } else { vec![] });
     }
 }
@@ -286,12 +348,16 @@ fn a_shorter_queue_keeps_what_waits_unless_it_may_be_dropped() {
 #[test]
 fn flows_cannot_become_what_there_is_not() {
     let (mut engine, mut out) = filled(10, 2, 2);
-    let change =
-        |flows: &[Fate]| Prepared::new(&[Change { flows: flows.to_vec(), ..Change::new(pipe(0), plain(10, 2)) }]);
+    let change = |flows: &[Fate]| {
+        Prepared::new(&[Change { flows: flows.to_vec(), ..Change::new(pipe(0), plain(10, 2)) }])
+    };
     let is = |f| Fate::Is(FlowId(f));
     let refused = Some((pipe(0), Unfit::NoSuchFlow { flows: 2 }));
     assert_eq!(change(&[is(0), is(2)]).err(), refused);
     assert_eq!(change(&[is(1), is(1)]).err(), refused);
     let of_another_pipe = change(&[is(0), is(1), Fate::Joins(FlowId(0))]).ok().unwrap();
-    assert_eq!(engine.apply(of_another_pipe, Time(1), &mut out), Err(Unfit::NoSuchFlow { flows: 2 }));
+    assert_eq!(
+        engine.apply(of_another_pipe, Time(1), &mut out),
+        Err(Unfit::NoSuchFlow { flows: 2 })
+    );
 }

@@ -33,7 +33,11 @@ fn a_tree_of_single_flows_departs_as_without_it() {
         }
         let arrivals = bursts(&mut dice, &plain, 15_000);
         let nothing = |_: &mut Engine, _: Time, _: &mut Vec<_>| {};
-        assert_eq!(run(&plain, &arrivals, nothing), run(&tree, &arrivals, nothing), "seed {seed}: {plain:?}");
+        assert_eq!(
+            run(&plain, &arrivals, nothing),
+            run(&tree, &arrivals, nothing),
+            "seed {seed}: {plain:?}"
+        );
     }
 }
 
@@ -46,7 +50,8 @@ fn leaves_share_what_their_flow_is_promised() {
         let mut spec = virtual_links(&mut dice, "packet-wise", "clean");
         let largest = u64::from(spec.setup.largest);
         let quantum = |q: u64| Values::default().with("quantum", Value::Bytes(q));
-        let leaf = |dice: &mut Dice| FlowSetup::new(quantum(largest + dice.from(0, 9)), Limit::Packets(4));
+        let leaf =
+            |dice: &mut Dice| FlowSetup::new(quantum(largest + dice.from(0, 9)), Limit::Packets(4));
         let leaves: Vec<FlowSetup> = (0..dice.from(2, 4)).map(|_| leaf(&mut dice)).collect();
         let quanta: Vec<u64> = leaves.iter().map(|f| f.values.bytes("quantum").unwrap()).collect();
         below(&mut spec, 0, "drr", leaves);
@@ -60,7 +65,10 @@ fn leaves_share_what_their_flow_is_promised() {
         }
         arrivals.sort_by_key(|a| (a.at, a.flow));
         let mut sent = vec![0u64; n as usize];
-        for e in emits(&run(&spec, &arrivals, |_, _, _| {})).iter().filter(|e| e.flow.0 < n && e.end.0 < 60_000) {
+        for e in emits(&run(&spec, &arrivals, |_, _, _| {}))
+            .iter()
+            .filter(|e| e.flow.0 < n && e.end.0 < 60_000)
+        {
             sent[e.flow.index()] += u64::from(e.bytes);
         }
         // DRR keeps any two within a quantum and a packet of each other, normalised.
@@ -90,7 +98,11 @@ fn no_leaf_waits_longer_than_promised() {
             let Ok(promise) = engine.promise(PipeId(0), e.flow) else { continue };
             promised += 1;
             let delay = e.end - e.arrival;
-            assert!(delay <= promise.delay.delay, "seed {seed}: {delay} > {}: {spec:?}", promise.delay.delay);
+            assert!(
+                delay <= promise.delay.delay,
+                "seed {seed}: {delay} > {}: {spec:?}",
+                promise.delay.delay
+            );
         }
     }
     assert!(promised > 100_000, "{promised}");
@@ -101,7 +113,9 @@ fn no_leaf_waits_longer_than_promised() {
 #[test]
 fn a_link_within_a_link() {
     let link = |kind: &'static str| {
-        let values = Values::default().with("kind", Value::Choice(kind)).with("phase", Value::Span(Span(80)));
+        let values = Values::default()
+            .with("kind", Value::Choice(kind))
+            .with("phase", Value::Span(Span(80)));
         FlowSetup::new(values, Limit::Packets(10))
     };
     let setup = Setup {
@@ -114,10 +128,14 @@ fn a_link_within_a_link() {
     let leaf = || FlowSetup::new(Values::default(), Limit::Packets(10));
     below(&mut spec, 0, "drr", vec![leaf(), leaf()]);
     let at_once = [(0, 4), (0, 4), (0, 4), (1, 4), (2, 4), (2, 4), (2, 4)];
-    let arrivals: Vec<Arrival> =
-        at_once.iter().map(|&(f, bytes)| Arrival { at: Time::ZERO, flow: FlowId(f), bytes }).collect();
-    let order: Vec<(u32, u64)> =
-        emits(&run(&spec, &arrivals, |_, _, _| {})).iter().map(|e| (e.flow.0, e.end.0 / 8)).collect();
+    let arrivals: Vec<Arrival> = at_once
+        .iter()
+        .map(|&(f, bytes)| Arrival { at: Time::ZERO, flow: FlowId(f), bytes })
+        .collect();
+    let order: Vec<(u32, u64)> = emits(&run(&spec, &arrivals, |_, _, _| {}))
+        .iter()
+        .map(|e| (e.flow.0, e.end.0 / 8))
+        .collect();
     // Bulk, tenant 2, voice, tenant 2; both are done with their phases. Then bulk, tenant 2, bulk.
     assert_eq!(order, [(0, 4), (2, 8), (1, 12), (2, 16), (0, 20), (2, 24), (0, 28)]);
 }
@@ -129,7 +147,13 @@ fn what_cannot_be_divided_is_refused() {
     below(&mut spec, 0, "fifo", vec![FlowSetup::new(Values::default(), Limit::Packets(1))]);
     spec.kind = "fifo";
     spec.setup.scheduler = Values::default();
-    let refused = Engine::new(&[spec]).err().expect("one queue has nothing to divide").1.into_iter().next().unwrap();
+    let refused = Engine::new(&[spec])
+        .err()
+        .expect("one queue has nothing to divide")
+        .1
+        .into_iter()
+        .next()
+        .unwrap();
     assert_eq!((refused.flow, refused.param), (Some(0), "scheduler"));
     assert!(registry::entry("drr").is_some());
 }

@@ -1,4 +1,5 @@
-//! A change of values takes queues over where they are: what comes out is what comes out where they are built anew.
+//! A change of values takes queues over where they are: what comes out is what comes out where they
+//! are built anew.
 
 mod common;
 
@@ -58,21 +59,28 @@ fn queues_that_stay_are_as_good_as_queues_anew() {
                 }
             }
             let arrivals = bursts(&mut dice, &spec, 15_000);
-            let [mut stays, mut anew] = [(); 2].map(|()| Engine::new(std::slice::from_ref(&spec)).unwrap());
+            let [mut stays, mut anew] =
+                [(); 2].map(|()| Engine::new(std::slice::from_ref(&spec)).unwrap());
             let (mut out, mut expected) = (Vec::new(), Vec::new());
             for (handle, a) in arrivals.iter().enumerate() {
                 if dice.from(0, 7) == 0 {
                     let (then, limits) = other(&mut dice, &spec, entry);
                     if let Ok(change) = anew.prepare(PIPE, &then) {
                         anew.apply(change, a.at, &mut expected).unwrap();
-                        let change = Prepared::new(&[]).unwrap().with_values(PIPE, then.clone(), &limits).unwrap();
+                        let change = Prepared::new(&[])
+                            .unwrap()
+                            .with_values(PIPE, then.clone(), &limits)
+                            .unwrap();
                         stays.apply(change, a.at, &mut out).unwrap();
                         left += stays.take_leavings().len();
                         (spec, changes) = (then, changes + 1);
                     }
                 }
                 let unit = Unit { flow: a.flow, handle: handle as u32, bytes: a.bytes };
-                let ids = spec.masks.ids(a.flow, &Key { ports: Some((dice.from(1, 5) as u16, 1)), ..Key::default() });
+                let ids = spec.masks.ids(
+                    a.flow,
+                    &Key { ports: Some((dice.from(1, 5) as u16, 1)), ..Key::default() },
+                );
                 let label = Default::default();
                 stays.input_labelled(PIPE, unit, &ids, label, a.at, &mut out);
                 anew.input_labelled(PIPE, unit, &ids, label, a.at, &mut expected);
@@ -83,7 +91,12 @@ fn queues_that_stay_are_as_good_as_queues_anew() {
             anew.poll(Time(1 << 50), &mut expected);
             assert_eq!(out, expected, "{}, seed {seed}", entry.kind);
             for flow in (0..spec.setup.flows.len() as u32).map(FlowId) {
-                assert_eq!(stays.counters(PIPE, flow), anew.counters(PIPE, flow), "{}, seed {seed}", entry.kind);
+                assert_eq!(
+                    stays.counters(PIPE, flow),
+                    anew.counters(PIPE, flow),
+                    "{}, seed {seed}",
+                    entry.kind
+                );
             }
         }
         assert!(changes > 40, "{}: {changes} changes only", entry.kind);

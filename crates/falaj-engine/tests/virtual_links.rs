@@ -21,7 +21,10 @@ fn scenario(seed: u64, serve: &'static str, preset: &'static str) -> (PipeSpec, 
 }
 
 fn departures(spec: &PipeSpec, arrivals: &[Arrival]) -> Vec<(u32, u64, u64)> {
-    emits(&run(spec, arrivals, |_, _, _| {})).iter().map(|e| (e.handle, e.start.0, e.end.0)).collect()
+    emits(&run(spec, arrivals, |_, _, _| {}))
+        .iter()
+        .map(|e| (e.handle, e.start.0, e.end.0))
+        .collect()
 }
 
 fn plain(departures: &[Departure]) -> Vec<(u32, u64, u64)> {
@@ -31,7 +34,11 @@ fn plain(departures: &[Departure]) -> Vec<(u32, u64, u64)> {
 #[track_caller]
 fn assert_same(seed: u64, spec: &PipeSpec, ours: &[(u32, u64, u64)], model: &[(u32, u64, u64)]) {
     if let Some(i) = (0..ours.len().max(model.len())).find(|&i| ours.get(i) != model.get(i)) {
-        panic!("seed {seed}: departure {i} is {:?}, in the model {:?}: {spec:?}", ours.get(i), model.get(i));
+        panic!(
+            "seed {seed}: departure {i} is {:?}, in the model {:?}: {spec:?}",
+            ours.get(i),
+            model.get(i)
+        );
     }
 }
 
@@ -56,9 +63,17 @@ fn packet_wise_departures_are_those_of_the_model() {
         let carried = u64::from(spec.setup.largest) * 8 * spec.setup.flows.len() as u64;
         let carries = spec.setup.scheduler.choice("tail") == Some("carry");
         let cycle = if carries { phases + carried } else { phases };
-        let busy = began.windows(2).filter(|w| model.iter().any(|d| w[0] <= d.arrival && d.arrival < w[1]));
-        for w in busy.filter(|_| spec.setup.flows.iter().any(|f| f.values.choice("kind") == Some("A"))) {
-            assert!(w[1] - w[0] <= cycle, "seed {seed}: a cycle of {} is longer than all phases, {cycle}", w[1] - w[0]);
+        let busy = began
+            .windows(2)
+            .filter(|w| model.iter().any(|d| w[0] <= d.arrival && d.arrival < w[1]));
+        for w in
+            busy.filter(|_| spec.setup.flows.iter().any(|f| f.values.choice("kind") == Some("A")))
+        {
+            assert!(
+                w[1] - w[0] <= cycle,
+                "seed {seed}: a cycle of {} is longer than all phases, {cycle}",
+                w[1] - w[0]
+            );
         }
     }
 }
@@ -68,7 +83,9 @@ fn packet_wise_departures_are_those_of_the_model() {
 #[test]
 fn an_idle_link_makes_no_events_and_keeps_its_phases() {
     for seed in 0..2_000 {
-        for (serve, preset) in [("phase-wise", "clean"), ("packet-wise", "clean"), ("packet-wise", "paper")] {
+        for (serve, preset) in
+            [("phase-wise", "clean"), ("packet-wise", "clean"), ("packet-wise", "paper")]
+        {
             let mut dice = Dice::new(seed);
             let spec = virtual_links(&mut dice, serve, preset);
             let flows = spec.setup.flows.len() as u64;
@@ -85,7 +102,14 @@ fn an_idle_link_makes_no_events_and_keeps_its_phases() {
                 .collect();
             let model = match serve {
                 "phase-wise" => model::phase_wise(&spec, &arrivals),
-                _ => model::packet_wise(&spec, &arrivals, Variant { paper: preset == "paper", interrupt: true }).0,
+                _ => {
+                    model::packet_wise(
+                        &spec,
+                        &arrivals,
+                        Variant { paper: preset == "paper", interrupt: true },
+                    )
+                    .0
+                }
             };
             assert_same(seed, &spec, &departures(&spec, &arrivals), &plain(&model));
 
@@ -123,8 +147,10 @@ fn an_empty_queue_waits_for_one_packet_of_each_at_most() {
         let right = Variant { paper: preset == "paper", interrupt: true };
         let (departed, _) = model::packet_wise(&spec, &arrivals, right);
         assert_same(seed, &spec, &departures(&spec, &arrivals), &plain(&departed));
-        hot += four_is_kept(&spec, &departed).unwrap_or_else(|broken| panic!("seed {seed}: {broken}: {spec:?}"));
-        let (departed, _) = model::packet_wise(&spec, &arrivals, Variant { interrupt: false, ..right });
+        hot += four_is_kept(&spec, &departed)
+            .unwrap_or_else(|broken| panic!("seed {seed}: {broken}: {spec:?}"));
+        let (departed, _) =
+            model::packet_wise(&spec, &arrivals, Variant { interrupt: false, ..right });
         trapped += u32::from(four_is_kept(&spec, &departed).is_err());
     }
     assert!(hot > 10_000, "the condition holds often enough to mean something: {hot}");
@@ -149,7 +175,8 @@ fn a_queue_of_tiny_packets_waits_for_the_others_phases() {
     // The first link has given up its turn when its packets come.
     let mut arrivals = vec![Arrival { at: Time(0), flow: FlowId(1), bytes: 100 }; 8];
     arrivals.extend(vec![Arrival { at: Time(0), flow: FlowId(0), bytes: 1 }; 100]);
-    let promise = Engine::new(std::slice::from_ref(&spec)).unwrap().promise(PipeId(0), FlowId(0)).unwrap();
+    let promise =
+        Engine::new(std::slice::from_ref(&spec)).unwrap().promise(PipeId(0), FlowId(0)).unwrap();
     let sent = emits(&run(&spec, &arrivals, |_, _, _| {}));
     let longest = sent.iter().filter(|e| e.flow == FlowId(0)).map(|e| e.end - e.arrival).max();
     // Four packets of the cycle that has begun, four between its own, and its own.

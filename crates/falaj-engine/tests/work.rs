@@ -1,4 +1,5 @@
-//! Work conservation: what a link has still to send is what it would have with one queue, at every instant.
+//! Work conservation: what a link has still to send is what it would have with one queue, at every
+//! instant.
 
 mod common;
 
@@ -40,8 +41,9 @@ fn busy(sent: &[Emit]) -> Vec<(Time, Time)> {
     all
 }
 
-/// What has come and is not sent differs between two orders only by how long each has used the link: it is
-/// the same at every instant if and only if they use it at the same times. Rates are odd, and ends within nanoseconds.
+/// What has come and is not sent differs between two orders only by how long each has used the
+/// link: it is the same at every instant if and only if they use it at the same times. Rates are
+/// odd, and ends within nanoseconds.
 #[test]
 fn unfinished_work_is_that_of_one_queue_at_every_instant() {
     assert!(WAITS.iter().all(|(kind, _)| registry::entry(kind).is_some()));
@@ -60,7 +62,8 @@ fn unfinished_work_is_that_of_one_queue_at_every_instant() {
                 f.values = kept.fold(Values::default(), |all, (name, value)| all.with(name, value));
             }
             let mut one = PipeSpec { kind: "fifo", ..spec.clone() };
-            one.setup.scheduler = Values::default().with("queue", Value::Limit(Limit::Packets(1_000_000)));
+            one.setup.scheduler =
+                Values::default().with("queue", Value::Limit(Limit::Packets(1_000_000)));
             one.setup.flows.iter_mut().for_each(|f| f.values = Values::default());
             if entry.kind == "fifo" {
                 spec.setup.scheduler = one.setup.scheduler.clone();

@@ -34,8 +34,9 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Starts the guest, a command that calls [`serve`] with its standard input, and gives it the TAP.
-    /// Units go to it as the packer packs them, which is one for units with [`BEFORE`]. It ends when this side does.
+    /// Starts the guest, a command that calls [`serve`] with its standard input, and gives it the
+    /// TAP. Units go to it as the packer packs them, which is one for units with [`BEFORE`]. It
+    /// ends when this side does.
     pub fn start(mut command: Command, tap: &Tap, packer: Packer) -> io::Result<(Guest, Child)> {
         let [ours, theirs] = line()?;
         // Ctrl-C is for the link, which ends the guest.

@@ -29,9 +29,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// The links between the two sides of a sandbox, whose TAPs it takes.
-pub fn to_sandbox(spec: &NetworkSpec, sandbox: &mut Sandbox, clock: Clock, options: Options) -> io::Result<Forwarder> {
+pub fn to_sandbox(
+    spec: &NetworkSpec,
+    sandbox: &mut Sandbox,
+    clock: Clock,
+    options: Options,
+) -> io::Result<Forwarder> {
     between(spec, clock, options, |from| {
-        joint_port(sandbox.sides(), (from.index(), 0), || format!("interface {INTERFACE} at the {from} end"))
+        joint_port(sandbox.sides(), (from.index(), 0), || {
+            format!("interface {INTERFACE} at the {from} end")
+        })
     })
 }
 
@@ -53,12 +60,14 @@ pub fn to_guest(
         {
             return Ok(Box::new(guest.port()));
         }
-        joint_port(sandbox.sides(), (from.index(), 0), || format!("interface {INTERFACE} at the {from} end"))
+        joint_port(sandbox.sides(), (from.index(), 0), || {
+            format!("interface {INTERFACE} at the {from} end")
+        })
     })
 }
 
-/// All links between hosts, whose interfaces it takes. Of link `n` the pipes are `2 n`, up, and `2 n + 1`, down; so are
-/// the ports, near and far.
+/// All links between hosts, whose interfaces it takes. Of link `n` the pipes are `2 n`, up, and `2
+/// n + 1`, down; so are the ports, near and far.
 pub fn to_hosts(
     scenario: &Scenario,
     topology: &Topology,
@@ -67,7 +76,8 @@ pub fn to_hosts(
     options: Options,
 ) -> io::Result<Forwarder> {
     let links = &scenario.links;
-    let network = Network::new(&scenario.network()).map_err(|(_, refused)| io::Error::other(refused))?;
+    let network =
+        Network::new(&scenario.network()).map_err(|(_, refused)| io::Error::other(refused))?;
     let names: Vec<&str> = topology.names().collect();
     let mut ports = Vec::new();
     for (n, link) in links.iter().enumerate() {
@@ -77,7 +87,11 @@ pub fn to_hosts(
             let name = || format!("end of `{}` at `{}`", link.name, names[at.0]);
             let port = joint_port(hosts, at, name)?;
             let number = |end: End| 2 * n + end.index();
-            ports.push(Attached { port, pipe: PipeId(number(from) as u32), leaves_at: number(from.other()) });
+            ports.push(Attached {
+                port,
+                pipe: PipeId(number(from) as u32),
+                leaves_at: number(from.other()),
+            });
         }
     }
     paced(Forwarder::new(clock, network, ports, options))
@@ -100,8 +114,8 @@ fn joint_port(
     Ok(Box::new(TapPort::new(name(), tap)))
 }
 
-/// The links between two existing interfaces: up from the first to the second. What comes in at a queue of the firewall leaves
-/// there.
+/// The links between two existing interfaces: up from the first to the second. What comes in at a
+/// queue of the firewall leaves there.
 pub fn to_interfaces(
     spec: &NetworkSpec,
     interfaces: [&Interface; 2],
@@ -129,7 +143,8 @@ pub fn space_port(hosts: &mut Hosts, side: usize, name: &str) -> io::Result<Box<
     joint_port(hosts, (side, 0), || format!("interface of {name}"))
 }
 
-/// A port at a socket that carries a unit in each datagram, header and all, and the other end of it: a machine in memory.
+/// A port at a socket that carries a unit in each datagram, header and all, and the other end of
+/// it: a machine in memory.
 pub fn unit_port(name: &str) -> io::Result<(Box<dyn Port>, UnixDatagram)> {
     let (inside, outside) = UnixDatagram::pair()?;
     inside.set_nonblocking(true)?;
@@ -148,7 +163,9 @@ pub fn to_adapters(
 ) -> io::Result<Forwarder> {
     let [near, far] = adapters.ends(uplink);
     let mut ends = [Some(near), Some(far)];
-    between(spec, clock, options, |from| ends[from.index()].take().ok_or_else(|| io::Error::other("an end twice")))
+    between(spec, clock, options, |from| {
+        ends[from.index()].take().ok_or_else(|| io::Error::other("an end twice"))
+    })
 }
 
 fn packet_port(socket: &Arc<PacketSocket>) -> io::Result<Box<dyn Port>> {
@@ -197,7 +214,8 @@ pub fn to_loopback(
     clock: Clock,
     options: Options,
 ) -> io::Result<Forwarder> {
-    let network = Network::new(&scenario.network()).map_err(|(_, refused)| io::Error::other(refused))?;
+    let network =
+        Network::new(&scenario.network()).map_err(|(_, refused)| io::Error::other(refused))?;
     let mut ports: Vec<Attached> = Vec::new();
     for from in [0, 1] {
         let [near, far] = &mut *plans;
@@ -223,7 +241,11 @@ pub fn to_loopback(
             sending.from = (Ipv4Addr::LOCALHOST, 0).into();
             let leaves_at = ports.len();
             // Rules ask for the direction alone.
-            let pipe = PipeId(if scenario.rules.is_empty() { sending.flow.pipe } else { sending.flow.pipe % 2 });
+            let pipe = PipeId(if scenario.rules.is_empty() {
+                sending.flow.pipe
+            } else {
+                sending.flow.pipe % 2
+            });
             ports.push(Attached { port: Box::new(port), pipe, leaves_at });
         }
     }

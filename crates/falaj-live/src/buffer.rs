@@ -24,7 +24,8 @@ pub(crate) fn overflowed(socket: &UdpSocket) -> u64 {
     const DROPS: usize = 8;
     let mut figures = [0_u32; DROPS + 1];
     let mut length = size_of_val(&figures) as libc::socklen_t;
-    // SAFETY: the array and its length outlive the call, which writes no more bytes than the length says.
+    // SAFETY: the array and its length outlive the call, which writes no more bytes than the length
+    // says.
     let done = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

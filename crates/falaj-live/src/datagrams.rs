@@ -184,8 +184,8 @@ pub struct EndReport {
     /// Datagrams that came here and were lost because the receiver did not read
     /// them in time: no fault of the link's.
     pub overflowed: u64,
-    /// Bytes of payload that were received in each window since the beginning, in the order of the plan's
-    /// [`receives`](EndPlan::receives).
+    /// Bytes of payload that were received in each window since the beginning, in the order of the
+    /// plan's [`receives`](EndPlan::receives).
     pub windows: Vec<Vec<u64>>,
 }
 
@@ -227,7 +227,8 @@ pub struct ReceivedReport {
 pub fn run_end(plan: &EndPlan) -> io::Result<EndReport> {
     let receivers = bind(plan.receives.iter().map(|r| r.at))?;
     // An address may send and receive.
-    let (both, apart): (Vec<_>, Vec<_>) = plan.sends.iter().map(|s| s.from).partition(|at| receivers.contains_key(at));
+    let (both, apart): (Vec<_>, Vec<_>) =
+        plan.sends.iter().map(|s| s.from).partition(|at| receivers.contains_key(at));
     let mut senders = bind(apart.into_iter())?;
     for at in both {
         senders.insert(at, receivers[&at].try_clone()?);
@@ -236,12 +237,19 @@ pub fn run_end(plan: &EndPlan) -> io::Result<EndReport> {
         let sending = scope.spawn(|| send(plan, &senders));
         let (received, windows) = receive(plan, &receivers)?;
         let sent = sending.join().map_err(|_| io::Error::other("the sender failed"))??;
-        Ok(EndReport { sent, received, overflowed: receivers.values().map(buffer::overflowed).sum(), windows })
+        Ok(EndReport {
+            sent,
+            received,
+            overflowed: receivers.values().map(buffer::overflowed).sum(),
+            windows,
+        })
     })
 }
 
 /// One socket for each address, however many sources share it.
-fn bind(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<BTreeMap<SocketAddr, UdpSocket>> {
+fn bind(
+    addresses: impl Iterator<Item = SocketAddr>,
+) -> io::Result<BTreeMap<SocketAddr, UdpSocket>> {
     let addresses: BTreeSet<SocketAddr> = addresses.collect();
     let bound = |at| match UdpSocket::bind(at) {
         Ok(socket) => Ok((at, socket)),
@@ -258,8 +266,11 @@ fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result
     let end = Time(plan.duration);
     let mut reports: Vec<SentReport> =
         plan.sends.iter().map(|s| SentReport { flow: s.flow, ..SentReport::default() }).collect();
-    let mut sources: Vec<Source> =
-        plan.sends.iter().map(|s| Source::new(s.traffic.clone().into(), plan.seed, s.source.into())).collect();
+    let mut sources: Vec<Source> = plan
+        .sends
+        .iter()
+        .map(|s| Source::new(s.traffic.clone().into(), plan.seed, s.source.into()))
+        .collect();
     let mut instants = Calendar::new(sources.len());
     // The lengths of the packets that come next.
     let mut sizes = vec![0; sources.len()];
@@ -297,7 +308,12 @@ fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result
         }
         match socket.send_to(&payload[..length], sending.to) {
             Ok(_) => reports[i].datagrams += 1,
-            Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::WouldBlock) => {
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::ConnectionRefused | io::ErrorKind::WouldBlock
+                ) =>
+            {
                 reports[i].refused += 1;
             }
             // ENOBUFS: the interface's queue is full.
@@ -325,7 +341,12 @@ fn set_tos(socket: &UdpSocket, sending: &Sending) -> io::Result<()> {
         SocketAddr::V4(_) => setsockopt(socket, sockopt::Ipv4Tos, &bits),
         SocketAddr::V6(_) => setsockopt(socket, sockopt::Ipv6TClass, &bits),
     };
-    set.map_err(|e| io::Error::other(format!("cannot send datagrams with DSCP or ECN bits from {}: {e}", sending.from)))
+    set.map_err(|e| {
+        io::Error::other(format!(
+            "cannot send datagrams with DSCP or ECN bits from {}: {e}",
+            sending.from
+        ))
+    })
 }
 
 fn sleep_until(clock: &Clock, at: Time) {
@@ -345,7 +366,8 @@ fn stamp(datagram: &[u8]) -> Option<(u32, u64)> {
     let (source, rest) = rest.split_first_chunk()?;
     let (_number, rest) = rest.split_first_chunk::<8>()?;
     let (sent, _) = rest.split_first_chunk()?;
-    (u32::from_le_bytes(*magic) == MAGIC).then(|| (u32::from_le_bytes(*source), u64::from_le_bytes(*sent)))
+    (u32::from_le_bytes(*magic) == MAGIC)
+        .then(|| (u32::from_le_bytes(*source), u64::from_le_bytes(*sent)))
 }
 
 /// What arrived of a source.
@@ -376,7 +398,8 @@ struct Windows {
 
 impl Windows {
     fn new(plan: &EndPlan) -> Windows {
-        let places: BTreeMap<u32, usize> = plan.receives.iter().enumerate().map(|(n, r)| (r.source, n)).collect();
+        let places: BTreeMap<u32, usize> =
+            plan.receives.iter().enumerate().map(|(n, r)| (r.source, n)).collect();
         let number = plan.duration.checked_div(plan.window).unwrap_or(0);
         let bytes = (0..number).map(|_| vec![0; plan.receives.len()]).collect();
         Windows { zero: plan.zero, length: plan.window, places, bytes }
@@ -399,7 +422,8 @@ fn receive(
     priority::be_punctual(Rank::Receiver);
     let clock = Clock::from_zero(plan.zero);
     let end = Time(plan.duration + plan.grace);
-    let mut delays: BTreeMap<u32, Arrived> = plan.receives.iter().map(|r| (r.source, Arrived::default())).collect();
+    let mut delays: BTreeMap<u32, Arrived> =
+        plan.receives.iter().map(|r| (r.source, Arrived::default())).collect();
     for socket in sockets.values() {
         socket.set_nonblocking(true)?;
         buffer::enlarge(socket);
@@ -413,7 +437,9 @@ fn receive(
         let left = clock.until(end);
         last = left == Span::ZERO;
         watch.wait(left)?;
-        for (_, socket) in sockets.values().enumerate().filter(|&(i, _)| last || watch.is_readable(i)) {
+        for (_, socket) in
+            sockets.values().enumerate().filter(|&(i, _)| last || watch.is_readable(i))
+        {
             // All shall have their turn, and a flood shall not outlast the end.
             for _ in 0..64 {
                 let length = match socket.recv(&mut buffer) {

@@ -62,7 +62,10 @@ pub fn plan(scenario: &Scenario) -> Result<[EndPlan; 2], Unreachable> {
             None => addresses(source, scenario, &rules, i as u16)?,
         };
         let headers = headers(source, direction, from.is_ipv6())?;
-        let flow = FlowKey { pipe: 2 * source.link as u32 + pipe_of(source.towards), flow: source.flow as u32 };
+        let flow = FlowKey {
+            pipe: 2 * source.link as u32 + pipe_of(source.towards),
+            flow: source.flow as u32,
+        };
         let source_id = i as u32;
         let near = from_end(source.towards);
         plans[near.index()].sends.push(Sending {
@@ -88,9 +91,14 @@ fn traffic(source: &Source) -> Result<Traffic, Unreachable> {
     })
 }
 
-/// What each adapter sends, and what is received behind the uplink, last. Source `n` sends from the address `from[n]`; an
-/// adapter's packets are known by where they come in, so nothing else need be said of them. Times are still to be set.
-pub fn plan_of_adapters(scenario: &Scenario, from: &[Ipv4Addr], uplink: Ipv4Addr) -> Result<Vec<EndPlan>, Unreachable> {
+/// What each adapter sends, and what is received behind the uplink, last. Source `n` sends from the
+/// address `from[n]`; an adapter's packets are known by where they come in, so nothing else need be
+/// said of them. Times are still to be set.
+pub fn plan_of_adapters(
+    scenario: &Scenario,
+    from: &[Ipv4Addr],
+    uplink: Ipv4Addr,
+) -> Result<Vec<EndPlan>, Unreachable> {
     let mut adapters: Vec<Ipv4Addr> = Vec::new();
     from.iter().for_each(|address| {
         if !adapters.contains(address) {
@@ -124,18 +132,28 @@ fn tos(source: &Source) -> u8 {
 }
 
 /// The key of a source's largest datagrams, as rules and flows will read it.
-pub(crate) fn key_of(source: &Source, direction: &Direction, from: SocketAddr, to: SocketAddr) -> Key {
+pub(crate) fn key_of(
+    source: &Source,
+    direction: &Direction,
+    from: SocketAddr,
+    to: SocketAddr,
+) -> Key {
     let length = direction.account.to_ip(source.spec().largest());
     Key { tos: Some(tos(source)), ..Key::of_ordinary(Protocol::UDP, from, to, length) }
 }
 
-/// The addresses that a source's headers say, if they are those of the ends, and a datagram has such headers.
+/// The addresses that a source's headers say, if they are those of the ends, and a datagram has
+/// such headers.
 fn of_headers(source: &Source, key: &Key) -> Result<(SocketAddr, SocketAddr), Unreachable> {
     let (from, to) = (from_end(source.towards), from_end(source.towards).other());
-    let is_of = |end: End, address: IpAddr| [end.address().into(), end.address6().into()].contains(&address);
+    let is_of = |end: End, address: IpAddr| {
+        [end.address().into(), end.address6().into()].contains(&address)
+    };
     let fault = match (key.src.zip(key.dst), key.ports) {
         _ if key.protocol != Some(Protocol::UDP) => "another protocol than UDP",
-        (Some((src, dst)), _) if !is_of(from, src) || !is_of(to, dst) => "an address that is none of the ends'",
+        (Some((src, dst)), _) if !is_of(from, src) || !is_of(to, dst) => {
+            "an address that is none of the ends'"
+        }
         (Some((src, dst)), Some((sport, dport))) => {
             let ends = (SocketAddr::new(src, sport), SocketAddr::new(dst, dport));
             let ordinary = Key::of_ordinary(Protocol::UDP, ends.0, ends.1, 0);
@@ -159,7 +177,8 @@ fn of_headers(source: &Source, key: &Key) -> Result<(SocketAddr, SocketAddr), Un
     })
 }
 
-/// Largest backlog and delay of links, one behind the other, as the time to wait for the last packets.
+/// Largest backlog and delay of links, one behind the other, as the time to wait for the last
+/// packets.
 pub fn drain(links: &[Link]) -> falaj_sched::time::Span {
     use falaj_sched::queue::Limit;
     use falaj_sched::time::Span;
@@ -183,7 +202,8 @@ pub fn drain(links: &[Link]) -> falaj_sched::time::Span {
 fn headers(source: &Source, direction: &Direction, v6: bool) -> Result<i32, Unreachable> {
     let smallest = source.spec().smallest();
     let longer = if v6 { LONGER_BY } else { 0 };
-    let payload = direction.account.udp_payload(smallest).and_then(|bytes| bytes.checked_sub(longer));
+    let payload =
+        direction.account.udp_payload(smallest).and_then(|bytes| bytes.checked_sub(longer));
     payload.filter(|&bytes| bytes >= HEADER as u32).map(|bytes| smallest as i32 - bytes as i32).ok_or_else(|| {
         Unreachable {
             source: source.name.clone(),
@@ -192,8 +212,8 @@ fn headers(source: &Source, direction: &Direction, v6: bool) -> Result<i32, Unre
     })
 }
 
-/// Addresses and ports that the direction's flows put in the source's flow; where there are rules, they lead it through the
-/// source's link alone.
+/// Addresses and ports that the direction's flows put in the source's flow; where there are rules,
+/// they lead it through the source's link alone.
 fn addresses(
     source: &Source,
     scenario: &Scenario,
@@ -217,7 +237,9 @@ fn addresses(
         [] => any.iter().collect(),
         rules => rules.iter().filter(leads).flat_map(|rule| &rule.matches).collect(),
     };
-    for (led, taken) in leading.iter().flat_map(|led| flow.matches.iter().map(move |taken| (*led, taken))) {
+    for (led, taken) in
+        leading.iter().flat_map(|led| flow.matches.iter().map(move |taken| (*led, taken)))
+    {
         let six = [led, taken].into_iter().any(|rule| rule.version == Some(Version::V6));
         let pair: [IpAddr; 2] = if six {
             [from.address6().into(), to.address6().into()]
@@ -225,10 +247,13 @@ fn addresses(
             [from.address().into(), to.address().into()]
         };
         let ranges = both(led.sport, taken.sport).zip(both(led.dport, taken.dport));
-        for (sport, dport) in ranges.into_iter().flat_map(|(sport, dport)| ports(sport, dport, number)) {
+        for (sport, dport) in
+            ranges.into_iter().flat_map(|(sport, dport)| ports(sport, dport, number))
+        {
             let ends = [SocketAddr::new(pair[0], sport), SocketAddr::new(pair[1], dport)];
             let key = key_of(source, direction, ends[0], ends[1]);
-            let is_led = rules.is_empty() || sure_way(rules, &key, way).is_some_and(|l| l == [source.link as u32]);
+            let is_led = rules.is_empty()
+                || sure_way(rules, &key, way).is_some_and(|l| l == [source.link as u32]);
             if is_led && flows.flow_of(&key) == Some(FlowId(source.flow as u32)) {
                 return Ok((ends[0], ends[1]));
             }
@@ -242,11 +267,18 @@ fn addresses(
         to.address6()
     );
     let taken: Vec<String> = flow.matches.iter().map(Match::to_string).collect();
-    let put = format!("is put in flow `{}` by its rule `{}` and those before it", flow.name, taken.join("`, `"));
+    let put = format!(
+        "is put in flow `{}` by its rule `{}` and those before it",
+        flow.name,
+        taken.join("`, `")
+    );
     let why = if rules.is_empty() {
         format!("{ends} {put}")
     } else {
-        let led = format!("the rules lead {ends} through link `{}` alone, for sure, where it {put}", link.name);
+        let led = format!(
+            "the rules lead {ends} through link `{}` alone, for sure, where it {put}",
+            link.name
+        );
         format!("{led}; leave `link` and `flow` out, and the rules decide")
     };
     Err(Unreachable { source: source.name.clone(), why })
@@ -274,10 +306,14 @@ fn ports(sport: Ports, dport: Ports, number: u16) -> impl Iterator<Item = (u16, 
     let within = move |own: u16, range: Ports, step: u16| match range {
         None => own.wrapping_add(step),
         Some((low, high)) => {
-            low + ((u32::from(number) + u32::from(step)) % (u32::from(high) - u32::from(low) + 1)) as u16
+            low + ((u32::from(number) + u32::from(step)) % (u32::from(high) - u32::from(low) + 1))
+                as u16
         }
     };
     (0..1000).map(move |step| {
-        (within(SOURCE + number % 10_000, sport, step), within(DESTINATION + number % 10_000, dport, step))
+        (
+            within(SOURCE + number % 10_000, sport, step),
+            within(DESTINATION + number % 10_000, dport, step),
+        )
     })
 }

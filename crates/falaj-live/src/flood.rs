@@ -6,7 +6,8 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// Datagrams that are handed to the kernel at once; it divides them where it gives them to the interface.
+/// Datagrams that are handed to the kernel at once; it divides them where it gives them to the
+/// interface.
 const AT_ONCE: usize = 64;
 
 /// Sends datagrams of `payload` bytes for so long; how many the kernel took.

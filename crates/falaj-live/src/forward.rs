@@ -9,8 +9,8 @@
 //! the receiver sees.
 //!
 //! How it waits is the [`Timer`](crate::timer::Timer)'s matter. Spinning and hybrid it looks at
-//! nothing but the clock for as long before an instant as reading a unit takes, because a packet read
-//! then would make the one that is due late. In between hand-overs each port
+//! nothing but the clock for as long before an instant as reading a unit takes, because a packet
+//! read then would make the one that is due late. In between hand-overs each port
 //! gets a turn all the same, or a link with a packet always near would never
 //! read. What a port may read in a round is so much time of the processor and not
 //! so many packets: a storm of tiny ones at one port takes nothing from the others.
@@ -137,7 +137,12 @@ pub struct Forwarder {
 
 impl Forwarder {
     /// The pipes that the network has carry what comes in at these ports.
-    pub fn new(clock: Clock, network: impl Into<Network>, ports: Vec<Attached>, options: Options) -> Forwarder {
+    pub fn new(
+        clock: Clock,
+        network: impl Into<Network>,
+        ports: Vec<Attached>,
+        options: Options,
+    ) -> Forwarder {
         let network = network.into();
         let flows = network.flows();
         let fresh = LiveFlow::among(flows.iter().sum());
@@ -187,7 +192,8 @@ impl Forwarder {
         self.recorder = Some(recorder);
     }
 
-    /// From now on it comes back when a queue is full, once, and when ids of a mask have to share, once.
+    /// From now on it comes back when a queue is full, once, and when ids of a mask have to share,
+    /// once.
     pub fn tell_of_overflow(&mut self) {
         self.overflow = Overflow::Wanted;
         self.tells_of_sharing = true;

@@ -66,7 +66,8 @@ struct Headers {
 }
 
 impl Headers {
-    /// Writes how long a unit is now to wherever its headers say so. The part behind the IP header had `before` bytes.
+    /// Writes how long a unit is now to wherever its headers say so. The part behind the IP header
+    /// had `before` bytes.
     fn set_length(&self, unit: &mut [u8], before: usize) {
         let Headers { network, transport, ip, segment } = *self;
         let length = unit.len();
@@ -152,7 +153,12 @@ impl Train {
         let length = unit.len();
         let several = size > 0 && payload < length && length - payload > size;
         let headers = Headers { network, transport, ip, segment };
-        (right && several && length - ip <= u16::MAX.into()).then_some(Train { headers, payload, size, length })
+        (right && several && length - ip <= u16::MAX.into()).then_some(Train {
+            headers,
+            payload,
+            size,
+            length,
+        })
     }
 
     /// How many packets.
@@ -167,7 +173,8 @@ impl Train {
 
     /// Length of the IP packet that the last one is.
     pub fn last(&self) -> usize {
-        self.payload - self.headers.ip + (self.length - self.payload - (self.packets() - 1) * self.size)
+        self.payload - self.headers.ip
+            + (self.length - self.payload - (self.packets() - 1) * self.size)
     }
 
     /// Makes a unit of these packets alone.
@@ -190,7 +197,8 @@ impl Train {
             put(out, ip + 4, identification);
         }
         if headers.transport == Transport::Tcp {
-            let sequence = u32::from_be_bytes(out[segment + 4..segment + 8].try_into().expect("four bytes"));
+            let sequence =
+                u32::from_be_bytes(out[segment + 4..segment + 8].try_into().expect("four bytes"));
             let sequence = sequence.wrapping_add((packets.start * size) as u32);
             out[segment + 4..segment + 8].copy_from_slice(&sequence.to_be_bytes());
             let mut not_here = 0;
@@ -211,8 +219,8 @@ pub(crate) fn is_of_datagrams(unit: &[u8]) -> bool {
     Train::of(unit).is_some_and(|train| train.headers.transport == Transport::Udp)
 }
 
-/// Each packet of a unit by itself, for whoever takes no units of many; whether all of them were taken. `part` is where
-/// they are made.
+/// Each packet of a unit by itself, for whoever takes no units of many; whether all of them were
+/// taken. `part` is where they are made.
 pub(crate) fn singly(
     unit: &[u8],
     part: &mut Vec<u8>,
@@ -282,7 +290,18 @@ mod tests {
         (headers, body).prop_map(|((tags, ip6, udp, options, extension), body)| {
             let (size, payload, flags, sequence, identification) = body;
             let (options, extension) = (if udp { 0 } else { options }, extension && ip6);
-            Recipe { tags, ip6, udp, options, extension, size, payload, flags, sequence, identification }
+            Recipe {
+                tags,
+                ip6,
+                udp,
+                options,
+                extension,
+                size,
+                payload,
+                flags,
+                sequence,
+                identification,
+            }
         })
     }
 
@@ -293,8 +312,11 @@ mod tests {
         let mut unit = vec![0; Tap::VNET_HEADER];
         unit.extend([2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
         (0..r.tags).for_each(|_| unit.extend([0x81, 0, 0, 7]));
-        let (from, to): (Vec<u8>, Vec<u8>) =
-            if r.ip6 { ((1..17).collect(), (17..33).collect()) } else { (vec![10, 77, 0, 1], vec![10, 77, 0, 2]) };
+        let (from, to): (Vec<u8>, Vec<u8>) = if r.ip6 {
+            ((1..17).collect(), (17..33).collect())
+        } else {
+            (vec![10, 77, 0, 1], vec![10, 77, 0, 2])
+        };
         let protocol = if r.udp { 17 } else { 6 };
         if r.ip6 {
             let between = if r.extension { 8 } else { 0 };
@@ -317,8 +339,13 @@ mod tests {
             unit.extend(ip);
         }
         let segment = unit.len();
-        let pseudo: Vec<u8> =
-            from.iter().chain(&to).copied().chain([0, protocol]).chain((length as u16).to_be_bytes()).collect();
+        let pseudo: Vec<u8> = from
+            .iter()
+            .chain(&to)
+            .copied()
+            .chain([0, protocol])
+            .chain((length as u16).to_be_bytes())
+            .collect();
         let pseudo = ones_complement_sum(&pseudo);
         if r.udp {
             unit.extend([0x10, 0, 0x20, 0]);
@@ -353,9 +380,14 @@ mod tests {
         let mut sent = unit.to_vec();
         let sum = !ones_complement_sum(&sent[segment..]);
         put(&mut sent, field, sum);
-        let addresses: Vec<u8> = if r.ip6 { (1..33).collect() } else { vec![10, 77, 0, 1, 10, 77, 0, 2] };
+        let addresses: Vec<u8> =
+            if r.ip6 { (1..33).collect() } else { vec![10, 77, 0, 1, 10, 77, 0, 2] };
         let protocol = if r.udp { 17 } else { 6 };
-        let pseudo: Vec<u8> = addresses.into_iter().chain([0, protocol]).chain((length as u16).to_be_bytes()).collect();
+        let pseudo: Vec<u8> = addresses
+            .into_iter()
+            .chain([0, protocol])
+            .chain((length as u16).to_be_bytes())
+            .collect();
         add(ones_complement_sum(&pseudo), ones_complement_sum(&sent[segment..])) == 0xffff
     }
 

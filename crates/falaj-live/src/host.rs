@@ -33,8 +33,8 @@ pub fn queues() -> io::Result<()> {
     Queue::open(u16::MAX, true).map(drop)
 }
 
-/// Bytes of memory that units on their way may take: a part of what the process may have, so that what is kept of each besides
-/// its bytes fits too, or as much as a long and fast link wants.
+/// Bytes of memory that units on their way may take: a part of what the process may have, so that
+/// what is kept of each besides its bytes fits too, or as much as a long and fast link wants.
 pub fn memory_for_packets() -> usize {
     const MOST: u64 = 1 << 30;
     const PART: u64 = 4;
@@ -47,14 +47,18 @@ pub fn memory_for_packets() -> usize {
 fn memory_of_the_group() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     // Of the first version, and of the second.
-    let limits = groups.lines().filter_map(|line| match line.splitn(3, ':').collect::<Vec<_>>()[..] {
-        [_, "memory", path] => Some(("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes")),
-        [_, "", path] => Some(("/sys/fs/cgroup", path, "memory.max")),
-        _ => None,
-    });
+    let limits =
+        groups.lines().filter_map(|line| match line.splitn(3, ':').collect::<Vec<_>>()[..] {
+            [_, "memory", path] => Some(("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes")),
+            [_, "", path] => Some(("/sys/fs/cgroup", path, "memory.max")),
+            _ => None,
+        });
     let of = |(root, path, name): (&str, &str, &str)| {
         let group = Path::new(root).join(path.trim_start_matches('/'));
-        let limits = group.ancestors().take_while(|group| group.starts_with(root)).map(|group| group.join(name));
+        let limits = group
+            .ancestors()
+            .take_while(|group| group.starts_with(root))
+            .map(|group| group.join(name));
         limits.filter_map(|limit| fs::read_to_string(limit).ok()?.trim().parse::<u64>().ok()).min()
     };
     limits.filter_map(of).min()
@@ -66,6 +70,7 @@ fn memory_of_the_group() -> Option<u64> {
 /// What the kernel says.
 pub fn lockable_memory() -> io::Result<Option<u64>> {
     let (soft, _) = getrlimit(Resource::RLIMIT_MEMLOCK)?;
-    let any = caps::has_cap(None, caps::CapSet::Effective, caps::Capability::CAP_IPC_LOCK).unwrap_or(false);
+    let any = caps::has_cap(None, caps::CapSet::Effective, caps::Capability::CAP_IPC_LOCK)
+        .unwrap_or(false);
     Ok((!any && soft != nix::libc::RLIM_INFINITY).then_some(soft))
 }

@@ -1,5 +1,5 @@
-//! An end of a bridge: an existing interface, by whichever way it is read and written, a guest's card, shared memory of
-//! another program, or a queue of the firewall.
+//! An end of a bridge: an existing interface, by whichever way it is read and written, a guest's
+//! card, shared memory of another program, or a queue of the firewall.
 
 use std::fmt;
 use std::io;
@@ -21,7 +21,8 @@ use crate::sandbox::Error;
 use crate::vhost_user::VhostUser;
 use crate::xdp::{self, XdpSocket};
 
-/// What people call an end of a bridge: `eth0`, `eth0@NETNS`, `vhost:/run/a.sock`, `memif:/run/b.sock`, `nfqueue:5`.
+/// What people call an end of a bridge: `eth0`, `eth0@NETNS`, `vhost:/run/a.sock`,
+/// `memif:/run/b.sock`, `nfqueue:5`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndName {
     /// An interface.
@@ -44,16 +45,21 @@ impl FromStr for EndName {
 
     fn from_str(text: &str) -> Result<EndName, String> {
         if let Some(number) = text.strip_prefix(QUEUE) {
-            let number = number.parse().map_err(|_| format!("write a queue's number, 0 to 65535: `{QUEUE}5`"))?;
+            let number = number
+                .parse()
+                .map_err(|_| format!("write a queue's number, 0 to 65535: `{QUEUE}5`"))?;
             return Ok(EndName::Queue(number));
         }
         if let Some(name) = text.strip_prefix(MEMIF) {
             return name.parse().map(EndName::Memif);
         }
         match text.strip_prefix(VHOST) {
-            Some("") => Err(format!("write the path of a socket behind `{VHOST}`, such as `{VHOST}/run/guest.sock`")),
+            Some("") => Err(format!(
+                "write the path of a socket behind `{VHOST}`, such as `{VHOST}/run/guest.sock`"
+            )),
             Some(_) if !cfg!(feature = "vhost-user") => {
-                Err("this program was built without guests' cards (cargo feature `vhost-user`)".into())
+                Err("this program was built without guests' cards (cargo feature `vhost-user`)"
+                    .into())
             }
             Some(path) => Ok(EndName::VhostUser(path.into())),
             None => text.parse().map(EndName::Interface),
@@ -72,8 +78,8 @@ impl fmt::Display for EndName {
     }
 }
 
-/// An existing interface, a guest's card or shared memory. Of one link either both ends are AF_XDP sockets or none is: what others pass
-/// on with a note of what is left to do, these could not.
+/// An existing interface, a guest's card or shared memory. Of one link either both ends are AF_XDP
+/// sockets or none is: what others pass on with a note of what is left to do, these could not.
 #[derive(Debug)]
 pub enum Interface {
     /// By a packet socket.
@@ -118,8 +124,8 @@ impl Interface {
         Ok((Interface::VhostUser(Rc::new(card)), monitor))
     }
 
-    /// Shared memory of another program, and what tells of changes. Packets go in containers by this policy, if there is
-    /// one and the other side can do that.
+    /// Shared memory of another program, and what tells of changes. Packets go in containers by
+    /// this policy, if there is one and the other side can do that.
     ///
     /// # Errors
     /// As [`Memif::open`].
@@ -133,7 +139,8 @@ impl Interface {
     /// # Errors
     /// As [`Queue::open`].
     pub fn queue(number: u16, fail_open: bool) -> io::Result<(Interface, Monitor)> {
-        let silent = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        let silent =
+            EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         let monitor = Monitor::adopt(silent.as_fd().try_clone_to_owned()?);
         Ok((Interface::Queue(Rc::new(Queue::open(number, fail_open)?)), monitor))
     }
@@ -168,7 +175,8 @@ impl Interface {
         matches!(self, Interface::Xdp(socket) if socket.loses_tags())
     }
 
-    /// Looks how it is, and takes one of its name that has appeared; says how it is if that has changed.
+    /// Looks how it is, and takes one of its name that has appeared; says how it is if that has
+    /// changed.
     pub fn look(&self) -> Option<State> {
         match self {
             Interface::Packet(socket) => socket.look(),

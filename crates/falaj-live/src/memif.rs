@@ -1,8 +1,8 @@
-//! A port at a shared memory interface of another program (memif): frames through its rings, or containers of them where
-//! the other side is falaj and both want it.
+//! A port at a shared memory interface of another program (memif): frames through its rings, or
+//! containers of them where the other side is falaj and both want it.
 //!
-//! memif knows no notes of what is left to do (virtio-net headers): units of many packets are cut, and checksums
-//! finished.
+//! memif knows no notes of what is left to do (virtio-net headers): units of many packets are cut,
+//! and checksums finished.
 
 use crate::clock::monotonic;
 use crate::gso::singly;
@@ -27,7 +27,8 @@ use std::str::FromStr;
 /// What the name of such an interface begins with.
 pub(crate) const MEMIF: &str = "memif:";
 
-/// Which interface: `memif:/run/vpp/memif.sock`, `memif:/run/vpp/memif.sock,slave,id=1,secret=WORD`.
+/// Which interface: `memif:/run/vpp/memif.sock`,
+/// `memif:/run/vpp/memif.sock,slave,id=1,secret=WORD`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemifName {
     /// The socket; behind `@` one that is not in the file system.
@@ -49,15 +50,20 @@ impl FromStr for MemifName {
                            interface as far as there are any: `memif:/run/vpp/memif.sock,slave,id=1,secret=WORD`";
         let mut words = text.split(',');
         let path = words.next().filter(|path| !matches!(*path, "" | "@")).ok_or(HOW)?;
-        let mut name = MemifName { path: path.into(), role: Role::Master, id: 0, secret: String::new() };
+        let mut name =
+            MemifName { path: path.into(), role: Role::Master, id: 0, secret: String::new() };
         for word in words {
             match word.split_once('=') {
                 None if word == "slave" => name.role = Role::Slave,
                 None if word == "master" => name.role = Role::Master,
                 Some(("id", id)) => {
-                    name.id = id.parse().map_err(|_| format!("`id={id}` is no number up to {}", u32::MAX))?;
+                    name.id = id
+                        .parse()
+                        .map_err(|_| format!("`id={id}` is no number up to {}", u32::MAX))?;
                 }
-                Some(("secret", secret)) if (1..=24).contains(&secret.len()) => name.secret = secret.into(),
+                Some(("secret", secret)) if (1..=24).contains(&secret.len()) => {
+                    name.secret = secret.into()
+                }
                 Some(("secret", _)) => return Err("a secret has 1 to 24 bytes".into()),
                 _ => return Err(format!("`{word}`: {HOW}")),
             }
@@ -119,8 +125,8 @@ enum Way {
 const LONGEST: u32 = 1 << 16;
 
 impl Memif {
-    /// Listens or connects, and what tells of changes. Packets go in containers by this policy, if there is one and the other
-    /// side can do that.
+    /// Listens or connects, and what tells of changes. Packets go in containers by this policy, if
+    /// there is one and the other side can do that.
     ///
     /// # Errors
     /// There can be no such socket, or somebody else listens there.
@@ -134,10 +140,18 @@ impl Memif {
         };
         let station = Station::open(&name.path, terms)?;
         let readable = station.as_fd().try_clone_to_owned()?;
-        let news = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        let news =
+            EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         let monitor = Monitor::adopt(news.as_fd().try_clone_to_owned()?);
         let why = (None, String::new());
-        let inner = RefCell::new(Inner { station, way: None, policy, told: State::Gone, why, part: Vec::new() });
+        let inner = RefCell::new(Inner {
+            station,
+            way: None,
+            policy,
+            told: State::Gone,
+            why,
+            part: Vec::new(),
+        });
         Ok((Memif { name: name.clone(), readable, news, inner }, monitor))
     }
 
@@ -173,7 +187,8 @@ impl Inner {
             None => Way::Frames(agreed.link),
         });
         if self.policy.is_some() && !agreed.containers {
-            let other = if agreed.peer.is_empty() { "a program without a name" } else { &agreed.peer };
+            let other =
+                if agreed.peer.is_empty() { "a program without a name" } else { &agreed.peer };
             self.reason(format!("the other side is {other}, which knows no containers: frames"));
         }
     }
@@ -225,15 +240,22 @@ impl Way {
 
     /// Reads one unit behind an empty header; of a packet that was none, an error within.
     fn receive(&mut self, unit: &mut [u8]) -> io::Result<Option<io::Result<usize>>> {
-        let Some((header, frame)) = unit.split_at_mut_checked(Tap::VNET_HEADER) else { return Ok(None) };
+        let Some((header, frame)) = unit.split_at_mut_checked(Tap::VNET_HEADER) else {
+            return Ok(None);
+        };
         header.fill(0);
-        let invalid =
-            |error: Box<dyn std::error::Error + Send + Sync>| io::Error::new(io::ErrorKind::InvalidData, error);
+        let invalid = |error: Box<dyn std::error::Error + Send + Sync>| {
+            io::Error::new(io::ErrorKind::InvalidData, error)
+        };
         let received = match self {
-            Way::Frames(link) => link.receive(frame)?.map(|length| length.map_err(|lost| invalid(lost.into()))),
+            Way::Frames(link) => {
+                link.receive(frame)?.map(|length| length.map_err(|lost| invalid(lost.into())))
+            }
             Way::Containers(crossing) => {
                 crossing.poll(now())?;
-                crossing.receive(frame)?.map(|length| length.map_err(|malformed| invalid(malformed.into())))
+                crossing
+                    .receive(frame)?
+                    .map(|length| length.map_err(|malformed| invalid(malformed.into())))
             }
         };
         Ok(received.map(|length| length.map(|length| Tap::VNET_HEADER + length)))
@@ -297,7 +319,9 @@ impl Port for MemifPort {
         loop {
             if let Some(way) = &mut inner.way {
                 match way.receive(buffer) {
-                    Ok(Some(length)) => return length.map(|length| Some(port::received(&buffer[..length]))),
+                    Ok(Some(length)) => {
+                        return length.map(|length| Some(port::received(&buffer[..length])));
+                    }
                     // First forget, then look: a wake-up in between is not lost.
                     Ok(None) if looked => match way.rest() {
                         Ok(true) => return Ok(None),

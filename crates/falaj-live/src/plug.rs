@@ -6,12 +6,13 @@ use nix::net::if_::if_nametoindex;
 use std::io;
 
 fn index(name: &str) -> io::Result<u32> {
-    if_nametoindex(name)
-        .map_err(|errno| io::Error::new(io::Error::from(errno).kind(), format!("interface {name}: {errno}")))
+    if_nametoindex(name).map_err(|errno| {
+        io::Error::new(io::Error::from(errno).kind(), format!("interface {name}: {errno}"))
+    })
 }
 
-/// Makes these interfaces ports of the bridge of this name, which is made if it is not there. Frames pass from then on,
-/// with nobody's promises.
+/// Makes these interfaces ports of the bridge of this name, which is made if it is not there.
+/// Frames pass from then on, with nobody's promises.
 ///
 /// # Errors
 /// An interface or the bridge cannot be had; the others are joined all the same.

@@ -17,7 +17,11 @@ impl Watch {
     /// Watches these, and nothing else any more.
     pub(crate) fn set<'fd>(&mut self, fds: impl Iterator<Item = BorrowedFd<'fd>>) {
         self.0.clear();
-        self.0.extend(fds.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }));
+        self.0.extend(fds.map(|fd| libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        }));
     }
 
     /// Does it matter for now whether this one may be read from, and whether it has room?
@@ -26,15 +30,23 @@ impl Watch {
         self.0[i].events = events(reading, libc::POLLIN) | events(room, libc::POLLOUT);
     }
 
-    /// Waits for one of them, `timeout` at most; only looks, where that is zero. A signal ends the wait as if the time were over.
+    /// Waits for one of them, `timeout` at most; only looks, where that is zero. A signal ends the
+    /// wait as if the time were over.
     pub(crate) fn wait(&mut self, timeout: Span) -> io::Result<()> {
         let timeout = libc::timespec {
             tv_sec: (timeout.0 / 1_000_000_000) as libc::time_t,
             tv_nsec: (timeout.0 % 1_000_000_000) as libc::c_long,
         };
-        // SAFETY: the array and the time outlive the call, the length is the array's; a null mask changes no mask.
-        let n =
-            unsafe { libc::ppoll(self.0.as_mut_ptr(), self.0.len() as libc::nfds_t, &raw const timeout, ptr::null()) };
+        // SAFETY: the array and the time outlive the call, the length is the array's; a null mask
+        // changes no mask.
+        let n = unsafe {
+            libc::ppoll(
+                self.0.as_mut_ptr(),
+                self.0.len() as libc::nfds_t,
+                &raw const timeout,
+                ptr::null(),
+            )
+        };
         match Errno::result(n) {
             Ok(_) => Ok(()),
             Err(Errno::EINTR) => {

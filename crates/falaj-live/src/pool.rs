@@ -2,16 +2,17 @@
 
 /// A unit is read into one buffer that any unit fits in. A short one then moves
 /// to memory of about its own length, so that a long link full of short packets is
-/// not full of air; of a longer one the buffer itself is kept. Memory that comes back is kept for the next unit of
-/// about that length: once there were as many as ever are, the allocator is not asked any more.
+/// not full of air; of a longer one the buffer itself is kept. Memory that comes back is kept for
+/// the next unit of about that length: once there were as many as ever are, the allocator is not
+/// asked any more.
 pub(crate) struct Pool {
     size: usize,
     /// Empty if the last one was kept.
     reading: Box<[u8]>,
     units: Vec<Kept>,
     free: Vec<u32>,
-    /// Buffers that were used before, so that their pages are there: of all lengths that short units move to, and at last those
-    /// that any unit fits in.
+    /// Buffers that were used before, so that their pages are there: of all lengths that short
+    /// units move to, and at last those that any unit fits in.
     spare: [Vec<Box<[u8]>>; LENGTHS + 1],
     /// What is left.
     memory: usize,
@@ -44,8 +45,9 @@ impl Owner {
     }
 }
 
-/// Whoever shares the memory may hold so many times what is left of it (dynamic thresholds, Choudhury and Hahne 1998). One has eight
-/// ninths at most, and however many there are, something is left for whoever comes.
+/// Whoever shares the memory may hold so many times what is left of it (dynamic thresholds,
+/// Choudhury and Hahne 1998). One has eight ninths at most, and however many there are, something
+/// is left for whoever comes.
 const OF_WHAT_IS_LEFT: usize = 8;
 
 /// What is shorter is worth copying if buffers are longer than this.
@@ -95,7 +97,8 @@ impl Pool {
         &mut self.reading
     }
 
-    /// Keeps the unit that was just read; `None` if there is no memory for it, or none of its owner's.
+    /// Keeps the unit that was just read; `None` if there is no memory for it, or none of its
+    /// owner's.
     #[inline]
     pub(crate) fn keep(&mut self, length: usize, owner: Owner) -> Option<u32> {
         let size = self.size;
@@ -186,7 +189,10 @@ mod tests {
                 assert_eq!(handles.len(), 8, "round {round}");
                 assert_eq!(kept(&mut pool, 99, size), None);
                 for (i, &handle) in handles.iter().enumerate() {
-                    assert!(pool.unit(handle).len() == size && pool.unit(handle).iter().all(|&b| b == i as u8));
+                    assert!(
+                        pool.unit(handle).len() == size
+                            && pool.unit(handle).iter().all(|&b| b == i as u8)
+                    );
                     pool.release(handle);
                 }
                 assert_eq!(pool.memory, memory);
@@ -229,8 +235,8 @@ mod tests {
             })
             .collect()
         };
-        // One owner after the other takes all that it may: eight of nine parts of what those before it left. A port is another
-        // than the adapter of its number.
+        // One owner after the other takes all that it may: eight of nine parts of what those before
+        // it left. A port is another than the adapter of its number.
         let owners = [Owner::Adapter(0), Owner::Port(0), Owner::Adapter(7)];
         let all: Vec<_> = owners.map(|owner| taken(&mut pool, owner)).into();
         assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), [8_000, 888, 99]);

@@ -38,7 +38,8 @@ impl Received {
     }
 }
 
-/// Where units enter and leave: Ethernet frames behind a virtio-net header, unless a kind says otherwise.
+/// Where units enter and leave: Ethernet frames behind a virtio-net header, unless a kind says
+/// otherwise.
 ///
 /// An error `EBADF`, `EBADFD` or `ENODEV` says that the port is gone and ends
 /// the run; any other concerns one unit, which is then lost and counted.
@@ -55,10 +56,11 @@ pub trait Port {
     fn says_room(&self) -> bool {
         false
     }
-    /// From now on the device paces a link, and is handed so many bytes ahead of time at most; `None`: no link any more. Of ports that
-    /// [say when they have room](Port::says_room), which from then on refuse what they have none for: [`transmit`](Port::transmit)
-    /// fails with `EAGAIN`, and the port becomes writable when it has room; or with `ENOBUFS` or `ENOMEM`, of which nobody says when it is
-    /// over. What it refused is handed over later.
+    /// From now on the device paces a link, and is handed so many bytes ahead of time at most;
+    /// `None`: no link any more. Of ports that [say when they have room](Port::says_room),
+    /// which from then on refuse what they have none for: [`transmit`](Port::transmit)
+    /// fails with `EAGAIN`, and the port becomes writable when it has room; or with `ENOBUFS` or
+    /// `ENOMEM`, of which nobody says when it is over. What it refused is handed over later.
     ///
     /// # Errors
     /// What the kernel says.
@@ -79,12 +81,14 @@ pub trait Port {
         let _ = packets;
         self.dropped(unit);
     }
-    /// Which of several that share the port, and the memory for units on their way, has read this one or gets it.
+    /// Which of several that share the port, and the memory for units on their way, has read this
+    /// one or gets it.
     fn owner(&self, unit: &[u8]) -> Option<u16> {
         let _ = unit;
         None
     }
-    /// What rules, masks and policies look at of a unit that this port has read and that is not of a flow that it knows.
+    /// What rules, masks and policies look at of a unit that this port has read and that is not of
+    /// a flow that it knows.
     fn key(&self, unit: &[u8]) -> Key {
         key(unit)
     }
@@ -93,11 +97,13 @@ pub trait Port {
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
         turn(unit, corrupt);
     }
-    /// Writes these ECN bits into a unit that this port has read, where its ends look at them: that it met congestion.
+    /// Writes these ECN bits into a unit that this port has read, where its ends look at them: that
+    /// it met congestion.
     fn mark(&self, unit: &mut [u8], ecn: Ecn) {
         mark(unit, ecn);
     }
-    /// Readable when a unit may be received, and writable when it has room; the same descriptor always.
+    /// Readable when a unit may be received, and writable when it has room; the same descriptor
+    /// always.
     fn readable(&self) -> BorrowedFd<'_>;
 }
 
@@ -136,9 +142,13 @@ pub(crate) fn received(unit: &[u8]) -> Received {
     let frame = unit.get(Tap::VNET_HEADER..).unwrap_or(&[]);
     let (length, flow) = (unit.len(), None);
     match Train::of(unit) {
-        Some(train) => {
-            Received { length, flow, bytes: train.each() as u32, last: train.last() as u32, train: Some(train) }
-        }
+        Some(train) => Received {
+            length,
+            flow,
+            bytes: train.each() as u32,
+            last: train.last() as u32,
+            train: Some(train),
+        },
         None => Received::packet(length, frame.len().saturating_sub(header(frame)) as u32, flow),
     }
 }
@@ -148,7 +158,8 @@ pub(crate) fn length(frame: &[u8]) -> u32 {
     frame.len().saturating_sub(header(frame)) as u32
 }
 
-/// The key of the frame behind a virtio-net header. Of several packets in one piece, it is that of the first one.
+/// The key of the frame behind a virtio-net header. Of several packets in one piece, it is that of
+/// the first one.
 pub(crate) fn key(unit: &[u8]) -> Key {
     let key = Key::of_ethernet(unit.get(Tap::VNET_HEADER..).unwrap_or(&[]));
     match Train::of(unit) {
@@ -170,7 +181,8 @@ pub(crate) fn turn(unit: &mut [u8], corrupt: &Corrupt) {
     corrupt.turn(&mut unit[header..]);
 }
 
-/// Marks the frame behind a virtio-net header. No checksum but that of the IP header counts the bits.
+/// Marks the frame behind a virtio-net header. No checksum but that of the IP header counts the
+/// bits.
 pub(crate) fn mark(unit: &mut [u8], ecn: Ecn) {
     if let Some(frame) = unit.get_mut(Tap::VNET_HEADER..) {
         ecn::mark_ethernet(frame, ecn);
@@ -227,7 +239,8 @@ mod tests {
 
     const MTU: u32 = 1500;
 
-    /// A port that reads what is sent to the socket; as from a TAP, one unit at a time, cut off where it is too long.
+    /// A port that reads what is sent to the socket; as from a TAP, one unit at a time, cut off
+    /// where it is too long.
     fn port() -> (TapPort, UnixDatagram) {
         let (kernel, tap) = UnixDatagram::pair().unwrap();
         tap.set_nonblocking(true).unwrap();
@@ -252,7 +265,10 @@ mod tests {
     fn a_wrong_bit_is_found_by_the_checksum() {
         let (port, _kernel) = port();
         let sum = |bytes: &[u8]| {
-            let mut sum: u32 = bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0))).sum();
+            let mut sum: u32 = bytes
+                .chunks(2)
+                .map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0)))
+                .sum();
             while sum > 0xffff {
                 sum = (sum & 0xffff) + (sum >> 16);
             }
@@ -271,11 +287,16 @@ mod tests {
         for draw in [0, u64::MAX] {
             let mut unit = whole.clone();
             port.corrupt(&mut unit, &Corrupt { handle: 0, draw });
-            assert_eq!(unit[..Tap::VNET_HEADER - 4][0], 0, "nothing is left to do, and nothing is known to be right");
+            assert_eq!(
+                unit[..Tap::VNET_HEADER - 4][0],
+                0,
+                "nothing is left to do, and nothing is known to be right"
+            );
             let datagram = &unit[Tap::VNET_HEADER + transport..];
             let right = u32::from(sum(datagram)) + u32::from(pseudo);
             assert_eq!((right & 0xffff) + (right >> 16) == 0xffff, draw == 0);
-            let turned: u32 = unit[12..].iter().zip(&whole[12..]).map(|(a, b)| (a ^ b).count_ones()).sum();
+            let turned: u32 =
+                unit[12..].iter().zip(&whole[12..]).map(|(a, b)| (a ^ b).count_ones()).sum();
             assert!(turned >= 1);
         }
     }
@@ -365,7 +386,11 @@ mod tests {
             let largest = account.largest(MTU);
             for tags in [&[][..], &[Q], &[AD]] {
                 for packet in [100, 1499, 1500] {
-                    assert_eq!(charged(account, tags, packet), account.from_ip(packet as u32), "{tags:?}");
+                    assert_eq!(
+                        charged(account, tags, packet),
+                        account.from_ip(packet as u32),
+                        "{tags:?}"
+                    );
                 }
                 // A byte more is too large, however many more.
                 for packet in [1501, 1504, 1600, 9000] {

@@ -35,20 +35,29 @@ pub struct Share {
     pub of: Span,
 }
 
-/// What the kernel keeps for others of a processor on which threads of the class SCHED_FIFO never sleep, by stopping them;
-/// none where its owner lets them have all. Linux from 6.12 on, built without groups of such threads, stops them while others
-/// wait alone, and by what `/sys/kernel/debug/sched/fair_server` says; as it comes that is as much.
+/// What the kernel keeps for others of a processor on which threads of the class SCHED_FIFO never
+/// sleep, by stopping them; none where its owner lets them have all. Linux from 6.12 on, built
+/// without groups of such threads, stops them while others wait alone, and by what
+/// `/sys/kernel/debug/sched/fair_server` says; as it comes that is as much.
 pub fn kept_for_others() -> Option<Share> {
-    let read = |name| std::fs::read_to_string(format!("/proc/sys/kernel/sched_rt_{name}_us")).ok()?.trim().parse().ok();
+    let read = |name| {
+        std::fs::read_to_string(format!("/proc/sys/kernel/sched_rt_{name}_us"))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()
+    };
     kept(read("runtime"), read("period"))
 }
 
-/// Of how long, in microseconds, they may run in each period. Where that is not told it is as kernels come; at 0, as at -1,
-/// nobody is stopped.
+/// Of how long, in microseconds, they may run in each period. Where that is not told it is as
+/// kernels come; at 0, as at -1, nobody is stopped.
 fn kept(runtime: Option<i64>, period: Option<i64>) -> Option<Share> {
     let micros = |us: i64| Span::from_micros(us.max(0).unsigned_abs());
     let (runtime, period) = (runtime.unwrap_or(950_000), period.unwrap_or(1_000_000));
-    (1..period).contains(&runtime).then(|| Share { part: micros(period - runtime), of: micros(period) })
+    (1..period)
+        .contains(&runtime)
+        .then(|| Share { part: micros(period - runtime), of: micros(period) })
 }
 
 /// Keeps this process's memory where it is, as far as it is used: a page that has
@@ -58,7 +67,9 @@ fn stay_in_memory() {
     use nix::sys::mman::{MlockAllFlags, mlockall};
     use nix::sys::resource::{Resource, setrlimit};
     // With a limit left, memory beyond it would be refused.
-    if setrlimit(Resource::RLIMIT_MEMLOCK, nix::libc::RLIM_INFINITY, nix::libc::RLIM_INFINITY).is_ok() {
+    if setrlimit(Resource::RLIMIT_MEMLOCK, nix::libc::RLIM_INFINITY, nix::libc::RLIM_INFINITY)
+        .is_ok()
+    {
         let on_fault = MlockAllFlags::from_bits_retain(libc::MCL_ONFAULT);
         let _ = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE | on_fault);
     }
@@ -117,14 +128,16 @@ mod tests {
     /// The class of this thread and its rank in it, as the kernel writes them.
     fn class() -> (i32, i32) {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-        // Behind the name, which may hold anything, begins the third field; the rank is the fortieth.
+        // Behind the name, which may hold anything, begins the third field; the rank is the
+        // fortieth.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
         (fields[41 - 3].parse().unwrap(), fields[40 - 3].parse().unwrap())
     }
 
     #[test]
     fn what_is_kept_for_others_is_what_the_owner_has_set() {
-        let share = |part, of| Some(Share { part: Span::from_micros(part), of: Span::from_micros(of) });
+        let share =
+            |part, of| Some(Share { part: Span::from_micros(part), of: Span::from_micros(of) });
         for (runtime, period, expected) in [
             (Some(950_000), Some(1_000_000), share(50_000, 1_000_000)),
             (Some(990_000), Some(1_000_000), share(10_000, 1_000_000)),
@@ -149,7 +162,10 @@ mod tests {
             .join()
             .unwrap();
             assert_eq!(before, allowed);
-            assert_eq!(class, if allowed { (libc::SCHED_FIFO, number) } else { (libc::SCHED_OTHER, 0) });
+            assert_eq!(
+                class,
+                if allowed { (libc::SCHED_FIFO, number) } else { (libc::SCHED_OTHER, 0) }
+            );
         }
         // Nobody else has it.
         assert_eq!(class(), (libc::SCHED_OTHER, 0));

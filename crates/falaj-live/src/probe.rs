@@ -1,5 +1,5 @@
-//! From socket to socket, by a program that never sleeps while a datagram is on its way: what a link takes, without what it
-//! takes to wake whoever waits for it.
+//! From socket to socket, by a program that never sleeps while a datagram is on its way: what a
+//! link takes, without what it takes to wake whoever waits for it.
 
 use std::io;
 use std::net::{IpAddr, UdpSocket};
@@ -19,25 +19,31 @@ use crate::sandbox::{Error, Step};
 /// When a datagram is given up.
 const LOST: Span = Span::from_secs(1);
 
-/// A socket at this address, and any port, in the network namespace of a process. It is entered by a copy of this process,
-/// which must have one thread only.
+/// A socket at this address, and any port, in the network namespace of a process. It is entered by
+/// a copy of this process, which must have one thread only.
 ///
 /// # Errors
 /// The namespace cannot be entered, or has no such address.
 pub fn socket(process: i32, address: IpAddr) -> Result<UdpSocket, Error> {
     // What counts is the namespace.
     let place = Place { interface: String::new(), namespace: Some(process.to_string()) };
-    let errno = |error: io::Error| (Step::Sockets, error.raw_os_error().map_or(Errno::EIO, Errno::from_raw));
+    let errno = |error: io::Error| {
+        (Step::Sockets, error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
+    };
     let made = made_in(&place, || {
         let socket = UdpSocket::bind((address, 0)).map_err(errno)?;
         socket.set_nonblocking(true).map_err(errno)?;
         Ok(vec![OwnedFd::from(socket)])
     })?;
-    made.into_iter().next().map(UdpSocket::from).ok_or(Error::new(Step::Sockets, None, Errno::EPROTO))
+    made.into_iter().next().map(UdpSocket::from).ok_or(Error::new(
+        Step::Sockets,
+        None,
+        Errno::EPROTO,
+    ))
 }
 
-/// Sends so many datagrams from one socket to the other, each when the one before has come and so much time is over, until
-/// it is to stop. Says how long each took, and how many never came.
+/// Sends so many datagrams from one socket to the other, each when the one before has come and so
+/// much time is over, until it is to stop. Says how long each took, and how many never came.
 ///
 /// # Errors
 /// What the kernel says, of either socket.

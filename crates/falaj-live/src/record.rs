@@ -50,7 +50,8 @@ pub struct Recorded {
 }
 
 impl Recorder {
-    /// Begins a capture in a new file: of a link with these names of its ways in, and this scenario.
+    /// Begins a capture in a new file: of a link with these names of its ways in, and this
+    /// scenario.
     ///
     /// # Errors
     /// The file cannot be made.
@@ -60,8 +61,19 @@ impl Recorder {
         let zero = since_1970.saturating_sub(Duration::from_nanos(clock.now().0));
         let writer = Writer::new(Vec::with_capacity(2 * PIECE), scenario, ways, zero)?;
         let (to_file, pieces) = sync_channel(PIECES);
-        let thread = std::thread::Builder::new().name("capture".into()).spawn(move || write(file, &pieces))?;
-        Ok(Recorder { writer, to_file, thread, filling: 0, taken: 0, changes: Vec::new(), changed: 0, rooms: 0 })
+        let thread = std::thread::Builder::new()
+            .name("capture".into())
+            .spawn(move || write(file, &pieces))?;
+        Ok(Recorder {
+            writer,
+            to_file,
+            thread,
+            filling: 0,
+            taken: 0,
+            changes: Vec::new(),
+            changed: 0,
+            rooms: 0,
+        })
     }
 
     /// A packet's frame, and what became of it.
@@ -84,7 +96,8 @@ impl Recorder {
         self.changes.extend_from_slice(&self.writer.sink()[before..]);
     }
 
-    /// The port at which packets leave that come in for this pipe has said whether it has room, behind so many packets.
+    /// The port at which packets leave that come in for this pipe has said whether it has room,
+    /// behind so many packets.
     pub(crate) fn room(&mut self, PipeId(way): PipeId, bytes: u32, at: Time, behind: u64) {
         let room = Room { number: self.rooms, way, bytes, at, behind };
         self.rooms += 1;
@@ -97,13 +110,15 @@ impl Recorder {
         let bytes = std::mem::replace(self.writer.sink(), Vec::with_capacity(2 * PIECE));
         let packets = std::mem::take(&mut self.filling);
         match self.to_file.try_send(Piece { bytes, packets }) {
-            // Packets that find no way are missing; without a change all behind it would be decided otherwise.
+            // Packets that find no way are missing; without a change all behind it would be decided
+            // otherwise.
             Err(TrySendError::Full(_)) => self.writer.sink().extend_from_slice(&self.changes),
             _ => self.changes.clear(),
         }
     }
 
-    /// Ends the capture: what is in the file, and why that is not all if the file could not be written to its end.
+    /// Ends the capture: what is in the file, and why that is not all if the file could not be
+    /// written to its end.
     pub fn finish(mut self) -> (Recorded, io::Result<()>) {
         // Nobody is waiting for the link any more: there is time.
         let bytes = std::mem::take(self.writer.sink());

@@ -47,7 +47,11 @@ fn unless_it_would_block<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         // A receiver that is not there yet, or not any more, answers with a refusal.
-        Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionRefused) => Ok(None),
+        Err(e)
+            if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionRefused) =>
+        {
+            Ok(None)
+        }
         Err(e) => Err(e),
     }
 }
@@ -77,7 +81,9 @@ impl Port for RelayPort {
     fn key(&self, unit: &[u8]) -> Key {
         match self.sorted {
             Sorted::Flow(_) => Key::default(),
-            Sorted::Key(key) => Key { length: Some(Account::Ip.from_udp(unit.len() as u32)), ..key },
+            Sorted::Key(key) => {
+                Key { length: Some(Account::Ip.from_udp(unit.len() as u32)), ..key }
+            }
         }
     }
 

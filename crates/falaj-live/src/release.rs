@@ -20,7 +20,8 @@ pub(crate) struct Sent {
     pub(crate) delay: Span,
     /// When it is due.
     pub(crate) due: Time,
-    /// Handed over by then it is not late: a device that was handed others before it is not done with them sooner.
+    /// Handed over by then it is not late: a device that was handed others before it is not done
+    /// with them sooner.
     pub(crate) by: Time,
 }
 
@@ -101,14 +102,16 @@ impl Releases {
 
     /// The engine has emitted this packet.
     pub(crate) fn emitted(&mut self, packet: Packet, emit: &Emit) {
-        let sent = Sent { delay: emit.end - emit.arrival, due: emit.due, by: emit.due.max(emit.start) };
+        let sent =
+            Sent { delay: emit.end - emit.arrival, due: emit.due, by: emit.due.max(emit.start) };
         let unit = packet.unit as usize;
         if self.open.len() <= unit {
             self.open.resize(unit + 1, None);
         }
         if let Some(open) = self.open[unit] {
             let burst = &mut self.bursts[open as usize];
-            let behind = burst.to() == packet.index && burst.pipe == emit.pipe.0 && burst.due() <= sent.due;
+            let behind =
+                burst.to() == packet.index && burst.pipe == emit.pipe.0 && burst.due() <= sent.due;
             if behind && sent.due.since(burst.first_due()) <= self.slack {
                 burst.packets.push(sent);
                 self.not_later_than_due(open);
@@ -125,7 +128,8 @@ impl Releases {
         let burst = &mut self.bursts[index as usize];
         // The packets' memory comes again.
         burst.packets.push(sent);
-        (burst.unit, burst.from, burst.pipe, burst.flow) = (packet.unit, packet.index, emit.pipe.0, emit.flow.0);
+        (burst.unit, burst.from, burst.pipe, burst.flow) =
+            (packet.unit, packet.index, emit.pipe.0, emit.flow.0);
         burst.bytes = emit.bytes;
         burst.order = self.made;
         self.open[unit] = Some(index);
@@ -157,7 +161,12 @@ impl Releases {
 
     /// The next burst that is to be handed over by `now`. `soonest` says when the
     /// next packet of a unit that the engine has not decided on could be due.
-    pub(crate) fn due(&mut self, now: Time, units: &Units, soonest: impl Fn(&Burst) -> Time) -> Option<u32> {
+    pub(crate) fn due(
+        &mut self,
+        now: Time,
+        units: &Units,
+        soonest: impl Fn(&Burst) -> Time,
+    ) -> Option<u32> {
         while let Some(&Reverse(entry)) = self.heap.peek()
             && entry.at <= now
         {
@@ -189,7 +198,9 @@ impl Releases {
 
     /// Flows of a pipe are others from now on.
     pub(crate) fn flows_become(&mut self, pipe: PipeId, become_other: impl Fn(FlowId) -> FlowId) {
-        for burst in self.bursts.iter_mut().filter(|burst| burst.pipe == pipe.0 && !burst.packets.is_empty()) {
+        for burst in
+            self.bursts.iter_mut().filter(|burst| burst.pipe == pipe.0 && !burst.packets.is_empty())
+        {
             burst.flow = become_other(FlowId(burst.flow)).0;
         }
     }
@@ -249,7 +260,16 @@ mod tests {
             let packet = self.units.decided(self.handles[index as usize]);
             let due = Time::ZERO + Span::from_micros(due);
             let (pipe, flow, handle) = (PipeId(0), FlowId(0), self.handles[index as usize]);
-            let emit = Emit { pipe, flow, handle, bytes: 154, arrival: Time::ZERO, start: due, end: due, due };
+            let emit = Emit {
+                pipe,
+                flow,
+                handle,
+                bytes: 154,
+                arrival: Time::ZERO,
+                start: due,
+                end: due,
+                due,
+            };
             self.releases.emitted(packet, &emit);
         }
 

@@ -1,17 +1,18 @@
 //! When the hybrid timer rests.
 //!
-//! Spinning takes a processor. Where others wait for one, they are often those who send and receive through the link, and
-//! what is handed over to the microsecond comes from, and goes to, processes that cannot run. Then the loop sleeps
-//! instead, and hands over at one wake-up whatever is due: later than due by [`SLACK`] at most, and by what waking up takes; never
-//! earlier. The rule, in windows of [`WINDOW`]:
+//! Spinning takes a processor. Where others wait for one, they are often those who send and receive
+//! through the link, and what is handed over to the microsecond comes from, and goes to, processes
+//! that cannot run. Then the loop sleeps instead, and hands over at one wake-up whatever is due:
+//! later than due by [`SLACK`] at most, and by what waking up takes; never earlier. The rule, in
+//! windows of [`WINDOW`]:
 //!
 //! | it | when |
 //! |---|---|
 //! | rests | in [`CROWDED`] of the last [`LAST`] windows it was awake for more than half of the time, and others waited |
 //! | spins again | in none of the last [`QUIET`] windows others waited |
 //!
-//! Others wait where more threads are to run than there are processors, or where the kernel took this thread's processor away for
-//! them, [`TAKEN`] times in a window or more.
+//! Others wait where more threads are to run than there are processors, or where the kernel took
+//! this thread's processor away for them, [`TAKEN`] times in a window or more.
 
 use crate::clock::{self, Usage};
 use crate::priority;
@@ -41,7 +42,8 @@ struct Seen {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Rule {
     rests: bool,
-    /// A bit for each of the last windows, the newest lowest: others waited, and spinning it was awake.
+    /// A bit for each of the last windows, the newest lowest: others waited, and spinning it was
+    /// awake.
     crowded: u64,
 }
 
@@ -73,7 +75,8 @@ impl Rest {
     pub(crate) fn new() -> Rest {
         // Who may use some of the processors only is not told how many wait for those.
         let processors = priority::processors().len();
-        let load = (processors == priority::online()).then(|| File::open("/proc/loadavg").ok()).flatten();
+        let load =
+            (processors == priority::online()).then(|| File::open("/proc/loadavg").ok()).flatten();
         let (rule, usage) = (Rule::default(), Usage::default());
         let (next, since) = (Time::ZERO, Time::ZERO);
         Rest { rule, next, since, usage, load, processors: processors as u64, rested: Span::ZERO }
@@ -113,7 +116,8 @@ impl Rest {
         (self.since, self.next, self.usage) = (now, now + WINDOW, usage);
     }
 
-    /// How many threads of the machine are to run now, this one among them; none where that is not told.
+    /// How many threads of the machine are to run now, this one among them; none where that is not
+    /// told.
     fn to_run(&self) -> u64 {
         let mut text = [0; 64];
         let read = self.load.as_ref().and_then(|load| load.read_at(&mut text, 0).ok()).unwrap_or(0);
@@ -121,10 +125,14 @@ impl Rest {
     }
 }
 
-/// Of the three averages, the threads that are to run of all, and the last process, the second last but one.
+/// Of the three averages, the threads that are to run of all, and the last process, the second last
+/// but one.
 fn running(text: &[u8]) -> u64 {
     let text = std::str::from_utf8(text).unwrap_or_default();
-    text.split_ascii_whitespace().nth(3).and_then(|of| of.split_once('/')?.0.parse().ok()).unwrap_or(0)
+    text.split_ascii_whitespace()
+        .nth(3)
+        .and_then(|of| of.split_once('/')?.0.parse().ok())
+        .unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -156,7 +164,8 @@ mod tests {
         rule.window(CROWD);
         assert!(rule.rests, "twice in four windows");
         for _ in 0..1000 {
-            // Resting, it is awake for a small part of the time, and the others wait but now and then.
+            // Resting, it is awake for a small part of the time, and the others wait but now and
+            // then.
             (0..QUIET - 1).for_each(|_| rule.window(Seen { waiting: false, awake: false }));
             rule.window(Seen { waiting: true, awake: false });
             assert!(rule.rests);

@@ -15,9 +15,14 @@ impl Signals {
     /// after a sandbox was started, so that its sides keep theirs.
     pub fn take() -> io::Result<Signals> {
         let mut set = SigSet::empty();
-        for signal in
-            [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2]
-        {
+        for signal in [
+            Signal::SIGINT,
+            Signal::SIGTERM,
+            Signal::SIGHUP,
+            Signal::SIGQUIT,
+            Signal::SIGUSR1,
+            Signal::SIGUSR2,
+        ] {
             set.add(signal);
         }
         set.thread_block()?;
@@ -46,7 +51,8 @@ pub fn start_unblocked(command: &mut std::process::Command) {
     crate::sandbox::sys::start_unblocked(command);
 }
 
-/// Has a command killed as soon as the thread that starts it ends, in whatever way that is: nothing of it stays behind.
+/// Has a command killed as soon as the thread that starts it ends, in whatever way that is: nothing
+/// of it stays behind.
 pub fn end_with_this_thread(command: &mut std::process::Command) {
     crate::sandbox::sys::end_with_this_thread(command);
 }

@@ -1,8 +1,8 @@
 //! A TAP interface with the virtio-net header, seen from the user-space side.
 //!
-//! The header is what makes it fast and right at once: the kernel hands over TCP units of up to 64 KB and unfinished
-//! checksums *with* a note of what is left to do, and takes them back the same way. Passing a unit on unchanged,
-//! header and all, is therefore always correct.
+//! The header is what makes it fast and right at once: the kernel hands over TCP units of up to 64
+//! KB and unfinished checksums *with* a note of what is left to do, and takes them back the same
+//! way. Passing a unit on unchanged, header and all, is therefore always correct.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,9 +17,9 @@ use crate::sandbox::{Step, sys};
 
 /// The descriptor of one TAP interface.
 ///
-/// One `read` takes one unit and one `write` gives one: [`Tap::VNET_HEADER`] bytes of virtio-net header (version 1,
-/// little endian), then the Ethernet frame without its FCS. The descriptor never blocks. The interface has a carrier
-/// while the `Tap` lives, and vanishes with it.
+/// One `read` takes one unit and one `write` gives one: [`Tap::VNET_HEADER`] bytes of virtio-net
+/// header (version 1, little endian), then the Ethernet frame without its FCS. The descriptor never
+/// blocks. The interface has a carrier while the `Tap` lives, and vanishes with it.
 #[derive(Debug)]
 pub struct Tap {
     fd: OwnedFd,
@@ -29,19 +29,21 @@ impl Tap {
     /// Bytes of virtio-net header in front of each frame.
     pub const VNET_HEADER: usize = 12;
 
-    /// Bytes of the longest unit: the header, an Ethernet header with one VLAN tag, and 64 KiB of IP. A buffer of
-    /// this length never truncates.
+    /// Bytes of the longest unit: the header, an Ethernet header with one VLAN tag, and 64 KiB of
+    /// IP. A buffer of this length never truncates.
     pub const MAX_UNIT: usize = Self::VNET_HEADER + 18 + 65_536;
 
     /// Makes the interface `name` in the network namespace that the process is in now.
     ///
-    /// With `tso` the kernel may hand over TCP units larger than the MTU (IPv4 and IPv6); checksums may be left
-    /// unfinished in any case, as the header says.
+    /// With `tso` the kernel may hand over TCP units larger than the MTU (IPv4 and IPv6); checksums
+    /// may be left unfinished in any case, as the header says.
     ///
-    /// If it `stays`, it outlives its descriptor, without a carrier then; one that is there and has none is taken.
+    /// If it `stays`, it outlives its descriptor, without a carrier then; one that is there and has
+    /// none is taken.
     pub(crate) fn create(name: &str, tso: bool, stays: bool) -> Result<Tap, (Step, Errno)> {
         let flags = OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-        let fd = open("/dev/net/tun", flags, Mode::empty()).map_err(|errno| (Step::OpenTun, errno))?;
+        let fd =
+            open("/dev/net/tun", flags, Mode::empty()).map_err(|errno| (Step::OpenTun, errno))?;
         sys::tap_configure(fd.as_fd(), name, Self::VNET_HEADER as i32, tso, stays)
             .map_err(|errno| (Step::CreateTap, errno))?;
         Ok(Tap { fd })
@@ -62,7 +64,8 @@ impl Tap {
     /// A unit longer than `unit` is cut off without notice: give [`Tap::MAX_UNIT`] bytes.
     ///
     /// # Errors
-    /// What `read(2)` says, for example `EBADFD` after the interface was deleted; never `EAGAIN` or `EINTR`.
+    /// What `read(2)` says, for example `EBADFD` after the interface was deleted; never `EAGAIN` or
+    /// `EINTR`.
     pub fn read(&self, unit: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             match unistd::read(&self.fd, unit) {
@@ -74,26 +77,30 @@ impl Tap {
         }
     }
 
-    /// Writes one unit, header included; `false` if the kernel did not take it: no room or memory now, or the
-    /// interface is administratively down.
+    /// Writes one unit, header included; `false` if the kernel did not take it: no room or memory
+    /// now, or the interface is administratively down.
     ///
     /// # Errors
-    /// What `write(2)` says: `EINVAL` for a header that does not fit its frame, `EBADFD` after the interface was
-    /// deleted; never `EAGAIN` or `EINTR`.
+    /// What `write(2)` says: `EINVAL` for a header that does not fit its frame, `EBADFD` after the
+    /// interface was deleted; never `EAGAIN` or `EINTR`.
     pub fn write(&self, unit: &[u8]) -> io::Result<bool> {
         loop {
             match unistd::write(&self.fd, unit) {
                 Ok(_) => return Ok(true),
-                // EIO is how the kernel says "interface down": whoever lives behind it may do that at any time, and
-                // a cable pulled out is no reason for the forwarder to end.
-                Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM | Errno::EIO) => return Ok(false),
+                // EIO is how the kernel says "interface down": whoever lives behind it may do that
+                // at any time, and a cable pulled out is no reason for the
+                // forwarder to end.
+                Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM | Errno::EIO) => {
+                    return Ok(false);
+                }
                 Err(Errno::EINTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
         }
     }
 
-    /// Does what is left to do for a checksum, and takes the note of it away: whoever gets the unit checks it.
+    /// Does what is left to do for a checksum, and takes the note of it away: whoever gets the unit
+    /// checks it.
     pub(crate) fn finish_checksum(unit: &mut [u8]) {
         const NEEDED: u8 = 1;
         let Some((header, frame)) = unit.split_at_mut_checked(Tap::VNET_HEADER) else { return };
@@ -101,7 +108,10 @@ impl Tap {
         let (needed, start, offset) = (header[0] & NEEDED != 0, note(6), note(8));
         // Neither unfinished nor known to be right.
         header[0] = 0;
-        let Some(rest) = frame.get_mut(start..).filter(|rest| needed && rest.len() >= offset + 2) else { return };
+        let Some(rest) = frame.get_mut(start..).filter(|rest| needed && rest.len() >= offset + 2)
+        else {
+            return;
+        };
         let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
         let mut sum: u32 = rest.chunks(2).map(word).sum();
         while sum > 0xffff {

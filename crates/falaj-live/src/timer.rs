@@ -9,7 +9,8 @@ use std::str::FromStr;
 pub enum Timer {
     /// Looks at ports and clock all the time: an own processor, and nothing is late by a wake-up.
     Spin,
-    /// Sleeps, and spins for as long as waking up has lately taken; where others wait for a processor, it sleeps alone.
+    /// Sleeps, and spins for as long as waking up has lately taken; where others wait for a
+    /// processor, it sleeps alone.
     #[default]
     Hybrid,
     /// Sleeps, and wakes at most once in `slack` while there is traffic.
@@ -36,7 +37,8 @@ impl FromStr for Timer {
     }
 }
 
-/// What is longer than all but one in so many: up by a step where something took longer, down by that part of the step where not.
+/// What is longer than all but one in so many: up by a step where something took longer, down by
+/// that part of the step where not.
 #[inline]
 fn follow(longest: Span, took: Span, step: Span, one_in: u64) -> Span {
     if took > longest { longest + step } else { Span(longest.0 - step.0 / one_in) }
@@ -59,7 +61,8 @@ impl Lead {
         Lead(Lead::FIRST)
     }
 
-    /// When to wake for what is due then: so long before, to spin for the rest, or, sleeping alone, later by the slack.
+    /// When to wake for what is due then: so long before, to spin for the rest, or, sleeping alone,
+    /// later by the slack.
     #[inline]
     pub(crate) fn wake(self, due: Time, slack: Option<Span>) -> Time {
         match slack {
@@ -81,9 +84,10 @@ impl Lead {
     }
 }
 
-/// How long before an instant nothing is read any more, as what is due then would be late for it: as long as looking at the
-/// ports and reading a unit takes, but for one in two hundred. That is 2 us where caches are warm, and ten times that after
-/// sleeping or where a unit is a burst of many packets.
+/// How long before an instant nothing is read any more, as what is due then would be late for it:
+/// as long as looking at the ports and reading a unit takes, but for one in two hundred. That is 2
+/// us where caches are warm, and ten times that after sleeping or where a unit is a burst of many
+/// packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Near(Span);
 
@@ -118,7 +122,9 @@ mod tests {
 
     #[test]
     fn names() {
-        for (name, timer) in Timer::NAMES.into_iter().zip([Timer::Spin, Timer::Hybrid, Timer::Sleep]) {
+        for (name, timer) in
+            Timer::NAMES.into_iter().zip([Timer::Spin, Timer::Hybrid, Timer::Sleep])
+        {
             assert_eq!(name.parse(), Ok(timer));
             assert_eq!(timer.to_string(), name);
         }
@@ -190,7 +196,10 @@ mod tests {
                 near.took(Span::from_micros(if i % 1000 == 0 { odd } else { usual }));
             }
             let is = near.span();
-            assert!((Span::from_micros(least)..Span::from_micros(most)).contains(&is), "{usual}, {odd}: {is}");
+            assert!(
+                (Span::from_micros(least)..Span::from_micros(most)).contains(&is),
+                "{usual}, {odd}: {is}"
+            );
         }
     }
 }

@@ -7,9 +7,9 @@
 //!   a == first == b == second == c         chain: a link of two hosts lies between them
 //! ```
 //!
-//! Each host is in namespaces of its own, and so is the router. Whoever has more than one link passes packets on, and
-//! that is the kernel's work: routes, ICMP and the limits of mtus are what they are elsewhere. A packet therefore goes
-//! through the engine once for each link on its way.
+//! Each host is in namespaces of its own, and so is the router. Whoever has more than one link
+//! passes packets on, and that is the kernel's work: routes, ICMP and the limits of mtus are what
+//! they are elsewhere. A packet therefore goes through the engine once for each link on its way.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -67,8 +67,12 @@ pub enum Unfit {
 impl std::fmt::Display for Unfit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Unfit::Links(n) => write!(f, "here are addresses for {n} links: leave out some, or end other runs"),
-            Unfit::Mtu(link) => write!(f, "the mtu of link `{link}` does not fit an interface: at most 65521B"),
+            Unfit::Links(n) => {
+                write!(f, "here are addresses for {n} links: leave out some, or end other runs")
+            }
+            Unfit::Mtu(link) => {
+                write!(f, "the mtu of link `{link}` does not fit an interface: at most 65521B")
+            }
         }
     }
 }
@@ -80,8 +84,11 @@ impl Topology {
     /// # Errors
     /// Too many links, or one with too large an mtu.
     pub fn new(scenario: &Scenario) -> Result<Topology, Unfit> {
-        let mut nodes: Vec<Node> =
-            scenario.hosts.iter().map(|host| Node { name: host.name.clone(), links: host.links.clone() }).collect();
+        let mut nodes: Vec<Node> = scenario
+            .hosts
+            .iter()
+            .map(|host| Node { name: host.name.clone(), links: host.links.clone() })
+            .collect();
         let router = nodes.len();
         let mut ends = vec![Vec::new(); scenario.links.len()];
         for (n, host) in scenario.hosts.iter().enumerate() {
@@ -93,7 +100,8 @@ impl Topology {
         }
         let mut links = Vec::new();
         let mut of_router = Vec::new();
-        for (n, ((link, ends), subnet)) in scenario.links.iter().zip(ends).zip(subnets).enumerate() {
+        for (n, ((link, ends), subnet)) in scenario.links.iter().zip(ends).zip(subnets).enumerate()
+        {
             let near = ends.first().copied().unwrap_or(router);
             let far = ends.get(1).copied().unwrap_or_else(|| {
                 of_router.push(n);
@@ -137,17 +145,33 @@ impl Topology {
     ///
     /// # Errors
     /// As [`Sandbox::start`](crate::sandbox::Sandbox::start).
-    pub fn start(&self, sides: Vec<Side>, user_namespace: UserNamespace, join: Join) -> Result<Hosts, Error> {
+    pub fn start(
+        &self,
+        sides: Vec<Side>,
+        user_namespace: UserNamespace,
+        join: Join,
+    ) -> Result<Hosts, Error> {
         let names = self.hosts_file();
         let plans = sides.into_iter().zip(0..self.nodes.len()).map(|(side, node)| Plan {
             side,
             attachments: self.attachments(node),
-            forwards: if self.nodes[node].links.len() > 1 { Forwards::All } else { Forwards::Nothing },
+            forwards: if self.nodes[node].links.len() > 1 {
+                Forwards::All
+            } else {
+                Forwards::Nothing
+            },
             variables: self.variables(node),
             names: Some(names.clone()),
             namespace: None,
         });
-        let all = All { tso: true, join, user_namespace, subnet: Subnet::default(), resolver: None, ends: false };
+        let all = All {
+            tso: true,
+            join,
+            user_namespace,
+            subnet: Subnet::default(),
+            resolver: None,
+            ends: false,
+        };
         Hosts::start(plans.collect(), &all)
     }
 
@@ -156,7 +180,10 @@ impl Topology {
         let mut text = String::new();
         for (n, name) in self.names().enumerate() {
             let addresses = [Some(IpAddr::V4(self.address(n))), self.address6(n).map(IpAddr::V6)];
-            addresses.into_iter().flatten().for_each(|address| text += &format!("{address}\t{name}\n"));
+            addresses
+                .into_iter()
+                .flatten()
+                .for_each(|address| text += &format!("{address}\t{name}\n"));
         }
         text + &fs::read_to_string("/etc/hosts").unwrap_or_default()
     }
@@ -187,35 +214,53 @@ impl Topology {
             .enumerate()
             .map(|(n, &link)| {
                 let joined = &self.links[link];
-                let mut at = Attachment::new(n, link as u8, joined.end_of(node), joined.subnet, joined.mtu, self.six);
+                let mut at = Attachment::new(
+                    n,
+                    link as u8,
+                    joined.end_of(node),
+                    joined.subnet,
+                    joined.mtu,
+                    self.six,
+                );
                 if let ([_], other) = (&own[..], joined.end_of(node).other()) {
                     at.routes.push((None, joined.subnet.address(other).into()));
-                    at.routes.extend(self.six.then(|| (None, joined.subnet.address6(other).into())));
+                    at.routes
+                        .extend(self.six.then(|| (None, joined.subnet.address6(other).into())));
                 }
                 at
             })
             .collect();
         if all.len() > 1 {
             let by = self.first_interfaces(node);
-            for (link, joined) in self.links.iter().enumerate().filter(|(link, _)| !own.contains(link)) {
+            for (link, joined) in
+                self.links.iter().enumerate().filter(|(link, _)| !own.contains(link))
+            {
                 // Either end will do; the nearer one is known.
-                let Some((_, interface)) = joined.nodes.iter().filter_map(|&end| by[end]).min() else { continue };
+                let Some((_, interface)) = joined.nodes.iter().filter_map(|&end| by[end]).min()
+                else {
+                    continue;
+                };
                 let first = &self.links[own[interface]];
                 let other = first.end_of(node).other();
                 let subnet = self.links[link].subnet;
                 let routes = &mut all[interface].routes;
-                routes.push((Some((subnet.network().into(), Subnet::PREFIX)), first.subnet.address(other).into()));
+                routes.push((
+                    Some((subnet.network().into(), Subnet::PREFIX)),
+                    first.subnet.address(other).into(),
+                ));
                 if self.six {
-                    routes
-                        .push((Some((subnet.network6().into(), Subnet::PREFIX6)), first.subnet.address6(other).into()));
+                    routes.push((
+                        Some((subnet.network6().into(), Subnet::PREFIX6)),
+                        first.subnet.address6(other).into(),
+                    ));
                 }
             }
         }
         all
     }
 
-    /// By node, how many links away it is, and by which interface the shortest way there begins; of equal ones the
-    /// first. `None` where no way leads.
+    /// By node, how many links away it is, and by which interface the shortest way there begins; of
+    /// equal ones the first. `None` where no way leads.
     fn first_interfaces(&self, from: usize) -> Vec<Option<(usize, usize)>> {
         let mut by = vec![None; self.nodes.len()];
         let mut seen = vec![false; self.nodes.len()];
@@ -247,7 +292,8 @@ mod tests {
         let used = |link: &&String| hosts.contains(&format!("\"{}\"", &link[6..7]));
         let links: String = links.iter().filter(used).map(String::as_str).collect();
         let text = links + hosts;
-        let (scenario, _) = falaj_scenario::parse(&text, "a.toml").unwrap_or_else(|e| panic!("{e}"));
+        let (scenario, _) =
+            falaj_scenario::parse(&text, "a.toml").unwrap_or_else(|e| panic!("{e}"));
         Topology::new(&scenario).unwrap()
     }
 
@@ -256,7 +302,9 @@ mod tests {
         let node = of.names().position(|name| name == host).unwrap();
         let first = of.links[0].subnet.number();
         let short = |address: IpAddr| match address {
-            IpAddr::V4(address) => Some(format!("{}.{}", address.octets()[2] - first, address.octets()[3])),
+            IpAddr::V4(address) => {
+                Some(format!("{}.{}", address.octets()[2] - first, address.octets()[3]))
+            }
             IpAddr::V6(_) => None,
         };
         let of_one = |at: Attachment| {
@@ -296,7 +344,8 @@ mod tests {
             "[host.a]\nlink = [\"x\", \"w\"]\n[host.b]\nlink = [\"x\", \"y\"]\n[host.c]\nlink = [\"y\", \"z\"]\n\
              [host.d]\nlink = [\"z\", \"w\"]\n",
         );
-        // Links x, y, z, w are subnets 0 to 3; y ends at b, the neighbour by x, and z at d, the neighbour by w.
+        // Links x, y, z, w are subnets 0 to 3; y ends at b, the neighbour by x, and z at d, the
+        // neighbour by w.
         assert_eq!(routes(&ring, "a"), ["falaj0 1.0 by 0.2", "falaj1 2.0 by 3.2"]);
         assert_eq!(routes(&ring, "c"), ["falaj0 0.0 by 1.1", "falaj1 3.0 by 2.2"]);
     }

@@ -50,7 +50,12 @@ pub(crate) struct Units {
 impl Units {
     /// For units of `size` bytes at most, `memory` bytes in all at most.
     pub(crate) fn new(size: usize, memory: usize) -> Units {
-        Units { pool: Pool::new(size, memory), about: Vec::new(), packets: Vec::new(), free: Vec::new() }
+        Units {
+            pool: Pool::new(size, memory),
+            about: Vec::new(),
+            packets: Vec::new(),
+            free: Vec::new(),
+        }
     }
 
     /// Where to read a unit to.
@@ -59,7 +64,8 @@ impl Units {
         self.pool.buffer()
     }
 
-    /// Keeps the unit that was just read at this port; `None` if there is no memory for it, or none of its owner's.
+    /// Keeps the unit that was just read at this port; `None` if there is no memory for it, or none
+    /// of its owner's.
     #[inline]
     pub(crate) fn keep(
         &mut self,
@@ -71,7 +77,12 @@ impl Units {
         self.keep_as(length, (port, owner), train)
     }
 
-    fn keep_as(&mut self, length: usize, (port, owner): (usize, Owner), train: Option<Train>) -> Option<u32> {
+    fn keep_as(
+        &mut self,
+        length: usize,
+        (port, owner): (usize, Owner),
+        train: Option<Train>,
+    ) -> Option<u32> {
         let unit = self.pool.keep(length, owner)?;
         let packets = train.map_or(1, |t| t.packets()) as u32;
         let about = About { port: port as u32, train, undecided: packets, left: packets };
@@ -135,9 +146,16 @@ impl Units {
         self.about[unit as usize].port as usize
     }
 
-    /// The packets `from..to` of a unit as a unit of their own; `cut` is where it is made, if it must be.
+    /// The packets `from..to` of a unit as a unit of their own; `cut` is where it is made, if it
+    /// must be.
     #[inline]
-    pub(crate) fn part<'a>(&'a self, unit: u32, from: u32, to: u32, cut: &'a mut Vec<u8>) -> &'a [u8] {
+    pub(crate) fn part<'a>(
+        &'a self,
+        unit: u32,
+        from: u32,
+        to: u32,
+        cut: &'a mut Vec<u8>,
+    ) -> &'a [u8] {
         let bytes = self.pool.unit(unit);
         match &self.about[unit as usize].train {
             Some(train) if (to - from) as usize != train.packets() => {
@@ -148,7 +166,8 @@ impl Units {
         }
     }
 
-    /// A unit of this packet alone, which the engine emits beside it; `None` if there is no memory for it.
+    /// A unit of this packet alone, which the engine emits beside it; `None` if there is no memory
+    /// for it.
     pub(crate) fn copy(&mut self, handle: u32, cut: &mut Vec<u8>) -> Option<Packet> {
         let packet = self.packets[handle as usize];
         let unit = self.alone(packet, cut)?;
@@ -156,8 +175,8 @@ impl Units {
         Some(Packet { unit, index: 0, ..packet })
     }
 
-    /// Takes a packet out of its unit, which it was in until now, into one of its own; `None` if there is no
-    /// memory for it. Says which unit that was.
+    /// Takes a packet out of its unit, which it was in until now, into one of its own; `None` if
+    /// there is no memory for it. Says which unit that was.
     pub(crate) fn separate(&mut self, handle: u32, cut: &mut Vec<u8>) -> Option<u32> {
         let packet = self.packets[handle as usize];
         let was = packet.unit;
@@ -244,7 +263,11 @@ pub(crate) mod tests {
         assert_eq!((port, &*bytes), (0, &second[..]));
         bytes[100] ^= 1;
         let copy = units.copy(handles[1], &mut cut).expect("memory");
-        assert_eq!(units.part(copy.unit, 0, 1, &mut cut)[100], second[100] ^ 1, "a copy of what it is now");
+        assert_eq!(
+            units.part(copy.unit, 0, 1, &mut cut)[100],
+            second[100] ^ 1,
+            "a copy of what it is now"
+        );
         assert_eq!(units.part(train, 0, 3, &mut cut), whole);
 
         // All of them go their way, and their memory comes back.

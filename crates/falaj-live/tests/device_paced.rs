@@ -1,5 +1,5 @@
-//! The live loop with a device that paces its link: a socket whose other end is read when the device sends. Nothing here needs a
-//! namespace.
+//! The live loop with a device that paces its link: a socket whose other end is read when the
+//! device sends. Nothing here needs a namespace.
 
 use falaj_engine::change::Prepared;
 use falaj_engine::pipe::{Pace, PipeSpec};
@@ -74,7 +74,11 @@ const fn device(packets: u32) -> Pace {
 }
 
 /// Two ports, and what is behind them.
-fn link(pace: Pace, says_room: bool, wants_memory: u32) -> io::Result<(Forwarder, [UnixDatagram; 2])> {
+fn link(
+    pace: Pace,
+    says_room: bool,
+    wants_memory: u32,
+) -> io::Result<(Forwarder, [UnixDatagram; 2])> {
     let clock = Clock::from_zero(monotonic());
     let pipes = [pipe(pace), pipe(Pace::Falaj)];
     let engine = Engine::new(&pipes).unwrap_or_else(|(_, refused)| panic!("{refused:?}"));
@@ -82,7 +86,12 @@ fn link(pace: Pace, says_room: bool, wants_memory: u32) -> io::Result<(Forwarder
     for i in 0..2 {
         let (socket, outside) = UnixDatagram::pair()?;
         socket.set_nonblocking(true)?;
-        let port = Device { socket, says_room, wants_memory: if i == 1 { wants_memory } else { 0 }, wanted: 0 };
+        let port = Device {
+            socket,
+            says_room,
+            wants_memory: if i == 1 { wants_memory } else { 0 },
+            wanted: 0,
+        };
         ports.push(Attached { port: Box::new(port), pipe: PipeId(i), leaves_at: 1 - i as usize });
         behind.push(outside);
     }
@@ -90,8 +99,8 @@ fn link(pace: Pace, says_room: bool, wants_memory: u32) -> io::Result<(Forwarder
     Ok((Forwarder::new(clock, engine, ports, Options::default()), behind))
 }
 
-/// Sends so many packets through it, as the link's queue has room; the device at the far end takes so long for each. Says in which
-/// order they came, and what it took the loop.
+/// Sends so many packets through it, as the link's queue has room; the device at the far end takes
+/// so long for each. Says in which order they came, and what it took the loop.
 fn pass(
     (mut forwarder, [near, far]): (Forwarder, [UnixDatagram; 2]),
     packets: u32,
@@ -129,7 +138,8 @@ fn pass(
     Ok((came, forwarder.awake()))
 }
 
-/// The device takes three times as long for a packet as its rate has it, and ten wait in its socket.
+/// The device takes three times as long for a packet as its rate has it, and ten wait in its
+/// socket.
 #[test]
 fn what_a_slow_device_refuses_is_kept_in_its_order() -> io::Result<()> {
     for backlog in [1, 4, 40] {
@@ -152,14 +162,16 @@ fn where_nobody_says_when_there_is_room_it_is_tried_again() -> io::Result<()> {
     Ok(())
 }
 
-/// A device that is as fast as its rate refuses nothing, and the loop wakes up once for many packets.
+/// A device that is as fast as its rate refuses nothing, and the loop wakes up once for many
+/// packets.
 #[test]
 fn a_device_is_handed_many_packets_at_one_wake_up() -> io::Result<()> {
     let (mut forwarder, ends) = link(device(20), true, 0)?;
     forwarder.pace()?;
     let (came, awake) = pass((forwarder, ends), 2_000, Duration::ZERO)?;
     assert_eq!(came, (0..2_000).collect::<Vec<_>>());
-    // At least half of what the device holds is handed over at once, which makes 200; what else ends a sleep is the host's.
+    // At least half of what the device holds is handed over at once, which makes 200; what else
+    // ends a sleep is the host's.
     assert!(awake.by_timer + awake.by_room < 2_000 / 4, "{awake:?}");
     // The link takes 242 ms, and nobody spins for a refill.
     assert!(awake.spun < Span::from_millis(242 / 2), "{awake:?}");
@@ -171,7 +183,10 @@ fn a_port_that_does_not_say_when_it_has_room_paces_nothing() -> io::Result<()> {
     let (mut forwarder, _ends) = link(device(20), false, 0)?;
     let error = forwarder.pace().unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::Unsupported);
-    assert!(error.to_string().starts_with("The device: the interface does not say when it has room"), "{error}");
+    assert!(
+        error.to_string().starts_with("The device: the interface does not say when it has room"),
+        "{error}"
+    );
     // Nor may a change have it so; and one that leaves the pace as it is goes through.
     let (mut forwarder, _ends) = link(Pace::Falaj, false, 0)?;
     forwarder.pace()?;

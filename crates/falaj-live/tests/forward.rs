@@ -68,7 +68,13 @@ struct Memory {
 impl Outside {
     fn port(clock: Clock) -> io::Result<(Outside, Memory)> {
         let (reader, writer) = io::pipe()?;
-        let inside = Inside { waiting: VecDeque::new(), bell: writer, out: Vec::new(), gone: false, endless: false };
+        let inside = Inside {
+            waiting: VecDeque::new(),
+            bell: writer,
+            out: Vec::new(),
+            gone: false,
+            endless: false,
+        };
         let outside = Outside { clock, inside: Rc::new(RefCell::new(inside)) };
         Ok((outside.clone(), Memory { outside, bell: reader }))
     }
@@ -145,11 +151,16 @@ impl Port for Memory {
 
 fn pipe(rate: Rate, delay: Span) -> PipeSpec {
     let flows = vec![FlowSetup::new(Values::default(), Limit::Packets(100_000))];
-    PipeSpec::new("fifo", Setup { rate, largest: SIZE as u32, scheduler: Values::default(), flows }, delay)
+    PipeSpec::new(
+        "fifo",
+        Setup { rate, largest: SIZE as u32, scheduler: Values::default(), flows },
+        delay,
+    )
 }
 
 fn engine(rate: Rate, delay: Span) -> Engine {
-    Engine::new(&[pipe(rate, delay), pipe(rate, delay)]).unwrap_or_else(|(_, refused)| panic!("{refused:?}"))
+    Engine::new(&[pipe(rate, delay), pipe(rate, delay)])
+        .unwrap_or_else(|(_, refused)| panic!("{refused:?}"))
 }
 
 const MEMORY: usize = 64 << 20;
@@ -163,7 +174,11 @@ fn between(engine: Engine, options: Options) -> io::Result<(Forwarder, [Outside;
     let clock = Clock::from_zero(monotonic());
     let (near, near_port) = Outside::port(clock)?;
     let (far, far_port) = Outside::port(clock)?;
-    let attached = |(i, port)| Attached { port: Box::new(port), pipe: PipeId(i as u32), leaves_at: 1 - i as usize };
+    let attached = |(i, port)| Attached {
+        port: Box::new(port),
+        pipe: PipeId(i as u32),
+        leaves_at: 1 - i as usize,
+    };
     let ports = [(0, near_port), (1, far_port)].map(attached).into();
     Ok((Forwarder::new(clock, engine, ports, options), [near, far]))
 }
@@ -199,19 +214,31 @@ fn nothing_is_lost_doubled_reordered_or_early() -> io::Result<()> {
             }
             // In bursts, and with the forwarder looking at other times than those that matter.
             if number % 37 == 0 {
-                forwarder.run(forwarder.clock().now() + Span::from_micros(u64::from(number)), &[])?;
+                forwarder
+                    .run(forwarder.clock().now() + Span::from_micros(u64::from(number)), &[])?;
             }
         }
         run_dry(&mut forwarder)?;
         for i in 0..2 {
             let out = &ends[1 - i];
-            assert_eq!(out.numbers(), (0..600).collect::<Vec<_>>(), "{mbit} Mbit/s, {delay}, from end {i}");
+            assert_eq!(
+                out.numbers(),
+                (0..600).collect::<Vec<_>>(),
+                "{mbit} Mbit/s, {delay}, from end {i}"
+            );
             for ((at, unit), earliest) in out.inside.borrow().out.iter().zip(&earliest[i]) {
                 // Airtimes are rounded to a nanosecond, each way.
-                assert!(*at + Span(600) >= *earliest, "{} bytes at {at:?}, not before {earliest:?}", unit.len());
+                assert!(
+                    *at + Span(600) >= *earliest,
+                    "{} bytes at {at:?}, not before {earliest:?}",
+                    unit.len()
+                );
             }
             let flow = &forwarder.flows()[i][0];
-            assert_eq!((flow.delay.count(), flow.release_error.count(), flow.counters.sent), (600, 600, 600));
+            assert_eq!(
+                (flow.delay.count(), flow.release_error.count(), flow.counters.sent),
+                (600, 600, 600)
+            );
             assert_eq!(flow.gap_error.count(), 599, "one less than there are packets");
             assert!(flow.gap_error.max() <= flow.release_error.max(), "none is early");
         }
@@ -229,8 +256,15 @@ fn the_deadline_is_kept_idle_and_under_load() -> io::Result<()> {
         let deadline = forwarder.clock().now() + Span::from_millis(20);
         assert_eq!(forwarder.run(deadline, &[])?, Woken::Deadline);
         let now = forwarder.clock().now();
-        assert!(now >= deadline && now.since(deadline) < Span::from_secs(5), "{deadline:?}, {now:?}");
-        assert_eq!(forwarder.run(Time::ZERO, &[])?, Woken::Deadline, "a deadline that has passed is no reason to wait");
+        assert!(
+            now >= deadline && now.since(deadline) < Span::from_secs(5),
+            "{deadline:?}, {now:?}"
+        );
+        assert_eq!(
+            forwarder.run(Time::ZERO, &[])?,
+            Woken::Deadline,
+            "a deadline that has passed is no reason to wait"
+        );
     }
     Ok(())
 }
@@ -246,20 +280,26 @@ fn others_are_heard_idle_and_under_load() -> io::Result<()> {
         let others = [pipes[0].0.as_fd(), pipes[1].0.as_fd()];
         assert_eq!(forwarder.run(Time::NEVER, &others)?, Woken::Readable(1));
         (&pipes[0].1).write_all(b"!")?;
-        assert_eq!(forwarder.run(Time::NEVER, &others)?, Woken::Readable(0), "the first that is readable");
+        assert_eq!(
+            forwarder.run(Time::NEVER, &others)?,
+            Woken::Readable(0),
+            "the first that is readable"
+        );
     }
     Ok(())
 }
 
-/// One port never runs dry, and what it brings is lost: nothing but its turn's end makes room for the other, whose packets
-/// are handed over at once.
+/// One port never runs dry, and what it brings is lost: nothing but its turn's end makes room for
+/// the other, whose packets are handed over at once.
 #[test]
 fn a_storm_of_tiny_packets_at_one_port_leaves_the_other_its_turns() -> io::Result<()> {
     for timer in [Timer::Spin, Timer::Hybrid, Timer::Sleep] {
-        let mut pipes = [pipe(Rate::from_bits(1_000), Span::ZERO), pipe(Rate::UNLIMITED, Span::ZERO)];
+        let mut pipes =
+            [pipe(Rate::from_bits(1_000), Span::ZERO), pipe(Rate::UNLIMITED, Span::ZERO)];
         pipes[0].setup.flows[0].limit = Limit::Packets(100);
         let engine = Engine::new(&pipes).unwrap_or_else(|(_, refused)| panic!("{refused:?}"));
-        let (mut forwarder, [near, far]) = between(engine, Options { memory: MEMORY, timer, ..Options::default() })?;
+        let (mut forwarder, [near, far]) =
+            between(engine, Options { memory: MEMORY, timer, ..Options::default() })?;
         near.inside.borrow_mut().endless = true;
         near.push(ask::NOTHING, 0, 60)?;
         let mut pushed = Vec::new();
@@ -269,11 +309,22 @@ fn a_storm_of_tiny_packets_at_one_port_leaves_the_other_its_turns() -> io::Resul
         }
         // What comes in at the far port leaves at the near one.
         assert_eq!(near.numbers(), (0..200).collect::<Vec<_>>());
-        let mut took: Vec<Span> =
-            near.inside.borrow().out.iter().zip(&pushed).map(|((out, _), pushed)| out.since(*pushed)).collect();
+        let mut took: Vec<Span> = near
+            .inside
+            .borrow()
+            .out
+            .iter()
+            .zip(&pushed)
+            .map(|((out, _), pushed)| out.since(*pushed))
+            .collect();
         took.sort_unstable();
         // Two turns, which are 40 us, where nobody else is on the machine.
-        assert!(took[100] < Span::from_millis(2), "{timer:?}: {:?}, at most {:?}", took[100], took[199]);
+        assert!(
+            took[100] < Span::from_millis(2),
+            "{timer:?}: {:?}, at most {:?}",
+            took[100],
+            took[199]
+        );
         // With as much to read at both, each gets its half of the time that reading takes.
         far.inside.borrow_mut().endless = true;
         far.push(ask::NOTHING, 200, 60)?;
@@ -282,22 +333,29 @@ fn a_storm_of_tiny_packets_at_one_port_leaves_the_other_its_turns() -> io::Resul
         forwarder.run(forwarder.clock().now() + Span::from_millis(200), &[])?;
         let after = read(&forwarder);
         let [storm, other] = [0, 1].map(|i| after[i] - before[i]);
-        assert!(other > 1_000 && storm < 20 * other && other < 20 * storm, "{timer:?}: {storm}, {other}");
+        assert!(
+            other > 1_000 && storm < 20 * other && other < 20 * storm,
+            "{timer:?}: {storm}, {other}"
+        );
     }
     Ok(())
 }
 
-/// Its queue is longer than there is memory: what it has not taken is left for whoever comes in at the other port.
+/// Its queue is longer than there is memory: what it has not taken is left for whoever comes in at
+/// the other port.
 #[test]
 fn a_storm_into_an_endless_queue_leaves_the_other_port_its_memory() -> io::Result<()> {
     let mut pipes = [pipe(Rate::from_bits(1_000), Span::ZERO), pipe(Rate::UNLIMITED, Span::ZERO)];
     pipes[0].setup.flows[0].limit = Limit::Packets(1_000_000);
     let engine = Engine::new(&pipes).unwrap_or_else(|(_, refused)| panic!("{refused:?}"));
-    let (mut forwarder, [near, far]) = between(engine, Options { memory: 100 * (SIZE + 200), ..Options::default() })?;
+    let (mut forwarder, [near, far]) =
+        between(engine, Options { memory: 100 * (SIZE + 200), ..Options::default() })?;
     for number in 0..500 {
         near.push(ask::NOTHING, number, 1000)?;
     }
-    let read = |forwarder: &mut Forwarder| forwarder.run(forwarder.clock().now() + Span::from_millis(2), &[]);
+    let read = |forwarder: &mut Forwarder| {
+        forwarder.run(forwarder.clock().now() + Span::from_millis(2), &[])
+    };
     while !near.inside.borrow().waiting.is_empty() {
         read(&mut forwarder)?;
     }
@@ -325,7 +383,10 @@ fn what_finds_no_memory_is_counted_and_the_rest_passes() -> io::Result<()> {
         let passed = far.numbers().len() as u64;
         // A slow machine may have memory again before it has read them all.
         assert!((8 * round..50 * round).contains(&passed), "{passed}");
-        assert_eq!(forwarder.losses(), Losses { no_memory: 50 * round - passed, ..Losses::default() });
+        assert_eq!(
+            forwarder.losses(),
+            Losses { no_memory: 50 * round - passed, ..Losses::default() }
+        );
     }
     Ok(())
 }
@@ -339,8 +400,13 @@ fn who_finds_no_room_waits_if_that_was_asked_for() -> io::Result<()> {
         let (far, far_port) = Outside::port(clock)?;
         let mut spec = pipe(Rate::from_bits(400_000_000), Span::ZERO);
         spec.setup.flows[0].limit = Limit::Bytes(5000);
-        let engine = Engine::new(&[spec.clone(), spec]).unwrap_or_else(|(_, refused)| panic!("{refused:?}"));
-        let attached = |(i, port)| Attached { port: Box::new(port), pipe: PipeId(i as u32), leaves_at: 1 - i as usize };
+        let engine =
+            Engine::new(&[spec.clone(), spec]).unwrap_or_else(|(_, refused)| panic!("{refused:?}"));
+        let attached = |(i, port)| Attached {
+            port: Box::new(port),
+            pipe: PipeId(i as u32),
+            leaves_at: 1 - i as usize,
+        };
         let ports = [(0, near_port), (1, far_port)].map(attached).into();
         let options = Options { when_full, ..Options::default() };
         let mut forwarder = Forwarder::new(clock, engine, ports, options);
@@ -354,7 +420,10 @@ fn who_finds_no_room_waits_if_that_was_asked_for() -> io::Result<()> {
         run_dry(&mut forwarder)?;
         let counters = forwarder.counters(PipeId(0), FLOW);
         if when_full == WhenFull::Wait {
-            assert_eq!((counters.offered, counters.dropped(), counters.max_backlog), (SENT.into(), 0, 5));
+            assert_eq!(
+                (counters.offered, counters.dropped(), counters.max_backlog),
+                (SENT.into(), 0, 5)
+            );
             assert_eq!(far.numbers(), (0..SENT).collect::<Vec<_>>());
         } else {
             assert!(counters.offered == u64::from(SENT) && counters.dropped() > 0, "{counters:?}");
@@ -388,7 +457,10 @@ fn trouble_with_one_unit_ends_nothing() -> io::Result<()> {
     run_dry(&mut forwarder)?;
     let passes = |&n: &u32| matches!(all[n as usize % all.len()], ask::NOTHING | ask::NO_LENGTH);
     assert_eq!(far.numbers(), (0..10 * all.len() as u32).filter(passes).collect::<Vec<_>>());
-    assert_eq!(forwarder.losses(), Losses { unmatched: 10, not_taken: 20, unreadable: 10, ..Losses::default() });
+    assert_eq!(
+        forwarder.losses(),
+        Losses { unmatched: 10, not_taken: 20, unreadable: 10, ..Losses::default() }
+    );
     let counters = forwarder.counters(PipeId(0), FLOW);
     assert_eq!((counters.sent, counters.dropped_large), (50, 10));
     assert_eq!(forwarder.flows()[0][0].release_error.count(), 30, "only of what was handed over");
@@ -409,7 +481,8 @@ fn a_port_that_is_gone_ends_the_run_by_name() -> io::Result<()> {
 fn waiting_costs_little() -> io::Result<()> {
     // Idle; with a unit on a long way; and with the wire busy for long.
     for (mbit, delay, units) in [(1000, 0, 0), (1000, 200, 1), (1, 200, 20)] {
-        let (mut forwarder, [near, far]) = link(Rate::from_bits(mbit * 1_000_000), Span::from_millis(delay), MEMORY)?;
+        let (mut forwarder, [near, far]) =
+            link(Rate::from_bits(mbit * 1_000_000), Span::from_millis(delay), MEMORY)?;
         for number in 0..units {
             near.push(ask::NOTHING, number, SIZE)?;
         }
@@ -436,7 +509,12 @@ fn datagrams_pass_over_loopback() -> io::Result<()> {
         ways.push(port.address()?);
         ports.push(Attached { port: Box::new(port), pipe: PipeId(i as u32), leaves_at: i });
     }
-    let mut forwarder = Forwarder::new(clock, engine(Rate::from_bits(100_000_000), delay), ports, Options::default());
+    let mut forwarder = Forwarder::new(
+        clock,
+        engine(Rate::from_bits(100_000_000), delay),
+        ports,
+        Options::default(),
+    );
     for number in 0..50_u8 {
         for &way in &ways {
             sender.send_to(&[number; 200], way)?;
@@ -451,7 +529,10 @@ fn datagrams_pass_over_loopback() -> io::Result<()> {
             assert_eq!(receiver.recv(&mut buffer)?, 200);
             assert_eq!(buffer[..200], [number; 200]);
         }
-        assert_eq!(receiver.recv(&mut buffer).map_err(|e| e.kind()), Err(io::ErrorKind::WouldBlock));
+        assert_eq!(
+            receiver.recv(&mut buffer).map_err(|e| e.kind()),
+            Err(io::ErrorKind::WouldBlock)
+        );
         assert_eq!(forwarder.counters(PipeId(i as u32), FLOW).sent_bytes, 50 * 228);
     }
     Ok(())
@@ -467,8 +548,12 @@ fn what_a_link_does_to_packets_is_as_simulated() -> io::Result<()> {
         corrupt: Some(half(1)),
         ..Impairments::default()
     };
-    let spec = PipeSpec { impairments, seed: 11, ..pipe(Rate::from_mbit(1000), Span::from_micros(100)) };
-    let engine = || Engine::new(std::slice::from_ref(&spec)).unwrap_or_else(|(_, refused)| panic!("{refused:?}"));
+    let spec =
+        PipeSpec { impairments, seed: 11, ..pipe(Rate::from_mbit(1000), Span::from_micros(100)) };
+    let engine = || {
+        Engine::new(std::slice::from_ref(&spec))
+            .unwrap_or_else(|(_, refused)| panic!("{refused:?}"))
+    };
     const N: u32 = 400;
 
     // Simulated: a packet each 100 us.
@@ -483,7 +568,9 @@ fn what_a_link_does_to_packets_is_as_simulated() -> io::Result<()> {
     for output in out {
         match output {
             Output::Corrupt(c) => corrupt = Some(c.handle),
-            Output::Emit(e) | Output::Copy(e) => expected.push((e.handle, corrupt == Some(e.handle))),
+            Output::Emit(e) | Output::Copy(e) => {
+                expected.push((e.handle, corrupt == Some(e.handle)))
+            }
             Output::Drop(_) | Output::Mark(_) | Output::Early(_) => {}
         }
     }
@@ -491,7 +578,8 @@ fn what_a_link_does_to_packets_is_as_simulated() -> io::Result<()> {
     let clock = Clock::from_zero(monotonic());
     let (near, near_port) = Outside::port(clock)?;
     let (far, far_port) = Outside::port(clock)?;
-    let attached = |(i, port)| Attached { port: Box::new(port), pipe: PipeId(0), leaves_at: 1 - i as usize };
+    let attached =
+        |(i, port)| Attached { port: Box::new(port), pipe: PipeId(0), leaves_at: 1 - i as usize };
     let ports = [(0, near_port), (1, far_port)].map(attached).into();
     let mut forwarder = Forwarder::new(clock, engine(), ports, Options::default());
     for number in 0..N {
@@ -510,11 +598,15 @@ fn what_a_link_does_to_packets_is_as_simulated() -> io::Result<()> {
     let counters = forwarder.counters(PipeId(0), FLOW);
     let harm = |c: Counters| (c.offered, c.sent, c.lost, c.duplicated, c.corrupted, c.reordered);
     assert_eq!(harm(counters), harm(simulated.counters(PipeId(0), FLOW)));
-    assert!(counters.lost > 50 && counters.duplicated > 20 && counters.corrupted > 10, "{counters:?}");
+    assert!(
+        counters.lost > 50 && counters.duplicated > 20 && counters.corrupted > 10,
+        "{counters:?}"
+    );
     Ok(())
 }
 
-/// While the thread is kept from its processor, nothing that is due is counted; and no time passes for what was counted.
+/// While the thread is kept from its processor, nothing that is due is counted; and no time passes
+/// for what was counted.
 #[test]
 fn what_was_counted_is_of_one_instant() -> io::Result<()> {
     const PACKET: Span = Span::from_millis(8);
@@ -526,7 +618,11 @@ fn what_was_counted_is_of_one_instant() -> io::Result<()> {
     std::thread::sleep(std::time::Duration::from_millis(60));
     let snapshot = forwarder.snapshot();
     let counters = snapshot.flows[0][0].counters;
-    assert!(counters.backlog > 0 && snapshot.at < away + PACKET, "{counters:?} at {:?}", snapshot.at);
+    assert!(
+        counters.backlog > 0 && snapshot.at < away + PACKET,
+        "{counters:?} at {:?}",
+        snapshot.at
+    );
     let passed = snapshot.at.since(pushed).0 / PACKET.0;
     assert!(counters.sent + 2 >= passed, "{counters:?} after {passed} packets' time");
     run_dry(&mut forwarder)?;
@@ -536,8 +632,8 @@ fn what_was_counted_is_of_one_instant() -> io::Result<()> {
     Ok(())
 }
 
-/// What has left its queue keeps its time, and counts for its flow, whichever index that has now; what flows that are
-/// gone have counted stays.
+/// What has left its queue keeps its time, and counts for its flow, whichever index that has now;
+/// what flows that are gone have counted stays.
 #[test]
 fn a_change_leaves_what_is_on_its_way_alone() -> io::Result<()> {
     let rate = Rate::from_mbit(100);
@@ -551,7 +647,13 @@ fn a_change_leaves_what_is_on_its_way_alone() -> io::Result<()> {
         let engine = Prepared::new(&[change]).unwrap_or_else(|(_, unfit)| panic!("{unfit}"));
         let flows = vec![Flows { pipe: PipeId(0), fates, number }];
         forwarder
-            .change(Transaction { engine, flows, sorted: Vec::new(), rules: None, order: vec![PipeId(0), PipeId(1)] })
+            .change(Transaction {
+                engine,
+                flows,
+                sorted: Vec::new(),
+                rules: None,
+                order: vec![PipeId(0), PipeId(1)],
+            })
             .unwrap_or_else(|unfit| panic!("{unfit}"))
     };
     assert_eq!(change(&mut forwarder, vec![Fate::Is(FlowId(1))], 2).dropped, 0);
@@ -575,6 +677,9 @@ fn a_change_leaves_what_is_on_its_way_alone() -> io::Result<()> {
     assert!(snapshot.flows[1][0].active.is_none());
     change(&mut forwarder, vec![Fate::Is(FlowId(0)), Fate::Joins(FlowId(0))], 1);
     let snapshot = forwarder.snapshot();
-    assert_eq!((snapshot.flows[0].len(), snapshot.flows[0][0].counters.sent, snapshot.gone[0].sent), (1, 1, 1));
+    assert_eq!(
+        (snapshot.flows[0].len(), snapshot.flows[0][0].counters.sent, snapshot.gone[0].sent),
+        (1, 1, 1)
+    );
     Ok(())
 }

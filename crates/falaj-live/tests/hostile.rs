@@ -1,5 +1,5 @@
-//! What ports read of anybody, as plain functions for any fuzzer; here they run over random bytes, and libFuzzer's runs are `make
-//! fuzz`.
+//! What ports read of anybody, as plain functions for any fuzzer; here they run over random bytes,
+//! and libFuzzer's runs are `make fuzz`.
 
 use falaj_engine::engine::Corrupt;
 use falaj_engine::key;
@@ -20,15 +20,18 @@ fn port() -> (Box<dyn Port>, UnixDatagram) {
     (port, socket)
 }
 
-/// Bytes of any kind as a unit behind a virtio-net header (TAP, packet sockets, guests): read, sorted, cut up, marked, damaged, handed
-/// over; and as a frame of AF_XDP, whose checksum may be left to compute.
+/// Bytes of any kind as a unit behind a virtio-net header (TAP, packet sockets, guests): read,
+/// sorted, cut up, marked, damaged, handed over; and as a frame of AF_XDP, whose checksum may be
+/// left to compute.
 pub fn unit(bytes: &[u8]) {
     let ((mut port, socket), mut buffer) = (port(), vec![0; Tap::MAX_UNIT]);
     let bytes = &bytes[..bytes.len().min(4_000)];
     if socket.send(bytes).is_err() {
         return;
     }
-    let Some(received) = port.receive(&mut buffer).expect("it is read, whatever it is") else { return };
+    let Some(received) = port.receive(&mut buffer).expect("it is read, whatever it is") else {
+        return;
+    };
     let unit = &mut buffer[..received.length];
     assert!(unit == bytes && received.packets() >= 1 && received.last <= received.bytes);
     let _ = port.key(unit);
@@ -53,14 +56,16 @@ pub fn unit(bytes: &[u8]) {
     let mut whole = unit.to_vec();
     xdp::complete(&mut whole);
     assert_eq!(whole.len(), unit.len());
-    let draw = bytes.iter().fold(1, |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+    let draw =
+        bytes.iter().fold(1, |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
     port.mark(unit, Ecn::Ce);
     port.corrupt(unit, &Corrupt { handle: 0, draw });
     let _ = port.transmit(unit);
 }
 
-/// Frames of three adapters and of what is behind the uplink, with any addresses, while adapters pause, go and come: what arrives was
-/// sent, nobody gets what goes to another's address, and in the end a right frame passes both ways.
+/// Frames of three adapters and of what is behind the uplink, with any addresses, while adapters
+/// pause, go and come: what arrives was sent, nobody gets what goes to another's address, and in
+/// the end a right frame passes both ways.
 pub fn adapters(bytes: &[u8]) {
     const NAMES: [&str; 3] = ["a", "b", "c"];
     /// The first address of each adapter is its own; the others are anybody's.
@@ -125,9 +130,14 @@ pub fn adapters(bytes: &[u8]) {
         for (n, socket) in outside.iter().enumerate() {
             while let Some(Ok(length)) = socket.as_ref().map(|socket| socket.recv(&mut got)) {
                 // The address of an adapter that was always there is nobody else's.
-                let to = got.get(Tap::VNET_HEADER..Tap::VNET_HEADER + 6).filter(|_| length >= Tap::VNET_HEADER + 6);
+                let to = got
+                    .get(Tap::VNET_HEADER..Tap::VNET_HEADER + 6)
+                    .filter(|_| length >= Tap::VNET_HEADER + 6);
                 let another = (0..NAMES.len()).find(|&other| to == Some(&mac(other as u8)));
-                assert!(another.is_none_or(|other| other == n || !always[other]), "{n} hears {another:?}");
+                assert!(
+                    another.is_none_or(|other| other == n || !always[other]),
+                    "{n} hears {another:?}"
+                );
             }
         }
         while uplink.recv(&mut got).is_ok() {}
@@ -152,7 +162,8 @@ pub fn adapters(bytes: &[u8]) {
 
 #[test]
 fn units_that_fuzzers_begin_with() {
-    let all = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/unit")).expect("it is there");
+    let all = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/unit"))
+        .expect("it is there");
     for file in all {
         unit(&std::fs::read(file.expect("a file").path()).expect("bytes"));
     }

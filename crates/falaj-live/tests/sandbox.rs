@@ -1,8 +1,8 @@
 //! Sandboxes in real namespaces.
 //!
-//! A sandbox starts in a process with one thread, which the usual test harness is not. So this program is its own
-//! harness: it runs each case in a process of its own (`--case`), and is also the command that the cases run inside of
-//! their sandboxes (`--probe`).
+//! A sandbox starts in a process with one thread, which the usual test harness is not. So this
+//! program is its own harness: it runs each case in a process of its own (`--case`), and is also
+//! the command that the cases run inside of their sandboxes (`--probe`).
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -26,7 +26,9 @@ use falaj_live::clock::{Clock, monotonic};
 use falaj_live::forward::{Attached, Forwarder, LiveFlow, Losses, Options, Woken};
 use falaj_live::packet::{PacketReader, PacketSocket};
 use falaj_live::port::{Port, Received, TapPort};
-use falaj_live::sandbox::{End, Event, Exit, INTERFACE, Join, Sandbox, Side, Spec, Step, UserNamespace, available};
+use falaj_live::sandbox::{
+    End, Event, Exit, INTERFACE, Join, Sandbox, Side, Spec, Step, UserNamespace, available,
+};
 use falaj_live::tap::Tap;
 use falaj_live::timer::Timer;
 use falaj_scenario::Scenario;
@@ -104,8 +106,14 @@ fn harness(words: &[&str]) -> ExitCode {
     for (name, _, twice) in CASES {
         let forced = Uid::effective().is_root() && *twice;
         for mode in if forced { &["auto", "always"][..] } else { &["auto"] } {
-            let shown = if *mode == "always" { format!("{name}::user_namespace") } else { (*name).to_string() };
-            if filters.is_empty() || filters.iter().any(|f| if exact { shown == *f } else { shown.contains(f) }) {
+            let shown = if *mode == "always" {
+                format!("{name}::user_namespace")
+            } else {
+                (*name).to_string()
+            };
+            if filters.is_empty()
+                || filters.iter().any(|f| if exact { shown == *f } else { shown.contains(f) })
+            {
                 runs.push((name, mode, shown));
             } else {
                 filtered += 1;
@@ -123,7 +131,9 @@ fn harness(words: &[&str]) -> ExitCode {
     let (mut passed, mut ignored, mut failed) = (0, 0, Vec::new());
     for (name, mode, shown) in runs {
         if !possible {
-            println!("test {shown} ... ignored, namespaces are not allowed here (unshare -Urn true fails)");
+            println!(
+                "test {shown} ... ignored, namespaces are not allowed here (unshare -Urn true fails)"
+            );
             ignored += 1;
             continue;
         }
@@ -172,7 +182,9 @@ fn run_case(name: &str, mode: &str) -> (Option<i32>, String) {
     let pid = Pid::from_raw(child.id() as i32);
     let (done, waiting) = std::sync::mpsc::channel::<()>();
     let watchdog = std::thread::spawn(move || {
-        if waiting.recv_timeout(Duration::from_secs(60)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+        if waiting.recv_timeout(Duration::from_secs(60))
+            == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+        {
             let _ = kill(pid, Signal::SIGKILL);
         }
     });
@@ -212,7 +224,9 @@ fn sh(script: &str) -> Side {
 fn start(spec: Spec) -> Sandbox {
     match Sandbox::start(spec) {
         Ok(sandbox) => sandbox,
-        Err(error) if error.step == Step::OpenTun && !Uid::effective().is_root() => ignore(&error.to_string()),
+        Err(error) if error.step == Step::OpenTun && !Uid::effective().is_root() => {
+            ignore(&error.to_string())
+        }
         Err(error) => panic!("{error}"),
     }
 }
@@ -252,7 +266,12 @@ fn link_fd(sandbox: &Sandbox, end: End) -> Option<BorrowedFd<'_>> {
     sandbox.packet(end).map(AsFd::as_fd).or(sandbox.tap(end).map(AsFd::as_fd))
 }
 
-fn read(sandbox: &Sandbox, end: End, packets: &mut Option<PacketReader>, unit: &mut [u8]) -> Option<usize> {
+fn read(
+    sandbox: &Sandbox,
+    end: End,
+    packets: &mut Option<PacketReader>,
+    unit: &mut [u8],
+) -> Option<usize> {
     match packets {
         Some(packets) => packets.read(unit).unwrap(),
         None => sandbox.tap(end).and_then(|tap| tap.read(unit).unwrap()),
@@ -266,7 +285,8 @@ fn write(sandbox: &Sandbox, end: End, unit: &[u8]) -> bool {
     }
 }
 
-/// Copies units between the sides, each way through `change`, until the commands of `ends` have ended.
+/// Copies units between the sides, each way through `change`, until the commands of `ends` have
+/// ended.
 fn forward(sandbox: &mut Sandbox, ends: &[End], change: impl Fn(&mut [u8])) -> Crossed {
     let mut crossed = Crossed::default();
     let mut unit = vec![0; Tap::MAX_UNIT];
@@ -274,7 +294,12 @@ fn forward(sandbox: &mut Sandbox, ends: &[End], change: impl Fn(&mut [u8])) -> C
     let reader = |socket: &Arc<PacketSocket>| PacketReader::new(Arc::clone(socket)).unwrap();
     let mut readers = End::BOTH.map(|end| sandbox.packet(end).map(reader));
     while !ends.iter().all(|end| crossed.exits.contains_key(end)) {
-        assert!(Instant::now() < deadline, "the commands do not end: {:?} {:?}", crossed.exits, crossed.kinds);
+        assert!(
+            Instant::now() < deadline,
+            "the commands do not end: {:?} {:?}",
+            crossed.exits,
+            crossed.kinds
+        );
         {
             let mut fds: Vec<PollFd> = Vec::new();
             for end in End::BOTH {
@@ -326,7 +351,8 @@ fn kind(frame: &[u8]) -> (String, Option<IpAddr>) {
     }
 }
 
-/// Finishes the checksum that the virtio-net header says is unfinished, so that the receiving kernel verifies it.
+/// Finishes the checksum that the virtio-net header says is unfinished, so that the receiving
+/// kernel verifies it.
 fn finish_checksum(unit: &mut [u8]) {
     const NEEDS_CHECKSUM: u8 = 1;
     let (header, frame) = unit.split_at_mut(Tap::VNET_HEADER);
@@ -354,7 +380,9 @@ fn exit_of(sandbox: &mut Sandbox, end: End) -> Exit {
 
 /// Processes anywhere whose command line contains `token`, this one aside.
 fn alive(token: &str) -> Vec<i32> {
-    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let pids = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     pids.filter(|pid: &i32| *pid != std::process::id() as i32)
         .filter(|pid| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -422,9 +450,9 @@ fn exits(users: UserNamespace) {
 }
 
 fn signals(users: UserNamespace) {
-    let script =
-        "trap 'exit 5' TERM; trap 'echo usr1' USR1; trap 'echo hup' HUP; echo ready; while :; do sleep 0.02; done";
-    // Who runs the tests may ignore some of them, as `nohup` does: a shell cannot trap these any more.
+    let script = "trap 'exit 5' TERM; trap 'echo usr1' USR1; trap 'echo hup' HUP; echo ready; while :; do sleep 0.02; done";
+    // Who runs the tests may ignore some of them, as `nohup` does: a shell cannot trap these any
+    // more.
     let shell = Side::command(["env", "--default-signal=HUP,TERM,USR1", "sh", "-c", script]);
     let (near, mut said) = captured(shell);
     let mut sandbox = start(Spec { near, ..spec(users) });
@@ -458,7 +486,8 @@ fn orphans(users: UserNamespace) {
 }
 
 fn environment(users: UserNamespace) {
-    let print = "echo $FALAJ_SIDE $FALAJ_ADDR $FALAJ_PEER $FALAJ_ADDR6 $FALAJ_PEER6 $EXTRA $HOME; pwd";
+    let print =
+        "echo $FALAJ_SIDE $FALAJ_ADDR $FALAJ_PEER $FALAJ_ADDR6 $FALAJ_PEER6 $EXTRA $HOME; pwd";
     let (mut near, said_near) = captured(sh(print));
     near.env = vec![("EXTRA".into(), "one".into()), ("HOME".into(), "/elsewhere".into())];
     let (mut far, said_far) = captured(sh(print));
@@ -469,9 +498,15 @@ fn environment(users: UserNamespace) {
     forward(&mut sandbox, &End::BOTH, |_| {});
     let here = env::current_dir().unwrap();
     let here = here.display();
-    assert_eq!(rest(said_near), format!("a 10.77.0.1 10.77.0.2 fd77::1 fd77::2 one /elsewhere\n{here}\n"));
+    assert_eq!(
+        rest(said_near),
+        format!("a 10.77.0.1 10.77.0.2 fd77::1 fd77::2 one /elsewhere\n{here}\n")
+    );
     let home = env::var("HOME").unwrap_or_default();
-    assert_eq!(rest(said_far).trim_end(), format!("b 10.77.0.2 mine fd77::2 fd77::1 {home}\n{here}").trim_end());
+    assert_eq!(
+        rest(said_far).trim_end(),
+        format!("b 10.77.0.2 mine fd77::2 fd77::1 {home}\n{here}").trim_end()
+    );
 }
 
 fn not_found(users: UserNamespace) {
@@ -529,27 +564,40 @@ fn user(users: UserNamespace) {
     }
     // A user namespace made by the sandbox knows one group.
     let map: Vec<u64> = said[5].split_whitespace().map(|number| number.parse().unwrap()).collect();
-    assert!(users == UserNamespace::Auto || map == [Gid::effective().as_raw().into(), map[1], 1], "{map:?}");
+    assert!(
+        users == UserNamespace::Auto || map == [Gid::effective().as_raw().into(), map[1], 1],
+        "{map:?}"
+    );
     assert_eq!(said[3], format!("{}\t{}", map[0], (map[0] + map[2] - 1).min(i32::MAX as u64)));
     assert!(said[4].split_whitespace().any(|word| word == "falaj0"), "{said:?}");
     assert!(said[4].ends_with("02:fa:1a:00:00:01"), "{said:?}");
 }
 
 fn datagrams(users: UserNamespace) {
-    for (join, tso) in [(Join::Tap, false), (Join::Tap, true), (Join::Packet, false), (Join::Packet, true)] {
+    for (join, tso) in
+        [(Join::Tap, false), (Join::Tap, true), (Join::Packet, false), (Join::Packet, true)]
+    {
         for address in ["10.77.0.2", "fd77::2"] {
             let (far, mut server) = captured(probe(&["udp-echo", address]));
-            let mut sandbox = start(Spec { near: probe(&["udp-once", address]), far, join, tso, ..spec(users) });
+            let mut sandbox =
+                start(Spec { near: probe(&["udp-once", address]), far, join, tso, ..spec(users) });
             sandbox.go(End::Far).unwrap();
             assert_eq!(line(&mut server), "ready");
             sandbox.go(End::Near).unwrap();
             let crossed = forward(&mut sandbox, &End::BOTH, finish_checksum);
-            assert_eq!(crossed.exits.values().collect::<Vec<_>>(), [&Exit::Code(0), &Exit::Code(0)]);
+            assert_eq!(
+                crossed.exits.values().collect::<Vec<_>>(),
+                [&Exit::Code(0), &Exit::Code(0)]
+            );
             println!("{join:?} {address}: {:?}", crossed.kinds);
             let udp = if address.contains(':') { "ipv6/17" } else { "ipv4/17" };
             assert_eq!(crossed.kinds.of(udp), 2);
             // No address resolution, no duplicate address detection, no router solicitation.
-            assert!(crossed.kinds.keys().all(|kind| kind == udp || kind == "mld"), "{:?}", crossed.kinds);
+            assert!(
+                crossed.kinds.keys().all(|kind| kind == udp || kind == "mld"),
+                "{:?}",
+                crossed.kinds
+            );
         }
     }
 }
@@ -574,7 +622,8 @@ fn ping(users: UserNamespace) {
 }
 
 fn default_route(users: UserNamespace) {
-    let mut sandbox = start(Spec { near: probe(&["udp-send", "192.0.2.9", "2001:db8::9"]), ..spec(users) });
+    let mut sandbox =
+        start(Spec { near: probe(&["udp-send", "192.0.2.9", "2001:db8::9"]), ..spec(users) });
     sandbox.go(End::Near).unwrap();
     let crossed = forward(&mut sandbox, &[End::Near], |_| {});
     assert_eq!(crossed.exits[&End::Near], Exit::Code(0));
@@ -622,7 +671,8 @@ fn tcp_packets(users: UserNamespace) {
     tcp(users, false, Join::Packet, "4", true);
 }
 
-/// The side's TAP as the forwarder has it, but that checksums are finished, so that the receiving kernel verifies them.
+/// The side's TAP as the forwarder has it, but that checksums are finished, so that the receiving
+/// kernel verifies them.
 struct Finishing {
     port: TapPort,
     /// Units that were handed over.
@@ -659,16 +709,23 @@ impl Port for Finishing {
     }
 }
 
-/// Runs the forwarder until both commands have ended well; what it counted of the way up, and the units that it wrote.
-/// The hybrid timer rests on a crowded machine, and holds packets for longer than the slack then: one that does not is to be named.
+/// Runs the forwarder until both commands have ended well; what it counted of the way up, and the
+/// units that it wrote. The hybrid timer rests on a crowded machine, and holds packets for longer
+/// than the slack then: one that does not is to be named.
 fn forwarded(sandbox: &mut Sandbox, rate: Rate, timer: Timer, slack: Span) -> (LiveFlow, u64) {
     let scenario = Scenario::simple(rate, Span::ZERO, Limit::Packets(5000), 1500);
-    let network = Network::new(&scenario.network()).unwrap_or_else(|(_, refused)| panic!("{refused:?}"));
+    let network =
+        Network::new(&scenario.network()).unwrap_or_else(|(_, refused)| panic!("{refused:?}"));
     let units = [Rc::default(), Rc::default()];
     let ports = End::BOTH.map(|end| {
-        let port = TapPort::new(format!("interface at the {end} end"), sandbox.take_tap(end).unwrap());
+        let port =
+            TapPort::new(format!("interface at the {end} end"), sandbox.take_tap(end).unwrap());
         let port = Finishing { port, units: Rc::clone(&units[end.index()]) };
-        Attached { port: Box::new(port), pipe: PipeId(end.index() as u32), leaves_at: end.other().index() }
+        Attached {
+            port: Box::new(port),
+            pipe: PipeId(end.index() as u32),
+            leaves_at: end.other().index(),
+        }
     });
     let clock = Clock::from_zero(monotonic());
     let options = Options { timer, slack, ..Options::default() };
@@ -677,7 +734,11 @@ fn forwarded(sandbox: &mut Sandbox, rate: Rate, timer: Timer, slack: Span) -> (L
     while !running.is_empty() {
         let deadline = clock.now() + Span::from_secs(20);
         let fds: Vec<_> = running.iter().map(|&end| sandbox.control_fd(end)).collect();
-        assert_ne!(forwarder.run(deadline, &fds).unwrap(), Woken::Deadline, "the commands do not end");
+        assert_ne!(
+            forwarder.run(deadline, &fds).unwrap(),
+            Woken::Deadline,
+            "the commands do not end"
+        );
         for end in running.clone() {
             match sandbox.read_event(end).unwrap() {
                 Some(Event::Exited(exit)) => {
@@ -698,23 +759,35 @@ fn trains(users: UserNamespace) {
     for (mbit, slack) in [(100, 20), (2000, 20), (2000, 0)] {
         for address in ["10.77.0.2", "fd77::2"] {
             let (far, mut server) = captured(probe(&["tcp-receive", address, "4"]));
-            let mut sandbox = start(Spec { near: probe(&["tcp-send", address, "4"]), far, ..spec(users) });
+            let mut sandbox =
+                start(Spec { near: probe(&["tcp-send", address, "4"]), far, ..spec(users) });
             sandbox.go(End::Far).unwrap();
             assert_eq!(line(&mut server), "ready");
             sandbox.go(End::Near).unwrap();
             let slack = Span::from_micros(slack);
             let (flow, units) = forwarded(&mut sandbox, Rate::from_mbit(mbit), Timer::Spin, slack);
             let c = flow.counters;
-            println!("{mbit} Mbit/s, slack {slack}, {address}: {} packets in {units} units", c.sent);
-            assert!(c.sent >= (4 << 20) / MTU && c.sent_bytes <= c.sent * MTU && c.dropped() == 0, "{c:?}");
+            println!(
+                "{mbit} Mbit/s, slack {slack}, {address}: {} packets in {units} units",
+                c.sent
+            );
+            assert!(
+                c.sent >= (4 << 20) / MTU && c.sent_bytes <= c.sent * MTU && c.dropped() == 0,
+                "{c:?}"
+            );
             assert!(flow.held.max().unwrap() <= slack, "{:?}", flow.held.max());
-            // A packet takes 121 us at 100 Mbit/s, if it is not the short last one of its unit, 6 us at 2 Gbit/s.
+            // A packet takes 121 us at 100 Mbit/s, if it is not the short last one of its unit, 6
+            // us at 2 Gbit/s.
             let expected = match (mbit, slack) {
                 (_, Span::ZERO) => c.sent..=c.sent,
                 (100, _) => c.sent * 9 / 10..=c.sent,
                 _ => 1..=c.sent / 2,
             };
-            assert!(expected.contains(&units), "{units} units for {} packets, not {expected:?}", c.sent);
+            assert!(
+                expected.contains(&units),
+                "{units} units for {} packets, not {expected:?}",
+                c.sent
+            );
         }
     }
 }
@@ -722,11 +795,13 @@ fn trains(users: UserNamespace) {
 fn datagram_trains(users: UserNamespace) {
     for address in ["10.77.0.2", "fd77::2"] {
         let (far, mut server) = captured(probe(&["udp-collect", address, "40"]));
-        let mut sandbox = start(Spec { near: probe(&["udp-train", address, "4"]), far, ..spec(users) });
+        let mut sandbox =
+            start(Spec { near: probe(&["udp-train", address, "4"]), far, ..spec(users) });
         sandbox.go(End::Far).unwrap();
         assert_eq!(line(&mut server), "ready");
         sandbox.go(End::Near).unwrap();
-        let (flow, _) = forwarded(&mut sandbox, Rate::from_mbit(500), Timer::Spin, Span::from_micros(20));
+        let (flow, _) =
+            forwarded(&mut sandbox, Rate::from_mbit(500), Timer::Spin, Span::from_micros(20));
         assert!(flow.counters.sent >= 40 && flow.counters.dropped() == 0, "{:?}", flow.counters);
     }
 }
@@ -734,8 +809,11 @@ fn datagram_trains(users: UserNamespace) {
 fn datagrams_joined(users: UserNamespace) {
     // As many as a socket has room for whose reader finds no processor meanwhile.
     const SENT: &str = "60";
-    for (address, socket) in [("10.77.0.2", "connected"), ("10.77.0.2", "unconnected"), ("fd77::2", "connected")] {
-        // Sleeping, all that are due within a millisecond leave together, in tens, as each tenth is shorter.
+    for (address, socket) in
+        [("10.77.0.2", "connected"), ("10.77.0.2", "unconnected"), ("fd77::2", "connected")]
+    {
+        // Sleeping, all that are due within a millisecond leave together, in tens, as each tenth is
+        // shorter.
         for (slack, together) in [(Span::from_millis(1), true), (Span::ZERO, false)] {
             let (far, mut server) = captured(probe(&["udp-collect", address, SENT]));
             let near = probe(&["udp-single", address, socket, SENT]);
@@ -746,9 +824,16 @@ fn datagrams_joined(users: UserNamespace) {
             let (flow, units) = forwarded(&mut sandbox, Rate::from_mbit(500), Timer::Sleep, slack);
             let sent = flow.counters.sent;
             println!("{address}, {socket}, slack {slack}: {sent} packets in {units} units");
-            assert!(sent >= SENT.parse().unwrap() && flow.counters.dropped() == 0, "{:?}", flow.counters);
+            assert!(
+                sent >= SENT.parse().unwrap() && flow.counters.dropped() == 0,
+                "{:?}",
+                flow.counters
+            );
             assert_eq!(flow.release_error.count(), sent);
-            assert!(if together { units <= sent / 2 } else { units == sent }, "{units} units for {sent} packets");
+            assert!(
+                if together { units <= sent / 2 } else { units == sent },
+                "{units} units for {sent} packets"
+            );
         }
     }
 }
@@ -765,7 +850,8 @@ fn bursts(users: UserNamespace) {
 fn missed(users: UserNamespace) {
     const SENT: usize = 20_000;
     for join in [Join::Tap, Join::Packet] {
-        let mut sandbox = start(Spec { near: probe(&["udp-burst", &SENT.to_string()]), join, ..spec(users) });
+        let mut sandbox =
+            start(Spec { near: probe(&["udp-burst", &SENT.to_string()]), join, ..spec(users) });
         assert_eq!(sandbox.unread(), Some(0));
         sandbox.go(End::Near).unwrap();
         let began = Instant::now();
@@ -774,7 +860,8 @@ fn missed(users: UserNamespace) {
             std::thread::sleep(Duration::from_millis(5));
         }
         let crossed = forward(&mut sandbox, &[End::Near], |_| {});
-        let (read, unread) = (crossed.kinds.of("ipv4/17"), sandbox.unread().expect("a number") as usize);
+        let (read, unread) =
+            (crossed.kinds.of("ipv4/17"), sandbox.unread().expect("a number") as usize);
         assert!(read >= 8000 && unread > 0, "{read} read, {unread} not");
         // Multicast reports of the kernel's own may have been among them.
         assert!((SENT..SENT + 10).contains(&(read + unread)), "{read} read, {unread} not");
@@ -784,25 +871,32 @@ fn missed(users: UserNamespace) {
 }
 
 fn tagged(users: UserNamespace) {
-    let network = Scenario::simple(Rate::from_mbit(100), Span::ZERO, Limit::Packets(100), 1500).network();
+    let network =
+        Scenario::simple(Rate::from_mbit(100), Span::ZERO, Limit::Packets(100), 1500).network();
     for join in [Join::Tap, Join::Packet] {
         let (near, mut said) = captured(probe(&["tagged", "10"]));
         let mut sandbox = start(Spec { near, join, tso: false, ..spec(users) });
         let clock = Clock::from_zero(monotonic());
-        let mut forwarder = attach::to_sandbox(&network, &mut sandbox, clock, Options::default()).unwrap();
+        let mut forwarder =
+            attach::to_sandbox(&network, &mut sandbox, clock, Options::default()).unwrap();
         sandbox.go(End::Near).unwrap();
         assert_eq!(line(&mut said), "sent");
         forwarder.run(clock.now() + Span::from_millis(300), &[]).unwrap();
         let counters = forwarder.counters(PipeId(0), FlowId(0));
         assert!(counters.sent >= 10, "{counters:?}");
-        assert_eq!((counters.dropped(), forwarder.losses()), (0, Losses::default()), "{counters:?}");
+        assert_eq!(
+            (counters.dropped(), forwarder.losses()),
+            (0, Losses::default()),
+            "{counters:?}"
+        );
     }
 }
 
 fn mtu(users: UserNamespace) {
     for (mtu, longest) in [(576, 576), (1280, 1280), (9000, 9000), (65521, 65521)] {
         let (far, mut server) = captured(probe(&["tcp-receive", "10.77.0.2", "2"]));
-        let (mut near, said) = captured(sh("echo ${FALAJ_ADDR6-none}; exec \"$0\" --probe tcp-send 10.77.0.2 2"));
+        let (mut near, said) =
+            captured(sh("echo ${FALAJ_ADDR6-none}; exec \"$0\" --probe tcp-send 10.77.0.2 2"));
         near.command.as_mut().unwrap().push(myself());
         let mut sandbox = start(Spec { near, far, mtu, tso: false, ..spec(users) });
         sandbox.go(End::Far).unwrap();
@@ -830,7 +924,8 @@ fn by_kernel(users: UserNamespace, join: Join) {
     tcp(users, true, join, "16", false);
     for address in ["10.77.0.2", "fd77::2"] {
         let (far, mut server) = captured(probe(&["udp-echo", address]));
-        let mut sandbox = start(Spec { near: probe(&["udp-once", address]), far, join, ..spec(users) });
+        let mut sandbox =
+            start(Spec { near: probe(&["udp-once", address]), far, join, ..spec(users) });
         assert!(sandbox.tap(End::Near).is_none());
         sandbox.go(End::Far).unwrap();
         assert_eq!(line(&mut server), "ready");
@@ -848,9 +943,12 @@ fn unprivileged(_: UserNamespace) {
             .and_then(|()| nix::unistd::setresgid(gid, gid, gid))
             .and_then(|()| nix::unistd::setresuid(uid, uid, uid));
         if let Err(errno) = changed {
-            ignore(&format!("the caller is root in name only and cannot become another user: {errno}"));
+            ignore(&format!(
+                "the caller is root in name only and cannot become another user: {errno}"
+            ));
         }
-        // A process that changes its user loses the right to its own files in /proc; a login would not.
+        // A process that changes its user loses the right to its own files in /proc; a login would
+        // not.
         prctl::set_dumpable(true).unwrap();
     }
     let (near, said) = captured(sh("id -u; id -g; grep CapEff /proc/self/status | cut -f2"));
@@ -861,7 +959,9 @@ fn unprivileged(_: UserNamespace) {
             let (uid, gid) = (Uid::effective(), Gid::effective());
             assert_eq!(rest(said), format!("{uid}\n{gid}\n0000000000003400\n"));
         }
-        Err(error) if matches!(error.step, Step::UserNamespace | Step::UserMap | Step::Namespaces) => {
+        Err(error)
+            if matches!(error.step, Step::UserNamespace | Step::UserMap | Step::Namespaces) =>
+        {
             ignore(&error.to_string())
         }
         Err(error) => panic!("{error}"),
@@ -878,7 +978,10 @@ fn unprivileged(_: UserNamespace) {
     }
     drop(sandbox);
     if let Err(error) = Sandbox::start(Spec { join: Join::Tap, ..Spec::default() }) {
-        assert!(error.step == Step::OpenTun && error.to_string().contains("/dev/net/tun"), "{error}");
+        assert!(
+            error.step == Step::OpenTun && error.to_string().contains("/dev/net/tun"),
+            "{error}"
+        );
     }
 }
 
@@ -896,7 +999,11 @@ fn carrier(users: UserNamespace) {
 fn kill_9(users: UserNamespace) {
     let mode = if users == UserNamespace::Always { "always" } else { "auto" };
     let token = token("kill");
-    let mut holder = Command::new(myself()).args(["--holder", mode, &token]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut holder = Command::new(myself())
+        .args(["--holder", mode, &token])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut said = BufReader::new(holder.stdout.take().unwrap());
     let first = line(&mut said);
     if first.starts_with("ignored") {
@@ -940,7 +1047,10 @@ fn dead_side(users: UserNamespace) {
                 assert_eq!(sandbox.read_event(End::Near).unwrap(), None);
                 assert_eq!(sandbox.read_event(End::Far).unwrap(), None);
                 assert_eq!(sandbox.go(End::Near).map_err(|e| e.kind()), Ok(()));
-                assert_eq!(sandbox.signal(End::Near, 15).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+                assert_eq!(
+                    sandbox.signal(End::Near, 15).unwrap_err().kind(),
+                    io::ErrorKind::BrokenPipe
+                );
                 return;
             }
             Some(event) => panic!("{event:?}"),
@@ -1013,7 +1123,11 @@ fn ctrl_c(users: UserNamespace) {
         text.clear();
     }
     let status = child.wait().unwrap();
-    assert_eq!((status.code(), seen.last().map(String::as_str)), (Some(0), Some("foreground again")), "{seen:?}");
+    assert_eq!(
+        (status.code(), seen.last().map(String::as_str)),
+        (Some(0), Some("foreground again")),
+        "{seen:?}"
+    );
     assert!(seen.iter().any(|word| word == "exited Code(9)"), "{seen:?}");
 }
 
@@ -1071,7 +1185,10 @@ fn errors(_: UserNamespace) {
     exit_of(&mut sandbox, End::Near);
     let said = rest(said);
     println!("{said}");
-    assert!(said.starts_with("cannot make a user namespace: No space left on device (ENOSPC)"), "{said}");
+    assert!(
+        said.starts_with("cannot make a user namespace: No space left on device (ENOSPC)"),
+        "{said}"
+    );
 }
 
 fn start_up(users: UserNamespace) {
@@ -1086,7 +1203,8 @@ fn start_up(users: UserNamespace) {
         starts.push((now() - began) as f64 / 1e6);
         sandbox.go(End::Near).unwrap();
         sandbox.go(End::Far).unwrap();
-        let clocks = [line(&mut near_said), line(&mut far_said)].map(|text| text.parse::<i64>().unwrap());
+        let clocks =
+            [line(&mut near_said), line(&mut far_said)].map(|text| text.parse::<i64>().unwrap());
         times.push((clocks.into_iter().max().unwrap() - began) as f64 / 1e6);
     }
     times.sort_by(f64::total_cmp);
@@ -1116,15 +1234,24 @@ fn probes(name: &str, words: &[&str]) -> ExitCode {
                 .collect();
             open.sort_unstable();
             let blocked = nix::sys::signal::SigSet::thread_get_mask().unwrap().iter().count();
-            // Rust's own start-up ignores SIGPIPE; what counts is what exec brought, which a child of sh shows.
-            let status = Command::new("sh").args(["-c", "grep SigIgn /proc/self/status"]).output().unwrap().stdout;
+            // Rust's own start-up ignores SIGPIPE; what counts is what exec brought, which a child
+            // of sh shows.
+            let status = Command::new("sh")
+                .args(["-c", "grep SigIgn /proc/self/status"])
+                .output()
+                .unwrap()
+                .stdout;
             let ignored = String::from_utf8(status).unwrap();
-            let ignored = u64::from_str_radix(ignored.split_whitespace().last().unwrap(), 16).unwrap();
-            let pipe = if ignored & (1 << (libc::SIGPIPE - 1)) == 0 { "default" } else { "ignored" };
+            let ignored =
+                u64::from_str_radix(ignored.split_whitespace().last().unwrap(), 16).unwrap();
+            let pipe =
+                if ignored & (1 << (libc::SIGPIPE - 1)) == 0 { "default" } else { "ignored" };
             let open: Vec<String> = open.iter().map(i32::to_string).collect();
             println!("{} blocked {blocked} pipe {pipe}", open.join(" "));
         }
-        ("clock", []) => println!("{}", clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap().num_nanoseconds()),
+        ("clock", []) => {
+            println!("{}", clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap().num_nanoseconds())
+        }
         ("udp-echo", [address]) => {
             let socket = UdpSocket::bind(SocketAddr::new(address.parse().unwrap(), 7)).unwrap();
             socket.set_read_timeout(timeout).unwrap();
@@ -1148,12 +1275,19 @@ fn probes(name: &str, words: &[&str]) -> ExitCode {
         ("udp-train", [address, count]) => {
             const UDP_SEGMENT: i32 = 103;
             let address: IpAddr = address.parse().unwrap();
-            let socket = UdpSocket::bind(if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }).unwrap();
+            let socket =
+                UdpSocket::bind(if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }).unwrap();
             let size: i32 = 1000;
             // SAFETY: the value outlives the call, and the length is its own.
             let done = unsafe {
                 let value = (&raw const size).cast();
-                libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, UDP_SEGMENT, value, size_of_val(&size) as u32)
+                libc::setsockopt(
+                    socket.as_raw_fd(),
+                    libc::SOL_UDP,
+                    UDP_SEGMENT,
+                    value,
+                    size_of_val(&size) as u32,
+                )
             };
             assert_eq!(done, 0, "{}", io::Error::last_os_error());
             for _ in 0..count.parse().unwrap() {
@@ -1171,7 +1305,11 @@ fn probes(name: &str, words: &[&str]) -> ExitCode {
             for i in 0..count.parse::<usize>().unwrap() {
                 let begins = i % 10 * 1000;
                 let datagram: Vec<u8> = (begins..(begins + 1000).min(9500)).map(pattern).collect();
-                let sent = if *socket == "connected" { from.send(&datagram) } else { from.send_to(&datagram, to) };
+                let sent = if *socket == "connected" {
+                    from.send(&datagram)
+                } else {
+                    from.send_to(&datagram, to)
+                };
                 assert_eq!(sent.unwrap(), datagram.len());
             }
         }
@@ -1190,7 +1328,9 @@ fn probes(name: &str, words: &[&str]) -> ExitCode {
         ("udp-send", addresses) => {
             for address in addresses {
                 let address: IpAddr = address.parse().unwrap();
-                let socket = UdpSocket::bind(if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }).unwrap();
+                let socket =
+                    UdpSocket::bind(if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })
+                        .unwrap();
                 socket.send_to(b"hello", SocketAddr::new(address, 9)).unwrap();
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -1206,7 +1346,8 @@ fn probes(name: &str, words: &[&str]) -> ExitCode {
         ("tagged", [count]) => {
             let index = nix::net::if_::if_nametoindex(INTERFACE).unwrap();
             // SAFETY: the call has no preconditions.
-            let socket = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+            let socket =
+                unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
             assert!(socket >= 0, "{}", io::Error::last_os_error());
             // SAFETY: an address of zeros is a valid one.
             let mut to: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -1232,20 +1373,25 @@ fn probes(name: &str, words: &[&str]) -> ExitCode {
             println!("sent");
         }
         ("tcp-receive", [address, megabytes]) => {
-            let listener = TcpListener::bind(SocketAddr::new(address.parse().unwrap(), 5001)).unwrap();
+            let listener =
+                TcpListener::bind(SocketAddr::new(address.parse().unwrap(), 5001)).unwrap();
             println!("ready");
             let (mut stream, _) = listener.accept().unwrap();
             stream.set_read_timeout(timeout).unwrap();
             let mut got = Vec::new();
             stream.read_to_end(&mut got).unwrap();
             assert_eq!(got.len(), megabytes.parse::<usize>().unwrap() << 20);
-            assert!(got.iter().enumerate().all(|(i, byte)| *byte == pattern(i)), "the bytes differ");
+            assert!(
+                got.iter().enumerate().all(|(i, byte)| *byte == pattern(i)),
+                "the bytes differ"
+            );
             stream.write_all(b"ok").unwrap();
         }
         ("tcp-send", [address, megabytes]) => {
             let to = SocketAddr::new(address.parse().unwrap(), 5001);
             let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(5)).unwrap();
-            let bytes: Vec<u8> = (0..megabytes.parse::<usize>().unwrap() << 20).map(pattern).collect();
+            let bytes: Vec<u8> =
+                (0..megabytes.parse::<usize>().unwrap() << 20).map(pattern).collect();
             stream.write_all(&bytes).unwrap();
             stream.shutdown(std::net::Shutdown::Write).unwrap();
             stream.set_read_timeout(timeout).unwrap();

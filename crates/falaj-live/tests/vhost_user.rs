@@ -1,4 +1,5 @@
-//! A guest's card with the guest in this process, whose rings are right ones and wrong ones. [`rings`] and [`monitor`] are plain functions, for any fuzzer; here they run over random bytes.
+//! A guest's card with the guest in this process, whose rings are right ones and wrong ones.
+//! [`rings`] and [`monitor`] are plain functions, for any fuzzer; here they run over random bytes.
 
 mod guest;
 
@@ -6,8 +7,8 @@ use falaj_live::packet::{Monitor, State};
 use falaj_live::port::Port;
 use falaj_live::vhost_user::{VhostUser, VhostUserPort};
 use guest::{
-    CSUM, EVENT_IDX, FROM_GUEST, Guest, HEADER, LEAST, MEMORY, MONITOR, MRG_RXBUF, NEXT, SIZE, TO_GUEST, TSO4, WRITE,
-    parts,
+    CSUM, EVENT_IDX, FROM_GUEST, Guest, HEADER, LEAST, MEMORY, MONITOR, MRG_RXBUF, NEXT, SIZE,
+    TO_GUEST, TSO4, WRITE, parts,
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -144,9 +145,16 @@ fn a_long_unit_goes_over_several_buffers() {
     assert_eq!(guest.used(TO_GUEST), 3);
     let lengths: Vec<u32> = (0..3).map(|n| guest.used_length(TO_GUEST, n)).collect();
     assert_eq!(lengths, [1500, 1500, unit.len() as u32 - 3000]);
-    let got =
-        [guest.bytes(0x80000, 1500), guest.bytes(0x81000, 1500), guest.bytes(0x82000, unit.len() - 3000)].concat();
-    assert_eq!((got[10..12].to_vec(), &got[..10], &got[12..]), (vec![3, 0], &unit[..10], &unit[12..]));
+    let got = [
+        guest.bytes(0x80000, 1500),
+        guest.bytes(0x81000, 1500),
+        guest.bytes(0x82000, unit.len() - 3000),
+    ]
+    .concat();
+    assert_eq!(
+        (got[10..12].to_vec(), &got[..10], &got[12..]),
+        (vec![3, 0], &unit[..10], &unit[12..])
+    );
 }
 
 #[test]
@@ -206,7 +214,8 @@ fn a_ring_that_stops_goes_on_where_it_was() {
     guest.sends(&unit(60), &[]);
     guest.sends(&unit(61), &[]);
     assert_eq!(card.receives(), Some(unit(60)));
-    let bases = [TO_GUEST, FROM_GUEST].map(|ring| guest.frontend.get_vring_base(ring).expect("it says") as u16);
+    let bases = [TO_GUEST, FROM_GUEST]
+        .map(|ring| guest.frontend.get_vring_base(ring).expect("it says") as u16);
     assert_eq!(bases, [0, 1]);
     card.becomes(State::Down);
     assert_eq!(card.receives(), None);
@@ -257,11 +266,14 @@ fn memory_that_can_be_sealed_stays_as_long_as_it_is() {
     guest.file.set_len(2 * MEMORY as u64).expect("it may become longer");
 }
 
-/// Rings that bytes have written: descriptors that lie outside, follow each other in a circle, stand in tables; indices
-/// that say too much. Units are read and handed over meanwhile; in the end a right one passes.
+/// Rings that bytes have written: descriptors that lie outside, follow each other in a circle,
+/// stand in tables; indices that say too much. Units are read and handed over meanwhile; in the end
+/// a right one passes.
 pub fn rings(bytes: &[u8]) {
-    let features =
-        LEAST | bytes.first().map_or(0, |&b| u64::from(b & 1) * MRG_RXBUF + u64::from(b & 2) * (EVENT_IDX / 2));
+    let features = LEAST
+        | bytes
+            .first()
+            .map_or(0, |&b| u64::from(b & 1) * MRG_RXBUF + u64::from(b & 2) * (EVENT_IDX / 2));
     let mut card = Card::new();
     let mut guest = Guest::start(&card.path, features);
     card.becomes(State::Up);
@@ -272,18 +284,35 @@ pub fn rings(bytes: &[u8]) {
         let ring = usize::from(what >> 7);
         match what % 8 {
             0..4 => {
-                let ends = [0x40000, 0x80000, MEMORY as u64 - 8, parts(0)[0], parts(1)[0], u64::MAX - 4, 1 << 40];
+                let ends = [
+                    0x40000,
+                    0x80000,
+                    MEMORY as u64 - 8,
+                    parts(0)[0],
+                    parts(1)[0],
+                    u64::MAX - 4,
+                    1 << 40,
+                ];
                 let lengths = [0, 1, 10, 60, 1514, 16, 16 * 7, 0x10000, 0x7fff_ffff, u32::MAX];
                 let at = ends[usize::from(byte()) % ends.len()];
                 let length = lengths[usize::from(byte()) % lengths.len()];
                 let flags = u16::from(byte()) & (NEXT | WRITE | INDIRECT);
-                guest.descriptor(ring, u16::from(byte()) % SIZE, (at, length), flags, u16::from(byte()) % (SIZE + 2));
+                guest.descriptor(
+                    ring,
+                    u16::from(byte()) % SIZE,
+                    (at, length),
+                    flags,
+                    u16::from(byte()) % (SIZE + 2),
+                );
             }
             4..6 => guest.make_available(ring, u16::from(byte()) % (SIZE + 2)),
             6 => guest.set_word(parts(ring)[1] + 2, u16::from_le_bytes([byte(), byte()])),
             _ => {
                 let (at, value) = (u64::from(byte()), byte());
-                guest.memory.write_obj(value, GuestAddress(parts(ring)[1 + (at & 1) as usize] + at)).expect("memory");
+                guest
+                    .memory
+                    .write_obj(value, GuestAddress(parts(ring)[1 + (at & 1) as usize] + at))
+                    .expect("memory");
             }
         }
         for _ in 0..3 {
@@ -300,8 +329,9 @@ pub fn rings(bytes: &[u8]) {
     assert_eq!(card.receives(), Some(unit(60)));
 }
 
-/// What a monitor says, of any kind: right words in the wrong order, words that are wrong in one place, descriptors that are others
-/// than they should be, memory that lies elsewhere. It is answered or hung up on, and in the end another monitor's guest is served.
+/// What a monitor says, of any kind: right words in the wrong order, words that are wrong in one
+/// place, descriptors that are others than they should be, memory that lies elsewhere. It is
+/// answered or hung up on, and in the end another monitor's guest is served.
 pub fn monitor(bytes: &[u8]) {
     const RIGHT: [u8; 11] = [18, 3, 1, 2, 5, 8, 10, 9, 13, 12, 17];
     const STRANGE: [u32; 8] = [0, 1, 2, 7, 0x100, 0x7fff_ffff, 0xffff_fff0, u32::MAX];
@@ -321,11 +351,14 @@ pub fn monitor(bytes: &[u8]) {
     while let Some(what) = bytes.next() {
         let mut byte = || bytes.next().unwrap_or(0);
         // All that a right one says, for one ring, or one word of any kind.
-        let one = [if what & 1 == 0 { RIGHT[usize::from(what / 2) % RIGHT.len()] } else { what % 50 }];
+        let one =
+            [if what & 1 == 0 { RIGHT[usize::from(what / 2) % RIGHT.len()] } else { what % 50 }];
         let words = if what >= 0xc0 { &RIGHT[..] } else { &one };
         let (ring, wrong) = (u32::from(what >> 1 & 1), byte());
         for &word in words {
-            let longs = |longs: &[u64]| longs.iter().flat_map(|long| [*long as u32, (*long >> 32) as u32]).collect();
+            let longs = |longs: &[u64]| {
+                longs.iter().flat_map(|long| [*long as u32, (*long >> 32) as u32]).collect()
+            };
             let [descriptors, available, used] = parts(ring as usize).map(|at| MONITOR + at);
             let mut said: Vec<u32> = match word {
                 2 | 16 => longs(&[LEAST | (u64::from(wrong & 3) * EVENT_IDX)]),
@@ -360,8 +393,11 @@ pub fn monitor(bytes: &[u8]) {
                 _ => {}
             }
             let size = (4 * said.len() as u32).wrapping_add(beyond);
-            let message: Vec<u8> =
-                [u32::from(word), flags, size].iter().chain(&said).flat_map(|w| w.to_le_bytes()).collect();
+            let message: Vec<u8> = [u32::from(word), flags, size]
+                .iter()
+                .chain(&said)
+                .flat_map(|w| w.to_le_bytes())
+                .collect();
             if stream.send_with_fds(&[&message[..]], &passed).is_err() {
                 stream = connect();
             }

@@ -45,7 +45,8 @@ fn flow_json(flow: &Outlook) -> Json {
         Err(why) => json!({ "none": why }),
     };
     if let Some((rate, latency, curve)) = &flow.service {
-        out["service"] = json!({ "rate": rate.0, "latency_ns": latency.0, "points": points(curve) });
+        out["service"] =
+            json!({ "rate": rate.0, "latency_ns": latency.0, "points": points(curve) });
     }
     if let Some(d) = &flow.deadlines {
         out["deadlines"] = json!({
@@ -55,8 +56,7 @@ fn flow_json(flow: &Outlook) -> Json {
     }
     out["shared"] = json!(flow.together);
     out["jitter"] = flow.jitter.as_ref().map_or(Json::Null, bound);
-    let delay =
-        |d: &Delay| json!({ "delay_ns": d.delay.0, "formula": d.formula, "condition": d.condition, "limit": d.limit });
+    let delay = |d: &Delay| json!({ "delay_ns": d.delay.0, "formula": d.formula, "condition": d.condition, "limit": d.limit });
     out["assured"] = flow.assured.as_ref().map_or(Json::Null, delay);
     out["expected"] = flow.expected.as_ref().map_or(Json::Null, delay);
     out["backlog"] = flow.backlog.as_ref().map_or(Json::Null, |b| {
@@ -71,8 +71,10 @@ fn flow_json(flow: &Outlook) -> Json {
 /// All directions of a scenario; `before` is the same before anything was changed.
 pub fn all(scenario: &Scenario, ways: &[Way<'_>], before: Option<&Vec<Way<'_>>>) -> Json {
     let admitted = ways.iter().all(|way| way.unmet.is_empty());
-    let directions: Vec<Json> = ways.iter().map(|way| self::way(way, counterpart(way, before))).collect();
-    let end_to_end = Routes::of(scenario, ways).map_or_else(|why| json!({ "none": why }), |routes| routes.json());
+    let directions: Vec<Json> =
+        ways.iter().map(|way| self::way(way, counterpart(way, before))).collect();
+    let end_to_end = Routes::of(scenario, ways)
+        .map_or_else(|why| json!({ "none": why }), |routes| routes.json());
     json!({ "admitted": admitted, "directions": directions, "end_to_end": end_to_end })
 }
 
@@ -86,8 +88,11 @@ fn way(way: &Way<'_>, before: Option<&Way<'_>>) -> Json {
         }
         out
     });
-    let refusals: Vec<Json> =
-        way.unmet.iter().map(|u| json!({ "flow": way.flows[u.flow].name, "what": u.what, "help": u.help })).collect();
+    let refusals: Vec<Json> = way
+        .unmet
+        .iter()
+        .map(|u| json!({ "flow": way.flows[u.flow].name, "what": u.what, "help": u.help }))
+        .collect();
     json!({
         "link": way.link, "direction": way.name(), "rate": direction.setup.rate.0, "account": direction.account.name(),
         "largest": direction.setup.largest, "scheduler": direction.scheduler.kind,

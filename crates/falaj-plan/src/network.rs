@@ -1,5 +1,5 @@
-//! What packets wait at most over all links that they pass: each flow of a link, or the queue that several share, is a server; each
-//! source is a flow that passes some of them.
+//! What packets wait at most over all links that they pass: each flow of a link, or the queue that
+//! several share, is a server; each source is a flow that passes some of them.
 
 use crate::Way;
 use crate::bounds::{Envelope, sent_by};
@@ -106,10 +106,16 @@ impl Routes {
                 says(format!("link {} {why}", way.link));
             }
             if hop > 0 && costs(first, source) != costs(way.direction, source) {
-                says(format!("link {} counts other bytes than {}", way.link, scenario.links[source.link].name));
+                says(format!(
+                    "link {} counts other bytes than {}",
+                    way.link, scenario.links[source.link].name
+                ));
             }
             if hop > 0 && outlook.jitter.is_some() {
-                says(format!("link {} holds packets for as long as they were early before", way.link));
+                says(format!(
+                    "link {} holds packets for as long as they were early before",
+                    way.link
+                ));
             }
             if outlook.many.is_some() {
                 says(format!("on link {} a mask makes many of flow {}", way.link, outlook.name));
@@ -124,11 +130,17 @@ impl Routes {
                 continue;
             };
             // Where several flows share a queue it is the server.
-            let place =
-                (2 * link + usize::from(source.towards == Towards::Down), if outlook.together { 0 } else { flow });
+            let place = (
+                2 * link + usize::from(source.towards == Towards::Down),
+                if outlook.together { 0 } else { flow },
+            );
             let server = *known.entry(place).or_insert_with(|| {
                 let both = scenario.traffic.iter().any(|s| s.towards != source.towards);
-                let name = [Some(way.link), both.then(|| way.name()), (!outlook.together).then_some(&outlook.name)];
+                let name = [
+                    Some(way.link),
+                    both.then(|| way.name()),
+                    (!outlook.together).then_some(&outlook.name),
+                ];
                 let name = name.into_iter().flatten().collect::<Vec<_>>().join(".");
                 self.network.servers.push(Server { name, service: service.clone() });
                 self.capacity.push(way.direction.setup.rate);
@@ -140,7 +152,8 @@ impl Routes {
         // What nothing is known of still stands in others' way.
         let sent = sent.filter(|_| none.is_none());
         let alike = self.routes.iter().filter(|route| route.traffic == source.name).count();
-        let name = if alike == 0 { source.name.clone() } else { format!("{}#{}", source.name, alike + 1) };
+        let name =
+            if alike == 0 { source.name.clone() } else { format!("{}#{}", source.name, alike + 1) };
         self.network.flows.push(Flow { name, sent, path });
         self.routes.push(Route {
             traffic: source.name.clone(),
@@ -161,14 +174,22 @@ impl Routes {
     pub fn outlooks(&self) -> Vec<Outlook<'_>> {
         let bounds = self.network.bounds();
         let circle = bounds.as_ref().err().map(|Circle(servers)| {
-            let names: Vec<&str> = servers.iter().map(|s| &*self.network.servers[*s].name).collect();
+            let names: Vec<&str> =
+                servers.iter().map(|s| &*self.network.servers[*s].name).collect();
             format!("flows lead in a circle through {}", names.join(", "))
         });
         let all = self.routes.iter().enumerate().map(|(n, route)| {
-            let bounds = bounds.as_ref().map_or_else(|_| EndToEnd::default(), |bounds| bounds.flows[n].clone());
+            let bounds = bounds
+                .as_ref()
+                .map_or_else(|_| EndToEnd::default(), |bounds| bounds.flows[n].clone());
             let none = route.none.clone().or(circle.clone()).or_else(|| self.why(n, &bounds));
             let best = bounds.best().filter(|_| none.is_none());
-            Outlook { route, delay: best.map(|delay| Span(whole(delay)) + route.propagation), bounds, none }
+            Outlook {
+                route,
+                delay: best.map(|delay| Span(whole(delay)) + route.propagation),
+                bounds,
+                none,
+            }
         });
         all.collect()
     }
@@ -183,9 +204,14 @@ impl Routes {
         let here = |other: &&Flow| other.path.iter().any(|server| path.contains(server));
         let (mut all, flows) = (self.network.flows.iter().filter(unknown), &self.network.flows);
         Some(match (flows.iter().filter(unknown).find(here), all.next()) {
-            (Some(other), _) => format!("it shares a queue with {}, of which nothing is known", other.name),
+            (Some(other), _) => {
+                format!("it shares a queue with {}, of which nothing is known", other.name)
+            }
             (None, Some(other)) => {
-                format!("it meets what may have shared a queue with {}, of which nothing is known", other.name)
+                format!(
+                    "it meets what may have shared a queue with {}, of which nothing is known",
+                    other.name
+                )
             }
             (None, None) => "more may be sent than is served".to_owned(),
         })
@@ -213,8 +239,12 @@ type Steps = Vec<(usize, usize)>;
 fn irregular(direction: &Direction) -> Option<&'static str> {
     let i = &direction.impairments;
     match () {
-        () if i.jitter.is_some() || i.reorder.is_some() => Some("lets some packets be longer on their way than others"),
-        () if i.slots.is_some() || i.profile.is_some() => Some("delivers packets at its own instants"),
+        () if i.jitter.is_some() || i.reorder.is_some() => {
+            Some("lets some packets be longer on their way than others")
+        }
+        () if i.slots.is_some() || i.profile.is_some() => {
+            Some("delivers packets at its own instants")
+        }
         () if i.duplicate.is_some() => Some("delivers some packets twice"),
         () => None,
     }
@@ -229,7 +259,8 @@ fn costs(direction: &Direction, source: &Source) -> [u32; 2] {
 fn sent(scenario: &Scenario, source: &Source, sources: u32) -> Result<Curve, String> {
     let derived = sent_by(scenario, &Source { sources, ..source.clone() });
     let place = |s: &Source| (s.link, s.towards, s.flow);
-    let alone = source.sources == sources && scenario.traffic.iter().filter(|s| place(s) == place(source)).count() == 1;
+    let alone = source.sources == sources
+        && scenario.traffic.iter().filter(|s| place(s) == place(source)).count() == 1;
     let flow = &scenario.links[source.link].direction(source.towards).flows[source.flow];
     let declared = Envelope::declared(flow).filter(|_| alone);
     match (derived, declared) {
@@ -240,8 +271,13 @@ fn sent(scenario: &Scenario, source: &Source, sources: u32) -> Result<Curve, Str
     }
 }
 
-/// Links and flows that the packets of a source pass, and how many of its sources do; those that go the same way together.
-fn steps(scenario: &Scenario, rules: &[Rule], source: &Source) -> Result<Vec<(Steps, u32)>, String> {
+/// Links and flows that the packets of a source pass, and how many of its sources do; those that go
+/// the same way together.
+fn steps(
+    scenario: &Scenario,
+    rules: &[Rule],
+    source: &Source,
+) -> Result<Vec<(Steps, u32)>, String> {
     let Some(key) = source.key.filter(|_| !rules.is_empty()) else {
         return Ok(vec![(vec![(source.link, source.flow)], source.sources)]);
     };
@@ -249,14 +285,16 @@ fn steps(scenario: &Scenario, rules: &[Rule], source: &Source) -> Result<Vec<(St
     for n in 0..source.sources {
         let key: Key = source.following(&key, n);
         let links = sure_way(rules, &key, usize::from(source.towards == Towards::Down));
-        let links =
-            links.ok_or_else(|| format!("rules leave to chance where traffic {} goes, or drop it", source.name))?;
+        let links = links.ok_or_else(|| {
+            format!("rules leave to chance where traffic {} goes, or drop it", source.name)
+        })?;
         let step = |link: u32| {
             let direction = scenario.links[link as usize].direction(source.towards);
             direction.classifier().flow_of(&key).map(|FlowId(flow)| (link as usize, flow as usize))
         };
         let steps: Option<Steps> = links.into_iter().map(step).collect();
-        let steps = steps.ok_or_else(|| format!("no flow of a link takes traffic {}", source.name))?;
+        let steps =
+            steps.ok_or_else(|| format!("no flow of a link takes traffic {}", source.name))?;
         *all.entry(steps).or_default() += 1;
     }
     Ok(all.into_iter().filter(|(steps, _)| !steps.is_empty()).collect())
@@ -304,7 +342,8 @@ mod tests {
     "#;
 
     fn routes(text: &str) -> Result<Routes, String> {
-        let (scenario, _) = falaj_scenario::parse(text, "x").unwrap_or_else(|why| panic!("{}", why.render(false)));
+        let (scenario, _) =
+            falaj_scenario::parse(text, "x").unwrap_or_else(|why| panic!("{}", why.render(false)));
         let ways = plan(&scenario).unwrap();
         Routes::of(&scenario, &ways)
     }
@@ -355,19 +394,29 @@ mod tests {
         };
         let (poisson, file) = why("model = \"cbr\"", "model = \"poisson\"", 0);
         assert!(
-            poisson.contains("Poisson") && file.contains("nothing is known of calls: ") && file.contains("envelope"),
+            poisson.contains("Poisson")
+                && file.contains("nothing is known of calls: ")
+                && file.contains("envelope"),
             "{file}"
         );
         // It stands in the way of the others on the first link.
         let (other, _) = why("model = \"cbr\"", "model = \"poisson\"", 2);
         assert_eq!(other, "it shares a queue with calls, of which nothing is known");
         let (files, _) = why("model = \"cbr\"", "model = \"poisson\"", 1);
-        assert_eq!(files, "it meets what may have shared a queue with calls, of which nothing is known");
+        assert_eq!(
+            files,
+            "it meets what may have shared a queue with calls, of which nothing is known"
+        );
         let (late, _) = why("delay = \"5ms\"", "delay = \"5ms\"\njitter = \"1ms\"", 0);
         assert_eq!(late, "link a lets some packets be longer on their way than others");
         let (much, _) = why("rate = \"2mbit\", burst", "rate = \"20mbit\", burst", 2);
         assert_eq!(much, "more may be sent than is served");
         let chance = CHAIN.replace("to = \"b\"", "to = \"b\"\nprobability = \"50%\"");
-        assert!(self::routes(&chance).err().unwrap().contains("leave to chance where traffic files goes"));
+        assert!(
+            self::routes(&chance)
+                .err()
+                .unwrap()
+                .contains("leave to chance where traffic files goes")
+        );
     }
 }

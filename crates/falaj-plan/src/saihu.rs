@@ -1,7 +1,9 @@
-//! Networks as Saihu has them (Tsai and others 2023): a common form of several tools for bounds, an "output-port network" in JSON.
+//! Networks as Saihu has them (Tsai and others 2023): a common form of several tools for bounds, an
+//! "output-port network" in JSON.
 //!
-//! What is read are servers with service curves, each the highest of some rates after latencies, and flows with arrival curves, each the
-//! lowest of some token buckets, over a path. Numbers have units behind them, or those that stand beside; decimals are read exactly.
+//! What is read are servers with service curves, each the highest of some rates after latencies,
+//! and flows with arrival curves, each the lowest of some token buckets, over a path. Numbers have
+//! units behind them, or those that stand beside; decimals are read exactly.
 
 use crate::network::Routes;
 use falaj_theory::network::{Flow, Network, Order, Server};
@@ -27,26 +29,35 @@ type Said<T> = Result<T, String>;
 /// # Errors
 /// It is no JSON, or something is missing or not as it should be; with the place.
 pub fn read(text: &str) -> Result<Read, String> {
-    let all: Json = serde_json::from_str(text).map_err(|error| format!("this is no JSON: {error}"))?;
+    let all: Json =
+        serde_json::from_str(text).map_err(|error| format!("this is no JSON: {error}"))?;
     let all = object(&all, "the file")?;
     let info = object(field(all, "", "network")?, "network")?;
     let mut notes = Vec::new();
-    let order = match info.get("multiplexing").map(|of| text_of(of, "network.multiplexing")).transpose()? {
-        None => Order::Fifo,
-        Some(name) if name.eq_ignore_ascii_case("fifo") => Order::Fifo,
-        Some(name) if name.eq_ignore_ascii_case("arbitrary") => Order::Any,
-        Some(name) => {
-            return Err(format!("network.multiplexing: {name:?} is none; \"FIFO\" and \"ARBITRARY\" are allowed"));
-        }
-    };
+    let order =
+        match info.get("multiplexing").map(|of| text_of(of, "network.multiplexing")).transpose()? {
+            None => Order::Fifo,
+            Some(name) if name.eq_ignore_ascii_case("fifo") => Order::Fifo,
+            Some(name) if name.eq_ignore_ascii_case("arbitrary") => Order::Any,
+            Some(name) => {
+                return Err(format!(
+                    "network.multiplexing: {name:?} is none; \"FIFO\" and \"ARBITRARY\" are allowed"
+                ));
+            }
+        };
     let packets = match info.get("packetizer") {
         None => false,
         Some(Json::Bool(packets)) => *packets,
-        Some(other) => return Err(format!("network.packetizer: {other} is neither true nor false")),
+        Some(other) => {
+            return Err(format!("network.packetizer: {other} is neither true nor false"));
+        }
     };
-    let options = ["analysis_option", "analysis_options"].into_iter().find(|key| info.contains_key(*key));
+    let options =
+        ["analysis_option", "analysis_options"].into_iter().find(|key| info.contains_key(*key));
     if let Some(key) = options {
-        notes.push(format!("network.{key}: what links shape is not used; bounds without it hold too"));
+        notes.push(format!(
+            "network.{key}: what links shape is not used; bounds without it hold too"
+        ));
     }
     let scope = Scope { units: Units::default().inside(info, "network")?, defaults: info };
     let servers = list(field(all, "", "servers")?, "servers")?;
@@ -68,13 +79,18 @@ pub fn read(text: &str) -> Result<Read, String> {
         let name = text_of(field(of, &at, "name")?, &format!("{at}.name"))?;
         let sent = inside.arrivals(of, &at)?;
         let most = inside.one(of, &at, "max_packet_length", Kind::Data)?;
-        let mut paths =
-            vec![(of.get("path_name").and_then(Json::as_str).unwrap_or("p0").to_owned(), path(of, &at, &names)?)];
+        let mut paths = vec![(
+            of.get("path_name").and_then(Json::as_str).unwrap_or("p0").to_owned(),
+            path(of, &at, &names)?,
+        )];
         if let Some(more) = of.get("multicast") {
             for (m, one) in list(more, &format!("{at}.multicast"))?.iter().enumerate() {
                 let at = format!("{at}.multicast[{m}]");
                 let one = object(one, &at)?;
-                let name = one.get("name").and_then(Json::as_str).map_or_else(|| format!("p{}", m + 1), str::to_owned);
+                let name = one
+                    .get("name")
+                    .and_then(Json::as_str)
+                    .map_or_else(|| format!("p{}", m + 1), str::to_owned);
                 paths.push((name, path(one, &at, &names)?));
             }
         }
@@ -95,18 +111,27 @@ pub fn read(text: &str) -> Result<Read, String> {
         let at = format!("servers[{n}]");
         let of = object(of, &at)?;
         let inside = Scope { units: scope.units.inside(of, &at)?, ..scope };
-        // A packet leaves with its last bit: it costs the service its length (Le Boudec and Thiran, 1.7.1).
+        // A packet leaves with its last bit: it costs the service its length (Le Boudec and Thiran,
+        // 1.7.1).
         let mut packet = exact(0);
         if packets {
-            for (flow, largest) in flows.iter().zip(&largest).filter(|(flow, _)| flow.path.contains(&n)) {
-                let needed =
-                    || format!("network.packetizer: flow {:?} needs a `max_packet_length` for that", flow.name);
+            for (flow, largest) in
+                flows.iter().zip(&largest).filter(|(flow, _)| flow.path.contains(&n))
+            {
+                let needed = || {
+                    format!(
+                        "network.packetizer: flow {:?} needs a `max_packet_length` for that",
+                        flow.name
+                    )
+                };
                 packet = packet.max(largest.clone().ok_or_else(needed)?);
             }
         }
         made.push(Server { name: names[n].to_owned(), service: inside.service(of, &at, &packet)? });
     }
-    if made.iter().any(|_| info.contains_key("capacity")) || servers.iter().any(|s| s.get("capacity").is_some()) {
+    if made.iter().any(|_| info.contains_key("capacity"))
+        || servers.iter().any(|s| s.get("capacity").is_some())
+    {
         notes.push("capacity: what links shape is not used; bounds without it hold too".to_owned());
     }
     let name = info.get("name").and_then(Json::as_str).unwrap_or("").to_owned();
@@ -139,8 +164,9 @@ fn path(of: &Map<String, Json>, at: &str, names: &[&str]) -> Said<Vec<usize>> {
         let at = format!("{at}.path[{n}]");
         let name = text_of(server, &at)?;
         let server = names.iter().position(|known| *known == name);
-        let server =
-            server.ok_or_else(|| format!("{at}: there is no server {name:?}; there are {}", names.join(", ")))?;
+        let server = server.ok_or_else(|| {
+            format!("{at}: there is no server {name:?}; there are {}", names.join(", "))
+        })?;
         if path.contains(&server) {
             return Err(format!("{at}: {name:?} a second time; a flow passes a server once"));
         }
@@ -174,7 +200,8 @@ impl<'a> Units<'a> {
                 Some(unit) => {
                     let at = format!("{at}.{key}");
                     let unit = text_of(unit, &at)?;
-                    kind.unit(unit).ok_or_else(|| format!("{at}: {unit:?} is no unit; {}", kind.example()))?;
+                    kind.unit(unit)
+                        .ok_or_else(|| format!("{at}: {unit:?} is no unit; {}", kind.example()))?;
                     Ok(Some(unit))
                 }
             }
@@ -199,12 +226,18 @@ impl Kind {
     /// So many nanoseconds, bytes, or bytes a nanosecond a unit is.
     fn unit(self, unit: &str) -> Option<Exact> {
         let ten = |power: i32| {
-            (0..power.abs()).fold(exact(1), |all, _| if power > 0 { all * exact(10) } else { all / exact(10) })
+            (0..power.abs())
+                .fold(exact(1), |all, _| if power > 0 { all * exact(10) } else { all / exact(10) })
         };
         let many = |prefix: &str| {
-            let powers = [("a", -18), ("f", -15), ("p", -12), ("n", -9), ("u", -6), ("m", -3), ("", 0)];
+            let powers =
+                [("a", -18), ("f", -15), ("p", -12), ("n", -9), ("u", -6), ("m", -3), ("", 0)];
             let more = [("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
-            powers.iter().chain(&more).find(|(name, _)| *name == prefix).map(|(_, power)| ten(*power))
+            powers
+                .iter()
+                .chain(&more)
+                .find(|(name, _)| *name == prefix)
+                .map(|(_, power)| ten(*power))
         };
         let time = |name: char| match name {
             's' => Some(ten(9)),
@@ -219,8 +252,12 @@ impl Kind {
         };
         let mut letters = unit.chars();
         match self {
-            Kind::Time => time(letters.next_back()?).and_then(|one| Some(one * many(letters.as_str())?)),
-            Kind::Data => data(letters.next_back()?).and_then(|one| Some(one * many(letters.as_str())?)),
+            Kind::Time => {
+                time(letters.next_back()?).and_then(|one| Some(one * many(letters.as_str())?))
+            }
+            Kind::Data => {
+                data(letters.next_back()?).and_then(|one| Some(one * many(letters.as_str())?))
+            }
             Kind::Rate => {
                 let seconds = time(letters.next_back()?)?;
                 if letters.next_back()? != 'p' {
@@ -241,7 +278,8 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// A number with its unit, or with that of its surroundings; without any it is seconds, bits, bits a second.
+    /// A number with its unit, or with that of its surroundings; without any it is seconds, bits,
+    /// bits a second.
     fn number(&self, of: &Json, kind: Kind, at: &str) -> Said<Exact> {
         let (outside, base) = match kind {
             Kind::Time => (self.units.time, "s"),
@@ -253,12 +291,19 @@ impl Scope<'_> {
             Json::String(text) => text.trim().to_owned(),
             other => return Err(format!("{at}: {other} is no number")),
         };
-        let wrong = || format!("{at}: {of} is no number of that; {}", kind.example().replace("write `", "write `1.5"));
+        let wrong = || {
+            format!(
+                "{at}: {of} is no number of that; {}",
+                kind.example().replace("write `", "write `1.5")
+            )
+        };
         let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
         // An exponent is one only with digits behind it: `1E` is a unit.
         let (mut mantissa, mut rest, mut power) = (&text[..digits], text[digits..].trim(), 0i32);
         if let Some(more) = rest.strip_prefix(['e', 'E']) {
-            let end = more.char_indices().find(|(n, c)| !(c.is_ascii_digit() || *n == 0 && "+-".contains(*c)));
+            let end = more
+                .char_indices()
+                .find(|(n, c)| !(c.is_ascii_digit() || *n == 0 && "+-".contains(*c)));
             let end = end.map_or(more.len(), |(n, _)| n);
             if let Ok(given) = more[..end].parse::<i32>() {
                 (power, rest) = (given, more[end..].trim());
@@ -288,8 +333,11 @@ impl Scope<'_> {
         if digits.is_empty() || digits.len() > 400 || power.abs() > 400 {
             return None;
         }
-        let whole = digits.chars().try_fold(exact(0), |all, c| Some(all * exact(10) + exact(c.to_digit(10)?)))?;
-        let scaled = (0..power.abs()).fold(whole, |all, _| if power > 0 { all * exact(10) } else { all / exact(10) });
+        let whole = digits
+            .chars()
+            .try_fold(exact(0), |all, c| Some(all * exact(10) + exact(c.to_digit(10)?)))?;
+        let scaled = (0..power.abs())
+            .fold(whole, |all, _| if power > 0 { all * exact(10) } else { all / exact(10) });
         Some(scaled * kind.unit(if unit.is_empty() { outside.unwrap_or(base) } else { unit })?)
     }
 
@@ -313,7 +361,8 @@ impl Scope<'_> {
         };
         let at = format!("{at}.{key}");
         let curve = object(curve, &at)?;
-        let [a, b] = [first, "rates"].map(|key| field(curve, &at, key).and_then(|of| list(of, &format!("{at}.{key}"))));
+        let [a, b] = [first, "rates"]
+            .map(|key| field(curve, &at, key).and_then(|of| list(of, &format!("{at}.{key}"))));
         let (a, b) = (a?, b?);
         if a.len() != b.len() || a.is_empty() {
             return Err(format!(
@@ -343,7 +392,9 @@ impl Scope<'_> {
             self.pairs(of, at, "service_curve", ("latencies", Kind::Time))?.into_iter().enumerate()
         {
             if rate == exact(0) {
-                return Err(format!("{at}.service_curve.rates[{n}]: it serves nothing; a rate above zero is needed"));
+                return Err(format!(
+                    "{at}.service_curve.rates[{n}]: it serves nothing; a rate above zero is needed"
+                ));
             }
             let curve = Curve::served(rate.clone(), latency + packet / rate);
             all = Some(all.map_or_else(|| curve.clone(), |all| all.max(&curve)));
@@ -369,8 +420,11 @@ pub fn write(name: &str, routes: &Routes) -> Result<Json, String> {
             ));
         };
         // A straight piece is the token bucket whose line it is a part of.
-        let buckets: Vec<(f64, f64)> =
-            sent.pieces().iter().map(|p| (float(&(&p.after - &p.slope * &p.at)), mbit(&p.slope))).collect();
+        let buckets: Vec<(f64, f64)> = sent
+            .pieces()
+            .iter()
+            .map(|p| (float(&(&p.after - &p.slope * &p.at)), mbit(&p.slope)))
+            .collect();
         let path: Vec<&str> = flow.path.iter().map(|s| &*network.servers[*s].name).collect();
         flows.push(json!({
             "name": flow.name, "path": path, "max_packet_length": route.largest,
@@ -427,7 +481,11 @@ mod tests {
 
     fn delays(text: &str) -> Vec<(Option<f64>, Option<f64>)> {
         let bounds = read(text).unwrap().network.bounds().unwrap();
-        bounds.flows.iter().map(|f| (f.total.as_ref().map(float), f.separated.as_ref().map(float))).collect()
+        bounds
+            .flows
+            .iter()
+            .map(|f| (f.total.as_ref().map(float), f.separated.as_ref().map(float)))
+            .collect()
     }
 
     #[test]
@@ -436,12 +494,16 @@ mod tests {
         assert_eq!((&*read.name, read.network.order, read.notes.len()), ("two", Order::Fifo, 2));
         // Of the second one 9 Mbit/s are left to `g`, after 1 ms and 1125 B at 10 Mbit/s.
         let alone = 1.9e6 + 4e6 / 9.0;
-        assert_eq!(delays(NETWORK), [(Some(1.8e6 + 2.3e6), Some(3.4e6)), (Some(2.3e6), Some(alone))]);
+        assert_eq!(
+            delays(NETWORK),
+            [(Some(1.8e6 + 2.3e6), Some(3.4e6)), (Some(2.3e6), Some(alone))]
+        );
         let any = NETWORK.replace("FIFO", "arbitrary");
         assert_eq!(delays(&any)[0], (None, Some(3.75e6)));
     }
 
-    /// Each server's service is a packet later, of those that pass it: 1000 B and 500 B at 10 Mbit/s.
+    /// Each server's service is a packet later, of those that pass it: 1000 B and 500 B at 10
+    /// Mbit/s.
     #[test]
     fn packets_cost_the_service_their_length() {
         let packets = NETWORK.replace("\"packetizer\": false", "\"packetizer\": true");
@@ -454,9 +516,12 @@ mod tests {
 
     #[test]
     fn copies_are_flows() {
-        let copies = NETWORK
-            .replace("\"name\": \"f\",", "\"name\": \"f\", \"multicast\": [{ \"name\": \"x\", \"path\": [\"b\"] }],");
-        let names: Vec<String> = read(&copies).unwrap().network.flows.into_iter().map(|flow| flow.name).collect();
+        let copies = NETWORK.replace(
+            "\"name\": \"f\",",
+            "\"name\": \"f\", \"multicast\": [{ \"name\": \"x\", \"path\": [\"b\"] }],",
+        );
+        let names: Vec<String> =
+            read(&copies).unwrap().network.flows.into_iter().map(|flow| flow.name).collect();
         assert_eq!(names, ["f#p0", "f#x", "g"]);
     }
 
@@ -469,14 +534,26 @@ mod tests {
             ("[\"a\", \"b\"]", "[\"a\", \"a\"]", "flows[0].path[1]: \"a\" a second time"),
             ("[\"b\"]", "[]", "flows[1].path: it passes no server"),
             ("[1e3]", "[1e3, 1]", "flows[0].arrival_curve: 2 bursts and 1 rates"),
-            ("[1e3]", "[-1]", "flows[0].arrival_curve.bursts[0]: -1 is no number of that; write `1.5b`"),
+            (
+                "[1e3]",
+                "[-1]",
+                "flows[0].arrival_curve.bursts[0]: -1 is no number of that; write `1.5b`",
+            ),
             ("\"4kb\"", "\"4ks\"", "flows[1].arrival_curve.bursts[0]: \"4ks\" is no number"),
             ("\"1000us\"", "\"1.0.0us\"", "servers[1].service_curve.latencies[0]"),
             ("[\"0.01Gbps\"]", "[0]", "servers[1].service_curve.rates[0]: it serves nothing"),
-            ("\"time_unit\": \"ms\"", "\"time_unit\": \"Mbps\"", "network.time_unit: \"Mbps\" is no unit"),
+            (
+                "\"time_unit\": \"ms\"",
+                "\"time_unit\": \"Mbps\"",
+                "network.time_unit: \"Mbps\" is no unit",
+            ),
             ("\"FIFO\"", "\"LIFO\"", "network.multiplexing: \"LIFO\" is none"),
             ("\"name\": \"b\"", "\"name\": \"a\"", "servers[1].name: a second server \"a\""),
-            ("\"packetizer\": false", "\"packetizer\": 1", "network.packetizer: 1 is neither true nor false"),
+            (
+                "\"packetizer\": false",
+                "\"packetizer\": 1",
+                "network.packetizer: 1 is neither true nor false",
+            ),
             ("[\"b\"]", "\"b\"", "flows[1].path: a list is needed, in brackets"),
             (
                 "{ \"bursts\": [1e3], \"rates\": [\"1000kbps\"] }",

@@ -50,7 +50,10 @@ pub fn unmet(direction: &Direction, flows: &[Outlook]) -> Vec<Unmet> {
             what.push(format!("needs {needed}, is promised {}", words::link_rate(rate)));
         }
         if let Some(needed) = need.delay.filter(|&needed| delay.is_none_or(|d| d > needed)) {
-            what.push(format!("needs a delay of at most {needed}, is promised {}", words::span(delay)));
+            what.push(format!(
+                "needs a delay of at most {needed}, is promised {}",
+                words::span(delay)
+            ));
         }
         // The discipline is asked again and again for it: of thousands the first ones have to do.
         let help = match all.len() {
@@ -69,17 +72,21 @@ fn promised_with(direction: &Direction) -> Option<Vec<Promised>> {
     if served.shared.is_some() {
         return Some(outlooks(direction, &[]).ok()?.iter().map(promised).collect());
     }
-    let each = direction.flows.iter().zip(&served.promises).enumerate().map(|(f, (flow, promise))| {
-        let envelope = flow.need.delay.and_then(|_| Envelope::declared(flow)).zip(served.service(f));
-        let distances = envelope.and_then(|(e, (_, _, service))| served.distances(f, &e.curve, &service));
-        let curves = distances.map(|d| Span(whole(&d.delay.length)));
-        match promise {
-            Ok(promise) => {
-                (Some(promise.rate), Some(curves.map_or(promise.delay.delay, |c| c.min(promise.delay.delay))))
+    let each =
+        direction.flows.iter().zip(&served.promises).enumerate().map(|(f, (flow, promise))| {
+            let envelope =
+                flow.need.delay.and_then(|_| Envelope::declared(flow)).zip(served.service(f));
+            let distances =
+                envelope.and_then(|(e, (_, _, service))| served.distances(f, &e.curve, &service));
+            let curves = distances.map(|d| Span(whole(&d.delay.length)));
+            match promise {
+                Ok(promise) => (
+                    Some(promise.rate),
+                    Some(curves.map_or(promise.delay.delay, |c| c.min(promise.delay.delay))),
+                ),
+                Err(_) => (None, curves),
             }
-            Err(_) => (None, curves),
-        }
-    });
+        });
     Some(each.collect())
 }
 
@@ -106,7 +113,8 @@ fn shares(entry: &Entry, of: Option<usize>, setup: &Setup) -> Vec<Share> {
             Kind::Count { .. } => (1, Value::Count),
             Kind::Limit | Kind::Probability | Kind::Choice(_) => return None,
         };
-        let (least, most) = if let Kind::Count { min, max } = param.kind { (min, max) } else { (1, u64::MAX) };
+        let (least, most) =
+            if let Kind::Count { min, max } = param.kind { (min, max) } else { (1, u64::MAX) };
         Some(Share { name: param.name, of, step: step.max(1), least, most, value })
     };
     entry.flow.iter().filter_map(share).collect()
@@ -117,7 +125,8 @@ fn shares_of(direction: &Direction, leaf: usize) -> Vec<Share> {
     let setup = &direction.setup;
     let divided = setup.flow_of_leaf(leaf).and_then(|f| Some((f, deepest(setup, leaf)?)));
     let Some((f, inner)) = divided else { return shares(direction.scheduler, None, setup) };
-    let within = registry::entry(inner.kind).map_or_else(Vec::new, |entry| shares(entry, None, &inner.setup));
+    let within = registry::entry(inner.kind)
+        .map_or_else(Vec::new, |entry| shares(entry, None, &inner.setup));
     within.into_iter().chain(shares(direction.scheduler, Some(f), setup)).collect()
 }
 
@@ -144,11 +153,17 @@ fn written(value: Value) -> String {
 
 /// Changes of the flow's own settings, all else unchanged, with which it has
 /// what it needs and nobody loses what he had.
-fn what_would_fit(direction: &Direction, flow: usize, outlook: &Outlook, now: &[Promised]) -> String {
+fn what_would_fit(
+    direction: &Direction,
+    flow: usize,
+    outlook: &Outlook,
+    now: &[Promised],
+) -> String {
     let fits = |with: &Direction| {
         promised_with(with).is_some_and(|then| {
             let keeps = |f: usize| met(direction.flows[f].need, then[f]);
-            keeps(flow) && (0..then.len()).all(|f| keeps(f) || !met(direction.flows[f].need, now[f]))
+            keeps(flow)
+                && (0..then.len()).all(|f| keeps(f) || !met(direction.flows[f].need, now[f]))
         })
     };
     let shares = shares_of(direction, flow);
@@ -177,13 +192,18 @@ fn what_would_fit(direction: &Direction, flow: usize, outlook: &Outlook, now: &[
     let names: Vec<&str> = shares.iter().map(|s| s.name).collect();
     let mut help = match (found.as_slice(), names.as_slice()) {
         ([], []) => {
-            let divide = ENTRIES.iter().filter(|e| !self::shares(e, None, &direction.setup).is_empty()).map(|e| e.kind);
+            let divide = ENTRIES
+                .iter()
+                .filter(|e| !self::shares(e, None, &direction.setup).is_empty())
+                .map(|e| e.kind);
             let divide: Vec<String> = divide.map(|kind| format!("`{kind}`")).collect();
             format!("choose a scheduler that divides the link: {}", divide.join(" or "))
         }
         ([], names) => {
             let names = names.join(" or ");
-            format!("no {names} of this flow alone would do: other flows must get less, or its queue be shorter")
+            format!(
+                "no {names} of this flow alone would do: other flows must get less, or its queue be shorter"
+            )
         }
         (found, _) => format!("{} would fit", found.join(" or ")),
     };
@@ -252,7 +272,10 @@ fn shorter_queue(
         if fits(&with(middle)) { good = middle } else { bad = middle }
     }
     let key = written(Value::Limit(limit(good)));
-    Some(of_scheduler.map_or_else(|| format!("`queue = {key}`"), |p| format!("`{} = {key}` of the scheduler", p.name)))
+    Some(of_scheduler.map_or_else(
+        || format!("`queue = {key}`"),
+        |p| format!("`{} = {key}` of the scheduler", p.name),
+    ))
 }
 
 /// Its sources would keep to an envelope that is enough: it may be declared.
@@ -275,11 +298,19 @@ mod tests {
 
     #[test]
     fn the_first_good_tooth_is_found_to_its_edge() {
-        let share = |step, most| Share { name: "weight", of: None, step, least: 1, most, value: Value::Count };
+        let share = |step, most| Share {
+            name: "weight",
+            of: None,
+            step,
+            least: 1,
+            most,
+            value: Value::Count,
+        };
         assert_eq!(smallest(&share(1, 100), |v| v >= 37), Some(37));
         assert_eq!(smallest(&share(1, 100), |v| v > 100), None);
         // A tooth at 4990 to 6000, and all from 9000 on: by thousands, then to a thousandth of it.
-        let tooth = smallest(&share(1000, u64::MAX), |v| v >= 4990 && !(6000..9000).contains(&v)).unwrap();
+        let tooth =
+            smallest(&share(1000, u64::MAX), |v| v >= 4990 && !(6000..9000).contains(&v)).unwrap();
         assert!((4990..=4995).contains(&tooth), "{tooth}");
         let far = smallest(&share(1000, u64::MAX), |v| v >= 7_777_777_777).unwrap();
         assert!((7_777_777_777..7_785_555_555).contains(&far), "within a thousandth: {far}");

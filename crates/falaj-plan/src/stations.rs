@@ -1,4 +1,5 @@
-//! What stations that contend for a channel get, when all always have packets: Bianchi's saturation.
+//! What stations that contend for a channel get, when all always have packets: Bianchi's
+//! saturation.
 
 use falaj_scenario::Direction;
 use falaj_sched::dcf::{Channel, rates};
@@ -6,7 +7,8 @@ use falaj_sched::rate::Rate;
 use falaj_theory::dcf::{Saturation, saturation};
 use serde_json::{Value as Json, json};
 
-/// What is expected of this direction with packets of the largest size; nothing where its flows are no stations, or are many.
+/// What is expected of this direction with packets of the largest size; nothing where its flows are
+/// no stations, or are many.
 pub fn expected(direction: &Direction) -> Option<(Vec<Rate>, Saturation)> {
     if direction.scheduler.kind != "dcf" || !direction.masks.is_none() {
         return None;

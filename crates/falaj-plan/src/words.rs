@@ -82,7 +82,10 @@ mod tests {
             assert_eq!(nanos(ns), text);
         }
         assert_eq!(rate(12e6), "12.0 Mbit/s");
-        assert_eq!([500.4, 9_999.0, 64_321.0, 2e6].map(bytes), ["500 B", "9999 B", "64.3 kB", "2.00 MB"]);
+        assert_eq!(
+            [500.4, 9_999.0, 64_321.0, 2e6].map(bytes),
+            ["500 B", "9999 B", "64.3 kB", "2.00 MB"]
+        );
         assert_eq!(rate(999_980.0), "1.00 Mbit/s");
         assert_eq!(percent(0, 10), "0 %");
         assert_eq!(percent(1, 0), DASH);

@@ -1,4 +1,5 @@
-//! What `plan` promises, withholds, and on which condition, of scenarios whose promises simulation once broke.
+//! What `plan` promises, withholds, and on which condition, of scenarios whose promises simulation
+//! once broke.
 
 use falaj_plan::bounds::Outlook;
 use falaj_plan::{json, plan};
@@ -22,7 +23,9 @@ fn three(kind: &str, b: &str) -> String {
 #[test]
 fn a_policy_that_drops_later_voids_what_a_fluid_server_promises_to_all() {
     let promised = |kind: &str, b: &str| {
-        planned(&three(kind, b), |flows, _| flows.iter().map(|f| f.promise.is_ok()).collect::<Vec<_>>())
+        planned(&three(kind, b), |flows, _| {
+            flows.iter().map(|f| f.promise.is_ok()).collect::<Vec<_>>()
+        })
     };
     for kind in ["wfq", "wf2q"] {
         assert_eq!(promised(kind, "{ limit = \"3p\", policy = \"head\" }"), [false; 3], "{kind}");
@@ -36,10 +39,12 @@ fn a_policy_that_drops_later_voids_what_a_fluid_server_promises_to_all() {
     }
 }
 
-/// Where packets are stamped when they arrive a short queue may run out of stamps while it has packets.
+/// Where packets are stamped when they arrive a short queue may run out of stamps while it has
+/// packets.
 #[test]
 fn a_rate_on_a_condition_is_told_with_it() {
-    let condition = |kind| planned(&three(kind, "\"3p\""), |_, json| json[0]["rate_condition"].clone());
+    let condition =
+        |kind| planned(&three(kind, "\"3p\""), |_, json| json[0]["rate_condition"].clone());
     for kind in ["wfq", "wf2q", "spfq"] {
         assert!(condition(kind).as_str().is_some_and(|words| words.contains("2 L")), "{kind}");
     }
@@ -55,15 +60,18 @@ fn kept(kind: &str, keys: &str, envelope: &str) -> String {
     )
 }
 
-/// By hand: 3000 B at 2 Mbit/s are 12 ms, and a packet of the others 1.2112 ms; for adaptive rate control a packet
-/// more at the own rate, a period, and a slice and a packet of each.
+/// By hand: 3000 B at 2 Mbit/s are 12 ms, and a packet of the others 1.2112 ms; for adaptive rate
+/// control a packet more at the own rate, a period, and a slice and a packet of each.
 #[test]
 fn who_keeps_to_an_envelope_is_promised_a_delay_where_others_are_promised_nothing() {
     let envelope = "envelope = { rate = \"1mbit\", burst = \"3000B\" }";
     let delay = |kind, rate, envelope| {
         planned(&kept(kind, rate, envelope), |flows, json| {
             assert!(flows[0].promise.is_err() && flows[1].best().is_none(), "{kind}");
-            assert!(json[0]["none"].is_string() && json[1]["deadlines"]["rate"] == 5_000_000, "{kind}");
+            assert!(
+                json[0]["none"].is_string() && json[1]["deadlines"]["rate"] == 5_000_000,
+                "{kind}"
+            );
             flows[0].assured.as_ref().map(|delay| delay.delay.0)
         })
     };
@@ -82,7 +90,8 @@ fn a_curve_that_begins_fast_gives_a_short_delay() {
     let keys = "rate = \"64kbit\"\nburst-rate = \"4mbit\"\nburst-time = \"10ms\"";
     let envelope = "envelope = { rate = \"64kbit\", burst = \"1514B\" }";
     for (kind, nanos) in [("hfsc", 4_239_203), ("sced", 4_239_203)] {
-        let delay = planned(&kept(kind, keys, envelope), |flows, _| flows[0].best().map(|d| d.delay.0));
+        let delay =
+            planned(&kept(kind, keys, envelope), |flows, _| flows[0].best().map(|d| d.delay.0));
         assert_eq!(delay, Some(nanos), "{kind}");
     }
 }
@@ -91,6 +100,7 @@ fn a_curve_that_begins_fast_gives_a_short_delay() {
 #[test]
 fn no_curve_is_promised_beside_policies_that_drop_later() {
     let envelope = "envelope = { rate = \"1mbit\", burst = \"3000B\" }";
-    let text = kept("virtual-clock", "rate = \"2mbit\"", envelope) + "queue = { limit = \"9p\", policy = \"head\" }\n";
+    let text = kept("virtual-clock", "rate = \"2mbit\"", envelope)
+        + "queue = { limit = \"9p\", policy = \"head\" }\n";
     assert!(planned(&text, |flows, _| flows[0].best().is_none()));
 }

@@ -1,6 +1,8 @@
-//! Between the functions of C and a [`Discipline`]: what [`export!`](crate::export) puts into a library.
+//! Between the functions of C and a [`Discipline`]: what [`export!`](crate::export) puts into a
+//! library.
 //!
-//! No panic gets out: an instance that has panicked says so when it is asked next, and does nothing else.
+//! No panic gets out: an instance that has panicked says so when it is asked next, and does nothing
+//! else.
 
 use crate::abi::{self, Queue, Sent};
 use crate::{Answer, Discipline, Flow, Params, Refused, Setup, Value};
@@ -45,11 +47,16 @@ fn message(panic: &(dyn Any + Send)) -> CString {
 
 impl<D: Discipline> Kept<D> {
     /// Does something with the discipline, unless it has panicked before.
-    fn with<R>(&mut self, queues: *const Queue, work: impl FnOnce(&mut D, &[Queue]) -> R) -> Option<R> {
+    fn with<R>(
+        &mut self,
+        queues: *const Queue,
+        work: impl FnOnce(&mut D, &[Queue]) -> R,
+    ) -> Option<R> {
         if self.panicked.is_some() {
             return None;
         }
-        // SAFETY: falaj gives one entry for each flow of the setup, and leaves them as they are during the call.
+        // SAFETY: falaj gives one entry for each flow of the setup, and leaves them as they are
+        // during the call.
         let queues = unsafe { entries(queues, self.flows) };
         let done = catch_unwind(AssertUnwindSafe(|| work(&mut self.discipline, queues)));
         done.map_err(|panic| self.panicked = Some(message(&*panic))).ok()
@@ -109,7 +116,10 @@ fn write(to: &mut [c_char; abi::TEXT_BYTES], text: &str) {
     }
 }
 
-unsafe extern "C" fn create<D: Discipline>(setup: *const abi::Setup, refusal: *mut abi::Refusal) -> *mut c_void {
+unsafe extern "C" fn create<D: Discipline>(
+    setup: *const abi::Setup,
+    refusal: *mut abi::Refusal,
+) -> *mut c_void {
     // SAFETY: falaj gives both, and nobody else has them during the call.
     let (given, refusal) = unsafe { (&*setup, &mut *refusal) };
     // SAFETY: falaj's arrays and texts last for the call.
@@ -160,9 +170,15 @@ unsafe extern "C" fn destroy<D: Discipline>(own: *mut c_void) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(kept)));
 }
 
-unsafe extern "C" fn ready<D: Discipline>(own: *mut c_void, queues: *const Queue, flow: u32, now: u64) {
+unsafe extern "C" fn ready<D: Discipline>(
+    own: *mut c_void,
+    queues: *const Queue,
+    flow: u32,
+    now: u64,
+) {
     // SAFETY: falaj's calls have it alone.
-    unsafe { kept::<D>(own) }.with(queues, |discipline, queues| discipline.ready(queues, flow, now));
+    unsafe { kept::<D>(own) }
+        .with(queues, |discipline, queues| discipline.ready(queues, flow, now));
 }
 
 unsafe extern "C" fn next<D: Discipline>(
@@ -194,7 +210,12 @@ unsafe extern "C" fn next<D: Discipline>(
     }
 }
 
-unsafe extern "C" fn take<D: Discipline>(own: *mut c_void, queues: *const Queue, flow: u32, sent: *const Sent) {
+unsafe extern "C" fn take<D: Discipline>(
+    own: *mut c_void,
+    queues: *const Queue,
+    flow: u32,
+    sent: *const Sent,
+) {
     // SAFETY: falaj's calls have both alone.
     let (kept, sent) = unsafe { (kept::<D>(own), &*sent) };
     kept.with(queues, |discipline, queues| discipline.take(queues, flow, sent));
@@ -209,15 +230,27 @@ unsafe extern "C" fn arrived<D: Discipline>(
 ) -> u64 {
     // SAFETY: falaj's calls have it alone.
     let kept = unsafe { kept::<D>(own) };
-    kept.with(queues, |discipline, queues| discipline.arrived(queues, flow, bytes, now)).unwrap_or(0)
+    kept.with(queues, |discipline, queues| discipline.arrived(queues, flow, bytes, now))
+        .unwrap_or(0)
 }
 
-unsafe extern "C" fn changed<D: Discipline>(own: *mut c_void, queues: *const Queue, flow: u32, now: u64) {
+unsafe extern "C" fn changed<D: Discipline>(
+    own: *mut c_void,
+    queues: *const Queue,
+    flow: u32,
+    now: u64,
+) {
     // SAFETY: falaj's calls have it alone.
-    unsafe { kept::<D>(own) }.with(queues, |discipline, queues| discipline.changed(queues, flow, now));
+    unsafe { kept::<D>(own) }
+        .with(queues, |discipline, queues| discipline.changed(queues, flow, now));
 }
 
-unsafe extern "C" fn succeed<D: Discipline>(own: *mut c_void, old: *mut c_void, queues: *const Queue, now: u64) {
+unsafe extern "C" fn succeed<D: Discipline>(
+    own: *mut c_void,
+    old: *mut c_void,
+    queues: *const Queue,
+    now: u64,
+) {
     // SAFETY: falaj's calls have both alone, and they are not the same.
     let (own, old) = unsafe { (kept::<D>(own), kept::<D>(old)) };
     own.panicked = old.panicked.take();
@@ -227,10 +260,16 @@ unsafe extern "C" fn succeed<D: Discipline>(own: *mut c_void, old: *mut c_void, 
 unsafe extern "C" fn forgettable<D: Discipline>(own: *const c_void, flow: u32, now: u64) -> c_int {
     // SAFETY: falaj's calls have it alone.
     let kept = unsafe { &*own.cast::<Kept<D>>() };
-    catch_unwind(AssertUnwindSafe(|| kept.discipline.forgettable(flow, now))).unwrap_or(false).into()
+    catch_unwind(AssertUnwindSafe(|| kept.discipline.forgettable(flow, now)))
+        .unwrap_or(false)
+        .into()
 }
 
-unsafe extern "C" fn promise<D: Discipline>(own: *const c_void, flow: u32, promise: *mut abi::Promise) -> c_int {
+unsafe extern "C" fn promise<D: Discipline>(
+    own: *const c_void,
+    flow: u32,
+    promise: *mut abi::Promise,
+) -> c_int {
     // SAFETY: falaj's calls have both alone.
     let (kept, to) = unsafe { (&*own.cast::<Kept<D>>(), &mut *promise) };
     let promised = catch_unwind(AssertUnwindSafe(|| kept.discipline.promise(flow))).unwrap_or(None);

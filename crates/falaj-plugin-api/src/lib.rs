@@ -1,7 +1,8 @@
 //! What a discipline for falaj in a shared library is written with, in Rust.
 //!
-//! Implement [`Discipline`], export it with [`export!`](crate::export), and build a `cdylib`. All that C knows of is in [`abi`]. A panic
-//! ends the instance and not the program: falaj says so, and lets flows take turns.
+//! Implement [`Discipline`], export it with [`export!`](crate::export), and build a `cdylib`. All
+//! that C knows of is in [`abi`]. A panic ends the instance and not the program: falaj says so, and
+//! lets flows take turns.
 //!
 //! ```
 //! use falaj_plugin_api::{Answer, Discipline, Queue, Refused, Setup};
@@ -141,7 +142,8 @@ pub trait Discipline: Send + Sized + 'static {
         let _ = (queues, flow, bytes, now);
         0
     }
-    /// The head of `flow` is another one, or there is none, and not because of [`take`](Discipline::take).
+    /// The head of `flow` is another one, or there is none, and not because of
+    /// [`take`](Discipline::take).
     fn changed(&mut self, queues: &[Queue], flow: u32, now: u64) {
         let _ = (queues, flow, now);
     }
@@ -169,6 +171,7 @@ macro_rules! export {
         // SAFETY: no other symbol of a library has this name; it would be another discipline.
         #[unsafe(no_mangle)]
         #[allow(non_upper_case_globals)]
-        pub static falaj_discipline: $crate::abi::Discipline = $crate::glue::discipline::<$discipline>();
+        pub static falaj_discipline: $crate::abi::Discipline =
+            $crate::glue::discipline::<$discipline>();
     };
 }

@@ -1,5 +1,6 @@
-//! What falaj calls in a library, called here through the same table: nothing of it is another's memory, is freed twice or never,
-//! or lives too short. Miri tells (`cargo +nightly miri test -p falaj-plugin-api`); without it, that what was given arrives.
+//! What falaj calls in a library, called here through the same table: nothing of it is another's
+//! memory, is freed twice or never, or lives too short. Miri tells (`cargo +nightly miri test -p
+//! falaj-plugin-api`); without it, that what was given arrives.
 
 use core::ffi::{CStr, c_char, c_void};
 use falaj_plugin_api::abi::{self, Queue, Sent};
@@ -26,7 +27,11 @@ impl Discipline for First {
                 Ok(First { waiting: Vec::new(), left })
             }
             (_, 0) => panic!("nobody sends"),
-            (_, flows) => Err(Refused { flow: Some(1), what: "ä".repeat(200), help: format!("{flows} flows") }),
+            (_, flows) => Err(Refused {
+                flow: Some(1),
+                what: "ä".repeat(200),
+                help: format!("{flows} flows"),
+            }),
         }
     }
     fn ready(&mut self, queues: &[Queue], flow: u32, _: u64) {
@@ -82,7 +87,8 @@ fn make(table: &abi::Discipline, flows: usize) -> Result<*mut c_void, Box<abi::R
         largest: 1_500,
         reserved: 0,
     };
-    let mut refusal = Box::new(abi::Refusal { flow: 0, what: [0; abi::TEXT_BYTES], help: [0; abi::TEXT_BYTES] });
+    let mut refusal =
+        Box::new(abi::Refusal { flow: 0, what: [0; abi::TEXT_BYTES], help: [0; abi::TEXT_BYTES] });
     // SAFETY: as falaj does: all of it lasts for the call.
     let made = unsafe { table.create.expect("a function")(&raw const setup, &raw mut *refusal) };
     if made.is_null() { Err(refusal) } else { Ok(made) }
@@ -94,10 +100,16 @@ fn end(table: &abi::Discipline, own: *mut c_void) {
 }
 
 /// What it says to be next.
-fn next(table: &abi::Discipline, own: *mut c_void, queues: &[Queue], now: u64) -> (u32, abi::Answer) {
+fn next(
+    table: &abi::Discipline,
+    own: *mut c_void,
+    queues: &[Queue],
+    now: u64,
+) -> (u32, abi::Answer) {
     let mut answer = abi::Answer { time: 0, why: ptr::null(), flow: 9, reserved: 0 };
     // SAFETY: it was made by the same table, with as many flows as there are queues.
-    let said = unsafe { table.next.expect("a function")(own, queues.as_ptr(), now, &raw mut answer) };
+    let said =
+        unsafe { table.next.expect("a function")(own, queues.as_ptr(), now, &raw mut answer) };
     (said, answer)
 }
 
@@ -117,12 +129,18 @@ fn what_is_given_arrives_and_what_is_made_is_freed() {
         assert_eq!(table.forgettable.expect("a function")(own, 0, 0), 1);
     }
     assert_eq!(promise, Promise { rate: 1, latency: 2, delay: 3 });
-    assert_eq!((next(&table, own, &queues, 0).0, next(&table, own, &queues, 0).1.time), (abi::WAIT, 10));
+    assert_eq!(
+        (next(&table, own, &queues, 0).0, next(&table, own, &queues, 0).1.time),
+        (abi::WAIT, 10)
+    );
     let heir = make(&table, 2).expect("it is made");
     // SAFETY: two instances of one table.
     unsafe { table.succeed.expect("it succeeds")(heir, own, queues.as_ptr(), 20) };
     end(&table, own);
-    assert_eq!((next(&table, heir, &queues, 20).0, next(&table, heir, &queues, 20).1.flow), (abi::SERVE, 1));
+    assert_eq!(
+        (next(&table, heir, &queues, 20).0, next(&table, heir, &queues, 20).1.flow),
+        (abi::SERVE, 1)
+    );
     // SAFETY: as above.
     unsafe { table.take.expect("a function")(heir, queues.as_ptr(), 1, &raw const sent) };
     assert_eq!(next(&table, heir, &queues, 20).0, abi::IDLE);
@@ -140,11 +158,15 @@ fn what_is_given_arrives_and_what_is_made_is_freed() {
 fn a_refusal_fits_its_place() {
     let table = glue::discipline::<First>();
     let text = |text: &[c_char]| {
-        let bytes: Vec<u8> = text.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8).collect();
+        let bytes: Vec<u8> =
+            text.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8).collect();
         String::from_utf8(bytes).expect("cut between letters")
     };
     let refused = make(&table, 3).expect_err("it is for two");
-    assert_eq!((refused.flow, text(&refused.what), text(&refused.help)), (1, "ä".repeat(127), "3 flows".into()));
+    assert_eq!(
+        (refused.flow, text(&refused.what), text(&refused.help)),
+        (1, "ä".repeat(127), "3 flows".into())
+    );
     let refused = make(&table, 0).expect_err("it is for two");
     assert_eq!((refused.flow, text(&refused.what)), (abi::NO_FLOW, "panic: nobody sends".into()));
 }

@@ -25,8 +25,9 @@ pub(crate) struct Functions {
     pub(crate) promise: Option<abi::Promises>,
 }
 
-/// One of its instances. That what it points to is alive, its functions' own and used by one call at a time is what every call below
-/// rests on: it came from `create` of the same library, is ours alone, and is destroyed once, at the end.
+/// One of its instances. That what it points to is alive, its functions' own and used by one call
+/// at a time is what every call below rests on: it came from `create` of the same library, is ours
+/// alone, and is destroyed once, at the end.
 pub(crate) struct Foreign {
     functions: Functions,
     own: NonNull<c_void>,
@@ -40,7 +41,10 @@ unsafe impl Send for Foreign {}
 
 // What the guard shows is what the header has.
 const _: () = {
-    assert!(size_of::<Seen>() == size_of::<abi::Queue>() && align_of::<Seen>() == align_of::<abi::Queue>());
+    assert!(
+        size_of::<Seen>() == size_of::<abi::Queue>()
+            && align_of::<Seen>() == align_of::<abi::Queue>()
+    );
     assert!(
         offset_of!(Seen, tag) == offset_of!(abi::Queue, tag)
             && offset_of!(Seen, bytes) == offset_of!(abi::Queue, bytes)
@@ -92,8 +96,11 @@ impl Instance for Foreign {
     #[inline]
     fn next(&mut self, queues: &[Seen], now: Time) -> Said {
         let mut answer = abi::Answer { time: 0, why: ptr::null(), flow: abi::NO_FLOW, reserved: 0 };
-        // SAFETY: see `Foreign`; the queues stay as they are during the call, and the answer is there to be written.
-        let said = unsafe { (self.functions.next)(self.own.as_ptr(), self.shown(queues), now.0, &raw mut answer) };
+        // SAFETY: see `Foreign`; the queues stay as they are during the call, and the answer is
+        // there to be written.
+        let said = unsafe {
+            (self.functions.next)(self.own.as_ptr(), self.shown(queues), now.0, &raw mut answer)
+        };
         match said {
             abi::SERVE => Said::Serve(answer.flow),
             abi::WAIT => Said::Wait(Time(answer.time)),
@@ -113,21 +120,29 @@ impl Instance for Foreign {
 
     #[inline]
     fn take(&mut self, queues: &[Seen], f: FlowId, sent: Sent) {
-        let sent = abi::Sent { start: sent.start.0, end: sent.end.0, bytes: sent.bytes, reserved: 0 };
+        let sent =
+            abi::Sent { start: sent.start.0, end: sent.end.0, bytes: sent.bytes, reserved: 0 };
         // SAFETY: see `Foreign`; all that is shown stays as it is during the call.
-        unsafe { (self.functions.take)(self.own.as_ptr(), self.shown(queues), f.0, &raw const sent) }
+        unsafe {
+            (self.functions.take)(self.own.as_ptr(), self.shown(queues), f.0, &raw const sent)
+        }
     }
 
     fn succeed(&mut self, old: Box<dyn Instance>, queues: &[Seen], now: Time) {
         let old: Box<dyn Any> = old;
-        let (Some(succeed), Ok(old)) = (self.functions.succeed, old.downcast::<Foreign>()) else { return };
-        // SAFETY: see `Foreign`; both are of the same library, and `old` is destroyed behind the call.
+        let (Some(succeed), Ok(old)) = (self.functions.succeed, old.downcast::<Foreign>()) else {
+            return;
+        };
+        // SAFETY: see `Foreign`; both are of the same library, and `old` is destroyed behind the
+        // call.
         unsafe { succeed(self.own.as_ptr(), old.own.as_ptr(), self.shown(queues), now.0) }
     }
 
     fn forgettable(&self, f: FlowId, now: Time) -> bool {
         // SAFETY: see `Foreign`.
-        self.functions.forgettable.is_none_or(|ask| unsafe { ask(self.own.as_ptr(), f.0, now.0) } != 0)
+        self.functions
+            .forgettable
+            .is_none_or(|ask| unsafe { ask(self.own.as_ptr(), f.0, now.0) } != 0)
     }
 
     fn promise(&self, f: FlowId) -> Option<Declared> {
@@ -138,7 +153,11 @@ impl Instance for Foreign {
         // SAFETY: see `Foreign`; the promise is there to be written.
         let promised = unsafe { ask(self.own.as_ptr(), f.0, &raw mut promise) } != 0;
         let abi::Promise { rate, latency, delay } = promise;
-        promised.then_some(Declared { rate: Rate(rate), latency: Span(latency), delay: Span(delay) })
+        promised.then_some(Declared {
+            rate: Rate(rate),
+            latency: Span(latency),
+            delay: Span(delay),
+        })
     }
 }
 
@@ -147,7 +166,8 @@ fn why(answer: &abi::Answer) -> String {
     if answer.why.is_null() {
         return "it gives no reason".into();
     }
-    // SAFETY: the header says that it is a text that lasts until the next call, which is not before this returns.
+    // SAFETY: the header says that it is a text that lasts until the next call, which is not before
+    // this returns.
     let text = unsafe { CStr::from_ptr(answer.why) };
     text.to_string_lossy().into_owned()
 }

@@ -1,11 +1,14 @@
 //! Disciplines in shared libraries.
 //!
-//! A library exports one constant, [`falaj_plugin_api::abi::Discipline`]; `include/falaj_discipline.h` is the same for C and says what
-//! each function is for. [`load`] finds it, looks whether it can be what it should be, and makes a
-//! [`Loaded`] of it, which `falaj_sched`'s `plugin` discipline asks for instances. What these say is judged there, not here.
+//! A library exports one constant, [`falaj_plugin_api::abi::Discipline`];
+//! `include/falaj_discipline.h` is the same for C and says what each function is for. [`load`]
+//! finds it, looks whether it can be what it should be, and makes a [`Loaded`] of it, which
+//! `falaj_sched`'s `plugin` discipline asks for instances. What these say is judged there, not
+//! here.
 //!
-//! This crate and what the library itself does is all that is unsafe about it: a library is code, and may do whatever the
-//! program may. It stays loaded until the program ends, since a thread may be within it at any time.
+//! This crate and what the library itself does is all that is unsafe about it: a library is code,
+//! and may do whatever the program may. It stays loaded until the program ends, since a thread may
+//! be within it at any time.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 #![warn(clippy::unwrap_used)]
 
@@ -36,6 +39,7 @@ pub struct Unloadable {
 /// There is none, or it is no discipline for this version.
 pub fn load(path: &Path, name: &str) -> Result<Loaded, Unloadable> {
     // Without a directory the system would search its own.
-    let path = if path.components().count() < 2 { PathBuf::from(".").join(path) } else { path.to_owned() };
+    let path =
+        if path.components().count() < 2 { PathBuf::from(".").join(path) } else { path.to_owned() };
     Ok(Loaded::new(Shared::open(&path, name)?))
 }

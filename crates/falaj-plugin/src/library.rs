@@ -28,28 +28,43 @@ impl fmt::Debug for Shared {
 
 impl Shared {
     pub(crate) fn open(path: &Path, name: &str) -> Result<Shared, Unloadable> {
-        let unloadable = |what: String, help: &str| Unloadable { what: format!("`{name}` {what}"), help: help.into() };
+        let unloadable = |what: String, help: &str| Unloadable {
+            what: format!("`{name}` {what}"),
+            help: help.into(),
+        };
         let build = "build it as a shared library for this system: docs/how-to/plugin.md";
         // SAFETY: its initialisers run, which is what whoever names a library asks for.
         let library = unsafe { libloading::Library::new(path) };
-        let library = library.map_err(|error| unloadable(format!("cannot be loaded: {}", because(&error)), build))?;
+        let library = library
+            .map_err(|error| unloadable(format!("cannot be loaded: {}", because(&error)), build))?;
         // SAFETY: nothing is called or read through it before its first word has told what it is.
         let symbol = unsafe { library.get::<*const abi::Discipline>(SYMBOL.as_bytes()) };
         let table: *const abi::Discipline = match symbol {
             Ok(symbol) => *symbol,
             Err(_) => {
-                let help = "it has to export the constant of that name that `falaj_discipline.h` declares";
-                return Err(unloadable(format!("is no discipline: there is no `{SYMBOL}` in it"), help));
+                let help =
+                    "it has to export the constant of that name that `falaj_discipline.h` declares";
+                return Err(unloadable(
+                    format!("is no discipline: there is no `{SYMBOL}` in it"),
+                    help,
+                ));
             }
         };
         if table.is_null() || !table.is_aligned() {
-            return Err(unloadable(format!("is no discipline: `{SYMBOL}` is not where a table can be"), build));
+            return Err(unloadable(
+                format!("is no discipline: `{SYMBOL}` is not where a table can be"),
+                build,
+            ));
         }
-        // SAFETY: a symbol that is aligned for a table is that of four bytes at least, whatever it is.
+        // SAFETY: a symbol that is aligned for a table is that of four bytes at least, whatever it
+        // is.
         let version = unsafe { table.cast::<u32>().read() };
         if version >> 16 != abi::ABI >> 16 {
             let help = "its first member `abi` has to be FALAJ_ABI";
-            return Err(unloadable(format!("is no discipline: `{SYMBOL}` begins with {version:#010x}"), help));
+            return Err(unloadable(
+                format!("is no discipline: `{SYMBOL}` begins with {version:#010x}"),
+                help,
+            ));
         }
         if version != abi::ABI {
             let what = format!(
@@ -62,7 +77,10 @@ impl Shared {
         // SAFETY: it says that it is a table of this version, and nothing of it is ever written to.
         let table = unsafe { table.read() };
         if table.name.is_null() {
-            return Err(unloadable("is no discipline: its `name` is NULL".into(), "name it, in one line"));
+            return Err(unloadable(
+                "is no discipline: its `name` is NULL".into(),
+                "name it, in one line",
+            ));
         }
         let lacks = |what: &str| {
             let help = "only those behind `take` may be NULL";
@@ -82,7 +100,13 @@ impl Shared {
         };
         // A thread may be within it at any time: it is never unloaded.
         mem::forget(library);
-        Ok(Shared { name: name.into(), functions, create, flags: table.flags, code: create as usize })
+        Ok(Shared {
+            name: name.into(),
+            functions,
+            create,
+            flags: table.flags,
+            code: create as usize,
+        })
     }
 }
 
@@ -111,15 +135,22 @@ impl Library for Shared {
 
     fn make(&self, setup: &Setup) -> Result<Box<dyn Instance>, Refused> {
         let scheduler = Texts::of(setup.scheduler.given());
-        let of_flows: Vec<Texts> = setup.flows.iter().map(|flow| Texts::of(flow.values.given())).collect();
-        let (scheduler_params, of_flows_params) = (scheduler.params(), of_flows.iter().map(Texts::params));
+        let of_flows: Vec<Texts> =
+            setup.flows.iter().map(|flow| Texts::of(flow.values.given())).collect();
+        let (scheduler_params, of_flows_params) =
+            (scheduler.params(), of_flows.iter().map(Texts::params));
         let of_flows_params: Vec<Vec<abi::Param>> = of_flows_params.collect();
         let flow = |(flow, params): (&falaj_sched::params::FlowSetup, &Vec<abi::Param>)| {
             let (max_packets, max_bytes) = match flow.limit {
                 Limit::Packets(packets) => (packets, u64::MAX),
                 Limit::Bytes(bytes) => (abi::UNBOUNDED, bytes),
             };
-            abi::Flow { params: params.as_ptr(), max_bytes, max_packets, param_count: params.len() as u32 }
+            abi::Flow {
+                params: params.as_ptr(),
+                max_bytes,
+                max_packets,
+                param_count: params.len() as u32,
+            }
         };
         let flows: Vec<abi::Flow> = setup.flows.iter().zip(&of_flows_params).map(flow).collect();
         let given = abi::Setup {
@@ -131,7 +162,11 @@ impl Library for Shared {
             largest: setup.largest,
             reserved: 0,
         };
-        let mut refusal = abi::Refusal { flow: abi::NO_FLOW, what: [0; abi::TEXT_BYTES], help: [0; abi::TEXT_BYTES] };
+        let mut refusal = abi::Refusal {
+            flow: abi::NO_FLOW,
+            what: [0; abi::TEXT_BYTES],
+            help: [0; abi::TEXT_BYTES],
+        };
         // SAFETY: arrays and texts are as the header says, and last until it returns.
         let made = unsafe { (self.create)(&raw const given, &raw mut refusal) };
         match ptr::NonNull::new(made) {
@@ -142,7 +177,8 @@ impl Library for Shared {
                 Err(Refused {
                     flow,
                     param: "with",
-                    what: what.unwrap_or_else(|| "there is no instance, and no reason is given".into()),
+                    what: what
+                        .unwrap_or_else(|| "there is no instance, and no reason is given".into()),
                     help: read(&refusal.help),
                 })
             }
@@ -171,7 +207,9 @@ impl Texts {
             Unit::Bytes => abi::BYTES,
             Unit::Packets => abi::PACKETS,
         };
-        Texts(given.iter().map(|g| (text(&g.name), text(&g.text), g.number, unit(g.unit))).collect())
+        Texts(
+            given.iter().map(|g| (text(&g.name), text(&g.text), g.number, unit(g.unit))).collect(),
+        )
     }
 
     /// They last as long as the texts.

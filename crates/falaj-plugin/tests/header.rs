@@ -21,7 +21,16 @@ fn what_c_has_rust_has_in_the_same_places() {
     let output = Command::new(common::cc(&source, &[])).output().unwrap();
     let mut own = String::new();
     writeln!(own, "abi {}\nflags {}", abi::ABI, abi::WORK_CONSERVING).unwrap();
-    writeln!(own, "decisions {} {} {} {} {}", abi::IDLE, abi::SERVE, abi::WAIT, abi::DROP, abi::FAILED).unwrap();
+    writeln!(
+        own,
+        "decisions {} {} {} {} {}",
+        abi::IDLE,
+        abi::SERVE,
+        abi::WAIT,
+        abi::DROP,
+        abi::FAILED
+    )
+    .unwrap();
     let units = [abi::TEXT, abi::NUMBER, abi::RATE, abi::SPAN, abi::BYTES, abi::PACKETS];
     writeln!(own, "units {}", units.map(|unit| unit.to_string()).join(" ")).unwrap();
     writeln!(own, "none {} {}", abi::UNBOUNDED, abi::NO_FLOW).unwrap();
@@ -39,7 +48,9 @@ fn what_c_has_rust_has_in_the_same_places() {
 
 #[test]
 fn the_page_shows_the_header() {
-    let header = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("include/falaj_discipline.h"));
+    let header = std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("include/falaj_discipline.h"),
+    );
     let page = format!(
         "# The interface of plug-ins\n\n\
          <!-- Made from the header by `UPDATE_EXPECT=1 cargo test -p falaj-plugin`; a test fails where it is not up to date. -->\n\n\
@@ -50,5 +61,9 @@ fn the_page_shows_the_header() {
         header.unwrap(),
     );
     // By the whole path: a workspace around this one is none of the test's affair.
-    expect_test::expect_file![concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/plugin.md")].assert_eq(&page);
+    expect_test::expect_file![concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/plugin.md"
+    )]
+    .assert_eq(&page);
 }

@@ -1,4 +1,5 @@
-//! Libraries at work: as their built-in twins where they are sound, and not obeyed where they are not.
+//! Libraries at work: as their built-in twins where they are sound, and not obeyed where they are
+//! not.
 
 mod common;
 
@@ -23,7 +24,12 @@ fn loaded(path: &Path) -> Loaded {
 }
 
 fn quantum(bytes: u64) -> Given {
-    Given { name: "quantum".into(), text: format!("{bytes}B").into(), unit: params::Unit::Bytes, number: bytes }
+    Given {
+        name: "quantum".into(),
+        text: format!("{bytes}B").into(),
+        unit: params::Unit::Bytes,
+        number: bytes,
+    }
 }
 
 fn setup(scheduler: Values, flows: usize) -> Setup {
@@ -44,7 +50,8 @@ struct Dice(u64);
 
 impl Dice {
     fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % n
     }
 }
@@ -56,8 +63,13 @@ enum Event {
 }
 
 /// What left: flow, handle and start of each packet; and how the contract was broken.
-fn run(spec: &PipeSpec, events: Vec<(u64, Event)>, polls: &[u64]) -> (Vec<(u32, u32, u64)>, Vec<Breach>) {
-    let mut engine = Engine::new(std::slice::from_ref(spec)).unwrap_or_else(|wrong| panic!("{wrong:?}"));
+fn run(
+    spec: &PipeSpec,
+    events: Vec<(u64, Event)>,
+    polls: &[u64],
+) -> (Vec<(u32, u32, u64)>, Vec<Breach>) {
+    let mut engine =
+        Engine::new(std::slice::from_ref(spec)).unwrap_or_else(|wrong| panic!("{wrong:?}"));
     let (mut out, mut handle, mut polls) = (Vec::new(), 0, polls.iter().peekable());
     for (at, event) in events {
         while let Some(poll) = polls.next_if(|&&poll| poll < at) {
@@ -71,7 +83,8 @@ fn run(spec: &PipeSpec, events: Vec<(u64, Event)>, polls: &[u64]) -> (Vec<(u32, 
             }
             Event::Change(spec) => {
                 engine.poll(Time(at), &mut out);
-                let prepared = Prepared::new(&[Change::new(PIPE, *spec)]).unwrap_or_else(|wrong| panic!("{wrong:?}"));
+                let prepared = Prepared::new(&[Change::new(PIPE, *spec)])
+                    .unwrap_or_else(|wrong| panic!("{wrong:?}"));
                 engine.apply(prepared, Time(at), &mut out).unwrap();
             }
         }
@@ -94,7 +107,8 @@ fn packets(seed: u64, flows: u32, count: usize) -> Vec<(u64, Event)> {
     let (mut dice, mut at) = (Dice(seed), 0);
     let mut packet = || {
         at += dice.below(3) * dice.below(700);
-        let (flow, bytes) = (dice.below(flows.into()) as u32, 1 + dice.below(LARGEST.into()) as u32);
+        let (flow, bytes) =
+            (dice.below(flows.into()) as u32, 1 + dice.below(LARGEST.into()) as u32);
         (at, Event::Packet { flow, bytes })
     };
     (0..count).map(|_| packet()).collect()
@@ -130,11 +144,21 @@ fn both_examples_are_as_the_built_in_discipline_with_changes_and_polls() {
                 // One flow more from here on.
                 events.insert(30, (middle, Event::Change(Box::new(with_quanta(base(5), &after)))));
                 let polls: Vec<u64> = (0..200).map(|n| n * 97).collect();
-                run(&with_quanta(base(4), &before), events, if seed % 2 == 0 { &polls } else { &[] })
+                run(
+                    &with_quanta(base(4), &before),
+                    events,
+                    if seed % 2 == 0 { &polls } else { &[] },
+                )
             };
             let (theirs, broken) = run_of(&|flows| plugin(&mine, flows));
-            let ours = run_of(&|flows| PipeSpec { setup: setup(Values::default(), flows), ..built_in() });
-            assert_eq!((&theirs, &broken), (&ours.0, &Vec::new()), "{} seed {seed}", path.display());
+            let ours =
+                run_of(&|flows| PipeSpec { setup: setup(Values::default(), flows), ..built_in() });
+            assert_eq!(
+                (&theirs, &broken),
+                (&ours.0, &Vec::new()),
+                "{} seed {seed}",
+                path.display()
+            );
         }
     }
 }
@@ -176,15 +200,24 @@ fn what_breaks_the_contract_is_told_and_not_obeyed() {
         // Four of the first, and then a packet of each in turn.
         let flows: Vec<u32> = sent.iter().map(|&(flow, ..)| flow).collect();
         assert_eq!(flows, [0, 0, 0, 0, 0, 1, 0, 1, 1, 1, 1, 1], "{fault}");
-        let [Breach { library, what: told, at, times, instead }] = &broken[..] else { panic!("{fault}: {broken:?}") };
-        assert_eq!((&library[..], &told[..], *times, *instead), ("./libmine.so", what, 1, 8), "{fault}");
+        let [Breach { library, what: told, at, times, instead }] = &broken[..] else {
+            panic!("{fault}: {broken:?}")
+        };
+        assert_eq!(
+            (&library[..], &told[..], *times, *instead),
+            ("./libmine.so", what, 1, 8),
+            "{fault}"
+        );
         assert_eq!(at.0, if fault == "ENDLESS" { 1600 + 1000 } else { 1600 }, "{fault}");
     }
     // It serves the first flow until that is empty, and then goes on with it.
     let four = (0..8).map(|n| (n, Event::Packet { flow: (n / 4) as u32, bytes: 50 })).collect();
     let (sent, broken) = run(&plugin(&loaded(&naughty("TWICE")), 2), four, &[]);
     assert_eq!(sent.len(), 8);
-    assert_eq!(broken[0].what, "it serves flow 0 (the first is 0) once more, whose last packet has left");
+    assert_eq!(
+        broken[0].what,
+        "it serves flow 0 (the first is 0) once more, whose last packet has left"
+    );
     assert_eq!(
         broken[0].to_string(),
         "the plug-in `./libmine.so` broke its contract at 1.6us: it serves flow 0 (the first is 0) once more, whose last \
@@ -194,7 +227,8 @@ fn what_breaks_the_contract_is_told_and_not_obeyed() {
 
 #[test]
 fn a_panic_in_rust_is_told_and_the_program_goes_on() {
-    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("panics-{}.rs", std::process::id()));
+    let source =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("panics-{}.rs", std::process::id()));
     std::fs::write(
         &source,
         r#"
@@ -222,7 +256,10 @@ fn a_panic_in_rust_is_told_and_the_program_goes_on() {
     .unwrap();
     let mine = loaded(&rust(&source));
     let (sent, broken) = run(&plugin(&mine, 2), row(), &[]);
-    assert_eq!((sent.len(), &broken[0].what[..], broken[0].instead), (12, "it failed: panic: 4 is enough", 8));
+    assert_eq!(
+        (sent.len(), &broken[0].what[..], broken[0].instead),
+        (12, "it failed: panic: 4 is enough", 8)
+    );
     let (_, refused) = Engine::new(&[plugin(&mine, 1)]).map(drop).expect_err("it panics");
     assert_eq!(
         refused.to_string(),
@@ -243,18 +280,33 @@ fn what_is_no_discipline_is_not_loaded() {
         of(&["-DFAULT=NONE", "-DABI=7"]),
         "`./libmine.so` is no discipline: `falaj_discipline` begins with 0x00000007"
     );
-    assert_eq!(of(&["-DFAULT=NONE", "-DWITHOUT_NEXT"]), "`./libmine.so` is no discipline: its `next` is NULL");
+    assert_eq!(
+        of(&["-DFAULT=NONE", "-DWITHOUT_NEXT"]),
+        "`./libmine.so` is no discipline: its `next` is NULL"
+    );
     let other = library(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/layout.c"), &[]);
-    assert_eq!(why(&other), "`./libmine.so` is no discipline: there is no `falaj_discipline` in it");
+    assert_eq!(
+        why(&other),
+        "`./libmine.so` is no discipline: there is no `falaj_discipline` in it"
+    );
     assert!(why(&source).starts_with("`./libmine.so` cannot be loaded: "), "{}", why(&source));
     // The system's own directories are not searched.
-    assert!(load(Path::new("libc.so.6"), "libc.so.6").expect_err("not here").what.contains("cannot be loaded"));
+    assert!(
+        load(Path::new("libc.so.6"), "libc.so.6")
+            .expect_err("not here")
+            .what
+            .contains("cannot be loaded")
+    );
     let refusal = |fault: &str| {
-        let (_, refused) = Engine::new(&[plugin(&loaded(&naughty(fault)), 2)]).map(drop).expect_err(fault);
+        let (_, refused) =
+            Engine::new(&[plugin(&loaded(&naughty(fault)), 2)]).map(drop).expect_err(fault);
         refused.into_iter().next().unwrap()
     };
     let silent = refusal("NULLS");
-    assert_eq!((silent.flow, &silent.what[..]), (None, "`./libmine.so`: there is no instance, and no reason is given"));
+    assert_eq!(
+        (silent.flow, &silent.what[..]),
+        (None, "`./libmine.so`: there is no instance, and no reason is given")
+    );
     let long = refusal("NULLS_WITH_REASON");
     assert_eq!((long.flow, long.what), (Some(1), format!("`./libmine.so`: {}", "x".repeat(256))));
 }
@@ -272,7 +324,8 @@ fn another_takes_over_while_packets_wait() {
         assert_eq!(sent.len(), 12);
         assert_eq!(sent[5].2, 2000, "the one on the wire ends when it was to end");
         let times = if again { vec![(1, 1), (1, 3)] } else { vec![(1, 1)] };
-        let told: Vec<(u64, u64)> = broken.iter().map(|breach| (breach.times, breach.instead)).collect();
+        let told: Vec<(u64, u64)> =
+            broken.iter().map(|breach| (breach.times, breach.instead)).collect();
         assert_eq!(told, times, "what the first did is told afterwards too: {broken:?}");
     }
     // And from a built-in one to a library: its packets arrive anew, in their order.
@@ -289,7 +342,8 @@ fn tags_are_of_the_packet_at_the_head_and_promises_as_declared() {
     for seed in 0..50 {
         // At a change those of one instant come by flow.
         let apart = |(n, (at, event))| (at + n as u64, event);
-        let mut events: Vec<(u64, Event)> = packets(seed, 3, 60).into_iter().enumerate().map(apart).collect();
+        let mut events: Vec<(u64, Event)> =
+            packets(seed, 3, 60).into_iter().enumerate().map(apart).collect();
         let middle = events[30].0;
         // Its stamps are made anew at a change.
         events.insert(30, (middle, Event::Change(Box::new(plugin(&mine, 3)))));
@@ -299,7 +353,10 @@ fn tags_are_of_the_packet_at_the_head_and_promises_as_declared() {
     }
     let engine = Engine::new(&[plugin(&mine, 2)]).unwrap();
     let promise = engine.promise(PIPE, FlowId(0)).unwrap();
-    assert_eq!((promise.rate, promise.latency, promise.delay.delay), (Rate::from_mbit(500), Span(100), Span(7)));
+    assert_eq!(
+        (promise.rate, promise.latency, promise.delay.delay),
+        (Rate::from_mbit(500), Span(100), Span(7))
+    );
     let none = engine.promise(PIPE, FlowId(1)).expect_err("only the first has one");
     assert_eq!(none.0, "the plug-in `./libmine.so` declares no promise");
 }
@@ -308,11 +365,21 @@ fn tags_are_of_the_packet_at_the_head_and_promises_as_declared() {
 fn a_library_may_hold_packets_and_polls_are_nothing_to_it() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/ticks.c");
     let mut spec = plugin(&loaded(&library(&source, &[])), 2);
-    let tick = Given { name: "tick".into(), text: "10us".into(), unit: params::Unit::Span, number: 10_000 };
+    let tick = Given {
+        name: "tick".into(),
+        text: "10us".into(),
+        unit: params::Unit::Span,
+        number: 10_000,
+    };
     spec.setup.scheduler.give(vec![tick]);
     let packet = |at, flow, bytes| (at, Event::Packet { flow, bytes });
     for polls in [&[][..], &[2_500, 7_000, 9_999, 10_000, 10_001]] {
-        let events = vec![packet(1_000, 1, 100), packet(2_000, 0, 50), packet(10_100, 0, 50), packet(40_000, 1, 1)];
+        let events = vec![
+            packet(1_000, 1, 100),
+            packet(2_000, 0, 50),
+            packet(10_100, 0, 50),
+            packet(40_000, 1, 1),
+        ];
         let (sent, broken) = run(&spec, events, polls);
         assert_eq!(sent, [(0, 1, 10_000), (0, 2, 20_000), (1, 0, 30_000), (1, 3, 40_000)]);
         assert_eq!(broken, Vec::new());
@@ -325,10 +392,12 @@ fn a_library_may_stand_above_and_below_another_discipline() {
     for seed in 0..50 {
         let tree = |above: &PipeSpec, below: &PipeSpec| {
             let mut spec = above.clone();
-            spec.setup.flows[1].inner = Some(Box::new(Inner { kind: below.kind, setup: below.setup.clone() }));
+            spec.setup.flows[1].inner =
+                Some(Box::new(Inner { kind: below.kind, setup: below.setup.clone() }));
             run(&spec, packets(seed, 3, 60), &[])
         };
-        let (built_in, library) = (PipeSpec::new("drr", setup(Values::default(), 2), Span::ZERO), plugin(&mine, 2));
+        let (built_in, library) =
+            (PipeSpec::new("drr", setup(Values::default(), 2), Span::ZERO), plugin(&mine, 2));
         let ours = tree(&built_in, &built_in);
         assert_eq!(ours.1, Vec::new());
         for (above, below) in [(&library, &built_in), (&built_in, &library), (&library, &library)] {
@@ -345,7 +414,8 @@ fn what_the_how_to_shows_is_a_discipline() {
         rest.split_once("```").unwrap().0.to_owned()
     };
     let written = |name: &str, text: String| {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()));
+        let path =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()));
         std::fs::write(&path, text).unwrap();
         path
     };
@@ -354,7 +424,8 @@ fn what_the_how_to_shows_is_a_discipline() {
     let in_c = c_example("longest.c");
     let in_rust = rust(&written("longest.rs", block("rust")));
     for path in [in_c, in_rust] {
-        // Behind the first packet 200 B wait and 120 B, then 100 B and 120 B, 100 B and 60 B, 0 B and 60 B.
+        // Behind the first packet 200 B wait and 120 B, then 100 B and 120 B, 100 B and 60 B, 0 B
+        // and 60 B.
         let lengths = [(0, 100), (1, 60), (0, 100), (0, 100), (1, 60)];
         let events = lengths.map(|(flow, bytes)| (0, Event::Packet { flow, bytes }));
         let (sent, broken) = run(&plugin(&loaded(&path), 2), events.into(), &[]);

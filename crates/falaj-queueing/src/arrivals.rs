@@ -6,8 +6,8 @@ use crate::refused::{Refused, positive};
 use faer::Mat;
 use std::collections::BTreeMap;
 
-/// A Markovian arrival process: moves without an arrival, and moves with one. A service with memory is one, too, whose
-/// arrivals are departures.
+/// A Markovian arrival process: moves without an arrival, and moves with one. A service with memory
+/// is one, too, whose arrivals are departures.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     pub(crate) silent: Mat<f64>,
@@ -48,17 +48,23 @@ impl Arrivals {
         Arrivals { silent: interval.within.clone(), heard }
     }
 
-    /// Arrivals of `count` equal sources together, each with Erlang intervals of `phases` steps of this rate. Sources
-    /// that are alike need not be told apart: how many of them are in each phase is enough.
+    /// Arrivals of `count` equal sources together, each with Erlang intervals of `phases` steps of
+    /// this rate. Sources that are alike need not be told apart: how many of them are in each
+    /// phase is enough.
     pub fn erlangs(count: usize, phases: usize, rate: f64) -> Result<Arrivals, Refused> {
         let rate = positive("the rate of a source", rate)?;
         if count == 0 || phases == 0 {
-            let what = if count == 0 { "the number of sources" } else { "the number of packets in a container" };
+            let what = if count == 0 {
+                "the number of sources"
+            } else {
+                "the number of packets in a container"
+            };
             return Err(Refused::Value { what, value: 0.0, allowed: "1 or more" });
         }
         let mut states = Vec::new();
         spread(count, phases, &mut Vec::new(), &mut states);
-        let number: BTreeMap<&[usize], usize> = states.iter().enumerate().map(|(i, s)| (s.as_slice(), i)).collect();
+        let number: BTreeMap<&[usize], usize> =
+            states.iter().enumerate().map(|(i, s)| (s.as_slice(), i)).collect();
         let n = states.len();
         let (mut silent, mut heard) = (Mat::zeros(n, n), Mat::zeros(n, n));
         for (i, state) in states.iter().enumerate() {
@@ -75,14 +81,18 @@ impl Arrivals {
         Ok(Arrivals { silent, heard })
     }
 
-    /// How many phases [`Arrivals::erlangs`] has: the ways of spreading `count` sources over `phases`.
+    /// How many phases [`Arrivals::erlangs`] has: the ways of spreading `count` sources over
+    /// `phases`.
     pub fn erlangs_order(count: usize, phases: usize) -> f64 {
         (1..=count).map(|i| (phases - 1 + i) as f64 / i as f64).product::<f64>().round()
     }
 
     /// Both together; each has its own phase.
     pub fn with(&self, other: &Arrivals) -> Arrivals {
-        Arrivals { silent: kron_sum(&self.silent, &other.silent), heard: kron_sum(&self.heard, &other.heard) }
+        Arrivals {
+            silent: kron_sum(&self.silent, &other.silent),
+            heard: kron_sum(&self.heard, &other.heard),
+        }
     }
 
     /// How many phases.
@@ -100,7 +110,8 @@ impl Arrivals {
         row_times(&self.phases(), &self.heard).iter().sum()
     }
 
-    /// The interval between two arrivals, by itself: what it says nothing of is that intervals depend on one another.
+    /// The interval between two arrivals, by itself: what it says nothing of is that intervals
+    /// depend on one another.
     pub fn interval(&self) -> PhaseType {
         let rate = self.rate();
         let start = row_times(&self.phases(), &self.heard).into_iter().map(|v| v / rate).collect();

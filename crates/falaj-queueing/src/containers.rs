@@ -1,4 +1,5 @@
-//! Filling a container: it is opened by a packet, and leaves when it is full or its timeout is over.
+//! Filling a container: it is opened by a packet, and leaves when it is full or its timeout is
+//! over.
 
 use crate::refused::{Refused, positive};
 
@@ -49,8 +50,9 @@ impl Policy {
 
     /// What Poisson packets of this rate find.
     ///
-    /// A container has more than `j` packets if the `j` after the first come within the timeout: `P(j)`. So there are
-    /// `1 + P(1) + … + P(k-1)` in it, and they wait `(1 P(1) + … + (k-1) P(k-1)) / rate` in all.
+    /// A container has more than `j` packets if the `j` after the first come within the timeout:
+    /// `P(j)`. So there are `1 + P(1) + … + P(k-1)` in it, and they wait `(1 P(1) + … + (k-1)
+    /// P(k-1)) / rate` in all.
     pub fn fill(&self, rate: f64) -> Result<Fill, Refused> {
         let rate = positive("the rate of packets", rate)?;
         let k = self.size as f64;
@@ -126,7 +128,11 @@ impl Filling {
             Some(0) => (self.sizes[0], self.waits[0], 1.0),
             Some(i) => {
                 let known = i.min(self.within.len());
-                (self.sizes[known], self.waits[known], self.within.get(i - 1).copied().unwrap_or(0.0))
+                (
+                    self.sizes[known],
+                    self.waits[known],
+                    self.within.get(i - 1).copied().unwrap_or(0.0),
+                )
             }
         };
         Fill { size: 1.0 + more, wait: waits / self.rate / (1.0 + more), full }

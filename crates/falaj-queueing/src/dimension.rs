@@ -1,7 +1,8 @@
 //! Which sizes of containers keep a delay, and what that leaves.
 //!
-//! Small containers cost too much for each packet, and the server cannot carry them; large ones take long to fill. In
-//! between the delay has a least value, and a delay that is asked for is kept between two sizes, not below one.
+//! Small containers cost too much for each packet, and the server cannot carry them; large ones
+//! take long to fill. In between the delay has a least value, and a delay that is asked for is kept
+//! between two sizes, not below one.
 
 use crate::containers::{Measure, Policy};
 use crate::line::{self, Ask, Line, Service, Shape, Stream};
@@ -90,18 +91,21 @@ pub struct Pair {
 /// Sizes and timeouts for a delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pairs {
-    /// The one that keeps it with the fewest containers; of those as few, within 1 %, the one with the shortest timeout.
+    /// The one that keeps it with the fewest containers; of those as few, within 1 %, the one with
+    /// the shortest timeout.
     pub best: Option<Pair>,
     /// The one with the least delay of all that were looked at.
     pub least: Pair,
 }
 
-/// Timeouts that are looked at, in parts of the delay: beyond the last hardly any container leaves by it.
+/// Timeouts that are looked at, in parts of the delay: beyond the last hardly any container leaves
+/// by it.
 const TIMEOUTS: [f64; 9] = [0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0];
 /// Containers as few as others, though not fewer.
 const AS_FEW: f64 = 1.01;
 
-/// Containers of a simulation, and its seed: equal for all sizes, so that their differences are no accidents.
+/// Containers of a simulation, and its seed: equal for all sizes, so that their differences are no
+/// accidents.
 const ASK: Ask = Ask { containers: 200_000, seed: 1, percentile: 0.5, longer_than: 0.0 };
 /// Sizes looked at first, between the ends.
 const GRID: usize = 24;
@@ -144,7 +148,8 @@ impl System {
         }
         let percentile = if let Measure::Percentile(p) = self.measure { p } else { 0.5 };
         let simulated = line.simulate(Ask { percentile, ..ASK })?;
-        let delay = if self.measure == Measure::Mean { simulated.delay } else { simulated.at_percentile };
+        let delay =
+            if self.measure == Measure::Mean { simulated.delay } else { simulated.at_percentile };
         point.how = How::Simulated;
         point.wait = simulated.wait.mean;
         point.delay = delay.mean;
@@ -168,7 +173,8 @@ impl System {
         Ok(high)
     }
 
-    /// All sizes up to `largest`: which are stable, which is best, and which keep the delay `asked`, if one is.
+    /// All sizes up to `largest`: which are stable, which is best, and which keep the delay
+    /// `asked`, if one is.
     pub fn dimensions(&self, asked: Option<f64>, largest: usize) -> Result<Dimensions, Refused> {
         if let Some(asked) = asked {
             not_negative("the delay that is asked for", asked)?;
@@ -176,7 +182,11 @@ impl System {
         if let Measure::Percentile(p) = self.measure
             && !(p > 0.0 && p < 1.0)
         {
-            return Err(Refused::Value { what: "the percentile", value: p, allowed: "above 0 and below 1" });
+            return Err(Refused::Value {
+                what: "the percentile",
+                value: p,
+                allowed: "above 0 and below 1",
+            });
         }
         // What is wrong with the streams and costs is said first.
         Policy::new(largest, self.timeout)?;
@@ -188,14 +198,20 @@ impl System {
             known.at(size.clamp(smallest, largest))?;
         }
         let least = known.least()?;
-        let feasible = asked.map_or(Ok(Vec::new()), |asked| known.feasible(asked, smallest, largest))?;
-        Ok(Dimensions { stable: (smallest, largest), curve: known.points.into_values().collect(), least, feasible })
+        let feasible =
+            asked.map_or(Ok(Vec::new()), |asked| known.feasible(asked, smallest, largest))?;
+        Ok(Dimensions {
+            stable: (smallest, largest),
+            curve: known.points.into_values().collect(),
+            least,
+            feasible,
+        })
     }
 }
 
 impl System {
-    /// Sizes up to `largest` with timeouts: which keeps the delay `asked` with the fewest containers. The system's own
-    /// timeout does not count.
+    /// Sizes up to `largest` with timeouts: which keeps the delay `asked` with the fewest
+    /// containers. The system's own timeout does not count.
     pub fn pairs(&self, asked: f64, largest: usize) -> Result<Pairs, Refused> {
         let asked = positive("the delay that is asked for", asked)?;
         let (mut kept, mut least) = (Vec::new(), None::<Pair>);
@@ -225,7 +241,8 @@ impl System {
             };
             // More packets than that come within the timeout in no container.
             let fastest = self.streams.first().map_or(0.0, |stream| stream.rate) * timeout;
-            let (mut high, mut size) = (largest + 1, largest.min((2.0 + fastest + 5.0 * fastest.sqrt()) as usize));
+            let (mut high, mut size) =
+                (largest + 1, largest.min((2.0 + fastest + 5.0 * fastest.sqrt()) as usize));
             size = size.max(smallest);
             let mut low = None;
             loop {
@@ -245,7 +262,8 @@ impl System {
             }
         }
         let least = least.ok_or(refused)?;
-        let few = kept.iter().map(|pair| pair.point.containers).fold(f64::INFINITY, f64::min) * AS_FEW;
+        let few =
+            kept.iter().map(|pair| pair.point.containers).fold(f64::INFINITY, f64::min) * AS_FEW;
         let as_few = kept.into_iter().filter(|pair| pair.point.containers <= few);
         Ok(Pairs { best: as_few.min_by(|a, b| a.timeout.total_cmp(&b.timeout)), least })
     }
@@ -269,20 +287,26 @@ impl Known<'_> {
 
     fn best(&self) -> Result<Point, Refused> {
         let best = self.points.values().min_by(|a, b| a.delay.total_cmp(&b.delay));
-        best.copied().ok_or(Refused::Value { what: "the number of sizes", value: 0.0, allowed: "1 or more" })
+        best.copied().ok_or(Refused::Value {
+            what: "the number of sizes",
+            value: 0.0,
+            allowed: "1 or more",
+        })
     }
 
-    /// The least delay: the best so far, and halfway to its neighbours, until there are none between.
+    /// The least delay: the best so far, and halfway to its neighbours, until there are none
+    /// between.
     fn least(&mut self) -> Result<Point, Refused> {
         loop {
             let best = self.best()?.size;
             let below = self.points.range(..best).next_back().map(|(&k, _)| k);
             let above = self.points.range(best + 1..).next().map(|(&k, _)| k);
             let between = |a: usize, b: usize| (b - a > 1).then(|| a + (b - a) / 2);
-            let next: Vec<usize> = [below.and_then(|k| between(k, best)), above.and_then(|k| between(best, k))]
-                .into_iter()
-                .flatten()
-                .collect();
+            let next: Vec<usize> =
+                [below.and_then(|k| between(k, best)), above.and_then(|k| between(best, k))]
+                    .into_iter()
+                    .flatten()
+                    .collect();
             if next.is_empty() {
                 return self.best();
             }
@@ -293,7 +317,12 @@ impl Known<'_> {
     }
 
     /// Where the delay is kept: between the crossings of neighbours that differ.
-    fn feasible(&mut self, asked: f64, smallest: usize, largest: usize) -> Result<Vec<Feasible>, Refused> {
+    fn feasible(
+        &mut self,
+        asked: f64,
+        smallest: usize,
+        largest: usize,
+    ) -> Result<Vec<Feasible>, Refused> {
         let sizes: Vec<usize> = self.points.keys().copied().collect();
         let mut ends = Vec::new();
         let mut open = (self.at(smallest)?.delay <= asked).then_some(smallest);
@@ -305,7 +334,11 @@ impl Known<'_> {
             }
             while high - low > 1 {
                 let middle = low + (high - low) / 2;
-                if (self.at(middle)?.delay <= asked) == before { low = middle } else { high = middle }
+                if (self.at(middle)?.delay <= asked) == before {
+                    low = middle
+                } else {
+                    high = middle
+                }
             }
             match open.take() {
                 None => open = Some(high),
@@ -313,13 +346,15 @@ impl Known<'_> {
             }
         }
         ends.extend(open.map(|from| (from, largest)));
-        let feasible = |(from, to)| Ok(Feasible { from: self.at(from)?, to: self.at(to)?, open: to == largest });
+        let feasible = |(from, to)| {
+            Ok(Feasible { from: self.at(from)?, to: self.at(to)?, open: to == largest })
+        };
         ends.into_iter().map(feasible).collect()
     }
 }
 
-/// The largest number for which `system` has a size that keeps the delay, up to `most`, with its best size; `None` if
-/// there is not even one. What fits for some number fits for fewer.
+/// The largest number for which `system` has a size that keeps the delay, up to `most`, with its
+/// best size; `None` if there is not even one. What fits for some number fits for fewer.
 pub fn most_that_fit(
     system: impl Fn(usize) -> System,
     asked: f64,

@@ -1,5 +1,6 @@
-//! The whole way: driver domain, shared memory, a virtual machine that sends everything back, shared memory again.
-//! Packet by packet, with what the model leaves out: timeouts, batches, a queue that ends, loss and jitter.
+//! The whole way: driver domain, shared memory, a virtual machine that sends everything back,
+//! shared memory again. Packet by packet, with what the model leaves out: timeouts, batches, a
+//! queue that ends, loss and jitter.
 
 use crate::containers::Policy;
 use crate::line::Service;
@@ -21,7 +22,8 @@ pub struct Machine {
     pub service: Service,
     /// Containers that may wait for their service; what comes to a full queue is lost.
     pub room: usize,
-    /// The driver side's containers hold packets of all guests, as the paper has it. Else each has its own.
+    /// The driver side's containers hold packets of all guests, as the paper has it. Else each has
+    /// its own.
     pub shared: bool,
 }
 
@@ -137,12 +139,22 @@ impl World {
     }
 }
 
-/// Forwards `packets` packets that come at random at `rate` in all; a tenth of them before any is counted.
-pub fn forward(machine: &Machine, rate: f64, packets: u64, seed: u64) -> Result<Forwarded, Refused> {
+/// Forwards `packets` packets that come at random at `rate` in all; a tenth of them before any is
+/// counted.
+pub fn forward(
+    machine: &Machine,
+    rate: f64,
+    packets: u64,
+    seed: u64,
+) -> Result<Forwarded, Refused> {
     let rate = positive("the rate of packets", rate)?;
     Policy::new(machine.policy.size, machine.policy.timeout)?;
     if machine.guests == 0 {
-        return Err(Refused::Value { what: "the number of virtual machines", value: 0.0, allowed: "1 or more" });
+        return Err(Refused::Value {
+            what: "the number of virtual machines",
+            value: 0.0,
+            allowed: "1 or more",
+        });
     }
     positive("the cost of a container with one packet", machine.service.mean(1.0))?;
     let mut world = World {
@@ -155,7 +167,8 @@ pub fn forward(machine: &Machine, rate: f64, packets: u64, seed: u64) -> Result<
         lost: 0,
     };
     let drivers = world.drivers();
-    world.open = (0..drivers + machine.guests).map(|_| Open { packets: Vec::new(), number: 0 }).collect();
+    world.open =
+        (0..drivers + machine.guests).map(|_| Open { packets: Vec::new(), number: 0 }).collect();
     let mut gaps = Chance::new(seed, 1, 1);
     let guests = Chance::new(seed, 3, 1);
     let warm_up = packets / 10;
@@ -164,7 +177,8 @@ pub fn forward(machine: &Machine, rate: f64, packets: u64, seed: u64) -> Result<
     let mut delays = Vec::new();
     let (mut last, mut smooth) = (vec![None::<f64>; machine.guests], vec![0.0f64; machine.guests]);
     let mut jitter = 0.0f64;
-    let next = |chance: &mut Chance| -> f64 { <Exp1 as Distribution<f64>>::sample(&Exp1, chance) / rate };
+    let next =
+        |chance: &mut Chance| -> f64 { <Exp1 as Distribution<f64>>::sample(&Exp1, chance) / rate };
     let first = next(&mut gaps);
     world.plan(first, Event::Packet);
     while let Some(Due(now, _, event)) = world.due.pop() {
@@ -211,7 +225,8 @@ pub fn forward(machine: &Machine, rate: f64, packets: u64, seed: u64) -> Result<
         }
     }
     let batch = (delays.len() / BATCHES).max(1);
-    let means: Vec<f64> = delays.chunks(batch).map(|b| b.iter().sum::<f64>() / b.len() as f64).collect();
+    let means: Vec<f64> =
+        delays.chunks(batch).map(|b| b.iter().sum::<f64>() / b.len() as f64).collect();
     let delay = Estimate::of(&means).ok_or(Refused::Value {
         what: "the number of packets to forward",
         value: packets as f64,

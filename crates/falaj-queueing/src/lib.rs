@@ -22,7 +22,8 @@
 //! | `dimension` | the sizes that keep a delay, and how many machines fit |
 //! | `tune`, `tuner` | size and timeout for a delay at the least processor time; the same while packets come |
 //!
-//! Without the feature `matrices` there are `containers`, `line`, `forward`, `tune` and `tuner` alone.
+//! Without the feature `matrices` there are `containers`, `line`, `forward`, `tune` and `tuner`
+//! alone.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 

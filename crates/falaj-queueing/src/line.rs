@@ -1,7 +1,8 @@
-//! Containers before a server, simulated: what the model says, without its assumptions on arrivals and services.
+//! Containers before a server, simulated: what the model says, without its assumptions on arrivals
+//! and services.
 //!
-//! Each container is an event; its packets are not. Which wait its packets have for it to leave is drawn for one of
-//! them, and counted for all.
+//! Each container is an event; its packets are not. Which wait its packets have for it to leave is
+//! drawn for one of them, and counted for all.
 
 use crate::containers::{Fill, Policy};
 use crate::refused::{Refused, not_negative, positive, stable};
@@ -53,7 +54,8 @@ pub struct Line {
 pub struct Simulated {
     /// How long containers wait for their service.
     pub wait: Estimate,
-    /// How long packets of the first stream take, from their arrival to the end of their container's service.
+    /// How long packets of the first stream take, from their arrival to the end of their
+    /// container's service.
     pub delay: Estimate,
     /// The same, of which this part of them takes no more: [`Line::simulate`]'s `percentile`.
     pub at_percentile: Estimate,
@@ -114,7 +116,11 @@ impl Line {
             return Err(Refused::Value { what, value: 0.0, allowed: "1 or more" });
         }
         if !streams.iter().any(|s| s.count > 0) {
-            return Err(Refused::Value { what: "the number of streams", value: 0.0, allowed: "1 or more" });
+            return Err(Refused::Value {
+                what: "the number of streams",
+                value: 0.0,
+                allowed: "1 or more",
+            });
         }
         let line = Line { streams: streams.to_vec(), policy, service };
         stable(line.load()?)?;
@@ -222,7 +228,8 @@ impl Counted {
     fn packets(&mut self, percentile: f64) -> Option<(f64, f64, f64)> {
         self.samples.sort_by(|a, b| a.0.total_cmp(&b.0));
         let all: u64 = self.samples.iter().map(|s| s.1).sum();
-        let mean = self.samples.iter().map(|&(delay, packets)| delay * packets as f64).sum::<f64>() / all as f64;
+        let mean = self.samples.iter().map(|&(delay, packets)| delay * packets as f64).sum::<f64>()
+            / all as f64;
         let mut left = percentile * all as f64;
         let at = self.samples.iter().find(|&&(_, packets)| {
             left -= packets as f64;
@@ -274,8 +281,17 @@ impl Aggregator {
         let steps = policy.size as f64 - 1.0;
         let rest = Gamma::new(steps, 1.0).ok();
         let within = policy.timeout.and_then(|timeout| Poisson::new(rate * timeout).ok());
-        let mut aggregator =
-            Aggregator { policy, rate, first, chance, rest, within, leaves: 0.0, opened: 0.0, packets: 0 };
+        let mut aggregator = Aggregator {
+            policy,
+            rate,
+            first,
+            chance,
+            rest,
+            within,
+            leaves: 0.0,
+            opened: 0.0,
+            packets: 0,
+        };
         aggregator.open(0.0);
         // Streams do not begin together: each is somewhere in its first container.
         let phase: f64 = StandardUniform.sample(&mut aggregator.chance);
@@ -321,10 +337,14 @@ impl Aggregator {
         } else if full {
             // In order between the first and the last.
             let later = (packets - 1 - which) as f64;
-            let part = Beta::new(later, which as f64).map_or(0.5, |beta| beta.sample(&mut self.chance));
+            let part =
+                Beta::new(later, which as f64).map_or(0.5, |beta| beta.sample(&mut self.chance));
             open * part
         } else {
-            open * <StandardUniform as Distribution<f64>>::sample(&StandardUniform, &mut self.chance)
+            open * <StandardUniform as Distribution<f64>>::sample(
+                &StandardUniform,
+                &mut self.chance,
+            )
         };
         self.open(at);
         Sent { at, packets, since_packet }

@@ -24,7 +24,9 @@ pub(crate) fn from_rows(what: &'static str, rows: &[Vec<f64>]) -> Result<Mat<f64
 /// The Kronecker product.
 pub(crate) fn kron(a: &Mat<f64>, b: &Mat<f64>) -> Mat<f64> {
     let (rows, columns) = (b.nrows(), b.ncols());
-    Mat::from_fn(a.nrows() * rows, a.ncols() * columns, |i, j| a[(i / rows, j / columns)] * b[(i % rows, j % columns)])
+    Mat::from_fn(a.nrows() * rows, a.ncols() * columns, |i, j| {
+        a[(i / rows, j / columns)] * b[(i % rows, j % columns)]
+    })
 }
 
 /// The Kronecker sum: two chains side by side.
@@ -106,7 +108,8 @@ pub(crate) fn stationary(generator: &Mat<f64>) -> Vec<f64> {
     solve_row(&with_sum, &right)
 }
 
-/// Is this a generator's part within its states: rates off the diagonal not negative, and no row above zero?
+/// Is this a generator's part within its states: rates off the diagonal not negative, and no row
+/// above zero?
 pub(crate) fn check_within(what: &'static str, m: &Mat<f64>) -> Result<(), Refused> {
     let most = largest(m);
     for (i, sum) in row_sums(m).into_iter().enumerate() {

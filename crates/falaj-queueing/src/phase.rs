@@ -4,8 +4,8 @@ use crate::matrix::{check_within, dot, from_rows, poisson, row_times, solve_row}
 use crate::refused::{Refused, positive};
 use faer::Mat;
 
-/// A phase-type distribution: a chain begins in `start`, moves within `within`, and the time until it leaves is the
-/// variable. What `start` lacks to one is the probability of zero.
+/// A phase-type distribution: a chain begins in `start`, moves within `within`, and the time until
+/// it leaves is the variable. What `start` lacks to one is the probability of zero.
 #[derive(Clone, Debug)]
 pub struct PhaseType {
     pub(crate) start: Vec<f64>,
@@ -19,12 +19,14 @@ impl PhaseType {
     pub fn new(start: Vec<f64>, within: &[Vec<f64>]) -> Result<PhaseType, Refused> {
         let within = from_rows(WHAT, within)?;
         if start.len() != within.nrows() {
-            let why = format!("{} phases to begin in, {} in the matrix", start.len(), within.nrows());
+            let why =
+                format!("{} phases to begin in, {} in the matrix", start.len(), within.nrows());
             return Err(Refused::Shape { what: WHAT, why });
         }
         let sum: f64 = start.iter().sum();
         if start.iter().any(|p| !(0.0..=1.0).contains(p)) || sum > 1.0 + 1e-9 {
-            let why = "the probabilities of beginning are not within 0 and 1, or sum up to more than 1";
+            let why =
+                "the probabilities of beginning are not within 0 and 1, or sum up to more than 1";
             return Err(Refused::Shape { what: WHAT, why: why.into() });
         }
         check_within(WHAT, &within)?;
@@ -85,7 +87,9 @@ impl PhaseType {
 
     /// The rates of leaving, by phase.
     pub fn exits(&self) -> Vec<f64> {
-        (0..self.order()).map(|i| -(0..self.order()).map(|j| self.within[(i, j)]).sum::<f64>()).collect()
+        (0..self.order())
+            .map(|i| -(0..self.order()).map(|j| self.within[(i, j)]).sum::<f64>())
+            .collect()
     }
 
     /// The mean of the `n`-th power.
@@ -110,11 +114,13 @@ impl PhaseType {
         self.moment(2) / (mean * mean) - 1.0
     }
 
-    /// The probability of more than `y`. Sums and products of what is not negative: nothing cancels.
+    /// The probability of more than `y`. Sums and products of what is not negative: nothing
+    /// cancels.
     pub fn tail(&self, y: f64) -> f64 {
         let fastest = (0..self.order()).map(|i| -self.within[(i, i)]).fold(0.0, f64::max);
         let n = self.order();
-        let step = Mat::from_fn(n, n, |i, j| f64::from(u8::from(i == j)) + self.within[(i, j)] / fastest);
+        let step =
+            Mat::from_fn(n, n, |i, j| f64::from(u8::from(i == j)) + self.within[(i, j)] / fastest);
         let mut row = self.start.clone();
         let mut sum = 0.0;
         for weight in poisson(fastest * y.max(0.0)) {
@@ -149,7 +155,8 @@ impl PhaseType {
 
     /// The least of both, running side by side.
     pub fn least(&self, other: &PhaseType) -> PhaseType {
-        let start = self.start.iter().flat_map(|a| other.start.iter().map(move |b| a * b)).collect();
+        let start =
+            self.start.iter().flat_map(|a| other.start.iter().map(move |b| a * b)).collect();
         PhaseType { start, within: crate::matrix::kron_sum(&self.within, &other.within) }
     }
 
@@ -158,7 +165,11 @@ impl PhaseType {
         let sum: f64 = parts.iter().map(|(p, _)| p).sum();
         if parts.iter().any(|(p, _)| *p < 0.0) || (sum - 1.0).abs() > 1e-9 {
             let what = "the sum of a mixture's probabilities";
-            return Err(Refused::Value { what, value: sum, allowed: "1, and none of them negative" });
+            return Err(Refused::Value {
+                what,
+                value: sum,
+                allowed: "1, and none of them negative",
+            });
         }
         let order = parts.iter().map(|(_, part)| part.order()).sum();
         let mut within = Mat::zeros(order, order);

@@ -1,8 +1,9 @@
 //! The paper's model as printed: the superposition's interval taken for those of a renewal process.
 //!
-//! With exponential services that is a GI/M/1, which one number solves: the root of `s = A*(mu (1 - s))` within zero
-//! and one, where `A*` is the transform of the interval. The wait is then exponential with the rate `mu (1 - s)`,
-//! with the probability `s`. No matrix is needed, and none of the `k^(N+1)` states.
+//! With exponential services that is a GI/M/1, which one number solves: the root of `s = A*(mu (1 -
+//! s))` within zero and one, where `A*` is the transform of the interval. The wait is then
+//! exponential with the rate `mu (1 - s)`, with the probability `s`. No matrix is needed, and none
+//! of the `k^(N+1)` states.
 
 use crate::refused::Refused;
 use crate::superposed::Superposed;
@@ -42,7 +43,11 @@ pub(crate) fn solve(system: &Superposed) -> Result<Printed, Refused> {
     let size = system.size() as f64;
     let mut end = (size + 12.0 * size.sqrt() + 45.0) / slowest;
     let silent = |t: f64| -> f64 {
-        system.streams().iter().map(|s| residual_tail(system.size(), s.rate * t).powi(s.count as i32)).product()
+        system
+            .streams()
+            .iter()
+            .map(|s| residual_tail(system.size(), s.rate * t).powi(s.count as i32))
+            .product()
     };
     // The fastest stream may have sent long before the slowest.
     while silent(0.5 * end) < 1e-18 {
@@ -62,7 +67,8 @@ pub(crate) fn solve(system: &Superposed) -> Result<Printed, Refused> {
         let integral: f64 = points.iter().map(|&(t, weight)| (-s * t).exp() * weight).sum();
         1.0 - s / rate * (1.0 - s * integral)
     };
-    // s - A*(mu (1 - s)) is below zero at zero and above zero just below one, since the load is below one.
+    // s - A*(mu (1 - s)) is below zero at zero and above zero just below one, since the load is
+    // below one.
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..100 {
         let middle = 0.5 * (low + high);
@@ -71,13 +77,17 @@ pub(crate) fn solve(system: &Superposed) -> Result<Printed, Refused> {
     let root = 0.5 * (low + high);
     let decay = mu * (1.0 - root);
     if decay <= 0.0 || !root.is_finite() {
-        return Err(Refused::NotConverged { what: "the root of the renewal model", residual: root });
+        return Err(Refused::NotConverged {
+            what: "the root of the renewal model",
+            residual: root,
+        });
     }
     Ok(Printed { waits: root, decay, wait: root / decay })
 }
 
-/// Probability that an Erlang interval of `phases` steps, looked at at a random time, lasts longer than `steps` mean
-/// steps: any phase is as likely, so it is the mean of what is left of all phases.
+/// Probability that an Erlang interval of `phases` steps, looked at at a random time, lasts longer
+/// than `steps` mean steps: any phase is as likely, so it is the mean of what is left of all
+/// phases.
 fn residual_tail(phases: usize, steps: f64) -> f64 {
     let k = phases as f64;
     let mut logarithm = -steps;

@@ -1,14 +1,16 @@
 //! Quasi-birth-death processes: a level that moves by one at a time, and a phase.
 //!
-//! `G` tells in which phase a level is first left downwards, `R` how often the next level's phases are seen for each
-//! unit of time in this one's: the least solutions of `A2 + A1 G + A0 G^2 = 0` and `A0 + R A1 + R^2 A2 = 0`.
-//! Logarithmic reduction is that of Latouche and Ramaswami (1993), cyclic reduction that of Bini and Meini (1995).
+//! `G` tells in which phase a level is first left downwards, `R` how often the next level's phases
+//! are seen for each unit of time in this one's: the least solutions of `A2 + A1 G + A0 G^2 = 0`
+//! and `A0 + R A1 + R^2 A2 = 0`. Logarithmic reduction is that of Latouche and Ramaswami (1993),
+//! cyclic reduction that of Bini and Meini (1995).
 //!
-//! Where arrivals come from few phases and services begin in few, most columns of `A0` and `A2` are zero, and both
-//! reductions keep them so: only the others are computed.
+//! Where arrivals come from few phases and services begin in few, most columns of `A0` and `A2` are
+//! zero, and both reductions keep them so: only the others are computed.
 
 use crate::matrix::{
-    add_columns, columns, from_rows, identity, largest, occupied, row_sums, row_times, rows, stationary,
+    add_columns, columns, from_rows, identity, largest, occupied, row_sums, row_times, rows,
+    stationary,
 };
 use crate::refused::Refused;
 use faer::Mat;
@@ -59,19 +61,28 @@ impl Qbd {
     /// The same from rows.
     ///
     /// # Errors
-    /// They are not square, not of one size, have rates below zero, or rows that do not sum up to zero.
-    pub fn from_rows(up: &[Vec<f64>], within: &[Vec<f64>], down: &[Vec<f64>]) -> Result<Qbd, Refused> {
+    /// They are not square, not of one size, have rates below zero, or rows that do not sum up to
+    /// zero.
+    pub fn from_rows(
+        up: &[Vec<f64>],
+        within: &[Vec<f64>],
+        down: &[Vec<f64>],
+    ) -> Result<Qbd, Refused> {
         const WHAT: &str = "quasi-birth-death process";
         let wrong = |why: &str| Err(Refused::Shape { what: WHAT, why: why.to_owned() });
-        let (up, within, down) = (from_rows(WHAT, up)?, from_rows(WHAT, within)?, from_rows(WHAT, down)?);
+        let (up, within, down) =
+            (from_rows(WHAT, up)?, from_rows(WHAT, within)?, from_rows(WHAT, down)?);
         let size = (within.nrows(), within.nrows());
-        if within.nrows() == 0 || [&up, &within, &down].iter().any(|m| (m.nrows(), m.ncols()) != size) {
+        if within.nrows() == 0
+            || [&up, &within, &down].iter().any(|m| (m.nrows(), m.ncols()) != size)
+        {
             return wrong("its three matrices are to be square, and of one size");
         }
         let all = &up + &within + &down;
         let rate = |m: &Mat<f64>, i: usize, j: usize| m[(i, j)] >= 0.0 && m[(i, j)].is_finite();
         let fits = |i: usize| {
-            (0..size.0).all(|j| rate(&up, i, j) && rate(&down, i, j) && (i == j || rate(&within, i, j)))
+            (0..size.0)
+                .all(|j| rate(&up, i, j) && rate(&down, i, j) && (i == j || rate(&within, i, j)))
                 && row_sums(&all)[i].abs() <= 1e-9 * within[(i, i)].abs()
         };
         if !(0..size.0).all(fits) {
@@ -219,7 +230,8 @@ impl Solved {
         by_rows(&self.r)
     }
 
-    /// The largest eigenvalue of `R`: by which factor a level's probability is below the one before, far up.
+    /// The largest eigenvalue of `R`: by which factor a level's probability is below the one
+    /// before, far up.
     pub fn decay(&self) -> f64 {
         // Powers of a matrix that is not negative; the phases that feed the next level are enough.
         let mut row = vec![1.0; self.r.nrows()];

@@ -1,4 +1,5 @@
-//! One server, first come first served, Markovian arrivals and services: MAP/MAP/1, and so MAP/PH/1 and PH/PH/1.
+//! One server, first come first served, Markovian arrivals and services: MAP/MAP/1, and so MAP/PH/1
+//! and PH/PH/1.
 
 use crate::arrivals::Arrivals;
 use crate::matrix::{dot, identity, kron, poisson, row_sums, row_times, solve_row};
@@ -30,9 +31,13 @@ impl Queue {
         Queue::with_method(arrivals, &Arrivals::renewal(service), Method::CyclicReduction)
     }
 
-    /// Services that may depend on one another: each is a departure of `service`, whose phase stands still while
-    /// nobody is there.
-    pub fn with_method(arrivals: &Arrivals, service: &Arrivals, method: Method) -> Result<Queue, Refused> {
+    /// Services that may depend on one another: each is a departure of `service`, whose phase
+    /// stands still while nobody is there.
+    pub fn with_method(
+        arrivals: &Arrivals,
+        service: &Arrivals,
+        method: Method,
+    ) -> Result<Queue, Refused> {
         let rate = arrivals.rate();
         let load = stable(rate / service.rate())?;
         let qbd = blocks(arrivals, service);
@@ -44,13 +49,16 @@ impl Queue {
         for i in 0..n {
             for j in 0..n {
                 let block = j - j % m;
-                boundary[(i, j)] += (0..m).map(|p| solved.r[(i, block + p)] * service.heard[(p, j % m)]).sum::<f64>();
+                boundary[(i, j)] += (0..m)
+                    .map(|p| solved.r[(i, block + p)] * service.heard[(p, j % m)])
+                    .sum::<f64>();
             }
         }
         let left = (identity(n) - &solved.r).partial_piv_lu();
         let visits = left.solve(Mat::from_fn(n, 1, |_, _| 1.0));
         let visits: Vec<f64> = visits.col(0).iter().copied().collect();
-        // One of the equations follows from the others; the sum over all levels stands in its place.
+        // One of the equations follows from the others; the sum over all levels stands in its
+        // place.
         let with_sum = Mat::from_fn(n, n, |i, j| if j == 0 { visits[i] } else { boundary[(i, j)] });
         let mut right = vec![0.0; n];
         right[0] = 1.0;
@@ -65,7 +73,16 @@ impl Queue {
         if off.is_nan() || off > 1e-8 {
             return Err(Refused::NotConverged { what: "the time without anybody", residual: off });
         }
-        Ok(Queue { arrivals: arrivals.clone(), service: service.clone(), solved, empty, busy, number, rate, load })
+        Ok(Queue {
+            arrivals: arrivals.clone(),
+            service: service.clone(),
+            solved,
+            empty,
+            busy,
+            number,
+            rate,
+            load,
+        })
     }
 
     /// Work that comes for each unit of work that can be done.
@@ -89,23 +106,31 @@ impl Queue {
         dot(&self.empty, &row_sums(&heard)) / self.rate
     }
 
-    /// Phases of the service that an arrival finds, by phases before it: `D1 1 (x) I` over the rate.
+    /// Phases of the service that an arrival finds, by phases before it: `D1 1 (x) I` over the
+    /// rate.
     fn found(&self) -> Mat<f64> {
         let heard = row_sums(&self.arrivals.heard);
         let m = self.service.order();
-        Mat::from_fn(heard.len() * m, m, |i, j| if i % m == j { heard[i / m] / self.rate } else { 0.0 })
+        Mat::from_fn(
+            heard.len() * m,
+            m,
+            |i, j| if i % m == j { heard[i / m] / self.rate } else { 0.0 },
+        )
     }
 
     /// Probabilities of waiting longer than each of these times.
     ///
-    /// The service is looked at with its fastest rate; how many are still before the arrival after so many looks
-    /// follows from `R` alone, all levels at once. Everything is a sum of what is not negative.
+    /// The service is looked at with its fastest rate; how many are still before the arrival after
+    /// so many looks follows from `R` alone, all levels at once. Everything is a sum of what is
+    /// not negative.
     pub fn waits_longer(&self, times: &[f64]) -> Vec<f64> {
         let m = self.service.order();
         let fastest = (0..m).map(|i| -self.service.silent[(i, i)]).fold(0.0, f64::max);
         let weights: Vec<Vec<f64>> = times.iter().map(|y| poisson(fastest * y.max(0.0))).collect();
         let looks = weights.iter().map(Vec::len).max().unwrap_or(0);
-        let stay = Mat::from_fn(m, m, |i, j| f64::from(u8::from(i == j)) + self.service.silent[(i, j)] / fastest);
+        let stay = Mat::from_fn(m, m, |i, j| {
+            f64::from(u8::from(i == j)) + self.service.silent[(i, j)] / fastest
+        });
         let leave = Mat::from_fn(m, m, |i, j| self.service.heard[(i, j)] / fastest);
         let mut found = self.found();
         let mut sums = vec![0.0; times.len()];
@@ -119,18 +144,21 @@ impl Queue {
         sums
     }
 
-    /// The wait as a phase-type distribution, of as many phases as the arrivals have times the square of the
-    /// service's: the chain above, its time turned round.
+    /// The wait as a phase-type distribution, of as many phases as the arrivals have times the
+    /// square of the service's: the chain above, its time turned round.
     pub fn wait(&self) -> PhaseType {
         let (n, m) = (self.busy.len(), self.service.order());
         let found = self.found();
         // Phases that are never busy are never come by.
-        let seen: Vec<(usize, usize)> =
-            (0..n).filter(|&i| self.busy[i] > 0.0).flat_map(|i| (0..m).map(move |j| (i, j))).collect();
+        let seen: Vec<(usize, usize)> = (0..n)
+            .filter(|&i| self.busy[i] > 0.0)
+            .flat_map(|i| (0..m).map(move |j| (i, j)))
+            .collect();
         let start = seen.iter().map(|&(i, j)| self.busy[i] * found[(i, j)]).collect();
         let within = Mat::from_fn(seen.len(), seen.len(), |a, b| {
             let ((here, phase), (next, next_phase)) = (seen[a], seen[b]);
-            // d/dt found = found S0 + R found S1, transposed, and weighted by how often each phase is busy.
+            // d/dt found = found S0 + R found S1, transposed, and weighted by how often each phase
+            // is busy.
             let silent = if here == next { self.service.silent[(phase, next_phase)] } else { 0.0 };
             let left = self.solved.r[(next, here)] * self.service.heard[(phase, next_phase)];
             (silent + left) * self.busy[next] / self.busy[here]

@@ -1,5 +1,5 @@
-//! What was found of one quantity lately, of which a few findings may be far off: a machine that stalls for milliseconds makes
-//! some epochs unlike all others.
+//! What was found of one quantity lately, of which a few findings may be far off: a machine that
+//! stalls for milliseconds makes some epochs unlike all others.
 
 /// Findings that are kept.
 const KEPT: usize = 63;
@@ -36,7 +36,8 @@ impl Recent {
         (!self.found.is_empty()).then(|| median(self.found.clone()))
     }
 
-    /// The same, and how far that may be off (one standard error); `None` before there are enough to tell.
+    /// The same, and how far that may be off (one standard error); `None` before there are enough
+    /// to tell.
     pub(crate) fn known(&self) -> Option<(f64, f64)> {
         // Of two nobody knows which one is far off.
         if self.found.len() < 3 {

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Why there is no answer. Nothing is ever answered by a NaN, or by a sum that was cut short in silence.
+/// Why there is no answer. Nothing is ever answered by a NaN, or by a sum that was cut short in
+/// silence.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refused {
     /// More work comes than can be done.
@@ -39,11 +40,18 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refused::Unstable { load } => {
-                write!(f, "unstable: the load is {load:.4}, and must be below 1; the queue would grow without end")
+                write!(
+                    f,
+                    "unstable: the load is {load:.4}, and must be below 1; the queue would grow without end"
+                )
             }
-            Refused::Value { what, value, allowed } => write!(f, "{what} is {value}; it must be {allowed}"),
+            Refused::Value { what, value, allowed } => {
+                write!(f, "{what} is {value}; it must be {allowed}")
+            }
             Refused::Shape { what, why } => write!(f, "not a {what}: {why}"),
-            Refused::NotConverged { what, residual } => write!(f, "{what} did not converge: {residual:.1e} is left"),
+            Refused::NotConverged { what, residual } => {
+                write!(f, "{what} did not converge: {residual:.1e} is left")
+            }
         }
     }
 }

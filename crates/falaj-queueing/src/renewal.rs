@@ -1,5 +1,5 @@
-//! The wait in PH/PH/1, of as many phases as the service has: the paper's formulas (10) to (19), after Asmussen and
-//! Ramaswami, with what is wrong in print put right.
+//! The wait in PH/PH/1, of as many phases as the service has: the paper's formulas (10) to (19),
+//! after Asmussen and Ramaswami, with what is wrong in print put right.
 
 use crate::arrivals::Arrivals;
 use crate::matrix::{dot, identity, kron, row_times, solve_column, solve_row};
@@ -10,8 +10,9 @@ use crate::refused::{Refused, stable};
 use faer::Mat;
 use faer::linalg::solvers::Solve;
 
-/// The wait where intervals and services are independent: start `P[W > 0] theta D / (theta D 1)` and rates
-/// `Delta^-1 (S + R* s alpha)^T Delta`. `R*` is the rate matrix at arrivals, as large as the service has phases.
+/// The wait where intervals and services are independent: start `P[W > 0] theta D / (theta D 1)`
+/// and rates `Delta^-1 (S + R* s alpha)^T Delta`. `R*` is the rate matrix at arrivals, as large as
+/// the service has phases.
 pub fn renewal_wait(interval: &PhaseType, service: &PhaseType) -> Result<PhaseType, Refused> {
     stable(service.mean() / interval.mean())?;
     let arrivals = Arrivals::renewal(interval);
@@ -29,7 +30,8 @@ pub fn renewal_wait(interval: &PhaseType, service: &PhaseType) -> Result<PhaseTy
     let seen = kron(&starts, &stay) * left.partial_piv_lu().solve(kron(&leaves, &stay));
     // sigma, the phases of a service at a random time.
     let mean = service.mean();
-    let sigma: Vec<f64> = solve_row(&-&service.within, &service.start).into_iter().map(|v| v / mean).collect();
+    let sigma: Vec<f64> =
+        solve_row(&-&service.within, &service.start).into_iter().map(|v| v / mean).collect();
     if sigma.iter().any(|&s| s <= 0.0) {
         let why = "a phase of the service is never come by".to_owned();
         return Err(Refused::Shape { what: "service whose wait has these formulas", why });
@@ -43,7 +45,8 @@ pub fn renewal_wait(interval: &PhaseType, service: &PhaseType) -> Result<PhaseTy
     let start = after.into_iter().map(|v| waits * v / sum).collect();
     // S + R* s alpha, transposed and weighted.
     let begun: Vec<f64> = (0..m).map(|i| (0..m).map(|j| seen[(i, j)] * exits[j]).sum()).collect();
-    let within =
-        Mat::from_fn(m, m, |i, j| (service.within[(j, i)] + begun[j] * service.start[i]) * sigma[j] / sigma[i]);
+    let within = Mat::from_fn(m, m, |i, j| {
+        (service.within[(j, i)] + begun[j] * service.start[i]) * sigma[j] / sigma[i]
+    });
     Ok(PhaseType { start, within })
 }

@@ -1,14 +1,15 @@
-//! Containers of several streams before one server: a superposition of Erlang renewal processes, which is no renewal
-//! process itself.
+//! Containers of several streams before one server: a superposition of Erlang renewal processes,
+//! which is no renewal process itself.
 //!
-//! Packets of a stream come at random; every `size` of them are a container. A container comes after as many
-//! exponential steps as it has packets, so how many packets lie in each stream's open container is a Markov chain, and
-//! the queue is a MAP/M/1. Streams that are alike are lumped; still, four streams and containers of 160 have more
-//! states than any matrix.
+//! Packets of a stream come at random; every `size` of them are a container. A container comes
+//! after as many exponential steps as it has packets, so how many packets lie in each stream's open
+//! container is a Markov chain, and the queue is a MAP/M/1. Streams that are alike are lumped;
+//! still, four streams and containers of 160 have more states than any matrix.
 //!
-//! So the same stream of containers is solved for small sizes, and the mean is continued to the true one as a function
-//! of one over the size. It is no power series: sources of like rates drift past one another slowly, which leaves
-//! half powers. It is continued with them and without, and with a size less; by how much these differ is the error.
+//! So the same stream of containers is solved for small sizes, and the mean is continued to the
+//! true one as a function of one over the size. It is no power series: sources of like rates drift
+//! past one another slowly, which leaves half powers. It is continued with them and without, and
+//! with a size less; by how much these differ is the error.
 
 use crate::arrivals::Arrivals;
 use crate::line::Stream;
@@ -33,7 +34,8 @@ pub struct Mean {
     pub wait: f64,
     /// How far the true one may be off.
     pub error: f64,
-    /// The sizes that were solved directly, and their mean waits; one of them if the size itself is small enough.
+    /// The sizes that were solved directly, and their mean waits; one of them if the size itself
+    /// is small enough.
     pub from: Vec<(usize, f64)>,
 }
 
@@ -59,7 +61,8 @@ impl Effort {
 }
 
 impl Superposed {
-    /// Containers of `size` packets, each served in `service` on average. Unstable loads are refused.
+    /// Containers of `size` packets, each served in `service` on average. Unstable loads are
+    /// refused.
     pub fn new(streams: &[Stream], size: usize, service: f64) -> Result<Superposed, Refused> {
         if size == 0 {
             return Err(Refused::Value {
@@ -74,7 +77,11 @@ impl Superposed {
         }
         let streams: Vec<Stream> = streams.iter().copied().filter(|s| s.count > 0).collect();
         if streams.is_empty() {
-            return Err(Refused::Value { what: "the number of streams", value: 0.0, allowed: "1 or more" });
+            return Err(Refused::Value {
+                what: "the number of streams",
+                value: 0.0,
+                allowed: "1 or more",
+            });
         }
         let superposed = Superposed { streams, size, service };
         stable(superposed.load())?;
@@ -106,14 +113,16 @@ impl Superposed {
         self.rate() * self.service
     }
 
-    /// By which rate the tail of the wait falls in the end: `P[W > y]` is like `exp(-decay y)`. Exact for any size and
-    /// any number of streams: with `x` the factor between levels, `sum of rate (x^(-1/size) - 1) = mu (1 - x)`.
+    /// By which rate the tail of the wait falls in the end: `P[W > y]` is like `exp(-decay y)`.
+    /// Exact for any size and any number of streams: with `x` the factor between levels, `sum
+    /// of rate (x^(-1/size) - 1) = mu (1 - x)`.
     pub fn decay(&self) -> f64 {
         let mu = 1.0 / self.service;
         // In u = -ln x: below zero close to zero, since the load is below one; above zero far out.
         let size = self.size as f64;
         let excess = |u: f64| {
-            let come: f64 = self.streams.iter().map(|s| s.count as f64 * s.rate * (u / size).exp_m1()).sum();
+            let come: f64 =
+                self.streams.iter().map(|s| s.count as f64 * s.rate * (u / size).exp_m1()).sum();
             come + mu * (-u).exp_m1()
         };
         let mut high = 1.0;
@@ -141,10 +150,12 @@ impl Superposed {
         self.streams.iter().map(|s| Arrivals::erlangs_order(s.count, size)).product()
     }
 
-    /// The same stream of containers, each of `size` packets: fewer and longer steps, equal rate and load.
+    /// The same stream of containers, each of `size` packets: fewer and longer steps, equal rate
+    /// and load.
     pub fn arrivals(&self, size: usize) -> Result<Arrivals, Refused> {
         let scale = size as f64 / self.size as f64;
-        let mut groups = self.streams.iter().map(|s| Arrivals::erlangs(s.count, size, s.rate * scale));
+        let mut groups =
+            self.streams.iter().map(|s| Arrivals::erlangs(s.count, size, s.rate * scale));
         let first = groups.next().expect("there is a stream")?;
         groups.try_fold(first, |all, group| Ok(all.with(&group?)))
     }
@@ -154,19 +165,24 @@ impl Superposed {
         Queue::new(&self.arrivals(size)?, &PhaseType::exponential(1.0 / self.service)?)
     }
 
-    /// The exact mean wait: solved directly where the size allows, else continued from smaller sizes.
+    /// The exact mean wait: solved directly where the size allows, else continued from smaller
+    /// sizes.
     pub fn exact(&self, effort: Effort) -> Result<Mean, Refused> {
         if self.order(self.size) <= effort.largest() {
             let wait = self.queue(self.size)?.mean_wait();
             return Ok(Mean { wait, error: 1e-8 * wait, from: vec![(self.size, wait)] });
         }
-        let fitting = SIZES.into_iter().filter(|&k| k < self.size && self.order(k) <= effort.largest());
+        let fitting =
+            SIZES.into_iter().filter(|&k| k < self.size && self.order(k) <= effort.largest());
         let mut sizes: Vec<usize> = fitting.collect();
         // The largest say most; more than six terms follow the rounding.
         sizes.drain(..sizes.len().saturating_sub(6));
         if sizes.len() < 3 {
             let count: usize = self.streams.iter().map(|s| s.count).sum();
-            let why = format!("{count} streams have too many phases for matrices up to {}", effort.largest());
+            let why = format!(
+                "{count} streams have too many phases for matrices up to {}",
+                effort.largest()
+            );
             return Err(Refused::Shape { what: "superposition that can be solved exactly", why });
         }
         let mut from = Vec::with_capacity(sizes.len());
@@ -184,7 +200,8 @@ fn continued(from: Vec<(usize, f64)>, size: usize) -> Mean {
     let halves = |n: usize| if n < 2 { n as f64 } else { 0.5 * (n + 1) as f64 };
     let fewer = &from[1..];
     let (series, half) = (at(&from, &whole), at(&from, &halves));
-    // Both differences fall as sizes grow, and a little more slowly than the error: twice their sum has held it.
+    // Both differences fall as sizes grow, and a little more slowly than the error: twice their sum
+    // has held it.
     let error = 2.0 * ((series - half).abs() + (half - at(fewer, &halves)).abs());
     Mean { wait: half, error, from }
 }

@@ -1,10 +1,11 @@
-//! Which size and timeout keep a delay at the least processor time: a closed form for each of them, no matrix and no
-//! simulation, so that it can be asked again and again while packets come.
+//! Which size and timeout keep a delay at the least processor time: a closed form for each of them,
+//! no matrix and no simulation, so that it can be asked again and again while packets come.
 //!
-//! A packet waits for its container to leave, for the other side to wake, for the containers before its own, and for
-//! its own. The first of these is that of Poisson packets ([`Filling`]). Packets that come in bursts count as one each
-//! burst; those to several destinations fill as many containers. The third is Kraemer's and Langenbach-Belz' mean wait
-//! of a queue whose arrivals are the more regular the more packets a container has.
+//! A packet waits for its container to leave, for the other side to wake, for the containers before
+//! its own, and for its own. The first of these is that of Poisson packets ([`Filling`]). Packets
+//! that come in bursts count as one each burst; those to several destinations fill as many
+//! containers. The third is Kraemer's and Langenbach-Belz' mean wait of a queue whose arrivals are
+//! the more regular the more packets a container has.
 
 use crate::containers::{Filling, Measure, Policy};
 use crate::refused::{Refused, not_negative, positive};
@@ -23,7 +24,8 @@ pub struct Wanted {
 pub struct Load {
     /// Packets for each unit of time.
     pub rate: f64,
-    /// Packets that come at once: the variance of their number over its mean, 1 if they come at random or more evenly.
+    /// Packets that come at once: the variance of their number over its mean, 1 if they come at
+    /// random or more evenly.
     pub burst: f64,
     /// Containers that are filled side by side.
     pub streams: f64,
@@ -90,15 +92,16 @@ impl Tuned {
 
 /// More load than this is not chosen: waits grow faster than they can be foreseen.
 const FULL: f64 = 0.95;
-/// Timeouts that are tried, in parts of what is left of the delay. Two of them hold most containers of many packets
-/// until they are full; four, those of few. With half as many a choice may cost 4 % more than the best.
+/// Timeouts that are tried, in parts of what is left of the delay. Two of them hold most containers
+/// of many packets until they are full; four, those of few. With half as many a choice may cost 4 %
+/// more than the best.
 const TIMEOUTS: [f64; 18] =
     [0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2, 2.4, 2.6, 2.8, 3.0, 3.25, 3.5, 3.75, 4.0];
 /// A shorter timeout is worth so much: it holds when the load falls.
 const WORTH: f64 = 1.01;
 
-/// The mean wait for those before, by Kraemer and Langenbach-Belz: intervals as variable as one over the packets of a
-/// container, services all alike.
+/// The mean wait for those before, by Kraemer and Langenbach-Belz: intervals as variable as one
+/// over the packets of a container, services all alike.
 fn queued(load: f64, service: f64, packets: f64) -> f64 {
     let variable = 1.0 / packets;
     let regular = (-2.0 * (1.0 - load) * (1.0 - variable).powi(2) / (3.0 * load * variable)).exp();
@@ -156,7 +159,13 @@ pub fn expect(
 }
 
 /// Containers that leave full or by their timeout.
-fn filled(wanted: &Wanted, load: &Load, cost: &Cost, filling: &Filling, policy: Policy) -> Option<Choice> {
+fn filled(
+    wanted: &Wanted,
+    load: &Load,
+    cost: &Cost,
+    filling: &Filling,
+    policy: Policy,
+) -> Option<Choice> {
     let (packets, wait) = load.fill(filling, policy.size);
     let containers = load.rate / packets;
     let service = cost.per_container + cost.per_packet * packets;
@@ -178,7 +187,8 @@ fn filled(wanted: &Wanted, load: &Load, cost: &Cost, filling: &Filling, policy: 
     Some(Choice { policy, when_idle: false, delay, processor, containers, queued })
 }
 
-/// Containers that leave as soon as the other side has nothing to do: as many packets as came meanwhile.
+/// Containers that leave as soon as the other side has nothing to do: as many packets as came
+/// meanwhile.
 fn natural(wanted: &Wanted, load: &Load, cost: &Cost, policy: Policy) -> Option<Choice> {
     let left = 1.0 - load.rate * cost.per_packet;
     // Bursts come whole.
@@ -195,11 +205,23 @@ fn natural(wanted: &Wanted, load: &Load, cost: &Cost, policy: Policy) -> Option<
         Measure::Percentile(_) => (cost.waking_at_most, 1.0 + busy),
     };
     let delay = waking + turns * turn;
-    Some(Choice { policy, when_idle: true, delay, processor, containers, queued: 0.5 * busy * turn })
+    Some(Choice {
+        policy,
+        when_idle: true,
+        delay,
+        processor,
+        containers,
+        queued: 0.5 * busy * turn,
+    })
 }
 
 /// The size and the timeout that keep the delay at the least processor time.
-pub fn choose(wanted: &Wanted, load: &Load, cost: &Cost, limits: &Limits) -> Result<Tuned, Refused> {
+pub fn choose(
+    wanted: &Wanted,
+    load: &Load,
+    cost: &Cost,
+    limits: &Limits,
+) -> Result<Tuned, Refused> {
     load.check()?;
     positive("the delay that is asked for", wanted.delay)?;
     positive("the cost of a container", cost.per_container)?;
@@ -207,7 +229,11 @@ pub fn choose(wanted: &Wanted, load: &Load, cost: &Cost, limits: &Limits) -> Res
     if let Measure::Percentile(p) = wanted.measure
         && !(0.9..1.0).contains(&p)
     {
-        return Err(Refused::Value { what: "the percentile", value: p, allowed: "0.9 or above, and below 1" });
+        return Err(Refused::Value {
+            what: "the percentile",
+            value: p,
+            allowed: "0.9 or above, and below 1",
+        });
     }
     let busy = load.rate * (cost.per_packet + cost.per_container / limits.packets.max(1) as f64);
     let mut found = Found { wanted: *wanted, kept: Vec::new(), least: None, busy };
@@ -272,11 +298,20 @@ impl Found {
         }
     }
 
-    /// The largest size that keeps the delay with this timeout: below the smallest the other side is too busy.
-    fn largest(&mut self, load: &Load, cost: &Cost, timeout: f64, most: usize) -> Result<(), Refused> {
+    /// The largest size that keeps the delay with this timeout: below the smallest the other side
+    /// is too busy.
+    fn largest(
+        &mut self,
+        load: &Load,
+        cost: &Cost,
+        timeout: f64,
+        most: usize,
+    ) -> Result<(), Refused> {
         let filling = Filling::new(load.bursts(), timeout)?;
         let wanted = self.wanted;
-        let at = |size: usize| filled(&wanted, load, cost, &filling, Policy { size, timeout: Some(timeout) });
+        let at = |size: usize| {
+            filled(&wanted, load, cost, &filling, Policy { size, timeout: Some(timeout) })
+        };
         let (mut size, mut kept, mut beyond) = (1, None, most + 1);
         while size <= most {
             if self.look(at(size)) {

@@ -1,6 +1,7 @@
-//! The tuner: what was counted in epochs becomes a load and costs, and these a policy. It changes only what pays by more than
-//! what was counted may be wrong, so that a steady load leaves it alone. An epoch unlike those before it is set aside: the next one
-//! says whether the load has changed or the machine stalled.
+//! The tuner: what was counted in epochs becomes a load and costs, and these a policy. It changes
+//! only what pays by more than what was counted may be wrong, so that a steady load leaves it
+//! alone. An epoch unlike those before it is set aside: the next one says whether the load has
+//! changed or the machine stalled.
 
 use crate::containers::{Measure, Policy as Size};
 use crate::recent::Recent;
@@ -15,7 +16,8 @@ const KEPT: f64 = 15.0 / 16.0;
 const COSTS_KEPT: f64 = 0.98;
 /// How surely the load has changed, in standard deviations of packets that come at random.
 const SURE: f64 = 4.0;
-/// What is aimed at, in parts of the delay: the rest is between "it is kept" and "it has to change".
+/// What is aimed at, in parts of the delay: the rest is between "it is kept" and "it has to
+/// change".
 const AIM: f64 = 0.95;
 /// A change has to spare such a part.
 const PAYS: f64 = 0.03;
@@ -23,19 +25,23 @@ const PAYS: f64 = 0.03;
 const CERTAIN: f64 = 2.0;
 /// A delay that is perhaps not kept may be left alone for so much, in parts of it.
 const PATIENCE: f64 = 0.03;
-/// Epochs unlike the load that is known, one after the other, that are another one: alike, and in any case.
+/// Epochs unlike the load that is known, one after the other, that are another one: alike, and in
+/// any case.
 const ALIKE: u32 = 2;
 const UNLIKE: u32 = 4;
-/// What waits are taken for before they are known, in parts of what is computed, and how far that may be off.
+/// What waits are taken for before they are known, in parts of what is computed, and how far that
+/// may be off.
 const FIRST_STRETCH: (f64, f64) = (1.0, 0.05);
 /// Epochs between two looks for something better, without a reason.
 const LOOK: u32 = 8;
 /// Costs before any were measured: of a wake-up, and of copying a packet.
-const FIRST: Cost = Cost { per_container: 5e-6, per_packet: 50e-9, waking: 15e-6, waking_at_most: 40e-6 };
+const FIRST: Cost =
+    Cost { per_container: 5e-6, per_packet: 50e-9, waking: 15e-6, waking_at_most: 40e-6 };
 /// How much what was measured has to say against these.
 const DOUBT: f64 = 0.01;
 
-/// Keeps a delay at the least processor time. Give it to [`Packer::tuned`](falaj_engine::container::Packer::tuned).
+/// Keeps a delay at the least processor time. Give it to
+/// [`Packer::tuned`](falaj_engine::container::Packer::tuned).
 #[derive(Clone, Debug)]
 pub struct Tuner {
     wanted: Wanted,
@@ -44,7 +50,8 @@ pub struct Tuner {
     stretch: Recent,
     costs: Costs,
     waking: Waking,
-    /// Epochs that were set aside, one after the other; of the last of them: above what was expected, not below?
+    /// Epochs that were set aside, one after the other; of the last of them: above what was
+    /// expected, not below?
     aside: u32,
     above: bool,
     alike: u32,
@@ -159,17 +166,31 @@ impl Tuner {
         let (sums, costs) = (Sums::default(), Costs::default());
         let (burst, stretch) = (Recent::default(), Recent::default());
         let (aside, above, alike) = (0, false, 0);
-        Tuner { wanted, sums, burst, stretch, costs, waking, aside, above, alike, since: 0, tuned: None, changes: 0 }
+        Tuner {
+            wanted,
+            sums,
+            burst,
+            stretch,
+            costs,
+            waking,
+            aside,
+            above,
+            alike,
+            since: 0,
+            tuned: None,
+            changes: 0,
+        }
     }
 
-    /// The policy before anything is known, of containers of so many bytes: none waits longer than the delay's half,
-    /// and none while the other side is idle.
+    /// The policy before anything is known, of containers of so many bytes: none waits longer than
+    /// the delay's half, and none while the other side is idle.
     pub fn first(&self, bytes: u32) -> Policy {
         let timeout = span(self.wanted.delay / 2.0).max(Span(1));
         Policy { packets: u32::MAX, bytes, timeout, when_idle: true }
     }
 
-    /// Pieces of an epoch, and how many there are: as long as the delay, and ten milliseconds in all or more.
+    /// Pieces of an epoch, and how many there are: as long as the delay, and ten milliseconds in
+    /// all or more.
     pub fn epoch(&self) -> (Span, u64) {
         let slot = self.wanted.delay.clamp(10e-6, 10e-3);
         (span(slot), (10e-3 / slot).ceil().max(8.0) as u64)
@@ -199,14 +220,17 @@ impl Tuner {
     /// The costs as they are known.
     pub fn cost(&self) -> Cost {
         let (per_container, per_packet) = self.costs.found();
-        let Some((waking, _)) = self.waking.mean.known() else { return Cost { per_container, per_packet, ..FIRST } };
+        let Some((waking, _)) = self.waking.mean.known() else {
+            return Cost { per_container, per_packet, ..FIRST };
+        };
         // There are too few to count percentiles of: three deviations for all of them.
         let waking_at_most = waking + 3.0 * self.waking.variance.sqrt();
         Cost { per_container, per_packet, waking, waking_at_most }
     }
 
-    /// How far the delay that is expected of a policy may be off (one standard error). What packets wait was measured, whatever
-    /// load it was computed from; and so was how long the other side takes, but for the first times.
+    /// How far the delay that is expected of a policy may be off (one standard error). What packets
+    /// wait was measured, whatever load it was computed from; and so was how long the other
+    /// side takes, but for the first times.
     fn doubt(&self, now: Choice) -> f64 {
         let load = self.load();
         let longer = Load { stretch: load.stretch + self.stretch.or(FIRST_STRETCH).1, ..load };
@@ -220,7 +244,8 @@ impl Tuner {
     /// Takes what was seen into account; says whether the load is another one.
     fn learn(&mut self, seen: &Seen, now: Policy) -> bool {
         let packets = seen.packets as f64;
-        // A few packets after a long silence are few in all that time; many are a load that has begun.
+        // A few packets after a long silence are few in all that time; many are a load that has
+        // begun.
         let idle = if seen.packets < 16 { seconds(seen.idle) } else { 0.0 };
         let long = seconds(seen.span) + idle;
         let known = self.sums.span > 0.0;
@@ -254,7 +279,8 @@ impl Tuner {
         moved
     }
 
-    /// Are so many packets others than were expected, more surely than by chance? Counts how often that was so.
+    /// Are so many packets others than were expected, more surely than by chance? Counts how often
+    /// that was so.
     fn is_unlike(&mut self, packets: f64, expected: f64, burst: f64) -> bool {
         let unlike = (packets - expected).abs() > SURE * (burst * expected).sqrt() + 1.0;
         if unlike {
@@ -270,7 +296,9 @@ impl Tuner {
         let load = Load { stretch: 1.0, ..self.load() };
         let cost = self.cost();
         let mean = Wanted { measure: Measure::Mean, ..self.wanted };
-        let Ok(Some(expected)) = expect(&mean, &load, &cost, size(now), now.when_idle) else { return };
+        let Ok(Some(expected)) = expect(&mean, &load, &cost, size(now), now.when_idle) else {
+            return;
+        };
         let service = cost.per_container + cost.per_packet * load.rate / expected.containers;
         if !now.when_idle && now.packets > 1 && seen.carried > 0 {
             let fill = expected.delay - expected.queued - cost.waking - service;
@@ -283,11 +311,13 @@ impl Tuner {
             let count = seen.crossings as f64;
             let crossing = seconds(seen.crossing) / count;
             let queued = if now.when_idle { 0.0 } else { expected.queued };
-            let spread = (seen.crossing_squares as f64 / count / 1e18 - crossing * crossing).max(0.0);
+            let spread =
+                (seen.crossing_squares as f64 / count / 1e18 - crossing * crossing).max(0.0);
             let waking = &mut self.waking;
             let part = if waking.mean.known().is_some() { 1.0 / 8.0 } else { 1.0 };
             // One that was not scheduled for a while is not what every container finds.
-            waking.variance += part * (spread.min(self.wanted.delay * self.wanted.delay / 64.0) - waking.variance);
+            waking.variance +=
+                part * (spread.min(self.wanted.delay * self.wanted.delay / 64.0) - waking.variance);
             waking.mean.add((crossing - queued - service).max(0.0));
         }
     }
@@ -315,7 +345,14 @@ impl Tuner {
         let policy = Size { size: limits.packets, timeout: Some(self.wanted.delay) };
         let containers = load.rate / limits.packets as f64;
         let processor = containers * cost.per_container + load.rate * cost.per_packet;
-        Choice { policy, when_idle: true, delay: f64::INFINITY, processor, containers, queued: f64::INFINITY }
+        Choice {
+            policy,
+            when_idle: true,
+            delay: f64::INFINITY,
+            processor,
+            containers,
+            queued: f64::INFINITY,
+        }
     }
 }
 
@@ -327,7 +364,9 @@ fn size(policy: Policy) -> Size {
 impl Choose for Tuner {
     fn choose(&mut self, seen: &Seen, now: Policy) -> Policy {
         let moved = self.learn(seen, now);
-        let expected = expect(&self.wanted, &self.load(), &self.cost(), size(now), now.when_idle).ok().flatten();
+        let expected = expect(&self.wanted, &self.load(), &self.cost(), size(now), now.when_idle)
+            .ok()
+            .flatten();
         let doubt = expected.map_or(0.0, |choice| CERTAIN * self.doubt(choice));
         let patience = doubt.min(PATIENCE * self.wanted.delay);
         let kept = expected.is_some_and(|choice| choice.delay <= self.wanted.delay + patience);
@@ -340,7 +379,8 @@ impl Choose for Tuner {
         let choice = tuned.choice();
         self.tuned = Some(tuned);
         let pays = |now: Choice| {
-            // What a container costs less is bought by packets that wait: by as much of that as is in doubt nobody knows.
+            // What a container costs less is bought by packets that wait: by as much of that as is
+            // in doubt nobody knows.
             let pays = PAYS.max(doubt / now.delay);
             match tuned {
                 Tuned::Kept(_) => !kept || choice.processor < (1.0 - pays) * now.processor,

@@ -110,21 +110,31 @@ fn anchors_that_have_a_formula() {
     let branches = PhaseType::hyper_exponential(&[(0.3, 0.5), (0.7, 2.0)]).unwrap();
     assert!(close(branches.mean(), 0.95, 1e-12) && branches.squared_variation() > 1.0);
     assert!(close(branches.transform(0.5), 0.3 * 0.5 + 0.7 * 0.8, 1e-12));
-    let parts = [(0.3, PhaseType::exponential(0.5).unwrap()), (0.7, PhaseType::exponential(2.0).unwrap())];
+    let parts =
+        [(0.3, PhaseType::exponential(0.5).unwrap()), (0.7, PhaseType::exponential(2.0).unwrap())];
     assert!(close(PhaseType::mixture(&parts).unwrap().tail(1.3), branches.tail(1.3), 1e-12));
-    // A process and its intervals: what is Poisson in the end has exponential intervals and residual lives.
+    // A process and its intervals: what is Poisson in the end has exponential intervals and
+    // residual lives.
     let both = poisson.with(&Arrivals::renewal(&PhaseType::exponential(0.3).unwrap()));
-    assert!(close(both.interval().mean(), 1.0 / 1.2, 1e-12) && close(both.residual().mean(), 1.0 / 1.2, 1e-12));
+    assert!(
+        close(both.interval().mean(), 1.0 / 1.2, 1e-12)
+            && close(both.residual().mean(), 1.0 / 1.2, 1e-12)
+    );
 }
 
 #[test]
 fn matrices_that_are_none_are_refused() {
-    let refused = |start: Vec<f64>, rows: &[Vec<f64>]| PhaseType::new(start, rows).unwrap_err().to_string();
+    let refused =
+        |start: Vec<f64>, rows: &[Vec<f64>]| PhaseType::new(start, rows).unwrap_err().to_string();
     assert!(refused(vec![1.0], &[vec![1.0]]).contains("sum up to 1, above zero"));
-    assert!(refused(vec![1.0, 0.0], &[vec![-1.0]]).contains("2 phases to begin in, 1 in the matrix"));
+    assert!(
+        refused(vec![1.0, 0.0], &[vec![-1.0]]).contains("2 phases to begin in, 1 in the matrix")
+    );
     assert!(refused(vec![1.0], &[vec![0.0]]).contains("never left"));
     assert!(refused(vec![2.0], &[vec![-1.0]]).contains("not within 0 and 1"));
-    let arrivals = |silent: f64, heard: f64| Arrivals::new(&[vec![silent]], &[vec![heard]]).unwrap_err().to_string();
+    let arrivals = |silent: f64, heard: f64| {
+        Arrivals::new(&[vec![silent]], &[vec![heard]]).unwrap_err().to_string()
+    };
     assert!(arrivals(-1.0, 2.0).contains("together must sum up to zero"));
     assert!(arrivals(0.0, 0.0).contains("there are no arrivals"));
     assert!(PhaseType::erlang(0, 1.0).is_err() && PhaseType::exponential(f64::NAN).is_err());

@@ -31,7 +31,11 @@ fn means_and_tails_are_the_reference() {
         for method in [Method::LogarithmicReduction, Method::CyclicReduction] {
             let queue = Queue::with_method(&arrivals, &service, method).unwrap();
             let what = format!("{name}, {method:?}");
-            assert!(queue.solved.residual_g <= 1e-12 && queue.solved.residual_r <= 1e-12, "{what}: {:?}", queue.solved);
+            assert!(
+                queue.solved.residual_g <= 1e-12 && queue.solved.residual_r <= 1e-12,
+                "{what}: {:?}",
+                queue.solved
+            );
             assert!(queue.solved.defect() < 1e-12, "{what}");
             // Both programs that solved it agree to this.
             for (ours, keys) in [
@@ -45,7 +49,8 @@ fn means_and_tails_are_the_reference() {
             close(tail[1], number("P_wait_gt_y"), 1e-8, &what);
             close(queue.wait().tail(number("y")), number("P_wait_gt_y"), 1e-8, &what);
             close(tail[0], 1.0 - queue.no_wait(), 1e-12, &what);
-            // A third program: an event simulation, with its own intervals. Eleven of them: twice their width.
+            // A third program: an event simulation, with its own intervals. Eleven of them: twice
+            // their width.
             let simulated = |key: &str, interval: &str| (number(key), 2.0 * number(interval));
             let (mean, width) = simulated("sim_mean_wait", "sim_ci95");
             assert!((queue.mean_wait() - mean).abs() < width, "{what}");
@@ -64,7 +69,9 @@ fn a_load_of_one_is_refused_and_one_close_to_it_is_not() {
         assert_eq!(queue.is_err(), refused, "{load}");
         match queue {
             Ok(queue) => close(queue.mean_wait(), load / (1.0 - load), 1e-8, "M/M/1"),
-            Err(why) => assert!(why.to_string().contains(&format!("the load is {load:.4}")), "{why}"),
+            Err(why) => {
+                assert!(why.to_string().contains(&format!("the load is {load:.4}")), "{why}")
+            }
         }
     }
 }

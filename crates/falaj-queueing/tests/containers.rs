@@ -41,7 +41,8 @@ fn exact_and_printed_are_the_reference() {
     }
 }
 
-/// Means of 2e8 simulated containers of 160 packets, with their intervals (their table, and the report's text).
+/// Means of 2e8 simulated containers of 160 packets, with their intervals (their table, and the
+/// report's text).
 #[test]
 fn the_continued_mean_keeps_its_error() {
     for (sources, load, simulated, interval) in [
@@ -64,8 +65,14 @@ fn the_continued_mean_keeps_its_error() {
 fn fill_has_its_closed_form() {
     // Packets a second, and the mean wait in us: 62 packets, 200 us.
     let policy = Policy::new(62, Some(200e-6)).unwrap();
-    for (rate, wait) in [(10e3, 133.33), (100e3, 104.76), (300e3, 96.28), (400e3, 76.20), (800e3, 38.12), (1e6, 30.50)]
-    {
+    for (rate, wait) in [
+        (10e3, 133.33),
+        (100e3, 104.76),
+        (300e3, 96.28),
+        (400e3, 76.20),
+        (800e3, 38.12),
+        (1e6, 30.50),
+    ] {
         close(policy.fill(rate).unwrap().wait * 1e6, wait, 1e-3, "fill");
     }
     let alone = Policy::new(1, Some(1.0)).unwrap().fill(5.0).unwrap();
@@ -90,7 +97,11 @@ fn simulation_and_matrices_agree() {
         let queue = Superposed::new(&streams, size, 1.0).unwrap().queue(size).unwrap();
         // Three cases of two values: twice the 95 % interval each.
         let half = simulated.wait.half_width.unwrap();
-        assert!((queue.mean_wait() - simulated.wait.mean).abs() < 2.0 * half, "{simulated:?} {}", queue.mean_wait());
+        assert!(
+            (queue.mean_wait() - simulated.wait.mean).abs() < 2.0 * half,
+            "{simulated:?} {}",
+            queue.mean_wait()
+        );
         let half = simulated.longer.half_width.unwrap();
         let tail = queue.waits_longer(&[2.0])[0];
         assert!((tail - simulated.longer.mean).abs() < 2.0 * half, "{simulated:?} {tail}");
@@ -100,7 +111,8 @@ fn simulation_and_matrices_agree() {
     }
 }
 
-/// Of 95 % intervals of twenty runs, at least eighteen hold the mean: fewer come once in thirteen times, for one seed.
+/// Of 95 % intervals of twenty runs, at least eighteen hold the mean: fewer come once in thirteen
+/// times, for one seed.
 #[test]
 fn intervals_hold_what_they_say() {
     let streams = [Stream { count: 2, rate: 1.0 }];
@@ -120,7 +132,8 @@ fn fill_is_simulated_as_its_closed_form_says() {
     for (size, timeout) in [(8, 50e-6), (62, 200e-6), (160, 200e-6)] {
         for rate in [10e3, 100e3, 300e3, 800e3] {
             let policy = Policy::new(size, Some(timeout)).unwrap();
-            let service = Service { per_container: 1e-9, per_packet: 0.0, shape: Shape::Deterministic };
+            let service =
+                Service { per_container: 1e-9, per_packet: 0.0, shape: Shape::Deterministic };
             let line = Line::new(&[Stream { count: 1, rate }], policy, service).unwrap();
             let (simulated, closed) = (line.simulate(ASK).unwrap(), line.fill().unwrap());
             let what = format!("{size} packets, {timeout} s, {rate}/s: {simulated:?} {closed:?}");
@@ -132,16 +145,32 @@ fn fill_is_simulated_as_its_closed_form_says() {
 
 #[test]
 fn nonsense_is_refused_by_its_bound() {
-    let service = |per_container, per_packet| Service { per_container, per_packet, shape: Shape::Exponential };
+    let service = |per_container, per_packet| Service {
+        per_container,
+        per_packet,
+        shape: Shape::Exponential,
+    };
     let stream = |rate| [Stream { count: 1, rate }];
     let policy = |size, timeout| Policy { size, timeout };
     for (line, told) in [
-        (Line::new(&stream(1.0), policy(0, None), service(1.0, 0.0)), "packets in a container is 0; it must be 1"),
-        (Line::new(&stream(1.0), policy(2, Some(-1.0)), service(1.0, 0.0)), "timeout of a container is -1"),
+        (
+            Line::new(&stream(1.0), policy(0, None), service(1.0, 0.0)),
+            "packets in a container is 0; it must be 1",
+        ),
+        (
+            Line::new(&stream(1.0), policy(2, Some(-1.0)), service(1.0, 0.0)),
+            "timeout of a container is -1",
+        ),
         (Line::new(&stream(-1.0), policy(2, None), service(1.0, 0.0)), "rate of packets is -1"),
-        (Line::new(&stream(f64::NAN), policy(2, None), service(1.0, 0.0)), "rate of packets is NaN"),
+        (
+            Line::new(&stream(f64::NAN), policy(2, None), service(1.0, 0.0)),
+            "rate of packets is NaN",
+        ),
         (Line::new(&stream(1.0), policy(2, None), service(-1.0, 0.0)), "cost of a container is -1"),
-        (Line::new(&stream(1.0), policy(2, None), service(2.0, 0.0)), "the load is 1.0000, and must be below 1"),
+        (
+            Line::new(&stream(1.0), policy(2, None), service(2.0, 0.0)),
+            "the load is 1.0000, and must be below 1",
+        ),
         (Line::new(&[], policy(2, None), service(2.0, 0.0)), "number of streams is 0"),
     ] {
         let why = line.unwrap_err().to_string();

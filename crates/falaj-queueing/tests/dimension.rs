@@ -1,7 +1,8 @@
 //! Sizes for a delay, and the whole way through a machine.
 
 use falaj_queueing::{
-    Dimensions, How, Machine, Measure, Policy, Refused, Service, Shape, Stream, System, forward, most_that_fit,
+    Dimensions, How, Machine, Measure, Policy, Refused, Service, Shape, Stream, System, forward,
+    most_that_fit,
 };
 
 /// One guest, 800 Kp/s both ways, 77.9 us for each container whatever it holds.
@@ -12,15 +13,22 @@ fn paper(measure: Measure) -> System {
 
 #[test]
 fn a_delay_has_two_sizes_and_a_least() {
-    let Dimensions { stable, least, feasible, curve } = paper(Measure::Mean).dimensions(Some(300e-6), 500).unwrap();
+    let Dimensions { stable, least, feasible, curve } =
+        paper(Measure::Mean).dimensions(Some(300e-6), 500).unwrap();
     assert_eq!(stable, (125, 500));
-    let near = |ours: f64, theirs: f64, off: f64| assert!((ours - theirs).abs() <= off, "{ours} for {theirs}");
+    let near = |ours: f64, theirs: f64, off: f64| {
+        assert!((ours - theirs).abs() <= off, "{ours} for {theirs}")
+    };
     near(least.delay * 1e6, 255.0, 3.0);
     near(least.size as f64, 200.0, 25.0);
     assert_eq!(feasible.len(), 1);
     near(feasible[0].from.size as f64, 160.0, 1.0);
     near(feasible[0].to.size as f64, 325.0, 10.0);
-    assert!(!feasible[0].open && feasible[0].to.delay <= 300e-6 && curve.iter().all(|p| p.how == How::Exact));
+    assert!(
+        !feasible[0].open
+            && feasible[0].to.delay <= 300e-6
+            && curve.iter().all(|p| p.how == How::Exact)
+    );
     near(paper(Measure::Mean).point(160).unwrap().delay * 1e6, 300.0, 3.0);
     // What cannot be, and by how much.
     let never = paper(Measure::Mean).dimensions(Some(200e-6), 500).unwrap();
@@ -32,7 +40,8 @@ fn a_delay_has_two_sizes_and_a_least() {
 fn a_delay_has_a_size_and_a_timeout() {
     let service = Service { per_container: 5e-6, per_packet: 0.5e-6, shape: Shape::Deterministic };
     for (rate, measure) in [(100e3, Measure::Mean), (400e3, Measure::Percentile(0.99))] {
-        let system = System { streams: vec![Stream { count: 2, rate }], service, timeout: None, measure };
+        let system =
+            System { streams: vec![Stream { count: 2, rate }], service, timeout: None, measure };
         let best = system.pairs(200e-6, 500).unwrap().best.unwrap();
         assert!(best.point.delay <= 200e-6);
         let mut fewest = f64::INFINITY;
@@ -50,8 +59,12 @@ fn a_delay_has_a_size_and_a_timeout() {
         assert!(best.point.containers <= 1.05 * fewest, "{best:?}: {fewest}");
     }
     // Nothing carries so many.
-    let system =
-        System { streams: vec![Stream { count: 2, rate: 4e6 }], service, timeout: None, measure: Measure::Mean };
+    let system = System {
+        streams: vec![Stream { count: 2, rate: 4e6 }],
+        service,
+        timeout: None,
+        measure: Measure::Mean,
+    };
     assert!(matches!(system.pairs(200e-6, 500), Err(Refused::Unstable { load }) if load > 1.0));
     let slow = System { streams: vec![Stream { count: 2, rate: 1e4 }], ..system };
     let none = slow.pairs(5.6e-6, 500).unwrap();
@@ -74,7 +87,8 @@ fn a_percentile_is_above_its_mean_and_timeouts_hold_it_down() {
     let high = paper(Measure::Percentile(0.99)).point(160).unwrap();
     assert!(high.delay > 2.0 * mean.delay && high.how == How::Simulated, "{high:?} {mean:?}");
     let slow = |timeout| {
-        let service = Service { per_container: 5.72e-6, per_packet: 0.533e-6, shape: Shape::Deterministic };
+        let service =
+            Service { per_container: 5.72e-6, per_packet: 0.533e-6, shape: Shape::Deterministic };
         let streams = vec![Stream { count: 2, rate: 50e3 }];
         System { streams, service, timeout, measure: Measure::Mean }.point(160).unwrap()
     };
@@ -85,9 +99,11 @@ fn a_percentile_is_above_its_mean_and_timeouts_hold_it_down() {
 
 #[test]
 fn guests_fit_until_they_do_not() {
-    // Each guest gets and sends 100 Kp/s; a packet takes half a microsecond: nine are 90 % of the server.
+    // Each guest gets and sends 100 Kp/s; a packet takes half a microsecond: nine are 90 % of the
+    // server.
     let system = |guests: usize| {
-        let service = Service { per_container: 5e-6, per_packet: 0.5e-6, shape: Shape::Exponential };
+        let service =
+            Service { per_container: 5e-6, per_packet: 0.5e-6, shape: Shape::Exponential };
         let streams = vec![Stream { count: 2 * guests, rate: 100e3 }];
         System { streams, service, timeout: None, measure: Measure::Mean }
     };
@@ -97,18 +113,24 @@ fn guests_fit_until_they_do_not() {
     assert!(most_that_fit(system, 1e-6, 400, 100).unwrap().is_none());
 }
 
-/// The two-stage runs of the research, without a fitted number: packets of 64 B, 62 to a container, 200 us.
+/// The two-stage runs of the research, without a fitted number: packets of 64 B, 62 to a container,
+/// 200 us.
 #[test]
 fn the_whole_way_is_as_simulated_elsewhere() {
-    let service = Service { per_container: 5.72e-6, per_packet: 0.533e-6, shape: Shape::Deterministic };
+    let service =
+        Service { per_container: 5.72e-6, per_packet: 0.533e-6, shape: Shape::Deterministic };
     let policy = Policy { size: 62, timeout: Some(200e-6) };
     let machine = Machine { guests: 1, policy, service, room: 1000, shared: true };
     for (rate, delay) in [(100e3, 321.0), (200e3, 346.0), (400e3, 264.0), (600e3, 128.0)] {
         let found = forward(&machine, rate, 1_000_000, 3).unwrap();
-        // Which packet of a container opens the next one drifts slowly: intervals are wide where most are full.
+        // Which packet of a container opens the next one drifts slowly: intervals are wide where
+        // most are full.
         let off = 0.02 * delay + 1e6 * found.delay.half_width.unwrap();
         assert!((found.delay.mean * 1e6 - delay).abs() < off, "{rate}: {found:?}");
-        assert!(found.loss == 0.0 && found.jitter < 2.0 * 200e-6 + service.mean(62.0), "{rate}: {found:?}");
+        assert!(
+            found.loss == 0.0 && found.jitter < 2.0 * 200e-6 + service.mean(62.0),
+            "{rate}: {found:?}"
+        );
     }
     // One by one it is full at 80 Kp/s, aggregated at 800.
     for (size, full) in [(1, 80e3), (62, 800e3)] {

@@ -1,10 +1,13 @@
-//! The tuner before a simulated reader: what it keeps, what it costs beside the best that does not change, how soon it
-//! follows. Everything is in whole nanoseconds and from seeds: the same each time.
+//! The tuner before a simulated reader: what it keeps, what it costs beside the best that does not
+//! change, how soon it follows. Everything is in whole nanoseconds and from seeds: the same each
+//! time.
 
 use falaj_engine::chance::Chance;
 use falaj_engine::container::{Container, Packer, Policy, unload};
 use falaj_engine::tuning::{Choose, Seen};
-use falaj_queueing::{Cost, Filling, Limits, Load, Measure, Policy as Size, Tuned, Tuner, Wanted, choose, expect};
+use falaj_queueing::{
+    Cost, Filling, Limits, Load, Measure, Policy as Size, Tuned, Tuner, Wanted, choose, expect,
+};
 use falaj_sched::time::{Span, Time};
 use proptest::prelude::*;
 use rand_distr::{Distribution, Exp1, Uniform};
@@ -28,8 +31,8 @@ struct Traffic<'a> {
     seed: u64,
 }
 
-/// What a machine with others at work does: it stalls either side, wakes the reader sooner or later, and makes its work cheaper or
-/// dearer.
+/// What a machine with others at work does: it stalls either side, wakes the reader sooner or
+/// later, and makes its work cheaper or dearer.
 #[derive(Clone, Copy)]
 struct Noise {
     /// Between two stalls of a side, on average, and how long one is at the most.
@@ -98,8 +101,12 @@ impl Window {
 
     /// The mean of the fiftieth of a second in the middle: a stall spoils some of them.
     fn middle(&self) -> f64 {
-        let mut means: Vec<f64> =
-            self.pieces.iter().filter(|piece| piece.0 > 0).map(|piece| piece.1 as f64 / piece.0 as f64).collect();
+        let mut means: Vec<f64> = self
+            .pieces
+            .iter()
+            .filter(|piece| piece.0 > 0)
+            .map(|piece| piece.1 as f64 / piece.0 as f64)
+            .collect();
         means.sort_by(f64::total_cmp);
         means[means.len() / 2]
     }
@@ -129,11 +136,18 @@ fn run(packer: Packer, reader: Reader, traffic: &Traffic<'_>, windows: usize) ->
     noisy(packer, reader, traffic, windows, QUIET)
 }
 
-fn noisy(mut packer: Packer, reader: Reader, traffic: &Traffic<'_>, windows: usize, noise: Noise) -> Vec<Window> {
+fn noisy(
+    mut packer: Packer,
+    reader: Reader,
+    traffic: &Traffic<'_>,
+    windows: usize,
+    noise: Noise,
+) -> Vec<Window> {
     let mut chance = Chance::new(traffic.seed, 1, 1);
     let mut work = Chance::new(traffic.seed, 3, 1);
     let [mut sender, mut slow] = [1, 2].map(|side| Stalls::new(noise, traffic.seed, side));
-    let mut found = vec![Window { pieces: vec![(0, 0); PIECES as usize], ..Window::default() }; windows];
+    let mut found =
+        vec![Window { pieces: vec![(0, 0); PIECES as usize], ..Window::default() }; windows];
     let end = Time(WINDOW * windows as u64);
     let (mut next, mut came, mut number, mut free) = (0.0f64, 0u64, 0u64, Time::ZERO);
     let mut gone: Vec<(Time, Vec<u64>)> = Vec::new();
@@ -148,7 +162,9 @@ fn noisy(mut packer: Packer, reader: Reader, traffic: &Traffic<'_>, windows: usi
         let now = sender.until(due.max(clock));
         clock = now;
         let mut out = |c: Container<'_>| {
-            let stamps = unload(c.bytes).unwrap().map(|p| u64::from_le_bytes(*p.unwrap().rest.first_chunk().unwrap()));
+            let stamps = unload(c.bytes)
+                .unwrap()
+                .map(|p| u64::from_le_bytes(*p.unwrap().rest.first_chunk().unwrap()));
             gone.push((c.left, stamps.collect()));
         };
         packer.poll(now, &mut out);
@@ -170,8 +186,16 @@ fn noisy(mut packer: Packer, reader: Reader, traffic: &Traffic<'_>, windows: usi
         for (left, stamps) in gone.drain(..) {
             // Who is awake begins at once.
             let there = left.max(now);
-            let begins = if free > there { free } else { there + Span(about(reader.waking, noise.waking, &mut work)) };
-            let service = Span(about(reader.container + reader.packet * stamps.len() as u64, noise.work, &mut work));
+            let begins = if free > there {
+                free
+            } else {
+                there + Span(about(reader.waking, noise.waking, &mut work))
+            };
+            let service = Span(about(
+                reader.container + reader.packet * stamps.len() as u64,
+                noise.work,
+                &mut work,
+            ));
             free = slow.until(begins) + service;
             packer.crossed(free.since(left));
             packer.spent(service);
@@ -213,14 +237,28 @@ fn mean(delay: f64) -> Wanted {
     Wanted { delay, measure: Measure::Mean }
 }
 
-/// The least processor time of all sizes with all these timeouts that keep the delay, and that pair.
-fn best(wanted: Wanted, reader: Reader, traffic: &Traffic<'_>, windows: usize, noise: Noise) -> (f64, u32, f64) {
+/// The least processor time of all sizes with all these timeouts that keep the delay, and that
+/// pair.
+fn best(
+    wanted: Wanted,
+    reader: Reader,
+    traffic: &Traffic<'_>,
+    windows: usize,
+    noise: Noise,
+) -> (f64, u32, f64) {
     let mut best = (f64::INFINITY, 0, 0.0);
     for part in [0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.25, 1.5, 2.0, 3.0] {
         let timeout = wanted.delay * part;
         let spent = |packets: u32| {
-            let policy = Policy { packets, bytes: BYTES, timeout: Span((timeout * 1e9) as u64), when_idle: false };
-            let all = together(&noisy(Packer::new(policy, 0).unwrap(), reader, traffic, windows, noise)[1..]);
+            let policy = Policy {
+                packets,
+                bytes: BYTES,
+                timeout: Span((timeout * 1e9) as u64),
+                when_idle: false,
+            };
+            let all = together(
+                &noisy(Packer::new(policy, 0).unwrap(), reader, traffic, windows, noise)[1..],
+            );
             let delay = match wanted.measure {
                 Measure::Mean if noise.longest > 0.0 => all.middle(),
                 Measure::Mean => all.mean(),
@@ -274,7 +312,10 @@ fn beside(wanted: Wanted, traffic: &Traffic<'_>, windows: usize) {
     let best = best(wanted, READER, traffic, 2, QUIET);
     let watch = watched.0.lock().unwrap();
     let (load, cost) = (watch.0.load(), watch.0.cost());
-    let what = format!("{delay:.0} ns, {spent:.0} ns each; best {best:?}; {:?}; {load:?}, {cost:?}", watch.1.last());
+    let what = format!(
+        "{delay:.0} ns, {spent:.0} ns each; best {best:?}; {:?}; {load:?}, {cost:?}",
+        watch.1.last()
+    );
     assert!(delay <= wanted.delay * 1e9, "{wanted:?}: {what}");
     assert!(spent <= 1.15 * best.0, "{wanted:?}: {what}");
     // What it has learned in the first half is enough.
@@ -312,13 +353,15 @@ fn it_sees_bursts_and_destinations() {
     }
 }
 
-/// Tenfold up and down: within a tenth of a second it is as it should be, and then it is left alone.
+/// Tenfold up and down: within a tenth of a second it is as it should be, and then it is left
+/// alone.
 #[test]
 fn it_follows_steps_and_does_not_swing() {
     for delay in [100e-6, 300e-6] {
         let rate = |now: Time| if (now.0 / (10 * WINDOW)) % 2 == 1 { 800e3 } else { 80e3 };
         let (packer, watched) = tuned(mean(delay));
-        let windows = run(packer, READER, &Traffic { rate: &rate, burst: 1, destinations: 1, seed: 6 }, 30);
+        let windows =
+            run(packer, READER, &Traffic { rate: &rate, burst: 1, destinations: 1, seed: 6 }, 30);
         for (i, window) in windows.iter().enumerate() {
             if i % 10 > 0 {
                 assert!(window.mean() <= 1.1 * delay * 1e9, "window {i}: {}", window.mean());
@@ -334,8 +377,9 @@ fn it_follows_steps_and_does_not_swing() {
     }
 }
 
-/// A machine that stalls for milliseconds, several times a second, and takes now more and now less for all that it does: the load is
-/// steady, and so is the policy, with little more than what the best costs that does not change.
+/// A machine that stalls for milliseconds, several times a second, and takes now more and now less
+/// for all that it does: the load is steady, and so is the policy, with little more than what the
+/// best costs that does not change.
 #[test]
 fn noise_does_not_make_it_swing() {
     for (delay, rate) in [(200e-6, 100e3), (200e-6, 400e3), (1e-3, 50e3)] {
@@ -346,12 +390,19 @@ fn noise_does_not_make_it_swing() {
             let best = best(mean(delay), READER, &traffic, 6, BUSY);
             let spent = all.spent as f64 / all.delays.len() as f64;
             let watch = watched.0.lock().unwrap();
-            let what = format!("{:.0} ns, {spent:.0} ns each; best {best:?}; {:?}", all.middle(), watch.1.last());
+            let what = format!(
+                "{:.0} ns, {spent:.0} ns each; best {best:?}; {:?}",
+                all.middle(),
+                watch.1.last()
+            );
             assert!(all.middle() <= delay * 1e9, "{delay} {rate} {seed}: {what}");
             assert!(spent <= 1.15 * best.0, "{delay} {rate} {seed}: {what}");
             for (second, chosen) in watch.1.chunks_exact(watch.1.len() / 3).enumerate().skip(1) {
                 let changes = chosen.windows(2).filter(|pair| pair[0] != pair[1]).count();
-                assert!(changes <= 2, "{delay} {rate} {seed}: {changes} changes in second {second}; {what}");
+                assert!(
+                    changes <= 2,
+                    "{delay} {rate} {seed}: {changes} changes in second {second}; {what}"
+                );
             }
         }
     }
@@ -363,7 +414,13 @@ fn it_follows_steps_of_a_noisy_load() {
     for seed in [11, 12, 13] {
         let rate = |now: Time| if (now.0 / (10 * WINDOW)) % 2 == 1 { 800e3 } else { 80e3 };
         let (packer, watched) = tuned(mean(200e-6));
-        let windows = noisy(packer, READER, &Traffic { rate: &rate, burst: 1, destinations: 1, seed }, 30, BUSY);
+        let windows = noisy(
+            packer,
+            READER,
+            &Traffic { rate: &rate, burst: 1, destinations: 1, seed },
+            30,
+            BUSY,
+        );
         // Each of these lasts for a second, of which half is to follow.
         for (third, windows) in windows.chunks_exact(10).enumerate() {
             let middle = together(&windows[5..]).middle();
@@ -384,13 +441,17 @@ fn what_cannot_be_kept_is_told() {
     // It takes a container 14 us at the least to be woken for and carried.
     let (packer, watched) = tuned(mean(12e-6));
     run(packer, READER, &traffic, 5);
-    let Some(Tuned::Missed(least)) = watched.0.lock().unwrap().0.tuned() else { panic!("it is not told") };
+    let Some(Tuned::Missed(least)) = watched.0.lock().unwrap().0.tuned() else {
+        panic!("it is not told")
+    };
     assert!((12e-6..30e-6).contains(&least.delay), "{least:?}");
     // More than twice the packets that can be copied.
     let slow = Reader { packet: 25_000, ..READER };
     let (packer, watched) = tuned(mean(200e-6));
     run(packer, slow, &traffic, 5);
-    let Some(Tuned::Missed(least)) = watched.0.lock().unwrap().0.tuned() else { panic!("it is not told") };
+    let Some(Tuned::Missed(least)) = watched.0.lock().unwrap().0.tuned() else {
+        panic!("it is not told")
+    };
     assert_eq!(least.delay, f64::INFINITY);
 }
 
@@ -440,7 +501,9 @@ fn nonsense_is_refused() {
     let load = Load { rate: 1e5, burst: 1.0, streams: 1.0, stretch: 1.0 };
     let cost = Cost { per_container: 1e-6, per_packet: 0.0, waking: 0.0, waking_at_most: 0.0 };
     let limits = Limits { packets: 100, timeouts: (1e-6, 1.0) };
-    let told = |wanted: Wanted, load: Load, cost: Cost| choose(&wanted, &load, &cost, &limits).unwrap_err().to_string();
+    let told = |wanted: Wanted, load: Load, cost: Cost| {
+        choose(&wanted, &load, &cost, &limits).unwrap_err().to_string()
+    };
     assert!(told(mean(0.0), load, cost).contains("delay that is asked for"));
     assert!(told(mean(1e-3), Load { rate: f64::NAN, ..load }, cost).contains("rate of packets"));
     assert!(told(mean(1e-3), load, Cost { per_packet: -1.0, ..cost }).contains("cost of a packet"));
@@ -463,7 +526,10 @@ fn a_filling_is_of_all_sizes() {
                 waits += f64::from(j) * f64::max(1.0 - fewer, 0.0);
             }
             let found = filling.at(size as usize);
-            assert!((found.size / sizes - 1.0).abs() < 1e-9, "{rate} {timeout} {size}: {found:?} {sizes}");
+            assert!(
+                (found.size / sizes - 1.0).abs() < 1e-9,
+                "{rate} {timeout} {size}: {found:?} {sizes}"
+            );
             assert!((found.wait - waits / rate / sizes).abs() <= 1e-9 * found.wait, "{found:?}");
         }
     }

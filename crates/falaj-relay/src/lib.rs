@@ -1,8 +1,10 @@
-//! falaj between sockets: whoever connects to one address reaches another one through an emulated link.
+//! falaj between sockets: whoever connects to one address reaches another one through an emulated
+//! link.
 //!
-//! Nothing here is Linux's own, and nothing asks for privilege: sockets and threads of the standard library, and one
-//! option of a socket (`socket2`). What has no packets has no headers either, so each datagram is charged with those
-//! that it would have, and a stream is cut into segments of the link's mtu with theirs.
+//! Nothing here is Linux's own, and nothing asks for privilege: sockets and threads of the standard
+//! library, and one option of a socket (`socket2`). What has no packets has no headers either, so
+//! each datagram is charged with those that it would have, and a stream is cut into segments of the
+//! link's mtu with theirs.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -11,8 +13,8 @@
 //! | `udp` | datagrams: who sent them, and a socket for each client |
 //! | `tcp` | streams: from one socket to the other, first and last words included |
 //!
-//! Readers and writers are threads, as the standard library has no other way to wait for several sockets; decisions and
-//! hand-overs are the calling thread's alone.
+//! Readers and writers are threads, as the standard library has no other way to wait for several
+//! sockets; decisions and hand-overs are the calling thread's alone.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
@@ -71,9 +73,16 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Both protocols, 1024 clients, which are forgotten after two minutes (RFC 4787 has none forgotten sooner).
+    /// Both protocols, 1024 clients, which are forgotten after two minutes (RFC 4787 has none
+    /// forgotten sooner).
     pub fn new(listen: SocketAddr, to: SocketAddr) -> Spec {
-        Spec { listen, to, carries: Carries { udp: true, tcp: true }, clients: 1024, idle: Duration::from_secs(120) }
+        Spec {
+            listen,
+            to,
+            carries: Carries { udp: true, tcp: true },
+            clients: 1024,
+            idle: Duration::from_secs(120),
+        }
     }
 }
 
@@ -113,7 +122,8 @@ impl std::error::Error for Error {}
 pub struct Report {
     /// Up and down of each link, by flow.
     pub flows: Vec<Vec<RelayFlow>>,
-    /// What each rule has taken, and what became of it. A stream is taken once each way, its packets are what became of it.
+    /// What each rule has taken, and what became of it. A stream is taken once each way, its
+    /// packets are what became of it.
     pub rules: Vec<(Taken, Stats)>,
     /// Clients that sent datagrams.
     pub clients: u64,
@@ -162,7 +172,8 @@ impl Cargo for Item {
     }
 }
 
-/// So many packets that were read wait for the deciding thread at most; more wait where the system keeps them.
+/// So many packets that were read wait for the deciding thread at most; more wait where the system
+/// keeps them.
 const WAITING: usize = 512;
 /// Waking up takes up to about this long; it is spun for.
 const SPIN: Duration = Duration::from_micros(60);
@@ -213,8 +224,8 @@ impl Looks {
     }
 }
 
-/// What the flows and rules of a scenario ask for that a relay does not know of what it carries, as it was written, and who
-/// asks.
+/// What the flows and rules of a scenario ask for that a relay does not know of what it carries, as
+/// it was written, and who asks.
 pub fn unknown(scenario: &Scenario) -> Vec<(String, String)> {
     let of = |asks: String, matches: &[Match]| {
         let terms = matches.iter().flat_map(|one| &one.more).filter(|literal| is_unknown(literal));
@@ -225,9 +236,15 @@ pub fn unknown(scenario: &Scenario) -> Vec<(String, String)> {
         all.extend(of(format!("rule `{}`", rule.name), &rule.rule.matches));
     }
     let flows = |direction: &Direction| {
-        direction.flows.iter().flat_map(|flow| of(format!("flow `{}`", flow.name), &flow.matches)).collect::<Vec<_>>()
+        direction
+            .flows
+            .iter()
+            .flat_map(|flow| of(format!("flow `{}`", flow.name), &flow.matches))
+            .collect::<Vec<_>>()
     };
-    all.extend(scenario.links.iter().flat_map(|link| [flows(&link.up), flows(&link.down)]).flatten());
+    all.extend(
+        scenario.links.iter().flat_map(|link| [flows(&link.up), flows(&link.down)]).flatten(),
+    );
     let mut told = Vec::new();
     for one in all {
         if !told.contains(&one) {
@@ -272,9 +289,15 @@ struct Core {
 }
 
 impl Core {
-    /// Where a packet with so much payload goes in, between this client and the far address. Where no rule lets it in, or no
-    /// flow takes it, it goes nowhere.
-    fn route(&mut self, way: usize, protocol: Protocol, client: SocketAddr, payload: usize) -> Option<Way> {
+    /// Where a packet with so much payload goes in, between this client and the far address. Where
+    /// no rule lets it in, or no flow takes it, it goes nowhere.
+    fn route(
+        &mut self,
+        way: usize,
+        protocol: Protocol,
+        client: SocketAddr,
+        payload: usize,
+    ) -> Option<Way> {
         let length = self.looks.length(protocol, payload);
         let key = self.looks.key(way, protocol, client, length);
         let led = self.pipes.route(key, way, length);
@@ -318,8 +341,9 @@ impl Relay {
     /// # Errors
     /// The address is taken or not ours; the links cannot be.
     pub fn new(spec: &Spec, scenario: &Scenario) -> Result<Relay, Error> {
-        let breaks =
-            |i: &Impairments| i.loss.is_some() || i.duplicate.is_some() || i.corrupt.is_some() || i.reorder.is_some();
+        let breaks = |i: &Impairments| {
+            i.loss.is_some() || i.duplicate.is_some() || i.corrupt.is_some() || i.reorder.is_some()
+        };
         let pipes = Pipes::new(scenario).map_err(Error::Refused)?;
         let mut directions = scenario.links.iter().flat_map(|link| [&link.up, &link.down]);
         if spec.carries.tcp && (pipes.drop_early() || directions.any(|d| breaks(&d.impairments))) {
@@ -329,15 +353,20 @@ impl Relay {
             return Err(Error::Chain);
         }
         let (sender, messages) = sync_channel(WAITING);
-        let mtu = |of: fn(&Link) -> &Direction| scenario.links.iter().map(|link| of(link).mtu).min();
+        let mtu =
+            |of: fn(&Link) -> &Direction| scenario.links.iter().map(|link| of(link).mtu).min();
         let core = Core {
             pipes,
-            looks: Looks { mtu: [mtu(|l| &l.up), mtu(|l| &l.down)].map(|mtu| mtu.unwrap_or(1500)), to: spec.to },
+            looks: Looks {
+                mtu: [mtu(|l| &l.up), mtu(|l| &l.down)].map(|mtu| mtu.unwrap_or(1500)),
+                to: spec.to,
+            },
             sender,
             losses: Losses::default(),
             stop: Arc::new(AtomicBool::new(false)),
         };
-        let (udp, tcp) = listen(spec, scenario).map_err(|error| Error::Listen(spec.listen, error))?;
+        let (udp, tcp) =
+            listen(spec, scenario).map_err(|error| Error::Listen(spec.listen, error))?;
         Ok(Relay { core, messages, udp, tcp })
     }
 
@@ -377,8 +406,14 @@ impl Relay {
             clients: self.udp.as_ref().map_or(0, udp::Udp::clients),
             streams: self.tcp.as_ref().map_or(0, tcp::Tcp::streams),
             losses: [
-                (losses.unmatched + self.core.pipes.unmatched(), "datagrams and streams matched no rule"),
-                (losses.full_table, "datagrams and streams came from clients for which there was no place"),
+                (
+                    losses.unmatched + self.core.pipes.unmatched(),
+                    "datagrams and streams matched no rule",
+                ),
+                (
+                    losses.full_table,
+                    "datagrams and streams came from clients for which there was no place",
+                ),
                 (losses.not_taken, "datagrams were not taken by the far end"),
                 (losses.refused, "streams were refused by the far end"),
                 (losses.broken, "streams were reset because the link lost a part of them"),
@@ -392,7 +427,8 @@ impl Relay {
         let now = self.core.pipes.now();
         let left = if due == Time::NEVER { Span::from_secs(1) } else { due.since(now) };
         let sleep = Duration::from_nanos(left.0).saturating_sub(SPIN).min(LOOK);
-        // The core has a sender itself, so the channel is never disconnected: an error is the end of the time.
+        // The core has a sender itself, so the channel is never disconnected: an error is the end
+        // of the time.
         if sleep.is_zero() {
             std::hint::spin_loop();
             return self.messages.try_recv().ok();
@@ -410,7 +446,9 @@ impl Relay {
 
     fn hand_over(&mut self, fate: Fate<Item>) {
         match (fate, &mut self.udp, &mut self.tcp) {
-            (Fate::Due(Item::Udp(datagram)), Some(udp), _) => udp.hand_over(&datagram, &mut self.core),
+            (Fate::Due(Item::Udp(datagram)), Some(udp), _) => {
+                udp.hand_over(&datagram, &mut self.core)
+            }
             (Fate::Due(Item::Tcp(segment)), _, Some(tcp)) => tcp.hand_over(segment, &mut self.core),
             (Fate::Lost(Item::Tcp(segment)), _, Some(tcp)) => tcp.lost(&segment, &mut self.core),
             // A lost datagram is counted where it was lost.

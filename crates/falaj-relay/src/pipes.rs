@@ -78,9 +78,10 @@ struct Release {
 
 /// Both directions of all links.
 ///
-/// The queues' limits are kept here and not by the engine: a stream waits for room before it is read, which the engine,
-/// that takes or drops what comes, has no way to ask for. Where rules lead packets through links one behind the other, which
-/// no stream passes, the limits stay the engine's.
+/// The queues' limits are kept here and not by the engine: a stream waits for room before it is
+/// read, which the engine, that takes or drops what comes, has no way to ask for. Where rules lead
+/// packets through links one behind the other, which no stream passes, the limits stay the
+/// engine's.
 pub(crate) struct Pipes<T> {
     zero: Instant,
     network: Network,
@@ -108,8 +109,8 @@ struct TurnedAway {
 /// What no queue reaches: the rooms are full long before.
 const NONE: Limit = Limit::Bytes(u32::MAX as u64);
 
-/// Takes the limits of all queues away; they come back as rooms, one for each flow that packets belong to. A FIFO has
-/// one queue, and so one room, for all of its flows.
+/// Takes the limits of all queues away; they come back as rooms, one for each flow that packets
+/// belong to. A FIFO has one queue, and so one room, for all of its flows.
 fn lift(kind: &str, setup: &mut Setup, rooms: &mut Vec<Arc<Room>>) {
     let shared = (kind == "fifo").then(|| {
         let limit = setup.scheduler.limit("queue").unwrap_or_else(|| sum(setup));
@@ -138,7 +139,10 @@ fn sum(setup: &Setup) -> Limit {
         Limit::Packets(n) => Some(sum.saturating_add(n)),
         Limit::Bytes(_) => None,
     });
-    packets.map_or_else(|| Limit::Bytes(limits().map(bytes).fold(0, u64::saturating_add)), Limit::Packets)
+    packets.map_or_else(
+        || Limit::Bytes(limits().map(bytes).fold(0, u64::saturating_add)),
+        Limit::Packets,
+    )
 }
 
 impl<T: Cargo> Pipes<T> {
@@ -173,7 +177,8 @@ impl<T: Cargo> Pipes<T> {
         })
     }
 
-    /// Where a packet of so many bytes goes in that comes up (0) or down (1). It counts as taken by its rule.
+    /// Where a packet of so many bytes goes in that comes up (0) or down (1). It counts as taken by
+    /// its rule.
     pub(crate) fn route(&mut self, key: Key, way: usize, length: u32) -> Result<Way, Refused> {
         let now = self.now();
         Ok(Way { entry: self.network.route(&key, way, length, now)?, key })
@@ -215,10 +220,17 @@ impl<T: Cargo> Pipes<T> {
     /// Something that has room, or that takes none: the first and the last word of a stream.
     pub(crate) fn input(&mut self, way: &Way, length: u32, item: T, counted: bool) {
         let Way { entry, key } = way;
-        let room = counted.then(|| (self.network.bytes(entry.pipe, length), self.room(entry).clone()));
+        let room =
+            counted.then(|| (self.network.bytes(entry.pipe, length), self.room(entry).clone()));
         let handle = self.hold(OnItsWay { item, room });
         let now = self.now();
-        self.network.enter(*entry, key, Packet { handle, length, label: &Label::default() }, now, &mut self.out);
+        self.network.enter(
+            *entry,
+            key,
+            Packet { handle, length, label: &Label::default() },
+            now,
+            &mut self.out,
+        );
         self.note();
     }
 
@@ -230,7 +242,11 @@ impl<T: Cargo> Pipes<T> {
         while let Some(Reverse(next)) = self.releases.peek()
             && next.due <= now
         {
-            let Some(Reverse(Release { due, handle, pipe, flow, nominal, .. })) = self.releases.pop() else { break };
+            let Some(Reverse(Release { due, handle, pipe, flow, nominal, .. })) =
+                self.releases.pop()
+            else {
+                break;
+            };
             let flow = &mut self.flows[pipe][flow];
             flow.delay.record(nominal);
             flow.release_error.record(now.since(due));
@@ -262,7 +278,8 @@ impl<T: Cargo> Pipes<T> {
                     self.release(&e, e.handle);
                 }
                 Output::Copy(e) => {
-                    let copy = self.items[e.handle as usize].as_ref().and_then(|way| way.item.copy());
+                    let copy =
+                        self.items[e.handle as usize].as_ref().and_then(|way| way.item.copy());
                     let Some(item) = copy else { continue };
                     let handle = self.hold(OnItsWay { item, room: None });
                     self.release(&e, handle);
@@ -285,7 +302,9 @@ impl<T: Cargo> Pipes<T> {
         }
         self.out = out;
         for emit in self.network.passed() {
-            self.flows[emit.pipe.0 as usize][emit.flow.index()].delay.record(emit.end - emit.arrival);
+            self.flows[emit.pipe.0 as usize][emit.flow.index()]
+                .delay
+                .record(emit.end - emit.arrival);
         }
     }
 
@@ -304,7 +323,9 @@ impl<T: Cargo> Pipes<T> {
     }
 
     fn leaves_its_queue(&mut self, handle: u32) {
-        if let Some((bytes, room)) = self.items[handle as usize].as_mut().and_then(|way| way.room.take()) {
+        if let Some((bytes, room)) =
+            self.items[handle as usize].as_mut().and_then(|way| way.room.take())
+        {
             room.give_back(bytes);
         }
     }
@@ -338,7 +359,12 @@ impl<T: Cargo> Pipes<T> {
 
     /// What each rule has taken, and what became of it.
     pub(crate) fn rules(&self) -> Vec<(Taken, Stats)> {
-        self.network.taken().iter().copied().zip(self.network.active().iter().map(|active| active.stats)).collect()
+        self.network
+            .taken()
+            .iter()
+            .copied()
+            .zip(self.network.active().iter().map(|active| active.stats))
+            .collect()
     }
 
     /// Behind a link no flow of the next one took these.

@@ -49,10 +49,12 @@ impl Room {
         fits
     }
 
-    /// Waits for room and takes it; an empty queue has room for anything. `false` if nothing will ever be read again.
+    /// Waits for room and takes it; an empty queue has room for anything. `false` if nothing will
+    /// ever be read again.
     pub(crate) fn wait_and_take(&self, bytes: u32) -> bool {
         let full = |used: &mut Used| !used.closed && used.packets > 0 && !self.fits(used, bytes);
-        let mut used = self.freed.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner);
+        let mut used =
+            self.freed.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner);
         if !used.closed {
             Room::take(&mut used, bytes);
         }

@@ -1,8 +1,10 @@
-//! Streams: read from one socket, cut into segments, carried through the link, written to the other one.
+//! Streams: read from one socket, cut into segments, carried through the link, written to the other
+//! one.
 //!
-//! Nothing of a stream is lost. Where a packet would find no room the reader waits, and so, by TCP's own window, does
-//! whoever sends. The words that open, end and break a stream cross the link like the rest: a connection is made at the
-//! far end when its first word is there, and the client is heard when the answer is back, a round trip later.
+//! Nothing of a stream is lost. Where a packet would find no room the reader waits, and so, by
+//! TCP's own window, does whoever sends. The words that open, end and break a stream cross the link
+//! like the rest: a connection is made at the far end when its first word is there, and the client
+//! is heard when the answer is back, a round trip later.
 
 use crate::pipes::{DOWN, UP, Way};
 use crate::room::Room;
@@ -81,8 +83,8 @@ impl Side {
         if self.broken.swap(true, Ordering::Relaxed) {
             return;
         }
-        // With no time to linger the last handle's end is a reset. Readers and writers have handles: the first wakes
-        // up, and the second looks.
+        // With no time to linger the last handle's end is a reset. Readers and writers have
+        // handles: the first wakes up, and the second looks.
         let _ = SockRef::from(&*self.socket).set_linger(Some(Duration::ZERO));
         let _ = self.socket.shutdown(Shutdown::Read);
         self.writer = None;
@@ -126,7 +128,8 @@ pub(crate) struct Tcp {
 fn window(direction: &Direction) -> Limit {
     let rate = direction.setup.rate;
     let bytes = u128::from(rate.0) * u128::from(direction.delay.0) / 8_000_000_000;
-    let bytes = if rate.is_unlimited() { WINDOW.1 } else { u64::try_from(bytes).unwrap_or(u64::MAX) };
+    let bytes =
+        if rate.is_unlimited() { WINDOW.1 } else { u64::try_from(bytes).unwrap_or(u64::MAX) };
     Limit::Bytes(bytes.saturating_mul(2).clamp(WINDOW.0, WINDOW.1))
 }
 
@@ -138,7 +141,12 @@ impl Tcp {
             listener: Arc::new(listener),
             to: spec.to,
             limit: spec.clients,
-            windows: scenario.links.iter().flat_map(|link| [&link.up, &link.down]).map(window).collect(),
+            windows: scenario
+                .links
+                .iter()
+                .flat_map(|link| [&link.up, &link.down])
+                .map(window)
+                .collect(),
             streams: BTreeMap::new(),
             seen: 0,
         })
@@ -158,7 +166,8 @@ impl Tcp {
     }
 
     pub(crate) fn start(&self, core: &Core) -> io::Result<()> {
-        let (listener, sender, stop) = (self.listener.clone(), core.sender.clone(), core.stop.clone());
+        let (listener, sender, stop) =
+            (self.listener.clone(), core.sender.clone(), core.stop.clone());
         let body = move || {
             while !stop.load(Ordering::Relaxed) {
                 match listener.accept() {
@@ -167,7 +176,8 @@ impl Tcp {
                             return;
                         }
                     }
-                    // Out of descriptors, perhaps, or a client that went away; neither shall keep a processor busy.
+                    // Out of descriptors, perhaps, or a client that went away; neither shall keep a
+                    // processor busy.
                     Err(_) => thread::sleep(LOOK),
                 }
             }
@@ -183,7 +193,11 @@ impl Tcp {
         }
         let mut own = self.address;
         if own.ip().is_unspecified() {
-            own.set_ip(if own.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
+            own.set_ip(if own.is_ipv4() {
+                Ipv4Addr::LOCALHOST.into()
+            } else {
+                Ipv6Addr::LOCALHOST.into()
+            });
         }
         let _ = TcpStream::connect_timeout(&own, LOOK);
     }
@@ -192,7 +206,8 @@ impl Tcp {
         match message {
             Message::Accepted(socket, client) => self.accept(socket, client, core),
             Message::Connected(id, server) => self.connected(id, server, core),
-            // What is left of a stream that is no more takes its way too, and is thrown away at the end.
+            // What is left of a stream that is no more takes its way too, and is thrown away at the
+            // end.
             Message::Read(id, pipe, Queued { way, bytes }) => {
                 let length = core.looks.length(crate::TCP, bytes.len());
                 let segment = Segment { stream: id, pipe, what: What::Bytes(bytes) };
@@ -261,7 +276,12 @@ impl Tcp {
             stream.said[pipe] = last;
         }
         let segment = Segment { stream: id, pipe, what };
-        core.pipes.input(&stream.ways[pipe], core.looks.length(crate::TCP, 0), Item::Tcp(segment), false);
+        core.pipes.input(
+            &stream.ways[pipe],
+            core.looks.length(crate::TCP, 0),
+            Item::Tcp(segment),
+            false,
+        );
     }
 
     pub(crate) fn hand_over(&mut self, segment: Segment, core: &mut Core) {
@@ -339,10 +359,18 @@ impl Side {
     }
 
     /// Reads what feeds `pipe` and writes what the other direction brings, each in a thread.
-    fn start(&mut self, id: u64, pipe: usize, way: Way, windows: &[Arc<Room>; 2], core: &Core) -> io::Result<()> {
+    fn start(
+        &mut self,
+        id: u64,
+        pipe: usize,
+        way: Way,
+        windows: &[Arc<Room>; 2],
+        core: &Core,
+    ) -> io::Result<()> {
         self.socket.set_write_timeout(Some(LOOK))?;
         let (writer, orders) = channel();
-        let (socket, window, broken) = (self.socket.clone(), windows[1 - pipe].clone(), self.broken.clone());
+        let (socket, window, broken) =
+            (self.socket.clone(), windows[1 - pipe].clone(), self.broken.clone());
         let sender = core.sender.clone();
         let write = move || {
             if write(&socket, &orders, &window, &broken).is_err() {
@@ -353,7 +381,8 @@ impl Side {
         thread::Builder::new().stack_size(STACK).spawn(write)?;
         self.writer = Some(writer);
 
-        let (socket, window, room) = (self.socket.clone(), windows[pipe].clone(), core.pipes.room(&way.entry).clone());
+        let (socket, window, room) =
+            (self.socket.clone(), windows[pipe].clone(), core.pipes.room(&way.entry).clone());
         let (sender, broken) = (core.sender.clone(), self.broken.clone());
         let (charge, segment) = (core.charge(&way.entry, crate::TCP), core.looks.segment(pipe));
         let read = move || {
@@ -383,7 +412,12 @@ impl Side {
 }
 
 /// Writes what it is told to. `Err` says that the socket is broken.
-fn write(socket: &TcpStream, orders: &Receiver<Order>, window: &Room, broken: &AtomicBool) -> io::Result<()> {
+fn write(
+    socket: &TcpStream,
+    orders: &Receiver<Order>,
+    window: &Room,
+    broken: &AtomicBool,
+) -> io::Result<()> {
     for order in orders {
         let bytes = match order {
             Order::Bytes(bytes) => bytes,
@@ -396,7 +430,11 @@ fn write(socket: &TcpStream, orders: &Receiver<Order>, window: &Room, broken: &A
             }
             match (&*socket).write(left) {
                 Ok(written) => left = &left[written..],
-                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                    ) => {}
                 Err(e) => return Err(e),
             }
         }

@@ -1,4 +1,5 @@
-//! Datagrams: a socket for each client, as a translator of addresses has, so that answers find their way back.
+//! Datagrams: a socket for each client, as a translator of addresses has, so that answers find
+//! their way back.
 
 use crate::pipes::{DOWN, UP};
 use crate::{Core, Item, Message as Any, STACK, Spec};
@@ -79,8 +80,16 @@ fn read(
                     }
                 }
                 // A server that is not there, or not any more, answers with a refusal.
-                Err(e) if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset) => {}
-                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset
+                    ) => {}
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                    ) => {}
                 // Whatever else it is, it shall not keep a processor busy.
                 Err(_) => thread::sleep(LOOK),
             }
@@ -141,8 +150,11 @@ impl Udp {
         if self.clients.len() >= self.limit {
             return Err(ErrorKind::QuotaExceeded.into());
         }
-        let any: SocketAddr =
-            if self.to.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
+        let any: SocketAddr = if self.to.is_ipv4() {
+            (Ipv4Addr::UNSPECIFIED, 0).into()
+        } else {
+            (Ipv6Addr::UNSPECIFIED, 0).into()
+        };
         let socket = Arc::new(UdpSocket::bind(any)?);
         socket.connect(self.to)?;
         let gone = Arc::new(AtomicBool::new(false));

@@ -1,5 +1,5 @@
-//! What clients and servers do to a relay, as a plain function for any fuzzer; here it runs over random bytes, and libFuzzer's runs are
-//! `make fuzz`.
+//! What clients and servers do to a relay, as a plain function for any fuzzer; here it runs over
+//! random bytes, and libFuzzer's runs are `make fuzz`.
 
 use falaj_relay::{Carries, Relay, Spec};
 use proptest::prelude::*;
@@ -17,8 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// What a far end does with a stream, by its first byte.
 const ECHOES: u8 = 0;
 
-/// A relay of both protocols, and one that takes datagrams alone and does to them what a link can: what goes wrong in one input shall
-/// be seen in the next one, too.
+/// A relay of both protocols, and one that takes datagrams alone and does to them what a link can:
+/// what goes wrong in one input shall be seen in the next one, too.
 static RELAYS: LazyLock<[SocketAddr; 2]> = LazyLock::new(|| {
     let to = far_end();
     let plain = "[link.x]\nrate = \"1gbit\"\ndelay = \"100us\"\nscheduler = { kind = \"fifo\", queue = \"20kB\" }\n";
@@ -108,14 +108,21 @@ struct Stream {
 impl Stream {
     fn new(to: SocketAddr, how: u8) -> Option<Stream> {
         let socket = TcpStream::connect(to).ok()?;
-        // At a port where nobody listens: it has drawn that very port for itself, and is its own peer.
+        // At a port where nobody listens: it has drawn that very port for itself, and is its own
+        // peer.
         if socket.local_addr().ok()? == to {
             return None;
         }
         socket.set_nonblocking(true).expect("a socket");
         // Where the table was full it is reset already.
         (&socket).write_all(&[how]).ok()?;
-        Some(Stream { socket, echoes: how == ECHOES, sent: Vec::new(), came: Vec::new(), ended: false })
+        Some(Stream {
+            socket,
+            echoes: how == ECHOES,
+            sent: Vec::new(),
+            came: Vec::new(),
+            ended: false,
+        })
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -152,7 +159,10 @@ impl Stream {
                 }
             }
         }
-        assert!(!self.echoes || self.sent.starts_with(&self.came), "what comes back is what was sent, in order");
+        assert!(
+            !self.echoes || self.sent.starts_with(&self.came),
+            "what comes back is what was sent, in order"
+        );
         false
     }
 
@@ -169,14 +179,20 @@ impl Stream {
             );
             thread::sleep(Duration::from_micros(50));
         }
-        assert!(!self.echoes || self.came == self.sent, "{} of {} came", self.came.len(), self.sent.len());
+        assert!(
+            !self.echoes || self.came == self.sent,
+            "{} of {} came",
+            self.came.len(),
+            self.sent.len()
+        );
         reset(&self.socket);
         self.echoes
     }
 }
 
-/// Bytes of any kind as what clients do, and have a far end do: send, end, reset, go, read or not. Whatever that is, what comes back is
-/// what was sent, and a good datagram and a good stream pass behind it.
+/// Bytes of any kind as what clients do, and have a far end do: send, end, reset, go, read or not.
+/// Whatever that is, what comes back is what was sent, and a good datagram and a good stream pass
+/// behind it.
 pub fn relay(bytes: &[u8]) {
     const CLIENTS: usize = 3;
     let Some((&which, bytes)) = bytes.split_first() else { return };

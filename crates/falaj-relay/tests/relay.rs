@@ -76,7 +76,9 @@ fn stream(to: SocketAddr) -> TcpStream {
 }
 
 /// Accepts one stream and treats it so.
-fn serve<T: Send + 'static>(treat: impl FnOnce(TcpStream) -> T + Send + 'static) -> (SocketAddr, JoinHandle<T>) {
+fn serve<T: Send + 'static>(
+    treat: impl FnOnce(TcpStream) -> T + Send + 'static,
+) -> (SocketAddr, JoinHandle<T>) {
     let listener = TcpListener::bind(ANY).unwrap();
     let address = listener.local_addr().unwrap();
     (address, thread::spawn(move || treat(listener.accept().unwrap().0)))
@@ -131,7 +133,8 @@ fn a_full_queue_and_the_mtu_cost_datagrams() {
 
 #[test]
 fn who_comes_when_the_table_is_full_waits_for_the_idle_to_be_forgotten() {
-    let spec = Spec { clients: 2, idle: Duration::from_millis(300), ..Spec::new(ANY.into(), echo()) };
+    let spec =
+        Spec { clients: 2, idle: Duration::from_millis(300), ..Spec::new(ANY.into(), echo()) };
     let relay = Running::with(&spec, &delay(0));
     let answered = |client: &UdpSocket| {
         client.send(b"a").unwrap();
@@ -146,7 +149,10 @@ fn who_comes_when_the_table_is_full_waits_for_the_idle_to_be_forgotten() {
     }
     let report = relay.end();
     assert_eq!(report.clients, 3);
-    assert!(report.losses.iter().any(|&(n, why)| n > 0 && why.contains("there was no place")), "{report:?}");
+    assert!(
+        report.losses.iter().any(|&(n, why)| n > 0 && why.contains("there was no place")),
+        "{report:?}"
+    );
 }
 
 #[test]
@@ -171,7 +177,10 @@ fn a_stream_arrives_whole_and_late() {
     assert!(server.join().unwrap() == sent && answer == sent[..100_000]);
     let report = relay.end();
     assert_eq!(report.streams, 1);
-    assert_eq!(report.flows.iter().map(|pipe| pipe[0].counters.dropped()).collect::<Vec<_>>(), [0, 0]);
+    assert_eq!(
+        report.flows.iter().map(|pipe| pipe[0].counters.dropped()).collect::<Vec<_>>(),
+        [0, 0]
+    );
 }
 
 #[test]
@@ -242,7 +251,11 @@ fn a_reset_crosses_the_link() {
             drop(client);
             server.join().unwrap().unwrap()
         };
-        assert_eq!(seen, Err(std::io::ErrorKind::ConnectionReset), "from the server: {from_server}");
+        assert_eq!(
+            seen,
+            Err(std::io::ErrorKind::ConnectionReset),
+            "from the server: {from_server}"
+        );
         relay.end();
     }
 }
@@ -323,7 +336,9 @@ fn one_protocol_alone() {
     relay.end();
     let relay = Running::with(&spec(tcp), &delay(0));
     let datagrams = client(relay.address);
-    let refused = (0..2).map(|_| datagrams.send(b"x").and_then(|_| datagrams.recv(&mut [0; 9]))).any(|r| r.is_err());
+    let refused = (0..2)
+        .map(|_| datagrams.send(b"x").and_then(|_| datagrams.recv(&mut [0; 9])))
+        .any(|r| r.is_err());
     assert!(refused);
     relay.end();
 }
@@ -341,7 +356,9 @@ fn what_a_link_does_to_packets_it_does_to_datagrams_alone() {
         text.replace("\"10p\"", "{ limit = \"60p\", policy = \"codel\" }"),
         text.replace("[link.l.down]", "scheduler = { kind = \"fq_codel\" }\n[link.l.down]"),
     ] {
-        let text = early.replace("duplicate = \"100%\"", "rate = \"1mbit\"").replace("rate = \"unlimited\"\n", "");
+        let text = early
+            .replace("duplicate = \"100%\"", "rate = \"1mbit\"")
+            .replace("rate = \"unlimited\"\n", "");
         let (link, _) = falaj_scenario::parse(&text, "early.toml").unwrap();
         assert!(matches!(Relay::new(&spec(true, true), &link), Err(Error::Breaks)), "{text}");
     }
@@ -465,5 +482,9 @@ fn datagrams_alone_pass_links_one_behind_the_other() {
     // The queue of the second link is five packets, and one is on its wire.
     assert_eq!((a.offered, a.dropped(), b.offered), (21, 0, 21));
     assert!(b.dropped_full >= 14, "{b:?}");
-    assert!(report.rules[0].0.packets == 21 && report.rules[1].1.dropped >= 14, "{:?}", report.rules);
+    assert!(
+        report.rules[0].0.packets == 21 && report.rules[1].1.dropped >= 14,
+        "{:?}",
+        report.rules
+    );
 }

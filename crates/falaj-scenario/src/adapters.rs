@@ -1,4 +1,5 @@
-//! Virtual adapters: ports at the near end of a link, each with a flow of its own, and one at the far end that all share.
+//! Virtual adapters: ports at the near end of a link, each with a flow of its own, and one at the
+//! far end that all share.
 
 use crate::diagnostics::Problem;
 use crate::model::{Adapter, Flow, Link};
@@ -28,7 +29,8 @@ pub(crate) fn restrict(flow: &mut Flow) {
     flow.matches = flow.matches.iter().filter_map(|rule| rule.and(&its)).collect();
 }
 
-/// What must fit together: one port for each adapter and one adapter for each port, and something at the far end.
+/// What must fit together: one port for each adapter and one adapter for each port, and something
+/// at the far end.
 pub(crate) fn check(links: &[Link], file: &Fields<'_>, problems: &mut Vec<Problem>) {
     let at = || file.field("link").map_or(0..0, |field| field.name_at.clone());
     let mut wrong = |what: String, help: &str| problems.push(Problem::error(at(), what).help(help));
@@ -45,13 +47,18 @@ pub(crate) fn check(links: &[Link], file: &Fields<'_>, problems: &mut Vec<Proble
         }
         if let (true, Some(uplink)) = (own.is_empty(), &link.uplink) {
             wrong(
-                format!("link {} has the uplink {}, and no flow with an `adapter`", quoted(&link.name), quoted(uplink)),
+                format!(
+                    "link {} has the uplink {}, and no flow with an `adapter`",
+                    quoted(&link.name),
+                    quoted(uplink)
+                ),
                 "give its flows an `adapter`, or leave `uplink` out",
             );
         }
         for adapter in own {
             for (other, known) in places.like(adapter).into_iter().map(|place| &all[place]) {
-                let same = (known.name == adapter.name, known.port == adapter.port, *other == link.name);
+                let same =
+                    (known.name == adapter.name, known.port == adapter.port, *other == link.name);
                 match same {
                     (true, true, true) => {}
                     (true, true, false) => wrong(
@@ -82,7 +89,11 @@ pub(crate) fn check(links: &[Link], file: &Fields<'_>, problems: &mut Vec<Proble
                         "each has a port of its own",
                     ),
                     (false, _, _) if known.id() == adapter.id() => wrong(
-                        format!("adapters {} and {} cannot be told apart", quoted(&known.name), quoted(&adapter.name)),
+                        format!(
+                            "adapters {} and {} cannot be told apart",
+                            quoted(&known.name),
+                            quoted(&adapter.name)
+                        ),
                         "call one of them otherwise",
                     ),
                     _ => {}

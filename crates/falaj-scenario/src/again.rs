@@ -1,8 +1,9 @@
-//! A scenario read again in which values of one flow are others, and nothing else: that flow is read, whatever number of others there
-//! is. What follows from it for others (do they fit together, what are they promised) is asked by whoever changes something that runs.
+//! A scenario read again in which values of one flow are others, and nothing else: that flow is
+//! read, whatever number of others there is. What follows from it for others (do they fit together,
+//! what are they promised) is asked by whoever changes something that runs.
 //!
-//! It says no more and no less than [`parse`](crate::parse()) would: where a warning could be due to what all flows are together, the
-//! whole is read.
+//! It says no more and no less than [`parse`](crate::parse()) would: where a warning could be due
+//! to what all flows are together, the whole is read.
 
 use crate::edit::Set;
 use crate::model::{Direction, Scenario};
@@ -42,9 +43,15 @@ fn table<'a>(file: &'a mut DocumentMut, path: &[String; 4]) -> Option<&'a mut It
     path.iter().try_fold(file.as_item_mut(), |at, word| at.get_mut(word.as_str()))
 }
 
-/// Sets these values in the text of the scenario `before`, if they are a flow's of the only link, and reads that flow anew.
-/// `None`: that has to be [set](crate::edit::Edit) and [read](crate::parse()) as a whole, and the text is as it was.
-pub fn set_values(before: &Scenario, file: &mut DocumentMut, file_name: &str, sets: &[Set]) -> Option<Again> {
+/// Sets these values in the text of the scenario `before`, if they are a flow's of the only link,
+/// and reads that flow anew. `None`: that has to be [set](crate::edit::Edit) and
+/// [read](crate::parse()) as a whole, and the text is as it was.
+pub fn set_values(
+    before: &Scenario,
+    file: &mut DocumentMut,
+    file_name: &str,
+    sets: &[Set],
+) -> Option<Again> {
     let path: [String; 4] = sets.first()?.path.get(..4)?.to_vec().try_into().ok()?;
     let undo = Undo { table: table(file, &path)?.clone(), path };
     match read(before, file, file_name, sets) {
@@ -56,19 +63,28 @@ pub fn set_values(before: &Scenario, file: &mut DocumentMut, file_name: &str, se
     }
 }
 
-fn read(before: &Scenario, file: &mut DocumentMut, file_name: &str, sets: &[Set]) -> Option<(Scenario, usize)> {
+fn read(
+    before: &Scenario,
+    file: &mut DocumentMut,
+    file_name: &str,
+    sets: &[Set],
+) -> Option<(Scenario, usize)> {
     let [first, ..] = sets else { return None };
     let [of, link, flows, flow, _] = &first.path[..] else { return None };
     let one = |set: &Set| {
-        set.path[..]
-            .split_last()
-            .is_some_and(|(key, table)| table == &first.path[..4] && !OTHERS.contains(&key.as_str()))
+        set.path[..].split_last().is_some_and(|(key, table)| {
+            table == &first.path[..4] && !OTHERS.contains(&key.as_str())
+        })
     };
-    if (of.as_str(), flows.as_str()) != ("link", "flow") || !sets.iter().all(one) || !is_simple(before, file, link) {
+    if (of.as_str(), flows.as_str()) != ("link", "flow")
+        || !sets.iter().all(one)
+        || !is_simple(before, file, link)
+    {
         return None;
     }
     let n = before.links[0].up.flows.iter().position(|known| known.name == *flow)?;
-    let table = file.get_mut("link")?.get_mut(link)?.get_mut("flow")?.get_mut(flow)?.as_table_like_mut()?;
+    let table =
+        file.get_mut("link")?.get_mut(link)?.get_mut("flow")?.get_mut(flow)?.as_table_like_mut()?;
     for Set { path, value, .. } in sets {
         let key = path.last()?;
         match value {
@@ -83,7 +99,10 @@ fn read(before: &Scenario, file: &mut DocumentMut, file_name: &str, sets: &[Set]
     let mut after = before.clone();
     let [to, from] = [&mut after.links[0], &mut alone.links.into_iter().next()?];
     for (to, from) in [(&mut to.up, &mut from.up), (&mut to.down, &mut from.down)] {
-        if to.masks.of(n) != from.masks.of(0) || from.flows.len() != 1 || from.setup.flows.len() != 1 {
+        if to.masks.of(n) != from.masks.of(0)
+            || from.flows.len() != 1
+            || from.setup.flows.len() != 1
+        {
             return None;
         }
         to.flows[n] = from.flows.pop()?;
@@ -92,20 +111,25 @@ fn read(before: &Scenario, file: &mut DocumentMut, file_name: &str, sets: &[Set]
     Some((after, n))
 }
 
-/// May nothing of it but one flow matter? One link without rules, whose directions share their undivided flows; no sources, and none
-/// of what is looked at together: rates that make queues short on a link with a delay, rests of phases.
+/// May nothing of it but one flow matter? One link without rules, whose directions share their
+/// undivided flows; no sources, and none of what is looked at together: rates that make queues
+/// short on a link with a delay, rests of phases.
 fn is_simple(before: &Scenario, file: &DocumentMut, link: &str) -> bool {
     let tables = file.iter().all(|(key, _)| key == "link" || key == "run");
     let of_link = file.get("link").and_then(|links| links.get(link)?.as_table_like());
     let shared = |link: &dyn TableLike| !link.contains_key("up") && !link.contains_key("down");
     let [only] = &before.links[..] else { return false };
     let undivided = |way: &Direction| {
-        let of_queues =
-            way.setup.flows.len() == way.flows.len() && way.setup.flows.iter().all(|flow| flow.inner.is_none());
+        let of_queues = way.setup.flows.len() == way.flows.len()
+            && way.setup.flows.iter().all(|flow| flow.inner.is_none());
         let alone = way.delay == Span::ZERO && way.setup.scheduler.choice("tail").is_none();
         of_queues && alone && way.masks.link.is_none()
     };
-    tables && of_link.is_some_and(shared) && only.name == link && undivided(&only.up) && undivided(&only.down)
+    tables
+        && of_link.is_some_and(shared)
+        && only.name == link
+        && undivided(&only.up)
+        && undivided(&only.down)
 }
 
 /// The text of the scenario as if this flow were the only one.
@@ -158,14 +182,24 @@ mod tests {
         for sets in [
             &["link.up-link.flow.a.weight=9"][..],
             &["link.up-link.flow.a.weight="],
-            &["link.up-link.flow.a.queue={ policy = \"codel\", limit = \"70p\" }", "link.up-link.flow.a.weight=2"],
-            &["link.up-link.flow.b.need={ rate = \"2mbit\", delay = \"90ms\" }", "link.up-link.flow.b.queue=64kB"],
+            &[
+                "link.up-link.flow.a.queue={ policy = \"codel\", limit = \"70p\" }",
+                "link.up-link.flow.a.weight=2",
+            ],
+            &[
+                "link.up-link.flow.b.need={ rate = \"2mbit\", delay = \"90ms\" }",
+                "link.up-link.flow.b.queue=64kB",
+            ],
             &["link.up-link.flow.b.envelope={ rate = \"1mbit\", burst = \"9kB\" }"],
         ] {
             let (after, text) = again(TEXT, sets).unwrap_or_else(|| panic!("{sets:?}"));
             let whole = parse(&text, "x").unwrap().0;
             assert_eq!(format!("{after:?}"), format!("{whole:?}"), "{sets:?}");
-            assert_ne!(format!("{after:?}"), format!("{:?}", parse(TEXT, "x").unwrap().0), "{sets:?}");
+            assert_ne!(
+                format!("{after:?}"),
+                format!("{:?}", parse(TEXT, "x").unwrap().0),
+                "{sets:?}"
+            );
         }
     }
 
@@ -186,11 +220,14 @@ mod tests {
             assert!(again(TEXT, sets).is_none(), "{sets:?}");
         }
         let set = &["link.up-link.flow.a.weight=9"][..];
-        for more in ["rate = \"100mbit\"\ndelay = \"5ms\"", "rate = \"100mbit\"\nup = { mtu = \"1400B\" }"] {
+        for more in
+            ["rate = \"100mbit\"\ndelay = \"5ms\"", "rate = \"100mbit\"\nup = { mtu = \"1400B\" }"]
+        {
             assert!(again(&TEXT.replace("rate = \"100mbit\"", more), set).is_none(), "{more}");
         }
-        let sources =
-            format!("{TEXT}[traffic.t]\nflow = \"a\"\nmodel = \"poisson\"\nrate = \"1mbit\"\nsize = \"500B\"\n");
+        let sources = format!(
+            "{TEXT}[traffic.t]\nflow = \"a\"\nmodel = \"poisson\"\nrate = \"1mbit\"\nsize = \"500B\"\n"
+        );
         assert!(again(&sources, set).is_none());
     }
 }

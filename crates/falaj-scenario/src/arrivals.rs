@@ -32,7 +32,11 @@ const MODELS: [(&str, &[&str], &[&str]); 10] = [
     ("mpeg", &["rate", "pattern", "frames"], &["rate"]),
     ("greedy", &["allowed", "offset"], &["allowed"]),
     ("replay", &["capture", "select", "speed", "scale", "repeat", "offset"], &["capture"]),
-    ("tcp", &["congestion", "return", "bytes", "pause", "initial-window", "window", "acknowledge"], &[]),
+    (
+        "tcp",
+        &["congestion", "return", "bytes", "pause", "initial-window", "window", "acknowledge"],
+        &[],
+    ),
 ];
 
 /// All keys that only some models take.
@@ -69,7 +73,9 @@ fn example(key: &str) -> &'static str {
         "on" => "its mean, as in `on = \"100ms\"`",
         "off" => "its mean, as in `off = \"100ms\"`",
         "shape" => "`shape = 1.5`",
-        "states" => "`states = [{ rate = \"50mbit\", stay = \"10ms\" }, { rate = \"5mbit\", stay = \"90ms\" }]`",
+        "states" => {
+            "`states = [{ rate = \"50mbit\", stay = \"10ms\" }, { rate = \"5mbit\", stay = \"90ms\" }]`"
+        }
         "d0" => "moves a second, as in `d0 = [[-300, 100], [50, -60]]`",
         "allowed" => "what it may send, as in `allowed = { rate = \"2mbit\", burst = \"15kB\" }`",
         "capture" => "the file that has its packets, as in `capture = \"calls.pcapng\"`",
@@ -99,7 +105,8 @@ impl Sends {
     ) -> Sends {
         match &self.model {
             Model::Recorded(recording) => {
-                let recording = captured::fit(recording, direction, self.sizes.most(), fields, problems);
+                let recording =
+                    captured::fit(recording, direction, self.sizes.most(), fields, problems);
                 Sends { rate: recording.rate(), model: Model::Recorded(recording.into()), ..self }
             }
             Model::Tcp(tcp) => {
@@ -114,24 +121,36 @@ impl Sends {
 }
 
 /// Reads it; `None`: something is wrong, which was said. Files lie beside the scenario's.
-pub(crate) fn sends(fields: &Fields<'_>, given: &Values, beside: &Path, problems: &mut Vec<Problem>) -> Option<Sends> {
+pub(crate) fn sends(
+    fields: &Fields<'_>,
+    given: &Values,
+    beside: &Path,
+    problems: &mut Vec<Problem>,
+) -> Option<Sends> {
     let kind = given.choice("model")?;
     let (_, takes, needs) = MODELS.iter().find(|(name, ..)| *name == kind)?;
     let mut whole = true;
     for key in KEYS.iter().filter(|key| !takes.contains(key)) {
         let Some(field) = fields.field(key) else { continue };
         let of = MODELS.iter().filter(|(_, takes, _)| takes.contains(key));
-        let of = of.map(|(name, ..)| format!("`model = \"{name}\"`")).collect::<Vec<_>>().join(", ");
+        let of =
+            of.map(|(name, ..)| format!("`model = \"{name}\"`")).collect::<Vec<_>>().join(", ");
         let help = format!("leave `{key}` away, or change the model");
         problems.push(
-            Problem::error(field.name_at.clone(), format!("`{key}` is for {of}, and this is `{kind}`")).help(help),
+            Problem::error(
+                field.name_at.clone(),
+                format!("`{key}` is for {of}, and this is `{kind}`"),
+            )
+            .help(help),
         );
         whole = false;
     }
     for key in *needs {
         if !fields.means(key) {
             let why = format!("{} lacks `{key}`, which `{kind}` needs", fields.what);
-            problems.push(Problem::error(fields.at.clone(), why).help(format!("write {}", example(key))));
+            problems.push(
+                Problem::error(fields.at.clone(), why).help(format!("write {}", example(key))),
+            );
             whole = false;
         }
     }
@@ -154,16 +173,27 @@ pub(crate) fn sends(fields: &Fields<'_>, given: &Values, beside: &Path, problems
         "cbr" => (Model::Cbr, rate?, at("rate")),
         "on-off" | "pareto-on-off" => {
             let law = match datum("shape") {
-                Some(Datum::Decimal(shape)) if shape > 1.0 && shape <= 10.0 => Lasting::Pareto(shape),
+                Some(Datum::Decimal(shape)) if shape > 1.0 && shape <= 10.0 => {
+                    Lasting::Pareto(shape)
+                }
                 Some(Datum::Decimal(shape)) => {
                     let why = format!("{shape} is no shape whose bursts have a mean");
-                    refused("shape", why, "write a number above 1 and up to 10, as in `1.5`".into(), problems);
+                    refused(
+                        "shape",
+                        why,
+                        "write a number above 1 and up to 10, as in `1.5`".into(),
+                        problems,
+                    );
                     return None;
                 }
                 _ if kind == "pareto-on-off" => return None,
                 _ => Lasting::Exponential,
             };
-            (Model::OnOff { on: given.span("on")?, off: given.span("off")?, law }, rate?, at("rate"))
+            (
+                Model::OnOff { on: given.span("on")?, off: given.span("off")?, law },
+                rate?,
+                at("rate"),
+            )
         }
         "mmpp" => {
             let Some(Datum::Tables(tables)) = datum("states") else { return None };
@@ -185,7 +215,9 @@ pub(crate) fn sends(fields: &Fields<'_>, given: &Values, beside: &Path, problems
             (Model::Markovian(chain), Rate(rate.round() as u64), at("states"))
         }
         "map" => {
-            let (Some(Datum::Rows(d0)), Some(Datum::Rows(d1))) = (datum("d0"), datum("d1")) else { return None };
+            let (Some(Datum::Rows(d0)), Some(Datum::Rows(d1))) = (datum("d0"), datum("d1")) else {
+                return None;
+            };
             let chain = match Chain::new(&d0, &d1) {
                 Ok(chain) => chain,
                 Err(why) => {
@@ -215,23 +247,45 @@ pub(crate) fn sends(fields: &Fields<'_>, given: &Values, beside: &Path, problems
                 Some(Datum::Name(text)) => text,
                 _ => "IPBBPBBPBB",
             };
-            let Some(frames) = pattern.chars().map(Frame::of).collect::<Option<Vec<Frame>>>() else {
+            let Some(frames) = pattern.chars().map(Frame::of).collect::<Option<Vec<Frame>>>()
+            else {
                 let why = format!("{} has other letters than those of frames", quoted(pattern));
-                refused("pattern", why, "write `I`, `P` and `B`, as in `IPBBPBBPBB`".into(), problems);
+                refused(
+                    "pattern",
+                    why,
+                    "write `I`, `P` and `B`, as in `IPBBPBBPBB`".into(),
+                    problems,
+                );
                 return None;
             };
-            let law = if given.choice("frames") == Some("lognormal") { Law::Lognormal } else { Law::Exponential };
-            (Model::Video(Frames { pattern: frames, law, largest: sizes.most() }), rate?, at("rate"))
+            let law = if given.choice("frames") == Some("lognormal") {
+                Law::Lognormal
+            } else {
+                Law::Exponential
+            };
+            (
+                Model::Video(Frames { pattern: frames, law, largest: sizes.most() }),
+                rate?,
+                at("rate"),
+            )
         }
     };
     if rate.0 == 0 && kind != "tcp" {
         problems.push(
-            Problem::error(at, format!("{} sends less than a bit in a second", fields.what)).help("write higher rates"),
+            Problem::error(at, format!("{} sends less than a bit in a second", fields.what))
+                .help("write higher rates"),
         );
         return None;
     }
     let limit = envelopes::limit(fields, sizes.most(), problems).ok()?;
-    Some(Sends { model, rate, sizes, limit, offset: given.span("offset").unwrap_or(Span::ZERO), at })
+    Some(Sends {
+        model,
+        rate,
+        sizes,
+        limit,
+        offset: given.span("offset").unwrap_or(Span::ZERO),
+        at,
+    })
 }
 
 /// Rate, if any, and how many seconds a state lasts.
@@ -253,7 +307,8 @@ fn fields_of<'a>(
     Some((rate, stay.filter(|_| whole)?))
 }
 
-/// Do datagrams of the source's sizes carry the stamp, and fit the link? Sizes that could not be read were told of.
+/// Do datagrams of the source's sizes carry the stamp, and fit the link? Sizes that could not be
+/// read were told of.
 pub(crate) fn fit(
     direction: &Direction,
     link: &str,
@@ -270,12 +325,17 @@ pub(crate) fn fit(
     // A frame is divided into packets as equal as may be.
     let smallest = if video { largest / 2 } else { sizes.least() };
     let problem = if smallest < least {
-        let why = format!("`size`: {smallest}B has no room for the {STAMP} bytes by which packets are known again");
+        let why = format!(
+            "`size`: {smallest}B has no room for the {STAMP} bytes by which packets are known again"
+        );
         Problem::error(field.at.clone(), why)
             .help(format!("at least `{least}B`, since link {} accounts `{layer}`", quoted(link)))
     } else if largest > most {
-        Problem::error(field.at.clone(), format!("`size`: {largest}B is more than link {} carries", quoted(link)))
-            .help(format!("at most `{most}B`: its mtu of {mtu}B, accounted at `{layer}`"))
+        Problem::error(
+            field.at.clone(),
+            format!("`size`: {largest}B is more than link {} carries", quoted(link)),
+        )
+        .help(format!("at most `{most}B`: its mtu of {mtu}B, accounted at `{layer}`"))
     } else {
         return true;
     };

@@ -35,8 +35,11 @@ pub(crate) fn capacity(
     let own = tables.get(first)?;
     if let (Some(_), Some(trace)) = (own.field("rate"), own.field("trace")) {
         problems.push(
-            Problem::error(trace.name_at.clone(), format!("{} has a rate and a trace of it", own.what))
-                .help("leave out `rate`, or `trace`"),
+            Problem::error(
+                trace.name_at.clone(),
+                format!("{} has a rate and a trace of it", own.what),
+            )
+            .help("leave out `rate`, or `trace`"),
         );
         return None;
     }
@@ -63,9 +66,11 @@ pub(crate) fn capacity(
     };
     match burst.ok()? {
         Some(Value::Bytes(_)) if rate.is_unlimited() => {
-            let at = tables.iter().find_map(|t| t.field("burst")).map_or(0..0, |f| f.name_at.clone());
+            let at =
+                tables.iter().find_map(|t| t.field("burst")).map_or(0..0, |f| f.name_at.clone());
             problems.push(
-                Problem::error(at, "an unlimited link needs no tokens").help("write a `rate`, or leave out `burst`"),
+                Problem::error(at, "an unlimited link needs no tokens")
+                    .help("write a `rate`, or leave out `burst`"),
             );
             None
         }
@@ -74,7 +79,11 @@ pub(crate) fn capacity(
     }
 }
 
-fn value(name: &str, tables: &[&Fields<'_>], problems: &mut Vec<Problem>) -> Result<Option<Value>, ()> {
+fn value(
+    name: &str,
+    tables: &[&Fields<'_>],
+    problems: &mut Vec<Problem>,
+) -> Result<Option<Value>, ()> {
     let key = keys::DIRECTION.iter().find(|k| k.name == name).ok_or(())?;
     match get(tables, key, problems) {
         Got::Given(Datum::Value(value)) | Got::Default(Datum::Value(value)) => Ok(Some(value)),
@@ -83,13 +92,21 @@ fn value(name: &str, tables: &[&Fields<'_>], problems: &mut Vec<Problem>) -> Res
     }
 }
 
-fn traced(given: &Given<'_>, account: Account, beside: &Path, problems: &mut Vec<Problem>) -> Option<(Rate, Capacity)> {
+fn traced(
+    given: &Given<'_>,
+    account: Account,
+    beside: &Path,
+    problems: &mut Vec<Problem>,
+) -> Option<(Rate, Capacity)> {
     let field = given.fields.field("file")?;
     let Some(Datum::Name(name)) = field.datum else { return None };
     let trace = place::read(beside, name, field, trace::parse, trace::FORM, problems).ok()?;
     let repeat = given.values.span("repeat");
     let mut refuse = |key: &str, what: String, help: &str| {
-        problems.push(Problem::error(given.at(key), format!("{}: {what}", given.fields.what)).help(help.to_owned()));
+        problems.push(
+            Problem::error(given.at(key), format!("{}: {what}", given.fields.what))
+                .help(help.to_owned()),
+        );
         None
     };
     match trace {
@@ -104,15 +121,23 @@ fn traced(given: &Given<'_>, account: Account, beside: &Path, problems: &mut Vec
             }
             match Steps::new(steps, repeat) {
                 Some(steps) => Some((steps.mean(), Capacity::Steps(Arc::new(steps)))),
-                None if repeat.is_some() => {
-                    refuse("file", "its rate is always zero".into(), "a link that carries nothing is none")
+                None if repeat.is_some() => refuse(
+                    "file",
+                    "its rate is always zero".into(),
+                    "a link that carries nothing is none",
+                ),
+                None => {
+                    refuse("file", "its rate is zero in the end".into(), "add a line, or `repeat`")
                 }
-                None => refuse("file", "its rate is zero in the end".into(), "add a line, or `repeat`"),
             }
         }
         Trace::Packets { at, period } => {
             if repeat.is_some() {
-                return refuse("repeat", "a mahimahi trace repeats where it ends".into(), "leave out `repeat`");
+                return refuse(
+                    "repeat",
+                    "a mahimahi trace repeats where it ends".into(),
+                    "leave out `repeat`",
+                );
             }
             let all = Opportunities::new(at, period, account.from_ip(PACKET).max(1))?;
             Some((all.mean(), Capacity::Opportunities(Arc::new(all))))

@@ -16,7 +16,8 @@ use std::path::Path;
 /// Bytes of an Ethernet header.
 const ETHERNET: u32 = 14;
 
-/// Those that are selected, at the speed and in the scale that were asked for; lengths are those of IP packets.
+/// Those that are selected, at the speed and in the scale that were asked for; lengths are those of
+/// IP packets.
 pub(crate) fn recording(
     fields: &Fields<'_>,
     given: &Values,
@@ -25,19 +26,22 @@ pub(crate) fn recording(
 ) -> Option<Recording> {
     let field = fields.field("capture")?;
     let Some(Datum::Name(name)) = field.datum else { return None };
-    let factor = |key: &str, least: f64, most: f64, problems: &mut Vec<Problem>| match fields.field(key) {
-        None => Some(1.0),
-        Some(field) => match field.datum {
-            Some(Datum::Decimal(factor)) if (least..=most).contains(&factor) => Some(factor),
-            Some(Datum::Decimal(factor)) => {
-                let why = format!("`{key}`: {factor} is out of range");
-                problems
-                    .push(Problem::error(field.at.clone(), why).help(format!("write a number from {least} to {most}")));
-                None
-            }
-            _ => None,
-        },
-    };
+    let factor =
+        |key: &str, least: f64, most: f64, problems: &mut Vec<Problem>| match fields.field(key) {
+            None => Some(1.0),
+            Some(field) => match field.datum {
+                Some(Datum::Decimal(factor)) if (least..=most).contains(&factor) => Some(factor),
+                Some(Datum::Decimal(factor)) => {
+                    let why = format!("`{key}`: {factor} is out of range");
+                    problems.push(
+                        Problem::error(field.at.clone(), why)
+                            .help(format!("write a number from {least} to {most}")),
+                    );
+                    None
+                }
+                _ => None,
+            },
+        };
     let speed = factor("speed", 1e-6, 1e6, problems)?;
     let scale = factor("scale", 1e-3, 1e3, problems)?;
     let select: &[Match] = match fields.field("select").map(|field| &field.datum) {
@@ -61,7 +65,10 @@ pub(crate) fn recording(
     let capture = match capture::read(file) {
         Ok(capture) => capture,
         Err(why) => {
-            return refuse(format!("{}: {why}", quoted(name)), "a pcap or pcapng file of Ethernet frames".into());
+            return refuse(
+                format!("{}: {why}", quoted(name)),
+                "a pcap or pcapng file of Ethernet frames".into(),
+            );
         }
     };
     let mut packets: Vec<&Packet> = capture
@@ -74,8 +81,10 @@ pub(crate) fn recording(
         .collect();
     packets.sort_by_key(|packet| packet.at);
     let Some(first) = packets.first().map(|packet| packet.at) else {
-        let (all, what) =
-            (capture.packets.len(), if select.is_empty() { "has no packets" } else { "has none of these" });
+        let (all, what) = (
+            capture.packets.len(),
+            if select.is_empty() { "has no packets" } else { "has none of these" },
+        );
         return refuse(
             format!("{} {what}, of {all} packets", quoted(name)),
             "another file, or another `select`".into(),
@@ -97,8 +106,8 @@ pub(crate) fn recording(
     Some(recording)
 }
 
-/// The same as this direction accounts packets; none too short for the stamp, nor longer than `largest`. Says how many
-/// had to be made longer or shorter.
+/// The same as this direction accounts packets; none too short for the stamp, nor longer than
+/// `largest`. Says how many had to be made longer or shorter.
 pub(crate) fn fit(
     recording: &Recording,
     direction: &Direction,
@@ -118,7 +127,9 @@ pub(crate) fn fit(
     let packets = packets.collect();
     for (count, what, to) in [(changed[0], "shorter", smallest), (changed[1], "longer", largest)] {
         if let (true, Some(field)) = (count > 0, fields.field("capture")) {
-            let why = format!("{count} packets of the capture are {what} than {to}B, and are sent with {to}B");
+            let why = format!(
+                "{count} packets of the capture are {what} than {to}B, and are sent with {to}B"
+            );
             let help = if what == "shorter" {
                 "a datagram needs room for its stamp"
             } else {

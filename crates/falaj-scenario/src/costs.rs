@@ -1,8 +1,10 @@
-//! What the page of the disciplines says of each beside its keys: what a packet costs, and what is promised.
+//! What the page of the disciplines says of each beside its keys: what a packet costs, and what is
+//! promised.
 
 use falaj_sched::registry::Entry;
 
-/// Instructions of a packet enqueued and dequeued, by compiler, discipline and load; `falaj bench sched --instructions` counts them.
+/// Instructions of a packet enqueued and dequeued, by compiler, discipline and load; `falaj bench
+/// sched --instructions` counts them.
 const INSTRUCTIONS: &str = include_str!("../../../docs/instructions.toml");
 /// Nanoseconds net of `none`, with the machine; `falaj bench sched --record` writes them.
 const NANOSECONDS: &str = include_str!("../../../docs/nanoseconds.toml");
@@ -19,19 +21,44 @@ const COSTS: &[(&str, &str, &str, &str)] = &[
     ("corr", "O(1), O(N log N) once a cycle", "rate and delay", "own derivation"),
     ("drr", "O(1)", "rate and delay", "Boyer, Stea and Sofack 2012; Tabatabaee and Le Boudec 2021"),
     ("drr+", "O(1)", "rate and delay; more while a contract is kept", "own derivation"),
-    ("drr++", "O(1)", "rate and delay; more to flows of low latency", "own derivation; the thesis' own is wrong"),
-    ("ets", "O(1)", "rate and delay; but for priorities below the highest", "as `priority` and `drr`"),
-    ("virtual-clock", "O(log N)", "rate and delay, to a flow that keeps to an envelope", "Figueira and Pasquale 1995"),
+    (
+        "drr++",
+        "O(1)",
+        "rate and delay; more to flows of low latency",
+        "own derivation; the thesis' own is wrong",
+    ),
+    (
+        "ets",
+        "O(1)",
+        "rate and delay; but for priorities below the highest",
+        "as `priority` and `drr`",
+    ),
+    (
+        "virtual-clock",
+        "O(log N)",
+        "rate and delay, to a flow that keeps to an envelope",
+        "Figueira and Pasquale 1995",
+    ),
     ("scfq", "O(log N)", "rate and delay", "Golestani 1994"),
     ("sfq", "O(log N)", "rate and delay", "Goyal, Vin and Cheng 1996"),
     ("wfq", "O(log N)", "rate and delay", "Parekh and Gallager 1993"),
     ("wf2q", "O(log N)", "rate and delay", "Parekh and Gallager 1993; Bennett and Zhang 1996"),
     ("spfq", "O(log N)", "rate and delay", "Stiliadis and Varma 1998"),
     ("edf", "O(log N)", "delay", "own derivation"),
-    ("sced", "O(log N)", "its curve, to a flow that keeps to an envelope", "Sariowan, Cruz and Polyzos 1999"),
+    (
+        "sced",
+        "O(log N)",
+        "its curve, to a flow that keeps to an envelope",
+        "Sariowan, Cruz and Polyzos 1999",
+    ),
     ("mtr-ls", "O(log N)", "rate and delay", "own derivation"),
     ("arc", "O(log N)", "rate and delay, to a flow that keeps to an envelope", "own derivation"),
-    ("qfq", "O(1)", "rate and delay", "Checconi, Rizzo and Valente 2013; mixed sizes: own derivation"),
+    (
+        "qfq",
+        "O(1)",
+        "rate and delay",
+        "Checconi, Rizzo and Valente 2013; mixed sizes: own derivation",
+    ),
     ("qfq+", "O(1)", "rate and delay", "own derivation"),
     ("wf2q+", "O(log N)", "rate and delay", "Stiliadis and Varma 1998"),
     ("ffs", "O(1)", "rate and delay", "Golestani 1994, and a bucket"),
@@ -42,10 +69,25 @@ const COSTS: &[(&str, &str, &str, &str)] = &[
     ("tas", "O(N)", "rate and delay, to gates that open alone", "own derivation"),
     ("ats", "O(log N)", "rate and delay, if the rates fit", "Specht and Samii 2016"),
     ("mclock", "O(log N), at each level of a tree", "reservation and delay", "own derivation"),
-    ("hfsc", "O(log N), at each level of a tree", "real-time curve and delay", "Stoica, Zhang and Ng 1997"),
-    ("htb", "O(log N), at each level of a tree", "rate and delay, if bursts last long enough", "own derivation"),
+    (
+        "hfsc",
+        "O(log N), at each level of a tree",
+        "real-time curve and delay",
+        "Stoica, Zhang and Ng 1997",
+    ),
+    (
+        "htb",
+        "O(log N), at each level of a tree",
+        "rate and delay, if bursts last long enough",
+        "own derivation",
+    ),
     ("rcsp", "O(log N)", "rate and delay, to regulated flows", "Zhang and Ferrari 1993, 1994"),
-    ("mgfq", "O(log N)", "delay, and packets held to within a period of their due dates", "own derivation"),
+    (
+        "mgfq",
+        "O(log N)",
+        "delay, and packets held to within a period of their due dates",
+        "own derivation",
+    ),
     ("netback", "O(log N)", "nothing: it caps", "—"),
     (
         "xen-wrr",
@@ -68,14 +110,16 @@ pub(crate) fn of(entry: &Entry) -> [&'static str; 3] {
 /// Instructions that a discipline adds to a list of packets in its place, where they were counted.
 pub(crate) fn instructions(kind: &str) -> Option<i64> {
     let of = |kind: &str| -> Option<i64> {
-        let row = INSTRUCTIONS.lines().find_map(|line| line.strip_prefix(&format!("\"{kind}\" = ")))?;
+        let row =
+            INSTRUCTIONS.lines().find_map(|line| line.strip_prefix(&format!("\"{kind}\" = ")))?;
         let (_, count) = row.split_once(&format!("\"{LOAD}\" = "))?;
         count.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
     };
     Some(of(kind)? - of("none")?)
 }
 
-/// Nanoseconds that a discipline adds to a list of packets in its place, under the same load, where they were measured.
+/// Nanoseconds that a discipline adds to a list of packets in its place, under the same load, where
+/// they were measured.
 pub(crate) fn nanoseconds(kind: &str) -> Option<&'static str> {
     NANOSECONDS.lines().find_map(|line| line.strip_prefix(&format!("\"{kind}\" = ")))
 }
@@ -98,7 +142,10 @@ mod tests {
         assert_eq!(named, all, "in the order of the registry");
         assert!(instructions("drr").is_some_and(|n| n > 0));
         for kind in all.into_iter().filter(|kind| *kind != "plugin") {
-            assert!(nanoseconds(kind).is_some_and(|ns| ns.parse::<f64>().is_ok()), "{kind}: `bench sched --record`");
+            assert!(
+                nanoseconds(kind).is_some_and(|ns| ns.parse::<f64>().is_ok()),
+                "{kind}: `bench sched --record`"
+            );
         }
         assert_eq!(measured("load"), LOAD, "as of the instructions");
         assert!(!measured("machine").is_empty() && measured("day").len() == 10);

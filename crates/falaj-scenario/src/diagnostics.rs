@@ -35,7 +35,15 @@ pub struct Problem {
 impl Problem {
     fn new(severity: Severity, span: Range<usize>, title: impl Into<String>) -> Problem {
         let title = title.into();
-        Problem { severity, title, label: String::new(), help: Vec::new(), span, line: 1, column: 1 }
+        Problem {
+            severity,
+            title,
+            label: String::new(),
+            help: Vec::new(),
+            span,
+            line: 1,
+            column: 1,
+        }
     }
 
     pub(crate) fn error(span: Range<usize>, title: impl Into<String>) -> Problem {
@@ -80,7 +88,12 @@ impl Diagnostics {
         let mut unique: Vec<Problem> = Vec::new();
         for problem in problems {
             let same = |p: &&Problem| p.span.start == problem.span.start;
-            if !unique.iter().rev().take_while(same).any(|p| p.span == problem.span && p.title == problem.title) {
+            if !unique
+                .iter()
+                .rev()
+                .take_while(same)
+                .any(|p| p.span == problem.span && p.title == problem.title)
+            {
                 unique.push(problem);
             }
         }
@@ -124,7 +137,8 @@ impl Diagnostics {
     /// escapes. Ends without a newline; empty if there is nothing to say.
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
-        let mut out: Vec<String> = self.problems.iter().map(|p| self.render_one(&renderer, p)).collect();
+        let mut out: Vec<String> =
+            self.problems.iter().map(|p| self.render_one(&renderer, p)).collect();
         if self.more > 0 {
             out.push(format!("and {} more", self.more));
         }
@@ -140,7 +154,8 @@ impl Diagnostics {
         if !problem.label.is_empty() {
             annotation = annotation.label(problem.label.as_str());
         }
-        let snippet = Snippet::source(self.text.as_str()).path(self.file.as_str()).annotation(annotation);
+        let snippet =
+            Snippet::source(self.text.as_str()).path(self.file.as_str()).annotation(annotation);
         let help = problem.help.iter().map(|h| Level::HELP.message(h.as_str()));
         let group = level.primary_title(problem.title.as_str()).element(snippet).elements(help);
         let rendered = renderer.render(&[group]);
@@ -151,7 +166,8 @@ impl Diagnostics {
 
 /// `span`, widened to where `text` can be cut.
 fn inside(text: &str, span: &Range<usize>) -> Range<usize> {
-    let start = (0..=span.start.min(text.len())).rev().find(|n| text.is_char_boundary(*n)).unwrap_or(0);
+    let start =
+        (0..=span.start.min(text.len())).rev().find(|n| text.is_char_boundary(*n)).unwrap_or(0);
     let end = (span.end..text.len()).find(|n| text.is_char_boundary(*n)).unwrap_or(text.len());
     start..end.max(start)
 }

@@ -4,8 +4,7 @@ use crate::place::{At, words};
 use falaj_engine::impair::distribution::Table;
 
 /// What such a file is.
-pub(crate) const FORM: &str =
-    "whole numbers between blanks, in rising order as netem's `maketable` writes them; `#` begins a comment";
+pub(crate) const FORM: &str = "whole numbers between blanks, in rising order as netem's `maketable` writes them; `#` begins a comment";
 
 /// More than any tool writes.
 const SAMPLES_MAX: usize = 1 << 16;
@@ -16,14 +15,20 @@ pub(crate) fn parse(text: &str) -> Result<Table, At> {
     let mut samples = Vec::new();
     for (at, word) in words(text) {
         let number = word.parse::<i16>().map_err(|_| {
-            at.says(format!("{} is no whole number from {} to {}", crate::units::quoted(word), i16::MIN, i16::MAX))
+            at.says(format!(
+                "{} is no whole number from {} to {}",
+                crate::units::quoted(word),
+                i16::MIN,
+                i16::MAX
+            ))
         })?;
         if samples.len() == SAMPLES_MAX {
             return Err(at.says(format!("there are more than {SAMPLES_MAX} numbers")));
         }
         samples.push(i32::from(number));
     }
-    Table::new(&samples).ok_or_else(|| At::START.says("a distribution has two numbers at least that differ"))
+    Table::new(&samples)
+        .ok_or_else(|| At::START.says("a distribution has two numbers at least that differ"))
 }
 
 #[cfg(test)]
@@ -50,7 +55,11 @@ mod tests {
             ("1 2\n3 4.5", "2:3: `4.5` is no whole number from -32768 to 32767"),
             ("1 2\n\n  99999", "3:3: `99999` is no whole number from -32768 to 32767"),
         ] {
-            assert_eq!(parse(text).unwrap_err().in_file("x.dist"), format!("x.dist:{what}"), "{text}");
+            assert_eq!(
+                parse(text).unwrap_err().in_file("x.dist"),
+                format!("x.dist:{what}"),
+                "{text}"
+            );
         }
     }
 }

@@ -26,12 +26,16 @@ impl FlowRead<'_> {
     pub(crate) fn leaves(self) -> Vec<Flow> {
         let Some((_, _, parts)) = self.parts else { return vec![self.flow] };
         let within = |leaf: Flow| {
-            let both = |rule: &Match| self.flow.matches.iter().filter_map(|own| own.and(rule)).collect::<Vec<_>>();
+            let both = |rule: &Match| {
+                self.flow.matches.iter().filter_map(|own| own.and(rule)).collect::<Vec<_>>()
+            };
             Flow {
                 name: part_name(&self.flow.name, &leaf.name),
                 matches: leaf.matches.iter().flat_map(both).collect(),
                 adapter: match leaf.adapter {
-                    Some(Adapter { name, port }) => Some(Adapter { name: part_name(&self.flow.name, &name), port }),
+                    Some(Adapter { name, port }) => {
+                        Some(Adapter { name: part_name(&self.flow.name, &name), port })
+                    }
                     None => self.flow.adapter.clone(),
                 },
                 ..leaf
@@ -48,7 +52,10 @@ fn part_name(flow: &str, part: &str) -> String {
 
 /// The names of what packets belong to, even where not all of it can be read.
 pub(crate) fn leaf_names(table: &DeTable<'_>) -> Vec<String> {
-    let names = |(name, value): (&toml::Spanned<std::borrow::Cow<'_, str>>, &toml::Spanned<DeValue<'_>>)| {
+    let names = |(name, value): (
+        &toml::Spanned<std::borrow::Cow<'_, str>>,
+        &toml::Spanned<DeValue<'_>>,
+    )| {
         let name: &str = name.get_ref();
         let parts = value.get_ref().get("flow").and_then(|v| v.get_ref().as_table());
         match parts {
@@ -61,20 +68,28 @@ pub(crate) fn leaf_names(table: &DeTable<'_>) -> Vec<String> {
     table.iter().flat_map(names).collect()
 }
 
-/// Is this flow of a discipline of `kind` divided by that itself, in a tree that it is handed whole?
+/// Is this flow of a discipline of `kind` divided by that itself, in a tree that it is handed
+/// whole?
 pub(crate) fn is_joined(kind: &str, flow: &FlowRead<'_>) -> bool {
     let by_its_own = flow.parts.as_ref().is_some_and(|(chosen, ..)| chosen.entry.kind == kind);
     by_its_own && registry::takes_trees(kind)
 }
 
-/// What a discipline of `kind` is built from for these flows: of those that are divided by itself with what is below
-/// them. `link` says the rest.
+/// What a discipline of `kind` is built from for these flows: of those that are divided by itself
+/// with what is below them. `link` says the rest.
 pub(crate) fn joined(kind: &str, link: &Setup, flows: &[FlowRead<'_>]) -> Vec<FlowSetup> {
     let one = |flow: &FlowRead<'_>| {
         let mut setup = flow.setup.clone();
-        if let Some((chosen, scheduler, parts)) = flow.parts.as_ref().filter(|_| is_joined(kind, flow)) {
+        if let Some((chosen, scheduler, parts)) =
+            flow.parts.as_ref().filter(|_| is_joined(kind, flow))
+        {
             let flows = joined(kind, link, parts);
-            let below = Setup { rate: link.rate, largest: link.largest, scheduler: scheduler.clone(), flows };
+            let below = Setup {
+                rate: link.rate,
+                largest: link.largest,
+                scheduler: scheduler.clone(),
+                flows,
+            };
             setup.inner = Some(Box::new(Inner { kind: chosen.entry.kind, setup: below }));
         }
         setup
@@ -91,9 +106,18 @@ pub(crate) fn classes<'r, 'a>(kind: &str, flows: &'r [FlowRead<'a>]) -> Vec<&'r 
     flows.iter().flat_map(|flow| std::iter::once(flow).chain(below(flow))).collect()
 }
 
-/// For each flow what its leaves are promised, where no other discipline stands between; at least one for each.
-pub(crate) fn promised(kind: &str, rates: &[Option<Rate>], flows: &[FlowRead<'_>]) -> Vec<Vec<Option<Rate>>> {
-    fn leaves(kind: &str, rates: &mut impl Iterator<Item = Option<Rate>>, flow: &FlowRead<'_>) -> Vec<Option<Rate>> {
+/// For each flow what its leaves are promised, where no other discipline stands between; at least
+/// one for each.
+pub(crate) fn promised(
+    kind: &str,
+    rates: &[Option<Rate>],
+    flows: &[FlowRead<'_>],
+) -> Vec<Vec<Option<Rate>>> {
+    fn leaves(
+        kind: &str,
+        rates: &mut impl Iterator<Item = Option<Rate>>,
+        flow: &FlowRead<'_>,
+    ) -> Vec<Option<Rate>> {
         let Some((_, _, parts)) = &flow.parts else { return vec![rates.next().flatten()] };
         if is_joined(kind, flow) {
             return parts.iter().flat_map(|part| leaves(kind, rates, part)).collect();
@@ -108,8 +132,8 @@ pub(crate) fn promised(kind: &str, rates: &[Option<Rate>], flows: &[FlowRead<'_>
     flows.iter().map(|flow| leaves(kind, &mut rates, flow)).collect()
 }
 
-/// Builds what divides flows otherwise than the discipline that they are [joined] for, at the `rates` that they are
-/// promised; says what is wrong with it where it stands. False: something is.
+/// Builds what divides flows otherwise than the discipline that they are [joined] for, at the
+/// `rates` that they are promised; says what is wrong with it where it stands. False: something is.
 pub(crate) fn divide(
     setup: &mut Setup,
     rates: &mut std::slice::Iter<'_, Option<Rate>>,
@@ -133,7 +157,9 @@ pub(crate) fn divide(
         let rate = rates.next().copied().flatten().filter(|r| r.0 > 0).unwrap_or(link.rate);
         let link = Setup { rate, ..link.clone() };
         let mut scheduler = scheduler.clone();
-        if plugin::load(chosen.entry, chosen.fields.as_ref(), &mut scheduler, beside, problems).is_none() {
+        if plugin::load(chosen.entry, chosen.fields.as_ref(), &mut scheduler, beside, problems)
+            .is_none()
+        {
             good = false;
             continue;
         }
@@ -143,12 +169,16 @@ pub(crate) fn divide(
             Ok(rates) => {
                 let taken = fits::taken(inner, &below);
                 let classes = classes(inner, parts);
-                problems.extend(taken.map(|t| taken_all_the_same(t, &[&flow.fields], chosen, &classes)));
+                problems.extend(
+                    taken.map(|t| taken_all_the_same(t, &[&flow.fields], chosen, &classes)),
+                );
                 good &= divide(&mut below, &mut rates.iter(), parts, beside, problems);
             }
             Err(refused) => {
                 let classes = classes(inner, parts);
-                problems.extend(refused.into_iter().map(|r| refusal(r, &[&flow.fields], chosen, &classes)));
+                problems.extend(
+                    refused.into_iter().map(|r| refusal(r, &[&flow.fields], chosen, &classes)),
+                );
                 good = false;
             }
         }
@@ -173,10 +203,15 @@ fn takes_all(flow: &FlowRead<'_>, parts: &[FlowRead<'_>], problems: &mut Vec<Pro
     }
     // Nothing comes but by its adapters.
     let adapters = flow.flow.adapter.is_none() && parts.iter().any(|part| part.adapters);
-    if let Some(last) = parts.last().filter(|last| !adapters && !last.flow.matches.iter().any(Match::is_any)) {
+    if let Some(last) =
+        parts.last().filter(|last| !adapters && !last.flow.matches.iter().any(Match::is_any))
+    {
         problems.push(
-            Problem::error(last.fields.at.clone(), format!("the parts of {} do not take all of it", flow.fields.what))
-                .help("end them with one that has `match = \"any\"`"),
+            Problem::error(
+                last.fields.at.clone(),
+                format!("the parts of {} do not take all of it", flow.fields.what),
+            )
+            .help("end them with one that has `match = \"any\"`"),
         );
         good = false;
     }
@@ -199,17 +234,18 @@ pub(crate) fn parts<'a>(
                     scheduler.name_at.clone(),
                     format!("{} has a scheduler, but nothing to divide", fields.what),
                 )
-                .help("add its parts, `[link.LINK.flow.FLOW.flow.PART]`, or leave the scheduler out"),
+                .help(
+                    "add its parts, `[link.LINK.flow.FLOW.flow.PART]`, or leave the scheduler out",
+                ),
             );
             return Err(());
         }
     };
     if level == DEEPEST {
         let what = format!("{} is divided {DEEPEST} levels below the link", fields.what);
-        problems.push(
-            Problem::error(fields.at.clone(), what)
-                .help(format!("at most {DEEPEST} levels of flows; leave some out that divide nothing")),
-        );
+        problems.push(Problem::error(fields.at.clone(), what).help(format!(
+            "at most {DEEPEST} levels of flows; leave some out that divide nothing"
+        )));
         return Err(());
     }
     // Each says something of packets in a queue, and would be of none.
@@ -219,17 +255,20 @@ pub(crate) fn parts<'a>(
         ("need", "no need of its own"),
         ("envelope", "no envelope of its own"),
     ];
-    let given = of_a_queue.into_iter().filter_map(|(key, what)| Some((key, what, fields.field(key)?)));
+    let given =
+        of_a_queue.into_iter().filter_map(|(key, what)| Some((key, what, fields.field(key)?)));
     let mut undivided = true;
     for (key, what, field) in given {
         problems.push(
-            Problem::error(field.name_at.clone(), format!("{} is divided, so it has {what}", fields.what)).help(
-                if key == "each" {
-                    "put `each` on the link, which makes a scheduler for each".to_owned()
-                } else {
-                    format!("its parts have: write `{key}` there")
-                },
-            ),
+            Problem::error(
+                field.name_at.clone(),
+                format!("{} is divided, so it has {what}", fields.what),
+            )
+            .help(if key == "each" {
+                "put `each` on the link, which makes a scheduler for each".to_owned()
+            } else {
+                format!("its parts have: write `{key}` there")
+            }),
         );
         undivided = false;
     }
@@ -240,6 +279,7 @@ pub(crate) fn parts<'a>(
     let own = chosen.fields.as_ref();
     let own: Vec<&Fields<'_>> = own.into_iter().collect();
     let scheduler = values(&own, keys::of_scheduler(chosen.entry).into_iter(), problems);
-    let parts = read_flows(table, keys::PART, Some(chosen.entry), &[], (towards, level + 1), problems);
+    let parts =
+        read_flows(table, keys::PART, Some(chosen.entry), &[], (towards, level + 1), problems);
     Ok(Some((chosen, scheduler.ok_or(())?, parts.ok_or(())?)))
 }

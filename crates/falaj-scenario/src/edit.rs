@@ -1,4 +1,5 @@
-//! Values set in the text of a scenario, at the place that their key names; the ordinary parser reads what that makes.
+//! Values set in the text of a scenario, at the place that their key names; the ordinary parser
+//! reads what that makes.
 
 mod place;
 
@@ -56,7 +57,9 @@ pub fn parse_set(text: &str) -> Result<Set, String> {
 /// # Errors
 /// There is no `=`, or no key.
 pub fn parse_set_or_unset(text: &str) -> Result<Set, String> {
-    let Some((key, value)) = text.split_once('=') else { return Err(format!("there is no `=`; {EXAMPLE}")) };
+    let Some((key, value)) = text.split_once('=') else {
+        return Err(format!("there is no `=`; {EXAMPLE}"));
+    };
     // `a/calls` is a part of a flow; no name has a `/` of its own.
     let path = toml_edit::Key::parse(&key.trim().replace('/', "."))
         .map_err(|_| format!("`{}` is no key; {EXAMPLE}", key.trim()))?;
@@ -64,8 +67,8 @@ pub fn parse_set_or_unset(text: &str) -> Result<Set, String> {
     Ok(Set { path: path.iter().map(|k| k.get().to_owned()).collect(), value, text: text.into() })
 }
 
-/// A value as it is given on the command line: whole numbers, lists, tables and what has quotes are TOML; all else, such
-/// as `60us`, is a text that would have quotes in the file.
+/// A value as it is given on the command line: whole numbers, lists, tables and what has quotes are
+/// TOML; all else, such as `60us`, is a text that would have quotes in the file.
 pub fn value(text: &str) -> Value {
     let toml = text.starts_with(['"', '\'', '[', '{']) || text.parse::<i64>().is_ok();
     match text.parse::<Value>() {
@@ -97,7 +100,8 @@ pub fn apply(file: &mut DocumentMut, words: &[String], value: Option<&Value>) ->
 /// Values that are set as one change.
 pub struct Edit<'a> {
     file: &'a mut DocumentMut,
-    /// Flows and rules that are new: they are tried before all others, in the order in which they were written.
+    /// Flows and rules that are new: they are tried before all others, in the order in which they
+    /// were written.
     new: Vec<Vec<String>>,
     /// The link that takes all packets, where there were no rules.
     takes_all: Option<String>,
@@ -110,7 +114,10 @@ impl Edit<'_> {
         if file.get(RULE).is_some_and(Item::is_array)
             && let Some(item) = file.remove(RULE)
         {
-            file.insert(RULE, item.into_array_of_tables().map_or_else(|item| item, Item::ArrayOfTables));
+            file.insert(
+                RULE,
+                item.into_array_of_tables().map_or_else(|item| item, Item::ArrayOfTables),
+            );
         }
         let links: Vec<&str> = file
             .get(LINK)
@@ -140,7 +147,9 @@ impl Edit<'_> {
     /// What the first rules do not take goes where all went before.
     pub fn finish(self) {
         let Some(link) = self.takes_all.filter(|_| has_rules(self.file)) else { return };
-        let Some(rules) = self.file.get_mut(RULE).and_then(Item::as_array_of_tables_mut) else { return };
+        let Some(rules) = self.file.get_mut(RULE).and_then(Item::as_array_of_tables_mut) else {
+            return;
+        };
         let takes_all = |rule: &Table| {
             let any = |(key, value): (&str, &Item)| match key {
                 "name" | "to" => true,
@@ -152,8 +161,10 @@ impl Edit<'_> {
         if rules.iter().any(takes_all) {
             return;
         }
-        let taken: Vec<String> = rules.iter().enumerate().map(|(n, rule)| name_of_rule(n, rule)).collect();
-        let mut names = std::iter::once("rest".to_owned()).chain((2..).map(|n| format!("rest-{n}")));
+        let taken: Vec<String> =
+            rules.iter().enumerate().map(|(n, rule)| name_of_rule(n, rule)).collect();
+        let mut names =
+            std::iter::once("rest".to_owned()).chain((2..).map(|n| format!("rest-{n}")));
         let Some(name) = names.find(|name| !taken.contains(name)) else { return };
         let mut rest = Table::new();
         rest.insert("name", toml_edit::value(name));
@@ -163,7 +174,9 @@ impl Edit<'_> {
     }
 
     fn is_new(&self, table: &[String], name: &str) -> bool {
-        self.new.iter().any(|path| path.split_last().is_some_and(|(last, of)| of == table && last == name))
+        self.new
+            .iter()
+            .any(|path| path.split_last().is_some_and(|(last, of)| of == table && last == name))
     }
 
     /// Sets a value in a table that there is.
@@ -175,9 +188,11 @@ impl Edit<'_> {
             let nothing = Item::Value(Value::InlineTable(InlineTable::new()));
             if path.last().is_some_and(|within| within == "flow") && !at.contains_key(name) {
                 // The first that takes a packet has it.
-                let others: Vec<(String, Item)> = at.iter().map(|(name, of)| (name.to_owned(), of.clone())).collect();
+                let others: Vec<(String, Item)> =
+                    at.iter().map(|(name, of)| (name.to_owned(), of.clone())).collect();
                 others.iter().for_each(|(name, _)| drop(at.remove(name)));
-                let (new, old): (Vec<_>, Vec<_>) = others.into_iter().partition(|(name, _)| self.is_new(&path, name));
+                let (new, old): (Vec<_>, Vec<_>) =
+                    others.into_iter().partition(|(name, _)| self.is_new(&path, name));
                 let at = table_at(self.file.as_table_mut(), &path)?;
                 for (name, item) in new.into_iter().chain([(name.clone(), nothing)]).chain(old) {
                     at.insert(&name, item);
@@ -197,14 +212,17 @@ impl Edit<'_> {
         match words {
             [of, name, key @ ..] if of == LINK && takes(keys::LINK, key) => {
                 let links = self.file.entry(LINK).or_insert(Item::Table(Table::new()));
-                let Some(links) = links.as_table_like_mut().filter(|links| !links.contains_key(name)) else {
+                let Some(links) =
+                    links.as_table_like_mut().filter(|links| !links.contains_key(name))
+                else {
                     return false;
                 };
                 links.insert(name, Item::Table(Table::new()));
                 true
             }
             [of, name, key @ ..] if of == RULE && takes(keys::RULE, key) => {
-                let rules = self.file.entry(RULE).or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
+                let rules =
+                    self.file.entry(RULE).or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
                 let Some(rules) = rules.as_array_of_tables_mut() else { return false };
                 let others: Vec<Table> = rules.iter().cloned().collect();
                 let mut own = Table::new();
@@ -213,9 +231,12 @@ impl Edit<'_> {
                 own.set_position(others.first().and_then(Table::position));
                 rules.clear();
                 let place = [RULE.to_owned()];
-                let (new, old): (Vec<_>, Vec<_>) = others.into_iter().enumerate().partition(|(n, rule)| {
-                    self.new.iter().any(|path| path[..] == [&place[..], &[name_of_rule(*n, rule)]].concat())
-                });
+                let (new, old): (Vec<_>, Vec<_>) =
+                    others.into_iter().enumerate().partition(|(n, rule)| {
+                        self.new.iter().any(|path| {
+                            path[..] == [&place[..], &[name_of_rule(*n, rule)]].concat()
+                        })
+                    });
                 let tables = |rules: Vec<(usize, Table)>| rules.into_iter().map(|(_, rule)| rule);
                 tables(new).chain([own]).chain(tables(old)).for_each(|rule| rules.push(rule));
                 self.new.push([&place[..], std::slice::from_ref(name)].concat());
@@ -263,7 +284,10 @@ fn remove(file: &mut DocumentMut, words: &[String]) -> Result<()> {
         }
         several => {
             let list: Vec<String> = several.iter().map(|path| path.join(".")).collect();
-            Err(NotSet(format!("that could be `{}`: write one of them in full", list.join("` or `"))))
+            Err(NotSet(format!(
+                "that could be `{}`: write one of them in full",
+                list.join("` or `")
+            )))
         }
     }
 }
@@ -318,9 +342,13 @@ mod tests {
             let more = edited(text, &["x.flow.video.match=udp", "x.flow.video.queue=9p"]);
             assert_eq!(flows(&more), ["video", "web", "rest"], "{more}");
             assert_eq!(flows(&edited(&more, &["x.flow.web="])), ["video", "rest"]);
-            assert_eq!(flows(&edited(&more, &["video=", "web.queue=", "x.loss=1%", "x.loss="])), ["web", "rest"]);
+            assert_eq!(
+                flows(&edited(&more, &["video=", "web.queue=", "x.loss=1%", "x.loss="])),
+                ["web", "rest"]
+            );
         }
-        let alone = edited("[link.x]\nrate = \"1mbit\"\n", &["x.flow.a.match=any", "x.up.delay=3ms"]);
+        let alone =
+            edited("[link.x]\nrate = \"1mbit\"\n", &["x.flow.a.match=any", "x.up.delay=3ms"]);
         assert_eq!(flows(&alone), ["a"]);
     }
 
@@ -338,13 +366,29 @@ mod tests {
             "rule = [{ name = \"rest\", to = \"x\" }, { to = \"drop\" }]\n",
         ] {
             let link = "[link.x]\nrate = \"1mbit\"\n";
-            let text = if rules.starts_with("rule") { [rules, link].concat() } else { [link, rules].concat() };
-            let sets = ["link.slow.rate=2mbit", "link.slow.up.delay=3ms", "rule.web.match=tcp", "rule.web.to=slow"];
+            let text = if rules.starts_with("rule") {
+                [rules, link].concat()
+            } else {
+                [link, rules].concat()
+            };
+            let sets = [
+                "link.slow.rate=2mbit",
+                "link.slow.up.delay=3ms",
+                "rule.web.match=tcp",
+                "rule.web.to=slow",
+            ];
             let more = edited(&text, &sets);
-            assert_eq!(known(&more), ["link x", "link slow", "rule web", "rule rest", "rule 3"], "{more}");
+            assert_eq!(
+                known(&more),
+                ["link x", "link slow", "rule web", "rule rest", "rule 3"],
+                "{more}"
+            );
             let fewer = edited(&more, &["rule.rest.to=slow", "rule.web=", "link.x="]);
             assert_eq!(known(&fewer), ["link slow", "rule rest", "rule 2"], "{fewer}");
-            assert_eq!(known(&edited(&more, &["rule.web=", "rule.rest=", "rule.1=", "link.slow="])), ["link x"]);
+            assert_eq!(
+                known(&edited(&more, &["rule.web=", "rule.rest=", "rule.1=", "link.slow="])),
+                ["link x"]
+            );
         }
         // A direction is no new link.
         let plain = edited("[link.link]\nrate = \"1mbit\"\n", &["link.up.rate=2mbit"]);
@@ -353,10 +397,19 @@ mod tests {
 
     #[test]
     fn flows_and_rules_of_one_change_stay_in_their_order() {
-        for text in ["[link.x]\nrate = \"1mbit\"\n[link.x.flow.old]\nmatch = \"any\"\n", "[link.x]\nrate = \"1mbit\"\n"]
-        {
-            let two =
-                edited(text, &["x.flow.a.match=udp", "x.flow.b.match=tcp", "x.flow.a.queue=9p", "x.flow.c.match=icmp"]);
+        for text in [
+            "[link.x]\nrate = \"1mbit\"\n[link.x.flow.old]\nmatch = \"any\"\n",
+            "[link.x]\nrate = \"1mbit\"\n",
+        ] {
+            let two = edited(
+                text,
+                &[
+                    "x.flow.a.match=udp",
+                    "x.flow.b.match=tcp",
+                    "x.flow.a.queue=9p",
+                    "x.flow.c.match=icmp",
+                ],
+            );
             assert_eq!(flows(&two)[..3], ["a", "b", "c"], "{two}");
             // What comes with another change is tried before them.
             assert_eq!(flows(&edited(&two, &["x.flow.d.match=udp"]))[..3], ["d", "a", "b"]);
@@ -365,8 +418,15 @@ mod tests {
         let sets = ["rule.a.match=udp", "rule.b.match=tcp", "rule.a.to=x", "rule.b.to=drop"];
         let ruled = edited(link, &sets);
         assert_eq!(known(&ruled), ["link x", "rule a", "rule b", "rule rest"], "{ruled}");
-        let more = edited(&ruled, &["rule.c.match=icmp", "rule.c.to=drop", "rule.d.match=icmp6", "rule.d.to=drop"]);
-        assert_eq!(known(&more), ["link x", "rule c", "rule d", "rule a", "rule b", "rule rest"], "{more}");
+        let more = edited(
+            &ruled,
+            &["rule.c.match=icmp", "rule.c.to=drop", "rule.d.match=icmp6", "rule.d.to=drop"],
+        );
+        assert_eq!(
+            known(&more),
+            ["link x", "rule c", "rule d", "rule a", "rule b", "rule rest"],
+            "{more}"
+        );
     }
 
     #[test]
@@ -401,12 +461,18 @@ mod tests {
     fn flows_of_both_directions_are_set_by_one_word() {
         let text = "[link.x]\nrate = \"1mbit\"\n[link.x.up.flow.all]\nmatch = \"any\"\nqueue = \"9p\"\n[link.x.down.flow.all]\nmatch = \"any\"\n";
         let both = |text: &str| {
-            let (scenario, warnings) = crate::parse(text, "x").unwrap_or_else(|e| panic!("{text}\n{e}"));
+            let (scenario, warnings) =
+                crate::parse(text, "x").unwrap_or_else(|e| panic!("{text}\n{e}"));
             assert!(!warnings.to_string().contains("not used"), "{text}\n{warnings}");
-            let names = |flows: &[crate::Flow]| flows.iter().map(|f| f.name.clone()).collect::<Vec<_>>().join(" ");
+            let names = |flows: &[crate::Flow]| {
+                flows.iter().map(|f| f.name.clone()).collect::<Vec<_>>().join(" ")
+            };
             [names(&scenario.links[0].up.flows), names(&scenario.links[0].down.flows)]
         };
-        let video = edited(text, &["x.flow.video.match=udp", "x.flow.voice.match=icmp", "x.flow.video.queue=7p"]);
+        let video = edited(
+            text,
+            &["x.flow.video.match=udp", "x.flow.voice.match=icmp", "x.flow.video.queue=7p"],
+        );
         assert_eq!(both(&video), ["video voice all"; 2], "{video}");
         assert_eq!(video.matches("7p").count(), 2, "{video}");
         for words in ["video.queue=5p", "x.flow.video.queue=5p", "x.flow.all.queue=5p"] {

@@ -13,22 +13,35 @@ use std::ops::Range;
 use toml::de::DeTable;
 
 /// The token bucket that a source's packets pass, if there is one. An error was said.
-pub(crate) fn limit(fields_of: &Fields<'_>, largest: u32, problems: &mut Vec<Problem>) -> Result<Option<Limit>, ()> {
+pub(crate) fn limit(
+    fields_of: &Fields<'_>,
+    largest: u32,
+    problems: &mut Vec<Problem>,
+) -> Result<Option<Limit>, ()> {
     let bucket = |name: &str, problems: &mut Vec<Problem>| -> Result<Option<Bucket>, ()> {
         let Some(field) = fields_of.field(name) else { return Ok(None) };
         let Some(Datum::Table(table)) = field.datum else { return Err(()) };
         let what = format!("`{name}` of {}", fields_of.what);
         let fields = fields(table, field.at.clone(), what, BUCKET, &[], problems);
         let values = values(&[&fields], BUCKET.iter().copied(), problems).ok_or(())?;
-        let (Some(rate), Some(burst)) = (rate(&values), values.bytes("burst")) else { return Err(()) };
-        holds(burst, largest, &fields, problems).map(|burst| Some(Bucket { rate: rate.0, burst })).ok_or(())
+        let (Some(rate), Some(burst)) = (rate(&values), values.bytes("burst")) else {
+            return Err(());
+        };
+        holds(burst, largest, &fields, problems)
+            .map(|burst| Some(Bucket { rate: rate.0, burst }))
+            .ok_or(())
     };
     let (shaped, policed) = (bucket("shaped", problems)?, bucket("policed", problems)?);
     match (shaped, policed) {
         (Some(_), Some(_)) => {
-            let at = fields_of.field("policed").map_or(fields_of.at.clone(), |field| field.name_at.clone());
+            let at = fields_of
+                .field("policed")
+                .map_or(fields_of.at.clone(), |field| field.name_at.clone());
             let why = format!("{} is both `shaped` and `policed`", fields_of.what);
-            problems.push(Problem::error(at, why).help("what is shaped conforms already: leave one of them out"));
+            problems.push(
+                Problem::error(at, why)
+                    .help("what is shaped conforms already: leave one of them out"),
+            );
             Err(())
         }
         (shaped, policed) => Ok(shaped.map(Limit::Shaped).or(policed.map(Limit::Policed))),
@@ -43,11 +56,19 @@ fn rate(values: &Values) -> Option<Rate> {
 }
 
 /// A burst that holds the largest packet.
-fn holds(burst: u64, largest: u32, fields: &Fields<'_>, problems: &mut Vec<Problem>) -> Option<u32> {
+fn holds(
+    burst: u64,
+    largest: u32,
+    fields: &Fields<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<u32> {
     if burst < largest.into() {
         let at = fields.field("burst").map_or(fields.at.clone(), |field| field.at.clone());
         let why = format!("`burst`: a bucket of {burst}B never holds a packet of {largest}B");
-        problems.push(Problem::error(at, why).help(format!("write at least `{largest}B`, or a smaller `size`")));
+        problems.push(
+            Problem::error(at, why)
+                .help(format!("write at least `{largest}B`, or a smaller `size`")),
+        );
         return None;
     }
     u32::try_from(burst).ok()
@@ -100,7 +121,8 @@ fn one<'a>(
     largest: u32,
     problems: &mut Vec<Problem>,
 ) -> Option<Envelope> {
-    let fields = fields(table, at, format!("the envelope of {}", source.what), GREEDY, &[], problems);
+    let fields =
+        fields(table, at, format!("the envelope of {}", source.what), GREEDY, &[], problems);
     let values = values(&[&fields], GREEDY.iter().copied(), problems)?;
     let spans = ["frame", "x-min", "x-ave", "over"].map(|name| values.span(name));
     let at = |name: &str| fields.field(name).map_or(fields.at.clone(), |field| field.at.clone());
@@ -110,19 +132,31 @@ fn one<'a>(
             Some(Envelope::Buckets(vec![Bucket { rate: rate.0, burst }]))
         }
         (Some(Rate(rate)), None, [Some(Span(frame)), None, None, None]) => {
-            let bytes = u128::from(rate) * u128::from(frame) / u128::from(falaj_sched::rate::BIT_NANOS);
+            let bytes =
+                u128::from(rate) * u128::from(frame) / u128::from(falaj_sched::rate::BIT_NANOS);
             if bytes < largest.into() {
-                let why = format!("`frame`: at this rate {bytes}B fit a frame, and packets have up to {largest}B");
-                problems.push(Problem::error(at("frame"), why).help("write a longer frame, or a smaller `size`"));
+                let why = format!(
+                    "`frame`: at this rate {bytes}B fit a frame, and packets have up to {largest}B"
+                );
+                problems.push(
+                    Problem::error(at("frame"), why)
+                        .help("write a longer frame, or a smaller `size`"),
+                );
                 return None;
             }
             Some(Envelope::Frames { rate, frame })
         }
         (None, None, [None, Some(Span(least)), Some(Span(mean)), Some(Span(over))]) => {
-            for (name, less, more, than) in [("x-ave", mean, least, "x-min"), ("over", over, mean, "x-ave")] {
+            for (name, less, more, than) in
+                [("x-ave", mean, least, "x-min"), ("over", over, mean, "x-ave")]
+            {
                 if less < more {
-                    let why = format!("`{name}` is less than `{than}`, and packets cannot keep to both");
-                    problems.push(Problem::error(at(name), why).help("`x-min` is the least, and `over` the greatest"));
+                    let why =
+                        format!("`{name}` is less than `{than}`, and packets cannot keep to both");
+                    problems.push(
+                        Problem::error(at(name), why)
+                            .help("`x-min` is the least, and `over` the greatest"),
+                    );
                     return None;
                 }
             }

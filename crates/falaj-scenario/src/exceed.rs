@@ -1,4 +1,5 @@
-//! Sources that send more than the envelope that their flow declares, by what they send for sure: a promise to the envelope is none to them.
+//! Sources that send more than the envelope that their flow declares, by what they send for sure: a
+//! promise to the envelope is none to them.
 
 use crate::diagnostics::Problem;
 use crate::model::{Bucket, Direction, Source};
@@ -8,17 +9,36 @@ use falaj_traffic::source::Model;
 use std::ops::Range;
 
 /// Warns of the sources of one direction, each with its place in the file.
-pub(crate) fn envelopes(direction: &Direction, sources: &[&(Source, Range<usize>)], problems: &mut Vec<Problem>) {
-    // Of many that a mask makes each has the envelope, and how sources spread over them is not known here.
-    let single = |flow: &usize| direction.masks.link.is_none() && direction.masks.of(*flow).is_none();
+pub(crate) fn envelopes(
+    direction: &Direction,
+    sources: &[&(Source, Range<usize>)],
+    problems: &mut Vec<Problem>,
+) {
+    // Of many that a mask makes each has the envelope, and how sources spread over them is not
+    // known here.
+    let single =
+        |flow: &usize| direction.masks.link.is_none() && direction.masks.of(*flow).is_none();
     for flow in (0..direction.flows.len()).filter(single) {
         let own: Vec<_> = sources.iter().filter(|(source, _)| source.flow == flow).collect();
         let Some((_, at)) = own.first() else { continue };
         for bucket in &direction.flows[flow].envelope {
-            let mean = own.iter().fold(0u64, |sum, (source, _)| sum.saturating_add(mean(direction, source)));
+            let mean = own
+                .iter()
+                .fold(0u64, |sum, (source, _)| sum.saturating_add(mean(direction, source)));
             let said = if mean > bucket.rate.0 {
-                let many = if own.len() > 1 { format!("{} sources send", own.len()) } else { "it sends".to_owned() };
-                Some((at, format!("{many} {} in the long run, and the envelope allows {}", Rate(mean), bucket.rate)))
+                let many = if own.len() > 1 {
+                    format!("{} sources send", own.len())
+                } else {
+                    "it sends".to_owned()
+                };
+                Some((
+                    at,
+                    format!(
+                        "{many} {} in the long run, and the envelope allows {}",
+                        Rate(mean),
+                        bucket.rate
+                    ),
+                ))
             } else {
                 own.iter().find_map(|(source, at)| Some((at, at_once(direction, source, bucket)?)))
             };
@@ -42,7 +62,8 @@ pub(crate) fn envelopes(direction: &Direction, sources: &[&(Source, Range<usize>
 fn mean(direction: &Direction, source: &Source) -> u64 {
     let (bytes, times) = source.spec().mean_size();
     let size = (bytes / times.max(1)).max(1) as u32;
-    let mean = u128::from(source.mean_rate().0) * u128::from(direction.cost(size)) / u128::from(size);
+    let mean =
+        u128::from(source.mean_rate().0) * u128::from(direction.cost(size)) / u128::from(size);
     u64::try_from(mean).unwrap_or(u64::MAX)
 }
 
@@ -67,5 +88,7 @@ fn at_once(direction: &Direction, source: &Source, bucket: &Bucket) -> Option<St
         _ => return None,
     };
     let over = most > bucket.burst;
-    over.then(|| format!("{what} brings {most} B at once, and the envelope allows {} B", bucket.burst))
+    over.then(|| {
+        format!("{what} brings {most} B at once, and the envelope allows {} B", bucket.burst)
+    })
 }

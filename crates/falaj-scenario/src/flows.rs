@@ -49,7 +49,8 @@ pub(crate) struct FlowRead<'a> {
     pub(crate) adapters: bool,
 }
 
-/// The flows of a direction or the parts of a flow, at this level below the link, if all of them are whole.
+/// The flows of a direction or the parts of a flow, at this level below the link, if all of them
+/// are whole.
 pub(crate) fn read_flows<'a>(
     table: &'a DeTable<'a>,
     keys: &'static [Key],
@@ -95,7 +96,11 @@ fn flow<'a>(
     let adapters = adapters::below(&fields);
     for key in keys {
         // Without adapters there is nothing else that says which packets are its.
-        let key = &if key.name == "match" && !adapters { Key { fallback: Fallback::Required, ..*key } } else { *key };
+        let key = &if key.name == "match" && !adapters {
+            Key { fallback: Fallback::Required, ..*key }
+        } else {
+            *key
+        };
         match (key.name, get(&[&fields], key, problems)) {
             ("match", Got::Given(Datum::Rules(rules))) => matches = Some(rules),
             ("match", Got::Absent) => matches = Some(vec![Match::ANY]),
@@ -117,7 +122,13 @@ fn flow<'a>(
         }
     }
     let values = values(&[&fields], own.iter().copied(), problems);
-    let flow = Flow { name: name.to_owned(), matches: matches?, need: need?, envelope: envelope?, adapter };
+    let flow = Flow {
+        name: name.to_owned(),
+        matches: matches?,
+        need: need?,
+        envelope: envelope?,
+        adapter,
+    };
     let each = masks::each(&[&fields], keys, towards, problems);
     let parts = match divided::parts(&fields, (towards, level), problems) {
         Ok(parts) => parts,
@@ -128,7 +139,12 @@ fn flow<'a>(
     Some(FlowRead { fields, flow, setup, each: each.ok()?, parts, adapters })
 }
 
-fn read_need<'a>(table: &'a DeTable<'a>, at: Range<usize>, flow: &str, problems: &mut Vec<Problem>) -> Option<Need> {
+fn read_need<'a>(
+    table: &'a DeTable<'a>,
+    at: Range<usize>,
+    flow: &str,
+    problems: &mut Vec<Problem>,
+) -> Option<Need> {
     let fields = fields(table, at, format!("the need of {flow}"), keys::NEED, &[], problems);
     let values = values(&[&fields], keys::NEED.iter().copied(), problems)?;
     let rate = match values.get("rate") {
@@ -147,11 +163,21 @@ fn read_envelope<'a>(
     if tables.len() > keys::BUCKETS_MAX {
         let at = flow.field("envelope").map_or(flow.at.clone(), |f| f.at.clone());
         let why = format!("the envelope of {} has {} token buckets", flow.what, tables.len());
-        problems.push(Problem::error(at, why).help(format!("at most {}; the lowest ones decide", keys::BUCKETS_MAX)));
+        problems.push(
+            Problem::error(at, why)
+                .help(format!("at most {}; the lowest ones decide", keys::BUCKETS_MAX)),
+        );
         return None;
     }
     let read = tables.iter().map(|(table, at)| {
-        let fields = fields(table, at.clone(), format!("the envelope of {}", flow.what), keys::ENVELOPE, &[], problems);
+        let fields = fields(
+            table,
+            at.clone(),
+            format!("the envelope of {}", flow.what),
+            keys::ENVELOPE,
+            &[],
+            problems,
+        );
         let values = values(&[&fields], keys::ENVELOPE.iter().copied(), problems)?;
         match (values.get("rate"), values.bytes("burst")) {
             (Some(Value::Rate(rate)), Some(burst)) => Some(Bucket { rate, burst }),
@@ -170,13 +196,22 @@ pub(crate) fn all<'a>(
 ) -> Option<FlowRead<'a>> {
     let first = tables.first()?;
     let none = Fields::none(first.at.clone(), first.what.clone());
-    let required: Vec<&str> =
-        keys::of_flow(entry).iter().filter(|k| k.fallback == keys::Fallback::Required).map(|k| k.name).collect();
+    let required: Vec<&str> = keys::of_flow(entry)
+        .iter()
+        .filter(|k| k.fallback == keys::Fallback::Required)
+        .map(|k| k.name)
+        .collect();
     if !required.is_empty() {
         let name = first.what.as_str();
         problems.push(
-            Problem::error(first.at.clone(), format!("{name} has no flows, and `{}` cannot do without", entry.kind))
-                .help(format!("add flows `[link.NAME.flow.FLOW]` with `match` and {}", nearest::list(required))),
+            Problem::error(
+                first.at.clone(),
+                format!("{name} has no flows, and `{}` cannot do without", entry.kind),
+            )
+            .help(format!(
+                "add flows `[link.NAME.flow.FLOW]` with `match` and {}",
+                nearest::list(required)
+            )),
         );
         return None;
     }
@@ -211,8 +246,14 @@ pub(crate) fn unmatched(flows: &[FlowRead<'_>], owner: &Fields<'_>, problems: &m
         Some(n) => {
             let taker = &flows[n].flow.name;
             problems.extend(flows[n + 1..].iter().map(|flow| {
-                Problem::warning(flow.fields.at.clone(), format!("no packet reaches {}", flow.fields.what))
-                    .help(format!("flow {} before it takes every packet; put that one last", quoted(taker)))
+                Problem::warning(
+                    flow.fields.at.clone(),
+                    format!("no packet reaches {}", flow.fields.what),
+                )
+                .help(format!(
+                    "flow {} before it takes every packet; put that one last",
+                    quoted(taker)
+                ))
             }));
         }
     }

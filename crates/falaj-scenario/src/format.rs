@@ -102,7 +102,9 @@ impl<'a> Reader<'a> {
     fn scalar(&self, event: Event) -> String {
         let text = self.text(event);
         let bare = text.strip_prefix('\'').and_then(|t| t.strip_suffix('\''));
-        match bare.filter(|bare| event.encoding() == Some(Encoding::LiteralString) && !bare.contains(['"', '\\'])) {
+        match bare.filter(|bare| {
+            event.encoding() == Some(Encoding::LiteralString) && !bare.contains(['"', '\\'])
+        }) {
             Some(bare) => format!("\"{bare}\""),
             None => text.to_owned(),
         }
@@ -137,13 +139,17 @@ impl<'a> Reader<'a> {
                 EventKind::Comment => {
                     let comment = self.comment(event);
                     match code.take().filter(|(text, _)| !text.is_empty()) {
-                        Some((text, header)) => lines.push(Line::Code { text, comment: Some(comment), header }),
+                        Some((text, header)) => {
+                            lines.push(Line::Code { text, comment: Some(comment), header })
+                        }
                         None => lines.push(Line::Comment(comment)),
                     }
                 }
                 EventKind::Newline => {
                     match code.take().filter(|(text, _)| !text.is_empty()) {
-                        Some((text, header)) => lines.push(Line::Code { text, comment: None, header }),
+                        Some((text, header)) => {
+                            lines.push(Line::Code { text, comment: None, header })
+                        }
                         None if empty => lines.push(Line::Blank),
                         None => {}
                     }
@@ -164,7 +170,9 @@ impl<'a> Reader<'a> {
             match event.kind() {
                 EventKind::Scalar => return Node::Scalar(self.scalar(event)),
                 EventKind::ArrayOpen => return Node::Array(self.items(EventKind::ArrayClose)),
-                EventKind::InlineTableOpen => return Node::Table(self.items(EventKind::InlineTableClose)),
+                EventKind::InlineTableOpen => {
+                    return Node::Table(self.items(EventKind::InlineTableClose));
+                }
                 _ => {}
             }
         }
@@ -208,7 +216,8 @@ impl<'a> Reader<'a> {
 
 impl Items {
     fn has_comments(&self) -> bool {
-        !self.last.is_empty() || self.items.iter().any(|i| !i.before.is_empty() || i.behind.is_some())
+        !self.last.is_empty()
+            || self.items.iter().any(|i| !i.before.is_empty() || i.behind.is_some())
     }
 }
 
@@ -295,7 +304,8 @@ fn lay_out(lines: &[Line]) -> String {
     let mut heads = vec![false; lines.len()];
     for (n, line) in lines.iter().enumerate() {
         if matches!(line, Line::Code { header: true, .. }) {
-            let comments = lines[..n].iter().rev().take_while(|l| matches!(l, Line::Comment(_))).count();
+            let comments =
+                lines[..n].iter().rev().take_while(|l| matches!(l, Line::Comment(_))).count();
             heads[n - comments] = true;
         }
     }
@@ -320,11 +330,17 @@ fn lay_out(lines: &[Line]) -> String {
             }
             Line::Code { comment: Some(_), .. } => {
                 let run = commented(&lines[n..], &heads[n..]);
-                let width = |text: &str| text.rsplit('\n').next().map_or(0, |line| line.chars().count());
+                let width =
+                    |text: &str| text.rsplit('\n').next().map_or(0, |line| line.chars().count());
                 let longest = run.iter().map(|(text, _)| width(text)).max().unwrap_or(0);
                 for (text, comment) in &run {
                     // Writing to a string never fails.
-                    let _ = writeln!(out, "{text}{:gap$}{comment}", "", gap = longest - width(text) + 2);
+                    let _ = writeln!(
+                        out,
+                        "{text}{:gap$}{comment}",
+                        "",
+                        gap = longest - width(text) + 2
+                    );
                 }
                 n += run.len();
             }

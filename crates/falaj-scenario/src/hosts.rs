@@ -34,7 +34,8 @@ impl<'a> Reader<'a> {
         at: Range<usize>,
         problems: &mut Vec<Problem>,
     ) {
-        let fields = fields(table, at.clone(), format!("host {}", quoted(name)), keys::HOST, &[], problems);
+        let fields =
+            fields(table, at.clone(), format!("host {}", quoted(name)), keys::HOST, &[], problems);
         let mut whole = name_is_fit(name, &at, problems);
         let mut links = Vec::new();
         let Got::Given(Datum::Names(given)) = get(&[&fields], &keys::HOST[0], problems) else {
@@ -59,24 +60,32 @@ impl<'a> Reader<'a> {
         problems: &mut Vec<Problem>,
     ) -> Option<usize> {
         let Some(found) = self.names.iter().position(|name| *name == link) else {
-            let mut problem = Problem::error(at.clone(), format!("there is no link {}", quoted(link)));
+            let mut problem =
+                Problem::error(at.clone(), format!("there is no link {}", quoted(link)));
             if let Some(near) = nearest::among(link, self.names.iter().copied()) {
                 problem = problem.label(format!("did you mean {}?", quoted(near)));
             }
-            problems.push(problem.help(format!("links: {}", nearest::list(self.names.iter().copied()))));
+            problems.push(
+                problem.help(format!("links: {}", nearest::list(self.names.iter().copied()))),
+            );
             return None;
         };
         let ends = &mut self.ends[found];
         let problem = if before.contains(&found) {
-            Problem::error(at.clone(), format!("host {} is at both ends of link {}", quoted(host), quoted(link)))
-                .help("write each link once; a link leads to another host, or to the router")
+            Problem::error(
+                at.clone(),
+                format!("host {} is at both ends of link {}", quoted(host), quoted(link)),
+            )
+            .help("write each link once; a link leads to another host, or to the router")
         } else if let [first, second] = &ends[..] {
-            Problem::error(at.clone(), format!("link {} has a third end", quoted(link))).help(format!(
-                "it lies between {} and {}; give {} a link of its own",
-                quoted(first),
-                quoted(second),
-                quoted(host)
-            ))
+            Problem::error(at.clone(), format!("link {} has a third end", quoted(link))).help(
+                format!(
+                    "it lies between {} and {}; give {} a link of its own",
+                    quoted(first),
+                    quoted(second),
+                    quoted(host)
+                ),
+            )
         } else {
             ends.push(host.to_owned());
             return Some(found);
@@ -89,7 +98,8 @@ impl<'a> Reader<'a> {
     pub(crate) fn all(self, file: &Fields<'_>, problems: &mut Vec<Problem>) -> Option<Vec<Host>> {
         let alone = self.names.iter().zip(&self.ends).find(|(_, ends)| ends.is_empty());
         let hosts = self.hosts.into_iter().collect::<Option<Vec<_>>>()?;
-        if let (Some(field), Some((link, _)), false) = (file.field("host"), alone, hosts.is_empty()) {
+        if let (Some(field), Some((link, _)), false) = (file.field("host"), alone, hosts.is_empty())
+        {
             problems.push(
                 Problem::error(field.at.clone(), format!("link {} has no host", quoted(link)))
                     .help("where there are hosts, each link is named by one or two of them"),
@@ -104,14 +114,17 @@ impl<'a> Reader<'a> {
 fn name_is_fit(name: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -> bool {
     if TAKEN.contains(&name) {
         problems.push(
-            Problem::error(at.clone(), format!("no host can be called {}", quoted(name)))
-                .help(format!("`{ROUTER}` is the one in the middle, and `localhost` each host itself")),
+            Problem::error(at.clone(), format!("no host can be called {}", quoted(name))).help(
+                format!("`{ROUTER}` is the one in the middle, and `localhost` each host itself"),
+            ),
         );
         return false;
     }
     let fit = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    let is_fit =
-        (1..=63).contains(&name.len()) && name.chars().all(fit) && !name.starts_with('-') && !name.ends_with('-');
+    let is_fit = (1..=63).contains(&name.len())
+        && name.chars().all(fit)
+        && !name.starts_with('-')
+        && !name.ends_with('-');
     if !is_fit {
         problems.push(Problem::error(at.clone(), format!("{} cannot be the name of a host", quoted(name))).help(
             "a host is found by its name: 1 to 63 lower-case letters, digits and `-`, which neither begins nor ends it",

@@ -31,7 +31,10 @@ const LOSSES: [(&str, &[&str], &[&str]); 5] = [
 
 /// How a key of `loss` is written.
 pub(crate) fn loss_example(key: &str) -> &'static str {
-    let kind = LOSSES.iter().find(|(_, takes, _)| takes.contains(&key)).map_or("random", |(kind, _, _)| kind);
+    let kind = LOSSES
+        .iter()
+        .find(|(_, takes, _)| takes.contains(&key))
+        .map_or("random", |(kind, _, _)| kind);
     match kind {
         "gilbert-elliott" => {
             "loss = { kind = \"gilbert-elliott\", to-bad = \"1%\", to-good = \"30%\", loss-bad = \"80%\" }"
@@ -52,7 +55,8 @@ pub(crate) struct Given<'a> {
 }
 
 impl<'a> Given<'a> {
-    /// Of the key `name`, its value or its table; `Err`: something is wrong with it, which was said.
+    /// Of the key `name`, its value or its table; `Err`: something is wrong with it, which was
+    /// said.
     pub(crate) fn read(
         name: &str,
         tables: &[&Fields<'a>],
@@ -82,7 +86,14 @@ impl<'a> Given<'a> {
                 let allowed: Vec<Key> = match name {
                     "loss" => {
                         let first = |problems: &mut Vec<Problem>| {
-                            let first = fields(table, at.clone(), &what, &[keys::LOSS_KIND], keys::LOSS, problems);
+                            let first = fields(
+                                table,
+                                at.clone(),
+                                &what,
+                                &[keys::LOSS_KIND],
+                                keys::LOSS,
+                                problems,
+                            );
                             get(&[&first], &keys::LOSS_KIND, &mut Vec::new())
                         };
                         let kind = match first(&mut Vec::new()) {
@@ -94,12 +105,18 @@ impl<'a> Given<'a> {
                             }
                         };
                         let takes = LOSSES.iter().find(|l| l.0 == kind).map_or(&[][..], |l| l.1);
-                        keys::LOSS.iter().filter(|k| k.name == "kind" || takes.contains(&k.name)).copied().collect()
+                        keys::LOSS
+                            .iter()
+                            .filter(|k| k.name == "kind" || takes.contains(&k.name))
+                            .copied()
+                            .collect()
                     }
                     _ => inner.to_vec(),
                 };
-                let mut given =
-                    Given { values: Values::default(), fields: fields(table, at, what, &allowed, &[], problems) };
+                let mut given = Given {
+                    values: Values::default(),
+                    fields: fields(table, at, what, &allowed, &[], problems),
+                };
                 given.take(&allowed, problems)?;
                 Ok(Some(given))
             }
@@ -112,7 +129,9 @@ impl<'a> Given<'a> {
         let mut whole = Ok(());
         for key in keys {
             match get(&[&self.fields], key, problems) {
-                Got::Given(Datum::Value(value)) | Got::Default(Datum::Value(value)) => self.values.set(key.name, value),
+                Got::Given(Datum::Value(value)) | Got::Default(Datum::Value(value)) => {
+                    self.values.set(key.name, value)
+                }
                 Got::Wrong => whole = Err(()),
                 _ => {}
             }
@@ -129,7 +148,10 @@ impl<'a> Given<'a> {
     }
 
     fn event(&self) -> Event {
-        Event { probability: self.probability("probability"), correlation: self.probability("correlation") }
+        Event {
+            probability: self.probability("probability"),
+            correlation: self.probability("correlation"),
+        }
     }
 }
 
@@ -159,9 +181,12 @@ pub(crate) fn impairments(
     };
     if let (Ok(Some(given)), Some(Span::ZERO), Ok(None)) = (&reorder, delay, &jitter) {
         problems.push(
-            Problem::warning(given.fields.at.clone(), format!("{}: no packet can overtake", given.fields.what))
-                .label("the link has no delay that it could skip")
-                .help("write a `delay`"),
+            Problem::warning(
+                given.fields.at.clone(),
+                format!("{}: no packet can overtake", given.fields.what),
+            )
+            .label("the link has no delay that it could skip")
+            .help("write a `delay`"),
         );
     }
     let gap = |given: &Given<'_>| given.values.count("gap").unwrap_or(1);
@@ -180,25 +205,35 @@ fn read_loss(given: &Given<'_>, problems: &mut Vec<Problem>) -> Result<Loss, ()>
     let kind = given.values.choice("kind").unwrap_or("random");
     let p = |name: &str| given.probability(name);
     let needs = LOSSES.iter().find(|l| l.0 == kind).map_or(&[][..], |l| l.2);
-    let missing: Vec<&str> =
-        needs.iter().filter(|n| given.values.get(n).is_none() && given.fields.field(n).is_none()).copied().collect();
+    let missing: Vec<&str> = needs
+        .iter()
+        .filter(|n| given.values.get(n).is_none() && given.fields.field(n).is_none())
+        .copied()
+        .collect();
     if !missing.is_empty() {
         let what = format!("{} lacks {}", given.fields.what, nearest::list(missing));
-        problems.push(
-            Problem::error(given.fields.at.clone(), what)
-                .help(format!("the kind `{kind}` needs it, as in `{}`", loss_example(needs.first().unwrap_or(&"")))),
-        );
+        problems.push(Problem::error(given.fields.at.clone(), what).help(format!(
+            "the kind `{kind}` needs it, as in `{}`",
+            loss_example(needs.first().unwrap_or(&""))
+        )));
         return Err(());
     }
     let mut refuse = |name: &str, what: &str, help: &str| {
-        problems.push(Problem::error(given.at(name), format!("`{name}`: {what}")).help(help.to_owned()));
+        problems.push(
+            Problem::error(given.at(name), format!("`{name}`: {what}")).help(help.to_owned()),
+        );
         Err(())
     };
     Ok(match kind {
         "gilbert-elliott" => {
-            let never = ["to-bad", "to-good"].into_iter().find(|name| p(name) == Probability::NEVER);
+            let never =
+                ["to-bad", "to-good"].into_iter().find(|name| p(name) == Probability::NEVER);
             if let Some(name) = never {
-                return refuse(name, "a state that is never left, or never entered", "write a probability above zero");
+                return refuse(
+                    name,
+                    "a state that is never left, or never entered",
+                    "write a probability above zero",
+                );
             }
             Loss::GilbertElliott(GilbertElliott {
                 to_bad: p("to-bad"),
@@ -212,19 +247,39 @@ fn read_loss(given: &Given<'_>, problems: &mut Vec<Problem>) -> Result<Loss, ()>
             let p31 = given.values.probability("p31").unwrap_or(rest);
             let sum = |a: Probability, b: Probability| a.as_f64() + b.as_f64();
             if sum(p("p13"), p("p14")) > 1.0 {
-                return refuse("p14", "with `p13` it is more than certain", "both lead out of a gap: 100% at most");
+                return refuse(
+                    "p14",
+                    "with `p13` it is more than certain",
+                    "both lead out of a gap: 100% at most",
+                );
             }
             if given.values.probability("p31").is_some() && sum(p31, p("p32")) > 1.0 {
-                return refuse("p32", "with `p31` it is more than certain", "both lead out of a loss: 100% at most");
+                return refuse(
+                    "p32",
+                    "with `p31` it is more than certain",
+                    "both lead out of a loss: 100% at most",
+                );
             }
             if p("p32") != Probability::NEVER && p("p23") == Probability::NEVER {
-                return refuse("p23", "a state that is never left", "write a probability above zero");
+                return refuse(
+                    "p23",
+                    "a state that is never left",
+                    "write a probability above zero",
+                );
             }
-            Loss::FourStates(FourStates { p13: p("p13"), p31, p32: p("p32"), p23: p("p23"), p14: p("p14") })
+            Loss::FourStates(FourStates {
+                p13: p("p13"),
+                p31,
+                p32: p("p32"),
+                p23: p("p23"),
+                p14: p("p14"),
+            })
         }
         "every" => Loss::Every(given.values.count("count").ok_or(())?),
         "list" => match given.fields.field("packets").and_then(|f| f.datum.as_ref()) {
-            Some(Datum::Numbers(numbers)) => Loss::Numbers(numbers.iter().map(RangeInclusive::clone).collect()),
+            Some(Datum::Numbers(numbers)) => {
+                Loss::Numbers(numbers.iter().map(RangeInclusive::clone).collect())
+            }
             _ => return Err(()),
         },
         _ => Loss::Random(given.event()),
@@ -240,8 +295,11 @@ fn read_jitter(
     let amount = given.values.span("amount").ok_or(())?;
     if amount > JITTER_MAX {
         problems.push(
-            Problem::error(given.at("amount"), format!("{}: {amount} is too much", given.fields.what))
-                .help(format!("write at most `{JITTER_MAX}`")),
+            Problem::error(
+                given.at("amount"),
+                format!("{}: {amount} is too much", given.fields.what),
+            )
+            .help(format!("write at most `{JITTER_MAX}`")),
         );
         return Err(());
     }
@@ -249,13 +307,23 @@ fn read_jitter(
         Some(field) => {
             if let Some(other) = given.fields.field("distribution") {
                 problems.push(
-                    Problem::error(other.name_at.clone(), format!("{} has two distributions", given.fields.what))
-                        .help("leave out `distribution` or `table`"),
+                    Problem::error(
+                        other.name_at.clone(),
+                        format!("{} has two distributions", given.fields.what),
+                    )
+                    .help("leave out `distribution` or `table`"),
                 );
                 return Err(());
             }
             let Some(Datum::Name(name)) = field.datum else { return Err(()) };
-            Distribution::Table(place::read(beside, name, field, dist::parse, dist::FORM, problems)?)
+            Distribution::Table(place::read(
+                beside,
+                name,
+                field,
+                dist::parse,
+                dist::FORM,
+                problems,
+            )?)
         }
         None => match given.values.choice("distribution") {
             Some("normal") => Distribution::Normal,
@@ -270,13 +338,18 @@ fn read_jitter(
         correlation: given.probability("correlation"),
         keeps_order: given.values.choice("order") != Some("free"),
     };
-    if let Some((delay, (mean, deviation))) = delay.and_then(|delay| Some((delay, jitter.cut(delay)?))) {
+    if let Some((delay, (mean, deviation))) =
+        delay.and_then(|delay| Some((delay, jitter.cut(delay)?)))
+    {
         let below = jitter.range(Span::MAX).0;
         let round = |ns: f64| Span((ns / 1000.0).round() as u64 * 1000);
         problems.push(
             Problem::warning(
                 given.at("amount"),
-                format!("{}: some packets would have to arrive before they leave", given.fields.what),
+                format!(
+                    "{}: some packets would have to arrive before they leave",
+                    given.fields.what
+                ),
             )
             .label(format!(
                 "they take no time instead: the mean is {}, not {delay}, and the deviation {}",
@@ -294,8 +367,11 @@ fn read_slots(given: &Given<'_>, problems: &mut Vec<Problem>) -> Result<Slots, (
     let most = given.values.span("most").unwrap_or(least);
     if most < least {
         problems.push(
-            Problem::error(given.at("most"), format!("{}: `most` is shorter than `least`", given.fields.what))
-                .help(format!("write `{least}` or more")),
+            Problem::error(
+                given.at("most"),
+                format!("{}: `most` is shorter than `least`", given.fields.what),
+            )
+            .help(format!("write `{least}` or more")),
         );
         return Err(());
     }

@@ -102,13 +102,14 @@ pub use format::{RULES, WIDTH, format};
 pub use masks::PARTS;
 pub use matching::{TERMS, parse_match};
 pub use model::{
-    ALL, Adapter, Bucket, Direction, Flow, Host, Link, Need, ROUTER, Rule, Run, SIMPLE, Scenario, Source, Towards,
+    ALL, Adapter, Bucket, Direction, Flow, Host, Link, Need, ROUTER, Rule, Run, SIMPLE, Scenario,
+    Source, Towards,
 };
 pub use parse::parse;
 pub use place::text_of;
 pub use presets::{PRESETS, Preset, presets};
 pub use traffic::STAMP;
 pub use units::{
-    RATE_MAX, Unreadable, parse_limit, parse_mtu, parse_numbers, parse_overhead, parse_probability, parse_rate,
-    parse_size, parse_sizes, parse_span,
+    RATE_MAX, Unreadable, parse_limit, parse_mtu, parse_numbers, parse_overhead, parse_probability,
+    parse_rate, parse_size, parse_sizes, parse_span,
 };

@@ -66,7 +66,8 @@ impl Slip<'_> {
 pub(crate) fn slips<'a>(links: &'a DeTable<'a>) -> Vec<Slip<'a>> {
     // A misspelt `rate` is said where it stands.
     let rate = |table: &DeTable<'_>| {
-        let carries = |name: &str| CARRIES.contains(&name) || nearest::among(name, CARRIES).is_some();
+        let carries =
+            |name: &str| CARRIES.contains(&name) || nearest::among(name, CARRIES).is_some();
         table.keys().any(|k| carries(k.get_ref()))
     };
     let has_rate = |link: &DeValue<'_>| {
@@ -79,7 +80,9 @@ pub(crate) fn slips<'a>(links: &'a DeTable<'a>) -> Vec<Slip<'a>> {
         };
         links.iter().filter(of).map(|(name, _)| -> &str { name.get_ref() })
     };
-    named(false).filter_map(|name| Some(Slip { name, meant: nearest::among(name, named(true))? })).collect()
+    named(false)
+        .filter_map(|name| Some(Slip { name, meant: nearest::among(name, named(true))? }))
+        .collect()
 }
 
 /// The discipline that was chosen for a direction.
@@ -105,10 +108,18 @@ pub(crate) fn link<'a>(
     let link = fields(table, at, &what, keys::LINK, &[], problems);
     let sides = ["up", "down"].map(|side| {
         let (table, field) = link.table(side)?;
-        Some(fields(table, field.at.clone(), format!("{what} {side}"), keys::DIRECTION, &[], problems))
+        Some(fields(
+            table,
+            field.at.clone(),
+            format!("{what} {side}"),
+            keys::DIRECTION,
+            &[],
+            problems,
+        ))
     });
     // A direction's own table comes before the link's, and a preset behind the table that names it.
-    let presets = [("up", 0), ("down", 1)].map(|(way, n)| [sides[n].as_ref(), Some(&link)].map(|t| preset(way, t)));
+    let presets = [("up", 0), ("down", 1)]
+        .map(|(way, n)| [sides[n].as_ref(), Some(&link)].map(|t| preset(way, t)));
     let [up, down] = [0, 1].map(|n| {
         let [own, of_link] = &presets[n];
         sides[n].iter().chain(own).chain([&link]).chain(of_link).collect::<Vec<_>>()
@@ -145,8 +156,17 @@ pub(crate) fn link<'a>(
             (Some(_), Some(other)) => keys::of_flow(other.entry),
             _ => registry::all().flat_map(keys::of_flow).collect(),
         };
-        (out[n], names[n], promised[n]) =
-            direction(tables, towards[n], &flows, chosen[n].as_ref(), &elsewhere, parted, beside, &mut asked, problems);
+        (out[n], names[n], promised[n]) = direction(
+            tables,
+            towards[n],
+            &flows,
+            chosen[n].as_ref(),
+            &elsewhere,
+            parted,
+            beside,
+            &mut asked,
+            problems,
+        );
         if parted {
             names[n] = None;
         }
@@ -174,7 +194,10 @@ fn preset<'a>(way: &str, table: Option<&Fields<'a>>) -> Vec<Fields<'a>> {
     own.into_iter().chain([whole]).map(read).collect()
 }
 
-pub(crate) fn chosen<'a>(tables: &[&Fields<'a>], problems: &mut Vec<Problem>) -> Option<Chosen<'a>> {
+pub(crate) fn chosen<'a>(
+    tables: &[&Fields<'a>],
+    problems: &mut Vec<Problem>,
+) -> Option<Chosen<'a>> {
     let Some(field) = tables.iter().find_map(|t| t.field("scheduler")) else {
         let unclear = tables.iter().any(|t| t.means("scheduler"));
         return (!unclear).then(|| Chosen { entry: default_scheduler(), fields: None });
@@ -182,19 +205,27 @@ pub(crate) fn chosen<'a>(tables: &[&Fields<'a>], problems: &mut Vec<Problem>) ->
     let Some(Datum::Table(table)) = field.datum else { return None };
     // `kind` first: it decides what else there may be.
     let all: Vec<Key> = registry::all().flat_map(keys::of_scheduler).collect();
-    let first = fields(table, field.at.clone(), "the scheduler", &[keys::KIND], &all, &mut Vec::new());
-    let Got::Given(Datum::Value(Value::Choice(kind))) = get(&[&first], &keys::KIND, &mut Vec::new()) else {
+    let first =
+        fields(table, field.at.clone(), "the scheduler", &[keys::KIND], &all, &mut Vec::new());
+    let Got::Given(Datum::Value(Value::Choice(kind))) =
+        get(&[&first], &keys::KIND, &mut Vec::new())
+    else {
         let first = fields(table, field.at.clone(), "the scheduler", &[keys::KIND], &all, problems);
         get(&[&first], &keys::KIND, problems);
         return None;
     };
     let entry = registry::entry(kind)?;
-    let known: Vec<Key> = keys::SCHEDULER.iter().copied().chain(keys::of_scheduler(entry)).collect();
+    let known: Vec<Key> =
+        keys::SCHEDULER.iter().copied().chain(keys::of_scheduler(entry)).collect();
     let what = format!("the scheduler `{kind}`");
-    Some(Chosen { entry, fields: Some(fields(table, field.at.clone(), what, &known, &[], problems)) })
+    Some(Chosen {
+        entry,
+        fields: Some(fields(table, field.at.clone(), what, &known, &[], problems)),
+    })
 }
 
-/// What a discipline has said of its flows: of the other direction, which is mostly alike, it need not be asked again.
+/// What a discipline has said of its flows: of the other direction, which is mostly alike, it need
+/// not be asked again.
 struct Asked {
     kind: &'static str,
     setup: Setup,
@@ -229,7 +260,11 @@ fn direction(
         Some(Value::Choice(name)) => Cells::from_name(name),
         _ => None,
     };
-    let overhead = match keys::DIRECTION.iter().find(|k| k.name == "overhead").map(|k| get(tables, k, problems)) {
+    let overhead = match keys::DIRECTION
+        .iter()
+        .find(|k| k.name == "overhead")
+        .map(|k| get(tables, k, problems))
+    {
         Some(Got::Given(Datum::Signed(bytes))) => bytes,
         _ => 0,
     };
@@ -247,14 +282,22 @@ fn direction(
         Some(Value::Span(delay)) => Some(delay),
         _ => None,
     };
-    let impairments = impair::impairments(tables, known_delay, profile.ok().flatten(), beside, problems);
+    let impairments =
+        impair::impairments(tables, known_delay, profile.ok().flatten(), beside, problems);
 
     let each = masks::each(tables, keys::DIRECTION, towards, problems);
     let (flows, names) = match flow_table {
         FlowTable::Wrong => (None, None),
         FlowTable::Absent => (Some(Vec::new()), Some(vec![ALL.to_owned()])),
         FlowTable::Given(table) => (
-            read_flows(table, keys::FLOW, chosen.map(|c| c.entry), elsewhere, (towards, 1), problems),
+            read_flows(
+                table,
+                keys::FLOW,
+                chosen.map(|c| c.entry),
+                elsewhere,
+                (towards, 1),
+                problems,
+            ),
             Some(divided::leaf_names(table)),
         ),
     };
@@ -316,7 +359,8 @@ fn direction(
     let said: Vec<bool> = flows.iter().map(|f| f.fields.field("max-flows").is_some()).collect();
     masks.fit(tables.iter().any(|t| t.field("max-flows").is_some()), &said);
     let classes = divided::classes(kind, &flows);
-    let slots: Vec<&FlowRead<'_>> = classes.iter().copied().filter(|f| !divided::is_joined(kind, f)).collect();
+    let slots: Vec<&FlowRead<'_>> =
+        classes.iter().copied().filter(|f| !divided::is_joined(kind, f)).collect();
     // Where flows have masks none is divided.
     if slots.len() < classes.len()
         && let Some(refused) = masks.impossible(kind, &setup)
@@ -324,7 +368,9 @@ fn direction(
         problems.push(refusal(refused, tables, chosen, &flows.iter().collect::<Vec<_>>()));
         return (None, names, Vec::new());
     }
-    let known = asked.as_ref().filter(|asked| (asked.kind, &asked.setup, &asked.masks) == (kind, &setup, &masks));
+    let known = asked
+        .as_ref()
+        .filter(|asked| (asked.kind, &asked.setup, &asked.masks) == (kind, &setup, &masks));
     let rates = match known {
         Some(known) => Ok(known.rates.clone()),
         None => {
@@ -334,7 +380,12 @@ fn direction(
     };
     let rates = match rates {
         Ok(rates) => {
-            *asked = Some(Asked { kind, setup: setup.clone(), masks: masks.clone(), rates: rates.clone() });
+            *asked = Some(Asked {
+                kind,
+                setup: setup.clone(),
+                masks: masks.clone(),
+                rates: rates.clone(),
+            });
             rates
         }
         Err(refused) => {
@@ -347,7 +398,9 @@ fn direction(
     if let Some(taken) = fits::taken(kind, &masks.expanded(&setup)) {
         let masked = masks.flows.iter().any(Option::is_some);
         let all = if masked { masks.refused(taken.into(), &setup) } else { taken.into() };
-        problems.extend(all.into_iter().map(|taken| taken_all_the_same(taken, tables, chosen, &classes)));
+        problems.extend(
+            all.into_iter().map(|taken| taken_all_the_same(taken, tables, chosen, &classes)),
+        );
     }
     if !divided::divide(&mut setup, &mut rates.iter(), &flows, beside, problems) {
         return (None, names, Vec::new());
@@ -370,7 +423,8 @@ fn direction(
     };
     for queue in unlikely::short_queues(&setup, delay, chosen.entry, &rates) {
         // A FIFO's one queue is the scheduler's, unless its only flow says how long it is.
-        let own = |n: &usize| chosen.entry.kind != "fifo" || flows[*n].fields.field("queue").is_some();
+        let own =
+            |n: &usize| chosen.entry.kind != "fifo" || flows[*n].fields.field("queue").is_some();
         if queue.flow.is_some_and(|n| flows[n].parts.is_some()) {
             continue;
         }
@@ -411,7 +465,10 @@ fn direction(
         masks,
     };
     if let Some(refused) = direction.pipe().refused() {
-        problems.push(pace::refusal(&refused, tables).unwrap_or_else(|| refusal(refused, tables, chosen, &[])));
+        problems.push(
+            pace::refusal(&refused, tables)
+                .unwrap_or_else(|| refusal(refused, tables, chosen, &[])),
+        );
         return (None, names, Vec::new());
     }
     (Some(direction), names, promised.concat())
@@ -427,7 +484,9 @@ pub(crate) fn values(
     let mut whole = true;
     for key in keys {
         match get(tables, &key, problems) {
-            Got::Given(Datum::Value(value)) | Got::Default(Datum::Value(value)) => out.set(key.name, value),
+            Got::Given(Datum::Value(value)) | Got::Default(Datum::Value(value)) => {
+                out.set(key.name, value)
+            }
             Got::Given(Datum::Given(given)) => out.give(given),
             // Whoever loads the library sees to it.
             Got::Given(Datum::Name(_)) if key.holds == Holds::File => {}
@@ -504,5 +563,6 @@ pub(crate) fn name_is_fit(name: &str, at: Range<usize>, of: &str, problems: &mut
 }
 
 pub(crate) fn not_a_table(of: &str, name: &str, at: Range<usize>, example: &str) -> Problem {
-    Problem::error(at, format!("{of} {} has to be a table", quoted(name))).help(format!("write `{{ {example}, … }}`"))
+    Problem::error(at, format!("{of} {} has to be a table", quoted(name)))
+        .help(format!("write `{{ {example}, … }}`"))
 }

@@ -13,7 +13,10 @@ use std::ops::Range;
 
 /// The parts of a mask, for messages and the reference.
 pub const PARTS: &[(&str, &str)] = &[
-    ("src", "source address; `src/24`: so many bits of it for IPv4, `src6/64` for IPv6, whole addresses else"),
+    (
+        "src",
+        "source address; `src/24`: so many bits of it for IPv4, `src6/64` for IPv6, whole addresses else",
+    ),
     ("dst", "destination address, likewise"),
     ("near", "the address at the near end: source going up, destination going down; likewise"),
     ("far", "the address at the far end; likewise"),
@@ -62,11 +65,16 @@ pub(crate) fn parse_mask(text: &str) -> Result<Written, Unreadable> {
         (word, start..start + word.len())
     });
     for (word, at) in &mut words {
-        let (name, length) = word.split_once('/').map_or((word, None), |(name, length)| (name, Some(length)));
+        let (name, length) =
+            word.split_once('/').map_or((word, None), |(name, length)| (name, Some(length)));
         let six = matches!(name, "src6" | "dst6" | "near6" | "far6");
         let name = if six { &name[..name.len() - 1] } else { name };
         if seen.contains(&(name, six)) || (length.is_none() && seen.iter().any(|s| s.0 == name)) {
-            return Err(wrong(at, format!("{} is there twice", quoted(name)), "name each part once"));
+            return Err(wrong(
+                at,
+                format!("{} is there twice", quoted(name)),
+                "name each part once",
+            ));
         }
         let address = match name {
             "src" => Some(&mut out.mask.src),
@@ -81,7 +89,9 @@ pub(crate) fn parse_mask(text: &str) -> Result<Written, Unreadable> {
             match length {
                 Some(length) => *place = prefix(length, most, &at)?,
                 None if six => {
-                    let help = format!("write `{name}6/64` for the first 64 bits, or `{name}` for whole addresses");
+                    let help = format!(
+                        "write `{name}6/64` for the first 64 bits, or `{name}` for whole addresses"
+                    );
                     return Err(wrong(at, format!("`{name}6` needs a length"), help));
                 }
                 None => {}
@@ -122,9 +132,14 @@ pub(crate) fn parse_mask(text: &str) -> Result<Written, Unreadable> {
         seen.push((name, six));
     }
     if seen.is_empty() {
-        return Err(Unreadable::new("an empty mask", "name what tells them apart, as in `src` or `src/24 dport`"));
+        return Err(Unreadable::new(
+            "an empty mask",
+            "name what tells them apart, as in `src` or `src/24 dport`",
+        ));
     }
-    if (out.near.is_some() || out.far.is_some()) && (out.mask.src.is_some() || out.mask.dst.is_some()) {
+    if (out.near.is_some() || out.far.is_some())
+        && (out.mask.src.is_some() || out.mask.dst.is_some())
+    {
         return Err(Unreadable::new(
             "`near` and `far` are `src` and `dst` already, by the direction of a packet",
             "write `near` and `far`, or `src` and `dst`",
@@ -138,7 +153,8 @@ pub(crate) fn parse_mask(text: &str) -> Result<Written, Unreadable> {
     }
     let size = out.towards(Towards::Up).size();
     if size > Mask::MOST {
-        let help = format!("at most {} bytes: both addresses of IPv6, ports and protocol", Mask::MOST);
+        let help =
+            format!("at most {} bytes: both addresses of IPv6, ports and protocol", Mask::MOST);
         return Err(Unreadable::new(format!("these parts have {size} bytes together"), help));
     }
     Ok(out)
@@ -151,14 +167,20 @@ fn wrong(at: Range<usize>, what: impl Into<String>, help: impl Into<String>) -> 
 fn prefix(word: &str, most: u8, at: &Range<usize>) -> Result<u8, Unreadable> {
     let digits = word.bytes().all(|b| b.is_ascii_digit());
     word.parse().ok().filter(|n| digits && (1..=most).contains(n)).ok_or_else(|| {
-        wrong(at.clone(), format!("{} is no length", quoted(word)), format!("write 1 to {most} after the slash"))
+        wrong(
+            at.clone(),
+            format!("{} is no length", quoted(word)),
+            format!("write 1 to {most} after the slash"),
+        )
     })
 }
 
 fn unknown(name: &str, at: Range<usize>) -> Unreadable {
     let what = format!("{} is no part of a mask", quoted(name));
     let help = match name {
-        "udp" | "tcp" | "icmp" | "any" => "which packets a flow takes is said by its `match`".to_owned(),
+        "udp" | "tcp" | "icmp" | "any" => {
+            "which packets a flow takes is said by its `match`".to_owned()
+        }
         _ => format!("parts: {}", nearest::list(PARTS.iter().map(|part| part.0))),
     };
     let near = nearest::among(name, PARTS.iter().map(|part| part.0)).map(str::to_owned);
@@ -172,7 +194,8 @@ pub(crate) fn each(
     towards: Towards,
     problems: &mut Vec<Problem>,
 ) -> Result<Option<Each>, ()> {
-    let mut read = |name: &str| keys.iter().find(|k| k.name == name).map(|key| get(tables, key, problems));
+    let mut read =
+        |name: &str| keys.iter().find(|k| k.name == name).map(|key| get(tables, key, problems));
     let (written, most, expire) = (read("each"), read("max-flows"), read("expire"));
     let written = match written {
         Some(Got::Given(Datum::Mask(written))) => written,
@@ -180,7 +203,10 @@ pub(crate) fn each(
         _ => {
             let mut whole = true;
             for name in ["max-flows", "expire"] {
-                let Some((table, field)) = tables.iter().find_map(|t| Some((t, t.field(name)?))) else { continue };
+                let Some((table, field)) = tables.iter().find_map(|t| Some((t, t.field(name)?)))
+                else {
+                    continue;
+                };
                 let why = format!("{} has no `each`, which `{name}` is for", table.what);
                 let help = "add `each`, as in `each = \"src\"`, or leave it out";
                 problems.push(Problem::error(field.name_at.clone(), why).help(help));
@@ -191,9 +217,19 @@ pub(crate) fn each(
     };
     match (most, expire) {
         (
-            Some(Got::Given(Datum::Value(Value::Count(most))) | Got::Default(Datum::Value(Value::Count(most)))),
-            Some(Got::Given(Datum::Value(Value::Span(expire))) | Got::Default(Datum::Value(Value::Span(expire)))),
-        ) => Ok(Some(Each { mask: written.towards(towards), most: u32::try_from(most).map_err(drop)?, expire })),
+            Some(
+                Got::Given(Datum::Value(Value::Count(most)))
+                | Got::Default(Datum::Value(Value::Count(most))),
+            ),
+            Some(
+                Got::Given(Datum::Value(Value::Span(expire)))
+                | Got::Default(Datum::Value(Value::Span(expire))),
+            ),
+        ) => Ok(Some(Each {
+            mask: written.towards(towards),
+            most: u32::try_from(most).map_err(drop)?,
+            expire,
+        })),
         _ => Err(()),
     }
 }
@@ -224,7 +260,10 @@ mod tests {
         let near = parse_mask("near6/56 dport").unwrap();
         assert_eq!(near.towards(Towards::Up).to_string(), "src src6/56 dport");
         assert_eq!(near.towards(Towards::Down).to_string(), "dst dst6/56 dport");
-        assert_eq!(crate::read::plain(falaj_sched::params::Kind::Span, EXPIRE), Ok(Value::Span(Each::EXPIRE)));
+        assert_eq!(
+            crate::read::plain(falaj_sched::params::Kind::Span, EXPIRE),
+            Ok(Value::Span(Each::EXPIRE))
+        );
         assert_eq!(MOST, Each::MOST.to_string());
     }
 

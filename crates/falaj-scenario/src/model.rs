@@ -30,7 +30,8 @@ pub struct Scenario {
     pub rules: Vec<Rule>,
     /// The sources of traffic, in the file's order.
     pub traffic: Vec<Source>,
-    /// The hosts at the ends of the links, in the file's order; none where a link stands between two ends.
+    /// The hosts at the ends of the links, in the file's order; none where a link stands between
+    /// two ends.
     pub hosts: Vec<Host>,
     /// How to simulate.
     pub run: Run,
@@ -199,8 +200,8 @@ pub struct Need {
 
 /// A host at the ends of links.
 ///
-/// A link of two hosts lies between them, its near end at the one that comes first. The near end of a link of one host is
-/// there, and its far end at the router in the middle.
+/// A link of two hosts lies between them, its near end at the one that comes first. The near end of
+/// a link of one host is there, and its far end at the router in the middle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     /// Its name: 1 to 63 lower-case letters, digits and `-`.
@@ -242,15 +243,17 @@ pub struct Source {
     pub flow: usize,
     /// Which direction.
     pub towards: Towards,
-    /// It goes where the rules say, by this key; link and flow are where they let it begin. `None`: it passes its
-    /// link alone.
+    /// It goes where the rules say, by this key; link and flow are where they let it begin.
+    /// `None`: it passes its link alone.
     pub key: Option<Key>,
     /// The gaps between packets.
     pub model: Model,
-    /// Mean rate, of [`Model::OnOff`] while on, and zero of [`Model::Tcp`]; finite. Counted as the link accounts.
+    /// Mean rate, of [`Model::OnOff`] while on, and zero of [`Model::Tcp`]; finite. Counted as the
+    /// link accounts.
     pub rate: Rate,
     /// Sizes of its packets as the link accounts them; UDP datagrams over IPv4
-    /// of these sizes exist, fit the link, and hold [`crate::STAMP`] bytes. Of video the largest counts alone.
+    /// of these sizes exist, fit the link, and hold [`crate::STAMP`] bytes. Of video the largest
+    /// counts alone.
     pub sizes: Sizes,
     /// A token bucket that its packets pass, which holds the longest.
     pub limit: Option<bucket::Limit>,
@@ -270,11 +273,16 @@ impl Source {
         Rate(self.spec().mean_rate().0.saturating_mul(self.sources.into()))
     }
 
-    /// The key of the `n`th of its sources, where the first one has this: those at the near end have the addresses that follow.
+    /// The key of the `n`th of its sources, where the first one has this: those at the near end
+    /// have the addresses that follow.
     pub fn following(&self, key: &Key, n: u32) -> Key {
         let following = |address: IpAddr| match address {
-            IpAddr::V4(address) => IpAddr::V4(Ipv4Addr::from_bits(address.to_bits().wrapping_add(n))),
-            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits().wrapping_add(n.into()))),
+            IpAddr::V4(address) => {
+                IpAddr::V4(Ipv4Addr::from_bits(address.to_bits().wrapping_add(n)))
+            }
+            IpAddr::V6(address) => {
+                IpAddr::V6(Ipv6Addr::from_bits(address.to_bits().wrapping_add(n.into())))
+            }
         };
         match self.towards {
             Towards::Up => Key { src: key.src.map(following), ..*key },
@@ -342,15 +350,30 @@ impl Scenario {
             flows: vec![Flow::all()],
             masks: Masks { link: None, flows: vec![None] },
         };
-        let link = Link { name: SIMPLE.to_owned(), up: direction.clone(), down: direction, uplink: None };
-        Scenario { links: vec![link], rules: Vec::new(), traffic: Vec::new(), hosts: Vec::new(), run: Run::default() }
+        let link =
+            Link { name: SIMPLE.to_owned(), up: direction.clone(), down: direction, uplink: None };
+        Scenario {
+            links: vec![link],
+            rules: Vec::new(),
+            traffic: Vec::new(),
+            hosts: Vec::new(),
+            run: Run::default(),
+        }
     }
 
     /// The network that the engine builds of it: up and down of each link, and the rules.
     pub fn network(&self) -> NetworkSpec {
-        let place = |d: &Direction| Place { pipe: d.pipe(), classifier: d.classifier(), account: d.account };
+        let place = |d: &Direction| Place {
+            pipe: d.pipe(),
+            classifier: d.classifier(),
+            account: d.account,
+        };
         NetworkSpec {
-            places: self.links.iter().flat_map(|link| [place(&link.up), place(&link.down)]).collect(),
+            places: self
+                .links
+                .iter()
+                .flat_map(|link| [place(&link.up), place(&link.down)])
+                .collect(),
             rules: self.rules.iter().map(|rule| rule.rule.clone()).collect(),
             seed: self.run.seed,
         }

@@ -2,7 +2,10 @@
 
 /// The candidate nearest to `word`, if any is near enough to be worth a guess:
 /// the same but for letter case, or a third of its letters off at most.
-pub(crate) fn among<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn among<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     // A word that long is no slip of the pen, and the distance costs its square.
     if word.is_empty() || word.len() > 64 {
         return None;
@@ -12,7 +15,9 @@ pub(crate) fn among<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
         .into_iter()
         .filter(|c| *c != word && c.len() <= 64)
         .map(|c| (strsim::damerau_levenshtein(&lower, &c.to_lowercase()), c))
-        .filter(|(distance, c)| *distance <= c.chars().count().max(3) / 3 && *distance < c.chars().count())
+        .filter(|(distance, c)| {
+            *distance <= c.chars().count().max(3) / 3 && *distance < c.chars().count()
+        })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, c)| c)
 }

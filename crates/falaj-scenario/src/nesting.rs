@@ -1,4 +1,5 @@
-//! Which discipline may stand below a flow of which: all pairs are built, and what is refused is told with its reason.
+//! Which discipline may stand below a flow of which: all pairs are built, and what is refused is
+//! told with its reason.
 
 use falaj_sched::params::{FlowSetup, Inner, Kind, Param, Setup, Value, Values};
 use falaj_sched::probability::Probability;
@@ -81,14 +82,21 @@ pub(crate) fn refused() -> Vec<(String, String, String)> {
             _ => {
                 for (below, outcome) in ENTRIES.iter().zip(outcomes) {
                     if let Outcome::Refused(why) = outcome {
-                        by_below.entry(below.kind).or_default().entry(why).or_default().push(above.kind);
+                        by_below
+                            .entry(below.kind)
+                            .or_default()
+                            .entry(why)
+                            .or_default()
+                            .push(above.kind);
                     }
                 }
             }
         }
     }
     let dividing = ENTRIES.len() - divide_nothing.values().map(Vec::len).sum::<usize>();
-    rows.extend(divide_nothing.into_iter().map(|(why, kinds)| (listed(&kinds), "any".to_owned(), why)));
+    rows.extend(
+        divide_nothing.into_iter().map(|(why, kinds)| (listed(&kinds), "any".to_owned(), why)),
+    );
     for (below, reasons) in by_below {
         for (why, above) in reasons {
             let above = if above.len() == dividing { "any".to_owned() } else { listed(&above) };
@@ -98,9 +106,11 @@ pub(crate) fn refused() -> Vec<(String, String, String)> {
     rows
 }
 
-/// Those above and those below whose parts are promised something: whichever of the former over whichever of the latter.
+/// Those above and those below whose parts are promised something: whichever of the former over
+/// whichever of the latter.
 pub(crate) fn promised() -> (String, String) {
-    let gives = |above: &&Entry| ENTRIES.iter().any(|below| pair(above, below) == Outcome::Promised);
+    let gives =
+        |above: &&Entry| ENTRIES.iter().any(|below| pair(above, below) == Outcome::Promised);
     let above: Vec<&Entry> = ENTRIES.iter().filter(gives).collect();
     let gets = |below: &&Entry| above.iter().all(|above| pair(above, below) == Outcome::Promised);
     let below: Vec<&str> = ENTRIES.iter().filter(gets).map(|entry| entry.kind).collect();
@@ -128,13 +138,22 @@ mod tests {
     fn reasons_are_those_of_the_rules_and_no_example_s() {
         let rows = refused();
         let whys: Vec<&str> = rows.iter().map(|row| row.2.as_str()).collect();
-        let values = |why: &&&str| why.contains(|c: char| c.is_ascii_digit()) && !why.contains("802.11");
+        let values =
+            |why: &&&str| why.contains(|c: char| c.is_ascii_digit()) && !why.contains("802.11");
         assert_eq!(whys.iter().find(values), None, "{rows:?}");
         let any = |below: &str| rows.iter().any(|row| row.0 == "any" && row.1 == below);
         assert!(any("`hrr`") && any("`virtual-links`") && any("`dcf`"), "{rows:?}");
-        let divides = |kind: &str| !rows.iter().any(|row| row.1 == "any" && row.0.contains(&format!("`{kind}`")));
-        assert!(divides("drr") && divides("wf2q+") && !divides("fifo") && !divides("wfq"), "{rows:?}");
+        let divides = |kind: &str| {
+            !rows.iter().any(|row| row.1 == "any" && row.0.contains(&format!("`{kind}`")))
+        };
+        assert!(
+            divides("drr") && divides("wf2q+") && !divides("fifo") && !divides("wfq"),
+            "{rows:?}"
+        );
         let (above, below) = promised();
-        assert!(above.contains("`drr`") && below.contains("`fifo`") && !above.contains("`wf2q+`"), "{above}; {below}");
+        assert!(
+            above.contains("`drr`") && below.contains("`fifo`") && !above.contains("`wf2q+`"),
+            "{above}; {below}"
+        );
     }
 }

@@ -13,7 +13,11 @@ const PART: u64 = 1_000;
 const LEAST: u64 = 2;
 
 /// Who paces a direction of this setup; an error was said.
-pub(crate) fn pace(tables: &[&Fields<'_>], setup: &Setup, problems: &mut Vec<Problem>) -> Result<Pace, ()> {
+pub(crate) fn pace(
+    tables: &[&Fields<'_>],
+    setup: &Setup,
+    problems: &mut Vec<Problem>,
+) -> Result<Pace, ()> {
     let mut value = |name: &str| {
         let key = keys::DIRECTION.iter().find(|key| key.name == name).ok_or(())?;
         match get(tables, key, problems) {
@@ -24,10 +28,15 @@ pub(crate) fn pace(tables: &[&Fields<'_>], setup: &Setup, problems: &mut Vec<Pro
     };
     let (pace, backlog) = (value("pace")?, value("backlog")?);
     if pace != Some(Value::Choice("device")) {
-        let Some(field) = tables.iter().find_map(|table| table.field("backlog")) else { return Ok(Pace::Falaj) };
+        let Some(field) = tables.iter().find_map(|table| table.field("backlog")) else {
+            return Ok(Pace::Falaj);
+        };
         problems.push(
-            Problem::error(field.name_at.clone(), "`backlog` is what a device holds, and falaj paces this link")
-                .help("write `pace = \"device\"`, or leave out `backlog`"),
+            Problem::error(
+                field.name_at.clone(),
+                "`backlog` is what a device holds, and falaj paces this link",
+            )
+            .help("write `pace = \"device\"`, or leave out `backlog`"),
         );
         return Err(());
     }
@@ -41,7 +50,8 @@ pub(crate) fn pace(tables: &[&Fields<'_>], setup: &Setup, problems: &mut Vec<Pro
     Ok(Pace::Device { backlog: u32::try_from(bytes).unwrap_or(u32::MAX) })
 }
 
-/// What a device-paced link cannot be, at the key that it is about; `None`: it is about something else.
+/// What a device-paced link cannot be, at the key that it is about; `None`: it is about something
+/// else.
 pub(crate) fn refusal(refused: &Refused, tables: &[&Fields<'_>]) -> Option<Problem> {
     let ours = ["pace", "backlog", "rate"].contains(&refused.param);
     let field = tables.iter().find_map(|table| table.field(refused.param)).filter(|_| ours)?;

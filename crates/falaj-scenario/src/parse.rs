@@ -30,8 +30,13 @@ pub fn parse(text: &str, file_name: &str) -> Result<(Scenario, Diagnostics), Dia
     let mut problems = Vec::new();
     // Tables that are not where they were meant to be would be blamed for what
     // a missing bracket did.
-    let scenario = if syntax.sound { scenario(root.get_ref(), beside(file_name), &mut problems) } else { None };
-    problems.retain(|p| !syntax.broken.iter().any(|b| p.span.start <= b.end && b.start <= p.span.end));
+    let scenario = if syntax.sound {
+        scenario(root.get_ref(), beside(file_name), &mut problems)
+    } else {
+        None
+    };
+    problems
+        .retain(|p| !syntax.broken.iter().any(|b| p.span.start <= b.end && b.start <= p.span.end));
     problems.extend(syntax.problems);
     let diagnostics = Diagnostics::new(file_name, text, problems);
     match scenario {
@@ -45,7 +50,11 @@ fn beside(file_name: &str) -> &Path {
     Path::new(file_name).parent().unwrap_or(Path::new(""))
 }
 
-fn scenario<'a>(root: &'a DeTable<'a>, beside: &Path, problems: &mut Vec<Problem>) -> Option<Scenario> {
+fn scenario<'a>(
+    root: &'a DeTable<'a>,
+    beside: &Path,
+    problems: &mut Vec<Problem>,
+) -> Option<Scenario> {
     let file = fields(root, 0..0, "a scenario", keys::FILE, &[], problems);
     let run = run(&file, problems);
 
@@ -81,7 +90,15 @@ fn scenario<'a>(root: &'a DeTable<'a>, beside: &Path, problems: &mut Vec<Problem
     let mut sources = Vec::new();
     let known = (&links[..], rules.as_deref());
     each_table(&file, "traffic", "model = \"poisson\"", problems, |name, table, at, problems| {
-        sources.push(traffic::source(name, table, at, known, beside, run.map(|r| r.duration), problems));
+        sources.push(traffic::source(
+            name,
+            table,
+            at,
+            known,
+            beside,
+            run.map(|r| r.duration),
+            problems,
+        ));
     });
     let read: Vec<_> = sources.iter().flatten().collect();
     for (n, known) in links.iter().enumerate() {
@@ -161,7 +178,11 @@ fn run(file: &Fields<'_>, problems: &mut Vec<Problem>) -> Option<Run> {
     };
     let (duration, seed, replications) = (value("duration"), value("seed"), value("replications"));
     match (duration, seed, replications) {
-        (Some(Value::Span(Span(ns))), Some(Value::Count(seed)), Some(Value::Count(replications))) => {
+        (
+            Some(Value::Span(Span(ns))),
+            Some(Value::Count(seed)),
+            Some(Value::Count(replications)),
+        ) => {
             Some(Run { duration: Span(ns), seed, replications: u32::try_from(replications).ok()? })
         }
         _ => None,

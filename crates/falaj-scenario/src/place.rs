@@ -5,7 +5,8 @@ use crate::read::Field;
 use crate::units::quoted;
 use std::path::Path;
 
-/// Reads the file that a key of the scenario names; says what is wrong with it, and what its form is.
+/// Reads the file that a key of the scenario names; says what is wrong with it, and what its form
+/// is.
 pub(crate) fn read<T>(
     beside: &Path,
     name: &str,
@@ -16,9 +17,14 @@ pub(crate) fn read<T>(
 ) -> Result<T, ()> {
     let bytes = std::fs::read(beside.join(name));
     let bytes = bytes.map_err(|error| format!("{} cannot be read: {error}", quoted(name)));
-    let read = |bytes: Vec<u8>| decoded(bytes).and_then(|text| parse(&text)).map_err(|at| at.in_file(name));
+    let read = |bytes: Vec<u8>| {
+        decoded(bytes).and_then(|text| parse(&text)).map_err(|at| at.in_file(name))
+    };
     bytes.and_then(read).map_err(|what| {
-        problems.push(Problem::error(field.at.clone(), format!("`{}`: {what}", field.key.name)).help(form.to_owned()));
+        problems.push(
+            Problem::error(field.at.clone(), format!("`{}`: {what}", field.key.name))
+                .help(form.to_owned()),
+        );
     })
 }
 
@@ -27,13 +33,18 @@ fn decoded(bytes: Vec<u8>) -> Result<String, At> {
     String::from_utf8(bytes).map_err(|error| {
         let (good, rest) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
         let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
-        let before = String::from_utf8_lossy(good.rsplit(|byte| *byte == b'\n').next().unwrap_or_default());
-        let what = format!("the byte 0x{:02x} is no character: a text is in UTF-8", rest.first().unwrap_or(&0));
+        let before =
+            String::from_utf8_lossy(good.rsplit(|byte| *byte == b'\n').next().unwrap_or_default());
+        let what = format!(
+            "the byte 0x{:02x} is no character: a text is in UTF-8",
+            rest.first().unwrap_or(&0)
+        );
         At { line, column: 1 + before.chars().count(), what }
     })
 }
 
-/// The text of the file that is called so; the error is its place and what is wrong, where it is no text.
+/// The text of the file that is called so; the error is its place and what is wrong, where it is no
+/// text.
 pub fn text_of(bytes: Vec<u8>, name: &str) -> Result<String, String> {
     decoded(bytes).map_err(|at| at.in_file(name))
 }
@@ -64,7 +75,8 @@ impl At {
     }
 }
 
-/// All lines of a text that are not blank, without comments and without blanks around, each with its place.
+/// All lines of a text that are not blank, without comments and without blanks around, each with
+/// its place.
 pub(crate) fn lines(text: &str) -> impl Iterator<Item = (At, &str)> {
     text.lines().enumerate().filter_map(|(n, whole)| {
         let line = whole.split('#').next().unwrap_or("");
@@ -98,8 +110,13 @@ mod tests {
 
     #[test]
     fn where_a_file_is_no_text() {
-        assert_eq!(text_of("0s,1mbit\n# \u{e9}t\u{e9}".into(), "a").as_deref(), Ok("0s,1mbit\n# \u{e9}t\u{e9}"));
-        for (bytes, place) in [(&b"\xff"[..], "1:1"), (b"a\nb\xc3\xa9 \xe9t", "2:4"), (b"a\n\x80", "2:1")] {
+        assert_eq!(
+            text_of("0s,1mbit\n# \u{e9}t\u{e9}".into(), "a").as_deref(),
+            Ok("0s,1mbit\n# \u{e9}t\u{e9}")
+        );
+        for (bytes, place) in
+            [(&b"\xff"[..], "1:1"), (b"a\nb\xc3\xa9 \xe9t", "2:4"), (b"a\n\x80", "2:1")]
+        {
             let said = text_of(bytes.to_vec(), "a").unwrap_err();
             assert!(said.starts_with(&format!("a:{place}: the byte 0x")), "{said}");
         }

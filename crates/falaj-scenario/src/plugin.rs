@@ -11,7 +11,11 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 /// Reads a table of texts and whole numbers.
-pub(crate) fn given(key: &Key, table: &DeTable<'_>, problems: &mut Vec<Problem>) -> Option<Vec<Given>> {
+pub(crate) fn given(
+    key: &Key,
+    table: &DeTable<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<Vec<Given>> {
     let mut read = |name: &str, value: &toml::Spanned<DeValue<'_>>| {
         let (text, unit, number) = match value.get_ref() {
             DeValue::String(text) => {
@@ -21,8 +25,12 @@ pub(crate) fn given(key: &Key, table: &DeTable<'_>, problems: &mut Vec<Problem>)
             DeValue::Integer(n) => match u64::from_str_radix(n.as_str(), n.radix()) {
                 Ok(number) => (number.to_string(), Unit::Number, number),
                 Err(_) => {
-                    let what = format!("{} of {} is out of range", quoted(&n.to_string()), quoted(name));
-                    let error = Unreadable::new(what, format!("write a whole number from 0 to {}", u64::MAX));
+                    let what =
+                        format!("{} of {} is out of range", quoted(&n.to_string()), quoted(name));
+                    let error = Unreadable::new(
+                        what,
+                        format!("write a whole number from 0 to {}", u64::MAX),
+                    );
                     problems.push(at_value(key, error, &value.span()));
                     return None;
                 }
@@ -54,7 +62,8 @@ fn quantity(text: &str) -> (Unit, u64) {
     }
 }
 
-/// Loads the library that a scheduler names, if it is of the kind that has one; says what is wrong with it.
+/// Loads the library that a scheduler names, if it is of the kind that has one; says what is wrong
+/// with it.
 pub(crate) fn load(
     entry: &Entry,
     fields: Option<&Fields<'_>>,
@@ -70,9 +79,11 @@ pub(crate) fn load(
     match falaj_plugin::load(&beside.join(name), name) {
         Ok(library) => scheduler.set_library(library),
         Err(unloadable) => {
-            let problem = Problem::error(field.at.clone(), format!("`library`: {}", unloadable.what));
+            let problem =
+                Problem::error(field.at.clone(), format!("`library`: {}", unloadable.what));
             // What both directions have alike is said once.
-            if !problems.iter().any(|said| said.title == problem.title && said.span == problem.span) {
+            if !problems.iter().any(|said| said.title == problem.title && said.span == problem.span)
+            {
                 problems.push(problem.help(unloadable.help));
             }
             return None;

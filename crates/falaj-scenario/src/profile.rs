@@ -22,7 +22,8 @@ struct Read {
     points: Vec<(Probability, Span)>,
 }
 
-/// The profile of a direction and the rate in it, if there is one; `Err`: something is wrong, which was said.
+/// The profile of a direction and the rate in it, if there is one; `Err`: something is wrong, which
+/// was said.
 pub(crate) fn profile(
     tables: &[&Fields<'_>],
     beside: &Path,
@@ -52,28 +53,45 @@ fn parse(text: &str) -> Result<Read, At> {
         let units = |at: &At, error: crate::units::Unreadable| at.says(error.to_string());
         match (*first, *second) {
             ("name", _) => {}
-            // Their samples are for a table of so many entries; here lines between points are exact.
+            // Their samples are for a table of so many entries; here lines between points are
+            // exact.
             ("samples", n) if n.parse::<u64>().is_ok_and(|n| n > 0) => {}
-            ("samples", n) => return Err(behind.says(format!("{} is no number of samples", quoted(n)))),
+            ("samples", n) => {
+                return Err(behind.says(format!("{} is no number of samples", quoted(n))));
+            }
             ("bw", rate) => read.bw = Some(bandwidth(rate).map_err(|e| units(behind, e))?),
-            ("loss-level", p) => read.loss_level = parse_fraction(p).map_err(|e| units(behind, e))?,
+            ("loss-level", p) => {
+                read.loss_level = parse_fraction(p).map_err(|e| units(behind, e))?
+            }
             ("prob", "delay") => order = Some(0),
             ("delay", "prob") => order = Some(1),
             _ => {
                 let Some(order) = order else {
-                    return Err(at.says(format!("{} is none of the words that begin a profile", quoted(first))));
+                    return Err(at.says(format!(
+                        "{} is none of the words that begin a profile",
+                        quoted(first)
+                    )));
                 };
-                let (p, delay) =
-                    if order == 0 { (line[0].clone(), line[1].clone()) } else { (line[1].clone(), line[0].clone()) };
+                let (p, delay) = if order == 0 {
+                    (line[0].clone(), line[1].clone())
+                } else {
+                    (line[1].clone(), line[0].clone())
+                };
                 let probability = parse_fraction(p.1).map_err(|e| units(&p.0, e))?;
                 let plain = !delay.1.contains(|c: char| c.is_ascii_alphabetic());
-                let time = parse_span(&format!("{}ms", delay.1)).ok().filter(|_| plain).ok_or_else(|| {
-                    delay
-                        .0
-                        .says(format!("{} is no number of milliseconds, without a unit, as in `1.5`", quoted(delay.1)))
-                })?;
+                let time = parse_span(&format!("{}ms", delay.1))
+                    .ok()
+                    .filter(|_| plain)
+                    .ok_or_else(|| {
+                        delay.0.says(format!(
+                            "{} is no number of milliseconds, without a unit, as in `1.5`",
+                            quoted(delay.1)
+                        ))
+                    })?;
                 if read.points.is_empty() && probability != Probability::NEVER {
-                    return Err(p.0.says(format!("there is a gap from a probability of 0 to {}", p.1)));
+                    return Err(p
+                        .0
+                        .says(format!("there is a gap from a probability of 0 to {}", p.1)));
                 }
                 if let Some(before) = read.points.last() {
                     let what = if probability < before.0 { "probability" } else { "delay" };
@@ -113,7 +131,10 @@ mod tests {
         let read = parse(text).unwrap();
         let p = |n| Probability::of(n, 10);
         let us = Span::from_micros;
-        assert_eq!(read.points, [(p(0), us(250)), (p(5), us(250)), (p(5), us(2000)), (p(10), us(12_125))]);
+        assert_eq!(
+            read.points,
+            [(p(0), us(250)), (p(5), us(250)), (p(5), us(2000)), (p(10), us(12_125))]
+        );
         assert_eq!((read.bw, read.loss_level), (Some(Rate::from_mbit(54)), p(9)));
         let other = parse("delay prob\n0 0\n3 1").unwrap();
         assert_eq!((other.bw, other.loss_level, other.points.len()), (None, p(10), 2));
@@ -126,11 +147,20 @@ mod tests {
             ("prob delay\n0.1 5\n1 6", "2:1: there is a gap from a probability of 0 to 0.1"),
             ("delay prob\n5 0\n6 0.75", "3:1: there is a gap from a probability of 0.75 to 1"),
             ("prob delay\n0 5\n1 4", "3:1: the delay is below that of the line before"),
-            ("prob delay\n0 5\n0.5 6\n0.4 7", "4:1: the probability is below that of the line before"),
+            (
+                "prob delay\n0 5\n0.5 6\n0.4 7",
+                "4:1: the probability is below that of the line before",
+            ),
             ("prob delay\n0 5 6", "2:1: a line has two words, and this has 3"),
             ("0 5", "1:1: `0` is none of the words that begin a profile"),
-            ("prob delay\n0 1s", "2:3: `1s` is no number of milliseconds, without a unit, as in `1.5`"),
-            ("prob delay\n0 -1", "2:3: `-1` is no number of milliseconds, without a unit, as in `1.5`"),
+            (
+                "prob delay\n0 1s",
+                "2:3: `1s` is no number of milliseconds, without a unit, as in `1.5`",
+            ),
+            (
+                "prob delay\n0 -1",
+                "2:3: `-1` is no number of milliseconds, without a unit, as in `1.5`",
+            ),
             ("loss-level 2", "1:12: `2` is more than 1; write a number from 0 to 1"),
             ("samples none", "1:9: `none` is no number of samples"),
         ] {

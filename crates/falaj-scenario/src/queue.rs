@@ -44,21 +44,28 @@ fn own(name: &str) -> Vec<Key> {
     keys::MANAGED.iter().filter(|k| takes.iter().any(|p| p.name == k.name)).copied().collect()
 }
 
-fn of_table(table: &DeTable<'_>, at: Range<usize>, what: &str, problems: &mut Vec<Problem>) -> Option<Queue> {
+fn of_table(
+    table: &DeTable<'_>,
+    at: Range<usize>,
+    what: &str,
+    problems: &mut Vec<Problem>,
+) -> Option<Queue> {
     // The policy first: it decides what else there may be.
     let first = |problems: &mut Vec<Problem>| {
         let first = fields(table, at.clone(), what, &[keys::POLICY], keys::MANAGED, problems);
         get(&[&first], &keys::POLICY, &mut Vec::new())
     };
     let name = match first(&mut Vec::new()) {
-        Got::Given(Datum::Value(Value::Choice(name))) | Got::Default(Datum::Value(Value::Choice(name))) => name,
+        Got::Given(Datum::Value(Value::Choice(name)))
+        | Got::Default(Datum::Value(Value::Choice(name))) => name,
         _ => {
             first(problems);
             return None;
         }
     };
     let own = own(name);
-    let allowed: Vec<Key> = [keys::LIMIT, keys::POLICY].into_iter().chain(own.iter().copied()).collect();
+    let allowed: Vec<Key> =
+        [keys::LIMIT, keys::POLICY].into_iter().chain(own.iter().copied()).collect();
     let before = problems.len();
     let fields = fields(table, at, what, &allowed, &[], problems);
     let values = crate::link::values(&[&fields], own.into_iter(), problems);
@@ -66,7 +73,8 @@ fn of_table(table: &DeTable<'_>, at: Range<usize>, what: &str, problems: &mut Ve
         problem.help.extend(whose(&problem.title));
     }
     let limit = match get(&[&fields], &keys::LIMIT, problems) {
-        Got::Given(Datum::Value(Value::Limit(limit))) | Got::Default(Datum::Value(Value::Limit(limit))) => limit,
+        Got::Given(Datum::Value(Value::Limit(limit)))
+        | Got::Default(Datum::Value(Value::Limit(limit))) => limit,
         _ => return None,
     };
     match Policy::new(name, &values?, limit) {
@@ -100,7 +108,9 @@ pub(crate) fn example(key: &str) -> &'static str {
         ("target" | "interval", _) => {
             "queue = { limit = \"1000p\", policy = \"codel\", target = \"5ms\", interval = \"100ms\" }"
         }
-        (_, Some(&"pie")) => "queue = { limit = \"1000p\", policy = \"pie\", update = \"15ms\", burst = \"150ms\" }",
+        (_, Some(&"pie")) => {
+            "queue = { limit = \"1000p\", policy = \"pie\", update = \"15ms\", burst = \"150ms\" }"
+        }
         _ => "queue = { limit = \"1000p\", policy = \"codel\" }",
     }
 }

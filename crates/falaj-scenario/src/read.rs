@@ -88,7 +88,12 @@ impl<'a> Fields<'a> {
     /// Takes over a field of another table, under another key.
     pub(crate) fn adopt(&mut self, field: &Field<'a>, key: &Key) {
         let Field { name_at, at, datum, .. } = field;
-        self.found.push(Field { key: *key, name_at: name_at.clone(), at: at.clone(), datum: datum.clone() });
+        self.found.push(Field {
+            key: *key,
+            name_at: name_at.clone(),
+            at: at.clone(),
+            datum: datum.clone(),
+        });
     }
 
     pub(crate) fn field(&self, name: &str) -> Option<&Field<'a>> {
@@ -128,7 +133,13 @@ pub(crate) fn fields<'a>(
             out.found.push(Field { key: *key, name_at: name.span(), at: value.span(), datum });
         } else if !elsewhere.iter().any(|k| k.name == text) {
             let near = nearest::among(text, keys.iter().chain(elsewhere).map(|k| k.name));
-            problems.push(unknown(text, name.span(), &out.what, keys.iter().chain(elsewhere), near));
+            problems.push(unknown(
+                text,
+                name.span(),
+                &out.what,
+                keys.iter().chain(elsewhere),
+                near,
+            ));
             out.misspelt.extend(near);
         }
     }
@@ -161,7 +172,8 @@ fn unknown<'k>(
     }
     if !schedulers.is_empty() {
         let example = format!("scheduler = {{ kind = \"{}\", {name} = … }}", schedulers[0]);
-        problem = problem.help(format!("`{name}` is for {}: `{example}`", of_schedulers(schedulers)));
+        problem =
+            problem.help(format!("`{name}` is for {}: `{example}`", of_schedulers(schedulers)));
     }
     problem.help(format!("allowed: {}", nearest::list(names)))
 }
@@ -199,7 +211,11 @@ pub(crate) fn get<'a>(tables: &[&Fields<'a>], key: &Key, problems: &mut Vec<Prob
             // The last is the one that the others only refine.
             if let Some(table) = tables.last() {
                 problems.push(
-                    Problem::error(table.at.clone(), format!("{} lacks `{}`", table.what, key.name)).help(format!(
+                    Problem::error(
+                        table.at.clone(),
+                        format!("{} lacks `{}`", table.what, key.name),
+                    )
+                    .help(format!(
                         "`{}`: {}; {}",
                         key.name,
                         key.doc,
@@ -241,20 +257,29 @@ pub(crate) fn plain(kind: Kind, text: &str) -> Result<Value, Unreadable> {
     })
 }
 
-fn datum<'a>(key: &Key, value: &'a Spanned<DeValue<'a>>, problems: &mut Vec<Problem>) -> Option<Datum<'a>> {
+fn datum<'a>(
+    key: &Key,
+    value: &'a Spanned<DeValue<'a>>,
+    problems: &mut Vec<Problem>,
+) -> Option<Datum<'a>> {
     let at = value.span();
     let result = match (key.holds, value.get_ref()) {
-        (Holds::Value(Kind::Count { min, max }), DeValue::Integer(n)) => u64::from_str_radix(n.as_str(), n.radix())
-            .ok()
-            .filter(|n| (min..=max).contains(n))
-            .map(|n| Datum::Value(Value::Count(n)))
-            .ok_or_else(|| {
-                let number = quoted(&n.to_string());
-                Unreadable::new(
-                    format!("{number} is out of range"),
-                    format!("write a whole number from {min} to {max}: `{}` is {}", key.name, key.doc),
-                )
-            }),
+        (Holds::Value(Kind::Count { min, max }), DeValue::Integer(n)) => {
+            u64::from_str_radix(n.as_str(), n.radix())
+                .ok()
+                .filter(|n| (min..=max).contains(n))
+                .map(|n| Datum::Value(Value::Count(n)))
+                .ok_or_else(|| {
+                    let number = quoted(&n.to_string());
+                    Unreadable::new(
+                        format!("{number} is out of range"),
+                        format!(
+                            "write a whole number from {min} to {max}: `{}` is {}",
+                            key.name, key.doc
+                        ),
+                    )
+                })
+        }
         (Holds::Value(kind), DeValue::String(text)) if !matches!(kind, Kind::Count { .. }) => {
             plain(kind, text).map(Datum::Value)
         }
@@ -265,7 +290,9 @@ fn datum<'a>(key: &Key, value: &'a Spanned<DeValue<'a>>, problems: &mut Vec<Prob
             other => other.map(|r| Datum::Value(Value::Rate(r))),
         },
         (Holds::PositiveSpan, DeValue::String(text)) => match units::parse_span(text) {
-            Ok(span) if span.0 == 0 => Err(Unreadable::new("a time of zero", "write one above zero, as in `10ms`")),
+            Ok(span) if span.0 == 0 => {
+                Err(Unreadable::new("a time of zero", "write one above zero, as in `10ms`"))
+            }
             other => other.map(|s| Datum::Value(Value::Span(s))),
         },
         (Holds::BytesIn { min, max }, DeValue::String(text)) => match units::parse_size(text) {
@@ -280,32 +307,54 @@ fn datum<'a>(key: &Key, value: &'a Spanned<DeValue<'a>>, problems: &mut Vec<Prob
             Err(Unreadable::new("an empty name", "write one that tells what it is"))
         }
         (Holds::Name, DeValue::String(text)) => Ok(Datum::Name(text)),
-        (Holds::Target, DeValue::String(_) | DeValue::Array(_) | DeValue::Table(_)) => Ok(Datum::Raw(value)),
-        (Holds::Headers, DeValue::String(text)) => return rule(key, text, &at, problems).map(Datum::Rules),
-        (Holds::LinkNames, DeValue::String(text)) => Ok(Datum::Names(vec![(text, at.clone())])),
-        (Holds::LinkNames, DeValue::Array(array)) => return names(key, array, &at, problems).map(Datum::Names),
-        (Holds::File, DeValue::String(text)) if text.is_empty() => {
-            Err(Unreadable::new("a file needs a name", "write its path, from where the scenario lies"))
+        (Holds::Target, DeValue::String(_) | DeValue::Array(_) | DeValue::Table(_)) => {
+            Ok(Datum::Raw(value))
         }
+        (Holds::Headers, DeValue::String(text)) => {
+            return rule(key, text, &at, problems).map(Datum::Rules);
+        }
+        (Holds::LinkNames, DeValue::String(text)) => Ok(Datum::Names(vec![(text, at.clone())])),
+        (Holds::LinkNames, DeValue::Array(array)) => {
+            return names(key, array, &at, problems).map(Datum::Names);
+        }
+        (Holds::File, DeValue::String(text)) if text.is_empty() => Err(Unreadable::new(
+            "a file needs a name",
+            "write its path, from where the scenario lies",
+        )),
         (Holds::File, DeValue::String(text)) => Ok(Datum::Name(text)),
-        (Holds::Given, DeValue::Table(table)) => return plugin::given(key, table, problems).map(Datum::Given),
+        (Holds::Given, DeValue::Table(table)) => {
+            return plugin::given(key, table, problems).map(Datum::Given);
+        }
         (Holds::Overhead, DeValue::String(text)) => units::parse_overhead(text).map(Datum::Signed),
         (Holds::Numbers, DeValue::String(text)) => units::parse_numbers(text).map(Datum::Numbers),
         (Holds::Sizes, DeValue::String(text)) => units::parse_sizes(text).map(Datum::Sizes),
-        (Holds::Decimal, DeValue::Integer(_) | DeValue::Float(_)) => number(value.get_ref()).map(Datum::Decimal),
-        (Holds::Rows, DeValue::Array(array)) => return rows(key, array, &at, problems).map(Datum::Rows),
+        (Holds::Decimal, DeValue::Integer(_) | DeValue::Float(_)) => {
+            number(value.get_ref()).map(Datum::Decimal)
+        }
+        (Holds::Rows, DeValue::Array(array)) => {
+            return rows(key, array, &at, problems).map(Datum::Rows);
+        }
         (Holds::Brief(_), DeValue::Table(table)) => Ok(Datum::Table(table)),
-        (Holds::Brief([first, ..]), _) => return datum(&Key { name: key.name, ..*first }, value, problems),
+        (Holds::Brief([first, ..]), _) => {
+            return datum(&Key { name: key.name, ..*first }, value, problems);
+        }
         (Holds::Rules, DeValue::String(text)) => {
             return rule(key, text, &at, problems).map(Datum::Rules);
         }
-        (Holds::Mask, DeValue::String(text)) => return mask(key, text, &at, problems).map(Datum::Mask),
-        (Holds::Rules, DeValue::Array(array)) => return rules(key, array, &at, problems).map(Datum::Rules),
-        (Holds::Scheduler | Holds::Table(_) | Holds::Named(_) | Holds::Parts, DeValue::Table(table)) => {
-            Ok(Datum::Table(table))
+        (Holds::Mask, DeValue::String(text)) => {
+            return mask(key, text, &at, problems).map(Datum::Mask);
         }
+        (Holds::Rules, DeValue::Array(array)) => {
+            return rules(key, array, &at, problems).map(Datum::Rules);
+        }
+        (
+            Holds::Scheduler | Holds::Table(_) | Holds::Named(_) | Holds::Parts,
+            DeValue::Table(table),
+        ) => Ok(Datum::Table(table)),
         (Holds::Tables(_), DeValue::Table(table)) => Ok(Datum::Tables(vec![(table, at.clone())])),
-        (Holds::Tables(_), DeValue::Array(array)) => return tables(key, array, &at, problems).map(Datum::Tables),
+        (Holds::Tables(_), DeValue::Array(array)) => {
+            return tables(key, array, &at, problems).map(Datum::Tables);
+        }
         (Holds::Scheduler, DeValue::String(text)) => Err(Unreadable::new(
             "a scheduler is a table",
             format!("write `{{ kind = \"{}\" }}`", quoted(text).trim_matches('`')),
@@ -317,7 +366,9 @@ fn datum<'a>(key: &Key, value: &'a Spanned<DeValue<'a>>, problems: &mut Vec<Prob
 
 pub(crate) fn at_value(key: &Key, error: Unreadable, at: &Range<usize>) -> Problem {
     let label = error.near.map_or(String::new(), |near| format!("did you mean `{near}`?"));
-    Problem::error(at.clone(), format!("`{}`: {}", key.name, error.what)).label(label).help(error.help)
+    Problem::error(at.clone(), format!("`{}`: {}", key.name, error.what))
+        .label(label)
+        .help(error.help)
 }
 
 fn rules(
@@ -327,7 +378,8 @@ fn rules(
     problems: &mut Vec<Problem>,
 ) -> Option<Vec<Match>> {
     if array.is_empty() {
-        let error = Unreadable::new("an empty list matches nothing", "write `\"any\"` for every packet");
+        let error =
+            Unreadable::new("an empty list matches nothing", "write `\"any\"` for every packet");
         problems.push(at_value(key, error, at));
         return None;
     }
@@ -351,7 +403,9 @@ fn number(value: &DeValue<'_>) -> Result<f64, Unreadable> {
         _ => None,
     };
     let finite = read.filter(|n| n.is_finite());
-    finite.ok_or_else(|| Unreadable::new("that is no number that can be reckoned with", "write one such as `1.5`"))
+    finite.ok_or_else(|| {
+        Unreadable::new("that is no number that can be reckoned with", "write one such as `1.5`")
+    })
 }
 
 fn rows(
@@ -361,7 +415,11 @@ fn rows(
     problems: &mut Vec<Problem>,
 ) -> Option<Vec<Vec<f64>>> {
     if array.is_empty() {
-        problems.push(at_value(key, Unreadable::new("an empty list says nothing", "write a row for each state"), at));
+        problems.push(at_value(
+            key,
+            Unreadable::new("an empty list says nothing", "write a row for each state"),
+            at,
+        ));
         return None;
     }
     let mut whole = true;
@@ -397,7 +455,11 @@ fn tables<'a>(
     problems: &mut Vec<Problem>,
 ) -> Option<Vec<(&'a DeTable<'a>, Range<usize>)>> {
     if array.is_empty() {
-        problems.push(at_value(key, Unreadable::new("an empty list says nothing", "leave it out, or fill it"), at));
+        problems.push(at_value(
+            key,
+            Unreadable::new("an empty list says nothing", "leave it out, or fill it"),
+            at,
+        ));
         return None;
     }
     let read = array.iter().map(|item| match item.get_ref() {
@@ -417,7 +479,11 @@ fn names<'a>(
     problems: &mut Vec<Problem>,
 ) -> Option<Vec<(&'a str, Range<usize>)>> {
     if array.is_empty() {
-        problems.push(at_value(key, Unreadable::new("an empty list names nothing", advice(key)), at));
+        problems.push(at_value(
+            key,
+            Unreadable::new("an empty list names nothing", advice(key)),
+            at,
+        ));
         return None;
     }
     let read = array.iter().map(|item| match item.get_ref() {
@@ -430,7 +496,12 @@ fn names<'a>(
     read.collect::<Vec<_>>().into_iter().collect()
 }
 
-fn rule(key: &Key, text: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -> Option<Vec<Match>> {
+fn rule(
+    key: &Key,
+    text: &str,
+    at: &Range<usize>,
+    problems: &mut Vec<Problem>,
+) -> Option<Vec<Match>> {
     parse_match(text).map_err(|error| problems.push(at_part(key, text, error, at))).ok()
 }
 
@@ -444,7 +515,8 @@ fn at_part(key: &Key, text: &str, mut error: Unreadable, at: &Range<usize>) -> P
     at_value(key, error, &part)
 }
 
-/// The place in the file of a part of a text: without escapes, it lies there as it is, after its quote.
+/// The place in the file of a part of a text: without escapes, it lies there as it is, after its
+/// quote.
 pub(crate) fn part_of(text: &str, at: &Range<usize>, part: &Range<usize>) -> Range<usize> {
     let plain = at.len() == text.len() + 2;
     if plain { at.start + 1 + part.start..at.start + 1 + part.end } else { at.clone() }
@@ -462,14 +534,19 @@ fn advice(key: &Key) -> String {
         Holds::Numbers => ("numbers of packets in quotes", "\"3, 10-12\""),
         Holds::Sizes => ("sizes in quotes", "\"1500B\""),
         Holds::Decimal => return "write a number without quotes, as in `1.5`".into(),
-        Holds::Rows => return "write a list of lists of numbers, as in `[[-3, 1], [2, -4]]`".into(),
+        Holds::Rows => {
+            return "write a list of lists of numbers, as in `[[-3, 1], [2, -4]]`".into();
+        }
         Holds::File => ("the path of a file in quotes", "\"wifi.dist\""),
         Holds::Brief([first, ..]) => return advice(first),
         Holds::Value(Kind::Count { min, max }) => {
             return format!("write a whole number from {min} to {max}, without quotes");
         }
         Holds::Value(Kind::Choice(words)) => {
-            return format!("write one of these in quotes: {}", nearest::list(words.iter().copied()));
+            return format!(
+                "write one of these in quotes: {}",
+                nearest::list(words.iter().copied())
+            );
         }
         Holds::Rules => ("a rule in quotes, or a list of them", "\"udp dport 5004\""),
         Holds::Mask => ("parts of a packet in quotes", "\"src/24 dport\""),
@@ -480,18 +557,27 @@ fn advice(key: &Key) -> String {
         Holds::Target => ("a link, a list of links, \"drop\" or \"pass\"", "\"slow\""),
         Holds::Headers => ("a rule in quotes", "\"tcp src 10.1.0.7 dport 443\""),
         Holds::Entries => ("a text in quotes", "\"slow\""),
-        Holds::Given => ("a table of texts and whole numbers", "{ quantum = \"3000B\", rounds = 4 }"),
+        Holds::Given => {
+            ("a table of texts and whole numbers", "{ quantum = \"3000B\", rounds = 4 }")
+        }
         Holds::Scheduler => ("a table", "{ kind = \"fifo\" }"),
         Holds::Table(keys) | Holds::Brief(keys) => {
             return format!("write a table of {}", nearest::list(keys.iter().map(|k| k.name)));
         }
         Holds::Tables(keys) => {
             let names = nearest::list(keys.iter().map(|k| k.name));
-            return format!("write a table of {names}, as in `{}`, or a list of such tables", reference::inline(keys));
+            return format!(
+                "write a table of {names}, as in `{}`, or a list of such tables",
+                reference::inline(keys)
+            );
         }
         Holds::Parts => ("a table for each, with a name", "[link.LINK.flow.FLOW.flow.PART]"),
-        Holds::Named(_) if key.name == "flow" => ("a table for each, with a name", "[link.LINK.flow.NAME]"),
-        Holds::Named(_) => return format!("write a table for each, with a name, as in `[{}.NAME]`", key.name),
+        Holds::Named(_) if key.name == "flow" => {
+            ("a table for each, with a name", "[link.LINK.flow.NAME]")
+        }
+        Holds::Named(_) => {
+            return format!("write a table for each, with a name, as in `[{}.NAME]`", key.name);
+        }
     };
     format!("write {what}, as in `{example}`")
 }

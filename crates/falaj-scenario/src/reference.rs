@@ -174,12 +174,20 @@ fn discipline_text(entry: &Entry) -> String {
                 _ => format!("{:<8} {}; default {}", k.name, k.doc, default(k, false)),
             })
             .collect();
-        row(&mut out, what, if lines.is_empty() { "no keys of its own".into() } else { lines.join("\n") }.as_str());
+        row(
+            &mut out,
+            what,
+            if lines.is_empty() { "no keys of its own".into() } else { lines.join("\n") }.as_str(),
+        );
     }
     let required = |key: &&Key| key.fallback == Fallback::Required;
     let needed = scheduler.iter().filter(required);
-    let needed: String = needed.map(|key| format!(", {} = {}", key.name, sample(key, true))).collect();
-    let mut text = format!("[link.uplink]\nrate = \"100mbit\"\nscheduler = {{ kind = \"{}\"{needed} }}\n", entry.kind);
+    let needed: String =
+        needed.map(|key| format!(", {} = {}", key.name, sample(key, true))).collect();
+    let mut text = format!(
+        "[link.uplink]\nrate = \"100mbit\"\nscheduler = {{ kind = \"{}\"{needed} }}\n",
+        entry.kind
+    );
     text.push_str("\n[link.uplink.flow.rest]\nmatch = \"any\"");
     for key in flow.iter().filter(required) {
         // Writing to a string never fails.
@@ -194,11 +202,15 @@ pub(crate) fn value(holds: Holds) -> String {
     match holds {
         Holds::Value(Kind::Span) => SPAN_UNITS.replacen("units of", "a", 1),
         Holds::PositiveSpan => format!("{}; above zero", SPAN_UNITS.replacen("units of", "a", 1)),
-        Holds::Value(Kind::Rate) => format!("a rate up to {RATE_MAX}, or `unlimited`; {RATE_UNITS}"),
+        Holds::Value(Kind::Rate) => {
+            format!("a rate up to {RATE_MAX}, or `unlimited`; {RATE_UNITS}")
+        }
         Holds::FiniteRate => format!("a rate up to {RATE_MAX}; {RATE_UNITS}"),
         Holds::Value(Kind::Bytes) => SIZE_UNITS.replacen("units of", "a", 1),
         Holds::BytesIn { min, max } => format!("a size from {min}B to {max}B; {SIZE_UNITS}"),
-        Holds::Value(Kind::Limit) => format!("packets, `20p`, or a size, `64kB`; above zero; {SIZE_UNITS}"),
+        Holds::Value(Kind::Limit) => {
+            format!("packets, `20p`, or a size, `64kB`; above zero; {SIZE_UNITS}")
+        }
         Holds::Value(Kind::Probability) => "a probability in percent, `0.1%`".into(),
         Holds::Overhead => format!("a size, which may be negative; {SIZE_UNITS}"),
         Holds::Numbers => "numbers of packets, `3, 10-12`".into(),
@@ -216,7 +228,9 @@ pub(crate) fn value(holds: Holds) -> String {
             format!("{first}; or a table of {names}")
         }
         Holds::Value(Kind::Count { min, max }) => format!("a whole number from {min} to {max}"),
-        Holds::Value(Kind::Choice(words)) => format!("one of {}", nearest::list(words.iter().copied())),
+        Holds::Value(Kind::Choice(words)) => {
+            format!("one of {}", nearest::list(words.iter().copied()))
+        }
         Holds::Rules => "a rule, or a list of rules".into(),
         Holds::Mask => "parts of a packet".into(),
         Holds::LinkName => "the name of a link".into(),
@@ -232,10 +246,15 @@ pub(crate) fn value(holds: Holds) -> String {
         Holds::Headers => "a rule of single values".into(),
         Holds::Entries => "a text".into(),
         Holds::Given => "a table of texts and whole numbers".into(),
-        Holds::Scheduler => format!("a table with the `kind`, {}", nearest::list(registry::all().map(|e| e.kind))),
+        Holds::Scheduler => {
+            format!("a table with the `kind`, {}", nearest::list(registry::all().map(|e| e.kind)))
+        }
         Holds::Table(keys) => format!("a table of {}", nearest::list(keys.iter().map(|k| k.name))),
         Holds::Tables(keys) => {
-            format!("a table of {}, or a list of such tables", nearest::list(keys.iter().map(|k| k.name)))
+            format!(
+                "a table of {}, or a list of such tables",
+                nearest::list(keys.iter().map(|k| k.name))
+            )
         }
         Holds::Parts => value(Holds::Named(crate::keys::PART)),
         Holds::Named(keys) => {
@@ -254,7 +273,8 @@ fn default(key: &Key, markdown: bool) -> String {
 
 /// A table as it is written in the file.
 pub(crate) fn inline(keys: &[Key]) -> String {
-    let inner: Vec<String> = keys.iter().map(|k| format!("{} = {}", k.name, sample(k, false))).collect();
+    let inner: Vec<String> =
+        keys.iter().map(|k| format!("{} = {}", k.name, sample(k, false))).collect();
     format!("{{ {} }}", inner.join(", "))
 }
 
@@ -299,29 +319,47 @@ fn sample(key: &Key, discipline: bool) -> String {
 fn example(topic: &Topic) -> String {
     let key = &topic.key;
     let set = format!("{} = {}", key.name, sample(key, topic.of.is_some()));
-    let header = topic.table.header.replace("NAME", "uplink").replace("FLOW", "voice").replace("PART", "calls");
+    let header = topic
+        .table
+        .header
+        .replace("NAME", "uplink")
+        .replace("FLOW", "voice")
+        .replace("PART", "calls");
     match (topic.table.word, key.holds, topic.of) {
         ("", _, _) if matches!(key.holds, Holds::Table(_)) => {
             format!("[{}]\nduration = \"30s\"", key.name)
         }
-        ("", Holds::Tables(_), _) => format!("[[{}]]\nmatch = \"tcp dport 80,443\"\nto = \"uplink\"", key.name),
-        ("", _, _) if key.name == "table" => "[table.customers]\n\"10.1.0.0/16\" = \"uplink\"".into(),
+        ("", Holds::Tables(_), _) => {
+            format!("[[{}]]\nmatch = \"tcp dport 80,443\"\nto = \"uplink\"", key.name)
+        }
+        ("", _, _) if key.name == "table" => {
+            "[table.customers]\n\"10.1.0.0/16\" = \"uplink\"".into()
+        }
         ("table", _, _) => "[table.customers]\n\"10.1.0.0/16\" = \"uplink\"".into(),
         ("to", _, _) if key.name == "by" => "to = { table = \"customers\", by = \"dst\" }".into(),
         ("to", _, _) => format!("to = {{ {set} }}"),
         ("", Holds::Named(crate::keys::HOST), _) => "[host.laptop]\nlink = \"uplink\"".into(),
         ("", _, _) => format!("[{}.uplink]\nrate = \"100mbit\"", key.name),
         ("link", Holds::Table(_), _) => format!("[link.uplink.{}]\nrate = \"10mbit\"", key.name),
-        ("link", Holds::Named(_), _) => "[link.uplink.flow.voice]\nmatch = \"udp dport 5004\"".into(),
-        ("flow", Holds::Parts, _) => "[link.uplink.flow.voice.flow.calls]\nmatch = \"udp dport 5004\"".into(),
+        ("link", Holds::Named(_), _) => {
+            "[link.uplink.flow.voice]\nmatch = \"udp dport 5004\"".into()
+        }
+        ("flow", Holds::Parts, _) => {
+            "[link.uplink.flow.voice.flow.calls]\nmatch = \"udp dport 5004\"".into()
+        }
         ("part", Holds::Parts, _) => {
             "[link.uplink.flow.voice.flow.calls.flow.home]\nmatch = \"src 10.1.0.0/16\"".into()
         }
         ("scheduler", _, None) => format!("scheduler = {{ {set} }}"),
         ("scheduler", Holds::Given, Some(entry)) => {
-            format!("scheduler = {{ kind = \"{}\", library = \"./libmine.so\", {set} }}", entry.kind)
+            format!(
+                "scheduler = {{ kind = \"{}\", library = \"./libmine.so\", {set} }}",
+                entry.kind
+            )
         }
-        ("scheduler", _, Some(entry)) => format!("scheduler = {{ kind = \"{}\", {set} }}", entry.kind),
+        ("scheduler", _, Some(entry)) => {
+            format!("scheduler = {{ kind = \"{}\", {set} }}", entry.kind)
+        }
         ("need", _, _) => format!("need = {{ {set} }}"),
         ("queue", _, _) => crate::queue::example(key.name).to_owned(),
         ("loss", _, _) => crate::impair::loss_example(key.name).to_owned(),
@@ -353,7 +391,8 @@ pub fn markdown() -> String {
          or B/s, kB/s, MB/s, GB/s. Sizes: B, kB, MB, GB (thousands), KiB, MiB, GiB (1024). Queues: a size, or packets, `20p`.\n",
     );
     for table in TABLES {
-        let header = if table.word.is_empty() { "The file".into() } else { format!("`{}`", table.header) };
+        let header =
+            if table.word.is_empty() { "The file".into() } else { format!("`{}`", table.header) };
         line(&mut out, format_args!("\n## {header}\n\n{}.\n", capital(table.doc)));
         keys_table(&mut out, table.keys.iter().copied());
     }
@@ -414,9 +453,19 @@ pub fn disciplines() -> String {
     }
     nesting(&mut out);
     for entry in registry::all() {
-        line(&mut out, format_args!("\n## `{}`\n\n{}. Source: {}.", entry.kind, capital(entry.doc), entry.source));
-        for (what, params) in [("of the scheduler", keys::of_scheduler(entry)), ("of each flow", keys::of_flow(entry))]
-        {
+        line(
+            &mut out,
+            format_args!(
+                "\n## `{}`\n\n{}. Source: {}.",
+                entry.kind,
+                capital(entry.doc),
+                entry.source
+            ),
+        );
+        for (what, params) in [
+            ("of the scheduler", keys::of_scheduler(entry)),
+            ("of each flow", keys::of_flow(entry)),
+        ] {
             if params.is_empty() {
                 line(&mut out, format_args!("\nIt has no keys {what}."));
             } else {
@@ -460,12 +509,20 @@ fn keys_table(out: &mut String, keys: impl Iterator<Item = Key>) {
             Holds::Value(Kind::Bytes) => "a size".into(),
             Holds::BytesIn { min, max } => format!("a size from `{min}B` to `{max}B`"),
             Holds::Value(Kind::Limit) => "packets or a size, above zero".into(),
-            Holds::Table(_) | Holds::Named(_) if FILE.iter().any(|k| k.name == key.name) => "tables, see below".into(),
+            Holds::Table(_) | Holds::Named(_) if FILE.iter().any(|k| k.name == key.name) => {
+                "tables, see below".into()
+            }
             holds => value(holds),
         };
         line(
             out,
-            format_args!("| `{}` | {} | {} | {} |", key.name, cell(key.doc), cell(&value), cell(&default(&key, true))),
+            format_args!(
+                "| `{}` | {} | {} | {} |",
+                key.name,
+                cell(key.doc),
+                cell(&value),
+                cell(&default(&key, true))
+            ),
         );
     }
 }

@@ -37,7 +37,8 @@ pub(crate) fn read<'a>(
     problems: &mut Vec<Problem>,
 ) -> Option<Vec<RuleRead>> {
     let named = |(n, (table, _)): (usize, &(&'a DeTable<'a>, _))| {
-        let name = table.get("name").and_then(|v| v.get_ref().as_str()).filter(|name| !name.is_empty());
+        let name =
+            table.get("name").and_then(|v| v.get_ref().as_str()).filter(|name| !name.is_empty());
         name.map_or_else(|| (n + 1).to_string(), str::to_owned)
     };
     let names: Vec<String> = all.iter().enumerate().map(named).collect();
@@ -47,7 +48,9 @@ pub(crate) fn read<'a>(
         let what = format!("rule {}", quoted(&names[n]));
         if !before.insert(&names[n]) {
             let at = table.get("name").map_or(at.clone(), Spanned::span);
-            problems.push(Problem::error(at, format!("a second {what}")).help("give each another name"));
+            problems.push(
+                Problem::error(at, format!("a second {what}")).help("give each another name"),
+            );
         }
         let fields = fields(table, at.clone(), what, keys::RULE, &[], problems);
         let scene = Scene { links, tables, names: &names, n };
@@ -76,7 +79,9 @@ fn rule(fields: &Fields<'_>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>)
     for key in keys::RULE {
         match get(&[fields], key, problems) {
             Got::Given(Datum::Rules(rules)) => matches = Some(rules),
-            Got::Given(Datum::Value(value)) | Got::Default(Datum::Value(value)) => given.set(key.name, value),
+            Got::Given(Datum::Value(value)) | Got::Default(Datum::Value(value)) => {
+                given.set(key.name, value)
+            }
             Got::Given(Datum::Raw(value)) => to = target(value, scene, problems),
             Got::Wrong => whole = false,
             _ => {}
@@ -110,19 +115,26 @@ fn rule(fields: &Fields<'_>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>)
 }
 
 /// Reads a `to`.
-fn target(value: &Spanned<DeValue<'_>>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>) -> Option<To> {
+fn target(
+    value: &Spanned<DeValue<'_>>,
+    scene: &Scene<'_, '_>,
+    problems: &mut Vec<Problem>,
+) -> Option<To> {
     let whose = format!("rule {}", quoted(&scene.names[scene.n]));
     match value.get_ref() {
-        DeValue::String(text) => Some(match one(text, value.span(), &whose, scene.links, problems)? {
-            Target::Link(link) => To::Links(vec![link]),
-            Target::Drop => To::Drop,
-            Target::Pass => To::Pass,
-        }),
+        DeValue::String(text) => {
+            Some(match one(text, value.span(), &whose, scene.links, problems)? {
+                Target::Link(link) => To::Links(vec![link]),
+                Target::Drop => To::Drop,
+                Target::Pass => To::Pass,
+            })
+        }
         DeValue::Array(array) => {
             if array.is_empty() {
                 problems.push(
-                    Problem::error(value.span(), "`to`: an empty list leads nowhere")
-                        .help("write the links, as in `[\"loss\", \"slow\"]`, or `\"pass\"` for none"),
+                    Problem::error(value.span(), "`to`: an empty list leads nowhere").help(
+                        "write the links, as in `[\"loss\", \"slow\"]`, or `\"pass\"` for none",
+                    ),
                 );
                 return None;
             }
@@ -130,8 +142,12 @@ fn target(value: &Spanned<DeValue<'_>>, scene: &Scene<'_, '_>, problems: &mut Ve
                 let text = item.get_ref().as_str().filter(|text| ![DROP, PASS].contains(text));
                 let Some(text) = text else {
                     problems.push(
-                        Problem::error(item.span(), "`to`: in a list stand links alone")
-                            .help(format!("links: {}", nearest::list(scene.links.iter().map(|k| k.name.as_str())))),
+                        Problem::error(item.span(), "`to`: in a list stand links alone").help(
+                            format!(
+                                "links: {}",
+                                nearest::list(scene.links.iter().map(|k| k.name.as_str()))
+                            ),
+                        ),
                     );
                     return None;
                 };
@@ -149,7 +165,13 @@ fn target(value: &Spanned<DeValue<'_>>, scene: &Scene<'_, '_>, problems: &mut Ve
 }
 
 /// A link, or what stands for none.
-fn one(text: &str, at: Range<usize>, whose: &str, links: &[Known], problems: &mut Vec<Problem>) -> Option<Target> {
+fn one(
+    text: &str,
+    at: Range<usize>,
+    whose: &str,
+    links: &[Known],
+    problems: &mut Vec<Problem>,
+) -> Option<Target> {
     match text {
         DROP => return Some(Target::Drop),
         PASS => return Some(Target::Pass),
@@ -162,7 +184,12 @@ fn one(text: &str, at: Range<usize>, whose: &str, links: &[Known], problems: &mu
         if let Some(near) = nearest::among(text, names().chain([DROP, PASS])) {
             problem = problem.label(format!("did you mean {}?", quoted(near)));
         }
-        problems.push(problem.help(format!("links: {}; or `drop`, or `pass` for no link", nearest::list(names()))));
+        problems.push(
+            problem.help(format!(
+                "links: {}; or `drop`, or `pass` for no link",
+                nearest::list(names())
+            )),
+        );
     }
     found.map(|n| Target::Link(n as u32))
 }
@@ -192,7 +219,8 @@ fn elsewhere<'a>(
             let targets = targets(read, &format!("table {}", quoted(name)), scene.links, problems)?;
             if !read.table.has(by) {
                 let what = if by.is_address() { "addresses" } else { "numbers" };
-                let why = format!("table {} has no {what}, and the rule takes no packet", quoted(name));
+                let why =
+                    format!("table {} has no {what}, and the rule takes no packet", quoted(name));
                 problems.push(Problem::warning(place("table"), why));
             }
             Some(To::Table { table: read.table.clone(), by, targets })
@@ -200,7 +228,8 @@ fn elsewhere<'a>(
         (None, Some(Datum::Name(name))) => {
             if let Some(field) = fields.field("by") {
                 problems.push(
-                    Problem::error(field.name_at.clone(), "`by` is for `table`").help("leave it out beside `skip-to`"),
+                    Problem::error(field.name_at.clone(), "`by` is for `table`")
+                        .help("leave it out beside `skip-to`"),
                 );
                 return None;
             }
@@ -213,17 +242,21 @@ fn elsewhere<'a>(
         }
         _ if ["table", "skip-to"].iter().any(|name| fields.means(name)) => None,
         _ => {
-            problems.push(
-                Problem::error(at, "`to` says neither a `table` nor `skip-to`")
-                    .help("write `{ table = \"customers\", by = \"src\" }` or `{ skip-to = \"web\" }`"),
-            );
+            problems.push(Problem::error(at, "`to` says neither a `table` nor `skip-to`").help(
+                "write `{ table = \"customers\", by = \"src\" }` or `{ skip-to = \"web\" }`",
+            ));
             None
         }
     }
 }
 
 /// Where the entries of a table lead.
-fn targets(read: &Read<'_>, whose: &str, links: &[Known], problems: &mut Vec<Problem>) -> Option<Vec<Option<Target>>> {
+fn targets(
+    read: &Read<'_>,
+    whose: &str,
+    links: &[Known],
+    problems: &mut Vec<Problem>,
+) -> Option<Vec<Option<Target>>> {
     let target = |(text, at): &(&str, Range<usize>)| match *text {
         "" => Some(None),
         text => one(text, at.clone(), whose, links, problems).map(Some),
@@ -232,7 +265,12 @@ fn targets(read: &Read<'_>, whose: &str, links: &[Known], problems: &mut Vec<Pro
     all.into_iter().collect()
 }
 
-fn skip_to(name: &str, at: Range<usize>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>) -> Option<To> {
+fn skip_to(
+    name: &str,
+    at: Range<usize>,
+    scene: &Scene<'_, '_>,
+    problems: &mut Vec<Problem>,
+) -> Option<To> {
     let Some(to) = scene.names.iter().position(|n| n == name) else {
         let mut problem = Problem::error(at, format!("there is no rule {}", quoted(name)));
         if let Some(near) = nearest::among(name, scene.names.iter().map(String::as_str)) {
@@ -261,7 +299,10 @@ pub(crate) fn first_link(rules: &[RuleRead], key: &Key, towards: Towards) -> Opt
             _ if !for_it => None,
             To::Links(links) => links.first().copied(),
             To::Table { table, by, targets } => {
-                match table.find(*by, key).and_then(|entry| targets.get(entry as usize).copied().flatten()) {
+                match table
+                    .find(*by, key)
+                    .and_then(|entry| targets.get(entry as usize).copied().flatten())
+                {
                     Some(Target::Link(link)) => Some(link),
                     _ => None,
                 }

@@ -38,9 +38,12 @@ fn flow_of(word: &str, kind: &str) -> String {
 
 /// A table with these keys and no others.
 fn table(of: &[Key]) -> Value {
-    let properties: Map<String, Value> = of.iter().map(|k| (k.name.to_owned(), property(k))).collect();
-    let required: Vec<&str> = of.iter().filter(|k| k.fallback == Fallback::Required).map(|k| k.name).collect();
-    let mut out = json!({ "type": "object", "properties": properties, "additionalProperties": false });
+    let properties: Map<String, Value> =
+        of.iter().map(|k| (k.name.to_owned(), property(k))).collect();
+    let required: Vec<&str> =
+        of.iter().filter(|k| k.fallback == Fallback::Required).map(|k| k.name).collect();
+    let mut out =
+        json!({ "type": "object", "properties": properties, "additionalProperties": false });
     if !required.is_empty() {
         out["required"] = json!(required);
     }
@@ -85,7 +88,8 @@ fn property(key: &Key) -> Value {
         Holds::File | Holds::Name | Holds::Headers => json!({ "type": "string", "minLength": 1 }),
         Holds::Entries => json!({ "type": "string" }),
         Holds::Given => {
-            let given = json!({ "anyOf": [{ "type": "string" }, { "type": "integer", "minimum": 0 }] });
+            let given =
+                json!({ "anyOf": [{ "type": "string" }, { "type": "integer", "minimum": 0 }] });
             json!({ "type": "object", "additionalProperties": given })
         }
         Holds::Target => {
@@ -117,7 +121,9 @@ fn property(key: &Key) -> Value {
             Kind::Bytes => text(pattern::SIZE),
             Kind::Limit => text(pattern::LIMIT),
             Kind::Probability => text(pattern::PROBABILITY),
-            Kind::Count { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
+            Kind::Count { min, max } => {
+                json!({ "type": "integer", "minimum": min, "maximum": max })
+            }
             Kind::Choice(words) => json!({ "enum": words }),
         },
     };
@@ -133,7 +139,9 @@ fn property(key: &Key) -> Value {
     out["description"] = json!(format!("{}{range}{more}", key.doc));
     if let Fallback::Value(text) = key.fallback {
         out["default"] = match key.holds {
-            Holds::Value(Kind::Count { .. }) => text.parse::<u64>().map_or(Value::Null, Value::from),
+            Holds::Value(Kind::Count { .. }) => {
+                text.parse::<u64>().map_or(Value::Null, Value::from)
+            }
             Holds::Scheduler => json!({ "kind": text }),
             _ => json!(text),
         };
@@ -174,7 +182,8 @@ fn any_flow(keys: &[Key]) -> Value {
     own.sort_by_key(|p| p.name);
     for same in own.chunk_by(|a, b| a.name == b.name) {
         let mut all: Vec<Value> = same.iter().map(property).collect();
-        out["properties"][same[0].name] = if all.len() == 1 { all.swap_remove(0) } else { json!({ "anyOf": all }) };
+        out["properties"][same[0].name] =
+            if all.len() == 1 { all.swap_remove(0) } else { json!({ "anyOf": all }) };
     }
     out
 }
@@ -211,7 +220,8 @@ fn link() -> Value {
     }
     out["anyOf"] = carries.into_iter().chain([both]).collect();
     let own = |side: &str| {
-        ["scheduler", "flow"].map(|key| json!({ "required": [side], "properties": { side: { "required": [key] } } }))
+        ["scheduler", "flow"]
+            .map(|key| json!({ "required": [side], "properties": { side: { "required": [key] } } }))
     };
     let any = [own("up"), own("down")].concat();
     let unless = json!({ "anyOf": any });

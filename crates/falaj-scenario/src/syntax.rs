@@ -22,7 +22,8 @@ pub(crate) fn judge(text: &str, root: &DeTable<'_>, errors: &[Error]) -> Syntax 
     let mut last: Option<(usize, Option<&Range<usize>>)> = None;
     for error in errors {
         let span = error.span().unwrap_or(0..0);
-        let start = (0..=span.start.min(text.len())).rev().find(|n| text.is_char_boundary(*n)).unwrap_or(0);
+        let start =
+            (0..=span.start.min(text.len())).rev().find(|n| text.is_char_boundary(*n)).unwrap_or(0);
         let line_start = text[..start].rfind('\n').map_or(0, |n| n + 1);
         let line = text[line_start..].lines().next().unwrap_or("");
         let value = scalars.iter().find(|s| s.start <= span.start && span.end <= s.end);

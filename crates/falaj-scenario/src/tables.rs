@@ -30,7 +30,12 @@ pub(crate) struct Tables<'a> {
 
 impl<'a> Tables<'a> {
     /// Reads `[table.NAME]`.
-    pub(crate) fn add(&mut self, name: &'a str, value: &'a Spanned<DeValue<'a>>, problems: &mut Vec<Problem>) {
+    pub(crate) fn add(
+        &mut self,
+        name: &'a str,
+        value: &'a Spanned<DeValue<'a>>,
+        problems: &mut Vec<Problem>,
+    ) {
         let DeValue::Table(table) = value.get_ref() else {
             problems.push(not_a_table("table", name, value.span(), "\"10.1.0.0/16\" = \"slow\""));
             self.wrong.push(name);
@@ -43,16 +48,24 @@ impl<'a> Tables<'a> {
     }
 
     /// The table of this name; an error was said where it is wrong.
-    pub(crate) fn get(&self, name: &str, at: Range<usize>, problems: &mut Vec<Problem>) -> Option<&Read<'a>> {
+    pub(crate) fn get(
+        &self,
+        name: &str,
+        at: Range<usize>,
+        problems: &mut Vec<Problem>,
+    ) -> Option<&Read<'a>> {
         let found = self.read.iter().find(|read| read.table.name() == name);
         if found.is_none() && !self.wrong.contains(&name) {
-            let names = || self.read.iter().map(|read| read.table.name()).chain(self.wrong.iter().copied());
+            let names =
+                || self.read.iter().map(|read| read.table.name()).chain(self.wrong.iter().copied());
             let mut problem = Problem::error(at, format!("there is no table {}", quoted(name)));
             if let Some(near) = nearest::among(name, names()) {
                 problem = problem.label(format!("did you mean {}?", quoted(near)));
             }
             problems.push(if names().next().is_none() {
-                problem.help("tables are written `[table.NAME]`, and below it `\"10.1.0.0/16\" = \"slow\"`")
+                problem.help(
+                    "tables are written `[table.NAME]`, and below it `\"10.1.0.0/16\" = \"slow\"`",
+                )
             } else {
                 problem.help(format!("tables: {}", nearest::list(names())))
             });
@@ -60,7 +73,8 @@ impl<'a> Tables<'a> {
         found
     }
 
-    /// Puts the tables in the place of their names. Those that there are not were said by [`Tables::check`].
+    /// Puts the tables in the place of their names. Those that there are not were said by
+    /// [`Tables::check`].
     pub(crate) fn resolve(&self, matches: &mut [Match]) {
         for literal in matches.iter_mut().flat_map(|m| &mut m.more) {
             if let Literal { term: Term::In(_, table), .. } = literal
@@ -71,7 +85,8 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// Says which tables rules name that there are not, wherever in the file; and which nobody names.
+    /// Says which tables rules name that there are not, wherever in the file; and which nobody
+    /// names.
     pub(crate) fn check(&self, root: &DeTable<'_>, problems: &mut Vec<Problem>) {
         let mut named = Vec::new();
         walk(root, &mut named);
@@ -122,7 +137,9 @@ fn walk(table: &DeTable<'_>, out: &mut Vec<Place>) {
             DeValue::Array(array) => {
                 for item in array {
                     match item.get_ref() {
-                        DeValue::String(text) if name.get_ref() == "match" => of_text(text, &item.span(), out),
+                        DeValue::String(text) if name.get_ref() == "match" => {
+                            of_text(text, &item.span(), out)
+                        }
                         DeValue::Table(table) => walk(table, out),
                         _ => {}
                     }
@@ -139,11 +156,18 @@ fn targets<'a>(root: &'a DeTable<'_>, out: &mut Vec<&'a str>) {
         DeValue::Array(array) => array.iter().collect(),
         _ => vec![rules],
     });
-    let named = |rule: &'a Spanned<DeValue<'_>>| rule.get_ref().get("to")?.get_ref().get("table")?.get_ref().as_str();
+    let named = |rule: &'a Spanned<DeValue<'_>>| {
+        rule.get_ref().get("to")?.get_ref().get("table")?.get_ref().as_str()
+    };
     out.extend(rules.into_iter().flatten().filter_map(named));
 }
 
-fn entries<'a>(name: &str, table: &'a DeTable<'a>, at: Range<usize>, problems: &mut Vec<Problem>) -> Option<Read<'a>> {
+fn entries<'a>(
+    name: &str,
+    table: &'a DeTable<'a>,
+    at: Range<usize>,
+    problems: &mut Vec<Problem>,
+) -> Option<Read<'a>> {
     let (mut all, mut texts, mut places) = (Vec::new(), Vec::new(), Vec::new());
     let mut whole = true;
     for (key, value) in table {

@@ -14,20 +14,34 @@ const INITIAL: u32 = 10;
 const WINDOW: u64 = 16 << 20;
 
 /// What the keys say; times on the way are the link's.
-pub(crate) fn connection(fields: &Fields<'_>, given: &Values, problems: &mut Vec<Problem>) -> Option<Tcp> {
+pub(crate) fn connection(
+    fields: &Fields<'_>,
+    given: &Values,
+    problems: &mut Vec<Problem>,
+) -> Option<Tcp> {
     let mut whole = true;
     let mut refused = |key: &str, why: &str, help: &str| {
         if let Some(field) = fields.field(key) {
-            problems.push(Problem::error(field.name_at.clone(), format!("`{key}`: {why}")).help(help));
+            problems
+                .push(Problem::error(field.name_at.clone(), format!("`{key}`: {why}")).help(help));
             whole = false;
         }
     };
     for key in ["shaped", "policed"] {
-        let help = "leave it away, or let the traffic pass a link with such a discipline, as `shaper`";
-        refused(key, "what a connection sends depends on what arrives, and no bucket stands before it", help);
+        let help =
+            "leave it away, or let the traffic pass a link with such a discipline, as `shaper`";
+        refused(
+            key,
+            "what a connection sends depends on what arrives, and no bucket stands before it",
+            help,
+        );
     }
     if !fields.means("bytes") {
-        refused("pause", "there is no other transfer after one without end", "write `bytes = \"1MB\"` too");
+        refused(
+            "pause",
+            "there is no other transfer after one without end",
+            "write `bytes = \"1MB\"` too",
+        );
     }
     let congestion = match given.choice("congestion") {
         Some("reno") => Congestion::Reno,
@@ -37,7 +51,8 @@ pub(crate) fn connection(fields: &Fields<'_>, given: &Values, problems: &mut Vec
     };
     if congestion == Congestion::Dctcp && matches!(given.choice("ecn"), None | Some("no")) {
         let at = fields.field("congestion").map_or(fields.at.clone(), |field| field.at.clone());
-        let why = "`congestion`: packets of this source are not marked, and without marks DCTCP is Reno";
+        let why =
+            "`congestion`: packets of this source are not marked, and without marks DCTCP is Reno";
         let help = "write `ecn = \"ect1\"`, or `\"ect0\"` for a queue that marks all alike";
         problems.push(Problem::warning(at, why).help(help));
     }
@@ -47,7 +62,10 @@ pub(crate) fn connection(fields: &Fields<'_>, given: &Values, problems: &mut Vec
         base: Span::ZERO,
         bytes: given.bytes("bytes"),
         pause: given.span("pause"),
-        initial_window: given.count("initial-window").and_then(|n| u32::try_from(n).ok()).unwrap_or(INITIAL),
+        initial_window: given
+            .count("initial-window")
+            .and_then(|n| u32::try_from(n).ok())
+            .unwrap_or(INITIAL),
         window: given.bytes("window").unwrap_or(WINDOW),
         delayed: given.choice("acknowledge") != Some("each"),
     };
@@ -55,12 +73,20 @@ pub(crate) fn connection(fields: &Fields<'_>, given: &Values, problems: &mut Vec
 }
 
 /// Says what of a connection cannot be on the link that it begins with.
-pub(crate) fn judge(sizes: &Sizes, direction: &Direction, fields: &Fields<'_>, problems: &mut Vec<Problem>) {
+pub(crate) fn judge(
+    sizes: &Sizes,
+    direction: &Direction,
+    fields: &Fields<'_>,
+    problems: &mut Vec<Problem>,
+) {
     if !matches!(sizes, Sizes::Fixed(_)) {
         let at = fields.field("size").map_or(fields.at.clone(), |field| field.at.clone());
         problems.push(
-            Problem::error(at, "`size`: the segments of a connection are alike, but for the last one")
-                .help("write the size of a full one, as in `size = \"1514B\"`"),
+            Problem::error(
+                at,
+                "`size`: the segments of a connection are alike, but for the last one",
+            )
+            .help("write the size of a full one, as in `size = \"1514B\"`"),
         );
     }
     if direction.setup.rate.is_unlimited() {

@@ -30,20 +30,31 @@ fn steps(text: &str) -> Result<Vec<(Time, Rate)>, At> {
     let mut steps: Vec<(Time, Rate)> = Vec::new();
     let mut units = [String::new(), String::new()];
     for (n, (at, line)) in lines(text).enumerate() {
-        let (time, rate) = line.split_once(',').ok_or_else(|| at.says(format!("{} has no comma", quoted(line))))?;
-        let behind = at.later(time.chars().count() + 1 + rate.chars().take_while(|c| c.is_whitespace()).count());
+        let (time, rate) = line
+            .split_once(',')
+            .ok_or_else(|| at.says(format!("{} has no comma", quoted(line))))?;
+        let behind = at.later(
+            time.chars().count() + 1 + rate.chars().take_while(|c| c.is_whitespace()).count(),
+        );
         let (time, rate) = (time.trim(), rate.trim());
         if n == 0 && time.starts_with("time") && rate.starts_with("rate") {
             // A head may have the units: `time_s,rate_mbit`.
-            units = [time, rate].map(|word| word.split_once('_').map_or(String::new(), |(_, unit)| unit.to_owned()));
+            units = [time, rate].map(|word| {
+                word.split_once('_').map_or(String::new(), |(_, unit)| unit.to_owned())
+            });
             continue;
         }
-        // Where the head has the unit, what is wrong is the number, or that the unit is there twice.
+        // Where the head has the unit, what is wrong is the number, or that the unit is there
+        // twice.
         let bad = |at: &At, word: &str, unit: &str, error: crate::units::Unreadable| {
-            let what = format!("{} is no number of `{unit}`, the unit that the first line says", quoted(word));
+            let what = format!(
+                "{} is no number of `{unit}`, the unit that the first line says",
+                quoted(word)
+            );
             at.says(if unit.is_empty() { error.to_string() } else { what })
         };
-        let time = parse_span(&format!("{time}{}", units[0])).map_err(|e| bad(&at, time, &units[0], e))?;
+        let time =
+            parse_span(&format!("{time}{}", units[0])).map_err(|e| bad(&at, time, &units[0], e))?;
         let rate = match format!("{rate}{}", units[1]) {
             zero if is_zero(&zero) => Rate(0),
             text => parse_rate(&text).map_err(|e| bad(&behind, rate, &units[1], e))?,
@@ -56,7 +67,11 @@ fn steps(text: &str) -> Result<Vec<(Time, Rate)>, At> {
         }
         steps.push((Time(time.0), rate));
     }
-    if steps.is_empty() { Err(At::START.says("the trace has no line of `time,rate`")) } else { Ok(steps) }
+    if steps.is_empty() {
+        Err(At::START.says("the trace has no line of `time,rate`"))
+    } else {
+        Ok(steps)
+    }
 }
 
 /// Nothing, in whatever unit.
@@ -75,8 +90,9 @@ fn packets(text: &str) -> Result<Trace, At> {
     for (at, line) in lines(text) {
         let digits = line.bytes().all(|b| b.is_ascii_digit());
         let milli = line.parse::<u64>().ok().filter(|n| digits && *n <= LONGEST);
-        let milli =
-            milli.ok_or_else(|| at.says(format!("{} is no number of milliseconds, up to a day", quoted(line))))?;
+        let milli = milli.ok_or_else(|| {
+            at.says(format!("{} is no number of milliseconds, up to a day", quoted(line)))
+        })?;
         if all.last().is_some_and(|last| last.0 > milli * MILLI) {
             return Err(at.says(format!("{milli} ms is before the line before")));
         }
@@ -96,7 +112,9 @@ mod tests {
     #[test]
     fn times_and_rates() {
         let steps = |all: &[(u64, u64)]| {
-            Trace::Steps(all.iter().map(|&(ms, kbit)| (Time(ms * 1_000_000), Rate(kbit * 1000))).collect())
+            Trace::Steps(
+                all.iter().map(|&(ms, kbit)| (Time(ms * 1_000_000), Rate(kbit * 1000))).collect(),
+            )
         };
         let three = steps(&[(0, 10_000), (1500, 0), (2000, 2_500)]);
         assert_eq!(parse("0s,10mbit\n1.5s, 0bit # a tunnel\n\n2s,2.5mbit\n").unwrap(), three);
@@ -113,13 +131,23 @@ mod tests {
                 "0s,10mbit\n  1,10mbit",
                 "2:3: `1` is a number without a unit; write `1ms` or `1s`; units of time: ns, us, ms, s, min, h",
             ),
-            ("time_s,rate_mbit\n0,10\n2s,3", "3:1: `2s` is no number of `s`, the unit that the first line says"),
-            ("time_s,rate_mbit\n0,x", "2:3: `x` is no number of `mbit`, the unit that the first line says"),
+            (
+                "time_s,rate_mbit\n0,10\n2s,3",
+                "3:1: `2s` is no number of `s`, the unit that the first line says",
+            ),
+            (
+                "time_s,rate_mbit\n0,x",
+                "2:3: `x` is no number of `mbit`, the unit that the first line says",
+            ),
             ("1s,10mbit\n1s,20mbit", "2:1: 1s is not after the line before"),
             ("0s,unlimited", "1:4: a rate that changes is not unlimited"),
             ("time,rate", "1:1: the trace has no line of `time,rate`"),
         ] {
-            assert_eq!(parse(text).unwrap_err().in_file("a.csv"), format!("a.csv:{what}"), "{text}");
+            assert_eq!(
+                parse(text).unwrap_err().in_file("a.csv"),
+                format!("a.csv:{what}"),
+                "{text}"
+            );
         }
     }
 

@@ -28,8 +28,8 @@ use toml::de::DeTable;
 /// these.
 pub const STAMP: u32 = 32;
 
-/// Reads `[traffic.NAME]`, with the place of its rate. `duration` is the run's, if known; `rules` are if all is right
-/// with them.
+/// Reads `[traffic.NAME]`, with the place of its rate. `duration` is the run's, if known; `rules`
+/// are if all is right with them.
 pub(crate) fn source<'a>(
     name: &str,
     table: &'a DeTable<'a>,
@@ -39,14 +39,17 @@ pub(crate) fn source<'a>(
     duration: Option<Span>,
     problems: &mut Vec<Problem>,
 ) -> Option<(Source, Range<usize>)> {
-    let fields = fields(table, at, format!("traffic {}", quoted(name)), keys::TRAFFIC, &[], problems);
+    let fields =
+        fields(table, at, format!("traffic {}", quoted(name)), keys::TRAFFIC, &[], problems);
     let mut given = Values::default();
     let mut named = [("link", None), ("flow", None)];
     let mut headers = None;
     let mut whole = true;
     for key in keys::TRAFFIC {
         match get(&[&fields], key, problems) {
-            Got::Given(Datum::Value(value)) | Got::Default(Datum::Value(value)) => given.set(key.name, value),
+            Got::Given(Datum::Value(value)) | Got::Default(Datum::Value(value)) => {
+                given.set(key.name, value)
+            }
             Got::Given(Datum::Name(text)) => {
                 if let Some(slot) = named.iter_mut().find(|(n, _)| *n == key.name) {
                     slot.1 = Some(text);
@@ -71,7 +74,8 @@ pub(crate) fn source<'a>(
     // Of these `size` is the largest alone.
     let video = matches!(given.choice("model"), Some("mpeg" | "replay"));
     let times = times(&fields, &given, duration, problems);
-    let towards = if given.choice("direction") == Some("down") { Towards::Down } else { Towards::Up };
+    let towards =
+        if given.choice("direction") == Some("down") { Towards::Down } else { Towards::Up };
 
     // Without a link that is known for sure, nothing can be said of its flows.
     let sure = |name: &str| fields.field(name).map_or(!fields.means(name), |f| f.datum.is_some());
@@ -79,7 +83,8 @@ pub(crate) fn source<'a>(
         return None;
     }
     if link_name.is_none() && !rules?.is_empty() {
-        let protocol = if given.choice("model") == Some("tcp") { Protocol::TCP } else { Protocol::UDP };
+        let protocol =
+            if given.choice("model") == Some("tcp") { Protocol::TCP } else { Protocol::UDP };
         let ends = (towards, protocol);
         let way = way_of_rules(rules?, headers.as_deref(), ends, (links, &fields), problems)?;
         let directions = way.directions(links, towards)?;
@@ -101,7 +106,21 @@ pub(crate) fn source<'a>(
         let (name, key) = (name.to_owned(), Some(Key { length: Some(length), tos, ..key }));
         let Sends { model, rate, sizes, limit, offset, at } = sends;
         let start = start + offset;
-        let source = Source { name, link, flow, towards, key, model, rate, sizes, limit, sources, start, stop, ecn };
+        let source = Source {
+            name,
+            link,
+            flow,
+            towards,
+            key,
+            model,
+            rate,
+            sizes,
+            limit,
+            sources,
+            start,
+            stop,
+            ecn,
+        };
         return whole.then_some((source, at));
     }
     if let Some(field) = fields.field("headers") {
@@ -112,12 +131,12 @@ pub(crate) fn source<'a>(
         );
         return None;
     }
-    let link = pick("link", link_name, links.iter().map(|k| k.name.as_str()), "", &fields, problems)?;
+    let link =
+        pick("link", link_name, links.iter().map(|k| k.name.as_str()), "", &fields, problems)?;
     let known = &links[link];
-    let fits = known
-        .link
-        .as_ref()
-        .is_some_and(|link| arrivals::fit(link.direction(towards), &known.name, &fields, video, problems));
+    let fits = known.link.as_ref().is_some_and(|link| {
+        arrivals::fit(link.direction(towards), &known.name, &fields, video, problems)
+    });
     let sends = sends.filter(|_| fits);
     if !sure("flow") || !sure("direction") {
         return None;
@@ -134,7 +153,21 @@ pub(crate) fn source<'a>(
     let start = start + offset;
     let ecn = ecn(&given);
     let (name, key) = (name.to_owned(), None);
-    let source = Source { name, link, flow, towards, key, model, rate, sizes, limit, sources, start, stop, ecn };
+    let source = Source {
+        name,
+        link,
+        flow,
+        towards,
+        key,
+        model,
+        rate,
+        sizes,
+        limit,
+        sources,
+        start,
+        stop,
+        ecn,
+    };
     whole.then_some((source, at))
 }
 
@@ -155,7 +188,11 @@ struct Way {
 
 impl Way {
     /// This one, and the other.
-    fn directions<'k>(&self, links: &'k [Known], towards: Towards) -> Option<(&'k Direction, &'k Direction)> {
+    fn directions<'k>(
+        &self,
+        links: &'k [Known],
+        towards: Towards,
+    ) -> Option<(&'k Direction, &'k Direction)> {
         let link = links[self.link].link.as_ref()?;
         Some((link.direction(towards), link.direction(towards.back())))
     }
@@ -180,23 +217,27 @@ fn way_of_rules(
         Err(what) => {
             let example = "as in `tcp src 10.1.0.7 dport 443`";
             problems.push(
-                Problem::error(at, format!("a packet has {what}")).help(format!("write one value of each, {example}")),
+                Problem::error(at, format!("a packet has {what}"))
+                    .help(format!("write one value of each, {example}")),
             );
             return None;
         }
     };
     let Some(link) = rules::first_link(rules, &key, towards) else {
         let why = format!("the rules lead {} to no link", fields.what);
-        problems.push(
-            Problem::error(at, why)
-                .help("say what its packets are like, `headers = \"…\"`, or name its `link` and `flow`"),
-        );
+        problems.push(Problem::error(at, why).help(
+            "say what its packets are like, `headers = \"…\"`, or name its `link` and `flow`",
+        ));
         return None;
     };
     let direction = links[link as usize].link.as_ref()?.direction(towards);
     let Some(FlowId(flow)) = direction.classifier().flow_of(&key) else {
-        let why = format!("no flow of link {} takes {}", quoted(&links[link as usize].name), fields.what);
-        problems.push(Problem::error(at, why).help("a last flow with `match = \"any\"` takes what the others do not"));
+        let why =
+            format!("no flow of link {} takes {}", quoted(&links[link as usize].name), fields.what);
+        problems.push(
+            Problem::error(at, why)
+                .help("a last flow with `match = \"any\"` takes what the others do not"),
+        );
         return None;
     };
     Some(Way { link: link as usize, flow: flow as usize, key })
@@ -243,7 +284,9 @@ fn headers_of(headers: &Match, towards: Towards, protocol: Protocol) -> Result<K
                 Term::Flags { set, .. } => key.tcp = Some(set),
                 Term::Ttl(..) => return Err("one time to live, and no range"),
                 Term::Length(..) => return Err("the length that `size` says"),
-                Term::Fragment | Term::FirstFragment => return Err("no pieces: sources send whole packets"),
+                Term::Fragment | Term::FirstFragment => {
+                    return Err("no pieces: sources send whole packets");
+                }
                 _ => return Err("one address and one port, and no table"),
             },
         }
@@ -251,9 +294,14 @@ fn headers_of(headers: &Match, towards: Towards, protocol: Protocol) -> Result<K
     Ok(key)
 }
 
-/// Warns where the traffic of a link is more than its flows declare; and where it is headers that decide whether it fits,
-/// and nothing says that they were thought of.
-pub(crate) fn counted(n: usize, known: &Known, sources: &[&(Source, Range<usize>)], problems: &mut Vec<Problem>) {
+/// Warns where the traffic of a link is more than its flows declare; and where it is headers that
+/// decide whether it fits, and nothing says that they were thought of.
+pub(crate) fn counted(
+    n: usize,
+    known: &Known,
+    sources: &[&(Source, Range<usize>)],
+    problems: &mut Vec<Problem>,
+) {
     let Some(link) = &known.link else { return };
     for (way, towards) in [Towards::Up, Towards::Down].into_iter().enumerate() {
         let of_this = |s: &&(Source, Range<usize>)| (s.0.link, s.0.towards) == (n, towards);
@@ -274,7 +322,10 @@ pub(crate) fn counted(n: usize, known: &Known, sources: &[&(Source, Range<usize>
             problems.push(headers.problem(mine.first()?.1.clone(), &known.name, flow));
             Some(())
         };
-        let promised = known.promised[way].iter().enumerate().filter_map(|(flow, rate)| Some((flow, (*rate)?)));
+        let promised = known.promised[way]
+            .iter()
+            .enumerate()
+            .filter_map(|(flow, rate)| Some((flow, (*rate)?)));
         let told = promised.filter_map(|(flow, rate)| warn(Some(flow), rate)).count();
         if told == 0 {
             warn(None, direction.setup.rate);
@@ -306,7 +357,8 @@ fn pick<'n>(
             let found = names.clone().position(|n| n == name);
             if found.is_none() && count > 0 {
                 let at = fields.field(key).map_or(fields.at.clone(), |f| f.at.clone());
-                let mut problem = Problem::error(at, format!("there is no {key} {}{of}", quoted(name)));
+                let mut problem =
+                    Problem::error(at, format!("there is no {key} {}{of}", quoted(name)));
                 if let Some(near) = nearest::among(name, names.clone()) {
                     problem = problem.label(format!("did you mean {}?", quoted(near)));
                 }

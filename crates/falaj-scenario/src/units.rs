@@ -67,11 +67,13 @@ pub(crate) mod pattern {
     }
     pub(crate) const SPAN: &str = quantity!("ns|us|µs|μs|ms|s|min|h");
     pub(crate) const FINITE_RATE: &str = quantity!(rate!());
-    pub(crate) const RATE: &str = concat!(r"^\s*(unlimited|[0-9]+(\.[0-9]+)?\s*(", rate!(), r"))\s*$");
+    pub(crate) const RATE: &str =
+        concat!(r"^\s*(unlimited|[0-9]+(\.[0-9]+)?\s*(", rate!(), r"))\s*$");
     pub(crate) const SIZE: &str = quantity!(size!());
     pub(crate) const PROBABILITY: &str = quantity!("%");
     pub(crate) const OVERHEAD: &str = concat!(r"^\s*-?\s*[0-9]+(\.[0-9]+)?\s*(", size!(), r")\s*$");
-    pub(crate) const NUMBERS: &str = r"^\s*[0-9]+\s*(-\s*[0-9]+\s*)?(,\s*[0-9]+\s*(-\s*[0-9]+\s*)?)*$";
+    pub(crate) const NUMBERS: &str =
+        r"^\s*[0-9]+\s*(-\s*[0-9]+\s*)?(,\s*[0-9]+\s*(-\s*[0-9]+\s*)?)*$";
     macro_rules! sizes {
         () => {
             concat!(
@@ -83,14 +85,17 @@ pub(crate) mod pattern {
             )
         };
     }
-    pub(crate) const SIZES: &str = concat!(r"^(\s*imix(-ip)?\s*|", sizes!(), "(,", sizes!(), ")*)$");
+    pub(crate) const SIZES: &str =
+        concat!(r"^(\s*imix(-ip)?\s*|", sizes!(), "(,", sizes!(), ")*)$");
     pub(crate) const LIMIT: &str = quantity!(concat!("p|packets?|", size!()));
 }
 
 pub(crate) const PERCENT: &str = "a probability is in percent, as in `0.1%`";
 pub(crate) const SPAN_UNITS: &str = "units of time: ns, us, ms, s, min, h";
-pub(crate) const RATE_UNITS: &str = "units of rate: bit, kbit, mbit, gbit, tbit; B/s, kB/s, MB/s, GB/s";
-pub(crate) const SIZE_UNITS: &str = "units of size: B, kB, MB, GB (thousands); KiB, MiB, GiB (1024)";
+pub(crate) const RATE_UNITS: &str =
+    "units of rate: bit, kbit, mbit, gbit, tbit; B/s, kB/s, MB/s, GB/s";
+pub(crate) const SIZE_UNITS: &str =
+    "units of size: B, kB, MB, GB (thousands); KiB, MiB, GiB (1024)";
 
 /// Reads a length of time: `30us`, `1.5 ms`, `2min`.
 ///
@@ -118,7 +123,15 @@ pub fn parse_span(text: &str) -> Result<Span, Unreadable> {
                 format!("write `{n}min` or `{n}ms`"),
             ));
         }
-        _ => return Err(unknown_unit(text, unit, "time", SPAN_UNITS, &["ns", "us", "ms", "s", "min", "h"])),
+        _ => {
+            return Err(unknown_unit(
+                text,
+                unit,
+                "time",
+                SPAN_UNITS,
+                &["ns", "us", "ms", "s", "min", "h"],
+            ));
+        }
     };
     number.times(nanos, text, "nanoseconds", |n| Span(n).to_string()).map(Span)
 }
@@ -137,7 +150,10 @@ pub fn parse_rate(text: &str) -> Result<Rate, Unreadable> {
     let bits = rate_unit(unit).ok_or_else(|| rate_unit_error(text, &number, unit))?;
     let rate = Rate(number.times(bits, text, "bits a second", |n| Rate(n).to_string())?);
     if rate.0 == 0 {
-        return Err(Unreadable::new("a rate of zero sends nothing", "write a rate above zero, or `unlimited`"));
+        return Err(Unreadable::new(
+            "a rate of zero sends nothing",
+            "write a rate above zero, or `unlimited`",
+        ));
     }
     if rate > RATE_MAX {
         return Err(Unreadable::new(
@@ -162,14 +178,15 @@ pub fn parse_size(text: &str) -> Result<u64, Unreadable> {
 const MIXES: [(&str, [(u32, u32); 3]); 2] =
     [("imix", [(74, 7), (590, 4), (1514, 1)]), ("imix-ip", [(60, 7), (576, 4), (1500, 1)])];
 
-/// Reads sizes of packets: `500B`, from `80B-740B` each as often, or a mix with how often each comes,
-/// `74B x 7, 590B x 4, 1514B x 1`.
+/// Reads sizes of packets: `500B`, from `80B-740B` each as often, or a mix with how often each
+/// comes, `74B x 7, 590B x 4, 1514B x 1`.
 ///
-/// `imix` is the usual mix of the internet, 7 : 4 : 1, as Ethernet frames, and `imix-ip` the same as IP packets; the
-/// smallest has room for the stamp of a datagram.
+/// `imix` is the usual mix of the internet, 7 : 4 : 1, as Ethernet frames, and `imix-ip` the same
+/// as IP packets; the smallest has room for the stamp of a datagram.
 ///
 /// # Errors
-/// As [`parse_size`]; of zero or beyond 2^32; a range that ends before it begins; a mix with a range, or more than a million times.
+/// As [`parse_size`]; of zero or beyond 2^32; a range that ends before it begins; a mix with a
+/// range, or more than a million times.
 pub fn parse_sizes(text: &str) -> Result<Sizes, Unreadable> {
     let bytes = |part: &str| {
         let bytes = parse_size(part)?;
@@ -188,7 +205,8 @@ pub fn parse_sizes(text: &str) -> Result<Sizes, Unreadable> {
     if let [one] = parts[..]
         && !one.contains(['x', '*'])
     {
-        let Some((least, most)) = one.split_once('-').filter(|(least, _)| !least.trim().is_empty()) else {
+        let Some((least, most)) = one.split_once('-').filter(|(least, _)| !least.trim().is_empty())
+        else {
             return bytes(one).map(Sizes::Fixed);
         };
         let (from, to) = (bytes(least)?, bytes(most)?);
@@ -255,7 +273,9 @@ pub fn parse_limit(text: &str) -> Result<Limit, Unreadable> {
             None => {
                 let mut error = size_unit_error(text, &number, unit);
                 error.help.push_str("; or packets: `20p`");
-                error.near = error.near.or_else(|| nearest::among(unit, ["packets", "packet"]).map(str::to_owned));
+                error.near = error
+                    .near
+                    .or_else(|| nearest::among(unit, ["packets", "packet"]).map(str::to_owned));
                 return Err(error);
             }
         },
@@ -285,7 +305,10 @@ pub fn parse_overhead(text: &str) -> Result<i32, Unreadable> {
     };
     let bytes = i32::try_from(parse_size(size).map_err(whole)?).ok().filter(|n| *n <= 65_535);
     bytes.map(|n| sign * n).ok_or_else(|| {
-        Unreadable::new(format!("{} is out of range", quoted(text)), "write a size from `-65535B` to `65535B`")
+        Unreadable::new(
+            format!("{} is out of range", quoted(text)),
+            "write a size from `-65535B` to `65535B`",
+        )
     })
 }
 
@@ -306,12 +329,18 @@ pub fn parse_probability(text: &str) -> Result<Probability, Unreadable> {
         let near = Some("%".to_owned()).filter(|_| matches!(unit, "percent" | "pct" | "pc"));
         return Err(Unreadable {
             near,
-            ..Unreadable::new(format!("{}: {} is not a unit of probability", quoted(text), quoted(unit)), PERCENT)
+            ..Unreadable::new(
+                format!("{}: {} is not a unit of probability", quoted(text), quoted(unit)),
+                PERCENT,
+            )
         });
     }
     let all = 100 * 10u128.pow(number.places);
     if number.mantissa > all {
-        return Err(Unreadable::new(format!("{} is more than certain", quoted(text)), "write at most `100%`"));
+        return Err(Unreadable::new(
+            format!("{} is more than certain", quoted(text)),
+            "write at most `100%`",
+        ));
     }
     match (u64::try_from(number.mantissa), u64::try_from(all)) {
         (Ok(part), Ok(all)) => Ok(Probability::of(part, all)),
@@ -347,9 +376,14 @@ pub fn parse_numbers(text: &str) -> Result<Vec<RangeInclusive<u64>>, Unreadable>
         let digits = part.trim();
         let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
         let n = digits.parse::<u64>().ok().filter(|_| plain);
-        let n = n.ok_or_else(|| Unreadable::new(format!("{} is no number of a packet", quoted(part.trim())), help))?;
+        let n = n.ok_or_else(|| {
+            Unreadable::new(format!("{} is no number of a packet", quoted(part.trim())), help)
+        })?;
         if n == 0 {
-            return Err(Unreadable::new("packets are counted from 1", "write `1` for the first one"));
+            return Err(Unreadable::new(
+                "packets are counted from 1",
+                "write `1` for the first one",
+            ));
         }
         Ok(n)
     };
@@ -365,9 +399,10 @@ pub fn parse_numbers(text: &str) -> Result<Vec<RangeInclusive<u64>>, Unreadable>
     }
     ranges.sort_by_key(|r| *r.start());
     match ranges.windows(2).find(|w| w[1].start() <= w[0].end()) {
-        Some(twice) => {
-            Err(Unreadable::new(format!("packet {} is there twice", twice[1].start()), "write each number once"))
-        }
+        Some(twice) => Err(Unreadable::new(
+            format!("packet {} is there twice", twice[1].start()),
+            "write each number once",
+        )),
         None => Ok(ranges),
     }
 }
@@ -407,8 +442,12 @@ impl Decimal<'_> {
         unit: &str,
         show: impl Fn(u64) -> String,
     ) -> Result<u64, Unreadable> {
-        let too_large =
-            || Unreadable::new(format!("{} is too large", quoted(text)), format!("at most {} {unit}", u64::MAX));
+        let too_large = || {
+            Unreadable::new(
+                format!("{} is too large", quoted(text)),
+                format!("at most {} {unit}", u64::MAX),
+            )
+        };
         // With at most 18 places, what overflows here is far above 2^64 as well.
         let product = self.mantissa.checked_mul(factor).ok_or_else(too_large)?;
         let scale = 10u128.pow(self.places);
@@ -429,12 +468,17 @@ impl Decimal<'_> {
 }
 
 /// Number and unit, of which the unit may be empty and is not looked at.
-pub(crate) fn split<'a>(text: &'a str, example: &str) -> Result<(Decimal<'a>, &'a str), Unreadable> {
+pub(crate) fn split<'a>(
+    text: &'a str,
+    example: &str,
+) -> Result<(Decimal<'a>, &'a str), Unreadable> {
     let trimmed = text.trim();
     let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
     let (number, rest) = trimmed.split_at(end);
     let unit = rest.trim_start();
-    let not_a_number = |what: String| Unreadable::new(what, format!("write a number and a unit, as in `{example}`"));
+    let not_a_number = |what: String| {
+        Unreadable::new(what, format!("write a number and a unit, as in `{example}`"))
+    };
     if trimmed.is_empty() {
         return Err(not_a_number("an empty text is no quantity".into()));
     }
@@ -524,7 +568,9 @@ fn rate_unit_error(text: &str, number: &Decimal<'_>, unit: &str) -> Unreadable {
     } else if size_unit(unit).is_some() {
         Unreadable::new(
             format!("{} is an amount, not a rate", quoted(text)),
-            format!("write `{n}{unit}/s` for bytes a second, or `{n}{prefix}bit` for bits a second"),
+            format!(
+                "write `{n}{unit}/s` for bytes a second, or `{n}{prefix}bit` for bits a second"
+            ),
         )
     } else if matches!(rest, "" | "b" | "b/s" | "bps" | "/s" | "ps") {
         Unreadable::new(
@@ -588,11 +634,20 @@ fn size_unit_error(text: &str, number: &Decimal<'_>, unit: &str) -> Unreadable {
                 format!("a size is in bytes: write `{n}{prefix}B`"),
             )
         }
-        _ => unknown_unit(text, unit, "size", SIZE_UNITS, &["B", "kB", "MB", "GB", "KiB", "MiB", "GiB"]),
+        _ => unknown_unit(
+            text,
+            unit,
+            "size",
+            SIZE_UNITS,
+            &["B", "kB", "MB", "GB", "KiB", "MiB", "GiB"],
+        ),
     }
 }
 
 fn unknown_unit(text: &str, unit: &str, of: &str, all: &str, known: &[&str]) -> Unreadable {
     let near = nearest::among(unit, known.iter().copied()).map(str::to_owned);
-    Unreadable { near, ..Unreadable::new(format!("{}: {} is not a unit of {of}", quoted(text), quoted(unit)), all) }
+    Unreadable {
+        near,
+        ..Unreadable::new(format!("{}: {} is not a unit of {of}", quoted(text), quoted(unit)), all)
+    }
 }

@@ -35,7 +35,12 @@ pub(crate) struct ShortQueue {
 
 /// Queues of less than a tenth of rate times delay, where the rate is what the
 /// flow is promised, or the link's.
-pub(crate) fn short_queues(setup: &Setup, delay: Span, entry: &Entry, promised: &[Option<Rate>]) -> Vec<ShortQueue> {
+pub(crate) fn short_queues(
+    setup: &Setup,
+    delay: Span,
+    entry: &Entry,
+    promised: &[Option<Rate>],
+) -> Vec<ShortQueue> {
     if setup.rate.is_unlimited() || delay == Span::ZERO {
         return Vec::new();
     }
@@ -70,13 +75,20 @@ pub(crate) fn short_queues(setup: &Setup, delay: Span, entry: &Entry, promised: 
         .into_iter()
         .collect();
     }
-    let rate = |n: usize| promised.get(n).copied().flatten().filter(|r| r.0 > 0).unwrap_or(setup.rate);
+    let rate =
+        |n: usize| promised.get(n).copied().flatten().filter(|r| r.0 > 0).unwrap_or(setup.rate);
     limits.iter().enumerate().filter_map(|(n, limit)| short(Some(n), &[*limit], rate(n))).collect()
 }
 
 impl ShortQueue {
     /// `unset`: the limit is the default, and `at` the header of its table.
-    pub(crate) fn problem(&self, at: Range<usize>, what: &str, unset: bool, of_a_flow: bool) -> Problem {
+    pub(crate) fn problem(
+        &self,
+        at: Range<usize>,
+        what: &str,
+        unset: bool,
+        of_a_flow: bool,
+    ) -> Problem {
         let which = if unset { "is not set here: it is" } else { "holds" };
         Problem::warning(at, format!("{what}: its queue is less than a tenth of what is on its way on the link"))
             .label(format!(
@@ -128,7 +140,8 @@ pub(crate) fn long_tails(setup: &Setup) -> Vec<LongTail> {
             fitting: [of(fit), of(fit + 1)],
         })
     };
-    let phases = setup.flows.iter().enumerate().filter_map(|(n, f)| Some((n, f.values.span("phase")?)));
+    let phases =
+        setup.flows.iter().enumerate().filter_map(|(n, f)| Some((n, f.values.span("phase")?)));
     phases.filter_map(long).collect()
 }
 
@@ -136,10 +149,13 @@ impl LongTail {
     pub(crate) fn problem(&self, at: Range<usize>, what: &str) -> Problem {
         let share = self.tail.0 as f64 * 100.0 / self.phase.0 as f64;
         let [shorter, longer] = self.fitting;
-        Problem::warning(at, format!("{what}: {share:.1} % of its phase passes unused behind its largest packets"))
-            .label(format!("{} are too short for {} B", self.tail, self.largest))
-            .help(format!("write `{shorter}` or `{longer}`, in which they fit without a rest"))
-            .help("or give the rest away: `tail = \"skip\"` in the scheduler")
+        Problem::warning(
+            at,
+            format!("{what}: {share:.1} % of its phase passes unused behind its largest packets"),
+        )
+        .label(format!("{} are too short for {} B", self.tail, self.largest))
+        .help(format!("write `{shorter}` or `{longer}`, in which they fit without a rest"))
+        .help("or give the rest away: `tail = \"skip\"` in the scheduler")
     }
 }
 
@@ -153,8 +169,9 @@ fn unset(matches: &[Match], rules: &[RuleRead]) -> Option<u32> {
 }
 
 fn nobody_sets(mark: u32, at: Range<usize>, what: &str) -> Problem {
-    Problem::warning(at, format!("{what}: no rule sets mark {mark}"))
-        .help(format!("a rule before it does with `mark = {mark}`, and lets its packets go on: `then = \"on\"`"))
+    Problem::warning(at, format!("{what}: no rule sets mark {mark}")).help(format!(
+        "a rule before it does with `mark = {mark}`, and lets its packets go on: `then = \"on\"`"
+    ))
 }
 
 /// Flows, at any depth below this table, that ask for a mark which no rule sets.
@@ -169,7 +186,8 @@ pub(crate) fn marks(table: &DeTable<'_>, rules: &[RuleRead], problems: &mut Vec<
                 let one = std::slice::from_ref(rule);
                 for text in rule.get_ref().as_array().map_or(one, |list| list) {
                     // What cannot be read is said where it is read.
-                    let matches = text.get_ref().as_str().and_then(|text| crate::parse_match(text).ok());
+                    let matches =
+                        text.get_ref().as_str().and_then(|text| crate::parse_match(text).ok());
                     let unset = matches.and_then(|matches| unset(&matches, rules));
                     let what = || format!("flow {}", quoted(name.get_ref()));
                     problems.extend(unset.map(|mark| nobody_sets(mark, text.span(), &what())));
@@ -199,7 +217,8 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
         if let To::SkipTo(to) = rule.to {
             reached[to as usize] = true;
         }
-        reached[n + 1] |= !keeps(rule) || rule.way.is_some() || !rule.matches.iter().any(Match::is_any);
+        reached[n + 1] |=
+            !keeps(rule) || rule.way.is_some() || !rule.matches.iter().any(Match::is_any);
     }
     let skips = all.iter().any(|read| matches!(read.rule.rule.to, To::SkipTo(_)));
     for (n, read) in all.iter().enumerate() {
@@ -212,19 +231,32 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
         };
         let Some(taker) = taker else { continue };
         let name = quoted(&read.rule.name);
-        problems.push(Problem::warning(read.at.clone(), format!("no packet reaches rule {name}")).help(match taker {
-            Some(before) => format!("rule {} before it takes them all; put that one behind", quoted(&before.rule.name)),
-            None => "a rule before it takes every packet; put that one last".to_owned(),
-        }));
+        problems.push(
+            Problem::warning(read.at.clone(), format!("no packet reaches rule {name}")).help(
+                match taker {
+                    Some(before) => format!(
+                        "rule {} before it takes them all; put that one behind",
+                        quoted(&before.rule.name)
+                    ),
+                    None => "a rule before it takes every packet; put that one last".to_owned(),
+                },
+            ),
+        );
     }
     for read in all {
         let what = format!("rule {}", quoted(&read.rule.name));
-        problems.extend(unset(&read.rule.rule.matches, all).map(|mark| nobody_sets(mark, read.at.clone(), &what)));
+        problems.extend(
+            unset(&read.rule.rule.matches, all)
+                .map(|mark| nobody_sets(mark, read.at.clone(), &what)),
+        );
     }
     if let (true, Some(last)) = (reached[all.len()], all.last()) {
         let counts = all.iter().any(|read| {
             let rule = &read.rule.rule;
-            rule.on && rule.probability.is_none() && rule.way.is_none() && rule.matches.iter().any(Match::is_any)
+            rule.on
+                && rule.probability.is_none()
+                && rule.way.is_none()
+                && rule.matches.iter().any(Match::is_any)
         });
         if !counts {
             problems.push(
@@ -240,7 +272,9 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
             To::Table { targets, .. } => targets.contains(&Some(Target::Link(n as u32))),
             _ => false,
         };
-        let Some(link) = known.link.as_ref().filter(|_| !all.iter().any(|read| leads(&read.rule.rule.to))) else {
+        let Some(link) =
+            known.link.as_ref().filter(|_| !all.iter().any(|read| leads(&read.rule.rule.to)))
+        else {
             continue;
         };
         let name = quoted(&link.name);
@@ -253,7 +287,9 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
 
 /// Does a rule keep all packets that it is for?
 fn keeps(rule: &Rule) -> bool {
-    rule.probability.is_none() && (!rule.on || matches!(rule.to, To::SkipTo(_))) && !matches!(rule.to, To::Table { .. })
+    rule.probability.is_none()
+        && (!rule.on || matches!(rule.to, To::SkipTo(_)))
+        && !matches!(rule.to, To::Table { .. })
 }
 
 /// Does the first rule take all that the second one is for?
@@ -278,7 +314,9 @@ fn rate(rate: Rate) -> String {
 /// The same for a number of bytes.
 fn bytes(bytes: u64) -> String {
     let text = format!("{bytes}B");
-    readable(&text).unwrap_or_else(|| rounded(bytes, &[(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")], "B"))
+    readable(&text).unwrap_or_else(|| {
+        rounded(bytes, &[(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")], "B")
+    })
 }
 
 /// `text`, if it has no more than four digits that count.
@@ -294,7 +332,8 @@ fn rounded(value: u64, units: &[(u64, &str)], least: &str) -> String {
     match units.iter().find(|(unit, _)| value >= *unit) {
         Some((unit, name)) => {
             let tenths = (u128::from(value) * 10 + u128::from(unit / 2)) / u128::from(*unit);
-            let about = if tenths * u128::from(*unit) == u128::from(value) * 10 { "" } else { "about " };
+            let about =
+                if tenths * u128::from(*unit) == u128::from(value) * 10 { "" } else { "about " };
             match tenths % 10 {
                 0 => format!("{about}{} {name}", tenths / 10),
                 rest => format!("{about}{}.{rest} {name}", tenths / 10),
@@ -366,9 +405,12 @@ pub(crate) fn headers(sources: &[&Source], account: Account, limit: Rate) -> Opt
 impl Headers {
     /// `flow` is whose promise the limit is; `None`: the link's rate.
     pub(crate) fn problem(&self, at: Range<usize>, link: &str, flow: Option<&str>) -> Problem {
-        let (written, other, limit, added) = (rate(self.written), rate(self.other), rate(self.limit), self.added);
+        let (written, other, limit, added) =
+            (rate(self.written), rate(self.other), rate(self.limit), self.added);
         let (who, limit) = match flow {
-            Some(flow) => (format!("flow {}", quoted(flow)), format!("the {limit} that it is promised")),
+            Some(flow) => {
+                (format!("flow {}", quoted(flow)), format!("the {limit} that it is promised"))
+            }
             None => (format!("link {}", quoted(link)), format!("its {limit}")),
         };
         let layer = self.account.name();
@@ -407,6 +449,9 @@ mod tests {
             assert_eq!(rate(Rate(bits)), text);
         }
         assert_eq!((bytes(5000).as_str(), bytes(500_000).as_str()), ("5000B", "500000B"));
-        assert_eq!((bytes(777_777).as_str(), bytes(25_000_000).as_str()), ("about 777.8 kB", "25 MB"));
+        assert_eq!(
+            (bytes(777_777).as_str(), bytes(25_000_000).as_str()),
+            ("about 777.8 kB", "25 MB")
+        );
     }
 }

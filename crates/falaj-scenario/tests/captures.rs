@@ -6,10 +6,12 @@ use falaj_traffic::source::{Model, Source};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A pcap of nanoseconds: instants, ports and lengths of frames, of which the headers alone are kept.
+/// A pcap of nanoseconds: instants, ports and lengths of frames, of which the headers alone are
+/// kept.
 fn pcap(packets: &[(u64, u16, u32)]) -> Vec<u8> {
     let mut out = Vec::new();
-    let words = |out: &mut Vec<u8>, words: &[u32]| words.iter().for_each(|w| out.extend(w.to_le_bytes()));
+    let words =
+        |out: &mut Vec<u8>, words: &[u32]| words.iter().for_each(|w| out.extend(w.to_le_bytes()));
     // Magic, version 2.4, zone, accuracy, longest, Ethernet.
     words(&mut out, &[0xa1b2_3c4d, 0x0004_0002, 0, 0, 65_535, 1]);
     for &(at, port, length) in packets {
@@ -38,14 +40,19 @@ fn directory() -> PathBuf {
 }
 
 /// A file of `name`, and the scenario of a source that replays it.
-fn parse(name: &str, packets: &[(u64, u16, u32)], more: &str) -> Result<(Scenario, String), String> {
+fn parse(
+    name: &str,
+    packets: &[(u64, u16, u32)],
+    more: &str,
+) -> Result<(Scenario, String), String> {
     std::fs::write(directory().join(name), pcap(packets)).unwrap();
     let text = format!(
         "[link.a]\nrate = \"100mbit\"\n[traffic.x]\nmodel = \"replay\"\ncapture = \"{name}\"\nsize = \"1000B\"\n{more}\n"
     );
     let path = directory().join("a.toml");
     let told = falaj_scenario::parse(&text, path.to_str().unwrap());
-    told.map(|(scenario, warnings)| (scenario, warnings.to_string())).map_err(|errors| errors.to_string())
+    told.map(|(scenario, warnings)| (scenario, warnings.to_string()))
+        .map_err(|errors| errors.to_string())
 }
 
 fn recording(scenario: &Scenario) -> &Arc<Recording> {
@@ -60,8 +67,13 @@ fn a_capture_is_one_flow_at_any_speed_and_scale() {
     let (scenario, warnings) = parse("one.pcap", &PACKETS, "select = \"udp dport 53\"").unwrap();
     // As the link counts, frames without their check; the longest is cut to what was said.
     assert_eq!(recording(&scenario).packets, [(0, 100), (2_000_000, 600), (5_000_000, 1000)]);
-    assert!(warnings.contains("1 packets of the capture are longer than 1000B, and are sent with 1000B"), "{warnings}");
-    let more = "select = \"udp dport 53\"\nspeed = 2\nscale = 0.5\nrepeat = \"yes\"\noffset = \"3us\"";
+    assert!(
+        warnings
+            .contains("1 packets of the capture are longer than 1000B, and are sent with 1000B"),
+        "{warnings}"
+    );
+    let more =
+        "select = \"udp dport 53\"\nspeed = 2\nscale = 0.5\nrepeat = \"yes\"\noffset = \"3us\"";
     let (scenario, warnings) = parse("half.pcap", &PACKETS, more).unwrap();
     // 86, 586 and 1500 B of IP are halved; the first would have no room for its stamp.
     assert_eq!(recording(&scenario).packets, [(0, 74), (1_000_000, 307), (2_500_000, 764)]);
@@ -76,14 +88,18 @@ fn a_capture_is_one_flow_at_any_speed_and_scale() {
 
 #[test]
 fn what_is_no_capture_is_refused() {
-    let refused = |packets: &[(u64, u16, u32)], more: &str| parse("refused.pcap", packets, more).unwrap_err();
+    let refused =
+        |packets: &[(u64, u16, u32)], more: &str| parse("refused.pcap", packets, more).unwrap_err();
     assert!(refused(&PACKETS, "select = \"tcp\"").contains("has none of these, of 5 packets"));
     assert!(refused(&[], "").contains("has no packets, of 0 packets"));
     for wrong in ["0", "-1", "1e9"] {
         let said = refused(&PACKETS, &format!("speed = {wrong}"));
         assert!(said.contains("write a number from 0.000001 to 1000000"), "{wrong}: {said}");
     }
-    assert!(refused(&PACKETS, "speed = nan").contains("`speed`: that is no number that can be reckoned with"));
+    assert!(
+        refused(&PACKETS, "speed = nan")
+            .contains("`speed`: that is no number that can be reckoned with")
+    );
     assert!(refused(&PACKETS, "scale = 0").contains("write a number from 0.001 to 1000"));
     assert!(refused(&PACKETS, "rate = \"1mbit\"").contains("`rate` is for "));
     let text = |file: &str| {
@@ -91,7 +107,9 @@ fn what_is_no_capture_is_refused() {
         format!("[traffic.x]\nmodel = \"replay\"\ncapture = \"{file}\"{rest}")
     };
     let name = directory().join("b.toml");
-    let said = |file: &str| falaj_scenario::parse(&text(file), name.to_str().unwrap()).unwrap_err().to_string();
+    let said = |file: &str| {
+        falaj_scenario::parse(&text(file), name.to_str().unwrap()).unwrap_err().to_string()
+    };
     assert!(said("nowhere.pcap").contains("`nowhere.pcap` cannot be read: No such file"));
     std::fs::write(directory().join("text.pcap"), "no capture").unwrap();
     assert!(said("text.pcap").contains("`capture`: `text.pcap`: "));

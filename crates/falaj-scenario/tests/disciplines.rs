@@ -1,4 +1,5 @@
-//! What disciplines refuse of what was set for them, each in the words that a user reads, at the place where it stands.
+//! What disciplines refuse of what was set for them, each in the words that a user reads, at the
+//! place where it stands.
 
 /// A link of 10 Mbit/s with two flows.
 fn text(scheduler: &str, flow: &str) -> String {
@@ -25,15 +26,30 @@ fn what_cannot_be_is_refused_with_its_reason_and_a_way_out() {
             "1mbit, 2mbit, 5.5mbit or 11mbit",
         ),
         (r#"kind = "dcf", header = "5000B""#, "", "5000 B are no header", "up to 4096B"),
-        (r#"kind = "dcf", cw-min = 63, cw-max = 31"#, "", "31 is below `cw-min`, 63", "`cw-min` or more"),
-        (r#"kind = "dcf""#, "rate = \"3mbit\"", "802.11b has no rate of 3mbit", "no more than the link's"),
+        (
+            r#"kind = "dcf", cw-min = 63, cw-max = 31"#,
+            "",
+            "31 is below `cw-min`, 63",
+            "`cw-min` or more",
+        ),
+        (
+            r#"kind = "dcf""#,
+            "rate = \"3mbit\"",
+            "802.11b has no rate of 3mbit",
+            "no more than the link's",
+        ),
         (
             r#"kind = "tas", cycle = "2ms""#,
             "opens = \"1.5ms\"\nopen = \"1.5ms\"",
             "the gate closes at 3ms, after the cycle of 2ms",
             "shift `opens`",
         ),
-        (r#"kind = "tas", cycle = "10ms""#, "open = \"100us\"", "in 100us a packet of 1514 B has no time", "at least "),
+        (
+            r#"kind = "tas", cycle = "10ms""#,
+            "open = \"100us\"",
+            "in 100us a packet of 1514 B has no time",
+            "at least ",
+        ),
         (
             r#"kind = "arc""#,
             "rate = \"1mbit\"\nperiod = \"1us\"",
@@ -91,5 +107,8 @@ fn what_cannot_be_is_refused_with_its_reason_and_a_way_out() {
     // The rate is the link's own.
     let slow = text(r#"kind = "dcf""#, "").replace("10mbit", "500kbit");
     let said = falaj_scenario::parse(&slow, "a.toml").expect_err("no such rate").to_string();
-    assert!(said.contains("802.11b has no rate as low as 500kbit") && said.contains("at least 1mbit"), "{said}");
+    assert!(
+        said.contains("802.11b has no rate as low as 500kbit") && said.contains("at least 1mbit"),
+        "{said}"
+    );
 }

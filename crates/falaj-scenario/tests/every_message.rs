@@ -1,5 +1,5 @@
-//! Every error and warning of a file, of a script of `tc` or `ipfw`, or of `netconfig`, is in some test: those that no other test
-//! has are here.
+//! Every error and warning of a file, of a script of `tc` or `ipfw`, or of `netconfig`, is in some
+//! test: those that no other test has are here.
 
 use falaj_scenario::import::{Host, ipfw, netconfig, tc};
 use falaj_scenario::{Diagnostics, Severity};
@@ -8,10 +8,17 @@ use std::path::{Path, PathBuf};
 
 /// This is said of it, at a place that is in it.
 fn said(all: &Diagnostics, severity: Severity, text: &str, title: &str) {
-    let found = all.problems().iter().find(|problem| problem.title == title && problem.severity == severity);
+    let found = all
+        .problems()
+        .iter()
+        .find(|problem| problem.title == title && problem.severity == severity);
     let found = found.unwrap_or_else(|| panic!("{text}: no `{title}`, but {all}"));
     let (line, column) = (text.lines().nth(found.line - 1), found.column);
-    assert!(line.is_some_and(|line| column <= line.chars().count() + 1), "{text}: {}:{column}", found.line);
+    assert!(
+        line.is_some_and(|line| column <= line.chars().count() + 1),
+        "{text}: {}:{column}",
+        found.line
+    );
 }
 
 #[test]
@@ -27,7 +34,10 @@ fn scripts_of_tc() {
             &format!("{prio}tc filter add dev eth0 parent 1: fw flowid 1:1"),
             "which mark? `handle MARK` before `fw` is missing",
         ),
-        (&format!("{prio}tc filter add dev eth0 parent 1: handle 0x100000000 fw flowid 1:1"), "a mark has 32 bits"),
+        (
+            &format!("{prio}tc filter add dev eth0 parent 1: handle 0x100000000 fw flowid 1:1"),
+            "a mark has 32 bits",
+        ),
         ("tc qdisc add dev eth0 root netem parent 1:", "`parent` stands before the kind"),
         (
             "tc filter add dev eth0 parent 1: protocol ip u32 match ip dport 80 0xffff",
@@ -46,14 +56,19 @@ fn scripts_of_tc() {
             "tc qdisc add dev eth0 root ets bands 2 strict 3",
             "ets has 1 to 16 bands, of which some are strict and the others have quanta",
         ),
-        (&format!("{htb}tc class add dev eth0 parent 1:5 classid 1:20 htb rate 1mbit"), "there is no class 1:5"),
+        (
+            &format!("{htb}tc class add dev eth0 parent 1:5 classid 1:20 htb rate 1mbit"),
+            "there is no class 1:5",
+        ),
         (&htb.replace("default 10", "default 30"), "there is no class 1:30"),
         (&htb.replace("default 10", "default zz"), "`zz` is not the number of a class"),
         (&htb.replace(" default 10", ""), "no filter sends to any of its classes"),
         (&htb.replace("rate 1mbit", "ceil 1mbit"), "a class of htb needs a `rate`"),
         (&htb.replace("rate 1mbit", "rate 1mbit ceil 500kbit"), "a `ceil` below the `rate`"),
         (
-            &format!("{htb}tc filter add dev eth0 parent 1: protocol ip u32 match ip dport 80 0xffff flowid 1:99"),
+            &format!(
+                "{htb}tc filter add dev eth0 parent 1: protocol ip u32 match ip dport 80 0xffff flowid 1:99"
+            ),
             "it sends to a class that is not there",
         ),
         (
@@ -78,7 +93,9 @@ fn scripts_of_tc() {
             "these slopes are of another port than those before",
         ),
     ] {
-        let errors = tc(text, "tc.sh", &Host::default()).err().unwrap_or_else(|| panic!("{text}: no `{title}`"));
+        let errors = tc(text, "tc.sh", &Host::default())
+            .err()
+            .unwrap_or_else(|| panic!("{text}: no `{title}`"));
         said(&errors, Severity::Error, text, title);
     }
 }
@@ -91,13 +108,31 @@ fn scripts_of_ipfw() {
         ("ipfw pipe 1 config mask", "a mask of which fields?"),
         ("ipfw pipe 1 config bw 1Mbit/s red 0.002/5/15/0", "of zero it never does anything"),
         (&format!("{pipe}ipfw add 50 queue 3 ip from any to any out"), "there is no queue 3"),
-        (&format!("{pipe}ipfw add 200 skipto 500 ip from any to any"), "it skips beyond the last rule"),
-        (&format!("{pipe}ipfw add 200 pipe tablearg ip from any to any out"), "`tablearg` of which table?"),
+        (
+            &format!("{pipe}ipfw add 200 skipto 500 ip from any to any"),
+            "it skips beyond the last rule",
+        ),
+        (
+            &format!("{pipe}ipfw add 200 pipe tablearg ip from any to any out"),
+            "`tablearg` of which table?",
+        ),
         (&format!("{pipe}ipfw add 200 pipe 1 ip from any out"), "`from` needs `to`"),
-        (&format!("{pipe}ipfw add 200 pipe 1 ip from not any to any out"), "`not any` takes no packet"),
-        (&format!("{pipe}ipfw add 200 pipe 1 {{ udp or {{ tcp }} }} from any to any out"), "a block within a block"),
-        (&format!("{pipe}ipfw add 200 count tag 70000 ip from any to any"), "`70000` is no number for `tag`"),
-        (&format!("{pipe}ipfw add 200 pipe 1 ip from any to any mark x"), "`x` is no number for `mark`"),
+        (
+            &format!("{pipe}ipfw add 200 pipe 1 ip from not any to any out"),
+            "`not any` takes no packet",
+        ),
+        (
+            &format!("{pipe}ipfw add 200 pipe 1 {{ udp or {{ tcp }} }} from any to any out"),
+            "a block within a block",
+        ),
+        (
+            &format!("{pipe}ipfw add 200 count tag 70000 ip from any to any"),
+            "`70000` is no number for `tag`",
+        ),
+        (
+            &format!("{pipe}ipfw add 200 pipe 1 ip from any to any mark x"),
+            "`x` is no number for `mark`",
+        ),
         ("ipfw pipe 1 config bw '1Mbit/s", "a quote that does not end"),
     ] {
         let errors = ipfw(text, "ipfw.sh").err().unwrap_or_else(|| panic!("{text}: no `{title}`"));
@@ -130,7 +165,8 @@ fn commands_of_netconfig() {
         ("config client 80 IN delay 100ms IN delay 50ms", "`IN` is said already"),
         ("config client 80", "what is it to be like?"),
     ] {
-        let errors = netconfig(text, "the command").err().unwrap_or_else(|| panic!("{text}: no `{title}`"));
+        let errors =
+            netconfig(text, "the command").err().unwrap_or_else(|| panic!("{text}: no `{title}`"));
         said(&errors, Severity::Error, text, title);
     }
 }
@@ -162,10 +198,12 @@ fn marks_that_nobody_sets() {
         )
     };
     for mark in [0, 7] {
-        let (_, notes) = falaj_scenario::parse(&text(mark), "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
+        let (_, notes) = falaj_scenario::parse(&text(mark), "a.toml")
+            .unwrap_or_else(|errors| panic!("{errors}"));
         assert!(notes.is_empty(), "{notes}");
     }
-    let (_, notes) = falaj_scenario::parse(&text(8), "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
+    let (_, notes) =
+        falaj_scenario::parse(&text(8), "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
     said(&notes, Severity::Warning, &text(8), "rule `x`: no rule sets mark 8");
     // Flows alike, at any depth, in one direction or both.
     let flow = |part: &str, mark: u32| {
@@ -177,16 +215,20 @@ fn marks_that_nobody_sets() {
     };
     for part in [".flow.f", ".up.flow.f"] {
         let whole = |mark| flow(part, mark).replace("to = \"a\"", "to = [\"a\", \"b\"]");
-        let (_, notes) = falaj_scenario::parse(&whole(7), "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
+        let (_, notes) =
+            falaj_scenario::parse(&whole(7), "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
         assert!(!notes.to_string().contains("mark"), "{notes}");
-        let (_, notes) = falaj_scenario::parse(&whole(8), "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
+        let (_, notes) =
+            falaj_scenario::parse(&whole(8), "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
         said(&notes, Severity::Warning, &whole(8), "flow `f`: no rule sets mark 8");
     }
 }
 
 /// All files of Rust in there.
 fn files(place: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(place).expect("a directory").map(|entry| entry.expect("an entry").path()) {
+    for entry in
+        fs::read_dir(place).expect("a directory").map(|entry| entry.expect("an entry").path())
+    {
         if entry.is_dir() {
             files(&entry, found);
         } else if entry.extension().is_some_and(|kind| kind == "rs") {
@@ -238,7 +280,9 @@ fn fixed(text: &str) -> Vec<String> {
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
         match letter {
-            '{' | '}' if letters.peek() == Some(&letter) => found.last_mut().expect("one").extend(letters.next()),
+            '{' | '}' if letters.peek() == Some(&letter) => {
+                found.last_mut().expect("one").extend(letters.next())
+            }
             '{' => {
                 letters.by_ref().find(|letter| *letter == '}');
                 found.push(String::new());
@@ -258,25 +302,33 @@ fn no_message_is_without_a_test() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (mut sources, mut others) = (Vec::new(), Vec::new());
     files(&root.join("src"), &mut sources);
-    for place in ["tests", "../falaj/tests", "../falaj-plan/tests", "../falaj-sim/tests"].map(|place| root.join(place))
+    for place in ["tests", "../falaj/tests", "../falaj-plan/tests", "../falaj-sim/tests"]
+        .map(|place| root.join(place))
     {
         if place.is_dir() {
             files(&place, &mut others);
         }
     }
-    let tests: Vec<String> = others.iter().map(|file| fs::read_to_string(file).expect("text")).collect();
+    let tests: Vec<String> =
+        others.iter().map(|file| fs::read_to_string(file).expect("text")).collect();
     let own: Vec<String> = sources.iter().map(|file| parts(file).1).collect();
-    let tests = without_breaks(&[tests, own].concat().concat().replace("\\\n", "").replace("\\\"", "\""));
+    let tests =
+        without_breaks(&[tests, own].concat().concat().replace("\\\n", "").replace("\\\"", "\""));
     let (mut messages, mut missing) = (0, Vec::new());
     for file in &sources {
         let code = parts(file).0;
-        for (at, name) in ["Problem::error(", "Problem::warning("].iter().flat_map(|name| code.match_indices(name)) {
+        for (at, name) in ["Problem::error(", "Problem::warning("]
+            .iter()
+            .flat_map(|name| code.match_indices(name))
+        {
             let behind = at + name.len();
             let (texts, _) = texts(&code[behind..]);
-            // A word alone is a key that is looked up; what is put together elsewhere has its words there.
+            // A word alone is a key that is looked up; what is put together elsewhere has its words
+            // there.
             for text in texts.into_iter().filter(|text| text.contains(' ')) {
                 messages += 1;
-                let is_there = |part: &String| part.trim().len() < 3 || tests.contains(&without_breaks(part));
+                let is_there =
+                    |part: &String| part.trim().len() < 3 || tests.contains(&without_breaks(part));
                 if !fixed(&text).iter().all(is_there) {
                     missing.push(format!(
                         "{}: {}",

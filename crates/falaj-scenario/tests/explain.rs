@@ -72,9 +72,15 @@ fn one_name_in_several_places() {
 fn an_unknown_name() {
     for (asked, message) in [
         ("dealy", "there is no key and no discipline `dealy`; did you mean `delay`?"),
-        ("link.dealy", "there is no key and no discipline `link.dealy`; did you mean `link.delay`?"),
+        (
+            "link.dealy",
+            "there is no key and no discipline `link.dealy`; did you mean `link.delay`?",
+        ),
         ("flow.phse", "there is no key and no discipline `flow.phse`; did you mean `flow.phase`?"),
-        ("link.uplink.rat", "there is no key and no discipline `link.uplink.rat`; did you mean `rate`?"),
+        (
+            "link.uplink.rat",
+            "there is no key and no discipline `link.uplink.rat`; did you mean `rate`?",
+        ),
         ("ddr", "there is no key and no discipline `ddr`; did you mean `drr`?"),
         ("", "there is no key and no discipline ``"),
         ("bandwidth", "there is no key and no discipline `bandwidth`"),
@@ -89,7 +95,11 @@ fn everything_is_listed_and_explained() {
     let listed = list();
     for table in TABLES {
         for key in table.keys {
-            let path = if table.word.is_empty() { key.name.into() } else { format!("{}.{}", table.word, key.name) };
+            let path = if table.word.is_empty() {
+                key.name.into()
+            } else {
+                format!("{}.{}", table.word, key.name)
+            };
             assert!(listed.contains(&format!("  {path} ")), "{path}");
             assert!(explain(&path).unwrap().contains(key.doc), "{path}");
         }

@@ -10,7 +10,9 @@ use falaj_engine::impair::loss::{GilbertElliott, Loss};
 use falaj_engine::impair::reorder::Reorder;
 use falaj_engine::impair::slots::Slots;
 use falaj_engine::pipe::Pace;
-use falaj_scenario::{Bucket, Diagnostics, PRESETS, Scenario, Towards, parse, parse_limit, parse_rate, parse_span};
+use falaj_scenario::{
+    Bucket, Diagnostics, PRESETS, Scenario, Towards, parse, parse_limit, parse_rate, parse_span,
+};
 use falaj_sched::capacity::{Capacity, Opportunities, Steps};
 use falaj_sched::params::Value;
 use falaj_sched::probability::Probability;
@@ -32,7 +34,10 @@ fn a_whole_file() {
     let (scenario, warnings) = read(WHOLE);
     assert!(warnings.is_empty(), "{warnings}");
     assert_eq!(scenario.links.len(), 1);
-    assert_eq!((scenario.run.duration, scenario.run.seed, scenario.run.replications), (Span::from_secs(60), 7, 16));
+    assert_eq!(
+        (scenario.run.duration, scenario.run.seed, scenario.run.replications),
+        (Span::from_secs(60), 7, 16)
+    );
     let link = &scenario.links[scenario.link("uplink").expect("the link")];
 
     let up = &link.up;
@@ -46,7 +51,10 @@ fn a_whole_file() {
     assert_eq!(up.setup.scheduler.choice("preset"), Some("clean"), "a default is filled in");
     let names: Vec<_> = up.flows.iter().map(|f| f.name.as_str()).collect();
     assert_eq!(names, ["voice", "bulk"], "the order is the file's");
-    assert_eq!(up.flows[0].matches, [Match { protocol: Some(Protocol::UDP), dport: Some((5004, 5004)), ..Match::ANY }]);
+    assert_eq!(
+        up.flows[0].matches,
+        [Match { protocol: Some(Protocol::UDP), dport: Some((5004, 5004)), ..Match::ANY }]
+    );
     assert_eq!(up.flows[0].need.rate, Some(Rate::from_mbit(50)));
     assert_eq!(up.flows[0].need.delay, Some(Span::from_millis(1)));
     let bucket = |mbit, burst| Bucket { rate: Rate::from_mbit(mbit), burst };
@@ -70,7 +78,10 @@ fn a_whole_file() {
     let framing = Framing { overhead: -14, cells: Cells::Ptm, largest: 1514 };
     assert_eq!((up.framing, down.framing), (None, Some(framing)));
     assert_eq!((down.setup.largest, down.cost(500)), (1524, 494));
-    assert_eq!((&up.capacity, &down.capacity), (&Capacity::Serialise, &Capacity::TokenBucket(15_000)));
+    assert_eq!(
+        (&up.capacity, &down.capacity),
+        (&Capacity::Serialise, &Capacity::TokenBucket(15_000))
+    );
     let on_the_link = &down.impairments;
     let p = |of: u64| Probability::of(of, 10_000);
     let [to_bad, to_good, loss_bad] = [p(50), p(3000), p(8000)];
@@ -91,14 +102,20 @@ fn a_whole_file() {
     assert_eq!((up.seed, down.seed), (7, 7));
 
     let [voice, bulk] = scenario.traffic.as_slice() else { panic!("two sources") };
-    assert_eq!((voice.link, voice.flow, voice.towards, voice.model.clone()), (0, 0, Towards::Up, Model::Poisson));
+    assert_eq!(
+        (voice.link, voice.flow, voice.towards, voice.model.clone()),
+        (0, 0, Towards::Up, Model::Poisson)
+    );
     assert_eq!(
         (voice.rate, voice.sizes.clone(), voice.start, voice.stop),
         (Rate::from_mbit(50), Sizes::Fixed(500), Time::ZERO, None)
     );
     assert_eq!((bulk.flow, bulk.towards), (1, Towards::Down));
     let law = Lasting::Exponential;
-    assert_eq!(bulk.model, Model::OnOff { on: Span::from_millis(10), off: Span::from_millis(90), law });
+    assert_eq!(
+        bulk.model,
+        Model::OnOff { on: Span::from_millis(10), off: Span::from_millis(90), law }
+    );
     assert_eq!((bulk.start, bulk.stop), (Time(1_000_000_000), Some(Time(2_500_000_000))));
 }
 
@@ -108,13 +125,19 @@ fn the_least_that_will_do() {
     assert!(warnings.is_empty(), "{warnings}");
     let link = &scenario.links[0];
     for direction in [&link.up, &link.down] {
-        assert_eq!((direction.scheduler.kind, direction.delay, direction.mtu), ("fifo", Span::ZERO, 1500));
+        assert_eq!(
+            (direction.scheduler.kind, direction.delay, direction.mtu),
+            ("fifo", Span::ZERO, 1500)
+        );
         assert!(direction.setup.rate.is_unlimited());
         assert_eq!((direction.flows.len(), direction.flows[0].name.as_str()), (1, "all"));
         assert_eq!(direction.flows[0].matches, [Match::ANY]);
         assert_eq!(direction.setup.flows[0].limit, Limit::Packets(20));
     }
-    assert_eq!((scenario.run.duration, scenario.run.seed, scenario.run.replications), (Span::from_secs(10), 1, 8));
+    assert_eq!(
+        (scenario.run.duration, scenario.run.seed, scenario.run.replications),
+        (Span::from_secs(10), 1, 8)
+    );
 }
 
 #[test]
@@ -145,7 +168,11 @@ fn presets_are_links() {
     for preset in PRESETS {
         let (scenario, _) = read(&format!("[link.a]\npreset = \"{}\"", preset.name));
         let link = &scenario.links[0];
-        assert!(link.up.delay == link.down.delay && link.up.setup.rate <= link.down.setup.rate, "{}", preset.name);
+        assert!(
+            link.up.delay == link.down.delay && link.up.setup.rate <= link.down.setup.rate,
+            "{}",
+            preset.name
+        );
         // What the keys say is what the link is.
         let (keys, _) = read(&format!("[link.a]\n{}", preset.keys));
         assert_eq!(format!("{:?}", keys.links), format!("{:?}", scenario.links));
@@ -165,7 +192,10 @@ fn presets_are_links() {
     );
     let link = &scenario.links[0];
     assert_eq!((link.up.setup.rate, link.up.delay), (Rate::from_mbit(12), Span::from_millis(35)));
-    assert_eq!((link.down.setup.rate, link.down.delay), (Rate::from_mbit(7), Span::from_millis(30)));
+    assert_eq!(
+        (link.down.setup.rate, link.down.delay),
+        (Rate::from_mbit(7), Span::from_millis(30))
+    );
 }
 
 #[test]
@@ -182,11 +212,18 @@ fn the_rate_may_follow_a_trace() {
     let (scenario, _) = read(text);
     let [a, b] = &scenario.links[..] else { panic!("two links") };
     let at = [0, 1, 1, 3, 8].map(|ms| Time(ms * 1_000_000)).to_vec();
-    let opportunities =
-        |bytes| Capacity::Opportunities(Arc::new(Opportunities::new(at.clone(), Span::from_millis(8), bytes).unwrap()));
+    let opportunities = |bytes| {
+        Capacity::Opportunities(Arc::new(
+            Opportunities::new(at.clone(), Span::from_millis(8), bytes).unwrap(),
+        ))
+    };
     assert_eq!((&a.up.capacity, &b.down.capacity), (&opportunities(1514), &opportunities(1500)));
-    assert_eq!((a.up.setup.rate, b.up.setup.rate), (Rate(1514 * 8 * 5 * 1000 / 8), Rate::from_mbit(1)));
-    let steps = [(0, 20), (10_000, 5), (12_500, 0)].map(|(ms, mbit)| (Time(ms * 1_000_000), Rate::from_mbit(mbit)));
+    assert_eq!(
+        (a.up.setup.rate, b.up.setup.rate),
+        (Rate(1514 * 8 * 5 * 1000 / 8), Rate::from_mbit(1))
+    );
+    let steps = [(0, 20), (10_000, 5), (12_500, 0)]
+        .map(|(ms, mbit)| (Time(ms * 1_000_000), Rate::from_mbit(mbit)));
     let steps = Steps::new(steps.to_vec(), Some(Span::from_secs(20))).unwrap();
     assert_eq!(a.down.setup.rate, Rate((200_000_000 + 12_500_000) / 20));
     assert_eq!(a.down.capacity, Capacity::Steps(Arc::new(steps)));
@@ -218,7 +255,11 @@ fn a_direction_may_stand_for_itself() {
     let link = &scenario.links[0];
     assert_eq!((link.up.setup.largest, link.down.setup.largest), (1538, 9014));
     assert_eq!((link.up.flows.len(), link.down.flows.len()), (2, 1));
-    assert_eq!(link.up.setup.flows[0].values.bytes("quantum"), None, "a default in words is left to the discipline");
+    assert_eq!(
+        link.up.setup.flows[0].values.bytes("quantum"),
+        None,
+        "a default in words is left to the discipline"
+    );
     assert_eq!(link.up.setup.flows[1].values.bytes("quantum"), Some(3000));
     assert_eq!(link.up.flows[1].matches.len(), 2);
     assert_eq!((scenario.traffic[0].flow, &scenario.traffic[0].sizes), (0, &Sizes::Fixed(9014)));
@@ -272,7 +313,8 @@ size = "500B"
     assert_eq!(scenario.traffic[0].flow, 0);
 }
 
-/// Where classes are divided by the kind that serves them, the setup has the tree; another kind below is nested.
+/// Where classes are divided by the kind that serves them, the setup has the tree; another kind
+/// below is nested.
 #[test]
 fn flows_are_divided_at_any_level() {
     let text = r#"
@@ -309,14 +351,18 @@ rate = "40mbit"
     let up = &scenario.links[0].up;
     let names: Vec<&str> = up.flows.iter().map(|f| f.name.as_str()).collect();
     assert_eq!(names, ["a/b/c", "a/b/d", "a/e/f", "g"]);
-    assert_eq!(up.flows[0].matches, falaj_scenario::parse_match("tcp dport 80 src 10.0.0.1").unwrap());
+    assert_eq!(
+        up.flows[0].matches,
+        falaj_scenario::parse_match("tcp dport 80 src 10.0.0.1").unwrap()
+    );
     let a = up.setup.flows[0].inner.as_ref().expect("it is divided");
     let b = a.setup.flows[0].inner.as_ref().expect("it is divided");
     assert_eq!((a.kind, b.kind, b.setup.flows[0].values.count("prio")), ("htb", "htb", Some(1)));
     assert_eq!(b.setup.flows[0].values.rate("rate"), Some(falaj_sched::rate::Rate::from_mbit(15)));
     // The discipline sees its leaves, of which one is divided by another.
     let joined = up.setup.joined("htb");
-    let inner: Vec<Option<&str>> = joined.flows.iter().map(|f| f.inner.as_ref().map(|inner| inner.kind)).collect();
+    let inner: Vec<Option<&str>> =
+        joined.flows.iter().map(|f| f.inner.as_ref().map(|inner| inner.kind)).collect();
     assert_eq!(inner, [None, None, Some("drr"), None]);
 }
 
@@ -354,8 +400,14 @@ fn who_paces_a_link_and_what_its_device_holds() {
     assert_eq!(pace(""), [Pace::Falaj; 2]);
     // A millisecond; or two packets.
     assert_eq!(pace("pace = \"device\""), device(12_500));
-    assert_eq!(pace("pace = \"device\"\nup.rate = \"1mbit\""), [Pace::Device { backlog: 3028 }, device(12_500)[0]]);
+    assert_eq!(
+        pace("pace = \"device\"\nup.rate = \"1mbit\""),
+        [Pace::Device { backlog: 3028 }, device(12_500)[0]]
+    );
     assert_eq!(pace("pace = \"device\"\nbacklog = \"20p\""), device(30_280));
     assert_eq!(pace("pace = \"device\"\nbacklog = \"1p\"\noverhead = \"4B\""), device(1_518));
-    assert_eq!(pace("up.pace = \"device\"\nup.backlog = \"64kB\""), [Pace::Device { backlog: 64_000 }, Pace::Falaj]);
+    assert_eq!(
+        pace("up.pace = \"device\"\nup.backlog = \"64kB\""),
+        [Pace::Device { backlog: 64_000 }, Pace::Falaj]
+    );
 }

@@ -74,8 +74,12 @@ fn check(text: &str) {
         assert!(!out.contains("\n\n\n"), "{out:?}");
     }
     match (parse(text, "a.toml"), parse(&out, "a.toml")) {
-        (Ok((before, _)), Ok((after, _))) => assert_eq!(std::format!("{before:?}"), std::format!("{after:?}")),
-        (Err(before), Err(after)) => assert_eq!(before.problems().len(), after.problems().len(), "{text:?}"),
+        (Ok((before, _)), Ok((after, _))) => {
+            assert_eq!(std::format!("{before:?}"), std::format!("{after:?}"))
+        }
+        (Err(before), Err(after)) => {
+            assert_eq!(before.problems().len(), after.problems().len(), "{text:?}")
+        }
         (before, after) => panic!("{before:?} became {after:?}"),
     }
 }
@@ -131,10 +135,16 @@ fn long_arrays_have_a_line_for_each_element() {
     assert!(fits.len() <= WIDTH, "{}", fits.len());
     assert_eq!(formatted(&fits), fits.clone() + "\n");
     let long = std::format!("match = [{}]", [rule; 3].join(","));
-    assert_eq!(formatted(&long), std::format!("match = [\n{}]\n", std::format!("    {rule},\n").repeat(3)));
+    assert_eq!(
+        formatted(&long),
+        std::format!("match = [\n{}]\n", std::format!("    {rule},\n").repeat(3))
+    );
     // A comment behind it takes no part.
     let comment = "# ".to_owned() + &"why ".repeat(30);
-    assert_eq!(formatted(&std::format!("{fits} {comment}")), std::format!("{fits}  {}\n", comment.trim_end()));
+    assert_eq!(
+        formatted(&std::format!("{fits} {comment}")),
+        std::format!("{fits}  {}\n", comment.trim_end())
+    );
 }
 
 #[test]
@@ -145,7 +155,9 @@ fn the_order_stays() {
 
 #[test]
 fn what_is_no_toml_is_refused() {
-    for text in ["a = ", "[link", "a = 1\na = 2", "rate = 100mbit", "a = [1", "a = 1 b = 2", "[[a]]\n[a]\n"] {
+    for text in
+        ["a = ", "[link", "a = 1\na = 2", "rate = 100mbit", "a = [1", "a = 1 b = 2", "[[a]]\n[a]\n"]
+    {
         let errors = format(text, "a.toml").expect_err(text);
         assert!(errors.has_errors() && errors.to_string().contains("--> a.toml:"), "{errors}");
     }
@@ -178,8 +190,17 @@ const GAPS: &[&str] = &[
 /// What may stand within a line.
 const SPACES: &[&str] = &["", " ", "\t", "   "];
 /// What may end a line.
-const ENDS: &[&str] =
-    &["\n", "  \n", " # why\n", "#\n", "\r\n", "\n\n\n", "\n# own\n", " # a\n\n#b\n \n# c\n\n", "\n\t# in\n"];
+const ENDS: &[&str] = &[
+    "\n",
+    "  \n",
+    " # why\n",
+    "#\n",
+    "\r\n",
+    "\n\n\n",
+    "\n# own\n",
+    " # a\n\n#b\n \n# c\n\n",
+    "\n\t# in\n",
+];
 const SCALARS: &[&str] = &[
     "1",
     "-2.5e3",
@@ -211,7 +232,8 @@ fn space() -> impl Strategy<Value = &'static str> {
 
 /// A key that no other is: its number stands at its end.
 fn dotted(n: usize, parts: &[(&str, &str)], space: &str) -> String {
-    let parts: Vec<String> = parts.iter().map(|(key, gap)| std::format!("{key}{gap}.{space}")).collect();
+    let parts: Vec<String> =
+        parts.iter().map(|(key, gap)| std::format!("{key}{gap}.{space}")).collect();
     std::format!("{}n{n}", parts.concat())
 }
 
@@ -225,15 +247,22 @@ fn value() -> impl Strategy<Value = String> {
                 let comma = if comma || n + 1 < count { "," } else { "" };
                 std::format!("{value}{before}{comma}{behind}")
             };
-            std::format!("[{first}{}]", elements.into_iter().enumerate().map(element).collect::<String>())
+            std::format!(
+                "[{first}{}]",
+                elements.into_iter().enumerate().map(element).collect::<String>()
+            )
         });
         let table = (elements(), gap()).prop_map(|(elements, first)| {
             let count = elements.len();
-            let element = |(n, (value, before, behind, space)): (usize, (String, &str, &str, &str))| {
-                let comma = if n + 1 < count { "," } else { "" };
-                std::format!("n{n}{space}={space}{value}{before}{comma}{behind}")
-            };
-            std::format!("{{{first}{}}}", elements.into_iter().enumerate().map(element).collect::<String>())
+            let element =
+                |(n, (value, before, behind, space)): (usize, (String, &str, &str, &str))| {
+                    let comma = if n + 1 < count { "," } else { "" };
+                    std::format!("n{n}{space}={space}{value}{before}{comma}{behind}")
+                };
+            std::format!(
+                "{{{first}{}}}",
+                elements.into_iter().enumerate().map(element).collect::<String>()
+            )
         });
         prop_oneof![array, table]
     })
@@ -242,14 +271,17 @@ fn value() -> impl Strategy<Value = String> {
 fn line(n: usize) -> impl Strategy<Value = String> {
     let parts = || prop::collection::vec((prop::sample::select(KEYS), space()), 0..3);
     let end = || prop::sample::select(ENDS);
-    let pair = (space(), parts(), space(), value(), end()).prop_map(move |(before, parts, space, value, end)| {
-        std::format!("{before}{}{space}={space}{value}{end}", dotted(n, &parts, space))
-    });
-    let header =
-        (space(), parts(), space(), any::<bool>(), end()).prop_map(move |(before, parts, space, many, end)| {
+    let pair = (space(), parts(), space(), value(), end()).prop_map(
+        move |(before, parts, space, value, end)| {
+            std::format!("{before}{}{space}={space}{value}{end}", dotted(n, &parts, space))
+        },
+    );
+    let header = (space(), parts(), space(), any::<bool>(), end()).prop_map(
+        move |(before, parts, space, many, end)| {
             let (open, close) = if many { ("[[", "]]") } else { ("[", "]") };
             std::format!("{before}{open}{space}{}{space}{close}{end}", dotted(n, &parts, space))
-        });
+        },
+    );
     prop_oneof![3 => pair, 1 => header]
 }
 

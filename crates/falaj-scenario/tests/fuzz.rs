@@ -1,6 +1,6 @@
-//! Every parser under words that its texts have, and under bytes that they have not: whatever it is, it is read or
-//! refused with a place. Each target is a plain function, for any fuzzer; here all of them run briefly over random texts, and
-//! for as many seconds as `FALAJ_FUZZ_SECONDS` says.
+//! Every parser under words that its texts have, and under bytes that they have not: whatever it
+//! is, it is read or refused with a place. Each target is a plain function, for any fuzzer; here
+//! all of them run briefly over random texts, and for as many seconds as `FALAJ_FUZZ_SECONDS` says.
 
 use falaj_engine::chance::Chance;
 use falaj_engine::key::Key;
@@ -16,7 +16,12 @@ pub type Target = (&'static str, fn(&str), &'static str);
 fn placed(text: &str, problems: &Diagnostics) {
     let lines = text.split('\n').count();
     for problem in problems.problems() {
-        assert!((1..=lines).contains(&problem.line) && problem.column >= 1, "{}:{}", problem.line, problem.column);
+        assert!(
+            (1..=lines).contains(&problem.line) && problem.column >= 1,
+            "{}:{}",
+            problem.line,
+            problem.column
+        );
         assert!(!problem.title.is_empty() && text.get(problem.span.clone()).is_some());
     }
     let _ = problems.render(false);
@@ -31,7 +36,11 @@ fn scenario(text: &str) {
         }
     }
     if let Ok(laid_out) = falaj_scenario::format(text, "a.toml") {
-        assert_eq!(falaj_scenario::format(&laid_out, "a.toml").ok().as_ref(), Some(&laid_out), "twice is once");
+        assert_eq!(
+            falaj_scenario::format(&laid_out, "a.toml").ok().as_ref(),
+            Some(&laid_out),
+            "twice is once"
+        );
     }
 }
 
@@ -63,8 +72,15 @@ fn named(text: &str, suffix: &str, key: &str) {
     let name = format!("falaj-fuzz-{}.{suffix}", std::process::id());
     let path: PathBuf = std::env::temp_dir().join(name);
     std::fs::write(&path, text).expect("a file");
-    let scenario = format!("[link.x]\nrate = \"1mbit\"\n{}\n", key.replace("FILE", &path.display().to_string()));
-    let scenario = if key.starts_with("trace") { scenario.replace("rate = \"1mbit\"\n", "") } else { scenario };
+    let scenario = format!(
+        "[link.x]\nrate = \"1mbit\"\n{}\n",
+        key.replace("FILE", &path.display().to_string())
+    );
+    let scenario = if key.starts_with("trace") {
+        scenario.replace("rate = \"1mbit\"\n", "")
+    } else {
+        scenario
+    };
     match parse(&scenario, "a.toml") {
         Ok((_, warnings)) => placed(&scenario, &warnings),
         Err(problems) => {
@@ -130,7 +146,11 @@ pub const TARGETS: [Target; 10] = [
         profile,
         "name|x|bw|1Mbit/s|samples|10|loss-level|0.9|prob|delay|prob delay|\n|0|1|0.5|100|0 0|1 9|0.5 3|#|-1|1e9",
     ),
-    ("trace", trace, "0s,1mbit|1s,2mbit|500ms,0bit|\n|#|,|1s|1mbit|time,rate|-1s,1mbit|9999999999s,1tbit"),
+    (
+        "trace",
+        trace,
+        "0s,1mbit|1s,2mbit|500ms,0bit|\n|#|,|1s|1mbit|time,rate|-1s,1mbit|9999999999s,1tbit",
+    ),
     ("mahimahi", mahimahi, "0|1|2|5|5|10|1000|\n|#|-1|99999999999999999999|x"),
     ("distribution", distribution, "0|1|-8192|8192|32767|-32768|40000|\n|#|x|1.5| "),
     (
@@ -138,7 +158,11 @@ pub const TARGETS: [Target; 10] = [
         matching,
         "udp|tcp|any|not|(|)|or|and|src|10.0.0.0/8|dport|80|80-90|1,2,3|proto|47|dscp|ef|flags|syn,!ack|table|t|vlan|7|length|0-9|fragment",
     ),
-    ("packet", packet, "\u{8}\0|E\0\0|\0\0\0\0|\u{6}|\u{11}|`\0|\u{1}|AAAAAAAAAAAA|\u{2c}|\0\u{8}|\u{7f}\0|@"),
+    (
+        "packet",
+        packet,
+        "\u{8}\0|E\0\0|\0\0\0\0|\u{6}|\u{11}|`\0|\u{1}|AAAAAAAAAAAA|\u{2c}|\0\u{8}|\u{7f}\0|@",
+    ),
 ];
 
 /// Draws, one after the other.
@@ -166,7 +190,8 @@ fn text(dice: &mut Dice, words: &[&str], glue: &str) -> String {
 
 #[test]
 fn whatever_they_are_given() {
-    let seconds = std::env::var("FALAJ_FUZZ_SECONDS").ok().map(|s| s.parse().expect("a number of seconds"));
+    let seconds =
+        std::env::var("FALAJ_FUZZ_SECONDS").ok().map(|s| s.parse().expect("a number of seconds"));
     let only = std::env::var("FALAJ_FUZZ_TARGET").ok();
     for (n, (name, target, words)) in TARGETS.into_iter().enumerate() {
         if only.as_ref().is_some_and(|only| only != name) {

@@ -8,14 +8,16 @@ fn of_links(rest: &str) -> String {
 }
 
 fn errors(rest: &str, expected: Expect) {
-    let problems = falaj_scenario::parse(&of_links(rest), "a.toml").map(drop).expect_err("no error was found");
+    let problems =
+        falaj_scenario::parse(&of_links(rest), "a.toml").map(drop).expect_err("no error was found");
     expected.assert_eq(&format!("{problems}\n"));
 }
 
 #[test]
 fn hosts_name_their_links() {
     let read = |rest: &str| {
-        let (scenario, warnings) = falaj_scenario::parse(&of_links(rest), "a.toml").unwrap_or_else(|e| panic!("{e}"));
+        let (scenario, warnings) =
+            falaj_scenario::parse(&of_links(rest), "a.toml").unwrap_or_else(|e| panic!("{e}"));
         assert!(warnings.is_empty(), "{warnings}");
         scenario.hosts.into_iter().map(|host| (host.name, host.links)).collect::<Vec<_>>()
     };

@@ -14,7 +14,11 @@ use std::net::SocketAddr;
 fn becomes(script: &str, expected: Expect) {
     match ipfw(script, "ipfw.sh") {
         Ok(imported) => {
-            let notes = imported.notes.problems().iter().map(|p| format!("# note: {}: {}\n", p.line, p.title));
+            let notes = imported
+                .notes
+                .problems()
+                .iter()
+                .map(|p| format!("# note: {}: {}\n", p.line, p.title));
             expected.assert_eq(&(notes.collect::<String>() + &imported.scenario));
         }
         Err(errors) => expected.assert_eq(&errors.to_string()),
@@ -667,8 +671,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
 }
 
 /// Two queues of one pipe.
-const QUEUES: &str =
-    "ipfw pipe 1 config bw 10Mbit/s\nipfw queue 1 config pipe 1 weight 10\nipfw queue 2 config pipe 1 weight 1\n";
+const QUEUES: &str = "ipfw pipe 1 config bw 10Mbit/s\nipfw queue 1 config pipe 1 weight 10\nipfw queue 2 config pipe 1 weight 1\n";
 
 fn queues_become(rules: &str, expected: Expect) {
     becomes(&format!("{QUEUES}{rules}"), expected);
@@ -1216,9 +1219,13 @@ const TO: &[(&str, &[&str])] = &[
     ("10.0.0.5", &["10.0.0.5"]),
     ("not 10.0.0.0/24", &["10.0.9.9", "10.1.0.1"]),
 ];
-const PORTS: &[(&str, &[u16])] = &[("", &[53, 80, 85]), ("80", &[80]), ("80-90", &[80, 85]), ("53,85", &[53, 85])];
-const PROTOCOLS: &[(&str, &[Protocol])] =
-    &[("ip", &[Protocol::UDP, Protocol::TCP]), ("udp", &[Protocol::UDP]), ("tcp", &[Protocol::TCP])];
+const PORTS: &[(&str, &[u16])] =
+    &[("", &[53, 80, 85]), ("80", &[80]), ("80-90", &[80, 85]), ("53,85", &[53, 85])];
+const PROTOCOLS: &[(&str, &[Protocol])] = &[
+    ("ip", &[Protocol::UDP, Protocol::TCP]),
+    ("udp", &[Protocol::UDP]),
+    ("tcp", &[Protocol::TCP]),
+];
 const WAYS: &[(&str, &[usize])] = &[("", &[0, 1]), ("out", &[0]), ("in", &[1])];
 
 /// To a queue, or so many rules further.
@@ -1232,7 +1239,11 @@ struct Rule {
 fn rule() -> impl Strategy<Value = Rule> {
     let looks = (0..TO.len(), 0..PORTS.len(), 0..PROTOCOLS.len(), 0..WAYS.len());
     let queue = prop_oneof![3 => (1..4u64).prop_map(Some), 1 => Just(None)];
-    (looks, queue, 1..4usize).prop_map(|((a, b, c, d), queue, skips)| Rule { looks: [a, b, c, d], queue, skips })
+    (looks, queue, 1..4usize).prop_map(|((a, b, c, d), queue, skips)| Rule {
+        looks: [a, b, c, d],
+        queue,
+        skips,
+    })
 }
 
 proptest! {

@@ -17,7 +17,11 @@ fn becomes(script: &str, expected: Expect) {
 fn becomes_at(script: &str, host: &Host, expected: Expect) {
     match tc(script, "tc.sh", host) {
         Ok(imported) => {
-            let notes = imported.notes.problems().iter().map(|p| format!("# note: {}: {}\n", p.line, p.title));
+            let notes = imported
+                .notes
+                .problems()
+                .iter()
+                .map(|p| format!("# note: {}: {}\n", p.line, p.title));
             expected.assert_eq(&(notes.collect::<String>() + &imported.scenario));
         }
         Err(errors) => expected.assert_eq(&errors.to_string()),
@@ -578,7 +582,8 @@ fn classes_within_classes() {
     );
 }
 
-/// Two companies, their departments and these ones' services: four levels of classes below the link.
+/// Two companies, their departments and these ones' services: four levels of classes below the
+/// link.
 const COMPANIES: &str = "\
 tc qdisc add dev eth0 root handle 1: htb default 99
 tc class add dev eth0 parent 1: classid 1:1 htb rate 100mbit
@@ -1247,7 +1252,8 @@ fn words_may_be_cut_short() {
 /// What packets of one class pass alone is a link before that of all.
 #[test]
 fn what_is_below_a_class_is_a_link_before_it() {
-    // As in the manual page of netem: nothing says how fast the device is, so no band waits for another.
+    // As in the manual page of netem: nothing says how fast the device is, so no band waits for
+    // another.
     becomes(
         "tc qdisc add dev eth0 root handle 1: prio\n\
          tc qdisc add dev eth0 parent 1:3 handle 30: tbf rate 20kbit buffer 1600 limit 3000\n\
@@ -1521,8 +1527,11 @@ const TO: &[(&str, &[&str])] = &[
     ("dst_ip 10.0.0.5", &["10.0.0.5"]),
 ];
 const PORTS: &[(&str, &[u16])] = &[("", &[53, 80]), ("dst_port 80", &[80])];
-const PROTOCOLS: &[(&str, &[Protocol])] =
-    &[("", &[Protocol::UDP, Protocol::TCP]), ("ip_proto udp", &[Protocol::UDP]), ("ip_proto tcp", &[Protocol::TCP])];
+const PROTOCOLS: &[(&str, &[Protocol])] = &[
+    ("", &[Protocol::UDP, Protocol::TCP]),
+    ("ip_proto udp", &[Protocol::UDP]),
+    ("ip_proto tcp", &[Protocol::TCP]),
+];
 
 #[derive(Debug, Clone)]
 struct Looks {
@@ -1596,7 +1605,8 @@ proptest! {
     }
 }
 
-/// What is wrong with a name of a device that has what no comment of a scenario has is told at its line, and not as a scenario that is none.
+/// What is wrong with a name of a device that has what no comment of a scenario has is told at its
+/// line, and not as a scenario that is none.
 #[test]
 fn a_name_may_have_what_no_comment_has() {
     let script = "tc qdisc add dev eth0 root netem delay 10ms\ntc qdisc add dev \u{1}\u{0}l root netem delay 2ms";

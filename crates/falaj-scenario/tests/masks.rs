@@ -16,7 +16,10 @@ fn a_mask_is_read_for_each_direction() {
     let link = &scenario.links[0];
     for (direction, near) in [(&link.up, "src"), (&link.down, "dst")] {
         let each = direction.masks.link.expect("the link has one");
-        assert_eq!((each.mask.to_string().as_str(), each.most, each.expire.0), (near, 65_536, 1_000_000_000));
+        assert_eq!(
+            (each.mask.to_string().as_str(), each.most, each.expire.0),
+            (near, 65_536, 1_000_000_000)
+        );
         let of_flow = direction.masks.of(0).expect("the flow has one");
         assert_eq!((of_flow.mask.to_string().as_str(), of_flow.most), ("src/24 dport", 5));
         assert_eq!(direction.pipe().masks, direction.masks);
@@ -32,7 +35,9 @@ fn what_cannot_be_many_is_refused_where_it_stands() {
         (link(&format!("{flow}max-flows = 7")), "has no `each`, which `max-flows` is for"),
         (link("expire = \"1s\""), "has no `each`, which `expire` is for"),
         (
-            link(&format!("each = \"src\"\nmax-flows = 65536\n{flow}each = \"dport\"\nmax-flows = 65536")),
+            link(&format!(
+                "each = \"src\"\nmax-flows = 65536\n{flow}each = \"dport\"\nmax-flows = 65536"
+            )),
             "are more than 16777216 queues",
         ),
         (format!("[link.a]\nrate = \"1mbit\"\n{flow}each = \"src\""), "all flows share one queue"),
@@ -47,7 +52,8 @@ fn what_cannot_be_many_is_refused_where_it_stands() {
             "beside a flow that is divided",
         ),
         (
-            link(&format!("{flow}each = \"src\"\nrate = \"10mbit\"")).replace("drr", "virtual-clock"),
+            link(&format!("{flow}each = \"src\"\nrate = \"10mbit\""))
+                .replace("drr", "virtual-clock"),
             "`each` makes 65536 queues for their own",
         ),
     ];
@@ -65,7 +71,8 @@ fn masks_of_link_and_flow_go_together() {
         let flow = |name: &str, matches: &str| {
             format!("[link.a.flow.{name}]\nmatch = \"{matches}\"\neach = \"dport\"\n{of_flow}")
         };
-        let text = link(&format!("each = \"src\"\n{of_link}{}{}", flow("u", "udp"), flow("rest", "any")));
+        let text =
+            link(&format!("each = \"src\"\n{of_link}{}{}", flow("u", "udp"), flow("rest", "any")));
         let (scenario, _) = parse(&text, "a.toml").unwrap_or_else(|e| panic!("{text}\n{e}"));
         let masks = &scenario.links[0].up.masks;
         (masks.link.map(|each| each.most), [0, 1].map(|f| masks.of(f).map_or(0, |each| each.most)))

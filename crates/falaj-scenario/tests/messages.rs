@@ -4,13 +4,16 @@ use expect_test::{Expect, expect};
 
 /// The errors of a file, which has some.
 fn errors(text: &str, expected: Expect) {
-    let problems = falaj_scenario::parse(text, "a.toml").map(|(_, warnings)| warnings).expect_err("no error was found");
+    let problems = falaj_scenario::parse(text, "a.toml")
+        .map(|(_, warnings)| warnings)
+        .expect_err("no error was found");
     expected.assert_eq(&format!("{problems}\n"));
 }
 
 /// The warnings of a file, which has no errors.
 fn warnings(text: &str, expected: Expect) {
-    let (_, warnings) = falaj_scenario::parse(text, "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
+    let (_, warnings) =
+        falaj_scenario::parse(text, "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
     expected.assert_eq(&format!("{warnings}\n"));
 }
 
@@ -1394,7 +1397,8 @@ fn headers_that_decide() {
 #[test]
 fn headers_that_decide_nothing() {
     let silent = |text: &str| {
-        let (_, warnings) = falaj_scenario::parse(text, "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
+        let (_, warnings) =
+            falaj_scenario::parse(text, "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
         assert!(warnings.is_empty(), "{warnings}\n{text}");
     };
     // 565.7 kbit/s with headers, and 442.5 kbit/s without.
@@ -1510,13 +1514,15 @@ phase = "28us"
     "#]],
     );
     for other in ["skip", "carry"] {
-        let text = text.replace("\"virtual-links\"", &format!("\"virtual-links\", tail = \"{other}\""));
+        let text =
+            text.replace("\"virtual-links\"", &format!("\"virtual-links\", tail = \"{other}\""));
         let (_, warnings) = falaj_scenario::parse(&text, "a.toml").unwrap();
         assert!(warnings.is_empty(), "{warnings}");
     }
 }
 
-// ------------------------------------------------------------------------------------------- one wrong input each
+// ------------------------------------------------------------------------------------------- one
+// wrong input each
 
 #[test]
 fn what_is_no_rate() {
@@ -2601,7 +2607,8 @@ fn a_slip_in_the_name_of_a_link() {
           = help: if `ofice` is a link of its own, give it a `rate`
     "#]],
     );
-    // All of its flows, and a discipline that cannot do without; both directions; and the rate of one alone.
+    // All of its flows, and a discipline that cannot do without; both directions; and the rate of
+    // one alone.
     let all = "[link.office.up]\nrate = \"20mbit\"\nscheduler = { kind = \"virtual-links\" }\n\n[link.office.down]\nrate = \"30mbit\"\n\n\
                [link.offce.up.flow.b]\nmatch = \"any\"\nkind = \"A\"\nphase = \"5ms\"\n";
     errors(
@@ -3392,7 +3399,9 @@ to = "drop"
         "#]],
     );
     warnings(
-        &format!("{TWO}[[rule]]\nname = \"all\"\nto = \"slow\"\n[[rule]]\nmatch = \"udp\"\nto = \"fast\"\n"),
+        &format!(
+            "{TWO}[[rule]]\nname = \"all\"\nto = \"slow\"\n[[rule]]\nmatch = \"udp\"\nto = \"fast\"\n"
+        ),
         expect![[r#"
             warning: no packet reaches rule `2`
              --> a.toml:8:1
@@ -3462,7 +3471,8 @@ fn sources_that_rules_lead_nowhere() {
     "#]],
     );
     let good = traffic("headers = \"udp dport 5\"");
-    let (scenario, _) = falaj_scenario::parse(&good, "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
+    let (scenario, _) =
+        falaj_scenario::parse(&good, "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
     let source = &scenario.traffic[0];
     let key = source.key.expect("it goes by the rules");
     assert_eq!((source.link, key.ports.map(|p| p.1), key.length), (0, Some(5), Some(486)));
@@ -3806,11 +3816,17 @@ fn the_way_back_of_acknowledgements() {
             "[link.a]\nrate = \"1mbit\"\n[link.a.up]\ndelay = \"3ms\"\n[link.a.down]\ndelay = \"9ms\"\n\
              [traffic.x]\nmodel = \"tcp\"\nsize = \"1514B\"\n{rest}"
         );
-        let (scenario, _) = falaj_scenario::parse(&text, "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
-        let Model::Tcp(tcp) = &scenario.traffic[0].model else { panic!("{:?}", scenario.traffic[0]) };
+        let (scenario, _) =
+            falaj_scenario::parse(&text, "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
+        let Model::Tcp(tcp) = &scenario.traffic[0].model else {
+            panic!("{:?}", scenario.traffic[0])
+        };
         (tcp.back.0 / 1_000_000, tcp.base.0 / 1_000_000)
     };
-    assert_eq!([back(""), back("direction = \"down\""), back("return = \"0s\"")], [(9, 12), (3, 12), (0, 3)]);
+    assert_eq!(
+        [back(""), back("direction = \"down\""), back("return = \"0s\"")],
+        [(9, 12), (3, 12), (0, 3)]
+    );
 }
 
 /// Every scenario of the how-to on traffic, on a link that carries it.
@@ -3819,13 +3835,23 @@ fn the_sources_of_the_book() {
     let page = include_str!("../../../docs/how-to/traffic.md");
     let files = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
     // A capture is a file, which the page has not.
-    let whole: Vec<&str> = files.filter(|text| text.starts_with("[traffic.") && !text.contains("capture = ")).collect();
+    let whole: Vec<&str> = files
+        .filter(|text| text.starts_with("[traffic.") && !text.contains("capture = "))
+        .collect();
     assert_eq!(whole.len(), 7);
     for text in whole {
-        let flow = if text.contains("flow = \"voice\"") { "[link.a.flow.voice]\nmatch = \"any\"\n" } else { "" };
-        let (scenario, _) = falaj_scenario::parse(&format!("{LINK}{flow}{text}"), "a.toml").unwrap();
+        let flow = if text.contains("flow = \"voice\"") {
+            "[link.a.flow.voice]\nmatch = \"any\"\n"
+        } else {
+            ""
+        };
+        let (scenario, _) =
+            falaj_scenario::parse(&format!("{LINK}{flow}{text}"), "a.toml").unwrap();
         let source = &scenario.traffic[0];
-        assert!(source.mean_rate().0 > 0 || matches!(source.model, falaj_traffic::source::Model::Tcp(_)));
+        assert!(
+            source.mean_rate().0 > 0
+                || matches!(source.model, falaj_traffic::source::Model::Tcp(_))
+        );
     }
 }
 

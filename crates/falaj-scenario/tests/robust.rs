@@ -19,7 +19,8 @@ fn check(text: &str) {
             for source in &scenario.traffic {
                 let direction = scenario.links[source.link].direction(source.towards);
                 assert!(source.flow < direction.flows.len());
-                let payload = direction.account.udp_payload(source.spec().smallest()).expect("a datagram");
+                let payload =
+                    direction.account.udp_payload(source.spec().smallest()).expect("a datagram");
                 assert!(payload >= falaj_scenario::STAMP);
                 assert!(payload + 28 <= direction.mtu);
             }
@@ -40,7 +41,10 @@ fn check(text: &str) {
     assert!(sorted, "in the order of their places");
     let shown = problems.render(false);
     assert!(!shown.contains('\u{1b}'), "no escapes without colour");
-    assert_eq!(problems.problems().iter().any(|p| p.severity == Severity::Error), problems.has_errors());
+    assert_eq!(
+        problems.problems().iter().any(|p| p.severity == Severity::Error),
+        problems.has_errors()
+    );
     let _ = problems.render(true);
 }
 
@@ -183,9 +187,11 @@ fn much_of_everything() {
     check(&"x = \"1\"\n".repeat(2_000));
     check(&format!("[link.a]\nrate = \"{}\"\n", "9".repeat(1_000_000)));
     check(&format!("[link.a]\n{} = 1\n", "a".repeat(1_000_000)));
-    let flows: String =
-        (0..3_000).map(|n| format!("[link.a.flow.f{n}]\nmatch = \"udp dport {n}\"\nqueeu = \"1p\"\n")).collect();
+    let flows: String = (0..3_000)
+        .map(|n| format!("[link.a.flow.f{n}]\nmatch = \"udp dport {n}\"\nqueeu = \"1p\"\n"))
+        .collect();
     check(&format!("[link.a]\nrate = \"1gbit\"\n{flows}"));
-    let flows: String = (0..3_000).map(|n| format!("[link.a.flow.f{n}]\nmatch = \"any\"\n")).collect();
+    let flows: String =
+        (0..3_000).map(|n| format!("[link.a.flow.f{n}]\nmatch = \"any\"\n")).collect();
     check(&format!("[link.a]\nrate = \"1gbit\"\nscheduler = {{ kind = \"drr\" }}\n{flows}"));
 }

@@ -20,7 +20,10 @@ fn rules_are_read() {
         ("proto 47", Match { protocol: Some(Protocol(47)), ..Match::ANY }),
         ("ip", Match { version: v4, ..Match::ANY }),
         ("icmp", Match { version: v4, protocol: Some(Protocol::ICMP), ..Match::ANY }),
-        ("ip6 icmp6", Match { version: Some(Version::V6), protocol: Some(Protocol::ICMP6), ..Match::ANY }),
+        (
+            "ip6 icmp6",
+            Match { version: Some(Version::V6), protocol: Some(Protocol::ICMP6), ..Match::ANY },
+        ),
         (
             "src 10.0.0.0/8 dst 10.1.2.3",
             Match { version: v4, src: net("10.0.0.0", 8), dst: net("10.1.2.3", 32), ..Match::ANY },
@@ -34,7 +37,11 @@ fn rules_are_read() {
 
 /// Into what a rule comes apart, in the grammar.
 fn apart(text: &str) -> Vec<String> {
-    parse_match(text).unwrap_or_else(|e| panic!("{text}: {e}")).iter().map(Match::to_string).collect()
+    parse_match(text)
+        .unwrap_or_else(|e| panic!("{text}: {e}"))
+        .iter()
+        .map(Match::to_string)
+        .collect()
 }
 
 #[test]
@@ -64,11 +71,17 @@ fn terms_of_all_headers_are_read() {
 
 #[test]
 fn lists_and_blocks_come_apart() {
-    assert_eq!(apart("tcp dport 80,443,8000-8080"), ["tcp dport 80", "tcp dport 443", "tcp dport 8000-8080"]);
+    assert_eq!(
+        apart("tcp dport 80,443,8000-8080"),
+        ["tcp dport 80", "tcp dport 443", "tcp dport 8000-8080"]
+    );
     assert_eq!(apart("not dport 80,443"), ["not dport 80 not dport 443"]);
     assert_eq!(apart("( udp or tcp dport 80 ) ip6"), ["ip6 udp", "ip6 tcp dport 80"]);
     assert_eq!(apart("(udp or tcp) and (sport 1 or dport 1)").len(), 4);
-    assert_eq!(apart("not ( udp dport 53 or icmp )"), ["not udp not icmp", "not dport 53 not icmp"]);
+    assert_eq!(
+        apart("not ( udp dport 53 or icmp )"),
+        ["not udp not icmp", "not dport 53 not icmp"]
+    );
     assert_eq!(apart("not not udp"), ["udp"]);
     // Sides that exclude the rest fall away.
     assert_eq!(apart("tcp ( src 10.0.0.0/8 or icmp )"), ["tcp src 10.0.0.0/8"]);
@@ -139,9 +152,12 @@ fn wrong_rules_are_refused() {
 #[test]
 fn networks_contain_their_addresses() {
     let net = parse_match("src 10.16.0.0/12").expect("a rule")[0].src.expect("a network");
-    for (addr, inside) in
-        [("10.16.0.0", true), ("10.31.255.255", true), ("10.32.0.0", false), ("::ffff:10.16.0.0", false)]
-    {
+    for (addr, inside) in [
+        ("10.16.0.0", true),
+        ("10.31.255.255", true),
+        ("10.32.0.0", false),
+        ("::ffff:10.16.0.0", false),
+    ] {
         assert_eq!(net.contains(addr.parse().expect("an address")), inside, "{addr}");
     }
     let all = parse_match("src ::/0").expect("a rule")[0].src.expect("a network");

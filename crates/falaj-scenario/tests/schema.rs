@@ -36,8 +36,11 @@ impl Validator {
             let good = match word.as_str() {
                 "$schema" | "title" | "$defs" | "description" | "default" | "then" => true,
                 "$ref" => {
-                    let name = rule.as_str().unwrap().strip_prefix("#/$defs/").expect("a definition");
-                    let to = self.root["$defs"].get(name).unwrap_or_else(|| panic!("no definition {name}"));
+                    let name =
+                        rule.as_str().unwrap().strip_prefix("#/$defs/").expect("a definition");
+                    let to = self.root["$defs"]
+                        .get(name)
+                        .unwrap_or_else(|| panic!("no definition {name}"));
                     self.check(to, it, at, out);
                     true
                 }
@@ -50,21 +53,33 @@ impl Validator {
                 },
                 "enum" => list(&rule).contains(it),
                 "const" => *it == rule,
-                "pattern" => it.as_str().is_none_or(|s| Regex::new(rule.as_str().unwrap()).unwrap().is_match(s)),
-                "minLength" => it.as_str().is_none_or(|s| s.chars().count() as u64 >= rule.as_u64().unwrap()),
-                "maxLength" => it.as_str().is_none_or(|s| s.chars().count() as u64 <= rule.as_u64().unwrap()),
+                "pattern" => it
+                    .as_str()
+                    .is_none_or(|s| Regex::new(rule.as_str().unwrap()).unwrap().is_match(s)),
+                "minLength" => {
+                    it.as_str().is_none_or(|s| s.chars().count() as u64 >= rule.as_u64().unwrap())
+                }
+                "maxLength" => {
+                    it.as_str().is_none_or(|s| s.chars().count() as u64 <= rule.as_u64().unwrap())
+                }
                 "minimum" => it.as_i64().is_none_or(|n| n >= rule.as_i64().unwrap()),
                 "maximum" => it.as_i64().is_none_or(|n| n <= rule.as_i64().unwrap()),
-                "minItems" => it.as_array().is_none_or(|a| a.len() as u64 >= rule.as_u64().unwrap()),
-                "minProperties" => it.as_object().is_none_or(|o| o.len() as u64 >= rule.as_u64().unwrap()),
+                "minItems" => {
+                    it.as_array().is_none_or(|a| a.len() as u64 >= rule.as_u64().unwrap())
+                }
+                "minProperties" => {
+                    it.as_object().is_none_or(|o| o.len() as u64 >= rule.as_u64().unwrap())
+                }
                 "items" => {
                     it.as_array().into_iter().flatten().for_each(|i| self.check(&rule, i, at, out));
                     true
                 }
-                "required" => {
-                    it.as_object().is_none_or(|o| list(&rule).iter().all(|k| o.contains_key(k.as_str().unwrap())))
+                "required" => it.as_object().is_none_or(|o| {
+                    list(&rule).iter().all(|k| o.contains_key(k.as_str().unwrap()))
+                }),
+                "propertyNames" => {
+                    it.as_object().is_none_or(|o| o.keys().all(|k| self.fits(&rule, &json!(k))))
                 }
-                "propertyNames" => it.as_object().is_none_or(|o| o.keys().all(|k| self.fits(&rule, &json!(k)))),
                 "properties" => {
                     for (key, rule) in object(&rule) {
                         if let Some(value) = it.get(&key) {
@@ -151,9 +166,12 @@ fn files_that_are_right_fit_the_schema() {
 fn the_schema_knows_the_disciplines() {
     let validator = Validator::new();
     let flows = |scheduler: &str, flow: &str| {
-        format!("[link.a]\nrate = \"1gbit\"\n{scheduler}\n[link.a.flow.x]\nmatch = \"any\"\n{flow}\n")
+        format!(
+            "[link.a]\nrate = \"1gbit\"\n{scheduler}\n[link.a.flow.x]\nmatch = \"any\"\n{flow}\n"
+        )
     };
-    let (drr, phases) = ("scheduler = { kind = \"drr\" }", "scheduler = { kind = \"virtual-links\" }");
+    let (drr, phases) =
+        ("scheduler = { kind = \"drr\" }", "scheduler = { kind = \"virtual-links\" }");
     for (text, right) in [
         (flows(drr, "quantum = \"1514B\""), true),
         (flows(drr, "phase = \"1ms\""), false),
@@ -161,15 +179,24 @@ fn the_schema_knows_the_disciplines() {
         (flows(phases, "phase = \"1ms\"\nkind = \"C\""), false),
         (flows(phases, "phase = \"1ms\""), false),
         (flows("", ""), true),
-        ("[link.a]\nrate = \"1gbit\"\nscheduler = { kind = \"drr\", tail = \"wait\" }".into(), false),
+        (
+            "[link.a]\nrate = \"1gbit\"\nscheduler = { kind = \"drr\", tail = \"wait\" }".into(),
+            false,
+        ),
         ("[link.a]\nrate = \"1gbit\"\nscheduler = { kind = \"virtual-links\" }".into(), false),
         ("[link.a.up]\nrate = \"1gbit\"\n[link.a.down]\nrate = \"1mbit\"".into(), true),
         ("[link.a.up]\nrate = \"1gbit\"".into(), false),
         ("[link.a]\nrate = \"1gbit\"\ndealy = \"1ms\"".into(), false),
         ("[link.a]\nrate = 100".into(), false),
-        ("[link.a]\nrate = \"1gbit\"\nloss = \"1%\"\njitter = \"1ms\"\ndelay = \"1ms\"".into(), true),
+        (
+            "[link.a]\nrate = \"1gbit\"\nloss = \"1%\"\njitter = \"1ms\"\ndelay = \"1ms\"".into(),
+            true,
+        ),
         ("[link.a]\nrate = \"1gbit\"\nloss = { probability = \"1%\" }".into(), true),
-        ("[link.a]\nrate = \"1gbit\"\nloss = { kind = \"list\", packets = \"1, 3-9\" }".into(), true),
+        (
+            "[link.a]\nrate = \"1gbit\"\nloss = { kind = \"list\", packets = \"1, 3-9\" }".into(),
+            true,
+        ),
         ("[link.a]\nrate = \"1gbit\"\nloss = 1".into(), false),
         ("[link.a]\ntrace = \"tests/lte.trace\"".into(), true),
         ("[link.a.up]\ntrace = \"tests/lte.trace\"\n[link.a.down]\nrate = \"1gbit\"".into(), true),
@@ -201,9 +228,10 @@ fn patterns_read_what_the_parser_reads() {
     let finite = pattern("/properties/traffic/additionalProperties/properties/rate/pattern");
     let numbers = ["1", "1.5", "02", "", ".5", "5.", "-1", "1 2"];
     let units = [
-        "", "ns", "us", "µs", "μs", "ms", "s", "min", "h", "m", "bit", "kbit", "Mbit/s", "MBITS", "Gbps", "bps",
-        "kBps", "tbit", "B/s", "kB/s", "KB/s", "MiB/s", "TB/s", "bytes/s", "B", "byte", "bytes", "kB", "KB", "KiB",
-        "kiB", "MB", "mB", "TiB", "p", "packet", "packets", "P", "bit/S",
+        "", "ns", "us", "µs", "μs", "ms", "s", "min", "h", "m", "bit", "kbit", "Mbit/s", "MBITS",
+        "Gbps", "bps", "kBps", "tbit", "B/s", "kB/s", "KB/s", "MiB/s", "TB/s", "bytes/s", "B",
+        "byte", "bytes", "kB", "KB", "KiB", "kiB", "MB", "mB", "TiB", "p", "packet", "packets",
+        "P", "bit/S",
     ];
     for number in numbers {
         for unit in units {
@@ -212,11 +240,31 @@ fn patterns_read_what_the_parser_reads() {
                 let form = |r: Result<(), falaj_scenario::Unreadable>| {
                     r.is_ok() || r.is_err_and(|e| e.what.contains("is not a whole number of"))
                 };
-                assert_eq!(delay.is_match(&text), form(falaj_scenario::parse_span(&text).map(drop)), "time `{text}`");
-                assert_eq!(rate.is_match(&text), form(falaj_scenario::parse_rate(&text).map(drop)), "rate `{text}`");
-                assert_eq!(finite.is_match(&text), form(falaj_scenario::parse_rate(&text).map(drop)), "rate `{text}`");
-                assert_eq!(size.is_match(&text), form(falaj_scenario::parse_size(&text).map(drop)), "size `{text}`");
-                assert_eq!(queue.is_match(&text), form(falaj_scenario::parse_limit(&text).map(drop)), "queue `{text}`");
+                assert_eq!(
+                    delay.is_match(&text),
+                    form(falaj_scenario::parse_span(&text).map(drop)),
+                    "time `{text}`"
+                );
+                assert_eq!(
+                    rate.is_match(&text),
+                    form(falaj_scenario::parse_rate(&text).map(drop)),
+                    "rate `{text}`"
+                );
+                assert_eq!(
+                    finite.is_match(&text),
+                    form(falaj_scenario::parse_rate(&text).map(drop)),
+                    "rate `{text}`"
+                );
+                assert_eq!(
+                    size.is_match(&text),
+                    form(falaj_scenario::parse_size(&text).map(drop)),
+                    "size `{text}`"
+                );
+                assert_eq!(
+                    queue.is_match(&text),
+                    form(falaj_scenario::parse_limit(&text).map(drop)),
+                    "queue `{text}`"
+                );
             }
         }
     }
@@ -239,7 +287,11 @@ fn patterns_read_what_the_parser_reads() {
         "imix-tcp",
         "IMIX",
     ] {
-        assert_eq!(sizes.is_match(text), falaj_scenario::parse_sizes(text).is_ok(), "sizes `{text}`");
+        assert_eq!(
+            sizes.is_match(text),
+            falaj_scenario::parse_sizes(text).is_ok(),
+            "sizes `{text}`"
+        );
     }
 }
 
@@ -254,6 +306,9 @@ fn the_reference_pages_are_up_to_date() {
             std::fs::write(&path, &page).unwrap();
         }
         let there = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(there == page, "docs/reference/{name} is out of date: run this test with UPDATE_EXPECT=1");
+        assert!(
+            there == page,
+            "docs/reference/{name} is out of date: run this test with UPDATE_EXPECT=1"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Rates above the link, in every discipline that has rates: refused, or taken with a warning and without the promise that they void.
+//! Rates above the link, in every discipline that has rates: refused, or taken with a warning and
+//! without the promise that they void.
 
 use falaj_scenario::Severity;
 use falaj_sched::params::Kind;
@@ -15,7 +16,8 @@ enum Sum {
 }
 use Sum::{NotOne, Refused, Taken};
 
-/// Discipline, key of a flow, what else such a flow needs, and what becomes of a sum above the link.
+/// Discipline, key of a flow, what else such a flow needs, and what becomes of a sum above the
+/// link.
 const RATES: &[(&str, &str, &str, Sum)] = &[
     ("corr", "rate", "", Refused),
     ("drr+", "rate", "latency = \"low\"\nwindow = \"10ms\"", Refused),
@@ -41,7 +43,9 @@ const RATES: &[(&str, &str, &str, Sum)] = &[
 
 fn scenario(kind: &str, key: &str, rate: &str, rest: &str) -> String {
     let flow = |name: &str, rule: &str| {
-        format!("[link.l.flow.{name}]\nmatch = \"{rule}\"\nqueue = \"9p\"\n{key} = \"{rate}\"\n{rest}\n")
+        format!(
+            "[link.l.flow.{name}]\nmatch = \"{rule}\"\nqueue = \"9p\"\n{key} = \"{rate}\"\n{rest}\n"
+        )
     };
     let link = format!("[link.l]\nrate = \"100mbit\"\nscheduler = {{ kind = \"{kind}\" }}\n");
     link + &flow("a", "udp") + &flow("b", "any")
@@ -52,7 +56,8 @@ fn every_rate_of_every_discipline_is_here() {
     let known: Vec<(&str, &str)> = RATES.iter().map(|&(kind, key, ..)| (kind, key)).collect();
     // Rates of stations are those of their radios.
     let others = ENTRIES.iter().filter(|e| e.kind != "dcf");
-    let rates = others.flat_map(|e| e.flow.iter().filter(|p| p.kind == Kind::Rate).map(|p| (e.kind, p.name)));
+    let rates = others
+        .flat_map(|e| e.flow.iter().filter(|p| p.kind == Kind::Rate).map(|p| (e.kind, p.name)));
     for rate in rates {
         assert!(known.contains(&rate), "{rate:?}: what becomes of its sum?");
     }
@@ -75,11 +80,19 @@ fn a_sum_above_the_link_is_refused_or_said_and_promised_to_nobody() {
             }
             (Taken, Ok((scenario, warnings))) => {
                 let [problem] = warnings.problems() else { panic!("{what}: {warnings}") };
-                let over = format!("the flows' `{key}`s add up to 120mbit, more than the link's 100mbit");
-                assert_eq!((problem.severity, &problem.title), (Severity::Warning, &format!("flow `b`: {over}")));
-                let promises = tree::promises(kind, &scenario.links[0].up.setup).expect("it was taken");
+                let over =
+                    format!("the flows' `{key}`s add up to 120mbit, more than the link's 100mbit");
+                assert_eq!(
+                    (problem.severity, &problem.title),
+                    (Severity::Warning, &format!("flow `b`: {over}"))
+                );
+                let promises =
+                    tree::promises(kind, &scenario.links[0].up.setup).expect("it was taken");
                 let void = promises.iter().filter_map(|p| p.as_ref().err());
-                assert!(void.clone().any(|why| why.0.contains("add up to 120mbit")), "{what}: {promises:?}");
+                assert!(
+                    void.clone().any(|why| why.0.contains("add up to 120mbit")),
+                    "{what}: {promises:?}"
+                );
             }
             (NotOne, Ok((_, warnings))) => assert!(warnings.is_empty(), "{what}: {warnings}"),
             (_, Ok((_, warnings))) => panic!("{what} is taken: {warnings}"),
@@ -108,10 +121,18 @@ fn below_a_flow_too() {
              [link.l.flow.b.flow.c]\nmatch = \"udp\"\nrate = \"60mbit\"\n[link.l.flow.b.flow.d]\nmatch = \"any\"\nrate = \"60mbit\"\n"
         )
     };
-    for text in [parts("htb", "rate = \"100mbit\"", "htb"), parts("drr", "", "htb"), parts("drr", "", "shaper")] {
-        let (_, warnings) = falaj_scenario::parse(&text, "a.toml").unwrap_or_else(|errors| panic!("{text}: {errors}"));
+    for text in [
+        parts("htb", "rate = \"100mbit\"", "htb"),
+        parts("drr", "", "htb"),
+        parts("drr", "", "shaper"),
+    ] {
+        let (_, warnings) = falaj_scenario::parse(&text, "a.toml")
+            .unwrap_or_else(|errors| panic!("{text}: {errors}"));
         let [problem] = warnings.problems() else { panic!("{text}: {warnings}") };
-        assert!(problem.title.starts_with("flow `d`: the flows' `rate`s add up to 120mbit"), "{text}: {warnings}");
+        assert!(
+            problem.title.starts_with("flow `d`: the flows' `rate`s add up to 120mbit"),
+            "{text}: {warnings}"
+        );
         assert_eq!(problem.line, text.lines().count(), "{text}: {warnings}");
     }
 }
@@ -124,8 +145,10 @@ fn traffic_beyond_its_envelope_is_said() {
             "[link.l]\nrate = \"10mbit\"\naccount = \"l2\"\n[link.l.flow.a]\nmatch = \"any\"\n\
              envelope = {{ rate = \"1mbit\", burst = \"3000B\" }}\n[traffic.x]\nflow = \"a\"\n{traffic}\n"
         );
-        let (_, warnings) = falaj_scenario::parse(&text, "a.toml").unwrap_or_else(|errors| panic!("{text}: {errors}"));
-        let said: Vec<String> = warnings.problems().iter().map(|p| format!("{}: {}", p.title, p.label)).collect();
+        let (_, warnings) = falaj_scenario::parse(&text, "a.toml")
+            .unwrap_or_else(|errors| panic!("{text}: {errors}"));
+        let said: Vec<String> =
+            warnings.problems().iter().map(|p| format!("{}: {}", p.title, p.label)).collect();
         said.join("\n")
     };
     let more = "flow `a`: its traffic is more than its envelope lets it send";

@@ -1,7 +1,8 @@
 //! Quantities, good and bad, and back again.
 
 use falaj_scenario::{
-    parse_limit, parse_mtu, parse_numbers, parse_overhead, parse_probability, parse_rate, parse_size, parse_span,
+    parse_limit, parse_mtu, parse_numbers, parse_overhead, parse_probability, parse_rate,
+    parse_size, parse_span,
 };
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
@@ -68,7 +69,16 @@ fn spans() {
 fn rates() {
     for (texts, bits) in [
         (
-            &["100mbit", "100Mbit", "100MBIT", "100Mbit/s", "100 Mbit/s", "100mbps", "100Mbps", "100 Mbits/s"][..],
+            &[
+                "100mbit",
+                "100Mbit",
+                "100MBIT",
+                "100Mbit/s",
+                "100 Mbit/s",
+                "100mbps",
+                "100Mbps",
+                "100 Mbits/s",
+            ][..],
             100_000_000,
         ),
         (&["9bit", "9bps", "9 bit/s", "9bits"], 9),
@@ -126,7 +136,9 @@ fn sizes_and_limits() {
         assert_eq!(parse_size(text), Ok(bytes), "{text}");
         assert_eq!(parse_limit(text), Ok(Limit::Bytes(bytes)), "{text}");
     }
-    for (text, packets) in [("20p", 20), ("20 packets", 20), ("1 packet", 1), ("4294967295p", u32::MAX), ("1.0p", 1)] {
+    for (text, packets) in
+        [("20p", 20), ("20 packets", 20), ("1 packet", 1), ("4294967295p", u32::MAX), ("1.0p", 1)]
+    {
         assert_eq!(parse_limit(text), Ok(Limit::Packets(packets)), "{text}");
     }
     for (text, message) in [

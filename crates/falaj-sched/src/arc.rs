@@ -5,14 +5,14 @@
 //! process has a rate; its rate-controlled value, made from the expected
 //! finishing time, decides who runs; rates are admitted, and adapted to what the
 //! process reports. The thesis leaves open what follows here, for packets:
-//! - A flow works in slices of `period` at its `rate`. The slice's expected finishing
-//!   time, `E = max(now, E) + period` when it begins, is the value of all its packets;
-//!   the smallest goes first.
-//! - A slice begins with the packet after the one that used up the last, and
-//!   with the first packet of a backlog when its slice's time is over. A packet
-//!   is begun while anything is left; what it takes beyond is owed to the next.
-//! - To adapt a rate is to change the flow's `rate`: admitted like a first one,
-//!   it holds from the next slice on.
+//! - A flow works in slices of `period` at its `rate`. The slice's expected finishing time, `E =
+//!   max(now, E) + period` when it begins, is the value of all its packets; the smallest goes
+//!   first.
+//! - A slice begins with the packet after the one that used up the last, and with the first packet
+//!   of a backlog when its slice's time is over. A packet is begun while anything is left; what it
+//!   takes beyond is owed to the next.
+//! - To adapt a rate is to change the flow's `rate`: admitted like a first one, it holds from the
+//!   next slice on.
 
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::params::{Kind, Param, Refusals, Refused, Setup};
@@ -81,7 +81,9 @@ impl Arc {
     /// Validates the setup: a slice below a packet could leave a debt beyond the next.
     pub fn new(setup: &Setup) -> Result<Arc, Refusals> {
         let mut slices = Vec::with_capacity(setup.flows.len());
-        for (flow, (f, rate)) in setup.flows.iter().zip(rates(setup, "adaptive rate control")?).enumerate() {
+        for (flow, (f, rate)) in
+            setup.flows.iter().zip(rates(setup, "adaptive rate control")?).enumerate()
+        {
             let shortest = rate.airtime(setup.largest);
             let period = f.values.span("period").unwrap_or(shortest);
             let bytes = u128::from(rate.0) * u128::from(period.0) / u128::from(BIT_NANOS);
@@ -103,7 +105,13 @@ impl Arc {
         let slice = |slice: &Slice| slice.bytes as u64 + u64::from(setup.largest);
         let before = slices.iter().map(slice).fold(setup.largest.into(), u64::saturating_add);
         let late = setup.rate.airtime_of_many(before) + ROUNDING;
-        Ok(Arc { values: Tournament::new(slices.len()), slices, serving: None, largest: setup.largest, late })
+        Ok(Arc {
+            values: Tournament::new(slices.len()),
+            slices,
+            serving: None,
+            largest: setup.largest,
+            late,
+        })
     }
 
     /// What `f` sends next belongs to a slice that is not used up.
@@ -180,10 +188,12 @@ impl Discipline for Arc {
         )))
     }
 
-    /// Own derivation. Of a flow that owed nothing the packet that ends at byte `y` belongs to one of the first
-    /// `(y + L)/S + 1` slices of `S` bytes, as a packet may be owed from before: its value is `(y + L)/r` and a period on at most.
-    /// Values above it go first no more once it is there. Those of any flow with values up to it come to no more than the
-    /// flow's rate from then on, a slice begun before but not used, and a packet beyond; and one is on the wire.
+    /// Own derivation. Of a flow that owed nothing the packet that ends at byte `y` belongs to one
+    /// of the first `(y + L)/S + 1` slices of `S` bytes, as a packet may be owed from before:
+    /// its value is `(y + L)/r` and a period on at most. Values above it go first no more once
+    /// it is there. Those of any flow with values up to it come to no more than the flow's rate
+    /// from then on, a slice begun before but not used, and a packet beyond; and one is on the
+    /// wire.
     fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
         let Slice { rate, period, .. } = self.slices[f.index()];
         let value = rate.airtime_of_many(self.largest.into()) + period;

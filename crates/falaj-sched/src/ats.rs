@@ -1,12 +1,13 @@
 //! Asynchronous traffic shaping, IEEE 802.1Qcr (802.1Q-2022, 8.6.11).
 //!
-//! Each flow has a token bucket, by which its packets are judged as when they arrive: an eligibility time is when the bucket
-//! has the packet's length, after all packets of the flow that were sent before it. From then on it stands in the queue of its traffic class, in
+//! Each flow has a token bucket, by which its packets are judged as when they arrive: an
+//! eligibility time is when the bucket has the packet's length, after all packets of the flow that
+//! were sent before it. From then on it stands in the queue of its traffic class, in
 //! order of eligibility times. Of the classes with eligible packets the highest sends.
 //!
-//! The standard lets several flows share a queue before the bucket, in which all wait for the first (its groups), to save queues;
-//! here each has its own, so there is nothing to group. A packet that would wait too long is not thrown
-//! away: the queue's limit does that.
+//! The standard lets several flows share a queue before the bucket, in which all wait for the first
+//! (its groups), to save queues; here each has its own, so there is nothing to group. A packet that
+//! would wait too long is not thrown away: the queue's limit does that.
 
 use crate::bucket::{BURST, Bucket, RATE, begun, buckets, ids, sums};
 use crate::discipline::{Answer, Discipline, Harm, Sent, Thrown};
@@ -62,7 +63,8 @@ pub struct Ats {
 pub struct AtsFlow {
     /// When its bucket will be full.
     full: Instant,
-    /// Eligibility time of the last packet that was sent; or when one was thrown out, if that was later.
+    /// Eligibility time of the last packet that was sent; or when one was thrown out, if that was
+    /// later.
     last: Instant,
 }
 
@@ -115,7 +117,8 @@ impl Discipline for Ats {
         self.serving = old.serving;
         for f in ids(old.buckets.len()) {
             let state = flows.state_mut(f);
-            state.full = self.buckets[f.index()].inherit(&old.buckets[f.index()], state.full, instant(now));
+            state.full =
+                self.buckets[f.index()].inherit(&old.buckets[f.index()], state.full, instant(now));
             self.follow(flows, f);
         }
     }
@@ -136,7 +139,14 @@ impl Discipline for Ats {
     }
 
     /// It costs no tokens, and who stands in for it is not eligible before it was, or before now.
-    fn thrown_away(&mut self, flows: &mut Flows<AtsFlow, Time>, f: FlowId, _: u32, _: Thrown, now: Time) {
+    fn thrown_away(
+        &mut self,
+        flows: &mut Flows<AtsFlow, Time>,
+        f: FlowId,
+        _: u32,
+        _: Thrown,
+        now: Time,
+    ) {
         let was = self.eligible.tag(f).map(|(_, then)| then).or(self.held.tag(f));
         let since = was.map_or(now, |then| then.min(now));
         self.steads.shows(f, since);
@@ -174,7 +184,8 @@ impl Discipline for Ats {
         let eligible = self.eligibility(flows, f, sent.bytes);
         self.steads.taken(f, sent.start);
         let state = flows.state_mut(f);
-        (state.last, state.full) = (eligible, self.buckets[f.index()].spend(state.full, eligible, sent.bytes));
+        (state.last, state.full) =
+            (eligible, self.buckets[f.index()].spend(state.full, eligible, sent.bytes));
         self.serving = Some(f);
     }
 
@@ -187,18 +198,32 @@ impl Discipline for Ats {
         Harm::Nobody
     }
 
-    /// Eligible packets of a flow keep to its bucket: those of a class wait for the bursts of their own and of the higher classes and for one
-    /// packet, served by what the higher classes' rates leave (Specht and Samii 2016). Before, a packet
-    /// waits until the bucket has refilled for the full queue before it.
+    /// Eligible packets of a flow keep to its bucket: those of a class wait for the bursts of their
+    /// own and of the higher classes and for one packet, served by what the higher classes'
+    /// rates leave (Specht and Samii 2016). Before, a packet waits until the bucket has
+    /// refilled for the full queue before it.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let own = self.classes[f.index()];
         let of = |which: fn(&u64, &u64) -> bool| {
-            sums(self.buckets.iter().zip(&self.classes).filter(|(_, class)| which(class, &own)).map(|(b, _)| b))
+            sums(
+                self.buckets
+                    .iter()
+                    .zip(&self.classes)
+                    .filter(|(_, class)| which(class, &own))
+                    .map(|(b, _)| b),
+            )
         };
         let (bursts, _) = of(u64::le);
         let (_, above) = of(u64::lt);
-        let up_to_it = self.buckets.iter().zip(&self.classes).enumerate().filter(|(_, (_, class))| **class <= own);
-        if let Some(excess) = Excess::of("rate", up_to_it.map(|(n, (bucket, _))| (n, bucket.rate)), self.link) {
+        let up_to_it = self
+            .buckets
+            .iter()
+            .zip(&self.classes)
+            .enumerate()
+            .filter(|(_, (_, class))| **class <= own);
+        if let Some(excess) =
+            Excess::of("rate", up_to_it.map(|(n, (bucket, _))| (n, bucket.rate)), self.link)
+        {
             let up_to = format!("up to class {own} the flows'");
             return Err(NoPromise(format!(
                 "{}: packets become eligible faster than they are sent",

@@ -74,10 +74,13 @@ impl Bucket {
         full.saturating_add(self.pace.saturating_mul(bytes.into()))
     }
 
-    /// When it will be full if until `since` it was another bucket: as many bytes are missing then, or all.
+    /// When it will be full if until `since` it was another bucket: as many bytes are missing then,
+    /// or all.
     pub(crate) fn inherit(&self, old: &Bucket, full: Instant, since: Instant) -> Instant {
         match full.checked_sub(since) {
-            Some(missing) => since.saturating_add(rescaled(missing, old.pace, self.pace).min(self.depth)),
+            Some(missing) => {
+                since.saturating_add(rescaled(missing, old.pace, self.pace).min(self.depth))
+            }
             None => full,
         }
     }
@@ -100,10 +103,15 @@ pub(crate) fn bucket(setup: &Setup, flow: usize, f: &FlowSetup) -> Result<Bucket
     let rate = match f.values.rate("rate") {
         Some(rate) if rate.0 > 0 => rate,
         Some(_) => {
-            return Err(refused("rate", "at a rate of 0 nothing is ever sent".into(), "any rate above 0".into()));
+            return Err(refused(
+                "rate",
+                "at a rate of 0 nothing is ever sent".into(),
+                "any rate above 0".into(),
+            ));
         }
         None => {
-            let help = format!("a rate that the flow never exceeds, such as the link's {}", setup.rate);
+            let help =
+                format!("a rate that the flow never exceeds, such as the link's {}", setup.rate);
             return Err(refused("rate", "is missing".into(), help));
         }
     };
@@ -117,7 +125,9 @@ pub(crate) fn bucket(setup: &Setup, flow: usize, f: &FlowSetup) -> Result<Bucket
 
 /// Bytes of all these buckets, and their rates together.
 pub(crate) fn sums<'a>(buckets: impl Iterator<Item = &'a Bucket>) -> (u64, u128) {
-    buckets.fold((0, 0), |(bytes, rates), b| (bytes.saturating_add(b.burst), rates + u128::from(b.rate.0)))
+    buckets.fold((0, 0), |(bytes, rates), b| {
+        (bytes.saturating_add(b.burst), rates + u128::from(b.rate.0))
+    })
 }
 
 /// All flows of a setup.
@@ -129,7 +139,8 @@ pub(crate) fn ids(flows: usize) -> impl Iterator<Item = FlowId> {
 mod tests {
     use super::*;
 
-    /// 8 ns a byte and ten bytes: the seventh packet of 3 B has waited for what the bucket did not hold.
+    /// 8 ns a byte and ten bytes: the seventh packet of 3 B has waited for what the bucket did not
+    /// hold.
     #[test]
     fn a_bucket_lets_its_burst_through_and_then_its_rate() {
         let bucket = Bucket::new(Rate::from_mbit(1000), 10);
@@ -150,7 +161,10 @@ mod tests {
         let fast = Bucket::new(Rate::from_mbit(1000), 10);
         let full = fast.spend(instant(Time(100)), instant(Time(100)), 6);
         assert_eq!(begun(slow.inherit(&fast, full, instant(Time(108)))), Time(108 + 5 * 16));
-        assert_eq!(begun(Bucket::new(fast.rate, 4).inherit(&fast, full, instant(Time(108)))), Time(108 + 4 * 8));
+        assert_eq!(
+            begun(Bucket::new(fast.rate, 4).inherit(&fast, full, instant(Time(108)))),
+            Time(108 + 4 * 8)
+        );
         assert_eq!(slow.inherit(&fast, full, instant(Time(1_000))), full);
     }
 }

@@ -68,7 +68,13 @@ impl Calendar {
         self.least_below(1, floor, Time::NEVER, &value)
     }
 
-    fn least_below(&self, node: usize, floor: Span, best: Time, value: &impl Fn(usize) -> Time) -> Time {
+    fn least_below(
+        &self,
+        node: usize,
+        floor: Span,
+        best: Time,
+        value: &impl Fn(usize) -> Time,
+    ) -> Time {
         let Entry { due, thing } = self.nodes[node];
         if due == LATEST || due.0.saturating_add(floor.0) >= best.0 {
             return best;
@@ -107,7 +113,8 @@ impl Calendar {
         // The winner so far stays in registers: what was just written is not read again.
         while node > 1 {
             let other = self.nodes[node ^ 1];
-            // Of equals it is the left one. In 64 bits: a wider comparison becomes a branch. It does not overflow.
+            // Of equals it is the left one. In 64 bits: a wider comparison becomes a branch. It
+            // does not overflow.
             let wins = other.due.0 < winner.due.0.wrapping_add((node & 1) as u64);
             winner.due = select_unpredictable(wins, other.due, winner.due);
             winner.thing = select_unpredictable(wins, other.thing, winner.thing);
@@ -125,7 +132,9 @@ mod tests {
     fn the_first_is_the_least() {
         let mut random = 1u64;
         let mut below = |most: u64| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (random >> 33) % most
         };
         for _ in 0..200 {
@@ -140,7 +149,11 @@ mod tests {
                 assert_eq!(calendar.first(), least.filter(|l| l.1 != Time::NEVER));
                 // Each has its value 5 later or more, those of even index 9.
                 let value = |i: usize| Time(plain[i].0.saturating_add(5 + 4 * (i as u64 % 2)));
-                let least = (0..9).filter(|&i| plain[i] != Time::NEVER).map(value).min().unwrap_or(Time::NEVER);
+                let least = (0..9)
+                    .filter(|&i| plain[i] != Time::NEVER)
+                    .map(value)
+                    .min()
+                    .unwrap_or(Time::NEVER);
                 assert_eq!(calendar.least(Span(5), value), least);
                 if i == 7 {
                     calendar.grow(17);

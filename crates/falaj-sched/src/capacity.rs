@@ -29,11 +29,14 @@ pub enum Capacity {
 }
 
 impl Capacity {
-    /// Why no discipline promises anything on such a link; those that serialise at one rate have promises.
+    /// Why no discipline promises anything on such a link; those that serialise at one rate have
+    /// promises.
     pub fn no_promise(&self) -> Option<NoPromise> {
         let why = match self {
             Capacity::Serialise => return None,
-            Capacity::TokenBucket(_) => "the link is a token bucket, and bounds are known for links that serialise",
+            Capacity::TokenBucket(_) => {
+                "the link is a token bucket, and bounds are known for links that serialise"
+            }
             Capacity::Steps(_) | Capacity::Opportunities(_) => {
                 "the rate follows a trace, and bounds are known for one rate"
             }
@@ -73,7 +76,8 @@ impl Steps {
         (rates().min().unwrap_or(Rate(0)), rates().max().unwrap_or(Rate(0)))
     }
 
-    /// The mean over a period; where there is none, over the changes and as long again of the last rate.
+    /// The mean over a period; where there is none, over the changes and as long again of the last
+    /// rate.
     pub fn mean(&self) -> Rate {
         let last = self.steps.last().map_or(0, |s| s.0.0);
         let whole = self.period.map_or(last.max(1).saturating_mul(2), |p| p.0);
@@ -83,7 +87,11 @@ impl Steps {
     /// What is done from the beginning on in this time, which is beyond the last change.
     fn work(&self, whole: u64) -> u128 {
         let ends = self.steps.iter().skip(1).map(|s| s.0.0).chain([whole]);
-        self.steps.iter().zip(ends).map(|(s, end)| u128::from(s.1.0) * u128::from(end - s.0.0)).sum()
+        self.steps
+            .iter()
+            .zip(ends)
+            .map(|(s, end)| u128::from(s.1.0) * u128::from(end - s.0.0))
+            .sum()
     }
 
     /// The rate at `now`, and until when.
@@ -156,7 +164,11 @@ impl Opportunities {
 
     fn time(&self, number: u64) -> Time {
         let n = self.at.len() as u64;
-        Time((number / n).saturating_mul(self.period.0).saturating_add(self.at[(number % n) as usize].0))
+        Time(
+            (number / n)
+                .saturating_mul(self.period.0)
+                .saturating_add(self.at[(number % n) as usize].0),
+        )
     }
 
     /// The first that is not before `start`.
@@ -188,13 +200,21 @@ impl Shape {
             Capacity::Serialise => return None,
             Capacity::TokenBucket(bytes) => Shape::TokenBucket(rate.airtime_of_many(*bytes)),
             Capacity::Steps(steps) => Shape::Steps(Arc::clone(steps)),
-            Capacity::Opportunities(all) => Shape::Opportunities { all: Arc::clone(all), number: 0, used: 0 },
+            Capacity::Opportunities(all) => {
+                Shape::Opportunities { all: Arc::clone(all), number: 0, used: 0 }
+            }
         })
     }
 }
 
 /// Carries `bytes` from `start` on; returns when the last of them is.
-pub(crate) fn carry(all: &Opportunities, number: &mut u64, used: &mut u32, bytes: u32, start: Time) -> Time {
+pub(crate) fn carry(
+    all: &Opportunities,
+    number: &mut u64,
+    used: &mut u32,
+    bytes: u32,
+    start: Time,
+) -> Time {
     if all.time(*number) < start {
         (*number, *used) = (all.first(start).max(*number + 1), 0);
     }
@@ -240,18 +260,23 @@ mod tests {
         assert_eq!(bucket.send(1000, now), now);
         assert_eq!(bucket.send(1500, now), now + Span::from_micros(1500));
         let later = now + Span::from_secs(5);
-        assert_eq!((bucket.send(3000, later), bucket.send(1, later)), (later, later + Span::from_micros(1)));
+        assert_eq!(
+            (bucket.send(3000, later), bucket.send(1, later)),
+            (later, later + Span::from_micros(1))
+        );
     }
 
     #[test]
     fn a_packet_across_a_step_ends_at_the_right_nanosecond() {
         // 8 Mbit/s for 1 ms, nothing for 2 ms, 4 Mbit/s for 3 ms, and again.
-        let steps = vec![(ms(0), Rate::from_mbit(8)), (ms(1), Rate(0)), (ms(3), Rate::from_mbit(4))];
+        let steps =
+            vec![(ms(0), Rate::from_mbit(8)), (ms(1), Rate(0)), (ms(3), Rate::from_mbit(4))];
         let steps = Steps::new(steps, Some(Span::from_millis(6))).unwrap();
         assert_eq!(steps.range(), (Rate(0), Rate::from_mbit(8)));
         assert_eq!(steps.mean(), Rate(20_000_000 / 6));
         let mut wire = Wire::of(steps.mean(), &Capacity::Steps(Arc::new(steps)));
-        // 500 B in the first half of a millisecond; 600 B more: 500 until 1 ms, 100 from 3 ms on at half the rate.
+        // 500 B in the first half of a millisecond; 600 B more: 500 until 1 ms, 100 from 3 ms on at
+        // half the rate.
         let first = wire.send(500, Time::ZERO);
         assert_eq!(first, Time(500_000));
         let second = wire.send(600, first);
@@ -270,7 +295,8 @@ mod tests {
     fn steps_do_not_drift() {
         // Odd rates and lengths, back to back: the sum is the exact one, rounded down.
         let (a, b) = (Rate::from_bits(3_333_333), Rate::from_bits(7_777_777));
-        let steps = Steps::new(vec![(Time(0), a), (Time(1_234_567), b)], Some(Span(3_456_789))).unwrap();
+        let steps =
+            Steps::new(vec![(Time(0), a), (Time(1_234_567), b)], Some(Span(3_456_789))).unwrap();
         let mut wire = Wire::of(a, &Capacity::Steps(Arc::new(steps.clone())));
         let (mut now, mut work) = (Time::ZERO, 0u128);
         for n in 0..100_000u32 {
@@ -292,7 +318,8 @@ mod tests {
     #[test]
     fn a_trickle_takes_long_to_send_and_not_to_compute() {
         // A bit a second, for a nanosecond of two.
-        let steps = Steps::new(vec![(Time(0), Rate(1)), (Time(1), Rate(0))], Some(Span(2))).unwrap();
+        let steps =
+            Steps::new(vec![(Time(0), Rate(1)), (Time(1), Rate(0))], Some(Span(2))).unwrap();
         let mut wire = Wire::of(steps.mean(), &Capacity::Steps(Arc::new(steps)));
         // The last of its nanoseconds is followed by one of nothing.
         assert_eq!(wire.send(1, Time::ZERO), Time(16_000_000_000 - 1));
@@ -301,10 +328,12 @@ mod tests {
 
     #[test]
     fn opportunities_that_nobody_takes_are_lost() {
-        let all = Opportunities::new(vec![ms(1), ms(1), ms(4)], Span::from_millis(4), 1500).unwrap();
+        let all =
+            Opportunities::new(vec![ms(1), ms(1), ms(4)], Span::from_millis(4), 1500).unwrap();
         assert_eq!(all.mean(), Rate(9_000_000));
         let mut wire = Wire::of(all.mean(), &Capacity::Opportunities(Arc::new(all)));
-        // Two at 1 ms; the rest of the second goes to the next packet, and no further than that instant.
+        // Two at 1 ms; the rest of the second goes to the next packet, and no further than that
+        // instant.
         assert_eq!(wire.send(1500, Time::ZERO), ms(1));
         assert_eq!(wire.send(1000, ms(1)), ms(1));
         assert_eq!(wire.send(500, ms(1)), ms(1));
@@ -323,7 +352,10 @@ mod tests {
         assert_eq!(Steps::new(vec![], None), None);
         assert_eq!(Steps::new(vec![(ms(0), Rate(1)), zero], None), None, "nothing any more");
         assert_eq!(Steps::new(vec![zero], Some(Span::from_millis(9))), None, "nothing ever");
-        assert_eq!(Steps::new(vec![(ms(0), Rate(1)), (ms(9), Rate(1))], Some(Span::from_millis(9))), None);
+        assert_eq!(
+            Steps::new(vec![(ms(0), Rate(1)), (ms(9), Rate(1))], Some(Span::from_millis(9))),
+            None
+        );
         assert!(Steps::new(vec![(ms(0), Rate(1)), zero], Some(Span::from_millis(9))).is_some());
         assert_eq!(Opportunities::new(vec![], Span(1), 1), None);
     }

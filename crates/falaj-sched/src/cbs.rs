@@ -1,13 +1,14 @@
 //! The credit-based shaper of IEEE 802.1Qav (802.1Q-2022, 8.6.8.2).
 //!
 //! Each flow is a traffic class, the first of the scenario the highest. A class with an
-//! `idle-slope` has credit: it rises by the idle slope while the class has packets or owes, and falls while the class
-//! sends, by the send slope, which the standard fixes: the idle slope less the link's rate. The head may
-//! go when the credit is not negative. Without packets a positive credit is lost.
-//! Classes without a slope send whenever they may. Of the classes that may send the highest does.
+//! `idle-slope` has credit: it rises by the idle slope while the class has packets or owes, and
+//! falls while the class sends, by the send slope, which the standard fixes: the idle slope less
+//! the link's rate. The head may go when the credit is not negative. Without packets a positive
+//! credit is lost. Classes without a slope send whenever they may. Of the classes that may send the
+//! highest does.
 //!
-//! So a class is held even on a free link, and after it was delayed it catches up by what the others
-//! took, not more. Credit is counted in bits times 10^9: a nanosecond adds
+//! So a class is held even on a free link, and after it was delayed it catches up by what the
+//! others took, not more. Credit is counted in bits times 10^9: a nanosecond adds
 //! the slope, a byte costs 8 10^9; nothing is rounded.
 
 use crate::discipline::{Answer, Discipline, Sent};
@@ -87,7 +88,10 @@ impl Cbs {
                     flow: Some(flow),
                     param: "idle-slope",
                     what: format!("{} is out of range", slope.unwrap_or(Rate(0))),
-                    help: format!("above 0, and at most the link's {}; or leave it out for best effort", setup.rate),
+                    help: format!(
+                        "above 0, and at most the link's {}; or leave it out for best effort",
+                        setup.rate
+                    ),
                 }
                 .into());
             }
@@ -179,14 +183,17 @@ impl Discipline for Cbs {
         self.slopes[f.index()].is_none_or(|slope| flows.state(f).recovers(slope) <= now)
     }
 
-    /// With `S` the slopes of the higher classes: their credits together rise by at most `S` a second
-    /// and fall by `C - S` while one of them sends, and none is below `-(C - s)L/C`. So they, and one
-    /// packet of a lower class, keep this one waiting for at most `(m + L)/(C - S)` with `m` the sum of those floors
-    /// (Zhao and others). Credit is never higher than what is earned in that time, nor lower than its own floor;
-    /// and what is sent while there are packets is what is earned, less the change of credit.
+    /// With `S` the slopes of the higher classes: their credits together rise by at most `S` a
+    /// second and fall by `C - S` while one of them sends, and none is below `-(C - s)L/C`. So
+    /// they, and one packet of a lower class, keep this one waiting for at most `(m + L)/(C -
+    /// S)` with `m` the sum of those floors (Zhao and others). Credit is never higher than what
+    /// is earned in that time, nor lower than its own floor; and what is sent while there are
+    /// packets is what is earned, less the change of credit.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let Some(slope) = self.slopes[f.index()] else {
-            return Err(NoPromise("a class without an `idle-slope` gets what the others leave".into()));
+            return Err(NoPromise(
+                "a class without an `idle-slope` gets what the others leave".into(),
+            ));
         };
         let (mut above, mut floors) = (0u128, 0u128);
         for (n, higher) in self.slopes[..f.index()].iter().enumerate() {
@@ -205,7 +212,8 @@ impl Discipline for Cbs {
             return Err(NoPromise(excess.words("up to this class the flows'")));
         }
         let left = u128::from(self.rate.0) - above;
-        let waits = (floors / u128::from(self.rate.0) + u128::from(self.largest) + 1) * u128::from(BIT_NANOS);
+        let waits = (floors / u128::from(self.rate.0) + u128::from(self.largest) + 1)
+            * u128::from(BIT_NANOS);
         let waits = Span(u64::try_from(waits.div_ceil(left)).unwrap_or(u64::MAX)) + ROUNDING;
         let own = slope.airtime(self.largest);
         Ok(Promise {
@@ -213,7 +221,9 @@ impl Discipline for Cbs {
             latency: waits + own,
             rate_formula: "the idle slope s",
             delay: Bound {
-                delay: slope.airtime_of_many(self.full_queues[f.index()].saturating_add(self.largest.into())) + waits,
+                delay: slope.airtime_of_many(
+                    self.full_queues[f.index()].saturating_add(self.largest.into()),
+                ) + waits,
                 formula: "(B + L)/s + (sum (C - s')L/C + L)/(C - sum s'), s' of the higher classes",
                 condition: "packets that found room",
             },

@@ -1,13 +1,16 @@
-//! Stamps that follow each other: `S = max(F of the packet before, what it was when it came)`, `F = S + L/r`.
+//! Stamps that follow each other: `S = max(F of the packet before, what it was when it came)`, `F =
+//! S + L/r`.
 //!
-//! A packet carries what the time was when it came, and is stamped when it has become the head of its queue. That gives the stamps
-//! of its arrival, as all that was before it has gone by then; and who was thrown out meanwhile is in none of them. Stamped
-//! once and for all, packets behind one that was thrown out would wait for it as if it had been sent: a flow with a
-//! short queue and head drop, whose packets come faster than they leave, would never be served again.
+//! A packet carries what the time was when it came, and is stamped when it has become the head of
+//! its queue. That gives the stamps of its arrival, as all that was before it has gone by then; and
+//! who was thrown out meanwhile is in none of them. Stamped once and for all, packets behind one
+//! that was thrown out would wait for it as if it had been sent: a flow with a short queue and head
+//! drop, whose packets come faster than they leave, would never be served again.
 //!
-//! Who stands in for a head that was thrown out takes that one's finish, if his own is earlier. Else what was hidden behind a
-//! long packet would come to the front at a time when others no longer reckon with it. So finishes of heads only rise, and in
-//! any time the flow asks for no more than its rate, as if the packet thrown out had never come.
+//! Who stands in for a head that was thrown out takes that one's finish, if his own is earlier.
+//! Else what was hidden behind a long packet would come to the front at a time when others no
+//! longer reckon with it. So finishes of heads only rise, and in any time the flow asks for no more
+//! than its rate, as if the packet thrown out had never come.
 
 /// The chain of one flow, in the discipline's own time.
 #[derive(Debug, Clone, Copy, Default)]

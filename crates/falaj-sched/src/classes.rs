@@ -1,9 +1,9 @@
 //! A tree of classes that a discipline is handed whole.
 //!
 //! Where flows are divided by the discipline's own kind, those that are divided are classes between
-//! the link and the leaves. A class is known by a number: the leaves come first, in the order of their
-//! queues, then the others, each before those below it. What stands over a class is a *node*: the link is node 0, the
-//! divided classes follow.
+//! the link and the leaves. A class is known by a number: the leaves come first, in the order of
+//! their queues, then the others, each before those below it. What stands over a class is a *node*:
+//! the link is node 0, the divided classes follow.
 
 use crate::params::{FlowSetup, Refused, Setup};
 use crate::promise::{admits_one, finite_rate};
@@ -84,14 +84,21 @@ pub(crate) struct Classes<'a> {
 
 impl<'a> Classes<'a> {
     /// The classes of `setup`, whose flows may be divided by `kind` itself; `what` names it.
-    pub(crate) fn new(kind: &str, what: &'static str, setup: &'a Setup) -> Result<Classes<'a>, Refused> {
+    pub(crate) fn new(
+        kind: &str,
+        what: &'static str,
+        setup: &'a Setup,
+    ) -> Result<Classes<'a>, Refused> {
         finite_rate(setup, what)?;
         let mut walk = Walk { kind, leaves: Vec::new(), nodes: Vec::new(), seen: 0 };
         walk.down(setup, LINK, 1)?;
         let leaves = walk.leaves.len();
         let all = walk.leaves.into_iter().chain(walk.nodes);
-        let mut classes =
-            Classes { shape: Shape { leaves, above: Vec::new() }, setups: Vec::new(), numbers: Vec::new() };
+        let mut classes = Classes {
+            shape: Shape { leaves, above: Vec::new() },
+            setups: Vec::new(),
+            numbers: Vec::new(),
+        };
         for (setup, above, number) in all {
             classes.shape.above.push(above as u32);
             classes.setups.push(setup);
@@ -134,7 +141,9 @@ impl<'a> Walk<'a, '_> {
                         flow: Some(number),
                         param: "flow",
                         what: format!("it is divided {DEEPEST} levels below the link"),
-                        help: format!("at most {DEEPEST} levels of classes; leave some out that divide nothing"),
+                        help: format!(
+                            "at most {DEEPEST} levels of classes; leave some out that divide nothing"
+                        ),
                     });
                 }
                 Some(inner) => {

@@ -87,7 +87,10 @@ impl Corr {
                 flow: None,
                 param: "cycle",
                 what: format!("a cycle of {cycle} packets at {} cannot be counted", setup.rate),
-                help: format!("1 to {} packets", (i64::MAX as u64 / 4 / setup.rate.0).clamp(1, 65_536)),
+                help: format!(
+                    "1 to {} packets",
+                    (i64::MAX as u64 / 4 / setup.rate.0).clamp(1, 65_536)
+                ),
             }
             .into());
         };
@@ -101,10 +104,13 @@ impl Corr {
                 help: format!("at most {}, which is left of the link", Rate(left as u64 / cycle)),
             };
             let rate = f.values.rate("rate").ok_or_else(|| refused("is missing".into()))?;
-            let quota =
-                cycle.checked_mul(rate.0).and_then(|q| i64::try_from(q).ok()).filter(|q| (1..=left).contains(q));
-            let quota =
-                quota.ok_or_else(|| refused(format!("a rate of {rate} does not fit on the link with the others")))?;
+            let quota = cycle
+                .checked_mul(rate.0)
+                .and_then(|q| i64::try_from(q).ok())
+                .filter(|q| (1..=left).contains(q));
+            let quota = quota.ok_or_else(|| {
+                refused(format!("a rate of {rate} does not fit on the link with the others"))
+            })?;
             left -= quota;
             quotas.push(quota);
         }
@@ -139,7 +145,8 @@ impl Corr {
                     return false;
                 }
                 state.credit += quotas[f.index()];
-                let whole = if state.credit >= *packet { (state.credit / *packet) as u64 } else { 0 };
+                let whole =
+                    if state.credit >= *packet { (state.credit / *packet) as u64 } else { 0 };
                 let sends = whole.min(packets.into());
                 if sends > 0 {
                     state.credit -= sends as i64 * *packet;
@@ -201,8 +208,10 @@ impl Discipline for Corr {
         for f in (0..all as u32).map(FlowId) {
             let grain = self.grain(f);
             let state = flows.state_mut(f);
-            let scaled = i128::from(state.credit) * i128::from(self.packet) / i128::from(old.packet);
-            state.credit = (scaled as i64 / grain * grain).clamp(grain - self.packet, self.packet - grain);
+            let scaled =
+                i128::from(state.credit) * i128::from(self.packet) / i128::from(old.packet);
+            state.credit =
+                (scaled as i64 / grain * grain).clamp(grain - self.packet, self.packet - grain);
         }
     }
 
@@ -254,21 +263,26 @@ impl Discipline for Corr {
     /// `floor((d_j + (K+1) T r_j)/C)` packets. Own derivation, tested.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let (full, limit) = (self.full_queues[f.index()], self.limits[f.index()]);
-        let (packet, own, largest) = (self.packet as u128, self.quotas[f.index()] as u128, u128::from(self.largest));
+        let (packet, own, largest) =
+            (self.packet as u128, self.quotas[f.index()] as u128, u128::from(self.largest));
         let others = || (0..self.quotas.len() as u32).map(FlowId).filter(|&j| j != f);
         let quota = |j: FlowId| self.quotas[j.index()] as u128;
         let rate = Rate(self.packet as u64);
         let until = |packets: u64, bytes: u64| {
             let cycles = (u128::from(packets.max(1) - 1) * packet + self.swing(f)) / own + 2;
-            let sent = others().map(|j| cycles.saturating_mul(quota(j)).saturating_add(self.swing(j)) / packet);
+            let sent = others()
+                .map(|j| cycles.saturating_mul(quota(j)).saturating_add(self.swing(j)) / packet);
             let sent = sent.fold(0, u128::saturating_add).saturating_mul(largest);
             rate.airtime_of_many(u64::try_from(sent).unwrap_or(u64::MAX).saturating_add(bytes))
         };
         let (packets, formula) = match limit {
-            Limit::Packets(b) => (u64::from(b), "(B + sum over others of n_j L)/C, n_j packets in K(b) + 1 cycles"),
-            Limit::Bytes(b) => {
-                (b, "(B + sum over others of n_j L)/C, n_j packets in K(B) + 1 cycles as a packet may have 1 B")
+            Limit::Packets(b) => {
+                (u64::from(b), "(B + sum over others of n_j L)/C, n_j packets in K(b) + 1 cycles")
             }
+            Limit::Bytes(b) => (
+                b,
+                "(B + sum over others of n_j L)/C, n_j packets in K(B) + 1 cycles as a packet may have 1 B",
+            ),
         };
         let mut bounds = Vec::new();
         if let Limit::Bytes(bytes) = limit {
@@ -282,12 +296,17 @@ impl Discipline for Corr {
         // ((p C + d_i)/T r_i + 2) Q L + D L]/C, Q and D the others' quotas and swings.
         let (quotas, swings) = others().fold((0, 0), |(q, d), j| (q + quota(j), d + self.swing(j)));
         let carried = (self.swing(f) * quotas).div_ceil(own) + 2 * quotas + swings;
-        let latency = u64::try_from(largest + carried.saturating_mul(largest).div_ceil(packet)).unwrap_or(u64::MAX);
+        let latency = u64::try_from(largest + carried.saturating_mul(largest).div_ceil(packet))
+            .unwrap_or(u64::MAX);
         Ok(Promise {
             rate: Rate((packet * own / (own + quotas * largest)) as u64),
             latency: rate.airtime_of_many(latency),
             rate_formula: "C R/(R + L sum over others of R_j) if its packets have 1 B, at least its own if all have one size",
-            delay: Bound { delay: until(packets, full), formula, condition: "packets that found room" },
+            delay: Bound {
+                delay: until(packets, full),
+                formula,
+                condition: "packets that found room",
+            },
             others: bounds,
         })
     }

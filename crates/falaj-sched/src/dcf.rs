@@ -1,14 +1,18 @@
-//! Stations of an 802.11b channel: each flow is one, and they contend for the air (DCF, basic access).
+//! Stations of an 802.11b channel: each flow is one, and they contend for the air (DCF, basic
+//! access).
 //!
-//! IEEE 802.11-1999 section 9.2 and 802.11b. A station that has a frame waits until the air has been free for DIFS, and for as many slots
-//! more as it has drawn; while others send it does not count. Who alone has counted down sends: preamble, frame, SIFS,
-//! acknowledgement. Those who have counted down together collide: the air is taken for the longest of their frames, nothing
-//! arrives, and each draws from twice as many slots. A frame that collided so often as `attempts` says is dropped.
-//! After a frame a station counts down again, also without another one; a frame that comes after that, to free air, goes at once.
+//! IEEE 802.11-1999 section 9.2 and 802.11b. A station that has a frame waits until the air has
+//! been free for DIFS, and for as many slots more as it has drawn; while others send it does not
+//! count. Who alone has counted down sends: preamble, frame, SIFS, acknowledgement. Those who have
+//! counted down together collide: the air is taken for the longest of their frames, nothing
+//! arrives, and each draws from twice as many slots. A frame that collided so often as `attempts`
+//! says is dropped. After a frame a station counts down again, also without another one; a frame
+//! that comes after that, to free air, goes at once.
 //!
-//! A packet is on the wire for preamble and frame, which is the [air time](Discipline::airtime) that it is given; the rest is time in
-//! which nobody may send. Slots are counted over all free time: a station has the number at which it sends, not a counter, and nothing is
-//! done in a slot. Draws are by (seed, station, number of the draw).
+//! A packet is on the wire for preamble and frame, which is the [air time](Discipline::airtime)
+//! that it is given; the rest is time in which nobody may send. Slots are counted over all free
+//! time: a station has the number at which it sends, not a counter, and nothing is done in a slot.
+//! Draws are by (seed, station, number of the draw).
 
 use crate::bucket::ids;
 use crate::discipline::{Air, Answer, Discipline, Sent};
@@ -109,16 +113,30 @@ impl Channel {
         let short = values.choice("preamble") == Some("short");
         let basic_rate = values.rate("basic-rate").unwrap_or(RATES[1]);
         let header = values.bytes("header").unwrap_or(22);
-        let refused = |param, what, help: &str| Refused { flow: None, param, what, help: help.into() };
+        let refused =
+            |param, what, help: &str| Refused { flow: None, param, what, help: help.into() };
         if !RATES.contains(&basic_rate) {
-            return Err(refused("basic-rate", format!("802.11b has no rate of {basic_rate}"), ALLOWED).into());
+            return Err(refused(
+                "basic-rate",
+                format!("802.11b has no rate of {basic_rate}"),
+                ALLOWED,
+            )
+            .into());
         }
         let Some(header) = u32::try_from(header).ok().filter(|&header| header <= 4_096) else {
-            return Err(refused("header", format!("{header} B are no header"), "up to 4096B").into());
+            return Err(
+                refused("header", format!("{header} B are no header"), "up to 4096B").into()
+            );
         };
-        let (cw_min, cw_max) = (values.count("cw-min").unwrap_or(31), values.count("cw-max").unwrap_or(1023));
+        let (cw_min, cw_max) =
+            (values.count("cw-min").unwrap_or(31), values.count("cw-max").unwrap_or(1023));
         if cw_max < cw_min {
-            return Err(refused("cw-max", format!("{cw_max} is below `cw-min`, {cw_min}"), "`cw-min` or more").into());
+            return Err(refused(
+                "cw-max",
+                format!("{cw_max} is below `cw-min`, {cw_min}"),
+                "`cw-min` or more",
+            )
+            .into());
         }
         Ok(Channel {
             preamble: Span::from_micros(if short { 96 } else { 192 }),
@@ -140,7 +158,8 @@ impl Channel {
         SIFS + self.preamble + rate.min(self.basic_rate).airtime(ACK)
     }
 
-    /// So long nobody counts after a collision, beyond DIFS (EIFS without it): as if there were an acknowledgement at the lowest rate.
+    /// So long nobody counts after a collision, beyond DIFS (EIFS without it): as if there were an
+    /// acknowledgement at the lowest rate.
     pub fn confused(&self) -> Span {
         SIFS + self.preamble + RATES[0].airtime(ACK)
     }
@@ -158,7 +177,9 @@ const ALLOWED: &str = "1mbit, 2mbit, 5.5mbit or 11mbit, no more than the link's"
 pub fn rates(setup: &Setup) -> Result<Vec<Rate>, Refusals> {
     let Some(&fastest) = RATES.iter().rev().find(|&&rate| rate <= setup.rate) else {
         let what = format!("802.11b has no rate as low as {}", setup.rate);
-        return Err(Refused { flow: None, param: "rate", what, help: "at least 1mbit".into() }.into());
+        return Err(
+            Refused { flow: None, param: "rate", what, help: "at least 1mbit".into() }.into()
+        );
     };
     let rate = |(flow, f): (usize, &FlowSetup)| {
         let rate = f.values.rate("rate").unwrap_or(fastest);
@@ -334,7 +355,8 @@ impl Discipline for Dcf {
         self.follow(flows, f);
     }
 
-    /// What goes without having been sent is no reason to send sooner or later, but one to count collisions anew.
+    /// What goes without having been sent is no reason to send sooner or later, but one to count
+    /// collisions anew.
     fn offer_changed(&mut self, flows: &mut Flows<()>, f: FlowId, _: Time) {
         self.stations[f.index()].collisions = 0;
         if let Some(n) = self.given_up.iter().position(|&other| other == f) {
@@ -419,7 +441,8 @@ mod tests {
         Channel::new(&setup).unwrap()
     }
 
-    /// 1500 B of IP: 1536 B after the preamble, and an acknowledgement at 2 Mbit/s; at 1 Mbit/s one of 304 us.
+    /// 1500 B of IP: 1536 B after the preamble, and an acknowledgement at 2 Mbit/s; at 1 Mbit/s one
+    /// of 304 us.
     #[test]
     fn a_frame_lasts_as_long_as_the_standard_says() {
         let channel = channel();

@@ -4,17 +4,15 @@
 //! before an instant. Time is an argument; it never reads a clock. The pipe
 //! keeps these moments:
 //!
-//! - It asks [`Discipline::next`] when the link is free: at the nominal end of
-//!   a transmission, at the instant of an earlier [`Answer::NotBefore`], and
-//!   when a packet arrives at a free link. Never while a packet is on the wire.
+//! - It asks [`Discipline::next`] when the link is free: at the nominal end of a transmission, at
+//!   the instant of an earlier [`Answer::NotBefore`], and when a packet arrives at a free link.
+//!   Never while a packet is on the wire.
 //! - At equal times transmission ends come first, then timers, then arrivals.
-//! - The packet in service stays at the head of its queue until its end, and
-//!   counts there. Whether a flow has run empty is therefore concluded in the
-//!   `next` after that end, not in `take` (a reset at the start of the last
-//!   transmission breaks the bound of DRR).
-//! - `next` may be asked any number of times, early, late or twice; only what
-//!   arrives, what is taken and the instants of the discipline's own making
-//!   change what it will decide.
+//! - The packet in service stays at the head of its queue until its end, and counts there. Whether
+//!   a flow has run empty is therefore concluded in the `next` after that end, not in `take` (a
+//!   reset at the start of the last transmission breaks the bound of DRR).
+//! - `next` may be asked any number of times, early, late or twice; only what arrives, what is
+//!   taken and the instants of the discipline's own making change what it will decide.
 
 use crate::label::Label;
 use crate::plugin::Breach;
@@ -101,14 +99,16 @@ pub trait Discipline: Send + Sized {
     /// as the new setup allows.
     fn succeed(&mut self, old: Self, flows: &mut Flows<Self::State, Self::Tag>, now: Time);
 
-    /// May it [succeed](Discipline::succeed) `old`? Else the packets that wait come to it as to one of another kind.
+    /// May it [succeed](Discipline::succeed) `old`? Else the packets that wait come to it as to one
+    /// of another kind.
     fn succeeds(&self, old: &Self) -> bool {
         let _ = old;
         true
     }
 
-    /// This discipline is about to [succeed](Discipline::succeed) `old`: the tag that a packet of `f`, which
-    /// waits with `tag`, goes on with. The order of a flow's packets is never another.
+    /// This discipline is about to [succeed](Discipline::succeed) `old`: the tag that a packet of
+    /// `f`, which waits with `tag`, goes on with. The order of a flow's packets is never
+    /// another.
     fn retag(&self, old: &mut Self, f: FlowId, tag: Self::Tag, now: Time) -> Self::Tag {
         let _ = (old, f, now);
         tag
@@ -117,7 +117,13 @@ pub trait Discipline: Send + Sized {
     /// A packet of so many bytes is about to join the queue of `f`: the tag
     /// that it carries from now on. [`ready`](Discipline::ready) follows if it is the head.
     #[inline]
-    fn arrived(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, bytes: u32, now: Time) -> Self::Tag {
+    fn arrived(
+        &mut self,
+        flows: &mut Flows<Self::State, Self::Tag>,
+        f: FlowId,
+        bytes: u32,
+        now: Time,
+    ) -> Self::Tag {
         let _ = (flows, f, bytes, now);
         Self::Tag::default()
     }
@@ -131,10 +137,12 @@ pub trait Discipline: Send + Sized {
     }
 
     /// What may happen now. Charges nothing.
-    fn next(&mut self, flows: &mut Flows<Self::State, Self::Tag>, now: Time, wire: &Wire) -> Answer;
+    fn next(&mut self, flows: &mut Flows<Self::State, Self::Tag>, now: Time, wire: &Wire)
+    -> Answer;
 
-    /// On a link that waits for tokens: is it asked anew while those of the packet that it named are not there yet, so that whoever
-    /// comes meanwhile may go first? Else the packet is given away, and keeps its place.
+    /// On a link that waits for tokens: is it asked anew while those of the packet that it named
+    /// are not there yet, so that whoever comes meanwhile may go first? Else the packet is
+    /// given away, and keeps its place.
     fn peeks(&self) -> bool {
         false
     }
@@ -161,7 +169,8 @@ pub trait Discipline: Send + Sized {
         None
     }
 
-    /// What is known of the packet that arrives next, where [labels are looked at](Discipline::heeds_labels).
+    /// What is known of the packet that arrives next, where [labels are looked
+    /// at](Discipline::heeds_labels).
     #[inline]
     fn announce(&mut self, label: Label) {
         let _ = label;
@@ -207,8 +216,15 @@ pub trait Discipline: Send + Sized {
         self.offer_changed(flows, f, now);
     }
 
-    /// The packet behind the head of `f`, of so many bytes, was thrown out by a policy; the head is on the wire.
-    fn passed_over(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, bytes: u32, now: Time) {
+    /// The packet behind the head of `f`, of so many bytes, was thrown out by a policy; the head is
+    /// on the wire.
+    fn passed_over(
+        &mut self,
+        flows: &mut Flows<Self::State, Self::Tag>,
+        f: FlowId,
+        bytes: u32,
+        now: Time,
+    ) {
         let _ = (flows, f, bytes, now);
     }
 
@@ -229,8 +245,8 @@ pub trait Discipline: Send + Sized {
         self.manages_queues()
     }
 
-    /// By how much the packet that was [taken](Discipline::take) last leaves sooner than at the latest that was
-    /// promised; `None`: it stays as early as it came. It is told once.
+    /// By how much the packet that was [taken](Discipline::take) last leaves sooner than at the
+    /// latest that was promised; `None`: it stays as early as it came. It is told once.
     #[inline]
     fn early(&mut self) -> Option<Span> {
         None
@@ -263,14 +279,15 @@ pub trait Discipline: Send + Sized {
         None
     }
 
-    /// The curve by which the packets of `f` have deadlines, where it promises more than a rate and a latency, or
-    /// where only those that keep to an envelope are promised anything.
+    /// The curve by which the packets of `f` have deadlines, where it promises more than a rate and
+    /// a latency, or where only those that keep to an envelope are promised anything.
     fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
         let _ = f;
         None
     }
 
-    /// What must hold, beside a backlog, for the rate that [`service`](Discipline::service) promises.
+    /// What must hold, beside a backlog, for the rate that [`service`](Discipline::service)
+    /// promises.
     fn rate_condition(&self) -> Option<RateCondition> {
         None
     }
@@ -281,7 +298,8 @@ pub trait Discipline: Send + Sized {
         if self.only_over_queues() { Harm::Own } else { Harm::Nobody }
     }
 
-    /// By how much the delays of two packets of `f` differ at most, from where they first came to a chain of such links.
+    /// By how much the delays of two packets of `f` differ at most, from where they first came to a
+    /// chain of such links.
     fn jitter(&self, f: FlowId) -> Option<Bound> {
         let _ = f;
         None

@@ -179,7 +179,9 @@ impl Quanta {
                     flow: Some(flow),
                     param: "quantum",
                     what: format!("a quantum of {quantum} B is out of range"),
-                    help: format!("at least {least} B, {of} as the link accounts it; at most 1 GiB"),
+                    help: format!(
+                        "at least {least} B, {of} as the link accounts it; at most 1 GiB"
+                    ),
                 });
             }
             each.push(quantum as u32);
@@ -251,7 +253,8 @@ pub(crate) struct Visits {
 
 impl Visits {
     pub(crate) fn rate(&self) -> Rate {
-        let share = u128::from(self.rate.0) * u128::from(self.quantum) / u128::from(self.quantum + self.between);
+        let share = u128::from(self.rate.0) * u128::from(self.quantum)
+            / u128::from(self.quantum + self.between);
         Rate(share as u64)
     }
 
@@ -259,7 +262,8 @@ impl Visits {
     /// and a packet of `L` under way that is before `[S + L + ceil((S+L)/Q) X +
     /// K]/C`, so a curve of rate `r = C Q/(Q+X)` holds from `[X (1 + L/Q) + K + L]/C` on.
     pub(crate) fn latency(&self) -> Span {
-        let carry = (u128::from(self.between) * u128::from(self.largest)).div_ceil(u128::from(self.quantum));
+        let carry = (u128::from(self.between) * u128::from(self.largest))
+            .div_ceil(u128::from(self.quantum));
         let carry = u64::try_from(carry).unwrap_or(u64::MAX);
         self.rate.airtime_of_many((self.between + self.once + self.largest).saturating_add(carry))
     }
@@ -331,14 +335,21 @@ impl DeficitRound {
     }
 
     #[inline]
-    pub(crate) fn join<S: AsMut<DrrFlow> + AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>, f: FlowId) {
+    pub(crate) fn join<S: AsMut<DrrFlow> + AsMut<Place>, T: Copy>(
+        &mut self,
+        flows: &mut Flows<S, T>,
+        f: FlowId,
+    ) {
         self.round.join(flows, f);
     }
 
     /// Ends a visit whose flow has run empty, where somebody else may be served
     /// before the next [`visit`](DeficitRound::visit); true if it did.
     #[inline]
-    pub(crate) fn conclude<S: AsMut<DrrFlow> + AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>) -> bool {
+    pub(crate) fn conclude<S: AsMut<DrrFlow> + AsMut<Place>, T: Copy>(
+        &mut self,
+        flows: &mut Flows<S, T>,
+    ) -> bool {
         let empty = self.visited && self.first().is_some_and(|f| flows.head(f).is_none());
         empty && self.visit(flows).is_none()
     }

@@ -88,7 +88,9 @@ struct Contract {
 impl Contract {
     /// Counts a packet; false if it is too much.
     fn admits(&mut self, bytes: u32, now: Time) -> bool {
-        while let Some(&(_, old)) = self.log.front().filter(|&&(at, _)| now.since(at) >= self.window) {
+        while let Some(&(_, old)) =
+            self.log.front().filter(|&&(at, _)| now.since(at) >= self.window)
+        {
             self.sum -= old;
             self.log.pop_front();
         }
@@ -139,29 +141,59 @@ impl DrrPlus {
             if !low {
                 if let Some(param) = rate.map(|_| "rate").or(window.map(|_| "window")) {
                     let what = "a contract is for flows of low latency".into();
-                    return Err(refused(param, what, "leave it out, or write `latency = \"low\"`".into()).into());
+                    return Err(refused(
+                        param,
+                        what,
+                        "leave it out, or write `latency = \"low\"`".into(),
+                    )
+                    .into());
                 }
                 contracts.push(None);
                 continue;
             }
             let missing = |param| {
-                let help = "its contract is that no `window` holds more than its `rate`: both are needed".into();
+                let help =
+                    "its contract is that no `window` holds more than its `rate`: both are needed"
+                        .into();
                 refused(param, format!("a flow of low latency lacks its `{param}`"), help)
             };
-            let (rate, window) = (rate.ok_or_else(|| missing("rate"))?, window.ok_or_else(|| missing("window"))?);
+            let (rate, window) =
+                (rate.ok_or_else(|| missing("rate"))?, window.ok_or_else(|| missing("window"))?);
             if rate.0 == 0 || rate.0 >= left {
-                let what =
-                    format!("the flows of low latency are given {rate} here, and {} is what is left", Rate(left));
-                return Err(refused("rate", what, "less than that: it goes before all others".into()).into());
+                let what = format!(
+                    "the flows of low latency are given {rate} here, and {} is what is left",
+                    Rate(left)
+                );
+                return Err(refused(
+                    "rate",
+                    what,
+                    "less than that: it goes before all others".into(),
+                )
+                .into());
             }
             left -= rate.0;
             let bytes = u128::from(rate.0) * u128::from(window.0) / u128::from(BIT_NANOS);
             if bytes < u128::from(setup.largest) {
-                let what = format!("{rate} in {window} are {bytes} B, less than a packet of {} B", setup.largest);
-                return Err(refused("window", what, format!("at least `{}`", rate.airtime(setup.largest))).into());
+                let what = format!(
+                    "{rate} in {window} are {bytes} B, less than a packet of {} B",
+                    setup.largest
+                );
+                return Err(refused(
+                    "window",
+                    what,
+                    format!("at least `{}`", rate.airtime(setup.largest)),
+                )
+                .into());
             }
             let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-            contracts.push(Some(Contract { rate, window, bytes, log: VecDeque::new(), sum: 0, broken: false }));
+            contracts.push(Some(Contract {
+                rate,
+                window,
+                bytes,
+                log: VecDeque::new(),
+                sum: 0,
+                broken: false,
+            }));
         }
         let fast = Levels::new([0].into_iter());
         Ok(DrrPlus { quanta: Quanta::new(setup)?, contracts, fast, round: DeficitRound::EMPTY })
@@ -178,7 +210,8 @@ impl DrrPlus {
 
     /// Rate and burst of all contracts but that of `but`.
     fn reserved(&self, but: Option<FlowId>) -> (u64, u64) {
-        let others = self.contracts.iter().enumerate().filter(|&(f, _)| Some(f) != but.map(FlowId::index));
+        let others =
+            self.contracts.iter().enumerate().filter(|&(f, _)| Some(f) != but.map(FlowId::index));
         let contracts = others.filter_map(|(_, c)| c.as_ref());
         contracts.fold((0, 0), |(rate, burst), c| (rate + c.rate.0, burst.saturating_add(c.bytes)))
     }
@@ -250,7 +283,9 @@ impl Discipline for DrrPlus {
 
     #[inline(always)]
     fn arrived(&mut self, flows: &mut Flows<DrrPlusFlow>, f: FlowId, bytes: u32, now: Time) {
-        let Some(contract) = self.contracts[f.index()].as_mut().filter(|c| !c.broken) else { return };
+        let Some(contract) = self.contracts[f.index()].as_mut().filter(|c| !c.broken) else {
+            return;
+        };
         if contract.admits(bytes, now) {
             return;
         }
@@ -297,9 +332,9 @@ impl Discipline for DrrPlus {
 
     /// Not while a packet of its counts against its contract, nor once it is demoted.
     fn forgettable(&self, _: &Flows<DrrPlusFlow>, f: FlowId, now: Time) -> bool {
-        self.contracts[f.index()]
-            .as_ref()
-            .is_none_or(|c| !c.broken && c.log.back().is_none_or(|&(at, _)| now.since(at) >= c.window))
+        self.contracts[f.index()].as_ref().is_none_or(|c| {
+            !c.broken && c.log.back().is_none_or(|&(at, _)| now.since(at) >= c.window)
+        })
     }
 
     /// See the module's text.
@@ -308,7 +343,11 @@ impl Discipline for DrrPlus {
         let (rate, burst) = self.reserved(Some(f));
         let shared = self.quanta.visits(f, |j| j != f);
         let once = if burst > 0 { self.longest_visit(None).saturating_add(burst) } else { 0 };
-        let visits = Visits { rate: Rate(shared.rate.0 - rate), once: shared.once.saturating_add(once), ..shared };
+        let visits = Visits {
+            rate: Rate(shared.rate.0 - rate),
+            once: shared.once.saturating_add(once),
+            ..shared
+        };
         let fast = if low { self.in_the_fast_lane(f) } else { Span::ZERO };
         let mut others = Vec::new();
         if low {

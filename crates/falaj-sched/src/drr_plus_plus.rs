@@ -150,16 +150,27 @@ impl Discipline for DrrPlusPlus {
         let low = self.low[f.index()];
         let ours = self.quanta.flows(|j| self.low[j.index()] == low).count() as u64;
         let others = self.quanta.flows(|j| self.low[j.index()] != low).count() as u64;
-        let most = self.quanta.flows(|j| self.low[j.index()] != low).map(|j| self.quanta.of(j)).max().unwrap_or(0);
+        let most = self
+            .quanta
+            .flows(|j| self.low[j.index()] != low)
+            .map(|j| self.quanta.of(j))
+            .max()
+            .unwrap_or(0);
         let own = self.quanta.visits(f, |j| j != f && self.low[j.index()] == low);
         let carried = self.quanta.largest - 1;
         // All bounds but that of the curve know how many visits there are.
-        let with =
-            |carry: u64| Visits { between: own.between + ours * most, once: (ours - 1 + carry) * carried, ..own };
-        let until = |bytes: u64| with(bytes.div_ceil(own.quantum).saturating_mul(ours).min(others)).delay(bytes);
+        let with = |carry: u64| Visits {
+            between: own.between + ours * most,
+            once: (ours - 1 + carry) * carried,
+            ..own
+        };
+        let until = |bytes: u64| {
+            with(bytes.div_ceil(own.quantum).saturating_mul(ours).min(others)).delay(bytes)
+        };
         let full = self.quanta.full_queue(f);
         let curve = with(others);
-        let line = (u128::from(full) * u128::from(curve.between)).div_ceil(u128::from(curve.quantum));
+        let line =
+            (u128::from(full) * u128::from(curve.between)).div_ceil(u128::from(curve.quantum));
         let line = full.saturating_add(u64::try_from(line).unwrap_or(u64::MAX));
         let simple = curve.rate.airtime_of_many(line.saturating_add(curve.between + curve.once));
         let alone = ours == 1;
@@ -179,12 +190,20 @@ impl Discipline for DrrPlusPlus {
             others: vec![
                 Bound {
                     delay: simple,
-                    formula: if alone { "B/r + (Q' + n' (L-1))/C" } else { "B/r + (F-Q + n Q' + (n-1 + n') (L-1))/C" },
+                    formula: if alone {
+                        "B/r + (Q' + n' (L-1))/C"
+                    } else {
+                        "B/r + (F-Q + n Q' + (n-1 + n') (L-1))/C"
+                    },
                     condition: "packets that found room; looser, as a line",
                 },
                 Bound {
                     delay: until(own.quantum.min(full)),
-                    formula: if alone { "(Q + Q' + L-1)/C" } else { "(F + n Q' + (n-1 + min(n, n')) (L-1))/C" },
+                    formula: if alone {
+                        "(Q + Q' + L-1)/C"
+                    } else {
+                        "(F + n Q' + (n-1 + min(n, n')) (L-1))/C"
+                    },
                     condition: "packets that find, with themselves, no more than a quantum queued",
                 },
             ],

@@ -31,7 +31,12 @@ pub const ENTRY: Entry = Entry {
             default: Some("10000"),
             doc: "so many packets wait at most in both queues together",
         },
-        Param { name: "target", kind: Kind::Span, default: Some("15ms"), doc: "how long classic packets are to stay" },
+        Param {
+            name: "target",
+            kind: Kind::Span,
+            default: Some("15ms"),
+            doc: "how long classic packets are to stay",
+        },
         Param {
             name: "interval",
             kind: Kind::Span,
@@ -96,7 +101,8 @@ struct Controller {
 
 impl Controller {
     fn dualpi2_update(&mut self, of: &Parameters, curq: Span) {
-        let (now, before, target) = (i128::from(curq.0), i128::from(self.prevq.0), i128::from(of.target.0));
+        let (now, before, target) =
+            (i128::from(curq.0), i128::from(self.prevq.0), i128::from(of.target.0));
         self.p = (self.p + of.alpha * (now - target) + of.beta * (now - before)).clamp(0, ONE);
         self.prevq = curq;
     }
@@ -325,7 +331,8 @@ mod tests {
 
     fn dual() -> DualPi2 {
         let flows = vec![FlowSetup::new(Values::default(), Limit::Packets(1))];
-        let setup = Setup { rate: Rate::from_mbit(10), largest: 1500, scheduler: Values::default(), flows };
+        let setup =
+            Setup { rate: Rate::from_mbit(10), largest: 1500, scheduler: Values::default(), flows };
         DualPi2::new(&setup).unwrap()
     }
 
@@ -338,17 +345,24 @@ mod tests {
     fn the_controller_goes_as_worked_out_by_hand() {
         let mut dual = dual();
         let mut p = 0.0;
-        for (ms, before) in [(20.0, 0.0), (40.0, 20.0), (40.0, 40.0), (15.0, 40.0), (0.0, 15.0), (0.0, 0.0)] {
+        for (ms, before) in
+            [(20.0, 0.0), (40.0, 20.0), (40.0, 40.0), (15.0, 40.0), (0.0, 15.0), (0.0, 0.0)]
+        {
             dual.controller.dualpi2_update(&dual.of, Span((ms * 1e6) as u64));
             p = f64::max(p + 0.15 * (ms - 15.0) / 1e3 + 3.0 * (ms - before) / 1e3, 0.0);
-            assert!((part(dual.controller.p) - p).abs() < 1e-9, "{ms}: {} not {p}", part(dual.controller.p));
+            assert!(
+                (part(dual.controller.p) - p).abs() < 1e-9,
+                "{ms}: {} not {p}",
+                part(dual.controller.p)
+            );
         }
         dual.controller.p = ONE / 5;
         let of = dual.of;
         assert!((part(dual.controller.p_c()) - 0.04).abs() < 1e-9, "the square");
         assert!((part(dual.controller.p_cl(&of)) - 0.4).abs() < 1e-9, "twice");
         assert!(!dual.controller.is_overloaded(&of));
-        let ramp = [700, 800, 900, 1000, 1200, 5000].map(|us| (part(dual.laqm(Span(us * 1000))) * 100.0).round());
+        let ramp = [700, 800, 900, 1000, 1200, 5000]
+            .map(|us| (part(dual.laqm(Span(us * 1000))) * 100.0).round());
         assert_eq!(ramp, [0.0, 0.0, 25.0, 50.0, 100.0, 100.0]);
     }
 

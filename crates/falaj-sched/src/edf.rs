@@ -55,7 +55,8 @@ impl Edf {
                 help: "give it the delay that it needs, such as `10ms`".into(),
             })?);
         }
-        let full = setup.flows.iter().map(|f| full_queue(setup, f.limit)).fold(0, u64::saturating_add);
+        let full =
+            setup.flows.iter().map(|f| full_queue(setup, f.limit)).fold(0, u64::saturating_add);
         Ok(Edf {
             heads: Tournament::new(deadlines.len()),
             deadlines,

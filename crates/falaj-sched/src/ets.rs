@@ -70,8 +70,10 @@ impl Ets {
     pub fn new(setup: &Setup) -> Result<Ets, Refusals> {
         finite_rate(setup, "enhanced transmission selection")?;
         room_for_one(setup)?;
-        let priorities: Vec<Option<u64>> = setup.flows.iter().map(|f| f.values.count("priority")).collect();
-        let both = |f: usize| priorities[f].is_some() && setup.flows[f].values.bytes("quantum").is_some();
+        let priorities: Vec<Option<u64>> =
+            setup.flows.iter().map(|f| f.values.count("priority")).collect();
+        let both =
+            |f: usize| priorities[f].is_some() && setup.flows[f].values.bytes("quantum").is_some();
         if let Some(flow) = (0..priorities.len()).find(|&f| both(f)) {
             return Err(Refused {
                 flow: Some(flow),
@@ -119,7 +121,8 @@ impl Discipline for Ets {
             state.drr.set_quantum(quantum);
             state.level = self.priorities[f].map(|p| self.strict.rank(p));
         }
-        let (stay, change) = strict.into_iter().partition::<Vec<_>, _>(|&f| flows.state(f).level.is_some());
+        let (stay, change) =
+            strict.into_iter().partition::<Vec<_>, _>(|&f| flows.state(f).level.is_some());
         for f in stay.into_iter().chain(shares).chain(change) {
             self.join(flows, f);
         }

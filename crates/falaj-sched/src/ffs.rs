@@ -130,8 +130,12 @@ impl Ffs {
         room_for_one(setup)?;
         let weights = Weights::new(setup)?;
         // What waits finishes at most the longest packet and two buckets after the time.
-        let longest = (0..weights.all.len() as u32).map(|f| weights.of_bytes(FlowId(f), weights.largest.into()));
-        let width = (longest.max().unwrap_or(1) as u64).div_ceil(BUCKETS as u64 - 4).next_power_of_two().ilog2();
+        let longest = (0..weights.all.len() as u32)
+            .map(|f| weights.of_bytes(FlowId(f), weights.largest.into()));
+        let width = (longest.max().unwrap_or(1) as u64)
+            .div_ceil(BUCKETS as u64 - 4)
+            .next_power_of_two()
+            .ilog2();
         Ok(Ffs {
             now: 0,
             laps: 2,
@@ -152,7 +156,9 @@ impl Ffs {
     /// Is the last finish of a flow without packets still to come?
     #[inline]
     fn owes(&self, share: &Share) -> bool {
-        share.place() == Place::Silent && share.silent_for(self.laps) <= 1 && ahead(share.start, self.now) > 0
+        share.place() == Place::Silent
+            && share.silent_for(self.laps) <= 1
+            && ahead(share.start, self.now) > 0
     }
 }
 
@@ -179,7 +185,8 @@ impl Discipline for Ffs {
             let before = i128::from(share.inverse());
             if share.set(self.weights.byte, weight, self.weights.largest) {
                 // As many bytes ahead of the time, or behind it.
-                let ahead = if share.place() == Place::Present { ahead(share.start, old.now) } else { 0 };
+                let ahead =
+                    if share.place() == Place::Present { ahead(share.start, old.now) } else { 0 };
                 let ahead = i128::from(ahead) * i128::from(share.inverse()) / before;
                 share.start = old.now.wrapping_add(ahead as u64);
             }
@@ -306,7 +313,8 @@ impl Discipline for Ffs {
         })
     }
 
-    /// A head in the place of a longer one keeps its place, and what it waits too long there is lost.
+    /// A head in the place of a longer one keeps its place, and what it waits too long there is
+    /// lost.
     fn harm_of_drops(&self) -> Harm {
         Harm::Own
     }

@@ -44,7 +44,13 @@ impl Fifo {
         refused.extend(policy::shared(setup).err());
         Refusals::of(refused)?;
         let full_queue = setup.rate.airtime_of_many(full_queue(setup, limit));
-        Ok(Fifo { limit, rate: setup.rate, flows: setup.flows.len(), largest: setup.largest, full_queue })
+        Ok(Fifo {
+            limit,
+            rate: setup.rate,
+            flows: setup.flows.len(),
+            largest: setup.largest,
+            full_queue,
+        })
     }
 }
 
@@ -56,7 +62,9 @@ fn sum(setup: &Setup) -> Limit {
     });
     match in_packets {
         Some(packets) => Limit::Packets(packets),
-        None => Limit::Bytes(setup.flows.iter().map(|f| full_queue(setup, f.limit)).fold(0, u64::saturating_add)),
+        None => Limit::Bytes(
+            setup.flows.iter().map(|f| full_queue(setup, f.limit)).fold(0, u64::saturating_add),
+        ),
     }
 }
 

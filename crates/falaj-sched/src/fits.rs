@@ -1,8 +1,10 @@
 //! Rates that flows are given out of a link's, and what becomes of those that are more together.
 //!
-//! One rule for all disciplines. Where each flow is promised its rate whatever the others do, a sum above the link is *refused*. Where
-//! such rates have a use, as caps have, it is *taken*: whoever it may hurt is promised nothing, with the sum as the reason,
-//! and whoever reads the setup warns ([`taken`]). Ceilings, limits, shares and weights are in proportion or caps alone, and are not added up.
+//! One rule for all disciplines. Where each flow is promised its rate whatever the others do, a sum
+//! above the link is *refused*. Where such rates have a use, as caps have, it is *taken*: whoever
+//! it may hurt is promised nothing, with the sum as the reason, and whoever reads the setup warns
+//! ([`taken`]). Ceilings, limits, shares and weights are in proportion or caps alone, and are not
+//! added up.
 
 use crate::classes::Classes;
 use crate::params::{FlowSetup, Refused, Setup};
@@ -13,7 +15,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Who takes rates above the link's, and by which key they are set.
-const TAKEN: &[(&str, &str)] = &[("shaper", "rate"), ("cbs", "idle-slope"), ("ats", "rate"), ("htb", "rate")];
+const TAKEN: &[(&str, &str)] =
+    &[("shaper", "rate"), ("cbs", "idle-slope"), ("ats", "rate"), ("htb", "rate")];
 
 /// Rates of flows that are more than their link's.
 pub(crate) struct Excess {
@@ -38,22 +41,36 @@ impl Excess {
                 first = first.or(Some(flow));
             }
         }
-        Some(Excess { flow: first?, param, sum: Rate(u64::try_from(sum).unwrap_or(u64::MAX)), link })
+        Some(Excess {
+            flow: first?,
+            param,
+            sum: Rate(u64::try_from(sum).unwrap_or(u64::MAX)),
+            link,
+        })
     }
 
     /// In words; `whose` as in `the flows'`.
     pub(crate) fn words(&self, whose: &str) -> String {
-        format!("{whose} `{}`s add up to {}, more than the link's {}", self.param, self.sum, self.link)
+        format!(
+            "{whose} `{}`s add up to {}, more than the link's {}",
+            self.param, self.sum, self.link
+        )
     }
 
     /// The refusal where promises are given on the sum; `or` says what else would do.
     pub(crate) fn refused(&self, or: &str) -> Refused {
         let (flow, param, what) = (Some(self.flow), self.param, self.words("the flows'"));
-        Refused { flow, param, what, help: format!("at most {} for all flows together{or}", self.link) }
+        Refused {
+            flow,
+            param,
+            what,
+            help: format!("at most {} for all flows together{or}", self.link),
+        }
     }
 }
 
-/// What of `setup`, which `kind` takes, is more than its link has: a flow by its place among all classes, depth first, and words for a warning.
+/// What of `setup`, which `kind` takes, is more than its link has: a flow by its place among all
+/// classes, depth first, and words for a warning.
 pub fn taken(kind: &str, setup: &Setup) -> Option<Refused> {
     let (kind, param) = *TAKEN.iter().find(|taken| taken.0 == kind)?;
     let rate = |(n, flow): (usize, &FlowSetup)| Some((n, flow.values.rate(param)?));

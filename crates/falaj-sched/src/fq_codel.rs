@@ -125,14 +125,24 @@ impl FqCodel {
                 flow: None,
                 param: "quantum",
                 what: format!("a quantum of {quantum} B is out of range"),
-                help: format!("at least {least} B, a sixteenth of the largest packet; at most 1 GiB"),
+                help: format!(
+                    "at least {least} B, a sixteenth of the largest packet; at most 1 GiB"
+                ),
             }
             .into());
         }
         let queues = values.count("queues").unwrap_or(1024);
-        let Some(queues) = u32::try_from(queues).ok().filter(|&queues| (1..=MOST_QUEUES).contains(&queues)) else {
+        let Some(queues) =
+            u32::try_from(queues).ok().filter(|&queues| (1..=MOST_QUEUES).contains(&queues))
+        else {
             let what = format!("{queues} queues are out of range");
-            return Err(Refused { flow: None, param: "queues", what, help: format!("from 1 to {MOST_QUEUES}") }.into());
+            return Err(Refused {
+                flow: None,
+                param: "queues",
+                what,
+                help: format!("from 1 to {MOST_QUEUES}"),
+            }
+            .into());
         };
         Ok(FqCodel {
             codel,
@@ -191,7 +201,8 @@ impl Discipline for FqCodel {
 
     fn start(&mut self, _: &mut Flows<FqFlow, Stamp>) {}
 
-    /// Queues stay as many as they were: a connection that went on in another one would overtake itself.
+    /// Queues stay as many as they were: a connection that went on in another one would overtake
+    /// itself.
     fn succeed(&mut self, old: FqCodel, flows: &mut Flows<FqFlow, Stamp>, _: Time) {
         let FqCodel { codel, largest, quantum, limit, .. } = *self;
         *self = FqCodel { codel, largest, quantum, limit, ..old };
@@ -215,7 +226,13 @@ impl Discipline for FqCodel {
     }
 
     #[inline(always)]
-    fn arrived(&mut self, flows: &mut Flows<FqFlow, Stamp>, f: FlowId, bytes: u32, now: Time) -> Stamp {
+    fn arrived(
+        &mut self,
+        flows: &mut Flows<FqFlow, Stamp>,
+        f: FlowId,
+        bytes: u32,
+        now: Time,
+    ) -> Stamp {
         let Label { ecn, waited, .. } = core::mem::take(&mut self.label);
         let state = flows.state_mut(f);
         state.waiting += u64::from(bytes);
@@ -246,11 +263,19 @@ impl Discipline for FqCodel {
             }
         }
         let (_, fattest) = self.fat.first()?;
-        // What is on the wire is in its queue and waits no more. It may have left without anybody having been asked to go since.
+        // What is on the wire is in its queue and waits no more. It may have left without anybody
+        // having been asked to go since.
         Some((fattest, u64::from(flows.bytes(fattest)) > flows.state(fattest).waiting))
     }
 
-    fn thrown_away(&mut self, flows: &mut Flows<FqFlow, Stamp>, f: FlowId, bytes: u32, because: Thrown, _: Time) {
+    fn thrown_away(
+        &mut self,
+        flows: &mut Flows<FqFlow, Stamp>,
+        f: FlowId,
+        bytes: u32,
+        because: Thrown,
+        _: Time,
+    ) {
         if because == Thrown::Answered {
             flows.state_mut(f).codel = self.chosen.0;
         }
@@ -283,7 +308,11 @@ impl Discipline for FqCodel {
                     capable: stamp.ecn().is_capable(),
                 };
                 self.chosen = flows.state(f).codel.step(&self.codel, self.largest, of, now);
-                return if self.chosen.1 == Verdict::Drop { Answer::Drop(f) } else { Answer::Serve(f) };
+                return if self.chosen.1 == Verdict::Drop {
+                    Answer::Drop(f)
+                } else {
+                    Answer::Serve(f)
+                };
             }
             if flows.state(f).deficit <= 0 {
                 flows.state_mut(f).deficit += self.quantum;

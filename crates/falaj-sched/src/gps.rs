@@ -36,7 +36,8 @@ type Work = u128;
 struct Share {
     /// Of the flow's last packet.
     finish: Virtual,
-    /// What was served of packets that were thrown out, in virtual time: less is to be served of those that come in their stead.
+    /// What was served of packets that were thrown out, in virtual time: less is to be served of
+    /// those that come in their stead.
     owed: Virtual,
     slope: u64,
     weight: u32,
@@ -57,7 +58,8 @@ pub(crate) struct Gps {
 
 impl Gps {
     pub(crate) fn new(shares: &Shares) -> Gps {
-        let share = |f| Share { finish: 0, owed: 0, slope: shares.slope(f), weight: shares.weight(f) };
+        let share =
+            |f| Share { finish: 0, owed: 0, slope: shares.slope(f), weight: shares.weight(f) };
         Gps {
             flows: shares.all().map(share).collect(),
             present: Tournament::new(shares.flows()),
@@ -67,7 +69,8 @@ impl Gps {
         }
     }
 
-    /// Goes on where `old` stands: with the bytes that it has of each flow, from now on with these weights.
+    /// Goes on where `old` stands: with the bytes that it has of each flow, from now on with these
+    /// weights.
     fn succeed(&mut self, old: Gps) {
         (self.now, self.rest) = (old.now, old.rest);
         for f in (0..old.flows.len() as u32).map(FlowId) {
@@ -125,8 +128,9 @@ impl Gps {
         flow.finish
     }
 
-    /// A packet of `f` is thrown out: as many bytes less are to be served of the flow, from its end. What of them is served
-    /// already is owed by who comes in its stead; where nobody does, it was done for all.
+    /// A packet of `f` is thrown out: as many bytes less are to be served of the flow, from its
+    /// end. What of them is served already is owed by who comes in its stead; where nobody
+    /// does, it was done for all.
     fn forget(&mut self, f: FlowId, bytes: u32, because: Thrown) {
         let length = self.length(f, bytes);
         let left = self.finish(f).saturating_sub(self.now);
@@ -262,7 +266,8 @@ impl Beside {
     #[inline]
     pub(crate) fn take(&mut self, f: FlowId, sent: Sent) {
         let work = self.at(sent.start).work(f, sent.bytes);
-        self.sending = Some(Sending { work, counted: 0, pace: self.pace, start: sent.start, end: sent.end });
+        self.sending =
+            Some(Sending { work, counted: 0, pace: self.pace, start: sent.start, end: sent.end });
     }
 
     /// Virtual time that a packet of `f` takes.
@@ -413,7 +418,8 @@ impl Fluid {
 
     /// Whole bytes of `f` that have been served so far.
     pub fn served(&self, f: FlowId) -> u64 {
-        let left = self.gps.finish(f).saturating_sub(self.gps.now) * Work::from(self.gps.flows[f.index()].weight);
+        let left = self.gps.finish(f).saturating_sub(self.gps.now)
+            * Work::from(self.gps.flows[f.index()].weight);
         let left = u64::try_from(left.div_ceil(Work::from(self.byte))).unwrap_or(u64::MAX);
         self.arrived[f.index()].saturating_sub(left)
     }
@@ -450,7 +456,11 @@ mod tests {
             fluid.arrive(b, bytes, Time(0));
         }
         fluid.advance(Time(1000));
-        assert_eq!((fluid.served(a), fluid.served(b)), (0, 0), "two thirds and one third of a byte");
+        assert_eq!(
+            (fluid.served(a), fluid.served(b)),
+            (0, 0),
+            "two thirds and one third of a byte"
+        );
         fluid.arrive(c, 3, Time(1000));
         fluid.arrive(c, 3, Time(1000));
         fluid.advance(Time(30_000));
@@ -472,7 +482,9 @@ mod tests {
         let mut gps = Gps::new(&shares);
         let mut dice = 1u64;
         let mut roll = |n: u64| {
-            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            dice = dice
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (dice >> 33) % n
         };
         let mut owed = 0;
@@ -484,7 +496,9 @@ mod tests {
             let work = owed.min(Work::from(roll(4_000)) * Work::from(shares.byte()) / 3);
             gps.serve(work);
             owed -= work;
-            let left = |f: usize| gps.flows[f].finish.saturating_sub(gps.now) * Work::from(gps.flows[f].weight);
+            let left = |f: usize| {
+                gps.flows[f].finish.saturating_sub(gps.now) * Work::from(gps.flows[f].weight)
+            };
             let fluid: Work = (0..4).map(left).sum();
             assert_eq!(fluid, owed + gps.rest, "all that came and was not served is still there");
             assert_eq!(gps.present.is_empty(), owed == 0);

@@ -35,7 +35,12 @@ pub(crate) enum Choice {
 
 impl Groups {
     pub(crate) fn new() -> Groups {
-        Groups { busy: 0, starts: [0; CLASSES], full: [0; CLASSES], first: [[NONE; SLOTS as usize]; CLASSES] }
+        Groups {
+            busy: 0,
+            starts: [0; CLASSES],
+            full: [0; CLASSES],
+            first: [[NONE; SLOTS as usize]; CLASSES],
+        }
     }
 
     #[inline]
@@ -112,7 +117,11 @@ impl Groups {
         if busy.is_power_of_two() {
             let group = busy.trailing_zeros() as usize;
             let start = self.starts[group];
-            return if ahead(start, now) > SOON { Choice::After(start) } else { Choice::Group(group) };
+            return if ahead(start, now) > SOON {
+                Choice::After(start)
+            } else {
+                Choice::Group(group)
+            };
         }
         let (mut group, mut earliest, mut soonest) = (CLASSES, i64::MAX, i64::MAX);
         while busy != 0 {
@@ -126,6 +135,10 @@ impl Groups {
             group = if finish < earliest { g } else { group };
             earliest = earliest.min(finish);
         }
-        if group < CLASSES { Choice::Group(group) } else { Choice::After(now.wrapping_add(soonest as u64)) }
+        if group < CLASSES {
+            Choice::Group(group)
+        } else {
+            Choice::After(now.wrapping_add(soonest as u64))
+        }
     }
 }

@@ -1,20 +1,26 @@
 //! A minimum, a cap and a weight for each class of a tree: hClock.
 //!
-//! Billaud and Gulati, "hClock: hierarchical QoS for packet scheduling in a hypervisor" (2013). Each class has the three clocks
-//! of [mClock](crate::mclock), and from the link down each node chooses among its own: of those whose `R` has come and that have
-//! somebody to send the earliest, else by weight, of those whose `L` has come. So what a class gets by its reservation goes to the
+//! Billaud and Gulati, "hClock: hierarchical QoS for packet scheduling in a hypervisor" (2013).
+//! Each class has the three clocks of [mClock](crate::mclock), and from the link down each node
+//! chooses among its own: of those whose `R` has come and that have somebody to send the earliest,
+//! else by weight, of those whose `L` has come. So what a class gets by its reservation goes to the
 //! reservations below it first, and the rest of it by weight.
 //!
-//! - A reservation is kept out of that of the class above, which is therefore at least the sum of those below; unless set it is that sum.
-//! - What is sent counts at each node for the clocks by which that node has chosen. Limits count all of it.
-//! - Who is chosen by weight starts no earlier than the last one did at his node, so that nobody saves.
+//! - A reservation is kept out of that of the class above, which is therefore at least the sum of
+//!   those below; unless set it is that sum.
+//! - What is sent counts at each node for the clocks by which that node has chosen. Limits count
+//!   all of it.
+//! - Who is chosen by weight starts no earlier than the last one did at his node, so that nobody
+//!   saves.
 //!
-//! - A class that comes back after a pause has clocks that are late set to now, as in mClock. So has one whose turn by reservation came
-//!   while nobody below might be served, all being at their limits: what it did not use then is lost.
+//! - A class that comes back after a pause has clocks that are late set to now, as in mClock. So
+//!   has one whose turn by reservation came while nobody below might be served, all being at their
+//!   limits: what it did not use then is lost.
 //!
-//! A class is among those by reservation while its `R` has come, else among those to come; and among those by weight while its `L` has
-//! come, else among the limited. One with nobody below that may be served is nowhere, until somebody comes, or an `R` or `L` below
-//! it does. Entries that are out of date are put right when they have come to the top.
+//! A class is among those by reservation while its `R` has come, else among those to come; and
+//! among those by weight while its `L` has come, else among the limited. One with nobody below that
+//! may be served is nowhere, until somebody comes, or an `R` or `L` below it does. Entries that are
+//! out of date are put right when they have come to the top.
 
 use crate::bucket::begun;
 use crate::classes::{Classes, LINK, Shape};
@@ -112,21 +118,28 @@ impl HClock {
                 let sum = Rate(u64::try_from(sum).unwrap_or(u64::MAX));
                 match rule.reservation {
                     Some(own) if own < sum => {
-                        let what = format!("its parts have reservations of {sum} together, and it has one of {own}");
-                        return Err(
-                            refused("reservation", what, format!("at least {sum}, or leave it out for that")).into()
+                        let what = format!(
+                            "its parts have reservations of {sum} together, and it has one of {own}"
                         );
+                        return Err(refused(
+                            "reservation",
+                            what,
+                            format!("at least {sum}, or leave it out for that"),
+                        )
+                        .into());
                     }
                     None if sum.0 > 0 => rule.reserve(sum),
                     _ => {}
                 }
                 rule.fits(number, f)?;
             }
-            below[shape.above(class as u32)] += u128::from(rule.reservation.map_or(0, |rate| rate.0));
+            below[shape.above(class as u32)] +=
+                u128::from(rule.reservation.map_or(0, |rate| rate.0));
             rules[class] = rule;
         }
         let at_the_link = (0..shape.len()).filter(|&class| shape.above(class as u32) == LINK);
-        let reserved = at_the_link.filter_map(|class| Some((all.numbers[class], rules[class].reservation?)));
+        let reserved =
+            at_the_link.filter_map(|class| Some((all.numbers[class], rules[class].reservation?)));
         if let Some(excess) = Excess::of("reservation", reserved, setup.rate) {
             return Err(excess.refused("; the rest is shared by `weight`").into());
         }
@@ -202,7 +215,8 @@ impl HClock {
         while let Some(class) = next {
             let node = self.shape.above(class);
             let clocks = &mut self.clocks[class as usize];
-            if clocks.reservation == Reservation::Nowhere && self.rules[class as usize].reserved > 0 {
+            if clocks.reservation == Reservation::Nowhere && self.rules[class as usize].reserved > 0
+            {
                 clocks.reserved = clocks.reserved.max(instant(now));
                 clocks.reservation = Reservation::Coming;
                 self.coming.push(begun(clocks.reserved).0, class);
@@ -256,7 +270,13 @@ impl HClock {
     }
 
     /// Whom a node would serve, and at which levels by reservation.
-    fn first(&mut self, flows: &Flows<()>, node: usize, level: u32, now: Time) -> Option<(FlowId, u32)> {
+    fn first(
+        &mut self,
+        flows: &Flows<()>,
+        node: usize,
+        level: u32,
+        now: Time,
+    ) -> Option<(FlowId, u32)> {
         while let Some((at, class)) = self.nodes[node].due.first() {
             let is = begun(self.clocks[class as usize].reserved);
             if is > now {
@@ -293,7 +313,13 @@ impl HClock {
     }
 
     /// Whom a class at a level would send: itself, or one below it.
-    fn within(&mut self, flows: &Flows<()>, class: u32, level: u32, now: Time) -> Option<(FlowId, u32)> {
+    fn within(
+        &mut self,
+        flows: &Flows<()>,
+        class: u32,
+        level: u32,
+        now: Time,
+    ) -> Option<(FlowId, u32)> {
         match self.shape.is_leaf(class) {
             true => flows.head(FlowId(class)).map(|_| (FlowId(class), 0)),
             false => self.first(flows, self.shape.node(class), level + 1, now),
@@ -318,7 +344,10 @@ impl HClock {
                 (rate, later + rate.airtime(self.largest))
             }
         };
-        let reserved = self.shape.below(node).filter(|&class| self.rules[class as usize].reservation.is_some());
+        let reserved = self
+            .shape
+            .below(node)
+            .filter(|&class| self.rules[class as usize].reservation.is_some());
         let others = link.airtime_of_many((reserved.count() as u64 + 1) * u64::from(self.largest));
         Ok((rate, later + others + ROUNDING + Span(1)))
     }
@@ -330,8 +359,9 @@ impl Discipline for HClock {
 
     fn start(&mut self, _: &mut Flows<()>) {}
 
-    /// What clocks are ahead stays as many bytes; a clock that there was not begins now. Classes above the leaves stay
-    /// what they were where all of them stand where they stood, and else begin anew.
+    /// What clocks are ahead stays as many bytes; a clock that there was not begins now. Classes
+    /// above the leaves stay what they were where all of them stand where they stood, and else
+    /// begin anew.
     fn succeed(&mut self, old: HClock, flows: &mut Flows<()>, now: Time) {
         self.by_reservation = old.by_reservation;
         let (now, keeps) = (instant(now), self.shape.keeps(&old.shape));
@@ -339,7 +369,9 @@ impl Discipline for HClock {
             self.nodes.iter_mut().zip(&old.nodes).for_each(|(node, was)| node.now = was.now);
         }
         let leaves = (0..old.shape.leaves() as u32).map(|f| (f, f));
-        let nodes = (1..old.nodes.len()).filter(|_| keeps).map(|node| (old.shape.class(node), self.shape.class(node)));
+        let nodes = (1..old.nodes.len())
+            .filter(|_| keeps)
+            .map(|node| (old.shape.class(node), self.shape.class(node)));
         for (before, class) in leaves.chain(nodes) {
             let (was, is) = (&old.rules[before as usize], &self.rules[class as usize]);
             let clock = |clock, was, is| match (was, is) {
@@ -354,7 +386,8 @@ impl Discipline for HClock {
                 reserved: clock(clocks.reserved, was.reserved, is.reserved),
                 limited: clock(clocks.limited, was.limited, is.limited),
                 weighed: match keeps && from == to {
-                    true => retagged(clocks.weighed, above, was.weighed.into(), is.weighed.into()).min(above + FAR),
+                    true => retagged(clocks.weighed, above, was.weighed.into(), is.weighed.into())
+                        .min(above + FAR),
                     false => above,
                 },
                 ..Clocks::default()
@@ -422,7 +455,8 @@ impl Discipline for HClock {
                 clocks.reserved = clocks.reserved.saturating_add(bytes * rule.reserved);
             }
             if rule.limited > 0 {
-                let behind = instant(sent.start).saturating_sub(Instant::from(self.largest) * rule.limited);
+                let behind =
+                    instant(sent.start).saturating_sub(Instant::from(self.largest) * rule.limited);
                 clocks.limited = clocks.limited.max(behind).saturating_add(bytes * rule.limited);
             }
             clocks.weighed = (clocks.weighed + bytes * u128::from(rule.weighed)).min(*now + FAR);
@@ -439,8 +473,9 @@ impl Discipline for HClock {
         clocks.reserved.max(clocks.limited) <= instant(now) && clocks.weighed <= above
     }
 
-    /// As in mClock, where the class above stands for the link: what that is promised it is served at least, later by its own
-    /// latency; and all that the class gets serves an `R` below it that has come before anything else.
+    /// As in mClock, where the class above stands for the link: what that is promised it is served
+    /// at least, later by its own latency; and all that the class gets serves an `R` below it
+    /// that has come before anything else.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let (rate, others) = self.promised(f.0)?;
         Ok(Promise {
@@ -448,7 +483,9 @@ impl Discipline for HClock {
             latency: rate.airtime(self.largest) + others,
             rate_formula: "the reservation r",
             delay: Bound {
-                delay: rate.airtime_of_many(self.full_queues[f.index()].saturating_add(self.largest.into())) + others,
+                delay: rate.airtime_of_many(
+                    self.full_queues[f.index()].saturating_add(self.largest.into()),
+                ) + others,
                 formula: "(B + L)/r + sum of (n + 1) L/R + L/R, n reservations at each node of reservation R",
                 condition: "packets that found room",
             },

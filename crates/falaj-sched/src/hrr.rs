@@ -99,12 +99,15 @@ impl Hrr {
     pub fn new(setup: &Setup) -> Result<Hrr, Refusals> {
         finite_rate(setup, "hierarchical round robin")?;
         room_for_one(setup)?;
-        let frame = setup.scheduler.count("frame").filter(|n| (1..=4096).contains(n)).ok_or_else(|| Refused {
-            flow: None,
-            param: "frame",
-            what: "a frame needs a length".into(),
-            help: "1 to 4096 slots".into(),
-        })?;
+        let frame =
+            setup.scheduler.count("frame").filter(|n| (1..=4096).contains(n)).ok_or_else(|| {
+                Refused {
+                    flow: None,
+                    param: "frame",
+                    what: "a frame needs a length".into(),
+                    help: "1 to 4096 slots".into(),
+                }
+            })?;
         let asked = setup.flows.iter().map(|f| {
             let level = f.values.count("level").unwrap_or(1).clamp(1, 4) as usize - 1;
             (level, f.values.count("slots").unwrap_or(1))
@@ -129,7 +132,9 @@ impl Hrr {
                     },
                 })?;
             }
-            if let (0, Some(flow)) = (handed, asked.iter().position(|&(l, slots)| l > level && slots > 0)) {
+            if let (0, Some(flow)) =
+                (handed, asked.iter().position(|&(l, slots)| l > level && slots > 0))
+            {
                 return Err(Refused {
                     flow: Some(flow),
                     param: "level",
@@ -142,8 +147,9 @@ impl Hrr {
                 .into());
             }
             // The j-th of a slots at (2j + 1)/2a.
-            let mut entries: Vec<(u64, u64, u32)> =
-                of_level().flat_map(|(flow, &(_, a))| (0..a).map(move |j| (2 * j + 1, a, flow as u32))).collect();
+            let mut entries: Vec<(u64, u64, u32)> = of_level()
+                .flat_map(|(flow, &(_, a))| (0..a).map(move |j| (2 * j + 1, a, flow as u32)))
+                .collect();
             entries.sort_by(|x, y| (x.0 * y.1, x.2).cmp(&(y.0 * x.1, y.2)));
             levels.push(Level { owners: entries.iter().map(|e| e.2).collect(), handed });
         }
@@ -195,7 +201,12 @@ impl Hrr {
     /// Where the slots of `f` lie in its level's frame.
     fn places(&self, f: FlowId) -> Vec<u64> {
         let owners = &self.levels[self.asked[f.index()].0].owners;
-        owners.iter().enumerate().filter(|&(_, &owner)| owner == f.0).map(|(place, _)| place as u64).collect()
+        owners
+            .iter()
+            .enumerate()
+            .filter(|&(_, &owner)| owner == f.0)
+            .map(|(place, _)| place as u64)
+            .collect()
     }
 
     /// Of all slots, those that `f` owns: a fraction.
@@ -203,7 +214,9 @@ impl Hrr {
         let (level, slots) = self.asked[f.index()];
         let frame = u128::from(self.frame);
         let above = self.levels[..level].iter();
-        above.fold((slots.into(), frame), |(own, all), level| (own * u128::from(level.handed), all * frame))
+        above.fold((slots.into(), frame), |(own, all), level| {
+            (own * u128::from(level.handed), all * frame)
+        })
     }
 }
 
@@ -216,7 +229,8 @@ impl Discipline for Hrr {
 
     fn start(&mut self, flows: &mut Flows<HrrFlow>) {
         for (f, &(_, slots)) in self.asked.iter().enumerate() {
-            *flows.state_mut(FlowId(f as u32)) = HrrFlow { best_effort: slots == 0, place: Place::default() };
+            *flows.state_mut(FlowId(f as u32)) =
+                HrrFlow { best_effort: slots == 0, place: Place::default() };
         }
     }
 
@@ -283,8 +297,12 @@ impl Discipline for Hrr {
         let limit = self.limits[f.index()];
         let until = |k: u64| self.slot * self.until(f, k).saturating_add(1);
         let (packets, formula) = match limit {
-            Limit::Packets(b) => (u64::from(b), "(1 + D(b)) L/C, D(k): slots until the k-th of its own"),
-            Limit::Bytes(b) => (b, "(1 + D(B)) L/C, D(k): slots until the k-th of its own, a packet may have 1 B"),
+            Limit::Packets(b) => {
+                (u64::from(b), "(1 + D(b)) L/C, D(k): slots until the k-th of its own")
+            }
+            Limit::Bytes(b) => {
+                (b, "(1 + D(B)) L/C, D(k): slots until the k-th of its own, a packet may have 1 B")
+            }
         };
         let mut others = Vec::new();
         if let Limit::Bytes(bytes) = limit {
@@ -296,9 +314,12 @@ impl Discipline for Hrr {
         }
         let (own, all) = self.share(f);
         // How much later than at its share's pace a slot of its own may be.
-        let deviation = |(j, &place): (usize, &u64)| i128::from(place * slots) - j as i128 * i128::from(self.frame);
+        let deviation = |(j, &place): (usize, &u64)| {
+            i128::from(place * slots) - j as i128 * i128::from(self.frame)
+        };
         let places = self.places(f);
-        let (least, most) = places.iter().enumerate().map(deviation).fold((0, 0), |(l, m), d| (l.min(d), m.max(d)));
+        let (least, most) =
+            places.iter().enumerate().map(deviation).fold((0, 0), |(l, m), d| (l.min(d), m.max(d)));
         let mut late = ((most - least) as u128 * PARTS).div_ceil(slots.into());
         for above in self.levels[..level].iter().rev() {
             let (kept, handed) = (u128::from(self.frame - above.handed), u128::from(above.handed));

@@ -41,12 +41,13 @@ pub struct Label {
     pub ecn: Ecn,
     /// A number that packets of one connection have in common.
     pub connection: u64,
-    /// By how much it left the pipe before sooner than at the latest that was promised there: a regulator of delay-jitter
-    /// holds it so much longer.
+    /// By how much it left the pipe before sooner than at the latest that was promised there: a
+    /// regulator of delay-jitter holds it so much longer.
     pub earliness: Span,
     /// How long it has waited already, where another discipline had it before a change.
     pub waited: Span,
 }
 
-/// What is known of packets that wait, by their handles: asked when they come to another discipline.
+/// What is known of packets that wait, by their handles: asked when they come to another
+/// discipline.
 pub type Known<'a> = &'a dyn Fn(u32) -> Label;

@@ -1,8 +1,8 @@
 //! When to look whether a flow fell silent long ago.
 //!
-//! A silent flow keeps the number of the lap in which it fell silent, in 32 bits. Before so many laps have gone by that the number
-//! comes around, whoever is silent from a lap that is over has to be told so: a few flows once in a while, all of them in
-//! 2^30 laps.
+//! A silent flow keeps the number of the lap in which it fell silent, in 32 bits. Before so many
+//! laps have gone by that the number comes around, whoever is silent from a lap that is over has to
+//! be told so: a few flows once in a while, all of them in 2^30 laps.
 
 use core::ops::Range;
 
@@ -53,7 +53,10 @@ mod tests {
                 while lap < 3 * LAPS * LOOKS {
                     lap += step;
                     for flow in looks.due(lap, flows) {
-                        assert!(lap - seen[flow] < 1 << 31 || step > 1 << 30, "{flows}, {step}: {flow} in {lap}");
+                        assert!(
+                            lap - seen[flow] < 1 << 31 || step > 1 << 30,
+                            "{flows}, {step}: {flow} in {lap}"
+                        );
                         seen[flow] = lap;
                     }
                 }

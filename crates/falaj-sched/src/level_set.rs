@@ -52,7 +52,9 @@ impl LevelSet {
             return None;
         }
         let top = self.top.trailing_zeros() as usize;
-        Some(self.tiers.iter().rev().fold(top, |n, tier| n * 64 + tier[n].trailing_zeros() as usize))
+        Some(
+            self.tiers.iter().rev().fold(top, |n, tier| n * 64 + tier[n].trailing_zeros() as usize),
+        )
     }
 }
 
@@ -67,7 +69,9 @@ mod tests {
             let (mut ours, mut plain) = (LevelSet::new(levels), BTreeSet::new());
             let mut x = levels as u64;
             for _ in 0..3_000 {
-                x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                x = x
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 let n = (x >> 33) as usize % levels;
                 // At times only the last words are in use.
                 let n = if x & (1 << 20) == 0 { n } else { levels - 1 - n % levels.min(3) };

@@ -97,7 +97,8 @@ impl WithPolicies {
         }
     }
 
-    /// Makes room for so many bytes at the cost of those that wait longest; true if somebody had to go.
+    /// Makes room for so many bytes at the cost of those that wait longest; true if somebody had to
+    /// go.
     fn make_room(&mut self, packet: &Packet, queue: FlowId, now: Time) -> bool {
         let on_the_wire = self.sending == Some(queue);
         let before = self.evicted.len();
@@ -121,7 +122,9 @@ impl Server for WithPolicies {
         let queue = self.station.queue_of(packet.flow);
         let level = self.station.level(queue);
         let Kept { keeper, draws, .. } = &mut self.queues[queue.index()];
-        let verdict = keeper.as_mut().map_or(Verdict::Pass, |keeper| keeper.comes(level, ecn.is_capable(), now, draws));
+        let verdict = keeper
+            .as_mut()
+            .map_or(Verdict::Pass, |keeper| keeper.comes(level, ecn.is_capable(), now, draws));
         let head_goes = matches!(keeper, Some(Keeper::Head));
         (self.marked, self.by_policy) = (false, verdict == Verdict::Drop);
         if verdict == Verdict::Drop {
@@ -144,7 +147,9 @@ impl Server for WithPolicies {
     fn next(&mut self, now: Time, wire: &Wire) -> Answer {
         match self.station.next(now, wire) {
             Answer::Serve(queue) => match self.head_of(queue, now) {
-                Some((keeper, head)) if keeper.judge(head, now) == Verdict::Drop => Answer::Drop(queue),
+                Some((keeper, head)) if keeper.judge(head, now) == Verdict::Drop => {
+                    Answer::Drop(queue)
+                }
                 _ => Answer::Serve(queue),
             },
             answer => answer,
@@ -208,11 +213,19 @@ impl Server for WithPolicies {
                 self.sending = sending;
                 sending
             }
-            Err(mut other) => self.inherit(other.dismantle(on_the_wire), on_the_wire.is_some(), known, now),
+            Err(mut other) => {
+                self.inherit(other.dismantle(on_the_wire), on_the_wire.is_some(), known, now)
+            }
         }
     }
 
-    fn inherit(&mut self, packets: Vec<Packet>, on_the_wire: bool, known: Known<'_>, now: Time) -> Option<FlowId> {
+    fn inherit(
+        &mut self,
+        packets: Vec<Packet>,
+        on_the_wire: bool,
+        known: Known<'_>,
+        now: Time,
+    ) -> Option<FlowId> {
         for packet in &packets {
             self.join(self.station.queue_of(packet.flow), known(packet.handle).ecn);
         }
@@ -289,10 +302,12 @@ impl Server for WithPolicies {
     }
 }
 
-/// Why a discipline can't keep its promise to flow `f` of `setup`, with the policies that there are. Who looks at packets
-/// when they arrive counts those that are thrown out later: what is behind them goes as late as if they had been sent.
+/// Why a discipline can't keep its promise to flow `f` of `setup`, with the policies that there
+/// are. Who looks at packets when they arrive counts those that are thrown out later: what is
+/// behind them goes as late as if they had been sent.
 fn voids<D: Discipline>(setup: &Setup, discipline: &D, f: FlowId) -> Option<NoPromise> {
-    const HELP: &str = "choose `wf2q+` or `drr`, or a policy that drops at arrival: `red`, `gred`, `pie`";
+    const HELP: &str =
+        "choose `wf2q+` or `drr`, or a policy that drops at arrival: `red`, `gred`, `pie`";
     let later = |f: &FlowSetup| f.values.policy().filter(Policy::drops_later);
     match discipline.harm_of_drops() {
         Harm::Nobody => None,
@@ -314,7 +329,11 @@ fn voids<D: Discipline>(setup: &Setup, discipline: &D, f: FlowId) -> Option<NoPr
 }
 
 /// What flow `f` of `setup` is promised by its discipline and with the policies of the queues.
-pub(crate) fn service<D: Discipline>(setup: &Setup, discipline: &D, f: FlowId) -> Result<Promise, NoPromise> {
+pub(crate) fn service<D: Discipline>(
+    setup: &Setup,
+    discipline: &D,
+    f: FlowId,
+) -> Result<Promise, NoPromise> {
     match voids(setup, discipline, f) {
         Some(why) => Err(why),
         None => discipline.service(f),

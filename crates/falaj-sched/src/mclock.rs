@@ -1,22 +1,25 @@
 //! A minimum, a cap and a weight for each flow: mClock.
 //!
-//! Gulati, Merchant and Varman, "mClock: handling throughput variability for hypervisor IO scheduling" (2010).
-//! A flow has three clocks, which its packets advance:
-//! - `R`, by bytes over the reservation. Of those whose `R` has come the earliest is served: the constraint phase.
+//! Gulati, Merchant and Varman, "mClock: handling throughput variability for hypervisor IO
+//! scheduling" (2010). A flow has three clocks, which its packets advance:
+//! - `R`, by bytes over the reservation. Of those whose `R` has come the earliest is served: the
+//!   constraint phase.
 //! - `L`, by bytes over the limit. In the weight phase a flow waits until its `L` has come.
-//! - `P`, by bytes over the weight. In the weight phase, when no `R` has come, the least goes first; what it
-//!   sends does not count for its reservation, so `R` stays.
+//! - `P`, by bytes over the weight. In the weight phase, when no `R` has come, the least goes
+//!   first; what it sends does not count for its reservation, so `R` stays.
 //!
-//! Who comes back after a pause has clocks that are late set to now; `P`, to that of the last packet that went by weight.
+//! Who comes back after a pause has clocks that are late set to now; `P`, to that of the last
+//! packet that went by weight.
 //!
-//! The paper stamps requests as they come, and has clocks follow real time. Here heads are judged by clocks, which is
-//! the same order; and a flow that others kept from using its limit makes up for one packet of the largest size, not for
-//! as long as it waited, so that the limit stays one.
+//! The paper stamps requests as they come, and has clocks follow real time. Here heads are judged
+//! by clocks, which is the same order; and a flow that others kept from using its limit makes up
+//! for one packet of the largest size, not for as long as it waited, so that the limit stays one.
 //!
 //! A tree of classes is [hClock](crate::hclock).
 //!
-//! Clocks only rise, and so do the keys in the heaps: an entry that is out of date is put right when it has come to the top. So a packet
-//! costs two steps from the top of a heap, and nothing is ever looked for inside.
+//! Clocks only rise, and so do the keys in the heaps: an entry that is out of date is put right
+//! when it has come to the top. So a packet costs two steps from the top of a heap, and nothing is
+//! ever looked for inside.
 
 use crate::bucket::begun;
 use crate::discipline::{Answer, Discipline, Sent};
@@ -58,7 +61,8 @@ pub const ENTRY: Entry = Entry {
 
 /// Parts of a byte in `P`, as a power of two.
 const FRACTION: u32 = 38;
-/// `P` is never further ahead than this, so that keys can be told apart: 16 MB for a unit of weight.
+/// `P` is never further ahead than this, so that keys can be told apart: 16 MB for a unit of
+/// weight.
 pub(crate) const FAR: u128 = 1 << 62;
 
 /// mClock.
@@ -165,7 +169,8 @@ impl MClock {
             rule.fits(flow, f)?;
             rules.push(rule);
         }
-        let reserved = rules.iter().enumerate().filter_map(|(flow, rule)| Some((flow, rule.reservation?)));
+        let reserved =
+            rules.iter().enumerate().filter_map(|(flow, rule)| Some((flow, rule.reservation?)));
         if let Some(excess) = Excess::of("reservation", reserved, setup.rate) {
             return Err(excess.refused("; the rest is shared by `weight`").into());
         }
@@ -282,7 +287,8 @@ impl Discipline for MClock {
             *state = MClockFlow {
                 reserved: clock(state.reserved, was.reserved, is.reserved),
                 limited: clock(state.limited, was.limited, is.limited),
-                weighed: retagged(state.weighed, self.now, was.weighed.into(), is.weighed.into()).min(self.now + FAR),
+                weighed: retagged(state.weighed, self.now, was.weighed.into(), is.weighed.into())
+                    .min(self.now + FAR),
                 ..MClockFlow::default()
             };
             if waits {
@@ -339,7 +345,8 @@ impl Discipline for MClock {
             state.reserved = state.reserved.saturating_add(bytes * rule.reserved);
         }
         if rule.limited > 0 {
-            let behind = instant(sent.start).saturating_sub(Instant::from(self.largest) * rule.limited);
+            let behind =
+                instant(sent.start).saturating_sub(Instant::from(self.largest) * rule.limited);
             state.limited = state.limited.max(behind).saturating_add(bytes * rule.limited);
         }
         state.weighed = (state.weighed + bytes * u128::from(rule.weighed)).min(self.now + FAR);
@@ -350,9 +357,10 @@ impl Discipline for MClock {
         state.reserved.max(state.limited) <= instant(now) && state.weighed <= self.now
     }
 
-    /// The `R` of a flow that has packets is at most a packet ahead of now. When it has come, all that goes first has an `R` that came
-    /// before: of each reserved flow what its reservation brings since, and one packet; and one packet
-    /// may have begun. As the reservations fit on the link, that is over `(n L + L)/C` after the `R`.
+    /// The `R` of a flow that has packets is at most a packet ahead of now. When it has come, all
+    /// that goes first has an `R` that came before: of each reserved flow what its reservation
+    /// brings since, and one packet; and one packet may have begun. As the reservations fit on
+    /// the link, that is over `(n L + L)/C` after the `R`.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let Some(rate) = self.rules[f.index()].reservation else {
             return Err(NoPromise(
@@ -361,13 +369,17 @@ impl Discipline for MClock {
             ));
         };
         let reserved = self.rules.iter().filter(|rule| rule.reservation.is_some()).count() as u64;
-        let others = self.link.airtime_of_many((reserved + 1) * u64::from(self.largest)) + ROUNDING + Span(1);
+        let others = self.link.airtime_of_many((reserved + 1) * u64::from(self.largest))
+            + ROUNDING
+            + Span(1);
         Ok(Promise {
             rate,
             latency: rate.airtime(self.largest) + others,
             rate_formula: "the reservation r",
             delay: Bound {
-                delay: rate.airtime_of_many(self.full_queues[f.index()].saturating_add(self.largest.into())) + others,
+                delay: rate.airtime_of_many(
+                    self.full_queues[f.index()].saturating_add(self.largest.into()),
+                ) + others,
                 formula: "(B + L)/r + (n + 1) L/C, n flows with reservations",
                 condition: "packets that found room",
             },

@@ -1,12 +1,15 @@
 //! Multilayer gated frame queueing: packets wait behind gates until their due dates are near.
 //!
-//! Tsou, Chiou and Tsai (2000), as in C. Zhang's thesis. A packet is due at its arrival and the flow's `deadline`. Every `period` all gates open:
-//! what waits behind the first one joins the queue that is sent, behind what is there, and each other group moves up by one gate. A packet joins the group
-//! whose gate it passes last before it is due, a whole period before that at most; so a flow's packets become eligible within a period of
-//! each other's due dates, which is the jitter that it leaves.
-//! Nothing is sorted by due dates within a group: that is the price of few queues.
+//! Tsou, Chiou and Tsai (2000), as in C. Zhang's thesis. A packet is due at its arrival and the
+//! flow's `deadline`. Every `period` all gates open: what waits behind the first one joins the
+//! queue that is sent, behind what is there, and each other group moves up by one gate. A packet
+//! joins the group whose gate it passes last before it is due, a whole period before that at most;
+//! so a flow's packets become eligible within a period of each other's due dates, which is the
+//! jitter that it leaves. Nothing is sorted by due dates within a group: that is the price of few
+//! queues.
 //!
-//! The gate at which a packet joins the queue and its number among all arrivals say the same as the queues do, so that nothing is moved at a gate.
+//! The gate at which a packet joins the queue and its number among all arrivals say the same as the
+//! queues do, so that nothing is moved at a gate.
 
 use crate::bucket::ids;
 use crate::discipline::{Answer, Discipline, Harm, Sent};
@@ -53,7 +56,8 @@ pub const ENTRY: Entry = Entry {
     }],
 };
 
-/// When a packet joins the queue that is sent, as a number of gates opened since zero; and its own number.
+/// When a packet joins the queue that is sent, as a number of gates opened since zero; and its own
+/// number.
 type Place = (u64, u64);
 
 /// Multilayer gated frame queueing.
@@ -92,7 +96,8 @@ impl Mgfq {
                 help: "give it the delay that it needs, such as `20ms`".into(),
             })
         };
-        let full = setup.flows.iter().map(|f| full_queue(setup, f.limit)).fold(0, u64::saturating_add);
+        let full =
+            setup.flows.iter().map(|f| full_queue(setup, f.limit)).fold(0, u64::saturating_add);
         Ok(Mgfq {
             period,
             gates: setup.scheduler.count("gates").unwrap_or(16),
@@ -120,7 +125,8 @@ impl Discipline for Mgfq {
 
     fn start(&mut self, _: &mut Flows<(), Place>) {}
 
-    /// What is behind a gate stays there: until the first opening of the new gates that is no sooner.
+    /// What is behind a gate stays there: until the first opening of the new gates that is no
+    /// sooner.
     fn retag(&self, old: &mut Mgfq, _: FlowId, (gate, number): Place, _: Time) -> Place {
         let opens = u128::from(gate) * u128::from(old.period.0);
         (u64::try_from(opens.div_ceil(self.period.0.into())).unwrap_or(u64::MAX), number)
@@ -170,8 +176,9 @@ impl Discipline for Mgfq {
         Harm::Nobody
     }
 
-    /// A packet is in the queue that is sent by its due date. What comes later stands behind it, so that all it still waits for
-    /// is in the queues then, itself included, and what they hold has its end.
+    /// A packet is in the queue that is sent by its due date. What comes later stands behind it, so
+    /// that all it still waits for is in the queues then, itself included, and what they hold
+    /// has its end.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let deadline = self.deadlines[f.index()];
         Ok(Promise {

@@ -5,12 +5,12 @@
 //! Zhang's thesis (section 2.5): a virtual time quantum is divided among
 //! processes by their shares; each uses up its part unless it ends or is
 //! preempted. The thesis leaves open what follows here, for packets:
-//! - Flows stand in a list, at first in the scenario's order. The first in it
-//!   that has a packet sends; when its part is used up it moves to the rear with
-//!   a new one. A flow that runs empty keeps its place and the rest of its part.
+//! - Flows stand in a list, at first in the scenario's order. The first in it that has a packet
+//!   sends; when its part is used up it moves to the rear with a new one. A flow that runs empty
+//!   keeps its place and the rest of its part.
 //! - A packet on the wire is not preempted: the next decision sees who came.
-//! - A packet is begun as long as anything of the part is left; what it takes
-//!   beyond is owed to the next part. Nothing else is carried over.
+//! - A packet is begun as long as anything of the part is left; what it takes beyond is owed to the
+//!   next part. Nothing else is carried over.
 
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::params::{Kind, Param, Refusals, Refused, Setup};
@@ -74,8 +74,13 @@ impl MtrLs {
             return Err(Refused {
                 flow: None,
                 param: "period",
-                what: format!("in {quantum} some flow's part is less than a packet, or beyond a terabyte"),
-                help: format!("at least {shortest}, so that the slowest flow's part holds {} B", setup.largest),
+                what: format!(
+                    "in {quantum} some flow's part is less than a packet, or beyond a terabyte"
+                ),
+                help: format!(
+                    "at least {shortest}, so that the slowest flow's part holds {} B",
+                    setup.largest
+                ),
             }
             .into());
         }
@@ -178,7 +183,11 @@ impl Discipline for MtrLs {
         let time = |bytes: u64| link.airtime_of_many(bytes) + ROUNDING;
         let delay = Bound {
             delay: time(
-                parts.saturating_mul(others).saturating_add(ahead).saturating_add(largest).saturating_add(begun),
+                parts
+                    .saturating_mul(others)
+                    .saturating_add(ahead)
+                    .saturating_add(largest)
+                    .saturating_add(begun),
             ),
             formula: "(A + L + m (F - Q) + N L)/C, m = ceil(A/Q) + 1, A = the queue without its last packet",
             condition: "packets that found room",

@@ -1,6 +1,8 @@
-//! Common multiples: in units of one of all weights, what a byte takes at each of them is a whole number.
+//! Common multiples: in units of one of all weights, what a byte takes at each of them is a whole
+//! number.
 
-/// The least common multiple of `of` and all these values, none of which is 0, if it is at most `most`.
+/// The least common multiple of `of` and all these values, none of which is 0, if it is at most
+/// `most`.
 pub(crate) fn multiple(of: u64, values: impl IntoIterator<Item = u64>, most: u64) -> Option<u64> {
     values.into_iter().try_fold(of, |all, value| {
         let (mut a, mut b) = (value, all % value);

@@ -56,14 +56,26 @@ impl Mw00 {
             return Err(Refused {
                 flow: Some(second.index()),
                 param: "latency",
-                what: "the form `mw00` keeps credit for one flow of low latency, and there is another".into(),
-                help: "`normal`, or `form = \"modified\"` in the scheduler, where several take turns".into(),
+                what:
+                    "the form `mw00` keeps credit for one flow of low latency, and there is another"
+                        .into(),
+                help:
+                    "`normal`, or `form = \"modified\"` in the scheduler, where several take turns"
+                        .into(),
             }
             .into());
         }
         let normal = quanta.each.len() as u64 - u64::from(low.is_some());
         let raise = low.map_or(0, |f| quanta.of(f) * normal.max(1));
-        Ok(Mw00 { quanta, low, credit: raise, raise, round: DeficitRound::EMPTY, left: 0, fresh: true })
+        Ok(Mw00 {
+            quanta,
+            low,
+            credit: raise,
+            raise,
+            round: DeficitRound::EMPTY,
+            left: 0,
+            fresh: true,
+        })
     }
 }
 

@@ -1,12 +1,13 @@
 //! Xen's network back end: a credit for each period, and turns.
 //!
-//! Each virtual adapter may send `credit` bytes in a `period`; who has used them up waits for the next one. Those that have
-//! credit take turns, a packet each. That is the whole scheduler of Xen 4 (Adamczyk and Chydzinski 2011 describe it, and measure what it lacks:
-//! it caps, and guarantees nothing; `xen-wrr` is what they put in its place).
+//! Each virtual adapter may send `credit` bytes in a `period`; who has used them up waits for the
+//! next one. Those that have credit take turns, a packet each. That is the whole scheduler of Xen 4
+//! (Adamczyk and Chydzinski 2011 describe it, and measure what it lacks: it caps, and guarantees
+//! nothing; `xen-wrr` is what they put in its place).
 //!
 //! As in the driver a period begins with the first packet after the last one is over, and what
-//! is left of a credit is lost with it: so twice the credit may go within a short time, at the end of one period and the start
-//! of the next. A packet is judged when it comes to the head.
+//! is left of a credit is lost with it: so twice the credit may go within a short time, at the end
+//! of one period and the start of the next. A packet is judged when it comes to the head.
 
 use crate::bucket::ids;
 use crate::discipline::{Answer, Discipline, Sent};
@@ -89,7 +90,13 @@ impl Netback {
             }
             credits.push(credit);
         }
-        Ok(Netback { period, held: Tournament::new(credits.len()), credits, round: Round::EMPTY, serving: None })
+        Ok(Netback {
+            period,
+            held: Tournament::new(credits.len()),
+            credits,
+            round: Round::EMPTY,
+            serving: None,
+        })
     }
 
     /// A packet has come to the head of `f`: it takes a turn, or waits for the next period.
@@ -115,7 +122,8 @@ impl Discipline for Netback {
 
     fn start(&mut self, _: &mut Flows<NetbackFlow>) {}
 
-    /// Turns stay. What was sent in a period under way counts against the new credit, and it ends when it was to end.
+    /// Turns stay. What was sent in a period under way counts against the new credit, and it ends
+    /// when it was to end.
     fn succeed(&mut self, mut old: Netback, flows: &mut Flows<NetbackFlow>, now: Time) {
         let turns = old.round.dissolve(flows);
         for f in ids(old.credits.len()) {
@@ -125,7 +133,8 @@ impl Discipline for Netback {
                 _ => state.until = Time::ZERO,
             }
         }
-        let waiting: Vec<FlowId> = ids(old.credits.len()).filter(|&f| old.held.tag(f).is_some()).collect();
+        let waiting: Vec<FlowId> =
+            ids(old.credits.len()).filter(|&f| old.held.tag(f).is_some()).collect();
         for f in turns.into_iter().chain(waiting) {
             if old.serving != Some(f) {
                 self.follow(flows, f, now);
@@ -158,7 +167,8 @@ impl Discipline for Netback {
         while let Some(f) = self.round.first() {
             // Another head may have come than the one that was judged.
             let state = flows.state(f);
-            let fits = |bytes: u32| self.credits[f.index()].is_none() || u64::from(bytes) <= state.left;
+            let fits =
+                |bytes: u32| self.credits[f.index()].is_none() || u64::from(bytes) <= state.left;
             match flows.head(f) {
                 Some(bytes) if fits(bytes) => return Answer::Serve(f),
                 _ => {

@@ -137,7 +137,12 @@ impl PacketWise {
         let n = config.links.len();
         let of = |wanted: &dyn Fn(&Link) -> bool| {
             let mut set = FlowSet::new(n);
-            config.links.iter().enumerate().filter(|(_, l)| wanted(l)).for_each(|(i, _)| set.insert(i));
+            config
+                .links
+                .iter()
+                .enumerate()
+                .filter(|(_, l)| wanted(l))
+                .for_each(|(i, _)| set.insert(i));
             set
         };
         Ok(PacketWise {
@@ -314,7 +319,8 @@ impl PacketWise {
         // of type A the cycle ends with its tails.
         let (payers, _) = self.payers();
         let resting = self.alive.intersects(&self.kind_a);
-        let left: Span = payers.filter(|_| resting).map(|f| flows.state(FlowId(f as u32)).left).sum();
+        let left: Span =
+            payers.filter(|_| resting).map(|f| flows.state(FlowId(f as u32)).left).sum();
         let idle = (self.debt + left).saturating_sub(now - self.settled);
         let (n, start) = (self.config.links.len(), self.served + 1);
         for (from, to) in [(start, n), (0, start)] {
@@ -463,7 +469,8 @@ impl Discipline for PacketWise {
                         return Answer::Idle;
                     }
                     let borrower = self.borrower(flows, now, wire);
-                    return borrower.map_or_else(|| Answer::NotBefore(self.until(flows)), Answer::Serve);
+                    return borrower
+                        .map_or_else(|| Answer::NotBefore(self.until(flows)), Answer::Serve);
                 }
             }
             self.idle = false;

@@ -104,7 +104,8 @@ pub struct Given {
     pub number: u64,
 }
 
-/// The values that were set, by name. A copy shares them until it is changed: a hundred thousand flows may be alike.
+/// The values that were set, by name. A copy shares them until it is changed: a hundred thousand
+/// flows may be alike.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Values(Arc<Table>);
 
@@ -271,7 +272,9 @@ impl Setup {
     }
     /// How many these are.
     pub fn number_of_leaves(&self) -> usize {
-        let of = |flow: &FlowSetup| flow.inner.as_ref().map_or(1, |inner| inner.setup.number_of_leaves());
+        let of = |flow: &FlowSetup| {
+            flow.inner.as_ref().map_or(1, |inner| inner.setup.number_of_leaves())
+        };
         self.flows.iter().map(of).sum()
     }
     /// Is this so of one of them? Of a hundred thousand no list is made for it.
@@ -281,8 +284,9 @@ impl Setup {
             None => is_so(flow),
         })
     }
-    /// As a discipline of `kind` serves it: where that takes [trees whole](crate::registry::takes_trees), the flows that
-    /// its own kind divides give way to what is below them. What is divided by another kind stays so.
+    /// As a discipline of `kind` serves it: where that takes [trees
+    /// whole](crate::registry::takes_trees), the flows that its own kind divides give way to
+    /// what is below them. What is divided by another kind stays so.
     pub fn joined(&self, kind: &str) -> Cow<'_, Setup> {
         let own = |f: &FlowSetup| f.inner.as_ref().is_some_and(|inner| inner.kind == kind);
         if !crate::registry::takes_trees(kind) || !self.flows.iter().any(own) {
@@ -293,7 +297,12 @@ impl Setup {
             _ => Vec::from([f.clone()]),
         };
         let Setup { rate, largest, ref scheduler, ref flows } = *self;
-        Cow::Owned(Setup { rate, largest, scheduler: scheduler.clone(), flows: flows.iter().flat_map(below).collect() })
+        Cow::Owned(Setup {
+            rate,
+            largest,
+            scheduler: scheduler.clone(),
+            flows: flows.iter().flat_map(below).collect(),
+        })
     }
     /// The flow whose leaf, or which itself, the `n`th of the [leaves](Setup::leaves) is.
     pub fn flow_of_leaf(&self, n: usize) -> Option<usize> {

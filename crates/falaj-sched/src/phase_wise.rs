@@ -39,7 +39,14 @@ impl PhaseWise {
         config.only_phases(setup)?;
         let idle_cycle = config.links.iter().filter(|l| l.kind == Type::A).map(|l| l.phase).sum();
         let last = config.links.len() - 1;
-        Ok(PhaseWise { config, current: last, end: Time::ZERO, idle: true, waiting: None, idle_cycle })
+        Ok(PhaseWise {
+            config,
+            current: last,
+            end: Time::ZERO,
+            idle: true,
+            waiting: None,
+            idle_cycle,
+        })
     }
 
     fn after(&self, link: usize) -> usize {
@@ -152,8 +159,12 @@ impl Discipline for PhaseWise {
         loop {
             let current = FlowId(self.current as u32);
             match flows.head(current) {
-                Some(bytes) if now + wire.airtime(bytes) <= self.end => return Answer::Serve(current),
-                Some(_) if self.config.tail == Tail::Wait && now < self.end => return self.wait(flows),
+                Some(bytes) if now + wire.airtime(bytes) <= self.end => {
+                    return Answer::Serve(current);
+                }
+                Some(_) if self.config.tail == Tail::Wait && now < self.end => {
+                    return self.wait(flows);
+                }
                 None if self.current_is(Type::A) && now < self.end => return self.wait(flows),
                 _ => self.next_phase(now),
             }

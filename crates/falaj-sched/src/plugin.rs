@@ -1,11 +1,13 @@
 //! Disciplines that come from elsewhere, and the guard in front of them.
 //!
-//! Nothing is known here of libraries and how they are loaded: whoever does that is a [`Library`], and makes an
-//! [`Instance`] for each pipe. What an instance says is looked at before it is obeyed. It names flows and never
-//! holds a packet, so it can neither lose nor invent one; where it breaks the contract, it is not asked
-//! again, and the flows take turns, a packet each, until another discipline takes over.
+//! Nothing is known here of libraries and how they are loaded: whoever does that is a [`Library`],
+//! and makes an [`Instance`] for each pipe. What an instance says is looked at before it is obeyed.
+//! It names flows and never holds a packet, so it can neither lose nor invent one; where it breaks
+//! the contract, it is not asked again, and the flows take turns, a packet each, until another
+//! discipline takes over.
 //!
-//! The guard also keeps polls from it: it is asked once for each moment at which the answer may be another one.
+//! The guard also keeps polls from it: it is asked once for each moment at which the answer may be
+//! another one.
 
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::params::{Refusals, Refused, Setup};
@@ -167,7 +169,10 @@ pub struct Breach {
 impl Breach {
     /// Puts it among others: those that are alike are one.
     pub fn join(self, all: &mut Vec<Breach>) {
-        match all.iter_mut().find(|other| (&other.library, &other.what) == (&self.library, &self.what)) {
+        match all
+            .iter_mut()
+            .find(|other| (&other.library, &other.what) == (&self.library, &self.what))
+        {
             Some(other) => {
                 other.at = other.at.min(self.at);
                 other.times += self.times;
@@ -181,7 +186,11 @@ impl Breach {
 impl fmt::Display for Breach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Breach { library, what, at, times, instead } = self;
-        write!(f, "the plug-in `{library}` broke its contract at {}: {what}", at.since(Time::ZERO))?;
+        write!(
+            f,
+            "the plug-in `{library}` broke its contract at {}: {what}",
+            at.since(Time::ZERO)
+        )?;
         if *times > 1 {
             write!(f, " ({times} times, each in a pipe of its own)")?;
         }
@@ -235,10 +244,16 @@ impl Guard {
     /// Asks the library of `setup` for an instance.
     pub fn new(setup: &Setup) -> Result<Guard, Refusals> {
         let Some(library) = setup.scheduler.library() else {
-            let (what, help) = ("a plug-in needs a library".into(), "name one: `library = \"./libmine.so\"`".into());
+            let (what, help) = (
+                "a plug-in needs a library".into(),
+                "name one: `library = \"./libmine.so\"`".into(),
+            );
             return Err(Refused { flow: None, param: "library", what, help }.into());
         };
-        let named = |refused: Refused| Refused { what: format!("`{}`: {}", library.name(), refused.what), ..refused };
+        let named = |refused: Refused| Refused {
+            what: format!("`{}`: {}", library.name(), refused.what),
+            ..refused
+        };
         let instance = library.0.make(setup).map_err(named)?;
         Ok(Guard {
             instance,
@@ -270,7 +285,10 @@ impl Guard {
     /// What was wrong with that.
     fn judged(&self, said: Said, waiting: usize, now: Time) -> String {
         let flow = |verb: &str, f: u32| match self.seen.get(f as usize) {
-            None => format!("it {verb} flow {f}, and there are {}, the first of which is 0", self.seen.len()),
+            None => format!(
+                "it {verb} flow {f}, and there are {}, the first of which is 0",
+                self.seen.len()
+            ),
             Some(_) if self.last == Some(FlowId(f)) => {
                 format!("it {verb} flow {f} (the first is 0) once more, whose last packet has left")
             }
@@ -280,12 +298,16 @@ impl Guard {
             Said::Serve(f) => flow("serves", f),
             Said::Drop(f) => flow("throws away from", f),
             Said::Wait(_) | Said::Idle if self.traits.work_conserving => {
-                format!("it waits while {waiting} flows have packets, and declares to be work-conserving")
+                format!(
+                    "it waits while {waiting} flows have packets, and declares to be work-conserving"
+                )
             }
             Said::Wait(then) if then <= now => {
                 format!("it waits until {}, which is over", then.since(Time::ZERO))
             }
-            Said::Wait(Time::NEVER) | Said::Idle => format!("it waits for ever while {waiting} flows have packets"),
+            Said::Wait(Time::NEVER) | Said::Idle => {
+                format!("it waits for ever while {waiting} flows have packets")
+            }
             Said::Wait(_) => {
                 format!("it waited {MOST_WAITS} times in a row while {waiting} flows have packets")
             }
@@ -298,7 +320,8 @@ impl Guard {
     fn breaks(&mut self, flows: &mut Flows<Turn, u64>, said: Said, now: Time) -> Answer {
         let what = self.judged(said, flows.backlogged(), now);
         let mut turns = Round::EMPTY;
-        for f in (0..self.seen.len() as u32).map(FlowId).filter(|&f| self.seen[f.index()].head > 0) {
+        for f in (0..self.seen.len() as u32).map(FlowId).filter(|&f| self.seen[f.index()].head > 0)
+        {
             turns.join(flows, f);
         }
         self.stamps = false;
@@ -335,7 +358,9 @@ impl Discipline for Guard {
     fn start(&mut self, _: &mut Flows<Turn, u64>) {}
 
     fn succeeds(&self, old: &Guard) -> bool {
-        self.traits.succeeds && old.broken.is_none() && self.library.0.code() == old.library.0.code()
+        self.traits.succeeds
+            && old.broken.is_none()
+            && self.library.0.code() == old.library.0.code()
     }
 
     /// Only a sound one of the same library, see [`succeeds`](Discipline::succeeds).
@@ -396,7 +421,9 @@ impl Discipline for Guard {
             Said::Serve(f) if self.has_head(f) => Answer::Serve(FlowId(f)),
             Said::Drop(f) if self.has_head(f) => Answer::Drop(FlowId(f)),
             Said::Wait(_) | Said::Idle if !waiting => Answer::Idle,
-            Said::Wait(then) if may_wait && then > now && then < Time::NEVER => Answer::NotBefore(then),
+            Said::Wait(then) if may_wait && then > now && then < Time::NEVER => {
+                Answer::NotBefore(then)
+            }
             wrong => return self.breaks(flows, wrong, now),
         };
         self.answer = Some(answer);
@@ -422,13 +449,20 @@ impl Discipline for Guard {
 
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let Some(Declared { rate, latency, delay }) = self.instance.promise(f) else {
-            return Err(NoPromise(format!("the plug-in `{}` declares no promise", self.library.name())));
+            return Err(NoPromise(format!(
+                "the plug-in `{}` declares no promise",
+                self.library.name()
+            )));
         };
         Ok(Promise {
             rate,
             latency,
             rate_formula: "as the plug-in declares",
-            delay: Bound { delay, formula: "as the plug-in declares", condition: "packets that found room" },
+            delay: Bound {
+                delay,
+                formula: "as the plug-in declares",
+                condition: "packets that found room",
+            },
             others: Vec::new(),
         })
     }

@@ -172,7 +172,12 @@ impl Levels {
     }
 
     #[inline(always)]
-    pub(crate) fn join<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>, level: u32, f: FlowId) {
+    pub(crate) fn join<S: AsMut<Place>, T: Copy>(
+        &mut self,
+        flows: &mut Flows<S, T>,
+        level: u32,
+        f: FlowId,
+    ) {
         let round = &mut self.rounds[level as usize];
         if round.first().is_none() {
             self.any.insert(level as usize);
@@ -187,7 +192,10 @@ impl Levels {
 
     /// Whose packet is next.
     #[inline(always)]
-    pub(crate) fn next<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>) -> Option<FlowId> {
+    pub(crate) fn next<S: AsMut<Place>, T: Copy>(
+        &mut self,
+        flows: &mut Flows<S, T>,
+    ) -> Option<FlowId> {
         if let Some(level) = self.sending.take() {
             let round = &mut self.rounds[level as usize];
             match round.first() {
@@ -219,13 +227,19 @@ impl Levels {
         &mut self,
         flows: &mut Flows<S, T>,
     ) -> (Vec<FlowId>, Option<FlowId>) {
-        let sending = self.sending.take().and_then(|level| self.rounds[level as usize].leave(flows));
+        let sending =
+            self.sending.take().and_then(|level| self.rounds[level as usize].leave(flows));
         let others = self.rounds.iter_mut().flat_map(|round| round.dissolve(flows));
         (sending.into_iter().chain(others).collect(), sending)
     }
 
     /// `f` goes out of its round, the others keep their order.
-    pub(crate) fn remove<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>, level: u32, f: FlowId) {
+    pub(crate) fn remove<S: AsMut<Place>, T: Copy>(
+        &mut self,
+        flows: &mut Flows<S, T>,
+        level: u32,
+        f: FlowId,
+    ) {
         let round = &mut self.rounds[level as usize];
         if self.sending == Some(level) && round.first() == Some(f) {
             self.sending = None;

@@ -45,7 +45,11 @@ impl Probability {
 
     /// The nearest to a number from 0 to 1.
     pub fn from_f64(p: f64) -> Probability {
-        if p >= 1.0 { Probability::ALWAYS } else { Probability((p * 18_446_744_073_709_551_616.0) as u64) }
+        if p >= 1.0 {
+            Probability::ALWAYS
+        } else {
+            Probability((p * 18_446_744_073_709_551_616.0) as u64)
+        }
     }
 }
 
@@ -75,9 +79,14 @@ mod tests {
 
     #[test]
     fn a_probability_is_written_as_people_write_it() {
-        for (n, of, text) in
-            [(0, 1, "0%"), (1, 1, "100%"), (1, 100, "1%"), (1, 1000, "0.1%"), (1, 8, "12.5%"), (99, 100, "99%")]
-        {
+        for (n, of, text) in [
+            (0, 1, "0%"),
+            (1, 1, "100%"),
+            (1, 100, "1%"),
+            (1, 1000, "0.1%"),
+            (1, 8, "12.5%"),
+            (99, 100, "99%"),
+        ] {
             assert_eq!(Probability::of(n, of).to_string(), text);
             assert_eq!(Probability::from_f64(n as f64 / of as f64).to_string(), text);
         }

@@ -28,7 +28,8 @@ pub struct Promise {
 }
 
 impl Promise {
-    /// The same where all of it comes so much later, as on a link that is handed packets ahead of time.
+    /// The same where all of it comes so much later, as on a link that is handed packets ahead of
+    /// time.
     #[must_use]
     pub fn later(self, by: Span) -> Promise {
         let later = |bound: Bound| Bound { delay: bound.delay + by, ..bound };
@@ -42,7 +43,8 @@ impl Promise {
     /// much later (Le Boudec and Thiran 2001, theorem 1.4.2 for a rate-latency server).
     pub(crate) fn after(self, latency: Span) -> Promise {
         let later = |bound: Bound| Bound { delay: bound.delay + latency, ..bound };
-        let condition = "packets that found room; C is the rate promised above, and the latency there is added";
+        let condition =
+            "packets that found room; C is the rate promised above, and the latency there is added";
         Promise {
             latency: self.latency + latency,
             delay: Bound { condition, ..later(self.delay) },
@@ -71,11 +73,13 @@ pub struct Turns {
 /// What must hold, beside a backlog, for a rate that is promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateCondition {
-    /// It counts from an instant at which the flow owes nothing: who ran empty may have been sent a packet before its time.
+    /// It counts from an instant at which the flow owes nothing: who ran empty may have been sent a
+    /// packet before its time.
     OwesNothing,
-    /// The same, and more than two of the largest packets are queued all the time. So it is where packets are stamped when
-    /// they arrive and leave at most `L/C` after their stamps say: then the next one comes before the stamps
-    /// have run out (own derivation). With less it may come after, and what the flow did not use until then is lost to it.
+    /// The same, and more than two of the largest packets are queued all the time. So it is where
+    /// packets are stamped when they arrive and leave at most `L/C` after their stamps say:
+    /// then the next one comes before the stamps have run out (own derivation). With less it
+    /// may come after, and what the flow did not use until then is lost to it.
     Queued,
 }
 
@@ -84,14 +88,17 @@ impl RateCondition {
     pub fn words(self) -> &'static str {
         match self {
             RateCondition::OwesNothing => "from when it owes nothing",
-            RateCondition::Queued => "from when it owes nothing, as long as more than 2 L of it are queued",
+            RateCondition::Queued => {
+                "from when it owes nothing, as long as more than 2 L of it are queued"
+            }
         }
     }
 }
 
-/// A curve of two pieces by which packets have deadlines: a packet has left `late` after the curve, begun at some
-/// instant before it came, reaches all that its flow has sent since, with the packet itself. Who keeps to an envelope
-/// therefore waits no longer than from the envelope to the curve, and `late`.
+/// A curve of two pieces by which packets have deadlines: a packet has left `late` after the curve,
+/// begun at some instant before it came, reaches all that its flow has sent since, with the packet
+/// itself. Who keeps to an envelope therefore waits no longer than from the envelope to the curve,
+/// and `late`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
     /// Slope of the first piece.
@@ -105,12 +112,17 @@ pub struct Deadlines {
 }
 
 impl Deadlines {
-    /// Packets leave so long after the deadlines of this curve. Of one that begins slowly only its second
-    /// line is looked at: its deadlines are later by what it is behind.
+    /// Packets leave so long after the deadlines of this curve. Of one that begins slowly only its
+    /// second line is looked at: its deadlines are later by what it is behind.
     pub(crate) fn new((first, time, rate): (Rate, Span, Rate), late: Span) -> Deadlines {
         match first > rate && time > Span::ZERO {
             true => Deadlines { first, time, rate, late },
-            false => Deadlines { first: rate, time: Span::ZERO, rate, late: late + behind(first, time, rate) },
+            false => Deadlines {
+                first: rate,
+                time: Span::ZERO,
+                rate,
+                late: late + behind(first, time, rate),
+            },
         }
     }
 }

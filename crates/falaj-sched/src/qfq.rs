@@ -12,7 +12,9 @@
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::groups::{Choice, Groups};
 use crate::params::{Refusals, Setup};
-use crate::promise::{Bound, NoPromise, Promise, RateCondition, finite_rate, full_queue, room_for_one};
+use crate::promise::{
+    Bound, NoPromise, Promise, RateCondition, finite_rate, full_queue, room_for_one,
+};
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
@@ -169,7 +171,9 @@ impl Discipline for Qfq {
         let Weights { rate, largest, .. } = self.weights;
         let largest = u64::from(largest);
         let after = |bytes: u64, roundings| {
-            let time = self.weights.of_bytes(f, bytes) + roundings * self.weights.rounding(f) + SOON as u128;
+            let time = self.weights.of_bytes(f, bytes)
+                + roundings * self.weights.rounding(f)
+                + SOON as u128;
             rate.airtime_of_many(self.weights.work(time).saturating_add(2 * largest + 1))
         };
         Ok(Promise {

@@ -15,7 +15,9 @@ use crate::discipline::{Answer, Discipline, Sent};
 use crate::drr::{DeficitRound, DrrFlow};
 use crate::groups::{Choice, Groups};
 use crate::params::{Refusals, Setup};
-use crate::promise::{Bound, NoPromise, Promise, RateCondition, finite_rate, full_queue, room_for_one};
+use crate::promise::{
+    Bound, NoPromise, Promise, RateCondition, finite_rate, full_queue, room_for_one,
+};
 use crate::queue::{FlowId, Flows};
 use crate::rate::{Rate, Wire};
 use crate::registry::Entry;
@@ -159,22 +161,26 @@ impl Discipline for QfqPlus {
         }
     }
 
-    /// Flows keep their turns and deficits, up to a quantum each, and an aggregate of the same weight and flows
-    /// what it owes and is owed. Another one owes what the furthest of its flows
-    /// did, two roundings at most, and is owed nothing.
+    /// Flows keep their turns and deficits, up to a quantum each, and an aggregate of the same
+    /// weight and flows what it owes and is owed. Another one owes what the furthest of its
+    /// flows did, two roundings at most, and is owed nothing.
     fn succeed(&mut self, mut old: QfqPlus, flows: &mut Flows<Member>, _: Time) {
         self.time = old.time;
         let now = self.time.now();
         for (f, &a) in old.of.iter().enumerate() {
-            let (before, after) = (&old.aggregates[a as usize], &mut self.aggregates[self.of[f] as usize]);
+            let (before, after) =
+                (&old.aggregates[a as usize], &mut self.aggregates[self.of[f] as usize]);
             let same = (self.of[f], before.flows, before.share.weight(), before.full)
                 == (a, after.flows, after.share.weight(), after.full);
             let start = match () {
                 () if same => before.share.start,
-                () => now.wrapping_add(ahead(before.share.start, now).clamp(0, 2 << shift(after.share.class())) as u64),
+                () => now.wrapping_add(
+                    ahead(before.share.start, now).clamp(0, 2 << shift(after.share.class())) as u64,
+                ),
             };
             let counts = before.share.place() == Place::Present || self.time.owes(&before.share);
-            if counts && (after.share.place() == Place::Away || ahead(start, after.share.start) > 0) {
+            if counts && (after.share.place() == Place::Away || ahead(start, after.share.start) > 0)
+            {
                 after.share.start = start;
                 after.share.set_place(Place::Silent);
             }
@@ -303,7 +309,8 @@ impl Discipline for QfqPlus {
         let (largest, neighbours) = (u64::from(self.weights.largest), u64::from(flows - 1));
         let budget = self.aggregates.iter().map(|a| u64::from(a.full)).max().unwrap_or(0);
         let after = |bytes: u64, roundings: u128| {
-            let time = u128::from(bytes) * u128::from(share.inverse()) + (roundings << shift(share.class()));
+            let time = u128::from(bytes) * u128::from(share.inverse())
+                + (roundings << shift(share.class()));
             let work = self.weights.work(time + 2 * SOON as u128);
             self.weights.rate.airtime_of_many(work.saturating_add(budget + largest + 1))
         };

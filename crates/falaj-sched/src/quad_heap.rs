@@ -202,7 +202,9 @@ mod tests {
         let mut model: Vec<(i64, u32)> = Vec::new();
         let mut random = 1u64;
         for step in 0..20_000u32 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let key = (random >> 33) as i64 % 50 - 25;
             if random >> 60 < 9 {
                 heap.push(key as u64, step);
@@ -220,7 +222,8 @@ mod tests {
                 let mut drained = Vec::new();
                 heap.drain_before(key as u64, |flow| drained.push(flow));
                 drained.sort_unstable();
-                let gone: Vec<u32> = model.extract_if(.., |(other, _)| *other < key).map(|(_, flow)| flow).collect();
+                let gone: Vec<u32> =
+                    model.extract_if(.., |(other, _)| *other < key).map(|(_, flow)| flow).collect();
                 assert_eq!(drained, {
                     let mut gone = gone;
                     gone.sort_unstable();

@@ -1,8 +1,8 @@
 //! Queues: FIFOs of packets with a limit, all in one pool.
 //!
 //! A queue's hot record has its first packet, lengths, limit, the ends of the list of
-//! those behind, and what the discipline keeps for the flow: one cache line or two. Disciplines see only [`Flows`]:
-//! heads, lengths and their own state; packets are moved by the pipe.
+//! those behind, and what the discipline keeps for the flow: one cache line or two. Disciplines see
+//! only [`Flows`]: heads, lengths and their own state; packets are moved by the pipe.
 
 use crate::time::Time;
 use alloc::vec::Vec;
@@ -66,7 +66,12 @@ struct Node<T> {
 impl<T> Node<T> {
     #[inline]
     fn packet(&self) -> Packet {
-        Packet { handle: self.handle, bytes: self.bytes, flow: FlowId(self.flow), arrival: self.arrival }
+        Packet {
+            handle: self.handle,
+            bytes: self.bytes,
+            flow: FlowId(self.flow),
+            arrival: self.arrival,
+        }
     }
 }
 
@@ -116,7 +121,12 @@ impl<S: Default, T: Default> Record<S, T> {
 impl<S, T> Record<S, T> {
     #[inline]
     fn head(&self) -> Packet {
-        Packet { handle: self.handle, bytes: self.head_bytes, flow: FlowId(self.flow), arrival: self.arrival }
+        Packet {
+            handle: self.handle,
+            bytes: self.head_bytes,
+            flow: FlowId(self.flow),
+            arrival: self.arrival,
+        }
     }
 
     #[inline]
@@ -211,7 +221,10 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
     /// One empty queue for each limit.
     pub fn new(limits: &[Limit]) -> Queues<S, T> {
         Queues {
-            flows: Flows { records: limits.iter().map(|&limit| Record::new(limit)).collect(), backlogged: 0 },
+            flows: Flows {
+                records: limits.iter().map(|&limit| Record::new(limit)).collect(),
+                backlogged: 0,
+            },
             pool: Vec::new(),
             free: NONE,
         }
@@ -252,7 +265,8 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
         }
     }
 
-    /// Length of the largest packet, apart from the first one of the queue `but`; 0 where there is none.
+    /// Length of the largest packet, apart from the first one of the queue `but`; 0 where there is
+    /// none.
     pub(crate) fn largest(&self, but: Option<FlowId>) -> u32 {
         let mut largest = 0;
         for (q, record) in self.flows.records.iter().enumerate() {
@@ -295,7 +309,8 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
     }
 
     /// Puts a packet at the tail of queue `q`, whether there [is room](Queues::has_room)
-    /// or not; true if it is now the head. A call would cost more than what it does: 20 instructions a packet.
+    /// or not; true if it is now the head. A call would cost more than what it does: 20
+    /// instructions a packet.
     #[inline(always)]
     pub fn push(&mut self, q: FlowId, packet: Packet, tag: T) -> bool {
         debug_assert!(packet.bytes > 0);
@@ -351,8 +366,8 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
             record.head_bytes = 0;
             self.flows.backlogged -= 1;
             if self.flows.backlogged == 0 {
-                // All places are free, and come in their order again: in that in which they were freed, packets of
-                // one queue would lie farther apart each time.
+                // All places are free, and come in their order again: in that in which they were
+                // freed, packets of one queue would lie farther apart each time.
                 self.pool.clear();
                 self.free = NONE;
             }
@@ -427,7 +442,8 @@ mod tests {
         assert_eq!((size_of::<Node<()>>(), size_of::<Node<u64>>()), (24, 32));
     }
 
-    /// Beside the first packet, which is 20 bytes of the record and its tag: what a queue and its discipline know of a flow.
+    /// Beside the first packet, which is 20 bytes of the record and its tag: what a queue and its
+    /// discipline know of a flow.
     #[test]
     fn what_is_known_of_a_flow() {
         assert_eq!(core::mem::offset_of!(Record<(), ()>, state), 20 + 24);
@@ -441,7 +457,8 @@ mod tests {
         assert_eq!(known::<crate::qfq_plus::QfqPlus>(), 40);
         assert_eq!(known::<crate::qfq::Qfq>(), 44);
         assert_eq!(known::<crate::ffs::Ffs>(), 44);
-        // And an entry of 16 bytes in a heap; a place of 28 to 32 in a tournament where tags have 128 bits.
+        // And an entry of 16 bytes in a heap; a place of 28 to 32 in a tournament where tags have
+        // 128 bits.
         assert_eq!(known::<crate::wf2q_plus::Wf2qPlus>(), 44);
         assert_eq!(known::<crate::scfq::Scfq>(), 36);
         assert_eq!(known::<crate::wfq::Wfq>(), 72);
@@ -476,11 +493,17 @@ mod tests {
         let f = FlowId(0);
         (1..=3).for_each(|n| _ = q.push(f, packet(n, 10 * n), ()));
         assert_eq!(q.pop_second(f).map(|p| p.handle), Some(2));
-        assert_eq!((q.flows().packets(f), q.flows().bytes(f), q.flows().head(f)), (2, 40, Some(10)));
+        assert_eq!(
+            (q.flows().packets(f), q.flows().bytes(f), q.flows().head(f)),
+            (2, 40, Some(10))
+        );
         assert_eq!((q.pop_second(f).map(|p| p.handle), q.pop_second(f)), (Some(3), None));
         q.push(f, packet(4, 40), ());
         assert_eq!(q.pool.len(), 2, "freed places are used again");
-        assert_eq!([q.pop(f), q.pop(f), q.pop(f)].map(|p| p.map(|p| p.handle)), [Some(1), Some(4), None]);
+        assert_eq!(
+            [q.pop(f), q.pop(f), q.pop(f)].map(|p| p.map(|p| p.handle)),
+            [Some(1), Some(4), None]
+        );
     }
 
     #[test]
@@ -501,10 +524,18 @@ mod tests {
             while q.pop(f).is_some() {}
         }
         fill(&mut q);
-        assert_eq!((handles(&q).as_slice(), q.pool.capacity() < 16), (came.as_slice(), true), "and no more of them");
+        assert_eq!(
+            (handles(&q).as_slice(), q.pool.capacity() < 16),
+            (came.as_slice(), true),
+            "and no more of them"
+        );
         while q.pop(a).is_some() {}
         q.push(b, packet(51, 1), ());
-        assert_eq!(handles(&q), [20, 21, 30, 31, 51, 41], "while one waits, the place that was freed last");
+        assert_eq!(
+            handles(&q),
+            [20, 21, 30, 31, 51, 41],
+            "while one waits, the place that was freed last"
+        );
     }
 
     #[test]

@@ -115,7 +115,11 @@ impl Wire {
                 (Shape::TokenBucket(new), Shape::TokenBucket(old_credit)) => {
                     Time((old.end + *new).0.saturating_sub(old_credit.0))
                 }
-                (Shape::Opportunities { all: a, .. }, Shape::Opportunities { all: b, .. }) if a == b => return old,
+                (Shape::Opportunities { all: a, .. }, Shape::Opportunities { all: b, .. })
+                    if a == b =>
+                {
+                    return old;
+                }
                 _ => old.end,
             },
             (Some(new), None) => match **new {
@@ -134,7 +138,11 @@ impl Wire {
 
     /// No transmission of `bytes` is shorter than this.
     pub fn least_airtime(&self, bytes: u32) -> Span {
-        if self.shape.is_some() { Span::ZERO } else { Span(self.airtime(bytes).0.saturating_sub(1)) }
+        if self.shape.is_some() {
+            Span::ZERO
+        } else {
+            Span(self.airtime(bytes).0.saturating_sub(1))
+        }
     }
 
     /// How long a transmission of `bytes` may occupy the wire: rounded up, so
@@ -177,8 +185,8 @@ impl Wire {
         self.end
     }
 
-    /// On a link of tokens: when those for so many bytes are there, if that is later than `now` and nothing is sent before. A full bucket
-    /// lets more than it holds begin.
+    /// On a link of tokens: when those for so many bytes are there, if that is later than `now` and
+    /// nothing is sent before. A full bucket lets more than it holds begin.
     pub fn waits_for_tokens(&self, bytes: u32, now: Time) -> Option<Time> {
         let Some(Shape::TokenBucket(credit)) = self.shape.as_deref() else { return None };
         // Its own time is ahead by the credit; a bucket is full when that is over.
@@ -222,7 +230,9 @@ impl Wire {
                 (self.end, self.rest) = steps.send(u64::from(bytes) * BIT_NANOS + carried, start);
                 self.end
             }
-            Some(Shape::Opportunities { all, number, used }) => capacity::carry(all, number, used, bytes, start),
+            Some(Shape::Opportunities { all, number, used }) => {
+                capacity::carry(all, number, used, bytes, start)
+            }
             Some(Shape::TokenBucket(_)) | None => start,
         }
     }
@@ -259,11 +269,26 @@ mod tests {
     #[test]
     fn multiplying_by_the_inverse_divides_exactly() {
         let edges = |n: u64| [n.saturating_sub(1), n, n.saturating_add(1)];
-        let rates = [1, 2, 3, 7, 999_999_937, 1_000_000_000, 10_000_000_000, 1 << 32, 1 << 63, u64::MAX - 1];
+        let rates = [
+            1,
+            2,
+            3,
+            7,
+            999_999_937,
+            1_000_000_000,
+            10_000_000_000,
+            1 << 32,
+            1 << 63,
+            u64::MAX - 1,
+        ];
         for rate in rates.into_iter().flat_map(edges).filter(|&rate| rate > 0) {
             let wire = Wire::new(Rate(rate));
             for times in [0, 1, 2, 3, 1_000, u64::MAX / rate - 1, u64::MAX / rate] {
-                for work in edges(rate.wrapping_mul(times)).into_iter().chain([u64::MAX, BIT_NANOS, 1500 * BIT_NANOS]) {
+                for work in edges(rate.wrapping_mul(times)).into_iter().chain([
+                    u64::MAX,
+                    BIT_NANOS,
+                    1500 * BIT_NANOS,
+                ]) {
                     assert_eq!(wire.divide(work), (work / rate, work % rate), "{work} / {rate}");
                 }
             }
@@ -279,7 +304,9 @@ mod tests {
 
     #[test]
     fn a_rate_is_written_as_people_write_it() {
-        for (bits, text) in [(5, "5bit"), (64_000, "64kbit"), (1_500_000_000, "1.5gbit"), (100_000_000, "100mbit")] {
+        for (bits, text) in
+            [(5, "5bit"), (64_000, "64kbit"), (1_500_000_000, "1.5gbit"), (100_000_000, "100mbit")]
+        {
             assert_eq!(Rate(bits).to_string(), text);
         }
         assert_eq!(Rate::UNLIMITED.to_string(), "unlimited");

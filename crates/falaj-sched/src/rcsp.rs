@@ -1,20 +1,24 @@
 //! Rate-controlled static priority: regulators that restore a flow's gaps, then plain priorities.
 //!
-//! Zhang and Ferrari, "Rate-controlled static-priority queueing" (1993). A regulator gives each packet an eligibility time when it arrives.
-//! That of rate-jitter keeps a flow to `(Xmin, Xave, I)`: never two packets within `min-gap`, and no more than
-//! `w = interval/mean-gap` within `interval`:
-//! `ET(k) = max(now, ET(k-1) + Xmin, ET(k-w) + I)`. Until then the packet is held, also on a free link; then it waits in the queue of its priority.
+//! Zhang and Ferrari, "Rate-controlled static-priority queueing" (1993). A regulator gives each
+//! packet an eligibility time when it arrives. That of rate-jitter keeps a flow to `(Xmin, Xave,
+//! I)`: never two packets within `min-gap`, and no more than `w = interval/mean-gap` within
+//! `interval`: `ET(k) = max(now, ET(k-1) + Xmin, ET(k-w) + I)`. Until then the packet is held, also
+//! on a free link; then it waits in the queue of its priority.
 //!
-//! That of delay-jitter makes a packet as late as it would have been at the worst on the link before:
-//! `ET(j) = ET(j-1) + d(j-1) + pi(j-1)`, `d` what an eligible packet waits for its last bit there at most, `pi` the time on the
-//! way. Nothing but a packet itself can say that on the next link: what leaves this one by `x = ET + d - end` before the latest carries
-//! `x` along, and is held so much longer where it comes next. On a first link nothing is early, and only the gaps hold. They are kept here
-//! too, so that a flow which breaks its word is held at its first link, and comes to all others as that one let it go.
+//! That of delay-jitter makes a packet as late as it would have been at the worst on the link
+//! before: `ET(j) = ET(j-1) + d(j-1) + pi(j-1)`, `d` what an eligible packet waits for its last bit
+//! there at most, `pi` the time on the way. Nothing but a packet itself can say that on the next
+//! link: what leaves this one by `x = ET + d - end` before the latest carries `x` along, and is
+//! held so much longer where it comes next. On a first link nothing is early, and only the gaps
+//! hold. They are kept here too, so that a flow which breaks its word is held at its first link,
+//! and comes to all others as that one let it go.
 //!
-//! With `idle = "release"` nothing is held on a free link: the packet that would be eligible first goes at once, and
-//! later eligibility times are as if it had waited. That is dynamic regulation and scheduling (Iatrou and Stavrakakis 2000) as far as
-//! the thesis and its abstract tell: the scheduler's state comes back to the regulator, and releases packets before their time. What leaves
-//! so is early by that much more, and a next link's regulator holds it.
+//! With `idle = "release"` nothing is held on a free link: the packet that would be eligible first
+//! goes at once, and later eligibility times are as if it had waited. That is dynamic regulation
+//! and scheduling (Iatrou and Stavrakakis 2000) as far as the thesis and its abstract tell: the
+//! scheduler's state comes back to the regulator, and releases packets before their time. What
+//! leaves so is early by that much more, and a next link's regulator holds it.
 
 use crate::bucket::ids;
 use crate::discipline::{Answer, Discipline, Harm, Sent, Thrown};
@@ -132,13 +136,17 @@ impl Rcsp {
     pub fn new(setup: &Setup) -> Result<Rcsp, Refusals> {
         finite_rate(setup, "rate-controlled static priority")?;
         room_for_one(setup)?;
-        let flows: Vec<Regulated> = setup.flows.iter().enumerate().map(regulated).collect::<Result<_, _>>()?;
+        let flows: Vec<Regulated> =
+            setup.flows.iter().enumerate().map(regulated).collect::<Result<_, _>>()?;
         let packets = |f: &FlowSetup| match f.limit {
             Limit::Packets(n) => n.into(),
             Limit::Bytes(n) => n,
         };
         let mut rcsp = Rcsp {
-            last: flows.iter().map(|f| VecDeque::with_capacity(f.gaps.map_or(0, |g| g.packets as usize))).collect(),
+            last: flows
+                .iter()
+                .map(|f| VecDeque::with_capacity(f.gaps.map_or(0, |g| g.packets as usize)))
+                .collect(),
             thrown_out: alloc::vec![Time::ZERO; flows.len()],
             steads: Steads::new(setup),
             held: Tournament::new(flows.len()),
@@ -158,22 +166,27 @@ impl Rcsp {
         Ok(rcsp)
     }
 
-    /// The latest that an eligible packet of this flow leaves after, where its regulator is one of delay-jitter.
+    /// The latest that an eligible packet of this flow leaves after, where its regulator is one of
+    /// delay-jitter.
     fn latest(&self, flow: usize, f: &FlowSetup) -> Result<Option<Span>, Refused> {
         let given = f.values.span("delay-bound");
-        let refused = |param, what, help: &str| Refused { flow: Some(flow), param, what, help: help.into() };
+        let refused =
+            |param, what, help: &str| Refused { flow: Some(flow), param, what, help: help.into() };
         if f.values.choice("regulator") != Some("delay-jitter") {
             let what = "it is of use to a regulator of delay-jitter only".into();
             let help = "write `regulator = \"delay-jitter\"` too, or leave it out";
             return given.map_or(Ok(None), |_| Err(refused("delay-bound", what, help)));
         }
         match given {
-            Some(Span::ZERO) => Err(refused("delay-bound", "no packet leaves at once".into(), "at least 1ns")),
+            Some(Span::ZERO) => {
+                Err(refused("delay-bound", "no packet leaves at once".into(), "at least 1ns"))
+            }
             Some(bound) => Ok(Some(bound)),
             None => match self.waits(self.flows[flow].priority) {
                 Ok(waits) => Ok(Some(waits)),
                 Err(NoPromise(why)) => {
-                    let what = format!("when its packets leave at the latest does not follow: {why}");
+                    let what =
+                        format!("when its packets leave at the latest does not follow: {why}");
                     Err(refused("regulator", what, "or give a `delay-bound`"))
                 }
             },
@@ -203,8 +216,9 @@ impl Rcsp {
         eligible.max(gap).max(first.map_or(Time::ZERO, |&first| first + gaps.interval))
     }
 
-    /// How long an eligible packet of this priority waits at most for its last bit: the least `d` in which the link sends one
-    /// packet that has begun and all that may become eligible before it.
+    /// How long an eligible packet of this priority waits at most for its last bit: the least `d`
+    /// in which the link sends one packet that has begun and all that may become eligible
+    /// before it.
     fn waits(&self, priority: u64) -> Result<Span, NoPromise> {
         let packet = u128::from(self.largest) * u128::from(BIT_NANOS);
         let mut first = Vec::new();
@@ -230,29 +244,44 @@ impl Rcsp {
             }
             waits = needed;
         }
-        Err(NoPromise("packets at their least gaps would fill the link, or nearly: make `min-gap` longer".into()))
+        Err(NoPromise(
+            "packets at their least gaps would fill the link, or nearly: make `min-gap` longer"
+                .into(),
+        ))
     }
 }
 
 fn regulated((flow, f): (usize, &FlowSetup)) -> Result<Regulated, Refused> {
-    let refused = |param, what, help: &str| Refused { flow: Some(flow), param, what, help: help.into() };
+    let refused =
+        |param, what, help: &str| Refused { flow: Some(flow), param, what, help: help.into() };
     let Some(priority) = f.values.count("priority") else {
-        return Err(refused("priority", "is missing".into(), "0 for the flow that is served first, up to 65535"));
+        return Err(refused(
+            "priority",
+            "is missing".into(),
+            "0 for the flow that is served first, up to 65535",
+        ));
     };
-    let [least, mean, interval] = ["min-gap", "mean-gap", "interval"].map(|name| f.values.span(name));
+    let [least, mean, interval] =
+        ["min-gap", "mean-gap", "interval"].map(|name| f.values.span(name));
     let Some(least) = least else {
         let given = if mean.is_some() { Some("mean-gap") } else { interval.map(|_| "interval") };
         return match given {
-            Some(param) => {
-                Err(refused(param, "it regulates nothing without a least gap".into(), "give a `min-gap` too"))
-            }
+            Some(param) => Err(refused(
+                param,
+                "it regulates nothing without a least gap".into(),
+                "give a `min-gap` too",
+            )),
             None => Ok(Regulated { priority, gaps: None, delay_bound: None }),
         };
     };
     let mean = mean.unwrap_or(least);
     let interval = interval.unwrap_or(mean);
     if least == Span::ZERO {
-        return Err(refused("min-gap", "a gap of 0 is none".into(), "at least 1ns, or leave it out"));
+        return Err(refused(
+            "min-gap",
+            "a gap of 0 is none".into(),
+            "at least 1ns, or leave it out",
+        ));
     }
     if mean < least {
         return Err(refused(
@@ -307,7 +336,14 @@ impl Discipline for Rcsp {
     }
 
     /// Those behind it need no gap from it, and are not eligible before it was, or before now.
-    fn thrown_away(&mut self, flows: &mut Flows<(), Time>, f: FlowId, _: u32, _: Thrown, now: Time) {
+    fn thrown_away(
+        &mut self,
+        flows: &mut Flows<(), Time>,
+        f: FlowId,
+        _: u32,
+        _: Thrown,
+        now: Time,
+    ) {
         let was = self.eligible.tag(f).map(|(_, then)| then).or(self.held.tag(f));
         let since = was.map_or(now, |then| then.min(now));
         self.thrown_out[f.index()] = since;
@@ -380,8 +416,10 @@ impl Discipline for Rcsp {
         Harm::Nobody
     }
 
-    /// An eligible packet waits for what its own and higher priorities may bring at their least gaps (the paper's theorem 1), if that
-    /// fits on the link. Before, the packets of a full queue, each a part of an interval behind the other, and one interval for those that went before.
+    /// An eligible packet waits for what its own and higher priorities may bring at their least
+    /// gaps (the paper's theorem 1), if that fits on the link. Before, the packets of a full
+    /// queue, each a part of an interval behind the other, and one interval for those that went
+    /// before.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         if self.releases {
             let why = "a packet that went before its time makes those behind it wait for longer than their queue says";
@@ -390,13 +428,18 @@ impl Discipline for Rcsp {
         let own = self.flows[f.index()];
         let waits = self.waits(own.priority)?;
         let Some(gaps) = own.gaps else {
-            return Err(NoPromise("a flow that is not regulated may be behind any number of its own".into()));
+            return Err(NoPromise(
+                "a flow that is not regulated may be behind any number of its own".into(),
+            ));
         };
         let regulated = |packets: u64| {
-            let nanos = (u128::from(packets) + u128::from(gaps.packets)) * u128::from(gaps.interval.0);
+            let nanos =
+                (u128::from(packets) + u128::from(gaps.packets)) * u128::from(gaps.interval.0);
             Span(u64::try_from(nanos.div_ceil(gaps.packets.into())).unwrap_or(u64::MAX))
         };
-        let rate = Rate((u128::from(BIT_NANOS) * u128::from(gaps.packets) / u128::from(gaps.interval.0)) as u64);
+        let rate = Rate(
+            (u128::from(BIT_NANOS) * u128::from(gaps.packets) / u128::from(gaps.interval.0)) as u64,
+        );
         // The packet whose last bit leaves does not count before it.
         Ok(Promise {
             rate,
@@ -407,15 +450,18 @@ impl Discipline for Rcsp {
                 formula: "(n + w) I/w + d, n packets in a full queue, d the least with sum (d/Xmin + 1) L + L = C d",
                 condition: match own.delay_bound {
                     None => "packets that found room",
-                    Some(_) => "packets that found room; what they were early by on the link before is not counted",
+                    Some(_) => {
+                        "packets that found room; what they were early by on the link before is not counted"
+                    }
                 },
             },
             others: Vec::new(),
         })
     }
 
-    /// What left a link before is eligible here when it was there and a constant later; so its delay differs by what it
-    /// may wait on this link alone (the paper's theorem for delay-jitter; Zhang and Ferrari 1994).
+    /// What left a link before is eligible here when it was there and a constant later; so its
+    /// delay differs by what it may wait on this link alone (the paper's theorem for
+    /// delay-jitter; Zhang and Ferrari 1994).
     fn jitter(&self, f: FlowId) -> Option<Bound> {
         let waits = self.waits(self.flows[f.index()].priority).ok()?;
         let bound = self.flows[f.index()].delay_bound?;

@@ -7,12 +7,13 @@ use crate::fq_codel::FqCodel;
 use crate::params::{Param, Refusals, Setup};
 use crate::plugin::Guard;
 use crate::{
-    arc::Arc, ats::Ats, cbs::Cbs, corr::Corr, drr::Drr, drr_plus::DrrPlus, drr_plus_plus::DrrPlusPlus, edf::Edf,
-    ets::Ets, ffs::Ffs, fifo::Fifo, hclock::HClock, hfsc::Hfsc, hrr::Hrr, htb::Htb, mclock::MClock, mgfq::Mgfq,
-    mtr_ls::MtrLs, mw00::Mw00, netback::Netback, packet_wise::PacketWise, phase_wise::PhaseWise, priority::Priority,
-    qfq::Qfq, qfq_plus::QfqPlus, rcsp::Rcsp, sced::Sced, scfq::Scfq, sfq::Sfq, shaper::Shaper, spfq::Spfq, tas::Tas,
-    timer_wheels::TimerWheels, virtual_clock::VirtualClock, wf2q::Wf2q, wf2q_plus::Wf2qPlus, wfq::Wfq, wrr::Wrr,
-    xen_wrr::XenWrr,
+    arc::Arc, ats::Ats, cbs::Cbs, corr::Corr, drr::Drr, drr_plus::DrrPlus,
+    drr_plus_plus::DrrPlusPlus, edf::Edf, ets::Ets, ffs::Ffs, fifo::Fifo, hclock::HClock,
+    hfsc::Hfsc, hrr::Hrr, htb::Htb, mclock::MClock, mgfq::Mgfq, mtr_ls::MtrLs, mw00::Mw00,
+    netback::Netback, packet_wise::PacketWise, phase_wise::PhaseWise, priority::Priority, qfq::Qfq,
+    qfq_plus::QfqPlus, rcsp::Rcsp, sced::Sced, scfq::Scfq, sfq::Sfq, shaper::Shaper, spfq::Spfq,
+    tas::Tas, timer_wheels::TimerWheels, virtual_clock::VirtualClock, wf2q::Wf2q,
+    wf2q_plus::Wf2qPlus, wfq::Wfq, wrr::Wrr, xen_wrr::XenWrr,
 };
 
 /// What is said of a discipline where people choose one.
@@ -83,7 +84,8 @@ pub const ENTRIES: &[Entry] = &[
     crate::dcf::ENTRY,
 ];
 
-/// The kind whose discipline comes from a library; it is none of the others, since it is nothing without one.
+/// The kind whose discipline comes from a library; it is none of the others, since it is nothing
+/// without one.
 pub const PLUGIN: &Entry = &crate::plugin::ENTRY;
 
 /// All kinds, [`PLUGIN`] too.
@@ -96,7 +98,8 @@ pub fn entry(kind: &str) -> Option<&'static Entry> {
     all().find(|e| e.kind == kind)
 }
 
-/// Is a tree whose flows are divided by `kind` handed to the discipline `kind` whole, rather than nested?
+/// Is a tree whose flows are divided by `kind` handed to the discipline `kind` whole, rather than
+/// nested?
 pub fn takes_trees(kind: &str) -> bool {
     matches!(kind, "hfsc" | "htb" | "mclock")
 }
@@ -142,7 +145,11 @@ pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Out
         "cbs" => visitor.visit(Cbs::new(setup)?),
         "tas" => visitor.visit(Tas::new(setup)?),
         "ats" => visitor.visit(Ats::new(setup)?),
-        "mclock" => match setup.flows.iter().any(|f| f.inner.as_ref().is_some_and(|inner| inner.kind == kind)) {
+        "mclock" => match setup
+            .flows
+            .iter()
+            .any(|f| f.inner.as_ref().is_some_and(|inner| inner.kind == kind))
+        {
             true => visitor.visit(HClock::new(setup)?),
             false => visitor.visit(MClock::new(setup)?),
         },

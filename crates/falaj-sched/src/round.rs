@@ -78,7 +78,10 @@ impl Round {
 
     /// The first goes out of the round.
     #[inline]
-    pub(crate) fn leave<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>) -> Option<FlowId> {
+    pub(crate) fn leave<S: AsMut<Place>, T: Copy>(
+        &mut self,
+        flows: &mut Flows<S, T>,
+    ) -> Option<FlowId> {
         let f = self.first()?;
         self.head = core::mem::replace(&mut flows.state_mut(f).as_mut().next, OUT);
         if self.head == END {
@@ -101,7 +104,10 @@ impl Round {
     }
 
     /// All flows go out of the round, in the order of their turns.
-    pub(crate) fn dissolve<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>) -> Vec<FlowId> {
+    pub(crate) fn dissolve<S: AsMut<Place>, T: Copy>(
+        &mut self,
+        flows: &mut Flows<S, T>,
+    ) -> Vec<FlowId> {
         core::iter::from_fn(|| self.leave(flows)).collect()
     }
 }

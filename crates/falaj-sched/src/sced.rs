@@ -10,15 +10,14 @@
 //! Here `S` has two pieces: `burst-rate` for `burst-time`, then `rate`. Each is
 //! a part of a line, and a line is a clock that a byte advances, as in Virtual
 //! Clock; a flow that becomes backlogged sets clocks that are late to now.
-//! - `burst-rate` above `rate`: `S`, and any minimum of such curves, is the lower
-//!   of two lines. The deadline is the later of two readings. Exact.
-//! - below: `S` is the higher of its lines, the deadline the earlier reading. That
-//!   is exact from whenever the flow was not ahead of its curve. A minimum of such
-//!   curves may have any number of pieces; while the flow is ahead its deadlines
-//!   are therefore no earlier than SCED's, so that others keep theirs, and no
-//!   later than those of the second line alone, on which its delay stands.
-//! - equal: both are Virtual Clock's reading, which starts at the packet that
-//!   found the flow idle.
+//! - `burst-rate` above `rate`: `S`, and any minimum of such curves, is the lower of two lines. The
+//!   deadline is the later of two readings. Exact.
+//! - below: `S` is the higher of its lines, the deadline the earlier reading. That is exact from
+//!   whenever the flow was not ahead of its curve. A minimum of such curves may have any number of
+//!   pieces; while the flow is ahead its deadlines are therefore no earlier than SCED's, so that
+//!   others keep theirs, and no later than those of the second line alone, on which its delay
+//!   stands.
+//! - equal: both are Virtual Clock's reading, which starts at the packet that found the flow idle.
 //!
 //! A deadline depends on the start of the backlog alone: packets are tagged when
 //! they become heads.
@@ -126,17 +125,22 @@ impl Curve {
         }
     }
 
-    /// When who must keep the curve later should begin: at the curve itself if it is the lower of its lines;
-    /// else on the second line, without the wait that the first one allows.
+    /// When who must keep the curve later should begin: at the curve itself if it is the lower of
+    /// its lines; else on the second line, without the wait that the first one allows.
     #[inline]
     pub(crate) fn eligible(&self, clocks: [Instant; 2]) -> Instant {
         if self.concave { self.deadline(clocks) } else { clocks[1] }
     }
 
-    /// The clocks where each line is to be reached no sooner than that, of a curve that has begun already: where it begins slowly
-    /// that wait is over, and the second line stands so much behind.
+    /// The clocks where each line is to be reached no sooner than that, of a curve that has begun
+    /// already: where it begins slowly that wait is over, and the second line stands so much
+    /// behind.
     #[inline]
-    pub(crate) fn not_before(&self, [first, second]: [Instant; 2], least: [Instant; 2]) -> [Instant; 2] {
+    pub(crate) fn not_before(
+        &self,
+        [first, second]: [Instant; 2],
+        least: [Instant; 2],
+    ) -> [Instant; 2] {
         let waited = if self.concave { 0 } else { self.shift };
         [first.max(least[0]), second.max(least[1].saturating_sub(waited))]
     }
@@ -146,9 +150,11 @@ impl Curve {
         clocks.iter().all(|&clock| clock <= now)
     }
 
-    /// The clocks under a successor of this curve: what they are ahead, or behind, stays as many bytes.
+    /// The clocks under a successor of this curve: what they are ahead, or behind, stays as many
+    /// bytes.
     pub(crate) fn inherit(&self, old: &Curve, clocks: [Instant; 2], now: Instant) -> [Instant; 2] {
-        let clocks = [0, 1].map(|line| shifted(clocks[line], now, old.paces[line], self.paces[line]));
+        let clocks =
+            [0, 1].map(|line| shifted(clocks[line], now, old.paces[line], self.paces[line]));
         if self.single { [clocks[0].max(clocks[1]); 2] } else { clocks }
     }
 }
@@ -162,10 +168,20 @@ impl Sced {
         let rates = rates(setup, "service curve earliest deadline first")?;
         let mut pieces = Vec::with_capacity(rates.len());
         for (flow, (f, rate)) in setup.flows.iter().zip(&rates).enumerate() {
-            let refuse = |param, what: String, help: &str| Refused { flow: Some(flow), param, what, help: help.into() };
+            let refuse = |param, what: String, help: &str| Refused {
+                flow: Some(flow),
+                param,
+                what,
+                help: help.into(),
+            };
             let (first, time) = (f.values.rate("burst-rate"), f.values.span("burst-time"));
             if first == Some(Rate(0)) {
-                return Err(refuse("burst-rate", "a rate of 0 never begins".into(), "any rate above 0").into());
+                return Err(refuse(
+                    "burst-rate",
+                    "a rate of 0 never begins".into(),
+                    "any rate above 0",
+                )
+                .into());
             }
             if time.is_some_and(|t| t > LONGEST) {
                 let help = "at most 3600s: it is for a burst at the start of a backlog";
@@ -233,7 +249,8 @@ impl Discipline for Sced {
         self.serving = old.serving;
         for f in (0..old.curves.len() as u32).map(FlowId) {
             let state = flows.state_mut(f);
-            state.clocks = self.curves[f.index()].inherit(&old.curves[f.index()], state.clocks, instant(now));
+            state.clocks =
+                self.curves[f.index()].inherit(&old.curves[f.index()], state.clocks, instant(now));
             self.follow(flows, f);
         }
     }
@@ -279,7 +296,8 @@ impl Discipline for Sced {
         )))
     }
 
-    /// A packet leaves at most `L/C` after its deadline, as all curves together are below the link's line.
+    /// A packet leaves at most `L/C` after its deadline, as all curves together are below the
+    /// link's line.
     fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
         Some(self.deadlines[f.index()])
     }

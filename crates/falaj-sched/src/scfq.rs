@@ -43,12 +43,14 @@ pub struct Scfq {
     heads: Tournament<Virtual>,
     /// The largest finish tag of those that were in service.
     now: Virtual,
-    /// Whose packet is in service or was the last one, until its next head is seen, and that packet's tag.
+    /// Whose packet is in service or was the last one, until its next head is seen, and that
+    /// packet's tag.
     serving: Option<FlowId>,
     finish: Virtual,
 }
 
-/// What it keeps for a flow: 12 bytes, so that with its queue and first packet it is one cache line.
+/// What it keeps for a flow: 12 bytes, so that with its queue and first packet it is one cache
+/// line.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, packed(4))]
 pub struct ScfqFlow {
@@ -68,7 +70,13 @@ impl Scfq {
     /// Validates the setup.
     pub fn new(setup: &Setup) -> Result<Scfq, Refusals> {
         let shares = Shares::new(setup, "self-clocked fair queueing")?;
-        Ok(Scfq { heads: Tournament::new(shares.flows()), shares, now: 0, serving: None, finish: 0 })
+        Ok(Scfq {
+            heads: Tournament::new(shares.flows()),
+            shares,
+            now: 0,
+            serving: None,
+            finish: 0,
+        })
     }
 
     /// The flow's head is another now, which starts at `start`, or there is none.
@@ -115,7 +123,10 @@ impl Discipline for Scfq {
 
     /// What left without having been taken is not charged for.
     fn offer_changed(&mut self, flows: &mut Flows<ScfqFlow>, f: FlowId, _: Time) {
-        let start = self.heads.tag(f).map_or(self.now, |finish| finish.saturating_sub(flows.state(f).lasts()));
+        let start = self
+            .heads
+            .tag(f)
+            .map_or(self.now, |finish| finish.saturating_sub(flows.state(f).lasts()));
         self.follow(flows, f, start);
     }
 

@@ -150,7 +150,10 @@ impl Discipline for Sfq {
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let others = self.shares.link().airtime_of_many(self.shares.one_of_each_other()) + ROUNDING;
         let delay = Bound {
-            delay: self.shares.own_time(self.ahead[f.index()].saturating_add(self.shares.largest()), f) + others,
+            delay: self
+                .shares
+                .own_time(self.ahead[f.index()].saturating_add(self.shares.largest()), f)
+                + others,
             formula: "(A + L)/r + (N - 1) L/C, A = the queue without its last packet",
             condition: "packets that found room",
         };

@@ -85,7 +85,8 @@ impl Discipline for Shaper {
         self.serving = old.serving;
         for f in ids(old.buckets.len()) {
             let state = flows.state_mut(f);
-            state.full = self.buckets[f.index()].inherit(&old.buckets[f.index()], state.full, instant(now));
+            state.full =
+                self.buckets[f.index()].inherit(&old.buckets[f.index()], state.full, instant(now));
             self.follow(flows, f);
         }
     }
@@ -127,7 +128,8 @@ impl Discipline for Shaper {
 
     /// Nominal releases of a flow keep to its bucket, so while the link is busy all that
     /// goes before a packet is its flows' bursts and what the link sends meanwhile, and one
-    /// packet that began before it came. It is released when its bucket has refilled for all before it.
+    /// packet that began before it came. It is released when its bucket has refilled for all before
+    /// it.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let rates = self.buckets.iter().enumerate().map(|(n, bucket)| (n, bucket.rate));
         if let Some(excess) = Excess::of("rate", rates, self.link) {
@@ -139,7 +141,8 @@ impl Discipline for Shaper {
         }
         let (bursts, _) = sums(self.buckets.iter());
         let rate = self.buckets[f.index()].rate;
-        let others = self.link.airtime_of_many(bursts.saturating_add(self.largest.into())) + ROUNDING;
+        let others =
+            self.link.airtime_of_many(bursts.saturating_add(self.largest.into())) + ROUNDING;
         Ok(Promise {
             rate,
             latency: rate.airtime(self.largest) + others,

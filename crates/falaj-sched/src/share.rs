@@ -14,15 +14,18 @@ pub(crate) const FINEST: u32 = FRACTION - HEAVIEST.ilog2();
 /// Roundings there are: one for each power of two.
 pub(crate) const CLASSES: usize = (FRACTION + LARGEST.ilog2() - FINEST) as usize + 1;
 
-/// What such a discipline keeps for a flow: 20 bytes, so that with its queue and first packet it is one cache line.
+/// What such a discipline keeps for a flow: 20 bytes, so that with its queue and first packet it is
+/// one cache line.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, packed(4))]
 pub struct Share {
     /// Virtual start of its head; of the packet after the last, when it is silent.
     pub(crate) start: u64,
-    /// From below: its weight less one in 16 bits, its place in 2, its rounding in 6, the virtual time of a byte in 39.
+    /// From below: its weight less one in 16 bits, its place in 2, its rounding in 6, the virtual
+    /// time of a byte in 39.
     parts: u64,
-    /// Present, the flow after it in whatever list it is in; silent, the lap in which it fell silent.
+    /// Present, the flow after it in whatever list it is in; silent, the lap in which it fell
+    /// silent.
     link: u32,
 }
 
@@ -184,7 +187,10 @@ mod tests {
                     share.set_place(place);
                     assert!(!share.set(BYTE, weight, largest), "it is the same");
                     assert_eq!((share.weight(), share.place()), (weight.into(), place));
-                    assert_eq!((share.inverse(), share.class()), (inverse, class(inverse, largest)));
+                    assert_eq!(
+                        (share.inverse(), share.class()),
+                        (inverse, class(inverse, largest))
+                    );
                 }
             }
         }

@@ -38,8 +38,8 @@ pub(crate) const fn instant(now: Time) -> Instant {
     (now.0 as u128) << INSTANT_BITS
 }
 
-/// Where the times begin that tags of heads are counted in: what a head gained before a change is kept also where its new
-/// slope takes that back beyond the first packet of all.
+/// Where the times begin that tags of heads are counted in: what a head gained before a change is
+/// kept also where its new slope takes that back beyond the first packet of all.
 pub(crate) const ORIGIN: u128 = 1 << 120;
 
 /// A length of time as a difference of tags.
@@ -84,7 +84,9 @@ impl Shares {
                     flow: Some(flow),
                     param: "weight",
                     what: format!("a weight of {weight} is out of range"),
-                    help: format!("from 1 to {MOST}: a flow's share is its weight over the sum of all"),
+                    help: format!(
+                        "from 1 to {MOST}: a flow's share is its weight over the sum of all"
+                    ),
                 }
                 .into());
             }
@@ -161,7 +163,8 @@ impl Shares {
     pub(crate) fn slowest_packet(&self) -> Span {
         self.all().map(|f| self.own_time(self.largest, f)).max().unwrap_or(Span::ZERO)
     }
-    /// How much later than in a fluid of its rate a packet leaves at most: one that was on the wire.
+    /// How much later than in a fluid of its rate a packet leaves at most: one that was on the
+    /// wire.
     pub(crate) fn behind_fluid(&self) -> Span {
         self.rate.airtime_of_many(self.largest) + ROUNDING
     }
@@ -177,7 +180,13 @@ impl Shares {
         self.promise(f, behind, delay, vec![smooth])
     }
     /// A promise of the flow's rate with this latency beyond `L/r`, and this delay.
-    pub(crate) fn promise(&self, f: FlowId, latency: Span, delay: Bound, others: Vec<Bound>) -> Promise {
+    pub(crate) fn promise(
+        &self,
+        f: FlowId,
+        latency: Span,
+        delay: Bound,
+        others: Vec<Bound>,
+    ) -> Promise {
         Promise {
             rate: self.rate(f),
             latency: self.own_time(self.largest, f) + latency,
@@ -236,16 +245,25 @@ pub(crate) const RATE: Param = Param {
 pub(crate) fn rates(setup: &Setup, what: &'static str) -> Result<Vec<Rate>, Refusals> {
     finite_rate(setup, what)?;
     room_for_one(setup)?;
-    let given = || setup.flows.iter().enumerate().filter_map(|(flow, f)| Some((flow, f.values.rate("rate")?)));
+    let given = || {
+        setup.flows.iter().enumerate().filter_map(|(flow, f)| Some((flow, f.values.rate("rate")?)))
+    };
     if let Some((flow, _)) = given().find(|(_, rate)| rate.0 == 0) {
         let help = format!("at most {} for all flows together", setup.rate);
-        return Err(Refused { flow: Some(flow), param: "rate", what: "a rate of 0 sends nothing".into(), help }.into());
+        return Err(Refused {
+            flow: Some(flow),
+            param: "rate",
+            what: "a rate of 0 sends nothing".into(),
+            help,
+        }
+        .into());
     }
     if let Some(excess) = Excess::of("rate", given(), setup.rate) {
         return Err(excess.refused("").into());
     }
     let given: u64 = given().map(|(_, rate)| rate.0).sum();
-    let unset = |f: &crate::params::FlowSetup| !matches!(f.values.get("rate"), Some(Value::Rate(_)));
+    let unset =
+        |f: &crate::params::FlowSetup| !matches!(f.values.get("rate"), Some(Value::Rate(_)));
     let sharing = setup.flows.iter().filter(|f| unset(f)).count() as u64;
     let part = (setup.rate.0 - given).checked_div(sharing).unwrap_or(1);
     if part == 0 {

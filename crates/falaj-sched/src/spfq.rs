@@ -89,7 +89,8 @@ impl Spfq {
     fn offer(&mut self, flows: &Flows<SpfqFlow, Instant>, f: FlowId) {
         match flows.head(f) {
             Some(bytes) => {
-                let (stamps, came) = (&flows.state(f).stamps, self.steads.came(f, flows.head_tag(f)));
+                let (stamps, came) =
+                    (&flows.state(f).stamps, self.steads.came(f, flows.head_tag(f)));
                 self.finishes.set(f, stamps.finish(came, self.length(f, bytes)));
                 self.starts.set(f, stamps.start(came));
                 self.steads.shows(f, stamps.start(came));
@@ -132,7 +133,13 @@ impl Discipline for Spfq {
     }
 
     #[inline(always)]
-    fn arrived(&mut self, _: &mut Flows<SpfqFlow, Instant>, _: FlowId, _: u32, now: Time) -> Instant {
+    fn arrived(
+        &mut self,
+        _: &mut Flows<SpfqFlow, Instant>,
+        _: FlowId,
+        _: u32,
+        now: Time,
+    ) -> Instant {
         self.potential(now)
     }
 
@@ -151,7 +158,14 @@ impl Discipline for Spfq {
         self.left(flows, f, now);
     }
 
-    fn thrown_away(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, _: u32, _: Thrown, now: Time) {
+    fn thrown_away(
+        &mut self,
+        flows: &mut Flows<SpfqFlow, Instant>,
+        f: FlowId,
+        _: u32,
+        _: Thrown,
+        now: Time,
+    ) {
         self.steads.thrown_out(f, now);
         if let Some(finish) = self.finishes.tag(f) {
             flows.state_mut(f).stamps.thrown_out(finish);

@@ -1,8 +1,8 @@
 //! Who waits for a virtual start, by start, and who has started, by finish.
 //!
-//! Each packet makes a flow change sides once. Where many of those that wait start at the same time, as
-//! flows of one weight do that send packets of one size, they are sorted together, once, instead of one by one
-//! through two heaps.
+//! Each packet makes a flow change sides once. Where many of those that wait start at the same
+//! time, as flows of one weight do that send packets of one size, they are sorted together, once,
+//! instead of one by one through two heaps.
 
 use crate::quad_heap::{Entry, Heap};
 use alloc::vec::Vec;
@@ -25,7 +25,11 @@ pub(crate) struct Starts {
 impl Starts {
     /// With room for so many flows, so that none is made later.
     pub(crate) fn new(flows: usize) -> Starts {
-        Starts { waiting: Heap::new(flows), together: Vec::with_capacity(flows), single: Heap::new(flows) }
+        Starts {
+            waiting: Heap::new(flows),
+            together: Vec::with_capacity(flows),
+            single: Heap::new(flows),
+        }
     }
 
     #[inline]
@@ -52,8 +56,9 @@ impl Starts {
         while let Some((start, flow)) = self.waiting.first()
             && Entry::new(start, 0).before(Entry::new(now, 0))
         {
-            // To sort those of before again would cost more than it saves. Before any is taken out of a heap, equal flows stand in
-            // it in order, and sorting them is quick: so it is asked at once where the top looks like many.
+            // To sort those of before again would cost more than it saves. Before any is taken out
+            // of a heap, equal flows stand in it in order, and sorting them is quick:
+            // so it is asked at once where the top looks like many.
             let may_be_many = moved == FEW || moved == 0 && self.waiting.has_five_before(now);
             if may_be_many && self.together.is_empty() && self.waiting.has_many_before(now) {
                 return self.begin_together(now, finish);
@@ -110,7 +115,8 @@ impl Starts {
 mod tests {
     use super::*;
 
-    /// Flows of which each has a start and a finish, around the end of the clock; most starts are alike.
+    /// Flows of which each has a start and a finish, around the end of the clock; most starts are
+    /// alike.
     #[test]
     fn the_order_is_that_of_the_definition_however_many_start_together() {
         const FLOWS: usize = 300;
@@ -118,7 +124,9 @@ mod tests {
         let mut model: Vec<Option<(i64, i64)>> = alloc::vec![None; FLOWS];
         let (mut now, mut together, mut random) = (-30_000i64, 0, 1u64);
         let mut below = |limit: u64| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (random >> 33) % limit
         };
         for step in 0..30_000 {
@@ -127,7 +135,8 @@ mod tests {
                 0..=4 if model[flow].is_none() => {
                     let next = (now / 200 + 1) * 200;
                     let start = if below(4) > 0 { next } else { now - 50 + below(300) as i64 };
-                    let finish = start + 1 + below(if step % 5_000 < 2_500 { 3 } else { 400 }) as i64;
+                    let finish =
+                        start + 1 + below(if step % 5_000 < 2_500 { 3 } else { 400 }) as i64;
                     model[flow] = Some((start, finish));
                     match start < now {
                         true => starts.begin(finish as u64, flow as u32),
@@ -144,9 +153,11 @@ mod tests {
             let waited = starts.together.len();
             starts.pass(now as u64, |flow| model[flow as usize].expect("it waits").1 as u64);
             together += usize::from(starts.together.len() > waited);
-            let first = model.iter().enumerate().filter_map(has_started).min().map(|(_, flow)| flow);
+            let first =
+                model.iter().enumerate().filter_map(has_started).min().map(|(_, flow)| flow);
             assert_eq!(starts.first(), first, "step {step}");
-            let waiting = model.iter().flatten().map(|(start, _)| *start).filter(|start| *start >= now).min();
+            let waiting =
+                model.iter().flatten().map(|(start, _)| *start).filter(|start| *start >= now).min();
             assert_eq!(starts.first_start().map(|start| start as i64), waiting);
             if let Some(flow) = first.filter(|_| below(3) > 0) {
                 starts.take_first(flow);

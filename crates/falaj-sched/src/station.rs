@@ -2,8 +2,8 @@
 //! scheduler instance). It keeps the order of calls that the contract names;
 //! pipes, benchmarks and tests all drive a discipline through it.
 //!
-//! What a packet passes is compiled as one piece at each place that drives a station, the discipline's own part too
-//! (`inline(always)`): as calls it took 20 to 100 instructions more.
+//! What a packet passes is compiled as one piece at each place that drives a station, the
+//! discipline's own part too (`inline(always)`): as calls it took 20 to 100 instructions more.
 
 use crate::discipline::{Air, Answer, Discipline, Sent, Thrown};
 use crate::label::{Known, Label};
@@ -58,7 +58,8 @@ pub trait Server: Send + Any {
     fn finish(&mut self, queue: FlowId, now: Time) -> Packet;
     /// The head of `queue` is thrown away, as [`next`](Server::next) said.
     fn throw_away(&mut self, queue: FlowId, now: Time) -> Packet;
-    /// May it take over from `old` with its queues as they are? Else it [inherits](Server::inherit) the packets.
+    /// May it take over from `old` with its queues as they are? Else it [inherits](Server::inherit)
+    /// the packets.
     fn succeeds(&self, old: &Self) -> bool
     where
         Self: Sized,
@@ -79,12 +80,20 @@ pub trait Server: Send + Any {
     where
         Self: Sized;
     /// Takes over all packets of another server, in this order; the first is
-    /// `on_the_wire`, and the queue that it stands in is returned. None is lost, even beyond a limit.
-    fn inherit(&mut self, packets: Vec<Packet>, on_the_wire: bool, known: Known<'_>, now: Time) -> Option<FlowId>;
+    /// `on_the_wire`, and the queue that it stands in is returned. None is lost, even beyond a
+    /// limit.
+    fn inherit(
+        &mut self,
+        packets: Vec<Packet>,
+        on_the_wire: bool,
+        known: Known<'_>,
+        now: Time,
+    ) -> Option<FlowId>;
     /// Gives all packets away, the one `on_the_wire` first, then in order of
     /// arrival. It is of no use afterwards.
     fn dismantle(&mut self, on_the_wire: Option<FlowId>) -> Vec<Packet>;
-    /// Length of the largest packet that waits, apart from the one `on_the_wire`; 0 where none does.
+    /// Length of the largest packet that waits, apart from the one `on_the_wire`; 0 where none
+    /// does.
     fn largest_waiting(&self, on_the_wire: Option<FlowId>) -> u32;
     /// May another flow start afresh in the place of this one?
     fn forgettable(&mut self, leaf: FlowId, now: Time) -> bool;
@@ -111,7 +120,8 @@ pub trait Server: Send + Any {
     fn marked(&mut self) -> bool {
         false
     }
-    /// By how much the packet that was taken last leaves before the latest; see [`Discipline::early`].
+    /// By how much the packet that was taken last leaves before the latest; see
+    /// [`Discipline::early`].
     #[inline]
     fn early(&mut self) -> Option<Span> {
         None
@@ -148,7 +158,8 @@ pub trait Managed: Server {
     fn level(&mut self, queue: FlowId) -> Level;
     /// Its head.
     fn first(&self, queue: FlowId) -> Option<Packet>;
-    /// Throws out the packet that waits longest: the one behind the head, where that is on the wire.
+    /// Throws out the packet that waits longest: the one behind the head, where that is on the
+    /// wire.
     fn evict(&mut self, queue: FlowId, on_the_wire: bool, now: Time) -> Option<Packet>;
     /// [Takes over](Server::succeed) from `old`, if that is of the same type; else gives it back.
     fn try_succeed(
@@ -183,17 +194,27 @@ impl<D: Discipline> Station<D> {
         Station { queues, discipline, inherited: None, evicted: None, full: false, bare: None }
     }
 
-    /// One that will most likely [take over](Server::succeed) from a station of its own kind whose queues these alone have other
-    /// limits of: it makes none before it is known that it has to, by [`start`](Server::start). A hundred thousand take their time.
+    /// One that will most likely [take over](Server::succeed) from a station of its own kind whose
+    /// queues these alone have other limits of: it makes none before it is known that it has
+    /// to, by [`start`](Server::start). A hundred thousand take their time.
     pub fn bare(setup: &Setup, discipline: D, others: &[Range<u32>]) -> Station<D> {
         let own = discipline.shared_queue().is_some() || discipline.own_queues().is_some();
         let limits = if own { limits(setup, &discipline) } else { Vec::new() };
         let own = limits.iter().enumerate().map(|(q, &limit)| (q as u32..q as u32 + 1, limit));
         let others = others.iter().filter(|_| limits.is_empty());
-        let limit = |queues: &Range<u32>| Some((queues.clone(), setup.flows.get(queues.start as usize)?.limit));
+        let limit = |queues: &Range<u32>| {
+            Some((queues.clone(), setup.flows.get(queues.start as usize)?.limit))
+        };
         let bare = own.chain(others.filter_map(limit)).collect();
         let queues = Queues::new(&[]);
-        Station { queues, discipline, inherited: None, evicted: None, full: false, bare: Some(bare) }
+        Station {
+            queues,
+            discipline,
+            inherited: None,
+            evicted: None,
+            full: false,
+            bare: Some(bare),
+        }
     }
 
     /// The queue that the packets of `flow` stand in.
@@ -289,7 +310,8 @@ impl<D: Discipline + 'static> Server for Station<D> {
 
     #[inline(always)]
     fn has_room(&self, leaf: FlowId, bytes: u32) -> bool {
-        self.queues.has_room(self.queue_of(leaf), bytes) && !self.discipline.is_full(self.queues.seen())
+        self.queues.has_room(self.queue_of(leaf), bytes)
+            && !self.discipline.is_full(self.queues.seen())
     }
 
     #[inline(always)]
@@ -312,7 +334,8 @@ impl<D: Discipline + 'static> Server for Station<D> {
 
     fn shortest_head(&self) -> Option<u32> {
         let queues = self.queues.len() as u32;
-        let heads = (0..queues.min(FEW)).filter_map(|q| self.queues.first(FlowId(q)).map(|packet| packet.bytes));
+        let heads = (0..queues.min(FEW))
+            .filter_map(|q| self.queues.first(FlowId(q)).map(|packet| packet.bytes));
         heads.min().filter(|_| queues <= FEW)
     }
 
@@ -341,7 +364,13 @@ impl<D: Discipline + 'static> Server for Station<D> {
     fn throw_away(&mut self, queue: FlowId, now: Time) -> Packet {
         let packet = self.queues.pop(queue).expect("what is dropped was queued");
         self.full = false;
-        self.discipline.thrown_away(self.queues.flows(), queue, packet.bytes, Thrown::Answered, now);
+        self.discipline.thrown_away(
+            self.queues.flows(),
+            queue,
+            packet.bytes,
+            Thrown::Answered,
+            now,
+        );
         packet
     }
 
@@ -358,7 +387,9 @@ impl<D: Discipline + 'static> Server for Station<D> {
         now: Time,
     ) -> Option<FlowId> {
         match self.bare.take() {
-            Some(others) => others.into_iter().for_each(|(queues, limit)| old.queues.set_limit(queues, limit)),
+            Some(others) => {
+                others.into_iter().for_each(|(queues, limit)| old.queues.set_limit(queues, limit))
+            }
             None => old.queues.set_limits(&limits(setup, &self.discipline)),
         }
         self.queues = old.queues;
@@ -368,10 +399,17 @@ impl<D: Discipline + 'static> Server for Station<D> {
         on_the_wire
     }
 
-    fn inherit(&mut self, packets: Vec<Packet>, on_the_wire: bool, known: Known<'_>, now: Time) -> Option<FlowId> {
+    fn inherit(
+        &mut self,
+        packets: Vec<Packet>,
+        on_the_wire: bool,
+        known: Known<'_>,
+        now: Time,
+    ) -> Option<FlowId> {
         for (n, packet) in packets.into_iter().enumerate() {
             if self.discipline.heeds_labels() {
-                self.discipline.announce(Label { waited: now.since(packet.arrival), ..known(packet.handle) });
+                self.discipline
+                    .announce(Label { waited: now.since(packet.arrival), ..known(packet.handle) });
             }
             if on_the_wire && n == 0 {
                 self.inherited = Some(self.queue_of(packet.flow));

@@ -1,11 +1,14 @@
 //! From when on heads count that stand in for others.
 //!
-//! Disciplines that look at packets when they arrive count each from then on. Where a policy throws packets out from the front of
-//! a queue, none that is left has been there for long: counted from its own arrival, it would always be the last among those of all flows, and its flow would
-//! get less than one that turns new packets away, or nothing. But bytes of a flow stand in for each other. So who stands in for a head that was thrown out
-//! counts from when that one did; and who follows a packet that was sent while some behind it were thrown out, from when that one's
-//! transmission began at the latest: by then there was somebody in its place. Others notice nothing: at any instant the flow asks for what it
-//! would ask for if the packets thrown out had been those that came last.
+//! Disciplines that look at packets when they arrive count each from then on. Where a policy throws
+//! packets out from the front of a queue, none that is left has been there for long: counted from
+//! its own arrival, it would always be the last among those of all flows, and its flow would
+//! get less than one that turns new packets away, or nothing. But bytes of a flow stand in for each
+//! other. So who stands in for a head that was thrown out counts from when that one did; and who
+//! follows a packet that was sent while some behind it were thrown out, from when that one's
+//! transmission began at the latest: by then there was somebody in its place. Others notice
+//! nothing: at any instant the flow asks for what it would ask for if the packets thrown out had
+//! been those that came last.
 //!
 //! Nothing is kept where no policy throws packets out later.
 
@@ -20,7 +23,8 @@ use alloc::vec::Vec;
 #[derive(Debug, Clone)]
 pub(crate) struct Steads<T> {
     each: Vec<Stead<T>>,
-    /// Whose head was thrown out last, and when: a packet that comes at that instant stands in for it.
+    /// Whose head was thrown out last, and when: a packet that comes at that instant stands in for
+    /// it.
     vacated: Option<(FlowId, Time)>,
 }
 

@@ -1,9 +1,11 @@
-//! The time-aware shaper of IEEE 802.1Qbv (802.1Q-2022, 8.6.8.4): gates that open and close by a clock.
+//! The time-aware shaper of IEEE 802.1Qbv (802.1Q-2022, 8.6.8.4): gates that open and close by a
+//! clock.
 //!
-//! Each flow is a traffic class, the first of the scenario the highest, with a gate of its own. All gates
-//! follow one cycle, which begins with the clock; a gate is open for one time in it, or for as many at equal distances. Of the classes whose gates are open the
-//! highest with a packet sends, but only a packet that is over when its gate closes: the gates themselves
-//! are the guard, and as long as a packet is what they guard. A gate that is open all the cycle never closes.
+//! Each flow is a traffic class, the first of the scenario the highest, with a gate of its own. All
+//! gates follow one cycle, which begins with the clock; a gate is open for one time in it, or for
+//! as many at equal distances. Of the classes whose gates are open the highest with a packet sends,
+//! but only a packet that is over when its gate closes: the gates themselves are the guard, and as
+//! long as a packet is what they guard. A gate that is open all the cycle never closes.
 //!
 //! It keeps nothing: what it decides follows from the clock and the heads.
 
@@ -70,7 +72,8 @@ struct Gate {
 }
 
 impl Gate {
-    /// Are both ever open at once? The distances between two openings are all that differ by what both rounds are made of.
+    /// Are both ever open at once? The distances between two openings are all that differ by what
+    /// both rounds are made of.
     fn meets(self, other: Gate) -> bool {
         let step = common(self.every.0, other.every.0);
         let behind = (other.opens.0 % step + step - self.opens.0 % step) % step;
@@ -97,12 +100,16 @@ impl Tas {
         let cycle = setup.scheduler.span("cycle").unwrap_or(Span::ZERO);
         if cycle < packet || cycle == Span::ZERO {
             let what = format!("in a cycle of {cycle} a packet of {} B has no time", setup.largest);
-            return Err(refused(None, "cycle", what, format!("at least {}", packet.max(Span(1)))).into());
+            return Err(
+                refused(None, "cycle", what, format!("at least {}", packet.max(Span(1)))).into()
+            );
         }
         let gate = |(flow, f): (usize, &FlowSetup)| {
             let every = f.values.span("every").unwrap_or(cycle);
             if every == Span::ZERO || cycle % every != Span::ZERO {
-                let what = format!("the gate begins anew after {every}, which is no part of the cycle of {cycle}");
+                let what = format!(
+                    "the gate begins anew after {every}, which is no part of the cycle of {cycle}"
+                );
                 let help = format!("the cycle, or a half, a third … of it: {}", Span(cycle.0 / 2));
                 return Err(refused(Some(flow), "every", what, help));
             }
@@ -112,11 +119,21 @@ impl Tas {
             if closes > every {
                 let of = if every == cycle { "the cycle of" } else { "it begins anew after" };
                 let what = format!("the gate closes at {closes}, after {of} {every}");
-                return Err(refused(Some(flow), "open", what, "gates close before that; shift `opens`".into()));
+                return Err(refused(
+                    Some(flow),
+                    "open",
+                    what,
+                    "gates close before that; shift `opens`".into(),
+                ));
             }
             if open < packet || open == Span::ZERO {
                 let what = format!("in {open} a packet of {} B has no time", setup.largest);
-                return Err(refused(Some(flow), "open", what, format!("at least {}", packet.max(Span(1)))));
+                return Err(refused(
+                    Some(flow),
+                    "open",
+                    what,
+                    format!("at least {}", packet.max(Span(1))),
+                ));
             }
             Ok(Gate { every, opens, closes })
         };
@@ -173,9 +190,10 @@ impl Discipline for Tas {
 
     fn take(&mut self, _: &mut Flows<()>, _: FlowId, _: Sent) {}
 
-    /// A window that no higher class may use is left by at most the last packet that does not fit, and entered
-    /// late by one packet of a lower class, if one may be under way. In the worst case a backlog begins just as the rest of the window
-    /// is too short, and then each round brings a window.
+    /// A window that no higher class may use is left by at most the last packet that does not fit,
+    /// and entered late by one packet of a lower class, if one may be under way. In the worst
+    /// case a backlog begins just as the rest of the window is too short, and then each round
+    /// brings a window.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let own = self.gates[f.index()];
         let meets = |gates: &[Gate]| gates.iter().position(|gate| gate.meets(own));
@@ -187,13 +205,15 @@ impl Discipline for Tas {
         }
         let packet = self.rate.airtime(self.largest);
         let always = own.is_always_open();
-        let blocked = if meets(&self.gates[f.index() + 1..]).is_some() { packet } else { Span::ZERO };
+        let blocked =
+            if meets(&self.gates[f.index() + 1..]).is_some() { packet } else { Span::ZERO };
         let unused = if always { Span::ZERO } else { packet };
         let window = Span(own.closes.0 - own.opens.0);
         // An always open gate is blocked once, and then never again.
         let lost = if always { Span::ZERO } else { blocked + unused };
         let used = window.saturating_sub(lost + ROUNDING);
-        let rate = Rate((u128::from(self.rate.0) * u128::from(used.0) / u128::from(own.every.0)) as u64);
+        let rate =
+            Rate((u128::from(self.rate.0) * u128::from(used.0) / u128::from(own.every.0)) as u64);
         let room = u128::from(used.0) * u128::from(self.rate.0) >= u128::from(BIT_NANOS);
         if rate.0 == 0 || !room {
             return Err(NoPromise(format!(

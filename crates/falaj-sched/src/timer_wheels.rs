@@ -6,14 +6,13 @@
 //! as there are strata. No more is known here; his paper was not at hand. The
 //! rest is inferred, and is not claimed to be his:
 //!
-//! - Stratum `k` has the weights from `2^k` to `2^(k+1) - 1`. A flow's head is
-//!   due at `F = max(V, F of the packet before) + L/w`; virtual time `V` is that
-//!   of the slot served last, as with self-clocked fair queueing.
-//! - A stratum's slot is an eighth to a sixteenth of what a largest packet of
-//!   its least weight takes, so that 32 slots hold whatever a head may be due at.
-//! - Of the strata's earliest slots the one that ends first is served, the
-//!   stratum of larger weights first where two end at once; within a slot in the
-//!   order in which flows came to it.
+//! - Stratum `k` has the weights from `2^k` to `2^(k+1) - 1`. A flow's head is due at `F = max(V, F
+//!   of the packet before) + L/w`; virtual time `V` is that of the slot served last, as with
+//!   self-clocked fair queueing.
+//! - A stratum's slot is an eighth to a sixteenth of what a largest packet of its least weight
+//!   takes, so that 32 slots hold whatever a head may be due at.
+//! - Of the strata's earliest slots the one that ends first is served, the stratum of larger
+//!   weights first where two end at once; within a slot in the order in which flows came to it.
 //!
 //! What a slot blurs is less than an eighth of a packet of one's own. A flow
 //! that runs empty is forgotten: it owes less than a slot.

@@ -1,12 +1,16 @@
-//! Flows in the order of their tags. Equal tags: the lowest flow first. O(log N) for each change, nothing is allocated on the way.
+//! Flows in the order of their tags. Equal tags: the lowest flow first. O(log N) for each change,
+//! nothing is allocated on the way.
 //!
-//! It is a tournament: flows stand at places, two to a game, two winners to the next one. A change replays the games from its
-//! place up, without a branch that depends on who wins, where a heap mispredicts one at each level; and which rivals it meets
-//! is known beforehand. It is as deep as places are in use, not as there may be flows: until one is left places are taken from the lowest on,
-//! then the one that was left last; and from the lowest on again when all have left. Who is alone at the first meets nobody.
+//! It is a tournament: flows stand at places, two to a game, two winners to the next one. A change
+//! replays the games from its place up, without a branch that depends on who wins, where a heap
+//! mispredicts one at each level; and which rivals it meets is known beforehand. It is as deep as
+//! places are in use, not as there may be flows: until one is left places are taken from the lowest
+//! on, then the one that was left last; and from the lowest on again when all have left. Who is
+//! alone at the first meets nobody.
 //!
-//! WF2Q+ has a [heap](crate::quad_heap): its flows change sides at each packet, and hardly any but the first is taken out.
-//! A [calendar](crate::calendar) has a place for each flow, and keeps no more than 64 bits of it.
+//! WF2Q+ has a [heap](crate::quad_heap): its flows change sides at each packet, and hardly any but
+//! the first is taken out. A [calendar](crate::calendar) has a place for each flow, and keeps no
+//! more than 64 bits of it.
 
 use crate::queue::FlowId;
 use crate::time::Time;
@@ -23,7 +27,8 @@ pub(crate) trait Tag: Ord + Copy {
     /// Itself, or the last one where it is beyond that.
     fn in_range(self) -> Self;
 
-    /// Comes it before the other? Of equals, where `tie` is set. To add one takes no branch, and there is always room for it.
+    /// Comes it before the other? Of equals, where `tie` is set. To add one takes no branch, and
+    /// there is always room for it.
     fn is_before(self, other: Self, tie: bool) -> bool;
 }
 
@@ -104,7 +109,8 @@ const FREE: u32 = 1 << 31;
 /// None was left.
 const END: u32 = FREE - 1;
 
-/// A flow with its tag, or a free place with the last one. Without a gap: of many, more are in a cache.
+/// A flow with its tag, or a free place with the last one. Without a gap: of many, more are in a
+/// cache.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, packed(4))]
 struct Seat<K> {
@@ -117,11 +123,13 @@ struct Seat<K> {
 pub(crate) struct Tournament<K: Copy> {
     /// Who stands at each place, and behind them one where nobody ever does.
     seats: Vec<Seat<K>>,
-    /// The place that won each game. Game `i` is between the winners of `2 i` and `2 i + 1`, or between two places where that is `games` or
-    /// more; places 0 and 1 are at the end, as if they had won a game before.
+    /// The place that won each game. Game `i` is between the winners of `2 i` and `2 i + 1`, or
+    /// between two places where that is `games` or more; places 0 and 1 are at the end, as if
+    /// they had won a game before.
     winners: Vec<u32>,
     games: usize,
-    /// The last game, between those places that are in use; `games` where that is the first place alone.
+    /// The last game, between those places that are in use; `games` where that is the first place
+    /// alone.
     last: usize,
     /// Where each flow stands, or `OUT`.
     places: Vec<u32>,
@@ -147,7 +155,8 @@ impl<K: Tag> Tournament<K> {
         }
     }
 
-    /// Room for so many flows, if that is more. By doubling: adding one after the other takes little time each.
+    /// Room for so many flows, if that is more. By doubling: adding one after the other takes
+    /// little time each.
     pub(crate) fn grow(&mut self, flows: usize) {
         if flows <= self.places.len() {
             return;
@@ -231,7 +240,9 @@ impl<K: Tag> Tournament<K> {
         self.play(place, Seat { tag: K::LAST, flow: self.left | FREE });
         self.left = place;
         // A last game that only one side came to is none.
-        while self.last < self.games && self.seats[self.winners[2 * self.last + 1] as usize].flow >= FREE {
+        while self.last < self.games
+            && self.seats[self.winners[2 * self.last + 1] as usize].flow >= FREE
+        {
             self.last *= 2;
         }
     }
@@ -293,14 +304,17 @@ mod tests {
             let (mut set, mut tags) = (BTreeSet::new(), vec![None; flows]);
             let mut dice = 1u64;
             let mut roll = |n: u64| {
-                dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                dice = dice
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 (dice >> 33) % n
             };
             let mut deepest = 0;
             for step in 0..50_000 {
                 let f = roll(flows as u64) as usize;
                 let (stay, of) = if step / 500 % 2 == 0 { (1, 8) } else { (2, 3) };
-                let given = (roll(of) < stay).then(|| if roll(40) == 0 { u64::MAX - roll(2) } else { roll(15) });
+                let given = (roll(of) < stay)
+                    .then(|| if roll(40) == 0 { u64::MAX - roll(2) } else { roll(15) });
                 let tag = given.map(Tag::in_range);
                 if let Some(old) = core::mem::replace(&mut tags[f], tag) {
                     set.remove(&(old, f as u32));
@@ -314,7 +328,8 @@ mod tests {
                 }
                 let first = set.first().map(|&(tag, f)| (tag, FlowId(f)));
                 assert_eq!(order.first(), first, "{flows} flows, step {step}");
-                let alike = set.iter().filter(|(tag, _)| Some(*tag) == first.map(|first| first.0)).count();
+                let alike =
+                    set.iter().filter(|(tag, _)| Some(*tag) == first.map(|first| first.0)).count();
                 assert_eq!(order.is_tied(), alike > 1, "{flows} flows, step {step}");
                 assert_eq!((order.tag(FlowId(f as u32)), order.is_empty()), (tag, set.is_empty()));
                 deepest = deepest.max(order.games / order.last);
@@ -338,6 +353,9 @@ mod tests {
         order.set(FlowId(7), 9);
         order.grow(more);
         order.set(FlowId(2_999), 9);
-        assert_eq!((order.first(), order.is_tied(), order.games / order.last), (Some((9, FlowId(7))), true, 2));
+        assert_eq!(
+            (order.first(), order.is_tied(), order.games / order.last),
+            (Some((9, FlowId(7))), true, 2)
+        );
     }
 }

@@ -96,8 +96,8 @@ struct Policies {
 }
 
 impl<D: Discipline + 'static> Tree<D> {
-    /// Builds the children of `setup` below a discipline that was built from it; [joined](Setup::joined) if it takes
-    /// trees whole.
+    /// Builds the children of `setup` below a discipline that was built from it;
+    /// [joined](Setup::joined) if it takes trees whole.
     pub fn new(setup: &Setup, mut discipline: D) -> Result<Tree<D>, Refusals> {
         let refused = |what: &str| Refused {
             flow: setup.flows.iter().position(|f| f.inner.is_some()),
@@ -106,10 +106,15 @@ impl<D: Discipline + 'static> Tree<D> {
             help: "choose `virtual-links` or `drr` above, or leave the flows undivided".into(),
         };
         if discipline.shared_queue().is_some() {
-            return Err(refused("a discipline with one queue for all flows has none to divide").into());
+            return Err(
+                refused("a discipline with one queue for all flows has none to divide").into()
+            );
         }
         if discipline.only_over_queues() {
-            return Err(refused("this discipline judges packets at their arrival, or sends one more than once").into());
+            return Err(refused(
+                "this discipline judges packets at their arrival, or sends one more than once",
+            )
+            .into());
         }
         let mut heads = Queues::new(&limits(setup, &discipline));
         discipline.start(heads.flows());
@@ -153,15 +158,18 @@ impl<D: Discipline + 'static> Tree<D> {
             // Its packet has just left: the discipline will see for itself.
             _ if matches!(was, Offer::Sending(_)) => {}
             (None, Some(_)) => self.discipline.ready(self.heads.flows(), f, now),
-            (shown, head) if shown != head => self.discipline.offer_changed(self.heads.flows(), f, now),
+            (shown, head) if shown != head => {
+                self.discipline.offer_changed(self.heads.flows(), f, now)
+            }
             _ => {}
         }
     }
 
-    /// When the first child that holds its packets is to be asked again. One whose gate has closed while others were
-    /// served is found out only when it is chosen: this is asked after that.
+    /// When the first child that holds its packets is to be asked again. One whose gate has closed
+    /// while others were served is found out only when it is chosen: this is asked after that.
     fn held_until(&self) -> Time {
-        let until = |child: &Child| if let Offer::Held(then) = child.offer { then } else { Time::NEVER };
+        let until =
+            |child: &Child| if let Offer::Held(then) = child.offer { then } else { Time::NEVER };
         self.children.iter().map(until).min().unwrap_or(Time::NEVER)
     }
 
@@ -188,13 +196,23 @@ impl<D: Discipline + 'static> Tree<D> {
 }
 
 /// The server of a flow that has flows of its own.
-fn divided<D: Discipline>(setup: &Setup, inner: &Inner, above: &D, f: usize) -> Result<Box<dyn Server>, Refusals> {
+fn divided<D: Discipline>(
+    setup: &Setup,
+    inner: &Inner,
+    above: &D,
+    f: usize,
+) -> Result<Box<dyn Server>, Refusals> {
     let promised = above.service(FlowId(f as u32)).ok().map(|p| p.rate).filter(|r| r.0 > 0);
-    let share = Setup { rate: promised.unwrap_or(setup.rate), largest: setup.largest, ..inner.setup.clone() };
+    let share = Setup {
+        rate: promised.unwrap_or(setup.rate),
+        largest: setup.largest,
+        ..inner.setup.clone()
+    };
     // What is wrong below is told of the flow above; its name tells the rest.
     serve(inner.kind, &share).map_err(|all| {
         let refused = all.into_iter().next().expect("a refusal has a reason");
-        let below = refused.flow.map_or("its scheduler".into(), |n| format!("flow {} below it", n + 1));
+        let below =
+            refused.flow.map_or("its scheduler".into(), |n| format!("flow {} below it", n + 1));
         let what = format!("{below}: `{}`: {}", refused.param, refused.what);
         Refused { flow: Some(f), param: "scheduler", what, help: refused.help }.into()
     })
@@ -203,7 +221,8 @@ fn divided<D: Discipline>(setup: &Setup, inner: &Inner, above: &D, f: usize) -> 
 /// The server of a flow that is just a queue.
 fn undivided(setup: &Setup, flow: &FlowSetup, f: usize) -> Result<Box<dyn Server>, Refusals> {
     let policy = flow.values.policy();
-    let policy = policy.map_or_else(Values::default, |p| Values::default().with(POLICY, Value::Policy(p)));
+    let policy =
+        policy.map_or_else(Values::default, |p| Values::default().with(POLICY, Value::Policy(p)));
     let alone = Setup {
         rate: setup.rate,
         largest: setup.largest,
@@ -211,7 +230,8 @@ fn undivided(setup: &Setup, flow: &FlowSetup, f: usize) -> Result<Box<dyn Server
         flows: vec![FlowSetup::new(policy, flow.limit)],
     };
     let of_the_flow = |refused| Refused { flow: Some(f), ..refused };
-    let fifo = Fifo::new(&alone).map_err(|all| Refusals::from_iter(all.into_iter().map(of_the_flow)))?;
+    let fifo =
+        Fifo::new(&alone).map_err(|all| Refusals::from_iter(all.into_iter().map(of_the_flow)))?;
     Ok(managed::station(&alone, fifo))
 }
 
@@ -316,7 +336,8 @@ impl<D: Discipline + 'static> Server for Tree<D> {
                     }
                 }
                 answer @ (Answer::NotBefore(_) | Answer::Idle) => {
-                    let then = if let Answer::NotBefore(then) = answer { then } else { Time::NEVER };
+                    let then =
+                        if let Answer::NotBefore(then) = answer { then } else { Time::NEVER };
                     return match then.min(self.held_until()) {
                         Time::NEVER => Answer::Idle,
                         then => Answer::NotBefore(then),
@@ -363,7 +384,9 @@ impl<D: Discipline + 'static> Server for Tree<D> {
 
     fn throw_away(&mut self, queue: FlowId, now: Time) -> Packet {
         let child = &mut self.children[queue.index()];
-        let Offer::Rejects(chosen) = child.offer else { unreachable!("what is dropped was rejected") };
+        let Offer::Rejects(chosen) = child.offer else {
+            unreachable!("what is dropped was rejected")
+        };
         let packet = child.server.throw_away(chosen, now);
         if let Some(policies) = &mut self.policies {
             policies.by_policy = child.server.by_policy();
@@ -386,10 +409,20 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         self.inherit(packets, on_the_wire.is_some(), known, now)
     }
 
-    fn inherit(&mut self, packets: Vec<Packet>, on_the_wire: bool, known: Known<'_>, now: Time) -> Option<FlowId> {
+    fn inherit(
+        &mut self,
+        packets: Vec<Packet>,
+        on_the_wire: bool,
+        known: Known<'_>,
+        now: Time,
+    ) -> Option<FlowId> {
         let first = packets.first().filter(|_| on_the_wire).map(|&p| self.local(p).0);
         for c in 0..self.children.len() {
-            let mine = packets.iter().map(|&p| self.local(p)).filter(|(child, _)| *child == c).map(|(_, p)| p);
+            let mine = packets
+                .iter()
+                .map(|&p| self.local(p))
+                .filter(|(child, _)| *child == c)
+                .map(|(_, p)| p);
             let mine: Vec<Packet> = mine.collect();
             (self.children[c].packets, self.children[c].bytes) = (0, 0);
             mine.iter().for_each(|packet| self.children[c].comes(packet));
@@ -491,7 +524,10 @@ impl<D: Discipline + 'static> Server for Tree<D> {
     }
 
     fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
-        self.below(leaf, self.discipline.service_behind(FlowId(self.child_of[leaf.index()]), server))
+        self.below(
+            leaf,
+            self.discipline.service_behind(FlowId(self.child_of[leaf.index()]), server),
+        )
     }
 }
 
@@ -502,21 +538,29 @@ mod tests {
     use crate::queue::Limit;
     use crate::rate::Rate;
 
-    /// Who divides a flow that is divided sees all that waits below it, the packet on the wire included.
+    /// Who divides a flow that is divided sees all that waits below it, the packet on the wire
+    /// included.
     #[test]
     fn what_waits_below_a_flow_is_seen_above() {
         let flow = || FlowSetup::new(Values::default(), Limit::Packets(3));
-        let setup = |flows| Setup { rate: Rate::from_mbit(8), largest: 100, scheduler: Values::default(), flows };
+        let setup = |flows| Setup {
+            rate: Rate::from_mbit(8),
+            largest: 100,
+            scheduler: Values::default(),
+            flows,
+        };
         let inner = Inner { kind: "fifo", setup: setup(vec![flow(), flow()]) };
         let whole = setup(vec![FlowSetup { inner: Some(Box::new(inner)), ..flow() }, flow()]);
-        let mut tree = Tree::new(&whole, Drr::new(&whole).expect("it is right")).expect("it is right");
+        let mut tree =
+            Tree::new(&whole, Drr::new(&whole).expect("it is right")).expect("it is right");
         let mut wire = Wire::new(whole.rate);
         let seen = |tree: &mut Tree<Drr>| {
             let flows = tree.heads.flows();
             [0, 1].map(|f| (flows.packets(FlowId(f)), flows.bytes(FlowId(f))))
         };
         for (handle, (flow, bytes)) in [(0, 40), (1, 100), (2, 7)].into_iter().enumerate() {
-            let packet = Packet { handle: handle as u32, bytes, flow: FlowId(flow), arrival: Time::ZERO };
+            let packet =
+                Packet { handle: handle as u32, bytes, flow: FlowId(flow), arrival: Time::ZERO };
             tree.arrive(packet, Time::ZERO).expect("there is room");
         }
         assert_eq!(seen(&mut tree), [(2, 140), (1, 7)]);

@@ -6,7 +6,8 @@
 //! reading goes first.
 //!
 //! Packets are stamped as when they come: a packet that waits longer than its
-//! reading says has a successor that starts at its own arrival, not there. Who is thrown out costs nothing.
+//! reading says has a successor that starts at its own arrival, not there. Who is thrown out costs
+//! nothing.
 
 use crate::chain::Chain;
 use crate::discipline::{Answer, Discipline, Harm, Sent, Thrown};
@@ -102,7 +103,12 @@ impl Discipline for VirtualClock {
     }
 
     /// What clocks are ahead stays as many bytes.
-    fn succeed(&mut self, mut old: VirtualClock, flows: &mut Flows<ClockedFlow, Instant>, now: Time) {
+    fn succeed(
+        &mut self,
+        mut old: VirtualClock,
+        flows: &mut Flows<ClockedFlow, Instant>,
+        now: Time,
+    ) {
         self.serving = old.serving;
         for f in (0..old.rates.len() as u32).map(FlowId) {
             flows.state_mut(f).clock.map(|reading| self.retag(&mut old, f, reading, now));
@@ -111,7 +117,13 @@ impl Discipline for VirtualClock {
     }
 
     #[inline(always)]
-    fn arrived(&mut self, _: &mut Flows<ClockedFlow, Instant>, _: FlowId, _: u32, now: Time) -> Instant {
+    fn arrived(
+        &mut self,
+        _: &mut Flows<ClockedFlow, Instant>,
+        _: FlowId,
+        _: u32,
+        now: Time,
+    ) -> Instant {
         clock(now)
     }
 
@@ -129,7 +141,14 @@ impl Discipline for VirtualClock {
         self.follow(flows, f);
     }
 
-    fn thrown_away(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, _: u32, _: Thrown, now: Time) {
+    fn thrown_away(
+        &mut self,
+        flows: &mut Flows<ClockedFlow, Instant>,
+        f: FlowId,
+        _: u32,
+        _: Thrown,
+        now: Time,
+    ) {
         self.steads.thrown_out(f, now);
         if let Some(reading) = self.heads.tag(f) {
             flows.state_mut(f).clock.thrown_out(reading);
@@ -175,8 +194,9 @@ impl Discipline for VirtualClock {
         )))
     }
 
-    /// A packet leaves at most `L/C` after its reading (Figueira and Pasquale 1995), and that is when all that the flow sent
-    /// since its clock was set to real time has had its time at the flow's rate.
+    /// A packet leaves at most `L/C` after its reading (Figueira and Pasquale 1995), and that is
+    /// when all that the flow sent since its clock was set to real time has had its time at the
+    /// flow's rate.
     fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
         let rate = self.rates[f.index()];
         Some(Deadlines::new((rate, Span::ZERO, rate), self.late))

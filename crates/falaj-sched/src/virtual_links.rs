@@ -167,7 +167,12 @@ impl VirtualLinks {
                     help: "a cycle of microseconds to seconds is what links are divided by".into(),
                 });
             }
-            links.push(Link { kind, phase, limit: f.limit, lends: f.values.choice("lend") == Some("yes") });
+            links.push(Link {
+                kind,
+                phase,
+                limit: f.limit,
+                lends: f.values.choice("lend") == Some("yes"),
+            });
         }
         Refusals::of(refused)?;
         let tail = match setup.scheduler.choice("tail") {
@@ -188,7 +193,10 @@ impl VirtualLinks {
     pub(crate) fn only_phases(&self, setup: &Setup) -> Result<(), Refusals> {
         let mut refused = Vec::new();
         let packet_wise = || "leave it out, or choose `serve = \"packet-wise\"`".into();
-        let given = [("start", setup.scheduler.choice("start")), ("preset", setup.scheduler.choice("preset"))];
+        let given = [
+            ("start", setup.scheduler.choice("start")),
+            ("preset", setup.scheduler.choice("preset")),
+        ];
         for (param, word) in given {
             if let Some(word) = word.filter(|&word| word != "clean") {
                 let what = format!("`{word}` is a rule of the packet-wise server");
@@ -209,13 +217,13 @@ impl VirtualLinks {
     /// The paper's guarantees to link `f`, corrected, and those of what goes
     /// beyond it:
     ///
-    /// - A tail carried over makes a cycle longer by less than `L` for each
-    ///   link: `S' = S + N L` stands for `S`. In return nothing of a phase is
-    ///   ever lost, so the rate is `C W/S` whatever the sizes: in `K` cycles a
-    ///   backlogged link gets at least `K W - L`, and they last at most `K S + N L`.
-    /// - A packet sent in idle time that was lent delays whoever arrives
-    ///   meanwhile by at most itself, an `L`. At its end the server stands where
-    ///   it would stand had that time passed idle, so all else holds from there.
+    /// - A tail carried over makes a cycle longer by less than `L` for each link: `S' = S + N L`
+    ///   stands for `S`. In return nothing of a phase is ever lost, so the rate is `C W/S` whatever
+    ///   the sizes: in `K` cycles a backlogged link gets at least `K W - L`, and they last at most
+    ///   `K S + N L`.
+    /// - A packet sent in idle time that was lent delays whoever arrives meanwhile by at most
+    ///   itself, an `L`. At its end the server stands where it would stand had that time passed
+    ///   idle, so all else holds from there.
     pub(crate) fn service(&self, f: FlowId, serve: Serve) -> Result<Promise, NoPromise> {
         let (link, l, n) = (self.links[f.index()], self.largest, self.links.len() as u64);
         let carries = self.tail == Tail::Carry;
@@ -227,7 +235,11 @@ impl VirtualLinks {
         };
         let lent = if self.links.iter().any(|l| l.lends) { l } else { Span::ZERO };
         // Charges are whole nanoseconds: a link may be that much over its phase.
-        let s = if serve == Serve::PacketWise && !BIT_NANOS.is_multiple_of(self.rate.0) { s + Span(n) } else { s };
+        let s = if serve == Serve::PacketWise && !BIT_NANOS.is_multiple_of(self.rate.0) {
+            s + Span(n)
+        } else {
+            s
+        };
         let bytes = matches!(link.limit, Limit::Bytes(_));
         // Full cycles that pass first, and what is left to send in the last one.
         let (full, rest) = match link.limit {
@@ -255,7 +267,8 @@ impl VirtualLinks {
         };
         let own = match serve {
             Serve::PhaseWise => rest,
-            // How many packets the bytes are, and so how often others send between them, nobody knows.
+            // How many packets the bytes are, and so how often others send between them, nobody
+            // knows.
             Serve::PacketWise if bytes => s,
             Serve::PacketWise => (rest * n).min(s),
         };
@@ -279,10 +292,15 @@ impl VirtualLinks {
                 },
             });
         }
-        let share = |time: Span| Rate((u128::from(self.rate.0) * u128::from(time.0) / u128::from(phases.0)) as u64);
+        let share = |time: Span| {
+            Rate((u128::from(self.rate.0) * u128::from(time.0) / u128::from(phases.0)) as u64)
+        };
         let latency = match (serve, self.tail) {
             (Serve::PhaseWise, _) => s - w + l * 2,
-            (_, Tail::Carry) => s * 2 + Span((u128::from(l.0) * u128::from(phases.0)).div_ceil(u128::from(w.0)) as u64),
+            (_, Tail::Carry) => {
+                s * 2
+                    + Span((u128::from(l.0) * u128::from(phases.0)).div_ceil(u128::from(w.0)) as u64)
+            }
             (_, _) => (s - w + l) * 2,
         };
         Ok(Promise {

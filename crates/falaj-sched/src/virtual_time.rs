@@ -25,7 +25,8 @@ use crate::params::{Kind, Param, Refused, Setup};
 use crate::queue::{FlowId, Flows};
 use crate::rate::Rate;
 use crate::share::{
-    BYTE, CLASSES, FINEST, FRACTION, HEAVIEST, LARGEST, Place, Share, ahead, class, floor, inverse, shift,
+    BYTE, CLASSES, FINEST, FRACTION, HEAVIEST, LARGEST, Place, Share, ahead, class, floor, inverse,
+    shift,
 };
 use alloc::format;
 use alloc::vec::Vec;
@@ -59,11 +60,12 @@ pub(crate) fn is_free(in_hand: u32, flows: &Flows<Share>) -> bool {
 /// Tried in this order: what weights and sums of weights often are made of.
 const DIVISORS: [u64; 12] = [16, 9, 25, 7, 11, 13, 125, 65_536, 27, 17, 19, 23];
 
-/// A byte for which nothing is rounded: starts and finishes are exact sums where all weights divide it, and the
-/// time is exact while their sum does. So whose finishes are equal by definition has equal tags, and the flow's number
-/// decides. It is a multiple of all weights, of the sum of all, of as many of `DIVISORS` as there is room for, and of
-/// the largest power of two then, above 2^37. Where the weights have no common multiple up to 2^38 a byte is that, and
-/// at weight `w` it is rounded by a part of `w/2^38` at most.
+/// A byte for which nothing is rounded: starts and finishes are exact sums where all weights divide
+/// it, and the time is exact while their sum does. So whose finishes are equal by definition has
+/// equal tags, and the flow's number decides. It is a multiple of all weights, of the sum of all,
+/// of as many of `DIVISORS` as there is room for, and of the largest power of two then, above 2^37.
+/// Where the weights have no common multiple up to 2^38 a byte is that, and at weight `w` it is
+/// rounded by a part of `w/2^38` at most.
 fn exact_byte(weights: &[u32]) -> u64 {
     let Some(mut of) = multiple(1, weights.iter().map(|&w| w.into()), BYTE) else { return BYTE };
     let sum = weights.iter().map(|&w| u64::from(w)).sum::<u64>().max(1);
@@ -116,7 +118,8 @@ impl VirtualTime {
         self.laps.wrapping_add((self.fine >> (FINE + 62)) as u64)
     }
 
-    /// Of so many shares those of which it is to be seen whether they are [`over`](VirtualTime::over), before one joins.
+    /// Of so many shares those of which it is to be seen whether they are
+    /// [`over`](VirtualTime::over), before one joins.
     #[inline]
     pub(crate) fn due(&mut self, shares: usize) -> Range<usize> {
         self.looks.due(self.lap(), shares)
@@ -243,7 +246,10 @@ impl VirtualTime {
     fn let_go(&mut self, before: u64) {
         let now = self.now();
         // Only the roundings whose multiples lie between.
-        let Some(highest) = (before ^ now).checked_ilog2().and_then(|bit| bit.checked_sub(FINEST)) else { return };
+        let Some(highest) = (before ^ now).checked_ilog2().and_then(|bit| bit.checked_sub(FINEST))
+        else {
+            return;
+        };
         let mut classes = self.silent & (u64::MAX >> (63 - highest));
         while classes != 0 {
             let class = classes.trailing_zeros() as usize;
@@ -276,8 +282,8 @@ impl VirtualTime {
         }
     }
 
-    /// Goes on with another weight of a flow, as [`reweigh`](VirtualTime::reweigh) does: what it costs does not depend on how
-    /// many flows there are.
+    /// Goes on with another weight of a flow, as [`reweigh`](VirtualTime::reweigh) does: what it
+    /// costs does not depend on how many flows there are.
     pub(crate) fn reweigh_one(&mut self, share: &mut Share, weight: u32, largest: u32) {
         let now = self.now();
         let owes = self.owes(share);
@@ -303,7 +309,13 @@ impl VirtualTime {
     /// new. A flow that keeps its weight keeps its start; what another one lacked of
     /// its old share is not made up for at the new one. So no lag above zero comes into being, and
     /// whoever did not change is served as if the others had left and come.
-    pub(crate) fn reweigh(&mut self, flows: &mut Flows<Share>, known: usize, weights: &[u32], largest: u32) {
+    pub(crate) fn reweigh(
+        &mut self,
+        flows: &mut Flows<Share>,
+        known: usize,
+        weights: &[u32],
+        largest: u32,
+    ) {
         let now = self.now();
         let mut silent = Vec::new();
         let mut sum = 0;
@@ -380,7 +392,9 @@ impl Weights {
                     flow: Some(flow),
                     param: "weight",
                     what: format!("a weight of {weight} is out of range"),
-                    help: format!("from 1 to {HEAVIEST}: only the ratio to the other weights counts"),
+                    help: format!(
+                        "from 1 to {HEAVIEST}: only the ratio to the other weights counts"
+                    ),
                 });
             }
             all.push(weight as u32);
@@ -450,7 +464,13 @@ mod tests {
     /// The link falls idle so often that the number of the lap is the same again.
     #[test]
     fn who_fell_silent_before_laps_come_around_does_not_count() {
-        let weights = Weights { all: alloc::vec![1, 1], rate: Rate::from_bits(1), byte: BYTE, largest: 1500, sum: 2 };
+        let weights = Weights {
+            all: alloc::vec![1, 1],
+            rate: Rate::from_bits(1),
+            byte: BYTE,
+            largest: 1500,
+            sum: 2,
+        };
         let mut time = VirtualTime::new(&weights);
         let mut shares = [share(1), share(1)];
         shares.iter_mut().for_each(|share| time.join(share));

@@ -54,12 +54,20 @@ impl Wf2q {
     pub fn new(setup: &Setup) -> Result<Wf2q, Refusals> {
         let shares = Shares::new(setup, "worst-case fair weighted fair queueing")?;
         let (started, early) = (Tournament::new(shares.flows()), Tournament::new(shares.flows()));
-        Ok(Wf2q { fluid: Beside::new(&shares), started, early, steads: Steads::new(setup), shares, serving: None })
+        Ok(Wf2q {
+            fluid: Beside::new(&shares),
+            started,
+            early,
+            steads: Steads::new(setup),
+            shares,
+            serving: None,
+        })
     }
 
     /// Finish of the head that is in one of the two orders.
     fn finish(&self, flows: &Flows<Wf2qFlow, Virtual>, f: FlowId) -> Virtual {
-        let of_early = |start: Virtual| start.saturating_add(self.fluid.length(f, flows.state(f).head));
+        let of_early =
+            |start: Virtual| start.saturating_add(self.fluid.length(f, flows.state(f).head));
         self.started.tag(f).or(self.early.tag(f).map(of_early)).unwrap_or(0)
     }
 
@@ -110,7 +118,13 @@ impl Discipline for Wf2q {
     }
 
     #[inline(always)]
-    fn arrived(&mut self, _: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, bytes: u32, now: Time) -> Virtual {
+    fn arrived(
+        &mut self,
+        _: &mut Flows<Wf2qFlow, Virtual>,
+        f: FlowId,
+        bytes: u32,
+        now: Time,
+    ) -> Virtual {
         let gps = self.fluid.at(now);
         gps.arrive(f, bytes);
         gps.now()
@@ -131,7 +145,14 @@ impl Discipline for Wf2q {
         self.follow(flows, f, now);
     }
 
-    fn thrown_away(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, bytes: u32, because: Thrown, now: Time) {
+    fn thrown_away(
+        &mut self,
+        flows: &mut Flows<Wf2qFlow, Virtual>,
+        f: FlowId,
+        bytes: u32,
+        because: Thrown,
+        now: Time,
+    ) {
         let finish = self.finish(flows, f);
         self.steads.thrown_out(f, now);
         flows.state_mut(f).stamps.thrown_out(finish);
@@ -168,7 +189,8 @@ impl Discipline for Wf2q {
     #[inline(always)]
     fn take(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, sent: Sent) {
         self.fluid.take(f, sent);
-        let (came, length) = (self.steads.came(f, flows.head_tag(f)), self.fluid.length(f, sent.bytes));
+        let (came, length) =
+            (self.steads.came(f, flows.head_tag(f)), self.fluid.length(f, sent.bytes));
         flows.state_mut(f).stamps.sent(came, length);
         self.steads.taken(f, self.fluid.at(sent.start).now());
         self.serving = Some(f);
@@ -194,7 +216,8 @@ impl Discipline for Wf2q {
         Some(RateCondition::Queued)
     }
 
-    /// What is dropped is still in the fluid, or is served there at once: its time is no longer that of the link.
+    /// What is dropped is still in the fluid, or is served there at once: its time is no longer
+    /// that of the link.
     fn harm_of_drops(&self) -> Harm {
         Harm::All
     }

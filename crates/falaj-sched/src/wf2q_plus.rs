@@ -8,11 +8,14 @@
 //! The order is that of the definition, ties included, which the flow's number decides: numbers are
 //! exact where they can be, see `virtual_time::exact_byte`.
 //!
-//! A dequeue costs O(log N) in the mean; as many starts as the time passes in one packet are looked at in one dequeue, see `starts.rs`.
+//! A dequeue costs O(log N) in the mean; as many starts as the time passes in one packet are looked
+//! at in one dequeue, see `starts.rs`.
 
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::params::{Refusals, Setup};
-use crate::promise::{Bound, NoPromise, Promise, RateCondition, finite_rate, full_queue, room_for_one};
+use crate::promise::{
+    Bound, NoPromise, Promise, RateCondition, finite_rate, full_queue, room_for_one,
+};
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
@@ -31,8 +34,8 @@ pub const ENTRY: Entry = Entry {
     flow: &[WEIGHT],
 };
 
-/// Who starts so many units later has started: the time is rounded to one, and by less than one more until
-/// 64 MB were sent without a rest by flows whose weights add up to no divisor of a byte.
+/// Who starts so many units later has started: the time is rounded to one, and by less than one
+/// more until 64 MB were sent without a rest by flows whose weights add up to no divisor of a byte.
 const NEAR: i64 = 2;
 
 /// Worst-case fair weighted fair queueing, the practical form.
@@ -78,7 +81,8 @@ impl Wf2qPlus {
         }
         let mut sent = self.whole;
         if now < self.end {
-            // From its start, so that an instant's part is the same whether the time was looked at before or not.
+            // From its start, so that an instant's part is the same whether the time was looked at
+            // before or not.
             let (gone, whole) = (now.since(self.from).0, (self.end - self.from).0);
             sent = (u128::from(sent) * u128::from(gone) / u128::from(whole)) as u64;
         }
@@ -117,12 +121,16 @@ impl Discipline for Wf2qPlus {
         }
         self.weights.byte = old.weights.byte;
         (self.time, self.in_hand) = (old.time, old.in_hand);
-        (self.whole, self.counted, self.from, self.end) = (old.whole, old.counted, old.from, old.end);
-        if self.weights.all.len() == old.weights.all.len() && self.weights.largest == old.weights.largest {
+        (self.whole, self.counted, self.from, self.end) =
+            (old.whole, old.counted, old.from, old.end);
+        if self.weights.all.len() == old.weights.all.len()
+            && self.weights.largest == old.weights.largest
+        {
             // Of a hundred thousand flows mostly a few change.
             self.starts = old.starts;
             let weights = self.weights.all.iter().zip(&old.weights.all).enumerate();
-            let others = weights.filter(|(_, (new, old))| new != old).map(|(f, (&new, _))| (f as u32, new));
+            let others =
+                weights.filter(|(_, (new, old))| new != old).map(|(f, (&new, _))| (f as u32, new));
             for (f, weight) in others.collect::<Vec<_>>() {
                 self.time.reweigh_one(flows.state_mut(FlowId(f)), weight, self.weights.largest);
                 if flows.state(FlowId(f)).place() == Place::Present && f != self.in_hand {
@@ -196,7 +204,9 @@ impl Discipline for Wf2qPlus {
         loop {
             // Up to `NEAR` after the time.
             let passed = self.time.now().wrapping_add(NEAR as u64 + 1);
-            self.starts.pass(passed, |f| flows.state(FlowId(f)).finish(flows.head(FlowId(f)).unwrap_or(0)));
+            self.starts.pass(passed, |f| {
+                flows.state(FlowId(f)).finish(flows.head(FlowId(f)).unwrap_or(0))
+            });
             match (self.starts.first(), self.starts.first_start()) {
                 (Some(f), _) => return Answer::Serve(FlowId(f)),
                 (None, Some(start)) => self.time.leap(start),

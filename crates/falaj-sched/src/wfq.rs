@@ -64,7 +64,8 @@ impl Wfq {
     fn follow(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId) {
         match flows.head(f) {
             Some(bytes) => {
-                let (came, length) = (self.steads.came(f, flows.head_tag(f)), self.fluid.length(f, bytes));
+                let (came, length) =
+                    (self.steads.came(f, flows.head_tag(f)), self.fluid.length(f, bytes));
                 let state = flows.state_mut(f);
                 state.head = bytes;
                 self.steads.shows(f, state.stamps.start(came));
@@ -104,7 +105,13 @@ impl Discipline for Wfq {
     }
 
     #[inline(always)]
-    fn arrived(&mut self, _: &mut Flows<WfqFlow, Virtual>, f: FlowId, bytes: u32, now: Time) -> Virtual {
+    fn arrived(
+        &mut self,
+        _: &mut Flows<WfqFlow, Virtual>,
+        f: FlowId,
+        bytes: u32,
+        now: Time,
+    ) -> Virtual {
         let gps = self.fluid.at(now);
         gps.arrive(f, bytes);
         gps.now()
@@ -124,7 +131,14 @@ impl Discipline for Wfq {
         self.follow(flows, f);
     }
 
-    fn thrown_away(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId, bytes: u32, because: Thrown, now: Time) {
+    fn thrown_away(
+        &mut self,
+        flows: &mut Flows<WfqFlow, Virtual>,
+        f: FlowId,
+        bytes: u32,
+        because: Thrown,
+        now: Time,
+    ) {
         self.steads.thrown_out(f, now);
         flows.state_mut(f).stamps.thrown_out(self.heads.tag(f).unwrap_or(0));
         self.fluid.forget(f, bytes, because, now);
@@ -148,7 +162,8 @@ impl Discipline for Wfq {
     #[inline(always)]
     fn take(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId, sent: Sent) {
         self.fluid.take(f, sent);
-        let (came, length) = (self.steads.came(f, flows.head_tag(f)), self.fluid.length(f, sent.bytes));
+        let (came, length) =
+            (self.steads.came(f, flows.head_tag(f)), self.fluid.length(f, sent.bytes));
         flows.state_mut(f).stamps.sent(came, length);
         self.steads.taken(f, self.fluid.at(sent.start).now());
         self.serving = Some(f);
@@ -177,7 +192,8 @@ impl Discipline for Wfq {
         Some(RateCondition::Queued)
     }
 
-    /// What is dropped is still in the fluid, or is served there at once: its time is no longer that of the link.
+    /// What is dropped is still in the fluid, or is served there at once: its time is no longer
+    /// that of the link.
     fn harm_of_drops(&self) -> Harm {
         Harm::All
     }

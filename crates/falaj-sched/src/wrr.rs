@@ -172,7 +172,11 @@ impl Discipline for Wrr {
             rate: Rate(share as u64),
             latency: self.rate.airtime_of_many(between + self.largest),
             rate_formula: "C w/(w + (F-w) L) if its packets have 1 B, C w/F if all have one size",
-            delay: Bound { delay: until(packets, full), formula, condition: "packets that found room" },
+            delay: Bound {
+                delay: until(packets, full),
+                formula,
+                condition: "packets that found room",
+            },
             others,
         })
     }

@@ -1,18 +1,23 @@
 //! Weighted round robin over virtual adapters, with a minimum rate for those that have one.
 //!
-//! Adamczyk and Chydzinski 2011 put it in the place of Xen's own scheduler ([`netback`](crate::netback) is that one): adapters take turns, of as many
-//! packets as their priority is, and the link is shared in proportion by those that are active. Priorities are changed while it runs, and what a turn
-//! under way has sent counts against the new one. Nothing that was chosen is dropped before it has left: in falaj a packet stands in its
-//! queue until its last bit is out.
+//! Adamczyk and Chydzinski 2011 put it in the place of Xen's own scheduler
+//! ([`netback`](crate::netback) is that one): adapters take turns, of as many packets as their
+//! priority is, and the link is shared in proportion by those that are active. Priorities are
+//! changed while it runs, and what a turn under way has sent counts against the new one. Nothing
+//! that was chosen is dropped before it has left: in falaj a packet stands in its queue until its
+//! last bit is out.
 //!
-//! Whoever runs empty stays active for `delay`. The paper leaves open what that means to a turn; here, an adapter that comes back
-//! by then goes on with what is left of its turn, and is next; later it stands behind all others, with a whole turn. Either way it sends no more than a turn
+//! Whoever runs empty stays active for `delay`. The paper leaves open what that means to a turn;
+//! here, an adapter that comes back by then goes on with what is left of its turn, and is next;
+//! later it stands behind all others, with a whole turn. Either way it sends no more than a turn
 //! between two turns of another.
 //!
-//! A minimum rate raises the priority of an adapter that is below it, as they propose: such a one goes before all turns, and those are
-//! in the order of the instants by which the minimum would have their packets sent. What it sends that way counts for its turn too. An adapter is below its minimum from an
-//! instant on that each packet moves on by its time at that rate; one that was sent in a turn moves it to its own start and that time, if
-//! that is later, so that nobody waits later for what its turns have brought. Instants and ends are those of earliest-deadline-first
+//! A minimum rate raises the priority of an adapter that is below it, as they propose: such a one
+//! goes before all turns, and those are in the order of the instants by which the minimum would
+//! have their packets sent. What it sends that way counts for its turn too. An adapter is below its
+//! minimum from an instant on that each packet moves on by its time at that rate; one that was sent
+//! in a turn moves it to its own start and that time, if that is later, so that nobody waits later
+//! for what its turns have brought. Instants and ends are those of earliest-deadline-first
 //! with a use of at most the whole link, so a packet is late by one of another's at most.
 
 use crate::bucket::ids;
@@ -113,18 +118,23 @@ impl XenWrr {
         for (flow, f) in setup.flows.iter().enumerate() {
             let weight = f.values.count("weight").unwrap_or(1);
             if !(1..=65_536).contains(&weight) {
-                let (what, help) = (format!("a weight of {weight} is out of range"), "1 to 65536 packets".into());
+                let (what, help) =
+                    (format!("a weight of {weight} is out of range"), "1 to 65536 packets".into());
                 return Err(Refused { flow: Some(flow), param: "weight", what, help }.into());
             }
             weights.push(weight as u32);
             let rate = f.values.rate("min-rate");
             if rate == Some(Rate(0)) {
-                let (what, help) = ("a minimum of 0 is none".into(), "any rate above 0, or leave it out".into());
+                let (what, help) =
+                    ("a minimum of 0 is none".into(), "any rate above 0, or leave it out".into());
                 return Err(Refused { flow: Some(flow), param: "min-rate", what, help }.into());
             }
             minima.push(rate.map(|rate| Minimum { rate, pace: pace(rate) }));
         }
-        let given = minima.iter().enumerate().filter_map(|(flow, minimum)| Some((flow, minimum.as_ref()?.rate)));
+        let given = minima
+            .iter()
+            .enumerate()
+            .filter_map(|(flow, minimum)| Some((flow, minimum.as_ref()?.rate)));
         if let Some(excess) = Excess::of("min-rate", given, setup.rate) {
             return Err(excess.refused(", or leave it out").into());
         }
@@ -145,7 +155,8 @@ impl XenWrr {
         })
     }
 
-    /// A packet has come to the head of `f`, or none: is it below its minimum, and until when would it be sent?
+    /// A packet has come to the head of `f`, or none: is it below its minimum, and until when would
+    /// it be sent?
     fn follow(&mut self, flows: &Flows<XenFlow>, f: FlowId, now: Time) {
         let Some(minimum) = self.minima[f.index()] else { return };
         self.above.remove(f);
@@ -153,7 +164,9 @@ impl XenWrr {
         let Some(bytes) = flows.head(f) else { return };
         let due = flows.state(f).due;
         match due <= instant(now) {
-            true => self.below.set(f, due.saturating_add(minimum.pace.saturating_mul(bytes.into()))),
+            true => {
+                self.below.set(f, due.saturating_add(minimum.pace.saturating_mul(bytes.into())))
+            }
             false => self.above.set(f, due),
         }
     }
@@ -192,7 +205,8 @@ impl XenWrr {
     }
 
     fn by_minimum(&self, f: FlowId, rate: Rate) -> Promise {
-        let (own, other) = (rate.airtime_of_many(self.largest), self.rate.airtime_of_many(self.largest));
+        let (own, other) =
+            (rate.airtime_of_many(self.largest), self.rate.airtime_of_many(self.largest));
         let late = other + ROUNDING + Span(1);
         Promise {
             rate,
@@ -209,7 +223,10 @@ impl XenWrr {
 
     /// Has a flow other than `f` a minimum?
     fn others_go_first(&self, f: FlowId) -> bool {
-        self.minima.iter().enumerate().any(|(other, minimum)| other != f.index() && minimum.is_some())
+        self.minima
+            .iter()
+            .enumerate()
+            .any(|(other, minimum)| other != f.index() && minimum.is_some())
     }
 }
 
@@ -219,7 +236,8 @@ impl Discipline for XenWrr {
 
     fn start(&mut self, _: &mut Flows<XenFlow>) {}
 
-    /// Turns go on; what one has sent counts against the new weight. Who had its minimum has it; what moved it on stays as many bytes.
+    /// Turns go on; what one has sent counts against the new weight. Who had its minimum has it;
+    /// what moved it on stays as many bytes.
     fn succeed(&mut self, old: XenWrr, flows: &mut Flows<XenFlow>, now: Time) {
         (self.round, self.turn, self.serving) = (old.round, old.turn, old.serving);
         for f in ids(old.weights.len()) {
@@ -227,7 +245,9 @@ impl Discipline for XenWrr {
             let state = flows.state_mut(f);
             state.left = is.saturating_sub(was - state.left.min(was));
             state.due = match (old.minima[f.index()], self.minima[f.index()]) {
-                (Some(old), Some(new)) => retagged(state.due.max(instant(now)), instant(now), old.pace, new.pace),
+                (Some(old), Some(new)) => {
+                    retagged(state.due.max(instant(now)), instant(now), old.pace, new.pace)
+                }
                 _ => instant(now),
             };
             if self.serving != Some(f) {
@@ -292,7 +312,8 @@ impl Discipline for XenWrr {
         let state = flows.state_mut(f);
         state.left = state.left.saturating_sub(1);
         if let Some(minimum) = self.minima[f.index()] {
-            let (start, time) = (instant(sent.start), minimum.pace.saturating_mul(sent.bytes.into()));
+            let (start, time) =
+                (instant(sent.start), minimum.pace.saturating_mul(sent.bytes.into()));
             state.due = match state.due <= start {
                 true => state.due.saturating_add(time),
                 false => state.due.max(start.saturating_add(time)),
@@ -327,7 +348,9 @@ impl Discipline for XenWrr {
     /// Turns are of work alone; minimum rates are of the clock.
     fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
         if self.minima.iter().any(Option::is_some) {
-            return Err(NoPromise("minimum rates are kept on a link, and this is a flow of another discipline".into()));
+            return Err(NoPromise(
+                "minimum rates are kept on a link, and this is a flow of another discipline".into(),
+            ));
         }
         Ok(self.service(f)?.after(server.latency))
     }

@@ -43,13 +43,17 @@ impl Closed {
                 let account = experiment.network.places[feed.pipe.0 as usize].account;
                 let length = account.to_ip(feed.source.largest());
                 let (start, stop) = (feed.source.start, feed.source.stop);
-                Some((Connection::new(tcp.clone(), length, start, stop, (seed, feed.stream)), feed.traffic))
+                Some((
+                    Connection::new(tcp.clone(), length, start, stop, (seed, feed.stream)),
+                    feed.traffic,
+                ))
             }
             _ => None,
         };
         let connections: Vec<_> = experiment.feeds.iter().map(connection).collect();
         let sources = experiment.feeds.iter().map(|feed| feed.traffic + 1).max().unwrap_or(0);
-        let mut closed = Closed { connections, packets: Vec::new(), heard: Vec::new(), told: Vec::new() };
+        let mut closed =
+            Closed { connections, packets: Vec::new(), heard: Vec::new(), told: Vec::new() };
         closed.told = vec![Transfers::default(); sources];
         closed.count();
         closed
@@ -80,7 +84,8 @@ impl Closed {
         if handle >= self.packets.len() {
             self.packets.resize(handle + 1, None);
         }
-        self.packets[handle] = segment.map(|segment| Underway { feed, segment, marked: false, turned: 0 });
+        self.packets[handle] =
+            segment.map(|segment| Underway { feed, segment, marked: false, turned: 0 });
     }
 
     /// What becomes of a packet.
@@ -96,7 +101,9 @@ impl Closed {
         let Some(packet) = place else { return };
         match output {
             Output::Emit(emit) | Output::Copy(emit) => {
-                if let (0, Some((connection, _))) = (packet.turned, &mut self.connections[packet.feed]) {
+                if let (0, Some((connection, _))) =
+                    (packet.turned, &mut self.connections[packet.feed])
+                {
                     connection.arrives(&packet.segment, emit.arrives(), packet.marked);
                     self.heard.push(packet.feed);
                 }

@@ -22,8 +22,9 @@ pub fn on_all<T, E: Send>(
     on(all(), numbers, stop, task, take)
 }
 
-/// Does the tasks of these numbers on so many cores, and hands what came of each over as it ends, in any order. Once `stop` is set
-/// no more begin. The number of cores changes nothing but the time it takes.
+/// Does the tasks of these numbers on so many cores, and hands what came of each over as it ends,
+/// in any order. Once `stop` is set no more begin. The number of cores changes nothing but the time
+/// it takes.
 ///
 /// # Errors
 /// One of a task; the others end first.

@@ -1,4 +1,5 @@
-//! The course of one run: what came, left and was lost in each part of its time, in as much memory however long it is.
+//! The course of one run: what came, left and was lost in each part of its time, in as much memory
+//! however long it is.
 
 use crate::witness::{Loss, Witness};
 use falaj_engine::{Emit, PipeId, Why};
@@ -105,7 +106,8 @@ impl Witness for Course {
         if let Some(part) = left {
             flow.left[part] += u64::from(emit.bytes);
             if flow.longest.is_none_or(|longest| longest.delay() < emit.end - emit.arrival) {
-                flow.longest = Some(Longest { since: flow.busy.0, arrival: emit.arrival, end: emit.end });
+                flow.longest =
+                    Some(Longest { since: flow.busy.0, arrival: emit.arrival, end: emit.end });
             }
         }
     }

@@ -5,9 +5,10 @@ use falaj_sched::queue::FlowId;
 use falaj_sched::time::Span;
 use falaj_traffic::meter::Meter;
 
-/// A meter for each flow. A meter's counts are more than a hundred kilobytes, so that of many flows no cache has those that the
-/// next delay belongs to. The delays of a flow wait until there are some: packets that leave one behind the other waited about
-/// as long, and their counts lie together.
+/// A meter for each flow. A meter's counts are more than a hundred kilobytes, so that of many flows
+/// no cache has those that the next delay belongs to. The delays of a flow wait until there are
+/// some: packets that leave one behind the other waited about as long, and their counts lie
+/// together.
 pub(crate) struct Delays {
     /// By pipe and flow.
     meters: Vec<Vec<Meter>>,
@@ -49,7 +50,9 @@ impl Delays {
     pub(crate) fn record(&mut self, emit: &Emit) {
         let delay = emit.end - emit.arrival;
         let waiting = &mut self.waiting[emit.pipe.0 as usize][emit.flow.index()];
-        let Ok(short) = u32::try_from(delay.0) else { return self.record_long(emit.pipe, emit.flow, delay) };
+        let Ok(short) = u32::try_from(delay.0) else {
+            return self.record_long(emit.pipe, emit.flow, delay);
+        };
         waiting.delays[waiting.number as usize] = short;
         waiting.number += 1;
         if waiting.number as usize == Waiting::MOST {
@@ -68,7 +71,9 @@ impl Delays {
     /// The meters, with all that was recorded in them.
     pub(crate) fn into_meters(mut self) -> Vec<Vec<Meter>> {
         let meters = self.meters.iter_mut().flatten();
-        meters.zip(self.waiting.iter_mut().flatten()).for_each(|(meter, waiting)| waiting.count(meter));
+        meters
+            .zip(self.waiting.iter_mut().flatten())
+            .for_each(|(meter, waiting)| waiting.count(meter));
         self.meters
     }
 }
@@ -85,7 +90,8 @@ mod tests {
             let mut delays = Delays::new([1, 2]);
             let mut plain = [Meter::new(), Meter::new()];
             for n in 0..number {
-                let (flow, delay) = (n % 2, Span(if n % 7 == 3 { 5_000_000_000 + n } else { 1000 * n }));
+                let (flow, delay) =
+                    (n % 2, Span(if n % 7 == 3 { 5_000_000_000 + n } else { 1000 * n }));
                 let end = Time::ZERO + delay;
                 let of = (PipeId(1), FlowId(flow as u32));
                 let emit = Emit {

@@ -1,4 +1,5 @@
-//! A few packets of a run in full: those around a longest delay, with the counts that they begin with.
+//! A few packets of a run in full: those around a longest delay, with the counts that they begin
+//! with.
 
 use crate::course::Longest;
 use crate::witness::{Loss, Witness};
@@ -27,7 +28,8 @@ pub struct Excerpt {
     pub from: Time,
     /// And until when.
     pub to: Time,
-    /// Since its packets have followed on one another, so many bytes came before [`Excerpt::from`], and so many left.
+    /// Since its packets have followed on one another, so many bytes came before
+    /// [`Excerpt::from`], and so many left.
     pub before: (u64, u64),
     /// Arrivals of the flow's packets that were not lost, and their bytes, in order.
     pub came: Vec<(Time, u32)>,
@@ -38,10 +40,12 @@ pub struct Excerpt {
 }
 
 impl Excerpt {
-    /// Of a run that will have this longest delay: up to three times as long before that packet came.
+    /// Of a run that will have this longest delay: up to three times as long before that packet
+    /// came.
     pub fn around(pipe: PipeId, flow: FlowId, longest: Longest) -> Excerpt {
         let delay = longest.delay();
-        let early = longest.arrival.since(Time::ZERO).saturating_sub(Span(delay.0.saturating_mul(3)));
+        let early =
+            longest.arrival.since(Time::ZERO).saturating_sub(Span(delay.0.saturating_mul(3)));
         Excerpt {
             pipe,
             flow,

@@ -11,12 +11,13 @@ const NEAR: u32 = 0x6440_0000;
 /// The address of the far end, of a network for measurements: 198.18.0.1.
 const FAR: u32 = 0xc612_0001;
 
-/// What is read of a packet of the `n`th of a scenario's sources `source`. Where rules lead it, it is what the scenario
-/// says; further ones have the addresses at the near end that follow.
+/// What is read of a packet of the `n`th of a scenario's sources `source`. Where rules lead it, it
+/// is what the scenario says; further ones have the addresses at the near end that follow.
 pub fn key(source: &Source, number: usize, n: u32) -> Key {
     match source.key {
         None => {
-            let key = Key { tos: Some(source.ecn as u8), ..Key::of_ethernet(&frame(source, number, n)) };
+            let key =
+                Key { tos: Some(source.ecn as u8), ..Key::of_ethernet(&frame(source, number, n)) };
             if matches!(source.model, Model::Tcp(_)) { key.of_tcp() } else { key }
         }
         Some(key) => source.following(&key, n),
@@ -61,8 +62,7 @@ mod tests {
 
     #[test]
     fn a_source_is_known_by_its_headers() {
-        let text =
-            "[link.a]\nrate = \"1mbit\"\n[traffic.x]\nmodel = \"cbr\"\nrate = \"1kbit\"\nsize = \"100B\"\nsources = 2";
+        let text = "[link.a]\nrate = \"1mbit\"\n[traffic.x]\nmodel = \"cbr\"\nrate = \"1kbit\"\nsize = \"100B\"\nsources = 2";
         let mut source = falaj_scenario::parse(text, "x").unwrap().0.traffic.remove(0);
         let key = Key::of_ethernet(&frame(&source, 3, 1));
         assert_eq!(key.src, Some([100, 64, 0, 2].into()));

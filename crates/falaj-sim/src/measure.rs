@@ -24,7 +24,9 @@ impl fmt::Display for Measure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Measure::DelayQuantile(share) => write!(f, "delay.p{}", (share * 1e8).round() / 1e6),
-            other => f.write_str(NAMED.iter().find(|(_, m)| m == other).map_or("", |(name, _)| name)),
+            other => {
+                f.write_str(NAMED.iter().find(|(_, m)| m == other).map_or("", |(name, _)| name))
+            }
         }
     }
 }
@@ -49,20 +51,24 @@ impl fmt::Display for Until {
     }
 }
 
-const EXAMPLE: &str = "write `delay.mean ±1%`, `loss ±5%`, `rate ±1%` or `FLOW.delay.p99 ±2%`; `+-` does for `±`";
+const EXAMPLE: &str =
+    "write `delay.mean ±1%`, `loss ±5%`, `rate ±1%` or `FLOW.delay.p99 ±2%`; `+-` does for `±`";
 
 impl FromStr for Until {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Until, String> {
         let wrong = |why: String| format!("{why}; {EXAMPLE}");
-        let (what, width) =
-            ["±", "+-"].iter().find_map(|sign| text.split_once(sign)).ok_or_else(|| wrong("there is no `±`".into()))?;
+        let (what, width) = ["±", "+-"]
+            .iter()
+            .find_map(|sign| text.split_once(sign))
+            .ok_or_else(|| wrong("there is no `±`".into()))?;
         let (what, width) = (what.trim(), width.trim());
-        let percent = width.strip_suffix('%').and_then(|number| number.trim_end().parse::<f64>().ok());
-        let within = percent
-            .filter(|p| part(*p) > 0.0 && *p < 100.0)
-            .ok_or_else(|| wrong(format!("`{width}` is no part of an estimate: more than 0% and less than 100%")))?;
+        let percent =
+            width.strip_suffix('%').and_then(|number| number.trim_end().parse::<f64>().ok());
+        let within = percent.filter(|p| part(*p) > 0.0 && *p < 100.0).ok_or_else(|| {
+            wrong(format!("`{width}` is no part of an estimate: more than 0% and less than 100%"))
+        })?;
         let (flow, measure) = measure(what).map_err(wrong)?;
         Ok(Until { flow, measure, within: part(within) })
     }
@@ -80,15 +86,22 @@ fn measure(text: &str) -> Result<(Option<String>, Measure), String> {
         None if before.is_empty() => Some(None),
         _ => None,
     };
-    let named = NAMED.iter().find_map(|(name, measure)| Some((flow(text.strip_suffix(name)?)?, *measure)));
+    let named =
+        NAMED.iter().find_map(|(name, measure)| Some((flow(text.strip_suffix(name)?)?, *measure)));
     if let Some(named) = named {
         return Ok(named);
     }
-    let quantile = text.rfind("delay.p").and_then(|at| Some((flow(&text[..at])?, &text[at + "delay.p".len()..])));
-    let Some((flow, percent)) = quantile else { return Err(format!("`{text}` is nothing that is measured")) };
+    let quantile = text
+        .rfind("delay.p")
+        .and_then(|at| Some((flow(&text[..at])?, &text[at + "delay.p".len()..])));
+    let Some((flow, percent)) = quantile else {
+        return Err(format!("`{text}` is nothing that is measured"));
+    };
     match percent.parse::<f64>() {
         Ok(p) if part(p) > 0.0 && part(p) < 1.0 => Ok((flow, Measure::DelayQuantile(part(p)))),
-        _ => Err(format!("`p{percent}` is no quantile: there are `p50`, `p99`, `p99.9` and all between p0 and p100")),
+        _ => Err(format!(
+            "`p{percent}` is no quantile: there are `p50`, `p99`, `p99.9` and all between p0 and p100"
+        )),
     }
 }
 
@@ -102,7 +115,12 @@ mod tests {
             ("delay.mean ±1%", None, Measure::DelayMean, 0.01),
             ("loss +-5 %", None, Measure::Loss, 0.05),
             ("voice.delay.p99±2%", Some("voice"), Measure::DelayQuantile(0.99), 0.02),
-            ("dsl.voice up.delay.p99.9 ± 0.5%", Some("dsl.voice up"), Measure::DelayQuantile(0.999), 0.005),
+            (
+                "dsl.voice up.delay.p99.9 ± 0.5%",
+                Some("dsl.voice up"),
+                Measure::DelayQuantile(0.999),
+                0.005,
+            ),
             ("a.loss.rate ±1%", Some("a.loss"), Measure::Rate, 0.01),
         ] {
             let until: Until = text.parse().unwrap();

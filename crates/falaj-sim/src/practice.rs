@@ -1,7 +1,8 @@
 //! How a simulation is done: warmed up, and replicated until it is known well enough.
 //!
-//! Replication `n` has the seed `seed + n`, and random streams are addressed by (seed, source, packet). So experiments
-//! that differ in their links alone see identical arrivals, and what differs between them may be looked at in pairs.
+//! Replication `n` has the seed `seed + n`, and random streams are addressed by (seed, source,
+//! packet). So experiments that differ in their links alone see identical arrivals, and what
+//! differs between them may be looked at in pairs.
 
 use crate::replicate::{Progress, replicate_in_order, replicate_into};
 use crate::series::Warm;
@@ -52,7 +53,8 @@ pub enum How {
     Found {
         /// How many.
         replications: usize,
-        /// Flows that change until the end: MSER-5 would cut that much, more than half, and nothing is cut for them.
+        /// Flows that change until the end: MSER-5 would cut that much, more than half, and
+        /// nothing is cut for them.
         late: Vec<(PipeId, FlowId, Span)>,
         /// Flows with too few packets to tell.
         unknown: Vec<(PipeId, FlowId)>,
@@ -73,15 +75,17 @@ pub struct Practice {
 }
 
 impl Practice {
-    /// Simulates experiments that have the same sources, all under the same seeds and behind the same warm-up, until
-    /// there are as many replications as `wanted` says of what there is. If stopped, it is what there was until then.
+    /// Simulates experiments that have the same sources, all under the same seeds and behind the
+    /// same warm-up, until there are as many replications as `wanted` says of what there is. If
+    /// stopped, it is what there was until then.
     pub fn studies(
         &self,
         experiments: &[Experiment],
         progress: &Progress<'_>,
         mut wanted: impl FnMut(&[Study]) -> usize,
     ) -> Result<(Vec<Study>, Warmed), (PipeId, Refusals)> {
-        let mut studies: Vec<Study> = experiments.iter().map(|_| Study::new(&self.quantiles)).collect();
+        let mut studies: Vec<Study> =
+            experiments.iter().map(|_| Study::new(&self.quantiles)).collect();
         let (warmed, pilots) = self.warmed(experiments, progress)?;
         let mut have = 0;
         let mut of_pilots = Vec::new();
@@ -99,24 +103,31 @@ impl Practice {
             }
             for (experiment, study) in experiments.iter().zip(&mut studies) {
                 let experiment = Experiment { warm_up: warmed.cut, ..experiment.clone() };
-                replicate_into(&experiment, self.seed, have..until, progress, |n, run| study.take(n, run))?;
+                replicate_into(&experiment, self.seed, have..until, progress, |n, run| {
+                    study.take(n, run)
+                })?;
             }
             have = until;
         }
-        let warmed = if studies.iter().any(|study| study.replications() == 0) && !of_pilots.is_empty() {
-            // It was stopped so early that only those are whole that it was to be found from.
-            studies = experiments.iter().map(|_| Study::new(&self.quantiles)).collect();
-            keep(&mut studies, of_pilots);
-            Warmed { cut: Span::ZERO, how: How::Stopped }
-        } else {
-            warmed
-        };
+        let warmed =
+            if studies.iter().any(|study| study.replications() == 0) && !of_pilots.is_empty() {
+                // It was stopped so early that only those are whole that it was to be found from.
+                studies = experiments.iter().map(|_| Study::new(&self.quantiles)).collect();
+                keep(&mut studies, of_pilots);
+                Warmed { cut: Span::ZERO, how: How::Stopped }
+            } else {
+                warmed
+            };
         studies.iter_mut().for_each(Study::finish);
         Ok((studies, warmed))
     }
 
     /// What is to be cut of an experiment.
-    pub fn warm_up(&self, experiment: &Experiment, progress: &Progress<'_>) -> Result<Warmed, (PipeId, Refusals)> {
+    pub fn warm_up(
+        &self,
+        experiment: &Experiment,
+        progress: &Progress<'_>,
+    ) -> Result<Warmed, (PipeId, Refusals)> {
         Ok(self.warmed(std::slice::from_ref(experiment), progress)?.0)
     }
 
@@ -142,7 +153,8 @@ impl Practice {
         for experiment in experiments {
             let mut runs = Vec::new();
             let take = |n, run| runs.push((n, run));
-            let series = replicate_in_order(experiment, self.seed, 0..replications, progress, take)?;
+            let series =
+                replicate_in_order(experiment, self.seed, 0..replications, progress, take)?;
             pilots.push(runs);
             for (pipe, flow, warm) in series.cuts() {
                 match warm {
@@ -172,18 +184,23 @@ fn keep(studies: &mut [Study], runs: Vec<Vec<(usize, Run)>>) {
 fn is_scheduled(experiment: &Experiment) -> bool {
     let end = Time::ZERO + experiment.duration;
     let ends = |model: &Model| matches!(model, Model::Tcp(Tcp { bytes: Some(_), pause: None, .. }));
-    let of = |source: &SourceSpec| source.start > Time::ZERO || source.stop < end || ends(&source.model);
+    let of =
+        |source: &SourceSpec| source.start > Time::ZERO || source.stop < end || ends(&source.model);
     experiment.feeds.iter().any(|feed| of(&feed.source))
 }
 
-/// How many replications there should be, where half an interval is this part of its estimate now, and should be that
-/// one: it narrows with the square root of their number. No more than twice as many, as it is an estimate itself;
-/// `None` is one that is not known.
+/// How many replications there should be, where half an interval is this part of its estimate now,
+/// and should be that one: it narrows with the square root of their number. No more than twice as
+/// many, as it is an estimate itself; `None` is one that is not known.
 pub fn more(have: usize, now: Option<f64>, within: f64) -> usize {
     // A few more, or it would be missed by a little again and again.
     const SPARE: f64 = 1.1;
     let guess = now.map_or(f64::INFINITY, |now| have as f64 * (now / within).powi(2) * SPARE);
-    if guess < (2 * have) as f64 { (guess.ceil() as usize).max(have + 1) } else { (2 * have).max(2) }
+    if guess < (2 * have) as f64 {
+        (guess.ceil() as usize).max(have + 1)
+    } else {
+        (2 * have).max(2)
+    }
 }
 
 #[cfg(test)]

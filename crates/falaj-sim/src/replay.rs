@@ -35,7 +35,8 @@ pub struct Arrival {
 pub struct Replayed {
     /// What became of each packet, in order of arrival.
     pub verdicts: Vec<Verdict>,
-    /// By pipe, as links are at the end, and flow: what was counted, and the delays of what was sent.
+    /// By pipe, as links are at the end, and flow: what was counted, and the delays of what was
+    /// sent.
     pub flows: Vec<Vec<(Counters, Meter)>>,
     /// What each rule has taken.
     pub taken: Vec<rules::Taken>,
@@ -43,14 +44,19 @@ pub struct Replayed {
     pub unmatched: u64,
 }
 
-/// Feeds these arrivals to a network; what is queued after the last one is sent, unless `until` comes first.
+/// Feeds these arrivals to a network; what is queued after the last one is sent, unless `until`
+/// comes first.
 ///
 /// # Errors
 /// A discipline refuses its setup.
 ///
 /// # Panics
 /// Instants that go back; a pipe or flow that is not there.
-pub fn replay(spec: &NetworkSpec, arrivals: &[Arrival], until: Option<Time>) -> Result<Replayed, (PipeId, Refusals)> {
+pub fn replay(
+    spec: &NetworkSpec,
+    arrivals: &[Arrival],
+    until: Option<Time>,
+) -> Result<Replayed, (PipeId, Refusals)> {
     let mut replay = Replay::new(spec, arrivals)?;
     replay.enter(arrivals.len());
     Ok(replay.end(until))
@@ -76,9 +82,13 @@ impl<'a> Replay<'a> {
     ///
     /// # Errors
     /// A discipline refuses its setup.
-    pub fn new(spec: &NetworkSpec, arrivals: &'a [Arrival]) -> Result<Replay<'a>, (PipeId, Refusals)> {
+    pub fn new(
+        spec: &NetworkSpec,
+        arrivals: &'a [Arrival],
+    ) -> Result<Replay<'a>, (PipeId, Refusals)> {
         let network = Network::new(spec)?;
-        let delays: Vec<Vec<Meter>> = network.flows().into_iter().map(|flows| vec![Meter::new(); flows]).collect();
+        let delays: Vec<Vec<Meter>> =
+            network.flows().into_iter().map(|flows| vec![Meter::new(); flows]).collect();
         Ok(Replay {
             order: (0..delays.len() as u32).map(PipeId).collect(),
             verdicts: vec![Verdict::Waiting; arrivals.len()],
@@ -96,7 +106,8 @@ impl<'a> Replay<'a> {
         for output in self.out.drain(..) {
             match output {
                 Output::Emit(e) => {
-                    self.verdicts[e.handle as usize] = Verdict::Sent { start: e.start, end: e.end, due: e.due };
+                    self.verdicts[e.handle as usize] =
+                        Verdict::Sent { start: e.start, end: e.end, due: e.due };
                     self.delays[e.pipe.0 as usize][e.flow.index()].record(e.end - e.arrival);
                 }
                 Output::Drop(d) => self.verdicts[d.handle as usize] = Verdict::Dropped(d.why),
@@ -137,8 +148,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// The port at which packets leave that come in for this pipe has room for so many bytes, behind the arrivals that have entered and
-    /// not before the last of them.
+    /// The port at which packets leave that come in for this pipe has room for so many bytes,
+    /// behind the arrivals that have entered and not before the last of them.
     pub fn port_room(&mut self, way: PipeId, bytes: u32, at: Time) {
         self.network.port_room(way, bytes, at, &mut self.out);
         self.note();
@@ -149,7 +160,8 @@ impl<'a> Replay<'a> {
         self.delays.get(pipe.0 as usize).map_or(0, Vec::len)
     }
 
-    /// Where links are at this instant, and where others may begin; not before the last arrival that has entered.
+    /// Where links are at this instant, and where others may begin; not before the last arrival
+    /// that has entered.
     pub fn places(&mut self, now: Time) -> Places {
         self.network.poll(now, &mut self.out);
         self.note();
@@ -165,13 +177,23 @@ impl<'a> Replay<'a> {
         // What was decided before names flows as they were.
         self.network.poll(now, &mut self.out);
         self.note();
-        let fates: Vec<(PipeId, &[Fate])> = flows.iter().map(|flows| (flows.pipe, &flows.fates[..])).collect();
+        let fates: Vec<(PipeId, &[Fate])> =
+            flows.iter().map(|flows| (flows.pipe, &flows.fates[..])).collect();
         let begin: Vec<PipeId> = engine.begins().collect();
         let arrivals = self.arrivals;
-        let known = |handle: u32| arrivals.get(handle as usize).map_or(Label::default(), |a| ecn::label(&a.key));
-        self.network.apply(engine, Around { flows: &fates, sorted, rules }, &known, now, &mut self.out)?;
+        let known = |handle: u32| {
+            arrivals.get(handle as usize).map_or(Label::default(), |a| ecn::label(&a.key))
+        };
+        self.network.apply(
+            engine,
+            Around { flows: &fates, sorted, rules },
+            &known,
+            now,
+            &mut self.out,
+        )?;
         for Flows { pipe, fates, number } in flows {
-            let old = std::mem::replace(&mut self.delays[pipe.0 as usize], vec![Meter::new(); number]);
+            let old =
+                std::mem::replace(&mut self.delays[pipe.0 as usize], vec![Meter::new(); number]);
             for (f, delays) in old.into_iter().enumerate() {
                 match fates.get(f) {
                     Some(Fate::Is(is)) => self.delays[pipe.0 as usize][is.index()] = delays,

@@ -11,8 +11,8 @@ use std::sync::atomic::AtomicBool;
 
 /// What goes on while replications run.
 pub struct Progress<'a> {
-    /// Called now and then with the simulated time that has gone by since the last call, in any replication; from any
-    /// thread, at any time.
+    /// Called now and then with the simulated time that has gone by since the last call, in any
+    /// replication; from any thread, at any time.
     pub gone: &'a (dyn Fn(Span) + Sync),
     /// Set it, and those that run end where they are.
     pub stop: &'a AtomicBool,
@@ -37,8 +37,8 @@ pub fn replicate(
     Ok(runs.into_iter().map(|(_, run)| run).collect())
 }
 
-/// Runs the replications of these numbers, and hands each over as it ends, in any order: number `n` has the seed
-/// `seed + n`. If stopped, those that had begun are not complete.
+/// Runs the replications of these numbers, and hands each over as it ends, in any order: number `n`
+/// has the seed `seed + n`. If stopped, those that had begun are not complete.
 pub fn replicate_into(
     experiment: &Experiment,
     seed: u64,
@@ -84,7 +84,13 @@ fn on_all_cores(
     let watch = Watch { stop: progress.stop, gone: progress.gone };
     let one = |n: usize| {
         let mut series = series();
-        let run = run(experiment, seed.wrapping_add(n as u64), &watch, series.as_mut(), &mut |_: &Emit| {})?;
+        let run = run(
+            experiment,
+            seed.wrapping_add(n as u64),
+            &watch,
+            series.as_mut(),
+            &mut |_: &Emit| {},
+        )?;
         Ok((run, series))
     };
     on_all(numbers, progress.stop, one, |n, (run, series)| take(n, run, series))

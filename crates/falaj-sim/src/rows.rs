@@ -48,7 +48,8 @@ pub struct Row {
     pub delay_max_ns: Option<u64>,
     /// The most packets that were ever queued.
     pub max_backlog_packets: u64,
-    /// Bits of payload a second that arrived, each once, of the connections that begin in this flow; `None`: there is none.
+    /// Bits of payload a second that arrived, each once, of the connections that begin in this
+    /// flow; `None`: there is none.
     pub goodput: Option<f64>,
 }
 
@@ -129,7 +130,8 @@ fn goodput(scenario: &Scenario, at: (usize, Towards, usize), run: &Run) -> Optio
     Some(bytes as f64 * 8.0 / run.counted().as_secs_f64())
 }
 
-/// The flows of which there are rows, in order: those that traffic is meant for; where rules lead packets, all.
+/// The flows of which there are rows, in order: those that traffic is meant for; where rules lead
+/// packets, all.
 pub fn told(scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
     if scenario.rules.is_empty() { fed_flows(scenario) } else { all_flows(scenario) }
 }

@@ -40,7 +40,8 @@ pub fn experiment(scenario: &Scenario, duration: Span) -> Experiment {
 /// All flows of a scenario, in order: link, direction, flow.
 pub fn all_flows(scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
     let of = |(l, link): (usize, &Link)| {
-        let towards = |towards| (0..link.direction(towards).flows.len()).map(move |f| (l, towards, f));
+        let towards =
+            |towards| (0..link.direction(towards).flows.len()).map(move |f| (l, towards, f));
         [towards(Towards::Up).collect::<Vec<_>>(), towards(Towards::Down).collect()].concat()
     };
     scenario.links.iter().enumerate().flat_map(of).collect()
@@ -54,8 +55,8 @@ pub fn fed_flows(scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
     all_flows(scenario).into_iter().filter(fed).collect()
 }
 
-/// What a flow is called where all of a scenario are told: `flow`, with the link before it where there are several, and
-/// `up` or `down` behind it where there is traffic both ways.
+/// What a flow is called where all of a scenario are told: `flow`, with the link before it where
+/// there are several, and `up` or `down` behind it where there is traffic both ways.
 pub fn name_of(scenario: &Scenario, (link, towards, flow): (usize, Towards, usize)) -> String {
     let l = &scenario.links[link];
     let flow = &l.direction(towards).flows[flow].name;

@@ -1,5 +1,5 @@
-//! Delays in the order of time, in as much memory however long the run is: the mean of those that end in each thousandth
-//! of it.
+//! Delays in the order of time, in as much memory however long the run is: the mean of those that
+//! end in each thousandth of it.
 
 use falaj_engine::PipeId;
 use falaj_sched::queue::FlowId;
@@ -53,7 +53,8 @@ impl Series {
     /// Adds what another one has, part by part.
     pub(crate) fn add(&mut self, other: &Series) {
         for (pipe, flows) in other.flows.iter().enumerate() {
-            for (flow, others) in flows.iter().enumerate().filter(|(_, others)| !others.is_empty()) {
+            for (flow, others) in flows.iter().enumerate().filter(|(_, others)| !others.is_empty())
+            {
                 for (mine, other) in self.of(pipe, flow).iter_mut().zip(others) {
                     *mine = (mine.0 + other.0, mine.1 + other.1);
                 }
@@ -66,8 +67,10 @@ impl Series {
         let of = |(p, flows): (usize, &Vec<Vec<Part>>)| {
             let place = move |f: usize| (PipeId(p as u32), FlowId(f as u32));
             let with = |(f, parts): (usize, &Vec<Part>)| {
-                let means: Vec<Option<f64>> =
-                    parts.iter().map(|&(sum, count)| (count > 0).then(|| sum as f64 / count as f64)).collect();
+                let means: Vec<Option<f64>> = parts
+                    .iter()
+                    .map(|&(sum, count)| (count > 0).then(|| sum as f64 / count as f64))
+                    .collect();
                 let (pipe, flow) = place(f);
                 let at = |parts: usize| Span(self.part.0 * parts as u64);
                 let warm = match cut(&means) {
@@ -77,7 +80,12 @@ impl Series {
                 };
                 (pipe, flow, warm)
             };
-            flows.iter().enumerate().filter(|(_, parts)| !parts.is_empty()).map(with).collect::<Vec<_>>()
+            flows
+                .iter()
+                .enumerate()
+                .filter(|(_, parts)| !parts.is_empty())
+                .map(with)
+                .collect::<Vec<_>>()
         };
         self.flows.iter().enumerate().flat_map(of)
     }

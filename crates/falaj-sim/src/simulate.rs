@@ -65,7 +65,8 @@ pub struct Run {
     pub taken: Vec<Taken>,
     /// Packets that no rule took, or no flow of their link.
     pub unmatched: u64,
-    /// Where there are rules: by source of the scenario, from when packets came to the first link to when they left the last one.
+    /// Where there are rules: by source of the scenario, from when packets came to the first link
+    /// to when they left the last one.
     pub ways: Vec<Meter>,
     /// By source of the scenario, what connections have done.
     pub connections: Vec<(usize, Transfers)>,
@@ -105,7 +106,8 @@ const BUSIEST: usize = 10;
 /// What a run has measured of a flow.
 #[derive(Clone, Debug)]
 pub struct FlowResult {
-    /// What happened to its packets until the end of the run; the most that were queued, from its beginning on.
+    /// What happened to its packets until the end of the run; the most that were queued, from its
+    /// beginning on.
     pub counters: Counters,
     /// From last bit in to last bit out of the link, of packets sent until then.
     pub delay: Meter,
@@ -122,7 +124,8 @@ impl FlowResult {
     }
 }
 
-/// What each packet of a [`Feed`] needs of it, in a cache line: of many feeds a processor's caches have these.
+/// What each packet of a [`Feed`] needs of it, in a cache line: of many feeds a processor's caches
+/// have these.
 #[derive(Clone, Copy)]
 struct Entrance {
     label: Label,
@@ -146,8 +149,8 @@ impl Entrance {
     }
 }
 
-/// Packets between where they enter and where they leave, if there may be several links between, or their sources hear of them, or
-/// somebody wants to know of each.
+/// Packets between where they enter and where they leave, if there may be several links between, or
+/// their sources hear of them, or somebody wants to know of each.
 struct Underway {
     follows: bool,
     /// Rules lead them.
@@ -207,7 +210,8 @@ struct Arrivals {
     calendar: Calendar,
     /// The lengths of these packets.
     sizes: Vec<u32>,
-    /// What comes after it, known one packet before: a processor draws it beside what the link does meanwhile.
+    /// What comes after it, known one packet before: a processor draws it beside what the link
+    /// does meanwhile.
     ahead: Vec<Packet>,
 }
 
@@ -216,7 +220,12 @@ impl Arrivals {
         let source = |feed: &Feed| Source::new(feed.source.clone(), seed, feed.stream);
         let mut sources: Vec<Source> = experiment.feeds.iter().map(source).collect();
         let ahead = sources.iter_mut().map(Arrivals::next).collect();
-        Arrivals { calendar: Calendar::new(sources.len()), sizes: vec![0; sources.len()], ahead, sources }
+        Arrivals {
+            calendar: Calendar::new(sources.len()),
+            sizes: vec![0; sources.len()],
+            ahead,
+            sources,
+        }
     }
 
     #[inline(always)]
@@ -258,7 +267,10 @@ impl<W: Witness> Teller<'_, W> {
             }
             match output {
                 Output::Emit(emit) => {
-                    underway.leaves(emit.handle, (self.first..=end).contains(&emit.end).then_some(emit.arrives()));
+                    underway.leaves(
+                        emit.handle,
+                        (self.first..=end).contains(&emit.end).then_some(emit.arrives()),
+                    );
                     self.sent(emit, end);
                 }
                 Output::Drop(dropped) => {
@@ -306,12 +318,16 @@ pub(crate) struct Watch<'a> {
 
 /// Runs the experiment once. Same experiment and seed, same result, bit for
 /// bit. Where `stop` is set meanwhile, what there is until then is the result.
-pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result<Run, (PipeId, Refusals)> {
+pub fn simulate(
+    experiment: &Experiment,
+    seed: u64,
+    stop: &AtomicBool,
+) -> Result<Run, (PipeId, Refusals)> {
     simulate_watched(experiment, seed, stop, &mut |_: &Emit| {})
 }
 
-/// The same, and `each` is told of packets: a closure that takes an [`Emit`] of each that leaves a pipe and
-/// is counted, [`Every`](crate::witness::Every) of all.
+/// The same, and `each` is told of packets: a closure that takes an [`Emit`] of each that leaves a
+/// pipe and is counted, [`Every`](crate::witness::Every) of all.
 pub fn simulate_watched(
     experiment: &Experiment,
     seed: u64,
@@ -336,7 +352,8 @@ pub(crate) fn run<W: Witness>(
     }
 }
 
-/// The same where sources hear what becomes of their packets (closed), or none does. That costs those who do not hear nothing.
+/// The same where sources hear what becomes of their packets (closed), or none does. That costs
+/// those who do not hear nothing.
 fn run_as<const CLOSED: bool, W: Witness>(
     experiment: &Experiment,
     seed: u64,
@@ -375,7 +392,12 @@ fn run_as<const CLOSED: bool, W: Witness>(
                 let event = network.next_event();
                 if event < until && next.is_none_or(|(_, at)| event <= at) {
                     network.poll(event, &mut out);
-                    teller.record::<CLOSED>(&mut network, (&mut underway, &mut closed), &mut out, (event, whole));
+                    teller.record::<CLOSED>(
+                        &mut network,
+                        (&mut underway, &mut closed),
+                        &mut out,
+                        (event, whole),
+                    );
                     closed.wake(&mut arrivals.calendar);
                     continue;
                 }
@@ -413,8 +435,19 @@ fn run_as<const CLOSED: bool, W: Witness>(
                     if CLOSED {
                         closed.enters(handle, i, segment.flatten());
                     }
-                    network.enter(entry, key, network::Packet { handle, length, label }, at, &mut out);
-                    teller.record::<CLOSED>(&mut network, (&mut underway, &mut closed), &mut out, (at, whole));
+                    network.enter(
+                        entry,
+                        key,
+                        network::Packet { handle, length, label },
+                        at,
+                        &mut out,
+                    );
+                    teller.record::<CLOSED>(
+                        &mut network,
+                        (&mut underway, &mut closed),
+                        &mut out,
+                        (at, whole),
+                    );
                 }
                 Err(Refused::Dropped) => {}
                 Err(Refused::Unmatched) => unmatched += 1,
@@ -464,7 +497,8 @@ fn run_as<const CLOSED: bool, W: Witness>(
     let places = experiment.network.places.len() as u32;
     let mut taken = network.taken().to_vec();
     for (taken, before) in taken.iter_mut().zip(&before.taken) {
-        *taken = Taken { packets: taken.packets - before.packets, bytes: taken.bytes - before.bytes };
+        *taken =
+            Taken { packets: taken.packets - before.packets, bytes: taken.bytes - before.bytes };
     }
     let ran = Run {
         many,
@@ -484,7 +518,8 @@ fn run_as<const CLOSED: bool, W: Witness>(
     Ok(ran)
 }
 
-/// After so many events without a packet that leaves, none ever does: gates within gates may never be open together.
+/// After so many events without a packet that leaves, none ever does: gates within gates may never
+/// be open together.
 const FRUITLESS: u32 = 100_000;
 
 /// What still waits after the last instant that counts is sent, if it ever is.
@@ -496,7 +531,9 @@ fn sent_after(network: &mut Network, underway: &Underway, each: &mut impl Witnes
         for output in out.drain(..) {
             match output {
                 Output::Emit(emit) => each.sent(&emit),
-                Output::Drop(dropped) => each.lost(&Loss { dropped, came: underway.came(dropped.handle), told: end }),
+                Output::Drop(dropped) => {
+                    each.lost(&Loss { dropped, came: underway.came(dropped.handle), told: end })
+                }
                 _ => continue,
             }
             fruitless = 0;

@@ -124,7 +124,8 @@ impl Study {
             let values = Values {
                 offered_rate: one.offered_rate(counted),
                 rate: one.delivered_rate(counted),
-                loss: (one.counters.offered > 0).then(|| one.counters.dropped() as f64 / one.counters.offered as f64),
+                loss: (one.counters.offered > 0)
+                    .then(|| one.counters.dropped() as f64 / one.counters.offered as f64),
                 mean: one.delay.mean_nanos(),
                 quantiles: self.quantiles.iter().map(quantile).collect(),
             };
@@ -190,7 +191,8 @@ impl Study {
         self.unmatched
     }
 
-    /// Where there are rules: by source of the scenario, delays over all links that its packets passed, in all of them.
+    /// Where there are rules: by source of the scenario, delays over all links that its packets
+    /// passed, in all of them.
     pub fn ways(&self) -> &[Meter] {
         &self.ways
     }
@@ -212,8 +214,8 @@ impl Study {
 }
 
 impl Gathered {
-    /// What the replications say of this, with Student's interval; `None` where none says anything. A quantile is that
-    /// of all packets together.
+    /// What the replications say of this, with Student's interval; `None` where none says anything.
+    /// A quantile is that of all packets together.
     pub fn estimate(&self, measure: Measure) -> Option<Estimate> {
         let values: Vec<f64> = self.values(measure).into_values().collect();
         match measure {
@@ -232,14 +234,16 @@ impl Gathered {
         Estimate::of(&self.values.values().map(|v| v.offered_rate).collect::<Vec<_>>())
     }
 
-    /// What the replications with both numbers say of `other` less this: a paired comparison, which under the same
-    /// arrivals is surer than either estimate.
+    /// What the replications with both numbers say of `other` less this: a paired comparison, which
+    /// under the same arrivals is surer than either estimate.
     pub fn difference(&self, other: &Gathered, measure: Measure) -> Option<Estimate> {
         let (mine, others) = (self.values(measure), other.values(measure));
-        let pairs: Vec<f64> = mine.iter().filter_map(|(number, value)| Some(others.get(number)? - value)).collect();
+        let pairs: Vec<f64> =
+            mine.iter().filter_map(|(number, value)| Some(others.get(number)? - value)).collect();
         match measure {
             Measure::DelayQuantile(share) => {
-                let [mine, others] = [self, other].map(|flow| Some(flow.delay.quantile(share)?.0 as f64));
+                let [mine, others] =
+                    [self, other].map(|flow| Some(flow.delay.quantile(share)?.0 as f64));
                 let known = if pairs.len() == self.values.len() { &pairs[..] } else { &[] };
                 Some(Estimate::around(others? - mine?, known))
             }
@@ -247,7 +251,8 @@ impl Gathered {
         }
     }
 
-    /// Packets that came, by the number of the replication, in bits a second: what came alike is alike.
+    /// Packets that came, by the number of the replication, in bits a second: what came alike is
+    /// alike.
     pub fn offered(&self) -> impl Iterator<Item = (usize, f64)> {
         self.values.iter().map(|(&number, values)| (number, values.offered_rate))
     }

@@ -1,8 +1,9 @@
-//! A scenario with other values: each combination of them, replicated. What comes of a task follows from the sweep and
-//! its number alone, so that any machine may do any of them.
+//! A scenario with other values: each combination of them, replicated. What comes of a task follows
+//! from the sweep and its number alone, so that any machine may do any of them.
 //!
-//! Results are lines of JSON: what was asked for, then a line for each task that is done, in order. Files are
-//! merged by laying their lines together: in any order and any grouping, and twice is as once.
+//! Results are lines of JSON: what was asked for, then a line for each task that is done, in order.
+//! Files are merged by laying their lines together: in any order and any grouping, and twice is as
+//! once.
 
 mod axis;
 mod results;
@@ -26,7 +27,8 @@ use std::fmt;
 use std::sync::atomic::AtomicBool;
 use toml_edit::DocumentMut;
 
-/// What a reader must know to understand the rest; it grows when something that was there means something else.
+/// What a reader must know to understand the rest; it grows when something that was there means
+/// something else.
 const VERSION: u32 = 1;
 /// More points are hardly meant.
 pub const MOST_POINTS: usize = 100_000;
@@ -72,8 +74,8 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// All combinations of the axes' values, set in this scenario, which was read from `file`; the later axes change
-    /// fastest. Each is tried.
+    /// All combinations of the axes' values, set in this scenario, which was read from `file`; the
+    /// later axes change fastest. Each is tried.
     ///
     /// # Errors
     /// An axis without values, a key that there is not, a scenario that would be wrong.
@@ -84,24 +86,40 @@ impl Sweep {
         if let [link] = &scenario.links[..] {
             // There is but one that can be meant.
             let of_link = |axis: &&mut Axis| axis.key == "scheduler.kind";
-            axes.iter_mut().filter(of_link).for_each(|axis| axis.key = format!("link.{}.{}", link.name, axis.key));
+            axes.iter_mut()
+                .filter(of_link)
+                .for_each(|axis| axis.key = format!("link.{}.{}", link.name, axis.key));
         }
         for (n, axis) in axes.iter().enumerate() {
             if axis.values.is_empty() {
                 return Err(other(format!("`{}` has no values", axis.key)));
             }
             if axes[..n].iter().any(|before| before.key == axis.key) {
-                return Err(other(format!("`{}` is there twice: give all its values at once", axis.key)));
+                return Err(other(format!(
+                    "`{}` is there twice: give all its values at once",
+                    axis.key
+                )));
             }
         }
-        let points = axes.iter().try_fold(1, |product: usize, axis| product.checked_mul(axis.values.len()));
+        let points =
+            axes.iter().try_fold(1, |product: usize, axis| product.checked_mul(axis.values.len()));
         if points.is_none_or(|points| points > MOST_POINTS) {
-            return Err(other(format!("there are more than {MOST_POINTS} combinations: take fewer values")));
+            return Err(other(format!(
+                "there are more than {MOST_POINTS} combinations: take fewer values"
+            )));
         }
         let (file, scenario) = (file.to_owned(), text.to_owned());
         let (replications, seed, duration_ns) = (run.replications, run.seed, run.duration.0);
-        let sweep =
-            Sweep { falaj_sweep: VERSION, file, scenario, axes, replications, seed, duration_ns, warm_up_ns: 0 };
+        let sweep = Sweep {
+            falaj_sweep: VERSION,
+            file,
+            scenario,
+            axes,
+            replications,
+            seed,
+            duration_ns,
+            warm_up_ns: 0,
+        };
         (0..sweep.points()).try_for_each(|point| sweep.at(point).map(drop))?;
         Ok(sweep)
     }
@@ -111,7 +129,8 @@ impl Sweep {
         Sweep { replications: replications.clamp(1, 10_000), ..self }
     }
 
-    /// The same with random numbers that begin here: those of a replication are the same at every point.
+    /// The same with random numbers that begin here: those of a replication are the same at every
+    /// point.
     pub fn seeded(self, seed: u64) -> Sweep {
         Sweep { seed, ..self }
     }
@@ -167,8 +186,10 @@ impl Sweep {
     /// # Errors
     /// There is no such key, or the scenario would be wrong.
     pub fn at(&self, point: usize) -> Result<Scenario, SweepError> {
-        let unreadable = |what: &dyn fmt::Display| other(format!("the scenario is no TOML: {what}"));
-        let mut document: DocumentMut = self.scenario.parse().map_err(|error| unreadable(&error))?;
+        let unreadable =
+            |what: &dyn fmt::Display| other(format!("the scenario is no TOML: {what}"));
+        let mut document: DocumentMut =
+            self.scenario.parse().map_err(|error| unreadable(&error))?;
         let mut words = Vec::new();
         for (axis, value) in self.axes.iter().zip(self.values(point)) {
             let text = format!("{}={value}", axis.key);
@@ -178,20 +199,29 @@ impl Sweep {
             words.push(text);
         }
         let told = |wrong: Diagnostics| SweepError::Scenario(words.join(" and "), Box::new(wrong));
-        let mut scenario = falaj_scenario::parse(&document.to_string(), &self.file).map_err(told)?.0;
+        let mut scenario =
+            falaj_scenario::parse(&document.to_string(), &self.file).map_err(told)?.0;
         if scenario.traffic.is_empty() {
-            return Err(other(format!("{} has no [traffic.NAME]: there is nothing to simulate", self.file)));
+            return Err(other(format!(
+                "{} has no [traffic.NAME]: there is nothing to simulate",
+                self.file
+            )));
         }
         scenario.run.duration = Span(self.duration_ns);
         Ok(scenario)
     }
 
-    /// Simulates the tasks of a shard on all cores; `done` is called behind each with how many are done. Where `stop` is
-    /// set meanwhile, the result has those that were done.
+    /// Simulates the tasks of a shard on all cores; `done` is called behind each with how many are
+    /// done. Where `stop` is set meanwhile, the result has those that were done.
     ///
     /// # Errors
     /// A discipline refuses its setup.
-    pub fn run(&self, shard: Shard, stop: &AtomicBool, done: &(dyn Fn(usize) + Sync)) -> Result<Results, SweepError> {
+    pub fn run(
+        &self,
+        shard: Shard,
+        stop: &AtomicBool,
+        done: &(dyn Fn(usize) + Sync),
+    ) -> Result<Results, SweepError> {
         self.run_on(cores::all(), shard, stop, done)
     }
 
@@ -206,17 +236,20 @@ impl Sweep {
         stop: &AtomicBool,
         done: &(dyn Fn(usize) + Sync),
     ) -> Result<Results, SweepError> {
-        let tasks: Vec<u64> = (shard.index - 1..self.tasks()).step_by(shard.count as usize).collect();
+        let tasks: Vec<u64> =
+            (shard.index - 1..self.tasks()).step_by(shard.count as usize).collect();
         let replications = u64::from(self.replications);
         let one = |i: usize| -> Result<Option<String>, SweepError> {
-            let (point, replication) = ((tasks[i] / replications) as usize, tasks[i] % replications);
+            let (point, replication) =
+                ((tasks[i] / replications) as usize, tasks[i] % replications);
             let scenario = self.at(point)?;
             let warm_up = Span(self.warm_up_ns);
             let experiment = Experiment { warm_up, ..experiment(&scenario, scenario.run.duration) };
             let run = simulate(&experiment, self.seed.wrapping_add(replication), stop);
             let run = run.map_err(|(_, refused)| other(refused.to_string()))?;
-            let line = serde_json::to_string(&Done { task: tasks[i], flows: rows(&scenario, &run) })
-                .map_err(|error| other(error.to_string()))?;
+            let line =
+                serde_json::to_string(&Done { task: tasks[i], flows: rows(&scenario, &run) })
+                    .map_err(|error| other(error.to_string()))?;
             Ok(run.complete.then_some(line))
         };
         let (mut count, mut lines) = (0, BTreeMap::new());
@@ -239,11 +272,17 @@ impl fmt::Display for Sweep {
 impl Sweep {
     /// In what this is another one than `other`.
     fn differs(&self, other: &Sweep) -> Option<String> {
-        let keys = |sweep: &Sweep| sweep.axes.iter().map(|axis| axis.key.clone()).collect::<Vec<_>>().join(", ");
-        let two = |what: &str, a: &dyn fmt::Display, b: &dyn fmt::Display| Some(format!("{what} {a} and {b}"));
+        let keys = |sweep: &Sweep| {
+            sweep.axes.iter().map(|axis| axis.key.clone()).collect::<Vec<_>>().join(", ")
+        };
+        let two = |what: &str, a: &dyn fmt::Display, b: &dyn fmt::Display| {
+            Some(format!("{what} {a} and {b}"))
+        };
         match () {
             () if self == other => None,
-            () if self.scenario != other.scenario => Some("their scenarios are not the same".into()),
+            () if self.scenario != other.scenario => {
+                Some("their scenarios are not the same".into())
+            }
             () if keys(self) != keys(other) => two("they vary", &keys(self), &keys(other)),
             () if self.axes != other.axes => Some(format!("other values of {}", keys(self))),
             () if self.seed != other.seed => two("seeds", &self.seed, &other.seed),
@@ -289,7 +328,8 @@ mod tests {
     "#;
 
     fn sweep() -> Sweep {
-        let axes = ["uplink.rate=10mbit,20mbit", "scheduler=drr,fifo,qfq"].map(|text| Axis::parse(text).unwrap());
+        let axes = ["uplink.rate=10mbit,20mbit", "scheduler=drr,fifo,qfq"]
+            .map(|text| Axis::parse(text).unwrap());
         Sweep::new(SCENARIO, "x.toml", axes.to_vec()).unwrap()
     }
 
@@ -312,7 +352,10 @@ mod tests {
         let third: Shard = "3/5".parse().unwrap();
         let mut merged = Results::parse(&sweep.to_string(), "plan").unwrap();
         let parts = third.split(&sweep, 100);
-        assert_eq!(parts.iter().map(Shard::to_string).collect::<Vec<_>>(), ["3/20", "8/20", "13/20", "18/20"]);
+        assert_eq!(
+            parts.iter().map(Shard::to_string).collect::<Vec<_>>(),
+            ["3/20", "8/20", "13/20", "18/20"]
+        );
         parts.iter().for_each(|part| merged.merge(run(&sweep, &part.to_string())).unwrap());
         assert_eq!(merged, run(&sweep, "3/5"));
         let part = |n: usize| run(&sweep, &format!("{n}/3"));
@@ -328,7 +371,10 @@ mod tests {
     #[test]
     fn a_table_has_a_line_for_each_point_and_flow() {
         let table = run(&sweep(), "1/1").table().unwrap();
-        assert_eq!(table.header()[..5], ["uplink.rate", "link.uplink.scheduler.kind", "link", "way", "flow"]);
+        assert_eq!(
+            table.header()[..5],
+            ["uplink.rate", "link.uplink.scheduler.kind", "link", "way", "flow"]
+        );
         assert_eq!(table.lines.len(), 12);
         let line = &table.lines[11];
         assert_eq!((line.values.join(" "), &*line.flow), ("\"20mbit\" \"qfq\"".into(), "rest"));
@@ -338,7 +384,10 @@ mod tests {
         };
         // The same packets come at every point.
         assert_eq!(mean(&table.lines[0], "offered"), mean(&table.lines[10], "offered"));
-        assert!(mean(&table.lines[0], "delay_mean_ns").mean > 1.5 * mean(&table.lines[10], "delay_mean_ns").mean);
+        assert!(
+            mean(&table.lines[0], "delay_mean_ns").mean
+                > 1.5 * mean(&table.lines[10], "delay_mean_ns").mean
+        );
         assert!(mean(line, "loss").half_width.is_some());
     }
 
@@ -346,27 +395,47 @@ mod tests {
     fn what_does_not_belong_together_is_said() {
         let mut whole = run(&sweep(), "1/2");
         let told = |what: Result<(), SweepError>| what.unwrap_err().to_string();
-        assert!(whole.table().unwrap_err().to_string().starts_with("9 of 18 tasks are missing (1, 3, 5, 7, 9, …)"));
+        assert!(
+            whole
+                .table()
+                .unwrap_err()
+                .to_string()
+                .starts_with("9 of 18 tasks are missing (1, 3, 5, 7, 9, …)")
+        );
         let seeds = told(whole.merge(run(&sweep().seeded(7), "2/2")));
         assert_eq!(seeds, "these shards do not belong together: seeds 1 and 7");
         let longer = told(whole.merge(run(&sweep().lasting(Span::from_millis(5)), "2/2")));
         assert!(longer.contains("durations 100ms and 5ms"), "{longer}");
         let warm = told(whole.merge(run(&sweep().warmed_up(Span::from_millis(5)).unwrap(), "2/2")));
         assert!(warm.contains("warm-ups of 0s and 5ms"), "{warm}");
-        assert!(told(sweep().warmed_up(Span::from_millis(100)).map(drop)).contains("leaves nothing of 100ms"));
+        assert!(
+            told(sweep().warmed_up(Span::from_millis(100)).map(drop))
+                .contains("leaves nothing of 100ms")
+        );
         let text = whole.to_string();
         let cut = Results::parse(&text[..text.len() - 30], "x.jsonl").unwrap_err().to_string();
-        assert!(cut.starts_with("x.jsonl, line 10: not whole") && cut.contains("run this shard once more"), "{cut}");
-        let forged = Results::parse(&text.replacen("\"offered\":", "\"offered\":1", 1), "y").unwrap();
+        assert!(
+            cut.starts_with("x.jsonl, line 10: not whole")
+                && cut.contains("run this shard once more"),
+            "{cut}"
+        );
+        let forged =
+            Results::parse(&text.replacen("\"offered\":", "\"offered\":1", 1), "y").unwrap();
         assert!(told(whole.merge(forged)).contains("came out otherwise elsewhere"));
-        assert!(Results::parse("{}", "z").unwrap_err().to_string().contains("`falaj sweep plan` makes one"));
+        assert!(
+            Results::parse("{}", "z")
+                .unwrap_err()
+                .to_string()
+                .contains("`falaj sweep plan` makes one")
+        );
     }
 
     #[test]
     fn what_is_wrong_with_an_axis_is_said_before_anything_runs() {
         let told = |axes: &[&str]| {
             let axes = axes.iter().map(|text| Axis::parse(text)).collect::<Result<Vec<_>, _>>();
-            axes.and_then(|axes| Sweep::new(SCENARIO, "x.toml", axes).map_err(|e| e.to_string())).unwrap_err()
+            axes.and_then(|axes| Sweep::new(SCENARIO, "x.toml", axes).map_err(|e| e.to_string()))
+                .unwrap_err()
         };
         assert!(told(&["uplink.rate"]).starts_with("there is no `=`"));
         assert!(told(&["uplink.rate=10mbit,"]).starts_with("a key or a value is missing"));

@@ -19,9 +19,12 @@ pub const FIRST: usize = 10;
 /// # Errors
 /// That it has not, and which there are.
 pub fn known(scenario: &Scenario, until: &Until) -> Result<(), String> {
-    let names: Vec<String> = all_flows(scenario).into_iter().map(|at| name_of(scenario, at)).collect();
+    let names: Vec<String> =
+        all_flows(scenario).into_iter().map(|at| name_of(scenario, at)).collect();
     match until.flow.as_ref().filter(|flow| !names.contains(flow)) {
-        Some(flow) => Err(format!("`{until}`: there is no flow `{flow}`; there are `{}`", names.join("`, `"))),
+        Some(flow) => {
+            Err(format!("`{until}`: there is no flow `{flow}`; there are `{}`", names.join("`, `")))
+        }
         None => Ok(()),
     }
 }
@@ -39,7 +42,8 @@ pub fn quantile(measure: Measure) -> Option<f64> {
     }
 }
 
-/// So many replications there should be in all; of two studies under the same arrivals as for their difference.
+/// So many replications there should be in all; of two studies under the same arrivals as for their
+/// difference.
 pub fn wanted(scenario: &Scenario, asked: &[Until], studies: &[Study]) -> usize {
     let have = studies[0].replications();
     if have < FIRST {
@@ -54,8 +58,8 @@ pub fn wanted(scenario: &Scenario, asked: &[Until], studies: &[Study]) -> usize 
     asked.iter().map(of).max().unwrap_or(have)
 }
 
-/// Half of the widest interval, as a part of its estimate; of two studies that of the difference, as a part of the
-/// first's estimate. `None` where one is not known.
+/// Half of the widest interval, as a part of its estimate; of two studies that of the difference,
+/// as a part of the first's estimate. `None` where one is not known.
 pub fn width(scenario: &Scenario, until: &Until, studies: &[Study]) -> Option<f64> {
     let mut widest: Option<f64> = None;
     for at in all_flows(scenario) {
@@ -65,7 +69,10 @@ pub fn width(scenario: &Scenario, until: &Until, studies: &[Study]) -> Option<f6
         if asked.unwrap_or(flows[0].counters.offered > 0) {
             let estimate = flows[0].estimate(until.measure);
             // Who loses nothing has no share that could be known better, unless it was asked for.
-            if until.flow.is_none() && until.measure == Measure::Loss && estimate.is_some_and(|e| e.mean == 0.0) {
+            if until.flow.is_none()
+                && until.measure == Measure::Loss
+                && estimate.is_some_and(|e| e.mean == 0.0)
+            {
                 continue;
             }
             let now = match &flows[..] {

@@ -5,8 +5,9 @@ use falaj_sched::time::Time;
 
 /// Is told of packets as a run goes by.
 pub trait Witness {
-    /// It is told of all packets: of those that are lost too, from the beginning on, and of those that still wait when the
-    /// run is over, which are sent then. Else of those alone that leave a pipe and are counted.
+    /// It is told of all packets: of those that are lost too, from the beginning on, and of those
+    /// that still wait when the run is over, which are sent then. Else of those alone that
+    /// leave a pipe and are counted.
     const ALL: bool;
 
     /// A packet leaves a pipe. Of one pipe they are told in the order in which transmissions begin.
@@ -23,7 +24,8 @@ pub struct Loss {
     pub dropped: Dropped,
     /// When it came to the pipe; not known where rules may have led it through others before.
     pub came: Option<Time>,
-    /// When it was lost, or a little later: when the next packet came. Of what is lost after the run it is the run's end.
+    /// When it was lost, or a little later: when the next packet came. Of what is lost after the
+    /// run it is the run's end.
     pub told: Time,
 }
 

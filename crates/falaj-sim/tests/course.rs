@@ -1,4 +1,5 @@
-//! What is told of a run in parts of its time, and of a stretch of it packet by packet, is what the run counts.
+//! What is told of a run in parts of its time, and of a stretch of it packet by packet, is what the
+//! run counts.
 
 use falaj_engine::PipeId;
 use falaj_sched::queue::FlowId;
@@ -31,7 +32,8 @@ fn parts_add_up_to_what_is_counted() {
     let mut course = Course::new(experiment.duration, 100);
     let watched = simulate_watched(&experiment, 1, &STOP, &mut course).unwrap();
     for f in 0..2 {
-        let (counters, flow) = (&run.pipes[0][f].counters, course.flow(UP, FlowId(f as u32)).unwrap());
+        let (counters, flow) =
+            (&run.pipes[0][f].counters, course.flow(UP, FlowId(f as u32)).unwrap());
         assert_eq!(*counters, watched.pipes[0][f].counters, "who watches changes nothing");
         let sum = |parts: &[u64]| parts.iter().sum::<u64>();
         assert_eq!(sum(&flow.came), counters.offered_bytes);
@@ -61,7 +63,9 @@ fn an_excerpt_is_of_the_longest_delay() {
             left.push((e.end, u64::from(e.bytes)));
             emits.push(*e);
         }
-        Event::Lost(loss) if loss.dropped.why == falaj_engine::Why::Lost && loss.dropped.flow == FlowId(0) => {
+        Event::Lost(loss)
+            if loss.dropped.why == falaj_engine::Why::Lost && loss.dropped.flow == FlowId(0) =>
+        {
             came.extend(loss.came.filter(|came| *came >= longest.since).map(|came| (came, 1000)));
         }
         _ => {}
@@ -70,14 +74,25 @@ fn an_excerpt_is_of_the_longest_delay() {
     let until = |steps: &[(Time, u64)], to: Time| -> u64 {
         steps.iter().filter(|(at, _)| *at <= to).map(|(_, bytes)| bytes).sum()
     };
-    let counted = |steps: &[(Time, u32)], before: u64| before + steps.iter().map(|(_, n)| u64::from(*n)).sum::<u64>();
+    let counted = |steps: &[(Time, u32)], before: u64| {
+        before + steps.iter().map(|(_, n)| u64::from(*n)).sum::<u64>()
+    };
     assert_eq!(counted(&excerpt.came, excerpt.before.0), until(&came, excerpt.to));
     // What the link loses leaves too, when its transmission begins.
     assert!(counted(&excerpt.left, excerpt.before.1) >= until(&left, excerpt.to));
     // The packet in question is there, with some before and some after it.
-    let place = excerpt.sent.iter().position(|e| (e.arrival, e.end) == (longest.arrival, longest.end)).unwrap();
+    let place = excerpt
+        .sent
+        .iter()
+        .position(|e| (e.arrival, e.end) == (longest.arrival, longest.end))
+        .unwrap();
     assert!(place > 10 && place + 5 < excerpt.sent.len(), "{place} of {}", excerpt.sent.len());
-    assert!(emits.iter().all(|e| e.end - e.arrival <= longest.delay() || e.end > Time::ZERO + experiment.duration));
+    assert!(
+        emits
+            .iter()
+            .all(|e| e.end - e.arrival <= longest.delay()
+                || e.end > Time::ZERO + experiment.duration)
+    );
 }
 
 #[test]

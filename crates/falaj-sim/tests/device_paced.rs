@@ -1,4 +1,5 @@
-//! Links that their devices pace, simulated: packets leave when the device has sent them, as late as planned at most.
+//! Links that their devices pace, simulated: packets leave when the device has sent them, as late
+//! as planned at most.
 
 use falaj_plan::network::Routes;
 use falaj_sched::time::Span;
@@ -6,7 +7,8 @@ use falaj_sim::scenario::experiment;
 use falaj_sim::{Run, simulate};
 use std::sync::atomic::AtomicBool;
 
-/// Links A and B of 300 us each, at 1514 B in 121 us; both are flooded, and a third of type A is nearly empty.
+/// Links A and B of 300 us each, at 1514 B in 121 us; both are flooded, and a third of type A is
+/// nearly empty.
 const LINKS: &str = r#"
     [link.l]
     rate = "100mbit"
@@ -44,14 +46,21 @@ const LINKS: &str = r#"
 "#;
 
 fn simulated(text: &str) -> (Run, Vec<Span>) {
-    let (scenario, _) = falaj_scenario::parse(text, "x").unwrap_or_else(|why| panic!("{}", why.render(false)));
+    let (scenario, _) =
+        falaj_scenario::parse(text, "x").unwrap_or_else(|why| panic!("{}", why.render(false)));
     let ways = falaj_plan::plan(&scenario).expect("accepted");
-    let bounds = ways[0].flows.iter().map(|flow| flow.promise.as_ref().expect("promised").delay.delay).collect();
-    let run = simulate(&experiment(&scenario, Span::from_secs(2)), 1, &AtomicBool::new(false)).expect("it is valid");
+    let bounds = ways[0]
+        .flows
+        .iter()
+        .map(|flow| flow.promise.as_ref().expect("promised").delay.delay)
+        .collect();
+    let run = simulate(&experiment(&scenario, Span::from_secs(2)), 1, &AtomicBool::new(false))
+        .expect("it is valid");
     (run, bounds)
 }
 
-/// Whatever the device is handed, flows keep their rates and bounds; and those grow by what the device may hold, no more.
+/// Whatever the device is handed, flows keep their rates and bounds; and those grow by what the
+/// device may hold, no more.
 #[test]
 fn rates_stay_and_delays_grow_by_what_the_device_holds() {
     for serve in ["phase-wise", "packet-wise"] {
@@ -62,19 +71,25 @@ fn rates_stay_and_delays_grow_by_what_the_device_holds() {
             let (run, later) = simulated(&text.replace("PACE", &device));
             let holds = Span(packets * 121_120);
             for (f, (bound, later)) in bounds.iter().zip(later).enumerate() {
-                assert!((*bound + holds).0.abs_diff(later.0) <= 2, "{serve} {packets}: {bound} {later}");
+                assert!(
+                    (*bound + holds).0.abs_diff(later.0) <= 2,
+                    "{serve} {packets}: {bound} {later}"
+                );
                 let (flow, before) = (&run.pipes[0][f], &alone.pipes[0][f]);
                 let slowest = flow.delay.max().expect("packets came");
                 assert!(slowest <= later, "{serve} {packets}: {slowest} > {later}");
                 let (sent, then) = (flow.counters.sent as f64, before.counters.sent as f64);
-                assert!((sent / then - 1.0).abs() < 0.02, "{serve} {packets}: {sent} and {then} of flow {f}");
+                assert!(
+                    (sent / then - 1.0).abs() < 0.02,
+                    "{serve} {packets}: {sent} and {then} of flow {f}"
+                );
             }
         }
     }
 }
 
-/// The paper's row 4 with phases of 3 ms: the device takes all that the queue of link B holds at once, and more comes while it sends
-/// that. B has not run empty, and keeps its phase.
+/// The paper's row 4 with phases of 3 ms: the device takes all that the queue of link B holds at
+/// once, and more comes while it sends that. B has not run empty, and keeps its phase.
 #[test]
 fn a_flow_whose_packets_keep_coming_keeps_its_turn() {
     let text = LINKS.replace("300us", "3ms").replace("200us", "3ms").replace("100B-1514B", "1514B");
@@ -85,13 +100,16 @@ fn a_flow_whose_packets_keep_coming_keeps_its_turn() {
         };
         let (falaj, device) = (rate(""), rate("pace = \"device\"\nbacklog = \"25p\""));
         for (f, (falaj, device)) in falaj.iter().zip(&device).enumerate() {
-            assert!((device / falaj - 1.0).abs() < 0.03, "{serve}: {device} and {falaj} of flow {f}");
+            assert!(
+                (device / falaj - 1.0).abs() < 0.03,
+                "{serve}: {device} and {falaj} of flow {f}"
+            );
         }
     }
 }
 
-/// To a link with nothing in it, it makes no difference who paces it: delays end when the last bit leaves, and not when
-/// packets are handed over.
+/// To a link with nothing in it, it makes no difference who paces it: delays end when the last bit
+/// leaves, and not when packets are handed over.
 #[test]
 fn who_is_alone_waits_for_nobody() {
     let text = "[link.l]\nrate = \"100mbit\"\nPACE\n[traffic.t]\nmodel = \"cbr\"\nrate = \"10mbit\"\nsize = \"1000B\"";
@@ -100,16 +118,19 @@ fn who_is_alone_waits_for_nobody() {
     assert_eq!(mean(""), Some(80_000.0));
 }
 
-/// A link behind one that its device paces gets packets when they leave that, and not when they are handed over.
+/// A link behind one that its device paces gets packets when they leave that, and not when they are
+/// handed over.
 #[test]
 fn what_follows_gets_packets_when_they_have_left() {
     let text = "[link.l]\nrate = \"10mbit\"\npace = \"device\"\nbacklog = \"40p\"\n[link.m]\nrate = \"1gbit\"\n\
                 [[rule]]\nto = [\"l\", \"m\"]\n[traffic.t]\nmodel = \"greedy\"\nsize = \"1000B\"\n\
                 allowed = { rate = \"1mbit\", burst = \"30kB\" }\nheaders = \"udp\"";
-    let (scenario, _) = falaj_scenario::parse(text, "x").unwrap_or_else(|why| panic!("{}", why.render(false)));
-    let run =
-        simulate(&experiment(&scenario, Span::from_millis(500)), 1, &AtomicBool::new(false)).expect("it is valid");
-    // 30 packets come at once; the last one of them waits for all, and then for itself: 24 ms, and 8 us.
+    let (scenario, _) =
+        falaj_scenario::parse(text, "x").unwrap_or_else(|why| panic!("{}", why.render(false)));
+    let run = simulate(&experiment(&scenario, Span::from_millis(500)), 1, &AtomicBool::new(false))
+        .expect("it is valid");
+    // 30 packets come at once; the last one of them waits for all, and then for itself: 24 ms, and
+    // 8 us.
     let ways = falaj_plan::plan(&scenario).expect("accepted");
     let bound = Routes::of(&scenario, &ways).expect("routes").outlooks()[0].delay.expect("bounded");
     let slowest = run.ways[0].max().expect("packets came");

@@ -45,12 +45,19 @@ fn memory_does_not_grow_with_simulated_time() {
         let progress = Progress { gone: &|_| {}, stop: &AtomicBool::new(false) };
         let before = USED.load(Ordering::Relaxed);
         MOST.store(before, Ordering::Relaxed);
-        let (studies, _) = practice.studies(&[experiment(&scenario, duration)], &progress, |_| 4).unwrap();
-        (MOST.load(Ordering::Relaxed) - before, studies[0].flow(PipeId(0), FlowId(1)).counters.offered)
+        let (studies, _) =
+            practice.studies(&[experiment(&scenario, duration)], &progress, |_| 4).unwrap();
+        (
+            MOST.load(Ordering::Relaxed) - before,
+            studies[0].flow(PipeId(0), FlowId(1)).counters.offered,
+        )
     };
     let (short, few) = most(Span::from_millis(250));
     let (long, many) = most(Span::from_secs(20));
     // Half a byte for each packet would show.
     assert!(many > 50 * few, "{few} {many}");
-    assert!(long < short + many as usize / 2, "{short} bytes for {few} packets, and {long} for {many}");
+    assert!(
+        long < short + many as usize / 2,
+        "{short} bytes for {few} packets, and {long} for {many}"
+    );
 }

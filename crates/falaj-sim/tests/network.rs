@@ -58,18 +58,29 @@ const CHAIN: &str = r#"
 fn no_packet_is_later_than_its_bound_from_end_to_end() {
     for second in ["fifo", "drr", "wf2q+", "qfq"] {
         let mut nearest: f64 = 0.0;
-        let offsets = (8..32).step_by(6).flat_map(|other| (15..60).step_by(9).map(move |last| (other, last)));
+        let offsets =
+            (8..32).step_by(6).flat_map(|other| (15..60).step_by(9).map(move |last| (other, last)));
         for (other, last) in offsets {
             let text = CHAIN.replace("SECOND", second).replace("OTHER", &format!("{other}ms"));
             let text = text.replace("LAST", &format!("{last}ms"));
-            let (scenario, _) = falaj_scenario::parse(&text, "x").unwrap_or_else(|why| panic!("{}", why.render(false)));
+            let (scenario, _) = falaj_scenario::parse(&text, "x")
+                .unwrap_or_else(|why| panic!("{}", why.render(false)));
             let ways = falaj_plan::plan(&scenario).unwrap();
             let routes = Routes::of(&scenario, &ways).unwrap();
-            let run = simulate(&experiment(&scenario, Span::from_millis(150)), 1, &AtomicBool::new(false))
-                .expect("it is valid");
+            let run = simulate(
+                &experiment(&scenario, Span::from_millis(150)),
+                1,
+                &AtomicBool::new(false),
+            )
+            .expect("it is valid");
             for (outlook, seen) in routes.outlooks().iter().zip(&run.ways) {
-                let (bound, seen) = (outlook.delay.expect("all is known"), seen.max().expect("packets were sent"));
-                assert!(seen <= bound, "{second} {other} {last}: {} {seen} above {bound}", outlook.route.traffic);
+                let (bound, seen) =
+                    (outlook.delay.expect("all is known"), seen.max().expect("packets were sent"));
+                assert!(
+                    seen <= bound,
+                    "{second} {other} {last}: {} {seen} above {bound}",
+                    outlook.route.traffic
+                );
                 nearest = nearest.max(seen.as_secs_f64() / bound.as_secs_f64());
             }
         }

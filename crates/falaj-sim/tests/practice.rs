@@ -1,4 +1,5 @@
-//! Practice: intervals that hold what they say, warm-up, the same arrivals for all, and as many replications as it takes.
+//! Practice: intervals that hold what they say, warm-up, the same arrivals for all, and as many
+//! replications as it takes.
 
 use falaj_engine::PipeId;
 use falaj_sched::queue::FlowId;
@@ -15,7 +16,8 @@ const PIPE: PipeId = PipeId(0);
 const ONE: FlowId = FlowId(0);
 
 fn scenario(text: &str, duration: Span) -> Experiment {
-    let (scenario, _) = falaj_scenario::parse(text, "test").unwrap_or_else(|why| panic!("{}", why.render(false)));
+    let (scenario, _) =
+        falaj_scenario::parse(text, "test").unwrap_or_else(|why| panic!("{}", why.render(false)));
     experiment(&scenario, duration)
 }
 
@@ -31,7 +33,12 @@ fn studies(
     practice.studies(experiments, &progress, wanted).expect("a valid experiment")
 }
 
-fn study(experiment: &Experiment, seed: u64, warm_up: WarmUp, replications: usize) -> (Study, Warmed) {
+fn study(
+    experiment: &Experiment,
+    seed: u64,
+    warm_up: WarmUp,
+    replications: usize,
+) -> (Study, Warmed) {
     let (mut studies, warmed) =
         studies(std::slice::from_ref(experiment), seed, warm_up, replications, |_| replications);
     (studies.remove(0), warmed)
@@ -69,22 +76,29 @@ fn intervals_of_md1_hold_what_is_known() {
     let experiment = scenario(&one_server("5000B", "500mbit"), Span::from_millis(105));
     let covered = coverage(&experiment, 300, &[(Measure::DelayMean, 60_000.0)]);
     assert!(is_95_percent(covered[0]), "{covered:?}");
-    // The interval is no wider than it must be, either: one around a value a tenth off holds it rarely.
+    // The interval is no wider than it must be, either: one around a value a tenth off holds it
+    // rarely.
     let off = coverage(&experiment, 60, &[(Measure::DelayMean, 66_000.0)]);
     assert!(off[0] < 0.5, "{off:?}");
 }
 
-/// M/M/1 of load 1/2, with lengths that are geometric in steps of a fiftieth of their mean: by Pollaczek and Khinchine
-/// the mean wait is known exactly; delays are exponential but for the steps, which take 1 % off.
+/// M/M/1 of load 1/2, with lengths that are geometric in steps of a fiftieth of their mean: by
+/// Pollaczek and Khinchine the mean wait is known exactly; delays are exponential but for the
+/// steps, which take 1 % off.
 #[test]
 fn intervals_of_mm1_hold_what_is_known() {
     let mut experiment = scenario(&one_server("5000B", "500mbit"), Span::from_millis(105));
-    let parts: Vec<(u32, u32)> =
-        (0..400).map(|k: u32| ((k + 1) * 100, (1e7 * 0.98f64.powi(k as i32)).round() as u32)).collect();
+    let parts: Vec<(u32, u32)> = (0..400)
+        .map(|k: u32| ((k + 1) * 100, (1e7 * 0.98f64.powi(k as i32)).round() as u32))
+        .collect();
     let moment = |power: i32| {
         let total: f64 = parts.iter().map(|&(_, times)| f64::from(times)).sum();
         // 8 ns a byte.
-        parts.iter().map(|&(bytes, times)| (f64::from(bytes) * 8.0).powi(power) * f64::from(times)).sum::<f64>() / total
+        parts
+            .iter()
+            .map(|&(bytes, times)| (f64::from(bytes) * 8.0).powi(power) * f64::from(times))
+            .sum::<f64>()
+            / total
     };
     let (mean, square) = (moment(1), moment(2));
     experiment.feeds[0].source.sizes = Sizes::Mix(parts);
@@ -114,7 +128,8 @@ fn a_queue_that_fills_is_warm_up_and_one_that_never_does_is_no_steady_state() {
     assert!((Span::from_millis(40)..Span::from_millis(150)).contains(&warmed.cut), "{warmed:?}");
     assert_eq!((cut.counted(), cut.duration()), (fills.duration - warmed.cut, fills.duration));
     // A full queue is 40 ms; what is cut off was below.
-    let mean = |study: &Study| study.flow(PIPE, ONE).estimate(Measure::DelayMean).unwrap().mean / 1e6;
+    let mean =
+        |study: &Study| study.flow(PIPE, ONE).estimate(Measure::DelayMean).unwrap().mean / 1e6;
     let (whole, _) = study(&fills, 1, WarmUp::Nothing, 8);
     assert!(mean(&cut) > 39.0 && mean(&whole) < 37.5, "{} {}", mean(&cut), mean(&whole));
     let counted = cut.flow(PIPE, ONE).counters;
@@ -129,8 +144,12 @@ fn a_queue_that_fills_is_warm_up_and_one_that_never_does_is_no_steady_state() {
     assert_eq!((late[0].0, late[0].1, late.len()), (PIPE, ONE, 1));
     assert!(late[0].2 > Span::from_millis(200), "{late:?}");
 
-    let begins = scenario(&(text("50mbit", "400p") + "start = \"100ms\"\n"), Span::from_millis(400));
-    assert_eq!(study(&begins, 1, WarmUp::Found, 2).1, Warmed { cut: Span::ZERO, how: How::Scheduled });
+    let begins =
+        scenario(&(text("50mbit", "400p") + "start = \"100ms\"\n"), Span::from_millis(400));
+    assert_eq!(
+        study(&begins, 1, WarmUp::Found, 2).1,
+        Warmed { cut: Span::ZERO, how: How::Scheduled }
+    );
 }
 
 const TWO: &str = "[link.x]\nrate = \"100mbit\"\nscheduler = { kind = \"KIND\" }\n\
@@ -141,7 +160,8 @@ const TWO: &str = "[link.x]\nrate = \"100mbit\"\nscheduler = { kind = \"KIND\" }
 /// To the packet and the byte, in each replication: what a link does has no part in what is sent.
 #[test]
 fn two_schedulers_see_the_same_arrivals_and_pairs_are_surer() {
-    let experiments = ["fifo", "drr"].map(|kind| scenario(&TWO.replace("KIND", kind), Span::from_millis(200)));
+    let experiments =
+        ["fifo", "drr"].map(|kind| scenario(&TWO.replace("KIND", kind), Span::from_millis(200)));
     let (both, _) = studies(&experiments, 3, WarmUp::Found, 12, |_| 12);
     for flow in [FlowId(0), FlowId(1)] {
         let [fifo, drr] = [0, 1].map(|n: usize| both[n].flow(PIPE, flow));
@@ -151,7 +171,8 @@ fn two_schedulers_see_the_same_arrivals_and_pairs_are_surer() {
         assert_eq!(counts(fifo), counts(drr));
         assert_ne!(fifo.counters.sent_bytes, 0);
     }
-    // Flow b waits less where it has a turn of its own, and that is surer than how long it waits at all.
+    // Flow b waits less where it has a turn of its own, and that is surer than how long it waits at
+    // all.
     let [fifo, drr] = [0, 1].map(|n: usize| both[n].flow(PIPE, FlowId(1)));
     let difference = fifo.difference(drr, Measure::DelayMean).unwrap();
     let half = |e: Estimate| e.half_width.unwrap();
@@ -168,7 +189,8 @@ fn two_schedulers_see_the_same_arrivals_and_pairs_are_surer() {
 #[test]
 fn replications_come_until_there_are_enough_and_in_any_parts() {
     let experiment = scenario(&one_server("5000B", "500mbit"), Span::from_millis(20));
-    let width = |study: &Study| study.flow(PIPE, ONE).estimate(Measure::DelayMean).unwrap().relative();
+    let width =
+        |study: &Study| study.flow(PIPE, ONE).estimate(Measure::DelayMean).unwrap().relative();
     let mut rounds = Vec::new();
     let wanted = |studies: &[Study]| {
         let have = studies[0].replications();
@@ -188,7 +210,8 @@ fn replications_come_until_there_are_enough_and_in_any_parts() {
     let (whole, _) = study(&experiment, 1, nothing, found.replications());
     let all = |study: &Study| {
         let of = study.flow(PIPE, ONE);
-        [Measure::DelayMean, Measure::Rate, Measure::Loss, Measure::DelayQuantile(0.9)].map(|m| of.estimate(m))
+        [Measure::DelayMean, Measure::Rate, Measure::Loss, Measure::DelayQuantile(0.9)]
+            .map(|m| of.estimate(m))
     };
     assert_eq!(all(&found), all(&whole));
     let at_most = studies(std::slice::from_ref(&experiment), 1, nothing, 12, |_| 100).0;

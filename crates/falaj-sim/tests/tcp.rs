@@ -1,4 +1,5 @@
-//! Connections of TCP through queues: what is known of them holds, and queue management does what it is for.
+//! Connections of TCP through queues: what is known of them holds, and queue management does what
+//! it is for.
 
 use falaj_engine::PipeId;
 use falaj_sched::queue::FlowId;
@@ -9,7 +10,8 @@ use falaj_traffic::tcp::Transfers;
 use std::sync::atomic::AtomicBool;
 
 fn scenario(text: &str, seconds: u64) -> Experiment {
-    let (scenario, _) = falaj_scenario::parse(text, "test").unwrap_or_else(|why| panic!("{}", why.render(false)));
+    let (scenario, _) =
+        falaj_scenario::parse(text, "test").unwrap_or_else(|why| panic!("{}", why.render(false)));
     experiment(&scenario, Span::from_secs(seconds))
 }
 
@@ -29,7 +31,9 @@ fn fifo(packets: u32) -> String {
 }
 
 fn source(name: &str, congestion: &str, rest: &str) -> String {
-    format!("[traffic.{name}]\nmodel = \"tcp\"\ncongestion = \"{congestion}\"\nsize = \"1514B\"\n{rest}\n")
+    format!(
+        "[traffic.{name}]\nmodel = \"tcp\"\ncongestion = \"{congestion}\"\nsize = \"1514B\"\n{rest}\n"
+    )
 }
 
 /// Of the `n`th source.
@@ -52,20 +56,31 @@ const ALL: f64 = 9.643;
 
 #[test]
 fn a_seed_decides_everything() {
-    let text =
-        fifo(20) + &source("a", "cubic", "sources = 3") + &source("b", "bbr", "bytes = \"50kB\"\npause = \"300ms\"");
+    let text = fifo(20)
+        + &source("a", "cubic", "sources = 3")
+        + &source("b", "bbr", "bytes = \"50kB\"\npause = \"300ms\"");
     let of = |seed| {
         let run = run(&text, 6, seed);
-        (run.pipes[0][0].counters, [0, 1].map(|n| (told(&run, n).bytes, told(&run, n).completion.max())))
+        (
+            run.pipes[0][0].counters,
+            [0, 1].map(|n| (told(&run, n).bytes, told(&run, n).completion.max())),
+        )
     };
     assert_eq!(of(1), of(1));
     assert_ne!(of(1), of(2));
 }
 
-/// What is sent is the link's, the queues', lost, or there: each byte of payload counts once, whatever the link does to packets.
+/// What is sent is the link's, the queues', lost, or there: each byte of payload counts once,
+/// whatever the link does to packets.
 #[test]
 fn what_arrives_counts_once() {
-    for harm in ["", "duplicate = \"5%\"", "corrupt = \"2%\"", "loss = \"2%\"", "reorder = { probability = \"1%\" }"] {
+    for harm in [
+        "",
+        "duplicate = \"5%\"",
+        "corrupt = \"2%\"",
+        "loss = \"2%\"",
+        "reorder = { probability = \"1%\" }",
+    ] {
         let text = link(harm) + &source("a", "reno", "bytes = \"2MB\"");
         let mut experiment = scenario(&text, 600);
         experiment.warm_up = Span::ZERO;
@@ -77,12 +92,17 @@ fn what_arrives_counts_once() {
         assert!(t.retransmitted >= gone, "{harm}: {} of {gone}", t.retransmitted);
         if !harm.starts_with("reorder") {
             // Of the last ones a timeout sends again what was not lost.
-            assert!(t.retransmitted <= gone + 40 * t.timeouts, "{harm}: {} of {gone}", t.retransmitted);
+            assert!(
+                t.retransmitted <= gone + 40 * t.timeouts,
+                "{harm}: {} of {gone}",
+                t.retransmitted
+            );
         }
     }
 }
 
-/// Ott, Kemperman and Mathis 1996, with loss at random: MSS / RTT 1.31 / sqrt(p), a little more than with equal gaps. A link of 100 Mbit/s is no limit there.
+/// Ott, Kemperman and Mathis 1996, with loss at random: MSS / RTT 1.31 / sqrt(p), a little more
+/// than with equal gaps. A link of 100 Mbit/s is no limit there.
 #[test]
 fn random_loss_limits_reno_as_the_formula_says() {
     let text = "[link.x]\nrate = \"100mbit\"\ndelay = \"50ms\"\nloss = \"0.1%\"\n".to_owned()
@@ -93,13 +113,16 @@ fn random_loss_limits_reno_as_the_formula_says() {
     assert!((0.93..1.03).contains(&(each / formula)), "{each} beside {formula}");
 }
 
-/// CUBIC through a queue of one product: all of them keep the link busy, and who manages its queue keeps it short.
+/// CUBIC through a queue of one product: all of them keep the link busy, and who manages its queue
+/// keeps it short.
 #[test]
 fn managed_queues_are_short_and_the_link_is_busy() {
     let cubic = source("a", "cubic", "");
     let policy = |policy: &str| {
         link("")
-            + &format!("[link.x.flow.all]\nmatch = \"any\"\nqueue = {{ limit = \"1000p\", policy = \"{policy}\" }}\n")
+            + &format!(
+                "[link.x.flow.all]\nmatch = \"any\"\nqueue = {{ limit = \"1000p\", policy = \"{policy}\" }}\n"
+            )
     };
     let discipline = |kind: &str| link(&format!("scheduler = {{ kind = \"{kind}\" }}"));
     let of = |link: String| {
@@ -123,17 +146,22 @@ fn managed_queues_are_short_and_the_link_is_busy() {
 /// Marks do what losses do, and nothing is lost.
 #[test]
 fn marks_instead_of_losses() {
-    let policy =
-        "[link.x.flow.all]\nmatch = \"any\"\nqueue = { limit = \"1000p\", policy = \"codel\", ecn = \"yes\" }\n";
+    let policy = "[link.x.flow.all]\nmatch = \"any\"\nqueue = { limit = \"1000p\", policy = \"codel\", ecn = \"yes\" }\n";
     let run = run(&(link("") + policy + &source("a", "reno", "ecn = \"ect0\"")), 60, 1);
     let (t, c) = (told(&run, 0), &run.pipes[0][0].counters);
     assert_eq!((t.retransmitted, c.dropped()), (0, 0));
-    assert!(c.marked > 10 && t.reductions > 10 && t.reductions <= c.marked, "{} of {}", t.reductions, c.marked);
+    assert!(
+        c.marked > 10 && t.reductions > 10 && t.reductions <= c.marked,
+        "{} of {}",
+        t.reductions,
+        c.marked
+    );
     assert!(delay(&run) < 12.0 && goodput(&run, 0) > 0.85 * ALL);
 }
 
-/// DCTCP beside CUBIC, each twice, on 40 Mbit/s and 20 ms there and back. Through the coupled queues of `dualpi2` each has about a quarter, and
-/// what DCTCP sends waits a tenth as long; through one queue that marks both kinds alike, CUBIC, which takes each mark for a loss, starves.
+/// DCTCP beside CUBIC, each twice, on 40 Mbit/s and 20 ms there and back. Through the coupled
+/// queues of `dualpi2` each has about a quarter, and what DCTCP sends waits a tenth as long;
+/// through one queue that marks both kinds alike, CUBIC, which takes each mark for a loss, starves.
 #[test]
 fn coupled_queues_are_fair_to_both_kinds_and_short_for_one() {
     let text = |queue: &str| {
@@ -144,21 +172,38 @@ fn coupled_queues_are_fair_to_both_kinds_and_short_for_one() {
     let dual = run(&text("scheduler = { kind = \"dualpi2\" }"), 60, 1);
     let ratio = goodput(&dual, 0) / goodput(&dual, 1);
     assert!((0.5..2.0).contains(&ratio), "{ratio}");
-    assert!(goodput(&dual, 0) + goodput(&dual, 1) > 0.95 * 4.0 * ALL, "{} {}", goodput(&dual, 0), goodput(&dual, 1));
+    assert!(
+        goodput(&dual, 0) + goodput(&dual, 1) > 0.95 * 4.0 * ALL,
+        "{} {}",
+        goodput(&dual, 0),
+        goodput(&dual, 1)
+    );
     assert_eq!(told(&dual, 0).retransmitted, 0);
     let trip = |run: &Run, n: usize| told(run, n).round_trip.mean_nanos().unwrap() / 1e6 - 20.0;
-    assert!(trip(&dual, 0) < 0.2 * trip(&dual, 1), "{} beside {} ms", trip(&dual, 0), trip(&dual, 1));
+    assert!(
+        trip(&dual, 0) < 0.2 * trip(&dual, 1),
+        "{} beside {} ms",
+        trip(&dual, 0),
+        trip(&dual, 1)
+    );
     let one = "[link.x.flow.all]\nmatch = \"any\"\nqueue = { limit = \"1000p\", policy = \"pie\", ecn = \"yes\" }";
     let one = run(&text(one), 60, 1);
-    assert!(goodput(&one, 0) > 5.0 * goodput(&one, 1), "{} beside {}", goodput(&one, 0), goodput(&one, 1));
+    assert!(
+        goodput(&one, 0) > 5.0 * goodput(&one, 1),
+        "{} beside {}",
+        goodput(&one, 0),
+        goodput(&one, 1)
+    );
 }
 
-/// Two Renos share a FIFO evenly if their round trips are alike; of others, the shorter one has more, the more so
-/// the shorter. With a queue each they share evenly, whatever their round trips.
+/// Two Renos share a FIFO evenly if their round trips are alike; of others, the shorter one has
+/// more, the more so the shorter. With a queue each they share evenly, whatever their round trips.
 #[test]
 fn who_has_the_shorter_round_trip_has_more() {
     let of = |link: &str, back: &str| {
-        let text = link.to_owned() + &source("a", "reno", "") + &source("b", "reno", &format!("return = \"{back}\""));
+        let text = link.to_owned()
+            + &source("a", "reno", "")
+            + &source("b", "reno", &format!("return = \"{back}\""));
         let ratios = (1..=4).map(|seed| {
             let run = run(&text, 120, seed);
             assert!(goodput(&run, 0) + goodput(&run, 1) > 0.85 * ALL);
@@ -169,17 +214,20 @@ fn who_has_the_shorter_round_trip_has_more() {
     let alike = of(&fifo(34), "20ms");
     assert!((0.9..1.1).contains(&alike), "{alike}");
     let longer = of(&fifo(34), "120ms");
-    // 140 ms beside 40 ms, and a queue of 20 ms or so for both: where both lose at once, rates are as the squares of round trips.
+    // 140 ms beside 40 ms, and a queue of 20 ms or so for both: where both lose at once, rates are
+    // as the squares of round trips.
     assert!((4.0..9.0).contains(&longer), "{longer}");
     let apart = of(&link("scheduler = { kind = \"fq_codel\" }"), "120ms");
     assert!((0.9..1.5).contains(&apart), "{apart} beside {longer}");
 }
 
-/// BBR does not answer to losses: beside CUBIC in a short queue it has most of the link, and in a long one CUBIC has more.
+/// BBR does not answer to losses: beside CUBIC in a short queue it has most of the link, and in a
+/// long one CUBIC has more.
 #[test]
 fn in_a_short_queue_bbr_takes_what_cubic_leaves() {
     let of = |packets: u32| {
-        let run = run(&(fifo(packets) + &source("a", "bbr", "") + &source("b", "cubic", "")), 60, 1);
+        let run =
+            run(&(fifo(packets) + &source("a", "bbr", "") + &source("b", "cubic", "")), 60, 1);
         assert!(goodput(&run, 0) + goodput(&run, 1) > 0.9 * ALL);
         goodput(&run, 0) / ALL
     };
@@ -224,7 +272,8 @@ fn open_loops_send_the_same_beside_closed_ones() {
     let zed = poisson.to_owned() + "flow = \"z\"\n";
     // Sources are known by their places.
     let both = run(&(link(flows) + &zed + &source("a", "cubic", "flow = \"t\"")), 30, 5);
-    let offered = |run: &Run, flow: usize| run.pipes[0][FlowId(flow as u32).index()].counters.offered;
+    let offered =
+        |run: &Run, flow: usize| run.pipes[0][FlowId(flow as u32).index()].counters.offered;
     assert_eq!(offered(&alone, 0), offered(&both, 0));
     assert!(goodput(&both, 1) > 0.8 * 9.0);
     assert_eq!(both.pipes.len(), PipeId(2).0 as usize);

@@ -98,7 +98,9 @@ impl Curve {
         let mut out: Vec<Piece> = Vec::with_capacity(pieces.len());
         for piece in pieces {
             let straight = out.last().is_some_and(|last| {
-                last.slope == piece.slope && piece.value == piece.after && piece.value == last.continued(&piece.at)
+                last.slope == piece.slope
+                    && piece.value == piece.after
+                    && piece.value == last.continued(&piece.at)
             });
             if !straight {
                 out.push(piece);
@@ -139,14 +141,20 @@ impl Curve {
     /// Nothing for the length of `latency`, then `rate` (Le Boudec and Thiran, 1.3.2).
     pub fn rate_latency(rate: Rate, latency: Span) -> Curve {
         let zero = Exact::zero();
-        let start = Piece { at: exact(latency.0), value: zero.clone(), after: zero.clone(), slope: slope(rate) };
+        let start = Piece {
+            at: exact(latency.0),
+            value: zero.clone(),
+            after: zero.clone(),
+            slope: slope(rate),
+        };
         if latency == Span::ZERO {
             return Curve { pieces: vec![start] };
         }
         Curve::joined(vec![Curve::line(zero.clone(), zero.clone(), zero), start])
     }
 
-    /// Nothing for a time, then a rate, in exact numbers, neither below zero: bytes a nanosecond, nanoseconds.
+    /// Nothing for a time, then a rate, in exact numbers, neither below zero: bytes a nanosecond,
+    /// nanoseconds.
     pub fn served(rate: Exact, latency: Exact) -> Curve {
         let zero = Exact::zero();
         let idle = (latency > zero).then(|| Curve::line(zero.clone(), zero.clone(), zero.clone()));
@@ -155,13 +163,19 @@ impl Curve {
     }
 
     /// A flow that is served in turns, of which so many are drawn one by one; then the line that
-    /// lies below all later ones (Tabatabaee and Le Boudec 2021; the line is Boyer, Stea and Sofack's, 2012).
+    /// lies below all later ones (Tabatabaee and Le Boudec 2021; the line is Boyer, Stea and
+    /// Sofack's, 2012).
     pub fn in_turns(turns: &Turns, drawn: usize) -> Curve {
         let (rate, pause) = (slope(turns.rate), exact(turns.between) / slope(turns.rate));
         let (mut at, mut level) = (exact(turns.latency.0), Exact::zero());
         let mut pieces = Vec::with_capacity(2 * drawn + 2);
         let mut piece = |at: &Exact, level: &Exact, slope: Exact| {
-            pieces.push(Piece { at: at.clone(), value: level.clone(), after: level.clone(), slope });
+            pieces.push(Piece {
+                at: at.clone(),
+                value: level.clone(),
+                after: level.clone(),
+                slope,
+            });
         };
         piece(&Exact::zero(), &level, Exact::zero());
         for n in 0..drawn {
@@ -189,7 +203,12 @@ impl Curve {
     /// By when bytes have left that have these deadlines.
     pub fn by_deadlines(&Deadlines { first, time, rate, late }: &Deadlines) -> Curve {
         let zero = Exact::zero();
-        let piece = |at: Exact, value: Exact, slope: Exact| Piece { at, after: value.clone(), value, slope };
+        let piece = |at: Exact, value: Exact, slope: Exact| Piece {
+            at,
+            after: value.clone(),
+            value,
+            slope,
+        };
         let mut pieces = vec![piece(zero.clone(), zero.clone(), zero.clone())];
         if late == Span::ZERO {
             pieces.clear();
@@ -215,7 +234,12 @@ impl Curve {
         }
         for (at, bytes) in steps {
             let value = std::mem::replace(&mut height, exact(*bytes));
-            pieces.push(Piece { at: exact(at.0), value, after: height.clone(), slope: Exact::zero() });
+            pieces.push(Piece {
+                at: exact(at.0),
+                value,
+                after: height.clone(),
+                slope: Exact::zero(),
+            });
         }
         if let Some(last) = pieces.last_mut() {
             last.slope = slope(rate);
@@ -257,7 +281,10 @@ impl Curve {
 
     /// Each piece, and where it ends.
     pub(crate) fn stretches(&self) -> impl Iterator<Item = (&Piece, Option<&Exact>)> {
-        self.pieces.iter().enumerate().map(|(n, p)| (p, self.pieces.get(n + 1).map(|next| &next.at)))
+        self.pieces
+            .iter()
+            .enumerate()
+            .map(|(n, p)| (p, self.pieces.get(n + 1).map(|next| &next.at)))
     }
 
     fn parts(&self, parts: &mut Parts) {
@@ -269,7 +296,8 @@ impl Curve {
 
     /// Both instants at which either bends or jumps.
     fn instants(&self, other: &Curve) -> Vec<Exact> {
-        let mut all: Vec<Exact> = self.pieces.iter().chain(&other.pieces).map(|p| p.at.clone()).collect();
+        let mut all: Vec<Exact> =
+            self.pieces.iter().chain(&other.pieces).map(|p| p.at.clone()).collect();
         all.sort_unstable();
         all.dedup();
         all
@@ -277,7 +305,8 @@ impl Curve {
 
     /// Piece by piece, `with` of both values and slopes.
     fn combined(&self, other: &Curve, with: impl Fn(Exact, Exact) -> Exact) -> Vec<Piece> {
-        let slope = |curve: &Curve, t: &Exact| curve.piece(t).map_or_else(Exact::zero, |p| p.slope.clone());
+        let slope =
+            |curve: &Curve, t: &Exact| curve.piece(t).map_or_else(Exact::zero, |p| p.slope.clone());
         let piece = |t: Exact| Piece {
             value: with(self.at(&t), other.at(&t)),
             after: with(self.after(&t), other.after(&t)),
@@ -301,7 +330,8 @@ impl Curve {
         Curve::joined(parts.lowest())
     }
 
-    /// The higher one everywhere: of what is served at least by either, such as several rates after latencies.
+    /// The higher one everywhere: of what is served at least by either, such as several rates after
+    /// latencies.
     pub fn max(&self, other: &Curve) -> Curve {
         let mut parts = Parts::default();
         self.parts(&mut parts);
@@ -317,8 +347,18 @@ impl Curve {
             for (g, g_end) in other.stretches() {
                 let at = &f.at + &g.at;
                 parts.spot(at.clone(), &f.value + &g.value);
-                parts.line(at.clone(), g_end.map(|e| &f.at + e), &f.value + &g.after, g.slope.clone());
-                parts.line(at.clone(), f_end.map(|e| e + &g.at), &f.after + &g.value, f.slope.clone());
+                parts.line(
+                    at.clone(),
+                    g_end.map(|e| &f.at + e),
+                    &f.value + &g.after,
+                    g.slope.clone(),
+                );
+                parts.line(
+                    at.clone(),
+                    f_end.map(|e| e + &g.at),
+                    &f.after + &g.value,
+                    f.slope.clone(),
+                );
                 let of_f = (&f.slope, f_end.map(|e| e - &f.at));
                 let of_g = (&g.slope, g_end.map(|e| e - &g.at));
                 let (first, second) = if f.slope <= g.slope { (of_f, of_g) } else { (of_g, of_f) };
@@ -330,7 +370,8 @@ impl Curve {
 
     /// The min-plus deconvolution, `sup over s of f(t + s) - g(s)`: what leaves
     /// a server of service curve `service` is bound by it (Le Boudec and
-    /// Thiran, 1.4.3); zero where that is negative. `None` where it is infinite: more is sent than served.
+    /// Thiran, 1.4.3); zero where that is negative. `None` where it is infinite: more is sent than
+    /// served.
     pub fn deconvolve(&self, service: &Curve) -> Option<Curve> {
         if self.last_slope() > service.last_slope() {
             return None;
@@ -345,7 +386,12 @@ impl Curve {
                 let top = g.continued(end);
                 parts.spot(&f.at - &g.at, &f.value - &g.value);
                 parts.line(&f.at - end, Some(&f.at - &g.at), &f.value - &top, g.slope.clone());
-                parts.line(&f.at - &g.at, f_end.map(|e| e - &g.at), &f.after - &g.value, f.slope.clone());
+                parts.line(
+                    &f.at - &g.at,
+                    f_end.map(|e| e - &g.at),
+                    &f.after - &g.value,
+                    f.slope.clone(),
+                );
                 let of_f = (&f.slope, f_end.map(|e| e - &f.at));
                 let of_g = (&g.slope, Some(end - &g.at));
                 let (first, second) = if f.slope >= g.slope { (of_f, of_g) } else { (of_g, of_f) };

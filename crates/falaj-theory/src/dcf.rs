@@ -1,11 +1,13 @@
 //! Stations of an 802.11 channel that always have packets: what each of them gets.
 //!
-//! Bianchi, "Performance analysis of the IEEE 802.11 distributed coordination function" (2000): each attempt collides with the same
-//! probability `p`, whatever came before, so that `p` is the fixed point of what `p` makes of a station's attempts. Counted as
-//! in Bianchi and Tinnirello, "Remarks on IEEE 802.11 DCF performance analysis" (2005): a frame is dropped after some attempts, nobody counts
-//! a slot in which others send, and who has sent may draw zero and send once more before anybody counts again.
-//! How long frames last changes nothing of that: stations of different rates get as many packets each, and the slowest one's
-//! time on the air is everybody's (Heusse and others, "Performance anomaly of 802.11b", 2003).
+//! Bianchi, "Performance analysis of the IEEE 802.11 distributed coordination function" (2000):
+//! each attempt collides with the same probability `p`, whatever came before, so that `p` is the
+//! fixed point of what `p` makes of a station's attempts. Counted as in Bianchi and Tinnirello,
+//! "Remarks on IEEE 802.11 DCF performance analysis" (2005): a frame is dropped after some
+//! attempts, nobody counts a slot in which others send, and who has sent may draw zero and send
+//! once more before anybody counts again. How long frames last changes nothing of that: stations of
+//! different rates get as many packets each, and the slowest one's time on the air is everybody's
+//! (Heusse and others, "Performance anomaly of 802.11b", 2003).
 
 use falaj_sched::dcf::{Channel, DIFS, SLOT};
 use falaj_sched::rate::Rate;
@@ -20,7 +22,8 @@ pub struct Saturation {
     pub dropped: f64,
     /// Packets that arrive of each station, in a second; all stations get as many.
     pub packets: f64,
-    /// Of each station, the part of the time in which it has the air for packets that arrive, with their acknowledgements.
+    /// Of each station, the part of the time in which it has the air for packets that arrive, with
+    /// their acknowledgements.
     pub air: Vec<f64>,
 }
 
@@ -39,15 +42,20 @@ pub fn saturation(channel: &Channel, stations: &[(Rate, u32)]) -> Saturation {
     let zero = 1.0 / (channel.window(0) + 1) as f64;
     let alone = tau * (1.0 - p);
     let slot = nanos(SLOT);
-    let exchange = |&(rate, bytes): &(Rate, u32)| nanos(channel.frame(rate, bytes) + channel.acknowledged(rate));
-    let mut frames: Vec<f64> = stations.iter().map(|&(rate, bytes)| nanos(channel.frame(rate, bytes))).collect();
+    let exchange = |&(rate, bytes): &(Rate, u32)| {
+        nanos(channel.frame(rate, bytes) + channel.acknowledged(rate))
+    };
+    let mut frames: Vec<f64> =
+        stations.iter().map(|&(rate, bytes)| nanos(channel.frame(rate, bytes))).collect();
     frames.sort_by(f64::total_cmp);
     // A slot in which nobody, one, or several begin; of those the longest frame counts.
     let nobody = (1.0 - tau).powi(others + 1) * slot;
-    let one: f64 = stations.iter().map(|s| alone * ((exchange(s) + nanos(DIFS)) / (1.0 - zero) + slot)).sum();
+    let one: f64 =
+        stations.iter().map(|s| alone * ((exchange(s) + nanos(DIFS)) / (1.0 - zero) + slot)).sum();
     let longest = |(shorter, frame): (usize, &f64)| {
         let shorter = shorter as i32;
-        let is_longest = tau * (1.0 - tau).powi(others - shorter) * (1.0 - (1.0 - tau).powi(shorter));
+        let is_longest =
+            tau * (1.0 - tau).powi(others - shorter) * (1.0 - (1.0 - tau).powi(shorter));
         is_longest * (frame + nanos(channel.confused() + DIFS) + slot)
     };
     let several: f64 = frames.iter().enumerate().map(longest).sum();

@@ -27,7 +27,8 @@ impl Curve {
         if self.last_slope() > service.last_slope() {
             return None;
         }
-        let mut most = Distance { length: Exact::zero(), at: Exact::zero(), level: self.at(&Exact::zero()) };
+        let mut most =
+            Distance { length: Exact::zero(), at: Exact::zero(), level: self.at(&Exact::zero()) };
         let mut see = |served: Option<Exact>, at: &Exact, level: Exact| {
             let length = served? - at;
             if length > most.length {
@@ -35,9 +36,12 @@ impl Curve {
             }
             Some(())
         };
-        let levels: Vec<Exact> = service.pieces().iter().flat_map(|p| [p.value.clone(), p.after.clone()]).collect();
-        let lefts: Vec<Exact> =
-            service.stretches().filter_map(|(p, end)| Some(&p.after + &p.slope * (end? - &p.at))).collect();
+        let levels: Vec<Exact> =
+            service.pieces().iter().flat_map(|p| [p.value.clone(), p.after.clone()]).collect();
+        let lefts: Vec<Exact> = service
+            .stretches()
+            .filter_map(|(p, end)| Some(&p.after + &p.slope * (end? - &p.at)))
+            .collect();
         for (p, end) in self.stretches() {
             see(service.reached(&p.value), &p.at, p.value.clone())?;
             if p.slope.is_zero() {
@@ -47,7 +51,8 @@ impl Curve {
             // Between instants at which the service curve bends or jumps at our
             // level, the distance is linear: its ends are enough.
             let top = end.map(|end| &p.after + &p.slope * (end - &p.at));
-            let inside = |level: &&Exact| **level > p.after && top.as_ref().is_none_or(|top| *level < top);
+            let inside =
+                |level: &&Exact| **level > p.after && top.as_ref().is_none_or(|top| *level < top);
             see(service.exceeded(&p.after), &p.at, p.after.clone())?;
             for level in levels.iter().chain(&lefts).filter(inside) {
                 let at = &p.at + (level - &p.after) / &p.slope;

@@ -67,7 +67,9 @@ impl Parts {
         self.spots.iter_mut().for_each(|s| s.value = -&s.value);
         self.lines.iter_mut().for_each(|l| (l.value, l.slope) = (-&l.value, -&l.slope));
         let mut pieces = self.lowest();
-        pieces.iter_mut().for_each(|p| (p.value, p.after, p.slope) = (-&p.value, -&p.after, -&p.slope));
+        pieces
+            .iter_mut()
+            .for_each(|p| (p.value, p.after, p.slope) = (-&p.value, -&p.after, -&p.slope));
         pieces
     }
 
@@ -75,7 +77,8 @@ impl Parts {
     pub(crate) fn lowest(self) -> Vec<Piece> {
         let zero = Exact::zero();
         let ends = self.lines.iter().flat_map(|l| [Some(&l.from), l.to.as_ref()]).flatten();
-        let mut instants: Vec<&Exact> = self.spots.iter().map(|s| &s.at).chain(ends).filter(|t| **t > zero).collect();
+        let mut instants: Vec<&Exact> =
+            self.spots.iter().map(|s| &s.at).chain(ends).filter(|t| **t > zero).collect();
         instants.push(&zero);
         instants.sort_unstable();
         instants.dedup();
@@ -91,17 +94,29 @@ impl Parts {
                 (Some(to), Some(next)) => l.from <= *from && to >= next,
                 (Some(_), None) => false,
             };
-            let active: Vec<(Exact, &Line)> = self.lines.iter().filter(beyond).map(|l| (l.at(from), l)).collect();
+            let active: Vec<(Exact, &Line)> =
+                self.lines.iter().filter(beyond).map(|l| (l.at(from), l)).collect();
             let first = active.iter().min_by(|(v, l), (w, m)| (v, &l.slope).cmp(&(w, &m.slope)));
             let (Some(value), Some((after, line))) = (value, first) else { continue };
-            out.push(Piece { at: from.clone(), value, after: after.clone(), slope: line.slope.clone() });
+            out.push(Piece {
+                at: from.clone(),
+                value,
+                after: after.clone(),
+                slope: line.slope.clone(),
+            });
             // From line to line where a flatter one crosses.
             let (mut at, mut height, mut line) = (from.clone(), after.clone(), *line);
             loop {
                 let crossing = |m: &&Line| (m.at(&at) - &height) / (&line.slope - &m.slope) + &at;
                 let flatter = active.iter().map(|(_, m)| *m).filter(|m| m.slope < line.slope);
-                let crossings = flatter.map(|m| (crossing(&m), m)).filter(|(t, _)| next.is_none_or(|next| t < next));
-                let Some((t, m)) = crossings.min_by(|(t, l), (u, m)| (t, &l.slope).cmp(&(u, &m.slope))) else { break };
+                let crossings = flatter
+                    .map(|m| (crossing(&m), m))
+                    .filter(|(t, _)| next.is_none_or(|next| t < next));
+                let Some((t, m)) =
+                    crossings.min_by(|(t, l), (u, m)| (t, &l.slope).cmp(&(u, &m.slope)))
+                else {
+                    break;
+                };
                 height = m.at(&t);
                 (at, line) = (t, m);
                 out.push(Piece {

@@ -5,8 +5,8 @@
 //! | total | all flows of a server are one, which is delayed by so much at most; delays on the way are added (Schmitt and Zdarsky 2006) |
 //! | separated | of each server a flow gets what the others leave over, and these together are one server: its burst is paid for once (Le Boudec and Thiran, 1.4.3) |
 //!
-//! What leaves a server is bounded by what came and its delay there, and by what it was left (ibid., 1.4.3), and comes to the next. So flows may not
-//! lead in a circle.
+//! What leaves a server is bounded by what came and its delay there, and by what it was left
+//! (ibid., 1.4.3), and comes to the next. So flows may not lead in a circle.
 
 use crate::curve::{Curve, Exact};
 use num_traits::Zero;
@@ -16,7 +16,8 @@ use num_traits::Zero;
 pub struct Server {
     /// Its name.
     pub name: String,
-    /// What they are served at least; where the order is [`Order::Any`] in any time in which there is a backlog.
+    /// What they are served at least; where the order is [`Order::Any`] in any time in which there
+    /// is a backlog.
     pub service: Curve,
 }
 
@@ -70,7 +71,8 @@ impl EndToEnd {
 /// What is known of a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// By server, of any flow; `None`: more may be sent than is served, or nobody knows how much, or not in which order.
+    /// By server, of any flow; `None`: more may be sent than is served, or nobody knows how much,
+    /// or not in which order.
     pub servers: Vec<Option<Exact>>,
     /// By flow.
     pub flows: Vec<EndToEnd>,
@@ -95,9 +97,11 @@ impl Network {
         let mut sorted: Vec<usize> = Vec::new();
         while !left.is_empty() {
             let waits = |server: &usize| {
-                self.through(*server).any(|(f, hop)| hop > 0 && left.contains(&self.flows[f].path[hop - 1]))
+                self.through(*server)
+                    .any(|(f, hop)| hop > 0 && left.contains(&self.flows[f].path[hop - 1]))
             };
-            let (still, free): (Vec<usize>, Vec<usize>) = left.iter().partition(|server| waits(server));
+            let (still, free): (Vec<usize>, Vec<usize>) =
+                left.iter().partition(|server| waits(server));
             if free.is_empty() {
                 return Err(Circle(still));
             }
@@ -119,13 +123,16 @@ impl Network {
         }
         let mut servers: Vec<Option<Exact>> = vec![None; self.servers.len()];
         // By flow and hop, what others leave over.
-        let mut left: Vec<Vec<Option<Curve>>> = self.flows.iter().map(|flow| vec![None; flow.path.len()]).collect();
+        let mut left: Vec<Vec<Option<Curve>>> =
+            self.flows.iter().map(|flow| vec![None; flow.path.len()]).collect();
         for s in self.sorted()? {
             let here: Vec<(usize, usize)> = self.through(s).collect();
             let service = &self.servers[s].service;
             let sum = |but: Option<usize>| {
                 let others = here.iter().filter(|(f, _)| Some(*f) != but);
-                others.map(|&(f, hop)| comes[f][hop].as_ref()).try_fold(Curve::zero(), |all, c| Some(all.sum(c?)))
+                others
+                    .map(|&(f, hop)| comes[f][hop].as_ref())
+                    .try_fold(Curve::zero(), |all, c| Some(all.sum(c?)))
             };
             if self.order == Order::Fifo {
                 servers[s] = sum(None).and_then(|all| Some(all.delay(service)?.length));
@@ -147,35 +154,46 @@ impl Network {
             }
         }
         let total = |flow: &Flow| {
-            flow.path.iter().map(|s| servers[*s].as_ref()).try_fold(Exact::zero(), |all, delay| Some(all + delay?))
+            flow.path
+                .iter()
+                .map(|s| servers[*s].as_ref())
+                .try_fold(Exact::zero(), |all, delay| Some(all + delay?))
         };
         let separated = |(flow, left): (&Flow, &Vec<Option<Curve>>)| {
             let whole = left.iter().cloned().reduce(|a, b| Some(a?.convolve(&b?)))??;
             Some(flow.sent.as_ref()?.delay(&whole)?.length)
         };
         let flows = self.flows.iter().zip(&left);
-        let flows = flows.map(|of| EndToEnd { total: total(of.0), separated: separated(of) }).collect();
+        let flows =
+            flows.map(|of| EndToEnd { total: total(of.0), separated: separated(of) }).collect();
         Ok(Bounds { servers, flows })
     }
 }
 
 impl Curve {
-    /// What this arrival curve is behind a server that delays by so much at most, in nanoseconds: it comes closer together.
+    /// What this arrival curve is behind a server that delays by so much at most, in nanoseconds:
+    /// it comes closer together.
     pub fn earlier(&self, by: &Exact) -> Curve {
         let first = crate::Piece {
             at: Exact::zero(),
             value: self.at(by),
             after: self.after(by),
-            slope: self.pieces().iter().rev().find(|p| p.at <= *by).map_or_else(Exact::zero, |p| p.slope.clone()),
+            slope: self
+                .pieces()
+                .iter()
+                .rev()
+                .find(|p| p.at <= *by)
+                .map_or_else(Exact::zero, |p| p.slope.clone()),
         };
         let later = self.pieces().iter().filter(|p| p.at > *by);
         let later = later.map(|p| crate::Piece { at: &p.at - by, ..p.clone() });
         Curve::joined(std::iter::once(first).chain(later).collect())
     }
 
-    /// Of a server that serves in the order of arrival, what it leaves over to one flow where `others` send so much at most: with the long-term
-    /// rates R and r, the latency T and the burst b of the others it is R - r, after T + b / R (Le Boudec and Thiran, chapter 6: of the family of FIFO
-    /// the curve without a jump). `None`: nothing is left over.
+    /// Of a server that serves in the order of arrival, what it leaves over to one flow where
+    /// `others` send so much at most: with the long-term rates R and r, the latency T and the
+    /// burst b of the others it is R - r, after T + b / R (Le Boudec and Thiran, chapter 6: of the
+    /// family of FIFO the curve without a jump). `None`: nothing is left over.
     pub fn left_over_in_order(&self, others: &Curve) -> Option<Curve> {
         let (most, taken) = (self.last_slope(), others.last_slope());
         if taken >= most {
@@ -204,11 +222,16 @@ mod tests {
             sent: Some(Curve::token_bucket(Rate::from_mbit(mbit), burst)),
             path: path.to_vec(),
         };
-        Network { servers: vec![server("a"), server("b")], flows: flows.iter().enumerate().map(flow).collect(), order }
+        Network {
+            servers: vec![server("a"), server("b")],
+            flows: flows.iter().enumerate().map(flow).collect(),
+            order,
+        }
     }
 
-    /// One flow of 1 Mbit/s and 1000 B through both: at the first 1 ms and 800 us; within that millisecond it becomes 1125 B, which take 1 ms and
-    /// 900 us. Together they are one server of 2 ms, and its burst is paid for once.
+    /// One flow of 1 Mbit/s and 1000 B through both: at the first 1 ms and 800 us; within that
+    /// millisecond it becomes 1125 B, which take 1 ms and 900 us. Together they are one server
+    /// of 2 ms, and its burst is paid for once.
     #[test]
     fn a_burst_is_paid_for_once() {
         let bounds = network(Order::Fifo, &[(1, 1000, &[0, 1])]).bounds().unwrap();
@@ -218,8 +241,9 @@ mod tests {
         assert_eq!(bounds.flows[0].best(), Some(&exact(2_800_000)));
     }
 
-    /// Beside another of 2 Mbit/s and 500 B at the second one. In order: 8 Mbit/s are left after 1 ms + 500 B / 10 Mbit/s. In any order: where
-    /// 10 (t - 1 ms) overtakes 500 B + 2 t, after 1.75 ms.
+    /// Beside another of 2 Mbit/s and 500 B at the second one. In order: 8 Mbit/s are left after 1
+    /// ms + 500 B / 10 Mbit/s. In any order: where 10 (t - 1 ms) overtakes 500 B + 2 t, after
+    /// 1.75 ms.
     #[test]
     fn what_others_leave_over() {
         let flows: [(u64, u64, &[usize]); 2] = [(1, 1000, &[0, 1]), (2, 500, &[1])];
@@ -229,13 +253,17 @@ mod tests {
         // 1125 B and 500 B at the second.
         assert_eq!(in_order.servers[1], Some(exact(2_300_000)));
         let any = network(Order::Any, &flows).bounds().unwrap();
-        assert_eq!(any.flows[0], EndToEnd { total: None, separated: Some(exact(1_000_000 + 1_750_000 + 1_000_000)) });
+        assert_eq!(
+            any.flows[0],
+            EndToEnd { total: None, separated: Some(exact(1_000_000 + 1_750_000 + 1_000_000)) }
+        );
         assert_eq!(any.servers, [None, None]);
     }
 
     #[test]
     fn where_nothing_is_known() {
-        // 6 and 5 Mbit/s are too much for the second server, and the first is as well off as before.
+        // 6 and 5 Mbit/s are too much for the second server, and the first is as well off as
+        // before.
         let bounds = network(Order::Fifo, &[(6, 1000, &[0, 1]), (5, 500, &[1])]).bounds().unwrap();
         assert!(bounds.servers[0].is_some() && bounds.servers[1].is_none());
         assert!(bounds.flows.iter().all(|flow| flow.total.is_none()));
@@ -251,11 +279,15 @@ mod tests {
 
     #[test]
     fn earlier_by_a_bend() {
-        let curve = Curve::token_bucket(Rate::from_mbit(80), 100).min(&Curve::token_bucket(Rate::from_mbit(8), 1090));
+        let curve = Curve::token_bucket(Rate::from_mbit(80), 100)
+            .min(&Curve::token_bucket(Rate::from_mbit(8), 1090));
         // 10 B/us up to 110 us, where both are 1200 B, then 1 B/us.
         let sooner = curve.earlier(&exact(100_000));
         assert_eq!(sooner.after(&exact(0)), exact(1100));
-        assert_eq!((sooner.at(&exact(10_000)), sooner.at(&exact(11_000))), (exact(1200), exact(1201)));
+        assert_eq!(
+            (sooner.at(&exact(10_000)), sooner.at(&exact(11_000))),
+            (exact(1200), exact(1201))
+        );
         assert_eq!(curve.earlier(&exact(0)).after(&exact(5)), curve.after(&exact(5)));
         assert_eq!(
             curve.earlier(&exact(200_000)),

@@ -84,7 +84,9 @@ fn agrees(found: &Curve, step: usize, expected: i64) -> Result<(), TestCaseError
 /// The first time on a grid of quarters at which the service curve has reached
 /// `level`, or is above it if `beyond`.
 fn served(g: &Naive, level: i64, beyond: bool) -> Option<Exact> {
-    let enough = |height: i64, four: i64| if beyond { height > level * four } else { height >= level * four };
+    let enough = |height: i64, four: i64| {
+        if beyond { height > level * four } else { height >= level * four }
+    };
     for step in 0..STEPS - 1 {
         if enough(g.at[step], 1) || enough(g.after[step], 1) {
             return Some(exact(step as i64));
@@ -260,7 +262,10 @@ fn stairs_climb_and_pieces_are_checked() {
     assert_eq!([value(0), value(1), value(2_000_000)], [exact(0), exact(500), exact(500)]);
     assert_eq!(stairs.after(&exact(2_000_000)), exact(1000));
     assert_eq!(value(6_000_000), exact(2000), "1000 B and 4 ms at 250 B/ms");
-    assert_eq!(Curve::staircase(&[], Rate::from_mbit(8)).unwrap(), Curve::rate_latency(Rate::from_mbit(8), ms(0)));
+    assert_eq!(
+        Curve::staircase(&[], Rate::from_mbit(8)).unwrap(),
+        Curve::rate_latency(Rate::from_mbit(8), ms(0))
+    );
     assert!(Curve::staircase(&[(ms(1), 5), (ms(2), 4)], Rate(1)).is_err());
     assert!(Curve::staircase(&[(ms(2), 5), (ms(1), 6)], Rate(1)).is_err());
     let piece = |at: i64, value: i64, after: i64| Piece {
@@ -284,8 +289,8 @@ fn stairs_climb_and_pieces_are_checked() {
 /// Whatever rates people write: nothing overflows.
 #[test]
 fn the_fastest_and_the_slowest() {
-    let sent =
-        Curve::token_bucket(Rate(999_999_999_999_989), u64::MAX).min(&Curve::token_bucket(Rate(1), u64::MAX / 3));
+    let sent = Curve::token_bucket(Rate(999_999_999_999_989), u64::MAX)
+        .min(&Curve::token_bucket(Rate(1), u64::MAX / 3));
     let service = Curve::rate_latency(Rate(1_000_000_000_000_000), Span::MAX);
     let wait = sent.delay(&service).unwrap();
     assert!(wait.length > exact(u64::MAX));

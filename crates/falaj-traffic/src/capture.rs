@@ -13,13 +13,14 @@
 //!
 //! Instants are nanoseconds of the engine's time. The scenario is the comment of
 //! the section, in as many pieces as it takes. Where
-//! there are rules, `part` is there for them, and packets that they do not let in too. Changes of the link stand between, as
-//! entries of a log ([`Wanted`]), and so does what ports say of their room. Interfaces are the link's ways in: 0
-//! at the near end, 1 at the far end. A capture of another program's, pcap or
-//! pcapng, has arrivals alone.
+//! there are rules, `part` is there for them, and packets that they do not let in too. Changes of
+//! the link stand between, as entries of a log ([`Wanted`]), and so does what ports say of their
+//! room. Interfaces are the link's ways in: 0 at the near end, 1 at the far end. A capture of
+//! another program's, pcap or pcapng, has arrivals alone.
 //!
-//! The section names the program that wrote it: `falaj` alone in the first version of this format, which had no changes and `ip` with rules only;
-//! `falaj, journal 2` the second, which had none of what ports say that pace a link ([`Room`]); `falaj, journal 3` since.
+//! The section names the program that wrote it: `falaj` alone in the first version of this format,
+//! which had no changes and `ip` with rules only; `falaj, journal 2` the second, which had none of
+//! what ports say that pace a link ([`Room`]); `falaj, journal 3` since.
 
 mod change;
 mod read;
@@ -81,14 +82,21 @@ mod tests {
     }
 
     fn changes(scenario: &str) -> Vec<Change> {
-        let wanted = |n: usize| Wanted { what: "x".repeat(n), scenario: scenario.repeat(n), ..Wanted::default() };
-        (0..4).map(|n| Change { number: n, at: Time(n), behind: n, wanted: wanted(n as usize) }).collect()
+        let wanted = |n: usize| Wanted {
+            what: "x".repeat(n),
+            scenario: scenario.repeat(n),
+            ..Wanted::default()
+        };
+        (0..4)
+            .map(|n| Change { number: n, at: Time(n), behind: n, wanted: wanted(n as usize) })
+            .collect()
     }
 
     #[test]
     fn files_that_fuzzers_begin_with() {
         let all =
-            std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/capture")).expect("it is there");
+            std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/capture"))
+                .expect("it is there");
         for file in all {
             let file = std::fs::File::open(file.expect("a file").path()).expect("it can be read");
             assert!(read(file).is_ok_and(|all| !all.packets.is_empty()));
@@ -101,25 +109,43 @@ mod tests {
         for scenario in ["", "[link.l]\nrate = \"1mbit\"\n", &long] {
             let mut out_of_order = taken();
             out_of_order.reverse();
-            let capture = read(&written(scenario, &out_of_order)[..]).expect("what was just written");
-            assert_eq!((capture.scenario.as_deref().unwrap_or(""), capture.broken), (scenario, None));
+            let capture =
+                read(&written(scenario, &out_of_order)[..]).expect("what was just written");
+            assert_eq!(
+                (capture.scenario.as_deref().unwrap_or(""), capture.broken),
+                (scenario, None)
+            );
             assert_eq!(capture.changes, changes(scenario));
             let packets = capture.packets;
             assert_eq!(packets.iter().filter_map(|p| p.taken).collect::<Vec<_>>(), taken());
-            assert!(packets.iter().all(|p| p.frame == [p.taken.expect("ours").number as u8; KEPT] && p.length == 200));
+            assert!(
+                packets
+                    .iter()
+                    .all(|p| p.frame == [p.taken.expect("ours").number as u8; KEPT]
+                        && p.length == 200)
+            );
             assert_eq!(packets[1].at, 1_800_000_000_000_001_001);
         }
     }
 
     #[test]
     fn clocks_of_other_programs() {
-        assert_eq!([nanos(5, 6), nanos(5, 9), nanos(5, 0), nanos(1500, 12)], [5000, 5, 5_000_000_000, 1]);
-        assert_eq!([nanos(1 << 32, 0x80 | 32), nanos(u64::MAX, 0), nanos(1, 255)], [1_000_000_000, u64::MAX, 0]);
+        assert_eq!(
+            [nanos(5, 6), nanos(5, 9), nanos(5, 0), nanos(1500, 12)],
+            [5000, 5, 5_000_000_000, 1]
+        );
+        assert_eq!(
+            [nanos(1 << 32, 0x80 | 32), nanos(u64::MAX, 0), nanos(1, 255)],
+            [1_000_000_000, u64::MAX, 0]
+        );
     }
 
     #[test]
     fn an_ordinary_pcap() {
-        let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
+        let mut file = vec![
+            0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0,
+            0,
+        ];
         for i in 0_u8..3 {
             file.extend([10, 0, 0, 0, i, 0, 0, 0, 4, 0, 0, 0, 0xdc, 5, 0, 0, i, i, i, i]);
         }
@@ -137,7 +163,8 @@ mod tests {
         let now = written(text, &taken());
         let as_of = |version: &str| {
             let mark = format!("{OURS}{VERSION}");
-            let at = now.windows(mark.len()).position(|w| w == mark.as_bytes()).expect("it is marked");
+            let at =
+                now.windows(mark.len()).position(|w| w == mark.as_bytes()).expect("it is marked");
             let mut other = now.clone();
             // As long as it was, so that no length before it is wrong.
             let version = format!("{version:\0<length$}", length = mark.len());
@@ -148,7 +175,10 @@ mod tests {
         let said = as_of("falaj, journal 9").expect_err("later").to_string();
         assert!(said.contains("version 9") && said.contains("up to 3"), "{said}");
         assert_eq!(as_of("another program!").expect("a capture").scenario, None);
-        assert_eq!([FIRST, "falaj, journal 2", "falaj 2"].map(|name| version(&of(name))), [Some(1), Some(2), None]);
+        assert_eq!(
+            [FIRST, "falaj, journal 2", "falaj 2"].map(|name| version(&of(name))),
+            [Some(1), Some(2), None]
+        );
         fn of(name: &str) -> SectionHeaderOption<'_> {
             SectionHeaderOption::UserApplication(name.into())
         }
@@ -158,7 +188,8 @@ mod tests {
     fn what_is_cut_off_says_where() {
         let good = written("[link.l]\n", &taken());
         let at = |length: usize| {
-            read(&good[..length]).map(|capture| capture.broken.map(|broken| (broken.at, broken.of, broken.why)))
+            read(&good[..length])
+                .map(|capture| capture.broken.map(|broken| (broken.at, broken.of, broken.why)))
         };
         let last = good.len() - 1;
         let (begin, end, why) = at(last).expect("its beginning is good").expect("it is cut off");
@@ -170,9 +201,15 @@ mod tests {
         assert!(said.contains("more than 4 GiB") && said.contains("editcap -r"), "{said}");
         let mut bad = good.clone();
         bad[begin + 4..begin + 8].copy_from_slice(&13_u32.to_be_bytes());
-        let broken = read(&bad[..]).expect("its beginning is good").broken.expect("a length that is none");
+        let broken =
+            read(&bad[..]).expect("its beginning is good").broken.expect("a length that is none");
         assert_eq!((broken.at, broken.of), (begin, good.len()));
-        assert!(broken.to_string().starts_with(&format!("what stands at byte {begin} of {}", good.len())), "{broken}");
+        assert!(
+            broken
+                .to_string()
+                .starts_with(&format!("what stands at byte {begin} of {}", good.len())),
+            "{broken}"
+        );
     }
 
     /// Whatever the file holds, reading it ends without a panic.

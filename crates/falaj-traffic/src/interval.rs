@@ -20,9 +20,9 @@ impl Estimate {
         (!values.is_empty()).then(|| Estimate::around(mean, values))
     }
 
-    /// The same where all replications together say something better than the mean of their values, as of quantiles,
-    /// which a short replication sees too low: the interval lies around that (sectioning: Asmussen and Glynn 2007,
-    /// III.5a).
+    /// The same where all replications together say something better than the mean of their values,
+    /// as of quantiles, which a short replication sees too low: the interval lies around that
+    /// (sectioning: Asmussen and Glynn 2007, III.5a).
     pub fn around(centre: f64, values: &[f64]) -> Estimate {
         let n = values.len() as f64;
         let standard_error = (values.len() > 1).then(|| {
@@ -30,13 +30,15 @@ impl Estimate {
             (variance / n).sqrt()
         });
         let half_width = standard_error.map(|error| {
-            let student = StudentsT::new(0.0, 1.0, n - 1.0).expect("degrees of freedom are positive");
+            let student =
+                StudentsT::new(0.0, 1.0, n - 1.0).expect("degrees of freedom are positive");
             error * student.inverse_cdf(0.975)
         });
         Estimate { mean: centre, half_width, standard_error }
     }
 
-    /// Half of the interval's width as a part of the mean; `None` where either is not known, or the mean is nothing.
+    /// Half of the interval's width as a part of the mean; `None` where either is not known, or the
+    /// mean is nothing.
     pub fn relative(&self) -> Option<f64> {
         self.half_width.filter(|_| self.mean != 0.0).map(|half| half / self.mean.abs())
     }

@@ -3,7 +3,8 @@
 use falaj_sched::time::Span;
 use histogram::{Histogram, Histogram32};
 
-/// Delays: number, exact mean, least and largest, and percentiles: to three digits, or, of one among many, to half an octave.
+/// Delays: number, exact mean, least and largest, and percentiles: to three digits, or, of one
+/// among many, to half an octave.
 #[derive(Clone, Debug)]
 pub struct Meter {
     counts: Counts,
@@ -16,8 +17,8 @@ pub struct Meter {
 /// How often each delay was counted. Until there is one this takes no memory.
 #[derive(Clone, Debug)]
 enum Counts {
-    /// Of up to [`FEW`] in all, none of them [`LONG`]: in half of the memory, so that of many flows more fits into a
-    /// processor's caches.
+    /// Of up to [`FEW`] in all, none of them [`LONG`]: in half of the memory, so that of many flows
+    /// more fits into a processor's caches.
     Few(Option<Box<Histogram32>>),
     Many(Box<Histogram>),
     Coarse(Option<Box<Octaves>>),
@@ -25,8 +26,8 @@ enum Counts {
 
 /// So many may be the same.
 const FEW: u64 = u32::MAX as u64;
-/// Delays up to a minute have their places from the first on: whoever counts them asks for memory once, and what a program
-/// takes does not depend on how late a packet was.
+/// Delays up to a minute have their places from the first on: whoever counts them asks for memory
+/// once, and what a program takes does not depend on how late a packet was.
 const LONG: Span = Span(1 << 36);
 /// An octave has 1024 places, or as many as it has nanoseconds: three digits.
 const PLACES: u8 = 10;
@@ -49,7 +50,8 @@ fn many(few: Option<&Histogram32>) -> Box<Histogram> {
 
 /// Delays of which there are any, from the least on, and how many.
 fn steps<T: Copy + Into<u64>>(places: &[T]) -> impl Iterator<Item = (Span, u64)> {
-    let counted = |(place, &times): (usize, &T)| (times.into() > 0).then(|| (last(place), times.into()));
+    let counted =
+        |(place, &times): (usize, &T)| (times.into() > 0).then(|| (last(place), times.into()));
     places.iter().enumerate().filter_map(counted)
 }
 
@@ -110,7 +112,8 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// Nothing measured yet. With the first delay comes memory for all up to a minute, 108 KiB, and twice that from four thousand million on.
+    /// Nothing measured yet. With the first delay comes memory for all up to a minute, 108 KiB, and
+    /// twice that from four thousand million on.
     pub const fn new() -> Meter {
         Meter::with(Counts::Few(None))
     }
@@ -171,8 +174,9 @@ impl Meter {
             Counts::Few(Some(few)) => few.add(delay.0, times as u32).expect(ALL_FIT),
             Counts::Few(none) => none.insert(few()).add(delay.0, times as u32).expect(ALL_FIT),
             Counts::Coarse(octaves) => {
-                let place = &mut octaves.get_or_insert_with(|| Box::new(Octaves([0; Octaves::PLACES]))).0
-                    [Octaves::place(delay)];
+                let place = &mut octaves
+                    .get_or_insert_with(|| Box::new(Octaves([0; Octaves::PLACES])))
+                    .0[Octaves::place(delay)];
                 *place = place.saturating_add(u32::try_from(times).unwrap_or(u32::MAX));
             }
         }
@@ -181,8 +185,12 @@ impl Meter {
     /// Becomes what `other` is, in the memory that it has already.
     pub fn set_to(&mut self, other: &Meter) {
         match (&mut self.counts, &other.counts) {
-            (Counts::Few(Some(own)), Counts::Few(Some(few))) => own.as_mut_slice().copy_from_slice(few.as_slice()),
-            (Counts::Many(own), Counts::Many(many)) => own.as_mut_slice().copy_from_slice(many.as_slice()),
+            (Counts::Few(Some(own)), Counts::Few(Some(few))) => {
+                own.as_mut_slice().copy_from_slice(few.as_slice())
+            }
+            (Counts::Many(own), Counts::Many(many)) => {
+                own.as_mut_slice().copy_from_slice(many.as_slice())
+            }
             (Counts::Coarse(Some(own)), Counts::Coarse(Some(octaves))) => own.0 = octaves.0,
             (own, counts) => *own = counts.clone(),
         }
@@ -209,25 +217,33 @@ impl Meter {
         (self.count() > 0).then_some(self.min)
     }
 
-    /// The delay that this share (0 to 1) of them does not exceed, to three digits, or to the end of its half octave.
+    /// The delay that this share (0 to 1) of them does not exceed, to three digits, or to the end
+    /// of its half octave.
     pub fn quantile(&self, share: f64) -> Option<Span> {
         let delay = match &self.counts {
             Counts::Few(few) => few.as_ref().and_then(|few| few.quantile_bucket(share).ok()?),
             Counts::Many(many) => many.quantile_bucket(share).ok().flatten(),
-            Counts::Coarse(octaves) => return octaves.as_ref()?.quantile(share, self.count).map(|d| d.min(self.max)),
+            Counts::Coarse(octaves) => {
+                return octaves.as_ref()?.quantile(share, self.count).map(|d| d.min(self.max));
+            }
         };
         delay.map(|step| Span(step.end()).min(self.max))
     }
 
-    /// What was counted, from the least on: a delay, and how many were as long, to three digits or a half octave.
+    /// What was counted, from the least on: a delay, and how many were as long, to three digits or
+    /// a half octave.
     pub fn counts(&self) -> impl Iterator<Item = (Span, u64)> {
         let (few, many, coarse) = match &self.counts {
-            Counts::Few(few) => (few.as_deref().map_or(&[][..], Histogram32::as_slice), &[][..], None),
+            Counts::Few(few) => {
+                (few.as_deref().map_or(&[][..], Histogram32::as_slice), &[][..], None)
+            }
             Counts::Many(many) => (&[][..], many.as_slice(), None),
             Counts::Coarse(octaves) => (&[][..], &[][..], octaves.as_deref()),
         };
         let coarse = coarse.into_iter().flat_map(Octaves::counts);
-        steps(few).chain(steps(many)).chain(coarse.map(|(delay, times)| (delay.min(self.max), times)))
+        steps(few)
+            .chain(steps(many))
+            .chain(coarse.map(|(delay, times)| (delay.min(self.max), times)))
     }
 
     /// Counts all that `other` counted.
@@ -289,7 +305,14 @@ mod tests {
         };
         let known = |meter: &Meter| {
             let quantiles = [0.0, 0.5, 1.0].map(|share| meter.quantile(share));
-            (meter.counts().collect::<Vec<_>>(), meter.count(), meter.mean_nanos(), meter.min(), meter.max(), quantiles)
+            (
+                meter.counts().collect::<Vec<_>>(),
+                meter.count(),
+                meter.mean_nanos(),
+                meter.min(),
+                meter.max(),
+                quantiles,
+            )
         };
         for other in kinds() {
             for mut meter in kinds() {
@@ -301,7 +324,8 @@ mod tests {
         }
     }
 
-    /// Counts that had little room know as much as those that had more, and go on where there is too little.
+    /// Counts that had little room know as much as those that had more, and go on where there is
+    /// too little.
     #[test]
     fn few_become_many() {
         let spans = |n: u64| (0..n).map(|i| Span(1_000 + i % 700 * 997));
@@ -331,17 +355,25 @@ mod tests {
         };
         let (one, other) = (sum(little.clone(), &at_once), sum(at_once, &little));
         assert!(one.counts().eq(other.counts()) && one.count() == 2 * FEW + 2_000);
-        assert_eq!(sum(little.clone(), &little).counts().map(|(_, times)| times).sum::<u64>(), 2_000);
+        assert_eq!(
+            sum(little.clone(), &little).counts().map(|(_, times)| times).sum::<u64>(),
+            2_000
+        );
     }
 
     /// Where the library counts a delay, and one by one or several.
     #[test]
     fn places_end_where_the_library_says() {
         let (few, many) = (few(), many(None));
-        let ends = |(place, is): (usize, histogram::Bucket)| assert_eq!(last(place), Span(is.end()), "{place}");
+        let ends = |(place, is): (usize, histogram::Bucket)| {
+            assert_eq!(last(place), Span(is.end()), "{place}")
+        };
         few.iter().enumerate().for_each(ends);
         many.iter().enumerate().for_each(ends);
-        assert_eq!((last(few.as_slice().len() - 1), last(many.as_slice().len() - 1)), (Span(LONG.0 - 1), Span::MAX));
+        assert_eq!(
+            (last(few.as_slice().len() - 1), last(many.as_slice().len() - 1)),
+            (Span(LONG.0 - 1), Span::MAX)
+        );
         let delays: Vec<u32> = (0..=32).map(|bit| (1u64 << bit).saturating_sub(1) as u32).collect();
         for longer in [None, Some(LONG)] {
             let (mut single, mut several) = (Meter::new(), Meter::new());
@@ -365,7 +397,10 @@ mod tests {
         assert_eq!((meter.min(), meter.max()), (Some(Span(1_001)), Some(Span(1_001_000))));
         assert_eq!(meter.mean_nanos(), Some(500.5 * 1001.0));
         // The median stands between 393,216 and 524,288 ns.
-        assert_eq!((meter.quantile(0.5), meter.quantile(1.0)), (Some(Span(524_287)), Some(Span(1_001_000))));
+        assert_eq!(
+            (meter.quantile(0.5), meter.quantile(1.0)),
+            (Some(Span(524_287)), Some(Span(1_001_000)))
+        );
         for delay in [0, 1, 1023, 1024, 1535, 1536, 2047, 2048, 1 << 33, 3 << 33] {
             let place = Octaves::place(Span(delay));
             assert!(Octaves::last(place) >= Span(delay), "{delay}");

@@ -1,8 +1,8 @@
-//! Where a simulation has warmed up: MSER-5 (White, Cobb and Spratt, "A comparison of five steady-state truncation
-//! heuristics for simulation", 2000).
+//! Where a simulation has warmed up: MSER-5 (White, Cobb and Spratt, "A comparison of five
+//! steady-state truncation heuristics for simulation", 2000).
 //!
-//! What comes first is cut where the mean of what is left seems surest: where the squares of its deviations, over the
-//! square of its number, are least. Observations are taken in batches of five.
+//! What comes first is cut where the mean of what is left seems surest: where the squares of its
+//! deviations, over the square of its number, are least. Observations are taken in batches of five.
 
 /// So many observations make a batch.
 pub const BATCH: usize = 5;
@@ -18,7 +18,8 @@ const LEFT: usize = 4;
 pub enum Cut {
     /// So many observations go; perhaps none.
     At(usize),
-    /// It would be so many, more than half of all, if not more: what is measured changes until the end, and no cut helps.
+    /// It would be so many, more than half of all, if not more: what is measured changes until the
+    /// end, and no cut helps.
     Late(usize),
     /// There are too few to tell.
     Unknown,
@@ -31,8 +32,11 @@ pub fn cut(observations: &[Option<f64>]) -> Cut {
         (!made.is_empty()).then(|| made.iter().sum::<f64>() / made.len() as f64)
     };
     // Each with where it begins.
-    let batches: Vec<(usize, f64)> =
-        observations.chunks_exact(BATCH).enumerate().filter_map(|(n, batch)| Some((n * BATCH, mean(batch)?))).collect();
+    let batches: Vec<(usize, f64)> = observations
+        .chunks_exact(BATCH)
+        .enumerate()
+        .filter_map(|(n, batch)| Some((n * BATCH, mean(batch)?)))
+        .collect();
     if batches.len() < FEWEST {
         return Cut::Unknown;
     }
@@ -69,10 +73,14 @@ mod tests {
 
     #[test]
     fn a_beginning_is_cut_off_and_a_trend_is_none() {
-        let Cut::At(step) = cut(&series(|i| if i < 150 { 0.0 } else { 10.0 })) else { panic!("a step") };
+        let Cut::At(step) = cut(&series(|i| if i < 150 { 0.0 } else { 10.0 })) else {
+            panic!("a step")
+        };
         assert!((150..=165).contains(&step), "{step}");
         // It is a thousandth of its height after 345.
-        let Cut::At(decay) = cut(&series(|i| 10.0 * (-(i as f64) / 50.0).exp())) else { panic!("a decay") };
+        let Cut::At(decay) = cut(&series(|i| 10.0 * (-(i as f64) / 50.0).exp())) else {
+            panic!("a decay")
+        };
         assert!((100..350).contains(&decay), "{decay}");
         assert!(matches!(cut(&series(|i| i as f64)), Cut::Late(_)));
         let Cut::At(still) = cut(&series(|_| 0.0)) else { panic!("noise alone") };

@@ -1,5 +1,6 @@
-//! A scenario's sources as real datagrams, sent from virtual adapters in namespaces or in guests to what is behind the uplink, and counted
-//! window by window; the link may become another one as windows begin.
+//! A scenario's sources as real datagrams, sent from virtual adapters in namespaces or in guests to
+//! what is behind the uplink, and counted window by window; the link may become another one as
+//! windows begin.
 
 mod guests;
 mod simulated;
@@ -101,7 +102,8 @@ pub(crate) fn measure(plan: &Plan) -> Result<Measured> {
         from.push(report);
     }
     let link = scenario.links.first().context("a link")?;
-    let mtu = u16::try_from(link.up.mtu.max(link.down.mtu)).context("the mtu does not fit an interface")?;
+    let mtu = u16::try_from(link.up.mtu.max(link.down.mtu))
+        .context("the mtu does not fit an interface")?;
     let mut hosts = start_with(&spaces, sides, at, mtu)?;
     let addresses: Vec<_> = plan.homes.iter().map(|&adapter| at.address(place(adapter))).collect();
     let mut plans = ends::plan_of_adapters(scenario, &addresses, at.address(Addresses::UPLINK))?;
@@ -117,7 +119,8 @@ pub(crate) fn measure(plan: &Plan) -> Result<Measured> {
     }
     let uplink = attach::space_port(&mut hosts, inside, "the uplink")?;
     let clock = set_times(scenario, &mut plans);
-    let mut forwarder = attach::to_adapters(&scenario.network(), &adapters, uplink, clock, Options::default())?;
+    let mut forwarder =
+        attach::to_adapters(&scenario.network(), &adapters, uplink, clock, Options::default())?;
     if let Some(terms) = &plan.terms {
         forwarder.hold_to(terms.clone());
     }
@@ -135,7 +138,8 @@ pub(crate) fn measure(plan: &Plan) -> Result<Measured> {
     for n in 0..away.len() {
         guests.as_mut().context("adapters are guests")?.done(n)?;
     }
-    let report: EndReport = from.into_iter().map(read_report).next_back().context("the uplink's end")??;
+    let report: EndReport =
+        from.into_iter().map(read_report).next_back().context("the uplink's end")??;
     let flows = forwarder.flows().into_iter().next().unwrap_or_default();
     Ok(Measured { windows: windows(plan, &marks, &report), flows, kept: kept(&forwarder) })
 }
@@ -145,7 +149,8 @@ fn kept(forwarder: &Forwarder) -> Vec<Kept> {
     forwarder.kept().into_iter().next().unwrap_or_default()
 }
 
-/// Forwards until all ends are done; what was counted as each window began, and at the end of the last.
+/// Forwards until all ends are done; what was counted as each window began, and at the end of the
+/// last.
 fn forward(plan: &Plan, forwarder: &mut Forwarder, hosts: &mut Hosts) -> Result<Vec<Mark>> {
     let number = (plan.scenario.run.duration.0 / plan.window.0.max(1)) as usize;
     let begin = |window: usize| Time::ZERO + LEAD + plan.window * window as u64;
@@ -163,7 +168,8 @@ fn forward(plan: &Plan, forwarder: &mut Forwarder, hosts: &mut Hosts) -> Result<
             let (at, kept) = (forwarder.clock().now(), kept(forwarder));
             marks.push(Mark { at, flows, kept, late: forwarder.take_latest() });
             for (_, then) in plan.changes.iter().filter(|(window, _)| window + 1 == marks.len()) {
-                let made = difference(&now, then, (&places, forwarder.places()), false).map_err(|why| anyhow!(why))?;
+                let made = difference(&now, then, (&places, forwarder.places()), false)
+                    .map_err(|why| anyhow!(why))?;
                 if let Some(change) = made.change {
                     forwarder.change(change).map_err(|unfit| anyhow!("{unfit}"))?;
                 }
@@ -173,7 +179,9 @@ fn forward(plan: &Plan, forwarder: &mut Forwarder, hosts: &mut Hosts) -> Result<
         let Woken::Readable(n) = woken else { continue };
         match hosts.read_event(open[n])? {
             Some(Event::Exited(Exit::Code(0))) => drop(open.remove(n)),
-            Some(Event::Exited(Exit::Signal(SIGINT))) => return Err(Interrupted("while measuring").into()),
+            Some(Event::Exited(Exit::Signal(SIGINT))) => {
+                return Err(Interrupted("while measuring").into());
+            }
             Some(_) => bail!("the traffic of an adapter failed"),
             None => {}
         }
@@ -189,11 +197,13 @@ fn windows(plan: &Plan, marks: &[Mark], report: &EndReport) -> Vec<Window> {
     };
     let one = |(pair, bytes): (&[Mark], &Vec<u64>)| {
         let (was, is) = (&pair[0], &pair[1]);
-        let grown =
-            |of: fn(&Counters) -> u64| is.flows.iter().zip(&was.flows).map(|(is, was)| of(is) - of(was)).collect();
+        let grown = |of: fn(&Counters) -> u64| {
+            is.flows.iter().zip(&was.flows).map(|(is, was)| of(is) - of(was)).collect()
+        };
         // No packet came to an empty queue meanwhile, and it was empty at neither end.
         let waited = |f: usize| was.flows[f].backlog > 0 && is.flows[f].backlog > 0;
-        let demanded = |(f, (is, was)): (usize, (&Kept, &Kept))| waited(f) && is.periods == was.periods;
+        let demanded =
+            |(f, (is, was)): (usize, (&Kept, &Kept))| waited(f) && is.periods == was.periods;
         Window {
             received: received(bytes),
             sent: grown(|counters| counters.sent),

@@ -8,7 +8,8 @@ use std::io::IsTerminal;
 /// How much is said of it.
 #[derive(clap::Args)]
 pub(crate) struct Asked {
-    /// Say on standard error what was asked for, as it was understood; on a terminal it is said anyway.
+    /// Say on standard error what was asked for, as it was understood; on a terminal it is said
+    /// anyway.
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
 }
@@ -33,7 +34,8 @@ impl Asked {
 fn lines(scenario: &Scenario) -> Vec<String> {
     let mut out = Vec::new();
     for link in &scenario.links {
-        let name = if scenario.links.len() > 1 { format!("{}: ", link.name) } else { String::new() };
+        let name =
+            if scenario.links.len() > 1 { format!("{}: ", link.name) } else { String::new() };
         let [up, down] = [&link.up, &link.down].map(|d| direction(d, ""));
         if up == down {
             out.push(format!("{name}{}", direction(&link.up, " each way")));
@@ -47,11 +49,14 @@ fn lines(scenario: &Scenario) -> Vec<String> {
 
 /// `10mbit of l2 each way, 40ms each way, queue 50p = 60.6ms`.
 fn direction(d: &Direction, way: &str) -> String {
-    let mut parts = vec![format!("{} of {}{way}", d.setup.rate, d.account.name()), format!("{}{way}", d.delay)];
+    let mut parts =
+        vec![format!("{} of {}{way}", d.setup.rate, d.account.name()), format!("{}{way}", d.delay)];
     if let Some(each) = &d.masks.link {
         parts.push(format!("a link for each {}", each.mask));
     }
-    for (flow, each) in d.flows.iter().zip(&d.masks.flows).filter_map(|(flow, each)| Some((flow, each.as_ref()?))) {
+    for (flow, each) in
+        d.flows.iter().zip(&d.masks.flows).filter_map(|(flow, each)| Some((flow, each.as_ref()?)))
+    {
         parts.push(format!("of {} a queue for each {}", flow.name, each.mask));
     }
     if d.scheduler.kind != "fifo" {
@@ -64,8 +69,12 @@ fn direction(d: &Direction, way: &str) -> String {
         (Some(limit), _) => parts.push(format!("queue {}", queue(&d.setup, limit))),
         (None, [limit]) => parts.push(format!("queue {}", queue(&d.setup, *limit))),
         (None, limits) => {
-            let each: Vec<String> =
-                d.flows.iter().zip(limits).map(|(f, l)| format!("{} {}", f.name, queue(&d.setup, *l))).collect();
+            let each: Vec<String> = d
+                .flows
+                .iter()
+                .zip(limits)
+                .map(|(f, l)| format!("{} {}", f.name, queue(&d.setup, *l)))
+                .collect();
             parts.push(format!("queues {}", each.join(", ")));
         }
     }
@@ -92,13 +101,16 @@ mod tests {
 
     #[test]
     fn a_link_in_a_line() {
-        let simple = Scenario::simple(Rate::from_mbit(10), Span::from_millis(40), Limit::Packets(50), 1500);
+        let simple =
+            Scenario::simple(Rate::from_mbit(10), Span::from_millis(40), Limit::Packets(50), 1500);
         assert_eq!(lines(&simple), ["10mbit of l2 each way, 40ms each way, queue 50p = 60.6 ms"]);
         let tenants = include_str!("../../../examples/tenants.toml");
         let (mut two, _) = falaj_scenario::parse(tenants, "tenants.toml").unwrap();
         assert_eq!(
             lines(&two),
-            ["100mbit of l2 each way, 0s each way, virtual-links, queues a 8p = 969 us, b 20p = 2.42 ms"]
+            [
+                "100mbit of l2 each way, 0s each way, virtual-links, queues a 8p = 969 us, b 20p = 2.42 ms"
+            ]
         );
         two.links[0].down = simple.links[0].down.clone();
         two.links[0].down.setup.rate = Rate::UNLIMITED;

@@ -1,5 +1,5 @@
-//! `falaj bridge`: an emulated link between two interfaces that are there, guests' cards, shared memory of other programs, or
-//! queues of the firewall.
+//! `falaj bridge`: an emulated link between two interfaces that are there, guests' cards, shared
+//! memory of other programs, or queues of the firewall.
 
 use crate::aggregate::by_timeout;
 use crate::asked::Asked;
@@ -71,10 +71,12 @@ pub(crate) struct Args {
     /// How the interfaces are read and written.
     #[arg(long, value_enum, default_value_t = Via::Packet, value_name = "WAY")]
     via: Via,
-    /// Of memif: packets go to another falaj in containers of so many, which leave after that time at the latest.
+    /// Of memif: packets go to another falaj in containers of so many, which leave after that time
+    /// at the latest.
     #[arg(long, value_name = "PACKETS,TIME", value_parser = by_timeout)]
     aggregate: Option<Policy>,
-    /// Of queues: what finds no room, and what is in them at the end, goes on instead of being dropped.
+    /// Of queues: what finds no room, and what is in them at the end, goes on instead of being
+    /// dropped.
     #[arg(long)]
     fail_open: bool,
     #[command(flatten)]
@@ -101,7 +103,8 @@ pub(crate) struct Args {
 enum Via {
     /// Packet sockets: units of many packets and unfinished checksums pass as they are.
     Packet,
-    /// AF_XDP sockets: root alone; one packet at a time. VLAN tags that a driver takes out are lost.
+    /// AF_XDP sockets: root alone; one packet at a time. VLAN tags that a driver takes out are
+    /// lost.
     Xdp,
 }
 
@@ -115,8 +118,12 @@ struct End<'a> {
 impl<'a> End<'a> {
     fn open(name: &'a EndName, via: Via, args: &Args) -> Result<End<'a>> {
         let opened = match (name, via) {
-            (EndName::Interface(place), Via::Packet) => Interface::packet(place).map_err(anyhow::Error::from),
-            (EndName::Interface(place), Via::Xdp) => Interface::xdp(place).map_err(anyhow::Error::from),
+            (EndName::Interface(place), Via::Packet) => {
+                Interface::packet(place).map_err(anyhow::Error::from)
+            }
+            (EndName::Interface(place), Via::Xdp) => {
+                Interface::xdp(place).map_err(anyhow::Error::from)
+            }
             (EndName::VhostUser(path), _) => listen(path),
             (EndName::Memif(memif), _) => share(memif, args.aggregate),
             (EndName::Queue(number), _) => queue(*number, args.fail_open),
@@ -130,7 +137,8 @@ impl<'a> End<'a> {
         let Args { a, b, via, .. } = args;
         let end = |name, via| End::open(name, via, args);
         let open = |via| {
-            // Another network namespace is entered by a process with one thread, and a guest's card brings one more.
+            // Another network namespace is entered by a process with one thread, and a guest's card
+            // brings one more.
             if matches!(a, EndName::VhostUser(_)) {
                 let [b, a] = [end(b, via)?, end(a, via)?];
                 return Ok([a, b]);
@@ -160,8 +168,9 @@ impl<'a> End<'a> {
 }
 
 fn share(name: &MemifName, policy: Option<Policy>) -> Result<(Interface, Monitor)> {
-    Interface::memif(name, policy)
-        .context("cannot make that socket; take a name that is free, in a directory that you may write to")
+    Interface::memif(name, policy).context(
+        "cannot make that socket; take a name that is free, in a directory that you may write to",
+    )
 }
 
 fn queue(number: u16, fail_open: bool) -> Result<(Interface, Monitor)> {
@@ -174,8 +183,9 @@ fn queue(number: u16, fail_open: bool) -> Result<(Interface, Monitor)> {
 
 #[cfg(feature = "vhost-user")]
 fn listen(path: &std::path::Path) -> Result<(Interface, Monitor)> {
-    Interface::vhost_user(path)
-        .context("cannot listen there; take a name that is free, in a directory that you may write to")
+    Interface::vhost_user(path).context(
+        "cannot listen there; take a name that is free, in a directory that you may write to",
+    )
 }
 
 #[cfg(not(feature = "vhost-user"))]
@@ -215,7 +225,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         bail!("{} is one interface: a link has two ends", args.a);
     }
     let mtus = [a.interface.mtu()?, b.interface.mtu()?];
-    let (scenario, text) = args.link.scenario(mtus[0].max(mtus[1]).unwrap_or(MTU).clamp(MTU_MIN, MTU_MAX))?;
+    let (scenario, text) =
+        args.link.scenario(mtus[0].max(mtus[1]).unwrap_or(MTU).clamp(MTU_MIN, MTU_MAX))?;
     let links = live_links(&scenario)?;
     no_adapters(&scenario)?;
     args.fail_if.check(links)?;
@@ -227,8 +238,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let place = args.control.place()?;
     let signals = Signals::take()?;
     let clock = Clock::from_zero(monotonic());
-    let mut forwarder =
-        attach::to_interfaces(&scenario.network(), [&a.interface, &b.interface], clock, args.pace.options())?;
+    let mut forwarder = attach::to_interfaces(
+        &scenario.network(),
+        [&a.interface, &b.interface],
+        clock,
+        args.pace.options(),
+    )?;
     args.recording.begin(&mut forwarder, &text)?;
     let about = format!("{} {}", args.a, args.b);
     let recording = args.recording.is_wanted();
@@ -281,7 +296,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 /// What an interface sends may be more than the link takes.
 fn warn_of_mtu(links: &[Link], ends: &[End<'_>], mtus: [Option<u32>; 2]) {
     let least = |mtu: fn(&Link) -> u32| links.iter().map(mtu).min().unwrap_or(MTU_MAX);
-    for ((end, mtu), takes) in ends.iter().zip(mtus).zip([least(|link| link.up.mtu), least(|link| link.down.mtu)]) {
+    for ((end, mtu), takes) in
+        ends.iter().zip(mtus).zip([least(|link| link.up.mtu), least(|link| link.down.mtu)])
+    {
         if let Some(mtu) = mtu.filter(|&mtu| mtu > takes) {
             note!(
                 "warning: {} has an mtu of {mtu} B and the link one of {takes} B; what is longer is dropped",

@@ -31,7 +31,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let mut problems = Vec::new();
     for path in &args.files {
         let name = path.display().to_string();
-        let text = std::fs::read(path).map_err(|error| format!("cannot read the scenario {name}: {error}"));
+        let text = std::fs::read(path)
+            .map_err(|error| format!("cannot read the scenario {name}: {error}"));
         let diagnostics = match text.and_then(|bytes| falaj_scenario::text_of(bytes, &name)) {
             Ok(text) => match falaj_scenario::parse(&text, &name) {
                 Ok((_, warnings)) => warnings,
@@ -40,7 +41,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             Err(title) => {
                 good = false;
                 if args.json {
-                    problems.push(json!({ "file": name, "severity": "error", "title": title, "help": [] }));
+                    problems.push(
+                        json!({ "file": name, "severity": "error", "title": title, "help": [] }),
+                    );
                 } else {
                     eprintln!("falaj: {title}");
                 }

@@ -46,7 +46,8 @@ pub(crate) struct Args {
     what: Measuring,
     /// Another scenario with the same sources: both are simulated, and compared in pairs.
     other: Option<PathBuf>,
-    /// The other scenario is this one with another value, `uplink.rate=50mbit`, or `KEY=` without one; may be given again.
+    /// The other scenario is this one with another value, `uplink.rate=50mbit`, or `KEY=` without
+    /// one; may be given again.
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set_or_unset, conflicts_with = "other")]
     what_if: Vec<Set>,
     #[command(flatten)]
@@ -115,7 +116,12 @@ pub(crate) struct Comparison {
 
 impl Comparison {
     /// Promises, simulates and measures a scenario.
-    pub(crate) fn of(scenario: &Scenario, plan: &Plan, options: Options, what: &'static str) -> Result<Comparison> {
+    pub(crate) fn of(
+        scenario: &Scenario,
+        plan: &Plan,
+        options: Options,
+        what: &'static str,
+    ) -> Result<Comparison> {
         // Live first: namespaces are made while the program has one thread.
         let mut measured = measure(scenario, options, what)?;
         let simulated = Replications::as_planned(scenario, plan)?;
@@ -125,7 +131,11 @@ impl Comparison {
             promised.extend([promises(&link.up)?, promises(&link.down)?]);
         }
         // Where there are rules, packets come to links that no source names.
-        let told = if scenario.rules.is_empty() { fed_flows(scenario) } else { simulated.reached(scenario) };
+        let told = if scenario.rules.is_empty() {
+            fed_flows(scenario)
+        } else {
+            simulated.reached(scenario)
+        };
         let mut rows = Vec::new();
         for at in told {
             let pipe = pipe_of(at.0, at.1);
@@ -138,7 +148,12 @@ impl Comparison {
         }
         let what = links.iter().map(|link| {
             let up = &link.up;
-            format!("link {:?} {}, {}", link.name, show::link_rate(up.setup.rate), up.scheduler.kind)
+            format!(
+                "link {:?} {}, {}",
+                link.name,
+                show::link_rate(up.setup.rate),
+                up.scheduler.kind
+            )
         });
         let title = format!(
             "{}; simulated {} x {d}, measured {d} over {}",
@@ -201,7 +216,11 @@ impl Comparison {
             let c = &r.measured.link.counters;
             rows.push(vec![
                 "  rate".into(),
-                if promised == 0 { show::DASH.into() } else { format!(">= {}", show::rate(promised as f64)) },
+                if promised == 0 {
+                    show::DASH.into()
+                } else {
+                    format!(">= {}", show::rate(promised as f64))
+                },
                 show::rate(r.simulated.sent_rate.map_or(0.0, |e| e.mean)),
                 show::rate(self.measured_rate(r)),
             ]);
@@ -227,8 +246,16 @@ impl Comparison {
                 nanos(end.max),
             ]
         });
-        let header =
-            ["measured beside", "sent late p99", "release error p50", "p99", "max", "end to end p50", "p99", "max"];
+        let header = [
+            "measured beside",
+            "sent late p99",
+            "release error p50",
+            "p99",
+            "max",
+            "end to end p50",
+            "p99",
+            "max",
+        ];
         say!("{}", show::table(&header, beside));
         self.notes.iter().for_each(|note| say!("{note}"));
         tell_rules(&self.measured);
@@ -363,7 +390,11 @@ mod tests {
     fn a_bound_is_kept_to_the_nanosecond() {
         assert_eq!(verdict(&[row(BOUND, &[1_000_000], &[1_000_000], &[10])]), Verdict::Kept);
         assert_eq!(verdict(&[row(BOUND, &[1_000_001], &[1], &[10])]), Verdict::Broken, "simulated");
-        assert_eq!(verdict(&[row(BOUND, &[1], &[1, 1_000_001], &[10])]), Verdict::Broken, "measured");
+        assert_eq!(
+            verdict(&[row(BOUND, &[1], &[1, 1_000_001], &[10])]),
+            Verdict::Broken,
+            "measured"
+        );
         let other = row(Some(10), &[11], &[5], &[0]);
         assert_eq!(verdict(&[row(BOUND, &[1], &[1], &[0]), other]), Verdict::Broken, "any flow's");
     }
@@ -388,6 +419,10 @@ mod tests {
     #[test]
     fn what_was_not_measured_was_not_kept() {
         assert_eq!(verdict(&[row(BOUND, &[1], &[], &[])]), Verdict::Inconclusive);
-        assert_eq!(verdict(&[row(None, &[1], &[9_000_000], &[9_000_000])]), Verdict::Kept, "nothing was promised");
+        assert_eq!(
+            verdict(&[row(None, &[1], &[9_000_000], &[9_000_000])]),
+            Verdict::Kept,
+            "nothing was promised"
+        );
     }
 }

@@ -18,7 +18,9 @@ pub(crate) fn tell(scenario: &Scenario, runs: &Replications) {
     let rows = all.iter().map(|(source, of)| {
         let t = &of.all;
         let goodput = of.goodput();
-        let half = goodput.and_then(|e| e.half_width).map_or(String::new(), |half| format!(" ± {}", show::rate(half)));
+        let half = goodput
+            .and_then(|e| e.half_width)
+            .map_or(String::new(), |half| format!(" ± {}", show::rate(half)));
         vec![
             name(source),
             format!("{}{half}", show::rate(goodput.map_or(0.0, |e| e.mean))),
@@ -29,7 +31,8 @@ pub(crate) fn tell(scenario: &Scenario, runs: &Replications) {
             show::span(t.round_trip.quantile(0.99)),
         ]
     });
-    let header = ["connections", "goodput", "sent again", "timeouts", "round trip least", "p50", "p99"];
+    let header =
+        ["connections", "goodput", "sent again", "timeouts", "round trip least", "p50", "p99"];
     say!("{}", show::table(&header, rows));
     let finite: Vec<_> = all.iter().filter(|(source, _)| is_finite(source)).collect();
     if finite.is_empty() {
@@ -47,7 +50,10 @@ pub(crate) fn tell(scenario: &Scenario, runs: &Replications) {
             show::span(done.max()),
         ]
     });
-    say!("{}", show::table(&["transfers", "complete", "not complete", "mean", "p50", "p99", "max"], rows));
+    say!(
+        "{}",
+        show::table(&["transfers", "complete", "not complete", "mean", "p50", "p99", "max"], rows)
+    );
 }
 
 /// The same as JSON.

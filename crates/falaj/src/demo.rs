@@ -23,8 +23,12 @@ pub(crate) fn main(_: &Args) -> Result<ExitCode> {
     divided.run.duration = falaj_sched::time::Span::from_secs(5);
     let shared = with_one_queue(&divided)?;
 
-    say!("Two tenants share a link of 100 Mbit/s. Tenant a sends 12 Mbit/s and wants to be on time;");
-    say!("tenant b floods the link with 150 Mbit/s. Real packets, between two network namespaces.\n");
+    say!(
+        "Two tenants share a link of 100 Mbit/s. Tenant a sends 12 Mbit/s and wants to be on time;"
+    );
+    say!(
+        "tenant b floods the link with 150 Mbit/s. Real packets, between two network namespaces.\n"
+    );
     say!("1. The link divided into two virtual links (examples/tenants.toml):\n");
     let first = Comparison::of(&divided, &Plan::beside(&divided), Options::default(), "measuring")?;
     first.print();

@@ -1,8 +1,8 @@
-//! `falaj doctor`: which ways to attach a link work on this host, what the host's own pace is, and what can honestly be
-//! emulated on it.
+//! `falaj doctor`: which ways to attach a link work on this host, what the host's own pace is, and
+//! what can honestly be emulated on it.
 //!
-//! Everything is measured as it is used: datagrams and a TCP stream between two namespaces through a link, with falaj's
-//! own sources, and not a ping, which passes where TCP does not.
+//! Everything is measured as it is used: datagrams and a TCP stream between two namespaces through
+//! a link, with falaj's own sources, and not a ping, which passes where TCP does not.
 
 use crate::bench::tcp;
 use crate::file;
@@ -48,14 +48,23 @@ struct Finding {
 }
 
 impl Finding {
-    fn new<E: std::fmt::Display>(what: &'static str, found: Result<(), E>, good_for: &str) -> Finding {
+    fn new<E: std::fmt::Display>(
+        what: &'static str,
+        found: Result<(), E>,
+        good_for: &str,
+    ) -> Finding {
         let works = found.is_ok();
-        Finding { what, works, why: found.map_or_else(|error| error.to_string(), |()| good_for.to_owned()) }
+        Finding {
+            what,
+            works,
+            why: found.map_or_else(|error| error.to_string(), |()| good_for.to_owned()),
+        }
     }
 
     /// A program.
     fn program(name: &'static str, package: &str, good_for: &str) -> Finding {
-        let found = way_out::find(name).map(drop).ok_or(format!("not installed: apt install {package}"));
+        let found =
+            way_out::find(name).map(drop).ok_or(format!("not installed: apt install {package}"));
         Finding::new(name, found, good_for)
     }
 }
@@ -100,7 +109,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         print(&findings, floor.as_ref(), honest.as_ref());
     }
     match kept {
-        Ok(Some(place)) => note!("kept in {}: scenarios beyond it run with a warning", place.display()),
+        Ok(Some(place)) => {
+            note!("kept in {}: scenarios beyond it run with a warning", place.display())
+        }
         Ok(None) => {}
         Err(error) => note!("warning: not kept for later runs: {error:#}"),
     }
@@ -118,21 +129,39 @@ fn asked() -> Vec<Finding> {
     };
     // Root opens it whatever its mode.
     let tun = match fs::metadata("/dev/net/tun") {
-        Ok(file) if file.mode() & 0o006 != 0o006 => ", once others may open it: chmod 666 /dev/net/tun",
+        Ok(file) if file.mode() & 0o006 != 0o006 => {
+            ", once others may open it: chmod 666 /dev/net/tun"
+        }
         _ => "",
     };
     vec![
-        Finding::new("TAP between namespaces", sandbox::available(), "`falaj run`, `traffic`, `compare`"),
-        Finding::new("user namespaces", host::user_namespaces(), &format!("the same without root{tun}")),
+        Finding::new(
+            "TAP between namespaces",
+            sandbox::available(),
+            "`falaj run`, `traffic`, `compare`",
+        ),
+        Finding::new(
+            "user namespaces",
+            host::user_namespaces(),
+            &format!("the same without root{tun}"),
+        ),
         Finding::new(
             "AF_PACKET",
             host::packet_sockets().map_err(|error| format!("{error}: it is root's (CAP_NET_RAW)")),
             "`falaj bridge`; the others too, where there is no TAP",
         ),
-        Finding::new("AF_XDP", xdp::available(), "`falaj bridge --via xdp`: small packets cost less"),
+        Finding::new(
+            "AF_XDP",
+            xdp::available(),
+            "`falaj bridge --via xdp`: small packets cost less",
+        ),
         Finding::new(
             "guests' cards",
-            if cfg!(feature = "vhost-user") { Ok(()) } else { Err("built without (cargo feature `vhost-user`)") },
+            if cfg!(feature = "vhost-user") {
+                Ok(())
+            } else {
+                Err("built without (cargo feature `vhost-user`)")
+            },
             "`falaj bridge vhost:PATH …`: virtual machines, without privilege",
         ),
         Finding::new(
@@ -140,11 +169,27 @@ fn asked() -> Vec<Finding> {
             host::queues().map_err(|error| format!("{error}: it is root's (CAP_NET_ADMIN)")),
             "`falaj bridge nfqueue:N nfqueue:N`: packets whose way cannot be moved",
         ),
-        Finding::new("kernel bridge", tcp::kernel_bridge(), "what `falaj bench tcp` compares a link with"),
-        Finding::new("relay", Ok::<_, String>(()), "`falaj relay`: sockets alone, without privilege"),
+        Finding::new(
+            "kernel bridge",
+            tcp::kernel_bridge(),
+            "what `falaj bench tcp` compares a link with",
+        ),
+        Finding::new(
+            "relay",
+            Ok::<_, String>(()),
+            "`falaj relay`: sockets alone, without privilege",
+        ),
         Finding::program("pasta", "passt", "a way out without root (`run --internet pasta`)"),
-        Finding::program("slirp4netns", "slirp4netns", "a way out without root (`run --internet slirp4netns`)"),
-        Finding::program("nft", "nftables", "root's way out through the host (`run --internet host`)"),
+        Finding::program(
+            "slirp4netns",
+            "slirp4netns",
+            "a way out without root (`run --internet slirp4netns`)",
+        ),
+        Finding::program(
+            "nft",
+            "nftables",
+            "root's way out through the host (`run --internet host`)",
+        ),
         Finding::program("iptables", "iptables", "the same where there is no nft"),
         Finding::new("locked memory", memory, "as much as is wanted"),
     ]
@@ -152,14 +197,17 @@ fn asked() -> Vec<Finding> {
 
 fn fifo() -> Finding {
     let allowed = be_punctual(Rank::Link).then_some(());
-    let allowed = allowed.ok_or("not allowed: run as root, or ulimit -r 10; packets are late while others compute");
+    let allowed = allowed
+        .ok_or("not allowed: run as root, or ulimit -r 10; packets are late while others compute");
     let good_for = "packets are handed over before others compute";
     let good_for = match kept_for_others() {
         Some(Share { part, of }) => format!(
             "{good_for}; for those the kernel keeps {part} of each {of} (kernel.sched_rt_runtime_us), which a link that \
              spins leaves them in pieces"
         ),
-        None => format!("{good_for}, and a link that spins leaves them nothing (kernel.sched_rt_runtime_us)"),
+        None => format!(
+            "{good_for}, and a link that spins leaves them nothing (kernel.sched_rt_runtime_us)"
+        ),
     };
     Finding::new("SCHED_FIFO", allowed, &good_for)
 }
@@ -186,9 +234,12 @@ fn floor(tap: bool) -> Result<Floor> {
     } else {
         None
     };
-    let only = |measured: &Measured| measured.flows.first().and_then(|up| up.first()).map(|flow| flow.received.clone());
+    let only = |measured: &Measured| {
+        measured.flows.first().and_then(|up| up.first()).map(|flow| flow.received.clone())
+    };
     let received = only(&empty).context("nothing was measured")?;
-    let many_forwarded: u64 = many.flows.iter().flatten().map(|flow| flow.link.release_error.count()).sum();
+    let many_forwarded: u64 =
+        many.flows.iter().flatten().map(|flow| flow.link.release_error.count()).sum();
     let spent = many.thread.usage.cpu.0.saturating_sub(many.thread.awake.spun.0);
     let packet_cost_ns = spent.max(1) as f64 / many_forwarded.max(1) as f64;
     let release = &delayed.flows[0][0].link.release_error;
@@ -225,14 +276,26 @@ fn print(findings: &[Finding], floor: Option<&Floor>, honest: Option<&Honest>) {
     say!("  through an empty link, socket to socket: {p50} (p50), {p99} (p99)");
     let (p50, p99) = (nanos(floor.release_error_p50_ns), nanos(floor.release_error_p99_ns));
     say!("  release error, at 1000 packets a second: {p50} (p50), {p99} (p99)");
-    say!("  packets of 74 B, one by one: {:.0} a second, sent and received here too", floor.delivered_per_s);
+    say!(
+        "  packets of 74 B, one by one: {:.0} a second, sent and received here too",
+        floor.delivered_per_s
+    );
     let cost = show::nanos(floor.packet_cost_ns);
-    say!("  one of them takes the link {cost} of a processor, which is {:.0} a second", floor.packets_per_s);
+    say!(
+        "  one of them takes the link {cost} of a processor, which is {:.0} a second",
+        floor.packets_per_s
+    );
     if let Some(tcp) = floor.tcp_bits_per_s {
         say!("  a TCP stream through an unlimited link: {}", show::rate(tcp));
     }
     say!("\nwhat can honestly be emulated:");
-    let (full, small) = (show::rate(honest.rate_bits_per_s), show::rate(honest.rate_of_small_bits_per_s));
-    say!("  rates up to {full} in full packets, {small} in packets of 74 B, if the link has a processor to itself");
-    say!("  delays from {} on: 99 of 100 packets are at most a tenth of it late", nanos(honest.delay_ns));
+    let (full, small) =
+        (show::rate(honest.rate_bits_per_s), show::rate(honest.rate_of_small_bits_per_s));
+    say!(
+        "  rates up to {full} in full packets, {small} in packets of 74 B, if the link has a processor to itself"
+    );
+    say!(
+        "  delays from {} on: 99 of 100 packets are at most a tenth of it late",
+        nanos(honest.delay_ns)
+    );
 }

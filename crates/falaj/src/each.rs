@@ -18,19 +18,36 @@ pub(crate) fn told(name: &str, report: &Report) -> String {
 
 /// The same with all that are named there.
 pub(crate) fn text(name: &str, report: &MaskReport) -> String {
-    let MaskReport { each, most, active, made, gone, beyond_packets: beyond, shared, total, of_gone, .. } = report;
-    let mut text = format!("{name}, each {each}: {active} active of {most}, {made} made, {gone} gone");
+    let MaskReport {
+        each,
+        most,
+        active,
+        made,
+        gone,
+        beyond_packets: beyond,
+        shared,
+        total,
+        of_gone,
+        ..
+    } = report;
+    let mut text =
+        format!("{name}, each {each}: {active} active of {most}, {made} made, {gone} gone");
     if *gone > 0 {
         text += &format!(" ({} packets)", of_gone.packets);
     }
     if *beyond > 0 {
-        text += &format!("\nwarning: for {beyond} packets there was none: they shared {shared} more; see `max-flows`");
+        text += &format!(
+            "\nwarning: for {beyond} packets there was none: they shared {shared} more; see `max-flows`"
+        );
     }
     let rows = report.busiest.iter().map(|of| row(of.id.as_deref().unwrap_or_default(), of));
     let all = [row("all", total)].into_iter().filter(|_| made + beyond > 0);
     text + "\n"
-        + &show::table(&["busiest", "packets", "amount", "dropped", "p50 <=", "p99 <=", "max"], rows.chain(all))
-            .to_string()
+        + &show::table(
+            &["busiest", "packets", "amount", "dropped", "p50 <=", "p99 <=", "max"],
+            rows.chain(all),
+        )
+        .to_string()
 }
 
 fn row(name: &str, of: &IdReport) -> Vec<String> {
@@ -54,8 +71,8 @@ fn stats(stats: &Stats) -> Json {
     })
 }
 
-/// The same as JSON. Sojourns are numbers in buckets of which each is four times as wide as the one before, the
-/// first up to 1,024 ns.
+/// The same as JSON. Sojourns are numbers in buckets of which each is four times as wide as the one
+/// before, the first up to 1,024 ns.
 pub(crate) fn json(name: &str, report: &Report) -> Json {
     let named = |all: &[(String, Stats)]| -> Vec<Json> {
         let one = |(id, of): &(String, Stats)| {

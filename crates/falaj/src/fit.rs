@@ -13,20 +13,27 @@ use falaj_sched::time::Span;
 pub(crate) fn only_link(scenario: &Scenario) -> Result<usize> {
     match scenario.links.len() {
         1 if scenario.rules.is_empty() => Ok(0),
-        1 => bail!("this scenario has rules, and here all packets pass one link: leave [[rule]] out"),
-        n => bail!("this scenario has {n} links, and here all packets pass one: leave one [link.NAME]"),
+        1 => {
+            bail!("this scenario has rules, and here all packets pass one link: leave [[rule]] out")
+        }
+        n => bail!(
+            "this scenario has {n} links, and here all packets pass one: leave one [link.NAME]"
+        ),
     }
 }
 
 /// Its links, where they stand between two ends.
 pub(crate) fn between_two_ends(scenario: &Scenario) -> Result<&[Link]> {
     if !scenario.hosts.is_empty() {
-        bail!("this scenario has hosts, and here links stand between two ends: leave [host.NAME] out, or use `run`");
+        bail!(
+            "this scenario has hosts, and here links stand between two ends: leave [host.NAME] out, or use `run`"
+        );
     }
     live_links(scenario)
 }
 
-/// Its links live, of which rules say which ones packets pass, and of which devices pace those before ports alone.
+/// Its links live, of which rules say which ones packets pass, and of which devices pace those
+/// before ports alone.
 pub(crate) fn live_links(scenario: &Scenario) -> Result<&[Link]> {
     let links = led_to(scenario)?;
     paced::before_ports(scenario)?;
@@ -64,15 +71,21 @@ pub(crate) fn no_masks(link: &Link, why: &str) -> Result<()> {
     bail!("link {} has `each`, and here {why}: `falaj sim`, `run` and `bridge` know it", link.name)
 }
 
-/// That a queue was full for the first time: packets are lost, and whoever did not mean that is told how to have it
-/// otherwise.
+/// That a queue was full for the first time: packets are lost, and whoever did not mean that is
+/// told how to have it otherwise.
 pub(crate) fn warn_of_overflow(links: &[Link], pipe: PipeId, flow: FlowId) {
     let Some(link) = links.get(pipe.0 as usize / 2) else { return };
     let (way, direction) = [("up", &link.up), ("down", &link.down)][pipe.0 as usize % 2];
     let leaves = direction.setup.leaves();
-    let Some((flow, setup)) = direction.flows.get(flow.index()).zip(leaves.get(flow.index())) else { return };
-    let whose =
-        if links.len() > 1 { format!("{} {way} {}", link.name, flow.name) } else { format!("{way} {}", flow.name) };
+    let Some((flow, setup)) = direction.flows.get(flow.index()).zip(leaves.get(flow.index()))
+    else {
+        return;
+    };
+    let whose = if links.len() > 1 {
+        format!("{} {way} {}", link.name, flow.name)
+    } else {
+        format!("{way} {}", flow.name)
+    };
     note!(
         "warning: the queue of `{whose}` was full, and a packet lost; it holds {}, `queue` sets another length. Others are \
          counted, and not told",

@@ -5,7 +5,8 @@ use crate::show::note;
 use anyhow::{Result, anyhow};
 use clap::builder::PossibleValuesParser;
 use falaj_scenario::{
-    PRESETS, Problem, SIMPLE, Scenario, parse_limit, parse_mtu, parse_probability, parse_rate, parse_span,
+    PRESETS, Problem, SIMPLE, Scenario, parse_limit, parse_mtu, parse_probability, parse_rate,
+    parse_span,
 };
 use std::fmt::Write;
 
@@ -112,8 +113,8 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// The scenario that they say, by way of the file that says the same, and that file's text; what nobody said
-    /// about the mtu is `mtu`.
+    /// The scenario that they say, by way of the file that says the same, and that file's text;
+    /// what nobody said about the mtu is `mtu`.
     pub(crate) fn scenario(&self, mtu: u32) -> Result<(Scenario, String)> {
         let mut text = format!("[link.{SIMPLE}]\n{}", self.both.keys());
         if self.both.rate.is_none() && self.both.preset.is_none() {
@@ -130,7 +131,9 @@ impl Flags {
             let _ = write!(text, "[link.{SIMPLE}.{way}]\n{keys}");
         }
         let known = read(&text)?.0;
-        for ((way, _, queue, policy), direction) in ways.iter().zip([&known.links[0].up, &known.links[0].down]) {
+        for ((way, _, queue, policy), direction) in
+            ways.iter().zip([&known.links[0].up, &known.links[0].down])
+        {
             let given = queue.as_ref().or(self.both.queue.as_ref());
             let queue = given.map_or_else(
                 || default_queue(direction.setup.rate, direction.delay).to_string(),
@@ -140,7 +143,8 @@ impl Flags {
                 Some(policy) => format!("{{ limit = \"{queue}\", policy = \"{policy}\" }}"),
                 None => format!("\"{queue}\""),
             };
-            let _ = write!(text, "[link.{SIMPLE}.{way}.flow.all]\nmatch = \"any\"\nqueue = {queue}\n");
+            let _ =
+                write!(text, "[link.{SIMPLE}.{way}.flow.all]\nmatch = \"any\"\nqueue = {queue}\n");
         }
         let (scenario, mut warnings) = read(&text)?;
         // Both ways may look unlikely alike.
@@ -153,7 +157,9 @@ impl Flags {
 /// Reads the file that nobody wrote: what is wrong with it, or unlikely, is told without its lines.
 fn read(text: &str) -> Result<(Scenario, Vec<String>)> {
     match falaj_scenario::parse(text, "flags") {
-        Ok((scenario, warnings)) => Ok((scenario, warnings.problems().iter().map(in_words).collect())),
+        Ok((scenario, warnings)) => {
+            Ok((scenario, warnings.problems().iter().map(in_words).collect()))
+        }
         // The last is the one of the flow, and so the plainest.
         Err(errors) => Err(anyhow!(errors.problems().last().map(in_words).unwrap_or_default())),
     }
@@ -161,5 +167,9 @@ fn read(text: &str) -> Result<(Scenario, Vec<String>)> {
 
 fn in_words(problem: &Problem) -> String {
     let title = problem.title.strip_prefix("flow `all`: ").unwrap_or(&problem.title);
-    if problem.help.is_empty() { title.to_owned() } else { format!("{title}: {}", problem.help.join(", ")) }
+    if problem.help.is_empty() {
+        title.to_owned()
+    } else {
+        format!("{title}: {}", problem.help.join(", "))
+    }
 }

@@ -48,7 +48,10 @@ enum Outcome {
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if args.files.iter().any(|f| is_stdin(f)) {
         ensure!(args.files.len() == 1, "`-` stands alone: what is read from it is printed");
-        ensure!(args.check || !args.json, "`-` prints the scenario: leave out `--json`, or add `--check`");
+        ensure!(
+            args.check || !args.json,
+            "`-` prints the scenario: leave out `--json`, or add `--check`"
+        );
     }
     let mut outcomes = Vec::new();
     for path in &args.files {

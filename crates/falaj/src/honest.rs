@@ -1,5 +1,5 @@
-//! What this host can honestly emulate, as `falaj doctor` found it last: kept for the commands that carry packets, which warn of a
-//! scenario that asks for more.
+//! What this host can honestly emulate, as `falaj doctor` found it last: kept for the commands that
+//! carry packets, which warn of a scenario that asks for more.
 
 use crate::show::{self, note};
 use anyhow::{Context, Result};
@@ -33,14 +33,18 @@ struct Kept {
 
 /// Which machine this is, and its kernel.
 fn host() -> String {
-    let of = |name: &str| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default().trim().to_owned();
+    let of = |name: &str| {
+        fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default().trim().to_owned()
+    };
     format!("{} {}", of("hostname"), of("osrelease"))
 }
 
 /// Where it is kept, by the XDG base directories.
 fn place() -> Option<PathBuf> {
-    let directory = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = directory("XDG_STATE_HOME").or_else(|| Some(directory("HOME")?.join(".local/state")))?;
+    let directory =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state =
+        directory("XDG_STATE_HOME").or_else(|| Some(directory("HOME")?.join(".local/state")))?;
     Some(state.join("falaj/honest.json"))
 }
 
@@ -106,7 +110,8 @@ mod tests {
 
     #[test]
     fn what_is_beyond_is_said_with_its_number() {
-        let honest = Honest { rate_bits_per_s: 2e9, rate_of_small_bits_per_s: 1e8, delay_ns: Some(300_000) };
+        let honest =
+            Honest { rate_bits_per_s: 2e9, rate_of_small_bits_per_s: 1e8, delay_ns: Some(300_000) };
         let of = |keys: &str| {
             let scenario = falaj_scenario::parse(&format!("[link.x]\n{keys}\n"), "x").unwrap().0;
             beyond(&scenario.links[0].up, &honest)

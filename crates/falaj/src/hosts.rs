@@ -1,4 +1,5 @@
-//! `falaj run` with a scenario that has hosts: several links, a namespace for each host, and a command in one of them.
+//! `falaj run` with a scenario that has hosts: several links, a namespace for each host, and a
+//! command in one of them.
 
 use crate::fit::warn_of_spinning;
 use crate::honest;
@@ -47,15 +48,30 @@ pub(crate) fn main(args: Args, scenario: &Scenario, text: &str) -> Result<ExitCo
     let mut hosts = topology.start(sides, users, Join::Auto)?;
     let mut signals = Signals::take()?;
     let clock = Clock::from_zero(monotonic());
-    let mut forwarder = attach::to_hosts(scenario, &topology, &mut hosts, clock, args.pace.options())?;
+    let mut forwarder =
+        attach::to_hosts(scenario, &topology, &mut hosts, clock, args.pace.options())?;
     priority::be_punctual(Rank::Link);
-    let ports: Vec<String> =
-        scenario.links.iter().flat_map(|link| [format!("{} near", link.name), format!("{} far", link.name)]).collect();
-    args.recording.begin_at(&mut forwarder, text, &ports.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let ports: Vec<String> = scenario
+        .links
+        .iter()
+        .flat_map(|link| [format!("{} near", link.name), format!("{} far", link.name)])
+        .collect();
+    args.recording.begin_at(
+        &mut forwarder,
+        text,
+        &ports.iter().map(String::as_str).collect::<Vec<_>>(),
+    )?;
     for side in (0..hosts.count()).filter(|&side| side != main).chain([main]) {
         hosts.go(side)?;
     }
-    let exit = forward(&mut forwarder, (&mut hosts, main), &mut signals, &scenario.links, args.live, None)?;
+    let exit = forward(
+        &mut forwarder,
+        (&mut hosts, main),
+        &mut signals,
+        &scenario.links,
+        args.live,
+        None,
+    )?;
     args.recording.end(&mut forwarder);
     let summary = of_forwarder(scenario, &forwarder, hosts.unread());
     tell(args.stats, &hosts, &summary);

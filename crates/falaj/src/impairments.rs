@@ -74,7 +74,9 @@ pub(crate) fn promises(direction: &Direction) -> Vec<String> {
     let held = direction.pipe().held_by_device();
     if held > Span::ZERO {
         let held = show::nanos(held.0 as f64);
-        out.push(format!("the device is handed packets ahead of time: {held} of delay <= is what it holds"));
+        out.push(format!(
+            "the device is handed packets ahead of time: {held} of delay <= is what it holds"
+        ));
     }
     if what.loss.is_some() || what.profile.as_ref().is_some_and(|profile| profile.loss() > 0.0) {
         out.push(

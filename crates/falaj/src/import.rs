@@ -69,7 +69,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             d.problems().iter().map(|p| crate::check::to_json(d.file_name(), p)).collect()
         };
         let said = match &made {
-            Ok(imported) => json!({ "scenario": imported.scenario, "problems": problems(&imported.notes) }),
+            Ok(imported) => {
+                json!({ "scenario": imported.scenario, "problems": problems(&imported.notes) })
+            }
             Err(errors) => json!({ "scenario": null, "problems": problems(errors) }),
         };
         say!("{}", serde_json::to_string_pretty(&said)?);

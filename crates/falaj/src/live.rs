@@ -11,8 +11,8 @@ const STEP: Span = Span::from_millis(500);
 /// More lines than these fit few terminals.
 const LINES: usize = 20;
 
-/// The lines. They cost the link a moment twice a second, and share the terminal with the command, so they are there
-/// only where they are asked for.
+/// The lines. They cost the link a moment twice a second, and share the terminal with the command,
+/// so they are there only where they are asked for.
 pub(crate) struct Live {
     lines: Vec<Line>,
     next: Time,
@@ -34,10 +34,15 @@ impl Live {
         if wanted && show::progress_wanted() {
             let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("{msg}").expect("a valid template");
-            let directions = links.iter().flat_map(|link| [(link, "up", &link.up), (link, "down", &link.down)]);
+            let directions =
+                links.iter().flat_map(|link| [(link, "up", &link.up), (link, "down", &link.down)]);
             for (pipe, (link, way, direction)) in directions.enumerate() {
                 for (flow, known) in direction.flows.iter().enumerate().take(LINES) {
-                    let way = if links.len() > 1 { format!("{} {way}", link.name) } else { way.to_owned() };
+                    let way = if links.len() > 1 {
+                        format!("{} {way}", link.name)
+                    } else {
+                        way.to_owned()
+                    };
                     let bar = all.add(ProgressBar::new_spinner().with_style(style.clone()));
                     let name = format!("{way} {}", known.name);
                     lines.push(Line { name, pipe, flow, bar, before: LiveFlow::default() });
@@ -81,7 +86,8 @@ fn told(before: &LiveFlow, now: &LiveFlow, elapsed: Span) -> String {
     let rate = (is.sent_bytes - was.sent_bytes) as f64 * 8e9 / elapsed.0.max(1) as f64;
     let sum = |flow: &LiveFlow| flow.delay.mean_nanos().unwrap_or(0.0) * flow.delay.count() as f64;
     let packets = now.delay.count() - before.delay.count();
-    let delay = (packets > 0).then(|| show::nanos(((sum(now) - sum(before)) / packets as f64).max(0.0)));
+    let delay =
+        (packets > 0).then(|| show::nanos(((sum(now) - sum(before)) / packets as f64).max(0.0)));
     let (delay, dropped) = (delay.unwrap_or(show::DASH.into()), is.dropped() - was.dropped());
     format!("{}  queueing {delay}  {dropped} dropped  {} waiting", show::rate(rate), is.backlog)
 }
@@ -103,7 +109,10 @@ mod tests {
             now.delay.record(Span::from_millis(ms));
         }
         let half = Span::from_millis(500);
-        assert_eq!(told(&before, &now, half), "2.00 Mbit/s  queueing 20.0 ms  3 dropped  7 waiting");
+        assert_eq!(
+            told(&before, &now, half),
+            "2.00 Mbit/s  queueing 20.0 ms  3 dropped  7 waiting"
+        );
         assert_eq!(told(&now, &now, half), "0.00 bit/s  queueing —  0 dropped  7 waiting");
     }
 }

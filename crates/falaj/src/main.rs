@@ -28,8 +28,8 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
-/// The standard library's own panics where standard error was read by somebody who has gone (`falaj bridge … 2>&1 | head -1`), and a
-/// link would end by what was only to be said.
+/// The standard library's own panics where standard error was read by somebody who has gone (`falaj
+/// bridge … 2>&1 | head -1`), and a link would end by what was only to be said.
 macro_rules! eprintln {
     ($($words:tt)*) => {{
         use std::io::Write as _;
@@ -125,23 +125,27 @@ enum Command {
     Run(Box<run::Args>),
     /// Forward between two interfaces through an emulated link.
     Bridge(Box<bridge::Args>),
-    /// Divide a link among virtual adapters, promise each a rate and a delay, and keep watch over it.
+    /// Divide a link among virtual adapters, promise each a rate and a delay, and keep watch over
+    /// it.
     #[cfg(feature = "serve")]
     Serve(Box<serve::Args>),
     /// Watch adapters and their promises on the terminal, and change weights and caps.
     #[cfg(feature = "serve")]
     Top(serve::top::Args),
-    /// Put an emulated link between whoever connects and where to; by sockets alone, without privilege.
+    /// Put an emulated link between whoever connects and where to; by sockets alone, without
+    /// privilege.
     Relay(Box<relay::Args>),
     /// Show what a link that is running does: rates, delays, drops, backlog.
     Show(control::show::Args),
     /// Change a link that is running: any key of its scenario, all at one instant.
     Set(control::set::Args),
-    /// Give what an application sends and receives a link of its own: PlanetLab's one command for both directions.
+    /// Give what an application sends and receives a link of its own: PlanetLab's one command for
+    /// both directions.
     Netconfig(control::netconfig::Args),
     /// Send a scenario's traffic through its link as real datagrams and measure it.
     Traffic(traffic::Args),
-    /// Bound, simulated and measured, side by side: the signature table; or two scenarios simulated in pairs.
+    /// Bound, simulated and measured, side by side: the signature table; or two scenarios simulated
+    /// in pairs.
     Compare(compare::Args),
     /// See what isolation is worth, in a minute.
     Demo(demo::Args),
@@ -151,7 +155,8 @@ enum Command {
     Aggregate(aggregate::Args),
     /// What falaj costs, beside what it is compared with.
     Bench(bench::Args),
-    /// What works on this host and why the rest doesn't, what it costs, and what can honestly be emulated.
+    /// What works on this host and why the rest doesn't, what it costs, and what can honestly be
+    /// emulated.
     Doctor(doctor::Args),
     /// Check scenario files: what is wrong with them, where, and what to write instead.
     Check(check::Args),

@@ -144,12 +144,20 @@ pub(crate) struct MeasuredFlow {
 }
 
 /// Runs the links of the scenario on real packets.
-pub(crate) fn measure(scenario: &Scenario, options: Options, what: &'static str) -> Result<Measured> {
+pub(crate) fn measure(
+    scenario: &Scenario,
+    options: Options,
+    what: &'static str,
+) -> Result<Measured> {
     measure_beside(scenario, options, what, &|| Ok(()))
 }
 
 /// The same where packets come to the link by packet sockets, whoever paces it.
-pub(crate) fn measure_by_sockets(scenario: &Scenario, options: Options, what: &'static str) -> Result<Measured> {
+pub(crate) fn measure_by_sockets(
+    scenario: &Scenario,
+    options: Options,
+    what: &'static str,
+) -> Result<Measured> {
     let join = match join_of(&scenario.links) {
         Join::Auto => Join::Packet,
         join => join,
@@ -157,7 +165,8 @@ pub(crate) fn measure_by_sockets(scenario: &Scenario, options: Options, what: &'
     measure_joined(scenario, join, (options, &|| Ok(())), what)
 }
 
-/// The same beside something that `begins` starts, as the sources are about to begin; it may have threads.
+/// The same beside something that `begins` starts, as the sources are about to begin; it may have
+/// threads.
 pub(crate) fn measure_beside(
     scenario: &Scenario,
     options: Options,
@@ -184,7 +193,9 @@ fn measure_joined(
     }
     let plans = ends::plan(scenario)?;
     match sandbox_of(links, join, None) {
-        Ok((sandbox, pipes)) => in_namespaces(scenario, plans, sandbox, pipes, (options, begins), what),
+        Ok((sandbox, pipes)) => {
+            in_namespaces(scenario, plans, sandbox, pipes, (options, begins), what)
+        }
         Err(error) if !matches!(join, Join::Device(_)) => {
             // Who measures again and again need not hear it each time.
             static TOLD: std::sync::Once = std::sync::Once::new();
@@ -194,18 +205,22 @@ fn measure_joined(
             });
             over_loopback(scenario, plans, (options, begins), what)
         }
-        Err(error) => Err(error).context("a link that its device paces is measured between network namespaces alone"),
+        Err(error) => Err(error)
+            .context("a link that its device paces is measured between network namespaces alone"),
     }
 }
 
-/// How sides are joined: where devices pace links, by interfaces that send at their rate. Of several the fastest counts, and frames
-/// are as much longer than what a link accounts as of its largest packets.
+/// How sides are joined: where devices pace links, by interfaces that send at their rate. Of
+/// several the fastest counts, and frames are as much longer than what a link accounts as of its
+/// largest packets.
 fn join_of(links: &[Link]) -> Join {
-    let paced =
-        links.iter().flat_map(|link| [&link.up, &link.down]).filter(|d| d.pace != falaj_engine::pipe::Pace::Falaj);
+    let paced = links
+        .iter()
+        .flat_map(|link| [&link.up, &link.down])
+        .filter(|d| d.pace != falaj_engine::pipe::Pace::Falaj);
     let rate = paced.map(|direction| {
-        let [frame, counted] =
-            [Account::L2, direction.account].map(|account| u128::from(account.largest(direction.mtu)));
+        let [frame, counted] = [Account::L2, direction.account]
+            .map(|account| u128::from(account.largest(direction.mtu)));
         let rate = u128::from(direction.setup.rate.0) * frame / counted.max(1);
         Rate(u64::try_from(rate).unwrap_or(u64::MAX))
     });
@@ -248,8 +263,8 @@ pub(crate) fn traffic_side(script: Option<&str>) -> Result<Piped> {
     Ok(Piped { side, plan: File::from(OwnedFd::from(writer)), report })
 }
 
-/// What an end writes its report to. No pipe: an end waits for a pipe that is full, and whoever would empty it waits for
-/// the end; a report of ten minutes is longer than a pipe.
+/// What an end writes its report to. No pipe: an end waits for a pipe that is full, and whoever
+/// would empty it waits for the end; a report of ten minutes is longer than a pipe.
 fn report_file() -> Result<File> {
     tempfile::tempfile().context("no file for what the traffic reports")
 }
@@ -319,7 +334,9 @@ fn in_namespaces(
         match sandbox.read_event(waiting[i])? {
             Some(Event::Exited(Exit::Code(0))) => open[waiting[i].index()] = false,
             // A terminal's Ctrl-C reaches the ends.
-            Some(Event::Exited(Exit::Signal(SIGINT))) => return Err(Interrupted("while measuring").into()),
+            Some(Event::Exited(Exit::Signal(SIGINT))) => {
+                return Err(Interrupted("while measuring").into());
+            }
             Some(Event::Exited(Exit::Signal(signal))) => {
                 bail!("the traffic at the {} end got signal {signal}", waiting[i])
             }
@@ -332,8 +349,8 @@ fn in_namespaces(
     Ok(collect(scenario, &forwarder, &reports, "namespaces", sandbox.unread(), watched.thread))
 }
 
-/// Runs the same traffic between two namespaces that a veth pair joins, where `script` has set what the kernel does to
-/// it: what both ends report.
+/// Runs the same traffic between two namespaces that a veth pair joins, where `script` has set what
+/// the kernel does to it: what both ends report.
 pub(crate) fn measure_kernel(scenario: &Scenario, script: &str) -> Result<Vec<EndReport>> {
     let mut plans = ends::plan(scenario)?;
     let (mut sandbox, mut pipes) = sandbox_of(&scenario.links, Join::Veth, Some(script))?;
@@ -347,8 +364,12 @@ pub(crate) fn measure_kernel(scenario: &Scenario, script: &str) -> Result<Vec<En
         loop {
             match sandbox.read_event(end)? {
                 Some(Event::Exited(Exit::Code(0))) => break,
-                Some(Event::Exited(Exit::Signal(SIGINT))) => return Err(Interrupted("while measuring").into()),
-                Some(_) => bail!("the traffic at the {end} end failed, or what the kernel was to do"),
+                Some(Event::Exited(Exit::Signal(SIGINT))) => {
+                    return Err(Interrupted("while measuring").into());
+                }
+                Some(_) => {
+                    bail!("the traffic at the {end} end failed, or what the kernel was to do")
+                }
                 // Nothing depends on hearing of it at once.
                 None => std::thread::sleep(std::time::Duration::from_millis(20)),
             }
@@ -426,8 +447,9 @@ fn collect(
             received: received.unwrap_or_default(),
         }
     };
-    let pipe =
-        |(p, flows): (usize, Vec<LiveFlow>)| flows.into_iter().enumerate().map(|(f, flow)| of(p, f, flow)).collect();
+    let pipe = |(p, flows): (usize, Vec<LiveFlow>)| {
+        flows.into_iter().enumerate().map(|(f, flow)| of(p, f, flow)).collect()
+    };
     let losses = Losses {
         unread: unread.unwrap_or(0),
         overflowed: reports.iter().map(|r| r.overflowed).sum(),
@@ -443,7 +465,8 @@ fn collect(
 pub(crate) fn end() -> Result<ExitCode> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
-    let plan: EndPlan = serde_json::from_str(&text).context("this command is for falaj's own use")?;
+    let plan: EndPlan =
+        serde_json::from_str(&text).context("this command is for falaj's own use")?;
     let report = run_end(&plan)?;
     println!("{}", serde_json::to_string(&report)?);
     Ok(ExitCode::SUCCESS)
@@ -495,7 +518,10 @@ struct Progress {
 
 impl Progress {
     fn new(scenario: &Scenario, what: &'static str) -> Progress {
-        Progress { bar: show::progress(scenario.run.duration.0 / 100_000_000, what), zero: Time::ZERO + LEAD }
+        Progress {
+            bar: show::progress(scenario.run.duration.0 / 100_000_000, what),
+            zero: Time::ZERO + LEAD,
+        }
     }
     /// How long until somebody wants to see it move; where nobody looks nobody is woken for it.
     fn step(&self) -> Span {
@@ -517,11 +543,15 @@ mod tests {
     fn a_report_longer_than_a_pipe_is_read_when_its_end_has_gone() {
         let windows = vec![vec![1_000_000; 20]; 10_000];
         let mut told = tempfile::tempfile().unwrap();
-        told.write_all(&serde_json::to_vec(&EndReport { windows: windows.clone(), ..EndReport::default() }).unwrap())
-            .unwrap();
+        told.write_all(
+            &serde_json::to_vec(&EndReport { windows: windows.clone(), ..EndReport::default() })
+                .unwrap(),
+        )
+        .unwrap();
         told.rewind().unwrap();
         let report = report_file().unwrap();
-        let status = Command::new("cat").stdin(told).stdout(report.try_clone().unwrap()).status().unwrap();
+        let status =
+            Command::new("cat").stdin(told).stdout(report.try_clone().unwrap()).status().unwrap();
         assert!(status.success());
         assert_eq!(read_report(report).unwrap().windows, windows);
     }

@@ -13,11 +13,12 @@ pub(crate) struct Pace {
     /// --slack), hybrid (sleeps, and spins for the last part, unless others wait for a processor).
     #[arg(long, default_value_t, value_name = "spin|hybrid|sleep")]
     timer: Timer,
-    /// How late a packet may be handed over so that others leave with it: segments of one unit, and
-    /// with `--timer sleep` whatever is due; 0s: each at its own instant.
+    /// How late a packet may be handed over so that others leave with it: segments of one unit,
+    /// and with `--timer sleep` whatever is due; 0s: each at its own instant.
     #[arg(long, value_name = "TIME", default_value = "20us", value_parser = parse_span)]
     slack: Span,
-    /// What becomes of a packet that finds its queue full: drop, or wait at its interface [default: drop].
+    /// What becomes of a packet that finds its queue full: drop, or wait at its interface
+    /// [default: drop].
     #[arg(long, value_name = "drop|wait", value_parser = when_full)]
     when_full: Option<WhenFull>,
 }

@@ -45,9 +45,10 @@ pub(crate) fn man(args: &ManArgs, command: Command) -> Result<ExitCode> {
     match &args.directory {
         _ if args.reference => show::print(&reference(command)),
         Some(directory) => {
-            let written =
-                std::fs::create_dir_all(directory).and_then(|()| clap_mangen::generate_to(command, directory));
-            written.with_context(|| format!("cannot write the pages to {}", directory.display()))?;
+            let written = std::fs::create_dir_all(directory)
+                .and_then(|()| clap_mangen::generate_to(command, directory));
+            written
+                .with_context(|| format!("cannot write the pages to {}", directory.display()))?;
         }
         None => {
             let mut out = Vec::new();
@@ -79,7 +80,11 @@ fn page(out: &mut String, command: &mut Command) {
     let help = command.render_long_help().to_string();
     let help: Vec<&str> = help.lines().map(str::trim_end).collect();
     // Help ends with an empty line or not, as `after_help` has it.
-    out.push_str(&format!("\n{} `{name}`\n\n```text\n{}\n```\n", "#".repeat(depth + 1), help.join("\n").trim_end()));
+    out.push_str(&format!(
+        "\n{} `{name}`\n\n```text\n{}\n```\n",
+        "#".repeat(depth + 1),
+        help.join("\n").trim_end()
+    ));
     for below in command.get_subcommands_mut().filter(|c| !c.is_hide_set()) {
         page(out, below);
     }

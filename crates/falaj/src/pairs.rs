@@ -28,15 +28,25 @@ const MEASURES: [(Measure, &str, &str); 5] = [
     (Measure::Loss, "lost", "loss"),
 ];
 
-pub(crate) fn main(what: &Measuring, other: Option<&Path>, sets: &[Set], practice: &Practising) -> Result<ExitCode> {
+pub(crate) fn main(
+    what: &Measuring,
+    other: Option<&Path>,
+    sets: &[Set],
+    practice: &Practising,
+) -> Result<ExitCode> {
     let name = what.file().display().to_string();
     let ((mut first, mut second), other_name) = match other {
-        Some(other) => ((file::read(what.file())?, file::read(other)?), other.display().to_string()),
+        Some(other) => {
+            ((file::read(what.file())?, file::read(other)?), other.display().to_string())
+        }
         None => {
             let (_, text) = file::text(what.file())?;
             let (mut changed, first) = Changed::new(text, &name)?;
             let words: Vec<&str> = sets.iter().map(|set| set.text.as_str()).collect();
-            ((first, changed.set("--what-if", sets, false)?), format!("the same with {}", words.join(", ")))
+            (
+                (first, changed.set("--what-if", sets, false)?),
+                format!("the same with {}", words.join(", ")),
+            )
         }
     };
     first.run.duration = what.duration().unwrap_or(first.run.duration);
@@ -71,16 +81,24 @@ pub(crate) fn main(what: &Measuring, other: Option<&Path>, sets: &[Set], practic
         say!("{}", serde_json::to_string_pretty(&json)?);
         return Ok(simulation.exit());
     }
-    say!("simulated in pairs, under the same arrivals: {}; differences with 95 % intervals", simulation.title(&first));
+    say!(
+        "simulated in pairs, under the same arrivals: {}; differences with 95 % intervals",
+        simulation.title(&first)
+    );
     say!("first: {name}; other: {other_name}");
     if first.traffic.iter().any(|source| matches!(source.model, Model::Tcp(_))) {
-        say!("what connections of TCP send depends on what arrives: their chances are the same, and their packets not");
+        say!(
+            "what connections of TCP send depends on what arrives: their chances are the same, and their packets not"
+        );
     }
     let mut rows = Vec::new();
     for (flow, a, b) in &pairs {
         for (n, (measure, called, _)) in MEASURES.into_iter().enumerate() {
-            let mut row = vec![if n == 0 { format!("{flow}  {called}") } else { format!("  {called}") }];
-            let of = |gathered: &Gathered| gathered.estimate(measure).map(|e| Estimate { half_width: None, ..e });
+            let mut row =
+                vec![if n == 0 { format!("{flow}  {called}") } else { format!("  {called}") }];
+            let of = |gathered: &Gathered| {
+                gathered.estimate(measure).map(|e| Estimate { half_width: None, ..e })
+            };
             let difference = a.difference(b, measure);
             row.extend([of(a), of(b)].map(|e| value(measure, e, false)));
             row.push(value(measure, difference, true));
@@ -93,11 +111,14 @@ pub(crate) fn main(what: &Measuring, other: Option<&Path>, sets: &[Set], practic
     Ok(simulation.exit())
 }
 
-/// Pairs need the same packets: streams of random numbers are known by a source's place in the file.
+/// Pairs need the same packets: streams of random numbers are known by a source's place in the
+/// file.
 fn same_sources(first: &Scenario, second: &Scenario) -> Result<()> {
     if first.traffic.len() != second.traffic.len() {
         let [a, b] = [first, second].map(|scenario| scenario.traffic.len());
-        bail!("one scenario has {a} sources and the other {b}: under different arrivals there are no pairs");
+        bail!(
+            "one scenario has {a} sources and the other {b}: under different arrivals there are no pairs"
+        );
     }
     for (a, b) in first.traffic.iter().zip(&second.traffic) {
         let sends = |s: &falaj_scenario::Source| (s.spec(), s.sources, s.towards, s.ecn);
@@ -121,9 +142,14 @@ fn pairs<'a>(
 ) -> Vec<(String, &'a Gathered, &'a Gathered)> {
     let of = |scenario: &Scenario, n: usize| -> Vec<(String, &'a Gathered)> {
         let study = &simulation.studies[n];
-        let flow =
-            |at: (usize, _, usize)| (name_of(scenario, at), study.flow(pipe_of(at.0, at.1), FlowId(at.2 as u32)));
-        all_flows(scenario).into_iter().map(flow).filter(|(_, flow)| flow.counters.offered > 0).collect()
+        let flow = |at: (usize, _, usize)| {
+            (name_of(scenario, at), study.flow(pipe_of(at.0, at.1), FlowId(at.2 as u32)))
+        };
+        all_flows(scenario)
+            .into_iter()
+            .map(flow)
+            .filter(|(_, flow)| flow.counters.offered > 0)
+            .collect()
     };
     let others = of(second, 1);
     let pair = |(name, a): (String, &'a Gathered)| {
@@ -142,7 +168,9 @@ fn value(measure: Measure, e: Option<Estimate>, signed: bool) -> String {
         _ => "",
     };
     let e = Estimate { mean: e.mean.abs(), ..e };
-    let half = |text: &dyn Fn(f64) -> String| e.half_width.map_or(String::new(), |half| format!(" ± {}", text(half)));
+    let half = |text: &dyn Fn(f64) -> String| {
+        e.half_width.map_or(String::new(), |half| format!(" ± {}", text(half)))
+    };
     let text = match measure {
         Measure::Rate => format!("{}{}", show::rate(e.mean), half(&show::rate)),
         Measure::Loss => {

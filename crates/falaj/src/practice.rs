@@ -1,4 +1,5 @@
-//! How a simulation is asked for on the command line, done, and told: replications, warm-up, and until when.
+//! How a simulation is asked for on the command line, done, and told: replications, warm-up, and
+//! until when.
 
 use crate::show::{self, say};
 use crate::sim::{Interrupted, interrupts};
@@ -19,18 +20,20 @@ use std::sync::atomic::Ordering;
 /// What the commands take that simulate.
 #[derive(clap::Args)]
 pub(crate) struct Practising {
-    /// Independent replications; else the scenario's. With --until the most there may be [default there: 1000].
+    /// Independent replications; else the scenario's. With --until the most there may be [default
+    /// there: 1000].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     replications: Option<u32>,
     /// Where random numbers begin; else the scenario's. Replication n has the seed n higher.
     #[arg(long)]
     seed: Option<u64>,
-    /// Add replications until a 95 % interval is so narrow: `delay.mean ±1%`, `loss ±5%`, `rate ±1%`,
-    /// `FLOW.delay.p99 ±2%`; without FLOW of every flow. May be given again.
+    /// Add replications until a 95 % interval is so narrow: `delay.mean ±1%`, `loss ±5%`, `rate
+    /// ±1%`, `FLOW.delay.p99 ±2%`; without FLOW of every flow. May be given again.
     #[arg(long, value_name = "INTERVAL")]
     until: Vec<Until>,
-    /// What comes before the steady state, and is not counted: auto (MSER-5 finds it), none, or a time. Beside
-    /// packets that are measured it is none, as those begin with an empty link too.
+    /// What comes before the steady state, and is not counted: auto (MSER-5 finds it), none, or a
+    /// time. Beside packets that are measured it is none, as those begin with an empty link
+    /// too.
     #[arg(long, value_name = "auto|none|TIME", value_parser = warm_up)]
     warm_up: Option<WarmUp>,
 }
@@ -39,7 +42,9 @@ fn warm_up(text: &str) -> Result<WarmUp, String> {
     match text {
         "auto" => Ok(WarmUp::Found),
         "none" => Ok(WarmUp::Nothing),
-        _ => parse_span(text).map(WarmUp::Given).map_err(|why| format!("{why}; or write `auto` or `none`")),
+        _ => parse_span(text)
+            .map(WarmUp::Given)
+            .map_err(|why| format!("{why}; or write `auto` or `none`")),
     }
 }
 
@@ -53,14 +58,17 @@ impl Practising {
         scenario.run.seed = self.seed.unwrap_or(scenario.run.seed);
     }
 
-    /// How to simulate a scenario that [`Practising::apply`] has seen; `otherwise` is the warm-up where none was said.
+    /// How to simulate a scenario that [`Practising::apply`] has seen; `otherwise` is the warm-up
+    /// where none was said.
     pub(crate) fn plan(&self, scenario: &Scenario, otherwise: WarmUp) -> Result<Plan> {
         let warm_up = self.warm_up.unwrap_or(otherwise);
         let duration = scenario.run.duration;
         if let WarmUp::Given(cut) = warm_up
             && cut >= duration
         {
-            bail!("--warm-up {cut} leaves nothing of a run of {duration}: write less, or a longer --duration");
+            bail!(
+                "--warm-up {cut} leaves nothing of a run of {duration}: write less, or a longer --duration"
+            );
         }
         for until in &self.until {
             if let Err(what) = until::known(scenario, until) {
@@ -99,7 +107,12 @@ impl Plan {
 
     /// All replications of the scenario, from the first packet on: as what is measured beside it.
     pub(crate) fn beside(scenario: &Scenario) -> Plan {
-        Plan { warm_up: WarmUp::Nothing, until: Vec::new(), most: scenario.run.replications as usize, shares: &[] }
+        Plan {
+            warm_up: WarmUp::Nothing,
+            until: Vec::new(),
+            most: scenario.run.replications as usize,
+            shares: &[],
+        }
     }
 }
 
@@ -129,25 +142,34 @@ impl Reached {
 }
 
 impl Simulation {
-    /// Simulates, with progress on a terminal; Ctrl-C ends it where it is, a second one the program.
+    /// Simulates, with progress on a terminal; Ctrl-C ends it where it is, a second one the
+    /// program.
     pub(crate) fn run(scenarios: &[&Scenario], plan: &Plan) -> Result<Simulation> {
         let first = scenarios[0];
         let duration = first.run.duration;
-        let experiments: Vec<Experiment> = scenarios.iter().map(|s| experiment(s, duration)).collect();
+        let experiments: Vec<Experiment> =
+            scenarios.iter().map(|s| experiment(s, duration)).collect();
         let stop = interrupts()?;
         stop.store(false, Ordering::Relaxed);
-        let steps = |replications: usize| (replications * experiments.len()) as u64 * micros(duration);
-        let first_ones = if plan.until.is_empty() { plan.most } else { until::FIRST.min(plan.most) };
+        let steps =
+            |replications: usize| (replications * experiments.len()) as u64 * micros(duration);
+        let first_ones =
+            if plan.until.is_empty() { plan.most } else { until::FIRST.min(plan.most) };
         let bar = show::progress_of_time(steps(first_ones + PILOTS));
         let gone = |span: Span| bar.inc(micros(span));
         let progress = Progress { gone: &gone, stop: &stop };
         let mut quantiles = until::quantiles(&plan.until);
         quantiles.extend(plan.shares);
-        let practice = Practice { seed: first.run.seed, warm_up: plan.warm_up, quantiles, most: plan.most };
+        let practice =
+            Practice { seed: first.run.seed, warm_up: plan.warm_up, quantiles, most: plan.most };
         let (studies, warmed) = practice
             .studies(&experiments, &progress, |studies| {
                 let have = studies[0].replications();
-                let next = if plan.until.is_empty() { plan.most } else { until::wanted(first, &plan.until, studies) };
+                let next = if plan.until.is_empty() {
+                    plan.most
+                } else {
+                    until::wanted(first, &plan.until, studies)
+                };
                 bar.set_length(bar.position() + steps(next.min(plan.most).saturating_sub(have)));
                 if !plan.until.is_empty() {
                     bar.set_message(format!("{have} replications, simulating more"));
@@ -157,8 +179,10 @@ impl Simulation {
             .map_err(|(_, refused)| refused)?;
         bar.finish_and_clear();
         let interrupted = stop.swap(true, Ordering::Relaxed);
-        let until =
-            plan.until.iter().map(|asked| Reached { until: asked.clone(), now: until::width(first, asked, &studies) });
+        let until = plan.until.iter().map(|asked| Reached {
+            until: asked.clone(),
+            now: until::width(first, asked, &studies),
+        });
         let until = until.collect();
         let simulation = Simulation { studies, warmed, until, most: plan.most, interrupted };
         simulation.tell_interruption(duration)?;
@@ -206,7 +230,12 @@ impl Simulation {
             Span::ZERO => String::new(),
             cut => format!(", less {cut} of warm-up each"),
         };
-        format!("{} x {}, seed {}{warm_up}", study.replications(), study.duration(), scenario.run.seed)
+        format!(
+            "{} x {}, seed {}{warm_up}",
+            study.replications(),
+            study.duration(),
+            scenario.run.seed
+        )
     }
 
     /// What is to be known of warm-up and intervals, in lines.
@@ -222,8 +251,12 @@ impl Simulation {
                 ));
             }
             if !unknown.is_empty() {
-                let names: Vec<String> = unknown.iter().map(|(p, f)| name_at(scenario, p.0, *f)).collect();
-                notes.push(format!("too few packets to tell when it had warmed up: {}", names.join(", ")));
+                let names: Vec<String> =
+                    unknown.iter().map(|(p, f)| name_at(scenario, p.0, *f)).collect();
+                notes.push(format!(
+                    "too few packets to tell when it had warmed up: {}",
+                    names.join(", ")
+                ));
             }
         }
         if self.warmed.how == How::Scheduled {
@@ -231,13 +264,20 @@ impl Simulation {
         }
         for reached in &self.until {
             let short = "fewer than five packets lie beyond it in one of them, and they should be longer: no interval";
-            let unknown = if until::quantile(reached.until.measure).is_some() { short } else { "no interval" };
+            let unknown = if until::quantile(reached.until.measure).is_some() {
+                short
+            } else {
+                "no interval"
+            };
             let now = reached.now.map_or(unknown.into(), |now| format!("±{:.2} %", now * 100.0));
             let (until, n) = (&reached.until, self.studies[0].replications());
             notes.push(if reached.is_enough() {
                 format!("{until}: reached, {now} after {n} replications")
             } else {
-                format!("{until}: not reached, {now} after {n} replications; there may be {}", self.most)
+                format!(
+                    "{until}: not reached, {now} after {n} replications; there may be {}",
+                    self.most
+                )
             });
         }
         notes
@@ -263,13 +303,17 @@ impl Simulation {
             .iter()
             .map(|(pipe, flow, cut)| json!({ "flow": name_at(scenario, pipe.0, *flow), "cut_ns": cut.0 }))
             .collect();
-        let unknown: Vec<String> = unknown.iter().map(|(pipe, flow)| name_at(scenario, pipe.0, *flow)).collect();
+        let unknown: Vec<String> =
+            unknown.iter().map(|(pipe, flow)| name_at(scenario, pipe.0, *flow)).collect();
         let until: Vec<Json> = self
             .until
             .iter()
             .map(|r| json!({ "asked": r.until.to_string(), "reached": r.is_enough(), "within": r.now }))
             .collect();
-        (json!({ "cut_ns": self.warmed.cut.0, "how": how, "late": late, "unknown": unknown }), json!(until))
+        (
+            json!({ "cut_ns": self.warmed.cut.0, "how": how, "late": late, "unknown": unknown }),
+            json!(until),
+        )
     }
 }
 
@@ -278,6 +322,8 @@ fn micros(span: Span) -> u64 {
 }
 
 fn name_at(scenario: &Scenario, pipe: u32, flow: FlowId) -> String {
-    let at = all_flows(scenario).into_iter().find(|&(l, t, f)| (pipe_of(l, t).0, f) == (pipe, flow.index()));
+    let at = all_flows(scenario)
+        .into_iter()
+        .find(|&(l, t, f)| (pipe_of(l, t).0, f) == (pipe, flow.index()));
     at.map_or_else(String::new, |at| name_of(scenario, at))
 }

@@ -21,10 +21,17 @@ impl Recording {
     }
 
     /// The same, where the ports are not the ends of one link: these are their names.
-    pub(crate) fn begin_at(&self, forwarder: &mut Forwarder, scenario: &str, ports: &[&str]) -> Result<()> {
+    pub(crate) fn begin_at(
+        &self,
+        forwarder: &mut Forwarder,
+        scenario: &str,
+        ports: &[&str],
+    ) -> Result<()> {
         let Some(path) = &self.capture else { return Ok(()) };
         let recorder = Recorder::start(path, scenario, ports, forwarder.clock());
-        forwarder.record(recorder.with_context(|| format!("cannot write the capture {}", path.display()))?);
+        forwarder.record(
+            recorder.with_context(|| format!("cannot write the capture {}", path.display()))?,
+        );
         Ok(())
     }
 
@@ -33,15 +40,23 @@ impl Recording {
         self.capture.is_some()
     }
 
-    /// Ends it, and tells if it is not whole: what the link was there for has gone well all the same.
+    /// Ends it, and tells if it is not whole: what the link was there for has gone well all the
+    /// same.
     pub(crate) fn end(&self, forwarder: &mut Forwarder) {
-        let (Some(recorder), Some(path)) = (forwarder.stop_recording(), &self.capture) else { return };
+        let (Some(recorder), Some(path)) = (forwarder.stop_recording(), &self.capture) else {
+            return;
+        };
         let name = path.display();
         let (recorded, written) = recorder.finish();
         match written {
-            Err(error) => note!("warning: {} packets are missing in {name}: {error}", recorded.missing),
+            Err(error) => {
+                note!("warning: {} packets are missing in {name}: {error}", recorded.missing)
+            }
             Ok(()) if recorded.missing > 0 => {
-                note!("warning: {} packets are missing in {name}: the disk was too slow", recorded.missing);
+                note!(
+                    "warning: {} packets are missing in {name}: the disk was too slow",
+                    recorded.missing
+                );
             }
             Ok(()) => {}
         }

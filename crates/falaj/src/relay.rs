@@ -72,7 +72,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         no_masks(link, "clients are flows of their own already")?;
     }
     for (term, asks) in unknown(&scenario) {
-        note!("warning: {asks} asks for `{term}`, and a relay knows addresses, protocol, ports and length alone");
+        note!(
+            "warning: {asks} asks for `{term}`, and a relay knows addresses, protocol, ports and length alone"
+        );
     }
     args.fail_if.check(&scenario.links)?;
     args.asked.tell(&scenario);
@@ -95,7 +97,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let (report, _) = interruptible(|stop| Ok(relay.run(stop)?))?;
     let elapsed = Span(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let losses = report.losses.map(|(n, why)| (n, why.to_owned()));
-    let summary = Summary::new(&scenario.links, elapsed, report.flows, losses.into()).ruled(&scenario, report.rules);
+    let summary = Summary::new(&scenario.links, elapsed, report.flows, losses.into())
+        .ruled(&scenario, report.rules);
     let summary = summary.with_breaches(&scenario.links, report.breaches);
     note!("{} clients sent datagrams, {} streams", report.clients, report.streams);
     summary.tell();

@@ -47,7 +47,9 @@ pub(crate) fn main(path: &Path, scenario: Option<&Path>, as_json: bool) -> Resul
         (Some(path), _) => file::read(path)?,
         (None, Some(text)) => file::parse_quietly(text, &format!("{name} (its scenario)"))?,
         (None, None) => {
-            return Err(anyhow!("{name} has no scenario in it: name one, `falaj sim FILE --replay {name}`"));
+            return Err(anyhow!(
+                "{name} has no scenario in it: name one, `falaj sim FILE --replay {name}`"
+            ));
         }
     };
     let taken: Vec<Taken> = capture.packets.iter().filter_map(|p| p.taken).collect();
@@ -57,16 +59,25 @@ pub(crate) fn main(path: &Path, scenario: Option<&Path>, as_json: bool) -> Resul
         || capture.rooms.iter().enumerate().any(|(i, room)| room.number != i as u64);
     let changes = if ours && own { &capture.changes[..] } else { &[] };
     if changes.len() < capture.changes.len() {
-        note!("{} changes in {name} are left out: they are of its own scenario", capture.changes.len());
+        note!(
+            "{} changes in {name} are left out: they are of its own scenario",
+            capture.changes.len()
+        );
     }
     let mut network = scenario.network();
     let arrivals = if ours && own {
-        if scenario.rules.is_empty() && changes.is_empty() && taken.iter().all(|taken| taken.length.is_none()) {
+        if scenario.rules.is_empty()
+            && changes.is_empty()
+            && taken.iter().all(|taken| taken.length.is_none())
+        {
             // What the engine was told of each is there: it counts as it is.
             network.places.iter_mut().for_each(|place| place.account = Account::Ip);
         } else {
             let known = taken.iter().all(|taken| taken.length.is_some());
-            ensure!(known, "{name} was written by an older falaj, which did not write down what rules ask about");
+            ensure!(
+                known,
+                "{name} was written by an older falaj, which did not write down what rules ask about"
+            );
         }
         own_arrivals(&capture)
     } else {
@@ -88,9 +99,10 @@ pub(crate) fn main(path: &Path, scenario: Option<&Path>, as_json: bool) -> Resul
         let behind = taken.partition_point(|taken| taken.number < one.behind()).max(entered);
         enter(&mut replay, &arrivals, entered..behind).with_context(|| name.to_string())?;
         entered = behind;
-        let around = [behind.checked_sub(1), Some(behind)].map(|n| n.and_then(|n| arrivals.get(n)).map(|a| a.at));
-        let in_order =
-            around[0].is_none_or(|before| before <= one.at()) && around[1].is_none_or(|then| one.at() <= then);
+        let around = [behind.checked_sub(1), Some(behind)]
+            .map(|n| n.and_then(|n| arrivals.get(n)).map(|a| a.at));
+        let in_order = around[0].is_none_or(|before| before <= one.at())
+            && around[1].is_none_or(|then| one.at() <= then);
         ensure!(in_order, "{name}: {one} is not between the packets that it is said to be between");
         match one {
             Between::Change(change) => {
@@ -108,19 +120,31 @@ pub(crate) fn main(path: &Path, scenario: Option<&Path>, as_json: bool) -> Resul
     }
     enter(&mut replay, &arrivals, entered..arrivals.len()).with_context(|| name.to_string())?;
     let replayed = replay.end(None);
-    let difference = if ours && own && !gaps { Some(first_difference(&taken, &replayed.verdicts)) } else { None };
+    let difference = if ours && own && !gaps {
+        Some(first_difference(&taken, &replayed.verdicts))
+    } else {
+        None
+    };
     if as_json {
         tell_json(&scenario, &replayed, changes.len(), difference, &taken)?;
     } else {
         tell(&scenario, &replayed, changes.len());
         match difference {
             Some(None) => say!("every packet decided as live, to the nanosecond"),
-            Some(Some(i)) => say!("first difference: {}\n         replayed: {}", taken[i], replayed.verdicts[i]),
-            None if own && ours => say!("packets or changes are missing in the capture: decisions were not compared"),
+            Some(Some(i)) => {
+                say!("first difference: {}\n         replayed: {}", taken[i], replayed.verdicts[i])
+            }
+            None if own && ours => {
+                say!("packets or changes are missing in the capture: decisions were not compared")
+            }
             None => {}
         }
     }
-    Ok(if matches!(difference, Some(Some(_))) { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
+    Ok(if matches!(difference, Some(Some(_))) {
+        ExitCode::from(DIFFERS)
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 /// What happened between two packets.
@@ -179,7 +203,10 @@ fn changed(
     name: &str,
 ) -> Result<(Scenario, Vec<u32>)> {
     let Wanted { scenario, drop, vacant, .. } = &change.wanted;
-    let after = file::parse_quietly(scenario, &format!("{name} (its scenario from change {} on)", change.number))?;
+    let after = file::parse_quietly(
+        scenario,
+        &format!("{name} (its scenario from change {} on)", change.number),
+    )?;
     let places = replay.places(change.at);
     let free = vacant.iter().all(|place| places.vacant.contains(place));
     ensure!(free, "links begin where others have not ended");
@@ -209,8 +236,8 @@ fn own_arrivals(capture: &Capture) -> Vec<Arrival> {
     capture.packets.iter().filter_map(|p| Some(of(p.taken.as_ref()?, &p.frame))).collect()
 }
 
-/// Arrivals alone: instants from the first one on, links and flows by the scenario's rules. Interface 1 is the far
-/// end, all others the near one.
+/// Arrivals alone: instants from the first one on, links and flows by the scenario's rules.
+/// Interface 1 is the far end, all others the near one.
 fn foreign(capture: &Capture) -> Vec<Arrival> {
     let mut packets: Vec<_> = capture.packets.iter().collect();
     packets.sort_by_key(|p| p.at);
@@ -238,7 +265,8 @@ fn rows<'a>(scenario: &Scenario, replayed: &'a Replayed) -> Vec<(String, &'a Cou
         let link = &scenario.links[p / 2];
         for (f, (counters, delay)) in pipe.iter().enumerate().filter(|(_, (c, _))| c.offered > 0) {
             let name = name_of_flow(link, p % 2, f, both);
-            let name = if scenario.links.len() > 1 { format!("{} {name}", link.name) } else { name };
+            let name =
+                if scenario.links.len() > 1 { format!("{} {name}", link.name) } else { name };
             rows.push((name, counters, delay));
         }
     }
@@ -253,7 +281,18 @@ fn tell(scenario: &Scenario, replayed: &Replayed, changes: usize) {
     if replayed.unmatched > 0 {
         say!("{} packets matched no rule", replayed.unmatched);
     }
-    let header = ["flow", "offered", "delivered", "dropped", "lost", "delay mean", "p50", "p99", "max", "backlog max"];
+    let header = [
+        "flow",
+        "offered",
+        "delivered",
+        "dropped",
+        "lost",
+        "delay mean",
+        "p50",
+        "p99",
+        "max",
+        "backlog max",
+    ];
     let row = |(name, c, delay): (String, &Counters, &Meter)| {
         vec![
             name,
@@ -270,7 +309,11 @@ fn tell(scenario: &Scenario, replayed: &Replayed, changes: usize) {
     };
     say!("{}", show::table(&header, rows(scenario, replayed).into_iter().map(row)));
     if !scenario.rules.is_empty() {
-        let rows = scenario.rules.iter().zip(&replayed.taken).map(|(rule, taken)| rule_row(&rule.name, taken));
+        let rows = scenario
+            .rules
+            .iter()
+            .zip(&replayed.taken)
+            .map(|(rule, taken)| rule_row(&rule.name, taken));
         say!("{}", show::table(&RULE_HEADER, rows));
     }
 }
@@ -290,9 +333,9 @@ fn tell_json(
             "delay_max_ns": delay.max().map(|s| s.0), "max_backlog_packets": c.max_backlog,
         })
     };
-    let first = difference
-        .flatten()
-        .map(|i| json!({ "live": taken[i].to_string(), "replayed": replayed.verdicts[i].to_string() }));
+    let first = difference.flatten().map(
+        |i| json!({ "live": taken[i].to_string(), "replayed": replayed.verdicts[i].to_string() }),
+    );
     let json = json!({
         "packets": replayed.verdicts.len(), "changes": changes, "unmatched": replayed.unmatched,
         "same_decisions": difference.map(|d| d.is_none()), "first_difference": first,

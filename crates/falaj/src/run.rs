@@ -18,7 +18,9 @@ use falaj_live::clock::{Clock, monotonic};
 use falaj_live::forward::WhenFull;
 use falaj_live::forward::{Forwarder, Woken};
 use falaj_live::priority::{self, Rank};
-use falaj_live::sandbox::{End, Event, Exit, Hosts, Sandbox, Side, Spec, Step, Subnet, UserNamespace};
+use falaj_live::sandbox::{
+    End, Event, Exit, Hosts, Sandbox, Side, Spec, Step, Subnet, UserNamespace,
+};
 use falaj_live::signals::Signals;
 use falaj_live::way_out::{self, WayOut, Wish};
 use falaj_scenario::Link;
@@ -66,19 +68,21 @@ pub(crate) struct Args {
     pub(crate) peer: Option<OsString>,
     #[command(flatten)]
     pub(crate) pace: Pace,
-    /// The far end is another process, and packets cross to it and back in containers: of so many packets, for so long
-    /// at most, or until the reader is idle; or of as many as a delay allows.
+    /// The far end is another process, and packets cross to it and back in containers: of so many
+    /// packets, for so long at most, or until the reader is idle; or of as many as a delay
+    /// allows.
     #[arg(long, value_name = "62,200us|62,idle|adaptive,delay=200us")]
     pub(crate) aggregate: Option<aggregate::Asked>,
-    /// The far end is in this network namespace, which is there: a name under /run/netns, or the number of a process in
-    /// it, such as a container's first. It gets the link's interface as long as the link is there.
+    /// The far end is in this network namespace, which is there: a name under /run/netns, or the
+    /// number of a process in it, such as a container's first. It gets the link's interface as
+    /// long as the link is there.
     #[arg(long, value_name = "NAME|PID")]
     netns: Option<String>,
     /// Of a scenario with hosts: the one where the command runs; else the first.
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Option<String>,
-    /// Of a scenario with hosts: runs in that one (or in `router`), by `sh -c` and without input; ends with the command;
-    /// may be given again.
+    /// Of a scenario with hosts: runs in that one (or in `router`), by `sh -c` and without input;
+    /// ends with the command; may be given again.
     #[arg(long = "in", value_name = "HOST:COMMAND", value_parser = Within::parse)]
     pub(crate) within: Vec<Within>,
     /// The way from the far end to the world.
@@ -87,7 +91,8 @@ pub(crate) struct Args {
     /// Makes a user namespace even for root.
     #[arg(long)]
     pub(crate) user_namespace: bool,
-    /// While the command runs, shows a line for each flow on the terminal: for commands that print little.
+    /// While the command runs, shows a line for each flow on the terminal: for commands that print
+    /// little.
     #[arg(long)]
     pub(crate) live: bool,
     /// At the end, tells on standard error what the link did.
@@ -168,7 +173,10 @@ impl Within {
 /// A side with a command beside the one that was asked for. What is typed is for that one alone.
 pub(crate) fn helper(command: OsString) -> Result<Side> {
     let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
-    Ok(Side { stdin: Some(nothing.into()), ..Side::command([OsString::from("sh"), "-c".into(), command]) })
+    Ok(Side {
+        stdin: Some(nothing.into()),
+        ..Side::command([OsString::from("sh"), "-c".into(), command])
+    })
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
@@ -187,7 +195,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         return hosts::main(args, &scenario, &text);
     }
     if args.host.is_some() || !args.within.is_empty() {
-        bail!("--host and --in are for a scenario with hosts, each [host.NAME]; this one has two ends, and --peer");
+        bail!(
+            "--host and --in are for a scenario with hosts, each [host.NAME]; this one has two ends, and --peer"
+        );
     }
     let links = live_links(&scenario)?;
     args.fail_if.check(links)?;
@@ -202,14 +212,18 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         Some(_) => Wish::None,
         None => args.internet.wish(),
     };
-    let ways = way_out::ways(wish, args.user_namespace).map_err(|why| anyhow!("--internet: {why}"))?;
+    let ways =
+        way_out::ways(wish, args.user_namespace).map_err(|why| anyhow!("--internet: {why}"))?;
     let place = args.control.place()?;
-    let about = args.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+    let about =
+        args.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     let mut near = Side { command: Some(args.command), ..Side::default() };
     let has_peer = args.peer.is_some();
     let mut far = args.peer.map(helper).transpose()?.unwrap_or_default();
     if let Some(place) = &place {
-        [&mut near, &mut far].into_iter().for_each(|side| side.env.push((control::VARIABLE.into(), place.into())));
+        [&mut near, &mut far]
+            .into_iter()
+            .for_each(|side| side.env.push((control::VARIABLE.into(), place.into())));
     }
     let mut sandbox = Sandbox::start(Spec {
         mtu,
@@ -218,21 +232,29 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         // Containers are for packets: units of many would fill one each.
         tso: args.aggregate.is_none(),
         resolver: ways.first().and_then(way_out::resolver),
-        user_namespace: if args.user_namespace { UserNamespace::Always } else { UserNamespace::Auto },
+        user_namespace: if args.user_namespace {
+            UserNamespace::Always
+        } else {
+            UserNamespace::Auto
+        },
         near,
         far,
         namespace: args.netns.clone(),
         ..Spec::default()
     })
     .map_err(|error| match &args.netns {
-        Some(name) if error.step == Step::EnterNamespace => anyhow!(error).context(format!("--netns {name}")),
+        Some(name) if error.step == Step::EnterNamespace => {
+            anyhow!(error).context(format!("--netns {name}"))
+        }
         _ => error.into(),
     })?;
     let mut why = None;
     let out = match WayOut::open(&sandbox, &ways) {
         Ok(out) => Some(out),
         // Who asked for it by name cannot do without.
-        Err(error) if !matches!(args.internet, Internet::Auto | Internet::None) => bail!("--internet: {error}"),
+        Err(error) if !matches!(args.internet, Internet::Auto | Internet::None) => {
+            bail!("--internet: {error}")
+        }
         Err(error) => {
             why = Some(error).filter(|error| !error.is_empty());
             None
@@ -241,13 +263,16 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let mut signals = Signals::take()?;
     let clock = Clock::from_zero(monotonic());
     let by_stack = out.as_ref().is_some_and(|out| out.way().is_user_mode());
-    // Such a stack does not slow down where packets are lost: all that it sends would be lost again and again. Beside a peer what
-    // comes down is the peer's as well, whose packets are lost as on any link.
+    // Such a stack does not slow down where packets are lost: all that it sends would be lost again
+    // and again. Beside a peer what comes down is the peer's as well, whose packets are lost as
+    // on any link.
     let when_full = if by_stack && !has_peer { WhenFull::WaitDown } else { WhenFull::default() };
     let (network, options) = (scenario.network(), args.pace.options_or(when_full));
     let guest = args.aggregate.as_ref().map(|asked| asked.start(&mut sandbox)).transpose()?;
     let (mut forwarder, guest) = match guest {
-        Some((guest, child)) => (attach::to_guest(&network, &mut sandbox, guest, clock, options)?, Some(child)),
+        Some((guest, child)) => {
+            (attach::to_guest(&network, &mut sandbox, guest, clock, options)?, Some(child))
+        }
         None => (attach::to_sandbox(&network, &mut sandbox, clock, options)?, None),
     };
     priority::be_punctual(Rank::Link);
@@ -266,7 +291,14 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     sandbox.go(End::Far)?;
     sandbox.go(End::Near)?;
     let ends = (sandbox.sides(), End::Near.index());
-    let exit = forward(&mut forwarder, ends, &mut signals, &scenario.links, args.live, Some(&mut control))?;
+    let exit = forward(
+        &mut forwarder,
+        ends,
+        &mut signals,
+        &scenario.links,
+        args.live,
+        Some(&mut control),
+    )?;
     args.recording.end(&mut forwarder);
     if out.is_none() && args.netns.is_none() {
         tell_of_no_way_out(&sandbox, args.internet, why.as_deref());
@@ -289,7 +321,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
 pub(crate) fn tell(stats: bool, sides: &Hosts, summary: &Summary) {
     let unread = sides.unread();
     if let Some(lost @ 1..) = unread {
-        note!("warning: this host did not keep up: {lost} packets were not read in time; see `falaj doctor`");
+        note!(
+            "warning: this host did not keep up: {lost} packets were not read in time; see `falaj doctor`"
+        );
     }
     if stats {
         if let Some(error) = sides.no_tap() {
@@ -305,7 +339,12 @@ pub(crate) fn tell(stats: bool, sides: &Hosts, summary: &Summary) {
 }
 
 /// The exit status, and what is to be said or written before it.
-pub(crate) fn status(exit: Exit, summary: &Summary, json: &JsonFile, fail_if: &FailIf) -> Result<ExitCode> {
+pub(crate) fn status(
+    exit: Exit,
+    summary: &Summary,
+    json: &JsonFile,
+    fail_if: &FailIf,
+) -> Result<ExitCode> {
     json.write(summary)?;
     let failed = fail_if.judge(summary)?;
     let status = u8::try_from(exit.shell_code()).unwrap_or(u8::MAX);
@@ -349,15 +388,25 @@ pub(crate) fn forward(
                 (Some(Event::Exited(exit)), true) => return Ok(exit),
                 (Some(Event::Closed), true) => bail!("the command's namespace was killed"),
                 (Some(Event::Closed), false) => {
-                    note!("warning: a side's processes were killed: nobody answers there; the link goes on");
+                    note!(
+                        "warning: a side's processes were killed: nobody answers there; the link goes on"
+                    );
                 }
                 _ => {}
             },
             Woken::Overflow(pipe, flow) => {
-                warn_of_overflow(control.as_ref().map_or(links, |control| control.links()), pipe, flow);
+                warn_of_overflow(
+                    control.as_ref().map_or(links, |control| control.links()),
+                    pipe,
+                    flow,
+                );
             }
             Woken::Shared(pipe, flow) => {
-                warn_of_sharing(control.as_ref().map_or(links, |control| control.links()), pipe, flow);
+                warn_of_sharing(
+                    control.as_ref().map_or(links, |control| control.links()),
+                    pipe,
+                    flow,
+                );
             }
             Woken::Deadline => live.update(forwarder),
         }

@@ -110,7 +110,8 @@ fn two_digits(value: f64) -> String {
 }
 
 /// Lines under the header only.
-const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+const STYLE: TableStyle =
+    TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 /// A table: the first column to the left, numbers to the right.
 pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
@@ -133,7 +134,9 @@ pub(crate) fn progress_wanted() -> bool {
 /// May we use colours on standard error? Not where NO_COLOR (<https://no-color.org>) or the terminal says no.
 pub(crate) fn colour_wanted() -> bool {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    io::stderr().is_terminal() && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
+    io::stderr().is_terminal()
+        && set("NO_COLOR").is_none()
+        && set("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// A progress bar on a terminal, nothing elsewhere.
@@ -141,14 +144,14 @@ pub(crate) fn progress(steps: u64, what: &'static str) -> indicatif::ProgressBar
     if !progress_wanted() {
         return indicatif::ProgressBar::hidden();
     }
-    let style =
-        indicatif::ProgressStyle::with_template("{msg} {bar:30} {pos}/{len}, {eta} left").expect("a valid template");
+    let style = indicatif::ProgressStyle::with_template("{msg} {bar:30} {pos}/{len}, {eta} left")
+        .expect("a valid template");
     indicatif::ProgressBar::new(steps).with_style(style).with_message(what)
 }
 
 /// The same for simulated time, in steps whose number nobody wants to read.
 pub(crate) fn progress_of_time(steps: u64) -> indicatif::ProgressBar {
-    let style =
-        indicatif::ProgressStyle::with_template("{msg} {bar:30} {percent} %, {eta} left").expect("a valid template");
+    let style = indicatif::ProgressStyle::with_template("{msg} {bar:30} {percent} %, {eta} left")
+        .expect("a valid template");
     progress(steps, "simulating").with_style(style)
 }

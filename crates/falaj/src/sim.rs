@@ -62,8 +62,9 @@ pub(crate) struct Args {
     duration: Option<Span>,
     #[command(flatten)]
     practice: Practising,
-    /// Draw into this directory: throughput, backlog and Jain's index over time, delays with intervals, what came and left
-    /// beside what `plan` says, who held the link, why packets were lost.
+    /// Draw into this directory: throughput, backlog and Jain's index over time, delays with
+    /// intervals, what came and left beside what `plan` says, who held the link, why packets
+    /// were lost.
     #[cfg(feature = "plots")]
     #[arg(long, value_name = "DIR", conflicts_with = "replay")]
     plot: Option<PathBuf>,
@@ -184,7 +185,8 @@ impl Replications {
     fn many<'a>(&'a self, scenario: &Scenario) -> Vec<(String, &'a Report)> {
         let name = |many: &Many| {
             let link = &scenario.links[many.pipe.0 as usize / 2];
-            let (direction, way) = if many.pipe.0.is_multiple_of(2) { (&link.up, "up") } else { (&link.down, "down") };
+            let (direction, way) =
+                if many.pipe.0.is_multiple_of(2) { (&link.up, "up") } else { (&link.down, "down") };
             match many.flow {
                 Some(flow) => format!("{}.{} {way}", link.name, direction.flows[flow.index()].name),
                 None => format!("{} {way}", link.name),
@@ -194,7 +196,8 @@ impl Replications {
         used.map(|many| (name(many), &many.report)).collect()
     }
 
-    /// Where there are rules: the sources whose packets left their last link, and the delays of these from end to end.
+    /// Where there are rules: the sources whose packets left their last link, and the delays of
+    /// these from end to end.
     fn ways(&self) -> impl Iterator<Item = (usize, &Meter)> {
         self.study().ways().iter().enumerate().filter(|(_, way)| way.count() > 0)
     }
@@ -204,11 +207,14 @@ impl Replications {
         self.study().connections().iter().map(|(source, of)| (*source, of))
     }
 
-    /// How plug-ins broke their contract, in all replications, and in which direction of which link.
+    /// How plug-ins broke their contract, in all replications, and in which direction of which
+    /// link.
     fn breaches(&self, scenario: &Scenario) -> Vec<(String, Breach)> {
         let mut out = Vec::new();
-        for (pipe, all) in self.study().breaches().iter().enumerate().take(2 * scenario.links.len()) {
-            let (link, way) = (&scenario.links[pipe / 2].name, if pipe % 2 == 0 { "up" } else { "down" });
+        for (pipe, all) in self.study().breaches().iter().enumerate().take(2 * scenario.links.len())
+        {
+            let (link, way) =
+                (&scenario.links[pipe / 2].name, if pipe % 2 == 0 { "up" } else { "down" });
             out.extend(all.iter().map(|breach| (format!("{link} {way}"), breach.clone())));
         }
         out
@@ -310,13 +316,25 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if let Some(out) = &args.plot {
         crate::pictures::write(out, &scenario, runs.study(), runs.simulation.warmed.cut)?;
     }
-    args.exports.write(&scenario, path, (runs.duration(), runs.simulation.warmed.cut), runs.len())?;
+    args.exports.write(
+        &scenario,
+        path,
+        (runs.duration(), runs.simulation.warmed.cut),
+        runs.len(),
+    )?;
     // Where there are rules, packets come to links that no source names.
-    let told = if scenario.rules.is_empty() { fed_flows(&scenario) } else { runs.reached(&scenario) };
-    let rules: Vec<(&str, Taken)> =
-        scenario.rules.iter().zip(runs.study().taken()).map(|(rule, taken)| (rule.name.as_str(), *taken)).collect();
-    let flows: Vec<(String, Simulated)> =
-        told.into_iter().map(|at| (name_of(&scenario, at), runs.flow(pipe_of(at.0, at.1), at.2))).collect();
+    let told =
+        if scenario.rules.is_empty() { fed_flows(&scenario) } else { runs.reached(&scenario) };
+    let rules: Vec<(&str, Taken)> = scenario
+        .rules
+        .iter()
+        .zip(runs.study().taken())
+        .map(|(rule, taken)| (rule.name.as_str(), *taken))
+        .collect();
+    let flows: Vec<(String, Simulated)> = told
+        .into_iter()
+        .map(|at| (name_of(&scenario, at), runs.flow(pipe_of(at.0, at.1), at.2)))
+        .collect();
     let breaches = runs.breaches(&scenario);
     if args.json {
         let json: Vec<Json> = flows.iter().map(|(name, f)| json(name, f)).collect();
@@ -345,14 +363,30 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         "simulated: {}; means with 95 % intervals; delays of the queue, last bit in to last bit out",
         runs.simulation.title(&scenario)
     );
-    let header = ["flow", "offered", "delivered", "dropped", "delay mean", "p50", "p99", "max", "backlog max"];
+    let header = [
+        "flow",
+        "offered",
+        "delivered",
+        "dropped",
+        "delay mean",
+        "p50",
+        "p99",
+        "max",
+        "backlog max",
+    ];
     say!("{}", show::table(&header, flows.iter().map(|(name, f)| row(name, f))));
     connections::tell(&scenario, &runs);
     runs.simulation.tell(&scenario);
     if !rules.is_empty() {
-        say!("{}", show::table(&RULE_HEADER, rules.iter().map(|(name, taken)| rule_row(name, taken))));
+        say!(
+            "{}",
+            show::table(&RULE_HEADER, rules.iter().map(|(name, taken)| rule_row(name, taken)))
+        );
         let rows = runs.ways().map(|(source, way)| way_row(&scenario.traffic[source].name, way));
-        say!("{}", show::table(&["from end to end", "mean", "least", "p99", "max", "jitter"], rows));
+        say!(
+            "{}",
+            show::table(&["from end to end", "mean", "least", "p99", "max", "jitter"], rows)
+        );
     }
     for (way, breach) in &breaches {
         say!("{way}: {breach}");
@@ -363,7 +397,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let of = |n: u64, what: &'static str| Some((n, what)).filter(|_| n > 0);
     for (name, f) in &flows {
         let all = [of(f.dropped_by_policy, "were dropped"), of(f.marked, "were marked")];
-        let all = all.into_iter().flatten().map(|(n, what)| format!("{} {what}", show::percent(n, f.offered)));
+        let all = all
+            .into_iter()
+            .flatten()
+            .map(|(n, what)| format!("{} {what}", show::percent(n, f.offered)));
         let all: Vec<String> = all.collect();
         if !all.is_empty() {
             say!("by the policy of the queue, of the packets of {name}: {}", all.join(", "));
@@ -379,7 +416,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             of(f.corrupted, "arrived with a bit turned"),
             of(f.reordered, "overtook"),
         ];
-        let all = all.into_iter().flatten().map(|(n, what)| format!("{} {what}", show::percent(n, f.sent + f.lost)));
+        let all = all
+            .into_iter()
+            .flatten()
+            .map(|(n, what)| format!("{} {what}", show::percent(n, f.sent + f.lost)));
         let all: Vec<String> = all.collect();
         if !all.is_empty() {
             say!("on the link, of the packets of {name}: {}", all.join(", "));

@@ -1,4 +1,5 @@
-//! `falaj sweep`: a scenario with other values, each combination of them, in shards that any machine may run.
+//! `falaj sweep`: a scenario with other values, each combination of them, in shards that any
+//! machine may run.
 
 use crate::file;
 use crate::file::Told;
@@ -140,7 +141,8 @@ fn run(args: &RunArgs) -> Result<ExitCode> {
     let tasks = args.shard.tasks(plan.sweep());
     let bar = show::progress(tasks, "simulating");
     let done = |n: usize| bar.set_position(n as u64);
-    let (results, interrupted) = interruptible(|stop| plan.sweep().run(args.shard, stop, &done).map_err(told))?;
+    let (results, interrupted) =
+        interruptible(|stop| plan.sweep().run(args.shard, stop, &done).map_err(told))?;
     bar.finish_and_clear();
     write(args.output.as_deref(), &results)?;
     if interrupted {
@@ -188,7 +190,8 @@ fn write(path: Option<&Path>, what: &impl Display) -> Result<()> {
         show::print(&what.to_string());
         return Ok(());
     };
-    let place = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let place =
+        path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let cannot = || format!("cannot write {}", path.display());
     let mut file = tempfile::NamedTempFile::new_in(place).with_context(cannot)?;
     write!(file, "{what}").with_context(cannot)?;
@@ -204,13 +207,21 @@ fn plain(value: &str) -> &str {
 fn print(table: &Table) {
     let mean = |name: &str| COLUMNS.iter().position(|measure| measure.name == name);
     // Of connections alone.
-    let known = |name: &str| mean(name).is_some_and(|n| table.lines.iter().any(|line| line.measures[n].is_some()));
+    let known = |name: &str| {
+        mean(name).is_some_and(|n| table.lines.iter().any(|line| line.measures[n].is_some()))
+    };
     let goodput = if known("goodput") { &[("goodput", "goodput")][..] } else { &[] };
     let rates = [("offered_rate", "offered"), ("delivered_rate", "delivered")];
-    let rest = [("loss", "loss"), ("delay_mean_ns", "mean delay"), ("delay_p99_ns", "p99"), ("delay_max_ns", "max")];
+    let rest = [
+        ("loss", "loss"),
+        ("delay_mean_ns", "mean delay"),
+        ("delay_p99_ns", "p99"),
+        ("delay_max_ns", "max"),
+    ];
     let shown = [&rates, goodput, &rest].concat();
     let axes = table.axes.iter().map(|axis| axis.key.as_str());
-    let header: Vec<&str> = axes.chain(["flow"]).chain(shown.iter().map(|(_, header)| *header)).collect();
+    let header: Vec<&str> =
+        axes.chain(["flow"]).chain(shown.iter().map(|(_, header)| *header)).collect();
     let rows = table.lines.iter().map(|line| {
         let measured = shown.iter().map(|(name, _)| {
             let estimate = mean(name).and_then(|n| line.measures[n]);

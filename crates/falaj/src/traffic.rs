@@ -35,9 +35,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     honest::warn(&scenario.links);
     let measured = measure(&scenario, args.what.options(), "sending")?;
     let rows = || {
-        fed_flows(&scenario)
-            .into_iter()
-            .map(|at| (name_of(&scenario, at), &measured.flows[pipe_of(at.0, at.1).0 as usize][at.2]))
+        fed_flows(&scenario).into_iter().map(|at| {
+            (name_of(&scenario, at), &measured.flows[pipe_of(at.0, at.1).0 as usize][at.2])
+        })
     };
     let seconds = scenario.run.duration.as_secs_f64();
     if args.what.json {
@@ -59,7 +59,11 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         );
         return judge(args, &scenario, &measured);
     }
-    say!("measured over {}: {}, delays from send to receive on one clock", measured.over, scenario.run.duration);
+    say!(
+        "measured over {}: {}, delays from send to receive on one clock",
+        measured.over,
+        scenario.run.duration
+    );
     let table = show::table(
         &["flow", "sent", "received", "lost", "rate", "delay mean", "p50", "p99", "max"],
         rows().map(|(name, f)| {
@@ -86,7 +90,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 
 /// The exit status: of what the link did.
 fn judge(args: &Args, scenario: &Scenario, measured: &Measured) -> Result<ExitCode> {
-    let flows = measured.flows.iter().map(|pipe| pipe.iter().map(|f| f.link.clone()).collect::<Vec<_>>());
+    let flows =
+        measured.flows.iter().map(|pipe| pipe.iter().map(|f| f.link.clone()).collect::<Vec<_>>());
     let summary = Summary::new(&scenario.links, scenario.run.duration, flows, Vec::new());
     Ok(args.fail_if.judge(&summary)?.unwrap_or(ExitCode::SUCCESS))
 }
@@ -105,7 +110,13 @@ pub(crate) fn nanos(ns: Option<u64>) -> String {
 /// What each rule has taken, where there are rules.
 pub(crate) fn tell_rules(measured: &Measured) {
     if !measured.rules.is_empty() {
-        say!("{}", show::table(&RULE_HEADER, measured.rules.iter().map(|(name, taken)| rule_row(name, taken))));
+        say!(
+            "{}",
+            show::table(
+                &RULE_HEADER,
+                measured.rules.iter().map(|(name, taken)| rule_row(name, taken))
+            )
+        );
     }
 }
 

@@ -20,20 +20,25 @@ fn a_delay_has_two_sizes() {
     assert_eq!((&json["feasible"], &json["stable"]["from"]), (&true.into(), &125.into()));
     let size = &json["sizes"][0];
     assert!(
-        (number(&size["from"]["size"]) - 160.0).abs() <= 1.0 && (number(&size["to"]["size"]) - 325.0).abs() <= 10.0
+        (number(&size["from"]["size"]) - 160.0).abs() <= 1.0
+            && (number(&size["to"]["size"]) - 325.0).abs() <= 10.0
     );
     assert_eq!((&size["open"], &size["to"]["how"]), (&false.into(), &"exact".into()));
     assert!((number(&json["least"]["delay_ns"]) / 255e3 - 1.0).abs() < 0.02, "{json}");
     let text = plan(args);
     assert_eq!(text.status, Some(0));
     assert!(
-        text.out.contains("stable from 125 packets on") && text.out.contains("a mean delay of 300 us is kept"),
+        text.out.contains("stable from 125 packets on")
+            && text.out.contains("a mean delay of 300 us is kept"),
         "{text:?}"
     );
 
     let never = plan("--rate 800k --per-container 77.9us --delay 200us --max-size 500");
     assert_eq!(never.status, Some(1));
-    assert!(never.out.contains("INFEASIBLE: a mean delay of 200 us is asked for, the least is 25"), "{never:?}");
+    assert!(
+        never.out.contains("INFEASIBLE: a mean delay of 200 us is asked for, the least is 25"),
+        "{never:?}"
+    );
 }
 
 #[test]
@@ -43,7 +48,11 @@ fn a_delay_has_a_size_and_a_timeout() {
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
     let json = ran.json();
     let best = &json["best"];
-    assert!(number(&best["delay_ns"]) <= 200e3 && number(&best["timeout_ns"]) > number(&best["fill_ns"]), "{json}");
+    assert!(
+        number(&best["delay_ns"]) <= 200e3
+            && number(&best["timeout_ns"]) > number(&best["fill_ns"]),
+        "{json}"
+    );
     // Half of what comes within 340 us or so.
     assert!((20.0..80.0).contains(&(200e3 / number(&best["containers_per_s"]))), "{json}");
     assert!(number(&json["least"]["delay_ns"]) < number(&best["delay_ns"]), "{json}");
@@ -60,11 +69,13 @@ fn a_size_has_three_answers() {
     // One stream alone is a renewal process: both models are the same.
     assert!((wait("exact") / wait("printed") - 1.0).abs() < 1e-4, "{json}");
     assert!(
-        (wait("simulated") - wait("exact")).abs() < 2.0 * number(&json["simulated"]["wait_half_width_ns"]),
+        (wait("simulated") - wait("exact")).abs()
+            < 2.0 * number(&json["simulated"]["wait_half_width_ns"]),
         "{json}"
     );
-    let other =
-        plan("--rate 500k --per-container 5us --per-packet 500ns --service erlang:4 --timeout 200us --size 62 --json");
+    let other = plan(
+        "--rate 500k --per-container 5us --per-packet 500ns --service erlang:4 --timeout 200us --size 62 --json",
+    );
     assert!(other.json()["exact"].is_null() && other.json()["printed"].is_null());
 }
 
@@ -79,7 +90,11 @@ fn nonsense_says_which_bound_it_breaks() {
             2,
             "--timeout is 1.00 us, shorter than a container of one packet takes to cross (77.9 us)",
         ),
-        (format!("{good} --service pareto"), 2, "unknown distribution: exponential, deterministic, or erlang:N"),
+        (
+            format!("{good} --service pareto"),
+            2,
+            "unknown distribution: exponential, deterministic, or erlang:N",
+        ),
         (format!("{good} --service erlang:0"), 2, "1 to 1000 steps"),
         (format!("{good} --delay 1ms --percentile 100"), 2, "above 0 and below 100"),
         ("--rate -5 --per-container 1us".into(), 2, "finite and not negative"),
@@ -104,15 +119,23 @@ fn machines_fit_until_they_do_not() {
     assert!((2.0..10.0).contains(&number(&json["vms"])), "{json}");
 }
 
-/// The points that were measured between two processes. How long a busy machine takes is not asked for, but that is never less than
-/// this.
+/// The points that were measured between two processes. How long a busy machine takes is not asked
+/// for, but that is never less than this.
 fn measured(figure: &serde_json::Value, least: f64) {
     let names = figure["curves"].as_array().expect("curves").iter();
-    let of = |name: &str| names.clone().find(|curve| curve["name"] == name).map(|curve| curve["points"].clone());
-    assert!(["as printed (us)", "exact (us)", "simulated (us)"].map(of).iter().all(Option::is_some), "{figure}");
+    let of = |name: &str| {
+        names.clone().find(|curve| curve["name"] == name).map(|curve| curve["points"].clone())
+    };
+    assert!(
+        ["as printed (us)", "exact (us)", "simulated (us)"].map(of).iter().all(Option::is_some),
+        "{figure}"
+    );
     let points = of("measured live (us)").expect("a curve");
     let points = points.as_array().expect("points");
-    assert!(points.len() == 3 && points.iter().all(|point| number(&point["y"]) > least), "{figure}");
+    assert!(
+        points.len() == 3 && points.iter().all(|point| number(&point["y"]) > least),
+        "{figure}"
+    );
 }
 
 #[test]

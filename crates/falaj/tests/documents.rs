@@ -1,4 +1,5 @@
-//! What documents say of the code is so: why each library is there, under which licences all of them are, where unsafe code stands.
+//! What documents say of the code is so: why each library is there, under which licences all of
+//! them are, where unsafe code stands.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +20,8 @@ fn read(name: &str) -> String {
 fn packages() -> Vec<Value> {
     let words = ["metadata", "--locked", "--format-version", "1", "--all-features"];
     let ask = |more: &[&str]| {
-        let output = Command::new(env!("CARGO")).args(words).args(more).current_dir(root()).output();
+        let output =
+            Command::new(env!("CARGO")).args(words).args(more).current_dir(root()).output();
         output.expect("cargo starts")
     };
     // What was built is here; what only other features and systems need may not be.
@@ -32,7 +34,8 @@ fn packages() -> Vec<Value> {
     metadata["packages"].as_array().expect("packages").clone()
 }
 
-/// What a program under Apache-2.0 or MIT may hold, and be given to anybody with: one list, which cargo-deny reads too.
+/// What a program under Apache-2.0 or MIT may hold, and be given to anybody with: one list, which
+/// cargo-deny reads too.
 static LICENCES: LazyLock<Vec<String>> = LazyLock::new(|| {
     let deny: toml::Table = read("deny.toml").parse().expect("TOML");
     let list = deny["licenses"]["allow"].as_array().expect("a list");
@@ -71,7 +74,9 @@ fn one<'a>(words: &'a [&'a str]) -> (bool, &'a [&'a str]) {
             let (allowed, rest) = any(inner);
             (allowed && rest.first() == Some(&")"), rest.get(1..).unwrap_or_default())
         }
-        [name, "WITH", exception, rest @ ..] => (LICENCES.contains(&format!("{name} WITH {exception}")), rest),
+        [name, "WITH", exception, rest @ ..] => {
+            (LICENCES.contains(&format!("{name} WITH {exception}")), rest)
+        }
         [name, rest @ ..] => (LICENCES.iter().any(|licence| licence == name), rest),
         [] => (false, words),
     }
@@ -96,7 +101,12 @@ fn licences_are_those_that_may_be() {
     assert!(packages.len() > 100, "{}", packages.len());
     for package in packages {
         let licence = package["license"].as_str().unwrap_or_default();
-        assert!(is_allowed(licence), "{} {} is under `{licence}`", package["name"], package["version"]);
+        assert!(
+            is_allowed(licence),
+            "{} {} is under `{licence}`",
+            package["name"],
+            package["version"]
+        );
     }
 }
 
@@ -114,13 +124,16 @@ fn each_library_has_its_reason() {
         }
     }
     assert!(libraries.len() > 50, "{libraries:?}");
-    let without: Vec<&String> = libraries.iter().filter(|name| !reasons.contains(&format!("`{name}`"))).collect();
+    let without: Vec<&String> =
+        libraries.iter().filter(|name| !reasons.contains(&format!("`{name}`"))).collect();
     assert!(without.is_empty(), "docs/decisions/0001-libraries.md says nothing of {without:?}");
 }
 
 /// All files of Rust in there.
 fn sources(place: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(place).expect("a directory").map(|entry| entry.expect("an entry").path()) {
+    for entry in
+        fs::read_dir(place).expect("a directory").map(|entry| entry.expect("an entry").path())
+    {
         if entry.is_dir() {
             sources(&entry, found);
         } else if entry.extension().is_some_and(|kind| kind == "rs") {
@@ -133,7 +146,10 @@ fn sources(place: &Path, found: &mut Vec<PathBuf>) {
 fn unsafe_places(text: &str) -> usize {
     let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
     code.map(|line| {
-        ["unsafe {", "unsafe impl", "unsafe("].iter().map(|words| line.matches(words).count()).sum::<usize>()
+        ["unsafe {", "unsafe impl", "unsafe("]
+            .iter()
+            .map(|words| line.matches(words).count())
+            .sum::<usize>()
     })
     .sum()
 }
@@ -141,15 +157,19 @@ fn unsafe_places(text: &str) -> usize {
 #[test]
 fn the_table_of_unsafe_code_is_whole() {
     let mut there = BTreeMap::new();
-    let crates = fs::read_dir(root().join("crates")).expect("crates").map(|entry| entry.expect("one").path());
+    let crates = fs::read_dir(root().join("crates"))
+        .expect("crates")
+        .map(|entry| entry.expect("one").path());
     for place in crates.chain([root().join("bindings/python")]).map(|place| place.join("src")) {
         let mut files = Vec::new();
         sources(&place, &mut files);
         for file in files {
             let places = unsafe_places(&fs::read_to_string(&file).expect("text"));
             if places > 0 {
-                let parts: Vec<_> =
-                    file.components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
+                let parts: Vec<_> = file
+                    .components()
+                    .map(|part| part.as_os_str().to_string_lossy().into_owned())
+                    .collect();
                 let src = parts.iter().rposition(|part| part == "src").expect("it is in there");
                 there.insert(format!("{}/{}", parts[src - 1], parts[src + 1..].join("/")), places);
             }
@@ -178,8 +198,12 @@ fn front_pages_name_each_module() {
             continue;
         }
         pages += 1;
-        for module in text.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')) {
-            let named = [format!("`{module}`"), format!("`mod@{module}`")].iter().any(|name| page.contains(name));
+        for module in
+            text.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'))
+        {
+            let named = [format!("`{module}`"), format!("`mod@{module}`")]
+                .iter()
+                .any(|name| page.contains(name));
             assert!(named, "{}: {module} is not in the table", at.display());
         }
     }
@@ -189,12 +213,21 @@ fn front_pages_name_each_module() {
 #[test]
 fn the_unit_for_systemd_starts_what_there_is() {
     let unit = read("examples/systemd/falaj.service");
-    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/falaj ")).expect("it starts falaj");
-    let help = Command::new(env!("CARGO_BIN_EXE_falaj")).args(["serve", "--help"]).output().expect("it starts");
+    let start = unit
+        .lines()
+        .find_map(|line| line.strip_prefix("ExecStart=/usr/bin/falaj "))
+        .expect("it starts falaj");
+    let help = Command::new(env!("CARGO_BIN_EXE_falaj"))
+        .args(["serve", "--help"])
+        .output()
+        .expect("it starts");
     let help = String::from_utf8(help.stdout).expect("text");
     let flags: Vec<&str> = start.split(' ').filter(|word| word.starts_with("--")).collect();
     assert!(start.starts_with("serve ") && flags.len() > 3, "{start}");
     for flag in flags {
-        assert!(help.split_whitespace().any(|word| word.trim_end_matches(',') == flag), "{flag} is none of serve's");
+        assert!(
+            help.split_whitespace().any(|word| word.trim_end_matches(',') == flag),
+            "{flag} is none of serve's"
+        );
     }
 }

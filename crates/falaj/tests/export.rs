@@ -10,7 +10,17 @@ use std::io::Read;
 /// Simulates the tenants, shortly, and says what was offered and dropped.
 fn simulated(name: &str, args: &[&str]) -> Value {
     let scenario = file(name, TENANTS);
-    let short = ["sim", scenario, "--duration", "60ms", "--replications", "2", "--warm-up", "none", "--json"];
+    let short = [
+        "sim",
+        scenario,
+        "--duration",
+        "60ms",
+        "--replications",
+        "2",
+        "--warm-up",
+        "none",
+        "--json",
+    ];
     let ran = falaj(&[&short[..], args].concat());
     assert_eq!(ran.status, Some(0), "{ran:?}");
     ran.json()
@@ -30,7 +40,8 @@ fn each_packet_is_a_line() {
     let text = text("packets.csv");
     let mut lines = csv::Reader::from_reader(text.as_bytes());
     let header = lines.headers().expect("a header").clone();
-    let at = |name: &str| header.iter().position(|field| field == name).expect("a column of this name");
+    let at =
+        |name: &str| header.iter().position(|field| field == name).expect("a column of this name");
     let (mut offered, mut dropped) = (0, 0);
     for line in lines.records() {
         let line = line.expect("a line");
@@ -39,7 +50,10 @@ fn each_packet_is_a_line() {
         match &line[at("fate")] {
             "sent" => {
                 assert_eq!(number("end_ns") - number("arrival_ns"), number("delay_ns"));
-                assert!(number("arrival_ns") <= number("start_ns") && number("start_ns") < number("end_ns"));
+                assert!(
+                    number("arrival_ns") <= number("start_ns")
+                        && number("start_ns") < number("end_ns")
+                );
             }
             "queue-full" => {
                 dropped += 1;
@@ -65,7 +79,8 @@ fn parquet_says_what_csv_says() {
         let text = text(&csv);
         let mut lines = csv::Reader::from_reader(text.as_bytes());
         for line in lines.records() {
-            let (line, row) = (line.expect("a line"), rows.next().expect("as many rows").expect("a row"));
+            let (line, row) =
+                (line.expect("a line"), rows.next().expect("as many rows").expect("a row"));
             for ((_, field), text) in row.get_column_iter().zip(&line) {
                 use parquet::record::Field;
                 let told = match field {
@@ -87,8 +102,10 @@ fn each_flow_is_a_line() {
     let json = simulated("flows.toml", &["--flows", "flows.csv"]);
     let text = text("flows.csv");
     let mut lines = csv::Reader::from_reader(text.as_bytes());
-    let offered = lines.headers().expect("a header").iter().position(|f| f == "offered").expect("offered");
-    let all: Vec<u64> = lines.records().map(|l| l.expect("a line")[offered].parse().expect("a count")).collect();
+    let offered =
+        lines.headers().expect("a header").iter().position(|f| f == "offered").expect("offered");
+    let all: Vec<u64> =
+        lines.records().map(|l| l.expect("a line")[offered].parse().expect("a count")).collect();
     assert_eq!((all.len(), all.iter().sum::<u64>()), (4, sum(&json, "offered")));
 }
 
@@ -97,7 +114,11 @@ fn a_capture_of_a_simulation_is_decided_alike() {
     simulated("taken.toml", &["--packets", "taken.pcapng"]);
     let replayed = falaj(&["sim", "--replay", "taken.pcapng"]);
     assert_eq!(replayed.status, Some(0), "{replayed:?}");
-    assert!(replayed.out.contains("every packet decided as live, to the nanosecond"), "{}", replayed.out);
+    assert!(
+        replayed.out.contains("every packet decided as live, to the nanosecond"),
+        "{}",
+        replayed.out
+    );
 }
 
 #[test]
@@ -114,10 +135,16 @@ fn a_trace_has_one_packet_on_the_link_at_a_time() {
     assert!(held.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0 + 1e-6));
     // Every queue is empty in the end.
     for queue in ["queue of a", "queue of b"] {
-        let counts: Vec<f64> =
-            events.iter().filter(|e| e["name"] == queue).map(|e| number(&e["args"]["bytes"])).collect();
+        let counts: Vec<f64> = events
+            .iter()
+            .filter(|e| e["name"] == queue)
+            .map(|e| number(&e["args"]["bytes"]))
+            .collect();
         assert_eq!(counts.last(), Some(&0.0), "{queue}");
-        assert!(counts.iter().all(|bytes| *bytes >= 0.0) && counts.iter().any(|bytes| *bytes > 0.0), "{queue}");
+        assert!(
+            counts.iter().all(|bytes| *bytes >= 0.0) && counts.iter().any(|bytes| *bytes > 0.0),
+            "{queue}"
+        );
     }
 }
 
@@ -130,7 +157,9 @@ fn flent_gets_series_of_one_length() {
     let file: Value = serde_json::from_str(&text).expect("JSON");
     let x = file["x_values"].as_array().expect("instants").len();
     let results = file["results"].as_object().expect("results");
-    assert!(results.values().all(|series| series.as_array().is_some_and(|series| series.len() == x)));
+    assert!(
+        results.values().all(|series| series.as_array().is_some_and(|series| series.len() == x))
+    );
     let rates = results["TCP upload sum"].as_array().expect("rates");
     let mean = rates.iter().map(number).sum::<f64>() / x as f64;
     // 12 Mbit/s of one, and 48 of the other's half of the link.
@@ -142,11 +171,21 @@ fn flent_gets_series_of_one_length() {
 #[test]
 fn pictures_are_drawn_of_all_that_is_asked_for() {
     simulated("plotted.toml", &["--plot", "plotted"]);
-    for name in ["throughput", "backlog", "fairness", "delay-cdf", "delay-ccdf", "drops", "cumulative", "timeline"] {
+    for name in [
+        "throughput",
+        "backlog",
+        "fairness",
+        "delay-cdf",
+        "delay-ccdf",
+        "drops",
+        "cumulative",
+        "timeline",
+    ] {
         let svg = text(&format!("plotted/{name}.svg"));
         assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{name}");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{name}");
-        // Colours for a dark page; and a stroke of its own for the second line, where there is one: a tenant never waits long.
+        // Colours for a dark page; and a stroke of its own for the second line, where there is one:
+        // a tenant never waits long.
         assert!(svg.contains("prefers-color-scheme: dark"), "{name}");
         let single = ["drops", "timeline", "fairness"].contains(&name);
         assert_eq!(svg.contains("stroke-dasharray"), !single, "{name}");
@@ -159,8 +198,16 @@ fn pictures_are_drawn_of_all_that_is_asked_for() {
 fn names_that_say_nothing_are_refused() {
     let scenario = file("refused.toml", TENANTS);
     for (option, name, told) in [
-        ("--packets", "x.txt", "--packets x.txt: its name says what it is to be: `*.csv` or `*.parquet` or `*.pcapng`"),
-        ("--flows", "x.pcapng", "--flows x.pcapng: its name says what it is to be: `*.csv` or `*.parquet`"),
+        (
+            "--packets",
+            "x.txt",
+            "--packets x.txt: its name says what it is to be: `*.csv` or `*.parquet` or `*.pcapng`",
+        ),
+        (
+            "--flows",
+            "x.pcapng",
+            "--flows x.pcapng: its name says what it is to be: `*.csv` or `*.parquet`",
+        ),
         ("--flent", "x.gz", "--flent x.gz: Flent opens `*.flent.gz` alone"),
         ("--trace", "/dev/null/x.json", "cannot write /dev/null/x.json"),
     ] {

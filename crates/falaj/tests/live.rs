@@ -1,7 +1,8 @@
 //! Commands that make a link of real packets: `run`, `traffic`, `compare`.
 //!
-//! These tests measure, so they run one after the other. Where namespaces are not allowed they are left out, and say so.
-//! This program is also what runs at the ends of the links (`--probe`): any image has it.
+//! These tests measure, so they run one after the other. Where namespaces are not allowed they are
+//! left out, and say so. This program is also what runs at the ends of the links (`--probe`): any
+//! image has it.
 
 mod common;
 #[path = "common/libraries.rs"]
@@ -115,7 +116,10 @@ impl What {
             What::WayOut(test, way) => {
                 let (programs, install) = needs(way);
                 if !programs.iter().any(|program| is_there(program)) {
-                    return Completion::ignored_with(format!("there is no {} here: {install}", programs.join(" or ")));
+                    return Completion::ignored_with(format!(
+                        "there is no {} here: {install}",
+                        programs.join(" or ")
+                    ));
                 }
                 test(users, way);
             }
@@ -134,13 +138,17 @@ fn needs(way: &str) -> (&'static [&'static str], &'static str) {
 }
 
 fn is_there(program: &str) -> bool {
-    let found = Command::new("sh").args(["-c", &format!("PATH=$PATH:/usr/sbin:/sbin command -v {program}")]).output();
+    let found = Command::new("sh")
+        .args(["-c", &format!("PATH=$PATH:/usr/sbin:/sbin command -v {program}")])
+        .output();
     found.is_ok_and(|found| found.status.success())
 }
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let Some((probe, rest)) = words.strip_prefix(&["--probe".to_owned()]).and_then(<[_]>::split_first) {
+    if let Some((probe, rest)) =
+        words.strip_prefix(&["--probe".to_owned()]).and_then(<[_]>::split_first)
+    {
         probes(probe, &rest.iter().map(String::as_str).collect::<Vec<_>>());
         return ExitCode::SUCCESS;
     }
@@ -151,7 +159,9 @@ fn main() -> ExitCode {
     let trial = |name: String, users: Users, what: What| {
         Trial::ignorable_test(name, move || {
             if !possible {
-                return Ok(Completion::ignored_with("namespaces are not allowed here: unshare -Urn true fails"));
+                return Ok(Completion::ignored_with(
+                    "namespaces are not allowed here: unshare -Urn true fails",
+                ));
             }
             Ok(what.is_tested(&users))
         })
@@ -168,7 +178,11 @@ fn main() -> ExitCode {
             trials.push(trial(format!("{name}::user_namespace"), users, what));
         }
         if again >= Tapless {
-            trials.push(trial(format!("{name}::without_tap"), Users { flags: &[], tapless: true }, what));
+            trials.push(trial(
+                format!("{name}::without_tap"),
+                Users { flags: &[], tapless: true },
+                what,
+            ));
         }
     }
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -205,7 +219,13 @@ impl Users {
 /// falaj on a machine from which this script has taken something.
 fn without(script: &str, args: &[&str]) -> Command {
     let mut command = Command::new("unshare");
-    command.args(["-Urm", "sh", "-c", &format!("{script} && exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_falaj")]);
+    command.args([
+        "-Urm",
+        "sh",
+        "-c",
+        &format!("{script} && exec \"$0\" \"$@\""),
+        env!("CARGO_BIN_EXE_falaj"),
+    ]);
     command.args(args).current_dir(env!("CARGO_TARGET_TMPDIR")).env_remove("RUST_BACKTRACE");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -216,7 +236,8 @@ const NO_TAP: &str = "{ [ ! -e /dev/net/tun ] || mount --bind /dev/null /dev/net
 
 /// This program as a command inside: its path, without anything a shell minds.
 fn me() -> String {
-    let path = std::env::current_exe().expect("a path").into_os_string().into_string().expect("UTF-8");
+    let path =
+        std::env::current_exe().expect("a path").into_os_string().into_string().expect("UTF-8");
     assert!(!path.contains([' ', '\'', '$']), "{path}");
     path
 }
@@ -236,12 +257,22 @@ fn exit_status(users: &Users) {
         (&["sh", "-c", "kill -KILL $$"], 128 + 9),
     ] {
         let ran = users.run(&[&["--"], command].concat());
-        assert_eq!((ran.status, ran.out.as_str(), ran.err.as_str()), (Some(status), "", ""), "{command:?}");
+        assert_eq!(
+            (ran.status, ran.out.as_str(), ran.err.as_str()),
+            (Some(status), "", ""),
+            "{command:?}"
+        );
     }
     let ran = users.run(&["--", "falaj-no-such-command"]);
-    assert_eq!((ran.status, ran.err.as_str()), (Some(127), "falaj: falaj-no-such-command: command not found\n"));
+    assert_eq!(
+        (ran.status, ran.err.as_str()),
+        (Some(127), "falaj: falaj-no-such-command: command not found\n")
+    );
     let ran = users.run(&["--", "/etc/passwd"]);
-    assert_eq!((ran.status, ran.err.as_str()), (Some(126), "falaj: /etc/passwd: Permission denied\n"));
+    assert_eq!(
+        (ran.status, ran.err.as_str()),
+        (Some(126), "falaj: /etc/passwd: Permission denied\n")
+    );
 }
 
 fn streams(users: &Users) {
@@ -252,7 +283,11 @@ fn streams(users: &Users) {
     let writer = std::thread::spawn(move || input.write_all(&sent).unwrap());
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();
-    assert!(output.status.success() && output.stdout == text, "{} bytes came back", output.stdout.len());
+    assert!(
+        output.status.success() && output.stdout == text,
+        "{} bytes came back",
+        output.stdout.len()
+    );
 
     let ran = users.ok(&["--stats", "--", "sh", "-c", "echo to out; echo to err >&2"]);
     assert_eq!(ran.out, "to out\n");
@@ -265,17 +300,24 @@ fn environment(users: &Users) {
     let here = std::fs::canonicalize(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut command = users.command(&["--", "sh", "-c", print]);
     let ran: Ran = command.env("EXTRA", "one").output().unwrap().into();
-    assert_eq!(ran.out, format!("a 10.77.0.1 10.77.0.2 fd77::1 fd77::2 one\n{}\n", here.display()), "{ran:?}");
+    assert_eq!(
+        ran.out,
+        format!("a 10.77.0.1 10.77.0.2 fd77::1 fd77::2 one\n{}\n", here.display()),
+        "{ran:?}"
+    );
     let ran = users.ok(&["--peer", &format!("{print}; echo done"), "--", "sleep", "0.3"]);
-    assert_eq!(ran.out, format!("b 10.77.0.2 10.77.0.1 fd77::2 fd77::1\n{}\ndone\n", here.display()));
+    assert_eq!(
+        ran.out,
+        format!("b 10.77.0.2 10.77.0.1 fd77::2 fd77::1\n{}\ndone\n", here.display())
+    );
     let ran = users.ok(&["--mtu", "1000B", "--", "sh", "-c", "echo [$FALAJ_PEER6]"]);
     assert_eq!(ran.out, "[]\n", "a link with so small an mtu carries no IPv6");
 }
 
 fn signals(users: &Users) {
-    let script =
-        "trap 'exit 5' TERM; trap 'echo int' INT; trap 'echo hup' HUP; echo ready; while :; do sleep 0.02; done";
-    // Who runs the tests may ignore some of them, as `nohup` does: a shell cannot trap these any more.
+    let script = "trap 'exit 5' TERM; trap 'echo int' INT; trap 'echo hup' HUP; echo ready; while :; do sleep 0.02; done";
+    // Who runs the tests may ignore some of them, as `nohup` does: a shell cannot trap these any
+    // more.
     let heeded = "--default-signal=INT,HUP,TERM";
     let mut child = users.command(&["--", "env", heeded, "sh", "-c", script]).spawn().unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -288,7 +330,8 @@ fn signals(users: &Users) {
     signal("TERM", child.id());
     assert_eq!((said.next(), child.wait().unwrap().code()), (None, Some(5)));
 
-    let mut child = users.command(&["--", "sh", "-c", "echo ready; exec sleep 30"]).spawn().unwrap();
+    let mut child =
+        users.command(&["--", "sh", "-c", "echo ready; exec sleep 30"]).spawn().unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(said.next().as_deref(), Some("ready"));
     signal("TERM", child.id());
@@ -298,14 +341,21 @@ fn signals(users: &Users) {
 fn peer(users: &Users) {
     // The peer reads all it can get before the command starts to, and then outlives it.
     let peer = "wc -c; echo over; exec sleep 60";
-    let mut child =
-        users.command(&["--peer", peer, "--", "sh", "-c", "sleep 0.3; cat"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut child = users
+        .command(&["--peer", peer, "--", "sh", "-c", "sleep 0.3; cat"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
     child.stdin.take().unwrap().write_all(b"for the command\n").unwrap();
     let began = Instant::now();
     let mut out = String::new();
     child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert!(began.elapsed() < Duration::from_secs(10), "the command's end is the end: {:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "the command's end is the end: {:?}",
+        began.elapsed()
+    );
     assert_eq!(out.split_whitespace().collect::<Vec<_>>().join(" "), "0 over for the command");
     // A peer that fails, or ends early, is no reason to stop.
     let ran = users.run(&["--peer", "exit 3", "--", "sh", "-c", "sleep 0.3; exit 4"]);
@@ -316,7 +366,9 @@ fn reach(users: &Users) {
     for address in ["10.77.0.2", "fd77::2"] {
         for flags in [&[][..], &["--rate", "10mbit", "--delay", "5ms"]] {
             let echo = format!("{} --probe echo {address}", me());
-            let ran = users.ok(&[flags, &["--peer", &echo, "--", &me(), "--probe", "ask", address, "1"]].concat());
+            let ran =
+                users.ok(&[flags, &["--peer", &echo, "--", &me(), "--probe", "ask", address, "1"]]
+                    .concat());
             assert!(number(&ran.json()[0]) > 0.0);
         }
     }
@@ -325,7 +377,18 @@ fn reach(users: &Users) {
 fn delay(users: &Users) {
     for address in ["10.77.0.2", "fd77::2"] {
         let echo = format!("{} --probe echo {address}", me());
-        let ran = users.ok(&["--delay", "20ms", "--peer", &echo, "--", &me(), "--probe", "ask", address, "20"]);
+        let ran = users.ok(&[
+            "--delay",
+            "20ms",
+            "--peer",
+            &echo,
+            "--",
+            &me(),
+            "--probe",
+            "ask",
+            address,
+            "20",
+        ]);
         let mut times: Vec<f64> = ran.json().as_array().unwrap().iter().map(number).collect();
         // Never early. One may be late where the machine has other things to do, but not most.
         assert!(times.iter().all(|&ms| ms >= 40.0), "{times:?}");
@@ -335,7 +398,17 @@ fn delay(users: &Users) {
 
 fn rate(users: &Users) {
     let meter = format!("{} --probe meter 10.77.0.2", me());
-    let ran = users.ok(&["--rate", "10mbit", "--peer", &meter, "--", &me(), "--probe", "flood", "10.77.0.2"]);
+    let ran = users.ok(&[
+        "--rate",
+        "10mbit",
+        "--peer",
+        &meter,
+        "--",
+        &me(),
+        "--probe",
+        "flood",
+        "10.77.0.2",
+    ]);
     let bits = number(&ran.json());
     assert!((bits / 10e6 - 1.0).abs() < 0.02, "{bits} bit/s");
 }
@@ -345,7 +418,11 @@ fn sorts(users: &Users) {
     let send = "for port in 5001 5001 5001 5002; do $0 --probe send 10.77.0.2 $port; done";
     let ran = users.ok(&["--stats", tenants, "--", "sh", "-c", send, &me()]);
     let offered = |flow: &str| -> u64 {
-        let row = ran.err.lines().find(|line| line.trim().starts_with(flow)).unwrap_or_else(|| panic!("{ran:?}"));
+        let row = ran
+            .err
+            .lines()
+            .find(|line| line.trim().starts_with(flow))
+            .unwrap_or_else(|| panic!("{ran:?}"));
         row.trim()[flow.len()..].split_whitespace().next().unwrap().parse().unwrap()
     };
     assert_eq!(offered("up a"), 3);
@@ -366,7 +443,8 @@ fn rules(users: &Users) {
     let json = ran.json();
     let of = |list: &str, key: &str, name: &str, what: &str| {
         let all = json[list].as_array().unwrap_or_else(|| panic!("{json}"));
-        let one = all.iter().find(|one| one[key] == name).unwrap_or_else(|| panic!("no {name}: {json}"));
+        let one =
+            all.iter().find(|one| one[key] == name).unwrap_or_else(|| panic!("no {name}: {json}"));
         number(&one[what])
     };
     assert_eq!(of("rules", "rule", "chain", "packets"), 2.0);
@@ -384,17 +462,28 @@ fn capture(users: &Users) {
     // Alike, whether file or flags made the link, and whatever the loop waits for.
     for (name, link) in [
         ("capture-file.pcapng", &[tenants][..]),
-        ("capture-flags.pcapng", &["--rate", "5mbit", "--delay", "3ms", "--queue", "30p", "--timer", "sleep"]),
+        (
+            "capture-flags.pcapng",
+            &["--rate", "5mbit", "--delay", "3ms", "--queue", "30p", "--timer", "sleep"],
+        ),
     ] {
         let meter = format!("{} --probe meter 10.77.0.2", me());
         let me = me();
-        users.ok(&[link, &["--capture", name, "--peer", &meter, "--", &me, "--probe", "flood", "10.77.0.2"]].concat());
+        users.ok(&[
+            link,
+            &["--capture", name, "--peer", &meter, "--", &me, "--probe", "flood", "10.77.0.2"],
+        ]
+        .concat());
         let ran = falaj(&["sim", "--replay", name, "--json"]);
         assert_eq!(ran.status, Some(0), "{ran:?}");
         let json = ran.json();
-        assert_eq!((&json["same_decisions"], &json["first_difference"]), (&Value::Bool(true), &Value::Null));
+        assert_eq!(
+            (&json["same_decisions"], &json["first_difference"]),
+            (&Value::Bool(true), &Value::Null)
+        );
         assert!(number(&json["packets"]) > 1000.0, "{json}");
-        let dropped: f64 = json["flows"].as_array().unwrap().iter().map(|f| number(&f["dropped"])).sum();
+        let dropped: f64 =
+            json["flows"].as_array().unwrap().iter().map(|f| number(&f["dropped"])).sum();
         // The flood is well above 5 Mbit/s, and on a busy machine not always above 100.
         assert!(dropped > 100.0 || link == [tenants], "{json}");
 
@@ -418,20 +507,29 @@ fn capture(users: &Users) {
         let ran = falaj(&["sim", "--replay", &altered, "--json"]);
         let ends = format!("the file ends at byte {}", bytes.len() / 2);
         assert!(
-            ran.err.contains("breaks off: it was cut off: what begins at byte ") && ran.err.contains(&ends),
+            ran.err.contains("breaks off: it was cut off: what begins at byte ")
+                && ran.err.contains(&ends),
             "{ran:?}"
         );
     }
     captured_rules(users);
     let ran = users.run(&["--capture", "no-such-directory/c.pcapng", "--", "true"]);
     assert_eq!(ran.status, Some(2));
-    assert!(ran.err.contains("cannot write the capture no-such-directory/c.pcapng: No such file"), "{ran:?}");
+    assert!(
+        ran.err.contains("cannot write the capture no-such-directory/c.pcapng: No such file"),
+        "{ran:?}"
+    );
 }
 
 fn entrance(users: &Users) {
     // While falaj stands still nobody reads, and the kernel keeps so many packets only.
-    let script = "echo ready && read go && $0 --probe burst 10.77.0.2 20000 && echo sent && read stop";
-    let mut child = users.command(&["--stats", "--", "sh", "-c", script, &me()]).stdin(Stdio::piped()).spawn().unwrap();
+    let script =
+        "echo ready && read go && $0 --probe burst 10.77.0.2 20000 && echo sent && read stop";
+    let mut child = users
+        .command(&["--stats", "--", "sh", "-c", script, &me()])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut input = child.stdin.take().unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(said.next().as_deref(), Some("ready"));
@@ -443,7 +541,13 @@ fn entrance(users: &Users) {
     let ran: Ran = child.wait_with_output().unwrap().into();
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let line = ran.err.lines().find(|line| line.contains("were not read in time at the entrance"));
-    let count: u64 = line.unwrap_or_else(|| panic!("{ran:?}")).split_whitespace().next().unwrap().parse().unwrap();
+    let count: u64 = line
+        .unwrap_or_else(|| panic!("{ran:?}"))
+        .split_whitespace()
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
     assert!((5_000..20_010).contains(&count), "{}", ran.err);
     // Where nothing is lost nothing is said.
     let ran = users.ok(&["--stats", "--", "true"]);
@@ -467,7 +571,8 @@ fn refused(users: &Users) {
     assert!(ran.err.contains("this scenario has 2 links"), "{}", ran.err);
 }
 
-/// Round trips took no less than this, and the fastest not so much more that it passed another link.
+/// Round trips took no less than this, and the fastest not so much more that it passed another
+/// link.
 fn takes(ran: &Ran, least: f64) {
     let times: Vec<f64> = ran.json().as_array().unwrap().iter().map(number).collect();
     assert!(times.iter().all(|&ms| ms >= least), "{least}: {times:?}");
@@ -494,18 +599,32 @@ fn star(users: &Users) {
         let ran = users.ok(&[star, "--in", &echo, "--", "sh", "-c", &ask]);
         takes(&ran, least);
     }
-    // Streams, in whatever units the kernels make of them; a command elsewhere than in the first host.
+    // Streams, in whatever units the kernels make of them; a command elsewhere than in the first
+    // host.
     let serve = format!("a:{me} --probe serve $FALAJ_ADDR");
     let fetch = format!("{me} --probe fetch $FALAJ_ADDR_A");
-    let ran = users.ok(&["--stats", star, "--host", "c-1", "--in", &serve, "--", "sh", "-c", &fetch]);
+    let ran =
+        users.ok(&["--stats", star, "--host", "c-1", "--in", &serve, "--", "sh", "-c", &fetch]);
     assert_eq!(ran.out, "whole\n");
     let sent = |flow: &str| {
-        let row = ran.err.lines().find(|line| line.trim().starts_with(flow)).unwrap_or_else(|| panic!("{ran:?}"));
+        let row = ran
+            .err
+            .lines()
+            .find(|line| line.trim().starts_with(flow))
+            .unwrap_or_else(|| panic!("{ran:?}"));
         row.trim()[flow.len()..].split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
     };
     assert!(sent("x up all") > 1000 && sent("z down all") > 1000, "{}", ran.err);
     assert!(sent("y up all") < 100, "b takes no part: {}", ran.err);
-    let ran = users.ok(&[star, "--host", "c-1", "--", "sh", "-c", "echo $FALAJ_HOST $FALAJ_ADDR [$FALAJ_PEER]"]);
+    let ran = users.ok(&[
+        star,
+        "--host",
+        "c-1",
+        "--",
+        "sh",
+        "-c",
+        "echo $FALAJ_HOST $FALAJ_ADDR [$FALAJ_PEER]",
+    ]);
     assert_eq!(ran.out, "c-1 10.77.2.1 []\n");
     let ran = users.run(&[star, "--fail-if", "rate of x up < 1gbit", "--", "true"]);
     assert_eq!(ran.status, Some(4), "{ran:?}");
@@ -524,7 +643,8 @@ fn chain(users: &Users) {
         let ask = format!("{me} --probe ask $FALAJ_ADDR{six}_D 10");
         takes(&users.ok(&[chain, "--in", &echo, "--", "sh", "-c", &ask]), 120.0);
     }
-    // A narrow link in the middle, which the ends hear of from who is before it; it takes IPv6 from all.
+    // A narrow link in the middle, which the ends hear of from who is before it; it takes IPv6 from
+    // all.
     let narrow = text.replace("[link.z]", "mtu = \"1000B\"\n[link.z]");
     let narrow = file("narrow.toml", &narrow);
     let serve = format!("d:{me} --probe serve $FALAJ_ADDR");
@@ -573,7 +693,11 @@ fn netns(users: &Users) {
             // Who pretends to have no TAP is in a user namespace beside the container's.
             let ran: Ran = command.output().unwrap().into();
             assert_eq!(ran.status, Some(2), "{ran:?}");
-            assert!(ran.err.contains("the namespace is not yours to enter: run as root"), "{}", ran.err);
+            assert!(
+                ran.err.contains("the namespace is not yours to enter: run as root"),
+                "{}",
+                ran.err
+            );
             continue;
         }
         let ran: Ran = command.output().unwrap().into();
@@ -584,7 +708,8 @@ fn netns(users: &Users) {
     writeln!(container.stdin.take().unwrap()).unwrap();
     let rest: Vec<String> = said.collect();
     assert!(
-        rest.iter().any(|line| line.contains("lo:")) && !rest.iter().any(|line| line.contains("falaj")),
+        rest.iter().any(|line| line.contains("lo:"))
+            && !rest.iter().any(|line| line.contains("falaj")),
         "{rest:?}"
     );
     assert!(container.wait().unwrap().success());
@@ -597,8 +722,11 @@ fn inner(users: &Users, flags: &str) -> String {
 
 fn nest(users: &Users) {
     // The innermost of three links has the third subnet.
-    let third =
-        format!("{} -- {} -- sh -c 'echo $FALAJ_ADDR $MAHIMAHI_BASE $FALAJ_PEER6'", inner(users, ""), inner(users, ""));
+    let third = format!(
+        "{} -- {} -- sh -c 'echo $FALAJ_ADDR $MAHIMAHI_BASE $FALAJ_PEER6'",
+        inner(users, ""),
+        inner(users, "")
+    );
     let ran = users.ok(&["--", "sh", "-c", &third]);
     assert_eq!((ran.out.as_str(), ran.err.as_str()), ("10.77.2.1 10.77.2.2 fd77:0:0:2::2\n", ""));
 }
@@ -627,7 +755,8 @@ fn names(users: &Users, way: &str) {
     );
     let ran = users.ok(&["--peer", &web, "--", "unshare", "-m", "sh", "-c", &script]);
     assert_eq!(ran.out, "the page\nsearch example.org\nnameserver 10.77.254.3\n", "{way}: {ran:?}");
-    // Another machine is asked straight, and answers by its own address; the host has pages of its own.
+    // Another machine is asked straight, and answers by its own address; the host has pages of its
+    // own.
     let script = format!(
         "mount --bind {far} /etc/resolv.conf && {{ {0} --probe web 10.77.0.1 & }} && {1} -- sh -c \
          '{0} --probe get falaj.test; {0} --probe get 10.77.0.1; cat /etc/resolv.conf'",
@@ -637,37 +766,48 @@ fn names(users: &Users, way: &str) {
     let both = format!("{} --probe names 10.77.0.2 10.77.0.2 & {web}", me());
     let ran = users.ok(&["--peer", &both, "--", "unshare", "-m", "sh", "-c", &script]);
     assert_eq!(ran.out, "the page\nthe page\nnameserver 10.77.0.2\n", "{way}: {ran:?}");
-    // All that such a stack sends at once waits at a queue of ten packets, and arrives: were it lost, it would come again and again.
+    // All that such a stack sends at once waits at a queue of ten packets, and arrives: were it
+    // lost, it would come again and again.
     let fetch = format!("{} --probe fetch 10.77.0.2", me());
-    let script = inner(users, &format!("--rate 20mbit --queue 10p --stats --internet {way}")) + &format!(" -- {fetch}");
+    let script = inner(users, &format!("--rate 20mbit --queue 10p --stats --internet {way}"))
+        + &format!(" -- {fetch}");
     let serve = format!("{} --probe serve 10.77.0.2", me());
     let ran = users.ok(&["--peer", &serve, "--", "sh", "-c", &script]);
     assert_eq!(ran.out, "whole\n", "{way}: {ran:?}");
-    let row = ran.err.lines().find(|line| line.trim().starts_with("down all")).unwrap_or_else(|| panic!("{ran:?}"));
+    let row = ran
+        .err
+        .lines()
+        .find(|line| line.trim().starts_with("down all"))
+        .unwrap_or_else(|| panic!("{ran:?}"));
     assert_eq!(row.split_whitespace().nth(4), Some("0"), "none dropped, {way}: {}", ran.err);
 }
 
 fn host(users: &Users, way: &str) {
-    // The host is the near end of a link, whose network nobody minds. Of iptables rules and chains count: that there is a table
-    // for them is its own affair.
+    // The host is the near end of a link, whose network nobody minds. Of iptables rules and chains
+    // count: that there is a table for them is its own affair.
     let state = "cat /proc/sys/net/ipv4/ip_forward; cut -d: -f1 /proc/net/dev | sort; \
                  PATH=$PATH:/usr/sbin:/sbin; if command -v nft >/dev/null; then nft list ruleset; else iptables-save | sed -n '/^-A/p;/^:.* - /p'; fi";
     let run = inner(users, &format!("--internet {way}"));
     let up = "rm -f up";
-    let until_up =
-        format!("{run} -- sh -c 'touch up; sleep 30' & P=$!; while [ ! -e up ]; do sleep 0.01; done; {state}");
-    let until_over =
-        format!("N=0; while [ \"$({state})\" != \"$BEFORE\" ] && [ $N -lt 200 ]; do N=$((N + 1)); sleep 0.1; done");
+    let until_up = format!(
+        "{run} -- sh -c 'touch up; sleep 30' & P=$!; while [ ! -e up ]; do sleep 0.01; done; {state}"
+    );
+    let until_over = format!(
+        "N=0; while [ \"$({state})\" != \"$BEFORE\" ] && [ $N -lt 200 ]; do N=$((N + 1)); sleep 0.1; done"
+    );
     for (ending, how) in [
         ("true", format!("{run} -- true")),
         ("TERM", format!("{until_up}; kill -TERM $P; wait $P")),
         ("KILL", format!("{until_up}; kill -KILL $P; wait $P; {until_over}")),
     ] {
-        let script = format!("{up}; {state}; echo ==; BEFORE=$({state}); {{ {how}; }} >during; echo ==; {state}");
+        let script = format!(
+            "{up}; {state}; echo ==; BEFORE=$({state}); {{ {how}; }} >during; echo ==; {state}"
+        );
         let ran = users.ok(&["--", "sh", "-c", &script]);
         let (before, after) = ran.out.split_once("==\n==\n").unwrap_or_else(|| panic!("{ran:?}"));
         assert_eq!(before, after, "{ending}");
-        let during = std::fs::read_to_string(format!("{}/during", env!("CARGO_TARGET_TMPDIR"))).unwrap();
+        let during =
+            std::fs::read_to_string(format!("{}/during", env!("CARGO_TARGET_TMPDIR"))).unwrap();
         if ending != "true" {
             assert!(during.starts_with("1\n") && during.contains("falaj-1"), "{during}");
         }
@@ -679,13 +819,14 @@ fn host(users: &Users, way: &str) {
 fn no_way_out(users: &Users) {
     // Nothing is found in an empty PATH, except what is asked for by its whole name.
     let without = |flags: &[&str]| -> Ran {
-        let mut command = users.command(&[flags, &["--", &me(), "--probe", "knock", "192.0.2.1"]].concat());
+        let mut command =
+            users.command(&[flags, &["--", &me(), "--probe", "knock", "192.0.2.1"]].concat());
         command.env("PATH", "/nowhere").output().unwrap().into()
     };
     let ran = without(&[]);
-    let has_host = ["pasta", "slirp4netns"]
-        .iter()
-        .any(|name| ["/usr/sbin", "/sbin"].iter().any(|place| std::path::Path::new(place).join(name).exists()));
+    let has_host = ["pasta", "slirp4netns"].iter().any(|name| {
+        ["/usr/sbin", "/sbin"].iter().any(|place| std::path::Path::new(place).join(name).exists())
+    });
     if !has_host {
         assert_eq!(ran.status, Some(0), "{ran:?}");
         assert!(ran.err.contains("there was no way out of the far end: install pasta"), "{ran:?}");
@@ -704,16 +845,24 @@ fn summary(users: &Users) {
     };
     let ran = run("sent of up < 50", "0");
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
-    let text = std::fs::read_to_string(format!("{}/summary.json", env!("CARGO_TARGET_TMPDIR"))).unwrap();
+    let text =
+        std::fs::read_to_string(format!("{}/summary.json", env!("CARGO_TARGET_TMPDIR"))).unwrap();
     let json: Value = serde_json::from_str(&text).unwrap();
     assert!(number(&flow(&json["flows"], "up all")["sent"]) >= 50.0, "{json}");
     let up = &json["directions"][0];
-    assert_eq!((&up["asked"]["rate"], &up["asked"]["delay_ns"]), (&10_000_000.into(), &3_000_000.into()));
+    assert_eq!(
+        (&up["asked"]["rate"], &up["asked"]["delay_ns"]),
+        (&10_000_000.into(), &3_000_000.into())
+    );
     assert!(number(&up["given"]["delay_p50_ns"]) >= 3e6, "{json}");
     let ran = run("release.max of up >= 0s", "0");
     assert_eq!(ran.status, Some(4));
     assert!(ran.err.starts_with("falaj: failed: release.max of up >= 0s: it is "), "{}", ran.err);
-    assert_eq!(run("release.max of up >= 0s", "7").status, Some(7), "a command that fails says so itself");
+    assert_eq!(
+        run("release.max of up >= 0s", "7").status,
+        Some(7),
+        "a command that fails says so itself"
+    );
 }
 
 /// Its first figures would take five minutes.
@@ -730,7 +879,9 @@ fn interrupted(_: &Users) {
 
 fn doctor(_: &Users) {
     let state = format!("{}/doctor-state", env!("CARGO_TARGET_TMPDIR"));
-    let kept = |words: &[&str]| -> Ran { program(words).env("XDG_STATE_HOME", &state).output().unwrap().into() };
+    let kept = |words: &[&str]| -> Ran {
+        program(words).env("XDG_STATE_HOME", &state).output().unwrap().into()
+    };
     let _ = std::fs::remove_dir_all(&state);
     let beyond = ["run", "--internet", "none", "--rate", "900gbit", "--delay", "1us", "--", "true"];
     let ran = kept(&beyond);
@@ -742,32 +893,48 @@ fn doctor(_: &Users) {
     let ran = kept(&beyond);
     assert!(ran.status == Some(0) && ran.err.contains("up: 900 Gbit/s is beyond the "), "{ran:?}");
     assert!(ran.err.contains("of a delay of 1us packets are more than a tenth late"), "{ran:?}");
-    let ran = kept(&["run", "--internet", "none", "--rate", "1mbit", "--delay", "10s", "--", "true"]);
+    let ran =
+        kept(&["run", "--internet", "none", "--rate", "1mbit", "--delay", "10s", "--", "true"]);
     assert!(ran.status == Some(0) && !ran.err.contains("falaj doctor"), "{ran:?}");
     let works = |what: &str| {
         let backends = json["backends"].as_array().unwrap();
-        backends.iter().find(|b| b["what"] == what).unwrap_or_else(|| panic!("no {what} in {json}"))["works"].clone()
+        backends.iter().find(|b| b["what"] == what).unwrap_or_else(|| panic!("no {what} in {json}"))
+            ["works"]
+            .clone()
     };
     assert_eq!((works("TAP between namespaces"), works("relay")), (true.into(), true.into()));
     let floor = |key: &str| number(&json["floor"][key]);
     assert_eq!(json["floor"]["over"], "namespaces");
-    assert!(0.0 < floor("empty_link_p50_ns") && floor("empty_link_p50_ns") <= floor("empty_link_p99_ns"), "{json}");
+    assert!(
+        0.0 < floor("empty_link_p50_ns")
+            && floor("empty_link_p50_ns") <= floor("empty_link_p99_ns"),
+        "{json}"
+    );
     assert!(floor("release_error_p50_ns") <= floor("release_error_p99_ns"), "{json}");
     // Anything less is no network.
-    assert!(floor("delivered_per_s") > 1e3 && floor("packets_per_s") > 1e3 && floor("tcp_bits_per_s") > 1e7, "{json}");
+    assert!(
+        floor("delivered_per_s") > 1e3
+            && floor("packets_per_s") > 1e3
+            && floor("tcp_bits_per_s") > 1e7,
+        "{json}"
+    );
     assert_eq!(number(&json["honest"]["delay_ns"]), 10.0 * floor("release_error_p99_ns"));
 
     let ran = falaj(&["doctor", "--no-measuring", "-q"]);
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
-    assert!(ran.out.starts_with("TAP between namespaces  yes") && !ran.out.contains("measured"), "{}", ran.out);
+    assert!(
+        ran.out.starts_with("TAP between namespaces  yes") && !ran.out.contains("measured"),
+        "{}",
+        ran.out
+    );
     let mut command = program(&["doctor", "--no-measuring"]);
     let ran: Ran = command.env("PATH", "/nowhere").output().unwrap().into();
     assert!(ran.out.contains("yes") && ran.out.lines().count() == 14, "{}", ran.out);
 }
 
 fn start_up(users: &Users) {
-    // From the beginning to the end of a command; and to its first word where there is a way out as well, which the
-    // kernel takes as long again to remove.
+    // From the beginning to the end of a command; and to its first word where there is a way out as
+    // well, which the kernel takes as long again to remove.
     let whole = || {
         let began = Instant::now();
         users.ok(&["--internet", "none", "--", "true"]);
@@ -797,14 +964,16 @@ fn start_up(users: &Users) {
 
 fn kill_9(users: &Users) {
     // No other process sleeps for as long as these do.
-    let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().subsec_nanos();
+    let nanos =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().subsec_nanos();
     let token = format!("86400.{nanos:09}{}", std::process::id());
     let script = format!("trap '' TERM HUP INT; sleep {token} & sleep {token} & echo up; wait");
     let mut child = users.command(&["--peer", &script, "--", "sh", "-c", &script]).spawn().unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!((said.next().as_deref(), said.next().as_deref()), (Some("up"), Some("up")));
     let before = alive(&token);
-    // falaj, a shell and two that sleep at each end; the first processes of the sides have falaj's command line.
+    // falaj, a shell and two that sleep at each end; the first processes of the sides have falaj's
+    // command line.
     assert!(before.len() >= 7, "{before:?}");
     child.kill().unwrap();
     let killed = Instant::now();
@@ -817,7 +986,9 @@ fn kill_9(users: &Users) {
 
 /// Processes with this in their command lines. What is dying has none any more, and holds nothing.
 fn alive(token: &str) -> Vec<u32> {
-    let pids = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let pids = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let has_it = |pid: &u32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.windows(token.len()).any(|window| window == token.as_bytes())
@@ -825,8 +996,9 @@ fn alive(token: &str) -> Vec<u32> {
     pids.filter(has_it).collect()
 }
 
-/// Measured again, five times at most, while its report says that a sender found no processor at its instants: then it sent
-/// something else than was to be sent. Where it says how late the link itself was, that counts too.
+/// Measured again, five times at most, while its report says that a sender found no processor at
+/// its instants: then it sent something else than was to be sent. Where it says how late the link
+/// itself was, that counts too.
 fn punctually(measure: impl Fn() -> Value, senders: impl Fn(&Value) -> Vec<&Value>) -> Value {
     let is_late = |sender: &&Value| {
         let link = sender["release_error_p99_ns"].as_f64().unwrap_or(0.0);
@@ -849,7 +1021,10 @@ fn traffic(_: &Users) {
         ran.json()
     };
     let json = punctually(sent, |json| json["flows"].as_array().expect("flows").iter().collect());
-    assert_eq!((&json["over"], &json["duration_ns"]), (&"namespaces".into(), &1_000_000_000.into()));
+    assert_eq!(
+        (&json["over"], &json["duration_ns"]),
+        (&"namespaces".into(), &1_000_000_000.into())
+    );
     for (name, sent_by_plan) in [("a", 3000.0), ("b", 12_500.0)] {
         let f = flow(&json["flows"], name);
         let [sent, received, p50, p99, max] =
@@ -865,14 +1040,27 @@ fn traffic(_: &Users) {
 
     let ran = falaj(&["traffic", tenants, "--duration", "300ms"]);
     assert_eq!(ran.status, Some(0));
-    for words in ["measured over namespaces: 300ms", "flow", "sent", "received", "lost", "rate", "delay mean", "p99"] {
+    for words in [
+        "measured over namespaces: 300ms",
+        "flow",
+        "sent",
+        "received",
+        "lost",
+        "rate",
+        "delay mean",
+        "p99",
+    ] {
         assert!(ran.out.contains(words), "no `{words}` in\n{}", ran.out);
     }
 
     let short = TENANTS.replace("100mbit", "1gbit").replacen("500us", "50us", 1);
     let short = ["traffic", file("short.toml", &short), "--duration", "100ms", "--json"];
     let ran = falaj(&short);
-    assert!(ran.err.contains("flow `a` has a phase of 50us; below 60us a processor spins to keep it"), "{}", ran.err);
+    assert!(
+        ran.err.contains("flow `a` has a phase of 50us; below 60us a processor spins to keep it"),
+        "{}",
+        ran.err
+    );
     ran.json();
     assert_eq!(falaj(&[&short[..], &["-q"]].concat()).err, "");
 }
@@ -909,13 +1097,15 @@ fn compared(name: &str, text: &str, flows: &[&str]) -> Value {
 fn compare(_: &Users) {
     let json = punctually(
         || compared("compare.toml", TENANTS, &["a", "b"]),
-        |json| json["flows"].as_array().expect("flows").iter().map(|flow| &flow["measured"]).collect(),
+        |json| {
+            json["flows"].as_array().expect("flows").iter().map(|flow| &flow["measured"]).collect()
+        },
     );
     assert_eq!(json["over"], "namespaces", "measured means that a kernel's interface was crossed");
     let [a, b] = ["a", "b"].map(|name| flow(&json["flows"], name));
     assert_eq!((&a["bound_ns"], &a["promised_rate"]), (&5_590_080.into(), &37_888_000.into()));
-    // Who floods gets no less than was promised, simulated and measured; who does not loses nothing, except
-    // where a busy machine makes a burst of what was to be sent evenly.
+    // Who floods gets no less than was promised, simulated and measured; who does not loses
+    // nothing, except where a busy machine makes a burst of what was to be sent evenly.
     for (way, few) in [("simulated", 0.0), ("measured", 0.05)] {
         assert!(number(&b[way]["rate"]) > 37_888_000.0, "{b}");
         assert!(number(&b[way]["dropped"]) > 0.0, "{b}");
@@ -925,8 +1115,15 @@ fn compare(_: &Users) {
 
     let ran = falaj(&["compare", "compare.toml", "--duration", "300ms"]);
     assert!(matches!(ran.status, Some(0 | 3)), "{ran:?}");
-    for words in ["bound", "simulated", "measured", "a  delay max", ">= 37.9 Mbit/s", "release error p50", "end to end"]
-    {
+    for words in [
+        "bound",
+        "simulated",
+        "measured",
+        "a  delay max",
+        ">= 37.9 Mbit/s",
+        "release error p50",
+        "end to end",
+    ] {
         assert!(ran.out.contains(words), "no `{words}` in\n{}", ran.out);
     }
 }
@@ -938,14 +1135,16 @@ fn both_ways(_: &Users) {
     assert_eq!(json["over"], "namespaces");
     for way in ["up", "down"] {
         let a = flow(&json["flows"], &format!("a {way}"));
-        // Four senders and receivers beside falaj itself: two processors are not always enough for even sending.
+        // Four senders and receivers beside falaj itself: two processors are not always enough for
+        // even sending.
         assert!(number(&a["measured"]["rate"]) > 10e6, "{a}");
         let b = flow(&json["flows"], &format!("b {way}"));
         assert!(number(&b["measured"]["rate"]) > 37_888_000.0, "{b}");
     }
 }
 
-/// Two links in a chain for one port, one of them alone for another; a third for chance; and a rule that drops.
+/// Two links in a chain for one port, one of them alone for another; a third for chance; and a rule
+/// that drops.
 const RULED: &str = r#"
 [link.first]
 rate = "20mbit"
@@ -1013,15 +1212,25 @@ fn ruled(_: &Users) {
     let ran = falaj(&words);
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{ran:?}");
     let said = "traffic `gone` cannot be sent as real datagrams: the rules lead no UDP datagram from 10.77.0.2 ";
-    assert!(ran.err.contains(said) && ran.err.contains("leave `link` and `flow` out"), "{}", ran.err);
-    let text = RULED.replace("link = \"second\"\ndirection", "headers = \"udp dport 7 dscp ef\"\ndirection");
-    let other = text.replace("headers = \"udp dport 5001\"", "headers = \"udp src 10.1.0.7 dport 5001\"");
+    assert!(
+        ran.err.contains(said) && ran.err.contains("leave `link` and `flow` out"),
+        "{}",
+        ran.err
+    );
+    let text = RULED
+        .replace("link = \"second\"\ndirection", "headers = \"udp dport 7 dscp ef\"\ndirection");
+    let other =
+        text.replace("headers = \"udp dport 5001\"", "headers = \"udp src 10.1.0.7 dport 5001\"");
     let ran = falaj(&["traffic", file("ruled.toml", &other), "--duration", "500ms"]);
-    assert!(ran.status == Some(2) && ran.err.contains("an address that is none of the ends'"), "{ran:?}");
+    assert!(
+        ran.status == Some(2) && ran.err.contains("an address that is none of the ends'"),
+        "{ran:?}"
+    );
 
     file("ruled.toml", &text.replace("to = \"drop\"", "to = \"first\""));
     for over in ["namespaces", "loopback"] {
-        let mut command = if over == "loopback" { without(NO_NAMESPACES, &words) } else { program(&words) };
+        let mut command =
+            if over == "loopback" { without(NO_NAMESPACES, &words) } else { program(&words) };
         let ran: Ran = command.output().unwrap().into();
         assert_eq!(ran.status, Some(0), "{ran:?}");
         let json = ran.json();
@@ -1037,14 +1246,18 @@ fn ruled(_: &Users) {
             let rules = json["rules"].as_array().unwrap();
             number(&rules.iter().find(|rule| rule["rule"] == name).unwrap()["packets"])
         };
-        assert!((100.0..=125.0).contains(&took("chain")) && (100.0..=125.0).contains(&took("gone")), "{json}");
+        assert!(
+            (100.0..=125.0).contains(&took("chain")) && (100.0..=125.0).contains(&took("gone")),
+            "{json}"
+        );
         assert!((30.0..=95.0).contains(&took("some")), "{json}");
     }
 
     let ran = falaj(&["compare", "ruled.toml", "--duration", "500ms", "--json"]);
     assert!(matches!(ran.status, Some(0 | 3)), "{ran:?}");
     let json = ran.json();
-    let names: Vec<_> = json["flows"].as_array().unwrap().iter().map(|f| f["flow"].as_str().unwrap()).collect();
+    let names: Vec<_> =
+        json["flows"].as_array().unwrap().iter().map(|f| f["flow"].as_str().unwrap()).collect();
     assert_eq!(names, ["first.all up", "first.all down", "second.all up", "second.all down"]);
     for (name, many) in [("first.all up", 250.0), ("second.all up", 125.0)] {
         let f = flow(&json["flows"], name);
@@ -1064,8 +1277,18 @@ fn ruled(_: &Users) {
 fn section_ii_b(_: &Users) {
     let measured = || {
         let loads = "idle,light,row4,flood";
-        let words =
-            ["reproduce", "fortuna", "--live", "--load", loads, "--phase", "300us", "--duration", "300ms", "--json"];
+        let words = [
+            "reproduce",
+            "fortuna",
+            "--live",
+            "--load",
+            loads,
+            "--phase",
+            "300us",
+            "--duration",
+            "300ms",
+            "--json",
+        ];
         let ran = falaj(&words);
         assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{ran:?}");
         ran.json()
@@ -1074,10 +1297,14 @@ fn section_ii_b(_: &Users) {
         let outcomes = json["live"]["outcomes"].as_array().expect("outcomes").iter();
         let tenants = outcomes.flat_map(|o| o["tenants"].as_array().expect("tenants"));
         let sent = tenants.filter(|t| number(&t["measured"]["packets"]) > 0.0);
-        // Of a source that is in time those are left out that are due at the very end: within 100 us of it there are several.
+        // Of a source that is in time those are left out that are due at the very end: within 100
+        // us of it there are several.
         let late = ["sent_late_p99_ns", "release_error_p99_ns"];
         let few = |t: &Value| 1.0 + 0.01 * number(&t["measured"]["packets"]);
-        sent.filter(|t| number(&t["unsent"]) > few(t) || late.iter().any(|key| number(&t[key]) > 5e6)).collect()
+        sent.filter(|t| {
+            number(&t["unsent"]) > few(t) || late.iter().any(|key| number(&t[key]) > 5e6)
+        })
+        .collect()
     });
     let outcomes = json["live"]["outcomes"].as_array().expect("outcomes");
     assert_eq!(outcomes.len(), 24, "four loads, three servers, paced by falaj and by the device");
@@ -1085,15 +1312,24 @@ fn section_ii_b(_: &Users) {
     for o in outcomes {
         let count = |key: &str| number(&o[key]);
         assert_eq!(o["over"], "namespaces");
-        assert!((250e6..5e9).contains(&count("elapsed_ns")) && count("cpu_ns") <= count("elapsed_ns"), "{o}");
+        assert!(
+            (250e6..5e9).contains(&count("elapsed_ns")) && count("cpu_ns") <= count("elapsed_ns"),
+            "{o}"
+        );
         assert!(count("spun_ns") <= count("elapsed_ns"), "{o}");
         if o["load"] == "idle" {
             assert_eq!(count("packets"), 0.0, "{o}");
             continue;
         }
-        // Each of the thread's sleeps is told, with what ended it. How many there are is the host's: where waking up takes as
-        // long as packets are apart, hybrid stays awake.
-        let told = ["woken_by_timer", "woken_by_packet", "woken_by_room", "woken_by_caller", "slept_for_others"];
+        // Each of the thread's sleeps is told, with what ended it. How many there are is the
+        // host's: where waking up takes as long as packets are apart, hybrid stays awake.
+        let told = [
+            "woken_by_timer",
+            "woken_by_packet",
+            "woken_by_room",
+            "woken_by_caller",
+            "slept_for_others",
+        ];
         let told: f64 = told.iter().map(|key| count(key)).sum();
         let slept = count("voluntary_switches");
         assert!(slept <= told + 50.0 && count("cpu_ns") > 0.0, "{o}");
@@ -1104,23 +1340,30 @@ fn section_ii_b(_: &Users) {
         assert!(count("woken_by_timer") > 0.0 || !is_device, "{o}");
         let tenants = o["tenants"].as_array().expect("tenants");
         let handed_over: f64 = tenants.iter().map(|t| number(&t["measured"]["packets"])).sum();
-        assert_eq!(count("packets"), handed_over, "each packet that the link sent was handed over: {o}");
+        assert_eq!(
+            count("packets"),
+            handed_over,
+            "each packet that the link sent was handed over: {o}"
+        );
         for t in tenants {
             // What was decided is not dropped before the wire.
             assert_eq!(t["received"], t["measured"]["packets"], "{o}");
-            let [simulated, measured] = ["simulated", "measured"].map(|way| number(&t[way]["rate"]));
+            let [simulated, measured] =
+                ["simulated", "measured"].map(|way| number(&t[way]["rate"]));
             assert!((measured / simulated - 1.0).abs() < 0.05, "{t}");
         }
     }
 }
 
-/// Figure 8: who writes to the disk is in a control group of its own where there may be one, and it is gone in the end, however that comes.
+/// Figure 8: who writes to the disk is in a control group of its own where there may be one, and it
+/// is gone in the end, however that comes.
 fn disk_beside(_: &Users) {
     let words = ["reproduce", "xen", "--figure", "8", "--quick", "--json"];
     let groups = || -> Vec<PathBuf> {
         let mounts = std::fs::read_to_string("/proc/self/mounts").expect("the kernel's");
-        let groups =
-            mounts.lines().filter(|line| line.split(' ').nth(2).is_some_and(|kind| kind.starts_with("cgroup")));
+        let groups = mounts
+            .lines()
+            .filter(|line| line.split(' ').nth(2).is_some_and(|kind| kind.starts_with("cgroup")));
         groups.flat_map(|line| below(Path::new(line.split(' ').nth(1).expect("a path")))).collect()
     };
     assert_eq!(groups(), Vec::<PathBuf>::new(), "left by others");
@@ -1128,9 +1371,14 @@ fn disk_beside(_: &Users) {
     let json = ran.json();
     for figure in json["figures"].as_array().expect("figures") {
         let notes = figure["notes"].as_array().expect("notes").iter().filter_map(Value::as_str);
-        let told: Vec<&str> = notes.filter(|note| note.contains("control group of its own")).collect();
+        let told: Vec<&str> =
+            notes.filter(|note| note.contains("control group of its own")).collect();
         assert_eq!(told.len(), 1, "{figure}");
-        assert!(told[0].contains("(version ") || told[0].contains(", as "), "which one, or why none: {}", told[0]);
+        assert!(
+            told[0].contains("(version ") || told[0].contains(", as "),
+            "which one, or why none: {}",
+            told[0]
+        );
     }
     assert_eq!(groups(), Vec::<PathBuf>::new());
     for name in ["INT", "KILL"] {
@@ -1138,7 +1386,8 @@ fn disk_beside(_: &Users) {
         let began = Instant::now();
         let of = |pid: &u32| {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            let parent = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)?.parse().ok());
+            let parent =
+                stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)?.parse().ok());
             parent == Some(child.id())
         };
         let writer = loop {
@@ -1166,18 +1415,26 @@ fn below(directory: &Path) -> Vec<PathBuf> {
         let path = entry.path();
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             all.extend(below(&path));
-            all.extend(entry.file_name().to_string_lossy().starts_with("falaj-disk-").then_some(path));
+            all.extend(
+                entry.file_name().to_string_lossy().starts_with("falaj-disk-").then_some(path),
+            );
         }
     }
     all
 }
 
-/// Frames of video as packets of up to 17,000 B, and divided: each arrives, about when the simulated one does.
+/// Frames of video as packets of up to 17,000 B, and divided: each arrives, about when the
+/// simulated one does.
 fn thesis(_: &Users) {
-    let ran = falaj(&["reproduce", "zhang", "--live", "--figure", "10", "--duration", "2s", "--json"]);
+    let ran =
+        falaj(&["reproduce", "zhang", "--live", "--figure", "10", "--duration", "2s", "--json"]);
     let json = ran.json();
-    let labels: Vec<&str> =
-        json["figures"].as_array().expect("figures").iter().filter_map(|f| f["label"].as_str()).collect();
+    let labels: Vec<&str> = json["figures"]
+        .as_array()
+        .expect("figures")
+        .iter()
+        .filter_map(|f| f["label"].as_str())
+        .collect();
     assert_eq!(labels, ["Figure 5.10 live", "Figure 5.10 live divided"]);
     let cells = json["cells"].as_array().expect("cells");
     assert_eq!(cells.len(), 6, "{json}");
@@ -1193,12 +1450,16 @@ fn thesis(_: &Users) {
 }
 
 fn busy_machine(_: &Users) {
-    let json = falaj(&["reproduce", "rizzo", "--live", "--quick", "--figure", "8", "--json"]).json();
+    let json =
+        falaj(&["reproduce", "rizzo", "--live", "--quick", "--figure", "8", "--json"]).json();
     assert_eq!(json["summary"]["cells"], 3, "{json}");
     let curves = json["figures"][0]["curves"].as_array().expect("curves");
     let of = |n: usize, load: usize| number(&curves[n]["points"][load]["y"]);
     for load in 0..3 {
-        assert!(0.0 <= of(0, load) && of(0, load) <= of(1, load) && of(1, load) <= of(2, load), "{json}");
+        assert!(
+            0.0 <= of(0, load) && of(0, load) <= of(1, load) && of(1, load) <= of(2, load),
+            "{json}"
+        );
     }
 }
 
@@ -1226,9 +1487,15 @@ fn tcp(users: &Users) {
         let flags = ["--rate", "200mbit", "--delay", "2ms", "--stats", "--peer", &serve];
         let ran = users.ok(&[&flags[..], &["--", &me(), "--probe", "fetch", address]].concat());
         assert_eq!(ran.out, "whole\n", "{ran:?}");
-        assert_eq!(ran.err.contains("no TAP here, veth and packet sockets instead"), users.tapless, "{}", ran.err);
+        assert_eq!(
+            ran.err.contains("no TAP here, veth and packet sockets instead"),
+            users.tapless,
+            "{}",
+            ran.err
+        );
     }
-    // What packets of a unit wait for one another is told, and is nothing where each leaves by itself.
+    // What packets of a unit wait for one another is told, and is nothing where each leaves by
+    // itself.
     for (slack, held) in [("200us", true), ("0s", false)] {
         let serve = format!("{} --probe serve 10.77.0.2", me());
         let flags = ["--rate", "500mbit", "--slack", slack, "--stats", "--peer", &serve];
@@ -1241,7 +1508,8 @@ fn guest(users: &Users) {
     for how in ["1", "62,200us", "62,idle", "adaptive,delay=1ms", "adaptive,delay=2ms,p99"] {
         let echo = format!("{} --probe echo 10.77.0.2", me());
         let flags = ["--aggregate", how, "--delay", "5ms", "--peer", &echo];
-        let ran = users.ok(&[&flags[..], &["--", &me(), "--probe", "ask", "10.77.0.2", "5"]].concat());
+        let ran =
+            users.ok(&[&flags[..], &["--", &me(), "--probe", "ask", "10.77.0.2", "5"]].concat());
         // Containers cost time and gain none.
         let times: Vec<f64> = ran.json().as_array().unwrap().iter().map(number).collect();
         assert!(times.len() == 5 && times.iter().all(|&ms| ms >= 10.0), "{how}: {times:?}");
@@ -1251,7 +1519,8 @@ fn guest(users: &Users) {
         assert_eq!(ran.out, "whole\n", "{how}: {ran:?}");
     }
     // Without a TAP there is nothing to give it.
-    let ran: Ran = without(NO_TAP, &["run", "--aggregate", "62,200us", "--", "true"]).output().unwrap().into();
+    let ran: Ran =
+        without(NO_TAP, &["run", "--aggregate", "62,200us", "--", "true"]).output().unwrap().into();
     assert_eq!(ran.status, Some(2), "{ran:?}");
     assert!(ran.err.contains("--aggregate needs TAP interfaces"), "{}", ran.err);
 }
@@ -1265,25 +1534,37 @@ fn inside(users: &Users) {
     let flags = ["--delay", "1ms", "--rate", "20mbit", "--peer", &echo];
     let ran = users.ok(&[&flags[..], &["--", "sh", "-c", &script]].concat());
     let (times, report) = ran.out.split_once('{').expect("JSON behind the times");
-    let mut medians = times.lines().map(|line| median(&mut serde_json::from_str::<Vec<f64>>(line).expect("numbers")));
+    let mut medians = times
+        .lines()
+        .map(|line| median(&mut serde_json::from_str::<Vec<f64>>(line).expect("numbers")));
     let (before, after) = (medians.next().unwrap(), medians.next().unwrap());
     assert!(before >= 2.0 && after >= 40.0 && after > before + 20.0, "{before} {after}");
     let (json, table) = report.split_once("\n}\n").expect("a table behind it");
     let report: Value = serde_json::from_str(&format!("{{{json}\n}}")).expect("JSON");
     for (n, way) in ["up", "down"].into_iter().enumerate() {
         let direction = &report["links"][0]["directions"][n];
-        assert_eq!((&direction["way"], &direction["asked"]["delay_ns"]), (&way.into(), &20_000_000.into()));
+        assert_eq!(
+            (&direction["way"], &direction["asked"]["delay_ns"]),
+            (&way.into(), &20_000_000.into())
+        );
         let flow = &direction["flows"][0];
-        assert!(number(&flow["sent"]) >= 30.0 && number(&flow["sojourn"]["p99_ns"]) > 0.0, "{flow}");
+        assert!(
+            number(&flow["sent"]) >= 30.0 && number(&flow["sojourn"]["p99_ns"]) > 0.0,
+            "{flow}"
+        );
         assert!(number(&flow["idle_ns"]) > 0.0 && number(&flow["max_backlog"]) >= 1.0, "{flow}");
         assert_eq!(flow["offered"], direction["total"]["offered"]);
     }
     assert!(
-        ran.err.contains("error: `rate`: `5` is a number without a unit\n  write, in quotes, `5mbit`"),
+        ran.err
+            .contains("error: `rate`: `5` is a number without a unit\n  write, in quotes, `5mbit`"),
         "{}",
         ran.err
     );
-    assert!(table.contains("link up: 20.0 Mbit/s, 20.0 ms, fifo; now") && table.contains("up all"), "{table}");
+    assert!(
+        table.contains("link up: 20.0 Mbit/s, 20.0 ms, fifo; now") && table.contains("up all"),
+        "{table}"
+    );
 }
 
 /// A connection to a control socket.
@@ -1327,27 +1608,44 @@ impl Control {
 
 /// Where a test's control socket is.
 fn control_at(name: &str, users: &Users) -> PathBuf {
-    std::env::temp_dir().join(format!("falaj-test-{}-{name}-{}", std::process::id(), users.flags.len()))
+    std::env::temp_dir().join(format!(
+        "falaj-test-{}-{name}-{}",
+        std::process::id(),
+        users.flags.len()
+    ))
 }
 
-/// What the help and the page on changes say one can type, one after the other on a link made by flags.
+/// What the help and the page on changes say one can type, one after the other on a link made by
+/// flags.
 fn examples(users: &Users) {
     let help = falaj(&["set", "--help"]).out;
     let of_help = help.lines().filter_map(|line| line.strip_prefix("  falaj ")).map(str::to_owned);
-    let page =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/how-to/change.md")).expect("a page");
-    let rows = page.lines().filter(|line| line.starts_with("| ")).flat_map(|line| line.split('`').skip(1).step_by(2));
-    let of_page: Vec<String> = rows.filter_map(|code| code.strip_prefix("falaj ")).map(str::to_owned).collect();
+    let page = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/how-to/change.md"
+    ))
+    .expect("a page");
+    let rows = page
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .flat_map(|line| line.split('`').skip(1).step_by(2));
+    let of_page: Vec<String> =
+        rows.filter_map(|code| code.strip_prefix("falaj ")).map(str::to_owned).collect();
     for (of, commands) in [("help", of_help.collect::<Vec<_>>()), ("page", of_page)] {
         assert!(commands.len() >= 10, "{commands:?}");
         let program = env!("CARGO_BIN_EXE_falaj");
-        let lines = commands.iter().map(|command| format!("echo '>>' >&2; {program} {command} || exit 7\n"));
-        let script = format!("mkdir -p examples-{of} && cd examples-{of}\n{}", lines.collect::<String>());
+        let lines = commands
+            .iter()
+            .map(|command| format!("echo '>>' >&2; {program} {command} || exit 7\n"));
+        let script =
+            format!("mkdir -p examples-{of} && cd examples-{of}\n{}", lines.collect::<String>());
         let ran = users.ok(&["--rate", "20mbit", "--delay", "5ms", "--", "sh", "-c", &script]);
         let said: Vec<&str> = ran.err.split(">>\n").skip(1).collect();
         assert_eq!(said.len(), commands.len(), "{ran:?}");
         for (command, said) in commands.iter().zip(said) {
-            let wrong = ["not used", "no packet reaches", "are dropped"].iter().any(|words| said.contains(words));
+            let wrong = ["not used", "no packet reaches", "are dropped"]
+                .iter()
+                .any(|words| said.contains(words));
             assert!(!wrong, "falaj {command}: {said}");
             let idle = command.contains("--file") || command.contains("--check");
             assert!(idle || !said.contains("nothing is otherwise"), "falaj {command}: {said}");
@@ -1355,17 +1653,20 @@ fn examples(users: &Users) {
     }
 }
 
-/// Whatever is sent, as many as [`storm::frames`] says: who sends good ones beside it gets each of these back.
+/// Whatever is sent, as many as [`storm::frames`] says: who sends good ones beside it gets each of
+/// these back.
 fn mutated(users: &Users) {
     let back = format!("{} --probe frames-back", me());
     users.ok(&["--peer", &back, "--", &me(), "--probe", "storm"]);
 }
 
-/// Ids, those that had to share and the busiest are shown of a link that runs, and the first one that has to share is told.
+/// Ids, those that had to share and the busiest are shown of a link that runs, and the first one
+/// that has to share is told.
 fn masks_shown(users: &Users) {
     let text = "[link.a]\nrate = \"10mbit\"\nscheduler = { kind = \"drr\" }\n[link.a.flow.users]\nmatch = \"udp dst 10.77.0.2\"\n\
         each = \"dport\"\nmax-flows = 3\n[link.a.flow.rest]\nmatch = \"any\"\n";
-    let send = format!("for port in 1 2 3 4 5 6 7 8; do {} --probe send 10.77.0.2 $port; done", me());
+    let send =
+        format!("for port in 1 2 3 4 5 6 7 8; do {} --probe send 10.77.0.2 $port; done", me());
     let program = env!("CARGO_BIN_EXE_falaj");
     let script = format!("{send}; sleep 0.3; {program} -q show users --json; {program} show users");
     let ran = users.ok(&[file("masks.toml", text), "--", "sh", "-c", &script]);
@@ -1373,18 +1674,35 @@ fn masks_shown(users: &Users) {
     let report: Value = serde_json::from_str(&format!("{json}\n}}")).expect("JSON");
     let up = &report["links"][0]["directions"][0];
     let made = &up["each"][0];
-    assert_eq!((&made["flow"], &made["each"], &made["most"]), (&"up users".into(), &"dport".into(), &3.into()), "{up}");
-    assert_eq!((&made["active"], &made["made"], &made["gone"]), (&3.into(), &3.into(), &0.into()), "{up}");
+    assert_eq!(
+        (&made["flow"], &made["each"], &made["most"]),
+        (&"up users".into(), &"dport".into(), &3.into()),
+        "{up}"
+    );
+    assert_eq!(
+        (&made["active"], &made["made"], &made["gone"]),
+        (&3.into(), &3.into(), &0.into()),
+        "{up}"
+    );
     assert_eq!((&made["beyond_packets"], &made["shared"]), (&5.into(), &1.into()), "{up}");
-    assert_eq!((&made["total"]["packets"], &made["busiest"][0]["packets"]), (&8.into(), &1.into()), "{up}");
+    assert_eq!(
+        (&made["total"]["packets"], &made["busiest"][0]["packets"]),
+        (&8.into(), &1.into()),
+        "{up}"
+    );
     assert_eq!(made["busiest"].as_array().map(Vec::len), Some(3), "{up}");
     assert!(table.contains("up users, each dport: 3 active of 3, 3 made, 0 gone"), "{table}");
     assert!(table.contains("for 5 packets there was none") && table.contains("dport 2"), "{table}");
-    assert_eq!(ran.err.matches("there are more than 3, and those beyond share 1 more").count(), 1, "{}", ran.err);
+    assert_eq!(
+        ran.err.matches("there are more than 3, and those beyond share 1 more").count(),
+        1,
+        "{}",
+        ran.err
+    );
 }
 
-/// All that a link is, changed as fast as it goes while it is flooded and others do what they can at its socket: each
-/// packet is accounted for at each instant that is looked at.
+/// All that a link is, changed as fast as it goes while it is flooded and others do what they can
+/// at its socket: each packet is accounted for at each instant that is looked at.
 fn changes(users: &Users) {
     const CHANGES: [&[&str]; 14] = [
         &["link.rate=5mbit"],
@@ -1407,12 +1725,14 @@ fn changes(users: &Users) {
     let meter = format!("{} --probe meter 10.77.0.2", me());
     let at = path.to_str().expect("UTF-8");
     let flags = ["--rate", "10mbit", "--control", at, "--capture", &capture, "--peer", &meter];
-    let mut command = users.command(&[&flags[..], &["--", &me(), "--probe", "flood", "10.77.0.2"]].concat());
+    let mut command =
+        users.command(&[&flags[..], &["--", &me(), "--probe", "flood", "10.77.0.2"]].concat());
     let mut run = command.spawn().expect("the program starts");
     let mut control = Control::await_at(&path);
     // Who has taken an answer is not driven out by those that only connect.
     assert!(control.ask(&serde_json::json!({ "do": "show" }))["error"].is_null());
-    let mut hostile: Vec<UnixStream> = (0..100).filter_map(|_| UnixStream::connect(&path).ok()).collect();
+    let mut hostile: Vec<UnixStream> =
+        (0..100).filter_map(|_| UnixStream::connect(&path).ok()).collect();
     let (mut made, mut looks) = (0, 0);
     for (n, change) in CHANGES.iter().cycle().take(1_000).enumerate() {
         if let Some(hostile) = hostile.get_mut(n % 100) {
@@ -1422,7 +1742,8 @@ fn changes(users: &Users) {
         if run.try_wait().expect("a child").is_some() {
             break;
         }
-        let request = serde_json::json!({ "do": "set", "set": change, "drop": n % 3 == 0, "id": n });
+        let request =
+            serde_json::json!({ "do": "set", "set": change, "drop": n % 3 == 0, "id": n });
         if control.0.get_mut().write_all(format!("{request}\n").as_bytes()).is_err() {
             break;
         }
@@ -1436,7 +1757,9 @@ fn changes(users: &Users) {
             break;
         }
         // Packets that wait and are too large keep it from being made, which is whole as well.
-        let too_large = answer["error"]["what"].as_str().is_some_and(|what| what.contains("would be too large"));
+        let too_large = answer["error"]["what"]
+            .as_str()
+            .is_some_and(|what| what.contains("would be too large"));
         assert!(too_large || answer["error"].is_null(), "{change:?}: {answer}");
         made += u32::from(!answer["ok"]["at_ns"].is_null());
         if n % 5 == 0 {
@@ -1451,9 +1774,12 @@ fn changes(users: &Users) {
             if report["error"]["what"] == "the link is gone" {
                 break;
             }
-            for direction in report["ok"]["links"][0]["directions"].as_array().expect("directions") {
-                let (total, count) = (&direction["total"], |value: &Value| value.as_u64().expect("a count"));
-                let dropped: u64 = total["dropped"].as_object().expect("reasons").values().map(count).sum();
+            for direction in report["ok"]["links"][0]["directions"].as_array().expect("directions")
+            {
+                let (total, count) =
+                    (&direction["total"], |value: &Value| value.as_u64().expect("a count"));
+                let dropped: u64 =
+                    total["dropped"].as_object().expect("reasons").values().map(count).sum();
                 let known = count(&total["sent"]) + dropped + count(&total["backlog"]);
                 assert_eq!(count(&total["offered"]), known, "{total}");
             }
@@ -1468,11 +1794,16 @@ fn changes(users: &Users) {
     assert!(replays(&capture).1 >= f64::from(made));
 }
 
-/// Links and rules that come and go while packets pass: at each instant that is looked at, links have seen what rules took,
-/// and each packet is accounted for.
+/// Links and rules that come and go while packets pass: at each instant that is looked at, links
+/// have seen what rules took, and each packet is accounted for.
 fn links_change(users: &Users) {
     const CHANGES: [&[&str]; 8] = [
-        &["link.other.rate=4mbit", "link.other.delay=2ms", "rule.some.match=udp", "rule.some.to=other"],
+        &[
+            "link.other.rate=4mbit",
+            "link.other.delay=2ms",
+            "rule.some.match=udp",
+            "rule.some.to=other",
+        ],
         &["rule.some.probability=40%", "link.third.rate=50mbit", "rule.rest.to=third"],
         &["rule.some=", "link.other="],
         &["link.base="],
@@ -1486,8 +1817,19 @@ fn links_change(users: &Users) {
     let at = path.to_str().expect("UTF-8");
     let meter = format!("{} --probe meter 10.77.0.2", me());
     let capture = format!("links-{}.pcapng", users.flags.len());
-    let flags = [file("links.toml", text), "--control", at, "--capture", &capture, "--peer", &meter, "--json", "-"];
-    let mut command = users.command(&[&flags[..], &["--", &me(), "--probe", "flood", "10.77.0.2"]].concat());
+    let flags = [
+        file("links.toml", text),
+        "--control",
+        at,
+        "--capture",
+        &capture,
+        "--peer",
+        &meter,
+        "--json",
+        "-",
+    ];
+    let mut command =
+        users.command(&[&flags[..], &["--", &me(), "--probe", "flood", "10.77.0.2"]].concat());
     let mut run = command.stdout(Stdio::piped()).spawn().expect("the program starts");
     let mut control = Control::await_at(&path);
     let (mut made, mut looks, mut gone) = (0, 0, 0);
@@ -1495,7 +1837,8 @@ fn links_change(users: &Users) {
         if run.try_wait().expect("a child").is_some() {
             break;
         }
-        let Some(answer) = control.try_ask(&serde_json::json!({ "do": "set", "set": change, "drop": n % 3 == 0 }))
+        let Some(answer) =
+            control.try_ask(&serde_json::json!({ "do": "set", "set": change, "drop": n % 3 == 0 }))
         else {
             break;
         };
@@ -1505,14 +1848,22 @@ fn links_change(users: &Users) {
         let report = &report["ok"];
         let count = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("no count: {report}"));
         let known = |flow: &Value| {
-            let dropped: u64 = flow["dropped"].as_object().expect("reasons").values().map(count).sum();
-            assert_eq!(count(&flow["offered"]), count(&flow["sent"]) + dropped + count(&flow["backlog"]), "{flow}");
+            let dropped: u64 =
+                flow["dropped"].as_object().expect("reasons").values().map(count).sum();
+            assert_eq!(
+                count(&flow["offered"]),
+                count(&flow["sent"]) + dropped + count(&flow["backlog"]),
+                "{flow}"
+            );
             count(&flow["offered"])
         };
         let list = |value: &Value| value.as_array().expect("a list").clone();
-        let directions = list(&report["links"]).into_iter().flat_map(|link| list(&link["directions"]));
-        let seen = directions.map(|direction| known(&direction["total"])).sum::<u64>() + known(&report["gone"]);
-        let of_rules = |rule: &Value| if rule["rule"] == "out" { 0 } else { count(&rule["packets"]) };
+        let directions =
+            list(&report["links"]).into_iter().flat_map(|link| list(&link["directions"]));
+        let seen = directions.map(|direction| known(&direction["total"])).sum::<u64>()
+            + known(&report["gone"]);
+        let of_rules =
+            |rule: &Value| if rule["rule"] == "out" { 0 } else { count(&rule["packets"]) };
         let taken: u64 = list(&report["rules"]).iter().map(of_rules).sum();
         // What passed no link was taken by a rule that is gone, or by one that is not counted here.
         let passed = taken + count(&report["gone"]["taken"]);
@@ -1528,8 +1879,9 @@ fn links_change(users: &Users) {
     assert!(replays(&capture).1 >= f64::from(made));
 }
 
-/// Disciplines from libraries take over and are replaced while the link is flooded: each packet is accounted for at each
-/// instant that is looked at, and what one of them broke is told at the end, though it is gone then.
+/// Disciplines from libraries take over and are replaced while the link is flooded: each packet is
+/// accounted for at each instant that is looked at, and what one of them broke is told at the end,
+/// though it is gone then.
 fn plug_ins(users: &Users) {
     drr("libgood-live.so");
     naughty("libbad-live.so", "UNKNOWN_FLOW");
@@ -1551,7 +1903,8 @@ fn plug_ins(users: &Users) {
     let path = control_at("plug-ins", users);
     let meter = format!("{} --probe meter 10.77.0.2", me());
     let flags = ["--rate", "10mbit", "--control", path.to_str().expect("UTF-8"), "--peer", &meter];
-    let mut command = users.command(&[&flags[..], &["--", &me(), "--probe", "flood", "10.77.0.2"]].concat());
+    let mut command =
+        users.command(&[&flags[..], &["--", &me(), "--probe", "flood", "10.77.0.2"]].concat());
     let mut run = command.spawn().expect("the program starts");
     let mut control = Control::await_at(&path);
     let (mut made, mut looks, mut most) = (0, 0, 0);
@@ -1565,8 +1918,10 @@ fn plug_ins(users: &Users) {
         made += u32::from(!answer["ok"]["at_ns"].is_null());
         let Some(report) = control.try_ask(&serde_json::json!({ "do": "show" })) else { break };
         for direction in report["ok"]["links"][0]["directions"].as_array().expect("directions") {
-            let (total, count) = (&direction["total"], |value: &Value| value.as_u64().expect("a count"));
-            let dropped: u64 = total["dropped"].as_object().expect("reasons").values().map(count).sum();
+            let (total, count) =
+                (&direction["total"], |value: &Value| value.as_u64().expect("a count"));
+            let dropped: u64 =
+                total["dropped"].as_object().expect("reasons").values().map(count).sum();
             let known = count(&total["sent"]) + dropped + count(&total["backlog"]);
             assert_eq!(count(&total["offered"]), known, "{total}");
             most = most.max(count(&total["sent"]));
@@ -1578,7 +1933,10 @@ fn plug_ins(users: &Users) {
     let ran: Ran = run.wait_with_output().expect("it ends").into();
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert!(made >= 16 && looks >= 16 && most > 100, "{made} {looks} {most}");
-    let told = format!("up: the plug-in `{}` broke its contract at ", directory().join("libbad-live.so").display());
+    let told = format!(
+        "up: the plug-in `{}` broke its contract at ",
+        directory().join("libbad-live.so").display()
+    );
     assert!(ran.err.contains(&told) && !ran.err.contains("libgood-live.so` broke"), "{}", ran.err);
 }
 
@@ -1586,13 +1944,17 @@ fn plug_ins(users: &Users) {
 fn replays(name: &str) -> (f64, f64) {
     let ran = falaj(&["sim", "--replay", name, "--json"]);
     let json = ran.json();
-    assert_eq!((&json["same_decisions"], &json["first_difference"]), (&Value::Bool(true), &Value::Null), "{ran:?}");
+    assert_eq!(
+        (&json["same_decisions"], &json["first_difference"]),
+        (&Value::Bool(true), &Value::Null),
+        "{ran:?}"
+    );
     assert_eq!(ran.status, Some(0), "{ran:?}");
     (number(&json["packets"]), number(&json["changes"]))
 }
 
-/// Rate, weight, discipline, flows, the first rules and another link change under load: it replays as it was, and not with
-/// another change.
+/// Rate, weight, discipline, flows, the first rules and another link change under load: it replays
+/// as it was, and not with another change.
 fn captured_changes(users: &Users) {
     const CHANGES: [&[&str]; 9] = [
         &["link.rate=3mbit"],
@@ -1600,23 +1962,46 @@ fn captured_changes(users: &Users) {
         &["x.weight=1", "link.delay=2ms", "link.account=ip"],
         &["link.scheduler={ kind = \"drr\" }", "x.weight=", "x.queue=20p", "link.loss=3%"],
         &["link.flow.x=", "link.jitter=1ms", "link.rate=8mbit"],
-        &["link.slow.rate=2mbit", "rule.some.match=udp", "rule.some.probability=40%", "rule.some.to=slow"],
+        &[
+            "link.slow.rate=2mbit",
+            "rule.some.match=udp",
+            "rule.some.probability=40%",
+            "rule.some.to=slow",
+        ],
         &["slow.rate=5mbit", "rule.some.probability=70%"],
         &["rule.some=", "link.slow="],
-        &["link.jitter=", "link.loss=", "link.new.rate=4mbit", "rule.now.match=udp", "rule.now.to=new"],
+        &[
+            "link.jitter=",
+            "link.loss=",
+            "link.new.rate=4mbit",
+            "rule.now.match=udp",
+            "rule.now.to=new",
+        ],
     ];
     let path = control_at("captured", users);
     let name = format!("capture-changes-{}.pcapng", users.flags.len());
     let meter = format!("{} --probe meter 10.77.0.2", me());
-    let flags = ["--rate", "10mbit", "--control", path.to_str().expect("UTF-8"), "--capture", &name, "--peer", &meter];
-    let mut command = users.command(&[&flags[..], &["--", &me(), "--probe", "flood", "10.77.0.2"]].concat());
+    let flags = [
+        "--rate",
+        "10mbit",
+        "--control",
+        path.to_str().expect("UTF-8"),
+        "--capture",
+        &name,
+        "--peer",
+        &meter,
+    ];
+    let mut command =
+        users.command(&[&flags[..], &["--", &me(), "--probe", "flood", "10.77.0.2"]].concat());
     let run = command.spawn().expect("the program starts");
     let mut control = Control::await_at(&path);
     let mut made = 0;
     for (n, change) in CHANGES.iter().cycle().take(90).enumerate() {
         // Where lengths count otherwise, what waits may be too large.
         let drop = n % 4 == 3 || change.contains(&"link.account=ip");
-        let Some(answer) = control.try_ask(&serde_json::json!({ "do": "set", "set": change, "drop": drop })) else {
+        let Some(answer) =
+            control.try_ask(&serde_json::json!({ "do": "set", "set": change, "drop": drop }))
+        else {
             break;
         };
         assert!(answer["error"].is_null(), "{change:?}: {answer}");
@@ -1627,14 +2012,18 @@ fn captured_changes(users: &Users) {
     let ran: Ran = run.wait_with_output().expect("it ends").into();
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let (packets, changes) = replays(&name);
-    assert!(packets > 1000.0 && changes >= 9.0 && changes == f64::from(made), "{packets} {changes} {made}");
+    assert!(
+        packets > 1000.0 && changes >= 9.0 && changes == f64::from(made),
+        "{packets} {changes} {made}"
+    );
     let whole = falaj(&["sim", "--replay", &name]);
     assert!(whole.out.contains(&format!(" packets, {made} changes\n")), "{}", whole.out);
 
     // Another rate from a change on would have been noticed.
     let mut bytes = std::fs::read(directory().join(&name)).expect("it is there");
     let rate = b"rate = \"3mbit\"";
-    let changed: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at..].starts_with(rate)).collect();
+    let changed: Vec<usize> =
+        (0..bytes.len()).filter(|&at| bytes[at..].starts_with(rate)).collect();
     changed.iter().for_each(|at| bytes[at + 8] = b'4');
     let altered = format!("altered-{name}");
     std::fs::write(directory().join(&altered), &bytes).expect("written");
@@ -1646,10 +2035,23 @@ fn captured_changes(users: &Users) {
     bytes[at + number.len() - 2] = b'x';
     std::fs::write(directory().join(&altered), &bytes).expect("written");
     let ran = falaj(&["sim", "--replay", &altered]);
-    assert!(ran.out.contains("packets or changes are missing in the capture: decisions were not compared"), "{ran:?}");
+    assert!(
+        ran.out
+            .contains("packets or changes are missing in the capture: decisions were not compared"),
+        "{ran:?}"
+    );
     // Through another link: its changes are its own.
-    let ran = falaj(&["sim", file("capture-plain.toml", "[link.a]\nrate = \"1mbit\"\n"), "--replay", &name]);
-    assert!(ran.status == Some(0) && ran.err.contains(&format!("{made} changes in {name} are left out")), "{ran:?}");
+    let ran = falaj(&[
+        "sim",
+        file("capture-plain.toml", "[link.a]\nrate = \"1mbit\"\n"),
+        "--replay",
+        &name,
+    ]);
+    assert!(
+        ran.status == Some(0)
+            && ran.err.contains(&format!("{made} changes in {name} are left out")),
+        "{ran:?}"
+    );
 }
 
 /// Rules by chance, chains of links and what no rule takes: it replays as it was.
@@ -1661,12 +2063,31 @@ fn captured_rules(users: &Users) {
         [[rule]]\nmatch = \"udp\"\nprobability = \"10%\"\nto = \"drop\"\n";
     let (scenario, name) = (file("capture-rules.toml", text), "capture-rules.pcapng");
     let meter = format!("{} --probe meter 10.77.0.2", me());
-    users.ok(&[scenario, "--capture", name, "--peer", &meter, "--", &me(), "--probe", "flood", "10.77.0.2"]);
+    users.ok(&[
+        scenario,
+        "--capture",
+        name,
+        "--peer",
+        &meter,
+        "--",
+        &me(),
+        "--probe",
+        "flood",
+        "10.77.0.2",
+    ]);
     let ran = falaj(&["sim", "--replay", name, "--json"]);
     let json = ran.json();
-    assert_eq!((&json["same_decisions"], &json["first_difference"]), (&Value::Bool(true), &Value::Null), "{ran:?}");
-    let rules: Vec<f64> = json["rules"].as_array().expect("a list").iter().map(|r| number(&r["packets"])).collect();
-    assert!(number(&json["packets"]) > 1000.0 && rules.len() == 4 && rules.iter().all(|n| *n > 10.0), "{json}");
+    assert_eq!(
+        (&json["same_decisions"], &json["first_difference"]),
+        (&Value::Bool(true), &Value::Null),
+        "{ran:?}"
+    );
+    let rules: Vec<f64> =
+        json["rules"].as_array().expect("a list").iter().map(|r| number(&r["packets"])).collect();
+    assert!(
+        number(&json["packets"]) > 1000.0 && rules.len() == 4 && rules.iter().all(|n| *n > 10.0),
+        "{json}"
+    );
 }
 
 /// A whole scenario is given at once, or refused as a whole.
@@ -1680,12 +2101,22 @@ fn whole_file(users: &Users) {
         [[rule]]\nname = \"web\"\nmatch = \"tcp\"\nto = \"slow\"\n[[rule]]\nto = \"link\"\n";
     let set = |args: &[&str]| falaj(&[&["set", "--control", at], args].concat());
     let ran = set(&["--file", file("whole.toml", two), "--json"]);
-    assert_eq!(ran.json()["changed"], serde_json::json!(["link up", "link down", "slow up", "slow down", "rules"]));
+    assert_eq!(
+        ran.json()["changed"],
+        serde_json::json!(["link up", "link down", "slow up", "slow down", "rules"])
+    );
     let ran = falaj(&["show", "--control", at, "--json"]);
-    assert_eq!((&ran.json()["links"][1]["link"], &ran.json()["rules"][0]["rule"]), (&"slow".into(), &"web".into()));
+    assert_eq!(
+        (&ran.json()["links"][1]["link"], &ran.json()["rules"][0]["rule"]),
+        (&"slow".into(), &"web".into())
+    );
     // Who takes a link away says what becomes of the rules that lead there.
     let ran = set(&["link.slow="]);
-    assert!(ran.status == Some(2) && ran.err.contains("rule `web`: there is no link `slow`"), "{}", ran.err);
+    assert!(
+        ran.status == Some(2) && ran.err.contains("rule `web`: there is no link `slow`"),
+        "{}",
+        ran.err
+    );
     let wrong = file("wrong.toml", &two.replace("\"9mbit\"", "\"9\""));
     let ran = set(&["--file", wrong]);
     assert!(ran.status == Some(2) && ran.err.contains("wrong.toml:2:8"), "{}", ran.err);
@@ -1712,8 +2143,12 @@ fn netconfig(users: &Users) {
     let ran = ask(&words);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let shown = falaj(&["show", "--control", at, "--json"]).json();
-    let links: Vec<&str> =
-        shown["links"].as_array().expect("links").iter().filter_map(|l| l["link"].as_str()).collect();
+    let links: Vec<&str> = shown["links"]
+        .as_array()
+        .expect("links")
+        .iter()
+        .filter_map(|l| l["link"].as_str())
+        .collect();
     assert_eq!(links, ["link", "client-80"]);
     assert_eq!(shown["rules"][0]["rule"], "client-80-out");
     let ran = ask(&["config", "client", "80", "IN", "bw", "1Mbit/"]);
@@ -1740,15 +2175,26 @@ fn socket(users: &Users) {
     assert_eq!(ran.status, Some(2), "{ran:?}");
     assert!(ran.err.contains("in use"), "{}", ran.err);
     let ran = falaj(&["show", "--control", at, "nobody"]);
-    assert!(ran.err.contains("there is no `nobody`; there are `link`, `link.up`, `up.all`"), "{}", ran.err);
+    assert!(
+        ran.err.contains("there is no `nobody`; there are `link`, `link.up`, `up.all`"),
+        "{}",
+        ran.err
+    );
     let ran = falaj(&["set", "--control", at, "link", "rate=2mbit", "delay=7ms"]);
     assert_eq!((ran.status, ran.out.as_str(), ran.err.as_str()), (Some(0), "", ""));
     let ran = falaj(&["set", "--control", at, "link", "rate=2mbit"]);
     assert_eq!(ran.err, "falaj: nothing is otherwise than it was\n");
     let ran = falaj(&["set", "--control", at, "link", "rate=1mbit", "--check", "--json"]);
-    assert_eq!((&ran.json()["changed"], &ran.json()["at_ns"]), (&serde_json::json!(["up", "down"]), &Value::Null));
+    assert_eq!(
+        (&ran.json()["changed"], &ran.json()["at_ns"]),
+        (&serde_json::json!(["up", "down"]), &Value::Null)
+    );
     let ran = falaj(&["show", "--control", at, "--toml"]);
-    assert!(ran.out.contains("rate = \"2mbit\"") && ran.out.contains("delay = \"7ms\""), "{}", ran.out);
+    assert!(
+        ran.out.contains("rate = \"2mbit\"") && ran.out.contains("delay = \"7ms\""),
+        "{}",
+        ran.out
+    );
     let answer = Control::await_at(&path).ask(&serde_json::json!({ "do": "dance", "id": 9 }));
     assert_eq!((&answer["id"], answer["error"]["what"].is_string()), (&9.into(), true), "{answer}");
     drop(run.stdin.take());
@@ -1760,7 +2206,10 @@ fn socket(users: &Users) {
 
 fn tapless(_: &Users) {
     let tenants = file("tapless.toml", TENANTS);
-    let ran: Ran = without(NO_TAP, &["compare", tenants, "--duration", "1s", "--json"]).output().unwrap().into();
+    let ran: Ran = without(NO_TAP, &["compare", tenants, "--duration", "1s", "--json"])
+        .output()
+        .unwrap()
+        .into();
     assert!(matches!(ran.status, Some(0 | 3)), "{ran:?}");
     let json = ran.json();
     assert_eq!((json["over"].as_str(), ran.err.as_str()), (Some("namespaces"), ""));
@@ -1787,12 +2236,20 @@ fn loopback(_: &Users) {
     }
     // What is left to measure is measured, and the answer is no.
     let ran: Ran = without(NO_NAMESPACES, &["doctor", "--json"]).output().unwrap().into();
-    assert_eq!((ran.status, &ran.json()["floor"]["over"]), (Some(1), &"loopback".into()), "{ran:?}");
+    assert_eq!(
+        (ran.status, &ran.json()["floor"]["over"]),
+        (Some(1), &"loopback".into()),
+        "{ran:?}"
+    );
     assert_eq!(ran.json()["backends"][0]["works"], false);
     // A command cannot run behind a link that is not there.
     let ran: Ran = without(NO_NAMESPACES, &["run", "--", "true"]).output().unwrap().into();
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{ran:?}");
-    assert!(ran.err.contains("user.max_net_namespaces is 0: sysctl user.max_net_namespaces=10000"), "{}", ran.err);
+    assert!(
+        ran.err.contains("user.max_net_namespaces is 0: sysctl user.max_net_namespaces=10000"),
+        "{}",
+        ran.err
+    );
 }
 
 // ----------------------------------------------------------------------------------------------------------- probes
@@ -1812,10 +2269,14 @@ fn probes(probe: &str, words: &[&str]) {
     match (probe, words) {
         // Sends back what comes, for ever.
         ("frames-back", []) => storm::echo("falaj0"),
-        // Frames that are changed at random, and good ones beside them; exits with an error if one does not come back.
+        // Frames that are changed at random, and good ones beside them; exits with an error if one
+        // does not come back.
         ("storm", []) => {
             let said = storm::storm(storm::Interface::at("falaj0", true), storm::frames());
-            assert!(said.ends_with(" good came back") && !said.ends_with(" 0 good came back"), "{said}");
+            assert!(
+                said.ends_with(" good came back") && !said.ends_with(" 0 good came back"),
+                "{said}"
+            );
         }
         ("echo", [address]) => {
             let socket = UdpSocket::bind(at(address, PORT)).expect("a socket");
@@ -1865,14 +2326,17 @@ fn probes(probe: &str, words: &[&str]) {
             }
             panic!("no answer");
         }
-        // The rate, in bit/s with Ethernet headers, at which full packets come in during a second of a flood.
+        // The rate, in bit/s with Ethernet headers, at which full packets come in during a second
+        // of a flood.
         ("meter", [address]) => {
             let socket = UdpSocket::bind(at(address, PORT)).expect("a socket");
             let (mut first, mut last, mut count) = (None, None, 0);
             loop {
                 let (length, from) = socket.recv_from(&mut datagram).expect("a datagram");
                 let now = Instant::now();
-                let answer = |text: &[u8]| assert_eq!(socket.send_to(text, from).expect("a way back"), text.len());
+                let answer = |text: &[u8]| {
+                    assert_eq!(socket.send_to(text, from).expect("a way back"), text.len())
+                };
                 if length == PAYLOAD {
                     let first = *first.get_or_insert(now);
                     if now - first <= Duration::from_secs(1) {
@@ -1896,7 +2360,8 @@ fn probes(probe: &str, words: &[&str]) {
         }
         // Hands one caller 2 MB that tell their place.
         ("serve", [address]) => {
-            let (mut stream, _) = TcpListener::bind(at(address, PORT)).expect("a port").accept().expect("a caller");
+            let (mut stream, _) =
+                TcpListener::bind(at(address, PORT)).expect("a port").accept().expect("a caller");
             stream.write_all(&content()).expect("all of it");
         }
         ("fetch", [address]) => {
@@ -1927,7 +2392,10 @@ fn probes(probe: &str, words: &[&str]) {
         }
         ("get", [name]) => {
             let mut page = String::new();
-            TcpStream::connect((*name, PORT)).expect("a connection").read_to_string(&mut page).expect("a page");
+            TcpStream::connect((*name, PORT))
+                .expect("a connection")
+                .read_to_string(&mut page)
+                .expect("a page");
             print!("{page}");
         }
         // Says of every name that it has this address, and nothing of other kinds.
@@ -1936,7 +2404,8 @@ fn probes(probe: &str, words: &[&str]) {
             let IpAddr::V4(answer) = answer.parse().expect("an address") else { panic!("IPv4") };
             loop {
                 let (length, from) = socket.recv_from(&mut datagram).expect("a question");
-                let name = datagram[12..length].iter().position(|&byte| byte == 0).expect("a name's end");
+                let name =
+                    datagram[12..length].iter().position(|&byte| byte == 0).expect("a name's end");
                 let question = datagram[12..12 + name + 5].to_vec();
                 let known = question[name + 1..name + 3] == [0, 1];
                 let mut reply = datagram[..2].to_vec();

@@ -35,10 +35,14 @@ fn a_library_is_simulated_planned_and_measured_as_its_built_in_twin() {
     assert!(plan.out.contains("the plug-in `./libtwin.so` declares no promise"), "{plan:?}");
     // A parameter is set as any other.
     let planned = falaj(&["plan", mine, "--what-if", "a.with.quantum=10B"]);
-    assert!(planned.err.contains("flow `a`: `./libtwin.so`: the `quantum` is out of range"), "{planned:?}");
+    assert!(
+        planned.err.contains("flow `a`: `./libtwin.so`: the `quantum` is out of range"),
+        "{planned:?}"
+    );
     // Regimes have a `/` in their names as well.
     let kinds = "drr,./libtwin.so,hfsc/real-time";
-    let bench = falaj(&["bench", "sched", "--alg", kinds, "--flows", "4", "-n", "2k", "--repeat", "1"]);
+    let bench =
+        falaj(&["bench", "sched", "--alg", kinds, "--flows", "4", "-n", "2k", "--repeat", "1"]);
     let named = ["./libtwin.so", "hfsc/real-time"].iter().all(|name| bench.out.contains(name));
     assert!(bench.status == Some(0) && named, "{bench:?}");
     let not = falaj(&["bench", "sched", "--alg", "./libnone.so", "--flows", "4"]);
@@ -48,15 +52,25 @@ fn a_library_is_simulated_planned_and_measured_as_its_built_in_twin() {
 #[test]
 fn what_breaks_the_contract_is_told_at_the_end() {
     naughty("libunknown.so", "UNKNOWN_FLOW");
-    let bad = file("plugin-bad.toml", &scenario("{ kind = \"plugin\", library = \"./libunknown.so\" }", ""));
+    let bad = file(
+        "plugin-bad.toml",
+        &scenario("{ kind = \"plugin\", library = \"./libunknown.so\" }", ""),
+    );
     let ran = falaj(&["sim", bad]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let told = "uplink up: the plug-in `./libunknown.so` broke its contract at ";
-    let line = ran.out.lines().find(|line| line.starts_with(told)).unwrap_or_else(|| panic!("{ran:?}"));
-    assert!(line.contains("it serves flow 2, and there are 2, the first of which is 0 (2 times"), "{line}");
+    let line =
+        ran.out.lines().find(|line| line.starts_with(told)).unwrap_or_else(|| panic!("{ran:?}"));
+    assert!(
+        line.contains("it serves flow 2, and there are 2, the first of which is 0 (2 times"),
+        "{line}"
+    );
     let json = falaj(&["sim", bad, "--warm-up", "none", "--json"]).json();
     let breach = &json["breaches"][0];
-    assert_eq!((&breach["way"], &breach["library"]), (&json!("uplink up"), &json!("./libunknown.so")));
+    assert_eq!(
+        (&breach["way"], &breach["library"]),
+        (&json!("uplink up"), &json!("./libunknown.so"))
+    );
     assert_eq!(breach["times"], 2);
     // By turns, a packet each: both get through.
     let sent = |name: &str| flow(&json["flows"], name)["delivered"].as_u64().expect("a number");
@@ -74,7 +88,8 @@ fn what_is_wrong_with_a_library_is_told_where_it_stands() {
         assert_ne!(ran.status, Some(0), "{ran:?}");
         ran.err
     };
-    let missing = check("plugin-missing.toml", "{ kind = \"plugin\", library = \"./libmissing.so\" }", "");
+    let missing =
+        check("plugin-missing.toml", "{ kind = \"plugin\", library = \"./libmissing.so\" }", "");
     assert!(missing.contains("`library`: `./libmissing.so` cannot be loaded: "), "{missing}");
     assert!(missing.contains("plugin-missing.toml:3:"), "{missing}");
     let none = check("plugin-none.toml", "{ kind = \"plugin\" }", "");

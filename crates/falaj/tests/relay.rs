@@ -11,7 +11,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-/// A datagram there and back through a relay that is then interrupted; what it left, and how long they took.
+/// A datagram there and back through a relay that is then interrupted; what it left, and how long
+/// they took.
 fn relayed(flags: &[&str]) -> (Ran, Duration) {
     relayed_times(1, flags)
 }
@@ -27,11 +28,16 @@ fn relayed_times(times: u32, flags: &[&str]) -> (Ran, Duration) {
             server.send_to(&buffer[..length], from).unwrap();
         }
     });
-    let mut child = program(&[&["relay", "--listen", "127.0.0.1:0", "--to", &to], flags].concat()).spawn().unwrap();
+    let mut child = program(&[&["relay", "--listen", "127.0.0.1:0", "--to", &to], flags].concat())
+        .spawn()
+        .unwrap();
     let mut told = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     told.read_line(&mut line).unwrap();
-    let address = line.strip_prefix("falaj: relaying ").and_then(|l| l.split_whitespace().next()).expect(&line);
+    let address = line
+        .strip_prefix("falaj: relaying ")
+        .and_then(|l| l.split_whitespace().next())
+        .expect(&line);
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let began = Instant::now();
@@ -53,9 +59,12 @@ fn ctrl_c_ends_it_with_a_summary() {
     let (ran, took) = relayed(&["--rate", "1mbit", "--delay", "30ms", "--json", "-"]);
     assert!(took >= Duration::from_millis(60), "{took:?}");
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    for words in
-        ["1 clients sent datagrams", "up all", "release error p50", "up: asked 1.00 Mbit/s and 30.0 ms; given "]
-    {
+    for words in [
+        "1 clients sent datagrams",
+        "up all",
+        "release error p50",
+        "up: asked 1.00 Mbit/s and 30.0 ms; given ",
+    ] {
         assert!(ran.err.contains(words), "no `{words}` in\n{}", ran.err);
     }
     let json = ran.json();
@@ -68,7 +77,10 @@ fn a_scenario_sorts_by_addresses_and_ports() {
     let (ran, _) = relayed(&[file("relay.toml", TENANTS), "--udp", "--json", "-"]);
     let json = ran.json();
     // Nobody sends to port 5001.
-    assert_eq!(["up a", "up b"].map(|name| number(&flow(&json["flows"], name)["sent"])), [0.0, 1.0]);
+    assert_eq!(
+        ["up a", "up b"].map(|name| number(&flow(&json["flows"], name)["sent"])),
+        [0.0, 1.0]
+    );
 }
 
 #[test]
@@ -76,10 +88,15 @@ fn what_a_plug_in_breaks_is_told() {
     naughty("librelay.so", "UNKNOWN_FLOW");
     let text = "[link.l]\nrate = \"10mbit\"\nscheduler = { kind = \"plugin\", library = \"./librelay.so\" }\n";
     let (ran, _) = relayed_times(6, &[file("relay-plugin.toml", text), "--udp", "--json", "-"]);
-    let told = ["up", "down"].map(|way| format!("{way}: the plug-in `./librelay.so` broke its contract at "));
+    let told = ["up", "down"]
+        .map(|way| format!("{way}: the plug-in `./librelay.so` broke its contract at "));
     assert!(told.iter().all(|told| ran.err.contains(told)), "{ran:?}");
     let json = ran.json();
-    assert_eq!((&json["breaches"][1]["way"], number(&json["flows"][0]["sent"])), (&"down".into(), 6.0), "{json}");
+    assert_eq!(
+        (&json["breaches"][1]["way"], number(&json["flows"][0]["sent"])),
+        (&"down".into(), 6.0),
+        "{json}"
+    );
 }
 
 #[test]
@@ -96,12 +113,20 @@ fn what_cannot_be_is_refused_at_once() {
     assert!(ran.err.contains("cannot listen at 192.0.2.1:9"), "{}", ran.err);
     let ran = falaj(&["relay", "--listen", "127.0.0.1:0", "--to", "localhost:9"]);
     assert_eq!(ran.status, Some(2));
-    assert!(ran.err.contains("`127.0.0.1:5000`, `[::1]:5000`; names are not looked up"), "{}", ran.err);
+    assert!(
+        ran.err.contains("`127.0.0.1:5000`, `[::1]:5000`; names are not looked up"),
+        "{}",
+        ran.err
+    );
     let relay = ["relay", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:9"];
     let ran = falaj(&[&relay[..], &["--fail-if", "loss of nobody > 1%"]].concat());
     assert_eq!(ran.status, Some(2));
     assert!(ran.err.contains("there is no flow `nobody`"), "{}", ran.err);
     let ran = falaj(&[&relay[..], &["--fail-if", "lost > 1%"]].concat());
     assert_eq!(ran.status, Some(2));
-    assert!(ran.err.contains("there is no quantity `lost`; there are offered, sent"), "{}", ran.err);
+    assert!(
+        ran.err.contains("there is no quantity `lost`; there are offered, sent"),
+        "{}",
+        ran.err
+    );
 }

@@ -9,7 +9,15 @@ use common::{falaj, file, number};
 fn a_row_is_a_scenario() {
     let row = falaj(&["reproduce", "fortuna", "--scenario", "14"]);
     assert_eq!((row.status, row.err.as_str()), (Some(0), ""));
-    let ran = falaj(&["sim", file("row14.toml", &row.out), "--duration", "50ms", "--replications", "2", "--json"]);
+    let ran = falaj(&[
+        "sim",
+        file("row14.toml", &row.out),
+        "--duration",
+        "50ms",
+        "--replications",
+        "2",
+        "--json",
+    ]);
     let json = ran.json();
     let links = json["flows"].as_array().expect("flows");
     assert_eq!(links.len(), 3, "BAB");
@@ -38,7 +46,12 @@ fn what_there_is_not_is_said() {
 fn quick_is_for_some() {
     let ran = falaj(&["reproduce", "zhang", "--quick"]);
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""));
-    assert!(ran.err.contains("--quick is for xen and rizzo, and for aggregation with --live: take it away"), "{ran:?}");
+    assert!(
+        ran.err.contains(
+            "--quick is for xen and rizzo, and for aggregation with --live: take it away"
+        ),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -48,9 +61,12 @@ fn commands_of_dummynet_do_what_the_talk_says() {
     let json = ran.json();
     assert_eq!((&json["summary"]["cells"], &json["summary"]["missed"]), (&4.into(), &0.into()));
     let overtaken = &json["figures"][0]["curves"][0]["points"];
-    let at =
-        |gap: f64| overtaken.as_array().expect("points").iter().find(|p| p["x"] == gap).expect("a gap")["y"].clone();
-    // 0.3 of them take the longer pipe, and 90 ms are two gaps of 30 ms, of which none is at its end.
+    let at = |gap: f64| {
+        overtaken.as_array().expect("points").iter().find(|p| p["x"] == gap).expect("a gap")["y"]
+            .clone()
+    };
+    // 0.3 of them take the longer pipe, and 90 ms are two gaps of 30 ms, of which none is at its
+    // end.
     assert!((number(&at(30.0)) - 30.0 * (1.0 - 0.3 * 0.3)).abs() < 1.0, "{json}");
     assert_eq!(at(120.0), 0.0);
 }

@@ -1,7 +1,7 @@
 //! `falaj serve` with real packets: adapters in namespaces, asked and changed over HTTP.
 //!
-//! This program is also what sends in the adapters' namespaces (`--send`). Nothing here depends on how busy the machine is: what is
-//! asserted is counted at nominal instants.
+//! This program is also what sends in the adapters' namespaces (`--send`). Nothing here depends on
+//! how busy the machine is: what is asserted is counted at nominal instants.
 
 #[expect(dead_code, reason = "shared with tests that need all of it")]
 mod common;
@@ -77,7 +77,9 @@ fn main() -> ExitCode {
     let trial = |&(name, test): &(&str, fn())| {
         Trial::ignorable_test(name, move || {
             if !possible {
-                return Ok(Completion::ignored_with("namespaces are not allowed here: unshare -Urn true fails"));
+                return Ok(Completion::ignored_with(
+                    "namespaces are not allowed here: unshare -Urn true fails",
+                ));
             }
             test();
             Ok::<_, Failed>(Completion::Completed)
@@ -112,7 +114,8 @@ impl Namespace {
 
     /// Whether its interface is there, and has a carrier.
     fn is_running(&self) -> Option<bool> {
-        let output = within(self.process()).args(["--running", "falaj0"]).output().expect("nsenter");
+        let output =
+            within(self.process()).args(["--running", "falaj0"]).output().expect("nsenter");
         match String::from_utf8(output.stdout).unwrap().trim() {
             "none" => None,
             running => Some(running == "true"),
@@ -132,24 +135,37 @@ fn is_running(interface: &str) -> String {
     use nix::net::if_::InterfaceFlags;
     let mut all = nix::ifaddrs::getifaddrs().unwrap();
     let found = all.find(|known| known.interface_name == interface);
-    found.map_or("none".into(), |known| known.flags.contains(InterfaceFlags::IFF_RUNNING).to_string())
+    found.map_or("none".into(), |known| {
+        known.flags.contains(InterfaceFlags::IFF_RUNNING).to_string()
+    })
 }
 
 // ------------------------------------------------------------------------------------------------------------ tests
 
 fn flood() {
     let service = Service::start("serve-flood.toml", THREE);
-    assert_eq!(std::fs::metadata(&service.api).unwrap().permissions().mode() & 0o077, 0, "its user's alone");
+    assert_eq!(
+        std::fs::metadata(&service.api).unwrap().permissions().mode() & 0o077,
+        0,
+        "its user's alone"
+    );
     // 1000 B and 42 B of headers each 4 ms are 2.1 Mbit/s.
     let mut calm = service.send("calm", 4_000, 1_000, 1_500);
-    let mut others = [service.send("greedy", 100, 1_400, 60_000), service.send("wild", 20, 1_400, 300_000)];
+    let mut others =
+        [service.send("greedy", 100, 1_400, 60_000), service.send("wild", 20, 1_400, 300_000)];
     // The sum over the windows in which packets of `greedy` always waited.
     let (mut demanded, mut missing) = (0, f64::NEG_INFINITY);
     let mut seen = 0;
     while calm.try_wait().unwrap().is_none() {
         let sample = service.get("/v1/adapters").json();
         let at = sample["at_ns"].as_u64().unwrap();
-        let greedy = sample["adapters"].as_array().unwrap().iter().find(|a| a["name"] == "greedy").unwrap().clone();
+        let greedy = sample["adapters"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|a| a["name"] == "greedy")
+            .unwrap()
+            .clone();
         let window = &up(&greedy)["window"];
         if at != seen && window["demanded"] == true {
             demanded += 1;
@@ -163,14 +179,17 @@ fn flood() {
         let _ = sender.kill();
         let _ = sender.wait();
     });
-    service.until("all that was sent has left", |service| up(&service.adapter("calm"))["backlog"] == 0);
+    service.until("all that was sent has left", |service| {
+        up(&service.adapter("calm"))["backlog"] == 0
+    });
     std::thread::sleep(Duration::from_millis(1_100));
     let [calm, greedy, wild] = ["calm", "greedy", "wild"].map(|name| service.adapter(name));
     for adapter in [&calm, &greedy, &wild] {
         assert_eq!(up(adapter)["breaches"]["promise"], 0, "{adapter:#}");
         assert_eq!(up(adapter)["breaches"]["rate"], 0, "{adapter:#}");
     }
-    // On a busy machine what was sent evenly may come in a burst: then it is the sender's own, and its bound is no promise.
+    // On a busy machine what was sent evenly may come in a burst: then it is the sender's own, and
+    // its bound is no promise.
     let (total, promise) = (&up(&calm)["total"], &up(&calm)["promise"]);
     assert_got_through(&calm, 1_000);
     if total["beyond"] == 0 {
@@ -189,9 +208,13 @@ fn flood() {
         "{metrics}"
     );
     let each = service.get("/metrics?flows=true").body;
-    assert!(each.contains("sent_packets_total{adapter=\"calm\",direction=\"up\",flow=\"calm\"}"), "{each}");
     assert!(
-        metrics.contains("falaj_adapter_dropped_packets_total{adapter=\"wild\"") && metrics.ends_with("# EOF\n"),
+        each.contains("sent_packets_total{adapter=\"calm\",direction=\"up\",flow=\"calm\"}"),
+        "{each}"
+    );
+    assert!(
+        metrics.contains("falaj_adapter_dropped_packets_total{adapter=\"wild\"")
+            && metrics.ends_with("# EOF\n"),
         "{metrics}"
     );
 
@@ -205,10 +228,11 @@ fn flood() {
     service.end();
 }
 
-/// So many packets came up from an adapter, and left but for those beyond its envelope: a busy host makes bursts of what was
-/// sent evenly, and their loss is the sender's own.
+/// So many packets came up from an adapter, and left but for those beyond its envelope: a busy host
+/// makes bursts of what was sent evenly, and their loss is the sender's own.
 fn assert_got_through(adapter: &Value, packets: u64) {
-    let [offered, sent, beyond] = ["offered", "sent", "beyond"].map(|key| up(adapter)["total"][key].as_u64().unwrap());
+    let [offered, sent, beyond] =
+        ["offered", "sent", "beyond"].map(|key| up(adapter)["total"][key].as_u64().unwrap());
     assert!(offered >= packets && sent >= offered - beyond, "{adapter:#}");
 }
 
@@ -219,13 +243,18 @@ fn storm() {
     service.send("calm", 4_000, 1_000, 500).wait().unwrap();
     wild.kill().unwrap();
     wild.wait().unwrap();
-    service.until("all that was sent has left", |service| up(&service.adapter("calm"))["backlog"] == 0);
+    service.until("all that was sent has left", |service| {
+        up(&service.adapter("calm"))["backlog"] == 0
+    });
     std::thread::sleep(Duration::from_millis(1_100));
     let [calm, wild] = ["calm", "wild"].map(|name| service.adapter(name));
     assert_got_through(&calm, 500);
     assert_eq!(up(&calm)["breaches"]["promise"], 0, "{calm:#}");
     // What it costs is its own, and said.
-    assert!(up(&wild)["total"]["offered"].as_u64() > up(&calm)["total"]["offered"].as_u64(), "{wild:#}");
+    assert!(
+        up(&wild)["total"]["offered"].as_u64() > up(&calm)["total"]["offered"].as_u64(),
+        "{wild:#}"
+    );
     assert!(wild["spent_ns"].as_u64() > calm["spent_ns"].as_u64(), "{wild:#}");
     let metrics = service.get("/metrics").body;
     assert!(metrics.contains("falaj_adapter_held_back_turns_total{adapter=\"wild\"}"), "{metrics}");
@@ -234,18 +263,29 @@ fn storm() {
 
 fn changes() {
     let service = Service::start("serve-changes.toml", THREE);
-    let rate = |service: &Service, name: &str| up(&service.adapter(name))["promise"]["rate"].as_u64();
+    let rate =
+        |service: &Service, name: &str| up(&service.adapter(name))["promise"]["rate"].as_u64();
     // Rounded down.
     assert_eq!(rate(&service, "greedy"), Some(5_000_000));
     // A question changes nothing.
     let asked = service.patch("/v1/adapters/wild?check=true", &json!({ "weight": 10 }));
-    assert_eq!((asked.status, asked.json()["what"].as_str()), (409, Some("that does not fit")), "{}", asked.body);
-    assert!(asked.body.contains("calm needs") && asked.body.contains("would fit"), "{}", asked.body);
+    assert_eq!(
+        (asked.status, asked.json()["what"].as_str()),
+        (409, Some("that does not fit")),
+        "{}",
+        asked.body
+    );
+    assert!(
+        asked.body.contains("calm needs") && asked.body.contains("would fit"),
+        "{}",
+        asked.body
+    );
     let asked = service.patch("/v1/adapters/greedy?check=true", &json!({ "queue": "60p" }));
     assert_eq!((asked.status, &asked.json()["at_ns"]), (200, &Value::Null), "{}", asked.body);
     // What would break a promise is not done.
     assert_eq!(service.patch("/v1/adapters/wild", &json!({ "weight": 10 })).status, 409);
-    let made = service.patch("/v1/adapters/calm", &json!({ "weight": 3, "need": { "rate": "11mbit" } }));
+    let made =
+        service.patch("/v1/adapters/calm", &json!({ "weight": 3, "need": { "rate": "11mbit" } }));
     assert_eq!(made.status, 200, "{}", made.body);
     service.until("another promise", |service| rate(service, "greedy") == Some(4_000_000));
     assert!(service.get("/v1/scenario").body.contains("11mbit"));
@@ -255,7 +295,8 @@ fn changes() {
     assert_eq!(gone.status, 200, "{}", gone.body);
     service.until("it is gone", |service| service.get("/v1/adapters/wild").status == 404);
     // In a namespace one is only made at the start.
-    let put = service.ask("PUT", "/v1/adapters/late", "application/json", "{\"adapter\": \"namespace\"}");
+    let put =
+        service.ask("PUT", "/v1/adapters/late", "application/json", "{\"adapter\": \"namespace\"}");
     assert!(put.status == 409 && put.body.contains("only made at the start"), "{}", put.body);
     service.end();
 }
@@ -279,7 +320,10 @@ fn malformed() {
     let service = Service::start("serve-malformed.toml", THREE);
     let description = service.get("/v1/openapi.json").json();
     let paths = description["paths"].as_object().unwrap();
-    assert!(paths.contains_key("/v1/adapters/{name}") && paths.contains_key("/metrics"), "{description}");
+    assert!(
+        paths.contains_key("/v1/adapters/{name}") && paths.contains_key("/metrics"),
+        "{description}"
+    );
     let deep = "[".repeat(5_000);
     let long = "x".repeat(100_000);
     let bodies = [
@@ -303,22 +347,39 @@ fn malformed() {
         "{\"adapter\": \"tap:\"}",
         "{\"adapter\": \"no-such-interface\"}",
     ];
-    let words =
-        ["calm", "a%2Fb", "%00", "%ff", "..", "calm%2F", "%22", "x", "calm?check=maybe", "calm?drop=true&drop=1", "?"];
+    let words = [
+        "calm",
+        "a%2Fb",
+        "%00",
+        "%ff",
+        "..",
+        "calm%2F",
+        "%22",
+        "x",
+        "calm?check=maybe",
+        "calm?drop=true&drop=1",
+        "?",
+    ];
     let mut statuses = std::collections::BTreeMap::<u16, u32>::new();
     for method in ["GET", "PUT", "PATCH", "DELETE", "POST", "HEAD", "OPTIONS", "BREW"] {
         for (n, body) in bodies.iter().enumerate() {
             for (m, word) in words.iter().enumerate().filter(|(m, _)| (n + m) % 3 == 0) {
                 // Those that are whole would be done.
                 let word = if method == "DELETE" && *word == "calm" { "nobody" } else { word };
-                for path in [format!("/v1/adapters/{word}"), "/v1/scenario".into(), format!("/{word}")] {
+                for path in
+                    [format!("/v1/adapters/{word}"), "/v1/scenario".into(), format!("/{word}")]
+                {
                     let path = if m % 2 == 0 {
-                        format!("{path}{}", if path.contains('?') { "&check=true" } else { "?check=true" })
+                        format!(
+                            "{path}{}",
+                            if path.contains('?') { "&check=true" } else { "?check=true" }
+                        )
                     } else {
                         path
                     };
                     let kind = if n % 5 == 4 { "text/plain" } else { "application/json" };
-                    *statuses.entry(service.ask(method, &path, kind, body).status).or_default() += 1;
+                    *statuses.entry(service.ask(method, &path, kind, body).status).or_default() +=
+                        1;
                 }
             }
         }
@@ -344,30 +405,52 @@ fn malformed() {
 
 fn refused() {
     let ran = |name: &str, text: &str| {
-        let output = program(&["serve", file(name, text), "--api", "/nowhere/at/all"]).output().unwrap();
+        let output =
+            program(&["serve", file(name, text), "--api", "/nowhere/at/all"]).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     let (status, said) = ran("serve-refused.toml", &THREE.replace("9mbit", "11mbit"));
     assert_eq!(status, Some(2));
-    assert!(said.contains("calm needs 11mbit") && said.contains("would fit") && said.contains("plan fits"), "{said}");
+    assert!(
+        said.contains("calm needs 11mbit")
+            && said.contains("would fit")
+            && said.contains("plan fits"),
+        "{said}"
+    );
     let (status, said) = ran("serve-none.toml", "[link.a]\nrate = \"1mbit\"\n");
     assert!(status == Some(2) && said.contains("no flow of link a has an `adapter`"), "{said}");
-    let (status, said) =
-        ran("serve-port.toml", &THREE.replacen("\"namespace\"\nweight = 1", "\"nfqueue:3\"\nweight = 1", 1));
-    assert!(status == Some(2) && said.contains("adapter greedy: a queue of the firewall"), "{said}");
+    let (status, said) = ran(
+        "serve-port.toml",
+        &THREE.replacen("\"namespace\"\nweight = 1", "\"nfqueue:3\"\nweight = 1", 1),
+    );
+    assert!(
+        status == Some(2) && said.contains("adapter greedy: a queue of the firewall"),
+        "{said}"
+    );
     // A link of two ends has no adapters.
     let output = program(&["run", "serve-refused.toml", "--", "true"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     // All three fit, and with less for them more would.
     let fits =
-        program(&["plan", "fits", file("serve-fits.toml", THREE), "--more", "greedy", "--json"]).output().unwrap();
-    let fits: Value = serde_json::from_slice(&fits.stdout).unwrap_or_else(|error| panic!("{error}: {fits:?}"));
-    assert_eq!((&fits["fits"], &fits["directions"][0]["room_for"]), (&json!(true), &json!(0)), "{fits:#}");
-    let easy =
-        THREE.replace("9mbit\", delay = \"8ms", "4900kbit").replace("\"3.5mbit\" }\nqueue", "\"1mbit\" }\nqueue");
+        program(&["plan", "fits", file("serve-fits.toml", THREE), "--more", "greedy", "--json"])
+            .output()
+            .unwrap();
+    let fits: Value =
+        serde_json::from_slice(&fits.stdout).unwrap_or_else(|error| panic!("{error}: {fits:?}"));
+    assert_eq!(
+        (&fits["fits"], &fits["directions"][0]["room_for"]),
+        (&json!(true), &json!(0)),
+        "{fits:#}"
+    );
+    let easy = THREE
+        .replace("9mbit\", delay = \"8ms", "4900kbit")
+        .replace("\"3.5mbit\" }\nqueue", "\"1mbit\" }\nqueue");
     let fits =
-        program(&["plan", "fits", file("serve-fits.toml", &easy), "--more", "greedy", "--json"]).output().unwrap();
-    let fits: Value = serde_json::from_slice(&fits.stdout).unwrap_or_else(|error| panic!("{error}: {fits:?}"));
+        program(&["plan", "fits", file("serve-fits.toml", &easy), "--more", "greedy", "--json"])
+            .output()
+            .unwrap();
+    let fits: Value =
+        serde_json::from_slice(&fits.stdout).unwrap_or_else(|error| panic!("{error}: {fits:?}"));
     // Weights 2, 1, 1 and n more of 1: two parts of 4 + n are 4.9 of 20 Mbit/s where n is 4.
     assert_eq!(fits["directions"][0]["room_for"], 4, "{fits:#}");
 }
@@ -388,13 +471,23 @@ impl OnTerminal {
         let end = || Stdio::from(pty.slave.try_clone().unwrap());
         let before = nix::sys::termios::tcgetattr(&pty.slave).unwrap();
         let mut command = program(words);
-        let child = command.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
-        OnTerminal { child, master: pty.master.into(), slave: pty.slave, before, written: String::new() }
+        let child =
+            command.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+        OnTerminal {
+            child,
+            master: pty.master.into(),
+            slave: pty.slave,
+            before,
+            written: String::new(),
+        }
     }
 
     /// Reads for a moment.
     fn read(&mut self) {
-        let mut ready = [nix::poll::PollFd::new(std::os::fd::AsFd::as_fd(&self.master), nix::poll::PollFlags::POLLIN)];
+        let mut ready = [nix::poll::PollFd::new(
+            std::os::fd::AsFd::as_fd(&self.master),
+            nix::poll::PollFlags::POLLIN,
+        )];
         if nix::poll::poll(&mut ready, 50_u8).unwrap() > 0 {
             let mut buffer = [0; 65_536];
             let n = self.master.read(&mut buffer).unwrap();
@@ -424,13 +517,20 @@ impl OnTerminal {
     fn ended(mut self) -> String {
         let began = Instant::now();
         while self.child.try_wait().unwrap().is_none() {
-            assert!(began.elapsed() < Duration::from_secs(30), "it does not end: {:?}", self.tail());
+            assert!(
+                began.elapsed() < Duration::from_secs(30),
+                "it does not end: {:?}",
+                self.tail()
+            );
             self.read();
         }
         self.read();
         assert_eq!(self.child.wait().unwrap().code(), Some(0), "{}", self.tail());
         let now = nix::sys::termios::tcgetattr(&self.slave).unwrap();
-        assert_eq!((now.local_flags, now.input_flags), (self.before.local_flags, self.before.input_flags));
+        assert_eq!(
+            (now.local_flags, now.input_flags),
+            (self.before.local_flags, self.before.input_flags)
+        );
         let (left, shown) = (self.written.rfind("\x1b[?1049l"), self.written.rfind("\x1b[?25h"));
         assert!(left.is_some() && left > self.written.rfind("\x1b[?1049h"), "{:?}", self.tail());
         assert!(shown.is_some() && shown > self.written.rfind("\x1b[?25l"), "{:?}", self.tail());
@@ -453,25 +553,41 @@ fn top() {
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    service.until("something was sent", |service| up(&service.adapter("calm"))["window"]["sent"].as_f64() > Some(1e6));
+    service.until("something was sent", |service| {
+        up(&service.adapter("calm"))["window"]["sent"].as_f64() > Some(1e6)
+    });
     let screen = once(&["--api", service.api(), "--width", "140"]);
-    assert!(!screen.contains('\x1b') && screen.lines().all(|line| line.chars().count() <= 140), "{screen}");
-    let row = |screen: &str, name: &str| screen.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned();
+    assert!(
+        !screen.contains('\x1b') && screen.lines().all(|line| line.chars().count() <= 140),
+        "{screen}"
+    );
+    let row = |screen: &str, name: &str| {
+        screen.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned()
+    };
     assert!(row(&screen, "> calm").contains("10.0 Mbit/s"), "{screen}");
     // On a busy machine what is sent evenly may come in a burst; who sends nothing has none.
-    assert!(row(&screen, "wild").contains("5.00 Mbit/s") && row(&screen, "wild").contains("kept"), "{screen}");
+    assert!(
+        row(&screen, "wild").contains("5.00 Mbit/s") && row(&screen, "wild").contains("kept"),
+        "{screen}"
+    );
     // By the control socket it finds the API beside it.
     let control = service.api.with_extension("sock");
     let screen = once(&["--control", control.to_str().unwrap(), "--way", "down"]);
-    assert!(screen.contains("what adapters receive") && row(&screen, "greedy").contains("5.00 Mbit/s"), "{screen}");
+    assert!(
+        screen.contains("what adapters receive") && row(&screen, "greedy").contains("5.00 Mbit/s"),
+        "{screen}"
+    );
 
     let mut top = OnTerminal::start(&["top", "--api", service.api()]);
     top.until("it shows adapters", |written| written.contains("greedy"));
     top.press("+");
-    service.until("a weight more", |service| service.get("/v1/scenario").body.contains("weight = 3"));
+    service
+        .until("a weight more", |service| service.get("/v1/scenario").body.contains("weight = 3"));
     top.press("w\x7f9\r");
     // What changes of a screen is written alone, so not each word of it is.
-    top.until("it is refused", |written| written.contains("needs 3.5mbit, is promised 1.82 Mbit/s"));
+    top.until("it is refused", |written| {
+        written.contains("needs 3.5mbit, is promised 1.82 Mbit/s")
+    });
     top.press("jp");
     service.until("greedy pauses", |service| service.adapter("greedy")["paused"] == true);
     top.press("p");
@@ -487,10 +603,16 @@ fn top() {
 
     // Who pauses is not read from.
     service.ask("PUT", "/v1/adapters/calm/paused", "application/json", "true");
-    service.until("calm is silent", |service| up(&service.adapter("calm"))["window"]["sent"] == 0.0);
+    service
+        .until("calm is silent", |service| up(&service.adapter("calm"))["window"]["sent"] == 0.0);
     service.ask("PUT", "/v1/adapters/calm/paused", "application/json", "false");
-    service.until("calm sends", |service| up(&service.adapter("calm"))["window"]["sent"].as_f64() > Some(1e6));
-    assert_eq!(service.ask("PUT", "/v1/adapters/nobody/paused", "application/json", "true").status, 404);
+    service.until("calm sends", |service| {
+        up(&service.adapter("calm"))["window"]["sent"].as_f64() > Some(1e6)
+    });
+    assert_eq!(
+        service.ask("PUT", "/v1/adapters/nobody/paused", "application/json", "true").status,
+        404
+    );
     let _ = calm.kill();
     let _ = calm.wait();
     service.end();
@@ -499,7 +621,8 @@ fn top() {
 
     // Any link, by its control socket: what it does, without promises.
     let socket = control.with_extension("run.sock");
-    let words = ["run", "--rate", "10mbit", "--control", socket.to_str().unwrap(), "--", "sleep", "60"];
+    let words =
+        ["run", "--rate", "10mbit", "--control", socket.to_str().unwrap(), "--", "sleep", "60"];
     let mut run = program(&words).spawn().unwrap();
     let began = Instant::now();
     while !socket.exists() {
@@ -507,23 +630,35 @@ fn top() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let screen = once(&["--control", socket.to_str().unwrap()]);
-    assert!(screen.starts_with("falaj run ") && row(&screen, "> ").contains("no promise"), "{screen}");
+    assert!(
+        screen.starts_with("falaj run ") && row(&screen, "> ").contains("no promise"),
+        "{screen}"
+    );
     signal("TERM", run.id());
     run.wait().unwrap();
 
     let mut alone = program(&["top", "--once"]);
-    let output = alone.env("XDG_RUNTIME_DIR", directory().join("nothing-runs-here")).output().unwrap();
+    let output =
+        alone.env("XDG_RUNTIME_DIR", directory().join("nothing-runs-here")).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(2) && said.contains("`falaj serve FILE` starts a service"), "{said}");
+    assert!(
+        output.status.code() == Some(2) && said.contains("`falaj serve FILE` starts a service"),
+        "{said}"
+    );
 }
 
 fn page() {
     let service = Service::start("serve-page.toml", THREE);
     let page = service.get("/");
     assert!(page.status == 200 && page.body.contains("page.js"), "{}", page.body);
-    let head =
-        String::from_utf8(service.raw(b"GET / HTTP/1.1\r\nHost: falaj\r\nConnection: close\r\n\r\n", true)).unwrap();
-    assert!(head.contains("content-security-policy: default-src 'none'; script-src 'self'"), "{head}");
+    let head = String::from_utf8(
+        service.raw(b"GET / HTTP/1.1\r\nHost: falaj\r\nConnection: close\r\n\r\n", true),
+    )
+    .unwrap();
+    assert!(
+        head.contains("content-security-policy: default-src 'none'; script-src 'self'"),
+        "{head}"
+    );
     for path in ["/page.js", "/page.css"] {
         assert_eq!(service.get(path).status, 200, "{path}");
     }
@@ -533,21 +668,30 @@ fn page() {
     let scenario: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
     assert_eq!(scenario["link"]["uplink"]["flow"]["calm"]["weight"], 2);
     service.send("calm", 1_000, 1_000, 200).wait().unwrap();
-    service.until("all was sent", |service| up(&service.adapter("calm"))["total"]["sent"].as_u64() >= Some(200));
+    service.until("all was sent", |service| {
+        up(&service.adapter("calm"))["total"]["sent"].as_u64() >= Some(200)
+    });
     let delays = service.get("/v1/adapters/calm/delays").json();
-    let counted: u64 = delays[0]["up"].as_array().unwrap().iter().map(|pair| pair[1].as_u64().unwrap()).sum();
+    let counted: u64 =
+        delays[0]["up"].as_array().unwrap().iter().map(|pair| pair[1].as_u64().unwrap()).sum();
     assert!(counted >= 200, "{delays}");
     let turns = service.get("/v1/turns").json();
     let (up, turn) = (&turns[0], &turns[0]["turns"][0]);
     assert_eq!((up["way"].as_str(), turn["flow"].as_str()), (Some("up"), Some("calm")), "{turns}");
     assert!(turn["end_ns"].as_u64() > turn["begin_ns"].as_u64(), "{turns}");
 
-    // Each number that the dashboard for Grafana asks for is there, with the labels that it asks by.
+    // Each number that the dashboard for Grafana asks for is there, with the labels that it asks
+    // by.
     let grafana = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/grafana/falaj.json");
-    let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(grafana).unwrap()).unwrap();
+    let dashboard: Value =
+        serde_json::from_str(&std::fs::read_to_string(grafana).unwrap()).unwrap();
     let metrics = service.get("/metrics").body;
     let mut asked = 0;
-    let targets = dashboard["panels"].as_array().unwrap().iter().flat_map(|panel| panel["targets"].as_array().unwrap());
+    let targets = dashboard["panels"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|panel| panel["targets"].as_array().unwrap());
     for expression in targets.map(|target| target["expr"].as_str().unwrap()) {
         let (before, behind) = expression.split_once('{').expect("a selector");
         let name = before.rsplit(|c: char| !c.is_ascii_lowercase() && c != '_').next().unwrap();
@@ -555,7 +699,9 @@ fn page() {
         let labels = labels.iter().map(|label| label.split(['=', '~']).next().unwrap());
         let line = metrics.lines().find(|line| line.starts_with(&format!("{name}{{")));
         let line = line.unwrap_or_else(|| panic!("{expression}: there is no {name}: {metrics}"));
-        labels.for_each(|label| assert!(line.contains(&format!("{label}=\"")), "{expression}: {line}"));
+        labels.for_each(|label| {
+            assert!(line.contains(&format!("{label}=\"")), "{expression}: {line}")
+        });
         asked += 1;
     }
     assert!(asked >= 10);
@@ -564,8 +710,15 @@ fn page() {
     // The token is said to a person at a terminal, for the page to take it from there.
     let token = directory().join("serve-page.token");
     std::fs::write(&token, "not-to-be-guessed/+\n").unwrap();
-    let control = std::env::temp_dir().join(format!("falaj-serve-test-{}-token.sock", std::process::id()));
-    let words = [file("serve-token.toml", THREE), "--tcp", "127.0.0.1:0", "--token-file", token.to_str().unwrap()];
+    let control =
+        std::env::temp_dir().join(format!("falaj-serve-test-{}-token.sock", std::process::id()));
+    let words = [
+        file("serve-token.toml", THREE),
+        "--tcp",
+        "127.0.0.1:0",
+        "--token-file",
+        token.to_str().unwrap(),
+    ];
     let words = [&["serve"], &words[..], &["--control", control.to_str().unwrap()]].concat();
     let mut shown = OnTerminal::start(&words);
     shown.until("where the page is", |written| written.contains("/#token=not-to-be-guessed%2F%2B"));
@@ -583,8 +736,12 @@ fn rights() {
     assert!(threads.len() >= 4, "{threads:?}");
     for status in threads {
         let text = std::fs::read_to_string(&status).unwrap();
-        let of =
-            |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(":\t")).unwrap().to_owned();
+        let of = |key: &str| {
+            text.lines()
+                .find_map(|line| line.strip_prefix(key)?.strip_prefix(":\t"))
+                .unwrap()
+                .to_owned()
+        };
         for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
             assert_eq!(u64::from_str_radix(&of(set), 16), Ok(0), "{text}");
         }
@@ -593,7 +750,9 @@ fn rights() {
     }
     // With all that it still does what it is for.
     service.send("calm", 1_000, 100, 100).wait().unwrap();
-    service.until("packets pass", |service| up(&service.adapter("calm"))["total"]["sent"].as_u64() >= Some(100));
+    service.until("packets pass", |service| {
+        up(&service.adapter("calm"))["total"]["sent"].as_u64() >= Some(100)
+    });
     service.end();
 }
 
@@ -601,7 +760,9 @@ fn rights() {
 fn heap() {
     let service = Service::start("serve-heap.toml", THREE);
     service.send("calm", 1_000, 100, 100).wait().unwrap();
-    service.until("packets pass", |service| up(&service.adapter("calm"))["total"]["sent"].as_u64() >= Some(100));
+    service.until("packets pass", |service| {
+        up(&service.adapter("calm"))["total"]["sent"].as_u64() >= Some(100)
+    });
     assert_eq!(service.patch("/v1/adapters/wild", &json!({ "queue": "60p" })).status, 200);
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", service.child.id())).unwrap();
     // One that a thread has to itself begins at a multiple of what glibc reserves for it.
@@ -625,7 +786,9 @@ fn manager() {
         let mut before = Vec::new();
         loop {
             let mut told = [0; 4096];
-            let length = socket.recv(&mut told).unwrap_or_else(|error| panic!("{what}: {error}; {before:?}"));
+            let length = socket
+                .recv(&mut told)
+                .unwrap_or_else(|error| panic!("{what}: {error}; {before:?}"));
             let told = String::from_utf8_lossy(&told[..length]).into_owned();
             if told.lines().any(|line| line == what) {
                 return told;
@@ -654,16 +817,24 @@ fn journal() {
         let path = directory().join(format!("serve-journal-{much}"));
         let log = std::fs::File::create(&path).unwrap();
         let is = log.metadata().unwrap();
-        let service = Service::start_with("serve-journal.toml", THREE, &["--log", much], |command| {
-            // Whoever has the variable from a service above is no journal's.
-            let made = if is_journal { is.ino() } else { is.ino() + 1 };
-            command.env("JOURNAL_STREAM", format!("{}:{made}", is.dev())).stderr(log);
-        });
+        let service =
+            Service::start_with("serve-journal.toml", THREE, &["--log", much], |command| {
+                // Whoever has the variable from a service above is no journal's.
+                let made = if is_journal { is.ino() } else { is.ino() + 1 };
+                command.env("JOURNAL_STREAM", format!("{}:{made}", is.dev())).stderr(log);
+            });
         assert_eq!(
-            service.ask("PATCH", "/v1/adapters/wild?drop=true", "application/json", "{\"weight\": 2}").status,
+            service
+                .ask("PATCH", "/v1/adapters/wild?drop=true", "application/json", "{\"weight\": 2}")
+                .status,
             409
         );
-        assert_eq!(service.ask("PATCH", "/v1/adapters/wild", "application/json", "{\"queue\": \"40p\"}").status, 200);
+        assert_eq!(
+            service
+                .ask("PATCH", "/v1/adapters/wild", "application/json", "{\"queue\": \"40p\"}")
+                .status,
+            200
+        );
         std::fs::write(&service.file, "nonsense").unwrap();
         signal("HUP", service.child.id());
         service.until("the file is read again", |_| {
@@ -677,8 +848,14 @@ fn journal() {
     assert!(levels.iter().all(|level| ["<3>", "<6>", "<7>"].contains(level)), "{all}");
     let has = |words: &[&str]| all.lines().any(|line| words.iter().all(|word| line.contains(word)));
     assert!(has(&["<6>serving ", "API at "]), "{all}");
-    assert!(has(&["<6>changed by the API what=\"link.", "flow.wild.queue=", "at_ns=", "dropped=0"]), "{all}");
-    assert!(has(&["<7>asked method=PATCH path=\"/v1/adapters/wild\" status=409 took_us="]), "{all}");
+    assert!(
+        has(&["<6>changed by the API what=\"link.", "flow.wild.queue=", "at_ns=", "dropped=0"]),
+        "{all}"
+    );
+    assert!(
+        has(&["<7>asked method=PATCH path=\"/v1/adapters/wild\" status=409 took_us="]),
+        "{all}"
+    );
     assert!(has(&["<3>", "all stays as it is"]), "{all}");
     let few = said("warn", false);
     assert!(few.starts_with("falaj: ") && few.contains("all stays as it is"), "{few}");
@@ -695,13 +872,19 @@ fn token() {
     let service = Service::start_with("serve-tcp.toml", THREE, &words, |_| {});
     let ask = |header: &str| {
         let mut stream = std::net::TcpStream::connect(address).unwrap();
-        write!(stream, "GET /v1 HTTP/1.1\r\nHost: falaj\r\nConnection: close\r\n{header}\r\n").unwrap();
+        write!(stream, "GET /v1 HTTP/1.1\r\nHost: falaj\r\nConnection: close\r\n{header}\r\n")
+            .unwrap();
         let mut all = String::new();
         stream.read_to_string(&mut all).unwrap();
         all
     };
     assert!(ask(&format!("Authorization: Bearer {secret}\r\n")).starts_with("HTTP/1.1 200"));
-    let wrong = [String::new(), secret[..secret.len() - 1].to_owned(), format!("{secret} "), "x".repeat(secret.len())];
+    let wrong = [
+        String::new(),
+        secret[..secret.len() - 1].to_owned(),
+        format!("{secret} "),
+        "x".repeat(secret.len()),
+    ];
     for token in wrong {
         let answer = ask(&format!("Authorization: Bearer {token}\r\n"));
         let kept = token.trim() == secret;
@@ -712,10 +895,12 @@ fn token() {
         assert!(!answer.contains(secret));
     }
     assert!(ask("").starts_with("HTTP/1.1 401"));
-    // Strangers who say nothing, more than there are places: they are sent away, and whoever is known stays.
+    // Strangers who say nothing, more than there are places: they are sent away, and whoever is
+    // known stays.
     let mut known = std::net::TcpStream::connect(address).unwrap();
     let mut asks = || {
-        write!(known, "GET /v1 HTTP/1.1\r\nHost: falaj\r\nAuthorization: Bearer {secret}\r\n\r\n").unwrap();
+        write!(known, "GET /v1 HTTP/1.1\r\nHost: falaj\r\nAuthorization: Bearer {secret}\r\n\r\n")
+            .unwrap();
         let (mut all, mut some) = (String::new(), [0; 4096]);
         while !all.ends_with('}') {
             let length = known.read(&mut some).unwrap();
@@ -725,8 +910,12 @@ fn token() {
         assert!(all.starts_with("HTTP/1.1 200"), "{all}");
     };
     asks();
-    let strangers: Vec<_> = (0..200).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
-    assert!(ask(&format!("Authorization: Bearer {secret}\r\n")).starts_with("HTTP/1.1 200"), "after them");
+    let strangers: Vec<_> =
+        (0..200).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+    assert!(
+        ask(&format!("Authorization: Bearer {secret}\r\n")).starts_with("HTTP/1.1 200"),
+        "after them"
+    );
     for mut stranger in strangers {
         stranger.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         assert_eq!(stranger.read(&mut [0; 100]).unwrap(), 0, "it was not sent away");
@@ -734,8 +923,14 @@ fn token() {
     asks();
     service.end();
     // Beyond this host all could read the token, so it does not listen there.
-    let elsewhere =
-        ["serve", file("serve-tcp.toml", THREE), "--tcp", "0.0.0.0:1", "--token-file", name.to_str().unwrap()];
+    let elsewhere = [
+        "serve",
+        file("serve-tcp.toml", THREE),
+        "--tcp",
+        "0.0.0.0:1",
+        "--token-file",
+        name.to_str().unwrap(),
+    ];
     let refused = program(&elsewhere).output().unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(refused.status.code() == Some(2) && said.contains("give a certificate"), "{said}");
@@ -751,8 +946,10 @@ fn encrypted() {
     let rcgen::CertifiedKey { cert, signing_key } =
         rcgen::generate_simple_self_signed(["falaj.example".to_owned()]).unwrap();
     let token = write("serve-tls-token", secret);
-    let (certificate, key) =
-        (write("serve-tls-cert", &cert.pem()), write("serve-tls-key", &signing_key.serialize_pem()));
+    let (certificate, key) = (
+        write("serve-tls-cert", &cert.pem()),
+        write("serve-tls-key", &signing_key.serialize_pem()),
+    );
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     // Everywhere: the test comes over loopback.
     let address = format!("0.0.0.0:{port}");
@@ -764,7 +961,8 @@ fn encrypted() {
         let mut roots = rustls::RootCertStore::empty();
         cert.into_iter().for_each(|cert| roots.add(cert.der().clone()).unwrap());
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions();
         Arc::new(config.unwrap().with_root_certificates(roots).with_no_client_auth())
     };
     let connect = || std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -806,8 +1004,11 @@ fn encrypted() {
         (&"/nowhere".to_owned(), &key, "--tls-cert /nowhere"),
     ];
     for (certificate, key, why) in wrong {
-        let words =
-            [&["serve", file("serve-tls.toml", THREE)], &tcp[..], &["--tls-cert", certificate, "--tls-key", key]];
+        let words = [
+            &["serve", file("serve-tls.toml", THREE)],
+            &tcp[..],
+            &["--tls-cert", certificate, "--tls-key", key],
+        ];
         let refused = program(&words.concat()).output().unwrap();
         let said = String::from_utf8(refused.stderr).unwrap();
         assert!(refused.status.code() == Some(2) && said.contains(why), "{said}");
@@ -827,13 +1028,18 @@ fn late() {
     assert_eq!(made.status, 200, "{}", made.body);
     service.until("it is known", |service| service.get("/v1/adapters/late").status == 200);
     assert_eq!(there.is_running(), Some(true));
-    // Behind the uplink it is known by its addresses before it has said anything: the three that were there have the places before its own.
+    // Behind the uplink it is known by its addresses before it has said anything: the three that
+    // were there have the places before its own.
     let address = service.uplink().replace(".1:", ".5:");
     let uplink = service.processes[""].as_i64().unwrap();
     within(uplink).args(["--send", &address, "1000", "100", "50"]).spawn().unwrap().wait().unwrap();
-    service.until("it is sent to", |service| service.adapter("late")["down"][0]["total"]["sent"].as_u64() >= Some(50));
+    service.until("it is sent to", |service| {
+        service.adapter("late")["down"][0]["total"]["sent"].as_u64() >= Some(50)
+    });
     service.send_from(there.process(), 1_000, 100, 50).wait().unwrap();
-    service.until("its packets pass", |service| up(&service.adapter("late"))["total"]["sent"].as_u64() >= Some(50));
+    service.until("its packets pass", |service| {
+        up(&service.adapter("late"))["total"]["sent"].as_u64() >= Some(50)
+    });
     let wrong = put("nowhere", "tap:no-such-namespace");
     assert!(wrong.status == 409 && wrong.body.contains("namespace"), "{}", wrong.body);
     let gone = service.ask("DELETE", "/v1/adapters/late", "text/plain", "");
@@ -846,7 +1052,11 @@ fn late() {
 fn closed() {
     let there = Namespace::new();
     let port = format!("tap:{}", there.process());
-    let text = THREE.replacen("adapter = \"namespace\"\nweight = 2", &format!("adapter = \"{port}\"\nweight = 2"), 1);
+    let text = THREE.replacen(
+        "adapter = \"namespace\"\nweight = 2",
+        &format!("adapter = \"{port}\"\nweight = 2"),
+        1,
+    );
     let state = directory().join("serve-closed.state");
     for file in [state.clone(), state.with_extension("state.paused")] {
         let _ = std::fs::remove_file(file);
@@ -857,10 +1067,15 @@ fn closed() {
     assert_eq!(service.patch("/v1/adapters/greedy", &json!({ "queue": "60p" })).status, 200);
     for (adapter, paused) in [("wild", true), ("greedy", true), ("greedy", false)] {
         let path = format!("/v1/adapters/{adapter}/paused");
-        assert_eq!(service.ask("PUT", &path, "application/json", &json!(paused).to_string()).status, 200);
+        assert_eq!(
+            service.ask("PUT", &path, "application/json", &json!(paused).to_string()).status,
+            200
+        );
     }
     service.send_from(there.process(), 1_000, 100, 50).wait().unwrap();
-    service.until("packets pass", |service| up(&service.adapter("calm"))["total"]["sent"].as_u64() >= Some(50));
+    service.until("packets pass", |service| {
+        up(&service.adapter("calm"))["total"]["sent"].as_u64() >= Some(50)
+    });
     let calm = service.adapter("calm");
     service.kill();
     // Its owner keeps interface, addresses and sockets; nothing passes.
@@ -877,20 +1092,37 @@ fn closed() {
     assert_eq!(again.adapter("wild")["paused"], true, "who paused does so still");
     assert_eq!(again.adapter("greedy")["paused"], false);
     again.send_from(there.process(), 1_000, 100, 50).wait().unwrap();
-    again.until("packets pass again", |service| up(&service.adapter("calm"))["total"]["sent"].as_u64() >= Some(50));
+    again.until("packets pass again", |service| {
+        up(&service.adapter("calm"))["total"]["sent"].as_u64() >= Some(50)
+    });
     again.end();
     // Others stand before it now: it keeps the addresses that it has, and they have others.
     let before = "[link.uplink.flow.first]\nadapter = \"namespace\"\n[link.uplink.flow.calm]";
-    let text = text.replacen("[link.uplink.flow.calm]", before, 1).replace("9mbit", "7mbit").replace("8ms", "20ms");
+    let text = text
+        .replacen("[link.uplink.flow.calm]", before, 1)
+        .replace("9mbit", "7mbit")
+        .replace("8ms", "20ms");
     let third = Service::start_with("serve-closed-third.toml", &text, &["--keep"], |_| {});
     for adapter in ["calm", "first"] {
-        let process = if adapter == "calm" { there.process() } else { third.processes[adapter].as_i64().unwrap() };
+        let process = if adapter == "calm" {
+            there.process()
+        } else {
+            third.processes[adapter].as_i64().unwrap()
+        };
         third.send_from(process, 1_000, 100, 50).wait().unwrap();
-        third.until("its packets pass", |service| up(&service.adapter(adapter))["total"]["sent"].as_u64() >= Some(50));
+        third.until("its packets pass", |service| {
+            up(&service.adapter(adapter))["total"]["sent"].as_u64() >= Some(50)
+        });
         let address = third.uplink().replace(".1:", if adapter == "calm" { ".2:" } else { ".3:" });
         let uplink = third.processes[""].as_i64().unwrap();
-        within(uplink).args(["--send", &address, "1000", "100", "50"]).spawn().unwrap().wait().unwrap();
-        let down = |service: &Service| service.adapter(adapter)["down"][0]["total"]["sent"].as_u64();
+        within(uplink)
+            .args(["--send", &address, "1000", "100", "50"])
+            .spawn()
+            .unwrap()
+            .wait()
+            .unwrap();
+        let down =
+            |service: &Service| service.adapter(adapter)["down"][0]["total"]["sent"].as_u64();
         third.until("it is sent to", |service| down(service) >= Some(50));
     }
     third.end();
@@ -909,7 +1141,8 @@ fn open() {
     assert!(output.status.success(), "{said}");
 }
 
-/// How long no packet came, of those that are sent two hundred times a second, from now until they come again steadily.
+/// How long no packet came, of those that are sent two hundred times a second, from now until they
+/// come again steadily.
 fn interruption(heard: &dyn Fn() -> u64) -> Duration {
     let began = Instant::now();
     let (mut last, mut count, mut steady, mut longest) = (began, heard(), 0, Duration::ZERO);
@@ -932,13 +1165,14 @@ fn interruption(heard: &dyn Fn() -> u64) -> Duration {
 fn open_within() {
     const ADDRESSES: [&str; 2] = ["10.9.0.1", "10.9.0.2"];
     let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
-    let hosts = [("a1", "a0", ADDRESSES[0]), ("b1", "b0", ADDRESSES[1])].map(|(here, there, address)| {
-        let mut host = host::Host::start();
-        netlink::veth(here, there, host.pid());
-        netlink::set_up(here, true);
-        host.does(&format!("up {there} {address}"));
-        host
-    });
+    let hosts =
+        [("a1", "a0", ADDRESSES[0]), ("b1", "b0", ADDRESSES[1])].map(|(here, there, address)| {
+            let mut host = host::Host::start();
+            netlink::veth(here, there, host.pid());
+            netlink::set_up(here, true);
+            host.does(&format!("up {there} {address}"));
+            host
+        });
     let text = "[link.wire]\nrate = \"100mbit\"\nuplink = \"b1\"\nscheduler = { kind = \"wf2q+\" }\n\
                 [link.wire.flow.only]\nadapter = \"a1\"\n";
     // The file of a program that is upgraded while it runs is gone; and a service manager listens.
@@ -946,20 +1180,26 @@ fn open_within() {
     let path = std::env::temp_dir().join(format!("falaj-notify-open-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
-    let service = Service::start_with("serve-open.toml", text, &["--fail-open", "spare"], |command| {
-        std::fs::copy(command.get_program(), &copy).unwrap();
-        // A manager's watchdog is for the process that it began, which is the supervisor.
-        let mut upgraded = Command::new("sh");
-        upgraded.args(["-c", "WATCHDOG_PID=$$ exec \"$0\" \"$@\""]).arg(&copy).args(command.get_args());
-        upgraded.current_dir(directory()).stdin(Stdio::null()).stdout(Stdio::piped());
-        upgraded.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "3000000");
-        *command = upgraded;
-    });
+    let service =
+        Service::start_with("serve-open.toml", text, &["--fail-open", "spare"], |command| {
+            std::fs::copy(command.get_program(), &copy).unwrap();
+            // A manager's watchdog is for the process that it began, which is the supervisor.
+            let mut upgraded = Command::new("sh");
+            upgraded
+                .args(["-c", "WATCHDOG_PID=$$ exec \"$0\" \"$@\""])
+                .arg(&copy)
+                .args(command.get_args());
+            upgraded.current_dir(directory()).stdin(Stdio::null()).stdout(Stdio::piped());
+            upgraded.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "3000000");
+            *command = upgraded;
+        });
     std::fs::remove_file(&copy).unwrap();
     manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let alive = move || {
         let mut told = [0; 100];
-        while manager.recv(&mut told).is_ok_and(|length| !told[..length].starts_with(b"WATCHDOG=1")) {}
+        while manager.recv(&mut told).is_ok_and(|length| !told[..length].starts_with(b"WATCHDOG=1"))
+        {
+        }
         assert!(told.starts_with(b"WATCHDOG=1"), "nobody says that packets pass");
         Instant::now()
     };
@@ -979,11 +1219,16 @@ fn open_within() {
     let pass = |to: usize| {
         let from = i64::from(hosts[1 - to].pid());
         let mut sender = within(from);
-        sender.args(["--send", &format!("{}:9", ADDRESSES[to]), "5000", "100", "6000"]).spawn().unwrap()
+        sender
+            .args(["--send", &format!("{}:9", ADDRESSES[to]), "5000", "100", "6000"])
+            .spawn()
+            .unwrap()
     };
     // The service is the supervisor's child.
     let children = format!("/proc/{0}/task/{0}/children", service.child.id());
-    let served = || -> Option<u32> { std::fs::read_to_string(&children).ok()?.split_whitespace().next()?.parse().ok() };
+    let served = || -> Option<u32> {
+        std::fs::read_to_string(&children).ok()?.split_whitespace().next()?.parse().ok()
+    };
     let first = served().expect("it runs");
     let heard = || {
         let text = std::fs::read_to_string(format!("/proc/{}/net/snmp", hosts[1].pid())).unwrap();
@@ -1017,7 +1262,8 @@ fn open_within() {
         sender.wait().unwrap();
         // And it is there again, as it was.
         let began = Instant::now();
-        while served().is_none_or(|now| now == killed) || UnixStream::connect(&service.api).is_err() {
+        while served().is_none_or(|now| now == killed) || UnixStream::connect(&service.api).is_err()
+        {
             assert!(began.elapsed() < Duration::from_secs(30), "it is not started again");
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -1025,7 +1271,8 @@ fn open_within() {
     }
     eprintln!("killed, nothing passed for {out:?}");
     out.sort();
-    // A second is promised. Of three times one may be that of a host that was busy with something else, for as long again.
+    // A second is promised. Of three times one may be that of a host that was busy with something
+    // else, for as long again.
     assert!(out[1] <= Duration::from_secs(1) && out[2] <= Duration::from_secs(2), "{out:?}");
     service.until("it is asked as before", |service| service.get("/v1/adapters").status == 200);
     comes("forwarded again");
@@ -1036,7 +1283,10 @@ fn open_within() {
     over.store(true, std::sync::atomic::Ordering::Relaxed);
     // The pause before the third start is of four seconds.
     let silence = silence.join().unwrap();
-    assert!(silence < Duration::from_secs(3), "a service manager would have ended it: silent for {silence:?}");
+    assert!(
+        silence < Duration::from_secs(3),
+        "a service manager would have ended it: silent for {silence:?}"
+    );
     let _ = std::fs::remove_file(&path);
     service.end();
 }

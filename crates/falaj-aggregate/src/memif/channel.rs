@@ -3,8 +3,8 @@
 use super::message::{LENGTH, Message};
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -32,18 +32,25 @@ impl Channel {
             control.push(SendAncillaryMessage::ScmRights(fds));
         }
         let bytes = message.to_bytes();
-        sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
+        sendmsg(
+            &self.0,
+            &[IoSlice::new(&bytes)],
+            &mut control,
+            SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+        )?;
         Ok(())
     }
 
-    /// What the peer says next, and the descriptor that came with it; `None` if that is nothing yet.
+    /// What the peer says next, and the descriptor that came with it; `None` if that is nothing
+    /// yet.
     ///
     /// # Errors
     /// The peer is gone, or talks nonsense.
     pub fn receive(&self) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
         // One more: what is longer is none.
         let mut bytes = [0; LENGTH + 1];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
+        let mut space =
+            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
         let got = match recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
@@ -62,7 +69,8 @@ impl Channel {
         match got.bytes {
             0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it hung up")),
             length => {
-                let message = Message::from_bytes(&bytes[..length]).map_err(|why| invalid(why.to_string()))?;
+                let message = Message::from_bytes(&bytes[..length])
+                    .map_err(|why| invalid(why.to_string()))?;
                 Ok(Some((message, fd)))
             }
         }

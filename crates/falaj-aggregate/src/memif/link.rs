@@ -34,7 +34,8 @@ fn broken(broken: Broken) -> io::Error {
 }
 
 impl Link {
-    /// Between these rings. `own` wakes us and `bell` the peer; packets are no longer than `longest`.
+    /// Between these rings. `own` wakes us and `bell` the peer; packets are no longer than
+    /// `longest`.
     ///
     /// # Errors
     /// What wakes the peer is no eventfd.
@@ -48,7 +49,10 @@ impl Link {
         // Whatever else it were, writing to it could do anything, or keep us.
         let kind = fs::readlink(format!("/proc/self/fd/{}", bell.as_raw_fd()), Vec::new())?;
         if kind.as_bytes() != b"anon_inode:[eventfd]" {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "what wakes the peer is no eventfd"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "what wakes the peer is no eventfd",
+            ));
         }
         fs::fcntl_setfl(&bell, fs::fcntl_getfl(&bell)? | OFlags::NONBLOCK)?;
         let waker = Waker::new(own, None)?;

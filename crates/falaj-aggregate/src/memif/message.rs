@@ -114,8 +114,12 @@ pub enum Malformed {
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Malformed::Length(bytes) => write!(f, "a message of {bytes} B; memif's have {LENGTH} B"),
-            Malformed::Kind(kind) => write!(f, "a message of kind {kind}, which memif does not have"),
+            Malformed::Length(bytes) => {
+                write!(f, "a message of {bytes} B; memif's have {LENGTH} B")
+            }
+            Malformed::Kind(kind) => {
+                write!(f, "a message of kind {kind}, which memif does not have")
+            }
         }
     }
 }
@@ -152,7 +156,8 @@ impl Writing {
     /// Cut off where it is too long, with a zero at its end.
     fn text<const ROOM: usize>(self, text: &str) -> Writing {
         let mut field = [0; ROOM];
-        let fits = (0..ROOM.min(text.len() + 1)).rfind(|&at| text.is_char_boundary(at)).unwrap_or(0);
+        let fits =
+            (0..ROOM.min(text.len() + 1)).rfind(|&at| text.is_char_boundary(at)).unwrap_or(0);
         field[..fits].copy_from_slice(&text.as_bytes()[..fits]);
         self.put(&field)
     }
@@ -185,7 +190,10 @@ impl Reading<'_> {
     fn text<const ROOM: usize>(&mut self) -> String {
         let field: [u8; ROOM] = self.take();
         let until = field.iter().position(|byte| *byte == 0).unwrap_or(ROOM);
-        String::from_utf8_lossy(&field[..until]).chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+        String::from_utf8_lossy(&field[..until])
+            .chars()
+            .map(|c| if c.is_control() { '?' } else { c })
+            .collect()
     }
 }
 
@@ -221,7 +229,9 @@ impl Message {
                 .put(&ring.private_header.to_ne_bytes()),
             Message::Connect { interface } => of(kind::CONNECT).text::<NAME>(interface),
             Message::Connected { interface } => of(kind::CONNECTED).text::<NAME>(interface),
-            Message::Disconnect { code, why } => of(kind::DISCONNECT).put(&code.to_ne_bytes()).text::<WHY>(why),
+            Message::Disconnect { code, why } => {
+                of(kind::DISCONNECT).put(&code.to_ne_bytes()).text::<WHY>(why)
+            }
         };
         written.bytes
     }
@@ -251,7 +261,9 @@ impl Message {
                 secret: read.take(),
                 name: read.text::<NAME>(),
             }),
-            kind::ADD_REGION => Message::AddRegion { index: read.u16(), size: u64::from_ne_bytes(read.take()) },
+            kind::ADD_REGION => {
+                Message::AddRegion { index: read.u16(), size: u64::from_ne_bytes(read.take()) }
+            }
             kind::ADD_RING => Message::AddRing(AddRing {
                 to_master: read.u16() & TO_MASTER != 0,
                 index: read.u16(),

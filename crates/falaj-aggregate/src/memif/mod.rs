@@ -1,4 +1,5 @@
-//! memif 2.0, the shared memory interface of VPP, as other programs have it too (libmemif, gomemif, DPDK).
+//! memif 2.0, the shared memory interface of VPP, as other programs have it too (libmemif, gomemif,
+//! DPDK).
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -10,8 +11,8 @@
 //! | [`link`] | a ring each way, and wake-ups |
 //! | [`station`] | the socket's name: one peer after the other |
 //!
-//! One ring each way, one interface for each socket, Ethernet frames. Nothing that the peer says or writes is believed;
-//! memory that could become shorter under our hands is refused.
+//! One ring each way, one interface for each socket, Ethernet frames. Nothing that the peer says or
+//! writes is believed; memory that could become shorter under our hands is refused.
 
 pub mod channel;
 pub mod link;

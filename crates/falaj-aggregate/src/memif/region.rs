@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, fence};
 
-/// Memory that two sides share. What a ring has found to lie [within](Region::has) it is read and written whole.
+/// Memory that two sides share. What a ring has found to lie [within](Region::has) it is read and
+/// written whole.
 pub trait Region: Clone {
     /// Does it have so many bytes from here on, where words lie?
     fn has(&self, at: usize, bytes: usize) -> bool;

@@ -1,11 +1,11 @@
 //! A ring of descriptors, in either role and direction.
 //!
-//! The slave owns all buffers. In a ring to the master it puts packets in them, says so by `head`, and has
-//! them back when the master moves `tail`; in the other one it lays out empty ones by `head`, and the master fills them
-//! and says so by `tail`.
+//! The slave owns all buffers. In a ring to the master it puts packets in them, says so by `head`,
+//! and has them back when the master moves `tail`; in the other one it lays out empty ones by
+//! `head`, and the master fills them and says so by `tail`.
 //!
-//! Whatever the peer may write is read once and checked. A descriptor that leads nowhere costs that packet; an index that
-//! cannot be ends the ring.
+//! Whatever the peer may write is read once and checked. A descriptor that leads nowhere costs that
+//! packet; an index that cannot be ends the ring.
 
 use super::message::AddRing;
 use super::region::Region;
@@ -47,7 +47,8 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// A packet that was none: its descriptors lead out of the memory, or it is too long, or its end is missing.
+/// A packet that was none: its descriptors lead out of the memory, or it is too long, or its end is
+/// missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost;
 
@@ -137,7 +138,11 @@ impl<M: Region> Ring<M> {
     #[inline]
     fn beyond(&self, index: usize, own: u16) -> Result<u16, Broken> {
         let there = self.load(index, Acquire).wrapping_sub(own);
-        if there > self.size() { Err(Broken("the peer's index of a ring cannot be")) } else { Ok(there) }
+        if there > self.size() {
+            Err(Broken("the peer's index of a ring cannot be"))
+        } else {
+            Ok(there)
+        }
     }
 }
 
@@ -153,10 +158,13 @@ impl<M: Region> Buffers<M> {
     /// Where the buffer of a descriptor is, and its bytes: as it says, or, of ours, as we know.
     fn place(&self, ring: &Ring<M>, index: u16, descriptor: &Descriptor) -> Option<(&M, usize)> {
         match self {
-            Buffers::Theirs(regions) => {
-                Some((regions.get(usize::from(descriptor.region))?, usize::try_from(descriptor.offset).ok()?))
+            Buffers::Theirs(regions) => Some((
+                regions.get(usize::from(descriptor.region))?,
+                usize::try_from(descriptor.offset).ok()?,
+            )),
+            Buffers::Ours(region, from) => {
+                Some((region, from + BUFFER * usize::from(index & (ring.size() - 1))))
             }
-            Buffers::Ours(region, from) => Some((region, from + BUFFER * usize::from(index & (ring.size() - 1)))),
         }
     }
 
@@ -195,11 +203,17 @@ pub enum Sent {
 ///
 /// # Errors
 /// They are not there.
-pub fn of_master<M: Region>(regions: &[M], rings: [&AddRing; 2]) -> Result<(Sender<M>, Receiver<M>), Broken> {
+pub fn of_master<M: Region>(
+    regions: &[M],
+    rings: [&AddRing; 2],
+) -> Result<(Sender<M>, Receiver<M>), Broken> {
     let all: Arc<[M]> = regions.into();
     let [to_slave, to_master] = rings.map(|ring| {
-        let region = regions.get(usize::from(ring.region)).ok_or(Broken("a ring is in a region that there is not"))?;
-        let at = usize::try_from(ring.offset).map_err(|_| Broken("a ring is not within its region"))?;
+        let region = regions
+            .get(usize::from(ring.region))
+            .ok_or(Broken("a ring is in a region that there is not"))?;
+        let at =
+            usize::try_from(ring.offset).map_err(|_| Broken("a ring is not within its region"))?;
         let ring = Ring::new(region.clone(), at, ring.log2_ring_size)?;
         if ring.region.load32(ring.at) != COOKIE {
             return Err(Broken("a ring does not begin with memif's cookie"));
@@ -207,10 +221,17 @@ pub fn of_master<M: Region>(regions: &[M], rings: [&AddRing; 2]) -> Result<(Send
         Ok(ring)
     });
     let (to_slave, to_master) = (to_slave?, to_master?);
-    let sender =
-        Sender { own: to_slave.load(TAIL, Relaxed), ring: to_slave, buffers: Buffers::Theirs(Arc::clone(&all)) };
-    let receiver =
-        Receiver { own: to_master.load(TAIL, Relaxed), ring: to_master, buffers: Buffers::Theirs(all), masked: false };
+    let sender = Sender {
+        own: to_slave.load(TAIL, Relaxed),
+        ring: to_slave,
+        buffers: Buffers::Theirs(Arc::clone(&all)),
+    };
+    let receiver = Receiver {
+        own: to_master.load(TAIL, Relaxed),
+        ring: to_master,
+        buffers: Buffers::Theirs(all),
+        masked: false,
+    };
     Ok((sender, receiver))
 }
 
@@ -251,7 +272,10 @@ impl<M: Region> Sender<M> {
             Buffers::Theirs(_) => self.ring.beyond(HEAD, self.own),
             Buffers::Ours(..) => {
                 let behind = self.own.wrapping_sub(self.ring.load(TAIL, Acquire));
-                self.ring.size().checked_sub(behind).ok_or(Broken("the peer's index of a ring cannot be"))
+                self.ring
+                    .size()
+                    .checked_sub(behind)
+                    .ok_or(Broken("the peer's index of a ring cannot be"))
             }
         }
     }

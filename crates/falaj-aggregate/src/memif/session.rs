@@ -10,9 +10,10 @@
 //!   CONNECTED  ->
 //! ```
 //!
-//! **Containers.** memif says nothing of them: packets of a ring are frames. Where both sides are falaj, they may agree on
-//! containers in the place of frames by their names, which no other program looks at: the master's says that it can, or that
-//! it wants to, the slave's that both will.
+//! **Containers.** memif says nothing of them: packets of a ring are frames. Where both sides are
+//! falaj, they may agree on containers in the place of frames by their names, which no other
+//! program looks at: the master's says that it can, or that it wants to, the slave's that both
+//! will.
 
 use super::channel::Channel;
 use super::link::Link;
@@ -178,7 +179,10 @@ impl Session {
     fn step(&mut self, message: Message, fd: Option<OwnedFd>) -> io::Result<Option<Agreed>> {
         if let Message::Disconnect { why, .. } = message {
             let why = if why.is_empty() { "it says nothing".into() } else { why };
-            return Err(io::Error::new(io::ErrorKind::ConnectionReset, format!("the other side ended it: {why}")));
+            return Err(io::Error::new(
+                io::ErrorKind::ConnectionReset,
+                format!("the other side ended it: {why}"),
+            ));
         }
         let mut done = None;
         self.stage = match (mem::replace(&mut self.stage, Stage::Connected), message) {
@@ -209,7 +213,8 @@ impl Session {
                 let [Some((to_slave, bell)), Some((to_master, own))] = rings else {
                     return Err(refused("a ring is missing: one each way is needed"));
                 };
-                let rings = ring::of_master(&regions, [&to_slave, &to_master]).map_err(io::Error::other)?;
+                let rings =
+                    ring::of_master(&regions, [&to_slave, &to_master]).map_err(io::Error::other)?;
                 done = Some(self.agreed(rings, own, bell)?);
                 self.channel.send(&Message::Connected { interface: FRAMES.into() }, None)?;
                 Stage::Connected
@@ -230,7 +235,12 @@ impl Session {
         Ok(done)
     }
 
-    fn agreed(&self, rings: (ring::Sender, ring::Receiver), own: OwnedFd, bell: OwnedFd) -> io::Result<Agreed> {
+    fn agreed(
+        &self,
+        rings: (ring::Sender, ring::Receiver),
+        own: OwnedFd,
+        bell: OwnedFd,
+    ) -> io::Result<Agreed> {
         let fences = self.peer.starts_with(FRAMES);
         let link = Link::new(rings, own, bell, fences, self.terms.longest)?;
         Ok(Agreed { link, containers: self.containers, peer: self.peer.clone() })
@@ -278,7 +288,14 @@ impl Session {
         let bells = [bell()?, bell()?];
         let ring = |to_master: bool, bell: &OwnedFd| -> io::Result<(Message, Option<OwnedFd>)> {
             let offset = if to_master { 0 } else { ring::length(log2) as u32 };
-            let ring = AddRing { to_master, index: 0, region: 0, offset, log2_ring_size: log2, private_header: 0 };
+            let ring = AddRing {
+                to_master,
+                index: 0,
+                region: 0,
+                offset,
+                log2_ring_size: log2,
+                private_header: 0,
+            };
             Ok((Message::AddRing(ring), Some(bell.try_clone()?)))
         };
         let size = (words * size_of::<u64>()) as u64;

@@ -1,4 +1,5 @@
-//! The name of a socket, and one peer after the other there: the master listens, the slave connects, and tries again.
+//! The name of a socket, and one peer after the other there: the master listens, the slave
+//! connects, and tries again.
 
 use super::message::SECRET;
 use super::session::{Agreed, Role, Session, Terms};
@@ -8,7 +9,8 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fs::{self, FileType};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
+    socket_with,
 };
 use rustix::time::ClockId;
 use std::ffi::OsStr;
@@ -19,7 +21,8 @@ use std::path::{Path, PathBuf};
 
 /// How long a peer may take until there are rings: others wait.
 const PATIENCE: u64 = 2_000_000_000;
-/// How long after one the next peer is looked at: one that comes again and again shall not take a processor.
+/// How long after one the next peer is looked at: one that comes again and again shall not take a
+/// processor.
 const PAUSE: u64 = 10_000_000;
 /// How long until the slave tries again.
 const AGAIN: u64 = 500_000_000;
@@ -74,7 +77,8 @@ fn seqpacket() -> io::Result<OwnedFd> {
 /// A socket of this name; one that nobody listens at any more is taken away.
 fn listening(path: &Path) -> io::Result<OwnedFd> {
     let address = address(path)?;
-    let is_socket = fs::lstat(path).is_ok_and(|about| FileType::from_raw_mode(about.st_mode) == FileType::Socket);
+    let is_socket = fs::lstat(path)
+        .is_ok_and(|about| FileType::from_raw_mode(about.st_mode) == FileType::Socket);
     if is_socket && connect(seqpacket()?, &address) == Err(Errno::CONNREFUSED) {
         fs::unlink(path)?;
     }
@@ -88,7 +92,8 @@ impl Station {
     /// Listens at a socket of this name, or looks for whoever does.
     ///
     /// # Errors
-    /// There can be no such socket, or somebody else listens there; the secret is too long. That nobody listens yet is none.
+    /// There can be no such socket, or somebody else listens there; the secret is too long. That
+    /// nobody listens yet is none.
     pub fn open(path: &Path, terms: Terms) -> io::Result<Station> {
         let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
         if terms.secret.len() > SECRET {
@@ -104,7 +109,15 @@ impl Station {
                 None
             }
         };
-        let mut station = Station { path: path.to_owned(), terms, listener, session: None, woken, alarm, rung: false };
+        let mut station = Station {
+            path: path.to_owned(),
+            terms,
+            listener,
+            session: None,
+            woken,
+            alarm,
+            rung: false,
+        };
         station.ready()?;
         Ok(station)
     }
@@ -126,7 +139,12 @@ impl Station {
 
     fn begin(&mut self, socket: OwnedFd) -> io::Result<()> {
         let Ok(session) = Session::new(socket, self.terms.clone()) else { return self.pause() };
-        epoll::add(&self.woken, &session, EventData::new_u64(CHANNEL), EventFlags::IN | EventFlags::RDHUP)?;
+        epoll::add(
+            &self.woken,
+            &session,
+            EventData::new_u64(CHANNEL),
+            EventFlags::IN | EventFlags::RDHUP,
+        )?;
         self.session = Some(session);
         self.alarm.set(Some(nanos(ClockId::Monotonic) + PATIENCE))
     }
@@ -171,8 +189,13 @@ impl Station {
     /// # Errors
     /// None that one could expect.
     pub fn look(&mut self) -> io::Result<Option<News>> {
-        let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 4];
-        let n = match epoll::wait(&self.woken, &mut events, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+        let mut events =
+            [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 4];
+        let n = match epoll::wait(
+            &self.woken,
+            &mut events,
+            Some(&Timespec { tv_sec: 0, tv_nsec: 0 }),
+        ) {
             Err(Errno::INTR) => 0,
             n => n?,
         };

@@ -1,5 +1,5 @@
-//! A pipe whose mask was changed: what waits goes where it is, by the links that there were, beside those that there
-//! are now. Nothing new comes to them.
+//! A pipe whose mask was changed: what waits goes where it is, by the links that there were, beside
+//! those that there are now. Nothing new comes to them.
 
 use super::queues::Flat;
 use super::set::Report;
@@ -55,8 +55,8 @@ impl Before {
     }
 }
 
-/// A successor takes over from one whose next event is due at `due`; where the links that a mask makes are others, it
-/// begins beside them. Says when its own next event is due.
+/// A successor takes over from one whose next event is due at `due`; where the links that a mask
+/// makes are others, it begins beside them. Says when its own next event is due.
 pub(crate) fn take_over(
     mut successor: Box<dyn Pipe>,
     (old, due): (Box<dyn Pipe>, Time),
@@ -90,7 +90,9 @@ impl Beside {
         out: &mut Vec<Output>,
     ) {
         let fate = |f: usize| how.flows.get(f).copied().unwrap_or(Fate::Is(FlowId(f as u32)));
-        let flow = |f: usize, is: bool| (fate(f).flow(), is && matches!(fate(f), Fate::Is(_) | Fate::PartOf(_)));
+        let flow = |f: usize, is: bool| {
+            (fate(f).flow(), is && matches!(fate(f), Fate::Is(_) | Fate::PartOf(_)))
+        };
         for before in &mut self.before {
             before.flows.iter_mut().for_each(|now| *now = flow(now.0.index(), now.1));
         }
@@ -109,7 +111,9 @@ impl Beside {
         } else {
             self.due = self.now.succeed(old, how, known, now, out);
         }
-        let (empty, busy) = std::mem::take(&mut self.before).into_iter().partition(|b| b.sum(|_| true).backlog == 0);
+        let (empty, busy) = std::mem::take(&mut self.before)
+            .into_iter()
+            .partition(|b| b.sum(|_| true).backlog == 0);
         self.before = busy;
         let empty: Vec<Before> = empty;
         for before in &empty {
@@ -165,7 +169,10 @@ impl Pipe for Beside {
     }
 
     fn least_delay(&self) -> Span {
-        self.before.iter().map(|before| before.pipe.least_delay()).fold(self.now.least_delay(), Span::min)
+        self.before
+            .iter()
+            .map(|before| before.pipe.least_delay())
+            .fold(self.now.least_delay(), Span::min)
     }
 
     fn has_room(&self, flow: FlowId, ids: &Ids, bytes: u32) -> bool {
@@ -173,7 +180,10 @@ impl Pipe for Beside {
     }
 
     fn soonest(&self, bytes: u32, now: Time) -> Time {
-        self.before.iter().map(|before| before.pipe.soonest(bytes, now)).fold(self.now.soonest(bytes, now), Time::min)
+        self.before
+            .iter()
+            .map(|before| before.pipe.soonest(bytes, now))
+            .fold(self.now.soonest(bytes, now), Time::min)
     }
 
     fn counters(&self, flow: FlowId) -> Counters {
@@ -246,7 +256,14 @@ impl Pipe for Beside {
         self.now.shares()
     }
 
-    fn succeed(&mut self, _: Box<dyn Pipe>, _: &Handover, _: Known<'_>, _: Time, _: &mut Vec<Output>) -> Time {
+    fn succeed(
+        &mut self,
+        _: Box<dyn Pipe>,
+        _: &Handover,
+        _: Known<'_>,
+        _: Time,
+        _: &mut Vec<Output>,
+    ) -> Time {
         unreachable!("it is made of what takes over, and never takes over itself")
     }
 

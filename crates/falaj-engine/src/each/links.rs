@@ -102,7 +102,9 @@ impl Links {
                         self.set.stats_mut(place as u32).sent(emit.bytes, emit.end - emit.arrival);
                     }
                 }
-                Output::Drop(dropped) if dropped.why == Why::Lost => self.set.stats_mut(place as u32).lost += 1,
+                Output::Drop(dropped) if dropped.why == Why::Lost => {
+                    self.set.stats_mut(place as u32).lost += 1
+                }
                 Output::Drop(_) => self.set.stats_mut(place as u32).dropped += 1,
                 Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
             }
@@ -131,7 +133,9 @@ impl Pipe for Links {
                 of_the_gone.add(&link.pipe.of_the_gone());
                 for (f, sum) in of_flows.iter_mut().enumerate() {
                     let report = link.pipe.report(Some(FlowId(f as u32)), 0);
-                    sum.iter_mut().zip(report).for_each(|(sum, report)| sum.add(report.gone_with_its_link(), None, 0));
+                    sum.iter_mut()
+                        .zip(report)
+                        .for_each(|(sum, report)| sum.add(report.gone_with_its_link(), None, 0));
                 }
                 link.pipe.breaches(broken);
                 links[place as usize] = None;
@@ -254,10 +258,14 @@ impl Pipe for Links {
 
     fn report(&self, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
         let Some(flow) = flow else { return Some(self.set.report(busiest)) };
-        // Those that a flow's mask made in each link, together; links that are gone have left their sums.
+        // Those that a flow's mask made in each link, together; links that are gone have left their
+        // sums.
         let mut sum = self.of_flows.get(flow.index())?.clone()?;
         for (place, link) in self.links.iter().enumerate() {
-            let Some(report) = link.as_ref().and_then(|link| link.pipe.report(Some(flow), busiest)) else { continue };
+            let Some(report) = link.as_ref().and_then(|link| link.pipe.report(Some(flow), busiest))
+            else {
+                continue;
+            };
             sum.add(report, Some(&self.set.words(place as u32)), busiest);
         }
         Some(sum)
@@ -287,7 +295,8 @@ impl Pipe for Links {
             }
         }
         for (f, was) in old.of_flows.into_iter().enumerate() {
-            if let (Fate::Is(flow), Some(was)) = (how.flows.get(f).copied().unwrap_or(Fate::Is(FlowId(f as u32))), was)
+            if let (Fate::Is(flow), Some(was)) =
+                (how.flows.get(f).copied().unwrap_or(Fate::Is(FlowId(f as u32))), was)
                 && let Some(Some(sum)) = self.of_flows.get_mut(flow.index())
             {
                 sum.add(was, None, 0);

@@ -109,7 +109,8 @@ impl Filling {
         self.flagged(part, 1, 1);
     }
 
-    /// The same with a flag of so many bits: two of an address, which has a version, and then one of each other part fit.
+    /// The same with a flag of so many bits: two of an address, which has a version, and then one
+    /// of each other part fit.
     #[inline]
     fn flagged<const N: usize>(&mut self, part: Option<[u8; N]>, flag: u16, bits: u16) {
         let shift = self.shift;
@@ -144,7 +145,10 @@ impl Mask {
         let flag = |set: bool, bytes: usize| if set { bytes } else { 0 };
         let addresses = [self.src, self.dst].iter().flatten().count() * 16;
         let ports = flag(self.sport.is_some(), 2) + flag(self.dport.is_some(), 2);
-        let ip = flag(self.proto, 1) + flag(self.dscp || self.tos, 1) + flag(self.ttl, 1) + flag(self.length, 3);
+        let ip = flag(self.proto, 1)
+            + flag(self.dscp || self.tos, 1)
+            + flag(self.ttl, 1)
+            + flag(self.length, 3);
         let small = ip + flag(self.flow_label, 3) + flag(self.flags, 1) + flag(self.mark, 4);
         let frame = flag(self.vlan, 2) + flag(self.ether, 2);
         addresses + ports + small + frame + flag(self.mac_src, 6) + flag(self.mac_dst, 6)
@@ -217,7 +221,9 @@ impl Mask {
         let mut flags = u16::from_be_bytes([*first, *second]);
         let mut out: Vec<String> = Vec::new();
         let mut next = |bytes: &[usize]| {
-            let length = bytes.get(usize::from(flags) % bytes.len()).map_or(0, |length| (*length).min(rest.len()));
+            let length = bytes
+                .get(usize::from(flags) % bytes.len())
+                .map_or(0, |length| (*length).min(rest.len()));
             // One flag tells two lengths apart, two flags tell four.
             flags >>= bytes.len().ilog2();
             let (part, behind) = rest.split_at(length);
@@ -225,14 +231,18 @@ impl Mask {
             part
         };
         let number = |part: &[u8]| part.iter().fold(0u32, |n, &byte| n << 8 | u32::from(byte));
-        let mac = |part: &[u8]| part.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":");
+        let mac = |part: &[u8]| {
+            part.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
+        };
         for (name, lengths) in [("src", self.src), ("dst", self.dst)] {
             let Some(lengths) = lengths else { continue };
             let part = next(&[0, 4, 16, 0]);
             let address = if let Ok(four) = <[u8; 4]>::try_from(part) {
                 Some((IpAddr::from(four), lengths.v4, 32))
             } else {
-                <[u8; 16]>::try_from(part).ok().map(|sixteen| (IpAddr::from(sixteen), lengths.v6, 128))
+                <[u8; 16]>::try_from(part)
+                    .ok()
+                    .map(|sixteen| (IpAddr::from(sixteen), lengths.v6, 128))
             };
             out.push(match address {
                 Some((addr, length, whole)) if length >= whole => format!("{name} {addr}"),
@@ -251,7 +261,9 @@ impl Mask {
             });
         }
         let lengths = [1, 1, 1, 1, 3, 1, 2, 2, 3, 6, 6];
-        for ((name, _), length) in self.singles().into_iter().zip(lengths).filter(|((_, set), _)| *set) {
+        for ((name, _), length) in
+            self.singles().into_iter().zip(lengths).filter(|((_, set), _)| *set)
+        {
             out.push(match (next(&[0, length]), name) {
                 ([], _) => format!("no {name}"),
                 (part, "mac-src" | "mac-dst") => format!("{name} {}", mac(part)),
@@ -293,7 +305,11 @@ impl fmt::Display for Mask {
         let mut parts = Vec::new();
         for (name, lengths) in [("src", self.src), ("dst", self.dst)] {
             let Some(lengths) = lengths else { continue };
-            parts.push(if lengths.v4 == 32 { name.to_owned() } else { format!("{name}/{}", lengths.v4) });
+            parts.push(if lengths.v4 == 32 {
+                name.to_owned()
+            } else {
+                format!("{name}/{}", lengths.v4)
+            });
             parts.extend((lengths.v6 != 128).then(|| format!("{name}6/{}", lengths.v6)));
         }
         for (name, bits) in [("sport", self.sport), ("dport", self.dport)] {
@@ -350,8 +366,11 @@ mod tests {
 
     fn udp(src: [u8; 4], dport: u16) -> Vec<u8> {
         let mut frame = Vec::new();
-        let packet = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [4; 6]).single_vlan(7.try_into().unwrap());
-        let mut ip = etherparse::Ipv4Header::new(0, 64, etherparse::ip_number::UDP, src, [10, 9, 9, 9]).unwrap();
+        let packet =
+            PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [4; 6]).single_vlan(7.try_into().unwrap());
+        let mut ip =
+            etherparse::Ipv4Header::new(0, 64, etherparse::ip_number::UDP, src, [10, 9, 9, 9])
+                .unwrap();
         ip.dscp = 46.try_into().unwrap();
         packet
             .ip(etherparse::IpHeaders::Ipv4(ip, Default::default()))
@@ -367,7 +386,8 @@ mod tests {
 
     #[test]
     fn packets_alike_under_the_mask_have_one_id() {
-        let net = Mask { src: Some(Lengths { v4: 24, v6: 64 }), dport: Some(16), ..Mask::default() };
+        let net =
+            Mask { src: Some(Lengths { v4: 24, v6: 64 }), dport: Some(16), ..Mask::default() };
         let first = id(&net, &udp([10, 1, 2, 3], 80));
         assert_eq!(first, id(&net, &udp([10, 1, 2, 250], 80)));
         for other in [udp([10, 1, 3, 3], 80), udp([10, 1, 2, 3], 81), b"no packet".to_vec()] {
@@ -380,7 +400,10 @@ mod tests {
         let first = id(&ports, &udp([10, 1, 2, 3], 0x1280));
         assert_eq!(first, id(&ports, &udp([10, 1, 2, 3], 0x12ff)));
         assert_ne!(first, id(&ports, &udp([10, 1, 2, 3], 0x1380)));
-        assert_eq!((ports.words(&first), ports.to_string()), ("dport 4608-4863".to_owned(), "dport/8".to_owned()));
+        assert_eq!(
+            (ports.words(&first), ports.to_string()),
+            ("dport 4608-4863".to_owned(), "dport/8".to_owned())
+        );
     }
 
     #[test]
@@ -396,17 +419,24 @@ mod tests {
             ..Mask::default()
         };
         let of = id(&mask, &udp([10, 1, 2, 3], 80));
-        let words = "dst 10.9.9.9 sport 1 proto 17 dscp 46 vlan 7 no flow-label mac-src 02:00:00:00:00:01";
+        let words =
+            "dst 10.9.9.9 sport 1 proto 17 dscp 46 vlan 7 no flow-label mac-src 02:00:00:00:00:01";
         assert_eq!(mask.words(&of), words);
         let mut six = Vec::new();
-        let mut ip = etherparse::Ipv6Header { hop_limit: 9, source: [0x20; 16], ..Default::default() };
+        let mut ip =
+            etherparse::Ipv6Header { hop_limit: 9, source: [0x20; 16], ..Default::default() };
         (ip.traffic_class, ip.flow_label) = (10 << 2, 0xabcde.try_into().unwrap());
         PacketBuilder::ethernet2([2; 6], [4; 6])
             .ip(etherparse::IpHeaders::Ipv6(ip, Default::default()))
             .tcp(5, 6, 7, 8)
             .write(&mut six, &[])
             .unwrap();
-        let mask = Mask { src: Some(Lengths { v4: 32, v6: 20 }), dscp: true, flow_label: true, ..Mask::default() };
+        let mask = Mask {
+            src: Some(Lengths { v4: 32, v6: 20 }),
+            dscp: true,
+            flow_label: true,
+            ..Mask::default()
+        };
         assert_eq!(mask.words(&id(&mask, &six)), "src 2020:2000::/20 dscp 10 flow-label 703710");
     }
 
@@ -415,7 +445,11 @@ mod tests {
         let mut frame = Vec::new();
         PacketBuilder::ethernet2([2; 6], [4; 6])
             .ip(etherparse::IpHeaders::Ipv4(
-                etherparse::Ipv4Header { time_to_live: 9, dscp: 46.try_into().unwrap(), ..Default::default() },
+                etherparse::Ipv4Header {
+                    time_to_live: 9,
+                    dscp: 46.try_into().unwrap(),
+                    ..Default::default()
+                },
                 Default::default(),
             ))
             .tcp(5, 6, 7, 8)
@@ -425,18 +459,29 @@ mod tests {
         let key = Key { mark: 7, ..Key::of_ethernet(&frame) };
         let none = Mask::default();
         let alike = Key { ports: Some((9, 9)), src: None, ..key };
-        // Each mask, its id in words, a packet of another id, and the words of one without that part.
+        // Each mask, its id in words, a packet of another id, and the words of one without that
+        // part.
         let cases = [
             (Mask { tos: true, ..none }, "tos 0xb8", Key { tos: Some(0xb9), ..key }, "no tos"),
             (Mask { ttl: true, ..none }, "ttl 9", Key { ttl: Some(8), ..key }, "no ttl"),
-            (Mask { length: true, ..none }, "length 100", Key { length: Some(65_636), ..key }, "no length"),
+            (
+                Mask { length: true, ..none },
+                "length 100",
+                Key { length: Some(65_636), ..key },
+                "no length",
+            ),
             (
                 Mask { flags: true, ..none },
                 "flags syn,!fin,!rst,!psh,!ack,!urg,!ece,!cwr",
                 Key { tcp: Some(0x12), ..key },
                 "no flags",
             ),
-            (Mask { ether: true, ..none }, "ether 0x0800", Key { ether: Some(0x806), ..key }, "no ether"),
+            (
+                Mask { ether: true, ..none },
+                "ether 0x0800",
+                Key { ether: Some(0x806), ..key },
+                "no ether",
+            ),
             (Mask { mark: true, ..none }, "mark 7", Key { mark: 0x1_0007, ..key }, "mark 0"),
         ];
         for (mask, words, other, without) in cases {
@@ -474,9 +519,23 @@ mod tests {
     /// The largest mask that fits, and that no header is read beyond its end.
     #[test]
     fn cut_frames_have_ids() {
-        let most = Mask { src: WHOLE, dst: WHOLE, sport: Some(16), dport: Some(16), proto: true, ..Mask::default() };
+        let most = Mask {
+            src: WHOLE,
+            dst: WHOLE,
+            sport: Some(16),
+            dport: Some(16),
+            proto: true,
+            ..Mask::default()
+        };
         assert_eq!(most.size(), Mask::MOST);
-        let others = Mask { dscp: true, vlan: true, flow_label: true, mac_src: true, mac_dst: true, ..Mask::default() };
+        let others = Mask {
+            dscp: true,
+            vlan: true,
+            flow_label: true,
+            mac_src: true,
+            mac_dst: true,
+            ..Mask::default()
+        };
         let frame = udp([10, 1, 2, 3], 80);
         for length in 0..frame.len() {
             let words = [most, others].map(|mask| mask.words(&id(&mask, &frame[..length])));

@@ -86,7 +86,8 @@ impl Masks {
     pub fn expanded(&self, setup: &Setup) -> Setup {
         let copies = |f: usize| self.of(f).map_or(1, Each::places) as usize;
         let flows = setup.flows.iter().enumerate();
-        let flows: Vec<FlowSetup> = flows.flat_map(|(f, flow)| std::iter::repeat_n(flow, copies(f)).cloned()).collect();
+        let flows: Vec<FlowSetup> =
+            flows.flat_map(|(f, flow)| std::iter::repeat_n(flow, copies(f)).cloned()).collect();
         Setup { flows, scheduler: setup.scheduler.clone(), ..*setup }
     }
 
@@ -105,7 +106,9 @@ impl Masks {
         let firsts = self.firsts(setup.flows.len());
         let mut out: Vec<Refused> = Vec::new();
         for refused in refused {
-            let flow = refused.flow.map(|f| firsts.partition_point(|first| first.index() <= f).saturating_sub(1));
+            let flow = refused
+                .flow
+                .map(|f| firsts.partition_point(|first| first.index() <= f).saturating_sub(1));
             if out.iter().any(|told| (told.flow, told.param) == (flow, refused.param)) {
                 continue;
             }
@@ -128,17 +131,22 @@ impl Masks {
         out.into_iter().collect()
     }
 
-    /// Where link and flows have masks, makes fewer of what was not said, so that all the queues can be: of
-    /// [`MOST`](Each::MOST) links and as many queues, 16,384 links of 512 queues each. `link` and `flows` are of those that were.
+    /// Where link and flows have masks, makes fewer of what was not said, so that all the queues
+    /// can be: of [`MOST`](Each::MOST) links and as many queues, 16,384 links of 512 queues
+    /// each. `link` and `flows` are of those that were.
     pub fn fit(&mut self, link: bool, flows: &[bool]) {
         /// Queues for each link become fewer first, down to this.
         const QUEUES: u32 = 512;
         let mut least = QUEUES;
         while self.link.is_some() && self.queues() > MOST_QUEUES {
-            let mut unsaid = self.flows.iter_mut().enumerate().filter(|(f, _)| flows.get(*f) != Some(&true));
+            let mut unsaid =
+                self.flows.iter_mut().enumerate().filter(|(f, _)| flows.get(*f) != Some(&true));
             let many = |each: &&mut Each| each.most > least;
-            if let Some(each) =
-                unsaid.by_ref().filter_map(|(_, each)| each.as_mut()).filter(many).max_by_key(|each| each.most)
+            if let Some(each) = unsaid
+                .by_ref()
+                .filter_map(|(_, each)| each.as_mut())
+                .filter(many)
+                .max_by_key(|each| each.most)
             {
                 each.most /= 2;
             } else if let Some(each) = self.link.as_mut().filter(|each| !link && each.most > 1) {
@@ -161,7 +169,12 @@ impl Masks {
     pub fn impossible(&self, kind: &str, setup: &Setup) -> Option<Refused> {
         let masked = self.flows.iter().position(Option::is_some)?;
         let refused = |what: &str, help: &str| {
-            Some(Refused { flow: Some(masked), param: "each", what: what.into(), help: help.into() })
+            Some(Refused {
+                flow: Some(masked),
+                param: "each",
+                what: what.into(),
+                help: help.into(),
+            })
         };
         if registry::build(kind, setup, Shared).is_ok_and(|limit| limit.is_some()) {
             let help = "choose another scheduler, such as `drr`";
@@ -174,7 +187,8 @@ impl Masks {
         let links = self.link.as_ref().map_or(1, |each| u64::from(each.places()));
         let flows: u64 = self.flows.iter().flatten().map(|each| u64::from(each.places())).sum();
         if self.queues() > MOST_QUEUES {
-            let what = format!("{links} links of {flows} queues each are more than {MOST_QUEUES} queues");
+            let what =
+                format!("{links} links of {flows} queues each are more than {MOST_QUEUES} queues");
             return refused(&what, "set `max-flows` of the link, of its flows, or of both");
         }
         None

@@ -34,9 +34,15 @@ pub(crate) struct Flat {
 }
 
 impl Flat {
-    /// Its pipe, and what becomes of each of its queues where there are these masks and so many flows. An id keeps its
-    /// queue where mask and flow stay and there is one; all others join the first of those that ids share.
-    pub(crate) fn into_others(self, masks: &Masks, flows: usize, how: &Handover) -> (Box<dyn Pipe>, Handover) {
+    /// Its pipe, and what becomes of each of its queues where there are these masks and so many
+    /// flows. An id keeps its queue where mask and flow stay and there is one; all others join
+    /// the first of those that ids share.
+    pub(crate) fn into_others(
+        self,
+        masks: &Masks,
+        flows: usize,
+        how: &Handover,
+    ) -> (Box<dyn Pipe>, Handover) {
         let firsts = masks.firsts(flows);
         let mut fates = Vec::new();
         for f in 0..self.sets.len() {
@@ -48,7 +54,9 @@ impl Flat {
             fates.extend((0..was.map_or(1, Each::places)).map(|place| match (fate, same) {
                 (Fate::Joins(_), _) => Fate::Joins(shared),
                 (Fate::Dropped(_), _) => Fate::Dropped(shared),
-                (_, Some((was, is))) if place < was.most.min(is.most) => Fate::PartOf(FlowId(first + place)),
+                (_, Some((was, is))) if place < was.most.min(is.most) => {
+                    Fate::PartOf(FlowId(first + place))
+                }
                 (_, Some((was, is))) if place >= was.most && place - was.most < is.shared() => {
                     Fate::PartOf(FlowId(shared.0 + place - was.most))
                 }
@@ -64,7 +72,11 @@ impl Queues {
         let masks = spec.masks.clone();
         let flows = spec.setup.flows.len();
         let firsts = masks.firsts(flows);
-        let whole = PipeSpec { setup: masks.expanded(&spec.setup), masks: Masks::default(), ..spec.clone() };
+        let whole = PipeSpec {
+            setup: masks.expanded(&spec.setup),
+            masks: Masks::default(),
+            ..spec.clone()
+        };
         let places = |f: u32| {
             let first = firsts[f as usize].0;
             first..first + masks.of(f as usize).map_or(1, Each::places)
@@ -74,7 +86,8 @@ impl Queues {
             For::Values(others) => others.iter().cloned().flatten().map(places).collect(),
         };
         let what = if matches!(what, For::Any) { what } else { For::Values(&others) };
-        let inner = plain(id, whole, what).map_err(|refused| masks.refused(refused, &spec.setup))?;
+        let inner =
+            plain(id, whole, what).map_err(|refused| masks.refused(refused, &spec.setup))?;
         let set = |f: usize| masks.of(f).map(|each| Set::new(*each, spec.seed, id.0, f as u32));
         Ok(Queues { inner, sets: (0..flows).map(set).collect(), firsts, masks })
     }
@@ -91,7 +104,8 @@ impl Queues {
                 Output::Corrupt(_) => continue,
             };
             // Few flows are quickly searched; a table of all places would be read from memory.
-            let (place, of) = (*flow, self.firsts.partition_point(|first| *first <= *flow).saturating_sub(1));
+            let (place, of) =
+                (*flow, self.firsts.partition_point(|first| *first <= *flow).saturating_sub(1));
             *flow = FlowId(of as u32);
             let Some(set) = &mut self.sets[of] else { continue };
             let stats = set.stats_mut(place.0 - self.firsts[of].0);
@@ -124,7 +138,8 @@ impl Pipe for Queues {
             }
             None => 0,
         };
-        let due = self.inner.arrive(Unit { flow: FlowId(first.0 + place), ..unit }, &Ids::NONE, now, out);
+        let due =
+            self.inner.arrive(Unit { flow: FlowId(first.0 + place), ..unit }, &Ids::NONE, now, out);
         self.tell(&mut out[from..]);
         due
     }
@@ -169,7 +184,9 @@ impl Pipe for Queues {
             Some(set) => set.find(&ids.flow),
             None => Some(0),
         };
-        place.is_none_or(|place| self.inner.has_room(FlowId(self.firsts[flow.index()].0 + place), ids, bytes))
+        place.is_none_or(|place| {
+            self.inner.has_room(FlowId(self.firsts[flow.index()].0 + place), ids, bytes)
+        })
     }
 
     fn soonest(&self, bytes: u32, now: Time) -> Time {
@@ -180,7 +197,9 @@ impl Pipe for Queues {
         let first = self.firsts[flow.index()];
         let Some(set) = &self.sets[flow.index()] else { return self.inner.counters(first) };
         let (own, shared) = set.known_ranges();
-        let of = |places: Range<u32>| self.inner.sum(FlowId(first.0 + places.start), places.len() as u32);
+        let of = |places: Range<u32>| {
+            self.inner.sum(FlowId(first.0 + places.start), places.len() as u32)
+        };
         let mut sum = of(own);
         sum.add(&of(shared));
         sum

@@ -45,8 +45,9 @@ struct Owner {
 pub(crate) struct Set {
     each: Each,
     keys: Keyed,
-    /// The places that are taken, by the hash of their ids: four bytes each, so that the place of an id is known from what a
-    /// near cache has. Whether it is that id's is seen later, when the queue is on its way from memory already.
+    /// The places that are taken, by the hash of their ids: four bytes each, so that the place of
+    /// an id is known from what a near cache has. Whether it is that id's is seen later, when
+    /// the queue is on its way from memory already.
     taken: HashTable<u32>,
     /// By place.
     owners: Vec<Owner>,
@@ -88,7 +89,8 @@ impl Set {
         }
     }
 
-    /// The place where a packet of this id would wait behind others; `None`: one of its own, and nobody is there.
+    /// The place where a packet of this id would wait behind others; `None`: one of its own, and
+    /// nobody is there.
     pub(crate) fn find(&self, id: &Id) -> Option<u32> {
         let own = self.own(id, self.keys.of(id));
         own.or_else(|| (self.beyond > 0 || !self.has_free()).then(|| self.shared_by(id)))
@@ -105,8 +107,9 @@ impl Set {
         taken.insert_unique(hash, place, |place| keys.of(&owners[*place as usize].id));
     }
 
-    /// Goes on with what another has made: with its ids, as many as there may be, where the mask is the same; else with what
-    /// it has counted. The hash's keys stay, so that ids share with those that they shared with.
+    /// Goes on with what another has made: with its ids, as many as there may be, where the mask is
+    /// the same; else with what it has counted. The hash's keys stay, so that ids share with
+    /// those that they shared with.
     pub(crate) fn succeed(&mut self, old: &mut Set) {
         if self.each == old.each {
             std::mem::swap(self, old);
@@ -116,7 +119,8 @@ impl Set {
         self.keys = old.keys.clone();
         (self.made, self.gone, self.beyond) = (old.made, old.gone, old.beyond);
         self.of_gone = old.of_gone;
-        self.last_gone = if most > 0 { std::mem::take(&mut old.last_gone) } else { VecDeque::new() };
+        self.last_gone =
+            if most > 0 { std::mem::take(&mut old.last_gone) } else { VecDeque::new() };
         // Where ids become fewer, those who shared go on together.
         let shared = old.each.shared() as usize;
         let keeps = most > 0 && shared <= self.stats.len();
@@ -133,8 +137,10 @@ impl Set {
         for Reverse((due, place)) in old.checks.drain() {
             if place < most {
                 // Whoever waits for less than before is looked at sooner.
-                self.checks
-                    .push(Reverse((due.min(Time(due.0.saturating_sub(old.each.expire.0)) + self.each.expire), place)));
+                self.checks.push(Reverse((
+                    due.min(Time(due.0.saturating_sub(old.each.expire.0)) + self.each.expire),
+                    place,
+                )));
                 self.takes(place, self.keys.of(&self.owners[place as usize].id));
             } else {
                 let stats = old.stats[shared + place as usize];
@@ -181,7 +187,8 @@ impl Set {
     }
 
     fn make(&mut self, id: &Id, hash: u64, now: Time, mut goes: impl FnMut(u32) -> bool) -> u32 {
-        // Packets of its may wait where it had to share: it goes on there until nobody waits, or they would be overtaken.
+        // Packets of its may wait where it had to share: it goes on there until nobody waits, or
+        // they would be overtaken.
         if self.beyond > 0 && !goes(self.shared_by(id)) {
             self.beyond += 1;
             return self.shared_by(id);
@@ -209,7 +216,9 @@ impl Set {
     #[cold]
     fn expire(&mut self, now: Time, mut goes: impl FnMut(u32) -> bool) {
         for _ in 0..STEPS {
-            let Some(mut first) = self.checks.peek_mut().filter(|check| check.0.0 <= now) else { return };
+            let Some(mut first) = self.checks.peek_mut().filter(|check| check.0.0 <= now) else {
+                return;
+            };
             let place = first.0.1;
             let over = self.owners[place as usize].last + self.each.expire;
             if over > now {
@@ -239,7 +248,8 @@ impl Set {
         self.last_gone.push_back((id, stats));
     }
 
-    /// What is counted at a place. Those that are shared stand first: others are added as they are used.
+    /// What is counted at a place. Those that are shared stand first: others are added as they are
+    /// used.
     #[inline]
     pub(crate) fn stats_mut(&mut self, place: u32) -> &mut Stats {
         let most = self.each.most;
@@ -287,7 +297,10 @@ impl Set {
             total,
             of_gone: self.of_gone,
             of_shared,
-            busiest: active.iter().map(|&place| told(&self.owners[place as usize].id, stats(place))).collect(),
+            busiest: active
+                .iter()
+                .map(|&place| told(&self.owners[place as usize].id, stats(place)))
+                .collect(),
             last_gone: self.last_gone.iter().rev().map(|(id, stats)| told(id, stats)).collect(),
         }
     }
@@ -324,8 +337,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Adds what the same mask made in another link, whose ids are known by its own `name` before theirs; so many of
-    /// the busiest stay.
+    /// Adds what the same mask made in another link, whose ids are known by its own `name` before
+    /// theirs; so many of the busiest stay.
     pub(crate) fn add(&mut self, mut other: Report, name: Option<&str>, busiest: usize) {
         (self.active, self.made) = (self.active + other.active, self.made + other.made);
         (self.gone, self.beyond) = (self.gone + other.gone, self.beyond + other.beyond);
@@ -346,7 +359,14 @@ impl Report {
     /// The same when the link is gone in which these were.
     pub(crate) fn gone_with_its_link(self) -> Report {
         let gone = self.gone + self.active;
-        Report { active: 0, gone, of_gone: self.total, of_shared: Stats::default(), last_gone: Vec::new(), ..self }
+        Report {
+            active: 0,
+            gone,
+            of_gone: self.total,
+            of_shared: Stats::default(),
+            last_gone: Vec::new(),
+            ..self
+        }
     }
 }
 
@@ -402,7 +422,8 @@ mod tests {
             (0..640).for_each(|n| {
                 set.comes(&id(n), Time(0), |_| false);
             });
-            let places: Vec<u32> = (1000..2000).map(|n| set.comes(&id(n), Time(0), |_| false)).collect();
+            let places: Vec<u32> =
+                (1000..2000).map(|n| set.comes(&id(n), Time(0), |_| false)).collect();
             assert_eq!(set.report(1).beyond, 1000);
             places
         };
@@ -410,7 +431,8 @@ mod tests {
         assert_eq!(one, shared(1));
         assert!(one.iter().all(|place| (640..650).contains(place)));
         // Ids that share under one seed are spread under another.
-        let together: Vec<u32> = one.iter().zip(&other).filter(|(place, _)| **place == 640).map(|(_, o)| *o).collect();
+        let together: Vec<u32> =
+            one.iter().zip(&other).filter(|(place, _)| **place == 640).map(|(_, o)| *o).collect();
         assert!((50..150).contains(&together.len()), "{}", together.len());
         assert!((640..650).all(|place| together.contains(&place)));
     }

@@ -44,7 +44,10 @@ impl Stats {
     /// A packet goes on the link, that came this long before its last bit will have left.
     #[inline]
     pub fn sent(&mut self, bytes: u32, sojourn: Span) {
-        add(&mut self.sojourns[(Stats::bucket(sojourn) + Stats::BUCKETS - FIRST) % Stats::BUCKETS], 1);
+        add(
+            &mut self.sojourns[(Stats::bucket(sojourn) + Stats::BUCKETS - FIRST) % Stats::BUCKETS],
+            1,
+        );
         self.bytes += u64::from(bytes);
         self.longest = self.longest.max(sojourn);
     }
@@ -63,7 +66,9 @@ impl Stats {
 
     /// How many sojourns are in each bucket.
     pub fn sojourns(&self) -> [u64; Stats::BUCKETS] {
-        std::array::from_fn(|bucket| get(self.sojourns[(bucket + Stats::BUCKETS - FIRST) % Stats::BUCKETS]))
+        std::array::from_fn(|bucket| {
+            get(self.sojourns[(bucket + Stats::BUCKETS - FIRST) % Stats::BUCKETS])
+        })
     }
 
     /// Packets that went on the link and were not lost there.
@@ -71,7 +76,8 @@ impl Stats {
         self.sojourns().iter().sum()
     }
 
-    /// So long or shorter were this share (0 to 1) of the sojourns: the end of a bucket, or the longest.
+    /// So long or shorter were this share (0 to 1) of the sojourns: the end of a bucket, or the
+    /// longest.
     pub fn quantile(&self, share: f64) -> Option<Span> {
         let all = self.packets();
         let wanted = (all as f64 * share).ceil().max(1.0) as u64;
@@ -112,10 +118,27 @@ mod tests {
 
     #[test]
     fn every_sojourn_is_below_the_end_of_its_bucket() {
-        for n in [0, 1, 1023, 1024, 4095, 4096, 16_383, 16_384, 1_000_000, 1 << 36, (1 << 38) - 1, 1 << 38, u64::MAX] {
+        for n in [
+            0,
+            1,
+            1023,
+            1024,
+            4095,
+            4096,
+            16_383,
+            16_384,
+            1_000_000,
+            1 << 36,
+            (1 << 38) - 1,
+            1 << 38,
+            u64::MAX,
+        ] {
             let bucket = Stats::bucket(Span(n));
             assert!(Stats::end_of(bucket).is_none_or(|end| n < end.0), "{n} in {bucket}");
-            assert!(bucket == 0 || Stats::end_of(bucket - 1).is_some_and(|end| n >= end.0), "{n} in {bucket}");
+            assert!(
+                bucket == 0 || Stats::end_of(bucket - 1).is_some_and(|end| n >= end.0),
+                "{n} in {bucket}"
+            );
         }
         let mut stats = Stats::default();
         (0..99).for_each(|_| stats.sent(1, Span(2_000)));

@@ -1,13 +1,17 @@
-//! How a delay goes on from packet to packet, so that none overtakes and each has the distribution asked for.
+//! How a delay goes on from packet to packet, so that none overtakes and each has the distribution
+//! asked for.
 //!
-//! Delays that are drawn anew for each packet would let packets overtake; and if those waited for the ones before them, all would
-//! be late: their delays were the largest of many. Here one delay goes on in time. It rests for a while, then another one is drawn:
-//! a larger one holds at once, to a smaller one it sinks, no faster than time passes. So nobody overtakes.
+//! Delays that are drawn anew for each packet would let packets overtake; and if those waited for
+//! the ones before them, all would be late: their delays were the largest of many. Here one delay
+//! goes on in time. It rests for a while, then another one is drawn: a larger one holds at once, to
+//! a smaller one it sinks, no faster than time passes. So nobody overtakes.
 //!
-//! Such a delay is often between those that are drawn, on its way down. What is drawn makes up for that. Let `q` be the
-//! probability of a delay below this one, and `G(q)` that of one that is drawn. It passes a level downwards as often as it is drawn
-//! above and then below, `G (1 - G)` of all times; so in the mean of a time `C` from one draw to the next, of which `r` is rest,
-//! `C dq = r dG + G (1 - G) dz`, where `z` is the delay. That is solved for `G`, with floating point, once for each distribution.
+//! Such a delay is often between those that are drawn, on its way down. What is drawn makes up for
+//! that. Let `q` be the probability of a delay below this one, and `G(q)` that of one that is
+//! drawn. It passes a level downwards as often as it is drawn above and then below, `G (1 - G)` of
+//! all times; so in the mean of a time `C` from one draw to the next, of which `r` is rest, `C dq =
+//! r dG + G (1 - G) dz`, where `z` is the delay. That is solved for `G`, with floating point, once
+//! for each distribution.
 
 use super::event::Draw;
 use falaj_sched::time::{Span, Time};
@@ -68,7 +72,8 @@ impl Course {
             drawn_below: part(drawn[i]),
             sinks: sinks(i),
         };
-        let range = grid.last().map_or(0.0, |last| last.1) - grid.first().map_or(0.0, |first| first.1);
+        let range =
+            grid.last().map_or(0.0, |last| last.1) - grid.first().map_or(0.0, |first| first.1);
         Course {
             nodes: grid.iter().enumerate().map(node).collect(),
             rest: fixed(rest),
@@ -92,7 +97,8 @@ impl Course {
     }
 }
 
-/// Points of the distribution as far from each other as its course is straight between them: probability and delay.
+/// Points of the distribution as far from each other as its course is straight between them:
+/// probability and delay.
 fn grid(points: &[f64], rest: f64) -> Vec<(f64, f64)> {
     const MOST: f64 = 512.0;
     let steps = (points.len() - 1) as f64;
@@ -109,7 +115,8 @@ fn grid(points: &[f64], rest: f64) -> Vec<(f64, f64)> {
     grid
 }
 
-/// `G` at each point, and the mean time from one draw to the next; and whether there is such a one with this rest.
+/// `G` at each point, and the mean time from one draw to the next; and whether there is such a one
+/// with this rest.
 fn solved(grid: &[(f64, f64)], rest: f64) -> (Vec<f64>, f64, bool) {
     /// What rounding may make of a number that stays.
     const NOTHING: f64 = 1e-9;
@@ -183,11 +190,12 @@ impl Going {
         self.last = Some(now);
     }
 
-    /// By how much a delay differs from the mean that a packet has at `now`. `afresh`: its distribution at a probability, for
-    /// packets that do not know of others before them.
+    /// By how much a delay differs from the mean that a packet has at `now`. `afresh`: its
+    /// distribution at a probability, for packets that do not know of others before them.
     pub(crate) fn at(&mut self, now: Time, afresh: (u64, impl Fn(u64) -> i64), draw: Draw) -> i64 {
         let forgets = self.scaled(self.course.forgets).max(1) as u64;
-        let before = self.last.replace(now).map(|last| now.since(last).0).filter(|since| *since < forgets);
+        let before =
+            self.last.replace(now).map(|last| now.since(last).0).filter(|since| *since < forgets);
         match before {
             Some(since) => self.goes_on(since, draw),
             None => {
@@ -273,12 +281,20 @@ mod tests {
     fn every_table_has_a_course() {
         use crate::impair::distribution::Table;
         let far = [vec![0; 4095], vec![i32::MAX]].concat();
-        let tables = [vec![-7, 12], [vec![0; 90], vec![1000; 10]].concat(), far, vec![i32::MIN, 0, 0, 0, i32::MAX]];
+        let tables = [
+            vec![-7, 12],
+            [vec![0; 90], vec![1000; 10]].concat(),
+            far,
+            vec![i32::MIN, 0, 0, 0, i32::MAX],
+        ];
         for samples in tables {
             let course = Distribution::Table(Table::new(&samples).expect("they differ")).course();
             let nodes = &course.nodes;
             assert!(nodes.is_sorted_by_key(|n| n.z) && nodes.is_sorted_by_key(|n| n.drawn_below));
-            assert!(nodes[0].drawn_below == 0 && nodes.last().is_some_and(|last| last.drawn_below > u64::MAX / 2));
+            assert!(
+                nodes[0].drawn_below == 0
+                    && nodes.last().is_some_and(|last| last.drawn_below > u64::MAX / 2)
+            );
             assert!(course.rest > 0 && course.forgets > course.rest, "{samples:?}");
         }
     }

@@ -90,7 +90,9 @@ impl Distribution {
             Distribution::Pareto => 2,
             Distribution::ParetoNormal => 3,
             Distribution::Table(table) => {
-                return Arc::clone(table.course.get_or_init(|| Arc::new(Course::new(&table.points))));
+                return Arc::clone(
+                    table.course.get_or_init(|| Arc::new(Course::new(&table.points))),
+                );
             }
         };
         Arc::clone(&NAMED[named])
@@ -104,7 +106,8 @@ fn of_name(distribution: &Distribution) -> Arc<Course> {
 /// Mean and deviation of a distribution of straight lines between points at equal steps.
 pub(super) fn moments(points: &[f64]) -> (f64, f64) {
     let lines = (points.len() - 1) as f64;
-    let sum = |of: fn(f64, f64) -> f64| points.windows(2).map(|w| of(w[0], w[1])).sum::<f64>() / lines;
+    let sum =
+        |of: fn(f64, f64) -> f64| points.windows(2).map(|w| of(w[0], w[1])).sum::<f64>() / lines;
     let mean = sum(f64::midpoint);
     // Around the first point, so that a large mean costs no digits.
     let first = points[0];
@@ -128,7 +131,8 @@ fn standardised(mut points: Vec<f64>) -> Vec<f64> {
 fn pareto() -> Vec<f64> {
     let quantile = |p: f64| (1.0 - p).powf(-1.0 / EXPONENT);
     let mut points: Vec<f64> = (0..STEPS).map(|i| quantile(i as f64 / STEPS as f64)).collect();
-    // Of the squares beyond x there are 3 / x; a line from x to y has (x^2 + x y + y^2) / 3 of them.
+    // Of the squares beyond x there are 3 / x; a line from x to y has (x^2 + x y + y^2) / 3 of
+    // them.
     let x = points[STEPS - 1];
     let squares = 3.0 * EXPONENT / (EXPONENT - 2.0) / x * STEPS as f64;
     points.push((x * x / 4.0 + squares - x * x).sqrt() - x / 2.0);

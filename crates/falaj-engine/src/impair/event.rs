@@ -26,7 +26,11 @@ const IMPAIRMENTS: u64 = 1 << 63;
 
 impl Draw {
     fn stream(&self, stream: u64) -> Chance {
-        Chance::new(self.chances.seed, IMPAIRMENTS | u64::from(self.chances.pipe) << 8 | self.of, stream)
+        Chance::new(
+            self.chances.seed,
+            IMPAIRMENTS | u64::from(self.chances.pipe) << 8 | self.of,
+            stream,
+        )
     }
     /// The packet's own, whatever happened to others.
     #[inline]

@@ -16,8 +16,8 @@ pub struct Jitter {
     /// How often a packet's delay is that of the one before it; otherwise it
     /// is drawn. Mean and deviation are the same with and without.
     pub correlation: Probability,
-    /// None overtakes: while packets follow each other closely, delays go on from one to the next, and each has this
-    /// distribution for all that.
+    /// None overtakes: while packets follow each other closely, delays go on from one to the next,
+    /// and each has this distribution for all that.
     pub keeps_order: bool,
 }
 
@@ -31,7 +31,9 @@ impl Jitter {
         let offsets = Offsets::new(self, delay);
         let of = |offset: i64| Span(delay.0.saturating_add_signed(offset));
         match offsets.by {
-            By::Range(amount) => (Span(delay.0.saturating_sub(amount)), Span(delay.0.saturating_add(amount))),
+            By::Range(amount) => {
+                (Span(delay.0.saturating_sub(amount)), Span(delay.0.saturating_add(amount)))
+            }
             By::Table(table) => (of(table[0]), of(*table.last().expect("a table has points"))),
         }
     }
@@ -79,7 +81,9 @@ impl Offsets {
         let amount = jitter.amount.min(JITTER_MAX);
         let by = match jitter.distribution.standard() {
             None => By::Range(amount.0),
-            Some(standard) => By::Table(standard.iter().map(|z| (z * amount.0 as f64).round() as i64).collect()),
+            Some(standard) => {
+                By::Table(standard.iter().map(|z| (z * amount.0 as f64).round() as i64).collect())
+            }
         };
         let going = jitter.keeps_order.then(|| Going::new(jitter.distribution.course(), amount));
         let (correlation, keeps_order) = (jitter.correlation, jitter.keeps_order);
@@ -90,7 +94,9 @@ impl Offsets {
     #[inline]
     pub(crate) fn delay(&mut self, now: Time, draw: Draw, course: Draw) -> Span {
         let independent = self.correlation == Probability::NEVER;
-        if let Some(last) = self.last.filter(|_| !independent && self.correlation.hits(draw.in_turn(0))) {
+        if let Some(last) =
+            self.last.filter(|_| !independent && self.correlation.hits(draw.in_turn(0)))
+        {
             self.going.iter_mut().for_each(|going| going.stays(now));
             return last;
         }

@@ -80,7 +80,8 @@ pub struct FourStates {
 impl FourStates {
     /// The part that is lost in the long run: the balance of each state's ways in and out.
     fn mean(&self) -> f64 {
-        let [p13, p31, p32, p23, p14] = [self.p13, self.p31, self.p32, self.p23, self.p14].map(Probability::as_f64);
+        let [p13, p31, p32, p23, p14] =
+            [self.p13, self.p31, self.p32, self.p23, self.p14].map(Probability::as_f64);
         if p31 == 0.0 {
             // A burst without an end.
             return if p13 == 0.0 { p14 / (1.0 + p14) } else { p23 / (p23 + p32) };
@@ -106,9 +107,11 @@ impl Losing {
     pub(crate) fn new(loss: Loss) -> Losing {
         match loss {
             Loss::Random(event) => Losing::Random(Happening::new(event)),
-            Loss::GilbertElliott(model) => {
-                Losing::GilbertElliott { model, stationary: Probability::from_f64(model.bad()), bad: None }
-            }
+            Loss::GilbertElliott(model) => Losing::GilbertElliott {
+                model,
+                stationary: Probability::from_f64(model.bad()),
+                bad: None,
+            },
             Loss::FourStates(chain) => Losing::FourStates { chain, state: 1 },
             Loss::Every(n) => Losing::Every(n),
             Loss::Numbers(numbers) => Losing::Numbers(numbers),

@@ -67,8 +67,10 @@ impl Impairments {
     /// delay of the link and what is drawn; packets that wait for one before
     /// them or for a slot are later.
     pub fn delays(&self, delay: Span) -> (Span, Span) {
-        let (least, most) = self.jitter.as_ref().map_or((delay, delay), |jitter| jitter.range(delay));
-        let beyond = self.profile.as_ref().filter(|p| !p.occupies).map_or(Span::ZERO, Profile::most);
+        let (least, most) =
+            self.jitter.as_ref().map_or((delay, delay), |jitter| jitter.range(delay));
+        let beyond =
+            self.profile.as_ref().filter(|p| !p.occupies).map_or(Span::ZERO, Profile::most);
         (if self.reorder.is_some() { Span::ZERO } else { least }, most + beyond)
     }
 }
@@ -163,7 +165,8 @@ impl Impairer {
         self.numbers[flow.index()].pop_front();
     }
 
-    /// Goes on from another, of as many flows or fewer; with its `numbers`, if what waits is the same.
+    /// Goes on from another, of as many flows or fewer; with its `numbers`, if what waits is the
+    /// same.
     pub(crate) fn succeed(&mut self, old: Impairer, numbers: bool) {
         if numbers {
             for (own, old) in self.numbers.iter_mut().zip(old.numbers) {
@@ -187,8 +190,15 @@ impl Impairer {
             numbers.pop_front();
         }
         let number = numbers.pop_front().unwrap_or(0);
-        let draw = |of| Draw { chances: self.chances, of: of as u64, flow: emit.flow, number, left: self.left };
-        let (beyond, failed) = self.profile.as_ref().map_or((Span::ZERO, false), |p| p.of(draw(Of::Profile)));
+        let draw = |of| Draw {
+            chances: self.chances,
+            of: of as u64,
+            flow: emit.flow,
+            number,
+            left: self.left,
+        };
+        let (beyond, failed) =
+            self.profile.as_ref().map_or((Span::ZERO, false), |p| p.of(draw(Of::Profile)));
         if self.profile.as_ref().is_some_and(|profile| profile.occupies) {
             emit.end += beyond;
         }
@@ -202,11 +212,16 @@ impl Impairer {
         }
         if self.corrupt.as_mut().is_some_and(|event| event.happens(draw(Of::Corrupt))) {
             harm.corrupted += 1;
-            out.push(Output::Corrupt(Corrupt { handle: emit.handle, draw: draw(Of::Bit).independent() }));
+            out.push(Output::Corrupt(Corrupt {
+                handle: emit.handle,
+                draw: draw(Of::Bit).independent(),
+            }));
         }
         let twice = self.duplicate.as_mut().is_some_and(|event| event.happens(draw(Of::Duplicate)));
-        let overtakes = self.reorder.as_mut().is_some_and(|reorder| reorder.overtakes(draw(Of::Reorder)));
-        let jittered = |jitter: &mut Offsets| jitter.delay(emit.end, draw(Of::Jitter), draw(Of::Course));
+        let overtakes =
+            self.reorder.as_mut().is_some_and(|reorder| reorder.overtakes(draw(Of::Reorder)));
+        let jittered =
+            |jitter: &mut Offsets| jitter.delay(emit.end, draw(Of::Jitter), draw(Of::Course));
         let on_its_way = self.jitter.as_mut().map_or(self.delay, jittered);
         emit.due = if overtakes { emit.end } else { emit.end + on_its_way };
         if self.profile.as_ref().is_some_and(|profile| !profile.occupies) {
@@ -219,7 +234,8 @@ impl Impairer {
         if let Some(slots) = &mut self.slots {
             let (due, full) = slots.enter(emit.due, emit.bytes, draw(Of::Slots));
             emit.due = due;
-            // Nothing that leaves before that slot comes would be delivered any sooner: it waits in the queue.
+            // Nothing that leaves before that slot comes would be delivered any sooner: it waits in
+            // the queue.
             if let Some(full) = full {
                 free = free.max(Time(full.0.saturating_sub(self.longest.0)));
             }

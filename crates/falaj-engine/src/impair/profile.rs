@@ -20,9 +20,14 @@ impl Profile {
     /// many packets take, with straight lines between; in order, from a
     /// probability of 0 to one of 1. `None` if it is none. A packet whose draw
     /// is at or above the loss level takes its time, and is lost.
-    pub fn new(points: Vec<(Probability, Span)>, loss_level: Probability, occupies: bool) -> Option<Profile> {
+    pub fn new(
+        points: Vec<(Probability, Span)>,
+        loss_level: Probability,
+        occupies: bool,
+    ) -> Option<Profile> {
         let ordered = points.windows(2).all(|w| w[0].0 <= w[1].0 && w[0].1 <= w[1].1);
-        let whole = points.first()?.0 == Probability::NEVER && points.last()?.0 == Probability::ALWAYS;
+        let whole =
+            points.first()?.0 == Probability::NEVER && points.last()?.0 == Probability::ALWAYS;
         (ordered && whole).then(|| Profile { points: points.into(), loss_level, occupies })
     }
 

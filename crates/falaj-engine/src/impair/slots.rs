@@ -55,7 +55,8 @@ impl Gate {
         Time(slot.saturating_mul(self.period).saturating_add(moved as u64))
     }
 
-    /// When a packet that is due then is delivered; and, if a slot before that one had no room for it, when that one is.
+    /// When a packet that is due then is delivered; and, if a slot before that one had no room for
+    /// it, when that one is.
     pub(crate) fn enter(&mut self, due: Time, bytes: u32, draw: Draw) -> (Time, Option<Time>) {
         // The first one that is not before; what moves it is at most `2 spread`.
         let mut first = due.0.saturating_sub(2 * self.spread) / self.period;
@@ -68,7 +69,8 @@ impl Gate {
         }
         self.first = first;
         let bytes = u64::from(bytes);
-        let full = self.packets >= self.slots.packets || self.bytes.saturating_add(bytes) > self.slots.bytes;
+        let full = self.packets >= self.slots.packets
+            || self.bytes.saturating_add(bytes) > self.slots.bytes;
         if first > self.slot {
             (self.slot, self.packets, self.bytes) = (first, 0, 0);
         } else if full && self.packets > 0 {

@@ -46,9 +46,15 @@ pub struct Leading {
 }
 
 impl Leading {
-    /// These rules, whose links are the engine's places. Of those that there were each becomes one of these, or goes.
-    /// `bypass` is the place for what passes no link, where a rule lets it: two pipes of [`unlimited`](super::unlimited).
-    pub fn new(rules: Vec<Rule>, seed: u64, become_others: Vec<Option<u32>>, bypass: u32) -> Leading {
+    /// These rules, whose links are the engine's places. Of those that there were each becomes one
+    /// of these, or goes. `bypass` is the place for what passes no link, where a rule lets it:
+    /// two pipes of [`unlimited`](super::unlimited).
+    pub fn new(
+        rules: Vec<Rule>,
+        seed: u64,
+        become_others: Vec<Option<u32>>,
+        bypass: u32,
+    ) -> Leading {
         Leading { rules: RuleSet::new(rules, seed), become_others, bypass: 2 * bypass }
     }
 }
@@ -65,10 +71,11 @@ pub struct Places {
 }
 
 impl Network {
-    /// Makes a prepared change of pipes, see [`Engine::apply`](crate::Engine::apply): flows of these pipes become what is said of them, and
-    /// from then on packets are sorted anew. Packets between two pipes go where their flow goes. Where there are other
-    /// rules, packets in a link go on behind it with those. What packets are like that are within is `known` of their handles,
-    /// to whoever looks at that from now on.
+    /// Makes a prepared change of pipes, see [`Engine::apply`](crate::Engine::apply): flows of
+    /// these pipes become what is said of them, and from then on packets are sorted anew.
+    /// Packets between two pipes go where their flow goes. Where there are other rules, packets
+    /// in a link go on behind it with those. What packets are like that are within is `known` of
+    /// their handles, to whoever looks at that from now on.
     ///
     /// # Errors
     /// Those of the engine; nothing changes.
@@ -86,7 +93,9 @@ impl Network {
                 self.learn(known);
             }
             let passing = &self.passing;
-            let known = |slot: u32| passing.get(slot as usize).map_or(Label::default(), |place| place.label);
+            let known = |slot: u32| {
+                passing.get(slot as usize).map_or(Label::default(), |place| place.label)
+            };
             self.engine.apply_knowing(change, &known, now, &mut self.inner)?;
         } else {
             self.engine.apply_knowing(change, known, now, out)?;
@@ -102,7 +111,10 @@ impl Network {
         if !self.hops.is_empty() && !flows.is_empty() {
             let mut hops = std::mem::take(&mut self.hops).into_vec();
             for Reverse(hop) in &mut hops {
-                let fates = flows.iter().find(|(pipe, _)| pipe.0 == hop.pipe).map_or(&[][..], |(_, fates)| fates);
+                let fates = flows
+                    .iter()
+                    .find(|(pipe, _)| pipe.0 == hop.pipe)
+                    .map_or(&[][..], |(_, fates)| fates);
                 hop.flow = fates.get(hop.flow as usize).map_or(hop.flow, |fate| fate.flow().0);
             }
             self.hops = hops.into();
@@ -114,7 +126,8 @@ impl Network {
         Ok(())
     }
 
-    /// While nobody looks at labels nobody tells them: those of the packets that are within now, but for what pipes said of them.
+    /// While nobody looks at labels nobody tells them: those of the packets that are within now,
+    /// but for what pipes said of them.
     fn learn(&mut self, known: Known<'_>) {
         let mut within = vec![true; self.passing.len()];
         self.free.iter().for_each(|&slot| within[slot as usize] = false);
@@ -134,7 +147,8 @@ impl Network {
                 }
             }
             None => {
-                // Packets that are within are known by their drivers' own handles; each leaves behind its link.
+                // Packets that are within are known by their drivers' own handles; each leaves
+                // behind its link.
                 let number = if self.places.is_empty() { 0 } else { self.highest + 1 };
                 self.passing = (0..number).map(Passing::known_by).collect();
                 self.keys = vec![Key::default(); self.passing.len()];

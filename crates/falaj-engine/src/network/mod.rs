@@ -124,13 +124,20 @@ impl Network {
         if bypass.is_some() {
             pipes.extend([unlimited(), unlimited()]);
         }
-        let entrance = |place: &Place| Entrance::new(place.classifier.clone(), place.account, place.pipe.masks.clone());
+        let entrance = |place: &Place| {
+            Entrance::new(place.classifier.clone(), place.account, place.pipe.masks.clone())
+        };
         let mut places: Vec<Entrance> = spec.places.iter().map(entrance).collect();
         places.resize(pipes.len(), Entrance::open());
         Ok(Network::with(Engine::new(&pipes)?, places, rules, bypass))
     }
 
-    fn with(engine: Engine, places: Vec<Entrance>, rules: Option<RuleSet>, bypass: Option<u32>) -> Network {
+    fn with(
+        engine: Engine,
+        places: Vec<Entrance>,
+        rules: Option<RuleSet>,
+        bypass: Option<u32>,
+    ) -> Network {
         Network {
             heeds: heeds(&engine),
             engine,
@@ -153,7 +160,9 @@ impl Network {
 
     /// Does what becomes of a packet that comes this way depend on its key?
     pub fn wants_key(&self, way: usize) -> bool {
-        self.rules.is_some() || self.places.get(way).is_some_and(|place| place.wants_key) || self.heeds_labels()
+        self.rules.is_some()
+            || self.places.get(way).is_some_and(|place| place.wants_key)
+            || self.heeds_labels()
     }
 
     /// Does any pipe look at labels?
@@ -171,9 +180,16 @@ impl Network {
         self.rules.is_some()
     }
 
-    /// Where a packet of so many bytes enters that comes up (0) or down (1) at `now`. It counts as taken by its rule.
+    /// Where a packet of so many bytes enters that comes up (0) or down (1) at `now`. It counts as
+    /// taken by its rule.
     #[inline]
-    pub fn route(&mut self, key: &Key, way: usize, length: u32, now: Time) -> Result<Entry, Refused> {
+    pub fn route(
+        &mut self,
+        key: &Key,
+        way: usize,
+        length: u32,
+        now: Time,
+    ) -> Result<Entry, Refused> {
         let Some(rules) = &mut self.rules else {
             let flow = self.places.get(way).and_then(|place| place.classifier.flow_of(key));
             let flow = flow.ok_or(Refused::Unmatched)?;
@@ -196,7 +212,8 @@ impl Network {
         }
     }
 
-    /// A packet that was to enter there does not, as whoever brings it found no room: its rule has it among those dropped.
+    /// A packet that was to enter there does not, as whoever brings it found no room: its rule has
+    /// it among those dropped.
     pub fn turned_away(&mut self, entry: &Entry) {
         if let Some(stats) = self.rules.as_mut().and_then(|rules| rules.stats_mut(entry.at)) {
             stats.dropped += 1;
@@ -229,9 +246,17 @@ impl Network {
         place.map(|place| place.masks.ids(flow, key))
     }
 
-    /// A packet enters where [`Network::route`] says. Runs all that is due until `now` first. `now` never goes back.
+    /// A packet enters where [`Network::route`] says. Runs all that is due until `now` first. `now`
+    /// never goes back.
     #[inline(always)]
-    pub fn enter(&mut self, entry: Entry, key: &Key, packet: Packet<'_>, now: Time, out: &mut Vec<Output>) {
+    pub fn enter(
+        &mut self,
+        entry: Entry,
+        key: &Key,
+        packet: Packet<'_>,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) {
         if self.rules.is_some() {
             return self.enter_by_rules(entry, key, packet, now, out);
         }
@@ -244,7 +269,15 @@ impl Network {
 
     /// A unit enters a pipe, with its label where the pipe looks at it.
     #[inline(always)]
-    fn input(&mut self, pipe: PipeId, unit: Unit, ids: Option<&Ids>, label: &Label, now: Time, out: &mut Vec<Output>) {
+    fn input(
+        &mut self,
+        pipe: PipeId,
+        unit: Unit,
+        ids: Option<&Ids>,
+        label: &Label,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) {
         let ids = ids.unwrap_or(&Ids::NONE);
         match self.heeds[pipe.0 as usize] {
             true => self.engine.input_labelled(pipe, unit, ids, *label, now, out),
@@ -253,13 +286,27 @@ impl Network {
     }
 
     /// The same; what comes out stays within for now.
-    fn input_within(&mut self, pipe: PipeId, unit: Unit, ids: Option<&Ids>, label: &Label, now: Time) {
+    fn input_within(
+        &mut self,
+        pipe: PipeId,
+        unit: Unit,
+        ids: Option<&Ids>,
+        label: &Label,
+        now: Time,
+    ) {
         let mut inner = std::mem::take(&mut self.inner);
         self.input(pipe, unit, ids, label, now, &mut inner);
         self.inner = inner;
     }
 
-    fn enter_by_rules(&mut self, entry: Entry, key: &Key, packet: Packet<'_>, now: Time, out: &mut Vec<Output>) {
+    fn enter_by_rules(
+        &mut self,
+        entry: Entry,
+        key: &Key,
+        packet: Packet<'_>,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) {
         let key = &entry.marked(key);
         let on = entry.at.zip(self.rules.as_ref()).is_some_and(|(at, rules)| rules.goes_on(at));
         self.poll(now, out);
@@ -287,8 +334,8 @@ impl Network {
             if hop.min(event) > now || hop.min(event) == Time::NEVER {
                 return;
             }
-            // Events before arrivals, as within the engine. One instant at a time: what leaves then may enter
-            // the next pipe before another event.
+            // Events before arrivals, as within the engine. One instant at a time: what leaves then
+            // may enter the next pipe before another event.
             if event <= hop {
                 self.engine.poll(event, &mut self.inner);
             } else if let Some(Reverse(Hop { due, pipe, flow, slot, .. })) = self.hops.pop() {
@@ -302,8 +349,8 @@ impl Network {
         }
     }
 
-    /// The port at which packets leave that come in for this pipe has room for so many bytes; see [`Engine::port_room`]. Where
-    /// there are rules its direction alone counts.
+    /// The port at which packets leave that come in for this pipe has room for so many bytes; see
+    /// [`Engine::port_room`]. Where there are rules its direction alone counts.
     pub fn port_room(&mut self, entrance: PipeId, room: u32, now: Time, out: &mut Vec<Output>) {
         if self.rules.is_none() {
             return self.engine.port_room(entrance, room, now, out);
@@ -315,8 +362,8 @@ impl Network {
         }
     }
 
-    /// The most that a device holds behind which packets leave that come in for this pipe; `None` where falaj paces all links that
-    /// they may pass.
+    /// The most that a device holds behind which packets leave that come in for this pipe; `None`
+    /// where falaj paces all links that they may pass.
     pub fn backlog(&self, entrance: PipeId) -> Option<u32> {
         if self.rules.is_none() {
             return self.engine.backlog(entrance);
@@ -339,7 +386,8 @@ impl Network {
         self.engine.next_refill()
     }
 
-    /// Has anything left a pipe for another, or was lost between them, since [`passed`](Network::passed) was asked last?
+    /// Has anything left a pipe for another, or was lost between them, since
+    /// [`passed`](Network::passed) was asked last?
     #[inline]
     pub fn has_passed(&self) -> bool {
         !self.passed.is_empty()

@@ -16,10 +16,12 @@ pub(super) struct Passing {
     pub(super) handle: u32,
     pub(super) length: u32,
     pub(super) label: Label,
-    /// ECN bits as its bytes have them. Where others share these, one that is marked alone is so by its label only, until it leaves.
+    /// ECN bits as its bytes have them. Where others share these, one that is marked alone is so
+    /// by its label only, until it leaves.
     pub(super) bits: Ecn,
     pub(super) at: Option<At>,
-    /// Others share its bytes: where it is counted how many, and zero stands for one that is alone.
+    /// Others share its bytes: where it is counted how many, and zero stands for one that is
+    /// alone.
     shared: u32,
     /// Bits that were turned; the bytes are as they were until it leaves.
     turned: Vec<u64>,
@@ -69,7 +71,9 @@ impl Network {
                     self.emitted(Emit { handle: copy, ..emit }, out);
                 }
                 Output::Drop(dropped) => self.lost(dropped, out),
-                Output::Corrupt(corrupt) => self.passing[corrupt.handle as usize].turned.push(corrupt.draw),
+                Output::Corrupt(corrupt) => {
+                    self.passing[corrupt.handle as usize].turned.push(corrupt.draw)
+                }
                 Output::Mark(mark) => {
                     let place = &mut self.passing[mark.handle as usize];
                     place.label.ecn = mark.ecn;
@@ -78,7 +82,9 @@ impl Network {
                         out.push(Output::Mark(Mark { handle: place.handle, ..mark }));
                     }
                 }
-                Output::Early(Early { handle, by, .. }) => self.passing[handle as usize].label.earliness = by,
+                Output::Early(Early { handle, by, .. }) => {
+                    self.passing[handle as usize].label.earliness = by
+                }
             }
         }
         self.inner = inner;
@@ -87,9 +93,15 @@ impl Network {
     /// Another packet of the same bytes.
     #[cold]
     fn copied(&mut self, slot: u32) -> u32 {
-        let Passing { handle, length, label, bits, at, shared, turned } = self.passing[slot as usize].clone();
+        let Passing { handle, length, label, bits, at, shared, turned } =
+            self.passing[slot as usize].clone();
         let shared = if shared == 0 {
-            let unused = self.shares.iter().skip(1).position(|n| *n == 0).map_or(self.shares.len(), |n| n + 1);
+            let unused = self
+                .shares
+                .iter()
+                .skip(1)
+                .position(|n| *n == 0)
+                .map_or(self.shares.len(), |n| n + 1);
             if unused == self.shares.len() {
                 self.shares.push(0);
             }
@@ -100,7 +112,8 @@ impl Network {
         };
         self.shares[shared as usize] += 1;
         self.passing[slot as usize].shared = shared;
-        let copy = self.keep(Packet { handle, length, label: &label }, at, self.keys[slot as usize]);
+        let copy =
+            self.keep(Packet { handle, length, label: &label }, at, self.keys[slot as usize]);
         let place = &mut self.passing[copy as usize];
         (place.shared, place.turned, place.bits) = (shared, turned, bits);
         copy
@@ -126,7 +139,9 @@ impl Network {
             Next::Link(link, at) => {
                 let pipe = 2 * link as usize + way;
                 self.passing[slot as usize].at = Some(at);
-                if let Some(FlowId(flow)) = self.places[pipe].classifier.flow_of(&self.keys[slot as usize]) {
+                if let Some(FlowId(flow)) =
+                    self.places[pipe].classifier.flow_of(&self.keys[slot as usize])
+                {
                     self.made += 1;
                     let (order, pipe) = (self.made, pipe as u32);
                     self.hops.push(Reverse(Hop { due: emit.arrives(), order, pipe, flow, slot }));

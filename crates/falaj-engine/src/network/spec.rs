@@ -44,6 +44,11 @@ impl NetworkSpec {
 /// What carries all, at once: each direction of what passes no link.
 pub fn unlimited() -> PipeSpec {
     let flow = FlowSetup::new(Values::default(), Limit::Packets(u32::MAX));
-    let setup = Setup { rate: Rate::UNLIMITED, largest: u32::MAX / 2, scheduler: Values::default(), flows: vec![flow] };
+    let setup = Setup {
+        rate: Rate::UNLIMITED,
+        largest: u32::MAX / 2,
+        scheduler: Values::default(),
+        flows: vec![flow],
+    };
     PipeSpec::new("fifo", setup, Span::ZERO)
 }

@@ -143,7 +143,8 @@ impl<S: Server> Of<S> {
         if apart { 0 } else { self.spec.setup.largest }
     }
 
-    /// The instant at which the discipline is: of a link that its device paces, where what that was handed ends.
+    /// The instant at which the discipline is: of a link that its device paces, where what that was
+    /// handed ends.
     fn clock(&self, now: Time) -> Time {
         self.device.map_or(now, |device| device.clock(now))
     }
@@ -195,7 +196,12 @@ impl<S: Server> Of<S> {
             self.mark(packet.flow, packet.handle, out);
         }
         if let Some(by) = self.server.early() {
-            out.push(Output::Early(Early { pipe: self.id, flow: packet.flow, handle: packet.handle, by }));
+            out.push(Output::Early(Early {
+                pipe: self.id,
+                flow: packet.flow,
+                handle: packet.handle,
+                by,
+            }));
         }
         if self.impairer.is_some() {
             return self.send_impaired(packet, start, sent.end, out);
@@ -236,7 +242,13 @@ impl<S: Server> Of<S> {
 
     /// On a link that does something to packets, which may occupy it beyond the `end`.
     #[cold]
-    fn send_impaired(&mut self, packet: Packet, start: Time, end: Time, out: &mut Vec<Output>) -> Time {
+    fn send_impaired(
+        &mut self,
+        packet: Packet,
+        start: Time,
+        end: Time,
+        out: &mut Vec<Output>,
+    ) -> Time {
         let emit = self.emit(packet, start, end);
         let flow = packet.flow.index();
         let Some(impairer) = &mut self.impairer else { return end };
@@ -252,7 +264,8 @@ impl<S: Server> Of<S> {
         self.book.tallies[packet.flow.index()].gone(packet.bytes);
     }
 
-    /// A packet that is too large, or of a link that does something to packets: what it costs, if it is let in.
+    /// A packet that is too large, or of a link that does something to packets: what it costs, if
+    /// it is let in.
     #[cold]
     fn comes_apart(&mut self, unit: &Unit, out: &mut Vec<Output>) -> Option<u32> {
         let Unit { flow, handle, bytes } = *unit;
@@ -279,7 +292,9 @@ impl<S: Server> Of<S> {
 impl<S: Server + 'static> Pipe for Of<S> {
     fn arrive(&mut self, unit: Unit, _: &Ids, now: Time, out: &mut Vec<Output>) -> Time {
         let Unit { flow, handle, mut bytes } = unit;
-        if cfg!(debug_assertions) && (self.link == Link::Idle || matches!(self.link, Link::NotBefore(t) if t > now)) {
+        if cfg!(debug_assertions)
+            && (self.link == Link::Idle || matches!(self.link, Link::NotBefore(t) if t > now))
+        {
             // In tests: asking out of turn changes nothing.
             let _ = self.server.next(self.clock(now), &self.wire);
         }
@@ -291,7 +306,8 @@ impl<S: Server + 'static> Pipe for Of<S> {
             }
             (at, by_device) = (self.clock(now), self.device.is_some());
         }
-        let Ok(is_head) = self.server.arrive(Packet { handle, bytes, flow, arrival: now }, at) else {
+        let Ok(is_head) = self.server.arrive(Packet { handle, bytes, flow, arrival: now }, at)
+        else {
             if let Some(impairer) = &mut self.impairer {
                 impairer.turned_away(flow);
             }
@@ -339,7 +355,8 @@ impl<S: Server + 'static> Pipe for Of<S> {
     fn next_due(&self) -> Time {
         let then = match self.link {
             Link::Idle => return Time::NEVER,
-            // What leaves then was decided before, and what follows has an airtime that nobody knows yet.
+            // What leaves then was decided before, and what follows has an airtime that nobody
+            // knows yet.
             Link::Sending { end, .. } => end,
             Link::Full(_) if self.backlog().is_some() => return Time::NEVER,
             Link::Handed { .. } if self.is_alone() => return Time::NEVER,
@@ -347,8 +364,8 @@ impl<S: Server + 'static> Pipe for Of<S> {
             Link::Full(then) => then,
             // What may go then is handed over at once.
             Link::NotBefore(then) if self.device.is_some() => then,
-            // One of the heads goes first, and is due when its last bit has left. The wire may end a nanosecond
-            // before the airtime, which is rounded up.
+            // One of the heads goes first, and is due when its last bit has left. The wire may end
+            // a nanosecond before the airtime, which is rounded up.
             Link::NotBefore(then) => {
                 let airtime = |bytes| self.wire.least_airtime(bytes);
                 then + self.server.shortest_head().map_or(Span::ZERO, airtime)
@@ -401,7 +418,8 @@ impl<S: Server + 'static> Pipe for Of<S> {
     }
 
     fn soonest(&self, bytes: u32, now: Time) -> Time {
-        let free = if self.link == Link::Idle || self.peeks { now } else { self.link.due().max(now) };
+        let free =
+            if self.link == Link::Idle || self.peeks { now } else { self.link.due().max(now) };
         if self.device.is_some() {
             return free;
         }
@@ -446,7 +464,8 @@ impl<S: Server + 'static> Pipe for Of<S> {
     }
 
     fn forgettable(&mut self, flow: FlowId, now: Time) -> bool {
-        self.book.tallies[flow.index()].backlog == 0 && self.server.forgettable(flow, self.clock(now))
+        self.book.tallies[flow.index()].backlog == 0
+            && self.server.forgettable(flow, self.clock(now))
     }
 
     fn rests(&mut self, now: Time) -> bool {

@@ -1,4 +1,5 @@
-//! What a pipe knows of its flows' packets: what came, what waits, what left, and what was lost, and why.
+//! What a pipe knows of its flows' packets: what came, what waits, what left, and what was lost,
+//! and why.
 
 use crate::change::Fate;
 use crate::impair::Harm;
@@ -45,7 +46,8 @@ pub struct Counters {
     pub backlog_bytes: u64,
     /// The most packets there ever were.
     pub max_backlog: u64,
-    /// What it had of the air, where the discipline gives packets air times, and for as long as that has been so.
+    /// What it had of the air, where the discipline gives packets air times, and for as long as
+    /// that has been so.
     pub air: Air,
 }
 
@@ -75,7 +77,8 @@ impl Counters {
         self.air.collisions += more.air.collisions;
     }
 
-    /// What was counted since it was `then`; what is queued, and the most that was, stay what they are.
+    /// What was counted since it was `then`; what is queued, and the most that was, stay what they
+    /// are.
     pub fn since(&self, then: &Counters) -> Counters {
         Counters {
             offered: self.offered - then.offered,
@@ -194,7 +197,8 @@ pub(super) struct Lost {
     pub(super) marked: u64,
 }
 
-/// What flows lost. Of a hundred thousand most never lose anything: memory comes with the first loss, for those beside it too.
+/// What flows lost. Of a hundred thousand most never lose anything: memory comes with the first
+/// loss, for those beside it too.
 #[derive(Debug, Clone, Default)]
 struct Losses(Vec<Option<Box<[Lost; Losses::TOGETHER]>>>);
 
@@ -294,7 +298,8 @@ impl Book {
         counters(&self.tallies[flow.index()], &self.lost.of(flow.index()), &harm)
     }
 
-    /// What happened to so many flows from this one on, all together; of queues' greatest lengths the greatest counts.
+    /// What happened to so many flows from this one on, all together; of queues' greatest lengths
+    /// the greatest counts.
     pub(super) fn sum(&self, flows: Range<usize>) -> Counters {
         let mut all = Sum::default();
         self.tallies[flows.clone()].iter().for_each(|tally| all.add(tally));
@@ -303,7 +308,12 @@ impl Book {
         let lost = self.lost.sum(flows);
         Counters {
             max_backlog: all.max_backlog.into(),
-            ..counted((all.queued, all.queued_bytes), (all.backlog, all.backlog_bytes), &lost, &harm)
+            ..counted(
+                (all.queued, all.queued_bytes),
+                (all.backlog, all.backlog_bytes),
+                &lost,
+                &harm,
+            )
         }
     }
 
@@ -319,8 +329,8 @@ impl Book {
         counters(tally, lost, harm)
     }
 
-    /// Flows become others, of which there are so many. What they have sent and lost goes with them, or
-    /// to those that are gone; what waits is the business of the caller.
+    /// Flows become others, of which there are so many. What they have sent and lost goes with
+    /// them, or to those that are gone; what waits is the business of the caller.
     pub(super) fn become_others(&mut self, fates: &[Fate], flows: usize) {
         let old = std::mem::replace(self, Book::new(flows));
         self.gone = old.gone;

@@ -1,23 +1,25 @@
 //! A link that its device paces: packets are handed over ahead of time, a few at once.
 //!
-//! The device sends what it holds at the link's rate, one packet behind the other, so what it was handed ends at an instant that
-//! is known. The discipline is asked at that instant as soon as there is room, which is before it comes: to the discipline, a
-//! transmission begins where the one before it ends, and it is never asked about a time before that. Packets that come
-//! meanwhile come to it at that instant; that is sooner than they could go, and all that a device-paced link does otherwise
-//! than one that falaj paces. It is at most as long as the device takes for its `backlog`, and so much later is what
-//! is promised.
+//! The device sends what it holds at the link's rate, one packet behind the other, so what it was
+//! handed ends at an instant that is known. The discipline is asked at that instant as soon as
+//! there is room, which is before it comes: to the discipline, a transmission begins where the one
+//! before it ends, and it is never asked about a time before that. Packets that come meanwhile come
+//! to it at that instant; that is sooner than they could go, and all that a device-paced link does
+//! otherwise than one that falaj paces. It is at most as long as the device takes for its
+//! `backlog`, and so much later is what is promised.
 //!
-//! Where the discipline has nobody go before a later instant, nothing is handed over before that comes: the device would send at
-//! once. So phases that pass unused stay unused.
+//! Where the discipline has nobody go before a later instant, nothing is handed over before that
+//! comes: the device would send at once. So phases that pass unused stay unused.
 //!
-//! Whether a flow has run empty is concluded when that is so, and not ahead of time: the last packet of a flow is in its queue until
-//! the device has sent it, and who goes next is decided then, or when the flow gets another one. Else a flow whose packets keep coming
-//! would seem to have run empty as often as the device takes all that wait; it would lose its turn, and of the rate that it is promised
-//! as much as its queue is shorter than the device's.
+//! Whether a flow has run empty is concluded when that is so, and not ahead of time: the last
+//! packet of a flow is in its queue until the device has sent it, and who goes next is decided
+//! then, or when the flow gets another one. Else a flow whose packets keep coming would seem to
+//! have run empty as often as the device takes all that wait; it would lose its turn, and of the
+//! rate that it is promised as much as its queue is shorter than the device's.
 //!
-//! A device that has room for a largest packet no more is let alone until half of the rest has gone, so that those who hand over wake up
-//! once for many packets. A port that refuses what it is handed is asked no more until it has room: who goes next is
-//! not decided before it can go.
+//! A device that has room for a largest packet no more is let alone until half of the rest has
+//! gone, so that those who hand over wake up once for many packets. A port that refuses what it is
+//! handed is asked no more until it has room: who goes next is not decided before it can go.
 
 use super::spec::PipeSpec;
 use falaj_sched::rate::Rate;
@@ -29,7 +31,8 @@ pub enum Pace {
     /// falaj: a packet is handed over when it is due.
     #[default]
     Falaj,
-    /// The device behind its port, which is handed packets ahead of time and sends them at the link's rate.
+    /// The device behind its port, which is handed packets ahead of time and sends them at the
+    /// link's rate.
     Device {
         /// It holds so many bytes at most, as the link accounts them; at least a largest packet.
         backlog: u32,
@@ -68,7 +71,15 @@ impl Device {
         let Pace::Device { backlog } = spec.pace else { return None };
         let full = spec.setup.rate.airtime(backlog.saturating_sub(spec.setup.largest));
         let (low, concludes) = (Span(full.0 / 2), spec.kind != "fifo");
-        Some(Device { until: Time::ZERO, full, low, backlog, concludes, refuses: false, yields: false })
+        Some(Device {
+            until: Time::ZERO,
+            full,
+            low,
+            backlog,
+            concludes,
+            refuses: false,
+            yields: false,
+        })
     }
 
     /// Does the discipline mind whether a flow has run empty?
@@ -112,7 +123,8 @@ impl Device {
         self.until
     }
 
-    /// Its port has room for so many bytes, or for nothing. A device that has less room than by the link's rate is slower.
+    /// Its port has room for so many bytes, or for nothing. A device that has less room than by the
+    /// link's rate is slower.
     pub(super) fn reports(&mut self, room: u32, now: Time, rate: Rate) {
         self.refuses = room == 0;
         if room > 0 {
@@ -120,11 +132,16 @@ impl Device {
         }
     }
 
-    /// Goes on from what was known of the device before a change; where falaj paces the link from then on, that waits for it.
+    /// Goes on from what was known of the device before a change; where falaj paces the link from
+    /// then on, that waits for it.
     pub(super) fn succeed(new: Option<Device>, old: Option<Device>, now: Time) -> Option<Device> {
         match (new, old) {
-            (Some(new), Some(Device { until, refuses, .. })) => Some(Device { until, refuses, ..new }),
-            (None, Some(old)) => Some(Device { yields: true, ..old }).filter(|old| !old.is_empty(now)),
+            (Some(new), Some(Device { until, refuses, .. })) => {
+                Some(Device { until, refuses, ..new })
+            }
+            (None, Some(old)) => {
+                Some(Device { yields: true, ..old }).filter(|old| !old.is_empty(now))
+            }
             (new, None) => new,
         }
     }

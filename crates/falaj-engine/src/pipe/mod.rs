@@ -1,4 +1,5 @@
-//! A pipe: queues, a discipline and a link (dummynet's word for the whole). What the engine asks of one, and how it is built.
+//! A pipe: queues, a discipline and a link (dummynet's word for the whole). What the engine asks of
+//! one, and how it is built.
 
 mod around;
 mod book;
@@ -41,8 +42,8 @@ pub(crate) trait Pipe: Send + Any {
     fn arrive(&mut self, unit: Unit, ids: &Ids, now: Time, out: &mut Vec<Output>) -> Time;
     /// Runs the event that is due at `now`.
     fn event(&mut self, now: Time, out: &mut Vec<Output>) -> Time;
-    /// The port behind it has room for so many bytes; none: it takes nothing until it says otherwise. Nothing to a link that
-    /// falaj paces.
+    /// The port behind it has room for so many bytes; none: it takes nothing until it says
+    /// otherwise. Nothing to a link that falaj paces.
     fn port_room(&mut self, room: u32, now: Time, out: &mut Vec<Output>) -> Time;
     /// What is known of the unit that arrives next.
     fn announce(&mut self, label: Label);
@@ -51,12 +52,14 @@ pub(crate) trait Pipe: Send + Any {
     fn drops_early(&self) -> bool;
     /// No unit that is not decided yet is due before this, unless one arrives.
     fn next_due(&self) -> Time;
-    /// When its device is to be handed more, which nobody waits for to the nanosecond; [`Time::NEVER`] where falaj paces the link.
+    /// When its device is to be handed more, which nobody waits for to the nanosecond;
+    /// [`Time::NEVER`] where falaj paces the link.
     fn next_refill(&self) -> Time {
         Time::NEVER
     }
-    /// Until then its device has enough to send, whatever comes; [`Time::NEVER`] where it is to send nothing, and
-    /// [`Time::ZERO`] where what comes may have to go at once, as wherever falaj paces the link.
+    /// Until then its device has enough to send, whatever comes; [`Time::NEVER`] where it is to
+    /// send nothing, and [`Time::ZERO`] where what comes may have to go at once, as wherever
+    /// falaj paces the link.
     fn supplied_until(&self) -> Time {
         Time::ZERO
     }
@@ -77,7 +80,8 @@ pub(crate) trait Pipe: Send + Any {
         sum
     }
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise>;
-    /// Adds how disciplines of libraries broke their contract, those that others have taken over from too.
+    /// Adds how disciplines of libraries broke their contract, those that others have taken over
+    /// from too.
     fn breaches(&self, out: &mut Vec<Breach>);
     fn flows(&self) -> usize;
     /// The largest packet that it takes.
@@ -135,7 +139,8 @@ pub(crate) struct Remains {
 pub(crate) enum For<'a> {
     /// To begin empty, or to take over from whatever there was.
     Any,
-    /// To take over from one of the same discipline and masks, in which these flows alone have another limit of their queue.
+    /// To take over from one of the same discipline and masks, in which these flows alone have
+    /// another limit of their queue.
     Values(&'a [Range<u32>]),
 }
 
@@ -169,7 +174,9 @@ pub(crate) fn plain(id: PipeId, spec: PipeSpec, what: For<'_>) -> Result<Box<dyn
             }
             Ok(match what {
                 For::Any => pipe(id, spec, Station::new(&setup, discipline), true),
-                For::Values(others) => pipe(id, spec, Station::bare(&setup, discipline, others), false),
+                For::Values(others) => {
+                    pipe(id, spec, Station::bare(&setup, discipline, others), false)
+                }
             })
         }
     }

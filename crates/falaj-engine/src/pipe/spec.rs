@@ -51,9 +51,15 @@ impl PipeSpec {
     /// Why no discipline promises anything on this link; on most it does.
     pub fn no_promise(&self) -> Option<NoPromise> {
         let occupied = self.impairments.profile.as_ref().is_some_and(|profile| profile.occupies);
-        let why = || NoPromise("packets occupy the link for as long as the profile says, beyond all bounds".into());
+        let why = || {
+            NoPromise(
+                "packets occupy the link for as long as the profile says, beyond all bounds".into(),
+            )
+        };
         let slots = self.impairments.slots.is_some_and(|slots| slots.can_be_full());
-        let full = || NoPromise("packets wait in the queue where a slot is full, beyond all bounds".into());
+        let full = || {
+            NoPromise("packets wait in the queue where a slot is full, beyond all bounds".into())
+        };
         self.capacity.no_promise().or_else(|| occupied.then(why)).or_else(|| slots.then(full))
     }
 
@@ -64,8 +70,9 @@ impl PipeSpec {
         let what = match self.kind {
             _ if at_one_rate => None,
             "dcf" => Some("the stations of `dcf` take their own time on the air"),
-            kind => by_time(kind, &self.setup)
-                .then_some("`virtual-links` divides the time of a link that serialises at one rate"),
+            kind => by_time(kind, &self.setup).then_some(
+                "`virtual-links` divides the time of a link that serialises at one rate",
+            ),
         };
         let refused = what.map(|what| Refused {
             flow: None,
@@ -73,26 +80,33 @@ impl PipeSpec {
             what: what.into(),
             help: "choose another scheduler, or leave out `burst`, `trace`, `profile` and what limits a `slot`".into(),
         });
-        refused.or_else(|| self.no_device()).or_else(|| self.masks.impossible(self.kind, &self.setup))
+        refused
+            .or_else(|| self.no_device())
+            .or_else(|| self.masks.impossible(self.kind, &self.setup))
     }
 
     /// What cannot be on a link that its device paces.
     fn no_device(&self) -> Option<Refused> {
         let Pace::Device { backlog } = self.pace else { return None };
-        let refused = |param, what: String, help: &str| Some(Refused { flow: None, param, what, help: help.into() });
+        let refused = |param, what: String, help: &str| {
+            Some(Refused { flow: None, param, what, help: help.into() })
+        };
         let largest = self.setup.largest;
         if backlog < largest {
-            let what = format!("a device that holds {backlog} B never takes a packet of {largest} B");
+            let what =
+                format!("a device that holds {backlog} B never takes a packet of {largest} B");
             return refused("backlog", what, &format!("at least `1p` or `{largest}B`"));
         }
         if self.setup.rate.is_unlimited() {
-            let what = "how long a device takes for what it holds is not known without a rate".into();
+            let what =
+                "how long a device takes for what it holds is not known without a rate".into();
             return refused("rate", what, "give the link the `rate` of its device");
         }
         let (does, help) = match self.kind {
-            "dcf" => {
-                ("the stations of `dcf` take the air themselves, one packet at a time", "choose another scheduler")
-            }
+            "dcf" => (
+                "the stations of `dcf` take the air themselves, one packet at a time",
+                "choose another scheduler",
+            ),
             _ if self.capacity != Capacity::Serialise => {
                 ("a device that paces its link sends at one rate", "leave out `burst` or `trace`")
             }
@@ -100,13 +114,20 @@ impl PipeSpec {
                 "what the device was handed is beyond reach: it is neither delayed nor harmed on purpose",
                 "leave out `delay` and what the link does to packets",
             ),
-            _ if self.masks.link.is_some() => ("one device is one link, and not one for each id", "leave out `each`"),
+            _ if self.masks.link.is_some() => {
+                ("one device is one link, and not one for each id", "leave out `each`")
+            }
             _ => return None,
         };
-        refused("pace", does.into(), &format!("{help}, or let falaj pace the link: `pace = \"falaj\"`"))
+        refused(
+            "pace",
+            does.into(),
+            &format!("{help}, or let falaj pace the link: `pace = \"falaj\"`"),
+        )
     }
 
-    /// So much later than if falaj paced the link a packet leaves at most, as a device holds others before it.
+    /// So much later than if falaj paced the link a packet leaves at most, as a device holds others
+    /// before it.
     pub fn held_by_device(&self) -> Span {
         match self.pace {
             Pace::Falaj => Span::ZERO,

@@ -141,16 +141,21 @@ impl Naive {
                         return vec![f];
                     }
                     Some(_) => {}
-                    None => (aggregate.present, aggregate.silent) = (false, !alone && aggregate.start > now),
+                    None => {
+                        (aggregate.present, aggregate.silent) =
+                            (false, !alone && aggregate.start > now)
+                    }
                 }
                 if head.is_none() && alone {
                     self.aggregates.iter_mut().for_each(|a| a.silent = false);
                 }
                 self.in_hand = None;
             }
-            let present: Vec<usize> = (0..self.aggregates.len()).filter(|&a| self.aggregates[a].present).collect();
+            let present: Vec<usize> =
+                (0..self.aggregates.len()).filter(|&a| self.aggregates[a].present).collect();
             let start = |a: usize| self.aggregates[a].start.floor(self.aggregates[a].sigma);
-            let finish = |a: usize| start(a).plus(self.aggregates[a].sigma).plus(self.aggregates[a].sigma);
+            let finish =
+                |a: usize| start(a).plus(self.aggregates[a].sigma).plus(self.aggregates[a].sigma);
             let Some(soonest) = present.iter().map(|&a| start(a)).min() else { return Vec::new() };
             let now = self.now.max(soonest);
             let started: Vec<usize> = present.into_iter().filter(|&a| start(a) <= now).collect();
@@ -179,7 +184,8 @@ impl Naive {
         aggregate.budget -= bytes;
         self.deficits[f] -= bytes;
         aggregate.start = aggregate.start.plus(Fraction::new(bytes, aggregate.weight));
-        let sum: i128 = self.aggregates.iter().filter(|a| a.present || a.silent).map(|a| a.weight).sum();
+        let sum: i128 =
+            self.aggregates.iter().filter(|a| a.present || a.silent).map(|a| a.weight).sum();
         self.rise(self.now.plus(Fraction::new(bytes, sum)));
         bytes
     }
@@ -189,17 +195,23 @@ impl Naive {
         self.queues[f].pop_front();
     }
 
-    /// Other weights, or flows more. An aggregate of the same flows goes on from the same start; another one owes what the furthest
-    /// of those did from which its flows come, up to two roundings, and is owed nothing. Flows keep their
-    /// turns and deficits, a visit goes on where its flow is the first, and nobody is in hand.
+    /// Other weights, or flows more. An aggregate of the same flows goes on from the same start;
+    /// another one owes what the furthest of those did from which its flows come, up to two
+    /// roundings, and is owed nothing. Flows keep their turns and deficits, a visit goes on
+    /// where its flow is the first, and nobody is in hand.
     pub fn change(&mut self, weights: &[u64]) {
-        let (before, now) = (std::mem::replace(&mut self.aggregates, Naive::divide(weights)), self.now);
+        let (before, now) =
+            (std::mem::replace(&mut self.aggregates, Naive::divide(weights)), self.now);
         self.queues.resize(weights.len(), VecDeque::new());
         self.deficits.resize(weights.len(), 0);
         self.in_hand = None;
         // No more than a quantum, one that was just given included.
         self.deficits.iter_mut().for_each(|deficit| *deficit = (*deficit).min(LARGEST));
-        for (a, old) in before.iter().enumerate().filter(|(_, old)| old.present || old.silent && old.start > now) {
+        for (a, old) in before
+            .iter()
+            .enumerate()
+            .filter(|(_, old)| old.present || old.silent && old.start > now)
+        {
             for &f in &old.flows {
                 let (b, two) = (self.of(f), Fraction::of(2));
                 let new = &mut self.aggregates[b];

@@ -3,8 +3,8 @@
 use super::fraction::Fraction;
 use falaj_sched::params::Values;
 
-/// A curve's first slope, how long, second slope; and all the points at which it began anew, in (time, bytes): the
-/// curve is the least of all copies from these points. In nanoseconds of a byte.
+/// A curve's first slope, how long, second slope; and all the points at which it began anew, in
+/// (time, bytes): the curve is the least of all copies from these points. In nanoseconds of a byte.
 #[derive(Clone)]
 pub struct Copies {
     pub slopes: (u64, u64, u64),
@@ -14,7 +14,11 @@ pub struct Copies {
 impl Copies {
     pub fn of(values: &Values, [rate, first, time]: [&str; 3]) -> Option<Copies> {
         let second = nanos_of_a_byte(values, rate)?;
-        let slopes = (nanos_of_a_byte(values, first).unwrap_or(second), values.span(time).map_or(0, |s| s.0), second);
+        let slopes = (
+            nanos_of_a_byte(values, first).unwrap_or(second),
+            values.span(time).map_or(0, |s| s.0),
+            second,
+        );
         Some(Copies { slopes, begins: Vec::new() })
     }
     /// When it reaches so many bytes.
@@ -23,7 +27,8 @@ impl Copies {
         let one = |&(from, at): &(Fraction, u64)| {
             let more = Fraction::of(bytes).minus(Fraction::of(at));
             let steep = more.times(first, 1u64);
-            let then = Fraction::of(time).plus(more.minus(Fraction::new(time, first)).times(second, 1u64));
+            let then =
+                Fraction::of(time).plus(more.minus(Fraction::new(time, first)).times(second, 1u64));
             from.plus(steep.max(then))
         };
         self.begins.iter().map(one).max().unwrap_or(Fraction::ZERO)

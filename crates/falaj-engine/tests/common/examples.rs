@@ -22,7 +22,8 @@ pub const E1: &[(u64, char, u32)] = &[
 /// Arrivals in order of time, of (when, flow, bytes).
 pub fn arrivals(all: &[(u64, char, u32)]) -> Vec<Arrival> {
     let flow = |name: char| FlowId(name as u32 - 'A' as u32);
-    let arrival = |&(at, f, bytes): &(u64, char, u32)| Arrival { at: Time(at * 8), flow: flow(f), bytes };
+    let arrival =
+        |&(at, f, bytes): &(u64, char, u32)| Arrival { at: Time(at * 8), flow: flow(f), bytes };
     let mut all: Vec<Arrival> = all.iter().map(arrival).collect();
     all.sort_by_key(|a| (a.at, a.flow));
     all
@@ -43,13 +44,16 @@ pub fn order(spec: &PipeSpec, all: &[(u64, char, u32)]) -> String {
     written(emits(&run(spec, &arrivals(all), |_, _, _| {})).iter().map(|e| (e.flow.index(), e.end)))
 }
 
-/// The longest that the first flow, a victim of 242 B at 97.31 packets a second, waits for its last bit on a link of 10 Mbit/s,
-/// beside the second with 1999.3 packets of 1042 B: in microseconds. Linux 6.12 in simulated time, where a packet on a link that
-/// serialises is done at its first bit, was seen to have maxima on whole frames.
+/// The longest that the first flow, a victim of 242 B at 97.31 packets a second, waits for its last
+/// bit on a link of 10 Mbit/s, beside the second with 1999.3 packets of 1042 B: in microseconds.
+/// Linux 6.12 in simulated time, where a packet on a link that serialises is done at its first bit,
+/// was seen to have maxima on whole frames.
 pub fn longest_wait_of_a_victim(spec: &PipeSpec) -> f64 {
     let every = |hundredths: u64, flow, bytes| {
         let at = move |n: u64| Time(n * 100_000_000_000 / hundredths);
-        (0..).map(move |n| Arrival { at: at(n), flow: FlowId(flow), bytes }).take_while(|a| a.at < Time(20_000_000_000))
+        (0..)
+            .map(move |n| Arrival { at: at(n), flow: FlowId(flow), bytes })
+            .take_while(|a| a.at < Time(20_000_000_000))
     };
     let mut arrivals: Vec<_> = every(9_731, 0, 242).chain(every(199_930, 1, 1042)).collect();
     arrivals.sort_by_key(|a| (a.at, a.flow));

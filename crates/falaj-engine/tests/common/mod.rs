@@ -63,7 +63,11 @@ pub fn virtual_links(dice: &mut Dice, serve: &'static str, preset: &'static str)
     let largest = dice.from(2, 12) as u32;
     let n = dice.from(1, 5);
     let beyond = serve == "packet-wise" && dice.from(0, 1) == 0;
-    let tail = if beyond { dice.one_of(&["wait", "skip", "carry"]) } else { dice.one_of(&["wait", "skip"]) };
+    let tail = if beyond {
+        dice.one_of(&["wait", "skip", "carry"])
+    } else {
+        dice.one_of(&["wait", "skip"])
+    };
     let equal = dice.from(0, 1) == 0;
     let airtime = u64::from(largest) * 8;
     let phase = dice.from(airtime, 8 * airtime);
@@ -73,7 +77,10 @@ pub fn virtual_links(dice: &mut Dice, serve: &'static str, preset: &'static str)
             let values = Values::default()
                 .with("kind", Value::Choice(dice.one_of(&["A", "B"])))
                 .with("phase", Value::Span(Span(phase)))
-                .with("lend", Value::Choice(if beyond { dice.one_of(&["yes", "yes", "no"]) } else { "no" }));
+                .with(
+                    "lend",
+                    Value::Choice(if beyond { dice.one_of(&["yes", "yes", "no"]) } else { "no" }),
+                );
             FlowSetup::new(values, limit(dice, largest, phase > airtime))
         })
         .collect();
@@ -111,7 +118,8 @@ pub fn any_pipe(dice: &mut Dice) -> PipeSpec {
 }
 
 /// Measured by nobody.
-static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new(&[-300, -10, 0, 20, 400]).expect("they differ"));
+static TABLE: LazyLock<Table> =
+    LazyLock::new(|| Table::new(&[-300, -10, 0, 20, 400]).expect("they differ"));
 
 /// Lets the link do some of all that it can do to packets.
 pub fn impair(dice: &mut Dice, spec: &mut PipeSpec) {
@@ -122,15 +130,25 @@ pub fn impair(dice: &mut Dice, spec: &mut PipeSpec) {
     let span = |dice: &mut Dice| Span(dice.from(1, 500));
     let wanted = |dice: &mut Dice| dice.from(0, 1) == 0;
     spec.seed = dice.from(0, 1 << 40);
-    let framing = Framing { overhead: -(dice.from(0, 2) as i32), cells: Cells::None, largest: spec.setup.largest };
+    let framing = Framing {
+        overhead: -(dice.from(0, 2) as i32),
+        cells: Cells::None,
+        largest: spec.setup.largest,
+    };
     spec.framing = wanted(dice).then_some(framing);
-    let rate = |dice: &mut Dice| Rate(dice.from(0, 3).min(1) * dice.from(100_000_000, 2_000_000_000));
+    let rate =
+        |dice: &mut Dice| Rate(dice.from(0, 3).min(1) * dice.from(100_000_000, 2_000_000_000));
     spec.capacity = match dice.from(0, 5) {
         0 => Capacity::TokenBucket(dice.from(1, 100)),
         1 => {
-            let steps =
-                vec![(Time(0), rate(dice)), (Time(dice.from(1, 500)), rate(dice)), (Time(777), Rate(900_000_001))];
-            Capacity::Steps(Arc::new(Steps::new(steps, Some(Span(dice.from(1_000, 2_000)))).expect("a good trace")))
+            let steps = vec![
+                (Time(0), rate(dice)),
+                (Time(dice.from(1, 500)), rate(dice)),
+                (Time(777), Rate(900_000_001)),
+            ];
+            Capacity::Steps(Arc::new(
+                Steps::new(steps, Some(Span(dice.from(1_000, 2_000)))).expect("a good trace"),
+            ))
         }
         2 => {
             let at = vec![Time(5), Time(60), Time(60), Time(dice.from(60, 90))];
@@ -180,11 +198,17 @@ pub fn impair(dice: &mut Dice, spec: &mut PipeSpec) {
                 (Probability::of(2, 3), Span(500)),
                 (Probability::ALWAYS, most),
             ];
-            Profile::new(points, Probability::of(dice.from(15, 20), 20), wanted(dice)).expect("a distribution")
+            Profile::new(points, Probability::of(dice.from(15, 20), 20), wanted(dice))
+                .expect("a distribution")
         }),
         slots: wanted(dice).then(|| {
             let least = span(dice);
-            Slots { least, most: least + Span(dice.from(0, 300)), packets: dice.from(1, 9), bytes: dice.from(1, 99) }
+            Slots {
+                least,
+                most: least + Span(dice.from(0, 300)),
+                packets: dice.from(1, 9),
+                bytes: dice.from(1, 99),
+            }
         }),
     };
     accepted(spec);
@@ -193,14 +217,16 @@ pub fn impair(dice: &mut Dice, spec: &mut PipeSpec) {
 /// On a link whose time is divided, a packet's time is known.
 pub fn accepted(spec: &mut PipeSpec) {
     if spec.refused().is_some() {
-        (spec.capacity, spec.impairments.profile, spec.impairments.slots) = (Capacity::Serialise, None, None);
+        (spec.capacity, spec.impairments.profile, spec.impairments.slots) =
+            (Capacity::Serialise, None, None);
     }
 }
 
 /// Has the device pace the link, if that can be; says whether it does.
 pub fn by_device(dice: &mut Dice, spec: &mut PipeSpec) -> bool {
     let largest = spec.setup.largest;
-    let backlog = largest * dice.one_of(&[1, 2, 3, 8, 20]) + dice.from(0, u64::from(largest)) as u32;
+    let backlog =
+        largest * dice.one_of(&[1, 2, 3, 8, 20]) + dice.from(0, u64::from(largest)) as u32;
     let paced = PipeSpec { pace: Pace::Device { backlog }, delay: Span::ZERO, ..spec.clone() };
     let accepted = paced.refused().is_none();
     if accepted {
@@ -209,7 +235,8 @@ pub fn by_device(dice: &mut Dice, spec: &mut PipeSpec) -> bool {
     accepted
 }
 
-/// Gives some of the flows disciplines of their own, if the one above lets them. Who takes trees whole gets some.
+/// Gives some of the flows disciplines of their own, if the one above lets them. Who takes trees
+/// whole gets some.
 pub fn divide(dice: &mut Dice, spec: &mut PipeSpec) {
     let undivided = spec.clone();
     let levels = dice.one_of(&[1, 1, 2, 3]);
@@ -224,7 +251,8 @@ fn divide_to(dice: &mut Dice, spec: &mut PipeSpec, levels: u64) {
         if dice.from(0, 1) == 0 {
             continue;
         }
-        let flows = vec![FlowSetup::new(Values::default(), Limit::Packets(1)); dice.from(1, 3) as usize];
+        let flows =
+            vec![FlowSetup::new(Values::default(), Limit::Packets(1)); dice.from(1, 3) as usize];
         let setup = Setup { flows, ..spec.setup.clone() };
         let mut below = PipeSpec::new(spec.kind, setup, spec.delay);
         let own = registry::takes_trees(spec.kind) && dice.from(0, 3) > 0;
@@ -240,9 +268,11 @@ fn divide_to(dice: &mut Dice, spec: &mut PipeSpec, levels: u64) {
         if own {
             // What only those may have that are not divided.
             let only = ["rate", "burst-rate", "burst-time", "prio"];
-            let others = |name: &str| !only.contains(&name) || (entry.kind == "htb" && name == "rate");
+            let others =
+                |name: &str| !only.contains(&name) || (entry.kind == "htb" && name == "rate");
             let kept = spec.setup.flows[f].values.iter().filter(|&(name, _)| others(name));
-            spec.setup.flows[f].values = kept.fold(Values::default(), |all, (name, value)| all.with(name, value));
+            spec.setup.flows[f].values =
+                kept.fold(Values::default(), |all, (name, value)| all.with(name, value));
         }
         spec.setup.flows[f].inner = Some(Box::new(Inner { kind: below.kind, setup: below.setup }));
     }
@@ -270,7 +300,9 @@ fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
         (_, _) if param.default.is_some() && dice.from(0, 2) == 0 => None,
         ("quantum", _) => Some(Value::Bytes(largest + dice.from(0, 20))),
         // The slowest flow's packet fits most of the time.
-        ("period", _) => Some(Value::Span(Span(rate.airtime(largest as u32).0 * n * dice.from(10, 60)))),
+        ("period", _) => {
+            Some(Value::Span(Span(rate.airtime(largest as u32).0 * n * dice.from(10, 60))))
+        }
         ("phase", _) => Some(Value::Span(rate.airtime(largest as u32) * dice.from(2, 8))),
         // Slots that fit into a frame together, whatever the level.
         ("frame", _) => Some(Value::Count(3 * n + dice.from(1, 20))),
@@ -295,10 +327,14 @@ fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
     if entry.kind == "dcf" {
         // Rates that there are, no faster than the link's, and windows that may grow.
         spec.setup.rate = rate.max(dcf::RATES[0]);
-        let slower: Vec<Rate> = dcf::RATES.into_iter().filter(|&other| other <= spec.setup.rate).collect();
+        let slower: Vec<Rate> =
+            dcf::RATES.into_iter().filter(|&other| other <= spec.setup.rate).collect();
         let [few, more] = [dice.from(1, 15), dice.from(15, 63)].map(Value::Count);
-        for (name, value) in [("cw-min", few), ("cw-max", more), ("basic-rate", Value::Rate(dice.one_of(&dcf::RATES)))]
-        {
+        for (name, value) in [
+            ("cw-min", few),
+            ("cw-max", more),
+            ("basic-rate", Value::Rate(dice.one_of(&dcf::RATES))),
+        ] {
             spec.setup.scheduler.set(name, value);
         }
         for f in &mut spec.setup.flows {
@@ -311,13 +347,17 @@ fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
         for f in &mut spec.setup.flows {
             f.values = match dice.from(0, 2) < strict {
                 true => Values::default().with("priority", Value::Count(dice.from(0, 2))),
-                false => Values::default().with("quantum", Value::Bytes(largest + dice.from(0, 20))),
+                false => {
+                    Values::default().with("quantum", Value::Bytes(largest + dice.from(0, 20)))
+                }
             };
         }
     }
     if entry.kind == "mclock" {
         for f in &mut spec.setup.flows {
-            if let (Some(reservation), Some(limit)) = (f.values.rate("reservation"), f.values.rate("limit")) {
+            if let (Some(reservation), Some(limit)) =
+                (f.values.rate("reservation"), f.values.rate("limit"))
+            {
                 f.values.set("reservation", Value::Rate(reservation.min(limit)));
                 f.values.set("limit", Value::Rate(reservation.max(limit)));
             }
@@ -340,7 +380,8 @@ fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
                 let least = dice.from(1, 3 * n) * rate.airtime(largest as u32).0.max(1);
                 let mean = least + dice.from(0, 2 * least);
                 let interval = mean * dice.from(1, 5) + dice.from(0, mean - 1);
-                for (name, gap) in [("min-gap", least), ("mean-gap", mean), ("interval", interval)] {
+                for (name, gap) in [("min-gap", least), ("mean-gap", mean), ("interval", interval)]
+                {
                     f.values.set(name, Value::Span(Span(gap)));
                 }
             }
@@ -367,7 +408,9 @@ fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
         for f in &mut spec.setup.flows {
             let (opens, open) = (dice.from(0, 4 * n * packet), dice.from(packet, 6 * packet));
             cycle = cycle.max(opens + open);
-            f.values = Values::default().with("opens", Value::Span(Span(opens))).with("open", Value::Span(Span(open)));
+            f.values = Values::default()
+                .with("opens", Value::Span(Span(opens)))
+                .with("open", Value::Span(Span(open)));
             if dice.from(0, 4) == 0 {
                 f.values = Values::default();
             }
@@ -387,7 +430,8 @@ fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
             f.values = Values::default().with("quantum", quantum);
             if dice.from(0, 1) == 0 {
                 let contract = Rate(dice.from(rate.0 / (20 * n), rate.0 / (n + 1)));
-                let window = contract.airtime(largest as u32) * dice.from(1, 6) + Span(dice.from(0, 50));
+                let window =
+                    contract.airtime(largest as u32) * dice.from(1, 6) + Span(dice.from(0, 50));
                 f.values.set("latency", Value::Choice("low"));
                 f.values.set("rate", Value::Rate(contract));
                 f.values.set("window", Value::Span(window));
@@ -441,7 +485,12 @@ pub fn run(
     let mut out = Vec::new();
     for (handle, a) in arrivals.iter().enumerate() {
         poll(&mut engine, a.at, &mut out);
-        engine.input(PipeId(0), Unit { flow: a.flow, handle: handle as u32, bytes: a.bytes }, a.at, &mut out);
+        engine.input(
+            PipeId(0),
+            Unit { flow: a.flow, handle: handle as u32, bytes: a.bytes },
+            a.at,
+            &mut out,
+        );
     }
     while engine.next_event() != Time::NEVER {
         engine.poll(engine.next_event(), &mut out);

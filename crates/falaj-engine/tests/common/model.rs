@@ -52,10 +52,13 @@ impl Line<'_> {
         let queue = &mut self.queues[f];
         let fits = match self.spec.setup.flows[f].limit {
             Limit::Packets(n) => queue.len() < n as usize,
-            Limit::Bytes(n) => queue.iter().map(|p| u64::from(p.bytes)).sum::<u64>() + u64::from(a.bytes) <= n,
+            Limit::Bytes(n) => {
+                queue.iter().map(|p| u64::from(p.bytes)).sum::<u64>() + u64::from(a.bytes) <= n
+            }
         };
         if fits {
-            let hot = queue.is_empty() && left(f).is_some_and(|left| left >= u64::from(a.bytes) * 8);
+            let hot =
+                queue.is_empty() && left(f).is_some_and(|left| left >= u64::from(a.bytes) * 8);
             queue.push_back(Packet { handle: self.next as u32, bytes: a.bytes, at: a.at.0, hot });
         }
         self.next += 1;
@@ -74,7 +77,14 @@ impl Line<'_> {
             self.admit(&left);
         }
         let p = self.queues[f].pop_front().unwrap();
-        self.departures.push(Departure { handle: p.handle, flow: f, arrival: p.at, start: t, end, hot: p.hot });
+        self.departures.push(Departure {
+            handle: p.handle,
+            flow: f,
+            arrival: p.at,
+            start: t,
+            end,
+            hot: p.hot,
+        });
         end
     }
 }
@@ -152,7 +162,11 @@ pub struct Variant {
 }
 
 /// Departures, and the instants at which cycles began.
-pub fn packet_wise(spec: &PipeSpec, arrivals: &[Arrival], variant: Variant) -> (Vec<Departure>, Vec<u64>) {
+pub fn packet_wise(
+    spec: &PipeSpec,
+    arrivals: &[Arrival],
+    variant: Variant,
+) -> (Vec<Departure>, Vec<u64>) {
     let n = spec.setup.flows.len();
     let mut line = Line::new(spec, arrivals);
     let mut began = Vec::new();
@@ -162,7 +176,8 @@ pub fn packet_wise(spec: &PipeSpec, arrivals: &[Arrival], variant: Variant) -> (
     loop {
         // A cycle begins.
         began.push(t);
-        let mut res: Vec<u64> = (0..n).map(|f| phase(spec, f) + std::mem::take(&mut carried[f])).collect();
+        let mut res: Vec<u64> =
+            (0..n).map(|f| phase(spec, f) + std::mem::take(&mut carried[f])).collect();
         let mut alive = vec![true; n];
         let (mut debt, mut first) = (0, true);
         match spec.setup.scheduler.choice("start") {
@@ -194,7 +209,13 @@ pub fn packet_wise(spec: &PipeSpec, arrivals: &[Arrival], variant: Variant) -> (
                     continue;
                 }
                 if let Some(tx) = line.tx(k) {
-                    let hot = |f: usize| if alive[f] { Some(if f == k { res[f] - tx } else { res[f] }) } else { None };
+                    let hot = |f: usize| {
+                        if alive[f] {
+                            Some(if f == k { res[f] - tx } else { res[f] })
+                        } else {
+                            None
+                        }
+                    };
                     t = line.send(k, t, hot);
                     res[k] -= tx;
                     alive[k] = res[k] > 0;
@@ -220,7 +241,8 @@ pub fn packet_wise(spec: &PipeSpec, arrivals: &[Arrival], variant: Variant) -> (
             let mut turn = 0;
             'idle: loop {
                 // Somebody who is done for this cycle may send in this time.
-                let free = (0..n).any(|i| lends(spec, i)) && (0..n).all(|i| !alive[i] || lends(spec, i));
+                let free =
+                    (0..n).any(|i| lends(spec, i)) && (0..n).all(|i| !alive[i] || lends(spec, i));
                 let borrower = free.then(|| {
                     let idle = debt + payers.iter().map(|&i| res[i]).sum::<u64>();
                     let mut ring = (1..=n).map(|step| (served_last + step) % n);
@@ -242,7 +264,8 @@ pub fn packet_wise(spec: &PipeSpec, arrivals: &[Arrival], variant: Variant) -> (
                                 alive[payer] = false;
                                 payers.retain(|&i| i != payer);
                                 turn = 0;
-                                // Without a link of type A the cycle is over, whatever others have left.
+                                // Without a link of type A the cycle is over, whatever others have
+                                // left.
                                 if !payers.iter().any(|&i| is_a(spec, i)) {
                                     payers.clear();
                                 }

@@ -14,7 +14,8 @@ const RATES: [&str; 2] = ["rate", "idle-slope"];
 /// A discipline as its definition says, looked at in every nanosecond.
 pub trait Model {
     fn came(&mut self, f: usize, bytes: u32, first: bool, now: u64);
-    /// Before each decision, and each nanosecond. `waits`: the flows that have a packet, the one on the wire included.
+    /// Before each decision, and each nanosecond. `waits`: the flows that have a packet, the one on
+    /// the wire included.
     fn passes(&mut self, waits: &[bool], sending: Option<usize>, now: u64);
     fn choose(&self, heads: &[Option<u32>], now: u64) -> Option<usize>;
     fn begin(&mut self, f: usize, bytes: u32, now: u64);
@@ -29,22 +30,25 @@ pub fn beside(spec: &PipeSpec, model: impl Model, dice: &mut Dice, seed: u64) {
 
 /// The same with these arrivals.
 pub fn with(spec: &PipeSpec, mut model: impl Model, arrivals: &[Arrival], seed: u64) {
-    let sent: Vec<(usize, u64)> =
-        emits(&run(spec, arrivals, |_, _, _| {})).iter().map(|e| (e.flow.index(), e.start.0)).collect();
+    let sent: Vec<(usize, u64)> = emits(&run(spec, arrivals, |_, _, _| {}))
+        .iter()
+        .map(|e| (e.flow.index(), e.start.0))
+        .collect();
     let leaves = spec.setup.leaves();
     let mut queues = vec![VecDeque::<u32>::new(); leaves.len()];
     let (mut next, mut now, mut wire, mut ours) = (0, 0, None::<(usize, u64)>, Vec::new());
     while next < arrivals.len() || queues.iter().any(|q| !q.is_empty()) {
         let waits: Vec<bool> = queues.iter().map(|q| !q.is_empty()).collect();
         model.passes(&waits, wire.map(|(f, _)| f), now);
-        let decide = |model: &mut dyn Model, queues: &[VecDeque<u32>], ours: &mut Vec<(usize, u64)>| {
-            let heads: Vec<_> = queues.iter().map(|q| q.front().copied()).collect();
-            let f = model.choose(&heads, now)?;
-            let bytes = heads[f].expect("it has one");
-            model.begin(f, bytes, now);
-            ours.push((f, now));
-            Some((f, now + u64::from(bytes) * 8))
-        };
+        let decide =
+            |model: &mut dyn Model, queues: &[VecDeque<u32>], ours: &mut Vec<(usize, u64)>| {
+                let heads: Vec<_> = queues.iter().map(|q| q.front().copied()).collect();
+                let f = model.choose(&heads, now)?;
+                let bytes = heads[f].expect("it has one");
+                model.begin(f, bytes, now);
+                ours.push((f, now));
+                Some((f, now + u64::from(bytes) * 8))
+            };
         if let Some((f, _)) = wire.filter(|&(_, end)| end == now) {
             queues[f].pop_front();
             model.left(f, queues[f].front().copied(), now);
@@ -83,7 +87,10 @@ pub fn many(kind: &'static str, mut model: impl FnMut(&PipeSpec, &mut Dice, u64)
             // Rates at which fractions stay small.
             for name in RATES {
                 if f.values.rate(name).is_some() {
-                    f.values.set(name, Value::Rate(Rate::from_mbit(dice.one_of(&[100, 125, 250, 500, 1000]))));
+                    f.values.set(
+                        name,
+                        Value::Rate(Rate::from_mbit(dice.one_of(&[100, 125, 250, 500, 1000]))),
+                    );
                 }
             }
         }

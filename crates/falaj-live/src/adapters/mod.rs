@@ -1,4 +1,5 @@
-//! Virtual adapters: many ports at the near end of a link, one at the far end that all of them share.
+//! Virtual adapters: many ports at the near end of a link, one at the far end that all of them
+//! share.
 //!
 //! ```text
 //!   adapter a --\                                    /-- to a, by Ethernet address
@@ -6,16 +7,17 @@
 //!   adapter c --/                                    \-- to c
 //! ```
 //!
-//! What comes in by an adapter belongs to it, whatever its headers say. What comes from the uplink belongs to the adapter
-//! that has used its destination as a source address; what is for all is given to each, as a packet of that adapter's
-//! own. Adapters hear nothing of each other: between two of them packets go by whatever is behind the uplink.
+//! What comes in by an adapter belongs to it, whatever its headers say. What comes from the uplink
+//! belongs to the adapter that has used its destination as a source address; what is for all is
+//! given to each, as a packet of that adapter's own. Adapters hear nothing of each other: between
+//! two of them packets go by whatever is behind the uplink.
 //!
-//! An address is the adapter's that used it first, as long as that one is there. Another one that uses it is not heard:
-//! or it could take its neighbour's packets.
+//! An address is the adapter's that used it first, as long as that one is there. Another one that
+//! uses it is not heard: or it could take its neighbour's packets.
 //!
-//! A unit's adapter is noted in its virtio-net header, in the number of buffers, which means nothing before a unit is in a
-//! guest's ring. So it stays with the unit whatever becomes of flows meanwhile. The loop knows two ports; an adapter
-//! that comes or goes is none of its affairs.
+//! A unit's adapter is noted in its virtio-net header, in the number of buffers, which means
+//! nothing before a unit is in a guest's ring. So it stays with the unit whatever becomes of flows
+//! meanwhile. The loop knows two ports; an adapter that comes or goes is none of its affairs.
 
 mod opener;
 mod spaces;
@@ -38,12 +40,13 @@ use turns::Turns;
 
 /// So many addresses may an adapter have; it cannot make the table grow beyond that.
 pub const MOST_ADDRESSES: u32 = 256;
-/// So many units may be passed over in one go: whoever sends nothing else does not keep the link from its other work.
+/// So many units may be passed over in one go: whoever sends nothing else does not keep the link
+/// from its other work.
 const PASSED_OVER: usize = 16;
 /// So many may be told to be readable at once.
 const EVENTS: usize = 64;
-/// The number of one that is gone is another's when so many others are gone since, and so much time has passed: units of it may be on
-/// their way.
+/// The number of one that is gone is another's when so many others are gone since, and so much time
+/// has passed: units of it may be on their way.
 const RESTING: usize = 1024;
 const REST: Duration = Duration::from_secs(60);
 /// The queueing of a unit is charged up to this: it may be followed by a rest.
@@ -74,12 +77,13 @@ pub struct Counts {
     pub not_taken: u64,
     /// Packets for which there was no memory: that it sent, and that came for it.
     pub no_memory: Lost,
-    /// Time of the link's thread that went into reading from it, into its units until they were queued, and into writing
-    /// to it.
+    /// Time of the link's thread that went into reading from it, into its units until they were
+    /// queued, and into writing to it.
     pub spent: Duration,
     /// It is not read from, and gets nothing.
     pub paused: bool,
-    /// How often what it may take of that thread in its turn was used up while it, and another adapter, had more.
+    /// How often what it may take of that thread in its turn was used up while it, and another
+    /// adapter, had more.
     pub held_back: u64,
     /// Its port is gone for good.
     pub gone: bool,
@@ -101,7 +105,8 @@ struct Shared {
     free: VecDeque<(u16, Instant)>,
     macs: BTreeMap<Mac, u16>,
     turns: Turns,
-    /// Whose unit was read last, and when that was done: what follows until the next is read is its cost.
+    /// Whose unit was read last, and when that was done: what follows until the next is read is
+    /// its cost.
     last: Option<(u16, Instant)>,
     /// Units from the uplink that are for nobody here.
     unknown: u64,
@@ -157,7 +162,9 @@ impl Shared {
     /// The next adapter, from this one on, that is there and not paused.
     fn next_from(&self, n: u16) -> Option<u16> {
         let there = |n: &usize| {
-            self.adapters[*n].as_ref().is_some_and(|adapter| !adapter.counts.gone && !adapter.counts.paused)
+            self.adapters[*n]
+                .as_ref()
+                .is_some_and(|adapter| !adapter.counts.gone && !adapter.counts.paused)
         };
         (usize::from(n)..self.adapters.len()).find(there).map(|n| n as u16)
     }
@@ -204,9 +211,14 @@ impl Adapters {
         let mut shared = self.shared.borrow_mut();
         let n = match shared.free.front() {
             Some(&(n, left)) if shared.free.len() > RESTING && left.elapsed() >= REST => n,
-            _ => u16::try_from(shared.adapters.len()).ok().filter(|n| *n < u16::MAX).ok_or_else(|| {
-                io::Error::other(format!("there are at most {} adapters", usize::from(u16::MAX) - RESTING))
-            })?,
+            _ => u16::try_from(shared.adapters.len()).ok().filter(|n| *n < u16::MAX).ok_or_else(
+                || {
+                    io::Error::other(format!(
+                        "there are at most {} adapters",
+                        usize::from(u16::MAX) - RESTING
+                    ))
+                },
+            )?,
         };
         self.epoll.add(port.readable(), EpollEvent::new(EpollFlags::EPOLLIN, n.into()))?;
         let id = key::Adapter::named(name);
@@ -225,11 +237,14 @@ impl Adapters {
         Ok(())
     }
 
-    /// From now on these may take that much of the link's thread, beside what others may; 1 at first.
+    /// From now on these may take that much of the link's thread, beside what others may; 1 at
+    /// first.
     pub fn set_weights(&self, weights: &BTreeMap<&str, u32>) {
         let shared = &mut *self.shared.borrow_mut();
         for (n, adapter) in shared.adapters.iter().enumerate() {
-            if let Some(&weight) = adapter.as_ref().and_then(|adapter| weights.get(&adapter.name[..])) {
+            if let Some(&weight) =
+                adapter.as_ref().and_then(|adapter| weights.get(&adapter.name[..]))
+            {
                 shared.turns.set_weight(n as u16, weight);
             }
         }
@@ -248,21 +263,29 @@ impl Adapters {
         }
     }
 
-    /// Pauses one, or lets it go on: meanwhile it is not read from, and what is for it is not taken. Says whether there is one of that name.
+    /// Pauses one, or lets it go on: meanwhile it is not read from, and what is for it is not
+    /// taken. Says whether there is one of that name.
     ///
     /// # Errors
     /// The kernel does not watch its port any more.
     pub fn pause(&self, name: &str, paused: bool) -> io::Result<bool> {
         let mut shared = self.shared.borrow_mut();
-        let named = |adapter: &Option<Adapter>| adapter.as_ref().is_some_and(|adapter| adapter.name == name);
+        let named = |adapter: &Option<Adapter>| {
+            adapter.as_ref().is_some_and(|adapter| adapter.name == name)
+        };
         let Some(n) = shared.adapters.iter().position(named) else { return Ok(false) };
-        if let Some(adapter) = shared.adapters[n].as_mut().filter(|adapter| adapter.counts.paused != paused) {
+        if let Some(adapter) =
+            shared.adapters[n].as_mut().filter(|adapter| adapter.counts.paused != paused)
+        {
             // Without any events it would still be told of as hung up, again and again.
             match (adapter.counts.gone, paused) {
                 (true, _) => {}
                 (false, true) => self.epoll.delete(adapter.port.readable())?,
                 (false, false) => {
-                    self.epoll.add(adapter.port.readable(), EpollEvent::new(EpollFlags::EPOLLIN, n as u64))?;
+                    self.epoll.add(
+                        adapter.port.readable(),
+                        EpollEvent::new(EpollFlags::EPOLLIN, n as u64),
+                    )?;
                 }
             }
             adapter.counts.paused = paused;
@@ -360,7 +383,9 @@ impl Port for Near {
                     continue;
                 }
             };
-            let from = addresses(&buffer[..received.length]).map(|(from, _)| from).filter(|from| !is_for_many(*from));
+            let from = addresses(&buffer[..received.length])
+                .map(|(from, _)| from)
+                .filter(|from| !is_for_many(*from));
             let own = from.map(|from| shared.is_own(n, from));
             if own == Some(true) {
                 note(buffer, n);
@@ -368,7 +393,11 @@ impl Port for Near {
                 return Ok(Some(received));
             }
             if let Some(adapter) = shared.adapter(n) {
-                *(if own.is_some() { &mut adapter.counts.foreign } else { &mut adapter.counts.malformed }) += 1;
+                *(if own.is_some() {
+                    &mut adapter.counts.foreign
+                } else {
+                    &mut adapter.counts.malformed
+                }) += 1;
             }
         }
         Ok(None)

@@ -1,8 +1,10 @@
-//! What opens adapters' ports once the link has begun: a process beside the link's, made when that one had one thread.
+//! What opens adapters' ports once the link has begun: a process beside the link's, made when that
+//! one had one thread.
 //!
-//! Other network namespaces are entered by a process that has one thread, and the link's has several. And whoever has given
-//! up the rights that opening takes can still ask here. It is asked by lines of words, which no packet and nobody but
-//! the link's own process can reach; each is done by a copy of it, so that it stays where it is.
+//! Other network namespaces are entered by a process that has one thread, and the link's has
+//! several. And whoever has given up the rights that opening takes can still ask here. It is asked
+//! by lines of words, which no packet and nobody but the link's own process can reach; each is done
+//! by a copy of it, so that it stays where it is.
 
 use super::spaces::{self, Addresses, Space};
 use crate::interface::Interface;
@@ -40,20 +42,23 @@ pub struct TapWanted {
     pub at: Addresses,
     /// Its mtu.
     pub mtu: u16,
-    /// Whether it stays when the link's process ends, without a carrier. Then one that is there is taken.
+    /// Whether it stays when the link's process ends, without a carrier. Then one that is there is
+    /// taken.
     pub stays: bool,
 }
 
 impl Drop for Opener {
     fn drop(&mut self) {
         // It ends when nobody can ask any more; until then it may be busy.
-        let _ = nix::sys::socket::shutdown(self.socket.as_raw_fd(), nix::sys::socket::Shutdown::Both);
+        let _ =
+            nix::sys::socket::shutdown(self.socket.as_raw_fd(), nix::sys::socket::Shutdown::Both);
         wait(&self.process);
     }
 }
 
 impl Opener {
-    /// Makes the process. The caller must have one thread, and what it holds is held there too until this returns.
+    /// Makes the process. The caller must have one thread, and what it holds is held there too
+    /// until this returns.
     ///
     /// # Errors
     /// There can be no other process now.
@@ -62,7 +67,8 @@ impl Opener {
         let (ours, theirs) = control::pair().map_err(failed(Step::Sockets))?;
         let process = sys::clone_process(CloneFlags::empty(), || {
             sys::close_all_but(&mut [theirs.as_raw_fd()]);
-            // It ends with the link's process, and not before: a terminal's or a service manager's signal is for that one.
+            // It ends with the link's process, and not before: a terminal's or a service manager's
+            // signal is for that one.
             for signal in [nix::libc::SIGINT, nix::libc::SIGTERM, nix::libc::SIGHUP] {
                 sys::ignore_if_default(signal);
             }
@@ -83,7 +89,8 @@ impl Opener {
         Ok((Interface::Packet(Arc::new(socket)), monitor))
     }
 
-    /// Makes a TAP in a namespace that is there, or takes the one that stayed there: that, and its Ethernet address.
+    /// Makes a TAP in a namespace that is there, or takes the one that stayed there: that, and its
+    /// Ethernet address.
     ///
     /// # Errors
     /// As above.
@@ -92,8 +99,11 @@ impl Opener {
         let namespace = space.namespace.as_deref().unwrap_or_default();
         // Nobody else's place is 0.
         let (place, number) = (space.place.unwrap_or(0), at.number());
-        let mac = u64::from_be_bytes(std::array::from_fn(|n| n.checked_sub(2).map_or(0, |n| space.mac[n])));
-        let mut opened = self.ask(&format!("tap {namespace} {mac} {place} {number} {mtu} {stays}"))?;
+        let mac = u64::from_be_bytes(std::array::from_fn(|n| {
+            n.checked_sub(2).map_or(0, |n| space.mac[n])
+        }));
+        let mut opened =
+            self.ask(&format!("tap {namespace} {mac} {place} {number} {mtu} {stays}"))?;
         let failed = |errno| Error::new(Step::CreateTap, None, errno);
         let tap = Tap::adopt(opened.pop().ok_or_else(|| failed(Errno::EPROTO))?);
         // One that stayed has what it had.
@@ -127,7 +137,9 @@ impl Opener {
             match control::receive(&self.socket, true).map_err(failed)? {
                 Received::Message(Message::Ready, Some(fd)) => opened.push(fd),
                 Received::Message(Message::Go, _) => return Ok(opened),
-                Received::Message(Message::Failed(step, errno), _) => return Err(Error { step, end: None, errno }),
+                Received::Message(Message::Failed(step, errno), _) => {
+                    return Err(Error { step, end: None, errno });
+                }
                 _ => return Err(failed(Errno::EPIPE)),
             }
         }
@@ -147,8 +159,13 @@ fn open_for(socket: &OwnedFd) {
         let done = run_apart(|| {
             let last = match open(&text) {
                 Ok(opened) => {
-                    let sent = opened.iter().try_for_each(|fd| control::send(socket, Message::Ready, Some(fd.as_fd())));
-                    sent.map_or_else(|errno| Message::Failed(Step::HandOver, errno as i32), |()| Message::Go)
+                    let sent = opened
+                        .iter()
+                        .try_for_each(|fd| control::send(socket, Message::Ready, Some(fd.as_fd())));
+                    sent.map_or_else(
+                        |errno| Message::Failed(Step::HandOver, errno as i32),
+                        |()| Message::Go,
+                    )
                 }
                 Err((step, errno)) => Message::Failed(step, errno as i32),
             };
@@ -184,7 +201,8 @@ fn open(line: &str) -> Result<Vec<OwnedFd>, Failure> {
         // Asked there, wherever it is used, about interfaces of the namespace that it was made in.
         ["socket", namespace] => {
             go(namespace)?;
-            let made = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None);
+            let made =
+                socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None);
             Ok(vec![made.map_err(|errno| (Step::Interface, errno))?])
         }
         _ => Err(wrong()),

@@ -13,8 +13,8 @@ pub struct Space {
     pub namespace: Option<String>,
     /// Its Ethernet address.
     pub mac: [u8; 6],
-    /// Its place in the subnet, from 1 to 254, with the addresses there and the way to the uplink, whose place is 1. `None`:
-    /// what it is called is its user's affair.
+    /// Its place in the subnet, from 1 to 254, with the addresses there and the way to the uplink,
+    /// whose place is 1. `None`: what it is called is its user's affair.
     pub place: Option<u8>,
 }
 
@@ -24,7 +24,8 @@ impl Space {
         Space { namespace, mac: at.mac(place), place: Some(place) }
     }
 
-    /// One without addresses. Its Ethernet address is drawn: behind the uplink may be other hosts that have such interfaces.
+    /// One without addresses. Its Ethernet address is drawn: behind the uplink may be other hosts
+    /// that have such interfaces.
     pub fn bare(namespace: Option<String>) -> Space {
         // Keys are the kernel's random numbers.
         let [a, b, c, d, e, ..] = RandomState::new().hash_one(()).to_be_bytes();
@@ -89,7 +90,12 @@ pub fn start(spaces: &[Space], at: Addresses, mtu: u16) -> Result<Hosts, Error> 
 ///
 /// # Errors
 /// As [`Sandbox::start`](crate::sandbox::Sandbox::start).
-pub fn start_with(spaces: &[Space], sides: Vec<Side>, at: Addresses, mtu: u16) -> Result<Hosts, Error> {
+pub fn start_with(
+    spaces: &[Space],
+    sides: Vec<Side>,
+    at: Addresses,
+    mtu: u16,
+) -> Result<Hosts, Error> {
     let plans = spaces.iter().zip(sides).map(|(space, side)| Plan {
         side,
         attachments: vec![attachment(space, spaces, at, mtu)],
@@ -118,8 +124,10 @@ pub(super) fn attachment(space: &Space, all: &[Space], at: Addresses, mtu: u16) 
     own.addresses = both(place).into_iter().zip([Subnet::PREFIX, Subnet::PREFIX6]).collect();
     // The uplink knows all of them, and they know it: nothing need be asked for on the link.
     let uplink = |place: u8| place == Addresses::UPLINK;
-    let known = all.iter().filter_map(|other| other.place).filter(|&other| uplink(other) != uplink(place));
-    own.neighbours = known.flat_map(|other| both(other).map(|address| (address, at.mac(other)))).collect();
+    let known =
+        all.iter().filter_map(|other| other.place).filter(|&other| uplink(other) != uplink(place));
+    own.neighbours =
+        known.flat_map(|other| both(other).map(|address| (address, at.mac(other)))).collect();
     if place != Addresses::UPLINK {
         own.routes = both(Addresses::UPLINK).map(|gateway| (None, gateway)).into();
     }

@@ -154,7 +154,8 @@ fn what_finds_no_memory_is_its_adapters() {
     // Of nobody's, nothing is known.
     noted[NOTE].fill(0);
     three.near.found_no_memory(&noted, 1);
-    let lost: Vec<Lost> = three.adapters.counts().into_iter().map(|(_, counts)| counts.no_memory).collect();
+    let lost: Vec<Lost> =
+        three.adapters.counts().into_iter().map(|(_, counts)| counts.no_memory).collect();
     assert_eq!(lost, [Lost { up: 3, down: 0 }, Lost { up: 0, down: 1 }, Lost::default()]);
 }
 

@@ -1,9 +1,10 @@
 //! Whose turn it is to be read: deficit round robin in time of the processor.
 //!
-//! Each adapter that has something to be read gets a quantum in its turn, in proportion to its weight, and is read while that
-//! lasts. It is charged what its units took, from the reading to the end of their queueing: one with a storm of tiny packets,
-//! or of units that are dear for another reason, takes no more of the processor than its part while others want theirs.
-//! What it has not read stays in the kernel, at the adapter's own cost.
+//! Each adapter that has something to be read gets a quantum in its turn, in proportion to its
+//! weight, and is read while that lasts. It is charged what its units took, from the reading to the
+//! end of their queueing: one with a storm of tiny packets, or of units that are dear for another
+//! reason, takes no more of the processor than its part while others want theirs. What it has not
+//! read stays in the kernel, at the adapter's own cost.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -76,7 +77,8 @@ impl Turns {
     /// That was its cost.
     pub(super) fn charge(&mut self, n: u16, cost: Duration) {
         if let Some(turn) = self.of.get_mut(usize::from(n)) {
-            turn.credit = turn.credit.saturating_sub(i64::try_from(cost.as_nanos()).unwrap_or(i64::MAX));
+            turn.credit =
+                turn.credit.saturating_sub(i64::try_from(cost.as_nanos()).unwrap_or(i64::MAX));
             turn.served = true;
         }
     }
@@ -101,7 +103,8 @@ impl Turns {
 mod tests {
     use super::*;
 
-    /// Reads those that always have something, at these costs, until so much time is spent: what each took, and how many units.
+    /// Reads those that always have something, at these costs, until so much time is spent: what
+    /// each took, and how many units.
     fn run(costs: &[u64], weights: &[u32], until: u64) -> Vec<(u64, u64)> {
         let mut turns = Turns::default();
         for (n, weight) in weights.iter().enumerate() {
@@ -128,7 +131,10 @@ mod tests {
             assert!(spent.abs_diff(10_000_000) <= 60_000, "{of:?}");
         }
         let of = run(&[500, 40_000], &[1, 3], 40_000_000);
-        assert!(of[0].0.abs_diff(10_000_000) <= 80_000 && of[1].0.abs_diff(30_000_000) <= 80_000, "{of:?}");
+        assert!(
+            of[0].0.abs_diff(10_000_000) <= 80_000 && of[1].0.abs_diff(30_000_000) <= 80_000,
+            "{of:?}"
+        );
     }
 
     #[test]

@@ -37,14 +37,18 @@ pub(super) enum Found {
 }
 
 impl Forwarder {
-    /// A turn for each port, or for those seen readable and those whose turn was broken off. Who has nothing left in this
-    /// round is left alone, and may have more.
+    /// A turn for each port, or for those seen readable and those whose turn was broken off. Who
+    /// has nothing left in this round is left alone, and may have more.
     pub(super) fn receive(&mut self, all: bool) -> io::Result<Found> {
         let mut found = Found::Nothing;
         self.shares.begin();
         let mut began = self.clock.now();
         for i in 0..self.ports.len() {
-            if !(all || self.watch.is_readable(i) || self.waiting[i].is_some() || self.shares.goes_on(i)) {
+            if !(all
+                || self.watch.is_readable(i)
+                || self.waiting[i].is_some()
+                || self.shares.goes_on(i))
+            {
                 continue;
             }
             if !self.shares.may_read(i) {
@@ -55,7 +59,11 @@ impl Forwarder {
             if read > Found::Nothing {
                 let now = self.clock.now();
                 // Who waits for room does not go on before there is some.
-                self.shares.took(i, now.since(began), read == Found::Part && self.waiting[i].is_none());
+                self.shares.took(
+                    i,
+                    now.since(began),
+                    read == Found::Part && self.waiting[i].is_none(),
+                );
                 began = now;
             } else {
                 self.shares.took(i, Span::ZERO, false);
@@ -106,8 +114,13 @@ impl Forwarder {
         };
         (self.read, self.gap) = (now, now.since(self.read));
         let packets = received.packets();
-        let wanted = received.flow.is_none() && self.network.wants_key(self.ports[i].pipe.0 as usize);
-        let key = if wanted { self.ports[i].port.key(&self.units.buffer()[..received.length]) } else { Key::default() };
+        let wanted =
+            received.flow.is_none() && self.network.wants_key(self.ports[i].pipe.0 as usize);
+        let key = if wanted {
+            self.ports[i].port.key(&self.units.buffer()[..received.length])
+        } else {
+            Key::default()
+        };
         let owner = self.ports[i].port.owner(&self.units.buffer()[..received.length]);
         let Some(unit) = self.units.keep(received.length, (i, owner), received.train) else {
             self.losses.no_memory += u64::from(packets);
@@ -125,7 +138,11 @@ impl Forwarder {
         let label = if self.network.heeds_labels() { ecn::label(&key) } else { Label::default() };
         while arriving.next < packets {
             let length = if arriving.next + 1 == packets { received.last } else { received.bytes };
-            let entry = match arriving.entry.take().map_or_else(|| self.entry(i, &arriving, length, now), Ok) {
+            let entry = match arriving
+                .entry
+                .take()
+                .map_or_else(|| self.entry(i, &arriving, length, now), Ok)
+            {
                 Ok(entry) => entry,
                 Err(why) => {
                     if self.network.has_rules() {
@@ -150,12 +167,25 @@ impl Forwarder {
             }
             let (flow, bytes) = (entry.flow, self.network.bytes(entry.pipe, length));
             self.active[entry.pipe.0 as usize][flow.index()] = now;
-            let packet = Packet { unit, index: arriving.next, number: self.arrived, arrival: now, flow, bytes };
+            let packet = Packet {
+                unit,
+                index: arriving.next,
+                number: self.arrived,
+                arrival: now,
+                flow,
+                bytes,
+            };
             self.hold(entry.pipe, &packet);
             let handle = self.units.packet(packet);
             arriving.next += 1;
             self.arrived += 1;
-            self.network.enter(entry, &key, network::Packet { handle, length, label: &label }, now, &mut self.out);
+            self.network.enter(
+                entry,
+                &key,
+                network::Packet { handle, length, label: &label },
+                now,
+                &mut self.out,
+            );
             if !self.network.has_rules() {
                 arriving.entry = Some(entry);
             }
@@ -164,7 +194,13 @@ impl Forwarder {
     }
 
     /// Where a packet enters: without rules, all of its unit.
-    fn entry(&mut self, i: usize, arriving: &Waiting, length: u32, now: Time) -> Result<Entry, Refused> {
+    fn entry(
+        &mut self,
+        i: usize,
+        arriving: &Waiting,
+        length: u32,
+        now: Time,
+    ) -> Result<Entry, Refused> {
         let pipe = self.ports[i].pipe;
         match arriving.received.flow {
             Some(flow) => Ok(self.network.straight(pipe, flow)),
@@ -182,7 +218,14 @@ impl Forwarder {
                 Refused::Dropped => Why::Rule,
                 Refused::Unmatched => Why::Unmatched,
             });
-            record(recorder, &self.units, packet, verdict, (true, Before::default()), &mut self.cut);
+            record(
+                recorder,
+                &self.units,
+                packet,
+                verdict,
+                (true, Before::default()),
+                &mut self.cut,
+            );
         }
     }
 }

@@ -34,7 +34,8 @@ impl Forwarder {
         // What was decided before the change names flows as they were.
         self.network.poll(now, &mut self.out);
         self.note();
-        let fates: Vec<(PipeId, &[Fate])> = flows.iter().map(|flows| (flows.pipe, &flows.fates[..])).collect();
+        let fates: Vec<(PipeId, &[Fate])> =
+            flows.iter().map(|flows| (flows.pipe, &flows.fates[..])).collect();
         let begin: Vec<PipeId> = engine.begins().collect();
         self.may_be_paced(engine.by_devices())?;
         let (other_rules, heeded) = (rules.is_some(), self.network.heeds_labels());
@@ -82,10 +83,13 @@ impl Forwarder {
         self.network.take_leavings()
     }
 
-    /// Where pipes are, and where others may begin: nothing of those that have ended is on its way any more.
+    /// Where pipes are, and where others may begin: nothing of those that have ended is on its way
+    /// any more.
     pub fn places(&self) -> Places {
         let mut places = self.network.places();
-        let released = |place: &u32| (2 * place..2 * place + 2).all(|pipe| !self.releases.has_any_of(PipeId(pipe)));
+        let released = |place: &u32| {
+            (2 * place..2 * place + 2).all(|pipe| !self.releases.has_any_of(PipeId(pipe)))
+        };
         places.vacant.retain(released);
         places
     }
@@ -105,7 +109,8 @@ impl Forwarder {
         for (port, waiting) in self.ports.iter().zip(&mut self.waiting) {
             if let Some(waiting) = waiting {
                 waiting.entry = None;
-                let unit = self.units.part(waiting.unit, 0, waiting.received.packets(), &mut self.cut);
+                let unit =
+                    self.units.part(waiting.unit, 0, waiting.received.packets(), &mut self.cut);
                 waiting.key = port.port.key(unit);
             }
         }
@@ -121,13 +126,17 @@ impl Forwarder {
         self.active[p] = vec![Time::NEVER; number];
         for (f, (flow, active)) in old.into_iter().zip(active).enumerate() {
             match fates.get(f) {
-                Some(Fate::Is(is)) => (self.flows[p][is.index()], self.active[p][is.index()]) = (flow, active),
-                // What the engine counted of it is of those that have gone; what was measured of it goes with it.
+                Some(Fate::Is(is)) => {
+                    (self.flows[p][is.index()], self.active[p][is.index()]) = (flow, active)
+                }
+                // What the engine counted of it is of those that have gone; what was measured of it
+                // goes with it.
                 Some(_) => {}
                 None => (self.flows[p][f], self.active[p][f]) = (flow, active),
             }
         }
-        let entries = self.waiting.iter_mut().flatten().filter_map(|waiting| waiting.entry.as_mut());
+        let entries =
+            self.waiting.iter_mut().flatten().filter_map(|waiting| waiting.entry.as_mut());
         for Entry { flow, .. } in entries.filter(|entry| entry.pipe == pipe) {
             *flow = become_other(*flow);
         }

@@ -1,6 +1,8 @@
-//! What flows are promised, held against each packet; and what their owners may send, held against what comes.
+//! What flows are promised, held against each packet; and what their owners may send, held against
+//! what comes.
 //!
-//! A packet that stayed longer than its flow's bound is a breach, and whose it is follows from what was:
+//! A packet that stayed longer than its flow's bound is a breach, and whose it is follows from what
+//! was:
 //!
 //! | cause | when |
 //! |---|---|
@@ -8,12 +10,14 @@
 //! | host | it left its queue in time, and was handed over too late |
 //! | promise | neither: what was promised was not kept |
 //!
-//! A packet that does not keep to the envelope is counted, and goes as any other. The flow is held to have kept to it again when
-//! its queue has run empty. Without an envelope the bound is one for a full queue, which no sender can break.
+//! A packet that does not keep to the envelope is counted, and goes as any other. The flow is held
+//! to have kept to it again when its queue has run empty. Without an envelope the bound is one for
+//! a full queue, which no sender can break.
 //!
-//! A change may promise a flow something else while packets of it wait. What they have found, and what those find that come
-//! behind them, nobody has promised: with an envelope the new bound counts from the next busy period on, without one from when
-//! the packets have left that were there.
+//! A change may promise a flow something else while packets of it wait. What they have found, and
+//! what those find that come behind them, nobody has promised: with an envelope the new bound
+//! counts from the next busy period on, without one from when the packets have left that were
+//! there.
 
 use super::Forwarder;
 use crate::units::Packet;
@@ -140,7 +144,14 @@ impl Contract {
             Bucket { rate: rate.0.into(), most, credit: most }
         };
         let buckets = terms.envelope.iter().map(bucket).collect();
-        Contract { terms, buckets, last: Time::ZERO, excused: None, found: Found::Nothing, kept: Kept::default() }
+        Contract {
+            terms,
+            buckets,
+            last: Time::ZERO,
+            excused: None,
+            found: Found::Nothing,
+            kept: Kept::default(),
+        }
     }
 
     /// Other terms from now on.
@@ -149,7 +160,13 @@ impl Contract {
             return self;
         }
         let found = if is_empty { Found::Nothing } else { Found::Others(now) };
-        Contract { kept: self.kept, excused: self.excused, last: now, found, ..Contract::new(terms) }
+        Contract {
+            kept: self.kept,
+            excused: self.excused,
+            last: now,
+            found,
+            ..Contract::new(terms)
+        }
     }
 
     fn arrived(&mut self, bytes: u32, now: Time, was_empty: bool) {
@@ -216,14 +233,18 @@ impl Contracts {
     pub(super) fn emitted(&mut self, emit: &Emit) {
         let Some(contract) = self.get(emit.pipe, emit.flow) else { return };
         let Some(cause) = contract.whose(emit.arrival, emit.end) else { return };
-        let Some(bound) = contract.terms.delay.filter(|&bound| emit.end - emit.arrival > bound) else { return };
+        let Some(bound) = contract.terms.delay.filter(|&bound| emit.end - emit.arrival > bound)
+        else {
+            return;
+        };
         contract.kept.late[cause as usize] += 1;
         let flow = contract.terms.name.clone();
         let (arrival, end) = (emit.arrival, emit.end);
         self.remember(Late { number: 0, flow, cause, bound, arrival, end, handed_over: None });
     }
 
-    /// Packets of a flow were handed over then, `late` after they were to be, which had stayed in their queue so long.
+    /// Packets of a flow were handed over then, `late` after they were to be, which had stayed in
+    /// their queue so long.
     pub(super) fn handed_over(
         &mut self,
         (pipe, flow): (PipeId, FlowId),
@@ -234,21 +255,35 @@ impl Contracts {
     ) {
         let Some(contract) = self.get(pipe, flow) else { return };
         // Of one that was too long in its queue that was said.
-        let Some(bound) = contract.terms.delay.filter(|&bound| delay <= bound && delay + late > bound) else { return };
+        let Some(bound) =
+            contract.terms.delay.filter(|&bound| delay <= bound && delay + late > bound)
+        else {
+            return;
+        };
         contract.kept.late[Cause::Host as usize] += times;
         let flow = contract.terms.name.clone();
         let end = Time(then.0.saturating_sub(late.0));
         let arrival = Time(end.0.saturating_sub(delay.0));
-        self.remember(Late { number: 0, flow, cause: Cause::Host, bound, arrival, end, handed_over: Some(then) });
+        self.remember(Late {
+            number: 0,
+            flow,
+            cause: Cause::Host,
+            bound,
+            arrival,
+            end,
+            handed_over: Some(then),
+        });
     }
 }
 
 impl Forwarder {
-    /// From now on packets are held against these terms, by pipe and flow. Flows are known by the names in them: of
-    /// one that is there still, what was counted goes on.
+    /// From now on packets are held against these terms, by pipe and flow. Flows are known by the
+    /// names in them: of one that is there still, what was counted goes on.
     pub fn hold_to(&mut self, terms: Vec<Vec<Terms>>) {
-        let mut before: Vec<Vec<Option<Contract>>> =
-            std::mem::take(&mut self.contracts.of).into_iter().map(|of| of.into_iter().map(Some).collect()).collect();
+        let mut before: Vec<Vec<Option<Contract>>> = std::mem::take(&mut self.contracts.of)
+            .into_iter()
+            .map(|of| of.into_iter().map(Some).collect())
+            .collect();
         // Mostly flows stay where they are; only of those that do not are names looked up.
         let mut others: BTreeMap<String, (usize, usize)> = BTreeMap::new();
         let stays = |before: &[Vec<Option<Contract>>], p: usize, f: usize, name: &str| {
@@ -261,8 +296,10 @@ impl Forwarder {
         });
         if !all_stay {
             for (p, of) in before.iter().enumerate() {
-                let names =
-                    of.iter().enumerate().filter_map(|(f, old)| Some((old.as_ref()?.terms.name.clone(), (p, f))));
+                let names = of
+                    .iter()
+                    .enumerate()
+                    .filter_map(|(f, old)| Some((old.as_ref()?.terms.name.clone(), (p, f))));
                 others.extend(names);
             }
         }
@@ -287,8 +324,8 @@ impl Forwarder {
         self.contracts.of = of;
     }
 
-    /// From now on packets of these flows, by the number of their pipe as those who ask number them, are held against other
-    /// terms; those flows stay who they are.
+    /// From now on packets of these flows, by the number of their pipe as those who ask number
+    /// them, are held against other terms; those flows stay who they are.
     pub fn hold_some_to(&mut self, others: Vec<(usize, FlowId, Terms)>) {
         let now = self.clock.now();
         for (number, flow, terms) in others {
@@ -304,10 +341,14 @@ impl Forwarder {
     /// What became of the contracts, by pipe and flow as those who ask number them.
     pub fn kept(&self) -> Vec<Vec<Kept>> {
         let of = |pipe: &PipeId| self.contracts.of.get(pipe.0 as usize);
-        self.order.iter().map(|pipe| of(pipe).into_iter().flatten().map(|contract| contract.kept).collect()).collect()
+        self.order
+            .iter()
+            .map(|pipe| of(pipe).into_iter().flatten().map(|contract| contract.kept).collect())
+            .collect()
     }
 
-    /// Packets that stayed too long, those that are remembered, in the order in which they were seen.
+    /// Packets that stayed too long, those that are remembered, in the order in which they were
+    /// seen.
     pub fn late(&self) -> Vec<Late> {
         let mut all: Vec<Late> = self.contracts.remembered.iter().flatten().cloned().collect();
         all.sort_unstable_by_key(|late| late.number);
@@ -367,17 +408,23 @@ mod tests {
     fn whose_a_breach_is_goes_by_busy_periods() {
         let mut of = contract();
         of.arrived(1500, Time(10), true);
-        let whose = |of: &mut Contract, arrival: u64| of.whose(Time(arrival), Time(arrival + 1_000)).unwrap();
+        let whose = |of: &mut Contract, arrival: u64| {
+            of.whose(Time(arrival), Time(arrival + 1_000)).unwrap()
+        };
         assert_eq!(whose(&mut of, 10), Cause::Promise);
         of.arrived(1500, Time(20), false);
-        assert_eq!([10, 20, 30].map(|at| whose(&mut of, at)), [Cause::Promise, Cause::OwnBurst, Cause::OwnBurst]);
+        assert_eq!(
+            [10, 20, 30].map(|at| whose(&mut of, at)),
+            [Cause::Promise, Cause::OwnBurst, Cause::OwnBurst]
+        );
         of.arrived(1, Time(5_000_000), true);
         assert_eq!((whose(&mut of, 5_000_000), of.kept.periods), (Cause::Promise, 2));
     }
 
     #[test]
     fn other_terms_say_nothing_of_what_waited_before_them() {
-        let other = |on_condition| Terms { delay: Some(Span(500)), on_condition, ..contract().terms };
+        let other =
+            |on_condition| Terms { delay: Some(Span(500)), on_condition, ..contract().terms };
         // Until the queue has run empty.
         let mut of = contract();
         of.arrived(1500, Time(10), true);
@@ -393,7 +440,10 @@ mod tests {
         // Until what was there has left.
         let mut of = contract().become_of(other(false), Time(20), false);
         assert_eq!(of.whose(Time(10), Time(100)), None);
-        assert_eq!([30, 150, 200].map(|at| of.whose(Time(at), Time(200))), [None, None, Some(Cause::Promise)]);
+        assert_eq!(
+            [30, 150, 200].map(|at| of.whose(Time(at), Time(200))),
+            [None, None, Some(Cause::Promise)]
+        );
         let mut of = contract().become_of(other(false), Time(20), true);
         assert_eq!(of.whose(Time(30), Time(200)), Some(Cause::Promise), "nothing was there");
     }
@@ -425,7 +475,14 @@ mod tests {
         all.handed_over(flow, half, Span::from_micros(501), 5, then);
         assert_eq!(all.of[0][0].kept.late[1], 5);
         let last = all.remembered[Cause::Host as usize].back().unwrap();
-        assert_eq!((last.cause, last.end, last.handed_over), (Cause::Host, Time(8_499_000), Some(then)));
-        assert_eq!(all.remembered[Cause::Promise as usize].len(), REMEMBERED, "and the others are remembered still");
+        assert_eq!(
+            (last.cause, last.end, last.handed_over),
+            (Cause::Host, Time(8_499_000), Some(then))
+        );
+        assert_eq!(
+            all.remembered[Cause::Promise as usize].len(),
+            REMEMBERED,
+            "and the others are remembered still"
+        );
     }
 }

@@ -28,7 +28,8 @@ pub struct LiveFlow {
     pub(super) last_late: Option<Span>,
 }
 
-/// So many flows of a forwarder have percentiles to three digits; where there are more, each has them to half an octave.
+/// So many flows of a forwarder have percentiles to three digits; where there are more, each has
+/// them to half an octave.
 const FEW: usize = 64;
 
 impl LiveFlow {
@@ -86,10 +87,11 @@ pub struct Awake {
     pub by_room: u64,
     /// Sleeps that ended for whoever called: a deadline, another descriptor.
     pub by_caller: u64,
-    /// Sleeps, soon over, of a loop that is before all other threads, which they were owed as it had not slept as long by
-    /// itself.
+    /// Sleeps, soon over, of a loop that is before all other threads, which they were owed as it
+    /// had not slept as long by itself.
     pub for_others: u64,
-    /// Times that a port which paces a link had no room for what it was handed; that waited, and nothing was lost.
+    /// Times that a port which paces a link had no room for what it was handed; that waited, and
+    /// nothing was lost.
     pub refused: u64,
     /// Time awake with nothing to do but to look at ports and clock.
     pub spun: Span,
@@ -104,7 +106,9 @@ impl Forwarder {
             let counters = self.network.counters(pipe, FlowId(f as u32));
             LiveFlow { counters, ..flow.clone() }
         };
-        let pipe = |&pipe: &PipeId| self.flows[pipe.0 as usize].iter().enumerate().map(|of| flow(pipe, of)).collect();
+        let pipe = |&pipe: &PipeId| {
+            self.flows[pipe.0 as usize].iter().enumerate().map(|of| flow(pipe, of)).collect()
+        };
         self.order.iter().map(pipe).collect()
     }
 
@@ -118,7 +122,8 @@ impl Forwarder {
         self.network.counters(self.called(pipe), flow)
     }
 
-    /// What a mask made, of a flow or of the link; see [`report`](falaj_engine::network::Network::report).
+    /// What a mask made, of a flow or of the link; see
+    /// [`report`](falaj_engine::network::Network::report).
     pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
         self.network.report(self.called(pipe), flow, busiest)
     }
@@ -128,7 +133,8 @@ impl Forwarder {
         self.network.of_the_ended()
     }
 
-    /// How disciplines of libraries broke their contract; see [`breaches`](falaj_engine::network::Network::breaches).
+    /// How disciplines of libraries broke their contract; see
+    /// [`breaches`](falaj_engine::network::Network::breaches).
     pub fn breaches(&self, pipe: PipeId) -> Vec<Breach> {
         self.network.breaches(self.called(pipe))
     }
@@ -148,7 +154,8 @@ impl Forwarder {
         self.network.taken()
     }
 
-    /// How late the latest hand-over was since this was asked last: a stall of the host is at least that long.
+    /// How late the latest hand-over was since this was asked last: a stall of the host is at least
+    /// that long.
     pub fn take_latest(&mut self) -> Span {
         std::mem::take(&mut self.latest)
     }

@@ -26,9 +26,18 @@ impl Forwarder {
                     let packet = self.units.decided(emit.handle);
                     self.releases.emitted(packet, &emit);
                     if let Some(recorder) = &mut self.recorder {
-                        let verdict = Verdict::Sent { start: emit.start, end: emit.end, due: emit.due };
-                        let before = Before { turned: &turned, ecn: self.marked.remove(&emit.handle) };
-                        record(recorder, &self.units, packet, verdict, (rules, before), &mut self.cut);
+                        let verdict =
+                            Verdict::Sent { start: emit.start, end: emit.end, due: emit.due };
+                        let before =
+                            Before { turned: &turned, ecn: self.marked.remove(&emit.handle) };
+                        record(
+                            recorder,
+                            &self.units,
+                            packet,
+                            verdict,
+                            (rules, before),
+                            &mut self.cut,
+                        );
                     }
                     turned.clear();
                 }
@@ -39,15 +48,24 @@ impl Forwarder {
                 Output::Drop(dropped) => {
                     if matches!(self.overflow, Overflow::Wanted) && dropped.why == Why::QueueFull {
                         let called = self.order.iter().position(|pipe| *pipe == dropped.pipe);
-                        self.overflow = called
-                            .map_or(Overflow::Wanted, |pipe| Overflow::Happened(PipeId(pipe as u32), dropped.flow));
+                        self.overflow = called.map_or(Overflow::Wanted, |pipe| {
+                            Overflow::Happened(PipeId(pipe as u32), dropped.flow)
+                        });
                     }
                     let packet = self.units.decided(dropped.handle);
                     self.releases.dropped(packet.unit, &self.units);
                     if let Some(recorder) = &mut self.recorder {
                         let verdict = Verdict::Dropped(dropped.why);
-                        let before = Before { turned: &[], ecn: self.marked.remove(&dropped.handle) };
-                        record(recorder, &self.units, packet, verdict, (rules, before), &mut self.cut);
+                        let before =
+                            Before { turned: &[], ecn: self.marked.remove(&dropped.handle) };
+                        record(
+                            recorder,
+                            &self.units,
+                            packet,
+                            verdict,
+                            (rules, before),
+                            &mut self.cut,
+                        );
                     }
                     lose(&mut self.units, &mut self.ports, packet.unit);
                 }
@@ -82,7 +100,9 @@ impl Forwarder {
             }
         }
         for emit in self.network.passed() {
-            self.flows[emit.pipe.0 as usize][emit.flow.index()].delay.record(emit.end - emit.arrival);
+            self.flows[emit.pipe.0 as usize][emit.flow.index()]
+                .delay
+                .record(emit.end - emit.arrival);
         }
     }
 
@@ -103,10 +123,12 @@ impl Forwarder {
     /// The next burst that is due by `now`.
     fn due(&mut self, now: Time) -> Option<u32> {
         let network = &self.network;
-        self.releases.due(now, &self.units, |burst| network.soonest(PipeId(burst.pipe), burst.bytes, now))
+        self.releases
+            .due(now, &self.units, |burst| network.soonest(PipeId(burst.pipe), burst.bytes, now))
     }
 
-    /// Does this one leave in one piece with those that are to be handed over? Then it is one of them now.
+    /// Does this one leave in one piece with those that are to be handed over? Then it is one of
+    /// them now.
     fn joins(&mut self, index: u32) -> bool {
         let Some(&first) = self.together.first() else { return false };
         let [first, this] = [first, index].map(|index| self.releases.burst(index).unit);
@@ -117,7 +139,9 @@ impl Forwarder {
         {
             return false;
         }
-        let (Some((_, first)), Some((_, this))) = (self.units.single(first), self.units.single(this)) else {
+        let (Some((_, first)), Some((_, this))) =
+            (self.units.single(first), self.units.single(this))
+        else {
             return false;
         };
         let joins = (self.together.len() > 1 || self.join.begin(first)) && self.join.add(this);

@@ -24,7 +24,8 @@ pub enum WhenFull {
     /// It is lost, as in a router.
     #[default]
     Drop,
-    /// It waits at its port, and whatever comes behind it there, as behind an interface that is full.
+    /// It waits at its port, and whatever comes behind it there, as behind an interface that is
+    /// full.
     Wait,
     /// What comes down waits, what goes up is lost.
     WaitDown,

@@ -1,17 +1,19 @@
 //! What a thread before all others owes those.
 //!
-//! One that never sleeps is stopped by the kernel for the twentieth part of a second in each second, or what its owner has set,
-//! so that the others get something too. It pays them as much in small pieces instead: a [`PIECE`] as often as that is owed, in
-//! a moment in which nothing is due until it is over, judging by how late the thread woke from them lately. If there is none,
-//! packets are too dense for that: then, when two are owed, it pays straight after a hand-over if nothing is due during the
-//! piece itself, and when three are in any moment. What is owed by then is made up for.
+//! One that never sleeps is stopped by the kernel for the twentieth part of a second in each
+//! second, or what its owner has set, so that the others get something too. It pays them as much in
+//! small pieces instead: a [`PIECE`] as often as that is owed, in a moment in which nothing is due
+//! until it is over, judging by how late the thread woke from them lately. If there is none,
+//! packets are too dense for that: then, when two are owed, it pays straight after a hand-over if
+//! nothing is due during the piece itself, and when three are in any moment. What is owed by then
+//! is made up for.
 
 use crate::priority::Share;
 use crate::timer::Lead;
 use falaj_sched::time::{Span, Time};
 
-/// Waking up takes half as long again, but most of that the kernel counts as the thread's. For shorter pieces it would be more
-/// than the piece itself.
+/// Waking up takes half as long again, but most of that the kernel counts as the thread's. For
+/// shorter pieces it would be more than the piece itself.
 const PIECE: Span = Span::from_micros(50);
 
 /// Whatever is kept for others, between two pieces there is time for packets.
@@ -30,8 +32,10 @@ pub(super) struct Owed {
 impl Owed {
     /// Of what the kernel keeps for others.
     pub(super) fn new(kept: Option<Share>) -> Owed {
-        let every = |kept: Share| u128::from(PIECE.0) * u128::from(kept.of.0) / u128::from(kept.part.0);
-        let every = kept.map(|kept| Span(u64::try_from(every(kept)).unwrap_or(u64::MAX)).max(LEAST));
+        let every =
+            |kept: Share| u128::from(PIECE.0) * u128::from(kept.of.0) / u128::from(kept.part.0);
+        let every =
+            kept.map(|kept| Span(u64::try_from(every(kept)).unwrap_or(u64::MAX)).max(LEAST));
         Owed { since: Time::ZERO, every, lead: Lead::new() }
     }
 
@@ -41,7 +45,8 @@ impl Owed {
         self.every.is_some_and(|every| now.since(self.since) >= every)
     }
 
-    /// For how long to sleep now, with nothing due before `next`, and something handed over just now or not.
+    /// For how long to sleep now, with nothing due before `next`, and something handed over just
+    /// now or not.
     pub(super) fn pays(&self, now: Time, next: Time, released: bool) -> Option<Span> {
         let (owed, until) = (now.since(self.since).0 / self.every?.0, now + PIECE);
         let suits = self.lead.wake(next, None) >= until || owed >= 2 && released && next >= until;
@@ -52,8 +57,8 @@ impl Owed {
     pub(super) fn paid(&mut self, began: Time, woke: Time) {
         self.lead.woke(began + PIECE, woke);
         let Some(every) = self.every else { return };
-        // No more than is left after one that was paid at last, three being owed, and its own length and waking: whoever
-        // was stopped by others owes them nothing for that.
+        // No more than is left after one that was paid at last, three being owed, and its own
+        // length and waking: whoever was stopped by others owes them nothing for that.
         let most = Span(every.0.saturating_mul(2).saturating_add(2 * PIECE.0));
         self.since = (self.since + every).max(Time(woke.0.saturating_sub(most.0)));
     }
@@ -74,8 +79,9 @@ mod tests {
     const KEPT: Share = Share { part: Span::from_millis(50), of: Span::from_secs(1) };
     const AWAKE: Span = Span::from_millis(1);
 
-    /// What a loop pays that hands over a packet each `gap`, where waking takes `late` in turns: how many pieces in a second,
-    /// the share of packets that it was late for, and the longest time without one.
+    /// What a loop pays that hands over a packet each `gap`, where waking takes `late` in turns:
+    /// how many pieces in a second, the share of packets that it was late for, and the longest
+    /// time without one.
     fn pays(gap: u64, late: &[u64]) -> (u32, f64, Span) {
         let end = Time(1_000_000_000);
         let mut owed = Owed::new(Some(KEPT));
@@ -115,15 +121,21 @@ mod tests {
 
     #[test]
     fn it_is_as_much_as_the_owner_has_set() {
-        let of = |part| Owed::new(Some(Share { part: Span::from_millis(part), of: Span::from_secs(1) }));
-        let first =
-            |owed: Owed| (0..).map(|us| Time(us * 1_000)).find(|&now| owed.pays(now, Time::NEVER, false).is_some());
+        let of =
+            |part| Owed::new(Some(Share { part: Span::from_millis(part), of: Span::from_secs(1) }));
+        let first = |owed: Owed| {
+            (0..)
+                .map(|us| Time(us * 1_000))
+                .find(|&now| owed.pays(now, Time::NEVER, false).is_some())
+        };
         assert_eq!(first(of(50)), Some(Time(1_000_000)));
         assert_eq!(first(of(10)), Some(Time(5_000_000)));
         assert_eq!(first(of(200)), Some(Time(250_000)));
         assert_eq!(first(of(999)), Some(Time(LEAST.0)), "between two there is time for packets");
         let nothing = Owed::new(None);
-        assert!(!nothing.is_due(Time::NEVER) && nothing.pays(Time::NEVER, Time::NEVER, true).is_none());
+        assert!(
+            !nothing.is_due(Time::NEVER) && nothing.pays(Time::NEVER, Time::NEVER, true).is_none()
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Ports whose devices pace a link: what they have no room for is kept, in its order, and the engine decides on nobody until they
-//! have.
+//! Ports whose devices pace a link: what they have no room for is kept, in its order, and the
+//! engine decides on nobody until they have.
 
 use super::{Attached, Forwarder};
 use falaj_engine::{PipeId, Unfit};
@@ -8,13 +8,15 @@ use nix::libc::{EAGAIN, ENOBUFS, ENOMEM};
 use std::collections::VecDeque;
 use std::io;
 
-/// Where nobody says when a port has room it is tried again after so long: some packets of a fast link.
+/// Where nobody says when a port has room it is tried again after so long: some packets of a fast
+/// link.
 const AGAIN: Span = Span::from_micros(100);
 
 /// What a port had no room for.
 #[derive(Default)]
 pub(super) struct Full {
-    /// Bursts that were decided before it said so; about as many as its device is handed ahead of time at most.
+    /// Bursts that were decided before it said so; about as many as its device is handed ahead of
+    /// time at most.
     kept: VecDeque<u32>,
     /// To be tried again then; `None`: it becomes writable.
     again: Option<Time>,
@@ -29,14 +31,18 @@ impl Forwarder {
     /// Has the ports know whose devices pace a link, and which do not any more.
     ///
     /// # Errors
-    /// A device is to pace a link, and its port does not say when it has room; or what the kernel says.
+    /// A device is to pace a link, and its port does not say when it has room; or what the kernel
+    /// says.
     pub fn pace(&mut self) -> io::Result<()> {
         for to in 0..self.ports.len() {
             let from = self.ports.iter().filter(|port| port.leaves_at == to);
             let backlog = from.filter_map(|port| self.network.backlog(port.pipe)).max();
             let port = &mut self.ports[to].port;
             if backlog.is_some() && !port.says_room() {
-                return Err(io::Error::new(io::ErrorKind::Unsupported, format!("{}: {}", port.name(), Unfit::Unpaced)));
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    format!("{}: {}", port.name(), Unfit::Unpaced),
+                ));
             }
             if backlog != self.backlogs[to] {
                 port.pace(backlog)?;
@@ -47,7 +53,10 @@ impl Forwarder {
     }
 
     /// May devices pace these pipes?
-    pub(super) fn may_be_paced(&self, mut pipes: impl Iterator<Item = PipeId>) -> Result<(), Unfit> {
+    pub(super) fn may_be_paced(
+        &self,
+        mut pipes: impl Iterator<Item = PipeId>,
+    ) -> Result<(), Unfit> {
         let ruled = self.network.has_rules();
         let may = |pipe: PipeId| {
             let leads = |from: PipeId| if ruled { from.0 % 2 == pipe.0 % 2 } else { from == pipe };
@@ -109,11 +118,13 @@ impl Forwarder {
 
     /// Hands over what is kept, where there may be room now.
     pub(super) fn try_again(&mut self) -> io::Result<()> {
-        /// It has room, and nobody knows for how much: as much as it ever had, until it refuses again.
+        /// It has room, and nobody knows for how much: as much as it ever had, until it refuses
+        /// again.
         const ROOM: u32 = u32::MAX;
         for to in 0..self.full.len() {
             let now = self.clock.now();
-            let may = self.full[to].again.map_or_else(|| self.watch.has_room(to), |again| again <= now);
+            let may =
+                self.full[to].again.map_or_else(|| self.watch.has_room(to), |again| again <= now);
             if !self.is_full(to) || !may {
                 continue;
             }
@@ -123,7 +134,8 @@ impl Forwarder {
                 if let Some(wanting) = self.transmit()? {
                     self.together.clear();
                     self.full[to].kept.push_front(index);
-                    self.full[to].again = (wanting.raw_os_error() != Some(EAGAIN)).then(|| now + AGAIN);
+                    self.full[to].again =
+                        (wanting.raw_os_error() != Some(EAGAIN)).then(|| now + AGAIN);
                     break;
                 }
             }

@@ -1,9 +1,10 @@
 //! The ports' shares of the processor: deficit round robin in time.
 //!
-//! In each round a port may read for a quantum. Its turn is broken off when something is to be handed over, and goes on
-//! afterwards with what is left of the quantum; a round is over when nobody was broken off who has some left. Were each
-//! turn a new one, a port whose packets leave at once would be broken off at its first packet every time, while one whose
-//! packets wait or are lost took all of its quantum.
+//! In each round a port may read for a quantum. Its turn is broken off when something is to be
+//! handed over, and goes on afterwards with what is left of the quantum; a round is over when
+//! nobody was broken off who has some left. Were each turn a new one, a port whose packets leave at
+//! once would be broken off at its first packet every time, while one whose packets wait or are
+//! lost took all of its quantum.
 
 use falaj_sched::time::{Span, Time};
 
@@ -12,7 +13,8 @@ const QUANTUM: i64 = 20_000;
 
 #[derive(Clone, Copy, Debug)]
 struct Share {
-    /// What is left of the quantum, in nanoseconds; below zero a debt. One unit may be as dear as several quanta.
+    /// What is left of the quantum, in nanoseconds; below zero a debt. One unit may be as dear as
+    /// several quanta.
     left: i64,
     /// Its turn was broken off.
     goes_on: bool,
@@ -56,7 +58,8 @@ impl Shares {
         now + Span(self.0[port].left.max(0) as u64)
     }
 
-    /// Its turn took so long, from before it read the first unit until the last one was queued, and was broken off or not.
+    /// Its turn took so long, from before it read the first unit until the last one was queued, and
+    /// was broken off or not.
     #[inline]
     pub(super) fn took(&mut self, port: usize, took: Span, goes_on: bool) {
         let took = i64::try_from(took.0).unwrap_or(i64::MAX);
@@ -69,8 +72,9 @@ impl Shares {
 mod tests {
     use super::*;
 
-    /// What each of two ports has taken that never run dry, after so many looks. Their units take so long to be read and so
-    /// long to be queued, and a turn is broken off at the first one or goes on while there is something left.
+    /// What each of two ports has taken that never run dry, after so many looks. Their units take
+    /// so long to be read and so long to be queued, and a turn is broken off at the first one
+    /// or goes on while there is something left.
     fn taken(each: [[u64; 2]; 2], broken_off: [bool; 2], looks: u32) -> [f64; 2] {
         let (mut shares, mut now, mut took) = (Shares::new(2), Time::ZERO, [0.0; 2]);
         for _ in 0..looks {
@@ -117,13 +121,20 @@ mod tests {
         shares.took(0, Span(24_900), true);
         shares.took(1, Span(1_000), true);
         shares.begin();
-        assert_eq!([0, 1].map(|port| (shares.may_read(port), shares.goes_on(port))), [(false, true), (true, true)]);
+        assert_eq!(
+            [0, 1].map(|port| (shares.may_read(port), shares.goes_on(port))),
+            [(false, true), (true, true)]
+        );
         // Who runs dry has no more for that in the same round.
         shares.took(1, Span(4_000), false);
         assert_eq!(shares.over(1, Time(0)), Time(15_000));
         shares.begin();
         assert!(shares.may_read(0), "nobody else has more");
-        assert_eq!(shares.over(0, Time(40_000)), Time(40_000 + 15_100), "what was taken beyond the last is paid");
+        assert_eq!(
+            shares.over(0, Time(40_000)),
+            Time(40_000 + 15_100),
+            "what was taken beyond the last is paid"
+        );
         shares.took(0, Span(1_000_000), true);
         shares.begin();
         assert_eq!(shares.over(0, Time(0)), Time(1), "it reads one unit, whatever it owes");

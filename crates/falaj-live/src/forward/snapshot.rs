@@ -61,10 +61,12 @@ impl Forwarder {
             counters: self.network.counters(pipe, FlowId(f as u32)),
             active: (active != Time::NEVER).then_some(active),
         };
-        let pipe =
-            |&pipe: &PipeId| self.active[pipe.0 as usize].iter().enumerate().map(|of| counted(pipe, of)).collect();
+        let pipe = |&pipe: &PipeId| {
+            self.active[pipe.0 as usize].iter().enumerate().map(|of| counted(pipe, of)).collect()
+        };
         Snapshot {
-            // Where the host was away, what is due since then is not counted yet: until that time all is.
+            // Where the host was away, what is due since then is not counted yet: until that time
+            // all is.
             at: self.clock.now().min(self.network.next_event()),
             flows: self.order.iter().map(pipe).collect(),
             gone: self.order.iter().map(|&pipe| self.network.of_the_gone(pipe)).collect(),
@@ -79,9 +81,10 @@ impl Forwarder {
         }
     }
 
-    /// Copies what was measured of flows, in the order of pipes, from the one that is `from` among all: to its place in `to`,
-    /// and into the memory of what is there, which nobody needs any more. Ends before the place that it says: with the
-    /// flows, or when `budget` is used up, after one flow at least. A histogram is a hundred kilobytes, and while they are
+    /// Copies what was measured of flows, in the order of pipes, from the one that is `from` among
+    /// all: to its place in `to`, and into the memory of what is there, which nobody needs any
+    /// more. Ends before the place that it says: with the flows, or when `budget` is used up,
+    /// after one flow at least. A histogram is a hundred kilobytes, and while they are
     /// copied no packet passes.
     pub fn measured(&self, to: &mut Vec<Sojourns>, from: usize, budget: Span) -> usize {
         let until = self.clock.now() + budget;

@@ -76,7 +76,16 @@ mod tests {
 
     fn emit(flow: u32, start: u64, end: u64) -> Emit {
         let (start, end) = (Time(start), Time(end));
-        Emit { pipe: PipeId(1), flow: FlowId(flow), handle: 0, bytes: 1, arrival: start, start, end, due: end }
+        Emit {
+            pipe: PipeId(1),
+            flow: FlowId(flow),
+            handle: 0,
+            bytes: 1,
+            arrival: start,
+            start,
+            end,
+            due: end,
+        }
     }
 
     #[test]
@@ -88,10 +97,16 @@ mod tests {
         for (flow, start, end) in [(0, 0, 10), (0, 10, 20), (1, 20, 25), (0, 25, 30), (0, 31, 40)] {
             turns.emitted(&emit(flow, start, end));
         }
-        let all: Vec<_> =
-            turns.0.iter().flatten().flatten().map(|t| (t.flow.0, t.begin.0, t.end.0, t.packets)).collect();
+        let all: Vec<_> = turns
+            .0
+            .iter()
+            .flatten()
+            .flatten()
+            .map(|t| (t.flow.0, t.begin.0, t.end.0, t.packets))
+            .collect();
         assert_eq!(all, [(0, 0, 20, 2), (1, 20, 25, 1), (0, 25, 30, 1), (0, 31, 40, 1)]);
-        (0..2 * REMEMBERED as u64).for_each(|n| turns.emitted(&emit(0, 100 + 10 * n, 105 + 10 * n)));
+        (0..2 * REMEMBERED as u64)
+            .for_each(|n| turns.emitted(&emit(0, 100 + 10 * n, 105 + 10 * n)));
         assert_eq!(turns.0.as_ref().map(|pipes| pipes[1].len()), Some(REMEMBERED));
         turns.forget();
         assert_eq!(turns.0.iter().flatten().flatten().count(), 0);

@@ -24,8 +24,8 @@ pub enum Woken {
     /// For the first time a queue was full, of this pipe and flow, and a packet was lost; see
     /// [`Forwarder::tell_of_overflow`].
     Overflow(PipeId, FlowId),
-    /// For the first time there were more ids than a mask makes queues or links for, of this flow or of the link of this
-    /// pipe; see [`Forwarder::tell_of_overflow`].
+    /// For the first time there were more ids than a mask makes queues or links for, of this flow
+    /// or of the link of this pipe; see [`Forwarder::tell_of_overflow`].
     Shared(PipeId, Option<FlowId>),
 }
 
@@ -48,11 +48,13 @@ impl Forwarder {
         let mut busy = false;
         // Had the ports their turn since the last hand-over?
         let mut had_turn = false;
-        // Were they looked at since others were paid last? However late it wakes, that comes in between.
+        // Were they looked at since others were paid last? However late it wakes, that comes in
+        // between.
         let mut may_pay = true;
         // Since when there has been nothing to do.
         let mut spinning: Option<Time> = None;
-        // Which other descriptor is readable: told when what was due meanwhile is done, so that all is counted.
+        // Which other descriptor is readable: told when what was due meanwhile is done, so that all
+        // is counted.
         let mut heard = None;
         loop {
             let now = self.clock.now();
@@ -184,10 +186,13 @@ impl Forwarder {
         Ok(heard)
     }
 
-    /// Before this nothing comes of what may have come, as devices pace all links, and have enough to send.
+    /// Before this nothing comes of what may have come, as devices pace all links, and have enough
+    /// to send.
     fn nothing_until(&self) -> Time {
         let supplied = self.network.supplied_until();
-        if supplied == Time::NEVER || self.ports.iter().any(|port| self.network.backlog(port.pipe).is_none()) {
+        if supplied == Time::NEVER
+            || self.ports.iter().any(|port| self.network.backlog(port.pipe).is_none())
+        {
             return Time::ZERO;
         }
         supplied.min(self.network.next_event()).min(self.releases.next())
@@ -198,7 +203,9 @@ impl Forwarder {
         let readable = (0..self.watch.len()).find(|&i| self.watch.is_readable(i));
         let count = match readable {
             Some(i) if i < self.ports.len() => &mut self.awake.by_packet,
-            None if (0..self.ports.len()).any(|i| self.watch.has_room(i)) => &mut self.awake.by_room,
+            None if (0..self.ports.len()).any(|i| self.watch.has_room(i)) => {
+                &mut self.awake.by_room
+            }
             None if wake <= deadline => {
                 self.lead.woke(wake, self.clock.now());
                 &mut self.awake.by_timer

@@ -17,7 +17,14 @@ impl Forwarder {
         for (handle, packet) in self.units.undecided() {
             let before = Before { turned: &[], ecn: self.marked.remove(&handle) };
             let rules = self.network.has_rules();
-            record(&mut recorder, &self.units, packet, Verdict::Waiting, (rules, before), &mut self.cut);
+            record(
+                &mut recorder,
+                &self.units,
+                packet,
+                Verdict::Waiting,
+                (rules, before),
+                &mut self.cut,
+            );
         }
         Some(recorder)
     }
@@ -32,8 +39,8 @@ pub(super) struct Before<'a> {
     pub(super) ecn: Option<Ecn>,
 }
 
-/// Writes down what became of a packet of an Ethernet port, as it came in: before these bits of it were turned, and before it
-/// was marked. Where there are rules, with what they ask about it.
+/// Writes down what became of a packet of an Ethernet port, as it came in: before these bits of it
+/// were turned, and before it was marked. Where there are rules, with what they ask about it.
 pub(super) fn record(
     recorder: &mut Recorder,
     units: &Units,
@@ -44,7 +51,8 @@ pub(super) fn record(
 ) {
     let Packet { unit, index, number, arrival, flow, bytes } = packet;
     let way = units.port(unit) as u32;
-    let mut frame = units.part(unit, index, index + 1, cut).get(Tap::VNET_HEADER..).unwrap_or_default();
+    let mut frame =
+        units.part(unit, index, index + 1, cut).get(Tap::VNET_HEADER..).unwrap_or_default();
     let mut whole = Vec::new();
     if !turned.is_empty() || ecn.is_some() {
         whole.extend_from_slice(frame);
@@ -53,5 +61,8 @@ pub(super) fn record(
         frame = &whole;
     }
     let (length, part) = (Some(port::length(frame)), rules.then_some(index));
-    recorder.take(&capture::Taken { number, way, flow: flow.0, bytes, length, part, arrival, verdict }, frame);
+    recorder.take(
+        &capture::Taken { number, way, flow: flow.0, bytes, length, part, arrival, verdict },
+        frame,
+    );
 }

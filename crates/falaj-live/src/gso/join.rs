@@ -1,14 +1,17 @@
 //! Datagrams that leave together, made one unit: the reverse of cutting.
 //!
-//! A system call for each is most of what a packet costs. What is alike but for its payload, and of a checksum that is still
-//! to be made, goes in one piece; the kernel makes datagrams of it again, with the same payloads. Nothing waits for that:
-//! it is done with what is due at one instant anyhow.
+//! A system call for each is most of what a packet costs. What is alike but for its payload, and of
+//! a checksum that is still to be made, goes in one piece; the kernel makes datagrams of it again,
+//! with the same payloads. Nothing waits for that: it is done with what is due at one instant
+//! anyhow.
 //!
-//! Of the headers one thing may come out otherwise: where fragmentation is forbidden and all identifications are one, they
-//! count up, as segmentation has it. Nobody may look at them there (RFC 6864, section 4.1).
+//! Of the headers one thing may come out otherwise: where fragmentation is forbidden and all
+//! identifications are one, they count up, as segmentation has it. Nobody may look at them there
+//! (RFC 6864, section 4.1).
 
 use super::{
-    ETHERNET, Headers, IPV6, Network, Transport, UDP, add, ones_complement_sum, put, tags, virtio, word, word_le,
+    ETHERNET, Headers, IPV6, Network, Transport, UDP, add, ones_complement_sum, put, tags, virtio,
+    word, word_le,
 };
 use crate::tap::Tap;
 
@@ -33,7 +36,8 @@ fn datagram(unit: &[u8]) -> Option<Headers> {
         _ => return None,
     };
     let segment = ip + header;
-    let checksum = (word_le(unit, virtio::CHECKSUM_START)?, word_le(unit, virtio::CHECKSUM_START + 2)?);
+    let checksum =
+        (word_le(unit, virtio::CHECKSUM_START)?, word_le(unit, virtio::CHECKSUM_START + 2)?);
     let is_sound = network == Network::Ip6 || ones_complement_sum(unit.get(ip..segment)?) == 0xffff;
     let right = protocol == PROTOCOL
         && is_sound
@@ -44,8 +48,8 @@ fn datagram(unit: &[u8]) -> Option<Headers> {
     right.then_some(Headers { network, transport: Transport::Udp, ip, segment })
 }
 
-/// Are the headers of two datagrams, which are at the same places, the same, but for lengths, identification and what follows
-/// from these?
+/// Are the headers of two datagrams, which are at the same places, the same, but for lengths,
+/// identification and what follows from these?
 fn are_alike(at: Headers, a: &[u8], b: &[u8]) -> bool {
     let Headers { network, ip, segment, .. } = at;
     let same = |from: usize, to: usize| a[from..to] == b[from..to];
@@ -54,9 +58,12 @@ fn are_alike(at: Headers, a: &[u8], b: &[u8]) -> bool {
         Network::Ip6 => same(ip, ip + 4) && same(ip + 6, segment),
     };
     // The checksum field holds the sum of the pseudo-header.
-    let [(a_length, a_sum), (b_length, b_sum)] =
-        [a, b].map(|unit| (word(unit, segment + 4).unwrap_or(0), word(unit, segment + 6).unwrap_or(0)));
-    network && same(0, ip) && same(segment, segment + 4) && add(add(a_sum, !a_length), b_length) == b_sum
+    let [(a_length, a_sum), (b_length, b_sum)] = [a, b]
+        .map(|unit| (word(unit, segment + 4).unwrap_or(0), word(unit, segment + 6).unwrap_or(0)));
+    network
+        && same(0, ip)
+        && same(segment, segment + 4)
+        && add(add(a_sum, !a_length), b_length) == b_sum
 }
 
 /// Datagrams that become one unit.
@@ -85,12 +92,16 @@ impl Join {
 
     /// Adds a unit behind the others, if it may join them.
     pub(crate) fn add(&mut self, unit: &[u8]) -> bool {
-        let Some(at) = self.headers.filter(|headers| datagram(unit) == Some(*headers)) else { return false };
+        let Some(at) = self.headers.filter(|headers| datagram(unit) == Some(*headers)) else {
+            return false;
+        };
         let payload = at.segment + UDP;
         let length = self.bytes.len() + unit.len() - payload;
         // The last one alone may be shorter.
         let are_full = self.bytes.len() == payload + self.packets * self.size;
-        let fits = unit.len() - payload <= self.size && self.packets < MOST && length - at.ip <= u16::MAX.into();
+        let fits = unit.len() - payload <= self.size
+            && self.packets < MOST
+            && length - at.ip <= u16::MAX.into();
         if !(are_full && fits && are_alike(at, &self.bytes, unit) && self.counts_on(at, unit)) {
             return false;
         }
@@ -206,7 +217,8 @@ mod tests {
         }
     }
     fn datagram_of(payload: usize, identification: u16, change: impl Fn(&mut Recipe)) -> Vec<u8> {
-        let mut r = Recipe { udp: true, payload, size: payload, identification, ..Recipe::default() };
+        let mut r =
+            Recipe { udp: true, payload, size: payload, identification, ..Recipe::default() };
         change(&mut r);
         let mut unit = unit(&r);
         unit[virtio::GSO_TYPE..virtio::CHECKSUM_START].fill(0);
@@ -229,14 +241,25 @@ mod tests {
 
     #[test]
     fn behind_a_shorter_one_or_before_a_longer_one_it_ends() {
-        for (lengths, units) in
-            [([100, 100, 100], 1), ([100, 100, 30], 1), ([100, 30, 30], 2), ([100, 200, 200], 2), ([30, 100, 30], 2)]
-        {
-            let packets: Vec<_> = lengths.iter().zip(1..).map(|(&length, n)| datagram_of(length, n, |_| ())).collect();
+        for (lengths, units) in [
+            ([100, 100, 100], 1),
+            ([100, 100, 30], 1),
+            ([100, 30, 30], 2),
+            ([100, 200, 200], 2),
+            ([30, 100, 30], 2),
+        ] {
+            let packets: Vec<_> = lengths
+                .iter()
+                .zip(1..)
+                .map(|(&length, n)| datagram_of(length, n, |_| ()))
+                .collect();
             assert_eq!(together(&packets).len(), units, "{lengths:?}");
         }
         let many: Vec<_> = (0..200).map(|n| datagram_of(1, n, |_| ())).collect();
-        assert_eq!(together(&many).iter().map(|unit| apart(unit).len()).collect::<Vec<_>>(), [64, 64, 64, 8]);
+        assert_eq!(
+            together(&many).iter().map(|unit| apart(unit).len()).collect::<Vec<_>>(),
+            [64, 64, 64, 8]
+        );
         let large: Vec<_> = (0..4).map(|n| datagram_of(20_000, n, |_| ())).collect();
         assert_eq!(together(&large).len(), 2, "an IP packet has 65,535 bytes at most");
     }
@@ -245,7 +268,8 @@ mod tests {
     fn what_differs_is_not_joined() {
         let first = datagram_of(100, 1, |_| ());
         let mut join = Join::default();
-        // Class, time to live, addresses and ports, each by a bit; the first has checksums that fit.
+        // Class, time to live, addresses and ports, each by a bit; the first has checksums that
+        // fit.
         let ip = Tap::VNET_HEADER + ETHERNET;
         for at in [Tap::VNET_HEADER + 5, ip + 1, ip + 8, ip + 15, ip + 19, ip + 21, ip + 23] {
             let mut other = datagram_of(100, 2, |_| ());

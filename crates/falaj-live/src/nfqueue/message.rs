@@ -85,14 +85,19 @@ pub(super) fn bind(queue: u16, packets: u32, fail_open: bool) -> Vec<u8> {
 /// From here on packets come, whole.
 pub(super) fn begin(queue: u16) -> Vec<u8> {
     let whole = 0xffff_u32.to_be_bytes();
-    Message::new(CONFIG, 0, queue).with(config::PARAMETERS, &[&whole, &[config::COPY_PACKETS]]).done()
+    Message::new(CONFIG, 0, queue)
+        .with(config::PARAMETERS, &[&whole, &[config::COPY_PACKETS]])
+        .done()
 }
 
 /// What becomes of a packet, with other bytes if there are some.
 pub(super) fn verdict(queue: u16, id: u32, verdict: Verdict, payload: Option<&[u8]>) -> Vec<u8> {
     let about = [(verdict as u32).to_be_bytes(), id.to_be_bytes()];
     let message = Message::new(VERDICT, 0, queue).with(about::VERDICT, &[&about[0], &about[1]]);
-    payload.into_iter().fold(message, |message, payload| message.with(about::PAYLOAD, &[payload])).done()
+    payload
+        .into_iter()
+        .fold(message, |message, payload| message.with(about::PAYLOAD, &[payload]))
+        .done()
 }
 
 /// What the kernel says.
@@ -172,17 +177,27 @@ mod tests {
 
     fn packet(attributes: &[(u16, &[u8])]) -> Vec<u8> {
         let message = Message::new(PACKET, 0, 5);
-        attributes.iter().fold(message, |message, &(kind, value)| message.with(kind, &[value])).done()
+        attributes
+            .iter()
+            .fold(message, |message, &(kind, value)| message.with(kind, &[value]))
+            .done()
     }
 
     #[test]
     fn a_packet_is_read() {
         let payload = [7; 21];
         let head = [0, 0, 1, 2, 0x86, 0xdd, 3];
-        let said = packet(&[(3, &[0; 4]), (about::PACKET, &head), (about::PAYLOAD | 0x8000, &payload)]);
-        assert_eq!(read(&said), Said::Packet { id: 258, protocol: [0x86, 0xdd], payload: &payload });
-        let long =
-            packet(&[(about::PACKET, &head), (about::PAYLOAD, &payload), (about::WHOLE_LENGTH, &22_u32.to_be_bytes())]);
+        let said =
+            packet(&[(3, &[0; 4]), (about::PACKET, &head), (about::PAYLOAD | 0x8000, &payload)]);
+        assert_eq!(
+            read(&said),
+            Said::Packet { id: 258, protocol: [0x86, 0xdd], payload: &payload }
+        );
+        let long = packet(&[
+            (about::PACKET, &head),
+            (about::PAYLOAD, &payload),
+            (about::WHOLE_LENGTH, &22_u32.to_be_bytes()),
+        ]);
         assert_eq!(read(&long), Said::Cut { id: 258 });
         assert_eq!(read(&packet(&[(about::PAYLOAD, &payload)])), Said::Nothing);
         let mut answer = vec![36, 0, 0, 0, 2, 0];

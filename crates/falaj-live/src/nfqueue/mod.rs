@@ -1,9 +1,10 @@
 //! Packets on their own way through this host, held by the kernel until they are due (NFQUEUE).
 //!
-//! A rule of the host's firewall gives packets to a numbered queue. The kernel keeps each one and shows it; what is handed
-//! over here is a verdict, after which the packet goes on where it was going. So a packet leaves where it came in, and one
-//! that the link drops has to be told of as well. `nfq` and `libnetfilter_queue` keep a packet's bytes with its verdict;
-//! here they are the forwarder's, and the verdict is made from a number.
+//! A rule of the host's firewall gives packets to a numbered queue. The kernel keeps each one and
+//! shows it; what is handed over here is a verdict, after which the packet goes on where it was
+//! going. So a packet leaves where it came in, and one that the link drops has to be told of as
+//! well. `nfq` and `libnetfilter_queue` keep a packet's bytes with its verdict; here they are the
+//! forwarder's, and the verdict is made from a number.
 
 mod message;
 
@@ -18,23 +19,24 @@ use falaj_engine::Corrupt;
 use falaj_sched::label::Ecn;
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send, setsockopt, socket,
-    sockopt,
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send,
+    setsockopt, socket, sockopt,
 };
 
 use self::message::{Said, Verdict};
 use crate::port::{Port, Received, mark, turn};
 use crate::tap::Tap;
 
-/// Packets that the kernel holds at most, waiting ones and those that are on their way through the link.
+/// Packets that the kernel holds at most, waiting ones and those that are on their way through the
+/// link.
 const PACKETS: u32 = 1 << 18;
 /// Bytes of messages that may wait for us.
 const ROOM: usize = 8 << 20;
 /// Bytes of the longest message: a packet, and what the kernel says of it.
 const LONGEST: usize = (64 << 10) + 4096;
 
-/// Where in a unit stands what the kernel knows: the number, and whether its bytes were changed here. To all others it is a
-/// virtio-net header that says nothing: the first two bytes are none.
+/// Where in a unit stands what the kernel knows: the number, and whether its bytes were changed
+/// here. To all others it is a virtio-net header that says nothing: the first two bytes are none.
 const CHANGED: usize = 2;
 const NUMBER: usize = 4;
 /// Behind it an Ethernet header is made, so that it is a frame.
@@ -53,19 +55,26 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Takes the queue of this number. What finds no room in it goes on if it is to `fail_open`, and is dropped else; the
-    /// same for what is in it when it ends.
+    /// Takes the queue of this number. What finds no room in it goes on if it is to `fail_open`,
+    /// and is dropped else; the same for what is in it when it ends.
     ///
     /// # Errors
     /// Somebody else has it, or may not be had.
     pub fn open(number: u16, fail_open: bool) -> io::Result<Queue> {
         let flags = SockFlag::SOCK_CLOEXEC;
-        let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkNetFilter)?;
+        let socket =
+            socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkNetFilter)?;
         bind(socket.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
         if setsockopt(&socket, sockopt::RcvBufForce, &ROOM).is_err() {
             let _ = setsockopt(&socket, sockopt::RcvBuf, &ROOM);
         }
-        let queue = Queue { socket, number, fail_open, held: RefCell::new(BTreeSet::new()), lost: Cell::new(0) };
+        let queue = Queue {
+            socket,
+            number,
+            fail_open,
+            held: RefCell::new(BTreeSet::new()),
+            lost: Cell::new(0),
+        };
         queue.say(&message::bind(number, PACKETS, fail_open))?;
         // The kernel answers before it returns.
         let mut answer = [0; 4096];
@@ -91,17 +100,21 @@ impl Queue {
     /// Packets that nobody read in time, since it was taken.
     pub fn unread(&self) -> u64 {
         let text = fs::read_to_string("/proc/net/netfilter/nfnetlink_queue").unwrap_or_default();
-        // Number, reader, held, copied how, how much, dropped as it was full, dropped as the reader was.
+        // Number, reader, held, copied how, how much, dropped as it was full, dropped as the reader
+        // was.
         let ours = |line: &&str| line.split_whitespace().next() == Some(&self.number.to_string());
         if let Some(line) = text.lines().find(ours) {
-            self.lost.set(line.split_whitespace().skip(5).take(2).filter_map(|n| n.parse::<u64>().ok()).sum());
+            self.lost.set(
+                line.split_whitespace().skip(5).take(2).filter_map(|n| n.parse::<u64>().ok()).sum(),
+            );
         }
         self.lost.get()
     }
 
     /// What becomes of a packet that has no verdict yet; says whether it had none.
     fn judge(&self, unit: &[u8], verdict: Verdict) -> Result<bool, Errno> {
-        let (Some(number), Some(packet)) = (unit.get(NUMBER..).and_then(<[u8]>::first_chunk), unit.get(PACKET..))
+        let (Some(number), Some(packet)) =
+            (unit.get(NUMBER..).and_then(<[u8]>::first_chunk), unit.get(PACKET..))
         else {
             return Ok(false);
         };
@@ -158,7 +171,11 @@ impl Port for QueuePort {
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         loop {
-            let length = match recv(self.queue.socket.as_raw_fd(), &mut self.message, MsgFlags::MSG_DONTWAIT) {
+            let length = match recv(
+                self.queue.socket.as_raw_fd(),
+                &mut self.message,
+                MsgFlags::MSG_DONTWAIT,
+            ) {
                 Ok(length) => length,
                 Err(Errno::EAGAIN) => return Ok(None),
                 // News that some were lost, which the kernel counts.
@@ -177,7 +194,12 @@ impl Port for QueuePort {
                     return Ok(Some(Received::packet(length, payload.len() as u32, None)));
                 }
                 Said::Cut { id } => {
-                    self.queue.say(&message::verdict(self.queue.number, id, Verdict::Drop, None))?;
+                    self.queue.say(&message::verdict(
+                        self.queue.number,
+                        id,
+                        Verdict::Drop,
+                        None,
+                    ))?;
                     return Err(Errno::EMSGSIZE.into());
                 }
                 // A verdict that came too late, say.
@@ -191,7 +213,8 @@ impl Port for QueuePort {
     }
 
     fn dropped(&mut self, unit: &[u8]) {
-        // It cannot be held for ever: where this fails there is no memory, and it goes with the queue.
+        // It cannot be held for ever: where this fails there is no memory, and it goes with the
+        // queue.
         let _ = self.queue.judge(unit, Verdict::Drop);
     }
 

@@ -1,8 +1,9 @@
 //! An interface is one link's: of two that forward there each frame would go on twice.
 //!
-//! Who has it holds a socket whose name tells so. Such a name is no file: the kernel keeps it in the interface's own network
-//! namespace, and takes it back when its holder has ended, however that was. Anybody may take a name; so one that is held by
-//! another user, unless that is root, is no claim, and keeps nobody from anything.
+//! Who has it holds a socket whose name tells so. Such a name is no file: the kernel keeps it in
+//! the interface's own network namespace, and takes it back when its holder has ended, however that
+//! was. Anybody may take a name; so one that is held by another user, unless that is root, is no
+//! claim, and keeps nobody from anything.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -15,7 +16,8 @@ use nix::unistd::geteuid;
 
 use crate::sandbox::Step;
 
-/// Claims an interface of the network namespace that the process is in now, for as long as the descriptor is open.
+/// Claims an interface of the network namespace that the process is in now, for as long as the
+/// descriptor is open.
 pub(crate) fn claim(interface: &str) -> Result<OwnedFd, (Step, Errno)> {
     let name = UnixAddr::new_abstract(format!("falaj/interface/{interface}").as_bytes());
     name.and_then(|name| take(&name)).map_err(|errno| (Step::Claim, errno))

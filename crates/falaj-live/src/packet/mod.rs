@@ -1,12 +1,13 @@
 //! An existing interface, seen through a packet socket.
 //!
-//! With the virtio-net header (`PACKET_VNET_HDR`) the kernel says of each frame what is left to do, as it does at a
-//! TAP: units of many packets and unfinished checksums are passed on as they are. Without it TCP fails across veth,
-//! where ping does not. Ordinary frames are read from a ring shared with the kernel (`TPACKET_V2`, which saves a system
-//! call for each; version 3 waits a millisecond for its blocks to fill), longer units from the socket's queue: the
-//! ring says which. Frames are sent one at a time, when they are due: many in one call (`sendmmsg`) were no faster where
-//! that was measured, and nor was passing over the queueing discipline (`PACKET_QDISC_BYPASS`), which would hide them
-//! from `tcpdump`.
+//! With the virtio-net header (`PACKET_VNET_HDR`) the kernel says of each frame what is left to do,
+//! as it does at a TAP: units of many packets and unfinished checksums are passed on as they are.
+//! Without it TCP fails across veth, where ping does not. Ordinary frames are read from a ring
+//! shared with the kernel (`TPACKET_V2`, which saves a system call for each; version 3 waits a
+//! millisecond for its blocks to fill), longer units from the socket's queue: the ring says which.
+//! Frames are sent one at a time, when they are due: many in one call (`sendmmsg`) were no faster
+//! where that was measured, and nor was passing over the queueing discipline
+//! (`PACKET_QDISC_BYPASS`), which would hide them from `tcpdump`.
 
 mod claim;
 mod monitor;
@@ -23,7 +24,9 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc::{self, c_int};
-use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockType, getsockopt, setsockopt, sockopt};
+use nix::sys::socket::{
+    self, AddressFamily, MsgFlags, SockFlag, SockType, getsockopt, setsockopt, sockopt,
+};
 
 pub(crate) use self::claim::claim;
 pub use self::monitor::Monitor;
@@ -60,8 +63,8 @@ impl fmt::Display for State {
     }
 }
 
-/// A packet socket at an interface. What comes in there it receives, what it sends goes out there; what others send
-/// out there it does not see.
+/// A packet socket at an interface. What comes in there it receives, what it sends goes out there;
+/// what others send out there it does not see.
 #[derive(Debug)]
 pub struct PacketSocket {
     socket: OwnedFd,
@@ -76,7 +79,8 @@ pub struct PacketSocket {
 }
 
 impl PacketSocket {
-    /// Makes and sets up a socket at an interface of the network namespace that the process is in now.
+    /// Makes and sets up a socket at an interface of the network namespace that the process is in
+    /// now.
     pub(crate) fn make(interface: &str, promiscuous: bool) -> Result<OwnedFd, (Step, Errno)> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         // Of no protocol: nothing comes in before it is bound.
@@ -89,9 +93,9 @@ impl PacketSocket {
         Ok(socket)
     }
 
-    /// Waits until an interface that was just brought up, and so its peer, sends what it is given; until then the kernel
-    /// throws it away. Not for long: on a machine that is so busy the first packets may be lost.
-    /// Any socket of its network namespace does to ask by.
+    /// Waits until an interface that was just brought up, and so its peer, sends what it is given;
+    /// until then the kernel throws it away. Not for long: on a machine that is so busy the
+    /// first packets may be lost. Any socket of its network namespace does to ask by.
     pub(crate) fn await_carrier(socket: BorrowedFd<'_>, interface: &str) {
         for _ in 0..1000 {
             if sys::flags(socket, interface).is_ok_and(|flags| flags & libc::IFF_RUNNING != 0) {
@@ -102,7 +106,11 @@ impl PacketSocket {
     }
 
     /// Takes over a socket that `make` made, be it in another process.
-    pub(crate) fn adopt(socket: OwnedFd, interface: &str, promiscuous: bool) -> Result<PacketSocket, (Step, Errno)> {
+    pub(crate) fn adopt(
+        socket: OwnedFd,
+        interface: &str,
+        promiscuous: bool,
+    ) -> Result<PacketSocket, (Step, Errno)> {
         let adopted = PacketSocket {
             socket,
             interface: interface.to_owned(),
@@ -142,12 +150,16 @@ impl PacketSocket {
         Ok((index, if up { State::Up } else { State::Down }))
     }
 
-    /// Looks how the interface is, and takes one of its name that has appeared; says how it is if that has changed.
+    /// Looks how the interface is, and takes one of its name that has appeared; says how it is if
+    /// that has changed.
     pub fn look(&self) -> Option<State> {
         let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
         let now = match self.find() {
-            // Another interface of this name: the kernel has forgotten all that was asked for the first one.
-            Ok((index, _)) if index != bound.0 && attach(self.as_fd(), index, self.promiscuous).is_err() => {
+            // Another interface of this name: the kernel has forgotten all that was asked for the
+            // first one.
+            Ok((index, _))
+                if index != bound.0 && attach(self.as_fd(), index, self.promiscuous).is_err() =>
+            {
                 (-1, State::Gone)
             }
             Ok(now) => now,
@@ -179,11 +191,12 @@ impl PacketSocket {
         vlan::put_back(unit, length, tag)
     }
 
-    /// Sends one unit, header included; `false` if the kernel did not take it: no room or memory now, or the interface
-    /// is down or gone.
+    /// Sends one unit, header included; `false` if the kernel did not take it: no room or memory
+    /// now, or the interface is down or gone.
     ///
     /// # Errors
-    /// What `sendmsg(2)` says: `EINVAL` for a header that does not fit its frame, `EMSGSIZE` for a frame beyond the mtu.
+    /// What `sendmsg(2)` says: `EINVAL` for a header that does not fit its frame, `EMSGSIZE` for a
+    /// frame beyond the mtu.
     pub fn send(&self, unit: &[u8]) -> io::Result<bool> {
         match self.offer(unit) {
             Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM) => Ok(false),
@@ -196,7 +209,13 @@ impl PacketSocket {
         let Some((head, frame)) = unit.split_at_checked(Tap::VNET_HEADER) else { return Ok(false) };
         let parts = [io::IoSlice::new(&head[..HEADER]), io::IoSlice::new(frame)];
         loop {
-            match socket::sendmsg::<()>(self.socket.as_raw_fd(), &parts, &[], MsgFlags::MSG_DONTWAIT, None) {
+            match socket::sendmsg::<()>(
+                self.socket.as_raw_fd(),
+                &parts,
+                &[],
+                MsgFlags::MSG_DONTWAIT,
+                None,
+            ) {
                 Ok(_) => return Ok(true),
                 Err(Errno::EINTR) => {}
                 // Somebody pulled the cable. It may come back, and then all goes on.
@@ -206,8 +225,8 @@ impl PacketSocket {
         }
     }
 
-    /// What it sends may wait for the interface up to so many bytes; the kernel doubles that for what each packet takes beside
-    /// its bytes, and lets a few wait whatever is said.
+    /// What it sends may wait for the interface up to so many bytes; the kernel doubles that for
+    /// what each packet takes beside its bytes, and lets a few wait whatever is said.
     fn set_room(&self, bytes: usize) -> Result<(), Errno> {
         setsockopt(&self.socket, sockopt::SndBufForce, &bytes)
             .or_else(|_| setsockopt(&self.socket, sockopt::SndBuf, &bytes))
@@ -220,8 +239,9 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// Bytes of the socket's vnet header, which has no number of buffers. With `PACKET_VNET_HDR_SZ` it would be as long as a
-/// TAP's, but what Linux 6.18 writes into the ring then begins two bytes late.
+/// Bytes of the socket's vnet header, which has no number of buffers. With `PACKET_VNET_HDR_SZ` it
+/// would be as long as a TAP's, but what Linux 6.18 writes into the ring then begins two bytes
+/// late.
 const HEADER: usize = 10;
 
 /// All that a socket is told before it is bound.
@@ -231,7 +251,8 @@ fn set_up(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     sys::set(socket, libc::PACKET_AUXDATA, 1)?;
     // What is too long for the ring goes to the queue.
     sys::set(socket, libc::PACKET_COPY_THRESH, 1)?;
-    // A privileged process may go beyond the system's limit; where neither is allowed, what is lost is counted.
+    // A privileged process may go beyond the system's limit; where neither is allowed, what is lost
+    // is counted.
     if setsockopt(&socket, sockopt::RcvBufForce, &ROOM).is_err() {
         let _ = setsockopt(&socket, sockopt::RcvBuf, &ROOM);
     }
@@ -241,14 +262,15 @@ fn set_up(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     sys::set_up_ring(socket)
 }
 
-/// Binds a socket to interface `index`, with frames for other Ethernet addresses if it is to be `promiscuous`; the
-/// kernel ends that with the socket, or with the interface.
+/// Binds a socket to interface `index`, with frames for other Ethernet addresses if it is to be
+/// `promiscuous`; the kernel ends that with the socket, or with the interface.
 fn attach(socket: BorrowedFd<'_>, index: c_int, promiscuous: bool) -> Result<(), Errno> {
     sys::bind(socket, index)?;
     if promiscuous { self::promiscuous(socket, index) } else { Ok(()) }
 }
 
-/// Has an interface take frames for other Ethernet addresses as long as the socket, or the interface, is there.
+/// Has an interface take frames for other Ethernet addresses as long as the socket, or the
+/// interface, is there.
 pub(crate) fn promiscuous(socket: BorrowedFd<'_>, index: c_int) -> Result<(), Errno> {
     let membership = libc::packet_mreq {
         mr_ifindex: index,
@@ -268,7 +290,8 @@ pub struct PacketReader {
     nothing: u32,
 }
 
-/// So often may there be nothing until the socket is asked for an error, which would wake us for ever.
+/// So often may there be nothing until the socket is asked for an error, which would wake us for
+/// ever.
 const PATIENCE: u32 = 64;
 
 impl PacketReader {
@@ -280,19 +303,20 @@ impl PacketReader {
         Ok(PacketReader { ring: Ring::map(socket.as_fd())?, socket, nothing: 0 })
     }
 
-    /// Reads one unit and says its length in bytes, header included; `None` if there is none now. Give
-    /// [`Tap::MAX_UNIT`] bytes.
+    /// Reads one unit and says its length in bytes, header included; `None` if there is none now.
+    /// Give [`Tap::MAX_UNIT`] bytes.
     ///
     /// # Errors
-    /// What concerns one unit, which is lost: `EMSGSIZE` if it is longer than that, `EINVAL` if the kernel has no header
-    /// for what is left to do.
+    /// What concerns one unit, which is lost: `EMSGSIZE` if it is longer than that, `EINVAL` if the
+    /// kernel has no header for what is left to do.
     pub fn read(&mut self, unit: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             let Some(frame) = self.ring.front(HEADER) else {
                 self.nothing += 1;
                 if self.nothing == PATIENCE {
                     self.nothing = 0;
-                    // The interface went down, of which whoever looks after it hears in another way.
+                    // The interface went down, of which whoever looks after it hears in another
+                    // way.
                     let _ = getsockopt(&self.socket.socket, sockopt::SocketError);
                 }
                 return Ok(None);
@@ -330,7 +354,8 @@ fn copy(frame: sys::Frame<'_>, unit: &mut [u8]) -> Result<usize, Errno> {
 
 /// A port at an existing interface.
 ///
-/// It never says that it is gone: an interface may come back, and [`PacketSocket::look`] takes it again.
+/// It never says that it is gone: an interface may come back, and [`PacketSocket::look`] takes it
+/// again.
 #[derive(Debug)]
 pub struct PacketPort {
     reader: PacketReader,
@@ -360,14 +385,19 @@ impl Port for PacketPort {
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
-        if self.is_paced { Ok(self.reader.socket.offer(unit)?) } else { self.reader.socket.send(unit) }
+        if self.is_paced {
+            Ok(self.reader.socket.offer(unit)?)
+        } else {
+            self.reader.socket.send(unit)
+        }
     }
 
     fn says_room(&self) -> bool {
         true
     }
 
-    /// What waits in the interface's queueing discipline is charged to the socket, which so has room as the device has.
+    /// What waits in the interface's queueing discipline is charged to the socket, which so has
+    /// room as the device has.
     fn pace(&mut self, backlog: Option<u32>) -> io::Result<()> {
         self.is_paced = backlog.is_some();
         Ok(self.reader.socket.set_room(backlog.map_or(ROOM, |bytes| bytes as usize))?)

@@ -18,7 +18,8 @@ use crate::sandbox::{Error, Step, run_apart};
 pub struct Place {
     /// The interface.
     pub interface: String,
-    /// A name under `/run/netns`, or the number of a process in that namespace; `None` is where the caller is.
+    /// A name under `/run/netns`, or the number of a process in that namespace; `None` is where
+    /// the caller is.
     pub namespace: Option<String>,
 }
 
@@ -31,12 +32,16 @@ impl FromStr for Place {
             None => (text, None),
         };
         // As the kernel has it, and a file's name.
-        let name_is_wrong = |name: &str| name.is_empty() || name.contains(['/', '\0']) || name == "." || name == "..";
+        let name_is_wrong = |name: &str| {
+            name.is_empty() || name.contains(['/', '\0']) || name == "." || name == ".."
+        };
         if name_is_wrong(interface) || interface.len() >= nix::libc::IFNAMSIZ {
             return Err("write an interface's name, such as `eth0`".into());
         }
         if namespace.is_some_and(name_is_wrong) {
-            return Err("write `IF@NETNS`: a name under /run/netns, or the number of a process".into());
+            return Err(
+                "write `IF@NETNS`: a name under /run/netns, or the number of a process".into()
+            );
         }
         Ok(Place { interface: interface.to_owned(), namespace: namespace.map(str::to_owned) })
     }
@@ -52,11 +57,13 @@ impl fmt::Display for Place {
     }
 }
 
-/// Opens a packet socket at an interface, and what tells of changes there. The interface is `promiscuous` (takes frames
-/// for Ethernet addresses that are not its own) until the socket is dropped.
+/// Opens a packet socket at an interface, and what tells of changes there. The interface is
+/// `promiscuous` (takes frames for Ethernet addresses that are not its own) until the socket is
+/// dropped.
 ///
-/// Another network namespace is entered by a copy of the process, which must have one thread only. A namespace whose
-/// users are somebody else's is entered together with that user namespace: whoever made it may do that without being root.
+/// Another network namespace is entered by a copy of the process, which must have one thread only.
+/// A namespace whose users are somebody else's is entered together with that user namespace:
+/// whoever made it may do that without being root.
 ///
 /// # Errors
 /// Says which step failed, why, and what to try.
@@ -66,8 +73,8 @@ pub fn open(place: &Place, promiscuous: bool) -> Result<(PacketSocket, Monitor),
     take_over(made, &place.interface, promiscuous).map_err(failed)
 }
 
-/// A packet socket, what tells of changes, and the claim that nobody else forwards there, in the network namespace that the
-/// process is in now.
+/// A packet socket, what tells of changes, and the claim that nobody else forwards there, in the
+/// network namespace that the process is in now.
 pub(crate) fn claimed(interface: &str, promiscuous: bool) -> Result<Vec<OwnedFd>, (Step, Errno)> {
     // The monitor first: what happens from here on is told.
     let monitor = Monitor::make().map_err(|errno| (Step::Netlink, errno))?;
@@ -81,7 +88,8 @@ pub(crate) fn take_over(
     interface: &str,
     promiscuous: bool,
 ) -> Result<(PacketSocket, Monitor), (Step, Errno)> {
-    let [socket, monitor, claim] = <[OwnedFd; 3]>::try_from(made).map_err(|_| (Step::EnterNamespace, Errno::EPROTO))?;
+    let [socket, monitor, claim] =
+        <[OwnedFd; 3]>::try_from(made).map_err(|_| (Step::EnterNamespace, Errno::EPROTO))?;
     let socket = PacketSocket::adopt(socket, interface, promiscuous)?;
     Ok((socket.claimed(claim), Monitor::adopt(monitor)))
 }
@@ -95,10 +103,13 @@ pub(crate) fn made_in(
     let Some(namespace) = &place.namespace else { return make().map_err(failed) };
     let (ours, theirs) = control::pair().map_err(|errno| failed((Step::Sockets, errno)))?;
     run_apart(|| {
-        let made = enter(namespace).map_err(|errno| (Step::EnterNamespace, errno)).and_then(|()| make());
+        let made =
+            enter(namespace).map_err(|errno| (Step::EnterNamespace, errno)).and_then(|()| make());
         // If not even this can be said, nobody is there to hear it.
         let _ = match made {
-            Ok(made) => made.iter().try_for_each(|fd| control::send(&theirs, Message::Ready, Some(fd.as_fd()))),
+            Ok(made) => made
+                .iter()
+                .try_for_each(|fd| control::send(&theirs, Message::Ready, Some(fd.as_fd()))),
             Err((step, errno)) => control::send(&theirs, Message::Failed(step, errno as i32), None),
         };
     })?;
@@ -106,8 +117,12 @@ pub(crate) fn made_in(
     loop {
         match control::receive(&ours, false) {
             Ok(Received::Message(Message::Ready, Some(fd))) => made.push(fd),
-            Ok(Received::Message(Message::Failed(step, errno), _)) => return Err(Error { step, end: None, errno }),
-            _ if made.is_empty() => return Err(Error { step: Step::EnterNamespace, end: None, errno: 0 }),
+            Ok(Received::Message(Message::Failed(step, errno), _)) => {
+                return Err(Error { step, end: None, errno });
+            }
+            _ if made.is_empty() => {
+                return Err(Error { step: Step::EnterNamespace, end: None, errno: 0 });
+            }
             _ => return Ok(made),
         }
     }
@@ -115,11 +130,14 @@ pub(crate) fn made_in(
 
 /// Enters the network namespace of that name or process, for good.
 pub(crate) fn enter(namespace: &str) -> Result<(), Errno> {
-    let open = |path: PathBuf| File::open(path).map_err(|e| e.raw_os_error().map_or(Errno::EIO, Errno::from_raw));
-    let network = match (open(PathBuf::from("/run/netns").join(namespace)), namespace.parse::<u32>()) {
-        (Err(Errno::ENOENT), Ok(process)) => open(format!("/proc/{process}/ns/net").into())?,
-        (file, _) => file?,
+    let open = |path: PathBuf| {
+        File::open(path).map_err(|e| e.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
     };
+    let network =
+        match (open(PathBuf::from("/run/netns").join(namespace)), namespace.parse::<u32>()) {
+            (Err(Errno::ENOENT), Ok(process)) => open(format!("/proc/{process}/ns/net").into())?,
+            (file, _) => file?,
+        };
     match (setns(&network, CloneFlags::CLONE_NEWNET), namespace.parse::<u32>()) {
         // Not ours to enter; whose users are ours to be is.
         (Err(Errno::EPERM), Ok(process)) => {
@@ -137,7 +155,9 @@ mod tests {
     #[test]
     fn an_interface_may_be_in_another_namespace() {
         let place = |text: &str| text.parse::<Place>().map(|p| (p.interface, p.namespace));
-        let is = |interface: &str, namespace: Option<&str>| Ok((interface.to_owned(), namespace.map(str::to_owned)));
+        let is = |interface: &str, namespace: Option<&str>| {
+            Ok((interface.to_owned(), namespace.map(str::to_owned)))
+        };
         assert_eq!(place("eth0"), is("eth0", None));
         assert_eq!(place("eth0@blue"), is("eth0", Some("blue")));
         assert_eq!(place("a@b@4711"), is("a@b", Some("4711")));

@@ -1,4 +1,5 @@
-//! The system calls of a packet socket that need `unsafe`, each in the smallest safe-to-use wrapper.
+//! The system calls of a packet socket that need `unsafe`, each in the smallest safe-to-use
+//! wrapper.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -36,7 +37,8 @@ pub(crate) fn set<T: Plain>(socket: BorrowedFd<'_>, option: c_int, value: T) -> 
 pub(super) fn get<T: Plain>(socket: BorrowedFd<'_>, option: c_int) -> Result<T, Errno> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut length = size_of::<T>() as socklen_t;
-    // SAFETY: `value` and its length outlive the call, which writes no more bytes than the length says.
+    // SAFETY: `value` and its length outlive the call, which writes no more bytes than the length
+    // says.
     let done = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -100,7 +102,8 @@ pub(crate) fn mtu(socket: BorrowedFd<'_>, name: &str) -> Result<c_int, Errno> {
     Ok(unsafe { answer.ifr_ifru.ifru_mtu })
 }
 
-/// An interface's Ethernet address; a TAP's own descriptor knows its interface, which then needs no name.
+/// An interface's Ethernet address; a TAP's own descriptor knows its interface, which then needs no
+/// name.
 pub(crate) fn mac(socket: BorrowedFd<'_>, name: &str) -> Result<[u8; 6], Errno> {
     let answer = request(socket, name, libc::SIOCGIFHWADDR as libc::Ioctl)?;
     // SAFETY: as above.
@@ -117,7 +120,11 @@ pub(super) struct Tag {
 
 impl Tag {
     fn of(status: u32, tci: u16, tpid: u16) -> Option<Tag> {
-        let tpid = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { tpid } else { libc::ETH_P_8021Q as u16 };
+        let tpid = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 {
+            tpid
+        } else {
+            libc::ETH_P_8021Q as u16
+        };
         (status & libc::TP_STATUS_VLAN_VALID != 0).then_some(Tag { tpid, tci })
     }
 }
@@ -133,7 +140,8 @@ pub(super) fn receive(
     #[repr(align(8))]
     struct Control([u8; 64]);
     let mut control = Control([0; 64]);
-    let mut parts = [first, then].map(|part| libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() });
+    let mut parts = [first, then]
+        .map(|part| libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() });
     // SAFETY: all zeroes are a valid msghdr, without address, buffers or control data.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_iov = parts.as_mut_ptr();
@@ -141,16 +149,20 @@ pub(super) fn receive(
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = control.0.len() as _;
     let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-    // SAFETY: buffers and control data are exclusively ours and outlive the call; their lengths are their own.
-    let length = Errno::result(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) })?;
+    // SAFETY: buffers and control data are exclusively ours and outlive the call; their lengths are
+    // their own.
+    let length =
+        Errno::result(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) })?;
     let mut tag = None;
-    // SAFETY: the kernel has filled in the control data and its length; the macros stay within them, and the data
-    // of a message of this type is a tpacket_auxdata, which is read without asking for alignment.
+    // SAFETY: the kernel has filled in the control data and its length; the macros stay within
+    // them, and the data of a message of this type is a tpacket_auxdata, which is read without
+    // asking for alignment.
     unsafe {
         let mut next = libc::CMSG_FIRSTHDR(&raw const message);
         while let Some(header) = next.as_ref() {
             if header.cmsg_level == libc::SOL_PACKET && header.cmsg_type == libc::PACKET_AUXDATA {
-                let data: libc::tpacket_auxdata = ptr::read_unaligned(libc::CMSG_DATA(header).cast());
+                let data: libc::tpacket_auxdata =
+                    ptr::read_unaligned(libc::CMSG_DATA(header).cast());
                 tag = Tag::of(data.tp_status, data.tp_vlan_tci, data.tp_vlan_tpid);
             }
             next = libc::CMSG_NXTHDR(&raw const message, header);
@@ -159,8 +171,9 @@ pub(super) fn receive(
     Ok((length as usize, tag))
 }
 
-/// Bytes for one frame in a ring: an Ethernet frame of the ordinary length with tags and headers. What is longer
-/// comes by way of the socket's queue, so that a ring for 64 KB units need not be 64 KB for each packet.
+/// Bytes for one frame in a ring: an Ethernet frame of the ordinary length with tags and headers.
+/// What is longer comes by way of the socket's queue, so that a ring for 64 KB units need not be 64
+/// KB for each packet.
 const FRAME: usize = 2048;
 /// Frames that wait in the kernel for the forwarder, as many as in front of a TAP interface.
 const FRAMES: usize = 8192;
@@ -208,7 +221,9 @@ impl Ring {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         // SAFETY: a new mapping where the kernel likes it overlaps nothing of ours.
-        let memory = unsafe { libc::mmap(ptr::null_mut(), FRAMES * FRAME, access, flags, socket.as_raw_fd(), 0) };
+        let memory = unsafe {
+            libc::mmap(ptr::null_mut(), FRAMES * FRAME, access, flags, socket.as_raw_fd(), 0)
+        };
         if memory == libc::MAP_FAILED {
             return Err(Errno::last());
         }
@@ -223,8 +238,8 @@ impl Ring {
 
     /// The word by which kernel and reader pass the frame to each other.
     fn status(&self) -> &AtomicU32 {
-        // SAFETY: each frame begins with a tpacket2_hdr, whose first member this is; frames are aligned to their
-        // size, and the mapping lives as long as `self`.
+        // SAFETY: each frame begins with a tpacket2_hdr, whose first member this is; frames are
+        // aligned to their size, and the mapping lives as long as `self`.
         unsafe { self.frame().cast::<AtomicU32>().as_ref() }
     }
 
@@ -235,13 +250,16 @@ impl Ring {
         if status & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: with the status read (and acquired) as the reader's, the kernel leaves the frame alone until `pop`
-        // gives it back, which takes `self` exclusively: nobody writes while the slice lives.
+        // SAFETY: with the status read (and acquired) as the reader's, the kernel leaves the frame
+        // alone until `pop` gives it back, which takes `self` exclusively: nobody writes
+        // while the slice lives.
         let all = unsafe { std::slice::from_raw_parts(self.frame().as_ptr(), FRAME) };
-        // SAFETY: a tpacket2_hdr is shorter than a frame; it is read as it is, and any bits are a value of it.
+        // SAFETY: a tpacket2_hdr is shorter than a frame; it is read as it is, and any bits are a
+        // value of it.
         let about: libc::tpacket2_hdr = unsafe { ptr::read_unaligned(all.as_ptr().cast()) };
         let frame = usize::from(about.tp_mac);
-        let bytes = all.get(frame.saturating_sub(header)..frame + about.tp_snaplen as usize).unwrap_or(&[]);
+        let bytes =
+            all.get(frame.saturating_sub(header)..frame + about.tp_snaplen as usize).unwrap_or(&[]);
         Some(Frame {
             bytes,
             cut: about.tp_snaplen < about.tp_len || bytes.is_empty(),

@@ -62,12 +62,22 @@ mod tests {
         };
         let frame: Vec<u8> = (0..40).collect();
         for (flags, gso) in [(0, 0), (1, 0), (1, 1), (2, 0)] {
-            let mut unit = header(flags, gso, if gso > 0 { 54 } else { 0 }, if flags & 1 > 0 { 34 } else { 0 });
+            let mut unit = header(
+                flags,
+                gso,
+                if gso > 0 { 54 } else { 0 },
+                if flags & 1 > 0 { 34 } else { 0 },
+            );
             unit.extend(&frame);
             let length = unit.len();
             unit.resize(length + 4, 0xee);
             assert_eq!(put_back(&mut unit, length, TAG), Ok(length + 4));
-            let mut expected = header(flags, gso, if gso > 0 { 58 } else { 0 }, if flags & 1 > 0 { 38 } else { 0 });
+            let mut expected = header(
+                flags,
+                gso,
+                if gso > 0 { 58 } else { 0 },
+                if flags & 1 > 0 { 38 } else { 0 },
+            );
             expected.extend(&frame[..12]);
             expected.extend([0x88, 0xa8, 0xa0, 0x05]);
             expected.extend(&frame[12..]);
@@ -82,7 +92,11 @@ mod tests {
             assert_eq!(put_back(&mut unit, length, None), Ok(length));
             assert!(put_back(&mut unit, length, TAG).is_err(), "{length}");
             unit.push(0);
-            assert_eq!(put_back(&mut unit, length, TAG).is_ok(), length >= Tap::VNET_HEADER + 12, "{length}");
+            assert_eq!(
+                put_back(&mut unit, length, TAG).is_ok(),
+                length >= Tap::VNET_HEADER + 12,
+                "{length}"
+            );
         }
     }
 }

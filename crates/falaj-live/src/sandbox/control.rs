@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, sendmsg, socketpair,
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
+    sendmsg, socketpair,
 };
 
 use super::{Exit, Step, sys};
@@ -16,17 +17,20 @@ use super::{Exit, Step, sys};
 pub(crate) enum Message {
     /// From the launcher: a side's first process has this number; with its pidfd.
     Born(i32),
-    /// From a side: the namespaces are up; with the network namespace where the other side needs it.
+    /// From a side: the namespaces are up; with the network namespace where the other side needs
+    /// it.
     Namespace,
     /// From a side: the interface is up; with the TAP descriptor if there is one.
     Ready,
-    /// From a side: the interface is up; with a packet socket, and what there was to a TAP, if that was tried.
+    /// From a side: the interface is up; with a packet socket, and what there was to a TAP, if that
+    /// was tried.
     Packet(Option<Step>, i32),
     /// From a side or the launcher: this step failed with this errno.
     Failed(Step, i32),
     /// From a side: the command ended.
     Exited(Exit),
-    /// To a side: the other one is there, make or configure the link; with its network namespace or without.
+    /// To a side: the other one is there, make or configure the link; with its network namespace or
+    /// without.
     Link,
     /// To a side: start the command.
     Go,
@@ -73,7 +77,8 @@ impl Message {
     fn decode(bytes: &[u8]) -> Option<Message> {
         let (&tag, numbers) = bytes.split_first()?;
         let (a, b) = numbers.split_at_checked(4)?;
-        let (a, b) = (i32::from_ne_bytes(a.try_into().ok()?), i32::from_ne_bytes(b.try_into().ok()?));
+        let (a, b) =
+            (i32::from_ne_bytes(a.try_into().ok()?), i32::from_ne_bytes(b.try_into().ok()?));
         Some(match tag {
             0 => Message::Born(a),
             1 => Message::Namespace,
@@ -97,13 +102,23 @@ pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
 }
 
 /// Sends a message, with a descriptor if there is one to send.
-pub(crate) fn send(socket: &OwnedFd, message: Message, fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+pub(crate) fn send(
+    socket: &OwnedFd,
+    message: Message,
+    fd: Option<BorrowedFd<'_>>,
+) -> Result<(), Errno> {
     let bytes = message.encode();
     let rights: Vec<RawFd> = fd.iter().map(AsRawFd::as_raw_fd).collect();
     let control = [ControlMessage::ScmRights(&rights)];
     let control = if rights.is_empty() { &control[..0] } else { &control[..] };
     loop {
-        let sent = sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(&bytes)], control, MsgFlags::MSG_NOSIGNAL, None);
+        let sent = sendmsg::<()>(
+            socket.as_raw_fd(),
+            &[IoSlice::new(&bytes)],
+            control,
+            MsgFlags::MSG_NOSIGNAL,
+            None,
+        );
         match sent {
             Err(Errno::EINTR) => {}
             sent => return sent.map(drop),
@@ -165,11 +180,15 @@ mod tests {
             Message::Packet(Some(Step::OpenTun), 13),
         ] {
             send(&a, message, None).unwrap();
-            let Ok(Received::Message(got, None)) = receive(&b, true) else { panic!("{message:?} did not arrive") };
+            let Ok(Received::Message(got, None)) = receive(&b, true) else {
+                panic!("{message:?} did not arrive")
+            };
             assert_eq!(got, message);
         }
         send(&a, Message::Ready, Some(a.as_fd())).unwrap();
-        let Ok(Received::Message(Message::Ready, Some(copy))) = receive(&b, true) else { panic!("no descriptor") };
+        let Ok(Received::Message(Message::Ready, Some(copy))) = receive(&b, true) else {
+            panic!("no descriptor")
+        };
         drop((a, copy));
         assert!(matches!(receive(&b, true), Ok(Received::Closed)));
     }

@@ -157,7 +157,9 @@ impl Step {
             Step::XdpMemory => "cannot share memory with the AF_XDP socket",
             Step::XdpRings => "cannot set up the AF_XDP socket",
             Step::BindXdp => "cannot bind the AF_XDP socket to the interface",
-            Step::XdpQueues => "the interface has several receive queues, and an AF_XDP socket is for one",
+            Step::XdpQueues => {
+                "the interface has several receive queues, and an AF_XDP socket is for one"
+            }
             Step::XdpMtu => "the interface's mtu is larger than the frames of an AF_XDP socket",
             Step::CreateBridge => "cannot make a kernel bridge",
             Step::Claim => "cannot have the interface for this link alone",
@@ -168,7 +170,8 @@ impl Step {
     }
 }
 
-/// Why a sandbox could not start: which step failed, on which side, what the system said, and what to try.
+/// Why a sandbox could not start: which step failed, on which side, what the system said, and what
+/// to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
     /// What was being done.
@@ -184,7 +187,8 @@ impl Error {
         Error { step, end, errno: errno as i32 }
     }
 
-    /// What the user may try, if there is something; one or more sentences without a final full stop.
+    /// What the user may try, if there is something; one or more sentences without a final full
+    /// stop.
     pub fn hint(&self) -> Option<String> {
         let errno = Errno::from_raw(self.errno);
         match self.step {
@@ -281,7 +285,9 @@ fn tun_hint(errno: Errno) -> Option<String> {
 }
 
 fn namespace_hint(errno: Errno) -> Option<String> {
-    let sysctl = |path: &str| fs::read_to_string(format!("/proc/sys/{path}")).ok()?.trim().parse::<u64>().ok();
+    let sysctl = |path: &str| {
+        fs::read_to_string(format!("/proc/sys/{path}")).ok()?.trim().parse::<u64>().ok()
+    };
     match errno {
         Errno::EPERM | Errno::EACCES => Some(if sysctl("kernel/unprivileged_userns_clone") == Some(0) {
             "user namespaces are off: sysctl kernel.unprivileged_userns_clone=1, or run as root".into()

@@ -83,8 +83,8 @@ impl Drop for Held {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
-        // All at once: the kernel takes tens of milliseconds to remove one side's interface, and the other sides
-        // should not go on meanwhile, alone.
+        // All at once: the kernel takes tens of milliseconds to remove one side's interface, and
+        // the other sides should not go on meanwhile, alone.
         for side in &self.held {
             side.kill();
         }
@@ -99,8 +99,10 @@ impl Hosts {
             return Err(Error { step: Step::OneThread, end: None, errno: 0 });
         }
         let own_users = all.user_namespace == UserNamespace::Always || userns::needed();
-        let wanted: Vec<(bool, usize)> =
-            plans.iter().map(|plan| (plan.side.command.is_some(), plan.attachments.len())).collect();
+        let wanted: Vec<(bool, usize)> = plans
+            .iter()
+            .map(|plan| (plan.side.command.is_some(), plan.attachments.len()))
+            .collect();
         let (mut controls, mut inits) = (Vec::new(), Vec::new());
         for (n, plan) in plans.into_iter().enumerate() {
             let (ours, theirs) = control::pair().map_err(failed(Step::Sockets))?;
@@ -121,17 +123,27 @@ impl Hosts {
         // From here on the sides are held, and dropping them ends them.
         let mut held = Vec::new();
         let mut failure = None;
-        for ((cloned, control), &(waiting, interfaces)) in born.into_iter().zip(controls).zip(&wanted) {
+        for ((cloned, control), &(waiting, interfaces)) in
+            born.into_iter().zip(controls).zip(&wanted)
+        {
             let joints = (0..interfaces).map(|_| None).collect();
             match cloned {
-                Ok(init) => held.push(Held { init, control, joints, waiting, running: false, closed: false }),
+                Ok(init) => held.push(Held {
+                    init,
+                    control,
+                    joints,
+                    waiting,
+                    running: false,
+                    closed: false,
+                }),
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
         if failure.is_some() || held.len() != wanted.len() {
             return Err(failure.unwrap_or(Error::new(Step::Namespaces, None, Errno::EPROTO)));
         }
-        let mut hosts = Hosts { held, ends: all.ends, no_tap: None, own_users, terminal: Terminal::hold() };
+        let mut hosts =
+            Hosts { held, ends: all.ends, no_tap: None, own_users, terminal: Terminal::hold() };
         hosts.join(all.join)?;
         Ok(hosts)
     }
@@ -172,12 +184,22 @@ impl Hosts {
         End::BOTH.get(side).copied().filter(|_| self.ends)
     }
 
-    pub(crate) fn send(&self, side: usize, message: Message, namespace: Option<OwnedFd>) -> Result<(), Error> {
-        let sent = control::send(&self.held[side].control, message, namespace.as_ref().map(AsFd::as_fd));
+    pub(crate) fn send(
+        &self,
+        side: usize,
+        message: Message,
+        namespace: Option<OwnedFd>,
+    ) -> Result<(), Error> {
+        let sent =
+            control::send(&self.held[side].control, message, namespace.as_ref().map(AsFd::as_fd));
         sent.map_err(|errno| Error::new(Step::HandOver, self.end(side), errno))
     }
 
-    pub(crate) fn await_message(&self, side: usize, expected: Message) -> Result<Option<OwnedFd>, Error> {
+    pub(crate) fn await_message(
+        &self,
+        side: usize,
+        expected: Message,
+    ) -> Result<Option<OwnedFd>, Error> {
         match self.await_any(side)? {
             (message, fd) if message == expected => Ok(fd),
             _ => Err(Error { step: Step::Answer, end: self.end(side), errno: 0 }),
@@ -187,7 +209,9 @@ impl Hosts {
     fn await_any(&self, side: usize) -> Result<(Message, Option<OwnedFd>), Error> {
         let end = self.end(side);
         match control::receive(&self.held[side].control, true) {
-            Ok(Received::Message(Message::Failed(step, errno), _)) => Err(Error { step, end, errno }),
+            Ok(Received::Message(Message::Failed(step, errno), _)) => {
+                Err(Error { step, end, errno })
+            }
             Ok(Received::Message(message, fd)) => Ok((message, fd)),
             Ok(_) => Err(Error { step: Step::Answer, end, errno: 0 }),
             Err(errno) => Err(Error::new(Step::Answer, end, errno)),
@@ -272,8 +296,8 @@ impl Hosts {
         Ok(control::send(&self.held[side].control, Message::Signal(signal), None)?)
     }
 
-    /// Packets that all sides' interfaces lost on their way out because nobody read them in time. `None` if the kernel
-    /// does not say.
+    /// Packets that all sides' interfaces lost on their way out because nobody read them in time.
+    /// `None` if the kernel does not say.
     pub fn unread(&self) -> Option<u64> {
         /// The column of /proc/net/dev, counted after the interface's name.
         const DROPPED_OUTGOING: usize = 11;
@@ -283,7 +307,9 @@ impl Hosts {
             }
             let text = fs::read_to_string(format!("/proc/{}/net/dev", side.init.pid)).ok()?;
             let name = interface(n);
-            let line = text.lines().find_map(|line| line.trim_start().strip_prefix(&name)?.strip_prefix(':'))?;
+            let line = text
+                .lines()
+                .find_map(|line| line.trim_start().strip_prefix(&name)?.strip_prefix(':'))?;
             line.split_whitespace().nth(DROPPED_OUTGOING)?.parse().ok()
         };
         self.held.iter().flat_map(|side| (0..side.joints.len()).map(move |n| of(side, n))).sum()
@@ -311,14 +337,17 @@ fn bear(inits: Vec<Init>, own_users: bool) -> Vec<Result<Cloned, Error>> {
     let (numbers, inits): (Vec<usize>, Vec<Init>) = own.into_iter().unzip();
     let cloned = if own_users {
         let identity = Identity::of_caller();
-        launch(inits, CloneFlags::CLONE_NEWUSER, move || identity.map().map_err(|errno| (Step::UserMap, errno)))
+        launch(inits, CloneFlags::CLONE_NEWUSER, move || {
+            identity.map().map_err(|errno| (Step::UserMap, errno))
+        })
     } else {
         clone_inits(inits, CloneFlags::empty())
     };
     numbers.into_iter().zip(cloned).for_each(|(n, cloned)| born[n] = Some(cloned));
     for (n, init) in there {
         let namespace = init.plan.namespace.clone().unwrap_or_default();
-        let enter = move || packet::enter(&namespace).map_err(|errno| (Step::EnterNamespace, errno));
+        let enter =
+            move || packet::enter(&namespace).map_err(|errno| (Step::EnterNamespace, errno));
         born[n] = launch(vec![init], CloneFlags::empty(), enter).pop();
     }
     born.into_iter().flatten().collect()
@@ -330,15 +359,19 @@ fn clone_inits(inits: Vec<Init>, flags: CloneFlags) -> Vec<Result<Cloned, Error>
     inits
         .into_iter()
         .map(|init| {
-            let network = if init.plan.namespace.is_some() { CloneFlags::empty() } else { CloneFlags::CLONE_NEWNET };
+            let network = if init.plan.namespace.is_some() {
+                CloneFlags::empty()
+            } else {
+                CloneFlags::CLONE_NEWNET
+            };
             sys::clone_process(flags | network, || init.run())
                 .map_err(|errno| Error::new(Step::Namespaces, None, errno))
         })
         .collect()
 }
 
-/// Clones the first processes of sides from within another user namespace, or another network namespace: by a process
-/// that has gone there.
+/// Clones the first processes of sides from within another user namespace, or another network
+/// namespace: by a process that has gone there.
 fn launch(
     inits: Vec<Init>,
     flags: CloneFlags,
@@ -361,8 +394,12 @@ fn launch(
         };
         for cloned in born {
             let _ = match &cloned {
-                Ok(init) => control::send(&theirs, Message::Born(init.pid), Some(init.pidfd.as_fd())),
-                Err(error) => control::send(&theirs, Message::Failed(error.step, error.errno), None),
+                Ok(init) => {
+                    control::send(&theirs, Message::Born(init.pid), Some(init.pidfd.as_fd()))
+                }
+                Err(error) => {
+                    control::send(&theirs, Message::Failed(error.step, error.errno), None)
+                }
             };
         }
         0
@@ -375,7 +412,9 @@ fn launch(
     while born.len() < count {
         born.push(match control::receive(&ours, true) {
             Ok(Received::Message(Message::Born(pid), Some(pidfd))) => Ok(Cloned { pid, pidfd }),
-            Ok(Received::Message(Message::Failed(step, errno), _)) => Err(Error { step, end: None, errno }),
+            Ok(Received::Message(Message::Failed(step, errno), _)) => {
+                Err(Error { step, end: None, errno })
+            }
             Err(errno) => Err(Error::new(Step::Namespaces, None, errno)),
             Ok(_) => break,
         });

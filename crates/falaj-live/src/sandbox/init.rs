@@ -1,8 +1,8 @@
 //! The first process of a side: it makes the network, starts the command, and waits.
 //!
-//! It is process 1 of the side's process namespace. The kernel therefore kills every process of the side when it dies,
-//! and it dies with the caller (a parent-death signal, and the end of the control socket). Nothing can outlive a
-//! sandbox, however hard it tries.
+//! It is process 1 of the side's process namespace. The kernel therefore kills every process of the
+//! side when it dies, and it dies with the caller (a parent-death signal, and the end of the
+//! control socket). Nothing can outlive a sandbox, however hard it tries.
 
 use std::env;
 use std::ffi::OsStr;
@@ -55,8 +55,8 @@ impl Init {
     ///
     /// Runs in a copy of a process that had one thread, so it may allocate and lock as it pleases.
     pub(super) fn run(mut self) -> i32 {
-        // The copies of the caller's descriptors go first: while this process held the caller's end of the control
-        // socket, its own end could never report the caller's death.
+        // The copies of the caller's descriptors go first: while this process held the caller's end
+        // of the control socket, its own end could never report the caller's death.
         let mut keep = vec![self.control.as_raw_fd()];
         keep.extend(
             [&self.plan.side.stdin, &self.plan.side.stdout, &self.plan.side.stderr]
@@ -80,7 +80,9 @@ impl Init {
         sys::restore_default(libc::SIGCHLD);
         let signals = prctl::set_pdeathsig(Signal::SIGKILL)
             .and_then(|()| SigSet::all().thread_block())
-            .and_then(|()| SignalFd::with_flags(&SigSet::all(), SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK))
+            .and_then(|()| {
+                SignalFd::with_flags(&SigSet::all(), SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+            })
             .map_err(|errno| (Step::Signals, errno))?;
         let files = [("/etc/resolv.conf", &self.resolver), ("/etc/hosts", &self.plan.names)];
         mounts(&files.map(|(file, text)| Some((file, text.as_deref()?))));
@@ -96,7 +98,8 @@ impl Init {
         if self.own_users {
             userns::give_capabilities();
         }
-        // The descriptors are the caller's alone from here on, so that an interface loses its carrier with its own.
+        // The descriptors are the caller's alone from here on, so that an interface loses its
+        // carrier with its own.
         for (message, descriptor) in handed {
             control::send(&self.control, message, descriptor.as_ref().map(AsFd::as_fd))
                 .map_err(|errno| (Step::HandOver, errno))?;
@@ -108,7 +111,10 @@ impl Init {
     fn attach(&mut self, network: &mut Network, n: usize) -> Result<Handed, (Step, Errno)> {
         let at = &self.plan.attachments[n];
         let packet = |network: &mut Network, why: Option<(Step, Errno)>| {
-            let message = Message::Packet(why.map(|(step, _)| step), why.map_or(0, |(_, errno)| errno as i32));
+            let message = Message::Packet(
+                why.map(|(step, _)| step),
+                why.map_or(0, |(_, errno)| errno as i32),
+            );
             let rate = if let Join::Device(rate) = self.join { Some(rate) } else { None };
             Ok((message, Some(network.add_packet(at, self.tso, rate)?)))
         };
@@ -141,7 +147,8 @@ impl Init {
                 Ok((Message::Ready, None))
             }
             (Join::Veth, End::Far) => {
-                let namespace = network::network_namespace().map_err(|errno| (Step::CreateVeth, errno))?;
+                let namespace =
+                    network::network_namespace().map_err(|errno| (Step::CreateVeth, errno))?;
                 control::send(&self.control, Message::Namespace, Some(namespace.as_fd()))
                     .map_err(|errno| (Step::HandOver, errno))?;
                 self.link()?;
@@ -160,12 +167,15 @@ impl Init {
         }
     }
 
-    /// Starts the command when told to, reaps whatever dies, passes signals on; until the caller is gone.
+    /// Starts the command when told to, reaps whatever dies, passes signals on; until the caller is
+    /// gone.
     fn serve(&mut self, signals: &SignalFd) -> i32 {
         let mut command: Option<Pid> = None;
         loop {
-            let mut waiting =
-                [PollFd::new(self.control.as_fd(), PollFlags::POLLIN), PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+            let mut waiting = [
+                PollFd::new(self.control.as_fd(), PollFlags::POLLIN),
+                PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+            ];
             if poll(&mut waiting, PollTimeout::NONE).is_err() {
                 continue; // EINTR, which stopping and continuing the process can cause
             }
@@ -176,8 +186,12 @@ impl Init {
                         Some(Err(exit)) => self.report(exit),
                         None => {}
                     },
-                    Ok(Received::Message(Message::Link, _)) => self.tell(network::configure_way_out(self.subnet)),
-                    Ok(Received::Message(Message::Answer, _)) => self.tell(network::answer_at_once()),
+                    Ok(Received::Message(Message::Link, _)) => {
+                        self.tell(network::configure_way_out(self.subnet))
+                    }
+                    Ok(Received::Message(Message::Answer, _)) => {
+                        self.tell(network::answer_at_once())
+                    }
                     Ok(Received::Message(Message::Signal(signal), _)) => pass_on(signal, command),
                     Ok(Received::Nothing) => break,
                     Ok(Received::Message(..) | Received::Closed) | Err(_) => return 0,
@@ -185,9 +199,11 @@ impl Init {
             }
             while let Ok(Some(info)) = signals.read_signal() {
                 let signal = info.ssi_signo as i32;
-                // Only what somebody outside sent to this very process: what the terminal sends (Ctrl-C, a new window
-                // size, a hang-up) reaches the command too, which is in the same process group, and a number is
-                // visible here only if the sender is inside, where nobody has to speak to the command through us.
+                // Only what somebody outside sent to this very process: what the terminal sends
+                // (Ctrl-C, a new window size, a hang-up) reaches the command too,
+                // which is in the same process group, and a number is visible here
+                // only if the sender is inside, where nobody has to speak to the command through
+                // us.
                 if PASSED.contains(&signal) && info.ssi_code == libc::SI_USER && info.ssi_pid == 0 {
                     pass_on(signal, command);
                 }
@@ -220,7 +236,8 @@ impl Init {
         let _ = control::send(&self.control, Message::Exited(exit), None);
     }
 
-    /// Starts the command, if there is one that was not started yet; an exit status if it cannot be.
+    /// Starts the command, if there is one that was not started yet; an exit status if it cannot
+    /// be.
     fn spawn(&mut self) -> Option<Result<Pid, Exit>> {
         let side = &mut self.plan.side;
         let words = side.command.take()?;
@@ -243,14 +260,16 @@ impl Init {
                 Variable::V6(_) | Variable::Unset => command.env_remove(name),
             };
         }
-        let given = side.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
+        let given =
+            side.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
         let path = given.or_else(|| env::var_os("PATH")).unwrap_or_default();
         command.envs(side.env.drain(..));
         sys::start_unblocked(&mut command);
         Some(match command.spawn() {
             Ok(child) => Ok(Pid::from_raw(child.id() as i32)),
             Err(error) => {
-                // A directory of PATH that may not be searched makes exec say EACCES of a command that is nowhere.
+                // A directory of PATH that may not be searched makes exec say EACCES of a command
+                // that is nowhere.
                 let found = match error.kind() {
                     io::ErrorKind::NotFound => false,
                     io::ErrorKind::PermissionDenied => is_somewhere(program, &path),
@@ -278,8 +297,15 @@ fn is_somewhere(program: &OsStr, path: &OsStr) -> bool {
 }
 
 /// Signals that are passed on to the command when somebody outside sends them to process 1.
-const PASSED: [i32; 7] =
-    [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2, libc::SIGQUIT, libc::SIGWINCH];
+const PASSED: [i32; 7] = [
+    libc::SIGTERM,
+    libc::SIGINT,
+    libc::SIGHUP,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGQUIT,
+    libc::SIGWINCH,
+];
 
 fn pass_on(signal: i32, command: Option<Pid>) {
     if let (Some(pid), Ok(signal)) = (command, Signal::try_from(signal)) {
@@ -288,8 +314,9 @@ fn pass_on(signal: i32, command: Option<Pid>) {
     }
 }
 
-/// Shows the side its own processes in `/proc` and its own interfaces in `/sys`. Best effort: containers may refuse,
-/// and few programs look. The same holds for files that are to hold something else.
+/// Shows the side its own processes in `/proc` and its own interfaces in `/sys`. Best effort:
+/// containers may refuse, and few programs look. The same holds for files that are to hold
+/// something else.
 fn mounts(files: &[Option<(&str, &str)>]) {
     let none = None::<&str>;
     // Nothing may be mounted before this holds: it would appear outside too.
@@ -298,10 +325,16 @@ fn mounts(files: &[Option<(&str, &str)>]) {
     }
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     // Kept to be put back over the new /sys: programs read their limits there.
-    let cgroup = open("/sys/fs/cgroup", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty());
+    let cgroup = open(
+        "/sys/fs/cgroup",
+        OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    );
     let _ = mount(Some("proc"), "/proc", Some("proc"), flags, none);
     // The new files live in memory that nobody can reach once /sys is mounted over it.
-    if files.iter().any(Option::is_some) && mount(Some("falaj"), "/sys", Some("tmpfs"), flags, none).is_ok() {
+    if files.iter().any(Option::is_some)
+        && mount(Some("falaj"), "/sys", Some("tmpfs"), flags, none).is_ok()
+    {
         for (n, (file, text)) in files.iter().flatten().enumerate() {
             let new = format!("/sys/{n}");
             let _ = std::fs::write(&new, text)
@@ -312,6 +345,12 @@ fn mounts(files: &[Option<(&str, &str)>]) {
         && let Ok(cgroup) = cgroup
     {
         let old = format!("/proc/self/fd/{}", cgroup.as_raw_fd());
-        let _ = mount(Some(old.as_str()), "/sys/fs/cgroup", none, MsFlags::MS_BIND | MsFlags::MS_REC, none);
+        let _ = mount(
+            Some(old.as_str()),
+            "/sys/fs/cgroup",
+            none,
+            MsFlags::MS_BIND | MsFlags::MS_REC,
+            none,
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! A sandbox: two network namespaces, the sides, joined by a link whose packets pass through the caller.
+//! A sandbox: two network namespaces, the sides, joined by a link whose packets pass through the
+//! caller.
 //!
 //! ```text
 //!   side a (near)                     caller                      side b (far)
@@ -7,10 +8,11 @@
 //!             fd77::1                                               fd77::2
 //! ```
 //!
-//! Each side is a process namespace as well. Its first process makes the side, starts the command and reports how it
-//! ended; whatever the command leaves behind dies with the sandbox, and the sandbox dies with the caller, even by
-//! SIGKILL. Neither root nor any privilege is needed where user namespaces are allowed. Where `/dev/net/tun` may not be
-//! opened, veth pairs and packet sockets take the place of the TAPs ([`Join::Auto`]).
+//! Each side is a process namespace as well. Its first process makes the side, starts the command
+//! and reports how it ended; whatever the command leaves behind dies with the sandbox, and the
+//! sandbox dies with the caller, even by SIGKILL. Neither root nor any privilege is needed where
+//! user namespaces are allowed. Where `/dev/net/tun` may not be opened, veth pairs and packet
+//! sockets take the place of the TAPs ([`Join::Auto`]).
 //!
 //! ```no_run
 //! use falaj_live::sandbox::{End, Event, Sandbox, Side, Spec};
@@ -95,8 +97,8 @@ impl End {
         Subnet::default().address(self)
     }
 
-    /// The IPv6 address of the side in the first subnet; its prefix is 64 bits long. A link with an MTU below 1280 B has
-    /// none.
+    /// The IPv6 address of the side in the first subnet; its prefix is 64 bits long. A link with an
+    /// MTU below 1280 B has none.
     pub fn address6(self) -> Ipv6Addr {
         Subnet::default().address6(self)
     }
@@ -121,7 +123,8 @@ impl fmt::Display for End {
     }
 }
 
-/// Which addresses a link has: 10.77.N.0/24 and fd77:0:0:N::/64. One link inside of another needs others than that.
+/// Which addresses a link has: 10.77.N.0/24 and fd77:0:0:N::/64. One link inside of another needs
+/// others than that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Subnet(u8);
 
@@ -133,7 +136,8 @@ impl Subnet {
     /// The length of its IPv6 prefix.
     pub(crate) const PREFIX6: u8 = 64;
 
-    /// One that no interface of this network namespace is in, behind those that are in use: links nest in order.
+    /// One that no interface of this network namespace is in, behind those that are in use: links
+    /// nest in order.
     pub fn free() -> Subnet {
         Subnet::free_ones().next().unwrap_or_default()
     }
@@ -141,9 +145,11 @@ impl Subnet {
     /// All of them, in that order.
     pub(crate) fn free_ones() -> impl Iterator<Item = Subnet> {
         let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
-        let used = interfaces.filter_map(|interface| match interface.address?.as_sockaddr_in()?.ip().octets() {
-            [10, 77, n, _] if n <= Subnet::LAST => Some(n),
-            _ => None,
+        let used = interfaces.filter_map(|interface| {
+            match interface.address?.as_sockaddr_in()?.ip().octets() {
+                [10, 77, n, _] if n <= Subnet::LAST => Some(n),
+                _ => None,
+            }
         });
         let used: Vec<u8> = used.collect();
         let behind = used.iter().max().map_or(0, |last| last + 1);
@@ -179,7 +185,8 @@ impl Subnet {
         Ipv6Addr::new(0xfd77, 0, 0, self.0.into(), 0, 0, 0, end.number().into())
     }
 
-    /// Two addresses within it, for the way out: the far side's, and that of whoever it goes through.
+    /// Two addresses within it, for the way out: the far side's, and that of whoever it goes
+    /// through.
     pub(crate) fn way_out(self) -> [Ipv4Addr; 2] {
         [130, 129].map(|n| Ipv4Addr::new(10, 77, self.0, n))
     }
@@ -193,11 +200,11 @@ pub enum Join {
     Auto,
     /// A TAP interface on each side; the caller reads and writes every packet.
     Tap,
-    /// An interface of a veth pair on each side, the pair's other one in a namespace where only the caller has a packet
-    /// socket; it reads and writes every packet.
+    /// An interface of a veth pair on each side, the pair's other one in a namespace where only the
+    /// caller has a packet socket; it reads and writes every packet.
     Packet,
-    /// The same, and the pair's other interface sends no faster than at this rate, as a card does: by the kernel's token bucket
-    /// (`tbf`), which counts whole frames without their checksums.
+    /// The same, and the pair's other interface sends no faster than at this rate, as a card does:
+    /// by the kernel's token bucket (`tbf`), which counts whole frames without their checksums.
     Device(Rate),
     /// A pair of veth interfaces, with nothing in between: the yardstick for benchmarks.
     Veth,
@@ -226,9 +233,10 @@ pub struct Side {
     pub stdout: Option<OwnedFd>,
     /// The command's standard error; `None`: the caller's.
     pub stderr: Option<OwnedFd>,
-    /// Variables added to the caller's environment and to `FALAJ_SIDE` (`a` or `b`), `FALAJ_ADDR`, `FALAJ_PEER`,
-    /// `FALAJ_ADDR6` and `FALAJ_PEER6` (the IPv6 ones only if the link carries IPv6), and `MAHIMAHI_BASE`, which is
-    /// `FALAJ_PEER` for scripts written for mahimahi; these win.
+    /// Variables added to the caller's environment and to `FALAJ_SIDE` (`a` or `b`), `FALAJ_ADDR`,
+    /// `FALAJ_PEER`, `FALAJ_ADDR6` and `FALAJ_PEER6` (the IPv6 ones only if the link carries
+    /// IPv6), and `MAHIMAHI_BASE`, which is `FALAJ_PEER` for scripts written for mahimahi;
+    /// these win.
     pub env: Vec<(OsString, OsString)>,
 }
 
@@ -244,8 +252,8 @@ impl Side {
 pub struct Spec {
     /// The link's largest IP packet in bytes, 68 to 65521. Below 1280 the link carries no IPv6.
     pub mtu: u16,
-    /// Whether a TAP may hand over TCP units larger than the MTU, to be passed on as they are: far more throughput,
-    /// but one unit is then many packets.
+    /// Whether a TAP may hand over TCP units larger than the MTU, to be passed on as they are: far
+    /// more throughput, but one unit is then many packets.
     pub tso: bool,
     /// How the sides are joined.
     pub join: Join,
@@ -262,12 +270,14 @@ pub struct Spec {
     pub near: Side,
     /// Side b.
     pub far: Side,
-    /// Side b's network namespace: a name under `/run/netns`, or the number of a process there; `None`: one of its own.
-    /// Of one that is there nothing is changed but that it has the link's interface as long as the sandbox lives.
+    /// Side b's network namespace: a name under `/run/netns`, or the number of a process there;
+    /// `None`: one of its own. Of one that is there nothing is changed but that it has the
+    /// link's interface as long as the sandbox lives.
     pub namespace: Option<String>,
 }
 
-/// Interfaces with an MTU of 1500 bytes and large TCP units; a user namespace if need be; no commands.
+/// Interfaces with an MTU of 1500 bytes and large TCP units; a user namespace if need be; no
+/// commands.
 impl Default for Spec {
     fn default() -> Spec {
         Spec {
@@ -288,8 +298,8 @@ impl Default for Spec {
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It returned this status. As in a shell, 127 also means that it was not found and 126 that it could not be
-    /// executed; its standard error then says why.
+    /// It returned this status. As in a shell, 127 also means that it was not found and 126 that it
+    /// could not be executed; its standard error then says why.
     Code(i32),
     /// A signal of this number killed it.
     Signal(i32),
@@ -310,18 +320,19 @@ impl Exit {
 pub enum Event {
     /// Its command ended. What it left running goes on until the sandbox is dropped.
     Exited(Exit),
-    /// The side itself is gone, killed from outside, with all its processes. Nothing comes after this, and
-    /// [`Sandbox::control_fd`] stays readable for ever: take it out of the poll set.
+    /// The side itself is gone, killed from outside, with all its processes. Nothing comes after
+    /// this, and [`Sandbox::control_fd`] stays readable for ever: take it out of the poll set.
     Closed,
 }
 
 /// Two sides and what holds them; dropping it kills whatever still runs there.
 ///
-/// While it lives, the caller ignores SIGINT, SIGQUIT and SIGTTOU, unless it had actions of its own for them:
-/// Ctrl-C is meant for the command. (A signalfd receives an ignored signal all the same if it is blocked.)
+/// While it lives, the caller ignores SIGINT, SIGQUIT and SIGTTOU, unless it had actions of its own
+/// for them: Ctrl-C is meant for the command. (A signalfd receives an ignored signal all the same
+/// if it is blocked.)
 ///
-/// The thread that called [`Sandbox::start`] must live as long as the sandbox: the kernel takes that thread's death for
-/// the caller's and kills the sides.
+/// The thread that called [`Sandbox::start`] must live as long as the sandbox: the kernel takes
+/// that thread's death for the caller's and kills the sides.
 #[derive(Debug)]
 pub struct Sandbox {
     sides: Hosts,
@@ -331,12 +342,14 @@ pub struct Sandbox {
 impl Sandbox {
     /// Makes both sides and the link between them; the commands wait for [`Sandbox::go`].
     ///
-    /// The process must have one thread only, as it is copied as it is; threads may be started afterwards.
+    /// The process must have one thread only, as it is copied as it is; threads may be started
+    /// afterwards.
     ///
     /// # Errors
     /// Says which step failed, why, and what to try. Nothing is left behind then.
     pub fn start(spec: Spec) -> Result<Sandbox, Error> {
-        let Spec { mtu, tso, join, user_namespace, subnet, routes, resolver, near, far, namespace } = spec;
+        let Spec { mtu, tso, join, user_namespace, subnet, routes, resolver, near, far, namespace } =
+            spec;
         let mut plans = Vec::new();
         for (end, side) in [(End::Near, near), (End::Far, far)] {
             let namespace = namespace.clone().filter(|_| end == End::Far);
@@ -351,15 +364,26 @@ impl Sandbox {
                 at.routes.push((None, subnet.address6(other).into()));
             }
             let variables = vec![
-                ("FALAJ_SIDE".to_owned(), Variable::Text(if end == End::Near { "a" } else { "b" }.to_owned())),
+                (
+                    "FALAJ_SIDE".to_owned(),
+                    Variable::Text(if end == End::Near { "a" } else { "b" }.to_owned()),
+                ),
                 ("FALAJ_ADDR".to_owned(), Variable::V4(subnet.address(end))),
                 ("FALAJ_PEER".to_owned(), Variable::V4(subnet.address(other))),
                 ("MAHIMAHI_BASE".to_owned(), Variable::V4(subnet.address(other))),
                 ("FALAJ_ADDR6".to_owned(), Variable::V6(subnet.address6(end))),
                 ("FALAJ_PEER6".to_owned(), Variable::V6(subnet.address6(other))),
             ];
-            let forwards = if routes && end == End::Far { Forwards::WayOut } else { Forwards::Nothing };
-            plans.push(Plan { side, attachments: vec![at], forwards, variables, names: None, namespace });
+            let forwards =
+                if routes && end == End::Far { Forwards::WayOut } else { Forwards::Nothing };
+            plans.push(Plan {
+                side,
+                attachments: vec![at],
+                forwards,
+                variables,
+                names: None,
+                namespace,
+            });
         }
         let all = All { tso, join, user_namespace, subnet, resolver, ends: true };
         Ok(Sandbox { sides: Hosts::start(plans, &all)?, subnet })
@@ -386,7 +410,8 @@ impl Sandbox {
         }
     }
 
-    /// Takes the TAP interface of a side, for example to another thread. Dropping it removes the interface.
+    /// Takes the TAP interface of a side, for example to another thread. Dropping it removes the
+    /// interface.
     pub fn take_tap(&mut self, end: End) -> Option<Tap> {
         self.tap(end)?;
         match self.sides.take_joint(end.index(), 0) {
@@ -429,22 +454,25 @@ impl Sandbox {
         self.sides.signal(end.index(), signal)
     }
 
-    /// Packets that both sides' interfaces lost on their way out because nobody read them in time: the kernel keeps so
-    /// many and drops the rest, which only it has seen. `None` if it does not say.
+    /// Packets that both sides' interfaces lost on their way out because nobody read them in time:
+    /// the kernel keeps so many and drops the rest, which only it has seen. `None` if it does
+    /// not say.
     pub fn unread(&self) -> Option<u64> {
         self.sides.unread()
     }
 
-    /// Packets that reached the far side and were to go beyond it, where there is no way. `None` if the kernel does not
-    /// say.
+    /// Packets that reached the far side and were to go beyond it, where there is no way. `None` if
+    /// the kernel does not say.
     pub fn stranded(&self) -> Option<u64> {
         let count = |file: &str, of: &str, name: &str| -> Option<u64> {
-            let text = fs::read_to_string(format!("/proc/{}/net/{file}", self.pid(End::Far))).ok()?;
+            let text =
+                fs::read_to_string(format!("/proc/{}/net/{file}", self.pid(End::Far))).ok()?;
             let mut lines = text.lines().filter_map(|line| line.strip_prefix(of));
             let at = lines.next()?.split_whitespace().position(|known| known == name)?;
             lines.next()?.split_whitespace().nth(at)?.parse().ok()
         };
-        // The first is what one that is no router counts, the second what a router without a route does.
+        // The first is what one that is no router counts, the second what a router without a route
+        // does.
         Some(count("snmp", "Ip:", "InAddrErrors")? + count("netstat", "IpExt:", "InNoRoutes")?)
     }
 
@@ -502,5 +530,7 @@ pub(crate) fn run_apart(what: impl FnOnce()) -> Result<(), Error> {
 
 /// Waits until a child is dead and reaps it; returns at once if it was reaped already.
 pub(crate) fn wait(child: &Cloned) {
-    while waitid(Id::PIDFd(child.pidfd.as_fd()), WaitPidFlag::WEXITED | WaitPidFlag::__WALL) == Err(Errno::EINTR) {}
+    while waitid(Id::PIDFd(child.pidfd.as_fd()), WaitPidFlag::WEXITED | WaitPidFlag::__WALL)
+        == Err(Errno::EINTR)
+    {}
 }

@@ -5,14 +5,24 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use falaj_sched::rate::Rate;
 use netlink_packet_core::{
-    DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
-    NetlinkPayload,
+    DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload,
 };
-use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope};
-use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
-use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
-use netlink_packet_route::neighbour_table::{NeighbourTableAttribute, NeighbourTableMessage, NeighbourTableParameter};
-use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType};
+use netlink_packet_route::address::{
+    AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope,
+};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::neighbour_table::{
+    NeighbourTableAttribute, NeighbourTableMessage, NeighbourTableParameter,
+};
+use netlink_packet_route::route::{
+    RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -99,8 +109,10 @@ impl Netlink {
     /// Makes a kernel bridge in this network namespace.
     pub(crate) fn add_bridge(&mut self, name: &str) -> Result<(), Errno> {
         let mut link = LinkMessage::default();
-        link.attributes =
-            vec![LinkAttribute::IfName(name.into()), LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)])];
+        link.attributes = vec![
+            LinkAttribute::IfName(name.into()),
+            LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)]),
+        ];
         self.request(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)
     }
 
@@ -112,9 +124,14 @@ impl Netlink {
         self.request(RouteNetlinkMessage::SetLink(link), 0)
     }
 
-    /// Has interface `index` send frames at this rate, by a token bucket for a few of the largest of its `mtu`; what waits for tokens
-    /// waits in it, a megabyte at most.
-    pub(crate) fn add_token_bucket(&mut self, index: u32, rate: Rate, mtu: u16) -> Result<(), Errno> {
+    /// Has interface `index` send frames at this rate, by a token bucket for a few of the largest
+    /// of its `mtu`; what waits for tokens waits in it, a megabyte at most.
+    pub(crate) fn add_token_bucket(
+        &mut self,
+        index: u32,
+        rate: Rate,
+        mtu: u16,
+    ) -> Result<(), Errno> {
         /// `TCA_TBF_PARMS`, `TCA_TBF_RATE64` and `TCA_TBF_BURST`.
         const PARAMETERS: u16 = 1;
         const RATE: u16 = 4;
@@ -142,8 +159,14 @@ impl Netlink {
         self.request(RouteNetlinkMessage::NewQueueDiscipline(message), NLM_F_CREATE | NLM_F_REPLACE)
     }
 
-    /// Gives interface `index` an address, usable at once: without the wait for duplicate address detection.
-    pub(crate) fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> Result<(), Errno> {
+    /// Gives interface `index` an address, usable at once: without the wait for duplicate address
+    /// detection.
+    pub(crate) fn add_address(
+        &mut self,
+        index: u32,
+        address: IpAddr,
+        prefix: u8,
+    ) -> Result<(), Errno> {
         let mut message = AddressMessage::default();
         message.header.family = family(address);
         message.header.prefix_len = prefix;
@@ -152,12 +175,18 @@ impl Netlink {
         if address.is_ipv6() {
             message.header.flags = AddressHeaderFlags::Nodad;
         }
-        message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
+        message.attributes =
+            vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
         self.request(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// Says for ever which Ethernet address a neighbour behind interface `index` has.
-    pub(crate) fn add_neighbour(&mut self, index: u32, address: IpAddr, mac: [u8; 6]) -> Result<(), Errno> {
+    pub(crate) fn add_neighbour(
+        &mut self,
+        index: u32,
+        address: IpAddr,
+        mac: [u8; 6],
+    ) -> Result<(), Errno> {
         let mut message = NeighbourMessage::default();
         message.header.family = family(address);
         message.header.ifindex = index;
@@ -172,8 +201,8 @@ impl Netlink {
         self.request(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE)
     }
 
-    /// Has interface `index` answer for addresses of others without delay. Not by `/proc`, which does not show this to
-    /// user namespaces.
+    /// Has interface `index` answer for addresses of others without delay. Not by `/proc`, which
+    /// does not show this to user namespaces.
     pub(crate) fn answer_at_once(&mut self, index: u32) -> Result<(), Errno> {
         let mut message = NeighbourTableMessage::default();
         message.header.family = AddressFamily::Inet;
@@ -188,7 +217,12 @@ impl Netlink {
     }
 
     /// Sends what is for these addresses through interface `index` to `gateway`.
-    pub(crate) fn add_route(&mut self, index: u32, (to, prefix): (IpAddr, u8), gateway: IpAddr) -> Result<(), Errno> {
+    pub(crate) fn add_route(
+        &mut self,
+        index: u32,
+        (to, prefix): (IpAddr, u8),
+        gateway: IpAddr,
+    ) -> Result<(), Errno> {
         let mut message = route(index, gateway);
         message.header.destination_prefix_length = prefix;
         message.attributes.push(RouteAttribute::Destination(to.into()));
@@ -204,7 +238,10 @@ impl Netlink {
 
     /// Sends everything that has no better route through interface `index` to `gateway`.
     pub(crate) fn add_default_route(&mut self, index: u32, gateway: IpAddr) -> Result<(), Errno> {
-        self.request(RouteNetlinkMessage::NewRoute(route(index, gateway)), NLM_F_CREATE | NLM_F_EXCL)
+        self.request(
+            RouteNetlinkMessage::NewRoute(route(index, gateway)),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
     }
 
     fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> Result<(), Errno> {
@@ -218,8 +255,11 @@ impl Netlink {
         packet.serialize(&mut bytes);
         self.socket.send(&bytes, 0).map_err(errno)?;
         let (answer, _) = self.socket.recv_from_full().map_err(errno)?;
-        match NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer).map(|answer| answer.payload) {
-            // The kernel's errors are negative errnos; an acknowledgement is the error 0, of which there is no code.
+        match NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
+            .map(|answer| answer.payload)
+        {
+            // The kernel's errors are negative errnos; an acknowledgement is the error 0, of which
+            // there is no code.
             Ok(NetlinkPayload::Error(error)) => match error.code {
                 None => Ok(()),
                 Some(code) => Err(Errno::from_raw(-code.get())),

@@ -1,7 +1,8 @@
 //! The network of one side: quiet, and complete before the first packet.
 //!
-//! Whatever the kernel would send of its own accord (address resolution, duplicate address detection, router
-//! solicitations) would ride on the emulated link and disturb what is measured on it, so it is settled beforehand.
+//! Whatever the kernel would send of its own accord (address resolution, duplicate address
+//! detection, router solicitations) would ride on the emulated link and disturb what is measured on
+//! it, so it is settled beforehand.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
@@ -21,8 +22,9 @@ use crate::packet::PacketSocket;
 use crate::tap::Tap;
 use crate::way_out::INTERFACE as WAY_OUT;
 
-/// Frames that wait in the kernel for the forwarder. At a million frames per second this bridges 8 ms in which the
-/// forwarder does not get the processor; falaj's own queues, which have limits as configured, come after it.
+/// Frames that wait in the kernel for the forwarder. At a million frames per second this bridges 8
+/// ms in which the forwarder does not get the processor; falaj's own queues, which have limits as
+/// configured, come after it.
 const QUEUE: u32 = 8192;
 
 /// The other end of the link's interface where that is one of a veth pair.
@@ -31,7 +33,8 @@ pub(super) const OUTER: &str = "falaj1";
 /// The kernel's bridge, in a namespace of its own.
 const BRIDGE: &str = "bridge";
 
-/// 24 days in milliseconds, the longest interval that the kernel takes; it draws at random from 0 to this.
+/// 24 days in milliseconds, the longest interval that the kernel takes; it draws at random from 0
+/// to this.
 const NEVER: &str = "2147483647";
 
 type Failure = (Step, Errno);
@@ -42,7 +45,8 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// The namespace without its links: the loopback interface, and settings for interfaces to come.
+    /// The namespace without its links: the loopback interface, and settings for interfaces to
+    /// come.
     pub(super) fn prepare() -> Result<Network, Failure> {
         let mut network = Network::found()?;
         let loopback = if_nametoindex("lo").and_then(|index| network.netlink.up(index));
@@ -56,7 +60,8 @@ impl Network {
                 ("router_solicitations", "0"),
                 // The link-local address follows from the Ethernet address: see `link_local`.
                 ("addr_gen_mode", "0"),
-                // The first reports of multicast groups leave within milliseconds; their repetitions never.
+                // The first reports of multicast groups leave within milliseconds; their
+                // repetitions never.
                 ("mldv1_unsolicited_report_interval", NEVER),
                 ("mldv2_unsolicited_report_interval", NEVER),
             ] {
@@ -80,23 +85,33 @@ impl Network {
     pub(super) fn add_tap(&mut self, at: &Attachment, tso: bool) -> Result<Tap, Failure> {
         let tap = Tap::create(&at.name, tso, false)?;
         // A TAP has been told already what it may hand over.
-        let configured =
-            if_nametoindex(&*at.name).and_then(|index| self.netlink.configure(index, interface(at, at.mac, true)));
+        let configured = if_nametoindex(&*at.name)
+            .and_then(|index| self.netlink.configure(index, interface(at, at.mac, true)));
         configured.map_err(|errno| (Step::Interface, errno))?;
         self.configure(at)?;
         Ok(tap)
     }
 
     /// A link as a pair of veth interfaces, the other one in that namespace.
-    pub(super) fn add_veth(&mut self, at: &Attachment, there: BorrowedFd<'_>) -> Result<(), Failure> {
+    pub(super) fn add_veth(
+        &mut self,
+        at: &Attachment,
+        there: BorrowedFd<'_>,
+    ) -> Result<(), Failure> {
         let (here, peer) = (interface(at, at.mac, true), interface(at, at.peer, true));
         self.netlink.add_veth(here, peer, there).map_err(|errno| (Step::CreateVeth, errno))?;
         self.configure(at)
     }
 
-    /// A link as a packet socket at the far end of a pair of veth interfaces. That end is in a network namespace of
-    /// its own, where nobody answers; it lives as long as the socket, and the pair with it. It sends at this `rate`, if there is one.
-    pub(super) fn add_packet(&mut self, at: &Attachment, tso: bool, rate: Option<Rate>) -> Result<OwnedFd, Failure> {
+    /// A link as a packet socket at the far end of a pair of veth interfaces. That end is in a
+    /// network namespace of its own, where nobody answers; it lives as long as the socket, and
+    /// the pair with it. It sends at this `rate`, if there is one.
+    pub(super) fn add_packet(
+        &mut self,
+        at: &Attachment,
+        tso: bool,
+        rate: Option<Rate>,
+    ) -> Result<OwnedFd, Failure> {
         let veth = |errno| (Step::CreateVeth, errno);
         let side = network_namespace().map_err(veth)?;
         unshare(CloneFlags::CLONE_NEWNET).map_err(veth)?;
@@ -104,7 +119,8 @@ impl Network {
         let between = network_namespace().map_err(veth)?;
         let mut there = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
         let here = interface(at, at.mac, tso);
-        // Of another address, so that the kernel takes what comes for somebody else's and looks no further.
+        // Of another address, so that the kernel takes what comes for somebody else's and looks no
+        // further.
         let [a, b, c, link, _, end] = at.mac;
         let outer = Interface { name: OUTER, mac: [a, b, c, link, 1, end], large: true, ..here };
         self.netlink.add_veth(here, outer, between.as_fd()).map_err(veth)?;
@@ -112,7 +128,9 @@ impl Network {
         up.map_err(|errno| (Step::Interface, errno))?;
         if let Some(rate) = rate {
             let index = if_nametoindex(OUTER).map_err(|errno| (Step::Interface, errno))?;
-            there.add_token_bucket(index, rate, at.mtu).map_err(|errno| (Step::TokenBucket, errno))?;
+            there
+                .add_token_bucket(index, rate, at.mtu)
+                .map_err(|errno| (Step::TokenBucket, errno))?;
         }
         let socket = PacketSocket::make(OUTER, false)?;
         setns(side, CloneFlags::CLONE_NEWNET).map_err(veth)?;
@@ -121,8 +139,8 @@ impl Network {
         Ok(socket)
     }
 
-    /// A kernel bridge in a network namespace of its own, which is answered and lives as long as its descriptor, and the
-    /// first of its ports.
+    /// A kernel bridge in a network namespace of its own, which is answered and lives as long as
+    /// its descriptor, and the first of its ports.
     pub(super) fn add_bridge(&mut self, at: &Attachment) -> Result<OwnedFd, Failure> {
         let bridge = |errno| (Step::CreateBridge, errno);
         let side = network_namespace().map_err(bridge)?;
@@ -151,8 +169,10 @@ impl Network {
         let mut here = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
         let [a, b, c, link, _, end] = at.mac;
         let name = format!("port{end}");
-        let port = Interface { name: &name, mac: [a, b, c, link, 1, end], ..interface(at, at.mac, true) };
-        here.add_veth(port, interface(at, at.mac, true), side.as_fd()).map_err(|errno| (Step::CreateVeth, errno))?;
+        let port =
+            Interface { name: &name, mac: [a, b, c, link, 1, end], ..interface(at, at.mac, true) };
+        here.add_veth(port, interface(at, at.mac, true), side.as_fd())
+            .map_err(|errno| (Step::CreateVeth, errno))?;
         let index = if_nametoindex(&*name).map_err(bridge)?;
         let master = if_nametoindex(BRIDGE).map_err(bridge)?;
         here.add_to_bridge(index, master).and_then(|()| here.up(index)).map_err(bridge)?;
@@ -160,7 +180,8 @@ impl Network {
         self.configure(at)
     }
 
-    /// Brings the second end of a pair of veth interfaces up, and waits until both send what they are given.
+    /// Brings the second end of a pair of veth interfaces up, and waits until both send what they
+    /// are given.
     pub(super) fn complete_veth(&mut self, at: &Attachment) -> Result<(), Failure> {
         self.configure(at)?;
         Network::await_carrier(at)
@@ -169,8 +190,9 @@ impl Network {
     /// Waits until an interface sends what it is given.
     pub(super) fn await_carrier(at: &Attachment) -> Result<(), Failure> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
-        let socket =
-            socket.map_err(|error| (Step::Loopback, Errno::from_raw(error.raw_os_error().unwrap_or_default())))?;
+        let socket = socket.map_err(|error| {
+            (Step::Loopback, Errno::from_raw(error.raw_os_error().unwrap_or_default()))
+        })?;
         PacketSocket::await_carrier(socket.as_fd(), &at.name);
         Ok(())
     }
@@ -184,11 +206,17 @@ impl Network {
         let six = has_ipv6(&at.name);
         let fits = |address: &IpAddr| six || address.is_ipv4();
         for &(address, prefix) in at.addresses.iter().filter(|(address, _)| fits(address)) {
-            netlink.add_address(index, address, prefix).map_err(|errno| (Step::Addresses, errno))?;
+            netlink
+                .add_address(index, address, prefix)
+                .map_err(|errno| (Step::Addresses, errno))?;
         }
         let link_local = six.then(|| (link_local(at.peer).into(), at.peer));
-        for (address, mac) in at.neighbours.iter().copied().filter(|(address, _)| fits(address)).chain(link_local) {
-            netlink.add_neighbour(index, address, mac).map_err(|errno| (Step::Neighbours, errno))?;
+        for (address, mac) in
+            at.neighbours.iter().copied().filter(|(address, _)| fits(address)).chain(link_local)
+        {
+            netlink
+                .add_neighbour(index, address, mac)
+                .map_err(|errno| (Step::Neighbours, errno))?;
         }
         for &(to, gateway) in at.routes.iter().filter(|(_, gateway)| fits(gateway)) {
             let added = match to {
@@ -201,8 +229,8 @@ impl Network {
     }
 }
 
-/// A link as a TAP interface of the namespace that the process is in, in which nothing else is set. One that `stays` may
-/// be there already, with what its owner gave it.
+/// A link as a TAP interface of the namespace that the process is in, in which nothing else is set.
+/// One that `stays` may be there already, with what its owner gave it.
 pub(crate) fn tap_in_place(at: &Attachment, stays: bool) -> Result<Tap, Failure> {
     let mut network = Network::found()?;
     let was_there = if_nametoindex(&*at.name);
@@ -214,8 +242,8 @@ pub(crate) fn tap_in_place(at: &Attachment, stays: bool) -> Result<Tap, Failure>
         network.netlink.up(index).map_err(|errno| (Step::Interface, errno))?;
         return Ok(tap);
     }
-    let configured =
-        if_nametoindex(&*at.name).and_then(|index| network.netlink.configure(index, interface(at, at.mac, true)));
+    let configured = if_nametoindex(&*at.name)
+        .and_then(|index| network.netlink.configure(index, interface(at, at.mac, true)));
     configured.map_err(|errno| (Step::Interface, errno))?;
     network.configure(at)?;
     Ok(tap)
@@ -227,7 +255,8 @@ pub(super) fn forward(forwards: Forwards) {
         Forwards::Nothing => {}
         Forwards::WayOut => {
             set("ipv4/ip_forward", "1");
-            // Whoever answers at the way out asks there for the near side's address; interfaces to come inherit this.
+            // Whoever answers at the way out asks there for the near side's address; interfaces to
+            // come inherit this.
             set("ipv4/conf/default/proxy_arp", "1");
         }
         Forwards::All => {
@@ -237,8 +266,8 @@ pub(super) fn forward(forwards: Forwards) {
     }
 }
 
-/// Brings the far side's end of a way out through the host up, gives it an address, and sends all that has no better
-/// route there.
+/// Brings the far side's end of a way out through the host up, gives it an address, and sends all
+/// that has no better route there.
 pub(super) fn configure_way_out(subnet: Subnet) -> Result<(), Failure> {
     let [own, gateway] = subnet.way_out();
     let mut netlink = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
@@ -248,16 +277,19 @@ pub(super) fn configure_way_out(subnet: Subnet) -> Result<(), Failure> {
     netlink.add_default_route(index, gateway.into()).map_err(|errno| (Step::Routes, errno))
 }
 
-/// Has this side answer for others at the way out at once, and not after a random time of up to 0.8 s.
+/// Has this side answer for others at the way out at once, and not after a random time of up to 0.8
+/// s.
 pub(super) fn answer_at_once() -> Result<(), Failure> {
     let mut netlink = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
     let index = if_nametoindex(WAY_OUT).map_err(|errno| (Step::Interface, errno))?;
     netlink.answer_at_once(index).map_err(|errno| (Step::Neighbours, errno))
 }
 
-/// Whether a link carries IPv6. It does not where the MTU is below 1280 bytes or IPv6 is switched off.
+/// Whether a link carries IPv6. It does not where the MTU is below 1280 bytes or IPv6 is switched
+/// off.
 pub(super) fn has_ipv6(interface: &str) -> bool {
-    fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6")).is_ok_and(|off| off.trim() == "0")
+    fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"))
+        .is_ok_and(|off| off.trim() == "0")
 }
 
 fn interface(at: &Attachment, mac: [u8; 6], large: bool) -> Interface<'_> {
@@ -275,8 +307,8 @@ fn link_local(mac: [u8; 6]) -> Ipv6Addr {
     Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }
 
-/// Sets one of this network namespace's settings. Best effort: `/proc/sys` may be read-only, as in containers, and the
-/// link works without.
+/// Sets one of this network namespace's settings. Best effort: `/proc/sys` may be read-only, as in
+/// containers, and the link works without.
 fn set(name: &str, value: &str) {
     let _ = fs::write(format!("/proc/sys/net/{name}"), value);
 }
@@ -287,7 +319,8 @@ fn groups() -> (u32, u32) {
     let map = fs::read_to_string("/proc/self/gid_map").unwrap_or_default();
     let ranges = map.lines().filter_map(|line| {
         let mut numbers = line.split_whitespace().map(str::parse::<u32>);
-        let (first, _outside, count) = (numbers.next()?.ok()?, numbers.next()?.ok()?, numbers.next()?.ok()?);
+        let (first, _outside, count) =
+            (numbers.next()?.ok()?, numbers.next()?.ok()?, numbers.next()?.ok()?);
         Some((first, first.saturating_add(count.saturating_sub(1)).min(HIGHEST)))
     });
     ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or((0, HIGHEST))
@@ -299,6 +332,9 @@ mod tests {
 
     #[test]
     fn link_local_addresses_follow_from_ethernet_addresses() {
-        assert_eq!(link_local([0x02, 0xfa, 0x1a, 0, 0, 1]), "fe80::fa:1aff:fe00:1".parse::<Ipv6Addr>().unwrap());
+        assert_eq!(
+            link_local([0x02, 0xfa, 0x1a, 0, 0, 1]),
+            "fe80::fa:1aff:fe00:1".parse::<Ipv6Addr>().unwrap()
+        );
     }
 }

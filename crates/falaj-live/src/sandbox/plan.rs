@@ -12,7 +12,8 @@ pub(crate) struct Attachment {
     /// The Ethernet address at the other end.
     pub(crate) peer: [u8; 6],
     pub(crate) mtu: u16,
-    /// Its own, with their prefixes' lengths. Those of IPv6 are left out where the link carries none.
+    /// Its own, with their prefixes' lengths. Those of IPv6 are left out where the link carries
+    /// none.
     pub(crate) addresses: Vec<(IpAddr, u8)>,
     /// Who is at the other end, with their Ethernet addresses.
     pub(crate) neighbours: Vec<(IpAddr, [u8; 6])>,
@@ -21,8 +22,16 @@ pub(crate) struct Attachment {
 }
 
 impl Attachment {
-    /// The `n`-th interface of a side, at this end of link `link`, with addresses of IPv6 or without; without routes.
-    pub(crate) fn new(n: usize, link: u8, end: End, subnet: Subnet, mtu: u16, six: bool) -> Attachment {
+    /// The `n`-th interface of a side, at this end of link `link`, with addresses of IPv6 or
+    /// without; without routes.
+    pub(crate) fn new(
+        n: usize,
+        link: u8,
+        end: End,
+        subnet: Subnet,
+        mtu: u16,
+        six: bool,
+    ) -> Attachment {
         let mac = |end: End| {
             let [a, b, c, _, _, number] = end.mac();
             [a, b, c, link, 0, number]
@@ -86,6 +95,7 @@ pub(crate) struct Plan {
     pub(crate) variables: Vec<(String, Variable)>,
     /// What `/etc/hosts` is to hold; `None`: what the caller's holds.
     pub(crate) names: Option<String>,
-    /// The network namespace that it is in, by its name or a process there; `None`: one of its own.
+    /// The network namespace that it is in, by its name or a process there; `None`: one of its
+    /// own.
     pub(crate) namespace: Option<String>,
 }

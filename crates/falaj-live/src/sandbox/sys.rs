@@ -22,18 +22,24 @@ pub(crate) struct Cloned {
     pub(crate) pidfd: OwnedFd,
 }
 
-/// Runs `child` in a new process with the namespaces that `flags` asks for; its result is the exit status.
+/// Runs `child` in a new process with the namespaces that `flags` asks for; its result is the exit
+/// status.
 ///
-/// The caller must have one thread only. Then the copy is a complete, consistent process and may do anything,
-/// allocation included; with more threads, a lock held by one of them would stay locked in the copy for ever.
-pub(crate) fn clone_process(flags: CloneFlags, child: impl FnOnce() -> i32) -> Result<Cloned, Errno> {
+/// The caller must have one thread only. Then the copy is a complete, consistent process and may do
+/// anything, allocation included; with more threads, a lock held by one of them would stay locked
+/// in the copy for ever.
+pub(crate) fn clone_process(
+    flags: CloneFlags,
+    child: impl FnOnce() -> i32,
+) -> Result<Cloned, Errno> {
     let mut pidfd: c_int = -1;
     // A child of our own parent takes over our exit signal and may not name one.
     let exit_signal = if flags.contains(CloneFlags::CLONE_PARENT) { 0 } else { libc::SIGCHLD };
     let flags = flags.bits() | libc::CLONE_PIDFD | exit_signal;
-    // SAFETY: without CLONE_VM and with a null stack this is fork(2): the child goes on with a copy of this memory.
-    // With CLONE_PIDFD the third argument is where the kernel puts the descriptor. The arguments after it, whose
-    // order differs between architectures, are unused and zero.
+    // SAFETY: without CLONE_VM and with a null stack this is fork(2): the child goes on with a copy
+    // of this memory. With CLONE_PIDFD the third argument is where the kernel puts the
+    // descriptor. The arguments after it, whose order differs between architectures, are unused
+    // and zero.
     let pid = unsafe {
         #[cfg(not(target_arch = "s390x"))]
         let pid = libc::syscall(
@@ -57,9 +63,11 @@ pub(crate) fn clone_process(flags: CloneFlags, child: impl FnOnce() -> i32) -> R
     };
     match Errno::result(pid)? {
         0 => {
-            // A panic must not unwind into the copied frames of the parent and run its destructors a second time.
+            // A panic must not unwind into the copied frames of the parent and run its destructors
+            // a second time.
             let status = catch_unwind(AssertUnwindSafe(child)).unwrap_or(70);
-            // SAFETY: _exit has no preconditions; exit handlers belong to the parent and must not run here.
+            // SAFETY: _exit has no preconditions; exit handlers belong to the parent and must not
+            // run here.
             unsafe { libc::_exit(status) }
         }
         pid => Ok(Cloned { pid: pid as i32, pidfd: adopt(pidfd) }),
@@ -76,12 +84,19 @@ pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
 pub(crate) fn pidfd_signal(pidfd: BorrowedFd<'_>, signal: i32) -> Result<(), Errno> {
     // SAFETY: a null siginfo means that of kill(2); no memory is passed.
     let done = unsafe {
-        libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, ptr::null::<u8>(), 0 as c_uint)
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            signal,
+            ptr::null::<u8>(),
+            0 as c_uint,
+        )
     };
     Errno::result(done).map(drop)
 }
 
-/// A descriptor of a child that nobody has waited for yet, so that its number means no other process.
+/// A descriptor of a child that nobody has waited for yet, so that its number means no other
+/// process.
 pub(crate) fn pidfd_open(child: i32) -> Result<OwnedFd, Errno> {
     // SAFETY: no memory is passed.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, c_long::from(child), 0 as c_long) };
@@ -90,7 +105,8 @@ pub(crate) fn pidfd_open(child: i32) -> Result<OwnedFd, Errno> {
 
 /// Closes every descriptor from 3 up but those in `keep`.
 ///
-/// Only for a process that is a fresh copy: objects that still own these descriptors must never be dropped.
+/// Only for a process that is a fresh copy: objects that still own these descriptors must never be
+/// dropped.
 pub(crate) fn close_all_but(keep: &mut [RawFd]) {
     keep.sort_unstable();
     let mut first: c_uint = 3;
@@ -106,7 +122,9 @@ pub(crate) fn close_all_but(keep: &mut [RawFd]) {
 
 fn close_range(first: c_uint, last: c_uint) {
     // SAFETY: the process is a fresh copy in which nothing uses these descriptors any more.
-    let done = unsafe { libc::syscall(libc::SYS_close_range, c_long::from(first), c_long::from(last), 0 as c_long) };
+    let done = unsafe {
+        libc::syscall(libc::SYS_close_range, c_long::from(first), c_long::from(last), 0 as c_long)
+    };
     if done == 0 {
         return;
     }
@@ -117,14 +135,16 @@ fn close_range(first: c_uint, last: c_uint) {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .collect();
     for fd in open.into_iter().filter(|&fd| (first..=last).contains(&(fd as c_uint))) {
-        // SAFETY: as above; closing the directory's own descriptor a second time is a harmless EBADF.
+        // SAFETY: as above; closing the directory's own descriptor a second time is a harmless
+        // EBADF.
         unsafe { libc::close(fd) };
     }
 }
 
 /// Reaps one dead child, if there is one: its process number and how it ended.
 ///
-/// Not `nix::waitpid`, which reports death by a real-time signal as an error, after the child's number is lost.
+/// Not `nix::waitpid`, which reports death by a real-time signal as an error, after the child's
+/// number is lost.
 pub(crate) fn reap() -> Option<(i32, ExitStatus)> {
     let mut status = 0;
     // SAFETY: `status` outlives the call.
@@ -159,7 +179,9 @@ pub(crate) fn ignore_if_default(signal: i32) -> bool {
     // SAFETY: both structures are valid for the calls, and SIG_IGN is a valid action.
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
-        if libc::sigaction(signal, ptr::null(), &raw mut action) != 0 || action.sa_sigaction != libc::SIG_DFL {
+        if libc::sigaction(signal, ptr::null(), &raw mut action) != 0
+            || action.sa_sigaction != libc::SIG_DFL
+        {
             return false;
         }
         action.sa_sigaction = libc::SIG_IGN;
@@ -182,8 +204,8 @@ nix::ioctl_write_int!(tun_set_offload, b'T', 208);
 nix::ioctl_write_ptr!(tun_set_vnet_header_size, b'T', 216, c_int);
 nix::ioctl_write_ptr!(tun_set_vnet_le, b'T', 220, c_int);
 
-/// Turns a fresh descriptor of `/dev/net/tun` into the TAP interface `name` with a virtio-net header; one that `stays` when
-/// the descriptor is gone may be there already.
+/// Turns a fresh descriptor of `/dev/net/tun` into the TAP interface `name` with a virtio-net
+/// header; one that `stays` when the descriptor is gone may be there already.
 pub(crate) fn tap_configure(
     fd: BorrowedFd<'_>,
     name: &str,
@@ -191,7 +213,11 @@ pub(crate) fn tap_configure(
     tso: bool,
     stays: bool,
 ) -> Result<(), Errno> {
-    assert!(name.len() < libc::IFNAMSIZ, "an interface's name is shorter than {} bytes", libc::IFNAMSIZ);
+    assert!(
+        name.len() < libc::IFNAMSIZ,
+        "an interface's name is shorter than {} bytes",
+        libc::IFNAMSIZ
+    );
     // SAFETY: a zeroed ifreq is a valid one, without a name.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
@@ -200,13 +226,14 @@ pub(crate) fn tap_configure(
     let new = if stays { 0 } else { libc::IFF_TUN_EXCL };
     let kind = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | new;
     request.ifr_ifru.ifru_flags = kind as libc::c_short;
-    // Of linux/if_tun.h since Linux 6.2: UDP in units of many datagrams, IPv4 and IPv6; both or none.
+    // Of linux/if_tun.h since Linux 6.2: UDP in units of many datagrams, IPv4 and IPv6; both or
+    // none.
     const TUN_F_USO: c_uint = 0x20 | 0x40;
     let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
     let offloads: &[c_uint] = if tso { &[tcp | TUN_F_USO, tcp] } else { &[libc::TUN_F_CSUM] };
     let fd = fd.as_raw_fd();
-    // SAFETY: TUNSETIFF is declared as taking an int and in fact takes the address of an ifreq; it, and the two ints,
-    // outlive their calls.
+    // SAFETY: TUNSETIFF is declared as taking an int and in fact takes the address of an ifreq; it,
+    // and the two ints, outlive their calls.
     unsafe {
         tun_set_iff(fd, &raw mut request as c_ulong)?;
         tun_set_vnet_header_size(fd, &raw const header)?;
@@ -215,7 +242,9 @@ pub(crate) fn tap_configure(
         if stays {
             tun_set_persist(fd, 1)?;
         }
-        offloads[1..].iter().fold(set(&offloads[0]), |done, offload| done.or_else(|_| set(offload)))?;
+        offloads[1..]
+            .iter()
+            .fold(set(&offloads[0]), |done, offload| done.or_else(|_| set(offload)))?;
     }
     Ok(())
 }

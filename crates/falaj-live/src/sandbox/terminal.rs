@@ -1,8 +1,9 @@
 //! What the caller and its commands owe to the terminal they share.
 //!
-//! All of them are in one process group, so that Ctrl-C reaches the command as if falaj were not there. The caller must
-//! outlive that Ctrl-C to report how the command ended. And a command that takes the terminal for itself, as an
-//! interactive shell does, cannot give it back: the caller's process group has no number in its namespace.
+//! All of them are in one process group, so that Ctrl-C reaches the command as if falaj were not
+//! there. The caller must outlive that Ctrl-C to report how the command ended. And a command that
+//! takes the terminal for itself, as an interactive shell does, cannot give it back: the caller's
+//! process group has no number in its namespace.
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,7 +13,8 @@ use nix::unistd::{getpgrp, tcgetpgrp, tcsetpgrp};
 
 use super::sys;
 
-/// The caller's hold on its terminal; letting go restores signal actions and the foreground process group.
+/// The caller's hold on its terminal; letting go restores signal actions and the foreground process
+/// group.
 #[derive(Debug)]
 pub(super) struct Terminal {
     /// The terminal, if there is one and the caller was in its foreground.
@@ -23,10 +25,14 @@ pub(super) struct Terminal {
 
 impl Terminal {
     pub(super) fn hold() -> Terminal {
-        let terminal = File::options().read(true).write(true).custom_flags(O_NOCTTY).open("/dev/tty").ok();
+        let terminal =
+            File::options().read(true).write(true).custom_flags(O_NOCTTY).open("/dev/tty").ok();
         Terminal {
             foreground: terminal.filter(|terminal| tcgetpgrp(terminal) == Ok(getpgrp())),
-            ignored: [SIGINT, SIGQUIT, SIGTTOU].into_iter().filter(|&s| sys::ignore_if_default(s)).collect(),
+            ignored: [SIGINT, SIGQUIT, SIGTTOU]
+                .into_iter()
+                .filter(|&s| sys::ignore_if_default(s))
+                .collect(),
         }
     }
 

@@ -1,8 +1,8 @@
 //! The user namespace that makes a sandbox possible without root.
 //!
-//! A process that has just made one holds every capability in it, hence over the namespaces made inside. The caller
-//! itself stays outside: a launcher, cloned into the user namespace, clones the sides' first processes as children of
-//! the caller (`CLONE_PARENT`) and ends.
+//! A process that has just made one holds every capability in it, hence over the namespaces made
+//! inside. The caller itself stays outside: a launcher, cloned into the user namespace, clones the
+//! sides' first processes as children of the caller (`CLONE_PARENT`) and ends.
 
 use std::fs;
 
@@ -11,7 +11,8 @@ use nix::errno::Errno;
 use nix::unistd::{Gid, Uid};
 
 /// What the command may do in its namespaces: what ping, tcpdump and ip need, and no more.
-const GIVEN: [Capability; 3] = [Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW, Capability::CAP_NET_BIND_SERVICE];
+const GIVEN: [Capability; 3] =
+    [Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW, Capability::CAP_NET_BIND_SERVICE];
 
 /// The caller's user and group, which keep their numbers inside.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +29,8 @@ impl Identity {
 
     /// Maps the identity into the user namespace that this process has just made.
     pub(super) fn map(self) -> Result<(), Errno> {
-        // Without privilege the kernel demands this first: groups that one cannot leave may be there to deny access.
-        // Kernels before 3.19 lack the file.
+        // Without privilege the kernel demands this first: groups that one cannot leave may be
+        // there to deny access. Kernels before 3.19 lack the file.
         match write("/proc/self/setgroups", "deny") {
             Ok(()) | Err(Errno::ENOENT) => {}
             Err(errno) => return Err(errno),
@@ -46,10 +47,13 @@ fn write(path: &str, text: &str) -> Result<(), Errno> {
 /// Whether the process must make a user namespace to be allowed the others.
 pub(super) fn needed() -> bool {
     let has = |capability| caps::has_cap(None, CapSet::Effective, capability).unwrap_or(false);
-    !(Uid::effective().is_root() && has(Capability::CAP_SYS_ADMIN) && has(Capability::CAP_NET_ADMIN))
+    !(Uid::effective().is_root()
+        && has(Capability::CAP_SYS_ADMIN)
+        && has(Capability::CAP_NET_ADMIN))
 }
 
-/// Lets commands started from now on keep the network's capabilities, which `exec` would take from all but root.
+/// Lets commands started from now on keep the network's capabilities, which `exec` would take from
+/// all but root.
 ///
 /// Best effort: a command without them runs too, and is told by the kernel what it lacks.
 pub(super) fn give_capabilities() {

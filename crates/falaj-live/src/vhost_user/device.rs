@@ -1,4 +1,5 @@
-//! A guest's network card as its machine monitor has told of it: what it can do, its memory, its two rings.
+//! A guest's network card as its machine monitor has told of it: what it can do, its memory, its
+//! two rings.
 
 use std::fs::File;
 use std::io;
@@ -10,9 +11,10 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use vhost::VhostUserMemoryRegionBase;
 use vhost::vhost_user::message::{
-    VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight, VhostUserLog,
-    VhostUserMemoryRegion, VhostUserProtocolFeatures, VhostUserShMemConfig, VhostUserSharedMsg,
-    VhostUserSingleMemoryRegion, VhostUserVirtioFeatures, VhostUserVringAddrFlags, VhostUserVringState,
+    VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight,
+    VhostUserLog, VhostUserMemoryRegion, VhostUserProtocolFeatures, VhostUserShMemConfig,
+    VhostUserSharedMsg, VhostUserSingleMemoryRegion, VhostUserVirtioFeatures,
+    VhostUserVringAddrFlags, VhostUserVringState,
 };
 use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
 use vm_memory::mmap::MmapRegionBuilder;
@@ -23,7 +25,8 @@ use crate::gso::singly;
 use crate::packet::State;
 use crate::tap::Tap;
 
-/// Bits of features (virtio 1.2, sections 5.1.3 and 6). *Host* is what the guest may send, *guest* what it takes.
+/// Bits of features (virtio 1.2, sections 5.1.3 and 6). *Host* is what the guest may send, *guest*
+/// what it takes.
 mod feature {
     pub(super) const CSUM: u64 = 1;
     pub(super) const GUEST_CSUM: u64 = 1 << 1;
@@ -131,7 +134,11 @@ impl Device {
     }
 
     fn header(&self) -> usize {
-        if self.has(feature::VERSION_1 | feature::MRG_RXBUF) { Tap::VNET_HEADER } else { OLD_HEADER }
+        if self.has(feature::VERSION_1 | feature::MRG_RXBUF) {
+            Tap::VNET_HEADER
+        } else {
+            OLD_HEADER
+        }
     }
 
     /// Reads a unit that the guest has sent, if there is one.
@@ -150,7 +157,8 @@ impl Device {
         self.memory.as_ref().is_some_and(|memory| ring.runs() && ring.ask(memory))
     }
 
-    /// Hands the guest a unit, as one that it takes; `false` if it has no room, or takes nothing now.
+    /// Hands the guest a unit, as one that it takes; `false` if it has no room, or takes nothing
+    /// now.
     pub(super) fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
         if self.state() != State::Up {
             return Ok(false);
@@ -198,7 +206,8 @@ impl Device {
 
     /// Where the guest has what the monitor has there.
     fn guest_address(&self, monitor: u64) -> Result<GuestAddress> {
-        let within = |piece: &&Piece| monitor >= piece.monitor && monitor - piece.monitor < piece.size;
+        let within =
+            |piece: &&Piece| monitor >= piece.monitor && monitor - piece.monitor < piece.size;
         let piece = self.pieces.iter().find(within).ok_or(Error::InvalidParam)?;
         Ok(GuestAddress(monitor - piece.monitor + piece.guest))
     }
@@ -215,10 +224,13 @@ impl Device {
 fn map(region: &VhostUserMemoryRegion, file: File) -> io::Result<GuestRegionMmap> {
     use nix::libc::{MAP_NORESERVE, MAP_SHARED, PROT_READ, PROT_WRITE};
     let size = usize::try_from(region.memory_size).map_err(io::Error::other)?;
-    // Before its length is asked. What cannot be sealed, such as a file on a disk, is its monitor's to keep as it is.
+    // Before its length is asked. What cannot be sealed, such as a file on a disk, is its monitor's
+    // to keep as it is.
     let _ = fcntl(file.as_fd(), FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK));
     let about = file.metadata()?;
-    if !about.is_file() || region.mmap_offset.checked_add(region.memory_size).is_none_or(|end| end > about.len()) {
+    if !about.is_file()
+        || region.mmap_offset.checked_add(region.memory_size).is_none_or(|end| end > about.len())
+    {
         return Err(io::Error::other("it is not within its file"));
     }
     let mapping = MmapRegionBuilder::new(size)
@@ -273,7 +285,8 @@ impl VhostUserBackendReqHandlerMut for Device {
         let mut mapped = mapped.collect::<io::Result<Vec<_>>>().map_err(Error::ReqHandlerError)?;
         mapped.sort_by_key(GuestMemoryRegion::start_addr);
         let memory = GuestMemoryMmap::from_regions(mapped);
-        self.memory = Some(memory.map_err(|error| Error::ReqHandlerError(io::Error::other(error)))?);
+        self.memory =
+            Some(memory.map_err(|error| Error::ReqHandlerError(io::Error::other(error)))?);
         let piece = |region: &VhostUserMemoryRegion| Piece {
             monitor: region.user_addr,
             guest: region.guest_phys_addr,
@@ -296,7 +309,11 @@ impl VhostUserBackendReqHandlerMut for Device {
         available: u64,
         _log: u64,
     ) -> Result<()> {
-        let parts = [self.guest_address(descriptors)?, self.guest_address(available)?, self.guest_address(used)?];
+        let parts = [
+            self.guest_address(descriptors)?,
+            self.guest_address(available)?,
+            self.guest_address(used)?,
+        ];
         self.ring(index)?.set_addresses(parts).map_err(|()| Error::InvalidParam)
     }
 
@@ -318,7 +335,8 @@ impl VhostUserBackendReqHandlerMut for Device {
         let index = usize::from(index);
         self.forget_kick(index);
         let event_index = self.has(feature::EVENT_IDX);
-        let memory = self.memory.as_ref().ok_or(Error::InvalidOperation("there is no memory yet"))?;
+        let memory =
+            self.memory.as_ref().ok_or(Error::InvalidOperation("there is no memory yet"))?;
         if index == FROM_GUEST
             && let Some(kick) = &kick
         {
@@ -355,11 +373,21 @@ impl VhostUserBackendReqHandlerMut for Device {
         Ok(())
     }
 
-    fn get_config(&mut self, _offset: u32, _size: u32, _flags: VhostUserConfigFlags) -> Result<Vec<u8>> {
+    fn get_config(
+        &mut self,
+        _offset: u32,
+        _size: u32,
+        _flags: VhostUserConfigFlags,
+    ) -> Result<Vec<u8>> {
         Err(NOT_OFFERED)
     }
 
-    fn set_config(&mut self, _offset: u32, _bytes: &[u8], _flags: VhostUserConfigFlags) -> Result<()> {
+    fn set_config(
+        &mut self,
+        _offset: u32,
+        _bytes: &[u8],
+        _flags: VhostUserConfigFlags,
+    ) -> Result<()> {
         Err(NOT_OFFERED)
     }
 
@@ -371,7 +399,10 @@ impl VhostUserBackendReqHandlerMut for Device {
         Err(NOT_OFFERED)
     }
 
-    fn get_inflight_fd(&mut self, _inflight: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
+    fn get_inflight_fd(
+        &mut self,
+        _inflight: &VhostUserInflight,
+    ) -> Result<(VhostUserInflight, File)> {
         Err(NOT_OFFERED)
     }
 

@@ -1,12 +1,15 @@
-//! A guest's network card (vhost-user-net): the rings of a virtual machine, in memory that its monitor shares.
+//! A guest's network card (vhost-user-net): the rings of a virtual machine, in memory that its
+//! monitor shares.
 //!
-//! The monitor (QEMU, Cloud Hypervisor, crosvm …) is the front-end, and connects; here is the back-end. A thread of its
-//! own speaks with the monitor, so that one that says half a sentence keeps nobody waiting; units are read and handed
-//! over by the forwarding thread. Both hold one lock, for which the forwarding thread does not wait: while the monitor
-//! changes something there is nothing to read and no room.
+//! The monitor (QEMU, Cloud Hypervisor, crosvm …) is the front-end, and connects; here is the
+//! back-end. A thread of its own speaks with the monitor, so that one that says half a sentence
+//! keeps nobody waiting; units are read and handed over by the forwarding thread. Both hold one
+//! lock, for which the forwarding thread does not wait: while the monitor changes something there
+//! is nothing to read and no room.
 //!
-//! A unit is what it is at a TAP: a virtio-net header, a frame. Units of many packets and unfinished checksums go to a guest
-//! that takes them, and are cut and finished for one that does not.
+//! A unit is what it is at a TAP: a virtio-net header, a frame. Units of many packets and
+//! unfinished checksums go to a guest that takes them, and are cut and finished for one that does
+//! not.
 
 mod device;
 mod ring;
@@ -34,7 +37,8 @@ use crate::packet::{Monitor, State};
 use crate::port::{self, Port, Received};
 use crate::tap::Tap;
 
-/// Between one monitor that is gone and the next one: one that comes again and again shall not take a processor.
+/// Between one monitor that is gone and the next one: one that comes again and again shall not take
+/// a processor.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A socket to which a machine monitor connects, and the card of its guest.
@@ -73,7 +77,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     fn new() -> io::Result<Shared> {
-        let event = || EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
+        let event =
+            || EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
         let kicks = Arc::new(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?);
         let changed = event()?;
         kicks.add(&changed, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0))?;
@@ -97,8 +102,10 @@ impl Shared {
     /// Waits for a monitor; `None` when all is over.
     fn accept(&self, listener: &UnixListener) -> Option<UnixStream> {
         loop {
-            let mut fds =
-                [PollFd::new(listener.as_fd(), PollFlags::POLLIN), PollFd::new(self.over.as_fd(), PollFlags::POLLIN)];
+            let mut fds = [
+                PollFd::new(listener.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.over.as_fd(), PollFlags::POLLIN),
+            ];
             let waited = poll(&mut fds, PollTimeout::NONE);
             if fds[1].any() == Some(true) {
                 return None;
@@ -132,7 +139,8 @@ impl Shared {
             loop {
                 match handler.handle_request() {
                     Ok(()) => {}
-                    // QEMU enables rings before it has agreed on what that takes, and does not say so again.
+                    // QEMU enables rings before it has agreed on what that takes, and does not say
+                    // so again.
                     Err(Error::InactiveFeature(_)) => lock(&self.device).enable(),
                     Err(_) => break,
                 }
@@ -150,7 +158,8 @@ impl Shared {
 }
 
 impl VhostUser {
-    /// Listens for a machine monitor at a socket of this name, and what tells of changes. The name vanishes with it.
+    /// Listens for a machine monitor at a socket of this name, and what tells of changes. The name
+    /// vanishes with it.
     ///
     /// # Errors
     /// Somebody else listens there, or there can be no socket.
@@ -161,13 +170,16 @@ impl VhostUser {
         let servant = Arc::clone(&shared);
         // Signals are for the thread that asks for them.
         let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
-        let thread = thread::Builder::new().name("vhost-user".into()).spawn(move || servant.serve(&listener));
+        let thread = thread::Builder::new()
+            .name("vhost-user".into())
+            .spawn(move || servant.serve(&listener));
         mask.thread_set_mask()?;
         let (path, told) = (path.to_owned(), Cell::new(State::Gone));
         Ok((VhostUser { path, shared, told, thread: Some(thread?) }, monitor))
     }
 
-    /// How the card is, if that has changed: gone without a monitor, down until the guest's driver has set it up.
+    /// How the card is, if that has changed: gone without a monitor, down until the guest's driver
+    /// has set it up.
     pub fn look(&self) -> Option<State> {
         let now = lock(&self.shared.device).state();
         (self.told.replace(now) != now).then_some(now)
@@ -177,7 +189,10 @@ impl VhostUser {
 /// A socket of this name; one that nobody listens at any more is taken away.
 fn bind(path: &Path) -> io::Result<UnixListener> {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|about| about.file_type().is_socket());
-    if is_socket && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+    if is_socket
+        && UnixStream::connect(path)
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    {
         fs::remove_file(path)?;
     }
     UnixListener::bind(path)
@@ -230,8 +245,9 @@ impl Port for VhostUserPort {
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let Some(mut device) = self.device() else { return Ok(None) };
         let read = device.receive(buffer).or_else(|| {
-            // What is said from here on is heard; what was said before is seen when asking. A guest whose ring
-            // makes no sense says always that there is something: it is asked once.
+            // What is said from here on is heard; what was said before is seen when asking. A guest
+            // whose ring makes no sense says always that there is something: it is
+            // asked once.
             let _ = self.card.shared.kicks.wait(&mut [EpollEvent::empty(); 2], EpollTimeout::ZERO);
             if device.ask() { device.receive(buffer) } else { None }
         });

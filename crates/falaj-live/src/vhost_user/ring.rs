@@ -1,8 +1,10 @@
-//! One ring of a guest's network card: descriptors in memory that the guest writes to while we read.
+//! One ring of a guest's network card: descriptors in memory that the guest writes to while we
+//! read.
 //!
-//! Nothing that stands there is believed. An address is looked up for each access, and what lies outside of the guest's
-//! memory is an error of that one unit; a chain is followed for so many descriptors at most, be it a loop or not; an index
-//! that says more than fits the ring is none. Whatever happens, the guest gets each chain back.
+//! Nothing that stands there is believed. An address is looked up for each access, and what lies
+//! outside of the guest's memory is an error of that one unit; a chain is followed for so many
+//! descriptors at most, be it a loop or not; an index that says more than fits the ring is none.
+//! Whatever happens, the guest gets each chain back.
 
 use std::fs::File;
 use std::io::Write;
@@ -22,7 +24,8 @@ const ENTRIES: u16 = 1024;
 /// Descriptors of a chain at most: of more no driver makes one, as it is to fit the ring.
 const DESCRIPTORS: usize = ENTRIES as usize;
 
-/// Offsets in the rings (virtio 1.2, sections 2.7.6 and 2.7.8): both begin with flags and an index of 16 bits.
+/// Offsets in the rings (virtio 1.2, sections 2.7.6 and 2.7.8): both begin with flags and an index
+/// of 16 bits.
 const INDEX: u64 = 2;
 const ELEMENTS: u64 = 4;
 const AVAILABLE: u64 = 2;
@@ -41,7 +44,8 @@ pub(super) struct Ring {
     call: Option<File>,
     /// Was the guest asked to kick?
     asked: bool,
-    /// Of the unit that is being handed over: heads and lengths of its chains, and where its bytes go.
+    /// Of the unit that is being handed over: heads and lengths of its chains, and where its bytes
+    /// go.
     chains: Vec<(u16, u32)>,
     pieces: Vec<(GuestAddress, usize)>,
 }
@@ -49,7 +53,15 @@ pub(super) struct Ring {
 impl Ring {
     pub(super) fn new() -> Ring {
         let queue = Queue::new(ENTRIES).expect("a power of two");
-        Ring { queue, enabled: false, kick: None, call: None, asked: true, chains: Vec::new(), pieces: Vec::new() }
+        Ring {
+            queue,
+            enabled: false,
+            kick: None,
+            call: None,
+            asked: true,
+            chains: Vec::new(),
+            pieces: Vec::new(),
+        }
     }
 
     /// # Errors
@@ -114,7 +126,8 @@ impl Ring {
         self.queue.ready() && self.enabled
     }
 
-    /// Reads a unit that the guest has sent, behind a header of so many bytes; `None` if there is none.
+    /// Reads a unit that the guest has sent, behind a header of so many bytes; `None` if there is
+    /// none.
     pub(super) fn take(
         &mut self,
         memory: &GuestMemoryMmap,
@@ -148,8 +161,8 @@ impl Ring {
         self.queue.enable_notification(memory).unwrap_or(false)
     }
 
-    /// Hands the guest a unit with a header of so many bytes, over several chains where that is `mergeable`; `false` if it
-    /// has no room.
+    /// Hands the guest a unit with a header of so many bytes, over several chains where that is
+    /// `mergeable`; `false` if it has no room.
     pub(super) fn put(
         &mut self,
         memory: &GuestMemoryMmap,
@@ -189,7 +202,8 @@ impl Ring {
         self.give_back(memory).and(written).map(|()| true)
     }
 
-    /// Gives all chains back at once, as a unit over several must be seen whole, and tells the guest if it wants to know.
+    /// Gives all chains back at once, as a unit over several must be seen whole, and tells the
+    /// guest if it wants to know.
     fn give_back(&mut self, memory: &GuestMemoryMmap) -> Result<(), Errno> {
         let done = self.used(memory);
         if done.is_err() {
@@ -205,7 +219,9 @@ impl Ring {
 
     /// Says whether the guest wants to know.
     fn used(&mut self, memory: &GuestMemoryMmap) -> Result<bool, Errno> {
-        let at = |ring: u64, offset: u64| ring.checked_add(offset).map(GuestAddress).ok_or(Errno::EFAULT);
+        let at = |ring: u64, offset: u64| {
+            ring.checked_add(offset).map(GuestAddress).ok_or(Errno::EFAULT)
+        };
         let fault = |_| Errno::EFAULT;
         let (size, used) = (self.queue.size(), self.queue.used_ring());
         let first = self.queue.next_used();
@@ -214,7 +230,9 @@ impl Ring {
             let mut element = [0; USED as usize];
             element[..4].copy_from_slice(&u32::from(head).to_le_bytes());
             element[4..].copy_from_slice(&length.to_le_bytes());
-            memory.write_slice(&element, at(used, ELEMENTS + USED * u64::from(next % size))?).map_err(fault)?;
+            memory
+                .write_slice(&element, at(used, ELEMENTS + USED * u64::from(next % size))?)
+                .map_err(fault)?;
             next = next.wrapping_add(1);
         }
         memory.store(next.to_le(), at(used, INDEX)?, Ordering::Release).map_err(fault)?;
@@ -222,7 +240,8 @@ impl Ring {
         // What it wants is read behind what we said.
         fence(Ordering::SeqCst);
         let available = self.queue.avail_ring();
-        let word = |offset| memory.load::<u16>(at(available, offset)?, Ordering::Relaxed).map_err(fault);
+        let word =
+            |offset| memory.load::<u16>(at(available, offset)?, Ordering::Relaxed).map_err(fault);
         if self.queue.event_idx_enabled() {
             let event = u16::from_le(word(ELEMENTS + AVAILABLE * u64::from(size))?);
             return Ok(next.wrapping_sub(event).wrapping_sub(1) < next.wrapping_sub(first));
@@ -248,7 +267,11 @@ fn read(
 }
 
 /// One behind the other, into places that are long enough.
-fn write(places: &[(GuestAddress, usize)], memory: &GuestMemoryMmap, parts: [&[u8]; 2]) -> Result<(), Errno> {
+fn write(
+    places: &[(GuestAddress, usize)],
+    memory: &GuestMemoryMmap,
+    parts: [&[u8]; 2],
+) -> Result<(), Errno> {
     let [mut from, mut then] = parts;
     for &(mut at, mut room) in places {
         while room > 0 {

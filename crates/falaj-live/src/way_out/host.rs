@@ -1,7 +1,9 @@
-//! A way out through the host: a pair of interfaces, a route back, forwarding, and the translation of addresses.
+//! A way out through the host: a pair of interfaces, a route back, forwarding, and the translation
+//! of addresses.
 //!
-//! All of it bears the link's number, `falaj-N`, so that links do not disturb each other and what a killed machine left
-//! behind is replaced. Forwarding is switched off again by whoever switched it on, unless another link needs it then.
+//! All of it bears the link's number, `falaj-N`, so that links do not disturb each other and what a
+//! killed machine left behind is replaced. Forwarding is switched off again by whoever switched it
+//! on, unless another link needs it then.
 
 use super::{Care, Far, INTERFACE, Translator};
 use crate::sandbox::Subnet;
@@ -41,7 +43,8 @@ impl Host {
             iptables: super::find("iptables"),
             name: format!("{PREFIX}{}", far.subnet.number()),
             subnet: far.subnet,
-            namespace: File::open(&path).map_err(|e| format!("cannot open {}: {e}", path.display()))?,
+            namespace: File::open(&path)
+                .map_err(|e| format!("cannot open {}: {e}", path.display()))?,
             interface: None,
             translated: false,
             forwarding: false,
@@ -57,7 +60,8 @@ impl Host {
     fn interfaces(&mut self) -> Result<(), String> {
         let failed = |what: &'static str| move |e: Errno| format!("cannot {what}: {}", e.desc());
         let mac = |n| [0x02, 0xfa, 0x1a, 1, self.subnet.number(), n];
-        let interface = |name, n| Interface { name, mac: mac(n), mtu: 1500, queue: QUEUE, large: true };
+        let interface =
+            |name, n| Interface { name, mac: mac(n), mtu: 1500, queue: QUEUE, large: true };
         let mut netlink = Netlink::open().map_err(failed("open a netlink socket"))?;
         netlink
             .add_veth(interface(&self.name, 1), interface(INTERFACE, 2), self.namespace.as_fd())
@@ -66,7 +70,9 @@ impl Host {
         self.interface = Some(index);
         let [far, own] = self.subnet.way_out();
         netlink.up(index).map_err(failed("bring the interface up"))?;
-        netlink.add_address(index, own.into(), 30).map_err(failed("set the interface's address"))?;
+        netlink
+            .add_address(index, own.into(), 30)
+            .map_err(failed("set the interface's address"))?;
         let net = Ipv4Addr::new(10, 77, self.subnet.number(), 0);
         netlink.add_route(index, (net.into(), 24), far.into()).map_err(failed("set the route back"))
     }
@@ -112,12 +118,15 @@ impl Host {
     /// A host that forwards for nobody by default (as with Docker) is told to forward for us.
     fn accept(&mut self) {
         let Some(iptables) = self.iptables.clone() else { return };
-        let policy = Command::new(&iptables).args(["-w", "-S", "FORWARD"]).stderr(Stdio::null()).output();
-        if !policy.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains("-P FORWARD DROP")) {
+        let policy =
+            Command::new(&iptables).args(["-w", "-S", "FORWARD"]).stderr(Stdio::null()).output();
+        if !policy.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains("-P FORWARD DROP"))
+        {
             return;
         }
         for way in ["-i", "-o"] {
-            let rule: Vec<String> = ["FORWARD", way, &self.name, "-j", "ACCEPT"].map(Into::into).into();
+            let rule: Vec<String> =
+                ["FORWARD", way, &self.name, "-j", "ACCEPT"].map(Into::into).into();
             if run(&iptables, &words("-I", &rule), "").is_ok() {
                 self.accepted.push(rule);
             }
@@ -179,7 +188,8 @@ impl Care for Host {
         if let Some(index) = self.interface.take() {
             let _ = Netlink::open().and_then(|mut netlink| netlink.remove(index));
         }
-        let ours = |i: &nix::net::if_::Interface| i.name().to_bytes().starts_with(PREFIX.as_bytes());
+        let ours =
+            |i: &nix::net::if_::Interface| i.name().to_bytes().starts_with(PREFIX.as_bytes());
         let others = if_nameindex().is_ok_and(|all| all.iter().any(ours));
         if std::mem::take(&mut self.forwarding) && !others {
             let _ = fs::write(FORWARD, "0");

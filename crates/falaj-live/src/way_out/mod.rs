@@ -10,8 +10,9 @@
 //! | `slirp4netns` | the program, no privilege | nothing |
 //! | the host | `CAP_NET_ADMIN`; `nft` or `iptables` | an interface, a table or rule that is named like it, and forwarding |
 //!
-//! Whatever is started or changed is in the care of a process of its own, the caretaker: when the caller lets go, or is
-//! gone however suddenly, it ends the program, or puts the host back as it was, and ends.
+//! Whatever is started or changed is in the care of a process of its own, the caretaker: when the
+//! caller lets go, or is gone however suddenly, it ends the program, or puts the host back as it
+//! was, and ends.
 
 mod host;
 mod user_mode;
@@ -32,10 +33,11 @@ use std::{env, fmt};
 /// The far side's interface to the world.
 pub(crate) const INTERFACE: &str = "out0";
 
-/// Who answers questions for names where the caller's own resolver is on its loopback interface; a user-mode stack
-/// passes them on to that one. These addresses are no link's.
+/// Who answers questions for names where the caller's own resolver is on its loopback interface; a
+/// user-mode stack passes them on to that one. These addresses are no link's.
 const NAMES: Ipv4Addr = Ipv4Addr::new(10, 77, 254, 3);
-/// What a user-mode stack is to use: with the host's own address it would take for its own what is for the host.
+/// What a user-mode stack is to use: with the host's own address it would take for its own what is
+/// for the host.
 const OWN_NET: &str = "10.77.254.0/24";
 /// Of these, its own one, and whom it takes for the next router.
 const OWN: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 254, 100), Ipv4Addr::new(10, 77, 254, 2)];
@@ -107,12 +109,14 @@ fn may_configure() -> bool {
     caps::has_cap(None, CapSet::Effective, Capability::CAP_NET_ADMIN).unwrap_or(false)
 }
 
-/// Whether this process is at the near end of another link: its network is a sandbox, and dies with it.
+/// Whether this process is at the near end of another link: its network is a sandbox, and dies with
+/// it.
 fn is_inside() -> bool {
     let own = env::var("FALAJ_ADDR").ok().and_then(|address| address.parse::<Ipv4Addr>().ok());
     let mut interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
     own.is_some_and(|own| {
-        interfaces.any(|i| i.address.is_some_and(|a| a.as_sockaddr_in().map(|a| a.ip()) == Some(own)))
+        interfaces
+            .any(|i| i.address.is_some_and(|a| a.as_sockaddr_in().map(|a| a.ip()) == Some(own)))
     })
 }
 
@@ -131,14 +135,22 @@ pub fn ways(wish: Wish, own_users: bool) -> Result<Vec<Way>, String> {
     match wish {
         Wish::None => Ok(Vec::new()),
         Wish::Pasta => one(pasta(), "there is no `pasta` here: apt install passt"),
-        Wish::Slirp4netns => one(slirp(), "there is no `slirp4netns` here: apt install slirp4netns"),
-        Wish::Host if !may_configure() => Err("the way out through the host needs root (CAP_NET_ADMIN)".into()),
-        Wish::Host => one(translator(), "there is neither `nft` nor `iptables` here: apt install nftables"),
+        Wish::Slirp4netns => {
+            one(slirp(), "there is no `slirp4netns` here: apt install slirp4netns")
+        }
+        Wish::Host if !may_configure() => {
+            Err("the way out through the host needs root (CAP_NET_ADMIN)".into())
+        }
+        Wish::Host => {
+            one(translator(), "there is neither `nft` nor `iptables` here: apt install nftables")
+        }
         Wish::Auto => {
-            // Inside of another link that one's near end is the host, and nothing outside is touched.
+            // Inside of another link that one's near end is the host, and nothing outside is
+            // touched.
             let host = translator().filter(|_| may_configure() && is_inside());
             let mut stacks = vec![pasta(), slirp()];
-            // pasta is the faster one, but gives up root's rights before it looks at a namespace that is root's.
+            // pasta is the faster one, but gives up root's rights before it looks at a namespace
+            // that is root's.
             if nix::unistd::Uid::effective().is_root() && !own_users {
                 stacks.reverse();
             }
@@ -148,10 +160,10 @@ pub fn ways(wish: Wish, own_users: bool) -> Result<Vec<Way>, String> {
 }
 
 /// How to get a way out, where there is none.
-pub const HOW_TO: &str =
-    "install pasta (apt install passt) or slirp4netns (apt install slirp4netns); root may also say --internet host";
+pub const HOW_TO: &str = "install pasta (apt install passt) or slirp4netns (apt install slirp4netns); root may also say --internet host";
 
-/// What `/etc/resolv.conf` is to hold behind a link with this way out; `None`: the caller's own will do.
+/// What `/etc/resolv.conf` is to hold behind a link with this way out; `None`: the caller's own
+/// will do.
 pub fn resolver(way: &Way) -> Option<String> {
     /// Where systemd keeps the servers that its own resolver asks.
     const BEHIND: &str = "/run/systemd/resolve/resolv.conf";
@@ -160,7 +172,9 @@ pub fn resolver(way: &Way) -> Option<String> {
         return None;
     }
     if let Way::Host(_) = way {
-        return fs::read_to_string(BEHIND).ok().filter(|text| servers(text).any(|server| !server.is_loopback()));
+        return fs::read_to_string(BEHIND)
+            .ok()
+            .filter(|text| servers(text).any(|server| !server.is_loopback()));
     }
     let kept = own.lines().filter(|line| line.starts_with("search") || line.starts_with("domain"));
     Some(kept.map(|line| format!("{line}\n")).chain([format!("nameserver {NAMES}\n")]).collect())
@@ -192,7 +206,8 @@ trait Care {
 }
 
 impl WayOut {
-    /// Opens the first of these ways that opens; the sandbox's far side must be a [router](crate::sandbox::Spec::routes).
+    /// Opens the first of these ways that opens; the sandbox's far side must be a
+    /// [router](crate::sandbox::Spec::routes).
     ///
     /// The process must have one thread only, and the commands must not have been started.
     ///
@@ -206,15 +221,21 @@ impl WayOut {
                 Err(error) => why.push(format!("{way}: {error}")),
             }
         }
-        // Such programs open a TUN device, and what they say of one that they may not open tells nobody what to do.
-        if let Some(error) = ways.iter().any(Way::is_user_mode).then(|| sandbox.no_tap()).flatten() {
+        // Such programs open a TUN device, and what they say of one that they may not open tells
+        // nobody what to do.
+        if let Some(error) = ways.iter().any(Way::is_user_mode).then(|| sandbox.no_tap()).flatten()
+        {
             why.push(error.to_string());
         }
         Err(why.join("; "))
     }
 
     fn by(sandbox: &Sandbox, way: &Way) -> Result<WayOut, String> {
-        let far = Far { pid: sandbox.pid(End::Far), own_users: sandbox.has_own_users(), subnet: sandbox.subnet() };
+        let far = Far {
+            pid: sandbox.pid(End::Far),
+            own_users: sandbox.has_own_users(),
+            subnet: sandbox.subnet(),
+        };
         let mut care: Box<dyn Care> = match way {
             Way::Pasta(program) => Box::new(user_mode::UserMode::pasta(program, &far)?),
             Way::Slirp4netns(program) => Box::new(user_mode::UserMode::slirp4netns(program, &far)),
@@ -226,14 +247,16 @@ impl WayOut {
         let (theirs, held): (OwnedFd, OwnedFd) = (theirs.into(), ours.into());
         let say = File::from(OwnedFd::from(say));
         let body = || {
-            // A copy of the caller's end would keep the pipe open for ever, and of the TAPs the link.
+            // A copy of the caller's end would keep the pipe open for ever, and of the TAPs the
+            // link.
             let mut keep = vec![theirs.as_raw_fd(), say.as_raw_fd()];
             keep.extend(care.descriptor());
             sys::close_all_but(&mut keep);
             watch(care.as_mut(), &theirs, &say);
             0
         };
-        let caretaker = sys::clone_process(CloneFlags::empty(), body).map_err(|e| format!("cannot fork: {e}"))?;
+        let caretaker = sys::clone_process(CloneFlags::empty(), body)
+            .map_err(|e| format!("cannot fork: {e}"))?;
         drop((theirs, say));
         let out = WayOut { caretaker, held: Some(held), way: way.clone() };
         let mut word = [0];
@@ -282,8 +305,8 @@ impl WayOut {
 }
 
 impl Drop for WayOut {
-    /// Waits until the host is as it was. The end of a program nobody need wait for: the kernel takes tens of
-    /// milliseconds to remove its interface.
+    /// Waits until the host is as it was. The end of a program nobody need wait for: the kernel
+    /// takes tens of milliseconds to remove its interface.
     fn drop(&mut self) {
         self.held = None;
         if let Way::Host(_) = self.way {

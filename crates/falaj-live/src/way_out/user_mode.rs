@@ -1,5 +1,5 @@
-//! A way out without privilege: a program that takes packets from the far side and speaks for it through sockets of its
-//! own. It sees one peer, the near side, whose address it takes as it comes.
+//! A way out without privilege: a program that takes packets from the far side and speaks for it
+//! through sockets of its own. It sees one peer, the near side, whose address it takes as it comes.
 
 use super::{Care, Far, INTERFACE, NAMES, OWN, OWN_NET, Way};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -23,13 +23,16 @@ pub(super) struct UserMode {
 
 impl UserMode {
     pub(super) fn pasta(program: &Path, far: &Far) -> Result<UserMode, String> {
-        // No port is passed on in either direction, and the gateway stands for no loopback interface.
+        // No port is passed on in either direction, and the gateway stands for no loopback
+        // interface.
         let fixed = "--foreground --quiet --config-net --no-map-gw --tcp-ports none --udp-ports none --tcp-ns none \
                      --udp-ns none --ns-ifname";
         let mut arguments: Vec<OsString> = fixed.split_whitespace().map(Into::into).collect();
         arguments.push(INTERFACE.into());
         let [own, router] = OWN.map(|address| address.to_string());
-        for (option, value) in [("--address", own.as_str()), ("--netmask", "255.255.255.0"), ("--gateway", &router)] {
+        for (option, value) in
+            [("--address", own.as_str()), ("--netmask", "255.255.255.0"), ("--gateway", &router)]
+        {
             arguments.extend([option.into(), value.into()]);
         }
         // Whoever asks the host's resolver by its own address would hear from the other one.
@@ -45,7 +48,8 @@ impl UserMode {
         } else {
             // It gives up the right to look at other processes, but not what it inherits.
             let path = far.namespace("net");
-            let file = File::open(&path).map_err(|e| format!("cannot open {}: {e}", path.display()))?;
+            let file =
+                File::open(&path).map_err(|e| format!("cannot open {}: {e}", path.display()))?;
             let inherited = inheritable(file.into())?;
             arguments.extend(["--netns-only".into(), "--netns".into()]);
             arguments.push(format!("/proc/self/fd/{}", inherited.as_raw_fd()).into());
@@ -69,13 +73,16 @@ impl UserMode {
 /// A copy of a descriptor that programs inherit.
 fn inheritable(fd: OwnedFd) -> Result<OwnedFd, String> {
     use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-    fcntl(&fd, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|e| format!("cannot pass a descriptor on: {e}"))?;
+    fcntl(&fd, FcntlArg::F_SETFD(FdFlag::empty()))
+        .map_err(|e| format!("cannot pass a descriptor on: {e}"))?;
     Ok(fd)
 }
 
 impl Care for UserMode {
     fn open(&mut self) -> Result<(), String> {
-        let said = memfd_create("said", MFdFlags::MFD_CLOEXEC).map(File::from).map_err(|e| e.to_string())?;
+        let said = memfd_create("said", MFdFlags::MFD_CLOEXEC)
+            .map(File::from)
+            .map_err(|e| e.to_string())?;
         let stderr = said.try_clone().map_err(|e| e.to_string())?;
         self.said = Some(said);
         let mut command = Command::new(&self.program);
@@ -97,7 +104,10 @@ impl Care for UserMode {
             let _ = file.rewind().and_then(|()| file.read_to_string(&mut said));
         }
         // Without a system log it complains of that between the lines.
-        let mut said = said.lines().map(str::trim).filter(|line| !line.is_empty() && !line.ends_with("to syslog"));
+        let mut said = said
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty() && !line.ends_with("to syslog"));
         Some(said.next_back().map_or(status, str::to_owned))
     }
 

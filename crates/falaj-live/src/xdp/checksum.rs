@@ -1,9 +1,10 @@
 //! Checksums that a kernel has left to a device that there is not.
 //!
-//! Across veth a TCP or UDP segment arrives with the sum of its pseudo-header where its checksum belongs, and a note
-//! beside the packet that says so. A program at the driver sees the packet without the note. So what looks like such a
-//! sum is taken for one, and the checksum is computed. A packet that is whole looks like that by chance once in 65,536
-//! times, and then the computation finds the checksum that was there.
+//! Across veth a TCP or UDP segment arrives with the sum of its pseudo-header where its checksum
+//! belongs, and a note beside the packet that says so. A program at the driver sees the packet
+//! without the note. So what looks like such a sum is taken for one, and the checksum is computed.
+//! A packet that is whole looks like that by chance once in 65,536 times, and then the computation
+//! finds the checksum that was there.
 
 use crate::tap::Tap;
 
@@ -16,7 +17,9 @@ const NEEDED: u8 = 1;
 
 /// Computes the checksum of a unit of one packet, if it was left to be computed.
 pub fn complete(unit: &mut [u8]) {
-    let Some((start, offset, end)) = unit.get(Tap::VNET_HEADER..).and_then(unfinished) else { return };
+    let Some((start, offset, end)) = unit.get(Tap::VNET_HEADER..).and_then(unfinished) else {
+        return;
+    };
     unit[0] = NEEDED;
     unit[6..8].copy_from_slice(&start.to_le_bytes());
     unit[8..10].copy_from_slice(&offset.to_le_bytes());
@@ -28,8 +31,8 @@ fn word(frame: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?))
 }
 
-/// Where the sum begins, how far behind that it belongs, and where it ends, of a frame in which there is the
-/// pseudo-header's alone.
+/// Where the sum begins, how far behind that it belongs, and where it ends, of a frame in which
+/// there is the pseudo-header's alone.
 fn unfinished(frame: &[u8]) -> Option<(u16, u16, usize)> {
     let mut ip = ETHERNET;
     while ip < ETHERNET + 2 * TAG && matches!(word(frame, ip - 2)?, 0x8100 | 0x88a8) {
@@ -64,7 +67,10 @@ fn unfinished(frame: &[u8]) -> Option<(u16, u16, usize)> {
     }
     let there = word(frame, transport + usize::from(offset))?;
     let mut sum = u32::from(protocol) + (length >> 16) as u32 + (length & 0xffff) as u32;
-    sum += addresses.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum::<u32>();
+    sum += addresses
+        .chunks(2)
+        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
+        .sum::<u32>();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
@@ -100,11 +106,21 @@ mod tests {
     }
 
     fn sum(bytes: &[u8]) -> u32 {
-        bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum()
+        bytes
+            .chunks(2)
+            .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)))
+            .sum()
     }
 
-    /// A unit whose checksum is left to be computed, and the sum of its pseudo-header; where its transport begins.
-    fn unit(six: bool, udp: bool, tags: usize, options: bool, payload: &[u8]) -> (Vec<u8>, u32, usize) {
+    /// A unit whose checksum is left to be computed, and the sum of its pseudo-header; where its
+    /// transport begins.
+    fn unit(
+        six: bool,
+        udp: bool,
+        tags: usize,
+        options: bool,
+        payload: &[u8],
+    ) -> (Vec<u8>, u32, usize) {
         let protocol = if udp { UDP } else { TCP };
         let header = if udp { 8 } else { 20 };
         let length = header + payload.len();
@@ -123,11 +139,26 @@ mod tests {
         } else {
             let (more, words) = if options { (4, 6) } else { (0, 5) };
             let total = 20 + more + length;
-            unit.extend([0x40 | words, 0, (total >> 8) as u8, total as u8, 0, 1, 0x40, 0, 64, protocol, 0, 0]);
+            unit.extend([
+                0x40 | words,
+                0,
+                (total >> 8) as u8,
+                total as u8,
+                0,
+                1,
+                0x40,
+                0,
+                64,
+                protocol,
+                0,
+                0,
+            ]);
             unit.extend([10, 77, 0, 1, 10, 77, 0, 2]);
             unit.extend(std::iter::repeat_n(1, more));
         }
-        let pseudo = sum(&unit[addresses..addresses + if six { 32 } else { 8 }]) + u32::from(protocol) + length as u32;
+        let pseudo = sum(&unit[addresses..addresses + if six { 32 } else { 8 }])
+            + u32::from(protocol)
+            + length as u32;
         let transport = unit.len();
         unit.extend(vec![3; header]);
         unit.extend(payload);

@@ -1,7 +1,9 @@
-//! Memory in chunks, each at any time ours or the kernel's, and the four rings by which they change hands.
+//! Memory in chunks, each at any time ours or the kernel's, and the four rings by which they change
+//! hands.
 //!
-//! What stands in the rings is the kernel's word, of which nothing is believed that could be wrong: no frame is read from outside of
-//! the memory, no chunk is written to that is not one of those for sending, and a call does no more than a ring has places.
+//! What stands in the rings is the kernel's word, of which nothing is believed that could be wrong:
+//! no frame is read from outside of the memory, no chunk is written to that is not one of those for
+//! sending, and a call does no more than a ring has places.
 
 use std::ops::Range;
 
@@ -35,7 +37,8 @@ fn place(n: u64) -> u64 {
 }
 
 impl Chunks {
-    /// The first `coming` chunks are handed to the kernel, for frames that come; the `going` behind them are for sending.
+    /// The first `coming` chunks are handed to the kernel, for frames that come; the `going` behind
+    /// them are for sending.
     pub(super) fn new(
         frames: Frames,
         [mut fill, sent]: [Ring<u64>; 2],
@@ -46,10 +49,19 @@ impl Chunks {
             fill.push(place(n.into()));
         });
         let going = coming.into()..u64::from(coming) + u64::from(going);
-        Chunks { frames, fill, received, send, sent, free: going.clone().map(place).collect(), going }
+        Chunks {
+            frames,
+            fill,
+            received,
+            send,
+            sent,
+            free: going.clone().map(place).collect(),
+            going,
+        }
     }
 
-    /// Shows the next frame that came, if there is one; the inner nothing says that it lies outside of the memory.
+    /// Shows the next frame that came, if there is one; the inner nothing says that it lies outside
+    /// of the memory.
     #[inline]
     pub(super) fn receive<T>(&mut self, read: impl FnOnce(&[u8]) -> T) -> Option<Option<T>> {
         let about = self.received.pop()?;
@@ -68,7 +80,9 @@ impl Chunks {
         while let Some(chunk) = self.sent.pop() {
             let number = chunk / CHUNK as u64;
             // One that was sent twice would be ours twice.
-            if self.going.contains(&number) && (self.free.len() as u64) < self.going.end - self.going.start {
+            if self.going.contains(&number)
+                && (self.free.len() as u64) < self.going.end - self.going.start
+            {
                 self.free.push(place(number));
             }
         }
@@ -94,8 +108,9 @@ impl Chunks {
     }
 }
 
-/// Bytes of any kind as what a kernel does, a good one's first: what it says is anything then. No frame comes from outside, none is
-/// written to where frames come in, and nothing goes on for ever; and before that, frames pass as they are, in order.
+/// Bytes of any kind as what a kernel does, a good one's first: what it says is anything then. No
+/// frame comes from outside, none is written to where frames come in, and nothing goes on for ever;
+/// and before that, frames pass as they are, in order.
 #[cfg_attr(not(test), allow(dead_code, reason = "for tests and fuzzers"))]
 pub(super) fn hostile(bytes: &[u8]) {
     use super::sys::Mapping;
@@ -122,12 +137,15 @@ pub(super) fn hostile(bytes: &[u8]) {
     let offsets = |producer, consumer, desc| xdp_ring_offset { producer, consumer, desc, flags: 0 };
     let odd = offsets(u64::from(producer) * 20, u64::from(consumer) * 20, u64::from(places));
     let fits =
-        [odd.producer, odd.consumer].iter().all(|at| at % 4 == 0 && at + 4 <= odd.desc + 16 * 8) && odd.desc % 8 == 0;
+        [odd.producer, odd.consumer].iter().all(|at| at % 4 == 0 && at + 4 <= odd.desc + 16 * 8)
+            && odd.desc % 8 == 0;
     assert_eq!(Ring::<xdp_desc>::new(file.as_fd(), 4 * PAGE as off_t, &odd, 8).is_ok(), fits);
 
     let at = offsets(0, 64, 128);
-    let words = |n: u64, size| Ring::new(file.as_fd(), (n * PAGE) as off_t, &at, size).expect("a ring");
-    let descriptors = |n: u64, size| Ring::new(file.as_fd(), (n * PAGE) as off_t, &at, size).expect("a ring");
+    let words =
+        |n: u64, size| Ring::new(file.as_fd(), (n * PAGE) as off_t, &at, size).expect("a ring");
+    let descriptors =
+        |n: u64, size| Ring::new(file.as_fd(), (n * PAGE) as off_t, &at, size).expect("a ring");
     let memory = CHUNK * (COMING + GOING) as usize;
     let mut chunks = Chunks::new(
         Frames(Mapping::new(memory, None).expect("memory")),
@@ -140,15 +158,19 @@ pub(super) fn hostile(bytes: &[u8]) {
         file.read_exact_at(&mut word, ring * PAGE + n * 64).expect("a word");
         u32::from_ne_bytes(word)
     };
-    let set =
-        |ring: u64, n: u64, value: u32| file.write_all_at(&value.to_ne_bytes(), ring * PAGE + n * 64).expect("a word");
-    let place_of = |ring: u64, n: u32, size: u32, long: u64| ring * PAGE + 128 + u64::from(n & (size - 1)) * long;
+    let set = |ring: u64, n: u64, value: u32| {
+        file.write_all_at(&value.to_ne_bytes(), ring * PAGE + n * 64).expect("a word")
+    };
+    let place_of = |ring: u64, n: u32, size: u32, long: u64| {
+        ring * PAGE + 128 + u64::from(n & (size - 1)) * long
+    };
     // A kernel takes from a ring, and puts into one, as we do.
     let take = |ring: u64, size: u32, long: usize| {
         let n = word(ring, 1);
         (word(ring, 0) != n).then(|| {
             let mut value = [0; 16];
-            file.read_exact_at(&mut value[..long], place_of(ring, n, size, long as u64)).expect("a place");
+            file.read_exact_at(&mut value[..long], place_of(ring, n, size, long as u64))
+                .expect("a place");
             set(ring, 1, n.wrapping_add(1));
             value
         })
@@ -171,7 +193,8 @@ pub(super) fn hostile(bytes: &[u8]) {
     for piece in bytes.chunks(6).take(400) {
         let &[what, a, b, c, d, e] = piece else { break };
         let value = u32::from_ne_bytes([a, b, c, d]);
-        let text = |length: usize| (0..length).map(|n| a.wrapping_add(n as u8)).collect::<Vec<u8>>();
+        let text =
+            |length: usize| (0..length).map(|n| a.wrapping_add(n as u8)).collect::<Vec<u8>>();
         match what % 8 {
             // A frame comes.
             0 | 1 => {
@@ -208,25 +231,39 @@ pub(super) fn hostile(bytes: &[u8]) {
             // What was put there goes out.
             5 => {
                 let Some(about) = take(SEND, GOING, 16) else { continue };
-                let (addr, length) = (number(&about), u32::from_ne_bytes([about[8], about[9], about[10], about[11]]));
+                let (addr, length) = (
+                    number(&about),
+                    u32::from_ne_bytes([about[8], about[9], about[10], about[11]]),
+                );
                 let frame = chunks.frames.bytes(addr, length as usize).map(<[u8]>::to_vec);
                 if good {
                     assert_eq!(frame, went.pop_front());
-                    assert!(chunks.going.contains(&(addr / CHUNK as u64)), "not where frames come in");
+                    assert!(
+                        chunks.going.contains(&(addr / CHUNK as u64)),
+                        "not where frames come in"
+                    );
                 }
                 put(SENT, GOING, &addr.to_ne_bytes());
             }
             // From here on anything may be said: how far a ring is, and what stands in it.
             6 => {
                 good = false;
-                set(u64::from(e % 4), u64::from(e / 4 % 2), if e & 8 == 0 { value % 16 } else { value });
+                set(
+                    u64::from(e % 4),
+                    u64::from(e / 4 % 2),
+                    if e & 8 == 0 { value % 16 } else { value },
+                );
             }
             _ => {
                 good = false;
-                let addr =
-                    if e & 4 == 0 { u64::from(value) % (memory as u64 + 64) } else { u64::from(value) << (e % 33) };
+                let addr = if e & 4 == 0 {
+                    u64::from(value) % (memory as u64 + 64)
+                } else {
+                    u64::from(value) << (e % 33)
+                };
                 let (ring, size) =
-                    [(FILL, COMING), (SENT, GOING), (RECEIVED, COMING), (SEND, GOING)][usize::from(e % 4)];
+                    [(FILL, COMING), (SENT, GOING), (RECEIVED, COMING), (SEND, GOING)]
+                        [usize::from(e % 4)];
                 match ring {
                     FILL | SENT => put(ring, size, &addr.to_ne_bytes()),
                     _ => put(ring, size, &descriptor(addr, value.rotate_left(u32::from(e)))),
@@ -237,7 +274,11 @@ pub(super) fn hostile(bytes: &[u8]) {
         if good {
             let unseen = |ring| word(ring, 0).wrapping_sub(word(ring, 1));
             assert_eq!(unseen(FILL) as usize + came.len(), COMING as usize, "no chunk is lost");
-            assert_eq!(chunks.free.len() as u32 + unseen(SEND) + unseen(SENT), GOING, "nor one for sending");
+            assert_eq!(
+                chunks.free.len() as u32 + unseen(SEND) + unseen(SENT),
+                GOING,
+                "nor one for sending"
+            );
         }
     }
 }

@@ -1,10 +1,13 @@
-//! An existing interface, seen through an AF_XDP socket: root's way, and the cheapest for small packets.
+//! An existing interface, seen through an AF_XDP socket: root's way, and the cheapest for small
+//! packets.
 //!
-//! A program of six instructions at the interface sends what comes in to the socket, before the machine's own network
-//! stack sees it. Frames are copied into memory that we share with the kernel, and out of it; nothing is asked of the
-//! driver but that it runs the program, or, where it cannot, that it be run behind it.
+//! A program of six instructions at the interface sends what comes in to the socket, before the
+//! machine's own network stack sees it. Frames are copied into memory that we share with the
+//! kernel, and out of it; nothing is asked of the driver but that it runs the program, or, where it
+//! cannot, that it be run behind it.
 //!
-//! Here are no notes of what is left to do (virtio-net headers), so what would need one is dealt with or refused:
+//! Here are no notes of what is left to do (virtio-net headers), so what would need one is dealt
+//! with or refused:
 //!
 //! | left to do | |
 //! |---|---|
@@ -47,7 +50,8 @@ const COMING: u32 = 4096;
 /// Chunks for frames on their way out, which is over when they are copied.
 const GOING: u32 = 512;
 
-/// An AF_XDP socket at an interface. What comes in there it receives, and nobody else does; what it sends goes out there.
+/// An AF_XDP socket at an interface. What comes in there it receives, and nobody else does; what it
+/// sends goes out there.
 #[derive(Debug)]
 pub struct XdpSocket {
     place: Place,
@@ -60,7 +64,8 @@ pub struct XdpSocket {
 
 #[derive(Debug)]
 struct Bound {
-    /// A packet socket that receives nothing: the interface is promiscuous as long as it lives, and may be asked by it.
+    /// A packet socket that receives nothing: the interface is promiscuous as long as it lives,
+    /// and may be asked by it.
     control: OwnedFd,
     index: i32,
     state: State,
@@ -80,7 +85,8 @@ struct Shared {
     chunks: Chunks,
 }
 
-/// So often may there be nothing until the socket is asked for an error, which would wake us for ever.
+/// So often may there be nothing until the socket is asked for an error, which would wake us for
+/// ever.
 const PATIENCE: u32 = 64;
 
 /// Whether the kernel takes such programs and sockets from this process.
@@ -94,8 +100,8 @@ pub fn available() -> Result<(), Error> {
     sys::load(map.as_fd()).map(drop).map_err(failed(Step::LoadProgram))
 }
 
-/// Opens a socket at an interface, and what tells of changes there, as [`packet::open`] does; the interface is promiscuous
-/// meanwhile.
+/// Opens a socket at an interface, and what tells of changes there, as [`packet::open`] does; the
+/// interface is promiscuous meanwhile.
 ///
 /// # Errors
 /// Says which step failed, why, and what to try.
@@ -110,12 +116,13 @@ pub fn open(place: &Place) -> Result<(XdpSocket, Monitor), Error> {
     let (monitor, claim) = (Monitor::adopt(made.remove(0)), made.remove(0));
     let (control, socket, shared, now) = take(made, &place.interface)?;
     let (index, state) = now;
-    let bound = RefCell::new(Bound { control, index, state, shared: Some(shared), lost: 0, nothing: 0 });
+    let bound =
+        RefCell::new(Bound { control, index, state, shared: Some(shared), lost: 0, nothing: 0 });
     Ok((XdpSocket { place: place.clone(), descriptor: socket, bound, _claim: claim }, monitor))
 }
 
-/// Makes what has to be made in the interface's network namespace: what it is asked by, the socket, the map, the program
-/// at its place.
+/// Makes what has to be made in the interface's network namespace: what it is asked by, the socket,
+/// the map, the program at its place.
 fn make(interface: &str) -> Result<Vec<OwnedFd>, (Step, Errno)> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     // Of no protocol: nothing comes in.
@@ -140,14 +147,18 @@ fn make(interface: &str) -> Result<Vec<OwnedFd>, (Step, Errno)> {
         Err(errno @ (Errno::EBUSY | Errno::EPERM)) => Err((Step::AttachProgram, errno)),
         // Behind veth's driver whole units would come, which are longer than a chunk.
         Err(errno) if sys::is_veth(asked, interface) => Err((Step::XdpUnits, errno)),
-        Err(_) => sys::attach(program.as_fd(), number, false).map_err(|errno| (Step::AttachProgram, errno)),
+        Err(_) => sys::attach(program.as_fd(), number, false)
+            .map_err(|errno| (Step::AttachProgram, errno)),
         Ok(attached) => Ok(attached),
     };
     Ok(vec![control, socket, map, attached?])
 }
 
 /// Takes over what [`make`] made, be it in another process: memory and rings are this one's.
-fn take(made: Vec<OwnedFd>, interface: &str) -> Result<(OwnedFd, OwnedFd, Shared, (i32, State)), Error> {
+fn take(
+    made: Vec<OwnedFd>,
+    interface: &str,
+) -> Result<(OwnedFd, OwnedFd, Shared, (i32, State)), Error> {
     let failed = |step| move |errno| Error::new(step, None, errno);
     let [control, socket, map, program] =
         <[OwnedFd; 4]>::try_from(made).map_err(|_| failed(Step::XdpSocket)(Errno::EPROTO))?;
@@ -190,8 +201,10 @@ impl Shared {
         }
         let at: libc::xdp_mmap_offsets = sys::get(socket, libc::XDP_MMAP_OFFSETS).map_err(rings)?;
         let page = |page: libc::c_ulonglong| page as libc::off_t;
-        let fill = Ring::new(socket, page(libc::XDP_UMEM_PGOFF_FILL_RING), &at.fr, COMING).map_err(rings)?;
-        let sent = Ring::new(socket, page(libc::XDP_UMEM_PGOFF_COMPLETION_RING), &at.cr, GOING).map_err(rings)?;
+        let fill = Ring::new(socket, page(libc::XDP_UMEM_PGOFF_FILL_RING), &at.fr, COMING)
+            .map_err(rings)?;
+        let sent = Ring::new(socket, page(libc::XDP_UMEM_PGOFF_COMPLETION_RING), &at.cr, GOING)
+            .map_err(rings)?;
         let received = Ring::new(socket, libc::XDP_PGOFF_RX_RING, &at.rx, COMING).map_err(rings)?;
         let send = Ring::new(socket, libc::XDP_PGOFF_TX_RING, &at.tx, GOING).map_err(rings)?;
         let chunks = Chunks::new(frames, [fill, sent], [received, send], (COMING, GOING));
@@ -245,7 +258,8 @@ impl Shared {
 impl XdpSocket {
     /// The interface's largest IP packet.
     pub fn mtu(&self) -> io::Result<u32> {
-        Ok(packet::sys::mtu(self.bound.borrow().control.as_fd(), &self.place.interface)?.unsigned_abs())
+        Ok(packet::sys::mtu(self.bound.borrow().control.as_fd(), &self.place.interface)?
+            .unsigned_abs())
     }
 
     /// The interface's number; it tells interfaces of one network namespace apart.
@@ -253,16 +267,19 @@ impl XdpSocket {
         self.bound.borrow().index
     }
 
-    /// Whether the interface's driver takes VLAN tags out of frames before they come here, and so for good.
+    /// Whether the interface's driver takes VLAN tags out of frames before they come here, and so
+    /// for good.
     pub fn loses_tags(&self) -> bool {
         sys::takes_tags_out(self.bound.borrow().control.as_fd(), &self.place.interface)
     }
 
-    /// Looks how the interface is, and takes one of its name that has appeared; says how it is if that has changed.
+    /// Looks how the interface is, and takes one of its name that has appeared; says how it is if
+    /// that has changed.
     pub fn look(&self) -> Option<State> {
         let bound = &mut *self.bound.borrow_mut();
         let was = (bound.index, bound.state);
-        let mut now = find(bound.control.as_fd(), &self.place.interface).unwrap_or((-1, State::Gone));
+        let mut now =
+            find(bound.control.as_fd(), &self.place.interface).unwrap_or((-1, State::Gone));
         if now.0 != bound.index {
             // It went, and all that belonged to it.
             bound.lost += lost(self.descriptor.as_fd());
@@ -278,7 +295,8 @@ impl XdpSocket {
     fn attach_anew(&self, bound: &mut Bound) -> Result<(i32, State), Error> {
         let made = made_in(&self.place, || make(&self.place.interface))?;
         let (control, socket, shared, now) = take(made, &self.place.interface)?;
-        sys::replace(self.descriptor.as_fd(), &socket).map_err(|errno| Error::new(Step::XdpSocket, None, errno))?;
+        sys::replace(self.descriptor.as_fd(), &socket)
+            .map_err(|errno| Error::new(Step::XdpSocket, None, errno))?;
         (bound.control, bound.shared) = (control, Some(shared));
         Ok(now)
     }
@@ -291,13 +309,15 @@ impl XdpSocket {
 
 /// Frames that a socket had no room for.
 fn lost(socket: BorrowedFd<'_>) -> u64 {
-    sys::get::<libc::xdp_statistics>(socket, libc::XDP_STATISTICS)
-        .map_or(0, |counted| counted.rx_dropped + counted.rx_ring_full + counted.rx_fill_ring_empty_descs)
+    sys::get::<libc::xdp_statistics>(socket, libc::XDP_STATISTICS).map_or(0, |counted| {
+        counted.rx_dropped + counted.rx_ring_full + counted.rx_fill_ring_empty_descs
+    })
 }
 
 /// A port at an existing interface.
 ///
-/// It never says that it is gone: an interface may come back, and [`XdpSocket::look`] takes it again.
+/// It never says that it is gone: an interface may come back, and [`XdpSocket::look`] takes it
+/// again.
 #[derive(Debug)]
 pub struct XdpPort {
     socket: Rc<XdpSocket>,

@@ -1,5 +1,5 @@
-//! The system calls of AF_XDP sockets, and of the program that feeds them, that need `unsafe`, each in the smallest
-//! safe-to-use wrapper.
+//! The system calls of AF_XDP sockets, and of the program that feeds them, that need `unsafe`, each
+//! in the smallest safe-to-use wrapper.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use nix::errno::Errno;
 use nix::libc::{self, c_int, c_long, c_uint, socklen_t};
 
-/// What may be an option's value or stand in a ring: any bits are a value of it, and it has no padding.
+/// What may be an option's value or stand in a ring: any bits are a value of it, and it has no
+/// padding.
 pub(super) trait Plain: Copy {}
 impl Plain for c_int {}
 impl Plain for u64 {}
@@ -28,15 +29,23 @@ impl Ask {
     fn new(words: &[(usize, u32)], addresses: &[(usize, u64)]) -> Ask {
         let mut ask = Ask([0; 128]);
         words.iter().for_each(|&(at, word)| ask.0[at..at + 4].copy_from_slice(&word.to_ne_bytes()));
-        addresses.iter().for_each(|&(at, address)| ask.0[at..at + 8].copy_from_slice(&address.to_ne_bytes()));
+        addresses
+            .iter()
+            .for_each(|&(at, address)| ask.0[at..at + 8].copy_from_slice(&address.to_ne_bytes()));
         ask
     }
 
     /// The callers put in addresses of memory that outlives the call, or none.
     fn bpf(&self, command: c_int) -> Result<c_long, Errno> {
-        // SAFETY: the kernel reads as many bytes as it is told there are, and what they point to, by the comment above.
+        // SAFETY: the kernel reads as many bytes as it is told there are, and what they point to,
+        // by the comment above.
         Errno::result(unsafe {
-            libc::syscall(libc::SYS_bpf, command, (&raw const self.0).cast::<u8>(), size_of::<Ask>() as c_uint)
+            libc::syscall(
+                libc::SYS_bpf,
+                command,
+                (&raw const self.0).cast::<u8>(),
+                size_of::<Ask>() as c_uint,
+            )
         })
     }
 
@@ -55,7 +64,8 @@ pub(super) fn map() -> Result<OwnedFd, Errno> {
     Ask::new(&[kind, key, value, entries], &[]).descriptor(MAP_CREATE)
 }
 
-/// The program: what comes in goes to the socket in the map, or, while there is none, where it went before.
+/// The program: what comes in goes to the socket in the map, or, while there is none, where it went
+/// before.
 pub(super) fn load(map: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     const PROG_LOAD: c_int = 5;
     const XDP: u32 = 6;
@@ -77,14 +87,17 @@ pub(super) fn load(map: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
         instruction(0x85, 0, 0, 0, REDIRECT_MAP),
         instruction(0x95, 0, 0, 0, 0),
     ];
-    // Each word as it lies in memory, whatever the byte order: fields of less than a word are then told apart by it.
+    // Each word as it lies in memory, whatever the byte order: fields of less than a word are then
+    // told apart by it.
     let program = program.map(as_laid_out);
     let licence = c"Dual MIT/GPL";
     let words = [(0, XDP), (4, program.len() as u32)];
-    Ask::new(&words, &[(8, program.as_ptr() as u64), (16, licence.as_ptr() as u64)]).descriptor(PROG_LOAD)
+    Ask::new(&words, &[(8, program.as_ptr() as u64), (16, licence.as_ptr() as u64)])
+        .descriptor(PROG_LOAD)
 }
 
-/// `struct bpf_insn` has its code first, then both registers, the offset and the number, each in the machine's order.
+/// `struct bpf_insn` has its code first, then both registers, the offset and the number, each in
+/// the machine's order.
 fn as_laid_out(instruction: u64) -> u64 {
     let [code, registers, ..] = instruction.to_le_bytes();
     let registers = if cfg!(target_endian = "big") { registers.rotate_left(4) } else { registers };
@@ -93,15 +106,16 @@ fn as_laid_out(instruction: u64) -> u64 {
     u64::from_ne_bytes([code, registers, a, b, c, d, e, f])
 }
 
-/// Has the program at an interface of the network namespace that the process is in now, as long as the descriptor is
-/// open: within its driver if `native`, else behind it.
+/// Has the program at an interface of the network namespace that the process is in now, as long as
+/// the descriptor is open: within its driver if `native`, else behind it.
 pub(super) fn attach(program: BorrowedFd<'_>, index: u32, native: bool) -> Result<OwnedFd, Errno> {
     const LINK_CREATE: c_int = 28;
     const XDP: u32 = 37;
     const BEHIND: u32 = 1 << 1;
     const WITHIN: u32 = 1 << 2;
     let flags = if native { WITHIN } else { BEHIND };
-    Ask::new(&[(0, program.as_raw_fd() as u32), (4, index), (8, XDP), (12, flags)], &[]).descriptor(LINK_CREATE)
+    Ask::new(&[(0, program.as_raw_fd() as u32), (4, index), (8, XDP), (12, flags)], &[])
+        .descriptor(LINK_CREATE)
 }
 
 /// Has the program feed this socket.
@@ -123,7 +137,8 @@ pub(super) fn socket() -> Result<OwnedFd, Errno> {
 
 /// Has the first descriptor mean what the second one does.
 pub(super) fn replace(descriptor: BorrowedFd<'_>, by: &OwnedFd) -> Result<(), Errno> {
-    // SAFETY: whoever owns the descriptor still owns it, and it still is a socket; no memory is passed.
+    // SAFETY: whoever owns the descriptor still owns it, and it still is a socket; no memory is
+    // passed.
     let done = unsafe { libc::dup3(by.as_raw_fd(), descriptor.as_raw_fd(), libc::O_CLOEXEC) };
     Errno::result(done).map(drop)
 }
@@ -132,8 +147,15 @@ pub(super) fn replace(descriptor: BorrowedFd<'_>, by: &OwnedFd) -> Result<(), Er
 pub(super) fn set<T: Plain>(socket: BorrowedFd<'_>, option: c_int, value: T) -> Result<(), Errno> {
     let length = size_of::<T>() as socklen_t;
     // SAFETY: `value` outlives the call, and the length is its own.
-    let done =
-        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_XDP, option, (&raw const value).cast(), length) };
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_XDP,
+            option,
+            (&raw const value).cast(),
+            length,
+        )
+    };
     Errno::result(done).map(drop)
 }
 
@@ -141,9 +163,16 @@ pub(super) fn set<T: Plain>(socket: BorrowedFd<'_>, option: c_int, value: T) -> 
 pub(super) fn get<T: Plain>(socket: BorrowedFd<'_>, option: c_int) -> Result<T, Errno> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut length = size_of::<T>() as socklen_t;
-    // SAFETY: `value` and its length outlive the call, which writes no more bytes than the length says.
+    // SAFETY: `value` and its length outlive the call, which writes no more bytes than the length
+    // says.
     let done = unsafe {
-        libc::getsockopt(socket.as_raw_fd(), libc::SOL_XDP, option, value.as_mut_ptr().cast(), &raw mut length)
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_XDP,
+            option,
+            value.as_mut_ptr().cast(),
+            &raw mut length,
+        )
     };
     Errno::result(done)?;
     // SAFETY: all bytes were zero before, and any bits are a value of a `Plain` type.
@@ -168,12 +197,19 @@ pub(super) fn bind(socket: BorrowedFd<'_>, index: u32) -> Result<(), Errno> {
 /// Has the kernel look at what is to be sent.
 pub(super) fn kick(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     // SAFETY: neither data nor an address is passed.
-    let done = unsafe { libc::sendto(socket.as_raw_fd(), ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) };
+    let done = unsafe {
+        libc::sendto(socket.as_raw_fd(), ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0)
+    };
     Errno::result(done).map(drop)
 }
 
-/// Asks an interface's driver (`SIOCETHTOOL`): `answer` begins with what is asked, and is what the kernel knows by that.
-fn ethtool<const N: usize>(socket: BorrowedFd<'_>, name: &str, mut answer: [u32; N]) -> Result<[u32; N], Errno> {
+/// Asks an interface's driver (`SIOCETHTOOL`): `answer` begins with what is asked, and is what the
+/// kernel knows by that.
+fn ethtool<const N: usize>(
+    socket: BorrowedFd<'_>,
+    name: &str,
+    mut answer: [u32; N],
+) -> Result<[u32; N], Errno> {
     const SIOCETHTOOL: libc::Ioctl = 0x8946;
     if name.len() >= libc::IFNAMSIZ {
         return Err(Errno::ENODEV);
@@ -184,8 +220,8 @@ fn ethtool<const N: usize>(socket: BorrowedFd<'_>, name: &str, mut answer: [u32;
         *to = from as libc::c_char;
     }
     request.ifr_ifru.ifru_data = answer.as_mut_ptr().cast();
-    // SAFETY: the callers give arrays of the length that the kernel's structure for their question has; it and the
-    // ifreq outlive the call.
+    // SAFETY: the callers give arrays of the length that the kernel's structure for their question
+    // has; it and the ifreq outlive the call.
     Errno::result(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) })?;
     Ok(answer)
 }
@@ -202,16 +238,19 @@ pub(super) fn queues(socket: BorrowedFd<'_>, name: &str) -> Result<u32, Errno> {
 
 /// Whether an interface is one of a pair of veth interfaces.
 pub(super) fn is_veth(socket: BorrowedFd<'_>, name: &str) -> bool {
-    /// ETHTOOL_GDRVINFO, and `struct ethtool_drvinfo`: the command, then the driver's name in 32 bytes.
+    /// ETHTOOL_GDRVINFO, and `struct ethtool_drvinfo`: the command, then the driver's name in 32
+    /// bytes.
     const DRIVER: u32 = 0x3;
     let mut about = [0; 49];
     about[0] = DRIVER;
-    ethtool(socket, name, about).is_ok_and(|about| about[1].to_ne_bytes() == *b"veth" && about[2] == 0)
+    ethtool(socket, name, about)
+        .is_ok_and(|about| about[1].to_ne_bytes() == *b"veth" && about[2] == 0)
 }
 
 /// Whether an interface's driver takes VLAN tags out of the frames that come in.
 pub(super) fn takes_tags_out(socket: BorrowedFd<'_>, name: &str) -> bool {
-    /// ETHTOOL_GFLAGS, and `struct ethtool_value`: the command, then the answer, ETH_FLAG_RXVLAN in it.
+    /// ETHTOOL_GFLAGS, and `struct ethtool_value`: the command, then the answer, ETH_FLAG_RXVLAN in
+    /// it.
     const FLAGS: u32 = 0x25;
     const TAKES: u32 = 1 << 8;
     ethtool(socket, name, [FLAGS, 0]).is_ok_and(|[_, flags]| flags & TAKES != 0)
@@ -226,12 +265,18 @@ pub(super) struct Mapping {
 
 impl Mapping {
     /// Of a socket, or, without one, of nobody.
-    pub(super) fn new(length: usize, of: Option<(BorrowedFd<'_>, libc::off_t)>) -> Result<Mapping, Errno> {
+    pub(super) fn new(
+        length: usize,
+        of: Option<(BorrowedFd<'_>, libc::off_t)>,
+    ) -> Result<Mapping, Errno> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let (fd, offset) = of.map_or((-1, 0), |(fd, offset)| (fd.as_raw_fd(), offset));
-        let kind = if of.is_some() { libc::MAP_SHARED } else { libc::MAP_PRIVATE | libc::MAP_ANONYMOUS };
+        let kind =
+            if of.is_some() { libc::MAP_SHARED } else { libc::MAP_PRIVATE | libc::MAP_ANONYMOUS };
         // SAFETY: a new mapping where the kernel likes it overlaps nothing of ours.
-        let memory = unsafe { libc::mmap(ptr::null_mut(), length, access, kind | libc::MAP_POPULATE, fd, offset) };
+        let memory = unsafe {
+            libc::mmap(ptr::null_mut(), length, access, kind | libc::MAP_POPULATE, fd, offset)
+        };
         if memory == libc::MAP_FAILED {
             return Err(Errno::last());
         }
@@ -268,8 +313,8 @@ impl Frames {
     /// Bytes of a chunk that is ours; `None` if they are not within.
     pub(super) fn bytes(&self, at: u64, length: usize) -> Option<&[u8]> {
         let memory = self.0.piece(at, length)?;
-        // SAFETY: within the mapping, which lives as long as `self`; the kernel writes only to chunks that stand in a
-        // ring, and those that the callers ask for do not.
+        // SAFETY: within the mapping, which lives as long as `self`; the kernel writes only to
+        // chunks that stand in a ring, and those that the callers ask for do not.
         Some(unsafe { std::slice::from_raw_parts(memory.as_ptr(), length) })
     }
 
@@ -302,15 +347,20 @@ impl<T: Plain> Ring<T> {
         let mapping = Mapping::new(length, Some((socket, at)))?;
         let offsets = [offsets.producer, offsets.consumer, offsets.desc];
         // So that nothing has to be checked any more when it is used.
-        let words = offsets[..2].iter().all(|&at| at.is_multiple_of(4) && mapping.piece(at, 4).is_some());
-        if !(words && (offsets[2] as usize).is_multiple_of(align_of::<T>()) && size.is_power_of_two()) {
+        let words =
+            offsets[..2].iter().all(|&at| at.is_multiple_of(4) && mapping.piece(at, 4).is_some());
+        if !(words
+            && (offsets[2] as usize).is_multiple_of(align_of::<T>())
+            && size.is_power_of_two())
+        {
             return Err(Errno::EPROTO);
         }
         Ok(Ring { mapping, offsets, size, of: PhantomData })
     }
 
     fn word(&self, n: usize) -> &AtomicU32 {
-        // SAFETY: `new` has seen to it that the word is aligned and within the mapping, which lives as long as `self`.
+        // SAFETY: `new` has seen to it that the word is aligned and within the mapping, which lives
+        // as long as `self`.
         unsafe { self.mapping.memory.add(self.offsets[n] as usize).cast::<AtomicU32>().as_ref() }
     }
 
@@ -324,18 +374,21 @@ impl<T: Plain> Ring<T> {
 
     fn place(&self, n: u32) -> NonNull<T> {
         let at = self.offsets[2] as usize + (n & (self.size - 1)) as usize * size_of::<T>();
-        // SAFETY: the mapping has room for `size` of them behind the offset, and the index is below that.
+        // SAFETY: the mapping has room for `size` of them behind the offset, and the index is below
+        // that.
         unsafe { self.mapping.memory.add(at).cast() }
     }
 
-    /// Takes out what the kernel has put in, if there is something; more than there are places for there never is.
+    /// Takes out what the kernel has put in, if there is something; more than there are places for
+    /// there never is.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<T> {
         let n = self.consumer().load(Ordering::Relaxed);
         if !(1..=self.size).contains(&self.producer().load(Ordering::Acquire).wrapping_sub(n)) {
             return None;
         }
-        // SAFETY: the producer's word was acquired, so the kernel has written this place and leaves it alone.
+        // SAFETY: the producer's word was acquired, so the kernel has written this place and leaves
+        // it alone.
         let value = unsafe { self.place(n).read() };
         self.consumer().store(n.wrapping_add(1), Ordering::Release);
         Some(value)
@@ -354,7 +407,8 @@ impl<T: Plain> Ring<T> {
         true
     }
 
-    /// Takes what was put in last out again, if the kernel has not had it; it looks only when it is called.
+    /// Takes what was put in last out again, if the kernel has not had it; it looks only when it is
+    /// called.
     pub(super) fn take_back(&mut self) -> Option<T> {
         let n = self.producer().load(Ordering::Relaxed);
         if self.consumer().load(Ordering::Acquire) == n {

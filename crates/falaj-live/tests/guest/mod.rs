@@ -1,4 +1,5 @@
-//! A guest and its monitor, as a card sees them: a front-end that shares memory, and a driver that fills rings.
+//! A guest and its monitor, as a card sees them: a front-end that shares memory, and a driver that
+//! fills rings.
 
 use std::fs::File;
 use std::io::Write;
@@ -52,12 +53,14 @@ impl Guest {
         let enable = [18, 1, 8, 0, 1].map(u32::to_le_bytes).concat();
         stream.write_all(&enable).expect("it is read");
         let frontend = Frontend::from_stream(stream, 2);
-        let name = nix::sys::memfd::memfd_create("guest", nix::sys::memfd::MFdFlags::empty()).expect("memory");
+        let name = nix::sys::memfd::memfd_create("guest", nix::sys::memfd::MFdFlags::empty())
+            .expect("memory");
         let file = File::from(name);
         file.set_len(MEMORY as u64).expect("so much");
         let offset = FileOffset::new(file.try_clone().expect("a descriptor"), 0);
         let memory =
-            GuestMemoryMmap::from_ranges_with_files([(GuestAddress(0), MEMORY, Some(offset))]).expect("it maps");
+            GuestMemoryMmap::from_ranges_with_files([(GuestAddress(0), MEMORY, Some(offset))])
+                .expect("it maps");
         let event = || EventFd::new(EFD_NONBLOCK).expect("a descriptor");
         let (kicks, calls) = ([event(), event()], [event(), event()]);
         frontend.set_owner().expect("it takes us");
@@ -114,7 +117,14 @@ impl Guest {
         self.memory.write_obj(word, GuestAddress(at)).expect("within the memory");
     }
 
-    pub(crate) fn descriptor(&self, ring: usize, index: u16, (at, length): (u64, u32), flags: u16, next: u16) {
+    pub(crate) fn descriptor(
+        &self,
+        ring: usize,
+        index: u16,
+        (at, length): (u64, u32),
+        flags: u16,
+        next: u16,
+    ) {
         let place = parts(ring)[0] + 16 * u64::from(index);
         self.memory.write_obj(at, GuestAddress(place)).expect("within the memory");
         self.memory.write_obj(length, GuestAddress(place + 8)).expect("within the memory");

@@ -100,17 +100,25 @@ pub fn sent_by(scenario: &Scenario, source: &Source) -> Result<Envelope, String>
 }
 
 /// All envelopes as one, if all are known.
-pub(super) fn united(envelopes: &[Result<Envelope, String>], direction: &Direction) -> Result<Envelope, String> {
+pub(super) fn united(
+    envelopes: &[Result<Envelope, String>],
+    direction: &Direction,
+) -> Result<Envelope, String> {
     let mut known = Vec::new();
     for (envelope, flow) in envelopes.iter().zip(&direction.flows) {
         match envelope {
             Ok(envelope) => known.push(envelope),
             Err(_) => {
-                return Err(format!("none: all flows share a queue, and nothing limits what {} sends", flow.name));
+                return Err(format!(
+                    "none: all flows share a queue, and nothing limits what {} sends",
+                    flow.name
+                ));
             }
         }
     }
-    let sum = |of: &dyn Fn(&Envelope) -> Option<u64>| known.iter().filter_map(|e| of(e)).fold(0, u64::saturating_add);
+    let sum = |of: &dyn Fn(&Envelope) -> Option<u64>| {
+        known.iter().filter_map(|e| of(e)).fold(0, u64::saturating_add)
+    };
     let rate = sum(&|e| e.buckets.iter().map(|b| b.0.0).min());
     let burst = sum(&|e| e.buckets.iter().map(|b| b.1).max());
     Ok(Envelope {
@@ -140,8 +148,11 @@ mod tests {
     #[test]
     fn sources_keep_to_the_envelope_derived_from_them() {
         let law = Lasting::Exponential;
-        let on_off = |us| Model::OnOff { on: Span::from_micros(us), off: Span::from_micros(3 * us), law };
-        for (rate, size) in [(12_000_000, 500), (33_333_333, 1514), (7_777_777_777, 64), (399_999_999_999, 60)] {
+        let on_off =
+            |us| Model::OnOff { on: Span::from_micros(us), off: Span::from_micros(3 * us), law };
+        for (rate, size) in
+            [(12_000_000, 500), (33_333_333, 1514), (7_777_777_777, 64), (399_999_999_999, 60)]
+        {
             for model in [Model::Cbr, on_off(1), on_off(50), on_off(3_000)] {
                 let (name, start) = ("a".into(), Time(7));
                 let source = Source {
@@ -164,9 +175,14 @@ mod tests {
                 let packets = falaj_traffic::source::Source::new(source.spec(), 5, 0);
                 let times: Vec<Time> = packets.take(250).map(|p| p.at).collect();
                 for (n, from) in times.iter().enumerate() {
-                    for (packets, to) in times[n..].iter().enumerate().map(|(i, t)| (i as u64 + 1, t)) {
+                    for (packets, to) in
+                        times[n..].iter().enumerate().map(|(i, t)| (i as u64 + 1, t))
+                    {
                         let most = curve.after(&exact((*to - *from).0));
-                        assert!(exact(packets * u64::from(size)) <= most, "{model:?} {rate} {size}: {packets}");
+                        assert!(
+                            exact(packets * u64::from(size)) <= most,
+                            "{model:?} {rate} {size}: {packets}"
+                        );
                         tight |= packets > 1 && exact(packets * u64::from(size) + 60) > most;
                     }
                 }

@@ -1,4 +1,5 @@
-//! What follows from what a flow sends and what it is promised: its delay, its backlog, and what limits them.
+//! What follows from what a flow sends and what it is promised: its delay, its backlog, and what
+//! limits them.
 
 use super::Outlook;
 use super::envelope::{Envelope, sources_named};
@@ -52,7 +53,11 @@ impl Distances {
         Distances {
             by: if is { other.by } else { self.by },
             delay: if is { other.delay } else { self.delay },
-            backlog: if other.backlog.length < self.backlog.length { other.backlog } else { self.backlog },
+            backlog: if other.backlog.length < self.backlog.length {
+                other.backlog
+            } else {
+                self.backlog
+            },
         }
     }
 }
@@ -111,11 +116,20 @@ pub(super) fn by_curves(flow: &Outlook) -> Option<Delay> {
     let limit = if u128::from(latency.0) * 2 >= u128::from(delay.0) {
         format!("the scheduler: its latency is {wait} of {total}")
     } else if on_a_curve {
-        format!("its curve: that has {burst} within {}", words::nanos((delay - latency).0 as f64 + at))
+        format!(
+            "its curve: that has {burst} within {}",
+            words::nanos((delay - latency).0 as f64 + at)
+        )
     } else if at > 0.0 {
-        format!("the rate: for {} it may send faster than the {rate} it is promised", words::nanos(at))
+        format!(
+            "the rate: for {} it may send faster than the {rate} it is promised",
+            words::nanos(at)
+        )
     } else {
-        format!("the burst: {burst} at {rate} take {} of {total}", words::nanos((delay - latency).0 as f64))
+        format!(
+            "the burst: {burst} at {rate} take {} of {total}",
+            words::nanos((delay - latency).0 as f64)
+        )
     };
     let whose = if flow.together { "all flows" } else { "it" };
     let condition = if envelope.is_declared() {
@@ -141,7 +155,12 @@ pub(super) fn by_curves(flow: &Outlook) -> Option<Delay> {
 }
 
 /// Does the queue hold what may be queued?
-pub(super) fn backlog(distance: &Distance, limit: Limit, largest: u32, envelope: Option<&Envelope>) -> Backlog {
+pub(super) fn backlog(
+    distance: &Distance,
+    limit: Limit,
+    largest: u32,
+    envelope: Option<&Envelope>,
+) -> Backlog {
     let bytes = whole(&distance.length.floor());
     let smallest = envelope.and_then(|e| e.smallest).map(u64::from);
     let packets = smallest.map(|s| bytes / s.max(1));
@@ -150,23 +169,38 @@ pub(super) fn backlog(distance: &Distance, limit: Limit, largest: u32, envelope:
         (Limit::Bytes(n), _) if bytes <= n => (format!("fits the queue of {limit}"), true, None),
         (Limit::Bytes(_), _) => {
             let enough = Limit::Bytes(bytes);
-            (format!("packets may be lost: the queue holds {limit}, and {enough} would do"), false, Some(enough))
+            (
+                format!("packets may be lost: the queue holds {limit}, and {enough} would do"),
+                false,
+                Some(enough),
+            )
         }
-        (Limit::Packets(n), Some(packets)) if packets <= n.into() => (format!("fits the queue of {limit}"), true, None),
+        (Limit::Packets(n), Some(packets)) if packets <= n.into() => {
+            (format!("fits the queue of {limit}"), true, None)
+        }
         (Limit::Packets(_), Some(packets)) => {
             let enough = Limit::Packets(u32::try_from(packets).unwrap_or(u32::MAX));
-            (format!("packets may be lost: the queue holds {limit}, and {enough} would do"), false, Some(enough))
+            (
+                format!("packets may be lost: the queue holds {limit}, and {enough} would do"),
+                false,
+                Some(enough),
+            )
         }
         (Limit::Packets(n), None) if least <= n.into() => {
             // So many and one more are too long to be queued all.
             let size = bytes / (u64::from(n) + 1) + 1;
             let enough = Limit::Bytes(bytes);
-            let unless = if size > 1 { format!(" if no packet is below {size} B") } else { String::new() };
+            let unless =
+                if size > 1 { format!(" if no packet is below {size} B") } else { String::new() };
             (format!("fits the queue of {limit}{unless}"), size <= 1, (size > 1).then_some(enough))
         }
         (Limit::Packets(_), None) => {
             let enough = Limit::Bytes(bytes);
-            (format!("packets may be lost: the queue holds {limit}, and {enough} would do"), false, Some(enough))
+            (
+                format!("packets may be lost: the queue holds {limit}, and {enough} would do"),
+                false,
+                Some(enough),
+            )
         }
     };
     Backlog { bytes, packets, fits, lossless, enough }

@@ -44,11 +44,13 @@ pub struct Outlook {
     pub deadlines: Option<Deadlines>,
     /// From the envelope to that service.
     pub distances: Option<Distances>,
-    /// By how much its delays differ at most, over a chain of links that know how early packets are.
+    /// By how much its delays differ at most, over a chain of links that know how early packets
+    /// are.
     pub jitter: Option<Bound>,
     /// How much is queued at most.
     pub backlog: Option<Backlog>,
-    /// A mask makes many of it, and what is said is of each: how many there may be, and what of the others.
+    /// A mask makes many of it, and what is said is of each: how many there may be, and what of
+    /// the others.
     pub many: Option<String>,
     /// Several flows share the queue: envelope, service and backlog are theirs together.
     pub together: bool,
@@ -77,7 +79,9 @@ pub fn outlooks(direction: &Direction, sources: &[Sends<'_>]) -> Result<Vec<Outl
         if direction.flows[f].envelope.is_empty() && is_many(direction, f) {
             return Err("none: nothing says what one of them sends".to_owned());
         }
-        let derive = || Envelope::derived(&sources.iter().filter(|s| s.source.flow == f).collect::<Vec<_>>());
+        let derive = || {
+            Envelope::derived(&sources.iter().filter(|s| s.source.flow == f).collect::<Vec<_>>())
+        };
         Envelope::declared(&direction.flows[f]).map_or_else(derive, Ok)
     };
     let mut envelopes: Vec<_> = flows.clone().map(envelope).collect();
@@ -97,20 +101,28 @@ pub fn outlooks(direction: &Direction, sources: &[Sends<'_>]) -> Result<Vec<Outl
     };
     for (f, (promise, envelope)) in served.promises.iter().cloned().zip(envelopes).enumerate() {
         let limit = served.shared.unwrap_or_else(|| limit_of(f));
-        let of_all = || one.map(|(rate, latency)| (rate, latency, Curve::rate_latency(rate, latency)));
+        let of_all =
+            || one.map(|(rate, latency)| (rate, latency, Curve::rate_latency(rate, latency)));
         let service = if together { of_all() } else { served.service(f) };
         let distances = envelope.as_ref().ok().zip(service.as_ref());
-        let distances = distances.and_then(|(e, (_, _, service))| served.distances(f, &e.curve, service));
-        let fit = |d: &Distances| backlog(&d.backlog, limit, direction.setup.largest, envelope.as_ref().ok());
+        let distances =
+            distances.and_then(|(e, (_, _, service))| served.distances(f, &e.curve, service));
+        let fit = |d: &Distances| {
+            backlog(&d.backlog, limit, direction.setup.largest, envelope.as_ref().ok())
+        };
         let mut outlook = Outlook {
             name: direction.flows[f].name.clone(),
             many: many(direction, f),
-            connections: sources.iter().any(|s| s.source.flow == f && matches!(s.source.model, Model::Tcp(_))),
+            connections: sources
+                .iter()
+                .any(|s| s.source.flow == f && matches!(s.source.model, Model::Tcp(_))),
             offered: sources.iter().filter(|s| s.source.flow == f).map(|s| s.mean).sum(),
             backlog: distances.as_ref().map(fit),
             assured: None,
             expected: None,
-            rate_condition: served.rate_condition.filter(|_| promise.as_ref().is_ok_and(|p| p.rate.0 > 0)),
+            rate_condition: served
+                .rate_condition
+                .filter(|_| promise.as_ref().is_ok_and(|p| p.rate.0 > 0)),
             promise,
             limit,
             envelope,
@@ -121,7 +133,8 @@ pub fn outlooks(direction: &Direction, sources: &[Sends<'_>]) -> Result<Vec<Outl
             together,
         };
         let full = outlook.promise.as_ref().ok().map(|p| full_queue(p, &outlook));
-        let curves = by_curves(&outlook).filter(|c| full.as_ref().is_none_or(|full| c.delay < full.delay));
+        let curves =
+            by_curves(&outlook).filter(|c| full.as_ref().is_none_or(|full| c.delay < full.delay));
         if outlook.envelope.as_ref().is_ok_and(Envelope::is_declared) {
             outlook.assured = curves.or(full);
         } else {
@@ -142,7 +155,9 @@ fn many(direction: &Direction, flow: usize) -> Option<String> {
     let of = |each: &Each, what: &str| {
         let Each { mask, most, .. } = each;
         let shared = each.shared();
-        format!("of {most} {what} at most, by {mask}; others share {shared} more, which are promised it together")
+        format!(
+            "of {most} {what} at most, by {mask}; others share {shared} more, which are promised it together"
+        )
     };
     let link = direction.masks.link.as_ref().map(|each| of(each, "links"));
     let queues = direction.masks.of(flow).map(|each| of(each, "queues"));
@@ -155,5 +170,10 @@ fn shared_service(direction: &Direction) -> Result<Option<(Rate, Span)>, Refusal
     let mut setup = direction.setup.clone();
     setup.flows.truncate(1);
     let served = served(direction, &setup)?;
-    Ok(served.promises.first().and_then(|p| p.as_ref().ok()).filter(|p| p.rate.0 > 0).map(|p| (p.rate, p.latency)))
+    Ok(served
+        .promises
+        .first()
+        .and_then(|p| p.as_ref().ok())
+        .filter(|p| p.rate.0 > 0)
+        .map(|p| (p.rate, p.latency)))
 }

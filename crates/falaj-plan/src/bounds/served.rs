@@ -35,7 +35,11 @@ impl Served {
     /// the turns that it gets, or to the curve of its deadlines, whichever are shorter.
     pub fn distances(&self, flow: usize, envelope: &Curve, service: &Curve) -> Option<Distances> {
         let to = |service: &Curve, by| {
-            Some(Distances { delay: envelope.delay(service)?, backlog: envelope.backlog(service)?, by })
+            Some(Distances {
+                delay: envelope.delay(service)?,
+                backlog: envelope.backlog(service)?,
+                by,
+            })
         };
         let by_rate = to(service, By::Rate)?;
         // As many turns as what is queued may need.
@@ -44,7 +48,8 @@ impl Served {
             to(&Curve::in_turns(&turns, needed.min(MOST_TURNS) as usize), By::Turns)
         });
         let deadlines = self.deadlines.get(flow).copied().flatten().and_then(|deadlines| {
-            let mut distances = to(&Curve::by_deadlines(&deadlines), By::Deadlines(deadlines.late))?;
+            let mut distances =
+                to(&Curve::by_deadlines(&deadlines), By::Deadlines(deadlines.late))?;
             // Until its last bit has left a packet is queued whole.
             distances.backlog.length += exact(self.largest);
             Some(distances)
@@ -52,11 +57,16 @@ impl Served {
         Some([turns, deadlines].into_iter().flatten().fold(by_rate, Distances::shorter))
     }
 
-    /// Rate, latency and curve of the service that `flow` gets; where nothing else is promised, if it keeps to an envelope.
+    /// Rate, latency and curve of the service that `flow` gets; where nothing else is promised, if
+    /// it keeps to an envelope.
     pub(crate) fn service(&self, flow: usize) -> Option<(Rate, Span, Curve)> {
         match (&self.promises[flow], self.deadlines.get(flow).copied().flatten()) {
-            (Ok(p), _) if p.rate.0 > 0 => Some((p.rate, p.latency, Curve::rate_latency(p.rate, p.latency))),
-            (Err(_), Some(deadlines)) => Some((deadlines.rate, deadlines.late, Curve::by_deadlines(&deadlines))),
+            (Ok(p), _) if p.rate.0 > 0 => {
+                Some((p.rate, p.latency, Curve::rate_latency(p.rate, p.latency)))
+            }
+            (Err(_), Some(deadlines)) => {
+                Some((deadlines.rate, deadlines.late, Curve::by_deadlines(&deadlines)))
+            }
             _ => None,
         }
     }
@@ -82,7 +92,10 @@ pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, Refusals> 
     } else {
         let whole = setup.flows.iter().all(|f| f.inner.is_none());
         let flows = (0..setup.flows.len() as u32).map(FlowId).collect();
-        (registry::build(kind, setup, Finer { whole, flows, largest: setup.largest })?, tree::promises(kind, setup)?)
+        (
+            registry::build(kind, setup, Finer { whole, flows, largest: setup.largest })?,
+            tree::promises(kind, setup)?,
+        )
     };
     if let Some(none) = direction.pipe().no_promise() {
         promises.fill_with(|| Err(none.clone()));
@@ -93,13 +106,17 @@ pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, Refusals> 
     let later = direction.pipe().held_by_device();
     if later > Span::ZERO {
         // All that leaves does so behind what the device was handed before.
-        promises = promises.into_iter().map(|promise| promise.map(|promise| promise.later(later))).collect();
+        promises = promises
+            .into_iter()
+            .map(|promise| promise.map(|promise| promise.later(later)))
+            .collect();
         finely.turns.iter_mut().flatten().for_each(|turns| turns.latency += later);
         finely.deadlines.iter_mut().flatten().for_each(|deadlines| deadlines.late += later);
         finely.jitters.iter_mut().flatten().for_each(|jitter| jitter.delay += later);
     }
     if any_later(setup) {
-        // A shorter packet may follow in the place of one that was to go later, which others did not reckon with.
+        // A shorter packet may follow in the place of one that was to go later, which others did
+        // not reckon with.
         finely.deadlines.fill(None);
     }
     Ok(Served { promises, ..finely })
@@ -118,10 +135,18 @@ impl registry::Visitor for Finer {
     fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
         Served {
             turns: self.flows.iter().map(|&f| discipline.turns(f).filter(|_| self.whole)).collect(),
-            deadlines: self.flows.iter().map(|&f| discipline.deadlines(f).filter(|_| self.whole)).collect(),
+            deadlines: self
+                .flows
+                .iter()
+                .map(|&f| discipline.deadlines(f).filter(|_| self.whole))
+                .collect(),
             rate_condition: discipline.rate_condition(),
             largest: self.largest,
-            jitters: self.flows.iter().map(|&f| discipline.jitter(f).filter(|_| self.whole)).collect(),
+            jitters: self
+                .flows
+                .iter()
+                .map(|&f| discipline.jitter(f).filter(|_| self.whole))
+                .collect(),
             promises: self.flows.iter().map(|&f| discipline.service(f)).collect(),
             shared: discipline.shared_queue(),
         }

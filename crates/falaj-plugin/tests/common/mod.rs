@@ -15,7 +15,8 @@ pub(crate) fn root() -> PathBuf {
 fn target(name: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{number}", std::process::id()));
+    let dir =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{number}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     dir.join(name)
 }
@@ -52,7 +53,10 @@ pub(crate) fn c_example(name: &str) -> PathBuf {
 
 /// The discipline of `tests/c` that breaks the contract in this way.
 pub(crate) fn naughty(fault: &str) -> PathBuf {
-    library(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/naughty.c"), &[&format!("-DFAULT={fault}")])
+    library(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/naughty.c"),
+        &[&format!("-DFAULT={fault}")],
+    )
 }
 
 /// A library in Rust of this source, with what it is written with.

@@ -1,4 +1,5 @@
-//! The table of a scenario's file that a key is of: `voice.phase` means `link.uplink.flow.voice.phase`.
+//! The table of a scenario's file that a key is of: `voice.phase` means
+//! `link.uplink.flow.voice.phase`.
 
 use super::{LINK, NotSet, RULE, Result, name_of_rule};
 use crate::keys::{self, Holds, Key};
@@ -14,7 +15,8 @@ pub(super) struct Place {
     keys: Rc<[Key]>,
 }
 
-/// The keys of tables that disciplines have some of, whichever discipline it is: the parser says what it does not take.
+/// The keys of tables that disciplines have some of, whichever discipline it is: the parser says
+/// what it does not take.
 struct Known {
     flow: Rc<[Key]>,
     part: Rc<[Key]>,
@@ -34,8 +36,13 @@ impl Known {
     }
 
     fn all(&self, keys: &[Key]) -> Rc<[Key]> {
-        let of_disciplines = [(keys::FLOW, &self.flow), (keys::PART, &self.part), (keys::SCHEDULER, &self.scheduler)];
-        let known = of_disciplines.into_iter().find(|(of, _)| *of == keys).map(|(_, all)| Rc::clone(all));
+        let of_disciplines = [
+            (keys::FLOW, &self.flow),
+            (keys::PART, &self.part),
+            (keys::SCHEDULER, &self.scheduler),
+        ];
+        let known =
+            of_disciplines.into_iter().find(|(of, _)| *of == keys).map(|(_, all)| Rc::clone(all));
         known.unwrap_or_else(|| keys.into())
     }
 }
@@ -47,7 +54,13 @@ pub(super) fn places(file: &dyn TableLike) -> Vec<Place> {
     out
 }
 
-fn walk(table: &dyn TableLike, path: &mut Vec<String>, keys: &[Key], all: &Known, out: &mut Vec<Place>) {
+fn walk(
+    table: &dyn TableLike,
+    path: &mut Vec<String>,
+    keys: &[Key],
+    all: &Known,
+    out: &mut Vec<Place>,
+) {
     let known = all.all(keys);
     for (name, item) in table.iter() {
         if let (Some(rules), RULE) = (item.as_array_of_tables(), name) {
@@ -103,7 +116,9 @@ pub(super) fn takes(keys: &[Key], words: &[String]) -> bool {
     let Some(key) = keys.iter().find(|k| k.name == first) else { return false };
     match held(key) {
         _ if rest.is_empty() => true,
-        Holds::Table(inner) | Holds::Tables(inner) | Holds::Brief(inner) => rest.len() == 1 || takes(inner, rest),
+        Holds::Table(inner) | Holds::Tables(inner) | Holds::Brief(inner) => {
+            rest.len() == 1 || takes(inner, rest)
+        }
         Holds::Scheduler => rest.len() == 1 || rest.len() == 2 && rest[0] == "with",
         Holds::Given => rest.len() == 1,
         // A flow that is not there yet: the parser says what it lacks.
@@ -114,8 +129,12 @@ pub(super) fn takes(keys: &[Key], words: &[String]) -> bool {
     }
 }
 
-/// Where `words` are to be set: tables that there are, and the words behind each. It is one, or both directions of a link.
-pub(super) fn resolve(file: &dyn TableLike, words: &[String]) -> Result<Vec<(Vec<String>, Vec<String>)>> {
+/// Where `words` are to be set: tables that there are, and the words behind each. It is one, or
+/// both directions of a link.
+pub(super) fn resolve(
+    file: &dyn TableLike,
+    words: &[String],
+) -> Result<Vec<(Vec<String>, Vec<String>)>> {
     let places = places(file);
     let mut meant = Vec::new();
     for split in 0..words.len() {
@@ -148,29 +167,38 @@ pub(super) fn resolve(file: &dyn TableLike, words: &[String]) -> Result<Vec<(Vec
     });
     match full.as_slice() {
         [] => {
-            let mut names: Vec<String> = places.iter().map(|p| p.path.join(".")).filter(|p| !p.is_empty()).collect();
+            let mut names: Vec<String> =
+                places.iter().map(|p| p.path.join(".")).filter(|p| !p.is_empty()).collect();
             names.sort_unstable();
-            Err(NotSet(format!("no table of the scenario has such a key; it has `{}`", names.join("`, `"))))
+            Err(NotSet(format!(
+                "no table of the scenario has such a key; it has `{}`",
+                names.join("`, `")
+            )))
         }
         several if several.len() == 1 || are_both_ways(several) => Ok(choices),
         several => {
             let list: Vec<String> = several.iter().map(|path| path.join(".")).collect();
-            Err(NotSet(format!("that could be `{}`: write one of them in full", list.join("` or `"))))
+            Err(NotSet(format!(
+                "that could be `{}`: write one of them in full",
+                list.join("` or `")
+            )))
         }
     }
 }
 
-/// The tables in which `rest` has an effect where it is said of the table at `path`: flows of a link whose directions
-/// both have flows of their own are theirs.
+/// The tables in which `rest` has an effect where it is said of the table at `path`: flows of a
+/// link whose directions both have flows of their own are theirs.
 fn used(places: &[Place], path: &[String], rest: &[String]) -> Vec<Vec<String>> {
     if let ([of, _], Some("flow")) = (path, rest.first().map(String::as_str))
         && of == LINK
     {
         let ways = WAYS.map(|way| [path, &[way.to_owned()]].concat());
         let has_flows = |way: &Vec<String>| {
-            places
-                .iter()
-                .any(|p| p.path.strip_prefix(&way[..]).is_some_and(|rest| rest.len() == 2 && rest[0] == "flow"))
+            places.iter().any(|p| {
+                p.path
+                    .strip_prefix(&way[..])
+                    .is_some_and(|rest| rest.len() == 2 && rest[0] == "flow")
+            })
         };
         if ways.iter().all(has_flows) {
             return ways.to_vec();
@@ -182,7 +210,9 @@ fn used(places: &[Place], path: &[String], rest: &[String]) -> Vec<Vec<String>> 
 /// Is that one thing in both directions of a link?
 pub(super) fn are_both_ways(paths: &[Vec<String>]) -> bool {
     let of = |path: &Vec<String>| match path.as_slice() {
-        [of, link, way, rest @ ..] if of == LINK => Some((link.clone(), way.clone(), rest.to_vec())),
+        [of, link, way, rest @ ..] if of == LINK => {
+            Some((link.clone(), way.clone(), rest.to_vec()))
+        }
         _ => None,
     };
     match paths {

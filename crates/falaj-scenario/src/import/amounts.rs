@@ -107,7 +107,8 @@ pub(super) fn tc_size(word: &Word) -> Result<u64, Problem> {
     read(word, &TC_SIZE)
 }
 
-/// In nanoseconds. A bare number is refused: versions of tc read it as microseconds or as nanoseconds.
+/// In nanoseconds. A bare number is refused: versions of tc read it as microseconds or as
+/// nanoseconds.
 pub(super) fn tc_time(word: &Word) -> Result<u64, Problem> {
     if !word.text.is_empty() && word.text.bytes().all(|b| b == b'0') {
         return Ok(0);
@@ -126,7 +127,8 @@ pub(super) fn tc_percent(word: &Word) -> Result<String, Problem> {
 
 /// From a part of 1 to percent; none: never.
 pub(super) fn part_of_one(word: &Word) -> Result<Option<String>, Problem> {
-    let fraction = parse_fraction(&word.text).map_err(|e| Problem::error(word.at.clone(), e.what).help(e.help))?;
+    let fraction = parse_fraction(&word.text)
+        .map_err(|e| Problem::error(word.at.clone(), e.what).help(e.help))?;
     let (whole, decimals) = word.text.split_once('.').unwrap_or((&word.text, ""));
     let digits = format!("{whole}{decimals:0<2}");
     let (percent, rest) = digits.split_at(whole.len() + 2);
@@ -134,25 +136,30 @@ pub(super) fn part_of_one(word: &Word) -> Result<Option<String>, Problem> {
     let rest = rest.trim_end_matches('0');
     let point = if rest.is_empty() { "" } else { "." };
     let zero = if percent.is_empty() { "0" } else { "" };
-    Ok((fraction != falaj_sched::probability::Probability::NEVER).then(|| format!("{zero}{percent}{point}{rest}%")))
+    Ok((fraction != falaj_sched::probability::Probability::NEVER)
+        .then(|| format!("{zero}{percent}{point}{rest}%")))
 }
 
 /// A whole number.
 pub(super) fn whole(word: &Word) -> Result<u64, Problem> {
-    let (digits, base) = match word.text.strip_prefix("0x").or_else(|| word.text.strip_prefix("0X")) {
+    let (digits, base) = match word.text.strip_prefix("0x").or_else(|| word.text.strip_prefix("0X"))
+    {
         Some(digits) => (digits, 16),
         None => (&word.text[..], 10),
     };
     let plain = !digits.is_empty() && digits.chars().all(|c| c.is_digit(base));
-    u64::from_str_radix(digits, base)
-        .ok()
-        .filter(|_| plain)
-        .ok_or_else(|| Problem::error(word.at.clone(), format!("{} is not a whole number", quoted(&word.text))))
+    u64::from_str_radix(digits, base).ok().filter(|_| plain).ok_or_else(|| {
+        Problem::error(word.at.clone(), format!("{} is not a whole number", quoted(&word.text)))
+    })
 }
 
 fn largest(n: u64, units: &[(&str, u64)]) -> String {
-    let (name, one) =
-        units.iter().find(|(_, one)| n >= *one && n.is_multiple_of(*one)).or(units.last()).copied().unwrap_or(("", 1));
+    let (name, one) = units
+        .iter()
+        .find(|(_, one)| n >= *one && n.is_multiple_of(*one))
+        .or(units.last())
+        .copied()
+        .unwrap_or(("", 1));
     format!("{}{name}", n / one)
 }
 
@@ -160,7 +167,10 @@ fn largest(n: u64, units: &[(&str, u64)]) -> String {
 pub(super) fn rate(bits: u64) -> String {
     match bits {
         0 => "unlimited".to_owned(),
-        _ => largest(bits, &[("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000), ("bit", 1)]),
+        _ => largest(
+            bits,
+            &[("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000), ("bit", 1)],
+        ),
     }
 }
 
@@ -174,7 +184,10 @@ pub(super) fn time(nanos: u64) -> String {
 
 /// As a scenario has it.
 pub(super) fn size(bytes: u64) -> String {
-    largest(bytes, &[("MiB", 1 << 20), ("MB", 1_000_000), ("KiB", 1 << 10), ("kB", 1_000), ("B", 1)])
+    largest(
+        bytes,
+        &[("MiB", 1 << 20), ("MB", 1_000_000), ("KiB", 1 << 10), ("kB", 1_000), ("B", 1)],
+    )
 }
 
 #[cfg(test)]
@@ -206,9 +219,14 @@ mod tests {
 
     #[test]
     fn parts_of_one_are_percent() {
-        for (text, percent) in
-            [("0.01", "1%"), ("0.3", "30%"), ("1", "100%"), ("0.0005", "0.05%"), ("0.125", "12.5%"), ("1.0", "100%")]
-        {
+        for (text, percent) in [
+            ("0.01", "1%"),
+            ("0.3", "30%"),
+            ("1", "100%"),
+            ("0.0005", "0.05%"),
+            ("0.125", "12.5%"),
+            ("1.0", "100%"),
+        ] {
             assert_eq!(part_of_one(&word(text)), Ok(Some(percent.to_owned())), "{text}");
         }
         assert_eq!(part_of_one(&word("0")), Ok(None));
@@ -217,8 +235,14 @@ mod tests {
 
     #[test]
     fn amounts_are_written_in_their_largest_unit() {
-        assert_eq!([rate(1_500_000), rate(1_000_000), rate(7), rate(0)], ["1500kbit", "1mbit", "7bit", "unlimited"]);
+        assert_eq!(
+            [rate(1_500_000), rate(1_000_000), rate(7), rate(0)],
+            ["1500kbit", "1mbit", "7bit", "unlimited"]
+        );
         assert_eq!([time(10_500_000), time(0), time(1)], ["10500us", "0s", "1ns"]);
-        assert_eq!([size(10_240), size(1_500), size(3_000), size(1 << 20)], ["10KiB", "1500B", "3kB", "1MiB"]);
+        assert_eq!(
+            [size(10_240), size(1_500), size(3_000), size(1 << 20)],
+            ["10KiB", "1500B", "3kB", "1MiB"]
+        );
     }
 }

@@ -67,14 +67,16 @@ impl fmt::Display for Draft {
     }
 }
 
-/// A text of TOML, which has the escapes of JSON, and escapes what JSON need not: the character for deletion.
+/// A text of TOML, which has the escapes of JSON, and escapes what JSON need not: the character for
+/// deletion.
 pub(super) fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
 /// A key of TOML, bare where it can be.
 pub(super) fn key(name: &str) -> String {
-    let bare = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+    let bare = !name.is_empty()
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
     if bare { name.to_owned() } else { quote(name) }
 }
 

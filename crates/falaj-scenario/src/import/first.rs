@@ -1,5 +1,6 @@
-//! Of rules the first that takes a packet decides. Flows are tried in order too, but each with all of its rules: what a
-//! rule takes from those of flows that are tried before its own, these have to leave.
+//! Of rules the first that takes a packet decides. Flows are tried in order too, but each with all
+//! of its rules: what a rule takes from those of flows that are tried before its own, these have to
+//! leave.
 
 use crate::matching::parse_possible;
 use crate::units::Unreadable;
@@ -29,8 +30,12 @@ impl Takes {
     }
 
     /// What it takes and none of those do.
-    pub(super) fn less<'a>(&self, others: impl IntoIterator<Item = &'a Takes>) -> Result<Takes, Unreadable> {
-        let mut terms: Vec<String> = Some(self.text.clone()).filter(|text| text != "any").into_iter().collect();
+    pub(super) fn less<'a>(
+        &self,
+        others: impl IntoIterator<Item = &'a Takes>,
+    ) -> Result<Takes, Unreadable> {
+        let mut terms: Vec<String> =
+            Some(self.text.clone()).filter(|text| text != "any").into_iter().collect();
         for other in others.into_iter().filter(|other| self.meets(other)) {
             let term = not(&other.text);
             if !terms.contains(&term) {
@@ -43,7 +48,8 @@ impl Takes {
 
 /// What this does not take.
 fn not(text: &str) -> String {
-    const OF_ONE: &[&str] = &["src", "dst", "sport", "dport", "proto", "dscp", "tos", "ttl", "length", "ether", "vlan"];
+    const OF_ONE: &[&str] =
+        &["src", "dst", "sport", "dport", "proto", "dscp", "tos", "ttl", "length", "ether", "vlan"];
     let words: Vec<&str> = text.split_whitespace().collect();
     match words[..] {
         [name] if name != "any" => format!("not {text}"),
@@ -59,13 +65,15 @@ pub(super) struct Sends {
     pub(super) takes: Takes,
 }
 
-/// What is left to each of these rules as one of its flow, so that flows take what the first of the rules sends them.
+/// What is left to each of these rules as one of its flow, so that flows take what the first of the
+/// rules sends them.
 ///
 /// # Errors
 /// The number of a rule of which too many are made by that, and why.
 pub(super) fn apart(rules: &[Sends]) -> Result<Vec<Takes>, (usize, Unreadable)> {
     let left = |(n, rule): (usize, &Sends)| {
-        let before = rules[..n].iter().filter(|other| other.flow > rule.flow).map(|other| &other.takes);
+        let before =
+            rules[..n].iter().filter(|other| other.flow > rule.flow).map(|other| &other.takes);
         rule.takes.less(before).map_err(|why| (n, why))
     };
     rules.iter().enumerate().map(left).collect()
@@ -76,7 +84,10 @@ mod tests {
     use super::*;
 
     fn left(rules: &[(usize, &str)]) -> Vec<Option<String>> {
-        let sends = |(flow, text): &(usize, &str)| Sends { flow: *flow, takes: Takes::of(text).expect("a rule") };
+        let sends = |(flow, text): &(usize, &str)| Sends {
+            flow: *flow,
+            takes: Takes::of(text).expect("a rule"),
+        };
         let rules: Vec<Sends> = rules.iter().map(sends).collect();
         let text = |takes: Takes| Some(takes.text.clone()).filter(|_| !takes.is_nothing());
         apart(&rules).expect("few").into_iter().map(text).collect()

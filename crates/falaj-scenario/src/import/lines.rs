@@ -10,8 +10,9 @@ pub(super) struct Word {
     pub(super) at: Range<usize>,
 }
 
-/// The commands of a script. A backslash at the end of a line goes on in the next; `#` begins a comment; `;`, `&&` and
-/// `||` end a command. What only a shell knows, such as a variable, is refused.
+/// The commands of a script. A backslash at the end of a line goes on in the next; `#` begins a
+/// comment; `;`, `&&` and `||` end a command. What only a shell knows, such as a variable, is
+/// refused.
 pub(super) fn commands(text: &str, problems: &mut Vec<Problem>) -> Vec<Vec<Word>> {
     let mut commands = Vec::new();
     let mut command: Vec<Word> = Vec::new();

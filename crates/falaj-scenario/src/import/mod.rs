@@ -33,7 +33,12 @@ pub struct Imported {
 }
 
 /// The scenario of a draft, unless something was wrong.
-fn finish(draft: &draft::Draft, file: &str, text: &str, problems: Vec<Problem>) -> Result<Imported, Diagnostics> {
+fn finish(
+    draft: &draft::Draft,
+    file: &str,
+    text: &str,
+    problems: Vec<Problem>,
+) -> Result<Imported, Diagnostics> {
     let notes = Diagnostics::new(file, text, problems);
     if notes.has_errors() {
         return Err(notes);
@@ -49,10 +54,14 @@ fn finish(draft: &draft::Draft, file: &str, text: &str, problems: Vec<Problem>) 
 fn at_the_source(draft: &draft::Draft, scenario: &str, errors: &Diagnostics) -> Vec<Problem> {
     let source = |problem: &&Problem| problem.severity == Severity::Error;
     let of = |problem: &Problem| {
-        let header = scenario.lines().take(problem.line).filter(|line| line.starts_with('[')).last();
+        let header =
+            scenario.lines().take(problem.line).filter(|line| line.starts_with('[')).last();
         let table = draft.tables.iter().find(|t| Some(t.header.as_str()) == header);
         let at = table.map_or(0..0, |t| t.at.clone());
-        problem.help.iter().fold(Problem::error(at, problem.title.clone()), |p, help| p.help(help.clone()))
+        problem
+            .help
+            .iter()
+            .fold(Problem::error(at, problem.title.clone()), |p, help| p.help(help.clone()))
     };
     errors.problems().iter().filter(source).map(of).collect()
 }

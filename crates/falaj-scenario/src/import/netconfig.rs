@@ -1,7 +1,9 @@
-//! PlanetLab's `netconfig`: one command for both directions of what an application sends and receives.
+//! PlanetLab's `netconfig`: one command for both directions of what an application sends and
+//! receives.
 //!
-//! `config CLIENT 80 IN delay 100ms OUT bw 1Mbit/s`: connections that are opened here, to port 80 elsewhere. A `SERVER`
-//! is asked at that port here, a `SERVICE` does both. What stands behind `IN` and `OUT` is what `ipfw pipe N config` takes.
+//! `config CLIENT 80 IN delay 100ms OUT bw 1Mbit/s`: connections that are opened here, to port 80
+//! elsewhere. A `SERVER` is asked at that port here, a `SERVICE` does both. What stands behind `IN`
+//! and `OUT` is what `ipfw pipe N config` takes.
 
 use super::amounts::whole;
 use super::args::{Args, unknown};
@@ -34,9 +36,13 @@ pub fn netconfig(text: &str, file: &str) -> Result<Netconfig, Diagnostics> {
     let made = read(&words);
     match made {
         Ok((name, tables)) if problems.is_empty() => {
-            if let Some(Err(errors)) = tables.as_ref().map(|tables| crate::parse(tables, "the scenario")) {
+            if let Some(Err(errors)) =
+                tables.as_ref().map(|tables| crate::parse(tables, "the scenario"))
+            {
                 let titles = errors.problems().iter().map(|p| {
-                    p.help.iter().fold(Problem::error(0..text.len(), p.title.clone()), |q, help| q.help(help.clone()))
+                    p.help.iter().fold(Problem::error(0..text.len(), p.title.clone()), |q, help| {
+                        q.help(help.clone())
+                    })
                 });
                 return Err(Diagnostics::new(file, text, titles.collect()));
             }
@@ -61,21 +67,32 @@ fn read(words: &[Word]) -> Result<(String, Option<String>), Problem> {
     let (mut ports, mut address) = (None, None);
     while let Some(word) = args.peek().filter(|w| !is_direction(w)) {
         args.next();
-        let list = |text: &str| text.split([',', '-']).all(|n| whole(&Word { text: n.to_owned(), at: 0..0 }).is_ok());
+        let list = |text: &str| {
+            text.split([',', '-']).all(|n| whole(&Word { text: n.to_owned(), at: 0..0 }).is_ok())
+        };
         let into = if list(&word.text) { &mut ports } else { &mut address };
         let term = if list(&word.text) { "dport" } else { "dst" };
         crate::parse_match(&format!("{term} {}", word.text))
             .map_err(|e| Problem::error(word.at.clone(), e.what).help(e.help))?;
         if into.replace(word.text.clone()).is_some() {
-            return Err(Problem::error(word.at.clone(), format!("{} is one too many", quoted(&word.text)))
-                .help("one list of ports, `80,8000-8080`, and one address or prefix"));
+            return Err(Problem::error(
+                word.at.clone(),
+                format!("{} is one too many", quoted(&word.text)),
+            )
+            .help("one list of ports, `80,8000-8080`, and one address or prefix"));
         }
     }
     if ports.is_none() && address.is_none() {
-        return Err(Problem::error(side.at.clone(), "of which ports?").help(format!("as in `{lower} 80`")));
+        return Err(
+            Problem::error(side.at.clone(), "of which ports?").help(format!("as in `{lower} 80`"))
+        );
     }
-    let name: String =
-        [Some(&lower), address.as_ref(), ports.as_ref()].into_iter().flatten().cloned().collect::<Vec<_>>().join("-");
+    let name: String = [Some(&lower), address.as_ref(), ports.as_ref()]
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect::<Vec<_>>()
+        .join("-");
     let name = name.replace(['/', ',', '.', ':'], "_");
     if deletes {
         return match args.next() {
@@ -95,11 +112,16 @@ fn read(words: &[Word]) -> Result<(String, Option<String>), Problem> {
             return Err(unknown(word, "a direction", &["IN", "OUT"]));
         }
         if seen.contains(&way) {
-            return Err(Problem::error(word.at.clone(), format!("{} is said already", quoted(&word.text))));
+            return Err(Problem::error(
+                word.at.clone(),
+                format!("{} is said already", quoted(&word.text)),
+            ));
         }
         seen.push(way);
         let own = args.until(is_direction);
-        draft.tables.extend(ipfw::direction(&mut Args::new(own), &format!("link.{}.{way}", key(&name)))?);
+        draft
+            .tables
+            .extend(ipfw::direction(&mut Args::new(own), &format!("link.{}.{way}", key(&name)))?);
     }
     if seen.is_empty() {
         return Err(Problem::error(args.all(), "what is it to be like?")
@@ -120,7 +142,8 @@ fn is_direction(word: &Word) -> bool {
     word.text.eq_ignore_ascii_case("in") || word.text.eq_ignore_ascii_case("out")
 }
 
-/// A client's packets go out to the port and come in from it, a server's the other way, a service's both ways.
+/// A client's packets go out to the port and come in from it, a server's the other way, a service's
+/// both ways.
 fn matches(side: &str, out: bool, ports: Option<&str>, address: Option<&str>) -> String {
     let to = |to: bool| {
         let [port, end] = if to { ["dport", "dst"] } else { ["sport", "src"] };

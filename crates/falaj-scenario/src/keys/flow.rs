@@ -16,7 +16,8 @@ pub(super) const EACH_FLOW: Key = key(
 /// `scheduler = { … }`; the discipline's own parameters come after these.
 pub const SCHEDULER: &[Key] = &[KIND];
 /// The key that decides which others there are.
-pub(crate) const KIND: Key = key("kind", Holds::Value(Kind::Choice(&KINDS)), Required, "the discipline");
+pub(crate) const KIND: Key =
+    key("kind", Holds::Value(Kind::Choice(&KINDS)), Required, "the discipline");
 
 pub(super) const KINDS: [&str; ENTRIES.len() + 1] = {
     let mut kinds = [registry::PLUGIN.kind; ENTRIES.len() + 1];
@@ -30,8 +31,18 @@ pub(super) const KINDS: [&str; ENTRIES.len() + 1] = {
 
 /// What the kind `plugin` takes for its scheduler, and for a flow.
 pub(super) const PLUGIN: &[Key] = &[
-    key("library", Holds::File, Required, "the shared library that holds the discipline; it runs, even to be checked"),
-    key("with", Holds::Given, Otherwise("nothing"), "parameters of the plug-in, which alone knows what they mean"),
+    key(
+        "library",
+        Holds::File,
+        Required,
+        "the shared library that holds the discipline; it runs, even to be checked",
+    ),
+    key(
+        "with",
+        Holds::Given,
+        Otherwise("nothing"),
+        "parameters of the plug-in, which alone knows what they mean",
+    ),
 ];
 
 /// What a discipline takes for its scheduler, beyond the kind.
@@ -60,7 +71,8 @@ pub(super) const ADAPTER: Key = key(
      interface `eth1` or `eth1@NETNS`, `vhost:PATH`, `memif:PATH`; with `match`, those of its packets alone",
 );
 /// The limit of a queue.
-pub(crate) const LIMIT: Key = key("limit", Holds::Value(Kind::Limit), Default("20p"), "how much it holds at most");
+pub(crate) const LIMIT: Key =
+    key("limit", Holds::Value(Kind::Limit), Default("20p"), "how much it holds at most");
 /// The key that decides which others of a queue there are.
 pub(crate) const POLICY: Key = key(
     "policy",
@@ -85,8 +97,18 @@ pub const MANAGED: &[Key] = &[
         Otherwise("100ms"),
         "a stay has to be short once in this time, the longest round trip; for `codel`",
     ),
-    key("update", Holds::Value(Kind::Span), Otherwise("15ms"), "how often the probability is worked out; for `pie`"),
-    key("burst", Holds::Value(Kind::Span), Otherwise("150ms"), "for so long a burst is let in; for `pie`"),
+    key(
+        "update",
+        Holds::Value(Kind::Span),
+        Otherwise("15ms"),
+        "how often the probability is worked out; for `pie`",
+    ),
+    key(
+        "burst",
+        Holds::Value(Kind::Span),
+        Otherwise("150ms"),
+        "for so long a burst is let in; for `pie`",
+    ),
     key(
         "min",
         Holds::Value(Kind::Limit),
@@ -119,8 +141,12 @@ pub const MANAGED: &[Key] = &[
     ),
 ];
 
-pub(super) const QUEUE: Key =
-    key("queue", Holds::Brief(MANAGED), Default("20p"), "its queue: a limit, or a table that says also who is dropped");
+pub(super) const QUEUE: Key = key(
+    "queue",
+    Holds::Brief(MANAGED),
+    Default("20p"),
+    "its queue: a limit, or a table that says also who is dropped",
+);
 pub(super) const NEEDED: Key = key(
     "need",
     Holds::Table(NEED),
@@ -136,7 +162,8 @@ pub(super) const SENDS: Key = key(
 );
 
 /// `[link.NAME.flow.FLOW]`; the discipline's own parameters come after these.
-pub const FLOW: &[Key] = &[RULES, ADAPTER, QUEUE, NEEDED, SENDS, EACH_FLOW, MOST, EXPIRE, DIVIDED_BY, PARTS];
+pub const FLOW: &[Key] =
+    &[RULES, ADAPTER, QUEUE, NEEDED, SENDS, EACH_FLOW, MOST, EXPIRE, DIVIDED_BY, PARTS];
 
 pub(super) const DIVIDED_BY: Key = key(
     "scheduler",
@@ -157,7 +184,12 @@ pub const PART: &[Key] = &[RULES, ADAPTER, QUEUE, NEEDED, SENDS, DIVIDED_BY, PAR
 /// `need = { … }` of a flow.
 pub const NEED: &[Key] = &[
     key("rate", Holds::FiniteRate, Otherwise("none"), "at least this rate"),
-    key("delay", Holds::PositiveSpan, Otherwise("none"), "at most this delay, from last bit in to last bit out"),
+    key(
+        "delay",
+        Holds::PositiveSpan,
+        Otherwise("none"),
+        "at most this delay, from last bit in to last bit out",
+    ),
 ];
 
 /// The largest `burst` of an envelope.
@@ -167,7 +199,12 @@ pub const BUCKETS_MAX: usize = 16;
 
 /// `envelope = { … }` of a flow, or one of a list.
 pub const ENVELOPE: &[Key] = &[
-    key("rate", Holds::FiniteRate, Required, "at most this rate in the long run, as the link accounts bytes"),
+    key(
+        "rate",
+        Holds::FiniteRate,
+        Required,
+        "at most this rate in the long run, as the link accounts bytes",
+    ),
     key(
         "burst",
         Holds::BytesIn { min: 1, max: BURST_MAX },

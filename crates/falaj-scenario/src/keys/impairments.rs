@@ -6,13 +6,18 @@ use super::{Holds, Key, key};
 use falaj_sched::params::Kind;
 
 /// What a link does to packets, behind its queue.
-pub(super) const LOSES: Key = key("loss", Holds::Brief(LOSS), Otherwise("none"), "packets that the link loses");
+pub(super) const LOSES: Key =
+    key("loss", Holds::Brief(LOSS), Otherwise("none"), "packets that the link loses");
 pub(super) const DUPLICATES: Key =
     key("duplicate", Holds::Brief(EVENT), Otherwise("none"), "packets that arrive twice");
 pub(super) const CORRUPTS: Key =
     key("corrupt", Holds::Brief(EVENT), Otherwise("none"), "packets that arrive with a bit turned");
-pub(super) const REORDERS: Key =
-    key("reorder", Holds::Brief(REORDER), Otherwise("none"), "packets that overtake: they skip the link's delay");
+pub(super) const REORDERS: Key = key(
+    "reorder",
+    Holds::Brief(REORDER),
+    Otherwise("none"),
+    "packets that overtake: they skip the link's delay",
+);
 pub(super) const JITTERS: Key = key(
     "jitter",
     Holds::Brief(JITTER),
@@ -117,7 +122,12 @@ pub const LOSS: &[Key] = &[
         "in a burst, from a packet that is lost to one that arrives; for `four-states`",
     ),
     key("p23", Holds::Value(Kind::Probability), Default("100%"), "and back; for `four-states`"),
-    key("p14", Holds::Value(Kind::Probability), Default("0%"), "a single loss in a gap; for `four-states`"),
+    key(
+        "p14",
+        Holds::Value(Kind::Probability),
+        Default("0%"),
+        "a single loss in a gap; for `four-states`",
+    ),
     key(
         "count",
         Holds::Value(Kind::Count { min: 1, max: i64::MAX as u64 }),
@@ -134,7 +144,12 @@ pub const LOSS: &[Key] = &[
 
 /// `jitter = { … }`.
 pub const JITTER: &[Key] = &[
-    key("amount", Holds::PositiveSpan, Required, "standard deviation of the delay; of `uniform` as much less or more"),
+    key(
+        "amount",
+        Holds::PositiveSpan,
+        Required,
+        "standard deviation of the delay; of `uniform` as much less or more",
+    ),
     key(
         "distribution",
         Holds::Value(Kind::Choice(&["uniform", "normal", "pareto", "paretonormal"])),
@@ -164,7 +179,12 @@ pub const JITTER: &[Key] = &[
 /// `slot = { … }`.
 pub const SLOT: &[Key] = &[
     key("least", Holds::PositiveSpan, Required, "shortest time from one slot to the next"),
-    key("most", Holds::PositiveSpan, Otherwise("as `least`"), "longest time from one slot to the next"),
+    key(
+        "most",
+        Holds::PositiveSpan,
+        Otherwise("as `least`"),
+        "longest time from one slot to the next",
+    ),
     key(
         "packets",
         Holds::Value(Kind::Count { min: 1, max: i64::MAX as u64 }),

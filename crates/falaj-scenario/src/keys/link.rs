@@ -97,7 +97,12 @@ pub(super) const PROFILED: Key = key(
 
 /// `profile = { … }`.
 pub const PROFILE: &[Key] = &[
-    key("file", Holds::File, Required, "the profile, as dummynet takes it; its `bw` counts where there is no `rate`"),
+    key(
+        "file",
+        Holds::File,
+        Required,
+        "the profile, as dummynet takes it; its `bw` counts where there is no `rate`",
+    ),
     key(
         "occupies",
         Holds::Value(Kind::Choice(&["yes", "no"])),
@@ -172,12 +177,23 @@ pub const LINK: &[Key] = &[
         Otherwise("none"),
         "for `falaj serve`: what is at the far end, written as a flow's `adapter`",
     ),
-    key("up", Holds::Table(DIRECTION), Otherwise("as the link"), "what differs from the near end to the far end"),
-    key("down", Holds::Table(DIRECTION), Otherwise("as the link"), "what differs from the far end to the near end"),
+    key(
+        "up",
+        Holds::Table(DIRECTION),
+        Otherwise("as the link"),
+        "what differs from the near end to the far end",
+    ),
+    key(
+        "down",
+        Holds::Table(DIRECTION),
+        Otherwise("as the link"),
+        "what differs from the far end to the near end",
+    ),
 ];
 
 /// `[link.NAME.up]` and `[link.NAME.down]`: what is not set is as in `[link.NAME]`.
 pub const DIRECTION: &[Key] = &[
-    RATE, DELAY, MTU, ACCOUNT, SCHEDULED, FLOWS, OVERHEAD, CELLS, PRESET, PACE, BACKLOG, BURST, TRACED, LOSES,
-    DUPLICATES, CORRUPTS, REORDERS, JITTERS, SLOTTED, PROFILED, EACH_LINK, MOST, EXPIRE,
+    RATE, DELAY, MTU, ACCOUNT, SCHEDULED, FLOWS, OVERHEAD, CELLS, PRESET, PACE, BACKLOG, BURST,
+    TRACED, LOSES, DUPLICATES, CORRUPTS, REORDERS, JITTERS, SLOTTED, PROFILED, EACH_LINK, MOST,
+    EXPIRE,
 ];

@@ -9,7 +9,9 @@ mod link;
 mod rule;
 mod traffic;
 
-pub use flow::{BUCKETS_MAX, BURST_MAX, ENVELOPE, FLOW, MANAGED, NEED, PART, SCHEDULER, of_flow, of_scheduler};
+pub use flow::{
+    BUCKETS_MAX, BURST_MAX, ENVELOPE, FLOW, MANAGED, NEED, PART, SCHEDULER, of_flow, of_scheduler,
+};
 pub(crate) use flow::{KIND, LIMIT, POLICY};
 pub(crate) use impairments::LOSS_KIND;
 pub use impairments::{EVENT, JITTER, LOSS, REORDER, SLOT};
@@ -56,7 +58,8 @@ pub enum Holds {
     LinkName,
     /// A name that people choose.
     Name,
-    /// Where the packets of a rule go: a link, several, `drop`, `pass`, or a table with one of [`TO`].
+    /// Where the packets of a rule go: a link, several, `drop`, `pass`, or a table with one of
+    /// [`TO`].
     Target,
     /// What packets are like: a rule that says one value of each.
     Headers,
@@ -133,7 +136,12 @@ pub struct Table {
 
 /// All tables, in the order of a file.
 pub const TABLES: &[Table] = &[
-    Table { word: "", header: "the file", doc: "a scenario is one TOML file of these tables", keys: FILE },
+    Table {
+        word: "",
+        header: "the file",
+        doc: "a scenario is one TOML file of these tables",
+        keys: FILE,
+    },
     Table {
         word: "link",
         header: "[link.NAME]",
@@ -206,7 +214,12 @@ pub const TABLES: &[Table] = &[
         doc: "when packets are delivered; `slot = \"20ms\"` is the time from one slot to the next",
         keys: SLOT,
     },
-    Table { word: "need", header: "need = { … }", doc: "what the owner of a flow asks for", keys: NEED },
+    Table {
+        word: "need",
+        header: "need = { … }",
+        doc: "what the owner of a flow asks for",
+        keys: NEED,
+    },
     Table {
         word: "envelope",
         header: "envelope = { … }",
@@ -231,7 +244,12 @@ pub const TABLES: &[Table] = &[
         doc: "addresses or numbers, and what each stands for: `src table NAME` in a `match` looks into it, and `to` of a rule",
         keys: LOOKED_UP,
     },
-    Table { word: "traffic", header: "[traffic.NAME]", doc: "a source of traffic, simulated or sent", keys: TRAFFIC },
+    Table {
+        word: "traffic",
+        header: "[traffic.NAME]",
+        doc: "a source of traffic, simulated or sent",
+        keys: TRAFFIC,
+    },
     Table {
         word: "shaped",
         header: "shaped = { … }",
@@ -274,7 +292,12 @@ pub const FILE: &[Key] = &[
         Otherwise("no tables"),
         "addresses or numbers and what each stands for, each table `[table.NAME]`; rules look up there",
     ),
-    key("traffic", Holds::Named(TRAFFIC), Otherwise("no traffic"), "the sources of traffic, each `[traffic.NAME]`"),
+    key(
+        "traffic",
+        Holds::Named(TRAFFIC),
+        Otherwise("no traffic"),
+        "the sources of traffic, each `[traffic.NAME]`",
+    ),
     key(
         "host",
         Holds::Named(HOST),
@@ -303,5 +326,10 @@ pub const RUN: &[Key] = &[
         Default("1"),
         "where random numbers begin; the same seed gives the same results",
     ),
-    key("replications", Holds::Value(Kind::Count { min: 1, max: 10_000 }), Default("8"), "independent runs"),
+    key(
+        "replications",
+        Holds::Value(Kind::Count { min: 1, max: 10_000 }),
+        Default("8"),
+        "independent runs",
+    ),
 ];

@@ -6,8 +6,18 @@ use falaj_sched::params::Kind;
 
 /// `[[rule]]`.
 pub const RULE: &[Key] = &[
-    key("name", Holds::Name, Otherwise("its number, from 1"), "what statistics and `skip-to` know it by"),
-    key("match", Holds::Rules, Otherwise("every packet"), "the packets that it is for, as of a flow"),
+    key(
+        "name",
+        Holds::Name,
+        Otherwise("its number, from 1"),
+        "what statistics and `skip-to` know it by",
+    ),
+    key(
+        "match",
+        Holds::Rules,
+        Otherwise("every packet"),
+        "the packets that it is for, as of a flow",
+    ),
     key(
         "direction",
         Holds::Value(Kind::Choice(&["up", "down"])),
@@ -42,14 +52,24 @@ pub const RULE: &[Key] = &[
 
 /// `to = { … }`, of a rule.
 pub const TO: &[Key] = &[
-    key("table", Holds::Name, Otherwise("none"), "the table that says where to; its texts are links, `drop` or `pass`"),
+    key(
+        "table",
+        Holds::Name,
+        Otherwise("none"),
+        "the table that says where to; its texts are links, `drop` or `pass`",
+    ),
     key(
         "by",
         Holds::Value(Kind::Choice(falaj_engine::table::Field::NAMES)),
         Default("src"),
         "what of a packet is looked up there; a rule does not take what the table has not",
     ),
-    key("skip-to", Holds::Name, Otherwise("none"), "they go on with the rule of this name, which stands behind"),
+    key(
+        "skip-to",
+        Holds::Name,
+        Otherwise("none"),
+        "they go on with the rule of this name, which stands behind",
+    ),
 ];
 
 /// `[table.NAME]`: as many as there are, each of this kind.

@@ -15,7 +15,12 @@ pub const STATE: &[Key] = &[
 
 /// `[traffic.NAME]`.
 pub const TRAFFIC: &[Key] = &[
-    key("link", Holds::LinkName, Otherwise("the only link, or as the rules say"), "the link it passes"),
+    key(
+        "link",
+        Holds::LinkName,
+        Otherwise("the only link, or as the rules say"),
+        "the link it passes",
+    ),
     key(
         "headers",
         Holds::Headers,
@@ -51,7 +56,9 @@ pub const TRAFFIC: &[Key] = &[
     key(
         "rate",
         Holds::FiniteRate,
-        Otherwise("required but by `mmpp`, `map`, `greedy`, `replay` and `tcp`, which have rates of their own"),
+        Otherwise(
+            "required but by `mmpp`, `map`, `greedy`, `replay` and `tcp`, which have rates of their own",
+        ),
         "mean rate, as the link accounts bytes; of `on-off` and `pareto-on-off` the rate while on",
     ),
     key(
@@ -61,8 +68,18 @@ pub const TRAFFIC: &[Key] = &[
         "sizes of packets, as the link accounts bytes: all alike, a range, or a mix; of `mpeg` the largest packet, in which \
          larger frames are divided, of `replay` the largest, to which longer ones are cut, and of `tcp` a full segment with its headers",
     ),
-    key("on", Holds::PositiveSpan, Otherwise("required by `on-off` and `pareto-on-off`"), "mean length of a burst"),
-    key("off", Holds::PositiveSpan, Otherwise("required by `on-off` and `pareto-on-off`"), "mean pause between bursts"),
+    key(
+        "on",
+        Holds::PositiveSpan,
+        Otherwise("required by `on-off` and `pareto-on-off`"),
+        "mean length of a burst",
+    ),
+    key(
+        "off",
+        Holds::PositiveSpan,
+        Otherwise("required by `on-off` and `pareto-on-off`"),
+        "mean pause between bursts",
+    ),
     key(
         "shape",
         Holds::Decimal,
@@ -75,9 +92,19 @@ pub const TRAFFIC: &[Key] = &[
         Otherwise("required by `mmpp`"),
         "the states of `mmpp`, which follow each other at random",
     ),
-    key("d0", Holds::Rows, Otherwise("required by `map`"), "moves a second between states without a packet, in rows"),
+    key(
+        "d0",
+        Holds::Rows,
+        Otherwise("required by `map`"),
+        "moves a second between states without a packet, in rows",
+    ),
     key("d1", Holds::Rows, Otherwise("required by `map`"), "the same with one"),
-    key("pattern", Holds::Name, Otherwise("IPBBPBBPBB"), "the frames of a group of pictures, for `mpeg`"),
+    key(
+        "pattern",
+        Holds::Name,
+        Otherwise("IPBBPBBPBB"),
+        "the frames of a group of pictures, for `mpeg`",
+    ),
     key(
         "frames",
         Holds::Value(Kind::Choice(&["exponential", "lognormal"])),
@@ -96,15 +123,30 @@ pub const TRAFFIC: &[Key] = &[
         Otherwise("0s"),
         "how long after its start the first burst of `greedy` comes, or what `replay` has first",
     ),
-    key("capture", Holds::File, Otherwise("required by `replay`"), "a pcap or pcapng file, whose packets are sent"),
+    key(
+        "capture",
+        Holds::File,
+        Otherwise("required by `replay`"),
+        "a pcap or pcapng file, whose packets are sent",
+    ),
     key(
         "select",
         Holds::Rules,
         Otherwise("all of them"),
         "which of the capture's packets, as in `match` of a flow: a source is one flow",
     ),
-    key("speed", Holds::Decimal, Otherwise("1"), "how much faster than in the capture, from 0.000001 to 1000000"),
-    key("scale", Holds::Decimal, Otherwise("1"), "how much longer than in the capture packets are, from 0.001 to 1000"),
+    key(
+        "speed",
+        Holds::Decimal,
+        Otherwise("1"),
+        "how much faster than in the capture, from 0.000001 to 1000000",
+    ),
+    key(
+        "scale",
+        Holds::Decimal,
+        Otherwise("1"),
+        "how much longer than in the capture packets are, from 0.001 to 1000",
+    ),
     key(
         "repeat",
         Holds::Value(Kind::Choice(&["no", "yes"])),
@@ -159,7 +201,12 @@ pub const TRAFFIC: &[Key] = &[
         Otherwise("none"),
         "a token bucket that its packets pass, of any model: those that find no tokens wait for them",
     ),
-    key("policed", Holds::Table(BUCKET), Otherwise("none"), "the same, and those that find no tokens are not sent"),
+    key(
+        "policed",
+        Holds::Table(BUCKET),
+        Otherwise("none"),
+        "the same, and those that find no tokens are not sent",
+    ),
     key(
         "sources",
         Holds::Value(Kind::Count { min: 1, max: SOURCES_MAX }),
@@ -204,9 +251,19 @@ pub const GREEDY: &[Key] = &[
         Otherwise("required but with `x-min`"),
         "of a token bucket (sigma, rho), how fast it fills; of (r, T), what each frame may bring",
     ),
-    key("burst", Holds::BytesIn { min: 1, max: BYTES_MAX }, Otherwise("none"), "what the token bucket holds"),
+    key(
+        "burst",
+        Holds::BytesIn { min: 1, max: BYTES_MAX },
+        Otherwise("none"),
+        "what the token bucket holds",
+    ),
     key("frame", Holds::PositiveSpan, Otherwise("none"), "T of (r, T): how long a frame lasts"),
-    key("x-min", Holds::PositiveSpan, Otherwise("none"), "of (Xmin, Xave, I): no two packets are nearer"),
+    key(
+        "x-min",
+        Holds::PositiveSpan,
+        Otherwise("none"),
+        "of (Xmin, Xave, I): no two packets are nearer",
+    ),
     key(
         "x-ave",
         Holds::PositiveSpan,

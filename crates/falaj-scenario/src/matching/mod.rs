@@ -24,8 +24,14 @@ pub const TERMS: &[(&str, &str)] = &[
     ("icmp6", "ICMP of IPv6"),
     ("ip", "IPv4"),
     ("ip6", "IPv6"),
-    ("proto", "`proto N`: the protocol with this number, 0 to 255; of IPv6, behind its further headers"),
-    ("src", "`src ADDRESS` or `src ADDRESS/LENGTH`: from there; `src table NAME`: from one that is in this table"),
+    (
+        "proto",
+        "`proto N`: the protocol with this number, 0 to 255; of IPv6, behind its further headers",
+    ),
+    (
+        "src",
+        "`src ADDRESS` or `src ADDRESS/LENGTH`: from there; `src table NAME`: from one that is in this table",
+    ),
     ("dst", "`dst ADDRESS`, `dst ADDRESS/LENGTH` or `dst table NAME`: to there"),
     (
         "sport",
@@ -44,7 +50,10 @@ pub const TERMS: &[(&str, &str)] = &[
     ("mac-src", "`mac-src 02:00:00:00:00:01`: from this interface"),
     ("mac-dst", "`mac-dst 02:00:00:00:00:01`: to this interface"),
     ("mark", "`mark N`: a rule gave it this mark, by `mark = N`; `mark 0`: none did"),
-    ("not", "`not TERM` or `not ( … )`: all packets for which that does not hold, those without such a header too"),
+    (
+        "not",
+        "`not TERM` or `not ( … )`: all packets for which that does not hold, those without such a header too",
+    ),
     ("( … or … )", "one of the sides holds; each is one or more terms"),
 ];
 
@@ -120,13 +129,15 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// Terms that must all hold: of the whole rule, or of a side of the block that opened there, up to `or` or `)`.
+    /// Terms that must all hold: of the whole rule, or of a side of the block that opened there, up
+    /// to `or` or `)`.
     fn all(&mut self, block: Option<&Range<usize>>, depth: usize) -> Result<Vec<Node>, Unreadable> {
         let mut out = Vec::new();
         let mut rule = Match::ANY;
         let mut seen: Vec<(String, Range<usize>)> = Vec::new();
         let mut joined: Option<Range<usize>> = None; // an `and` that waits for its right side
-        let both = |at| wrong(at, "`and` joins two terms", "write a term on both sides, or leave it away");
+        let both =
+            |at| wrong(at, "`and` joins two terms", "write a term on both sides, or leave it away");
         while let Some((word, at)) = self.words.peek() {
             if block.is_some() && matches!(word, "or" | ")") {
                 break;
@@ -184,17 +195,27 @@ impl Parser<'_> {
     /// What begins with `not` or `(`.
     fn item(&mut self, word: &str, at: &Range<usize>, depth: usize) -> Result<Node, Unreadable> {
         if depth == DEEPEST {
-            return Err(wrong(at.clone(), "blocks too deep within each other", format!("at most {DEEPEST}")));
+            return Err(wrong(
+                at.clone(),
+                "blocks too deep within each other",
+                format!("at most {DEEPEST}"),
+            ));
         }
         if word == "not" {
             return match self.words.next() {
-                Some(("any", at)) => {
-                    Err(wrong(at, "`not any` matches nothing", "leave it away, or say what must not hold"))
+                Some(("any", at)) => Err(wrong(
+                    at,
+                    "`not any` matches nothing",
+                    "leave it away, or say what must not hold",
+                )),
+                Some((word @ ("not" | "("), at)) => {
+                    Ok(Node::Not(Box::new(self.item(word, &at, depth + 1)?)))
                 }
-                Some((word @ ("not" | "("), at)) => Ok(Node::Not(Box::new(self.item(word, &at, depth + 1)?))),
-                Some((word @ ("and" | "or" | ")"), at)) => {
-                    Err(wrong(at, format!("`not` is of a term, and not of `{word}`"), "write `not udp` or `not ( … )`"))
-                }
+                Some((word @ ("and" | "or" | ")"), at)) => Err(wrong(
+                    at,
+                    format!("`not` is of a term, and not of `{word}`"),
+                    "write `not udp` or `not ( … )`",
+                )),
                 Some((word, at)) => Ok(Node::Not(Box::new(self.term(word, &at)?.0))),
                 None => Err(wrong(at.clone(), "`not` needs a term", "write `not udp`")),
             };
@@ -206,7 +227,8 @@ impl Parser<'_> {
                 return Err(wrong(at.clone(), "this block does not end", "close it with `)`"));
             };
             if side.is_empty() {
-                let what = if word == "or" { "`or` joins two sides" } else { "a side with nothing in it" };
+                let what =
+                    if word == "or" { "`or` joins two sides" } else { "a side with nothing in it" };
                 return Err(wrong(end, what, "write terms on both sides, as in `( udp or tcp )`"));
             }
             sides.push(side);
@@ -225,10 +247,14 @@ impl Parser<'_> {
                 end = at.end;
                 Ok((operand, at))
             }
-            _ => Err(wrong(at.clone(), format!("`{word}` needs {what}"), format!("write `{example}`"))),
+            _ => Err(wrong(
+                at.clone(),
+                format!("`{word}` needs {what}"),
+                format!("write `{example}`"),
+            )),
         };
-        let field =
-            Field::from_name(word).filter(|f| matches!(f, Field::Src | Field::Dst | Field::Sport | Field::Dport));
+        let field = Field::from_name(word)
+            .filter(|f| matches!(f, Field::Src | Field::Dst | Field::Sport | Field::Dport));
         let one = |term: Term| vec![term];
         let terms = match word {
             "any" => return Ok((Node::Any, end)),
@@ -254,41 +280,61 @@ impl Parser<'_> {
                 };
                 match (operand(what, &example)?, field) {
                     (("table", _), Some(field)) => {
-                        let (name, at) = operand("the name of a table", &format!("{word} table customers"))?;
+                        let (name, at) =
+                            operand("the name of a table", &format!("{word} table customers"))?;
                         self.named.push(Named { name: name.to_owned(), field, at });
-                        let table = Table::new(name, &[]).map_err(|_| Unreadable::new("a table", ""))?;
+                        let table =
+                            Table::new(name, &[]).map_err(|_| Unreadable::new("a table", ""))?;
                         one(Term::In(field, Arc::new(table)))
                     }
                     (operand, Some(Field::Src)) => one(Term::Src(net(operand)?)),
                     (operand, Some(Field::Dst)) => one(Term::Dst(net(operand)?)),
-                    (operand, Some(Field::Sport)) => each(operand, |(from, to)| Term::Sport(from, to))?,
+                    (operand, Some(Field::Sport)) => {
+                        each(operand, |(from, to)| Term::Sport(from, to))?
+                    }
                     (operand, _) => each(operand, |(from, to)| Term::Dport(from, to))?,
                 }
             }
             "dscp" => one(Term::Dscp(operand("a number or a name", "dscp ef").and_then(dscp)?)),
             "tos" => {
-                let (from, _) = bounds(operand("a number", "tos 0xb8")?, "a type of service", 0, 255, false)?;
+                let (from, _) =
+                    bounds(operand("a number", "tos 0xb8")?, "a type of service", 0, 255, false)?;
                 one(Term::Tos(from as u8))
             }
             "ttl" => {
-                let (from, to) = bounds(operand("a number", "ttl 1-5")?, "a time to live", 0, 255, true)?;
+                let (from, to) =
+                    bounds(operand("a number", "ttl 1-5")?, "a time to live", 0, 255, true)?;
                 one(Term::Ttl(from as u8, to as u8))
             }
             "length" => {
-                let (from, to) = bounds(operand("a length in bytes", "length 0-128")?, "a length", 0, 65_575, true)?;
+                let (from, to) = bounds(
+                    operand("a length in bytes", "length 0-128")?,
+                    "a length",
+                    0,
+                    65_575,
+                    true,
+                )?;
                 one(Term::Length(from, to))
             }
-            "mark" => one(Term::Mark(bounds(operand("a number", "mark 7")?, "a mark", 0, u32::MAX, false)?.0)),
+            "mark" => one(Term::Mark(
+                bounds(operand("a number", "mark 7")?, "a mark", 0, u32::MAX, false)?.0,
+            )),
             "vlan" => {
                 let (from, _) = bounds(operand("a number", "vlan 7")?, "a VLAN", 0, 4095, false)?;
                 one(Term::Vlan(from as u16))
             }
             "ether" => match operand("a number", "ether 0x0806")? {
                 ("arp", _) => one(Term::Ether(0x0806)),
-                operand => one(Term::Ether(bounds(operand, "a type of Ethernet", 0x600, 0xffff, false)?.0 as u16)),
+                operand => one(Term::Ether(
+                    bounds(operand, "a type of Ethernet", 0x600, 0xffff, false)?.0 as u16,
+                )),
             },
-            "mac-src" => one(Term::MacSrc(operand("an address", "mac-src 02:00:00:00:00:01").and_then(mac)?)),
-            "mac-dst" => one(Term::MacDst(operand("an address", "mac-dst 02:00:00:00:00:01").and_then(mac)?)),
+            "mac-src" => {
+                one(Term::MacSrc(operand("an address", "mac-src 02:00:00:00:00:01").and_then(mac)?))
+            }
+            "mac-dst" => {
+                one(Term::MacDst(operand("an address", "mac-dst 02:00:00:00:00:01").and_then(mac)?))
+            }
             "flags" => one(operand("flags", "flags syn,!ack").and_then(flags)?),
             _ => {
                 let near = match word {
@@ -298,7 +344,11 @@ impl Parser<'_> {
                 };
                 return Err(Unreadable {
                     near,
-                    ..wrong(at.clone(), format!("{} is not a term of a rule", quoted(word)), GRAMMAR)
+                    ..wrong(
+                        at.clone(),
+                        format!("{} is not a term of a rule", quoted(word)),
+                        GRAMMAR,
+                    )
                 });
             }
         };
@@ -309,7 +359,11 @@ impl Parser<'_> {
 /// A word that only stands in a block.
 fn stray(word: &str, at: Range<usize>) -> Unreadable {
     match word {
-        "or" => wrong(at, "`or` stands in a block", "write `( udp or tcp )`, or a list: `match = [\"udp\", \"tcp\"]`"),
+        "or" => wrong(
+            at,
+            "`or` stands in a block",
+            "write `( udp or tcp )`, or a list: `match = [\"udp\", \"tcp\"]`",
+        ),
         _ => wrong(at, "no block ends here", "leave `)` away, or open a block with `(`"),
     }
 }
@@ -355,7 +409,8 @@ fn settled(mut rule: Match) -> Option<Match> {
 
 /// Refuses terms that exclude each other.
 fn settle(mut rule: Match, seen: &[(String, Range<usize>)]) -> Result<(), Unreadable> {
-    let place = |slot: &str| seen.iter().find(|(s, _)| *s == slot).map_or(0..0, |(_, at)| at.clone());
+    let place =
+        |slot: &str| seen.iter().find(|(s, _)| *s == slot).map_or(0..0, |(_, at)| at.clone());
     for (slot, version) in versions(&rule) {
         if let (Some(version), Some(before)) = (version, rule.version)
             && version != before

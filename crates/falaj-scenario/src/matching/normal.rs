@@ -1,4 +1,5 @@
-//! From `not` and `or` to alternatives that know neither: a rule comes apart into several, of which one must hold.
+//! From `not` and `or` to alternatives that know neither: a rule comes apart into several, of which
+//! one must hold.
 
 use super::{MOST, Node};
 use crate::units::Unreadable;
@@ -19,7 +20,8 @@ fn one_of(node: &Node, not: bool) -> Result<Vec<Match>, Unreadable> {
             Ok(terms.iter().map(|term| Match::of(Literal { term: term.clone(), not })).collect())
         }
         (Node::One(terms), true) => {
-            let each = terms.iter().map(|term| vec![Match::of(Literal { term: term.clone(), not })]);
+            let each =
+                terms.iter().map(|term| vec![Match::of(Literal { term: term.clone(), not })]);
             each.into_iter().try_fold(vec![Match::ANY], |left, right| both(&left, &right))
         }
         (Node::Not(node), not) => one_of(node, !not),

@@ -8,14 +8,22 @@ use falaj_engine::term::{FLAGS, Term};
 use std::net::IpAddr;
 use std::ops::Range;
 
-pub(super) fn wrong(at: Range<usize>, what: impl Into<String>, help: impl Into<String>) -> Unreadable {
+pub(super) fn wrong(
+    at: Range<usize>,
+    what: impl Into<String>,
+    help: impl Into<String>,
+) -> Unreadable {
     Unreadable { at: Some(at), ..Unreadable::new(what, help) }
 }
 
 pub(super) fn protocol((word, at): (&str, Range<usize>)) -> Result<Protocol, Unreadable> {
     number(word).map(Protocol).ok_or_else(|| {
         let known = matches!(word, "udp" | "tcp" | "icmp" | "icmp6");
-        let help = if known { format!("write `{word}` alone") } else { "write a number from 0 to 255".to_owned() };
+        let help = if known {
+            format!("write `{word}` alone")
+        } else {
+            "write a number from 0 to 255".to_owned()
+        };
         wrong(at, format!("{} is not the number of a protocol", quoted(word)), help)
     })
 }
@@ -24,9 +32,11 @@ fn ports((word, at): (&str, Range<usize>)) -> Result<(u16, u16), Unreadable> {
     let (from, to) = word.split_once('-').unwrap_or((word, word));
     match (number::<u16>(from), number::<u16>(to)) {
         (Some(from), Some(to)) if from <= to => Ok((from, to)),
-        (Some(from), Some(to)) => {
-            Err(wrong(at, format!("{} is an empty range", quoted(word)), format!("write `{to}-{from}`")))
-        }
+        (Some(from), Some(to)) => Err(wrong(
+            at,
+            format!("{} is an empty range", quoted(word)),
+            format!("write `{to}-{from}`"),
+        )),
         _ => Err(wrong(
             at,
             format!("{} is not a port", quoted(word)),
@@ -36,7 +46,10 @@ fn ports((word, at): (&str, Range<usize>)) -> Result<(u16, u16), Unreadable> {
 }
 
 /// A list of ports and ranges of them.
-pub(super) fn each((word, at): (&str, Range<usize>), term: fn((u16, u16)) -> Term) -> Result<Vec<Term>, Unreadable> {
+pub(super) fn each(
+    (word, at): (&str, Range<usize>),
+    term: fn((u16, u16)) -> Term,
+) -> Result<Vec<Term>, Unreadable> {
     let mut start = at.start;
     let of = |part: &str| {
         let part_at = start..start + part.len();
@@ -62,9 +75,11 @@ pub(super) fn bounds(
     let fits = |n: Option<u32>| n.filter(|n| (least..=most).contains(n));
     match (fits(one(from)), fits(one(to))) {
         (Some(from), Some(to)) if from <= to => Ok((from, to)),
-        (Some(_), Some(_)) => {
-            Err(wrong(at, format!("{} is an empty range", quoted(word)), format!("write `{to}-{from}`")))
-        }
+        (Some(_), Some(_)) => Err(wrong(
+            at,
+            format!("{} is an empty range", quoted(word)),
+            format!("write `{to}-{from}`"),
+        )),
         _ => {
             let more = if range { ", or a range of them" } else { "" };
             Err(wrong(
@@ -82,7 +97,11 @@ pub(super) fn dscp((word, at): (&str, Range<usize>)) -> Result<u8, Unreadable> {
     let named = match (word, word.len()) {
         ("ef", _) => Some(46),
         (cs, 3) if cs.starts_with("cs") && digits(2) < 8 => Some(8 * digits(2)),
-        (af, 4) if af.starts_with("af") && (1..=4).contains(&digits(2)) && (1..=3).contains(&digits(3)) => {
+        (af, 4)
+            if af.starts_with("af")
+                && (1..=4).contains(&digits(2))
+                && (1..=3).contains(&digits(3)) =>
+        {
             Some(8 * digits(2) + 2 * digits(3))
         }
         _ => number(word).filter(|n| *n < 64),

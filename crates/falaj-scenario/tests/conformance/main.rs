@@ -1,6 +1,7 @@
-//! What the manual pages of tc and ipfw have, and what becomes of it: `table.toml` says it row by row, and every row is
-//! tried. Its lines become a scenario that has what it says, and packets through that scenario fare as it says; or they are refused with
-//! that message. The page of the reference is made of the same rows.
+//! What the manual pages of tc and ipfw have, and what becomes of it: `table.toml` says it row by
+//! row, and every row is tried. Its lines become a scenario that has what it says, and packets
+//! through that scenario fare as it says; or they are refused with that message. The page of the
+//! reference is made of the same rows.
 
 mod packets;
 
@@ -41,13 +42,16 @@ fn texts<'a>(table: &'a DeTable<'_>, key: &str) -> Vec<&'a str> {
     match table.get(key).map(|v| v.get_ref()) {
         None => Vec::new(),
         Some(DeValue::String(one)) => vec![one],
-        Some(DeValue::Array(all)) => all.iter().map(|v| v.get_ref().as_str().expect("a text")).collect(),
+        Some(DeValue::Array(all)) => {
+            all.iter().map(|v| v.get_ref().as_str().expect("a text")).collect()
+        }
         Some(other) => panic!("{key} is a list: {other:?}"),
     }
 }
 
 fn row<'a>(table: &'a DeTable<'_>) -> Row<'a> {
-    const KEYS: &[&str] = &["option", "here", "how", "lines", "rate", "has", "says", "send", "then"];
+    const KEYS: &[&str] =
+        &["option", "here", "how", "lines", "rate", "has", "says", "send", "then"];
     let odd = table.keys().find(|k| !KEYS.contains(&k.get_ref().as_ref()));
     assert_eq!(odd, None);
     Row {
@@ -94,23 +98,36 @@ fn wrong(tool: &str, row: &Row<'_>) -> Vec<String> {
     match (imported(tool, row), row.here) {
         (Ok(made), "yes" | "better") => {
             if row.send.is_empty() || row.then.is_empty() {
-                wrong.push("a row that is supported sends packets and says what becomes of them".to_owned());
+                wrong.push(
+                    "a row that is supported sends packets and says what becomes of them"
+                        .to_owned(),
+                );
             }
             said = made.notes.to_string();
             for has in row.has.iter().filter(|has| !made.scenario.contains(**has)) {
                 wrong.push(format!("it has no `{has}`:\n{}", made.scenario));
             }
-            let (scenario, _) = parse(&made.scenario, "the scenario").expect("an import is a scenario");
+            let (scenario, _) =
+                parse(&made.scenario, "the scenario").expect("an import is a scenario");
             // Bytes are as the tool counts them.
             let header = if tool == "tc" { 14 } else { 0 };
             let ran = Ran::new(&scenario, &row.send, header);
             for then in &row.then {
-                wrong.extend(ran.differs(then).map(|how| format!("`{then}`: {how}\n{}", made.scenario)));
+                wrong.extend(
+                    ran.differs(then).map(|how| format!("`{then}`: {how}\n{}", made.scenario)),
+                );
             }
-            let (plain, _) = parse("[link.plain]\nrate = \"unlimited\"", "a plain link").expect("a scenario");
+            let (plain, _) =
+                parse("[link.plain]\nrate = \"unlimited\"", "a plain link").expect("a scenario");
             let plain = Ran::new(&plain, &row.send, header);
-            if row.has.is_empty() && row.says.is_empty() && row.then.iter().all(|then| plain.differs(then).is_none()) {
-                wrong.push("on a link that does nothing packets fare alike: this row cannot fail".to_owned());
+            if row.has.is_empty()
+                && row.says.is_empty()
+                && row.then.iter().all(|then| plain.differs(then).is_none())
+            {
+                wrong.push(
+                    "on a link that does nothing packets fare alike: this row cannot fail"
+                        .to_owned(),
+                );
             }
         }
         (Ok(made), _) => return vec![format!("it is not refused:\n{}", made.scenario)],
@@ -121,7 +138,10 @@ fn wrong(tool: &str, row: &Row<'_>) -> Vec<String> {
             let lines = row.lines.lines().count();
             for problem in errors.problems() {
                 if !(1..=lines).contains(&problem.line) || problem.column == 0 {
-                    wrong.push(format!("a place that is not there: {}:{}", problem.line, problem.column));
+                    wrong.push(format!(
+                        "a place that is not there: {}:{}",
+                        problem.line, problem.column
+                    ));
                 }
             }
             said = errors.to_string();
@@ -129,7 +149,10 @@ fn wrong(tool: &str, row: &Row<'_>) -> Vec<String> {
         (Err(errors), _) => return vec![format!("it is refused:\n{errors}")],
     }
     wrong.extend(
-        row.says.iter().filter(|says| !said.contains(**says)).map(|says| format!("it does not say `{says}`:\n{said}")),
+        row.says
+            .iter()
+            .filter(|says| !said.contains(**says))
+            .map(|says| format!("it does not say `{says}`:\n{said}")),
     );
     if row.here != "yes" && row.how.is_empty() {
         wrong.push("how is it better, or why refused?".to_owned());
@@ -165,7 +188,8 @@ fn reference() -> String {
     let mut counts = [0; 3];
     let mut tables = String::new();
     for (page, _, rows) in pages() {
-        writeln!(tables, "\n## {page}\n\n| option | | how, or why |\n|---|---|---|").expect("a text takes all");
+        writeln!(tables, "\n## {page}\n\n| option | | how, or why |\n|---|---|---|")
+            .expect("a text takes all");
         for table in &rows {
             let row = row(table);
             let (n, sign) = match row.here {
@@ -175,12 +199,17 @@ fn reference() -> String {
             };
             counts[n] += 1;
             let cell = |text: &str| text.replace('|', "\\|");
-            writeln!(tables, "| `{}` | {sign} | {} |", cell(row.option), cell(row.how)).expect("a text takes all");
+            writeln!(tables, "| `{}` | {sign} | {} |", cell(row.option), cell(row.how))
+                .expect("a text takes all");
         }
     }
     let [same, better, refused] = counts;
-    writeln!(out, "\nOf {} rows {same} are the same, {better} better, {refused} refused.", same + better + refused)
-        .expect("a text takes all");
+    writeln!(
+        out,
+        "\nOf {} rows {same} are the same, {better} better, {refused} refused.",
+        same + better + refused
+    )
+    .expect("a text takes all");
     out + &tables
 }
 
@@ -192,5 +221,8 @@ fn the_page_is_up_to_date() {
         std::fs::write(path, &page).expect("the page can be written");
     }
     let there = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(there == page, "docs/reference/conformance.md is out of date: run this test with UPDATE_EXPECT=1");
+    assert!(
+        there == page,
+        "docs/reference/conformance.md is out of date: run this test with UPDATE_EXPECT=1"
+    );
 }

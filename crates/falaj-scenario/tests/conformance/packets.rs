@@ -1,7 +1,9 @@
-//! Packets through a scenario in simulated time: what is sent, and what must have become of it, in words.
+//! Packets through a scenario in simulated time: what is sent, and what must have become of it, in
+//! words.
 //!
-//! `3 x 1000B every 1ms from 5ms udp dport 5004 ecn down`: so many packets of so many bytes, as the tool counts them: `tc` with
-//! the Ethernet header, dummynet without. Each such stream has a letter, in order: a, b, …
+//! `3 x 1000B every 1ms from 5ms udp dport 5004 ecn down`: so many packets of so many bytes, as the
+//! tool counts them: `tc` with the Ethernet header, dummynet without. Each such stream has a
+//! letter, in order: a, b, …
 //!
 //! | expectation | what it says |
 //! |---|---|
@@ -36,14 +38,22 @@ impl Stream {
     fn new(text: &str, header: u32) -> Stream {
         let mut words = text.split_whitespace();
         let mut word = || words.next();
-        let span = |text: Option<&str>| parse_span(text.expect("a time")).unwrap_or_else(|e| panic!("{}", e.what));
+        let span = |text: Option<&str>| {
+            parse_span(text.expect("a time")).unwrap_or_else(|e| panic!("{}", e.what))
+        };
         let count = word().expect("a number").parse().expect("a number of packets");
         assert_eq!(word(), Some("x"));
-        let bytes: u32 = word().expect("a size").strip_suffix('B').expect("bytes").parse().expect("bytes");
+        let bytes: u32 =
+            word().expect("a size").strip_suffix('B').expect("bytes").parse().expect("bytes");
         let of = |protocol| {
             let near: (IpAddr, u16) = ([10, 77, 0, 1].into(), 4000);
             let far: (IpAddr, u16) = ([10, 77, 0, 2].into(), 5000);
-            Key::of_ordinary(protocol, SocketAddr::from(near), SocketAddr::from(far), bytes - header)
+            Key::of_ordinary(
+                protocol,
+                SocketAddr::from(near),
+                SocketAddr::from(far),
+                bytes - header,
+            )
         };
         let (every, from, key) = (Span::ZERO, Span::ZERO, of(Protocol::UDP));
         let mut made = Stream { count, bytes, every, from, key, ecn: Ecn::Not, way: 0 };
@@ -57,10 +67,14 @@ impl Stream {
                 "down" => made.way = 1,
                 "ecn" => (made.ecn, key.tos) = (Ecn::Ect0, Some(2)),
                 "udp" => *key = of(Protocol::UDP),
-                "tcp" => (*key, key.tcp) = (Key { tcp: Some(0x10), ..of(Protocol::TCP) }, Some(0x10)),
+                "tcp" => {
+                    (*key, key.tcp) = (Key { tcp: Some(0x10), ..of(Protocol::TCP) }, Some(0x10))
+                }
                 "syn" => key.tcp = Some(2),
                 "icmp" => (*key, key.ports) = (Key { ports: None, ..of(Protocol::ICMP) }, None),
-                "proto" => (key.protocol, key.ports) = (Some(Protocol(number(value()) as u8)), None),
+                "proto" => {
+                    (key.protocol, key.ports) = (Some(Protocol(number(value()) as u8)), None)
+                }
                 "src" => key.src = value().parse().ok(),
                 "dst" => key.dst = value().parse().ok(),
                 "sport" => key.ports = key.ports.map(|(_, to)| (number(value()) as u16, to)),
@@ -71,7 +85,12 @@ impl Stream {
                 "ttl" => key.ttl = Some(number(value()) as u8),
                 "vlan" => key.vlan = Some(number(value()) as u16),
                 "ether" => *key = Key { ether: Some(number(value()) as u16), ..Key::default() },
-                "mac" => key.macs = Some(Macs { src: [2, 0, 0, 0, 0, number(value()) as u8], dst: [2, 0, 0, 0, 0, 9] }),
+                "mac" => {
+                    key.macs = Some(Macs {
+                        src: [2, 0, 0, 0, 0, number(value()) as u8],
+                        dst: [2, 0, 0, 0, 0, 9],
+                    })
+                }
                 "fragment" => (key.fragment, key.ports) = (Fragment::Later, None),
                 "first-fragment" => key.fragment = Fragment::First,
                 _ => panic!("{name}: {text}"),
@@ -98,7 +117,8 @@ pub(crate) struct Ran {
 impl Ran {
     pub(crate) fn new(scenario: &Scenario, send: &[&str], header: u32) -> Ran {
         let streams: Vec<Stream> = send.iter().map(|text| Stream::new(text, header)).collect();
-        let mut network = Network::new(&scenario.network()).unwrap_or_else(|(pipe, why)| panic!("{pipe:?}: {why}"));
+        let mut network = Network::new(&scenario.network())
+            .unwrap_or_else(|(pipe, why)| panic!("{pipe:?}: {why}"));
         let at = |s: &Stream, n: u64| Time::ZERO + s.from + s.every * n;
         let mut all: Vec<(Time, usize)> = (0..streams.len())
             .flat_map(|s| (0..streams[s].count).map(move |n| (s, n)))
@@ -121,7 +141,8 @@ impl Ran {
             let length = bytes - header;
             match network.route(key, *way, length, now) {
                 Ok(entry) => {
-                    let connection = key.ports.map_or(0, |(from, to)| u64::from(from) << 16 | u64::from(to));
+                    let connection =
+                        key.ports.map_or(0, |(from, to)| u64::from(from) << 16 | u64::from(to));
                     let label = Label { ecn: *ecn, connection, ..Label::default() };
                     let packet = Packet { handle: handle as u32, length, label: &label };
                     network.enter(entry, key, packet, now, &mut out);
@@ -138,7 +159,9 @@ impl Ran {
                 Output::Mark(mark) => ran.marked.push(mark.handle),
                 Output::Early(_) => {}
                 Output::Drop(dropped) if dropped.why == Why::Lost => ran.lost.push(dropped.handle),
-                Output::Drop(dropped) if dropped.why == Why::Rule => ran.refused.push(dropped.handle),
+                Output::Drop(dropped) if dropped.why == Why::Rule => {
+                    ran.refused.push(dropped.handle)
+                }
                 Output::Drop(dropped) => ran.dropped.push(dropped.handle),
             }
         }
@@ -160,7 +183,9 @@ impl Ran {
         let words: Vec<&str> = then.split_whitespace().collect();
         let letter = |text: &str| text.bytes().next().map_or(0, |b| usize::from(b - b'a'));
         let of = words.iter().position(|w| *w == "of").map(|n| letter(words[n + 1]));
-        let counted = |handles: &[u32]| handles.iter().filter(|h| of.is_none_or(|s| self.stream(**h) == s)).count();
+        let counted = |handles: &[u32]| {
+            handles.iter().filter(|h| of.is_none_or(|s| self.stream(**h) == s)).count()
+        };
         let number = |text: &str| -> f64 {
             match parse_span(text) {
                 Ok(span) => span.0 as f64,
@@ -187,8 +212,11 @@ impl Ran {
                 (all != said).then(|| format!("{all:?}"))
             }
             "order" => {
-                let all: Vec<String> =
-                    self.arrived.iter().map(|(_, h)| char::from(b'a' + self.stream(*h) as u8).to_string()).collect();
+                let all: Vec<String> = self
+                    .arrived
+                    .iter()
+                    .map(|(_, h)| char::from(b'a' + self.stream(*h) as u8).to_string())
+                    .collect();
                 (all != words[1..]).then(|| all.join(" "))
             }
             "first" => {
@@ -196,7 +224,10 @@ impl Ran {
                 if self.arrived.len() < many {
                     return Some(format!("{} arrive", self.arrived.len()));
                 }
-                let own = self.arrived[..many].iter().filter(|(_, h)| self.stream(*h) == letter(words[2])).count();
+                let own = self.arrived[..many]
+                    .iter()
+                    .filter(|(_, h)| self.stream(*h) == letter(words[2]))
+                    .count();
                 within(&[own as f64], words[3])
             }
             "arrived" => {
@@ -212,7 +243,8 @@ impl Ran {
                 within(&[self.arrived.iter().filter(behind).count() as f64], words[1])
             }
             "gaps" => {
-                let gaps: Vec<f64> = self.arrived.windows(2).map(|w| (w[1].0 - w[0].0).0 as f64).collect();
+                let gaps: Vec<f64> =
+                    self.arrived.windows(2).map(|w| (w[1].0 - w[0].0).0 as f64).collect();
                 within(&gaps, words[1])
             }
             "delay" => within(&self.delays(of), words[1]),
@@ -220,7 +252,8 @@ impl Ran {
             "deviation" => {
                 let all = self.delays(of);
                 let middle = mean(&all);
-                let square = all.iter().map(|d| (d - middle).powi(2)).sum::<f64>() / all.len() as f64;
+                let square =
+                    all.iter().map(|d| (d - middle).powi(2)).sum::<f64>() / all.len() as f64;
                 within(&[square.sqrt()], words[1])
             }
             "copies" => within(&[counted(&self.copies) as f64], words[1]),

@@ -23,24 +23,39 @@ pub(super) fn curve(
     f: &FlowSetup,
     [rate, first, time]: [&'static str; 3],
 ) -> Result<Option<Pieces>, Refused> {
-    let refused =
-        |param, what: &str, help: &str| Err(Refused { flow: Some(flow), param, what: what.into(), help: help.into() });
+    let refused = |param, what: &str, help: &str| {
+        Err(Refused { flow: Some(flow), param, what: what.into(), help: help.into() })
+    };
     let (second, slope, lasts) = (f.values.rate(rate), f.values.rate(first), f.values.span(time));
     for (param, value) in [(rate, second), (first, slope)] {
         if value == Some(Rate(0)) {
-            return refused(param, "a slope of 0 never ends", "any rate above 0; leave the curve out for none");
+            return refused(
+                param,
+                "a slope of 0 never ends",
+                "any rate above 0; leave the curve out for none",
+            );
         }
     }
     if lasts.is_some_and(|lasts| lasts > LONGEST) {
-        return refused(time, "it lasts too long", "at most 3600s: it is for a burst at the start of a backlog");
+        return refused(
+            time,
+            "it lasts too long",
+            "at most 3600s: it is for a burst at the start of a backlog",
+        );
     }
     // A first piece of no length is none.
     let lasts = lasts.filter(|&lasts| lasts > Span::ZERO);
     let Some(second) = second else {
-        let given = if slope.is_some() { Some(first) } else { lasts.filter(|l| *l > Span::ZERO).map(|_| time) };
+        let given = if slope.is_some() {
+            Some(first)
+        } else {
+            lasts.filter(|l| *l > Span::ZERO).map(|_| time)
+        };
         return match given {
             Some(param) => {
-                let help = format!("give it a `{rate}` too: what the curve rises by after the first slope");
+                let help = format!(
+                    "give it a `{rate}` too: what the curve rises by after the first slope"
+                );
                 refused(param, "it is the first piece of a curve that has no second", &help)
             }
             None => Ok(None),
@@ -102,15 +117,23 @@ impl Class {
         (self.sharing.deadline(shared.sharing) >> KEY) as u64
     }
 
-    /// It sends a packet, shared out by a node whose virtual time is `now` or for a real-time curve.
+    /// It sends a packet, shared out by a node whose virtual time is `now` or for a real-time
+    /// curve.
     #[inline]
-    pub(super) fn send(&self, shared: &mut Shared, now: &mut Instant, by_sharing: bool, sent: Sent) {
+    pub(super) fn send(
+        &self,
+        shared: &mut Shared,
+        now: &mut Instant,
+        by_sharing: bool,
+        sent: Sent,
+    ) {
         if by_sharing {
             // What a limit kept it from it does not save.
             shared.sharing = self.sharing.not_before(shared.sharing, [*now; 2]);
             *now = (*now).max(self.sharing.deadline(shared.sharing));
         }
-        shared.sharing = self.sharing.after(shared.sharing, sent.bytes).map(|clock| clock.min(*now + FAR));
+        shared.sharing =
+            self.sharing.after(shared.sharing, sent.bytes).map(|clock| clock.min(*now + FAR));
         shared.moved = true;
     }
 
@@ -129,14 +152,22 @@ impl Class {
     /// As it was under `old`, at an instant of its node.
     pub(super) fn inherit(&self, old: &Class, shared: &Shared, node: Instant) -> Shared {
         Shared {
-            sharing: self.sharing.inherit(&old.sharing, shared.sharing, node).map(|clock| clock.min(node + FAR)),
+            sharing: self
+                .sharing
+                .inherit(&old.sharing, shared.sharing, node)
+                .map(|clock| clock.min(node + FAR)),
             ..Shared::default()
         }
     }
 }
 
 /// The clocks of a curve that became another; one that there was not begins now.
-pub(super) fn clocks(was: &Option<Curve>, is: &Option<Curve>, clocks: Clocks, now: Instant) -> Clocks {
+pub(super) fn clocks(
+    was: &Option<Curve>,
+    is: &Option<Curve>,
+    clocks: Clocks,
+    now: Instant,
+) -> Clocks {
     match (was, is) {
         (Some(was), Some(is)) => is.inherit(was, clocks, now),
         _ => [now; 2],

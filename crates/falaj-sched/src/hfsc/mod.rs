@@ -1,22 +1,29 @@
 //! Hierarchical fair service curves: delay and rate set apart.
 //!
-//! Stoica, Zhang and Ng, "A hierarchical fair service curve algorithm for link-sharing, real-time and priority services"
-//! (1997). A flow has up to three curves of two pieces each, `burst-rate` for `burst-time`, then `rate`:
-//! - real-time, as in [SCED](crate::sced), but only what was sent to keep it counts, and a packet is sent for it only when
-//!   that is needed to keep it later (it is *eligible*). Of the eligible the earliest deadline goes first.
-//! - link-sharing, when nobody is eligible: the least virtual time goes first, at which the curve reaches all that the flow has sent.
-//!   So who uses what others leave is not punished later, as it is by SCED.
-//! - an upper limit: until it is reached by all that the flow has sent, the link is not shared with it. Real-time goes beyond.
+//! Stoica, Zhang and Ng, "A hierarchical fair service curve algorithm for link-sharing, real-time
+//! and priority services" (1997). A flow has up to three curves of two pieces each, `burst-rate`
+//! for `burst-time`, then `rate`:
+//! - real-time, as in [SCED](crate::sced), but only what was sent to keep it counts, and a packet
+//!   is sent for it only when that is needed to keep it later (it is *eligible*). Of the eligible
+//!   the earliest deadline goes first.
+//! - link-sharing, when nobody is eligible: the least virtual time goes first, at which the curve
+//!   reaches all that the flow has sent. So who uses what others leave is not punished later, as it
+//!   is by SCED.
+//! - an upper limit: until it is reached by all that the flow has sent, the link is not shared with
+//!   it. Real-time goes beyond.
 //!
-//! Each piece is a part of a line, and a line is a clock that a byte advances; `sced.rs` has the arithmetic, and
-//! says where it is exact.
+//! Each piece is a part of a line, and a line is a clock that a byte advances; `sced.rs` has the
+//! arithmetic, and says where it is exact.
 //!
-//! *Trees.* A class that is divided by H-FSC again has a link-sharing curve and an upper limit; real-time curves have the leaves, which are
-//! compared across the whole tree. What is not needed for them is shared from the link down: at each node the class with the least virtual
-//! time, of those below their limits with somebody to send. What a leaf sends counts for all classes above it, for whichever reason it was sent.
-//! Virtual times are clocks as well, against a time of their node's own: that of the last packet that the node shared out. There a leaf
-//! starts that comes back; and whoever is chosen starts no earlier, so that nobody saves. (The paper takes the middle between the
-//! least and the largest one of those present; the least is at most a packet's virtual time away from that here, and needs no second order.)
+//! *Trees.* A class that is divided by H-FSC again has a link-sharing curve and an upper limit;
+//! real-time curves have the leaves, which are compared across the whole tree. What is not needed
+//! for them is shared from the link down: at each node the class with the least virtual
+//! time, of those below their limits with somebody to send. What a leaf sends counts for all
+//! classes above it, for whichever reason it was sent. Virtual times are clocks as well, against a
+//! time of their node's own: that of the last packet that the node shared out. There a leaf
+//! starts that comes back; and whoever is chosen starts no earlier, so that nobody saves. (The
+//! paper takes the middle between the least and the largest one of those present; the least is at
+//! most a packet's virtual time away from that here, and needs no second order.)
 
 mod class;
 mod order;
@@ -66,7 +73,9 @@ pub const ENTRY: Entry = Entry {
         Param {
             name: "share",
             kind: Kind::Rate,
-            default: Some("the rate; of a divided flow what its parts have together; 1mbit without any"),
+            default: Some(
+                "the rate; of a divided flow what its parts have together; 1mbit without any",
+            ),
             doc: "second slope of the link-sharing curve; shares count in proportion",
         },
         Param {
@@ -169,7 +178,11 @@ impl Hfsc {
                 .into());
             }
             let sharing = curve(number, f, ["share", "share-burst", "share-time"])?;
-            curves.push([real_time, sharing, curve(number, f, ["limit", "limit-burst", "limit-time"])?]);
+            curves.push([
+                real_time,
+                sharing,
+                curve(number, f, ["limit", "limit-burst", "limit-time"])?,
+            ]);
             let none = if all.shape.is_leaf(class) { Rate::from_mbit(1).0 } else { 0 };
             shares.push(sharing.or(real_time).map_or(none, |(_, _, rate)| rate.0));
         }
@@ -177,22 +190,31 @@ impl Hfsc {
         for class in (0..all.shape.len()).rev() {
             if shares[class] == 0 && class >= leaves {
                 let below = all.shape.below(all.shape.node(class as u32));
-                shares[class] = below.map(|below| shares[below as usize]).fold(0, u64::saturating_add);
+                shares[class] =
+                    below.map(|below| shares[below as usize]).fold(0, u64::saturating_add);
             }
         }
         let rates = pieces.iter().zip(&all.numbers).map(|(&(_, _, rate), &number)| (number, rate));
         if let Some(excess) = Excess::of("rate", rates, setup.rate) {
-            return Err(excess.refused("; or give some a `share` instead, which counts in proportion").into());
+            return Err(excess
+                .refused("; or give some a `share` instead, which counts in proportion")
+                .into());
         }
-        fits(setup, &pieces)
-            .map_err(|refused| Refused { flow: refused.flow.map(|leaf| all.numbers[leaf]), ..refused })?;
+        fits(setup, &pieces).map_err(|refused| Refused {
+            flow: refused.flow.map(|leaf| all.numbers[leaf]),
+            ..refused
+        })?;
         let new = |(first, time, rate): Pieces| Curve::new(first, time, rate);
         let class = |([real_time, sharing, limit], share): ([Option<Pieces>; 3], u64)| Class {
             real_time: real_time.map(new),
             sharing: new(sharing.unwrap_or((Rate(share), Span::ZERO, Rate(share)))),
             limit: limit.map(new),
         };
-        let node = |node| Node { sharing: Heap::new(all.shape.below(node).count()), now: 0, own: Shared::default() };
+        let node = |node| Node {
+            sharing: Heap::new(all.shape.below(node).count()),
+            now: 0,
+            own: Shared::default(),
+        };
         let promised = curves[..leaves].iter().map(|[real_time, ..]| *real_time).collect();
         Ok(Hfsc {
             limits: vec![[0; 2]; all.shape.len()],
@@ -222,8 +244,9 @@ impl Discipline for Hfsc {
 
     fn start(&mut self, _: &mut Flows<HfscFlow>) {}
 
-    /// What clocks are ahead or behind stays as many bytes; a curve that there was not begins now. Classes above the leaves stay
-    /// what they were where all of them stand where they stood, and else begin anew.
+    /// What clocks are ahead or behind stays as many bytes; a curve that there was not begins now.
+    /// Classes above the leaves stay what they were where all of them stand where they stood,
+    /// and else begin anew.
     fn succeed(&mut self, old: Hfsc, flows: &mut Flows<HfscFlow>, now: Time) {
         self.by_sharing = old.by_sharing;
         let (time, keeps) = (instant(now), self.shape.keeps(&old.shape));
@@ -233,7 +256,8 @@ impl Discipline for Hfsc {
             if node != LINK {
                 let (class, before) = (self.shape.class(node), old.shape.class(node));
                 let above = self.nodes[self.shape.above(class)].now;
-                let (is, old, old_limits) = (&self.classes[class as usize], &old.classes[before as usize], &old.limits);
+                let (is, old, old_limits) =
+                    (&self.classes[class as usize], &old.classes[before as usize], &old.limits);
                 self.nodes[node].own = is.inherit(old, &was.own, above);
                 self.limits[class as usize] = limit(is, old, old_limits[before as usize]);
             }
@@ -331,8 +355,9 @@ impl Discipline for Hfsc {
         over(state.real_time) && over(self.limits[f.index()]) && shared
     }
 
-    /// A packet leaves at most `L/C` after its deadline (theorem 2 of the paper). The deadlines of a flow that
-    /// has packets are on its curve, begun at most a packet of the second slope after now; of a curve that begins slowly, later by what it is behind.
+    /// A packet leaves at most `L/C` after its deadline (theorem 2 of the paper). The deadlines of
+    /// a flow that has packets are on its curve, begun at most a packet of the second slope
+    /// after now; of a curve that begins slowly, later by what it is behind.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let Some((first, time, rate)) = self.promised[f.index()] else {
             return Err(NoPromise(
@@ -347,7 +372,9 @@ impl Discipline for Hfsc {
             latency: own + own + late,
             rate_formula: "the second slope r of the real-time curve",
             delay: Bound {
-                delay: rate.airtime_of_many(self.full_queues[f.index()].saturating_add(self.largest.into())) + late,
+                delay: rate.airtime_of_many(
+                    self.full_queues[f.index()].saturating_add(self.largest.into()),
+                ) + late,
                 formula: "(B + L)/r + L/C + what the curve is behind its second slope",
                 condition: "packets that found room",
             },
@@ -355,7 +382,8 @@ impl Discipline for Hfsc {
         })
     }
 
-    /// What counts for the curve is what was sent to keep it, which is no more than all that the flow sent.
+    /// What counts for the curve is what was sent to keep it, which is no more than all that the
+    /// flow sent.
     fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
         Some(Deadlines::new(self.promised[f.index()]?, self.late()))
     }

@@ -1,7 +1,7 @@
 //! Who is next: by deadline of those that are eligible, else by virtual time from node to node.
 //!
-//! Who cannot be served by sharing, at his limit or with nobody below to serve, is in no order of his node; whatever changes
-//! that puts him and those above him back.
+//! Who cannot be served by sharing, at his limit or with nobody below to serve, is in no order of
+//! his node; whatever changes that puts him and those above him back.
 
 use super::class::{Place, Shared, Timed};
 use super::{Hfsc, HfscFlow};
@@ -100,7 +100,8 @@ impl Hfsc {
         }
     }
 
-    /// Those whose time has come are eligible from now on. Keys only rise: nobody is looked at whose key is still to come.
+    /// Those whose time has come are eligible from now on. Keys only rise: nobody is looked at
+    /// whose key is still to come.
     #[inline]
     pub(super) fn wake_held(&mut self, flows: &mut Flows<HfscFlow>, now: Time) {
         while let Some((f, _)) = self.held.first().filter(|&(_, at)| at <= now) {
@@ -140,7 +141,11 @@ impl Hfsc {
 
     /// Who is eligible and has the earliest deadline.
     #[inline]
-    pub(super) fn first_eligible(&mut self, flows: &mut Flows<HfscFlow>, now: Time) -> Option<FlowId> {
+    pub(super) fn first_eligible(
+        &mut self,
+        flows: &mut Flows<HfscFlow>,
+        now: Time,
+    ) -> Option<FlowId> {
         while let Some((f, _)) = self.eligible.first() {
             let f = FlowId(f as u32);
             if flows.head(f).is_none() {
@@ -204,9 +209,14 @@ impl Hfsc {
         None
     }
 
-    /// Who may share the link: from node to node the one with the least virtual time that has somebody to send.
+    /// Who may share the link: from node to node the one with the least virtual time that has
+    /// somebody to send.
     #[inline]
-    pub(super) fn first_sharing(&mut self, flows: &mut Flows<HfscFlow>, now: Time) -> Option<FlowId> {
+    pub(super) fn first_sharing(
+        &mut self,
+        flows: &mut Flows<HfscFlow>,
+        now: Time,
+    ) -> Option<FlowId> {
         let mut node = LINK;
         loop {
             let Some((_, class)) = self.nodes[node].sharing.first() else {

@@ -1,20 +1,24 @@
 //! Hierarchical token buckets: a rate that is a class's own, and a ceiling up to which it borrows.
 //!
-//! Devera's HTB (2002), as Linux has it. A class has two buckets. While neither is in debt it is *green*; with debt in that
-//! of its `rate` alone it is *yellow*; with debt in that of its `ceil` it is *red*. A green leaf sends on its own account. A
-//! yellow one borrows from the class above, if that is green, or that from the one above it, and so on; in the end from the
-//! link, which always lends. Who is red sends nothing, and nobody below borrows through it.
+//! Devera's HTB (2002), as Linux has it. A class has two buckets. While neither is in debt it is
+//! *green*; with debt in that of its `rate` alone it is *yellow*; with debt in that of its `ceil`
+//! it is *red*. A green leaf sends on its own account. A yellow one borrows from the class above,
+//! if that is green, or that from the one above it, and so on; in the end from the link, which
+//! always lends. Who is red sends nothing, and nobody below borrows through it.
 //!
-//! First go green leaves, then what is borrowed from the deepest classes, last from the link. Among these the best priority goes
-//! first; equals, at each step from the lender down, share in proportion to their quanta, that is to their rates unless set. A packet is
-//! charged to the rates of the lender and of all above it, and to the ceilings of the leaf and of all above it.
+//! First go green leaves, then what is borrowed from the deepest classes, last from the link. Among
+//! these the best priority goes first; equals, at each step from the lender down, share in
+//! proportion to their quanta, that is to their rates unless set. A packet is charged to the rates
+//! of the lender and of all above it, and to the ceilings of the leaf and of all above it.
 //!
-//! - A bucket may be overdrawn by the packet that empties it, and by what green leaves send below it: they ask nobody, as in
-//!   Linux. A debt is forgiven beyond a minute, as there.
-//! - Bursts are what the rate is in a millisecond if nothing is set. Smaller ones cost throughput on links of many hundred megabits, as
-//!   whoever comes back late to a full bucket has lost what did not fit.
-//! - Equals take turns by virtual starts, where Linux has deficits: the same shares, without its turns of many packets. Who is
-//!   chosen starts no earlier than the last one did, so that nobody saves.
+//! - A bucket may be overdrawn by the packet that empties it, and by what green leaves send below
+//!   it: they ask nobody, as in Linux. A debt is forgiven beyond a minute, as there.
+//! - Bursts are what the rate is in a millisecond if nothing is set. Smaller ones cost throughput
+//!   on links of many hundred megabits, as whoever comes back late to a full bucket has lost what
+//!   did not fit.
+//! - Equals take turns by virtual starts, where Linux has deficits: the same shares, without its
+//!   turns of many packets. Who is chosen starts no earlier than the last one did, so that nobody
+//!   saves.
 
 mod order;
 mod rule;
@@ -87,7 +91,8 @@ pub struct Htb {
     shape: Shape,
     rules: Vec<Rule>,
     books: Vec<Book>,
-    /// Who sends on his own account: leaves, then the deepest divided classes, then those above them.
+    /// Who sends on his own account: leaves, then the deepest divided classes, then those above
+    /// them.
     green: Vec<Turns>,
     /// The link, and each class that is divided.
     nodes: Vec<Node>,
@@ -114,15 +119,20 @@ impl Htb {
     pub fn new(setup: &Setup) -> Result<Htb, Refusals> {
         let all = Classes::new("htb", "HTB", setup)?;
         let shape = &all.shape;
-        let deepest =
-            (shape.leaves() as u32..shape.len() as u32).map(|class| shape.path(class).count()).max().unwrap_or(0);
-        let rules = all.iter().map(|class| Rule::of(setup, shape, deepest, class)).collect::<Result<Vec<_>, _>>()?;
+        let deepest = (shape.leaves() as u32..shape.len() as u32)
+            .map(|class| shape.path(class).count())
+            .max()
+            .unwrap_or(0);
+        let rules = all
+            .iter()
+            .map(|class| Rule::of(setup, shape, deepest, class))
+            .collect::<Result<Vec<_>, _>>()?;
         // Each comes before those below it.
         let mut below = vec![0u8; shape.len()];
         let mut green = vec![[0; PRIORITIES]; deepest + 1];
         let mut yellow = vec![[0; PRIORITIES]; shape.nodes()];
-        for class in
-            (0..shape.len()).map(|n| if n < shape.leaves() { n } else { shape.len() - 1 - (n - shape.leaves()) })
+        for class in (0..shape.len())
+            .map(|n| if n < shape.leaves() { n } else { shape.len() - 1 - (n - shape.leaves()) })
         {
             if class < shape.leaves() {
                 below[class] = 1 << rules[class].prio;
@@ -146,7 +156,10 @@ impl Htb {
             serving: None,
             link: setup.rate,
             largest: setup.largest,
-            full_queues: all.setups[..shape.leaves()].iter().map(|f| full_queue(setup, f.limit)).collect(),
+            full_queues: all.setups[..shape.leaves()]
+                .iter()
+                .map(|f| full_queue(setup, f.limit))
+                .collect(),
             rules,
             shape: all.shape,
         })
@@ -159,18 +172,24 @@ impl Discipline for Htb {
 
     fn start(&mut self, _: &mut Flows<()>) {}
 
-    /// As many tokens are missing as before, or the whole bucket; turns stay as many bytes ahead. Classes above
-    /// the leaves stay what they were where all of them stand where they stood, and else begin anew.
+    /// As many tokens are missing as before, or the whole bucket; turns stay as many bytes ahead.
+    /// Classes above the leaves stay what they were where all of them stand where they stood,
+    /// and else begin anew.
     fn succeed(&mut self, old: Htb, flows: &mut Flows<()>, now: Time) {
         self.serving = old.serving;
         let (now, keeps) = (instant(now), self.shape.keeps(&old.shape));
         self.green[0].now = old.green[0].now;
         if keeps {
-            self.nodes.iter_mut().zip(&old.nodes).for_each(|(node, was)| node.yellow.now = was.yellow.now);
+            self.nodes
+                .iter_mut()
+                .zip(&old.nodes)
+                .for_each(|(node, was)| node.yellow.now = was.yellow.now);
             self.green.iter_mut().zip(&old.green).for_each(|(turns, was)| turns.now = was.now);
         }
         let leaves = 0..old.shape.leaves() as u32;
-        let nodes = (1..old.nodes.len()).filter(|_| keeps).map(|node| (old.shape.class(node), self.shape.class(node)));
+        let nodes = (1..old.nodes.len())
+            .filter(|_| keeps)
+            .map(|node| (old.shape.class(node), self.shape.class(node)));
         for (before, class) in leaves.map(|f| (f, f)).chain(nodes) {
             let (was, is) = (&old.rules[before as usize], self.rules[class as usize]);
             let book = &old.books[before as usize];
@@ -180,11 +199,16 @@ impl Discipline for Htb {
             let turns = |prio: usize, after: usize| {
                 let [own, borrowed] = *old.turns(before, prio);
                 let rule = (after, was.pace, is.pace);
-                let own_turns = (&self.green[usize::from(is.level)], &old.green[usize::from(was.level)]);
+                let own_turns =
+                    (&self.green[usize::from(is.level)], &old.green[usize::from(was.level)]);
                 [
                     own_turns.0.inherit(own, (prio, own_turns.1), rule),
                     match keeps && from == to {
-                        true => self.nodes[to].yellow.inherit(borrowed, (prio, &old.nodes[from].yellow), rule),
+                        true => self.nodes[to].yellow.inherit(
+                            borrowed,
+                            (prio, &old.nodes[from].yellow),
+                            rule,
+                        ),
                         false => 0,
                     },
                 ]
@@ -210,7 +234,8 @@ impl Discipline for Htb {
         self.place(f.0, self.wants(flows, f.0), instant(now));
     }
 
-    /// What it may do depends on its tokens alone; who has nothing is found out when it is his turn.
+    /// What it may do depends on its tokens alone; who has nothing is found out when it is his
+    /// turn.
     fn offer_changed(&mut self, flows: &mut Flows<()>, f: FlowId, now: Time) {
         self.place(f.0, self.wants(flows, f.0), instant(now));
     }
@@ -275,25 +300,34 @@ impl Discipline for Htb {
     fn forgettable(&self, _: &Flows<()>, f: FlowId, now: Time) -> bool {
         let (rule, book, now) = (&self.rules[f.index()], &self.books[f.index()], instant(now));
         let prio = usize::from(rule.prio);
-        let [own, borrowed] = [&self.green[0], &self.nodes[self.shape.above(f.0)].yellow].map(|turns| turns.now[prio]);
+        let [own, borrowed] = [&self.green[0], &self.nodes[self.shape.above(f.0)].yellow]
+            .map(|turns| turns.now[prio]);
         book.own.max(book.ceil) <= now && book.turns[0] <= own && book.turns[1] <= borrowed
     }
 
-    /// Green leaves ask nobody, and go before all that is borrowed. They send no more than their buckets, an overdraft, and their rates: with all of those of the others first, a green class waits
-    /// for `D = (sum (b + L) + L)/(C - R)`. It loses nothing by that if its own bucket holds what its rate is in that time.
+    /// Green leaves ask nobody, and go before all that is borrowed. They send no more than their
+    /// buckets, an overdraft, and their rates: with all of those of the others first, a green class
+    /// waits for `D = (sum (b + L) + L)/(C - R)`. It loses nothing by that if its own bucket
+    /// holds what its rate is in that time.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let (own, leaves) = (&self.rules[f.index()], &self.rules[..self.shape.leaves()]);
-        let others = || leaves.iter().enumerate().filter(|&(n, _)| n != f.index()).map(|(_, rule)| rule);
+        let others =
+            || leaves.iter().enumerate().filter(|&(n, _)| n != f.index()).map(|(_, rule)| rule);
         let rates: u128 = others().map(|rule| u128::from(rule.own.rate.0)).sum();
         let left = u128::from(self.link.0).saturating_sub(rates);
         let (rate, largest) = (own.own.rate, u64::from(self.largest));
         let all = leaves.iter().enumerate().map(|(n, rule)| (n, rule.own.rate));
         if let Some(excess) = Excess::of("rate", all, self.link) {
-            return Err(NoPromise(format!("{}: somebody's is not kept", excess.words("the flows'"))));
+            return Err(NoPromise(format!(
+                "{}: somebody's is not kept",
+                excess.words("the flows'")
+            )));
         }
-        let first = others().fold(largest, |sum, rule| sum.saturating_add(rule.own.burst).saturating_add(largest));
+        let first = others()
+            .fold(largest, |sum, rule| sum.saturating_add(rule.own.burst).saturating_add(largest));
         let waits = Rate(left as u64).airtime_of_many(first) + ROUNDING;
-        let needed = u128::from(rate.0) * u128::from(waits.0) / 8_000_000_000 + u128::from(2 * largest);
+        let needed =
+            u128::from(rate.0) * u128::from(waits.0) / 8_000_000_000 + u128::from(2 * largest);
         let apart = own.ceil.rate == rate && own.ceil.burst < own.own.burst;
         if u128::from(own.own.burst) < needed || u128::from(own.ceil.burst) < needed || apart {
             return Err(NoPromise(format!(
@@ -307,7 +341,10 @@ impl Discipline for Htb {
             latency: waits + packets + Span(2),
             rate_formula: "the rate r",
             delay: Bound {
-                delay: rate.airtime_of_many(self.full_queues[f.index()].saturating_add(3 * largest)) + waits + Span(2),
+                delay: rate
+                    .airtime_of_many(self.full_queues[f.index()].saturating_add(3 * largest))
+                    + waits
+                    + Span(2),
                 formula: "(B + 3 L)/r + (sum (b + L) + L)/(C - R), of the others' bursts and rates",
                 condition: "packets that found room",
             },

@@ -1,7 +1,8 @@
 //! Who may send, on whose account, and who is next.
 //!
-//! Keys only rise. So a class stays in the orders that it has left, and is put out when it has come to the top; its colour
-//! is looked at where a packet was charged to it and when its debt is paid. A packet touches the tops of a few heaps.
+//! Keys only rise. So a class stays in the orders that it has left, and is put out when it has come
+//! to the top; its colour is looked at where a packet was charged to it and when its debt is paid.
+//! A packet touches the tops of a few heaps.
 
 use super::Htb;
 use super::turns::{each, key};
@@ -57,7 +58,9 @@ impl Htb {
     #[inline]
     pub(super) fn wants(&self, flows: &Flows<()>, class: u32) -> u8 {
         match self.shape.is_leaf(class) {
-            true => u8::from(flows.head(FlowId(class)).is_some()) << self.rules[class as usize].prio,
+            true => {
+                u8::from(flows.head(FlowId(class)).is_some()) << self.rules[class as usize].prio
+            }
             false => self.nodes[self.shape.node(class)].yellow.some,
         }
     }
@@ -70,7 +73,8 @@ impl Htb {
         }
     }
 
-    /// Puts a class where its colour says, at these priorities; if it is yellow, those above it too.
+    /// Puts a class where its colour says, at these priorities; if it is yellow, those above it
+    /// too.
     #[inline]
     pub(super) fn place(&mut self, mut class: u32, mut prios: u8, now: Instant) {
         loop {
@@ -145,7 +149,8 @@ impl Htb {
         }
     }
 
-    /// When the next one is paid of those who wait for it: a leaf below a red class may be green before that is yellow.
+    /// When the next one is paid of those who wait for it: a leaf below a red class may be green
+    /// before that is yellow.
     pub(super) fn paid_next(&mut self, flows: &Flows<()>) -> Option<Time> {
         let mut next = None;
         while let Some((at, class)) = self.greening.first() {
@@ -174,10 +179,17 @@ impl Htb {
         next
     }
 
-    /// The leaf whose turn it is among those of a colour at a priority, on own account at `level` or, without one, of the link.
+    /// The leaf whose turn it is among those of a colour at a priority, on own account at `level`
+    /// or, without one, of the link.
     #[inline]
-    pub(super) fn first(&mut self, flows: &Flows<()>, level: Option<usize>, prio: usize) -> Option<FlowId> {
-        // Whose turns are looked at: the nodes that lend, and at the start maybe those on own account.
+    pub(super) fn first(
+        &mut self,
+        flows: &Flows<()>,
+        level: Option<usize>,
+        prio: usize,
+    ) -> Option<FlowId> {
+        // Whose turns are looked at: the nodes that lend, and at the start maybe those on own
+        // account.
         let mut node = level.is_none().then_some(LINK);
         loop {
             let turns = match (node, level) {
@@ -185,7 +197,8 @@ impl Htb {
                 (None, Some(level)) => &mut self.green[level],
                 (None, None) => unreachable!("it starts somewhere"),
             };
-            let (wanted, account) = if node.is_some() { (Colour::Yellow, 1) } else { (Colour::Green, 0) };
+            let (wanted, account) =
+                if node.is_some() { (Colour::Yellow, 1) } else { (Colour::Green, 0) };
             let Some((at, class)) = turns.orders[prio].first() else {
                 // Nobody below: back to where this came from, whose first it is.
                 match node {
@@ -222,7 +235,13 @@ impl Htb {
     }
 
     /// The first of an order goes out of it.
-    pub(super) fn leave(&mut self, node: Option<usize>, level: Option<usize>, prio: usize, class: u32) {
+    pub(super) fn leave(
+        &mut self,
+        node: Option<usize>,
+        level: Option<usize>,
+        prio: usize,
+        class: u32,
+    ) {
         let book = &mut self.books[class as usize];
         match (node, level) {
             (Some(node), _) => {

@@ -110,7 +110,13 @@ impl CoDel {
 impl State {
     /// The same of a queue whose parameters are kept elsewhere.
     #[inline]
-    pub(crate) fn step(&self, of: &Parameters, maxpacket: u32, head: Head, now: Time) -> (State, Verdict) {
+    pub(crate) fn step(
+        &self,
+        of: &Parameters,
+        maxpacket: u32,
+        head: Head,
+        now: Time,
+    ) -> (State, Verdict) {
         let mut to = *self;
         let ok_to_drop = if head.waited < of.target || head.behind <= maxpacket {
             to.first_above_time = Time::ZERO;
@@ -188,7 +194,8 @@ mod tests {
                 drops.push(now.0 / 1_000_000);
             }
         }
-        // From 101 on: 100, then 70.7, 57.7, 50, 44.7, 40.8, 37.8, 35.4 ms more, each seen at the next millisecond.
+        // From 101 on: 100, then 70.7, 57.7, 50, 44.7, 40.8, 37.8, 35.4 ms more, each seen at the
+        // next millisecond.
         assert_eq!(drops, [101, 201, 272, 330, 380, 425, 465, 503, 539, 572]);
     }
 
@@ -232,6 +239,10 @@ mod tests {
             }
         }
         assert_eq!(marks, [101, 201, 272, 330, 380, 425, 465, 503, 539, 572]);
-        assert_eq!(marking.step(LARGE, Time(1 << 40)).1, Verdict::Drop, "who does not look is dropped");
+        assert_eq!(
+            marking.step(LARGE, Time(1 << 40)).1,
+            Verdict::Drop,
+            "who does not look is dropped"
+        );
     }
 }

@@ -36,7 +36,8 @@ pub enum Policy {
     Pie(pie::Parameters),
 }
 
-/// How policies are called: the last packet goes where there is no room, or the first, or as these say.
+/// How policies are called: the last packet goes where there is no room, or the first, or as these
+/// say.
 pub const NAMES: &[&str] = &["tail", "head", "red", "gred", "codel", "pie"];
 
 /// What a policy of this name takes.
@@ -116,7 +117,9 @@ pub(crate) fn shared(setup: &Setup) -> Result<Option<Policy>, Refused> {
             flow: Some(flow),
             param: "queue",
             what: "the flows share one queue, and their policies differ".into(),
-            help: "give all of them the same policy, or choose a scheduler with a queue for each flow".into(),
+            help:
+                "give all of them the same policy, or choose a scheduler with a queue for each flow"
+                    .into(),
         }),
     }
 }
@@ -205,7 +208,13 @@ impl Keeper {
 
     /// A packet comes.
     #[inline]
-    pub(crate) fn comes(&mut self, level: Level, capable: bool, now: Time, draws: &mut Draws) -> Verdict {
+    pub(crate) fn comes(
+        &mut self,
+        level: Level,
+        capable: bool,
+        now: Time,
+        draws: &mut Draws,
+    ) -> Verdict {
         match self {
             Keeper::Head | Keeper::CoDel(_) => Verdict::Pass,
             Keeper::Red(red) => red.comes(level, capable, now, draws.draw()),

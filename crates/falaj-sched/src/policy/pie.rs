@@ -12,14 +12,24 @@ use crate::time::{Span, Time};
 
 /// What may be set.
 pub const PARAMS: &[Param] = &[
-    Param { name: "target", kind: Kind::Span, default: Some("15ms"), doc: "how long packets are to stay (QDELAY_REF)" },
+    Param {
+        name: "target",
+        kind: Kind::Span,
+        default: Some("15ms"),
+        doc: "how long packets are to stay (QDELAY_REF)",
+    },
     Param {
         name: "update",
         kind: Kind::Span,
         default: Some("15ms"),
         doc: "how often the probability is worked out (T_UPDATE)",
     },
-    Param { name: "burst", kind: Kind::Span, default: Some("150ms"), doc: "for so long a burst is let in (MAX_BURST)" },
+    Param {
+        name: "burst",
+        kind: Kind::Span,
+        default: Some("150ms"),
+        doc: "for so long a burst is let in (MAX_BURST)",
+    },
     ECN,
 ];
 
@@ -61,7 +71,8 @@ const ONE: i128 = 1 << 64;
 const ALPHA: (i128, i128) = (ONE / 8, 1_000_000_000);
 const BETA: (i128, i128) = (ONE * 5 / 4, 1_000_000_000);
 /// Below the probability 10^-n changes are so much smaller.
-const SCALES: [(i128, i128); 6] = [(1_000_000, 2048), (100_000, 512), (10_000, 128), (1000, 32), (100, 8), (10, 2)];
+const SCALES: [(i128, i128); 6] =
+    [(1_000_000, 2048), (100_000, 512), (10_000, 128), (1000, 32), (100, 8), (10, 2)];
 
 /// PIE of one queue.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +110,11 @@ impl Pie {
         if self.burst_allowance > Span::ZERO || !self.drop_early(level, draw) {
             return Verdict::Pass;
         }
-        if self.of.ecn && capable && self.drop_prob <= ONE / 10 { Verdict::Mark } else { Verdict::Drop }
+        if self.of.ecn && capable && self.drop_prob <= ONE / 10 {
+            Verdict::Mark
+        } else {
+            Verdict::Drop
+        }
     }
 
     fn drop_early(&mut self, level: Level, draw: u64) -> bool {
@@ -112,8 +127,8 @@ impl Pie {
             self.accu_prob = 0;
         }
         self.accu_prob += self.drop_prob;
-        let hit =
-            self.accu_prob >= ONE * 85 / 100 && (self.accu_prob >= ONE * 85 / 10 || i128::from(draw) < self.drop_prob);
+        let hit = self.accu_prob >= ONE * 85 / 100
+            && (self.accu_prob >= ONE * 85 / 10 || i128::from(draw) < self.drop_prob);
         if hit {
             self.accu_prob = 0;
         }
@@ -143,8 +158,11 @@ impl Pie {
     }
 
     fn calculate_drop_prob(&mut self) {
-        let (now, old, target) =
-            (i128::from(self.qdelay.0), i128::from(self.qdelay_old.0), i128::from(self.of.target.0));
+        let (now, old, target) = (
+            i128::from(self.qdelay.0),
+            i128::from(self.qdelay_old.0),
+            i128::from(self.of.target.0),
+        );
         let mut p = ALPHA.0 * (now - target) / ALPHA.1 + BETA.0 * (now - old) / BETA.1;
         if let Some((_, by)) = SCALES.iter().find(|(below, _)| self.drop_prob * below < ONE) {
             p /= by;
@@ -190,7 +208,11 @@ mod tests {
         let mut see = |ms, expected: f64| {
             pie.qdelay = Span::from_millis(ms);
             pie.calculate_drop_prob();
-            assert!((prob(&pie) - expected).abs() < 1e-12, "{ms} ms: {}, not {expected}", prob(&pie));
+            assert!(
+                (prob(&pie) - expected).abs() < 1e-12,
+                "{ms} ms: {}, not {expected}",
+                prob(&pie)
+            );
             pie.drop_prob as f64 / ONE as f64
         };
         // 0 to 55 ms: 0.125 x 0.040 + 1.25 x 0.055 = 0.07375, by 2048.
@@ -236,16 +258,21 @@ mod tests {
                 (drops, gap) = (drops + 1, 0);
             }
         }
-        // Gaps: 17 and a geometric one of mean 20, deviation sqrt(380); that they are cut changes little.
+        // Gaps: 17 and a geometric one of mean 20, deviation sqrt(380); that they are cut changes
+        // little.
         let mean = f64::from(n) / 37.0;
         let deviation = (380.0 * f64::from(n) / 37.0f64.powi(3)).sqrt();
-        assert!((f64::from(drops) - mean).abs() < 4.0 * deviation + 0.01 * mean, "{drops}, not {mean}");
+        assert!(
+            (f64::from(drops) - mean).abs() < 4.0 * deviation + 0.01 * mean,
+            "{drops}, not {mean}"
+        );
     }
 
     #[test]
     fn a_pause_is_made_up_for() {
         let mut slow = Pie::new(Parameters::default(), 1000);
-        (slow.drop_prob, slow.qdelay, slow.burst_allowance) = (ONE / 2, Span::from_millis(40), Span::ZERO);
+        (slow.drop_prob, slow.qdelay, slow.burst_allowance) =
+            (ONE / 2, Span::from_millis(40), Span::ZERO);
         let mut quick = slow;
         slow.leaves(Span::ZERO, Time(1));
         quick.leaves(Span::ZERO, Time(1));

@@ -14,7 +14,12 @@ use alloc::format;
 
 /// What may be set.
 pub const PARAMS: &[Param] = &[
-    Param { name: "min", kind: Kind::Limit, default: Some("5p"), doc: "below this average length nothing is dropped" },
+    Param {
+        name: "min",
+        kind: Kind::Limit,
+        default: Some("5p"),
+        doc: "below this average length nothing is dropped",
+    },
     Param {
         name: "max",
         kind: Kind::Limit,
@@ -57,7 +62,8 @@ pub struct Parameters {
 
 impl Parameters {
     pub(crate) fn new(values: &Values, limit: Limit, gentle: bool) -> Result<Parameters, Refused> {
-        let refused = |param, what, help: &str| Refused { flow: None, param, what, help: help.into() };
+        let refused =
+            |param, what, help: &str| Refused { flow: None, param, what, help: help.into() };
         let min = values.limit("min").unwrap_or(Limit::Packets(5));
         let max = values.limit("max").unwrap_or(Limit::Packets(15));
         let (low, high, bytes) = match (min, max) {
@@ -65,12 +71,21 @@ impl Parameters {
             (Limit::Bytes(min), Limit::Bytes(max)) => (min, max, true),
             _ => {
                 let what = format!("{min} and {max} are counted differently");
-                return Err(refused("max", what, "write `min` and `max` both in packets, or both in bytes"));
+                return Err(refused(
+                    "max",
+                    what,
+                    "write `min` and `max` both in packets, or both in bytes",
+                ));
             }
         };
-        let (true, Ok(least), Ok(most)) = (low < high, u32::try_from(low), u32::try_from(high)) else {
+        let (true, Ok(least), Ok(most)) = (low < high, u32::try_from(low), u32::try_from(high))
+        else {
             let what = format!("from {min} to {max} is no range");
-            return Err(refused("max", what, "`max` is above `min`, three times as much by Floyd; below 4 GiB"));
+            return Err(refused(
+                "max",
+                what,
+                "`max` is above `min`, three times as much by Floyd; below 4 GiB",
+            ));
         };
         let beyond = match limit {
             Limit::Packets(n) => !bytes && most > n,
@@ -78,16 +93,32 @@ impl Parameters {
         };
         if beyond {
             let what = format!("a queue of {limit} never gets as long as {max}");
-            return Err(refused("max", what, "a longer `limit`, or lower thresholds `min` and `max`"));
+            return Err(refused(
+                "max",
+                what,
+                "a longer `limit`, or lower thresholds `min` and `max`",
+            ));
         }
         let probability = values.probability("probability").unwrap_or(Probability::of(1, 10));
         let weight = values.probability("weight").unwrap_or(Probability::of(2, 1000));
         for (param, value) in [("probability", probability), ("weight", weight)] {
             if value == Probability::NEVER {
-                return Err(refused(param, "of zero it never does anything".into(), "write one above zero"));
+                return Err(refused(
+                    param,
+                    "of zero it never does anything".into(),
+                    "write one above zero",
+                ));
             }
         }
-        Ok(Parameters { min: least, max: most, bytes, probability, weight, gentle, ecn: marks(values) })
+        Ok(Parameters {
+            min: least,
+            max: most,
+            bytes,
+            probability,
+            weight,
+            gentle,
+            ecn: marks(values),
+        })
     }
 }
 
@@ -105,15 +136,21 @@ pub struct Red {
     avg: u64,
     /// When the queue ran empty.
     idle: Option<Time>,
-    /// Packets since the last that was marked or dropped, the last one not counted: from one to the
-    /// next there are 1 to 1/p_b, each as likely (section 7 of the paper).
+    /// Packets since the last that was marked or dropped, the last one not counted: from one to
+    /// the next there are 1 to 1/p_b, each as likely (section 7 of the paper).
     count: Option<u64>,
 }
 
 impl Red {
     /// Of an empty queue.
     pub fn new(of: Parameters, link: Link) -> Red {
-        Red { of, typical: link.rate.airtime(link.largest), avg: 0, idle: Some(Time::ZERO), count: None }
+        Red {
+            of,
+            typical: link.rate.airtime(link.largest),
+            avg: 0,
+            idle: Some(Time::ZERO),
+            count: None,
+        }
     }
 
     /// A packet comes, by a draw.
@@ -126,8 +163,11 @@ impl Red {
         // avg + w (q - avg), where w is so much of 2^64.
         let w = u128::from(self.of.weight.of_all());
         let part = |of: u64| ((u128::from(of) * w) >> 64) as u64;
-        self.avg =
-            if length >= self.avg { self.avg + part(length - self.avg) } else { self.avg - part(self.avg - length) };
+        self.avg = if length >= self.avg {
+            self.avg + part(length - self.avg)
+        } else {
+            self.avg - part(self.avg - length)
+        };
         let (min, max) = (u64::from(self.of.min) << POINT, u64::from(self.of.max) << POINT);
         if self.avg < min {
             self.count = None;
@@ -156,7 +196,8 @@ impl Red {
             return Some(most * u128::from(self.avg - min) / u128::from(max - min));
         }
         let beyond = u128::from(self.avg - max);
-        (self.of.gentle && beyond < u128::from(max)).then(|| most + (ONE - most) / u128::from(max) * beyond)
+        (self.of.gentle && beyond < u128::from(max))
+            .then(|| most + (ONE - most) / u128::from(max) * beyond)
     }
 
     /// The queue has run empty.
@@ -206,7 +247,8 @@ mod tests {
         let (mut marked, mut dropped) = (0, 0);
         for _ in 0..n {
             (red.avg, red.idle) = (u64::from(length) << POINT, None);
-            match red.comes(Level { packets: length, bytes: 0 }, capable, Time::ZERO, draws.draw()) {
+            match red.comes(Level { packets: length, bytes: 0 }, capable, Time::ZERO, draws.draw())
+            {
                 Verdict::Mark => marked += 1,
                 Verdict::Drop => dropped += 1,
                 Verdict::Pass => {}
@@ -216,11 +258,14 @@ mod tests {
     }
 
     /// Packets from one drop to the next are uniform over 1 to 1/p_b (the paper's 3.2), so one in
-    /// `(1/p_b + 1)/2` is dropped; and the standard deviation of that share over n packets is known.
+    /// `(1/p_b + 1)/2` is dropped; and the standard deviation of that share over n packets is
+    /// known.
     #[test]
     fn the_probability_grows_with_the_average_as_the_paper_draws_it() {
         let n = 1 << 20;
-        for (length, gentle, inverse) in [(6, false, 100), (7, false, 50), (10, false, 20), (14, true, 0)] {
+        for (length, gentle, inverse) in
+            [(6, false, 100), (7, false, 50), (10, false, 20), (14, true, 0)]
+        {
             let p_b = match length {
                 14 => 0.09,
                 _ => 1.0 / f64::from(inverse),
@@ -238,22 +283,33 @@ mod tests {
             let (marked, dropped) = sample(parameters(gentle, false), length, true, n);
             let expected = n as f64 / gap;
             let off = (dropped as f64 - expected).abs() / deviation;
-            assert!(marked == 0 && off < 4.0, "{length}: {dropped}, not {expected} by {off} deviations");
+            assert!(
+                marked == 0 && off < 4.0,
+                "{length}: {dropped}, not {expected} by {off} deviations"
+            );
         }
     }
 
     #[test]
     fn marks_are_as_rare_as_drops_would_be_and_certainty_is_a_drop() {
-        let (drops, marks) =
-            (sample(parameters(false, false), 10, true, 100_000), sample(parameters(false, true), 10, true, 100_000));
+        let (drops, marks) = (
+            sample(parameters(false, false), 10, true, 100_000),
+            sample(parameters(false, true), 10, true, 100_000),
+        );
         assert_eq!((drops.0, marks.1), (0, 0));
         assert_eq!(drops.1, marks.0, "the probability decides, whatever is done then");
-        assert_eq!(sample(parameters(false, true), 10, false, 100_000), (0, drops.1), "who is not capable is dropped");
+        assert_eq!(
+            sample(parameters(false, true), 10, false, 100_000),
+            (0, drops.1),
+            "who is not capable is dropped"
+        );
         assert_eq!(sample(parameters(false, true), 4, true, 1000), (0, 0));
         assert_eq!(sample(parameters(false, true), 15, true, 1000), (0, 1000));
         // Gently: at 15 as just below it, at 22.5 about 55 %, at 30 all.
-        let (low, high) =
-            (sample(parameters(true, true), 15, true, 1000).0, sample(parameters(true, true), 22, true, 1000).0);
+        let (low, high) = (
+            sample(parameters(true, true), 15, true, 1000).0,
+            sample(parameters(true, true), 22, true, 1000).0,
+        );
         assert!((160..=210).contains(&low) && (500..=900).contains(&high), "{low}, {high}");
         assert_eq!(sample(parameters(true, true), 30, true, 1000), (0, 1000));
     }
@@ -282,10 +338,14 @@ mod tests {
                 .with("min", crate::params::Value::Limit(min))
                 .with("max", crate::params::Value::Limit(max))
         };
-        let refused = |values: &Values, limit| Parameters::new(values, limit, false).unwrap_err().param;
+        let refused =
+            |values: &Values, limit| Parameters::new(values, limit, false).unwrap_err().param;
         assert_eq!(refused(&with(Limit::Packets(5), Limit::Packets(5)), Limit::Packets(9)), "max");
         assert_eq!(refused(&with(Limit::Packets(5), Limit::Bytes(5000)), Limit::Packets(9)), "max");
         assert_eq!(refused(&with(Limit::Packets(5), Limit::Packets(10)), Limit::Packets(9)), "max");
-        assert!(Parameters::new(&with(Limit::Bytes(5), Limit::Bytes(10)), Limit::Packets(9), false).is_ok());
+        assert!(
+            Parameters::new(&with(Limit::Bytes(5), Limit::Bytes(10)), Limit::Packets(9), false)
+                .is_ok()
+        );
     }
 }

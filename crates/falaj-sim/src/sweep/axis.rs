@@ -19,18 +19,25 @@ impl Axis {
         let words = values.iter().all(Value::is_str);
         let scheduler = words && key.rsplit('.').next() == Some("scheduler");
         let key = if scheduler { format!("{key}.kind") } else { key.to_owned() };
-        Axis { key, values: values.iter().map(|value| value.to_string().trim().to_owned()).collect() }
+        Axis {
+            key,
+            values: values.iter().map(|value| value.to_string().trim().to_owned()).collect(),
+        }
     }
 
-    /// Reads `KEY=VALUE,VALUE,…`; a list in brackets is TOML, for values that have commas themselves.
+    /// Reads `KEY=VALUE,VALUE,…`; a list in brackets is TOML, for values that have commas
+    /// themselves.
     ///
     /// # Errors
     /// There is no `=`, no key, or no value.
     pub fn parse(text: &str) -> Result<Axis, String> {
         const EXAMPLE: &str = "write a key and its values, as in `uplink.rate=10mbit,20mbit`";
-        let (key, values) = text.split_once('=').ok_or_else(|| format!("there is no `=`; {EXAMPLE}"))?;
+        let (key, values) =
+            text.split_once('=').ok_or_else(|| format!("there is no `=`; {EXAMPLE}"))?;
         let values: Vec<Value> = match values.trim().parse::<Value>() {
-            Ok(Value::Array(list)) if values.trim_start().starts_with('[') => list.iter().cloned().collect(),
+            Ok(Value::Array(list)) if values.trim_start().starts_with('[') => {
+                list.iter().cloned().collect()
+            }
             _ => values.split(',').map(|value| edit::value(value.trim())).collect(),
         };
         if key.trim().is_empty() || values.iter().any(|value| value.as_str() == Some("")) {

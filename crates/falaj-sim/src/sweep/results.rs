@@ -1,4 +1,5 @@
-//! What came of tasks, as lines that are merged by laying them together; and of all of them, a table.
+//! What came of tasks, as lines that are merged by laying them together; and of all of them, a
+//! table.
 
 use super::{Axis, Sweep, SweepError, VERSION, other};
 use crate::rows::{COLUMNS, Row};
@@ -24,30 +25,43 @@ pub struct Results {
 }
 
 impl Results {
-    /// Reads what [`Display`](fmt::Display) wrote, a sweep without results among it. `name` is for messages.
+    /// Reads what [`Display`](fmt::Display) wrote, a sweep without results among it. `name` is for
+    /// messages.
     ///
     /// # Errors
     /// It is something else, or not whole.
     pub fn parse(text: &str, name: &str) -> Result<Results, SweepError> {
-        let at = |n: usize, what: &dyn fmt::Display| other(format!("{name}, line {}: {what}", n + 1));
+        let at =
+            |n: usize, what: &dyn fmt::Display| other(format!("{name}, line {}: {what}", n + 1));
         let mut all = text.lines().enumerate();
         let head = all.next().map_or("", |(_, head)| head);
-        let sweep: Sweep = serde_json::from_str(head)
-            .map_err(|error| at(0, &format!("no sweep of falaj begins so ({error}); `falaj sweep plan` makes one")))?;
+        let sweep: Sweep = serde_json::from_str(head).map_err(|error| {
+            at(0, &format!("no sweep of falaj begins so ({error}); `falaj sweep plan` makes one"))
+        })?;
         if sweep.falaj_sweep != VERSION {
-            return Err(at(0, &format!("of version {}, and this is falaj of {VERSION}", sweep.falaj_sweep)));
+            return Err(at(
+                0,
+                &format!("of version {}, and this is falaj of {VERSION}", sweep.falaj_sweep),
+            ));
         }
         // What is simulated is made of it: it is to be sound again.
         let sound = Sweep::new(&sweep.scenario, &sweep.file, sweep.axes.clone())?;
-        let sound = sound.replicated(sweep.replications).seeded(sweep.seed).lasting(Span(sweep.duration_ns));
+        let sound = sound
+            .replicated(sweep.replications)
+            .seeded(sweep.seed)
+            .lasting(Span(sweep.duration_ns));
         let sound = sound.warmed_up(Span(sweep.warm_up_ns))?;
         if sound != sweep {
-            return Err(at(0, &"the sweep was changed by hand: make it anew with `falaj sweep plan`"));
+            return Err(at(
+                0,
+                &"the sweep was changed by hand: make it anew with `falaj sweep plan`",
+            ));
         }
         let mut results = Results { sweep, lines: BTreeMap::new() };
         for (n, line) in all {
-            let done: Done = serde_json::from_str(line)
-                .map_err(|error| at(n, &format!("not whole ({error}); run this shard once more")))?;
+            let done: Done = serde_json::from_str(line).map_err(|error| {
+                at(n, &format!("not whole ({error}); run this shard once more"))
+            })?;
             if done.task >= results.sweep.tasks() {
                 return Err(at(n, &format!("task {} of {}", done.task, results.sweep.tasks())));
             }
@@ -58,9 +72,9 @@ impl Results {
 
     fn add(&mut self, task: u64, line: String) -> Result<(), String> {
         match self.lines.get(&task) {
-            Some(there) if *there != line => {
-                Err(format!("task {task} came out otherwise elsewhere: were all shards run by the same falaj?"))
-            }
+            Some(there) if *there != line => Err(format!(
+                "task {task} came out otherwise elsewhere: were all shards run by the same falaj?"
+            )),
             _ => {
                 self.lines.insert(task, line);
                 Ok(())
@@ -117,8 +131,10 @@ impl Results {
         let mut done = self.lines.values();
         for point in 0..self.sweep.points() {
             let replications = done.by_ref().take(self.sweep.replications as usize);
-            let read = replications.map(|line| serde_json::from_str::<Done>(line).map(|done| done.flows));
-            let replications = read.collect::<Result<Vec<_>, _>>().map_err(|error| other(error.to_string()))?;
+            let read =
+                replications.map(|line| serde_json::from_str::<Done>(line).map(|done| done.flows));
+            let replications =
+                read.collect::<Result<Vec<_>, _>>().map_err(|error| other(error.to_string()))?;
             let flows = replications.iter().map(Vec::len).min().unwrap_or(0);
             for flow in 0..flows {
                 let rows: Vec<&Row> = replications.iter().map(|rows| &rows[flow]).collect();
@@ -171,11 +187,13 @@ pub struct Line {
 }
 
 impl Table {
-    /// The names of its columns: axes, link, way, flow, and for each measure mean and half-width of the 95 % interval.
+    /// The names of its columns: axes, link, way, flow, and for each measure mean and half-width of
+    /// the 95 % interval.
     pub fn header(&self) -> Vec<String> {
         let axes = self.axes.iter().map(|axis| axis.key.clone());
         let who = ["link", "way", "flow"].map(str::to_owned);
-        let measures = COLUMNS.iter().flat_map(|m| [m.name.to_owned(), format!("{}_half_width", m.name)]);
+        let measures =
+            COLUMNS.iter().flat_map(|m| [m.name.to_owned(), format!("{}_half_width", m.name)]);
         axes.chain(who).chain(measures).collect()
     }
 }

@@ -17,11 +17,13 @@ impl Shard {
         (sweep.tasks() + self.count - self.index) / self.count
     }
 
-    /// The same tasks in so many parts, or in as many as there are tasks: of the third of eight these are the third, the eleventh
-    /// and so on of eight times as many.
+    /// The same tasks in so many parts, or in as many as there are tasks: of the third of eight
+    /// these are the third, the eleventh and so on of eight times as many.
     pub fn split(self, sweep: &Sweep, parts: u64) -> Vec<Shard> {
         let parts = parts.min(self.tasks(sweep)).max(1);
-        (0..parts).map(|n| Shard { index: self.index + self.count * n, count: self.count * parts }).collect()
+        (0..parts)
+            .map(|n| Shard { index: self.index + self.count * n, count: self.count * parts })
+            .collect()
     }
 }
 
@@ -34,9 +36,14 @@ impl fmt::Display for Shard {
 impl FromStr for Shard {
     type Err = String;
     fn from_str(text: &str) -> Result<Shard, String> {
-        let wrong = || format!("`{text}` is no shard; write `1/8` for the first of eight, and `8/8` for the last");
+        let wrong = || {
+            format!(
+                "`{text}` is no shard; write `1/8` for the first of eight, and `8/8` for the last"
+            )
+        };
         let (index, count) = text.split_once('/').ok_or_else(wrong)?;
-        let (index, count) = (index.parse().map_err(|_| wrong())?, count.parse().map_err(|_| wrong())?);
+        let (index, count) =
+            (index.parse().map_err(|_| wrong())?, count.parse().map_err(|_| wrong())?);
         if index == 0 || index > count { Err(wrong()) } else { Ok(Shard { index, count }) }
     }
 }

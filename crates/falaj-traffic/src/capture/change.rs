@@ -1,7 +1,8 @@
-//! Changes of a link in its capture: what it was to be from then on, when, and behind how many packets.
+//! Changes of a link in its capture: what it was to be from then on, when, and behind how many
+//! packets.
 //!
-//! Each is an entry of a log, as pcapng has them for the journal of systemd: fields of a line each, and the scenario's text
-//! with its length before it.
+//! Each is an entry of a log, as pcapng has them for the journal of systemd: fields of a line each,
+//! and the scenario's text with its length before it.
 //!
 //! ```text
 //! __REALTIME_TIMESTAMP=1800000000123456
@@ -50,9 +51,15 @@ const SCENARIO: &[u8] = b"FALAJ_SCENARIO\n";
 impl Change {
     /// The entry, made at this time since 1970.
     pub(super) fn entry(&self, made: Duration) -> Vec<u8> {
-        let Change { number, at: Time(at), behind, wanted: Wanted { what, scenario, drop, vacant } } = self;
+        let Change {
+            number,
+            at: Time(at),
+            behind,
+            wanted: Wanted { what, scenario, drop, vacant },
+        } = self;
         let vacant: Vec<String> = vacant.iter().map(u32::to_string).collect();
-        let (micros, what, vacant) = (made.as_micros(), what.replace(['\n', '\r'], " "), vacant.join(" "));
+        let (micros, what, vacant) =
+            (made.as_micros(), what.replace(['\n', '\r'], " "), vacant.join(" "));
         let drop = u8::from(*drop);
         let lines = format!(
             "__REALTIME_TIMESTAMP={micros}\nSYSLOG_IDENTIFIER=falaj\nMESSAGE={what}\nFALAJ_CHANGE={number}\n\
@@ -65,10 +72,13 @@ impl Change {
     /// Reads an entry; `None` if it is not one of ours, or not whole.
     pub(super) fn parse(entry: &[u8]) -> Option<Change> {
         let at = entry.windows(SCENARIO.len()).position(|window| window == SCENARIO)?;
-        let (lines, rest) = (std::str::from_utf8(&entry[..at]).ok()?, &entry[at + SCENARIO.len()..]);
+        let (lines, rest) =
+            (std::str::from_utf8(&entry[..at]).ok()?, &entry[at + SCENARIO.len()..]);
         let (length, rest) = rest.split_first_chunk::<8>()?;
         let scenario = rest.get(..usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
-        let field = |name: &str| lines.lines().filter_map(|line| line.split_once('=')).find(|(n, _)| *n == name);
+        let field = |name: &str| {
+            lines.lines().filter_map(|line| line.split_once('=')).find(|(n, _)| *n == name)
+        };
         let text = |name: &str| field(name).map(|(_, value)| value);
         let number = |name: &str| text(name)?.parse::<u64>().ok();
         let vacant = text("FALAJ_VACANT")?.split_ascii_whitespace().map(|place| place.parse().ok());
@@ -93,7 +103,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_nothing_else() {
         let scenario = "[link.a]\nrate = \"1mbit\" # FALAJ_SCENARIO\n\n".repeat(3);
-        let wanted = Wanted { what: "a.rate=1mbit\nb".into(), scenario, drop: true, vacant: vec![3, 40] };
+        let wanted =
+            Wanted { what: "a.rate=1mbit\nb".into(), scenario, drop: true, vacant: vec![3, 40] };
         let change = Change { number: 7, at: Time(u64::MAX - 1), behind: 12, wanted };
         let entry = change.entry(Duration::from_secs(1_800_000_000));
         let read = Change::parse(&entry).expect("what was just written");

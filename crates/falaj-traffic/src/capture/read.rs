@@ -40,7 +40,10 @@ impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Broken { at, of, why } = self;
         match why {
-            None => write!(f, "it was cut off: what begins at byte {at} is not whole, and the file ends at byte {of}"),
+            None => write!(
+                f,
+                "it was cut off: what begins at byte {at} is not whole, and the file ends at byte {of}"
+            ),
             Some(why) => write!(f, "what stands at byte {at} of {of} cannot be read: {why}"),
         }
     }
@@ -76,7 +79,8 @@ pub enum Unreadable {
     Later(u32),
 }
 
-/// A capture of more bytes is not read: its packets are kept in memory, and what is known of each takes several times as much.
+/// A capture of more bytes is not read: its packets are kept in memory, and what is known of each
+/// takes several times as much.
 pub const LARGEST: u64 = 4 << 30;
 
 impl fmt::Display for Unreadable {
@@ -84,10 +88,16 @@ impl fmt::Display for Unreadable {
         match self {
             Unreadable::Malformed(why) => write!(f, "this is neither pcap nor pcapng: {why}"),
             Unreadable::NotEthernet(kind) => {
-                write!(f, "its packets are of link type {kind:?}; what can be read are Ethernet frames")
+                write!(
+                    f,
+                    "its packets are of link type {kind:?}; what can be read are Ethernet frames"
+                )
             }
             Unreadable::CutOff(length) => {
-                write!(f, "it was cut off within its header, at byte {length}; copy it anew, or capture once more")
+                write!(
+                    f,
+                    "it was cut off within its header, at byte {length}; copy it anew, or capture once more"
+                )
             }
             Unreadable::TooLarge => {
                 let most = LARGEST >> 30;
@@ -115,7 +125,9 @@ pub fn read(from: impl Read) -> Result<Capture, Unreadable> {
 
 pub(super) fn of_at_most(from: impl Read, largest: u64) -> Result<Capture, Unreadable> {
     let mut bytes = Vec::new();
-    from.take(largest + 1).read_to_end(&mut bytes).map_err(|e| Unreadable::Malformed(PcapError::IoError(e)))?;
+    from.take(largest + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|e| Unreadable::Malformed(PcapError::IoError(e)))?;
     if bytes.len() as u64 > largest {
         return Err(Unreadable::TooLarge);
     }
@@ -137,7 +149,8 @@ fn beginning(error: PcapError, length: usize) -> Unreadable {
     }
 }
 
-/// Nothing more can be read. What stands there says at this place how long it is, and that beside so many bytes more.
+/// Nothing more can be read. What stands there says at this place how long it is, and that beside
+/// so many bytes more.
 fn broken(
     error: &PcapError,
     (at, beside): (usize, usize),
@@ -158,7 +171,8 @@ fn broken(
 }
 
 fn pcapng(bytes: &[u8], capture: &mut Capture) -> Result<(), Unreadable> {
-    let (mut rest, mut file) = PcapNgParser::new(bytes).map_err(|error| beginning(error, bytes.len()))?;
+    let (mut rest, mut file) =
+        PcapNgParser::new(bytes).map_err(|error| beginning(error, bytes.len()))?;
     let scenario: String = file.section().options.iter().filter_map(comment).collect();
     let version = file.section().options.iter().find_map(version);
     if let Some(later) = version.filter(|version| *version > VERSION) {
@@ -171,7 +185,8 @@ fn pcapng(bytes: &[u8], capture: &mut Capture) -> Result<(), Unreadable> {
         let (behind, block) = match file.next_block(rest) {
             Ok(read) => read,
             Err(error) => {
-                capture.broken = broken(&error, (4, 0), file.section().endianness, rest, bytes.len());
+                capture.broken =
+                    broken(&error, (4, 0), file.section().endianness, rest, bytes.len());
                 break;
             }
         };
@@ -252,7 +267,8 @@ fn pcap(bytes: &[u8], capture: &mut Capture) -> Result<(), Unreadable> {
         let (behind, packet) = match file.next_packet(rest) {
             Ok(read) => read,
             Err(error) => {
-                capture.broken = broken(&error, (8, 16), file.header().endianness, rest, bytes.len());
+                capture.broken =
+                    broken(&error, (8, 16), file.header().endianness, rest, bytes.len());
                 break;
             }
         };

@@ -1,4 +1,5 @@
-//! What a port said in a capture of a link that its device paces: that it had no room, or had some again.
+//! What a port said in a capture of a link that its device paces: that it had no room, or had some
+//! again.
 //!
 //! Each is an entry of a log, as [changes](super::Wanted) are:
 //!

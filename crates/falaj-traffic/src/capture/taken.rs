@@ -17,7 +17,8 @@ pub struct Taken {
     pub bytes: u32,
     /// Length of the IP packet, where it is known.
     pub length: Option<u32>,
-    /// Where there are rules: of several that came in one piece, which one; the headers of the first count for all.
+    /// Where there are rules: of several that came in one piece, which one; the headers of the
+    /// first count for all.
     pub part: Option<u32>,
     /// When it arrived.
     pub arrival: Time,
@@ -62,7 +63,9 @@ pub fn word(why: Why) -> &'static str {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Verdict::Sent { start, end, due } => write!(f, "start={} end={} due={}", start.0, end.0, due.0),
+            Verdict::Sent { start, end, due } => {
+                write!(f, "start={} end={} due={}", start.0, end.0, due.0)
+            }
             Verdict::Dropped(why) => write!(f, "dropped={}", word(*why)),
             Verdict::Waiting => f.write_str("waiting"),
         }
@@ -92,7 +95,10 @@ impl Taken {
     pub(super) fn parse(comment: &str, way: u32) -> Option<Taken> {
         let field = |name: &str| {
             let words = comment.split_ascii_whitespace();
-            words.filter_map(|w| w.split_once('=')).find(|(n, _)| *n == name).map(|(_, value)| value)
+            words
+                .filter_map(|w| w.split_once('='))
+                .find(|(n, _)| *n == name)
+                .map(|(_, value)| value)
         };
         let number = |name: &str| field(name)?.parse::<u64>().ok();
         let short = |name: &str| field(name)?.parse::<u32>().ok();

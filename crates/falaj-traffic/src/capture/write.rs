@@ -3,7 +3,9 @@
 use super::{Change, OURS, Room, Taken, VERSION};
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
-use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
 use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
 use pcap_file::pcapng::blocks::systemd_journal_export::SystemdJournalExportBlock;
 use pcap_file::{DataLink, PcapError};
@@ -28,14 +30,21 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// What the file says.
     pub fn new(to: W, scenario: &str, ways: &[&str], zero: Duration) -> std::io::Result<Writer<W>> {
-        let mut options = vec![SectionHeaderOption::UserApplication(format!("{OURS}{VERSION}").into())];
-        options.extend(pieces(scenario).map(|piece| SectionHeaderOption::Comment(piece.to_owned().into())));
+        let mut options =
+            vec![SectionHeaderOption::UserApplication(format!("{OURS}{VERSION}").into())];
+        options.extend(
+            pieces(scenario).map(|piece| SectionHeaderOption::Comment(piece.to_owned().into())),
+        );
         let section = SectionHeaderBlock { options, ..SectionHeaderBlock::default() };
         let mut file = PcapNgWriter::with_section_header(to, section).map_err(io)?;
         for way in ways {
             let name = InterfaceDescriptionOption::IfName((*way).into());
             let options = vec![name, InterfaceDescriptionOption::IfTsResol(9)];
-            let interface = InterfaceDescriptionBlock { linktype: DataLink::ETHERNET, snaplen: KEPT as u32, options };
+            let interface = InterfaceDescriptionBlock {
+                linktype: DataLink::ETHERNET,
+                snaplen: KEPT as u32,
+                options,
+            };
             file.write_pcapng_block(interface).map_err(io)?;
         }
         Ok(Writer { file, zero })

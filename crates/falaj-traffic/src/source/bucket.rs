@@ -1,4 +1,5 @@
-//! Token buckets before a source: what does not conform waits (a shaper), or is never sent (a policer).
+//! Token buckets before a source: what does not conform waits (a shaper), or is never sent (a
+//! policer).
 
 use falaj_sched::rate::{BIT_NANOS, Rate};
 use falaj_sched::time::Time;
@@ -74,14 +75,16 @@ pub(super) mod tests {
     use super::*;
     use crate::source::Packet;
 
-    /// Do these packets keep to a bucket? No two of them, and what lies between, exceed the burst and what the rate has
-    /// brought since. A nanosecond is let pass, as instants are whole.
+    /// Do these packets keep to a bucket? No two of them, and what lies between, exceed the burst
+    /// and what the rate has brought since. A nanosecond is let pass, as instants are whole.
     pub(crate) fn conforms(packets: &[Packet], bucket: Bucket) -> bool {
-        // By a virtual queue that the bucket's rate drains: its length, in bits times nanoseconds, never exceeds the burst.
+        // By a virtual queue that the bucket's rate drains: its length, in bits times nanoseconds,
+        // never exceeds the burst.
         let (mut queued, mut last) = (0i128, Time::ZERO);
         let rate = i128::from(bucket.rate);
         packets.iter().all(|packet| {
-            queued = (queued - i128::from((packet.at - last).0) * rate).max(0) + work(packet.bytes) as i128;
+            queued = (queued - i128::from((packet.at - last).0) * rate).max(0)
+                + work(packet.bytes) as i128;
             last = packet.at;
             queued <= work(bucket.burst) as i128 + rate
         })

@@ -1,9 +1,10 @@
-//! Markovian arrivals (MAP): states that follow each other at random, and packets that come with some of the moves.
+//! Markovian arrivals (MAP): states that follow each other at random, and packets that come with
+//! some of the moves.
 //!
-//! Neuts; in the form of Lucantoni, "New results on the single server queue with a batch Markovian arrival process"
-//! (1991): rates of moves without a packet `D0`, rates of moves with one `D1`, a packet may come without a change of
-//! state, and the diagonal of `D0` makes each row of the sum nothing. A modulated Poisson process (MMPP) has `D1` on the
-//! diagonal alone.
+//! Neuts; in the form of Lucantoni, "New results on the single server queue with a batch Markovian
+//! arrival process" (1991): rates of moves without a packet `D0`, rates of moves with one `D1`, a
+//! packet may come without a change of state, and the diagonal of `D0` makes each row of the sum
+//! nothing. A modulated Poisson process (MMPP) has `D1` on the diagonal alone.
 
 use super::{exponential, unit};
 use falaj_engine::chance::Chance;
@@ -53,15 +54,23 @@ impl Chain {
                 return Err(format!("`{name}` has {} rows, and `d0` {n}", rows.len()));
             }
             if let Some(row) = rows.iter().position(|row| row.len() != n) {
-                return Err(format!("row {} of `{name}` has {} numbers, not {n}", row + 1, rows[row].len()));
+                return Err(format!(
+                    "row {} of `{name}` has {} numbers, not {n}",
+                    row + 1,
+                    rows[row].len()
+                ));
             }
             for (i, row) in rows.iter().enumerate() {
                 let wrong = |(j, rate): (usize, &f64)| {
                     !rate.is_finite() || (*rate < 0.0) != (name == "d0" && i == j) && *rate != 0.0
                 };
-                if let Some((j, rate)) = row.iter().copied().enumerate().find(|(j, rate)| wrong((*j, rate))) {
+                if let Some((j, rate)) =
+                    row.iter().copied().enumerate().find(|(j, rate)| wrong((*j, rate)))
+                {
                     let place = format!("`{name}`, row {}, column {}: {rate}", i + 1, j + 1);
-                    return Err(format!("{place}; rates are above zero, and only the diagonal of `d0` is below"));
+                    return Err(format!(
+                        "{place}; rates are above zero, and only the diagonal of `d0` is below"
+                    ));
                 }
             }
         }
@@ -70,20 +79,26 @@ impl Chain {
                 .flat_map(|j| [d0[i][j], d1[i][j]])
                 .fold((0.0, 0.0f64), |(sum, scale), rate| (sum + rate, scale.max(rate.abs())));
             if sum.abs() > 1e-9 * scale {
-                return Err(format!("row {} of `d0` and `d1` together comes to {sum}, and should to nothing", i + 1));
+                return Err(format!(
+                    "row {} of `d0` and `d1` together comes to {sum}, and should to nothing",
+                    i + 1
+                ));
             }
             if scale == 0.0 {
                 return Err(format!("state {} is never left: its rows have no rates", i + 1));
             }
         }
         let between = |i: usize, j: usize| if i == j { 0.0 } else { d0[i][j] + d1[i][j] };
-        let stationary = stationary(n, between).ok_or("from some states others are never reached")?;
+        let stationary =
+            stationary(n, between).ok_or("from some states others are never reached")?;
         let rate = (0..n).map(|i| stationary[i] * d1[i].iter().sum::<f64>()).sum();
         if rate <= 0.0 {
             return Err("no packets come: `d1` has no rates".into());
         }
         let state = |i: usize| {
-            let all = (0..n).flat_map(|j| [(if i == j { 0.0 } else { d0[i][j] }, j, false), (d1[i][j], j, true)]);
+            let all = (0..n).flat_map(|j| {
+                [(if i == j { 0.0 } else { d0[i][j] }, j, false), (d1[i][j], j, true)]
+            });
             let all: Vec<(f64, usize, bool)> = all.filter(|&(rate, ..)| rate > 0.0).collect();
             let total: f64 = all.iter().map(|&(rate, ..)| rate).sum();
             let mut until = 0.0;
@@ -96,8 +111,8 @@ impl Chain {
         Ok(Chain { states: (0..n).map(state).collect(), stationary, rate })
     }
 
-    /// Packets as a Poisson process in each state: its packets in a second, and how many seconds it lasts in the mean;
-    /// then any other state follows, each as often.
+    /// Packets as a Poisson process in each state: its packets in a second, and how many seconds it
+    /// lasts in the mean; then any other state follows, each as often.
     ///
     /// # Errors
     /// As of [`Chain::new`].
@@ -110,7 +125,8 @@ impl Chain {
             let row = |j| if i == j { -packets - away(stay) * (n - 1) as f64 } else { away(stay) };
             (0..n).map(row).collect::<Vec<f64>>()
         };
-        let d1 = |i: usize| (0..n).map(|j| if i == j { states[i].0 } else { 0.0 }).collect::<Vec<f64>>();
+        let d1 =
+            |i: usize| (0..n).map(|j| if i == j { states[i].0 } else { 0.0 }).collect::<Vec<f64>>();
         let rows = |row: &dyn Fn(usize) -> Vec<f64>| (0..n).map(row).collect::<Vec<_>>();
         Chain::new(&rows(&d0), &rows(&d1))
     }
@@ -147,8 +163,8 @@ impl Chain {
     }
 }
 
-/// The stationary law of these rates, by elimination without subtractions (Grassmann, Taksar and Heyman 1985); `None`
-/// where not all states reach each other.
+/// The stationary law of these rates, by elimination without subtractions (Grassmann, Taksar and
+/// Heyman 1985); `None` where not all states reach each other.
 fn stationary(n: usize, rate: impl Fn(usize, usize) -> f64) -> Option<Vec<f64>> {
     let mut a: Vec<Vec<f64>> = (0..n).map(|i| (0..n).map(|j| rate(i, j)).collect()).collect();
     for k in (1..n).rev() {
@@ -180,12 +196,15 @@ mod tests {
 
     #[test]
     fn the_rate_is_that_of_the_stationary_law() {
-        // Two states, 1 s and 3 s, 100 and 20 packets a second: a quarter and three quarters of the time.
+        // Two states, 1 s and 3 s, 100 and 20 packets a second: a quarter and three quarters of the
+        // time.
         let two = Chain::modulated(&[(100.0, 1.0), (20.0, 3.0)]).unwrap();
         assert!((two.rate() - (0.25 * 100.0 + 0.75 * 20.0)).abs() < 1e-9);
         assert!((two.stationary[0] - 0.25).abs() < 1e-12);
         // Erlang's gaps: a packet with each second move.
-        let erlang = Chain::new(&[vec![-10.0, 10.0], vec![0.0, -10.0]], &[vec![0.0, 0.0], vec![10.0, 0.0]]).unwrap();
+        let erlang =
+            Chain::new(&[vec![-10.0, 10.0], vec![0.0, -10.0]], &[vec![0.0, 0.0], vec![10.0, 0.0]])
+                .unwrap();
         assert!((erlang.rate() - 5.0).abs() < 1e-12);
         let one = Chain::modulated(&[(7.0, 1.0)]).unwrap();
         assert!((one.rate() - 7.0).abs() < 1e-12);
@@ -203,10 +222,19 @@ mod tests {
             says(&[vec![-1.0]], &[vec![2.0]]),
             "row 1 of `d0` and `d1` together comes to 1, and should to nothing"
         );
-        assert_eq!(says(&[vec![0.0]], &[vec![0.0]]), "state 1 is never left: its rows have no rates");
+        assert_eq!(
+            says(&[vec![0.0]], &[vec![0.0]]),
+            "state 1 is never left: its rows have no rates"
+        );
         let split = [vec![-1.0, 0.0], vec![1.0, -2.0]];
-        assert_eq!(says(&split, &[vec![1.0, 0.0], vec![0.0, 1.0]]), "from some states others are never reached");
+        assert_eq!(
+            says(&split, &[vec![1.0, 0.0], vec![0.0, 1.0]]),
+            "from some states others are never reached"
+        );
         let silent = [vec![-1.0, 1.0], vec![1.0, -1.0]];
-        assert_eq!(says(&silent, &[vec![0.0, 0.0], vec![0.0, 0.0]]), "no packets come: `d1` has no rates");
+        assert_eq!(
+            says(&silent, &[vec![0.0, 0.0], vec![0.0, 0.0]]),
+            "no packets come: `d1` has no rates"
+        );
     }
 }

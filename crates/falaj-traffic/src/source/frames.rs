@@ -1,9 +1,10 @@
 //! Video as groups of pictures (MPEG): frames at equal gaps, whose lengths depend on their kind.
 //!
-//! The source of Zhang's thesis (section 4.4): `I` frames of 15,000 to 17,000 B, each length as often; `P` frames of
-//! 512 B and an exponential part with which their mean is 2100 B, `B` frames of 256 B and one with which it is 550 B, both
-//! of 17,000 B at most. The thesis' 615 kbit/s come out only where these are the means of what is sent. Krunz and others
-//! found lognormal lengths; [`Law::Lognormal`] has the same means and deviations.
+//! The source of Zhang's thesis (section 4.4): `I` frames of 15,000 to 17,000 B, each length as
+//! often; `P` frames of 512 B and an exponential part with which their mean is 2100 B, `B` frames
+//! of 256 B and one with which it is 550 B, both of 17,000 B at most. The thesis' 615 kbit/s come
+//! out only where these are the means of what is sent. Krunz and others found lognormal lengths;
+//! [`Law::Lognormal`] has the same means and deviations.
 
 use super::{exponential, unit};
 use falaj_engine::chance::Chance;
@@ -93,7 +94,8 @@ impl Frame {
                 (Law::Exponential, _) => least + spread * exponential(chance),
                 (Law::Lognormal, _) => {
                     let mean = f64::from(self.mean());
-                    let law = LogNormal::from_mean_cv(mean, spread / mean).expect("mean and deviation are above zero");
+                    let law = LogNormal::from_mean_cv(mean, spread / mean)
+                        .expect("mean and deviation are above zero");
                     law.sample(chance)
                 }
             };
@@ -122,7 +124,8 @@ impl Frames {
 mod tests {
     use super::*;
 
-    /// 40,000 frames of each kind: means within four standard errors, and the rest as the source says.
+    /// 40,000 frames of each kind: means within four standard errors, and the rest as the source
+    /// says.
     #[test]
     fn frames_are_as_long_as_the_thesis_says() {
         const N: u32 = 40_000;
@@ -133,7 +136,10 @@ mod tests {
                 let mean = drawn.iter().map(|&b| f64::from(b)).sum::<f64>() / f64::from(N);
                 let (least, spread) = frame.spread();
                 let error = spread / f64::from(N).sqrt();
-                assert!((mean - f64::from(frame.mean())).abs() < 4.0 * error, "{law:?} {frame:?}: {mean}");
+                assert!(
+                    (mean - f64::from(frame.mean())).abs() < 4.0 * error,
+                    "{law:?} {frame:?}: {mean}"
+                );
                 assert!(drawn.iter().all(|&b| b <= law.longest()));
                 if law == Law::Exponential {
                     assert!(drawn.iter().all(|&b| f64::from(b) >= least));

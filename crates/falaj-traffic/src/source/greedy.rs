@@ -8,17 +8,20 @@ use serde::{Deserialize, Serialize};
 /// What is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Envelope {
-    /// Token buckets, which all hold: (sigma, rho) of Cruz (1991), and several of them. One at least.
+    /// Token buckets, which all hold: (sigma, rho) of Cruz (1991), and several of them. One at
+    /// least.
     Buckets(Vec<Bucket>),
-    /// At most what the rate brings in a frame's time, in each frame: (r, T)-smooth, of Golestani's stop-and-go (1990).
+    /// At most what the rate brings in a frame's time, in each frame: (r, T)-smooth, of Golestani's
+    /// stop-and-go (1990).
     Frames {
         /// Bits in a second.
         rate: u64,
         /// Nanoseconds that a frame lasts.
         frame: u64,
     },
-    /// No two packets nearer than `least`, and in any time `over` no more than one for each `mean` of it: (Xmin, Xave, I)
-    /// of Ferrari and Verma (1990); Smax is the packets' size. In nanoseconds; `least <= mean <= over`.
+    /// No two packets nearer than `least`, and in any time `over` no more than one for each `mean`
+    /// of it: (Xmin, Xave, I) of Ferrari and Verma (1990); Smax is the packets' size. In
+    /// nanoseconds; `least <= mean <= over`.
     Spaced {
         /// Xmin.
         least: u64,
@@ -35,7 +38,8 @@ impl Envelope {
         match *self {
             Envelope::Buckets(_) => 0,
             Envelope::Frames { rate, frame } => {
-                u64::try_from(u128::from(rate) * u128::from(frame) / u128::from(BIT_NANOS)).unwrap_or(u64::MAX)
+                u64::try_from(u128::from(rate) * u128::from(frame) / u128::from(BIT_NANOS))
+                    .unwrap_or(u64::MAX)
             }
             Envelope::Spaced { mean, over, .. } => over / mean.max(1),
         }
@@ -54,19 +58,23 @@ impl Envelope {
         }
     }
 
-    /// A bucket that all it sends keeps to, where packets have so many bytes at most; `None` if there is none of
-    /// ordinary size. Of several buckets the lowest rate, as that decides in the long run.
+    /// A bucket that all it sends keeps to, where packets have so many bytes at most; `None` if
+    /// there is none of ordinary size. Of several buckets the lowest rate, as that decides in
+    /// the long run.
     pub fn bucket(&self, largest: u32) -> Option<Bucket> {
         match self {
             Envelope::Buckets(buckets) => buckets.iter().copied().min_by_key(|b| b.rate),
             // A frame may end with all of its bytes, and the next begin with all of its own.
-            Envelope::Frames { rate, .. } => {
-                Some(Bucket { rate: *rate, burst: u32::try_from(self.share().saturating_mul(2)).ok()? })
-            }
+            Envelope::Frames { rate, .. } => Some(Bucket {
+                rate: *rate,
+                burst: u32::try_from(self.share().saturating_mul(2)).ok()?,
+            }),
             // After the first, each comes `least` later, in which the rate has brought something.
             Envelope::Spaced { least, .. } => {
                 let rate = self.rate((largest.into(), 1)).0 + 1;
-                let work = u128::from(rate) * u128::from(*least) * u128::from(self.share().saturating_sub(1));
+                let work = u128::from(rate)
+                    * u128::from(*least)
+                    * u128::from(self.share().saturating_sub(1));
                 let brought = u64::try_from(work / u128::from(BIT_NANOS)).unwrap_or(u64::MAX);
                 let all = self.share().saturating_mul(largest.into()).saturating_sub(brought);
                 Some(Bucket { rate, burst: u32::try_from(all).ok()?.max(largest) })
@@ -91,7 +99,9 @@ impl Greedy {
     /// Its first burst is at `begin`.
     pub(super) fn new(envelope: Envelope, begin: Time) -> Greedy {
         let tokens = match &envelope {
-            Envelope::Buckets(buckets) => buckets.iter().map(|bucket| Tokens::new(*bucket)).collect(),
+            Envelope::Buckets(buckets) => {
+                buckets.iter().map(|bucket| Tokens::new(*bucket)).collect()
+            }
             _ => Vec::new(),
         };
         Greedy { envelope, begin, tokens, turn: 0, sent: 0 }
@@ -101,7 +111,8 @@ impl Greedy {
     pub(super) fn next(&mut self, bytes: u32) -> Time {
         match self.envelope {
             Envelope::Buckets(_) => {
-                let at = self.tokens.iter().map(|tokens| tokens.has(bytes)).max().unwrap_or(Time::NEVER);
+                let at =
+                    self.tokens.iter().map(|tokens| tokens.has(bytes)).max().unwrap_or(Time::NEVER);
                 let at = at.max(self.begin);
                 self.tokens.iter_mut().for_each(|tokens| tokens.take(at, bytes));
                 at
@@ -154,11 +165,14 @@ mod tests {
 
     #[test]
     fn buckets_are_emptied_and_used_as_they_fill() {
-        let [peak, long] = [Bucket { rate: 80_000_000, burst: 1000 }, Bucket { rate: 8_000_000, burst: 3000 }];
+        let [peak, long] =
+            [Bucket { rate: 80_000_000, burst: 1000 }, Bucket { rate: 8_000_000, burst: 3000 }];
         let sent = packets(&Envelope::Buckets(vec![peak, long]), Sizes::Fixed(1000), Time(500));
-        // The peak lets one through each 100 us; the other has three, less what it fills meanwhile, and then one each 1 ms.
+        // The peak lets one through each 100 us; the other has three, less what it fills meanwhile,
+        // and then one each 1 ms.
         assert_eq!(at(&sent[..5]), [500, 100_500, 200_500, 1_000_500, 2_000_500]);
-        let mixed = packets(&Envelope::Buckets(vec![peak, long]), Sizes::Uniform(80, 1000), Time::ZERO);
+        let mixed =
+            packets(&Envelope::Buckets(vec![peak, long]), Sizes::Uniform(80, 1000), Time::ZERO);
         assert!(conforms(&mixed, peak) && conforms(&mixed, long));
         // All that may be sent is sent: 3000 B and a second of 8 Mbit/s, less a packet.
         let sum: u64 = mixed.iter().map(|p| u64::from(p.bytes)).sum();

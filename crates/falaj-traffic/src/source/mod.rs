@@ -48,7 +48,8 @@ pub struct Source {
     chance: Chance,
     /// Of its lengths, so that other lengths leave the instants as they are.
     lengths: Chance,
-    /// Nanoseconds between packets at the rate: whole part and remainder, the latter in units of `1 / divisor`.
+    /// Nanoseconds between packets at the rate: whole part and remainder, the latter in units of
+    /// `1 / divisor`.
     gap: u64,
     gap_rest: u64,
     divisor: u64,
@@ -103,9 +104,13 @@ impl Source {
         };
         match &source.spec.model {
             Model::Cbr | Model::Video(_) | Model::Recorded(_) | Model::Tcp(_) => {}
-            Model::Greedy(envelope) => source.greedy = Some(Box::new(Greedy::new(envelope.clone(), source.spec.start))),
+            Model::Greedy(envelope) => {
+                source.greedy = Some(Box::new(Greedy::new(envelope.clone(), source.spec.start)))
+            }
             Model::Poisson => source.next = source.spec.start + source.random(source.mean_gap),
-            &Model::OnOff { on, law, .. } => source.on_until = source.next + source.lasting(law, on),
+            &Model::OnOff { on, law, .. } => {
+                source.on_until = source.next + source.lasting(law, on)
+            }
             Model::Markovian(chain) => {
                 source.state = chain.begin(&mut source.chance);
                 source.next = source.spec.start + source.until_packet();
@@ -218,7 +223,9 @@ impl Source {
     fn limited(&mut self) -> Option<Packet> {
         loop {
             let Packet { at, bytes } = self.unlimited()?;
-            let (Some(limit), Some((tokens, last))) = (self.spec.limit, self.limited.as_deref_mut()) else {
+            let (Some(limit), Some((tokens, last))) =
+                (self.spec.limit, self.limited.as_deref_mut())
+            else {
                 return None;
             };
             let there = tokens.has(bytes);
@@ -288,7 +295,8 @@ mod tests {
         let law = Lasting::Exponential;
         let model = Model::OnOff { on: Span::from_millis(1), off: Span::from_millis(3), law };
         let sizes = Sizes::Uniform(80, 1500);
-        Source::new(SourceSpec { rate: Rate::from_mbit(200), sizes, limit, ..spec(model) }, 3, 0).collect()
+        Source::new(SourceSpec { rate: Rate::from_mbit(200), sizes, limit, ..spec(model) }, 3, 0)
+            .collect()
     }
 
     #[test]
@@ -301,12 +309,14 @@ mod tests {
         // The same packets in the same order, none earlier; some at once, and all but the last few.
         assert!(plain.iter().zip(&shaped).all(|(a, b)| a.bytes == b.bytes && a.at <= b.at));
         assert!(
-            plain.iter().zip(&shaped).any(|(a, b)| a.at < b.at) && plain.iter().zip(&shaped).any(|(a, b)| a.at == b.at)
+            plain.iter().zip(&shaped).any(|(a, b)| a.at < b.at)
+                && plain.iter().zip(&shaped).any(|(a, b)| a.at == b.at)
         );
         assert!(shaped.len() + 200 > plain.len(), "{} {}", shaped.len(), plain.len());
         assert!(shaped.windows(2).all(|w| w[0].at <= w[1].at));
         // As early as may be: one that was delayed could not have left two nanoseconds before.
-        let waited = |i: &usize| shaped[*i].at > plain[*i].at && shaped[*i].at > shaped[*i - 1].at + Span(2);
+        let waited =
+            |i: &usize| shaped[*i].at > plain[*i].at && shaped[*i].at > shaped[*i - 1].at + Span(2);
         for i in (1..shaped.len()).filter(waited).step_by(100) {
             let mut early = shaped[..=i].to_vec();
             early[i].at = Time(early[i].at.0 - 2);
@@ -316,7 +326,10 @@ mod tests {
         assert!(conforms(&policed, bucket));
         assert!(policed.len() * 10 > plain.len() && policed.len() * 10 < plain.len() * 9);
         let mut all = plain.iter();
-        assert!(policed.iter().all(|packet| all.any(|other| other == packet)), "at their own instants");
+        assert!(
+            policed.iter().all(|packet| all.any(|other| other == packet)),
+            "at their own instants"
+        );
     }
 
     #[test]
@@ -325,7 +338,12 @@ mod tests {
         let sent = |again| {
             let all = Recording { packets: packets.clone(), again };
             let rate = all.rate();
-            let recorded = SourceSpec { rate, start: Time(7), stop: Time(20_000), ..spec(Model::Recorded(all.into())) };
+            let recorded = SourceSpec {
+                rate,
+                start: Time(7),
+                stop: Time(20_000),
+                ..spec(Model::Recorded(all.into()))
+            };
             Source::new(recorded, 1, 0).map(|p| (p.at.0, p.bytes)).collect::<Vec<_>>()
         };
         assert_eq!(sent(None), [(7, 100), (1007, 200), (1007, 300), (5007, 400)]);
@@ -365,7 +383,8 @@ mod tests {
     #[test]
     fn poisson_has_the_mean_and_the_spread_of_poisson() {
         for seed in 0..5 {
-            let times: Vec<Time> = Source::new(spec(Model::Poisson), seed, 3).map(|p| p.at).collect();
+            let times: Vec<Time> =
+                Source::new(spec(Model::Poisson), seed, 3).map(|p| p.at).collect();
             let n = times.len() as f64;
             assert!((n - 250_000.0).abs() < 4.0 * 500.0, "{n}");
             let gaps: Vec<f64> = times.windows(2).map(|w| (w[1] - w[0]).0 as f64).collect();
@@ -392,7 +411,9 @@ mod tests {
 
     #[test]
     fn streams_differ_by_seed_and_index_and_repeat() {
-        let first = |seed, index| Source::new(spec(Model::Poisson), seed, index).take(50).collect::<Vec<_>>();
+        let first = |seed, index| {
+            Source::new(spec(Model::Poisson), seed, index).take(50).collect::<Vec<_>>()
+        };
         assert_eq!(first(1, 1), first(1, 1));
         assert_ne!(first(1, 1), first(1, 2));
         assert_ne!(first(1, 1), first(2, 1));
@@ -417,15 +438,16 @@ mod tests {
         }
     }
 
-    /// Counts in windows of a second: over their mean, their variance is 1 for Poisson, and for two states what the
-    /// formula of Heffes and Lucantoni (1986) says.
+    /// Counts in windows of a second: over their mean, their variance is 1 for Poisson, and for two
+    /// states what the formula of Heffes and Lucantoni (1986) says.
     #[test]
     fn a_modulated_process_is_as_bursty_as_its_formula() {
         let (rates, stays) = ([2_000.0, 200.0], [0.02, 0.06]);
         let chain = Chain::modulated(&[(rates[0], stays[0]), (rates[1], stays[1])]).unwrap();
         let mean = chain.rate();
         let rate = Rate((mean * 4000.0) as u64);
-        let long = SourceSpec { rate, stop: Time(2_000_000_000_000), ..spec(Model::Markovian(chain)) };
+        let long =
+            SourceSpec { rate, stop: Time(2_000_000_000_000), ..spec(Model::Markovian(chain)) };
         let mut counts = vec![0.0f64; 2000];
         for packet in Source::new(long, 5, 0) {
             counts[(packet.at.0 / 1_000_000_000) as usize] += 1.0;
@@ -434,11 +456,19 @@ mod tests {
         let found = counts.iter().sum::<f64>() / n;
         let variance = counts.iter().map(|c| (c - found).powi(2)).sum::<f64>() / (n - 1.0);
         let (a, b) = (1.0 / stays[0], 1.0 / stays[1]);
-        let away = 2.0 * (rates[0] - rates[1]).powi(2) * a * b / ((a + b).powi(2) * (rates[0] * b + rates[1] * a));
+        let away = 2.0 * (rates[0] - rates[1]).powi(2) * a * b
+            / ((a + b).powi(2) * (rates[0] * b + rates[1] * a));
         let dispersion = 1.0 + away * (1.0 - (1.0 - f64::exp(-(a + b))) / (a + b));
         // The standard error of a variance over 2000 windows is 3.2 %.
-        assert!((found / mean - 1.0).abs() < 4.0 * (dispersion / mean / n).sqrt(), "{found} {mean}");
-        assert!((variance / found / dispersion - 1.0).abs() < 0.13, "{} {dispersion}", variance / found);
+        assert!(
+            (found / mean - 1.0).abs() < 4.0 * (dispersion / mean / n).sqrt(),
+            "{found} {mean}"
+        );
+        assert!(
+            (variance / found / dispersion - 1.0).abs() < 0.13,
+            "{} {dispersion}",
+            variance / found
+        );
     }
 
     /// Erlang's gaps of two stages: the deviation is the mean over the root of two.
@@ -455,18 +485,23 @@ mod tests {
         assert!((variance.sqrt() / mean * f64::sqrt(2.0) - 1.0).abs() < 0.02, "{variance}");
     }
 
-    /// Times on of shape 1.5 and a mean of 10 ms: how many last longer than 100 ms is known, and the share of time too,
-    /// which the deviation of the mean over 200,000 cycles lets be off by percents.
+    /// Times on of shape 1.5 and a mean of 10 ms: how many last longer than 100 ms is known, and
+    /// the share of time too, which the deviation of the mean over 200,000 cycles lets be off
+    /// by percents.
     #[test]
     fn long_bursts_are_paretos() {
         let law = Lasting::Pareto(1.5);
         let (on, off) = (Span::from_millis(10), Span::from_millis(30));
         let mut source = Source::new(spec(Model::OnOff { on, off, law }), 1, 0);
         let n = 200_000;
-        let long = (0..n).filter(|_| source.lasting(law, on) > Span::from_millis(100)).count() as f64;
+        let long =
+            (0..n).filter(|_| source.lasting(law, on) > Span::from_millis(100)).count() as f64;
         // The least is 3.33 ms: one in (30)^1.5.
         let share = 30f64.powf(-1.5);
-        assert!((long / f64::from(n) - share).abs() < 4.0 * (share / f64::from(n)).sqrt(), "{long}");
+        assert!(
+            (long / f64::from(n) - share).abs() < 4.0 * (share / f64::from(n)).sqrt(),
+            "{long}"
+        );
     }
 
     #[test]
@@ -476,7 +511,10 @@ mod tests {
             law: frames::Law::Exponential,
             largest,
         };
-        let video = |largest| SourceSpec { rate: Rate::from_bits(614_400), ..spec(Model::Video(frames(largest))) };
+        let video = |largest| SourceSpec {
+            rate: Rate::from_bits(614_400),
+            ..spec(Model::Video(frames(largest)))
+        };
         let whole: Vec<Packet> = Source::new(video(17_000), 1, 0).collect();
         // 30 frames a second.
         assert_eq!(whole.len(), 300);
@@ -484,10 +522,17 @@ mod tests {
         let pieces: Vec<Packet> = Source::new(video(1500), 1, 0).collect();
         assert!(pieces.iter().all(|p| p.bytes <= 1500));
         for frame in &whole {
-            let of: Vec<u32> = pieces.iter().filter(|p| p.at == frame.at).map(|p| p.bytes).collect();
-            assert_eq!((of.iter().sum::<u32>(), of.len() as u32), (frame.bytes, frame.bytes.div_ceil(1500)));
+            let of: Vec<u32> =
+                pieces.iter().filter(|p| p.at == frame.at).map(|p| p.bytes).collect();
+            assert_eq!(
+                (of.iter().sum::<u32>(), of.len() as u32),
+                (frame.bytes, frame.bytes.div_ceil(1500))
+            );
             assert!(of.iter().max().unwrap() - of.iter().min().unwrap() <= 1);
         }
-        assert_eq!(video(17_000).at_most(|bytes| bytes), Some((Rate::from_bits(4_080_000), 17_000)));
+        assert_eq!(
+            video(17_000).at_most(|bytes| bytes),
+            Some((Rate::from_bits(4_080_000), 17_000))
+        );
     }
 }

@@ -25,7 +25,8 @@ impl Recording {
 
     /// How long it lasts, if behind the last packet there is a gap of the mean length.
     pub fn period(&self) -> u64 {
-        let (last, gaps) = (self.packets.last().map_or(0, |&(at, _)| at), self.packets.len().max(2) as u64 - 1);
+        let (last, gaps) =
+            (self.packets.last().map_or(0, |&(at, _)| at), self.packets.len().max(2) as u64 - 1);
         // A second, where no two packets say what a gap is.
         if last == 0 { 1_000_000_000 } else { last.saturating_add(last / gaps) }
     }

@@ -55,7 +55,9 @@ impl Sizes {
     fn at_random(&self, chance: &mut Chance) -> u32 {
         match self {
             Sizes::Fixed(bytes) => *bytes,
-            Sizes::Uniform(least, most) => least + below(chance, u64::from(most - least) + 1) as u32,
+            Sizes::Uniform(least, most) => {
+                least + below(chance, u64::from(most - least) + 1) as u32
+            }
             Sizes::Mix(parts) => {
                 let mut at = below(chance, self.mean().1);
                 for &(bytes, often) in parts {

@@ -35,8 +35,8 @@ pub enum Model {
     Greedy(Envelope),
     /// As was recorded, lengths too; the rate is what that comes to.
     Recorded(Arc<Recording>),
-    /// As much as arrives, and a little more: a closed loop, of which [`Source`](super::Source) sends nothing and [`crate::tcp::Connection`]
-    /// all; the rate is zero.
+    /// As much as arrives, and a little more: a closed loop, of which [`Source`](super::Source)
+    /// sends nothing and [`crate::tcp::Connection`] all; the rate is zero.
     Tcp(Tcp),
 }
 
@@ -45,8 +45,9 @@ pub enum Model {
 pub enum Lasting {
     /// Exponential.
     Exponential,
-    /// Pareto with this shape, above 1: the smaller, the more of all time is in a few long ones. Many such
-    /// sources together are self-similar below 2, with a Hurst parameter of `(3 - shape) / 2` (Willinger and others 1997).
+    /// Pareto with this shape, above 1: the smaller, the more of all time is in a few long ones.
+    /// Many such sources together are self-similar below 2, with a Hurst parameter of `(3 -
+    /// shape) / 2` (Willinger and others 1997).
     Pareto(f64),
 }
 
@@ -57,8 +58,8 @@ pub struct SourceSpec {
     pub model: Model,
     /// As the link accounts it; of an on-off source while it is on.
     pub rate: Rate,
-    /// Lengths of packets as the link accounts them; of video they are the frames', and of a recording its own, up to the
-    /// longest of these.
+    /// Lengths of packets as the link accounts them; of video they are the frames', and of a
+    /// recording its own, up to the longest of these.
     pub sizes: Sizes,
     /// A token bucket that its packets pass, which holds the longest.
     pub limit: Option<Limit>,
@@ -73,7 +74,8 @@ impl SourceSpec {
     pub fn mean_rate(&self) -> Rate {
         let rate = match &self.model {
             Model::OnOff { on, off, .. } => {
-                let share = u128::from(self.rate.0) * u128::from(on.0) / u128::from((*on + *off).0.max(1));
+                let share =
+                    u128::from(self.rate.0) * u128::from(on.0) / u128::from((*on + *off).0.max(1));
                 Rate(share as u64)
             }
             _ => self.rate,
@@ -102,24 +104,26 @@ impl SourceSpec {
         }
     }
 
-    /// What it sends at most, where a packet of a length costs `cost`, as a token bucket: so many bytes at once, and the
-    /// rate; `None` where any number may come at once.
+    /// What it sends at most, where a packet of a length costs `cost`, as a token bucket: so many
+    /// bytes at once, and the rate; `None` where any number may come at once.
     pub fn at_most(&self, cost: impl Fn(u32) -> u32) -> Option<(Rate, u32)> {
         // Of a bucket of bytes, whichever packets it lets through cost most.
         let costly = |rate: Rate, burst: u32| {
             let dearer = |(bytes, cost): (u32, u32), (other, more): (u32, u32)| {
-                let more_so = u64::from(more) * u64::from(bytes) > u64::from(cost) * u64::from(other);
+                let more_so =
+                    u64::from(more) * u64::from(bytes) > u64::from(cost) * u64::from(other);
                 if more_so { (other, more) } else { (bytes, cost) }
             };
-            let each = (self.smallest().max(1)..=self.largest().max(1)).map(|bytes| (bytes, cost(bytes)));
+            let each =
+                (self.smallest().max(1)..=self.largest().max(1)).map(|bytes| (bytes, cost(bytes)));
             let (bytes, cost) = each.reduce(dearer).unwrap_or((1, 1));
             let of = |n: u64| (u128::from(n) * u128::from(cost)).div_ceil(bytes.into());
             Some((Rate(u64::try_from(of(rate.0)).ok()?), u32::try_from(of(burst.into())).ok()?))
         };
         let (bytes, times) = self.mean_size();
         let even = |each: u32| {
-            let rate =
-                (u128::from(self.rate.0) * u128::from(each) * u128::from(times)).div_ceil(u128::from(bytes.max(1)));
+            let rate = (u128::from(self.rate.0) * u128::from(each) * u128::from(times))
+                .div_ceil(u128::from(bytes.max(1)));
             Some((Rate(u64::try_from(rate).unwrap_or(u64::MAX)), each))
         };
         let own = match &self.model {
@@ -129,9 +133,12 @@ impl SourceSpec {
                 let pieces = frames.law.longest().div_ceil(frames.largest.max(1));
                 even(cost(self.largest()).saturating_mul(pieces))
             }
-            Model::Greedy(envelope) => envelope.bucket(self.largest()).and_then(|b| costly(b.fills_at(), b.burst)),
+            Model::Greedy(envelope) => {
+                envelope.bucket(self.largest()).and_then(|b| costly(b.fills_at(), b.burst))
+            }
         };
-        let limited = self.limit.and_then(|limit| costly(limit.bucket().fills_at(), limit.bucket().burst));
+        let limited =
+            self.limit.and_then(|limit| costly(limit.bucket().fills_at(), limit.bucket().burst));
         match (own, limited) {
             // Whichever lets less through in the long run.
             (Some(own), Some(limited)) if limited.0.0 < own.0.0 => Some(limited),

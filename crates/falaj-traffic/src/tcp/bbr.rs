@@ -1,5 +1,5 @@
-//! BBR-like: a model of the path, of its rate and its shortest round trip, says what is sent and how fast (Cardwell and
-//! others 2016: version 1, without its answer to losses).
+//! BBR-like: a model of the path, of its rate and its shortest round trip, says what is sent and
+//! how fast (Cardwell and others 2016: version 1, without its answer to losses).
 
 use super::Acked;
 use falaj_sched::time::{Span, Time};
@@ -9,11 +9,13 @@ use std::collections::VecDeque;
 const STARTS: f64 = 2.885;
 /// A rate counts for so many round trips.
 const ROUNDS: u64 = 10;
-/// Faster for a round trip to see whether there is more, slower for one so that its queue goes, then even.
+/// Faster for a round trip to see whether there is more, slower for one so that its queue goes,
+/// then even.
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 /// So many times what the path holds may be under way.
 const HOLDS: f64 = 2.0;
-/// Its shortest round trip counts for so long; then it is looked for, with as little under way, for so long.
+/// Its shortest round trip counts for so long; then it is looked for, with as little under way, for
+/// so long.
 const STALE: Span = Span::from_secs(10);
 const LOOKS: Span = Span::from_millis(200);
 const LEAST: f64 = 4.0;
@@ -210,7 +212,13 @@ mod tests {
         // Each round trip brings twice as much, up to what the path carries.
         for rate in [200.0, 400.0, 800.0, 1_000.0, 1_000.0, 1_000.0, 1_000.0] {
             now += Span::from_millis(50);
-            let seen = Acked { now, rate: Some(rate), round_trip: Span::from_millis(50), round: true, ..ack(10) };
+            let seen = Acked {
+                now,
+                rate: Some(rate),
+                round_trip: Span::from_millis(50),
+                round: true,
+                ..ack(10)
+            };
             bbr.acked(&Acked { in_flight: 100, ..seen });
         }
         (bbr, now)
@@ -223,7 +231,13 @@ mod tests {
         // The rate did not grow by a quarter for three round trips: what was sent too much goes.
         assert_eq!(bbr.state, State::Drains);
         assert!((bbr.pace().unwrap() - 1_000.0 / STARTS).abs() < 1e-9);
-        let after = Acked { now, rate: Some(1_000.0), round_trip: Span::from_millis(60), in_flight: 50, ..ack(1) };
+        let after = Acked {
+            now,
+            rate: Some(1_000.0),
+            round_trip: Span::from_millis(60),
+            in_flight: 50,
+            ..ack(1)
+        };
         bbr.acked(&after);
         assert!(matches!(bbr.state, State::Cycles(part, _) if part != 1), "{:?}", bbr.state);
         // Twice 50, and three.
@@ -245,8 +259,13 @@ mod tests {
     fn what_was_not_seen_for_ten_seconds_is_looked_for() {
         let (mut bbr, now) = found();
         let later = now + Span::from_secs(11);
-        let seen =
-            Acked { now: later, rate: Some(1_000.0), round_trip: Span::from_millis(80), in_flight: 90, ..ack(1) };
+        let seen = Acked {
+            now: later,
+            rate: Some(1_000.0),
+            round_trip: Span::from_millis(80),
+            in_flight: 90,
+            ..ack(1)
+        };
         bbr.acked(&seen);
         assert_eq!((bbr.state, bbr.window()), (State::Looks(None), LEAST));
         bbr.acked(&Acked { in_flight: 4, ..seen });

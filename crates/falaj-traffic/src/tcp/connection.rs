@@ -96,8 +96,15 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// The connection number `index` under `seed`: each has its own random stream. Its full packets have the IP length `length`.
-    pub fn new(tcp: Tcp, length: u32, start: Time, stop: Time, (seed, index): (u64, u64)) -> Connection {
+    /// The connection number `index` under `seed`: each has its own random stream. Its full packets
+    /// have the IP length `length`.
+    pub fn new(
+        tcp: Tcp,
+        length: u32,
+        start: Time,
+        stop: Time,
+        (seed, index): (u64, u64),
+    ) -> Connection {
         /// Keep the streams of connections apart from those of other elements.
         const CONNECTIONS: u64 = 0x7463_7063_6f6e;
         let mut chance = Chance::new(seed, CONNECTIONS, index);
@@ -126,14 +133,17 @@ impl Connection {
     pub fn next(&self) -> Time {
         let event = self.events.peek().map_or(Time::NEVER, |Reverse((at, ..))| *at);
         let begins = if self.begins >= self.stop { Time::NEVER } else { self.begins };
-        let sends =
-            if self.complete { Time::NEVER } else { self.sender.ready().map_or(Time::NEVER, |at| at.max(begins)) };
+        let sends = if self.complete {
+            Time::NEVER
+        } else {
+            self.sender.ready().map_or(Time::NEVER, |at| at.max(begins))
+        };
         let waits = if self.complete { Time::NEVER } else { self.sender.gives_up() };
         event.min(sends).min(waits).max(self.now)
     }
 
-    /// What is due happens, up to the next acknowledgement; a segment that is to be sent then, if there is one. [`Connection::next`] says
-    /// when to ask again: at once, where there is more.
+    /// What is due happens, up to the next acknowledgement; a segment that is to be sent then, if
+    /// there is one. [`Connection::next`] says when to ask again: at once, where there is more.
     pub fn ask(&mut self, now: Time, told: &mut Transfers) -> Option<Segment> {
         self.now = now;
         // What one acknowledgement lets go goes before the next one is looked at.
@@ -172,7 +182,12 @@ impl Connection {
         told.segments += 1;
         told.retransmitted += u64::from(sent.again);
         let length = self.payload_of(sent.segment) + HEADERS;
-        Some(Segment { number: sent.number, transfer: self.transfer, segment: sent.segment, length })
+        Some(Segment {
+            number: sent.number,
+            transfer: self.transfer,
+            segment: sent.segment,
+            length,
+        })
     }
 
     /// A segment arrives then, marked or not; one that is never told of is lost.
@@ -198,7 +213,11 @@ impl Connection {
                 if is_new {
                     told.bytes += u64::from(self.payload_of(segment));
                 }
-                if self.tcp.bytes.is_some_and(|bytes| self.receiver.upto() == segments(bytes, self.payload)) {
+                if self
+                    .tcp
+                    .bytes
+                    .is_some_and(|bytes| self.receiver.upto() == segments(bytes, self.payload))
+                {
                     told.completion.record(now - self.begins);
                     return self.ended(now);
                 }
@@ -223,9 +242,9 @@ impl Connection {
         }
     }
 
-    /// An acknowledgement goes back. It takes a little longer at random, or connections would stay in step for ever: less than a
-    /// segment's share of the round trip, and than a hundredth of the shortest. Who is paced is not in step with others, and
-    /// measures rates by this.
+    /// An acknowledgement goes back. It takes a little longer at random, or connections would stay
+    /// in step for ever: less than a segment's share of the round trip, and than a hundredth of
+    /// the shortest. Who is paced is not in step with others, and measures rates by this.
     fn comes_back(&mut self, ack: Ack, now: Time) {
         let share = match self.tcp.congestion {
             Congestion::Bbr => Span::ZERO,
@@ -252,8 +271,9 @@ impl Connection {
 
     /// Payload of a segment: the last one has what is left.
     fn payload_of(&self, segment: u64) -> u32 {
-        let left =
-            self.tcp.bytes.map_or(u64::MAX, |bytes| bytes.saturating_sub(segment.saturating_mul(self.payload.into())));
+        let left = self.tcp.bytes.map_or(u64::MAX, |bytes| {
+            bytes.saturating_sub(segment.saturating_mul(self.payload.into()))
+        });
         u32::try_from(left).unwrap_or(u32::MAX).min(self.payload)
     }
 }
@@ -277,7 +297,8 @@ pub(crate) mod tests {
     use super::*;
 
     impl Tcp {
-        /// Each segment acknowledged, ten at the beginning, as large a window as wanted; there and back alike.
+        /// Each segment acknowledged, ten at the beginning, as large a window as wanted; there and
+        /// back alike.
         pub(crate) fn without_end(way: Span) -> Tcp {
             Tcp {
                 congestion: Congestion::Reno,
@@ -317,7 +338,8 @@ pub(crate) mod tests {
 
     const LENGTH: u32 = 1_500;
 
-    /// A connection whose packets all take the way back's time there, but for those that are lost by number.
+    /// A connection whose packets all take the way back's time there, but for those that are lost
+    /// by number.
     pub(crate) fn through(tcp: &Tcp, time: Span, lost: impl Fn(u64) -> bool) -> Ran {
         over(tcp, time, |sent, now| (!lost(sent)).then(|| (now + tcp.back, false)))
     }
@@ -327,13 +349,16 @@ pub(crate) mod tests {
         over(tcp, time, |sent, now| Some((now + tcp.back, marked(sent))))
     }
 
-    /// So many segments arrive in a round trip in the mean, behind slow start, which goes far where losses are rare.
+    /// So many segments arrive in a round trip in the mean, behind slow start, which goes far where
+    /// losses are rare.
     pub(crate) fn mean_window(tcp: &Tcp, lost: impl Fn(u64) -> bool) -> f64 {
-        let [begins, all] = [100, 600].map(|time| through(tcp, Span::from_secs(time), &lost).arrived as f64);
+        let [begins, all] =
+            [100, 600].map(|time| through(tcp, Span::from_secs(time), &lost).arrived as f64);
         (all - begins) / 500.0 * tcp.base.as_secs_f64()
     }
 
-    /// The same through a queue of so many packets, served one after the other; where it is full, packets are lost.
+    /// The same through a queue of so many packets, served one after the other; where it is full,
+    /// packets are lost.
     pub(crate) fn queued(tcp: &Tcp, time: Span, (service, room): (Span, u64)) -> Ran {
         let mut free = Time::ZERO;
         over(tcp, time, |_, now| {
@@ -346,8 +371,13 @@ pub(crate) mod tests {
         })
     }
 
-    /// The same through a queue without end that marks whom it finds more than so many packets before; how many it marked.
-    pub(crate) fn over_threshold(tcp: &Tcp, time: Span, (service, threshold): (Span, u64)) -> (Ran, u64) {
+    /// The same through a queue without end that marks whom it finds more than so many packets
+    /// before; how many it marked.
+    pub(crate) fn over_threshold(
+        tcp: &Tcp,
+        time: Span,
+        (service, threshold): (Span, u64),
+    ) -> (Ran, u64) {
         let (mut free, mut marks) = (Time::ZERO, 0);
         let ran = over(tcp, time, |_, now| {
             let marked = free.since(now).0.div_ceil(service.0) > threshold;
@@ -373,7 +403,8 @@ pub(crate) mod tests {
         Ran { told, arrived }
     }
 
-    /// 10 + 20 + 40 + 30 segments of 1,460 B: in the fourth round trip all are there, half a round trip after they were sent.
+    /// 10 + 20 + 40 + 30 segments of 1,460 B: in the fourth round trip all are there, half a round
+    /// trip after they were sent.
     #[test]
     fn a_transfer_takes_as_many_round_trips_as_slow_start_does() {
         let bytes = 100 * 1_460 - 460;
@@ -391,7 +422,10 @@ pub(crate) mod tests {
     fn a_loss_at_the_end_takes_a_timeout() {
         let tcp = Tcp { bytes: Some(10 * 1_460), ..Tcp::without_end(Span::from_millis(5)) };
         let ran = through(&tcp, Span::from_secs(10), |number| number == 9);
-        assert_eq!((ran.told.timeouts, ran.told.retransmitted, ran.told.completion.count()), (1, 1, 1));
+        assert_eq!(
+            (ran.told.timeouts, ran.told.retransmitted, ran.told.completion.count()),
+            (1, 1, 1)
+        );
         // The timeout of 200 ms begins with the last acknowledgement.
         let took = ran.told.completion.max().unwrap();
         assert!((Span::from_millis(215)..Span::from_millis(216)).contains(&took), "{took}");
@@ -408,18 +442,20 @@ pub(crate) mod tests {
         assert_eq!(ran.told.completion.max(), Some(Span::from_millis(50)));
     }
 
-    /// Every second segment acknowledged: a window of Reno grows by a segment each round trip still, as it is bytes that count.
+    /// Every second segment acknowledged: a window of Reno grows by a segment each round trip
+    /// still, as it is bytes that count.
     #[test]
     fn acknowledgements_may_wait() {
         let tcp = Tcp { delayed: true, ..Tcp::without_end(Span::from_millis(50)) };
         let lost = |number: u64| number % 1_000 == 999;
-        let [each, second] =
-            [false, true].map(|delayed| through(&Tcp { delayed, ..tcp.clone() }, Span::from_secs(200), lost));
+        let [each, second] = [false, true]
+            .map(|delayed| through(&Tcp { delayed, ..tcp.clone() }, Span::from_secs(200), lost));
         let ratio = second.arrived as f64 / each.arrived as f64;
         assert!((0.9..1.1).contains(&ratio), "{ratio}");
     }
 
-    /// 10 Mbit/s there, 40 ms there and back, and a queue as large as that: 1.2 ms for each packet, 33 of them.
+    /// 10 Mbit/s there, 40 ms there and back, and a queue as large as that: 1.2 ms for each packet,
+    /// 33 of them.
     #[test]
     fn a_queue_of_the_product_keeps_the_link_busy() {
         for congestion in [Congestion::Reno, Congestion::Cubic, Congestion::Bbr] {

@@ -1,4 +1,5 @@
-//! CUBIC: the window is a cubic function of the time since the last loss, flat where that was (RFC 9438).
+//! CUBIC: the window is a cubic function of the time since the last loss, flat where that was (RFC
+//! 9438).
 
 use super::Acked;
 use falaj_sched::time::Time;
@@ -22,7 +23,8 @@ pub struct Cubic {
     since: Option<Time>,
     /// So many seconds after its beginning it is flat.
     flat_after: f64,
-    /// What Reno's window would be, of the same mean as the one that loses three tenths instead of half.
+    /// What Reno's window would be, of the same mean as the one that loses three tenths instead of
+    /// half.
     friendly: f64,
     /// The window before the last loss.
     before: f64,
@@ -70,13 +72,16 @@ impl Cubic {
             acked.now
         });
         let seconds = acked.now.since(since).as_secs_f64();
-        let more = if self.friendly < self.before { 3.0 * (1.0 - BETA) / (1.0 + BETA) } else { 1.0 };
+        let more =
+            if self.friendly < self.before { 3.0 * (1.0 - BETA) / (1.0 + BETA) } else { 1.0 };
         self.friendly += more * segments / self.window;
         if self.curve(seconds) < self.friendly {
             self.window = self.window.max(self.friendly);
         } else {
             // What it is to be a round trip later.
-            let target = self.curve(seconds + acked.round_trip.as_secs_f64()).clamp(self.window, 1.5 * self.window);
+            let target = self
+                .curve(seconds + acked.round_trip.as_secs_f64())
+                .clamp(self.window, 1.5 * self.window);
             self.window += segments * (target - self.window) / self.window;
         }
     }
@@ -84,7 +89,8 @@ impl Cubic {
     /// Segments are lost, or marked.
     pub fn congested(&mut self) {
         // One that did not come as far as the last time leaves room to others.
-        self.flat = if self.window < self.flat { self.window * (1.0 + BETA) / 2.0 } else { self.window };
+        self.flat =
+            if self.window < self.flat { self.window * (1.0 + BETA) / 2.0 } else { self.window };
         self.before = self.window;
         self.threshold = (self.window * BETA).max(LEAST);
         self.window = self.threshold;
@@ -109,8 +115,8 @@ mod tests {
     use super::*;
     use falaj_sched::time::Span;
 
-    /// 1,000 segments were too many: 700, flat at 1,000 after cbrt(300 / 0.4) = 9.09 s, and 1,300 as much later.
-    /// Figure 2 of RFC 9438 in numbers.
+    /// 1,000 segments were too many: 700, flat at 1,000 after cbrt(300 / 0.4) = 9.09 s, and 1,300
+    /// as much later. Figure 2 of RFC 9438 in numbers.
     #[test]
     fn the_window_follows_the_curve() {
         let mut cubic = Cubic::new(1_000);
@@ -126,10 +132,17 @@ mod tests {
             now += round;
         }
         let at = |seconds: f64| seen[(seconds * 10.0) as usize];
-        for (seconds, window) in [(0.0, 700.0), (4.5, 961.3), (9.1, 1_000.0), (13.6, 1_036.7), (18.2, 1_302.0)] {
+        for (seconds, window) in
+            [(0.0, 700.0), (4.5, 961.3), (9.1, 1_000.0), (13.6, 1_036.7), (18.2, 1_302.0)]
+        {
             // It is where the curve is within a round trip: it was to reach that.
-            let [soon, late] = [seconds, seconds + 0.1].map(|s| 0.4 * (s - (300.0f64 / 0.4).cbrt()).powi(3) + 1_000.0);
-            assert!((soon - 3.0..late + 3.0).contains(&at(seconds)), "{seconds} s: {} of {soon}", at(seconds));
+            let [soon, late] = [seconds, seconds + 0.1]
+                .map(|s| 0.4 * (s - (300.0f64 / 0.4).cbrt()).powi(3) + 1_000.0);
+            assert!(
+                (soon - 3.0..late + 3.0).contains(&at(seconds)),
+                "{seconds} s: {} of {soon}",
+                at(seconds)
+            );
             assert!((at(seconds) - window).abs() < 12.0, "{seconds} s: {}", at(seconds));
         }
     }
@@ -143,8 +156,9 @@ mod tests {
         assert!((cubic.flat - 70.0 * 0.85).abs() < 1e-9 && (cubic.window() - 49.0).abs() < 1e-9);
     }
 
-    /// RFC 9438, 5.1: with deterministic loss the mean is 1.054 RTT^0.75 / p^0.75 segments; 187 for 100 ms and one in 10,000.
-    /// That is without fast convergence, which here takes each window that ends a segment below the one before it for a neighbour.
+    /// RFC 9438, 5.1: with deterministic loss the mean is 1.054 RTT^0.75 / p^0.75 segments; 187 for
+    /// 100 ms and one in 10,000. That is without fast convergence, which here takes each window
+    /// that ends a segment below the one before it for a neighbour.
     #[test]
     fn the_mean_window_is_that_of_the_rfc() {
         let tcp = Tcp { congestion: Congestion::Cubic, ..Tcp::without_end(Span::from_millis(50)) };

@@ -1,8 +1,8 @@
 //! TCP as a closed loop: what is sent depends on what arrives.
 //!
-//! A [`Connection`] is a state machine without clock and without packets. It says when it next wants to be asked, hands
-//! out segments, and is told which of them arrive, and when. Everything else is not its own: queues, loss, marks and delay are the
-//! network's.
+//! A [`Connection`] is a state machine without clock and without packets. It says when it next
+//! wants to be asked, hands out segments, and is told which of them arrive, and when. Everything
+//! else is not its own: queues, loss, marks and delay are the network's.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -64,7 +64,8 @@ pub enum Congestion {
     Cubic,
     /// Reno's growth; of its window as much goes as was marked of it (RFC 8257).
     Dctcp,
-    /// As much as a model of the path holds: its rate and its shortest round trip (Cardwell and others 2016).
+    /// As much as a model of the path holds: its rate and its shortest round trip (Cardwell and
+    /// others 2016).
     Bbr,
 }
 
@@ -101,7 +102,8 @@ pub struct Acked {
     pub repairing: bool,
     /// Segments a second that arrived while it was under way.
     pub rate: Option<f64>,
-    /// The first acknowledgement of a round trip: of what was sent after the last such one had come.
+    /// The first acknowledgement of a round trip: of what was sent after the last such one had
+    /// come.
     pub round: bool,
 }
 
@@ -135,7 +137,8 @@ impl Control {
         }
     }
 
-    /// Segments are lost: once for all that were sent before this was last said, or that they are marked.
+    /// Segments are lost: once for all that were sent before this was last said, or that they are
+    /// marked.
     pub(crate) fn congested(&mut self) {
         match self {
             Control::Reno(control) => control.congested(),

@@ -38,7 +38,8 @@ impl Receiver {
         self.upto
     }
 
-    /// A segment arrives, as the transmission of this number. Is it new, and what is acknowledged at once?
+    /// A segment arrives, as the transmission of this number. Is it new, and what is acknowledged
+    /// at once?
     pub fn arrives(&mut self, number: u64, segment: u64, marked: bool) -> (bool, Option<Ack>) {
         let is_new = segment >= self.upto && self.beyond.insert(segment);
         let in_order = segment == self.upto && self.beyond.len() == 1;

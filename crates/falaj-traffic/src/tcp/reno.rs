@@ -1,4 +1,5 @@
-//! Reno: a segment more each round trip, half at a loss (RFC 5681; growth by what is acknowledged, RFC 3465).
+//! Reno: a segment more each round trip, half at a loss (RFC 5681; growth by what is acknowledged,
+//! RFC 3465).
 
 use super::Acked;
 
@@ -74,8 +75,8 @@ mod tests {
         }
     }
 
-    /// 20 segments, half of them after a loss; then as many acknowledgements as the window has make it one more, which adds two
-    /// to its square with each.
+    /// 20 segments, half of them after a loss; then as many acknowledgements as the window has make
+    /// it one more, which adds two to its square with each.
     #[test]
     fn a_segment_more_each_round_trip() {
         let mut reno = Reno::new(20);
@@ -84,7 +85,11 @@ mod tests {
         for acks in 1..=150 {
             reno.acked(&ack(1));
             let window = (100.0 + 2.0 * f64::from(acks)).sqrt();
-            assert!((reno.window() - window).abs() < 0.05, "{acks}: {} beside {window}", reno.window());
+            assert!(
+                (reno.window() - window).abs() < 0.05,
+                "{acks}: {} beside {window}",
+                reno.window()
+            );
         }
         assert!((reno.window() - 20.0).abs() < 0.05, "{}", reno.window());
     }
@@ -109,16 +114,21 @@ mod tests {
         assert_eq!(reno.window(), 10.0);
     }
 
-    /// The sawtooth: where one segment of each 1/p is lost, the mean window is sqrt(3/2p) (Mathis and others 1997).
-    /// A little is missing: the round trip in which the lost one is sent again, with half the window, is none of the model's. The
-    /// more round trips there are between losses, the less that weighs.
+    /// The sawtooth: where one segment of each 1/p is lost, the mean window is sqrt(3/2p) (Mathis
+    /// and others 1997). A little is missing: the round trip in which the lost one is sent
+    /// again, with half the window, is none of the model's. The more round trips there are
+    /// between losses, the less that weighs.
     #[test]
     fn the_mean_window_is_that_of_the_sawtooth() {
         for (every, least) in [(1_000u64, 0.94), (10_000, 0.97)] {
-            let tcp = Tcp { congestion: Congestion::Reno, ..Tcp::without_end(Span::from_millis(50)) };
+            let tcp =
+                Tcp { congestion: Congestion::Reno, ..Tcp::without_end(Span::from_millis(50)) };
             let mean = mean_window(&tcp, |number| number % every == every - 1);
             let formula = (1.5 * every as f64).sqrt();
-            assert!((least..1.0).contains(&(mean / formula)), "1 in {every}: {mean} beside {formula}");
+            assert!(
+                (least..1.0).contains(&(mean / formula)),
+                "1 in {every}: {mean} beside {formula}"
+            );
         }
     }
 }

@@ -38,11 +38,13 @@ impl RoundTrip {
 
     /// So long is waited for an acknowledgement.
     pub fn timeout(&self) -> Span {
-        let once = self.known.map_or(INITIAL, |(mean, varies)| Span(mean) + Span(varies) * 4).max(LEAST);
+        let once =
+            self.known.map_or(INITIAL, |(mean, varies)| Span(mean) + Span(varies) * 4).max(LEAST);
         (once * (1 << self.doubled.min(16))).min(MOST)
     }
 
-    /// It was waited in vain: twice as long from now on. It was the first time since something was measured, or not.
+    /// It was waited in vain: twice as long from now on. It was the first time since something was
+    /// measured, or not.
     pub fn timed_out(&mut self) -> bool {
         self.doubled += 1;
         self.doubled == 1

@@ -1,7 +1,8 @@
 //! The sending end: what is under way, what of it is lost, and when to give up waiting.
 //!
-//! Each transmission has a number of its own, retransmissions too, and acknowledgements name numbers: so a round trip is
-//! never mistaken, and a retransmission that is lost is known like any other (as RFC 9002 counts packets).
+//! Each transmission has a number of its own, retransmissions too, and acknowledgements name
+//! numbers: so a round trip is never mistaken, and a retransmission that is lost is known like any
+//! other (as RFC 9002 counts packets).
 
 use super::receiver::Ack;
 use super::round_trip::RoundTrip;
@@ -125,10 +126,12 @@ impl Sender {
         self.control.window().min(self.most.into())
     }
 
-    /// When the next transmission may go; `None`: not before something arrives, or is taken for lost.
+    /// When the next transmission may go; `None`: not before something arrives, or is taken for
+    /// lost.
     pub fn ready(&self) -> Option<Time> {
         let something = !self.lost.is_empty() || self.next < self.segments;
-        (something && f64::from(self.in_flight) + 1.0 <= self.window().max(1.0)).then_some(self.paced)
+        (something && f64::from(self.in_flight) + 1.0 <= self.window().max(1.0))
+            .then_some(self.paced)
     }
 
     /// When it is no longer waited for what is under way.
@@ -150,7 +153,14 @@ impl Sender {
             (self.arrived_at, self.sent_at) = (now, now);
         }
         let Sender { arrived, arrived_at, sent_at, .. } = *self;
-        self.sent.push_back(Sent { segment, at: now, state: State::InFlight, arrived, arrived_at, sent_at });
+        self.sent.push_back(Sent {
+            segment,
+            at: now,
+            state: State::InFlight,
+            arrived,
+            arrived_at,
+            sent_at,
+        });
         self.in_flight += 1;
         if self.gives_up == Time::NEVER {
             self.gives_up = now + self.trip.timeout();
@@ -158,7 +168,11 @@ impl Sender {
         if let Some(pace) = self.control.pace() {
             self.paced = self.paced.max(now) + Span((1e9 / pace) as u64);
         }
-        Some(Transmission { number: self.first + self.sent.len() as u64 - 1, segment, again: again.is_some() })
+        Some(Transmission {
+            number: self.first + self.sent.len() as u64 - 1,
+            segment,
+            again: again.is_some(),
+        })
     }
 
     /// An acknowledgement has come.
@@ -196,7 +210,8 @@ impl Sender {
             reduced = true;
         }
         let took = (now - sent.arrived_at).max(sent.at - sent.sent_at);
-        let rate = (took > Span::ZERO).then(|| (self.arrived - sent.arrived) as f64 / took.as_secs_f64());
+        let rate =
+            (took > Span::ZERO).then(|| (self.arrived - sent.arrived) as f64 / took.as_secs_f64());
         let round = sent.arrived >= self.round;
         if round {
             self.round = self.arrived;
@@ -277,7 +292,8 @@ mod tests {
         std::iter::from_fn(|| sender.send(now)).map(|t| (t.number, t.segment)).collect()
     }
 
-    /// Of eight the second is lost: the fifth to arrive beyond it says so, and it is sent again once half has arrived.
+    /// Of eight the second is lost: the fifth to arrive beyond it says so, and it is sent again
+    /// once half has arrived.
     #[test]
     fn three_beyond_a_gap_say_that_it_is_lost() {
         let mut sender = sender(8, 100);
@@ -294,7 +310,10 @@ mod tests {
         assert_eq!(all(&mut sender, ms(12)), []);
         let mut again = Vec::new();
         for number in 5..12 {
-            assert!(!sender.acked(ms(13), &ack(number, 1)).reduced, "once for all that were under way");
+            assert!(
+                !sender.acked(ms(13), &ack(number, 1)).reduced,
+                "once for all that were under way"
+            );
             again.extend(all(&mut sender, ms(13)));
         }
         assert_eq!(again[0].1, 1, "{again:?}");

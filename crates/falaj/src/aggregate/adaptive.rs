@@ -1,4 +1,5 @@
-//! A tuner that can be asked what it does while a packer has it, and that says when the delay is not kept.
+//! A tuner that can be asked what it does while a packer has it, and that says when the delay is
+//! not kept.
 
 use crate::show::{self, note};
 use falaj_engine::container::{Nonsense, Packer, Policy};
@@ -37,7 +38,8 @@ impl Watched {
         self
     }
 
-    /// A packer that it tunes, of containers of so many bytes and packets whose destination is behind `before`.
+    /// A packer that it tunes, of containers of so many bytes and packets whose destination is
+    /// behind `before`.
     pub(super) fn packer(&self, bytes: u32, before: usize) -> Result<Packer, Nonsense> {
         let (first, (slot, slots)) = {
             let watch = self.watch();
@@ -84,7 +86,9 @@ impl Watch {
                 show::nanos(delay * 1e9)
             );
         } else {
-            note!("packets {whither} cannot keep a {measure} delay of {asked}: more come than the other side takes");
+            note!(
+                "packets {whither} cannot keep a {measure} delay of {asked}: more come than the other side takes"
+            );
         }
     }
 }

@@ -108,10 +108,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let ways = ways(args)?;
     let mut rates: Vec<f64> = args.rates.clone();
     rates.retain(|rate| *rate > 0.0);
-    let loads: Vec<Option<f64>> = std::iter::once(None).chain(rates.into_iter().map(Some)).collect();
+    let loads: Vec<Option<f64>> =
+        std::iter::once(None).chain(rates.into_iter().map(Some)).collect();
     priority::be_punctual(Rank::Sender);
     let apart = apart();
-    let mut turns: Vec<Vec<Outcome>> = loads.iter().flat_map(|_| &ways).map(|_| Vec::new()).collect();
+    let mut turns: Vec<Vec<Outcome>> =
+        loads.iter().flat_map(|_| &ways).map(|_| Vec::new()).collect();
     let bar = show::progress(args.repeat * turns.len() as u64, "measuring");
     for turn in 0..args.repeat {
         let all = loads.iter().flat_map(|&rate| ways.iter().map(move |(_, way)| (rate, *way)));
@@ -170,7 +172,12 @@ fn ways(args: &Args) -> Result<Vec<(String, Way)>> {
     ])
 }
 
-fn row(args: &Args, rate: Option<f64>, (name, way): &(String, Way), outcomes: &[Outcome]) -> Result<Row> {
+fn row(
+    args: &Args,
+    rate: Option<f64>,
+    (name, way): &(String, Way),
+    outcomes: &[Outcome],
+) -> Result<Row> {
     let sum = |f: &dyn Fn(&Outcome) -> f64| outcomes.iter().map(f).sum::<f64>();
     let sent = sum(&|o| o.packets as f64);
     let counted = sum(&|o| o.report.packets as f64).max(1.0);
@@ -182,8 +189,12 @@ fn row(args: &Args, rate: Option<f64>, (name, way): &(String, Way), outcomes: &[
     // By the rate that there was.
     let came = sent / sum(&|o| o.nanos as f64).max(1.0);
     let filled = Filled { size: most as usize, timeout: Some(way.policy.timeout.0 as f64) };
-    let formula = (most > 1 && !way.policy.when_idle).then(|| filled.fill(came)).transpose()?.map(|fill| fill.wait);
-    let delays = || outcomes.iter().filter_map(|o| Some((o.report.delay?, o.report.packets as f64)));
+    let formula = (most > 1 && !way.policy.when_idle)
+        .then(|| filled.fill(came))
+        .transpose()?
+        .map(|fill| fill.wait);
+    let delays =
+        || outcomes.iter().filter_map(|o| Some((o.report.delay?, o.report.packets as f64)));
     Ok(Row {
         way: name.clone(),
         asked: rate,
@@ -193,7 +204,9 @@ fn row(args: &Args, rate: Option<f64>, (name, way): &(String, Way), outcomes: &[
         packets: each(counted, sum(&|o| o.report.containers as f64)),
         wakeups: each(sum(&|o| (o.rung + o.report.rung) as f64), sent),
         delay: rate.and_then(|_| middle(outcomes.iter().flat_map(|o| &o.report.pieces))),
-        delay_mean: rate.map(|_| each(delays().map(|((mean, _), n)| mean * n).sum(), delays().map(|(_, n)| n).sum())),
+        delay_mean: rate.map(|_| {
+            each(delays().map(|((mean, _), n)| mean * n).sum(), delays().map(|(_, n)| n).sum())
+        }),
         delay_p99: rate.map(|_| median(delays().map(|((_, p99), _)| p99 as f64).collect())),
         waited: rate.and_then(|_| middle(outcomes.iter().flat_map(|o| &o.waited))),
         formula: rate.and(formula),
@@ -202,7 +215,12 @@ fn row(args: &Args, rate: Option<f64>, (name, way): &(String, Way), outcomes: &[
 }
 
 fn tell(args: &Args, rows: &[Row]) {
-    say!("packets of {} B from one process to another, {} x {} each, in turns", args.size, args.repeat, args.each);
+    say!(
+        "packets of {} B from one process to another, {} x {} each, in turns",
+        args.size,
+        args.repeat,
+        args.each
+    );
     let or_dash = |figure: Option<f64>| figure.map_or(show::DASH.into(), show::nanos);
     let cells = rows.iter().map(|row| {
         // Beside what every packet ringing gives under the same load.

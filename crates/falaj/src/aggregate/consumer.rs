@@ -87,11 +87,13 @@ pub(super) fn add(all: &mut Vec<Piece>, number: usize, packets: u64, delay: u64)
 /// The mean delay of the piece in the middle; `None` where nothing came.
 pub(super) fn middle<'a>(pieces: impl IntoIterator<Item = &'a Piece>) -> Option<f64> {
     let with_packets = pieces.into_iter().filter(|piece| piece.packets > 0);
-    let means: Vec<f64> = with_packets.map(|piece| piece.delay as f64 / piece.packets as f64).collect();
+    let means: Vec<f64> =
+        with_packets.map(|piece| piece.delay as f64 / piece.packets as f64).collect();
     (!means.is_empty()).then(|| median(means))
 }
 
-/// A server that is as slow as it is declared to be: all that a container needs here is a part of it.
+/// A server that is as slow as it is declared to be: all that a container needs here is a part of
+/// it.
 struct Server<'a> {
     args: &'a Args,
     /// When it was done with the last one; none if it has slept since.
@@ -126,7 +128,8 @@ impl Server<'_> {
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let line = io::stdin().as_fd().try_clone_to_owned()?;
-    let (mut endpoint, _) = Endpoint::accept(line).context("this command is for falaj's own use")?;
+    let (mut endpoint, _) =
+        Endpoint::accept(line).context("this command is for falaj's own use")?;
     args.processor.into_iter().for_each(priority::stay_on);
     priority::be_punctual(Rank::Receiver);
     println!("{}", serde_json::to_string(&consume(&mut endpoint, args)?)?);
@@ -152,7 +155,11 @@ fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<Report> {
             if skips && monotonic() >= first + args.skip.0 {
                 skips = false;
                 (began, cpu, delays) = (monotonic(), thread_cpu(), Meter::new());
-                report = Report { pieces: report.pieces, malformed: report.malformed, ..Report::default() };
+                report = Report {
+                    pieces: report.pieces,
+                    malformed: report.malformed,
+                    ..Report::default()
+                };
             }
             take(&bytes, &mut server, first, &mut report, &mut delays);
             took = true;
@@ -175,7 +182,13 @@ fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<Report> {
 }
 
 /// Takes a container apart, after what it is declared to cost.
-fn take(bytes: &[u8], server: &mut Server<'_>, first: u64, report: &mut Report, delays: &mut Meter) {
+fn take(
+    bytes: &[u8],
+    server: &mut Server<'_>,
+    first: u64,
+    report: &mut Report,
+    delays: &mut Meter,
+) {
     let began = server.begin();
     report.containers += 1;
     let Ok(packets) = container::unload(bytes) else {

@@ -32,16 +32,17 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum What {
-    /// Packets a second, processor time and delay: one by one, in containers, with containers that leave when the
-    /// reader is idle.
+    /// Packets a second, processor time and delay: one by one, in containers, with containers that
+    /// leave when the reader is idle.
     Bench(bench::Args),
-    /// Containers for a delay, beside the best of those that do not change: delay, processor time, and how soon they
-    /// follow a step of the load.
+    /// Containers for a delay, beside the best of those that do not change: delay, processor time,
+    /// and how soon they follow a step of the load.
     Tune(tune::Args),
     /// The other process: takes its side of the rings from standard input.
     #[command(hide = true)]
     Consumer(consumer::Args),
-    /// The far end of `run --aggregate`: takes its side of the rings and its interface from standard input.
+    /// The far end of `run --aggregate`: takes its side of the rings and its interface from
+    /// standard input.
     #[command(hide = true)]
     Guest { asked: Asked },
 }
@@ -53,7 +54,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         What::Tune(args) => tune::main(args),
         What::Guest { asked } => {
             priority::be_punctual(Rank::Receiver);
-            serve(io::stdin().as_fd().try_clone_to_owned()?, asked.packer("back from the far end")?)?;
+            serve(
+                io::stdin().as_fd().try_clone_to_owned()?,
+                asked.packer("back from the far end")?,
+            )?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -87,11 +91,14 @@ impl FromStr for Asked {
 impl Asked {
     /// Starts the far end's process and gives it the interface there.
     pub(crate) fn start(&self, sandbox: &mut Sandbox) -> Result<(Guest, Child)> {
-        let no_tap = "--aggregate needs TAP interfaces, and there are none here; see `falaj doctor`";
+        let no_tap =
+            "--aggregate needs TAP interfaces, and there are none here; see `falaj doctor`";
         let tap = sandbox.take_tap(End::Far).context(no_tap)?;
-        let mut command = Command::new(std::env::current_exe().context("cannot find this program's own file")?);
+        let mut command =
+            Command::new(std::env::current_exe().context("cannot find this program's own file")?);
         command.args(["aggregate", "guest", &self.text]);
-        Guest::start(command, &tap, self.packer("to the far end")?).context("cannot start the far end's process")
+        Guest::start(command, &tap, self.packer("to the far end")?)
+            .context("cannot start the far end's process")
     }
 
     /// Packs so; `whither` is said where a delay is not kept.
@@ -119,7 +126,9 @@ fn wanted(text: &str) -> Result<Wanted, String> {
         if let Some(span) = word.strip_prefix("delay=").filter(|_| delay.is_none()) {
             delay = Some(parse_span(span).map_err(|error| format!("{error}; {HOW}"))?);
         } else if let Some(percent) = word.strip_prefix('p').filter(|_| measure == Measure::Mean) {
-            measure = percentile(percent).map(Measure::Percentile).map_err(|error| format!("{error}; {HOW}"))?;
+            measure = percentile(percent)
+                .map(Measure::Percentile)
+                .map_err(|error| format!("{error}; {HOW}"))?;
         } else {
             return Err(HOW.into());
         }
@@ -147,14 +156,17 @@ fn policy(text: &str) -> Result<Policy, String> {
     for word in words {
         match word {
             "idle" if !policy.when_idle => policy.when_idle = true,
-            _ if policy.timeout == Span::MAX => policy.timeout = parse_span(word).map_err(|e| format!("{e}; {HOW}"))?,
+            _ if policy.timeout == Span::MAX => {
+                policy.timeout = parse_span(word).map_err(|e| format!("{e}; {HOW}"))?
+            }
             _ => return Err(HOW.into()),
         }
     }
     policy.check().map_err(|nonsense| format!("{nonsense}; {HOW}"))
 }
 
-/// A policy whose containers leave full or after a time, and not because the other side is idle: of which not all ways tell.
+/// A policy whose containers leave full or after a time, and not because the other side is idle: of
+/// which not all ways tell.
 pub(crate) fn by_timeout(text: &str) -> Result<Policy, String> {
     const HOW: &str = "packets of a full container, and when else it leaves: 62,200us";
     match policy(text) {
@@ -182,8 +194,9 @@ impl Cost {
 
 /// `11.4us,1.07us`.
 fn cost(text: &str) -> Result<Cost, String> {
-    let both =
-        text.split_once(',').ok_or("two times with a comma between: of a container, of a packet: 11.4us,1.07us")?;
+    let both = text
+        .split_once(',')
+        .ok_or("two times with a comma between: of a container, of a packet: 11.4us,1.07us")?;
     let span = |text: &str| parse_span(text).map_err(|error| error.to_string());
     Ok(Cost { container: span(both.0)?, packet: span(both.1)? })
 }
@@ -194,12 +207,15 @@ mod tests {
 
     #[test]
     fn a_policy_in_words() {
-        let of = |packets, timeout, when_idle| Policy { packets, bytes: LONGEST, timeout, when_idle };
+        let of =
+            |packets, timeout, when_idle| Policy { packets, bytes: LONGEST, timeout, when_idle };
         assert_eq!(policy("62,200us"), Ok(of(62, Span::from_micros(200), false)));
         assert_eq!(policy("62, idle"), Ok(of(62, Span::MAX, true)));
         assert_eq!(policy("8,1ms,idle"), Ok(of(8, Span::from_millis(1), true)));
         assert_eq!(policy("1"), Ok(of(1, Span::MAX, false)));
-        for wrong in ["", "0,200us", "62", "62,200", "62,idle,idle", "62,1ms,2ms", "-1,1ms", "x,1ms"] {
+        for wrong in
+            ["", "0,200us", "62", "62,200", "62,idle,idle", "62,1ms,2ms", "-1,1ms", "x,1ms"]
+        {
             assert!(policy(wrong).is_err(), "{wrong}");
         }
     }

@@ -58,8 +58,8 @@ pub(super) struct Load {
     pub(super) apart: Option<usize>,
 }
 
-/// A processor for each side, if there are two: a reader that is woken where the sender runs stops it, and is a part of
-/// what it measures.
+/// A processor for each side, if there are two: a reader that is woken where the sender runs stops
+/// it, and is a part of what it measures.
 pub(super) fn apart() -> Option<usize> {
     let processors = priority::processors();
     let (&ours, &theirs) = processors.first().zip(processors.last())?;
@@ -128,7 +128,10 @@ impl Sender {
     fn hand_over(&mut self, bytes: &[u8]) -> io::Result<()> {
         while !self.endpoint.send(bytes)? {
             if self.endpoint.is_gone() {
-                return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the reading process is gone"));
+                return Err(io::Error::new(
+                    io::ErrorKind::BrokenPipe,
+                    "the reading process is gone",
+                ));
             }
             if !self.endpoint.ask_room(bytes.len())? {
                 self.endpoint.wait(None)?;
@@ -146,7 +149,12 @@ pub(super) fn run(way: Way, load: &Load) -> Result<Outcome> {
     let mut command = Command::new(program);
     command.args(["aggregate", "consumer", "--cost", &cost]).stdin(theirs).stdout(Stdio::piped());
     if load.rate.is_some() {
-        command.arg("--stamped").args(["--skip", &load.skip.to_string(), "--part", &load.part.to_string()]);
+        command.arg("--stamped").args([
+            "--skip",
+            &load.skip.to_string(),
+            "--part",
+            &load.part.to_string(),
+        ]);
     }
     if load.exponential {
         command.args(["--exponential", &load.seed.to_string()]);
@@ -187,10 +195,22 @@ pub(super) fn run(way: Way, load: &Load) -> Result<Outcome> {
     }
     ensure!(report.malformed == 0, "{} containers arrived malformed", report.malformed);
     let (changes, kept) = watched.map_or((0, true), |watched| (watched.changes(), watched.keeps()));
-    Ok(Outcome { report, packets, nanos, cpu, rung, waited, late, last: packer.policy(), changes, kept })
+    Ok(Outcome {
+        report,
+        packets,
+        nanos,
+        cpu,
+        rung,
+        waited,
+        late,
+        last: packer.policy(),
+        changes,
+        kept,
+    })
 }
 
-/// Waits until the reader is there: what were sent before would wait for that in the ring. It counts from here on.
+/// Waits until the reader is there: what were sent before would wait for that in the ring. It
+/// counts from here on.
 fn greet(endpoint: &mut Endpoint) -> Result<()> {
     let nobody = [0; ADDRESS];
     endpoint.ask_when(nobody.len(), monotonic());
@@ -245,7 +265,9 @@ fn paced(sender: &mut Sender, packer: &mut Packer, load: &Load, rate: f64) -> Re
     };
     let mut sent = 0;
     for (i, rate) in pieces.iter().enumerate() {
-        let at = |i: usize| began + Span((u128::from(load.long.0) * i as u128 / pieces.len() as u128) as u64);
+        let at = |i: usize| {
+            began + Span((u128::from(load.long.0) * i as u128 / pieces.len() as u128) as u64)
+        };
         let stream = |(number, part): (usize, &f64)| {
             let bits = load.size as f64 * 8.0 * rate * part;
             let spec = SourceSpec {
@@ -288,7 +310,9 @@ fn piece(sender: &mut Sender, packer: &mut Packer, stop: Time, streams: &mut [St
         if now >= stop {
             break;
         }
-        let Some(stream) = streams.iter_mut().min_by_key(|stream| stream.due()).filter(|s| s.due() <= now) else {
+        let Some(stream) =
+            streams.iter_mut().min_by_key(|stream| stream.due()).filter(|s| s.due() <= now)
+        else {
             packer.poll(now, &mut |c| sender.send(c));
             if !packer.is_empty() && packer.policy().when_idle && sender.endpoint.ask_idle() {
                 packer.idle(now, &mut |c| sender.send(c));
@@ -296,7 +320,8 @@ fn piece(sender: &mut Sender, packer: &mut Packer, stop: Time, streams: &mut [St
             std::hint::spin_loop();
             continue;
         };
-        // It came when it was due, whenever that was seen: a sender that is late makes packets wait, and no bursts.
+        // It came when it was due, whenever that was seen: a sender that is late makes packets
+        // wait, and no bursts.
         let due = stream.due();
         stream.packet[STAMP..STAMP + 8].copy_from_slice(&due.0.to_le_bytes());
         let _ = packer.offer(&stream.packet, due, &mut |c| sender.send(c));

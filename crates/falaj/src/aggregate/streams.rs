@@ -1,4 +1,5 @@
-//! Streams of packets through one ring to a reader that takes as long as a model's server: what is computed, measured.
+//! Streams of packets through one ring to a reader that takes as long as a model's server: what is
+//! computed, measured.
 
 use super::producer::{Load, Way, apart, run};
 use super::{Cost, LONGEST};
@@ -53,7 +54,8 @@ impl Streams {
 
     fn measured(&self, long: Span, seed: u64) -> Result<Measured> {
         priority::be_punctual(Rank::Sender);
-        let policy = Policy { packets: self.packets, bytes: LONGEST, timeout: TIMEOUT, when_idle: false };
+        let policy =
+            Policy { packets: self.packets, bytes: LONGEST, timeout: TIMEOUT, when_idle: false };
         let slowest = self.rate * self.parts.iter().copied().fold(f64::INFINITY, f64::min);
         let filled = Span((f64::from(self.packets) / slowest * FILLED * 1e9) as u64);
         let load = Load {
@@ -75,7 +77,8 @@ impl Streams {
         let given = outcome.packets as f64 / (rate * outcome.nanos as f64 * 1e-9);
         let delay = |number: usize| {
             let stream = outcome.report.streams.get(number).filter(|stream| stream.packets > 0);
-            let stream = stream.context("nothing came of a stream: this machine is too busy for it")?;
+            let stream =
+                stream.context("nothing came of a stream: this machine is too busy for it")?;
             Ok(stream.delay as f64 / stream.packets as f64 * 1e-9)
         };
         Ok(Measured { delays: (0..self.parts.len()).map(delay).collect::<Result<_>>()?, given })

@@ -1,4 +1,5 @@
-//! `falaj aggregate tune`: containers that follow the load, beside the best of those that do not, within one run.
+//! `falaj aggregate tune`: containers that follow the load, beside the best of those that do not,
+//! within one run.
 
 use super::bench::per_second;
 use super::consumer::{PIECE, Piece, middle};
@@ -117,7 +118,10 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     let wanted = Wanted { delay: args.delay.as_secs_f64(), measure };
     priority::be_punctual(Rank::Sender);
     let run = Run { args, wanted, apart: apart() };
-    let bar = show::progress((rates.len() * (SIZES.len() + 1) * TIMEOUTS.len() + rates.len()) as u64, "measuring");
+    let bar = show::progress(
+        (rates.len() * (SIZES.len() + 1) * TIMEOUTS.len() + rates.len()) as u64,
+        "measuring",
+    );
     let mut found = Vec::new();
     for &rate in &rates {
         found.push(run.at(rate, &bar)?);
@@ -131,7 +135,10 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     }
     bar.finish_and_clear();
     if args.json {
-        say!("{}", serde_json::to_string_pretty(&serde_json::json!({ "rates": found, "steps": steps }))?);
+        say!(
+            "{}",
+            serde_json::to_string_pretty(&serde_json::json!({ "rates": found, "steps": steps }))?
+        );
     } else {
         tell(args, &found, &steps);
     }
@@ -194,7 +201,16 @@ impl Run<'_> {
         };
         let cpu = outcome.report.cpu as f64 / outcome.report.packets.max(1) as f64;
         let Policy { packets, timeout, when_idle, .. } = outcome.last;
-        Row { packets, timeout: timeout.0, when_idle, delay, mean, cpu, changes: outcome.changes, kept: outcome.kept }
+        Row {
+            packets,
+            timeout: timeout.0,
+            when_idle,
+            delay,
+            mean,
+            cpu,
+            changes: outcome.changes,
+            kept: outcome.kept,
+        }
     }
 
     fn at(&self, rate: f64, bar: &indicatif::ProgressBar) -> Result<Rate> {
@@ -217,7 +233,12 @@ impl Run<'_> {
         let (mut tuned, mut again) = (Vec::new(), Vec::new());
         for _ in 0..TURNS {
             let first = ways[0];
-            tuned.push(self.row(&self.measured(way(first, Some(self.wanted)), rate, None, long)?));
+            tuned.push(self.row(&self.measured(
+                way(first, Some(self.wanted)),
+                rate,
+                None,
+                long,
+            )?));
             if let Some(best) = best {
                 let best = fixed(best.packets, Span(best.timeout));
                 again.push(self.row(&self.measured(way(best, None), rate, None, long)?));
@@ -235,12 +256,22 @@ impl Run<'_> {
         let outcome = self.measured(way, rate, Some(self.args.step), third * 3)?;
         let thirds = (third.0 / PIECE.0) as usize;
         let pieces = &outcome.report.pieces;
-        let part = |i: usize| &pieces[(i * thirds).min(pieces.len())..((i + 1) * thirds).min(pieces.len())];
+        let part = |i: usize| {
+            &pieces[(i * thirds).min(pieces.len())..((i + 1) * thirds).min(pieces.len())]
+        };
         let settled = [0, 1, 2].map(|i| settles(part(i), self.args.delay.0 as f64));
-        let means = [0, 1, 2].map(|i| middle(&part(i)[settled[i].unwrap_or(0)..]).unwrap_or(f64::INFINITY));
+        let means =
+            [0, 1, 2].map(|i| middle(&part(i)[settled[i].unwrap_or(0)..]).unwrap_or(f64::INFINITY));
         let time = |pieces: usize| pieces as u64 * PIECE.0;
         let (up, down) = (settled[1].map(time), settled[2].map(time));
-        Ok(Step { from: rate, to: rate * self.args.step, up, down, means, changes: outcome.changes })
+        Ok(Step {
+            from: rate,
+            to: rate * self.args.step,
+            up,
+            down,
+            means,
+            changes: outcome.changes,
+        })
     }
 }
 
@@ -262,7 +293,11 @@ fn settles(pieces: &[Piece], delay: f64) -> Option<usize> {
 
 fn policy(row: &Row) -> String {
     let packets = if row.packets == u32::MAX { "any".into() } else { row.packets.to_string() };
-    format!("{packets}, {}{}", show::nanos(row.timeout as f64), if row.when_idle { ", idle" } else { "" })
+    format!(
+        "{packets}, {}{}",
+        show::nanos(row.timeout as f64),
+        if row.when_idle { ", idle" } else { "" }
+    )
 }
 
 fn tell(args: &Args, rates: &[Rate], steps: &[Step]) {
@@ -299,7 +334,8 @@ fn tell(args: &Args, rates: &[Rate], steps: &[Step]) {
     ];
     say!("{}", show::table(&head, rows));
     if !steps.is_empty() {
-        let after = |settled: Option<u64>| settled.map_or("never".into(), |at| show::nanos(at as f64));
+        let after =
+            |settled: Option<u64>| settled.map_or("never".into(), |at| show::nanos(at as f64));
         let rows = steps.iter().map(|step| {
             vec![
                 format!("{:.0} to {:.0} K/s", step.from / 1e3, step.to / 1e3),

@@ -21,7 +21,8 @@ pub(crate) struct Simulated {
     pub(crate) longest: Vec<Span>,
 }
 
-/// Sends from the adapters that are the sources' homes. From the beginning of some windows on the link is another.
+/// Sends from the adapters that are the sources' homes. From the beginning of some windows on the
+/// link is another.
 pub(crate) fn simulate(
     scenario: &Scenario,
     homes: &[usize],
@@ -36,7 +37,8 @@ pub(crate) fn simulate(
         .enumerate()
         .map(|(n, source)| Source::new(source.spec(), scenario.run.seed, n as u64).peekable())
         .collect();
-    let mut network = Network::new(&scenario.network()).map_err(|(_, refused)| anyhow!("{refused}"))?;
+    let mut network =
+        Network::new(&scenario.network()).map_err(|(_, refused)| anyhow!("{refused}"))?;
     let adapters = homes.iter().max().map_or(1, |last| last + 1);
     let (mut windows, mut longest) = (vec![vec![0; adapters]; number], vec![Span::ZERO; adapters]);
     // By handle, whose packet it is.
@@ -56,15 +58,21 @@ pub(crate) fn simulate(
     let mut changes = changes.iter();
     let mut next_change = changes.next();
     loop {
-        let instants = sources.iter_mut().enumerate().filter_map(|(n, source)| Some((source.peek()?.at, n)));
+        let instants =
+            sources.iter_mut().enumerate().filter_map(|(n, source)| Some((source.peek()?.at, n)));
         let Some((at, n)) = instants.min().filter(|(at, _)| *at < over) else { break };
-        while let Some((_, then)) = next_change.filter(|(n, _)| Time::ZERO + window * *n as u64 <= at) {
+        while let Some((_, then)) =
+            next_change.filter(|(n, _)| Time::ZERO + window * *n as u64 <= at)
+        {
             let begins = Time::ZERO + window * next_change.map_or(0, |(n, _)| *n as u64);
-            let made = difference(&now, then, (&places, network.places()), false).map_err(|why| anyhow!(why))?;
+            let made = difference(&now, then, (&places, network.places()), false)
+                .map_err(|why| anyhow!(why))?;
             if let Some(change) = made.change {
                 let around = Around { flows: &[], sorted: change.sorted, rules: None };
                 let known = |_: u32| Label::default();
-                network.apply(change.engine, around, &known, begins, &mut out).map_err(|unfit| anyhow!("{unfit}"))?;
+                network
+                    .apply(change.engine, around, &known, begins, &mut out)
+                    .map_err(|unfit| anyhow!("{unfit}"))?;
             }
             note(&mut out, &owners);
             (now, places) = (then.clone(), made.at);

@@ -1,4 +1,5 @@
-//! Loops that read and write and do nothing else, over the interfaces of a link: what those alone make possible.
+//! Loops that read and write and do nothing else, over the interfaces of a link: what those alone
+//! make possible.
 
 use anyhow::{Result, bail};
 use falaj_live::packet::{PacketReader, PacketSocket};
@@ -50,12 +51,16 @@ impl Bare {
         if let (Some(near), Some(far)) = (sandbox.packet(End::Near), sandbox.packet(End::Far)) {
             let way = |from: &Arc<PacketSocket>, to: &Arc<PacketSocket>| -> Result<Way> {
                 let (mut from, to) = (PacketReader::new(Arc::clone(from))?, Arc::clone(to));
-                Ok(Way::new(Box::new(move |unit| from.read(unit)), Box::new(move |unit| to.send(unit))))
+                Ok(Way::new(
+                    Box::new(move |unit| from.read(unit)),
+                    Box::new(move |unit| to.send(unit)),
+                ))
             };
             let readable: [Arc<dyn AsFd>; 2] = [Arc::clone(near) as _, Arc::clone(far) as _];
             return Ok(Bare { ways: [way(near, far)?, way(far, near)?], readable });
         }
-        let [Some(near), Some(far)] = End::BOTH.map(|end| sandbox.take_tap(end).map(Arc::new)) else {
+        let [Some(near), Some(far)] = End::BOTH.map(|end| sandbox.take_tap(end).map(Arc::new))
+        else {
             bail!("a sandbox that is not joined by packet sockets has a TAP at each end")
         };
         let way = |from: &Arc<Tap>, to: &Arc<Tap>| {

@@ -1,6 +1,8 @@
-//! `falaj bench delay`: from socket to socket through a link, less what bare veth takes in the same run.
+//! `falaj bench delay`: from socket to socket through a link, less what bare veth takes in the same
+//! run.
 //!
-//! One program has both sockets and never sleeps while a datagram is on its way, so that nobody has to be woken but the link.
+//! One program has both sockets and never sleeps while a datagram is on its way, so that nobody has
+//! to be woken but the link.
 
 use super::{exit, median};
 use crate::show::{self, say};
@@ -87,13 +89,19 @@ const SHARES: [f64; 3] = [0.5, 0.99, 1.0];
 
 impl Turn {
     fn new((delays, lost): (Meter, u64)) -> Turn {
-        Turn { quantiles: SHARES.map(|share| delays.quantile(share).map_or(f64::NAN, |span| span.0 as f64)), lost }
+        Turn {
+            quantiles: SHARES
+                .map(|share| delays.quantile(share).map_or(f64::NAN, |span| span.0 as f64)),
+            lost,
+        }
     }
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let links = DELAYS.into_iter().flat_map(|delay| {
-        [Timer::Spin, Timer::Hybrid, Timer::Sleep].into_iter().map(move |timer| Path::Link(delay, timer))
+        [Timer::Spin, Timer::Hybrid, Timer::Sleep]
+            .into_iter()
+            .map(move |timer| Path::Link(delay, timer))
     });
     let mut series: Vec<(Path, Vec<Turn>)> =
         std::iter::once(Path::Veth).chain(links).map(|path| (path, vec![])).collect();
@@ -115,24 +123,32 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     series.iter_mut().for_each(|(_, all)| all.truncate(turns));
     bar.finish_and_clear();
     let exit = exit(interrupted, turns == 0)?;
-    let at = |turns: &[Turn], share: usize| median(turns.iter().map(|turn| turn.quantiles[share]).collect());
+    let at = |turns: &[Turn], share: usize| {
+        median(turns.iter().map(|turn| turn.quantiles[share]).collect())
+    };
     let floor: Vec<f64> = (0..SHARES.len()).map(|share| at(&series[0].1, share)).collect();
     let lost = |turns: &[Turn]| turns.iter().map(|turn| turn.lost).sum::<u64>();
-    let added = |path: Path, turns: &[Turn], share: usize| at(turns, share) - floor[share] - path.delay().0 as f64;
+    let added = |path: Path, turns: &[Turn], share: usize| {
+        at(turns, share) - floor[share] - path.delay().0 as f64
+    };
     if args.json {
         let row = |(path, turns): &(Path, Vec<Turn>)| {
             let figure = |share| json!({ "delay_ns": at(turns, share), "added_ns": added(*path, turns, share) });
             json!({ "path": path.name(), "p50": figure(0), "p99": figure(1), "max": figure(2), "lost": lost(turns) })
         };
         let rows: Vec<_> = series.iter().map(row).collect();
-        say!("{}", serde_json::to_string_pretty(&json!({ "datagrams": args.datagrams, "rows": rows }))?);
+        say!(
+            "{}",
+            serde_json::to_string_pretty(&json!({ "datagrams": args.datagrams, "rows": rows }))?
+        );
         return Ok(exit);
     }
     say!("{} datagrams each, {turns} times, in turns; medians", args.datagrams);
     let micros = |nanos: f64| format!("{:.1} us", nanos / 1e3);
     let rows = series.iter().map(|(path, turns)| {
         let is_link = matches!(path, Path::Link(..));
-        let more = |share| if is_link { micros(added(*path, turns, share)) } else { show::DASH.into() };
+        let more =
+            |share| if is_link { micros(added(*path, turns, share)) } else { show::DASH.into() };
         vec![
             path.name(),
             micros(at(turns, 0)),

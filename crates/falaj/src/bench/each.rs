@@ -1,5 +1,5 @@
-//! `falaj bench each`: the whole path of a packet where masks make queues or links: headers read, flow and id
-//! found, queue, scheduler, link; with counters and histograms on.
+//! `falaj bench each`: the whole path of a packet where masks make queues or links: headers read,
+//! flow and id found, queue, scheduler, link; with counters and histograms on.
 
 use super::{cpu_nanos, exit, median};
 use crate::show::{self, say};
@@ -50,14 +50,20 @@ struct Figure {
     packet: f64,
     /// Nanoseconds to find out when something will be due next.
     next_due: f64,
-    /// Bytes of memory for each, when all of them are there; `None` where it may have been there before.
+    /// Bytes of memory for each, when all of them are there; `None` where it may have been there
+    /// before.
     bytes: Option<f64>,
 }
 
 /// Memory of this process, in bytes.
 fn memory() -> Result<f64> {
-    let text = std::fs::read_to_string("/proc/self/statm").context("cannot read /proc/self/statm")?;
-    let pages = text.split(' ').nth(1).and_then(|n| n.parse::<f64>().ok()).context("/proc/self/statm has no size")?;
+    let text =
+        std::fs::read_to_string("/proc/self/statm").context("cannot read /proc/self/statm")?;
+    let pages = text
+        .split(' ')
+        .nth(1)
+        .and_then(|n| n.parse::<f64>().ok())
+        .context("/proc/self/statm has no size")?;
     Ok(pages * 4096.0)
 }
 
@@ -78,11 +84,17 @@ fn spec(what: &str, many: u32) -> PipeSpec {
 /// A UDP frame, headers alone; the last two of the source's bytes and one more tell it.
 fn frame() -> [u8; 42] {
     let mut frame = [0; 42];
-    (frame[12], frame[14], frame[17], frame[22], frame[23], frame[26], frame[39]) = (8, 0x45, 28, 64, 17, 10, 8);
+    (frame[12], frame[14], frame[17], frame[22], frame[23], frame[26], frame[39]) =
+        (8, 0x45, 28, 64, 17, 10, 8);
     frame
 }
 
-fn measure(what: &'static str, many: u32, packets: u64, stop: &AtomicBool) -> Result<Option<Figure>> {
+fn measure(
+    what: &'static str,
+    many: u32,
+    packets: u64,
+    stop: &AtomicBool,
+) -> Result<Option<Figure>> {
     let spec = spec(what, many);
     let masks = spec.masks.clone();
     // A rule that takes none of them, so that headers are read for rules too.
@@ -136,7 +148,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         for (what, many) in cases {
             let mut all = Vec::new();
             for _ in 0..args.repeat.max(1) {
-                let Some(figure) = measure(what, many, args.millions * 1_000_000, stop)? else { return Ok(()) };
+                let Some(figure) = measure(what, many, args.millions * 1_000_000, stop)? else {
+                    return Ok(());
+                };
                 all.push(figure);
                 bar.inc(1);
             }
@@ -144,7 +158,13 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             // Memory that one run gave back the next one finds.
             let largest = if what == "links" { LINKS[0] } else { QUEUES[0] };
             let bytes = all[0].bytes.filter(|_| many == largest);
-            figures.push(Figure { what, many, packet: median(|f| f.packet), next_due: median(|f| f.next_due), bytes });
+            figures.push(Figure {
+                what,
+                many,
+                packet: median(|f| f.packet),
+                next_due: median(|f| f.next_due),
+                bytes,
+            });
         }
         Ok(())
     })?;
@@ -159,7 +179,11 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         say!("{}", serde_json::to_string_pretty(&figures.iter().map(one).collect::<Vec<_>>())?);
         return Ok(exit);
     }
-    say!("each src, {} M packets at 2.5 M a second, median of {}; CPU", args.millions, args.repeat.max(1));
+    say!(
+        "each src, {} M packets at 2.5 M a second, median of {}; CPU",
+        args.millions,
+        args.repeat.max(1)
+    );
     let row = |f: &Figure| {
         vec![
             format!("{} {}", f.many, f.what),
@@ -168,6 +192,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             f.bytes.map_or(show::DASH.into(), show::bytes),
         ]
     };
-    say!("{}", show::table(&["made", "packet", "next due", "memory each"], figures.iter().map(row)));
+    say!(
+        "{}",
+        show::table(&["made", "packet", "next due", "memory each"], figures.iter().map(row))
+    );
     Ok(exit)
 }

@@ -27,9 +27,13 @@ fn falaj_bench_mark(cell: usize) {
     black_box(cell);
 }
 
-/// Under valgrind: what `part` repeats, a short time and a longer one; it says how often it was. Before the first the
-/// account has everything that only happens once.
-pub(super) fn parts(what: &str, load: &str, mut part: impl FnMut(Length) -> Result<u64>) -> Result<()> {
+/// Under valgrind: what `part` repeats, a short time and a longer one; it says how often it was.
+/// Before the first the account has everything that only happens once.
+pub(super) fn parts(
+    what: &str,
+    load: &str,
+    mut part: impl FnMut(Length) -> Result<u64>,
+) -> Result<()> {
     let mut marked = |length| {
         falaj_bench_mark(0);
         part(length)
@@ -47,9 +51,13 @@ pub(super) enum Length {
     Long,
 }
 
-/// Runs the program with these words under valgrind, and reads what it wrote of each of its [`parts`].
+/// Runs the program with these words under valgrind, and reads what it wrote of each of its
+/// [`parts`].
 pub(super) fn counts(words: &[OsString]) -> Result<Counts> {
-    ensure!(!cfg!(debug_assertions), "the instructions of a debug build say nothing: build with --release");
+    ensure!(
+        !cfg!(debug_assertions),
+        "the instructions of a debug build say nothing: build with --release"
+    );
     let dir = std::env::temp_dir().join(format!("falaj-instructions-{}", std::process::id()));
     std::fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let counts = count(words, &dir);
@@ -66,7 +74,9 @@ fn count(words: &[OsString], dir: &Path) -> Result<Counts> {
     command.arg(std::env::current_exe()?).arg("bench").args(words);
     let output = match command.stderr(Stdio::inherit()).output() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            bail!("instructions are counted by valgrind, which is not installed (Debian: apt-get install valgrind)")
+            bail!(
+                "instructions are counted by valgrind, which is not installed (Debian: apt-get install valgrind)"
+            )
         }
         output => output.context("cannot run valgrind")?,
     };
@@ -87,16 +97,26 @@ fn count(words: &[OsString], dir: &Path) -> Result<Counts> {
 
 /// The sum at the end of one of callgrind's parts.
 fn total(part: &Path) -> Result<u64> {
-    let text = std::fs::read_to_string(part).with_context(|| format!("valgrind left no {}", part.display()))?;
-    let sum = text.lines().find_map(|line| line.strip_prefix("totals: ").or_else(|| line.strip_prefix("summary: ")));
-    sum.and_then(|sum| sum.trim().parse().ok()).with_context(|| format!("no sum in {}", part.display()))
+    let text = std::fs::read_to_string(part)
+        .with_context(|| format!("valgrind left no {}", part.display()))?;
+    let sum = text
+        .lines()
+        .find_map(|line| line.strip_prefix("totals: ").or_else(|| line.strip_prefix("summary: ")));
+    sum.and_then(|sum| sum.trim().parse().ok())
+        .with_context(|| format!("no sum in {}", part.display()))
 }
 
-/// What is counted as JSON, one row of `key`, load and instructions each; or compared with the table in `known`. `None` where
-/// neither was asked for.
-pub(super) fn reported(counts: &Counts, key: &str, json: bool, known: Option<&PathBuf>) -> Result<Option<ExitCode>> {
+/// What is counted as JSON, one row of `key`, load and instructions each; or compared with the
+/// table in `known`. `None` where neither was asked for.
+pub(super) fn reported(
+    counts: &Counts,
+    key: &str,
+    json: bool,
+    known: Option<&PathBuf>,
+) -> Result<Option<ExitCode>> {
     if let Some(file) = known {
-        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read {}", file.display()))?;
         return check(&text, counts).with_context(|| format!("in {}", file.display())).map(Some);
     }
     if json {
@@ -105,7 +125,12 @@ pub(super) fn reported(counts: &Counts, key: &str, json: bool, known: Option<&Pa
                 move |(load, n): (&String, &u64)| json!({ key: what, "load": load, "instructions": *n as f64 / 100.0 });
             loads.iter().map(row)
         });
-        say!("{}", serde_json::to_string_pretty(&json!({ "compiler": COMPILER, "counts": all.collect::<Vec<_>>() }))?);
+        say!(
+            "{}",
+            serde_json::to_string_pretty(
+                &json!({ "compiler": COMPILER, "counts": all.collect::<Vec<_>>() })
+            )?
+        );
         return Ok(Some(ExitCode::SUCCESS));
     }
     say!("{COMPILER}");
@@ -146,7 +171,10 @@ fn check(known: &str, counts: &Counts) -> Result<ExitCode> {
                         () => continue,
                     };
                     grown |= verdict == "MORE";
-                    say!("{kind}, {load}: {} instructions, {before} in the table: {verdict}", n.div_ceil(100));
+                    say!(
+                        "{kind}, {load}: {} instructions, {before} in the table: {verdict}",
+                        n.div_ceil(100)
+                    );
                 }
             }
         }
@@ -170,7 +198,8 @@ mod tests {
     fn a_count_may_shrink_or_be_new_but_not_grow() {
         let counts = |n| Counts::from([("drr".into(), BTreeMap::from([("1::1 0..1".into(), n)]))]);
         let table = section(&counts(20_000));
-        let fails = |known: &str, n| check(known, &counts(n)).expect("a table") == ExitCode::FAILURE;
+        let fails =
+            |known: &str, n| check(known, &counts(n)).expect("a table") == ExitCode::FAILURE;
         assert!(!fails(&table, 21_000) && fails(&table, 21_001) && !fails(&table, 10_000));
         assert!(!fails("", 99_999), "another compiler");
         assert!(check("[", &counts(1)).is_err());

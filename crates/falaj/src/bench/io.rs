@@ -53,7 +53,8 @@ pub(crate) struct Args {
     /// Beside each, a loop that reads and writes and does nothing else.
     #[arg(long)]
     bare: bool,
-    /// Beside each, the same with the sender as a service's adapter, whose turns are of the processor's time.
+    /// Beside each, the same with the sender as a service's adapter, whose turns are of the
+    /// processor's time.
     #[arg(long)]
     adapter: bool,
     /// Print JSON.
@@ -163,7 +164,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         Err(error) => note!("without AF_XDP: {error}"),
     }
     let paths = over.into_iter().flat_map(|over| by().map(move |by| (over, by)));
-    let mut series: Vec<Series> = paths.map(|(over, by)| Series { over, by, turns: Vec::new() }).collect();
+    let mut series: Vec<Series> =
+        paths.map(|(over, by)| Series { over, by, turns: Vec::new() }).collect();
     let bar = show::progress(args.repeat * series.len() as u64, "forwarding");
     let mut turns = 0;
     let interrupted = loop {
@@ -181,21 +183,37 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     bar.finish_and_clear();
     let exit = exit(interrupted, turns == 0)?;
     if args.json {
-        say!("{}", serde_json::to_string_pretty(&serde_json::json!({ "seconds": args.seconds, "series": series }))?);
+        say!(
+            "{}",
+            serde_json::to_string_pretty(
+                &serde_json::json!({ "seconds": args.seconds, "series": series })
+            )?
+        );
         return Ok(exit);
     }
-    say!("packets of 64 B, one way, {} s, {turns} times each, in turns; medians, Mpps", args.seconds);
+    say!(
+        "packets of 64 B, one way, {} s, {turns} times each, in turns; medians, Mpps",
+        args.seconds
+    );
     let of = |s: &Series, figure: fn(&Turn) -> f64| median(s.turns.iter().map(figure).collect());
     let rows = series.iter().map(|s| {
-        let bare =
-            series.iter().find(|other| other.over == s.over && other.by == By::Bare).filter(|_| s.by != By::Bare);
+        let bare = series
+            .iter()
+            .find(|other| other.over == s.over && other.by == By::Bare)
+            .filter(|_| s.by != By::Bare);
         let rates = || s.turns.iter().map(|t| t.mpps);
         vec![
             format!("{} {}", s.over.words(), s.by.words()),
             format!("{:.3}", of(s, |t| t.mpps)),
-            format!("{:.3} to {:.3}", rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max)),
+            format!(
+                "{:.3} to {:.3}",
+                rates().fold(f64::INFINITY, f64::min),
+                rates().fold(0.0, f64::max)
+            ),
             format!("{:.3}", of(s, |t| t.offered_mpps)),
-            bare.map_or(show::DASH.into(), |bare| format!("{:.2}", of(s, |t| t.mpps) / of(bare, |t| t.mpps))),
+            bare.map_or(show::DASH.into(), |bare| {
+                format!("{:.2}", of(s, |t| t.mpps) / of(bare, |t| t.mpps))
+            }),
         ]
     });
     say!("{}", show::table(&["", "forwarded", "range", "offered", "of bare"], rows));
@@ -214,7 +232,9 @@ fn turn(series: &mut [Series], seconds: u64, bar: &ProgressBar) -> Result<()> {
 /// One path between two fresh namespaces.
 fn forward(over: Over, by: By, long: Duration) -> Result<Turn> {
     let side = |role: &str| -> Result<Side> {
-        let program = std::env::current_exe().context("cannot find this program's own file")?.into_os_string();
+        let program = std::env::current_exe()
+            .context("cannot find this program's own file")?
+            .into_os_string();
         Ok(Side::command([program, "bench".into(), "io".into(), "--end".into(), role.into()]))
     };
     // Datagrams that were sent many at once come one by one.
@@ -224,9 +244,13 @@ fn forward(over: Over, by: By, long: Duration) -> Result<Turn> {
     let mut sandboxes = match over {
         Over::Tap => vec![Sandbox::start(Spec { near, far, ..spec(Join::Tap) })?],
         Over::Packet => vec![Sandbox::start(Spec { near, far, ..spec(Join::Packet) })?],
-        // Two pairs of veth, whose addresses are the same: what one's far end is sent the other's near end sends on.
+        // Two pairs of veth, whose addresses are the same: what one's far end is sent the other's
+        // near end sends on.
         Over::Xdp => {
-            vec![Sandbox::start(Spec { near, ..spec(Join::Veth) })?, Sandbox::start(Spec { far, ..spec(Join::Veth) })?]
+            vec![
+                Sandbox::start(Spec { near, ..spec(Join::Veth) })?,
+                Sandbox::start(Spec { far, ..spec(Join::Veth) })?,
+            ]
         }
     };
     let between = between(&sandboxes)?;
@@ -249,7 +273,9 @@ fn forward(over: Over, by: By, long: Duration) -> Result<Turn> {
     for (n, end) in [(0, End::Near), (last, End::Far)] {
         match sandboxes[n].read_event(end)? {
             None => {}
-            Some(Event::Exited(Exit::Signal(SIGINT))) => return Err(Interrupted("while forwarding").into()),
+            Some(Event::Exited(Exit::Signal(SIGINT))) => {
+                return Err(Interrupted("while forwarding").into());
+            }
             Some(_) => bail!("the traffic at the {end} end failed"),
         }
     }
@@ -264,7 +290,10 @@ fn forward(over: Over, by: By, long: Duration) -> Result<Turn> {
 fn between(sandboxes: &[Sandbox]) -> Result<Option<[Interface; 2]>> {
     let [first, second] = sandboxes else { return Ok(None) };
     let open = |sandbox: &Sandbox, end| -> Result<Interface> {
-        let place = Place { interface: INTERFACE.to_owned(), namespace: Some(sandbox.pid(end).to_string()) };
+        let place = Place {
+            interface: INTERFACE.to_owned(),
+            namespace: Some(sandbox.pid(end).to_string()),
+        };
         Ok(Interface::xdp(&place)?.0)
     };
     Ok(Some([open(first, End::Far)?, open(second, End::Near)?]))
@@ -276,7 +305,8 @@ type Count = Box<dyn FnMut(Duration) -> Result<u64>>;
 /// Through an unlimited link.
 fn emulated(sandbox: &mut Sandbox, between: Option<&[Interface; 2]>, by: By) -> Result<Count> {
     let scenario = Scenario::simple(Rate::UNLIMITED, Span::ZERO, Limit::Packets(1000), 1500);
-    let (network, clock, options) = (scenario.network(), Clock::from_zero(monotonic()), Options::default());
+    let (network, clock, options) =
+        (scenario.network(), Clock::from_zero(monotonic()), Options::default());
     let mut forwarder = match (by, between) {
         (By::Adapter, _) => {
             let mut port = |end: End, name| match between {
@@ -291,7 +321,8 @@ fn emulated(sandbox: &mut Sandbox, between: Option<&[Interface; 2]>, by: By) -> 
         (_, None) => attach::to_sandbox(&network, sandbox, clock, options)?,
     };
     Ok(Box::new(move |long| {
-        let handed_over = |f: &Forwarder| f.counters(PipeId(0), FlowId(0)).sent - f.losses().not_taken;
+        let handed_over =
+            |f: &Forwarder| f.counters(PipeId(0), FlowId(0)).sent - f.losses().not_taken;
         let before = handed_over(&forwarder);
         forwarder.run(forwarder.clock().now() + Span(long.as_nanos() as u64), &[])?;
         Ok(handed_over(&forwarder) - before)

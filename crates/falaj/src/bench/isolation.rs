@@ -1,5 +1,6 @@
-//! `falaj bench isolation`: adapters that send more than they may, and one among them that keeps to its envelope: does each get the
-//! rate that it is promised in each second, in proportion to its weight, and does every packet of that one leave in time?
+//! `falaj bench isolation`: adapters that send more than they may, and one among them that keeps to
+//! its envelope: does each get the rate that it is promised in each second, in proportion to its
+//! weight, and does every packet of that one leave in time?
 //!
 //! On real packets between namespaces, and in simulated time.
 
@@ -47,9 +48,11 @@ const LINK: u64 = 100;
 const WINDOW: Span = Span::from_secs(1);
 /// A host that was away for so long has stalled.
 const STALL: Span = Span::from_millis(2);
-/// Weights and sizes of those that send too much, in turn. A packet is no more than the four-hundredth part of what comes of its
-/// adapter in a second, or windows would differ by whole packets alone.
-const KINDS: [(u64, &str); 4] = [(1, "300B"), (2, "1500B"), (1, "200B-800B"), (2, "600B x 1, 1200B x 1")];
+/// Weights and sizes of those that send too much, in turn. A packet is no more than the
+/// four-hundredth part of what comes of its adapter in a second, or windows would differ by whole
+/// packets alone.
+const KINDS: [(u64, &str); 4] =
+    [(1, "300B"), (2, "1500B"), (1, "200B-800B"), (2, "600B x 1, 1200B x 1")];
 const CALM: &str = "calm";
 /// Of the one that keeps to its envelope.
 const CALM_WEIGHT: u64 = 2;
@@ -74,7 +77,8 @@ fn text(args: &Args) -> String {
     for n in 0..all {
         let share = LINK * 1_000_000 * weight(n) / sum;
         let (rate, size, model, keys) = if n == 0 {
-            let envelope = format!("envelope = {{ rate = \"{}bit\", burst = \"30kB\" }}\n", share / 3);
+            let envelope =
+                format!("envelope = {{ rate = \"{}bit\", burst = \"30kB\" }}\n", share / 3);
             (share / 4, "300B", "cbr", envelope)
         } else {
             let kind = KINDS[(n - 1) % KINDS.len()].1;
@@ -106,7 +110,13 @@ impl Worst {
     const NONE: Worst = Worst { rate: f64::INFINITY, share: 0.0, of_all: 0.0 };
 
     /// A window with these bytes by adapter; in these of them packets waited all the time.
-    fn take(&mut self, bytes: &[u64], demanded: &dyn Fn(usize) -> bool, lasted: Span, promised: &[Rate]) {
+    fn take(
+        &mut self,
+        bytes: &[u64],
+        demanded: &dyn Fn(usize) -> bool,
+        lasted: Span,
+        promised: &[Rate],
+    ) {
         let flood = 1..bytes.len();
         for n in flood.clone().filter(|&n| demanded(n)) {
             let sent = bytes[n] as f64 * BIT_NANOS as f64 / lasted.0 as f64;
@@ -217,7 +227,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 percent(stalled.rate),
                 percent(stalled.share)
             );
-            let causes = Cause::ALL.iter().zip(late).map(|(cause, times)| format!("{times} {}", cause.name()));
+            let causes = Cause::ALL
+                .iter()
+                .zip(late)
+                .map(|(cause, times)| format!("{times} {}", cause.name()));
             say!(
                 "the calm one: {} packets, longest stay {}, promised {}; stayed longer: {}; {} beyond the envelope; handed over late by \
                  {} (p50), {} (p99), {} (most)",

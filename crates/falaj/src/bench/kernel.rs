@@ -1,8 +1,8 @@
 //! `falaj bench kernel`: the kernel's disciplines beside ours.
 //!
-//! A case is a script of `tc` and the traffic that passes. The script runs as it is in a namespace, at one end of a
-//! veth pair; and the scenario that `falaj import` makes of it runs live and simulated. The same sources send the same
-//! datagrams through all three.
+//! A case is a script of `tc` and the traffic that passes. The script runs as it is in a namespace,
+//! at one end of a veth pair; and the scenario that `falaj import` makes of it runs live and
+//! simulated. The same sources send the same datagrams through all three.
 
 use crate::file;
 use crate::fit::only_link;
@@ -84,7 +84,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 all.push(json!({ "case": case.name, "flows": rows.iter().map(to_json).collect::<Vec<_>>() }));
             }
             Ok(rows) => print(case, &rows),
-            Err(error) if args.json => all.push(json!({ "case": case.name, "error": format!("{error:#}") })),
+            Err(error) if args.json => {
+                all.push(json!({ "case": case.name, "error": format!("{error:#}") }))
+            }
             Err(error) => say!("{}: {error:#}\n", case.name),
         }
     }
@@ -99,7 +101,8 @@ fn read(directory: &Path) -> Result<Case> {
         let path = directory.join(name);
         std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
     };
-    let name = directory.file_name().unwrap_or(directory.as_os_str()).to_string_lossy().into_owned();
+    let name =
+        directory.file_name().unwrap_or(directory.as_os_str()).to_string_lossy().into_owned();
     let (script, traffic) = (text("tc.sh")?, text("traffic.toml")?);
     let told = |errors| {
         file::tell(&errors);
@@ -107,7 +110,8 @@ fn read(directory: &Path) -> Result<Case> {
     };
     let imported = tc(&script, &format!("{name}/tc.sh"), &Host::default()).map_err(told)?;
     let whole = format!("{}\n{traffic}", imported.scenario);
-    let (scenario, warnings) = falaj_scenario::parse(&whole, &format!("{name}, as it was imported")).map_err(told)?;
+    let (scenario, warnings) =
+        falaj_scenario::parse(&whole, &format!("{name}, as it was imported")).map_err(told)?;
     file::tell(&warnings);
     ensure!(
         scenario.links[only_link(&scenario)?].name == INTERFACE,
@@ -140,8 +144,15 @@ fn rows(case: &Case, mut measured: Measured) -> Result<Vec<Row>> {
     let row = |at: (usize, Towards, usize)| {
         let (pipe, flow) = (pipe_of(at.1) as usize, at.2);
         let is_it = |f: FlowKey| (f.pipe as usize, f.flow as usize) == (pipe, flow);
-        let kernel = measured.kernel.iter().flat_map(|r| &r.received).find(|r| is_it(r.flow)).cloned();
-        let sent = measured.kernel.iter().flat_map(|r| &r.sent).filter(|s| is_it(s.flow)).map(|s| s.datagrams).sum();
+        let kernel =
+            measured.kernel.iter().flat_map(|r| &r.received).find(|r| is_it(r.flow)).cloned();
+        let sent = measured
+            .kernel
+            .iter()
+            .flat_map(|r| &r.sent)
+            .filter(|s| is_it(s.flow))
+            .map(|s| s.datagrams)
+            .sum();
         let live = std::mem::take(&mut measured.live.flows[pipe][flow]);
         let delay = case.scenario.links[link].direction(at.1).delay;
         let sim = simulated.flow(falaj_sim::scenario::pipe_of(at.0, at.1), flow);
@@ -168,7 +179,10 @@ fn micros(nanos: Option<u64>) -> String {
 
 fn print(case: &Case, rows: &[Row]) {
     say!("{}", case.name);
-    case.script.lines().filter(|l| !l.starts_with('#') && !l.trim().is_empty()).for_each(|line| say!("  {line}"));
+    case.script
+        .lines()
+        .filter(|l| !l.starts_with('#') && !l.trim().is_empty())
+        .for_each(|line| say!("  {line}"));
     let percent = |share: f64| format!("{:.2} %", 100.0 * share);
     let lines = rows.iter().flat_map(|r| {
         let line = |name: &str, who: &str, arrived: f64, delays: [Option<u64>; 3]| {
@@ -190,7 +204,8 @@ fn print(case: &Case, rows: &[Row]) {
 }
 
 fn to_json(row: &Row) -> Json {
-    let through = |Through { sent, received }: &Through| json!({ "sent": sent, "received": received });
+    let through =
+        |Through { sent, received }: &Through| json!({ "sent": sent, "received": received });
     json!({
         "flow": row.name, "kernel": through(&row.kernel), "falaj": through(&row.live),
         "simulated": {

@@ -1,5 +1,5 @@
-//! `falaj bench path`: what a packet costs on its whole way through the engine: its headers read, its rule
-//! found, its link queued for, scheduled and left. No ports, no clock.
+//! `falaj bench path`: what a packet costs on its whole way through the engine: its headers read,
+//! its rule found, its link queued for, scheduled and left. No ports, no clock.
 
 use super::{cpu_nanos, exit, median};
 use crate::show::{self, say};
@@ -48,17 +48,20 @@ const FLOWS: u16 = 8;
 /// So many different packets, one after the other.
 const FRAMES: usize = 4096;
 
-/// Links of 1 Gbit/s with DRR between eight flows, and rules of prefixes, ports and protocols that lead to them in turn;
-/// the last one takes the rest.
+/// Links of 1 Gbit/s with DRR between eight flows, and rules of prefixes, ports and protocols that
+/// lead to them in turn; the last one takes the rest.
 fn spec(rules: u32) -> NetworkSpec {
-    let flows = (0..FLOWS).map(|_| FlowSetup::new(Values::default(), Limit::Packets(1000))).collect();
-    let setup = Setup { rate: Rate::from_mbit(1000), largest: 1514, scheduler: Values::default(), flows };
+    let flows =
+        (0..FLOWS).map(|_| FlowSetup::new(Values::default(), Limit::Packets(1000))).collect();
+    let setup =
+        Setup { rate: Rate::from_mbit(1000), largest: 1514, scheduler: Values::default(), flows };
     let pipe = PipeSpec::new("drr", setup, Span::from_millis(1));
     let ports = u16::MAX / FLOWS + 1;
     let flow = |n: u16| [Match { dport: Some((n * ports, n * ports + (ports - 1))), ..Match::ANY }];
     let flows: Vec<_> = (0..FLOWS).map(flow).collect();
     let classifier = Classifier::new(flows.iter().map(|flow| &flow[..]));
-    let place = || Place { pipe: pipe.clone(), classifier: classifier.clone(), account: Account::L2 };
+    let place =
+        || Place { pipe: pipe.clone(), classifier: classifier.clone(), account: Account::L2 };
     let rule = |n: u32| {
         let one = Match {
             src: Some(Net::new(IpAddr::V4((FIRST | n << 8).into()), 24 + (n % 9) as u8)),
@@ -69,7 +72,11 @@ fn spec(rules: u32) -> NetworkSpec {
         let matches = vec![if n + 1 == rules { Match::ANY } else { one }];
         Rule { matches, way: None, probability: None, mark: None, to, on: false }
     };
-    NetworkSpec { places: (0..4).map(|_| place()).collect(), rules: (0..rules).map(rule).collect(), seed: 1 }
+    NetworkSpec {
+        places: (0..4).map(|_| place()).collect(),
+        rules: (0..rules).map(rule).collect(),
+        seed: 1,
+    }
 }
 
 /// UDP datagrams of customers.
@@ -88,7 +95,8 @@ fn frames(rules: u32) -> Vec<[u8; 60]> {
     (0..FRAMES).map(one).collect()
 }
 
-/// Nanoseconds of CPU time for each packet: of the whole way, and of reading the headers and finding the rule alone.
+/// Nanoseconds of CPU time for each packet: of the whole way, and of reading the headers and
+/// finding the rule alone.
 fn turn(rules: u32, packets: u64) -> Result<[f64; 2]> {
     let mut network = Network::new(&spec(rules)).map_err(|(_, refused)| refused)?;
     let frames = frames(rules);
@@ -147,10 +155,14 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         say!("{}", serde_json::to_string_pretty(&results.iter().map(one).collect::<Vec<_>>())?);
         return Ok(exit);
     }
-    say!("nanoseconds of CPU for a packet, one core; {} k packets, median of {}", args.thousands, args.repeat);
-    let rows = results
-        .iter()
-        .map(|(rules, whole, classified)| vec![rules.to_string(), format!("{whole:.0}"), format!("{classified:.0}")]);
+    say!(
+        "nanoseconds of CPU for a packet, one core; {} k packets, median of {}",
+        args.thousands,
+        args.repeat
+    );
+    let rows = results.iter().map(|(rules, whole, classified)| {
+        vec![rules.to_string(), format!("{whole:.0}"), format!("{classified:.0}")]
+    });
     say!("{}", show::table(&["rules", "whole way", "of it reading and classifying"], rows));
     Ok(exit)
 }

@@ -18,15 +18,21 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Phases of two Erlang sources' intervals, and of the service: blocks of 10, 50, 200, 500 and 1000.
-const BLOCKS: [(usize, usize, usize); 5] = [(5, 2, 1), (5, 5, 2), (10, 10, 2), (10, 10, 5), (10, 10, 10)];
+/// Phases of two Erlang sources' intervals, and of the service: blocks of 10, 50, 200, 500 and
+/// 1000.
+const BLOCKS: [(usize, usize, usize); 5] =
+    [(5, 2, 1), (5, 5, 2), (10, 10, 2), (10, 10, 5), (10, 10, 10)];
 
-/// The paper's machine: containers of 160 packets, four virtual machines, a load of 0.8 in units of a service.
+/// The paper's machine: containers of 160 packets, four virtual machines, a load of 0.8 in units of
+/// a service.
 const SIZE: usize = 160;
 
 fn block((one, other, steps): (usize, usize, usize)) -> Result<Qbd> {
     let source = |phases: usize| {
-        Ok::<_, falaj_queueing::Refused>(Arrivals::renewal(&PhaseType::erlang(phases, 0.4 * phases as f64)?))
+        Ok::<_, falaj_queueing::Refused>(Arrivals::renewal(&PhaseType::erlang(
+            phases,
+            0.4 * phases as f64,
+        )?))
     };
     Ok(process(&source(one)?.with(&source(other)?), &PhaseType::erlang(steps, steps as f64)?))
 }
@@ -47,9 +53,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let (mut rows, mut values) = (Vec::new(), Vec::new());
     for case in BLOCKS {
         let qbd = block(case)?;
-        for (name, method) in
-            [("logarithmic reduction", Method::LogarithmicReduction), ("cyclic reduction", Method::CyclicReduction)]
-        {
+        for (name, method) in [
+            ("logarithmic reduction", Method::LogarithmicReduction),
+            ("cyclic reduction", Method::CyclicReduction),
+        ] {
             let (time, solved) = timed(args.repeat, || Ok(qbd.solve(method)?))?;
             let residual = solved.residual_g.max(solved.residual_r);
             values.push(json!({
@@ -72,7 +79,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     ] {
         let system = Superposed::new(&streams, SIZE, 1.0)?;
         let (time, mean) = timed(args.repeat, || Ok(system.exact(Effort::Full)?))?;
-        values.push(json!({ "system": name, "cpu_ns": time, "wait": mean.wait, "error": mean.error }));
+        values.push(
+            json!({ "system": name, "cpu_ns": time, "wait": mean.wait, "error": mean.error }),
+        );
         rows.push(vec![
             format!("{name}, load 0.8"),
             nanos(time),
@@ -82,7 +91,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if args.json {
         say!("{}", serde_json::to_string_pretty(&values)?);
     } else {
-        say!("CPU time of one thread, median of {}; G and R, and the mean wait", args.repeat.max(1));
+        say!(
+            "CPU time of one thread, median of {}; G and R, and the mean wait",
+            args.repeat.max(1)
+        );
         say!("{}", show::table(&["", "CPU time", ""], rows));
     }
     Ok(ExitCode::SUCCESS)

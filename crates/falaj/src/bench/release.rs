@@ -48,7 +48,8 @@ pub(crate) struct Args {
 struct Load {
     name: &'static str,
     link: &'static str,
-    /// 12 ms of the link where it is full: a sender that finds no processor for so long must not be what empties it.
+    /// 12 ms of the link where it is full: a sender that finds no processor for so long must not
+    /// be what empties it.
     queue: &'static str,
     traffic: &'static str,
     rate: Option<f64>,
@@ -138,7 +139,13 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             };
             ensure!(measured.over == "namespaces", "this measurement needs network namespaces");
             let flow = measured.flows[0].swap_remove(0);
-            rows.push(Row { timer, load: load.name, flow, thread: measured.thread, rate: load.rate });
+            rows.push(Row {
+                timer,
+                load: load.name,
+                flow,
+                thread: measured.thread,
+                rate: load.rate,
+            });
             bar.inc(1);
         }
     }
@@ -167,8 +174,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             .flat_map(|(_, spinning)| spinning)
             .map(|s| json!({ "each_ns": s.each.0, "late_p99_ns": s.late.0, "gap_error_p99_ns": s.gap.0 }))
             .collect();
-        let all =
-            json!({ "seconds": seconds, "slack_ns": slack, "rows": rows, "waking_cpu": waking, "spinning": spinning });
+        let all = json!({ "seconds": seconds, "slack_ns": slack, "rows": rows, "waking_cpu": waking, "spinning": spinning });
         say!("{}", serde_json::to_string_pretty(&all)?);
         return Ok(exit);
     }
@@ -208,7 +214,11 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     });
     say!("{}", show::table(&header, rows));
     if let Some((waking, spinning)) = alone {
-        say!("a thread that wakes every {} and does nothing else: {:.1} %", args.slack, 100.0 * waking);
+        say!(
+            "a thread that wakes every {} and does nothing else: {:.1} %",
+            args.slack,
+            100.0 * waking
+        );
         for Spinning { each, late, gap } in spinning {
             say!(
                 "a thread that spins for an instant every {each} and does nothing else: late by {late} at p99, gap error {gap}"
@@ -218,11 +228,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     Ok(exit)
 }
 
-/// How far apart the packets of the loads are, but for the densest: there the kernel's own work for them is most of it.
+/// How far apart the packets of the loads are, but for the densest: there the kernel's own work for
+/// them is most of it.
 const INSTANTS: [Span; 2] = [Span::from_millis(1), Span(121_120)];
 
-/// What this machine lets a thread of the link's class have that never sleeps: 99 of 100 instants are noticed in so long, and
-/// 99 of 100 gaps are exact to so much.
+/// What this machine lets a thread of the link's class have that never sleeps: 99 of 100 instants
+/// are noticed in so long, and 99 of 100 gaps are exact to so much.
 struct Spinning {
     each: Span,
     late: Span,
@@ -252,11 +263,13 @@ fn spinning(each: Span) -> Spinning {
             Span(all[all.len() * 99 / 100])
         })
     };
-    let [late, gap] = std::thread::scope(|scope| scope.spawn(look).join()).expect("it only looks at the clock");
+    let [late, gap] =
+        std::thread::scope(|scope| scope.spawn(look).join()).expect("it only looks at the clock");
     Spinning { each, late, gap }
 }
 
-/// What waking alone takes of a core, of a thread of the link's class that sleeps for so long each time.
+/// What waking alone takes of a core, of a thread of the link's class that sleeps for so long each
+/// time.
 fn waking(slack: Span) -> f64 {
     let share = || {
         priority::be_punctual(Rank::Link);

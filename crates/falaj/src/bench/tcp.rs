@@ -58,7 +58,8 @@ pub(crate) struct Args {
     /// Also a link of this rate; may be given several times.
     #[arg(long, value_parser = parse_rate)]
     rate: Vec<Rate>,
-    /// The senders' congestion control, as the kernel calls it: cubic, reno, bbr; the kernel's choice unless given.
+    /// The senders' congestion control, as the kernel calls it: cubic, reno, bbr; the kernel's
+    /// choice unless given.
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     #[command(flatten)]
@@ -66,7 +67,8 @@ pub(crate) struct Args {
     /// How packets reach the emulated link.
     #[arg(long, value_enum, default_value_t = Over::Tap)]
     over: Over,
-    /// Beside the unlimited link, a loop over the same interfaces that reads and writes and does nothing else.
+    /// Beside the unlimited link, a loop over the same interfaces that reads and writes and does
+    /// nothing else.
     #[arg(long)]
     bare: bool,
     /// Print JSON.
@@ -250,7 +252,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             json["ratio_of_medians"] = (*ratio).into();
             Ok(json)
         };
-        let series = series.iter().zip(&ratios).map(of).collect::<Result<Vec<_>, serde_json::Error>>()?;
+        let series =
+            series.iter().zip(&ratios).map(of).collect::<Result<Vec<_>, serde_json::Error>>()?;
         let json = serde_json::json!({ "seconds": args.seconds, "series": series });
         say!("{}", serde_json::to_string_pretty(&json)?);
         return Ok(exit);
@@ -264,8 +267,8 @@ pub(crate) fn kernel_bridge() -> Result<(), sandbox::Error> {
     Sandbox::start(Spec { join: Join::Bridge, ..Spec::default() }).map(drop)
 }
 
-/// How the medians compare: with what the rate leaves, or, without a rate, with the kernel bridge, or else, as that one
-/// does itself, with bare veth.
+/// How the medians compare: with what the rate leaves, or, without a rate, with the kernel bridge,
+/// or else, as that one does itself, with bare veth.
 fn ratio(of: &Series, all: &[Series]) -> Option<f64> {
     let goodput = |s: &Series| s.median(|s| s.gbit_per_s);
     let with = |path| all.iter().find(|s| s.ip == of.ip && s.path == path);
@@ -280,13 +283,21 @@ fn ratio(of: &Series, all: &[Series]) -> Option<f64> {
 
 /// Can the kernel limit a rate here? It takes `tc`.
 fn has_filter() -> bool {
-    Command::new("tc").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
+    Command::new("tc")
+        .arg("-V")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|s| s.success())
 }
 
 /// Limits this namespace's interface by the kernel's token bucket filter.
 fn filter(rate: Rate) -> Result<()> {
     let rate = format!("{}bit", rate.0);
-    let words = ["qdisc", "add", "dev", INTERFACE, "root", "tbf", "rate", &rate, "burst", "128kb", "limit", "1500kb"];
+    let words = [
+        "qdisc", "add", "dev", INTERFACE, "root", "tbf", "rate", &rate, "burst", "128kb", "limit",
+        "1500kb",
+    ];
     let done = Command::new("tc").args(words).status().context("cannot run tc")?;
     ensure!(done.success(), "tc cannot set the kernel's filter (sch_tbf)");
     Ok(())
@@ -295,7 +306,12 @@ fn filter(rate: Rate) -> Result<()> {
 /// A stream through each path.
 fn turn(series: &mut [Series], args: &Args, bar: &ProgressBar) -> Result<()> {
     let congestion = args.congestion.as_deref();
-    let how = How { over: args.over.join(), seconds: args.seconds, options: args.pace.options(), congestion };
+    let how = How {
+        over: args.over.join(),
+        seconds: args.seconds,
+        options: args.pace.options(),
+        congestion,
+    };
     for s in series {
         s.streams.push(stream(s.path, s.ip, how)?);
         bar.inc(1);
@@ -304,7 +320,8 @@ fn turn(series: &mut [Series], args: &Args, bar: &ProgressBar) -> Result<()> {
 }
 
 fn print(args: &Args, turns: u64, series: &[Series], ratios: &[Option<f64>]) {
-    let congestion = series.iter().find_map(|s| s.streams.first()).map_or("", |stream| &stream.congestion);
+    let congestion =
+        series.iter().find_map(|s| s.streams.first()).map_or("", |stream| &stream.congestion);
     say!(
         "one TCP stream ({congestion}) from the near to the far end, {} s, {turns} times each, in turns; medians",
         args.seconds
@@ -316,7 +333,11 @@ fn print(args: &Args, turns: u64, series: &[Series], ratios: &[Option<f64>]) {
         vec![
             format!("IPv{} {}", s.ip, s.path.name()),
             format!("{:.2}", s.median(|s| s.gbit_per_s)),
-            format!("{:.2} to {:.2}", rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max)),
+            format!(
+                "{:.2} to {:.2}",
+                rates().fold(f64::INFINITY, f64::min),
+                rates().fold(0.0, f64::max)
+            ),
             ratio.map_or(show::DASH.into(), |ratio| format!("{ratio:.3}")),
             cpu(|s| s.sender_cpu),
             cpu(|s| s.receiver_cpu),
@@ -325,8 +346,17 @@ fn print(args: &Args, turns: u64, series: &[Series], ratios: &[Option<f64>]) {
             format!("{:.0}", s.median(|s| s.lost as f64)),
         ]
     });
-    let header =
-        ["", "Gbit/s", "range", "of kernel or rate", "CPU sender", "receiver", "link", "sent again", "lost in link"];
+    let header = [
+        "",
+        "Gbit/s",
+        "range",
+        "of kernel or rate",
+        "CPU sender",
+        "receiver",
+        "link",
+        "sent again",
+        "lost in link",
+    ];
     say!("{}", show::table(&header, rows));
 }
 
@@ -355,12 +385,22 @@ fn stream(path: Path, ip: u8, how: How<'_>) -> Result<Stream> {
         Path::Bridge => (Join::Bridge, Rate::UNLIMITED),
     };
     let scenario = Scenario::simple(rate, Span::ZERO, default_queue(rate, Span::ZERO), 1500);
-    let receiver: IpAddr = if ip == 4 { End::Far.address().into() } else { End::Far.address6().into() };
+    let receiver: IpAddr =
+        if ip == 4 { End::Far.address().into() } else { End::Far.address6().into() };
     let at = SocketAddr::new(receiver, PORT).to_string();
     let seconds = how.seconds.to_string();
     let side = |role: &str| -> Result<(Side, File)> {
-        let program = std::env::current_exe().context("cannot find this program's own file")?.into_os_string();
-        let mut words = vec!["bench".into(), "tcp".into(), "--end".into(), role.into(), "--at".into(), at.clone()];
+        let program = std::env::current_exe()
+            .context("cannot find this program's own file")?
+            .into_os_string();
+        let mut words = vec![
+            "bench".into(),
+            "tcp".into(),
+            "--end".into(),
+            role.into(),
+            "--at".into(),
+            at.clone(),
+        ];
         words.extend(["--seconds".into(), seconds.clone()]);
         if let Some(name) = how.congestion {
             words.extend(["--congestion".into(), name.into()]);
@@ -369,8 +409,12 @@ fn stream(path: Path, ip: u8, how: How<'_>) -> Result<Stream> {
             words.extend(["--tbf".into(), format!("{}bit", rate.0)]);
         }
         let (reader, writer) = io::pipe()?;
-        let side = Side::command(std::iter::once(program).chain(words.into_iter().map(OsString::from)));
-        Ok((Side { stdout: Some(OwnedFd::from(writer)), ..side }, File::from(OwnedFd::from(reader))))
+        let side =
+            Side::command(std::iter::once(program).chain(words.into_iter().map(OsString::from)));
+        Ok((
+            Side { stdout: Some(OwnedFd::from(writer)), ..side },
+            File::from(OwnedFd::from(reader)),
+        ))
     };
     let (near, from_sender) = side("send")?;
     let (far, from_receiver) = side("receive")?;
@@ -380,7 +424,8 @@ fn stream(path: Path, ip: u8, how: How<'_>) -> Result<Stream> {
         Path::Veth | Path::Bridge | Path::Filter(_) => Between::Kernel,
         Path::Bare => Between::Bare(Bare::between(&mut sandbox)?),
         Path::Link(_) => {
-            let forwarder = attach::to_sandbox(&scenario.network(), &mut sandbox, clock, how.options)?;
+            let forwarder =
+                attach::to_sandbox(&scenario.network(), &mut sandbox, clock, how.options)?;
             Between::Link(Box::new(forwarder))
         }
     };
@@ -392,7 +437,12 @@ fn stream(path: Path, ip: u8, how: How<'_>) -> Result<Stream> {
     wait_for_both(&mut sandbox, &mut between)?;
     let link_cpu = (thread_cpu() - cpu) as f64 / began.elapsed().as_nanos() as f64;
     let (sender, receiver) = (told(from_sender)?, told(from_receiver)?);
-    ensure!(sender.bytes == receiver.bytes, "{} bytes were sent and {} received", sender.bytes, receiver.bytes);
+    ensure!(
+        sender.bytes == receiver.bytes,
+        "{} bytes were sent and {} received",
+        sender.bytes,
+        receiver.bytes
+    );
     let of_time = |end: &Told| end.cpu as f64 / end.nanos as f64;
     Ok(Stream {
         gbit_per_s: receiver.bytes as f64 * 8.0 / receiver.nanos as f64,
@@ -426,7 +476,9 @@ fn wait_for_both(sandbox: &mut Sandbox, between: &mut Between) -> Result<()> {
         for end in running.clone() {
             match sandbox.read_event(end)? {
                 Some(Event::Exited(Exit::Code(0))) => running.retain(|&other| other != end),
-                Some(Event::Exited(Exit::Signal(SIGINT))) => return Err(Interrupted("while streaming").into()),
+                Some(Event::Exited(Exit::Signal(SIGINT))) => {
+                    return Err(Interrupted("while streaming").into());
+                }
                 Some(_) => bail!("the TCP stream failed at the {end} end"),
                 None => {}
             }
@@ -457,12 +509,13 @@ fn send(to: SocketAddr, long: Duration, congestion: Option<&str>) -> Result<Told
     if let Some(name) = congestion {
         setsockopt(&stream, TcpCongestion, &name.into()).with_context(|| {
             let known =
-                std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
+                std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
+                    .unwrap_or_default();
             format!("the kernel has no congestion control `{name}` for us; it has {}", known.trim())
         })?;
     }
-    let congestion =
-        getsockopt(&stream, TcpCongestion).map(|name| name.to_string_lossy().trim_end_matches('\0').to_owned());
+    let congestion = getsockopt(&stream, TcpCongestion)
+        .map(|name| name.to_string_lossy().trim_end_matches('\0').to_owned());
     let chunk = vec![0x5a; CHUNK];
     let (began, cpu, mut bytes) = (Instant::now(), thread_cpu(), 0);
     while began.elapsed() < long {
@@ -472,7 +525,13 @@ fn send(to: SocketAddr, long: Duration, congestion: Option<&str>) -> Result<Told
     let (nanos, cpu) = (began.elapsed().as_nanos() as u64, thread_cpu() - cpu);
     // Ends only when the receiver has read it all.
     stream.read_to_end(&mut Vec::new())?;
-    Ok(Told { bytes, nanos, cpu, retransmitted: retransmitted(), congestion: congestion.unwrap_or_default() })
+    Ok(Told {
+        bytes,
+        nanos,
+        cpu,
+        retransmitted: retransmitted(),
+        congestion: congestion.unwrap_or_default(),
+    })
 }
 
 /// The receiver may need a moment to be there.
@@ -490,7 +549,8 @@ fn connect(to: SocketAddr) -> Result<TcpStream> {
 
 /// Receives one stream to its end.
 fn receive(at: SocketAddr) -> Result<Told> {
-    let (mut stream, _) = TcpListener::bind(at).with_context(|| format!("cannot listen at {at}"))?.accept()?;
+    let (mut stream, _) =
+        TcpListener::bind(at).with_context(|| format!("cannot listen at {at}"))?.accept()?;
     let mut chunk = vec![0; CHUNK];
     let mut bytes = stream.read(&mut chunk)? as u64;
     let (began, cpu) = (Instant::now(), thread_cpu());
@@ -509,5 +569,9 @@ fn retransmitted() -> u64 {
     let text = std::fs::read_to_string("/proc/net/snmp").unwrap_or_default();
     let mut lines = text.lines().filter(|line| line.starts_with("Tcp:")).map(str::split_whitespace);
     let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
-    names.zip(values).find(|(name, _)| *name == "RetransSegs").and_then(|(_, n)| n.parse().ok()).unwrap_or(0)
+    names
+        .zip(values)
+        .find(|(name, _)| *name == "RetransSegs")
+        .and_then(|(_, n)| n.parse().ok())
+        .unwrap_or(0)
 }

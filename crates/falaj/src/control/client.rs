@@ -37,21 +37,32 @@ impl Which {
             return Client::connect(path).with_context(|| format!("--control {}", path.display()));
         }
         if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
-            return Client::connect(Path::new(&path)).with_context(|| format!("{VARIABLE}={}", path.display()));
+            return Client::connect(Path::new(&path))
+                .with_context(|| format!("{VARIABLE}={}", path.display()));
         }
-        let mut running: Vec<Client> = sockets().iter().filter_map(|path| Client::connect(path).ok()).collect();
+        let mut running: Vec<Client> =
+            sockets().iter().filter_map(|path| Client::connect(path).ok()).collect();
         match running.len() {
             0 => {
-                let places: Vec<String> = directories().iter().map(|path| path.display().to_string()).collect();
-                let looked =
-                    if places.is_empty() { String::new() } else { format!(" (none in {})", places.join(", ")) };
-                bail!("no link of this user is running{looked}: `falaj run` and `falaj bridge` start one")
+                let places: Vec<String> =
+                    directories().iter().map(|path| path.display().to_string()).collect();
+                let looked = if places.is_empty() {
+                    String::new()
+                } else {
+                    format!(" (none in {})", places.join(", "))
+                };
+                bail!(
+                    "no link of this user is running{looked}: `falaj run` and `falaj bridge` start one"
+                )
             }
             1 => running.pop().context("just counted"),
             n => {
                 let lines = running.iter().map(|c| {
                     let Hello { command, pid, about, .. } = &c.hello;
-                    format!("\n  --control {}  falaj {command} {about} (pid {pid})", c.path.display())
+                    format!(
+                        "\n  --control {}  falaj {command} {about} (pid {pid})",
+                        c.path.display()
+                    )
                 });
                 bail!("{n} links are running: say which one{}", lines.collect::<String>())
             }
@@ -65,7 +76,8 @@ impl Client {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut lines = BufReader::new(stream);
-        let hello: Hello = serde_json::from_str(&line(&mut lines)?).context("that is no falaj's control socket")?;
+        let hello: Hello = serde_json::from_str(&line(&mut lines)?)
+            .context("that is no falaj's control socket")?;
         ensure!(
             hello.falaj == VERSION,
             "that falaj ({}) speaks version {} of the protocol, this one ({}) version {VERSION}",
@@ -77,15 +89,25 @@ impl Client {
     }
 
     /// Asks for something; `fields` are those of its request.
-    pub(crate) fn ask<T: DeserializeOwned>(&mut self, what: &str, fields: Json) -> Result<Result<T, Refusal>> {
+    pub(crate) fn ask<T: DeserializeOwned>(
+        &mut self,
+        what: &str,
+        fields: Json,
+    ) -> Result<Result<T, Refusal>> {
         let mut request = fields;
         request["do"] = what.into();
-        self.lines.get_mut().write_all(format!("{request}\n").as_bytes()).context("the link is gone")?;
-        let mut answer: Json = serde_json::from_str(&line(&mut self.lines)?).context("the answer is not to be read")?;
+        self.lines
+            .get_mut()
+            .write_all(format!("{request}\n").as_bytes())
+            .context("the link is gone")?;
+        let mut answer: Json = serde_json::from_str(&line(&mut self.lines)?)
+            .context("the answer is not to be read")?;
         if answer["error"].is_null() {
-            return Ok(Ok(serde_json::from_value(answer["ok"].take()).context("the answer is not to be read")?));
+            return Ok(Ok(serde_json::from_value(answer["ok"].take())
+                .context("the answer is not to be read")?));
         }
-        Ok(Err(serde_json::from_value(answer["error"].take()).context("the answer is not to be read")?))
+        Ok(Err(serde_json::from_value(answer["error"].take())
+            .context("the answer is not to be read")?))
     }
 
     /// The same for what cannot well be refused.
@@ -96,10 +118,14 @@ impl Client {
     /// Sets values, and tells what came of it: what is wrong as with a file.
     pub(super) fn set(&mut self, change: &SetRequest) -> Result<SetAnswer> {
         let request = serde_json::to_value(change)?;
-        ensure!(request.to_string().len() < LINE, "the scenario is too large for a line of {LINE} bytes");
+        ensure!(
+            request.to_string().len() < LINE,
+            "the scenario is too large for a line of {LINE} bytes"
+        );
         let answer = self.ask::<SetAnswer>("set", request)?;
         let tell = |remarks: &[Remark]| {
-            for remark in remarks.iter().filter(|r| r.severity == "error" || !crate::show::quiet()) {
+            for remark in remarks.iter().filter(|r| r.severity == "error" || !crate::show::quiet())
+            {
                 eprintln!("{}: {}", remark.severity, remark.title);
                 remark.help.iter().for_each(|line| eprintln!("  {line}"));
             }

@@ -1,4 +1,5 @@
-//! From a link that runs to what it shall be: which pipes change, what becomes of flows, how packets are sorted.
+//! From a link that runs to what it shall be: which pipes change, what becomes of flows, how
+//! packets are sorted.
 
 use falaj_engine::change::{self, Fate};
 use falaj_engine::classifier::Match;
@@ -27,15 +28,24 @@ pub(crate) struct Difference {
 
 /// Has the difference to begin or end links, so that it has to know where there is room?
 pub(crate) fn needs_places(before: &Scenario, after: &Scenario) -> bool {
-    let names = |scenario: &Scenario| scenario.links.iter().map(|link| link.name.clone()).collect::<Vec<_>>();
+    let names = |scenario: &Scenario| {
+        scenario.links.iter().map(|link| link.name.clone()).collect::<Vec<_>>()
+    };
     before.rules != after.rules || names(before) != names(after)
 }
 
-/// Where values alone change, the queues that have another limit then; `None`: more changes than that.
+/// Where values alone change, the queues that have another limit then; `None`: more changes than
+/// that.
 fn limits(was: &Direction, is: &Direction) -> Option<Vec<Range<u32>>> {
     let (before, after) = (was.setup.leaves(), is.setup.leaves());
-    let same = was.scheduler.kind == is.scheduler.kind && was.masks == is.masks && before.len() == after.len();
-    let others = before.iter().zip(&after).enumerate().filter(|(_, (before, after))| before.limit != after.limit);
+    let same = was.scheduler.kind == is.scheduler.kind
+        && was.masks == is.masks
+        && before.len() == after.len();
+    let others = before
+        .iter()
+        .zip(&after)
+        .enumerate()
+        .filter(|(_, (before, after))| before.limit != after.limit);
     same.then(|| others.map(|(f, _)| f as u32..f as u32 + 1).collect())
 }
 
@@ -60,7 +70,8 @@ impl Free {
     }
 }
 
-/// What makes `after` of `before`, whose links are `at` these places. Links, flows and rules are known by their names.
+/// What makes `after` of `before`, whose links are `at` these places. Links, flows and rules are
+/// known by their names.
 ///
 /// # Errors
 /// Why the engine cannot, after the direction's name.
@@ -71,11 +82,16 @@ pub(crate) fn difference(
     drop: bool,
 ) -> Result<Difference, String> {
     let several = before.links.len().max(after.links.len()) > 1;
-    let way = |link: &Link, way: &str| if several { format!("{} {way}", link.name) } else { way.to_owned() };
+    let way = |link: &Link, way: &str| {
+        if several { format!("{} {way}", link.name) } else { way.to_owned() }
+    };
     let mut free = Free(places);
-    let was_at = |link: &Link| before.links.iter().position(|old| old.name == link.name).map(|n| at[n]);
-    let then: Vec<u32> = after.links.iter().map(|link| was_at(link).unwrap_or_else(|| free.next())).collect();
-    let (mut ways, mut pipes, mut flows, mut sorted) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let was_at =
+        |link: &Link| before.links.iter().position(|old| old.name == link.name).map(|n| at[n]);
+    let then: Vec<u32> =
+        after.links.iter().map(|link| was_at(link).unwrap_or_else(|| free.next())).collect();
+    let (mut ways, mut pipes, mut flows, mut sorted) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut begin, mut end, mut values) = (Vec::new(), Vec::new(), Vec::new());
     for (new, &place) in after.links.iter().zip(&then) {
         let old = before.links.iter().find(|old| old.name == new.name);
@@ -92,13 +108,17 @@ pub(crate) fn difference(
                 continue;
             };
             let (spec, fates) = (is.pipe(), fates(was, is, drop));
-            let matches =
-                |direction: &Direction| direction.flows.iter().map(|flow| flow.matches.clone()).collect::<Vec<_>>();
-            let sorts = was.account != is.account || was.masks != is.masks || matches(was) != matches(is);
+            let matches = |direction: &Direction| {
+                direction.flows.iter().map(|flow| flow.matches.clone()).collect::<Vec<_>>()
+            };
+            let sorts =
+                was.account != is.account || was.masks != is.masks || matches(was) != matches(is);
             let other = was.pipe() != spec || !fates.is_empty();
             match limits(was, is).filter(|_| other && fates.is_empty() && !drop) {
                 Some(limits) => values.push((pipe, spec, limits)),
-                None if other => pipes.push(change::Change { pipe, spec, flows: fates.clone(), drop }),
+                None if other => {
+                    pipes.push(change::Change { pipe, spec, flows: fates.clone(), drop })
+                }
                 None => {}
             }
             if !fates.is_empty() || was.flows.len() != is.flows.len() {
@@ -147,10 +167,16 @@ pub(crate) fn difference(
         return Ok(Difference { ways, change: None, at: then, others });
     }
     let named = |PipeId(pipe): PipeId| {
+        let link = |links: &[Link], at: &[u32]| {
+            at.iter().position(|&place| place == pipe / 2).map(|n| links[n].name.clone())
+        };
         let link =
-            |links: &[Link], at: &[u32]| at.iter().position(|&place| place == pipe / 2).map(|n| links[n].name.clone());
-        let link = link(&after.links, &then).or_else(|| link(&before.links, at)).unwrap_or_default();
-        if several { format!("{link} {}", WAYS[pipe as usize % 2].1) } else { WAYS[pipe as usize % 2].1.to_owned() }
+            link(&after.links, &then).or_else(|| link(&before.links, at)).unwrap_or_default();
+        if several {
+            format!("{link} {}", WAYS[pipe as usize % 2].1)
+        } else {
+            WAYS[pipe as usize % 2].1.to_owned()
+        }
     };
     let unfit = |(pipe, unfit): (PipeId, Unfit)| format!("{}: {unfit}", named(pipe));
     let mut engine = Prepared::new(&pipes).map_err(unfit)?;
@@ -163,25 +189,35 @@ pub(crate) fn difference(
         engine = engine.beginning(*pipe, spec).map_err(unfit)?;
     }
     let engine = end.into_iter().fold(engine, Prepared::ending);
-    let order = then.iter().flat_map(|&place| WAYS.map(|(towards, _)| pipe_of(place as usize, towards))).collect();
+    let order = then
+        .iter()
+        .flat_map(|&place| WAYS.map(|(towards, _)| pipe_of(place as usize, towards)))
+        .collect();
     let change = Transaction { engine, flows, sorted, rules: leading, order };
     Ok(Difference { ways, change: Some(change), at: then, others })
 }
 
-/// The same where values of this flow of the only link are others, its adapter's and its masks' apart, and nothing else is: the other
-/// flows are not looked at, of which there may be thousands.
+/// The same where values of this flow of the only link are others, its adapter's and its masks'
+/// apart, and nothing else is: the other flows are not looked at, of which there may be thousands.
 ///
 /// # Errors
 /// As of [`difference`].
-pub(crate) fn of_values(before: &Scenario, after: &Scenario, flow: usize, at: &[u32]) -> Result<Difference, String> {
+pub(crate) fn of_values(
+    before: &Scenario,
+    after: &Scenario,
+    flow: usize,
+    at: &[u32],
+) -> Result<Difference, String> {
     let (was, is) = (&before.links[0], &after.links[0]);
     let (mut ways, mut order, mut engine) = (Vec::new(), Vec::new(), None);
     for (towards, name) in WAYS {
-        let (was, is, pipe) = (was.direction(towards), is.direction(towards), pipe_of(at[0] as usize, towards));
+        let (was, is, pipe) =
+            (was.direction(towards), is.direction(towards), pipe_of(at[0] as usize, towards));
         let (old, new) = (&was.setup.flows[flow], &is.setup.flows[flow]);
         if old != new {
             let number = flow as u32;
-            let limits: Vec<Range<u32>> = (old.limit != new.limit).then_some(number..number + 1).into_iter().collect();
+            let limits: Vec<Range<u32>> =
+                (old.limit != new.limit).then_some(number..number + 1).into_iter().collect();
             let unfit = |(_, unfit): (PipeId, Unfit)| format!("{name}: {unfit}");
             let others = engine.map_or_else(|| Prepared::new(&[]), Ok).map_err(unfit)?;
             engine = Some(others.with_values(pipe, is.pipe(), &limits).map_err(unfit)?);
@@ -191,14 +227,27 @@ pub(crate) fn of_values(before: &Scenario, after: &Scenario, flow: usize, at: &[
         }
         order.push(pipe);
     }
-    let change = engine.map(|engine| Transaction { engine, flows: Vec::new(), sorted: Vec::new(), rules: None, order });
+    let change = engine.map(|engine| Transaction {
+        engine,
+        flows: Vec::new(),
+        sorted: Vec::new(),
+        rules: None,
+        order,
+    });
     Ok(Difference { ways, change, at: at.to_vec(), others: false })
 }
 
-/// Which rule each one is from now on: the one of its name, or, where they have numbers alone, one that says the same.
-fn rules_become(before: &Scenario, after: &Scenario, led: &[Rule], leads: &[Rule]) -> Vec<Option<u32>> {
+/// Which rule each one is from now on: the one of its name, or, where they have numbers alone, one
+/// that says the same.
+fn rules_become(
+    before: &Scenario,
+    after: &Scenario,
+    led: &[Rule],
+    leads: &[Rule],
+) -> Vec<Option<u32>> {
     let numbered = |scenario: &Scenario, n: usize| scenario.rules[n].name == (n + 1).to_string();
-    let names: BTreeMap<&str, usize> = after.rules.iter().enumerate().map(|(n, rule)| (&rule.name[..], n)).collect();
+    let names: BTreeMap<&str, usize> =
+        after.rules.iter().enumerate().map(|(n, rule)| (&rule.name[..], n)).collect();
     let mut taken = vec![false; after.rules.len()];
     let is = |n: usize| {
         let found = if numbered(before, n) {
@@ -214,8 +263,8 @@ fn rules_become(before: &Scenario, after: &Scenario, led: &[Rule], leads: &[Rule
     (0..before.rules.len()).map(is).collect()
 }
 
-/// What becomes of each flow; nothing to say where each keeps its place. What waits for one that goes joins the flow
-/// that takes every packet, or else the last one.
+/// What becomes of each flow; nothing to say where each keeps its place. What waits for one that
+/// goes joins the flow that takes every packet, or else the last one.
 fn fates(was: &Direction, is: &Direction, drop: bool) -> Vec<Fate> {
     let any = is.flows.iter().position(|flow| flow.matches.contains(&Match::ANY));
     let refuge = FlowId(any.unwrap_or(is.flows.len().saturating_sub(1)) as u32);
@@ -264,7 +313,12 @@ mod tests {
         let change = |after: &Scenario| {
             let difference = difference(&before, after, places(1), false).unwrap();
             let change = difference.change.unwrap();
-            (difference.ways, change.engine.pipes().count(), change.flows.len(), change.sorted.len())
+            (
+                difference.ways,
+                change.engine.pipes().count(),
+                change.flows.len(),
+                change.sorted.len(),
+            )
         };
         let both = vec!["up".to_owned(), "down".to_owned()];
         assert_eq!(change(&scenario(&[("a", "tcp"), ("c", "any")], "")), (both.clone(), 0, 0, 2));
@@ -277,7 +331,10 @@ mod tests {
 
     /// So many links where they are in the file.
     fn places(links: u32) -> (&'static [u32], Places) {
-        (&[0, 1, 2, 3][..links as usize], Places { number: links, vacant: Vec::new(), bypass: None })
+        (
+            &[0, 1, 2, 3][..links as usize],
+            Places { number: links, vacant: Vec::new(), bypass: None },
+        )
     }
 
     #[test]
@@ -296,7 +353,10 @@ mod tests {
         assert!(made.ways == ["rules"] && made.change.unwrap().rules.is_some());
 
         let made = to(&text.replace("link.a", "link.c"));
-        assert_eq!((made.ways, made.at), (["c up", "c down", "a up", "a down"].map(str::to_owned).into(), vec![2, 1]));
+        assert_eq!(
+            (made.ways, made.at),
+            (["c up", "c down", "a up", "a down"].map(str::to_owned).into(), vec![2, 1])
+        );
         let change = made.change.unwrap();
         // The place of `b`, to which the rule leads, is the one it was.
         assert!(change.rules.is_none());
@@ -306,6 +366,9 @@ mod tests {
         let passes = format!("{text}[[rule]]\nto = \"pass\"\n");
         let vacant = Places { vacant: vec![0], ..places(3).1 };
         let made = difference(&before, &of(&passes), (&[1, 2], vacant), false).unwrap();
-        assert_eq!(made.change.unwrap().engine.begins().collect::<Vec<_>>(), [PipeId(0), PipeId(1)]);
+        assert_eq!(
+            made.change.unwrap().engine.begins().collect::<Vec<_>>(),
+            [PipeId(0), PipeId(1)]
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The control socket of a link that is running: what it does is asked for and changed from another shell.
+//! The control socket of a link that is running: what it does is asked for and changed from another
+//! shell.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -10,10 +11,11 @@
 //! | [`client`] | the other end |
 //! | [`show`], [`set`], [`netconfig`] | commands of the same name |
 //!
-//! The forwarder's thread alone has the engine. The socket has a thread of its own, which does all that takes long:
-//! reading, checking, building what is to take over, and writing statistics as JSON. What it needs of the forwarder it
-//! asks through a channel, and wakes it by a descriptor that the forwarder watches beside its ports in any case: while
-//! nobody asks, no packet costs more than without a socket.
+//! The forwarder's thread alone has the engine. The socket has a thread of its own, which does all
+//! that takes long: reading, checking, building what is to take over, and writing statistics as
+//! JSON. What it needs of the forwarder it asks through a channel, and wakes it by a descriptor
+//! that the forwarder watches beside its ports in any case: while nobody asks, no packet costs more
+//! than without a socket.
 
 pub(crate) mod client;
 pub(crate) mod desk;
@@ -57,13 +59,15 @@ const BUSIEST: usize = 10;
 /// What commands take that have a control socket.
 #[derive(clap::Args)]
 pub(crate) struct ControlArgs {
-    /// Where the control socket is to be, for `falaj show` and `falaj set` [default: one that they find].
+    /// Where the control socket is to be, for `falaj show` and `falaj set` [default: one that they
+    /// find].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 }
 
 impl ControlArgs {
-    /// Where the socket will be. Where nobody asked for one and there can be none, the link runs without.
+    /// Where the socket will be. Where nobody asked for one and there can be none, the link runs
+    /// without.
     pub(crate) fn place(&self) -> Result<Option<PathBuf>> {
         match (&self.control, place::of_this_process()) {
             (Some(path), _) => Ok(Some(std::path::absolute(path).context("--control")?)),
@@ -89,7 +93,8 @@ pub(crate) struct Running {
     pub(crate) text: String,
     /// What passes is written down, and changes have to be as well.
     pub(crate) recording: bool,
-    /// What is promised there, if promises are to be kept: then a change that breaks one is refused.
+    /// What is promised there, if promises are to be kept: then a change that breaks one is
+    /// refused.
     pub(crate) standings: Option<Arc<Vec<Vec<Standing>>>>,
 }
 
@@ -114,7 +119,8 @@ pub(crate) trait Beside {
     fn counts(&self) -> Vec<(String, Counts)>;
 }
 
-/// How much of the link's processor an adapter may take beside the others: as much as its flow's weight upwards says.
+/// How much of the link's processor an adapter may take beside the others: as much as its flow's
+/// weight upwards says.
 pub(crate) fn weight(flow: &FlowSetup) -> u32 {
     u32::try_from(flow.values.count("weight").unwrap_or(1)).unwrap_or(u32::MAX)
 }
@@ -141,16 +147,19 @@ pub(crate) struct Way<'a> {
 
 /// All of them: by pipe.
 pub(crate) fn ways(scenario: &Scenario) -> impl Iterator<Item = Way<'_>> {
-    let of = |link| WAYS.map(|(towards, name)| Way { link, name, direction: Link::direction(link, towards) });
+    let of = |link| {
+        WAYS.map(|(towards, name)| Way { link, name, direction: Link::direction(link, towards) })
+    };
     scenario.links.iter().flat_map(of)
 }
 
-/// To what a flow is held: its delay, what it may send for that, and whether it gets that only then.
+/// To what a flow is held: its delay, what it may send for that, and whether it gets that only
+/// then.
 type Holds<'a> = (Option<Span>, &'a [(Rate, u64)], bool);
 
 impl Way<'_> {
-    /// What a flow is held to. Where a mask makes many of one, promise and envelope are of each of them, and what is counted is of
-    /// all: these are held to nothing.
+    /// What a flow is held to. Where a mask makes many of one, promise and envelope are of each of
+    /// them, and what is counted is of all: these are held to nothing.
     fn holds<'a>(&self, flow: usize, standing: &'a Standing) -> Option<Holds<'a>> {
         let is_many = self.direction.masks.flows.get(flow).is_some_and(Option::is_some);
         let delay = standing.delay.as_ref().map(|(delay, _)| *delay);
@@ -197,18 +206,22 @@ struct Ends {
 }
 
 impl Control {
-    /// Listens there; without a place it only knows the scenario. From here on the program has a thread more.
+    /// Listens there; without a place it only knows the scenario. From here on the program has a
+    /// thread more.
     pub(crate) fn open(place: Option<&Path>, running: Running) -> Result<Control> {
         let scenario = Arc::clone(&running.scenario);
         let Some(path) = place else { return Ok(Control { scenario, ends: None, beside: None }) };
-        let listener = place::bind(path).with_context(|| format!("the control socket {}", path.display()))?;
+        let listener =
+            place::bind(path).with_context(|| format!("the control socket {}", path.display()))?;
         let (ask, asks) = channel();
         let (answers, answer) = channel();
         let (woken, wake) = std::io::pipe()?;
         let (stopped, stop) = std::io::pipe()?;
         let desk = Arc::new(Mutex::new(Desk::new(running, ask, answer, wake)));
         let (hello, at_socket) = (lock(&desk).hello(), Arc::clone(&desk));
-        let serve = move || server::serve(&listener, &stopped, &hello, |line| desk::answer_line(&at_socket, line));
+        let serve = move || {
+            server::serve(&listener, &stopped, &hello, |line| desk::answer_line(&at_socket, line))
+        };
         let thread = std::thread::Builder::new().name("control".into()).spawn(serve)?;
         let path = path.to_owned();
         let ends = Ends {
@@ -230,7 +243,8 @@ impl Control {
         self.beside = Some(beside);
     }
 
-    /// Where others than the socket may ask too, from threads of their own. Never from the forwarder's: it answers.
+    /// Where others than the socket may ask too, from threads of their own. Never from the
+    /// forwarder's: it answers.
     #[cfg(feature = "serve")]
     pub(crate) fn desk(&self) -> Option<Arc<Mutex<Desk>>> {
         self.ends.as_ref().map(|ends| Arc::clone(&ends.desk))
@@ -253,7 +267,9 @@ impl Control {
 
     /// Answers what was asked; says whether a link is another now.
     pub(crate) fn serve(&mut self, forwarder: &mut Forwarder) -> Result<bool> {
-        let Some(Ends { asks, answers: Some(answers), woken, .. }) = &mut self.ends else { return Ok(false) };
+        let Some(Ends { asks, answers: Some(answers), woken, .. }) = &mut self.ends else {
+            return Ok(false);
+        };
         // Readable, so it does not wait.
         woken.read_exact(&mut [0])?;
         let mut changed = false;
@@ -263,16 +279,21 @@ impl Control {
                 Ask::Snapshot => {
                     // Nobody's counts lag behind the others'.
                     forwarder.settle();
-                    let counts = self.beside.as_ref().map_or_else(Vec::new, |beside| beside.counts());
+                    let counts =
+                        self.beside.as_ref().map_or_else(Vec::new, |beside| beside.counts());
                     Told::Snapshot(Box::new(forwarder.snapshot()), counts)
                 }
                 #[cfg(feature = "serve")]
                 Ask::Pause { name, paused } => {
                     let none = Err("this link has no adapters".into());
-                    Told::Paused(self.beside.as_ref().map_or(none, |beside| beside.pause(&name, paused)))
+                    Told::Paused(
+                        self.beside.as_ref().map_or(none, |beside| beside.pause(&name, paused)),
+                    )
                 }
                 Ask::Places => Told::Places(forwarder.places()),
-                Ask::Made(pipe, flow) => Told::Made(forwarder.report(pipe, flow, BUSIEST).map(Box::new)),
+                Ask::Made(pipe, flow) => {
+                    Told::Made(forwarder.report(pipe, flow, BUSIEST).map(Box::new))
+                }
                 Ask::Measured { mut to, from } => {
                     let end = forwarder.measured(&mut to, from, COPYING);
                     Told::Measured(to, end)

@@ -1,4 +1,5 @@
-//! `falaj netconfig`: PlanetLab's one command for both directions of what an application sends and receives.
+//! `falaj netconfig`: PlanetLab's one command for both directions of what an application sends and
+//! receives.
 
 use super::client::Which;
 use super::protocol::{ScenarioAnswer, SetRequest};
@@ -28,7 +29,8 @@ Examples:
   falaj netconfig delete client 80
   falaj netconfig --print config service 53 IN delay 20 OUT delay 20 > dns.toml")]
 pub(crate) struct Args {
-    /// config, which may be left out, or delete; client, server or service; ports, an address or prefix; IN and OUT.
+    /// config, which may be left out, or delete; client, server or service; ports, an address or
+    /// prefix; IN and OUT.
     #[arg(required = true, num_args = 1.., trailing_var_arg = true)]
     words: Vec<String>,
     /// Print the scenario instead of changing a link that is running.
@@ -50,7 +52,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         }
     };
     if args.print || args.file.is_some() {
-        let text = args.file.as_ref().map(|path| file::text(path)).transpose()?.map_or(String::new(), |(_, text)| text);
+        let text = args
+            .file
+            .as_ref()
+            .map(|path| file::text(path))
+            .transpose()?
+            .map_or(String::new(), |(_, text)| text);
         let text = edited(&text, &made)?;
         print(&falaj_scenario::format(&text, "the scenario").unwrap_or(text));
         return Ok(ExitCode::SUCCESS);
@@ -69,14 +76,19 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 fn edited(text: &str, made: &Netconfig) -> Result<String> {
     let mut file: DocumentMut = text.parse().context("the scenario is not to be read")?;
     let mine = [format!("{}-out", made.name), format!("{}-in", made.name)];
-    let links =
-        file.entry("link").or_insert(Item::Table(Table::new())).as_table_like_mut().context("`link` is no table")?;
+    let links = file
+        .entry("link")
+        .or_insert(Item::Table(Table::new()))
+        .as_table_like_mut()
+        .context("`link` is no table")?;
     let there = links.remove(&made.name).is_some();
     let others: Vec<String> = links.iter().map(|(name, _)| name.to_owned()).collect();
     let rules = file.remove("rule").unwrap_or_else(|| Item::ArrayOfTables(ArrayOfTables::new()));
-    let rules = rules.into_array_of_tables().map_err(|_| anyhow::anyhow!("`rule` is no list of tables"))?;
-    let is_mine =
-        |rule: &&Table| rule.get("name").and_then(Item::as_str).is_some_and(|name| mine.iter().any(|m| m == name));
+    let rules =
+        rules.into_array_of_tables().map_err(|_| anyhow::anyhow!("`rule` is no list of tables"))?;
+    let is_mine = |rule: &&Table| {
+        rule.get("name").and_then(Item::as_str).is_some_and(|name| mine.iter().any(|m| m == name))
+    };
     let mut kept: Vec<Table> = rules.iter().filter(|rule| !is_mine(rule)).cloned().collect();
     match &made.tables {
         None => ensure!(there, "there is no `{}`", made.name),
@@ -97,7 +109,10 @@ fn edited(text: &str, made: &Netconfig) -> Result<String> {
         array.push(rule);
     }
     list.insert("rule", Item::ArrayOfTables(array));
-    let (link, own) = made.tables.as_deref().map_or(("", ""), |t| t.split_at(t.find("[[rule]]").unwrap_or(t.len())));
+    let (link, own) = made
+        .tables
+        .as_deref()
+        .map_or(("", ""), |t| t.split_at(t.find("[[rule]]").unwrap_or(t.len())));
     Ok(format!("{}\n\n{link}\n{own}\n{list}", rest.trim()).trim_start().to_owned())
 }
 
@@ -127,7 +142,10 @@ mod tests {
             let with = after(text, "config client 80 IN delay 100ms OUT bw 1Mbit/s");
             assert_eq!(rules(&with), ["client-80-out", "client-80-in", "rest"], "{with}");
             let both = after(&with, "server 5001 OUT delay 5");
-            assert_eq!(rules(&both)[..4], ["server-5001-out", "server-5001-in", "client-80-out", "client-80-in"]);
+            assert_eq!(
+                rules(&both)[..4],
+                ["server-5001-out", "server-5001-in", "client-80-out", "client-80-in"]
+            );
             let again = after(&both, "config client 80 OUT bw 2Mbit/s");
             assert_eq!(rules(&again).len(), 5, "{again}");
             let gone = after(&after(&again, "delete client 80"), "delete server 5001");

@@ -1,4 +1,5 @@
-//! Where control sockets stand: a directory that is its user's alone, in it one socket for each process.
+//! Where control sockets stand: a directory that is its user's alone, in it one socket for each
+//! process.
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::stat::{Mode, umask};
@@ -12,14 +13,16 @@ use std::path::{Path, PathBuf};
 /// Where directories stand on a machine that has none for its users.
 const TEMPORARY: &str = "/tmp";
 
-/// Where sockets stand that nobody placed elsewhere: one directory, or, where somebody else has taken its name, several.
+/// Where sockets stand that nobody placed elsewhere: one directory, or, where somebody else has
+/// taken its name, several.
 pub(super) fn directories() -> Vec<PathBuf> {
     if let Some(directory) = of_the_session() {
         return vec![directory];
     }
     let entries = fs::read_dir(TEMPORARY).into_iter().flatten().flatten();
     let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("falaj-"));
-    let mut directories: Vec<PathBuf> = ours.map(|entry| entry.path()).filter(|path| is_own(path)).collect();
+    let mut directories: Vec<PathBuf> =
+        ours.map(|entry| entry.path()).filter(|path| is_own(path)).collect();
     directories.sort();
     directories
 }
@@ -42,8 +45,12 @@ pub(super) fn of_this_process() -> Result<PathBuf> {
         (None, Some(directory)) => directory.clone(),
         // Under a name that anybody may take, others have as many as they like.
         (None, None) => {
-            let named = |n| PathBuf::from(TEMPORARY).join(format!("falaj-{}{}", geteuid(), numbered(n)));
-            (0..100).map(named).find(|directory| make(directory).is_ok()).context("no directory can be made in /tmp")?
+            let named =
+                |n| PathBuf::from(TEMPORARY).join(format!("falaj-{}{}", geteuid(), numbered(n)));
+            (0..100)
+                .map(named)
+                .find(|directory| make(directory).is_ok())
+                .context("no directory can be made in /tmp")?
         }
     };
     for path in sockets() {
@@ -73,7 +80,11 @@ fn make(directory: &Path) -> Result<()> {
 
 /// All sockets there are, in the order of their names.
 pub(super) fn sockets() -> Vec<PathBuf> {
-    let entries = directories().into_iter().filter_map(|directory| fs::read_dir(directory).ok()).flatten().flatten();
+    let entries = directories()
+        .into_iter()
+        .filter_map(|directory| fs::read_dir(directory).ok())
+        .flatten()
+        .flatten();
     let is_socket = |path: &PathBuf| path.extension() == Some("sock".as_ref());
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_socket).collect();
     paths.sort();
@@ -83,13 +94,17 @@ pub(super) fn sockets() -> Vec<PathBuf> {
 /// Takes a socket away that nobody listens at any more.
 fn clear(path: &Path) {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|is| is.file_type().is_socket());
-    let refused = || UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    let refused = || {
+        UnixStream::connect(path)
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    };
     if is_socket && refused() {
         let _ = fs::remove_file(path);
     }
 }
 
-/// Listens there, for this user alone; where a process that is gone has left a socket, it is replaced.
+/// Listens there, for this user alone; where a process that is gone has left a socket, it is
+/// replaced.
 pub(super) fn bind(path: &Path) -> io::Result<UnixListener> {
     clear(path);
     // The program still has one thread.
@@ -97,7 +112,9 @@ pub(super) fn bind(path: &Path) -> io::Result<UnixListener> {
     let bound = UnixListener::bind(path);
     umask(before);
     let listener = bound.map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => io::Error::new(error.kind(), "there is something already, and it is in use"),
+        io::ErrorKind::AddrInUse => {
+            io::Error::new(error.kind(), "there is something already, and it is in use")
+        }
         _ => error,
     })?;
     listener.set_nonblocking(true)?;

@@ -1,4 +1,5 @@
-//! What is said at a control socket: JSON, a line each. The page `docs/reference/control.md` says what it means.
+//! What is said at a control socket: JSON, a line each. The page `docs/reference/control.md` says
+//! what it means.
 
 use falaj_engine::each::{Report as Made, Stats};
 use falaj_engine::pipe::Counters;
@@ -7,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 use std::path::PathBuf;
 
-/// What a client must know to understand the rest. It grows when something that was there means something else, or is gone.
+/// What a client must know to understand the rest. It grows when something that was there means
+/// something else, or is gone.
 pub(crate) const VERSION: u32 = 1;
 /// The longest line that is read.
 pub(crate) const LINE: usize = 4 << 20;
@@ -66,7 +68,9 @@ struct Nothing {}
 pub(crate) fn request(line: &[u8]) -> (Json, Result<Request, String>) {
     let mut fields = match serde_json::from_slice::<Map<String, Json>>(line) {
         Ok(fields) => fields,
-        Err(error) => return (Json::Null, Err(format!("a request is a JSON object in one line: {error}"))),
+        Err(error) => {
+            return (Json::Null, Err(format!("a request is a JSON object in one line: {error}")));
+        }
     };
     let id = fields.remove("id").unwrap_or_default();
     let what = fields.remove("do");
@@ -188,7 +192,9 @@ impl From<&Stats> for BucketDelays {
             p50_ns: nanos(stats.quantile(0.5)),
             p99_ns: nanos(stats.quantile(0.99)),
             max_ns: nanos(stats.quantile(1.0)),
-            buckets: buckets.map(|(bucket, packets)| (nanos(Stats::end_of(bucket)), packets)).collect(),
+            buckets: buckets
+                .map(|(bucket, packets)| (nanos(Stats::end_of(bucket)), packets))
+                .collect(),
         }
     }
 }
@@ -285,7 +291,11 @@ impl MaskReport {
             total: IdReport::new(None, &made.total),
             of_gone: IdReport::new(None, &made.of_gone),
             of_shared: IdReport::new(None, &made.of_shared),
-            busiest: made.busiest.iter().map(|(id, stats)| IdReport::new(Some(id), stats)).collect(),
+            busiest: made
+                .busiest
+                .iter()
+                .map(|(id, stats)| IdReport::new(Some(id), stats))
+                .collect(),
         }
     }
 }
@@ -337,7 +347,8 @@ pub(crate) struct FlowReport {
     pub(crate) sojourn: Delays,
     /// How late they were handed over.
     pub(crate) release_error: Delays,
-    /// What left and was not lost, in bits per second since `rate_over_ns` ago; added by whoever looks twice.
+    /// What left and was not lost, in bits per second since `rate_over_ns` ago; added by whoever
+    /// looks twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rate: Option<f64>,
 }

@@ -1,5 +1,6 @@
-//! Connections and their lines. Whoever is at the other end cannot make it wait, grow or end: a client whose answer was
-//! not read is asked nothing more until it was, a line has a greatest length, and there are only so many clients.
+//! Connections and their lines. Whoever is at the other end cannot make it wait, grow or end: a
+//! client whose answer was not read is asked nothing more until it was, a line has a greatest
+//! length, and there are only so many clients.
 
 use super::protocol::{LINE, Refusal, answer};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -9,8 +10,9 @@ use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
-/// So many clients at once. One more takes the place of the one that has been silent for longest, of those that have not
-/// taken an answer if there are any: whoever connects and says nothing drives out nobody who works here.
+/// So many clients at once. One more takes the place of the one that has been silent for longest,
+/// of those that have not taken an answer if there are any: whoever connects and says nothing
+/// drives out nobody who works here.
 const CLIENTS: usize = 64;
 /// What is read of a client in one go.
 const PIECE: usize = 16 << 10;
@@ -100,7 +102,8 @@ impl<S: Read + Write> Client<S> {
         match self.stream.read(&mut piece) {
             Ok(0) => self.closing = true,
             Ok(n) => self.input.extend_from_slice(&piece[..n]),
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(e)
+                if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(e) => return Err(e),
         }
         Ok(())
@@ -133,10 +136,13 @@ pub(super) fn serve(
     let mut turn = 0;
     loop {
         let at_once = clients.iter_mut().any(Client::has_line);
-        let mut fds =
-            vec![PollFd::new(stop.as_fd(), PollFlags::POLLIN), PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
+        let mut fds = vec![
+            PollFd::new(stop.as_fd(), PollFlags::POLLIN),
+            PollFd::new(listener.as_fd(), PollFlags::POLLIN),
+        ];
         for client in &clients {
-            let events = if client.output.is_empty() { PollFlags::POLLIN } else { PollFlags::POLLOUT };
+            let events =
+                if client.output.is_empty() { PollFlags::POLLIN } else { PollFlags::POLLOUT };
             fds.push(PollFd::new(client.stream.as_fd(), events));
         }
         let timeout = if at_once { PollTimeout::ZERO } else { PollTimeout::NONE };
@@ -170,7 +176,8 @@ fn accept(listener: &UnixListener, clients: &mut Vec<Client<UnixStream>>, hello:
     match listener.accept() {
         Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
             if clients.len() >= CLIENTS
-                && let Some(silent) = (0..clients.len()).min_by_key(|&i| (clients[i].served, clients[i].heard))
+                && let Some(silent) =
+                    (0..clients.len()).min_by_key(|&i| (clients[i].served, clients[i].heard))
             {
                 clients.remove(silent);
             }
@@ -242,9 +249,11 @@ mod tests {
             assert!(client.input.len() <= LINE + PIECE, "{}", client.input.len());
         }
         let said = String::from_utf8(client.stream.said).expect("UTF-8");
-        let answers: Vec<Json> = said.lines().skip(1).map(|line| serde_json::from_str(line).expect("JSON")).collect();
-        let too_long =
-            answers.last().is_some_and(|last| last["error"]["what"] == format!("a line has {LINE} bytes at most"));
+        let answers: Vec<Json> =
+            said.lines().skip(1).map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let too_long = answers.last().is_some_and(|last| {
+            last["error"]["what"] == format!("a line has {LINE} bytes at most")
+        });
         assert_eq!(answers.len(), asked + usize::from(too_long));
     }
 

@@ -39,10 +39,12 @@ pub(crate) struct Args {
     /// What is to be otherwise.
     #[arg(value_name = "KEY=VALUE")]
     sets: Vec<String>,
-    /// The whole scenario as it is to be: links, flows and rules that it has no more go, others come.
+    /// The whole scenario as it is to be: links, flows and rules that it has no more go, others
+    /// come.
     #[arg(long, value_name = "FILE", conflicts_with = "name")]
     file: Option<PathBuf>,
-    /// Packets that wait and do not fit any more may be dropped: of links and flows that go, beyond a new limit, too large.
+    /// Packets that wait and do not fit any more may be dropped: of links and flows that go,
+    /// beyond a new limit, too large.
     #[arg(long)]
     drop: bool,
     /// Only says whether that could be.
@@ -64,14 +66,18 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         (toml, file) = (Some(text), Some(std::path::absolute(path)?));
     }
     let sets: Vec<String> = match &args.name {
-        Some(name) if !name.contains('=') => args.sets.iter().map(|set| format!("{name}.{set}")).collect(),
+        Some(name) if !name.contains('=') => {
+            args.sets.iter().map(|set| format!("{name}.{set}")).collect()
+        }
         name => name.iter().chain(&args.sets).cloned().collect(),
     };
     if let Some(odd) = args.sets.iter().find(|set| !set.contains('=')) {
         bail!("`{odd}`: there is no `=`; write a key and its value, as in `rate=5mbit`");
     }
     if let (true, Some(name)) = (sets.is_empty(), &args.name) {
-        bail!("`{name}`: there is nothing to set; write a key and its value, as in `{name} rate=5mbit`");
+        bail!(
+            "`{name}`: there is nothing to set; write a key and its value, as in `{name} rate=5mbit`"
+        );
     }
     let change = SetRequest { toml, file, set: sets, drop: args.drop, check: args.check };
     let made = args.which.connect()?.set(&change)?;

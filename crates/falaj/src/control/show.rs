@@ -104,7 +104,9 @@ fn only(report: &mut Report, name: Option<&str>) -> Result<()> {
             let is_way = is_link || name == way || name == format!("{}.{way}", link.link);
             let is_flow = |flow: &str| {
                 let own = flow.split_once(' ').map_or("", |(_, own)| own);
-                name == own || name == format!("{way}.{own}") || name == format!("{}.{way}.{own}", link.link)
+                name == own
+                    || name == format!("{way}.{own}")
+                    || name == format!("{}.{way}.{own}", link.link)
             };
             direction.flows.retain(|flow| {
                 known.push(flow.flow.replacen(' ', ".", 1));
@@ -126,7 +128,8 @@ pub(crate) fn add_rates(report: &mut Report, before: &Report) {
     let elapsed = report.elapsed_ns.saturating_sub(before.elapsed_ns);
     for rule in &mut report.rules {
         let old = before.rules.iter().find(|old| old.rule == rule.rule).map_or(0, |old| old.bytes);
-        rule.rate = (elapsed > 0).then(|| rule.bytes.saturating_sub(old) as f64 * 8e9 / elapsed as f64);
+        rule.rate =
+            (elapsed > 0).then(|| rule.bytes.saturating_sub(old) as f64 * 8e9 / elapsed as f64);
     }
     let old = |link: &str, way: &str, name: &str| {
         let link = before.links.iter().find(|old| old.link == link)?;
@@ -164,7 +167,8 @@ fn text(report: &Report) -> String {
         "max",
         "last",
     ];
-    let directions = || report.links.iter().flat_map(|link| link.directions.iter().map(move |d| (link, d)));
+    let directions =
+        || report.links.iter().flat_map(|link| link.directions.iter().map(move |d| (link, d)));
     let nanos = |ns: Option<u64>| ns.map_or(DASH.into(), |ns| show::nanos(ns as f64));
     // The name of a flow is its own on its link alone.
     let several = report.links.len() > 1;
@@ -195,14 +199,25 @@ fn text(report: &Report) -> String {
         let mut words = vec![rate, show::nanos(*delay_ns as f64), scheduler.clone()];
         words.extend(impairments.iter().cloned());
         let now = total.rate.map_or(DASH.into(), show::rate);
-        let _ = writeln!(out, "{} {way}: {}; now {now}, {} waiting", link.link, words.join(", "), total.backlog);
+        let _ = writeln!(
+            out,
+            "{} {way}: {}; now {now}, {} waiting",
+            link.link,
+            words.join(", "),
+            total.backlog
+        );
     }
     let _ = writeln!(
         out,
         "{}",
-        show::table(&header, directions().flat_map(|(link, d)| d.flows.iter().map(|flow| row(&link.link, flow))))
+        show::table(
+            &header,
+            directions().flat_map(|(link, d)| d.flows.iter().map(|flow| row(&link.link, flow)))
+        )
     );
-    for (link, flow) in directions().flat_map(|(link, d)| d.flows.iter().map(move |flow| (link, flow))) {
+    for (link, flow) in
+        directions().flat_map(|(link, d)| d.flows.iter().map(move |flow| (link, flow)))
+    {
         let d = &flow.dropped;
         let reasons = [
             (d.queue_full, "found the queue full"),
@@ -215,7 +230,8 @@ fn text(report: &Report) -> String {
             (flow.corrupted, "arrived with a bit turned"),
             (flow.reordered, "overtook others"),
         ];
-        let told: Vec<String> = reasons.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}")).collect();
+        let told: Vec<String> =
+            reasons.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}")).collect();
         if !told.is_empty() {
             let _ = writeln!(out, "{}: {}", named(&link.link, flow), told.join(", "));
         }
@@ -228,8 +244,18 @@ fn text(report: &Report) -> String {
         }
     }
     if !report.rules.is_empty() {
-        let header =
-            ["rule", "packets", "bytes (IP)", "rate now", "dropped", "lost", "sojourn p50 <=", "p99 <=", "max", "last"];
+        let header = [
+            "rule",
+            "packets",
+            "bytes (IP)",
+            "rate now",
+            "dropped",
+            "lost",
+            "sojourn p50 <=",
+            "p99 <=",
+            "max",
+            "last",
+        ];
         let row = |rule: &RuleReport| {
             vec![
                 rule.rule.clone(),
@@ -258,7 +284,13 @@ fn text(report: &Report) -> String {
     for (link, direction) in directions() {
         for broken in direction.breaches.clone() {
             let (at, instead) = (Time(broken.at_ns), broken.packets_by_turns);
-            let breach = Breach { library: broken.library, what: broken.what, at, times: broken.times, instead };
+            let breach = Breach {
+                library: broken.library,
+                what: broken.what,
+                at,
+                times: broken.times,
+                instead,
+            };
             let _ = writeln!(out, "{} {}: {breach}", link.link, direction.way);
         }
     }

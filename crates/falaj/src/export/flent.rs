@@ -1,5 +1,5 @@
-//! Throughput and delay over the time of the first replication, in the file format of Flent: as its test
-//! `rrul_be_nflows` would have measured them.
+//! Throughput and delay over the time of the first replication, in the file format of Flent: as its
+//! test `rrul_be_nflows` would have measured them.
 
 use super::{Fate, Runs};
 use anyhow::Result;
@@ -36,7 +36,9 @@ impl Series {
 
     /// Mean delays in milliseconds, where packets left.
     fn delays(&self) -> Vec<Option<f64>> {
-        let mean = |point: &Point| (point.packets > 0).then(|| point.delay as f64 / point.packets as f64 / 1e6);
+        let mean = |point: &Point| {
+            (point.packets > 0).then(|| point.delay as f64 / point.packets as f64 / 1e6)
+        };
         self.points.iter().map(mean).collect()
     }
 }
@@ -45,7 +47,8 @@ pub(super) fn write(path: &Path, runs: &Runs<'_>) -> Result<()> {
     let step = (runs.duration.0 / POINTS).max(Span::from_millis(1).0).min(Span::from_millis(200).0);
     let count = runs.duration.0.div_ceil(step) as usize;
     let names = runs.names();
-    let mut all: Vec<Vec<Option<Series>>> = names.iter().map(|flows| flows.iter().map(|_| None).collect()).collect();
+    let mut all: Vec<Vec<Option<Series>>> =
+        names.iter().map(|flows| flows.iter().map(|_| None).collect()).collect();
     runs.each(0, |packet| {
         let Fate::Sent { end, .. } = packet.fate else { return };
         let (pipe, flow) = (packet.pipe.0 as usize, packet.flow.index());
@@ -76,19 +79,26 @@ fn file(series: &[Series], runs: &Runs<'_>, step: u64, count: usize) -> Value {
     let (mut results, mut raw, mut meta) = (Map::new(), Map::new(), Map::new());
     // Instants since 1970, at which the simulation is said to have been.
     let points = |values: &[Option<f64>]| -> Value {
-        let known = x.iter().zip(values).filter_map(|(x, value)| Some(json!({ "t": x, "val": (*value)? })));
+        let known =
+            x.iter().zip(values).filter_map(|(x, value)| Some(json!({ "t": x, "val": (*value)? })));
         known.collect()
     };
     let mut add = |name: String, values: Vec<Option<f64>>, units: &str| {
         let known: Vec<f64> = values.iter().copied().flatten().collect();
-        let mean = if known.is_empty() { None } else { Some(known.iter().sum::<f64>() / known.len() as f64) };
+        let mean = if known.is_empty() {
+            None
+        } else {
+            Some(known.iter().sum::<f64>() / known.len() as f64)
+        };
         raw.insert(name.clone(), points(&values));
         meta.insert(name.clone(), json!({ "MEAN_VALUE": mean, "UNITS": units }));
         results.insert(name, json!(values));
     };
     let mut streams = Map::new();
     let mut who = Vec::new();
-    for (way, key, up) in [("upload", "upload_streams", true), ("download", "download_streams", false)] {
+    for (way, key, up) in
+        [("upload", "upload_streams", true), ("download", "download_streams", false)]
+    {
         let ours: Vec<&Series> = series.iter().filter(|series| series.up == up).collect();
         streams.insert(key.into(), json!(ours.len().to_string()));
         let mut sum = vec![0.0; count];
@@ -96,7 +106,11 @@ fn file(series: &[Series], runs: &Runs<'_>, step: u64, count: usize) -> Value {
             let rates = one.rates(seconds);
             sum.iter_mut().zip(&rates).for_each(|(sum, rate)| *sum += rate);
             who.push(format!("TCP {way} BE::{} is {}", n + 1, one.flow));
-            add(format!("TCP {way} BE::{}", n + 1), rates.into_iter().map(Some).collect(), "Mbits/s");
+            add(
+                format!("TCP {way} BE::{}", n + 1),
+                rates.into_iter().map(Some).collect(),
+                "Mbits/s",
+            );
         }
         if !ours.is_empty() {
             let mean = sum.iter().map(|sum| Some(sum / ours.len() as f64)).collect();

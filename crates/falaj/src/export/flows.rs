@@ -13,13 +13,18 @@ pub(super) fn write(path: &Path, form: Form, runs: &Runs<'_>) -> Result<()> {
     let mut experiment = experiment(runs.scenario, runs.duration);
     experiment.warm_up = runs.warm_up;
     let text = || Values::Text(Vec::new());
-    let mut columns: Columns =
-        vec![("replication", Values::Whole(Vec::new())), ("link", text()), ("way", text()), ("flow", text())];
+    let mut columns: Columns = vec![
+        ("replication", Values::Whole(Vec::new())),
+        ("link", text()),
+        ("way", text()),
+        ("flow", text()),
+    ];
     columns.extend(COLUMNS.iter().map(|column| (column.name, Values::Number(Vec::new()))));
     let mut table = Table::new(path, form, columns)?;
     for replication in 0..runs.replications {
         let seed = runs.scenario.run.seed.wrapping_add(replication as u64);
-        let run = simulate(&experiment, seed, &AtomicBool::new(false)).map_err(|(_, refused)| refused)?;
+        let run =
+            simulate(&experiment, seed, &AtomicBool::new(false)).map_err(|(_, refused)| refused)?;
         for row in rows(runs.scenario, &run) {
             for (name, values) in &mut table.columns {
                 match values {

@@ -31,14 +31,15 @@ use std::sync::atomic::AtomicBool;
 /// What `sim` takes.
 #[derive(clap::Args)]
 pub(crate) struct Exports {
-    /// Write down each packet: as a table of all replications, `*.csv` or `*.parquet`; or of the first one as a capture with
-    /// queueing delays, `*.pcapng`. May be given again.
+    /// Write down each packet: as a table of all replications, `*.csv` or `*.parquet`; or of the
+    /// first one as a capture with queueing delays, `*.pcapng`. May be given again.
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     packets: Vec<PathBuf>,
     /// Write a line for each flow and replication: `*.csv` or `*.parquet`. May be given again.
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     flows: Vec<PathBuf>,
-    /// Write who held each link in the first replication, and what waited: for ui.perfetto.dev and chrome://tracing.
+    /// Write who held each link in the first replication, and what waited: for ui.perfetto.dev and
+    /// chrome://tracing.
     #[arg(long, value_name = "FILE.json", conflicts_with = "replay")]
     trace: Option<PathBuf>,
     /// Write throughput and delay over the time of the first replication for Flent.
@@ -65,7 +66,11 @@ fn form(path: &Path, allowed: &[Form], option: &str) -> Result<Form> {
         Some((_, form)) => Ok(*form),
         None => {
             let names: Vec<String> = all.map(|(name, _)| format!("`*.{name}`")).collect();
-            bail!("{option} {}: its name says what it is to be: {}", path.display(), names.join(" or "))
+            bail!(
+                "{option} {}: its name says what it is to be: {}",
+                path.display(),
+                names.join(" or ")
+            )
         }
     }
 }
@@ -113,13 +118,18 @@ impl Exports {
         };
         for path in &self.packets {
             let done = match form(path, &[Form::Csv, Form::Parquet, Form::Pcapng], "--packets")? {
-                Form::Pcapng => crate::file::text(file).and_then(|(_, text)| pcapng::write(path, &runs, &text)),
+                Form::Pcapng => {
+                    crate::file::text(file).and_then(|(_, text)| pcapng::write(path, &runs, &text))
+                }
                 form => packets::write(path, form, &runs),
             };
             wrote(path, done)?;
         }
         for path in &self.flows {
-            wrote(path, flows::write(path, form(path, &[Form::Csv, Form::Parquet], "--flows")?, &runs))?;
+            wrote(
+                path,
+                flows::write(path, form(path, &[Form::Csv, Form::Parquet], "--flows")?, &runs),
+            )?;
         }
         if let Some(path) = &self.trace {
             wrote(path, trace::write(path, &runs))?;
@@ -185,13 +195,15 @@ impl Runs<'_> {
             }
         });
         let seed = self.scenario.run.seed.wrapping_add(replication as u64);
-        simulate_watched(&experiment, seed, &AtomicBool::new(false), &mut all).map_err(|(_, refused)| refused)?;
+        simulate_watched(&experiment, seed, &AtomicBool::new(false), &mut all)
+            .map_err(|(_, refused)| refused)?;
         Ok(())
     }
 
     /// By pipe and flow: link, direction and flow in words.
     fn names(&self) -> Vec<Vec<Name>> {
-        let mut names: Vec<Vec<Name>> = (0..2 * self.scenario.links.len()).map(|_| Vec::new()).collect();
+        let mut names: Vec<Vec<Name>> =
+            (0..2 * self.scenario.links.len()).map(|_| Vec::new()).collect();
         for at in all_flows(self.scenario) {
             let way = if at.1 == Towards::Up { "up" } else { "down" };
             let (link, flow) = (self.scenario.links[at.0].name.clone(), name_of(self.scenario, at));

@@ -1,5 +1,5 @@
-//! The first replication as a capture: each packet at its arrival, and a comment that says how long it was queued. Of one
-//! link's packets `falaj sim --replay` decides alike.
+//! The first replication as a capture: each packet at its arrival, and a comment that says how long
+//! it was queued. Of one link's packets `falaj sim --replay` decides alike.
 
 use super::{Fate, Packet, Runs};
 use anyhow::{Context, Result, ensure};
@@ -22,8 +22,9 @@ pub(super) fn write(path: &Path, runs: &Runs<'_>, text: &str) -> Result<()> {
     // Those of one instant stay in the order in which they were served.
     packets.sort_by_key(|packet| (packet.arrival, packet.pipe, packet.flow));
     let way = |pipe: usize| if pipe.is_multiple_of(2) { "up" } else { "down" };
-    let names: Vec<String> =
-        (0..2 * scenario.links.len()).map(|pipe| format!("{} {}", scenario.links[pipe / 2].name, way(pipe))).collect();
+    let names: Vec<String> = (0..2 * scenario.links.len())
+        .map(|pipe| format!("{} {}", scenario.links[pipe / 2].name, way(pipe)))
+        .collect();
     let ways: Vec<&str> = names.iter().map(String::as_str).collect();
     // What rules lead is told link by link, which no replay could follow.
     let text = if scenario.rules.is_empty() { text } else { "" };
@@ -31,7 +32,8 @@ pub(super) fn write(path: &Path, runs: &Runs<'_>, text: &str) -> Result<()> {
     let mut writer = Writer::new(file, text, &ways, Duration::ZERO)?;
     let mut frame = Vec::new();
     for (number, packet) in packets.iter().enumerate() {
-        let accounts = scenario.links[packet.pipe.0 as usize / 2].direction(direction(packet)).account;
+        let accounts =
+            scenario.links[packet.pipe.0 as usize / 2].direction(direction(packet)).account;
         let length = accounts.to_ip(packet.bytes);
         headers_of(runs, packet, length, &mut frame)?;
         let verdict = match packet.fate {
@@ -61,12 +63,16 @@ fn direction(packet: &Packet) -> Towards {
 /// A frame as the first source sends it that feeds this flow, or that leads there by rules.
 fn headers_of(runs: &Runs<'_>, packet: &Packet, length: u32, frame: &mut Vec<u8>) -> Result<()> {
     let sources = &runs.scenario.traffic;
-    let feeds = |s: &Source| pipe_of(s.link, s.towards) == packet.pipe && s.flow == packet.flow.index();
+    let feeds =
+        |s: &Source| pipe_of(s.link, s.towards) == packet.pipe && s.flow == packet.flow.index();
     let alike = |s: &Source| s.towards == direction(packet);
     let source = sources.iter().position(feeds).or_else(|| sources.iter().position(alike));
     let number = source.context("a packet that no source sends")?;
     let ip = usize::try_from(length)?;
-    ensure!(u16::try_from(ip).is_ok(), "a packet of {ip} B is longer than IPv4 allows: no capture has it");
+    ensure!(
+        u16::try_from(ip).is_ok(),
+        "a packet of {ip} B is longer than IPv4 allows: no capture has it"
+    );
     let header = headers::frame(&sources[number], number, 0);
     frame.clear();
     frame.extend_from_slice(&header);
@@ -81,7 +87,8 @@ fn headers_of(runs: &Runs<'_>, packet: &Packet, length: u32, frame: &mut Vec<u8>
 
 /// Of IPv4's header, whose own field is zero yet.
 fn checksum(header: &[u8]) -> u16 {
-    let mut sum: u32 = header.chunks_exact(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]]))).sum();
+    let mut sum: u32 =
+        header.chunks_exact(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]]))).sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }

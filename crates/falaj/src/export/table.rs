@@ -80,7 +80,8 @@ impl Table {
     }
 
     fn write(&mut self) -> Result<()> {
-        let columns: Vec<Values> = self.columns.iter_mut().map(|(_, values)| values.taken()).collect();
+        let columns: Vec<Values> =
+            self.columns.iter_mut().map(|(_, values)| values.taken()).collect();
         match &mut self.to {
             To::Csv(csv) => {
                 for n in 0..columns[0].len() {
@@ -131,12 +132,14 @@ mod parquet {
                 };
                 let field = Type::primitive_type_builder(name, kind).with_repetition(repetition);
                 let text = kind == Kind::BYTE_ARRAY;
-                let field = if text { field.with_converted_type(ConvertedType::UTF8) } else { field };
+                let field =
+                    if text { field.with_converted_type(ConvertedType::UTF8) } else { field };
                 Ok(Arc::new(field.build()?))
             };
             let fields: Vec<Arc<Type>> = columns.iter().map(field).collect::<Result<_>>()?;
             let schema = Type::group_type_builder("falaj").with_fields(fields).build()?;
-            let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+            let properties =
+                WriterProperties::builder().set_compression(Compression::SNAPPY).build();
             Ok(File(SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties))?))
         }
 
@@ -151,14 +154,23 @@ mod parquet {
                 match values {
                     Values::Whole(all) => {
                         let there: Vec<i64> = all.iter().copied().flatten().collect();
-                        column.typed::<Int64Type>().write_batch(&there, Some(&levels(all)), None)?;
+                        column.typed::<Int64Type>().write_batch(
+                            &there,
+                            Some(&levels(all)),
+                            None,
+                        )?;
                     }
                     Values::Number(all) => {
                         let there: Vec<f64> = all.iter().copied().flatten().collect();
-                        column.typed::<DoubleType>().write_batch(&there, Some(&levels(all)), None)?;
+                        column.typed::<DoubleType>().write_batch(
+                            &there,
+                            Some(&levels(all)),
+                            None,
+                        )?;
                     }
                     Values::Text(all) => {
-                        let there: Vec<ByteArray> = all.iter().map(|text| text.as_str().into()).collect();
+                        let there: Vec<ByteArray> =
+                            all.iter().map(|text| text.as_str().into()).collect();
                         column.typed::<ByteArrayType>().write_batch(&there, None, None)?;
                     }
                 }

@@ -1,5 +1,5 @@
-//! Who held each link in the first replication, and what waited, as Chrome's trace events: Perfetto and `chrome://tracing`
-//! open them.
+//! Who held each link in the first replication, and what waited, as Chrome's trace events: Perfetto
+//! and `chrome://tracing` open them.
 
 use super::{Fate, Runs};
 use anyhow::Result;
@@ -17,7 +17,8 @@ pub(super) fn write(path: &Path, runs: &Runs<'_>) -> Result<()> {
     let names = runs.names();
     let mut out = BufWriter::new(File::create(path)?);
     // When and by how much the bytes of a flow's queue change.
-    let mut steps: Vec<Vec<Vec<(u64, i64)>>> = names.iter().map(|flows| vec![Vec::new(); flows.len()]).collect();
+    let mut steps: Vec<Vec<Vec<(u64, i64)>>> =
+        names.iter().map(|flows| vec![Vec::new(); flows.len()]).collect();
     let mut lines: Vec<serde_json::Value> = Vec::new();
     let mut failed: Result<()> = Ok(());
     write!(out, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;

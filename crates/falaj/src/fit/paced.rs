@@ -1,6 +1,7 @@
-//! Where devices may pace links of real packets: before a port. A device stands behind that, and what the port says of its
-//! room is of packets that leave there. A link from which packets go on to another link has no device, and would be told to wait
-//! for one that it never fills. In simulation it has one of its own.
+//! Where devices may pace links of real packets: before a port. A device stands behind that, and
+//! what the port says of its room is of packets that leave there. A link from which packets go on
+//! to another link has no device, and would be told to wait for one that it never fills. In
+//! simulation it has one of its own.
 
 use anyhow::{Result, bail};
 use falaj_engine::pipe::Pace;
@@ -10,10 +11,14 @@ use falaj_scenario::{Rule, Scenario, Towards};
 /// Refuses a device-paced link from which rules lead packets on to another.
 pub(super) fn before_ports(scenario: &Scenario) -> Result<()> {
     for (way, towards) in [Towards::Up, Towards::Down].into_iter().enumerate() {
-        let paced = |link: u32| scenario.links[link as usize].direction(towards).pace != Pace::Falaj;
-        let rules: Vec<&Rule> = scenario.rules.iter().filter(|r| r.rule.way.is_none_or(|only| only == way)).collect();
+        let paced =
+            |link: u32| scenario.links[link as usize].direction(towards).pace != Pace::Falaj;
+        let rules: Vec<&Rule> =
+            scenario.rules.iter().filter(|r| r.rule.way.is_none_or(|only| only == way)).collect();
         for (n, rule) in rules.iter().enumerate() {
-            let Some((from, to, help)) = within(rule, paced).or_else(|| behind(rule, &rules[n + 1..], paced)) else {
+            let Some((from, to, help)) =
+                within(rule, paced).or_else(|| behind(rule, &rules[n + 1..], paced))
+            else {
                 continue;
             };
             let [from, to] = [from, to].map(|link| &scenario.links[link as usize].name);
@@ -35,10 +40,18 @@ fn within(rule: &Rule, paced: impl Fn(u32) -> bool) -> Option<(u32, u32, &'stati
     Some((two[0], two[1], "name it last in `to`"))
 }
 
-/// The same of the link that is its last, where packets go on with the rules behind. Which of them those take is told by the packets:
-/// that they may is enough.
-fn behind(rule: &Rule, others: &[&Rule], paced: impl Fn(u32) -> bool) -> Option<(u32, u32, &'static str)> {
-    let last = ends(rule).into_iter().filter(|_| rule.rule.on).map(|(_, last)| last).find(|&link| paced(link))?;
+/// The same of the link that is its last, where packets go on with the rules behind. Which of them
+/// those take is told by the packets: that they may is enough.
+fn behind(
+    rule: &Rule,
+    others: &[&Rule],
+    paced: impl Fn(u32) -> bool,
+) -> Option<(u32, u32, &'static str)> {
+    let last = ends(rule)
+        .into_iter()
+        .filter(|_| rule.rule.on)
+        .map(|(_, last)| last)
+        .find(|&link| paced(link))?;
     let (first, _) = others.iter().flat_map(|other| ends(other)).next()?;
     Some((last, first, "leave out `then = \"on\"`"))
 }

@@ -39,7 +39,8 @@ fn draw(text: &mut String, bars: &Bars<'_>) -> Drawn {
     let size = (WIDTH, (top + ROW * bars.rows.len() as i32 + 14) as u32);
     let area: Area<'_> = SVGBackend::with_string(text, size).into_drawing_area();
     area.fill(&PAGE.0)?;
-    let style = |size: i32| (FONT, size).into_font().color(&INK.0).pos(Pos::new(HPos::Left, VPos::Center));
+    let style =
+        |size: i32| (FONT, size).into_font().color(&INK.0).pos(Pos::new(HPos::Left, VPos::Center));
     area.draw(&Text::new(bars.title.as_str(), (16, 18), style(16)))?;
     for (n, part) in bars.parts.iter().enumerate() {
         let (x, y) = (16 + (n as i32 % 3) * 270, 46 + (n as i32 / 3) * 22);
@@ -49,7 +50,10 @@ fn draw(text: &mut String, bars: &Bars<'_>) -> Drawn {
     let most = bars.rows.iter().map(|row| row.parts.iter().sum::<f64>()).fold(0.0, f64::max);
     for (n, row) in bars.rows.iter().enumerate() {
         let middle = top + ROW * n as i32 + ROW / 2;
-        area.draw(&PathElement::new([(16, middle + ROW / 2), (WIDTH as i32 - 16, middle + ROW / 2)], GRID.0))?;
+        area.draw(&PathElement::new(
+            [(16, middle + ROW / 2), (WIDTH as i32 - 16, middle + ROW / 2)],
+            GRID.0,
+        ))?;
         area.draw(&Text::new(row.name.as_str(), (16, middle), style(14)))?;
         let mut x = f64::from(LEFT);
         for (part, value) in row.parts.iter().enumerate().filter(|(_, value)| **value > 0.0) {
@@ -107,7 +111,9 @@ mod tests {
                 swatch(&area, (4, 4), 14, 14, n).unwrap();
                 area.present().unwrap();
                 drop(area);
-                let lines = text.lines().filter(|line| line.starts_with("<poly") || line.starts_with("<line"));
+                let lines = text
+                    .lines()
+                    .filter(|line| line.starts_with("<poly") || line.starts_with("<line"));
                 lines.collect()
             })
             .collect();

@@ -10,7 +10,8 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub(crate) type Drawn = Result<(), Box<dyn std::error::Error>>;
-type Context<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+type Context<'a, 'b> =
+    ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
 pub(crate) const FONT: &str = "sans-serif";
 
@@ -44,7 +45,9 @@ impl Scale {
             Scale::Linear => format!("{place:.digits$}"),
             Scale::Decades | Scale::Each if place.fract().abs() > 1e-6 => String::new(),
             Scale::Each => format!("{place:.0}"),
-            Scale::Decades if (-2.0..=4.0).contains(&place) => format!("{}", 10f64.powf(place.round())),
+            Scale::Decades if (-2.0..=4.0).contains(&place) => {
+                format!("{}", 10f64.powf(place.round()))
+            }
             Scale::Decades => format!("10{}", superscript(place.round() as i32)),
             Scale::Doublings => thousands(place.exp2()),
         }
@@ -78,20 +81,31 @@ pub(crate) struct Axis {
 
 impl Axis {
     pub(crate) fn linear(name: impl Into<String>, from: f64, to: f64) -> Axis {
-        Axis { name: name.into(), scale: Scale::Linear, from, to: if to > from { to } else { from + 1.0 } }
+        Axis {
+            name: name.into(),
+            scale: Scale::Linear,
+            from,
+            to: if to > from { to } else { from + 1.0 },
+        }
     }
 
     /// In whole steps of `scale` around these values, which are above zero.
     pub(crate) fn whole(name: impl Into<String>, scale: Scale, least: f64, most: f64) -> Axis {
         let low = scale.place(least).floor();
         let high = scale.place(most).ceil().max(low + 1.0);
-        let back = |place: f64| if scale == Scale::Doublings { place.exp2() } else { 10f64.powf(place) };
+        let back =
+            |place: f64| if scale == Scale::Doublings { place.exp2() } else { 10f64.powf(place) };
         Axis { name: name.into(), scale, from: back(low), to: back(high) }
     }
 
     /// Each whole number from one to another, with room for bars.
     pub(crate) fn each(name: impl Into<String>, least: f64, most: f64) -> Axis {
-        Axis { name: name.into(), scale: Scale::Each, from: least.floor() - 0.5, to: most.ceil() + 0.5 }
+        Axis {
+            name: name.into(),
+            scale: Scale::Each,
+            from: least.floor() - 0.5,
+            to: most.ceil() + 0.5,
+        }
     }
 
     fn range(&self) -> std::ops::Range<f64> {
@@ -101,7 +115,11 @@ impl Axis {
     /// So many labels at most, and so many digits behind their points.
     fn labels(&self, usual: usize) -> (usize, usize) {
         let range = self.range();
-        let labels = if self.scale == Scale::Linear { usual } else { ((range.end - range.start) as usize + 1).min(12) };
+        let labels = if self.scale == Scale::Linear {
+            usual
+        } else {
+            ((range.end - range.start) as usize + 1).min(12)
+        };
         (labels, digits(self.from, self.to, labels))
     }
 }
@@ -208,7 +226,10 @@ fn names(
     for (i, &(name, number)) in names.iter().enumerate() {
         let left = 62 + (i % in_a_row) as i32 * width;
         let middle = 20 + (i / in_a_row) as i32 * LEGEND as i32;
-        area.draw(&PathElement::new([(left, middle), (left + 36, middle)], tone(number).stroke_width(stroke)))?;
+        area.draw(&PathElement::new(
+            [(left, middle), (left + 36, middle)],
+            tone(number).stroke_width(stroke),
+        ))?;
         if marks {
             mark(area, (left + 18, middle), number)?;
         }
@@ -218,7 +239,11 @@ fn names(
 }
 
 /// A mark for each; when the colours are used up, another.
-fn mark<C: CoordTranslate>(area: &DrawingArea<SVGBackend<'_>, C>, at: C::From, number: usize) -> Drawn
+fn mark<C: CoordTranslate>(
+    area: &DrawingArea<SVGBackend<'_>, C>,
+    at: C::From,
+    number: usize,
+) -> Drawn
 where
     C::From: Clone,
 {
@@ -226,7 +251,9 @@ where
     match number / super::palette::SEVERAL.len() {
         0 => area.draw(&Circle::new(at, 3, style.filled())),
         1 => area.draw(&TriangleMarker::new(at, 5, style.filled())),
-        2 => area.draw(&(EmptyElement::at(at) + Rectangle::new([(-4, -4), (4, 4)], style.stroke_width(1)))),
+        2 => area.draw(
+            &(EmptyElement::at(at) + Rectangle::new([(-4, -4), (4, 4)], style.stroke_width(1))),
+        ),
         _ => area.draw(&Cross::new(at, 4, style.stroke_width(2))),
     }?;
     Ok(())
@@ -284,9 +311,16 @@ fn panel(area: &Area<'_>, chart: &Chart) -> Drawn {
 fn upright(context: &mut Context<'_, '_>, chart: &Chart, at: f64, word: &str) -> Drawn {
     let at = chart.x.scale.place(at);
     let (bottom, top) = (chart.y.range().start, chart.y.range().end);
-    context.draw_series(DashedLineSeries::new([(at, bottom), (at, top)], 5, 4, ASIDE.0.stroke_width(1)))?;
+    context.draw_series(DashedLineSeries::new(
+        [(at, bottom), (at, top)],
+        5,
+        4,
+        ASIDE.0.stroke_width(1),
+    ))?;
     let style = (FONT, 13).into_font().color(&ASIDE.0).pos(Pos::new(HPos::Left, VPos::Top));
-    context.draw_series(std::iter::once(EmptyElement::at((at, top)) + Text::new(word.to_owned(), (5, 3), style)))?;
+    context.draw_series(std::iter::once(
+        EmptyElement::at((at, top)) + Text::new(word.to_owned(), (5, 3), style),
+    ))?;
     Ok(())
 }
 

@@ -43,7 +43,8 @@ fn height(lanes: &Lanes) -> i32 {
 
 fn draw(text: &mut String, all: &[Lanes]) -> Drawn {
     let whole: i32 = all.iter().map(height).sum();
-    let root = SVGBackend::with_string(text, (WIDTH as u32, whole.max(1) as u32)).into_drawing_area();
+    let root =
+        SVGBackend::with_string(text, (WIDTH as u32, whole.max(1) as u32)).into_drawing_area();
     root.fill(&PAGE.0)?;
     let mut below = root.clone();
     for lanes in all {
@@ -56,7 +57,8 @@ fn draw(text: &mut String, all: &[Lanes]) -> Drawn {
 }
 
 fn panel(area: &Area<'_>, lanes: &Lanes) -> Drawn {
-    let words = |size: i32, h: HPos| (FONT, size).into_font().color(&INK.0).pos(Pos::new(h, VPos::Center));
+    let words =
+        |size: i32, h: HPos| (FONT, size).into_font().color(&INK.0).pos(Pos::new(h, VPos::Center));
     let whole = (lanes.to - lanes.from).max(1.0);
     let across = f64::from(WIDTH - LEFT - 30);
     let x = |at: f64| LEFT + ((at - lanes.from).clamp(0.0, whole) / whole * across) as i32;
@@ -75,7 +77,11 @@ fn panel(area: &Area<'_>, lanes: &Lanes) -> Drawn {
     while at <= whole / one {
         let px = x(lanes.from + at * one);
         area.draw(&PathElement::new([(px, HEAD), (px, bottom)], GRID.0))?;
-        area.draw(&Text::new(format!("{at:.places$}"), (px, bottom + 12), words(13, HPos::Center)))?;
+        area.draw(&Text::new(
+            format!("{at:.places$}"),
+            (px, bottom + 12),
+            words(13, HPos::Center),
+        ))?;
         at += step;
     }
     let since = format!("Time since {:.6} s ({name})", lanes.from / 1e9);
@@ -91,7 +97,10 @@ fn panel(area: &Area<'_>, lanes: &Lanes) -> Drawn {
         let waits = if packet.longest { INK.0.stroke_width(3) } else { ASIDE.0.stroke_width(1) };
         area.draw(&PathElement::new([(came, middle + 12), (start, middle + 12)], waits))?;
         if packet.came >= lanes.from {
-            area.draw(&PathElement::new([(came, middle + 8), (came, middle + 15)], ASIDE.0.stroke_width(2)))?;
+            area.draw(&PathElement::new(
+                [(came, middle + 8), (came, middle + 15)],
+                ASIDE.0.stroke_width(2),
+            ))?;
         }
         area.draw(&Rectangle::new(
             [(start, middle - 13), (end.max(start + 1), middle + 7)],
@@ -103,7 +112,10 @@ fn panel(area: &Area<'_>, lanes: &Lanes) -> Drawn {
             continue;
         }
         // Packets that follow on one another stay two.
-        area.draw(&PathElement::new([(end.max(start + 1), middle - 13), (end.max(start + 1), middle + 7)], PAGE.0))?;
+        area.draw(&PathElement::new(
+            [(end.max(start + 1), middle - 13), (end.max(start + 1), middle + 7)],
+            PAGE.0,
+        ))?;
     }
     Ok(())
 }

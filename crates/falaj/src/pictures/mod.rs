@@ -36,7 +36,8 @@ pub(crate) const SHARES: &[f64] = &series::SHARES;
 
 /// Draws what replications say, and the course of the first of them, into a directory.
 pub(crate) fn write(out: &Path, scenario: &Scenario, study: &Study, warm_up: Span) -> Result<()> {
-    std::fs::create_dir_all(out).with_context(|| format!("cannot make the directory {}", out.display()))?;
+    std::fs::create_dir_all(out)
+        .with_context(|| format!("cannot make the directory {}", out.display()))?;
     // The first replication twice more: where its delays are longest, and what happened there.
     let duration = study.duration();
     let (experiment, seed) = (experiment(scenario, duration), scenario.run.seed);
@@ -59,8 +60,15 @@ pub(crate) fn write(out: &Path, scenario: &Scenario, study: &Study, warm_up: Spa
     });
     simulate_watched(&experiment, seed, &stop, &mut all).map_err(|(_, refused)| refused)?;
     let plan = falaj_plan::plan(scenario)?;
-    let material =
-        Material { study, course: &course, excerpts: &excerpts, plan: &plan, shown: &shown, duration, warm_up };
+    let material = Material {
+        study,
+        course: &course,
+        excerpts: &excerpts,
+        plan: &plan,
+        shown: &shown,
+        duration,
+        warm_up,
+    };
     let timeline = material.timeline();
     let mut pictures = vec![
         ("throughput", chart::svg(&material.throughput())?),
@@ -74,7 +82,8 @@ pub(crate) fn write(out: &Path, scenario: &Scenario, study: &Study, warm_up: Spa
         pictures.push(("cumulative", chart::svg(&material.cumulative())?));
         pictures.push(("timeline", lanes::svg(&timeline)?));
     }
-    let pictures: Vec<(String, String)> = pictures.into_iter().map(|(name, svg)| (name.to_owned(), svg)).collect();
+    let pictures: Vec<(String, String)> =
+        pictures.into_iter().map(|(name, svg)| (name.to_owned(), svg)).collect();
     save(out, &pictures)?;
     let names: Vec<&str> = pictures.iter().map(|(name, _)| name.as_str()).collect();
     note!("{}: {}", out.display(), names.join(", "));

@@ -1,9 +1,10 @@
-//! Colours and strokes of all pictures: Okabe and Ito's, told apart by those who see few colours, and in grey by their
-//! strokes. A picture follows the reader's choice of a light or a dark page.
+//! Colours and strokes of all pictures: Okabe and Ito's, told apart by those who see few colours,
+//! and in grey by their strokes. A picture follows the reader's choice of a light or a dark page.
 
 use plotters::style::RGBColor;
 
-/// A colour in the light, and its counterpart in the dark: what is drawn in the first is found again by it.
+/// A colour in the light, and its counterpart in the dark: what is drawn in the first is found
+/// again by it.
 pub(crate) type Tone = (RGBColor, &'static str);
 
 pub(crate) const PAGE: Tone = (RGBColor(255, 255, 255), "#15181C");
@@ -41,7 +42,9 @@ pub(crate) fn coloured(mut svg: String, own: &[Tone]) -> String {
     let mut dark = String::new();
     for (light, colour) in [PAGE, INK, GRID, ASIDE].iter().chain(own) {
         let light = hex(*light);
-        dark += &format!("[fill=\"{light}\"] {{ fill: {colour} }}\n[stroke=\"{light}\"] {{ stroke: {colour} }}\n");
+        dark += &format!(
+            "[fill=\"{light}\"] {{ fill: {colour} }}\n[stroke=\"{light}\"] {{ stroke: {colour} }}\n"
+        );
     }
     let style = format!("\n<style>\n@media (prefers-color-scheme: dark) {{\n{dark}}}\n</style>");
     svg.insert_str(behind_the_head(&svg), &style);
@@ -68,7 +71,8 @@ pub(crate) fn finished(svg: String, own: &[Tone]) -> String {
 /// The same; lines of several have a stroke each.
 pub(crate) fn stroked(svg: &str) -> String {
     let mut svg = svg.to_owned();
-    for ((light, _), stroke) in SEVERAL.iter().zip(STROKES).filter(|(_, stroke)| !stroke.is_empty()) {
+    for ((light, _), stroke) in SEVERAL.iter().zip(STROKES).filter(|(_, stroke)| !stroke.is_empty())
+    {
         let plain = format!("fill=\"none\" opacity=\"1\" stroke=\"{}\"", hex(*light));
         svg = svg.replace(&plain, &format!("{plain} stroke-dasharray=\"{stroke}\""));
     }

@@ -28,7 +28,8 @@ pub(crate) fn write(out: &Path, figures: &[(String, String)]) -> Result<()> {
 
 /// Writes one of which nothing else is wanted.
 pub(super) fn write_one(path: &Path, svg: &str) -> Result<()> {
-    let none = || format!("{}: this system has no fonts to write in a PNG; take `.svg`", path.display());
+    let none =
+        || format!("{}: this system has no fonts to write in a PNG; take `.svg`", path.display());
     put(path, svg, &with_fonts().with_context(none)?)
 }
 
@@ -46,7 +47,9 @@ fn with_fonts() -> Option<Options<'static>> {
 
 /// Sees to a font for `sans-serif`; is there any?
 fn has_sans(fonts: &mut Database) -> bool {
-    let known = |fonts: &Database, family| fonts.query(&Query { families: &[family], ..Query::default() }).is_some();
+    let known = |fonts: &Database, family| {
+        fonts.query(&Query { families: &[family], ..Query::default() }).is_some()
+    };
     if known(fonts, Family::SansSerif) {
         return true;
     }

@@ -52,7 +52,11 @@ impl Shown {
     fn title(&self) -> String {
         match self.others {
             0 => self.name.clone(),
-            n => format!("{} (the {} flows that were offered most; {n} more)", self.name, self.flows.len()),
+            n => format!(
+                "{} (the {} flows that were offered most; {n} more)",
+                self.name,
+                self.flows.len()
+            ),
         }
     }
 }
@@ -128,7 +132,11 @@ impl Material<'_> {
         let warm_up = self.warm_up.0 as f64 / clock.one;
         let chart = |shown: &Shown| {
             let (y, lines) = y(shown);
-            let places = if warm_up > 0.0 { vec![(warm_up, "counted from here".to_owned())] } else { Vec::new() };
+            let places = if warm_up > 0.0 {
+                vec![(warm_up, "counted from here".to_owned())]
+            } else {
+                Vec::new()
+            };
             let x = Axis::linear(format!("Time ({})", clock.name), 0.0, clock.whole);
             Chart { title: shown.title(), x, y, lines, places, marks: false, stroke: STROKE }
         };
@@ -140,16 +148,21 @@ impl Material<'_> {
         let clock = self.clock();
         let seconds = (self.course.part().0 * GROUP as u64) as f64 / 1e9;
         let rates = |flow: &course::Flow| -> Vec<f64> {
-            flow.left.chunks(GROUP).map(|group| group.iter().sum::<u64>() as f64 * 8.0 / seconds).collect()
+            flow.left
+                .chunks(GROUP)
+                .map(|group| group.iter().sum::<u64>() as f64 * 8.0 / seconds)
+                .collect()
         };
         self.over_time(|shown| {
-            let all: Vec<_> = shown.flows.iter().filter_map(|f| Some((f, rates(self.of(shown, f)?)))).collect();
+            let all: Vec<_> =
+                shown.flows.iter().filter_map(|f| Some((f, rates(self.of(shown, f)?)))).collect();
             let most = all.iter().flat_map(|(_, rates)| rates).copied().fold(0.0, f64::max);
             let (one, unit) = unit(most, &RATE);
             let line = |(flow, rates): &(&Flow, Vec<f64>)| {
                 // The last part may be cut short by the end of the run.
                 let at = |n: usize| clock.whole.min(n as f64 * seconds * 1e9 / clock.one);
-                let mut points: Vec<_> = rates.iter().enumerate().map(|(n, rate)| (at(n), rate / one)).collect();
+                let mut points: Vec<_> =
+                    rates.iter().enumerate().map(|(n, rate)| (at(n), rate / one)).collect();
                 points.extend(points.last().map(|&(_, y)| (at(rates.len()), y)));
                 Line::steps(flow.name.as_str(), flow.number, &points)
             };
@@ -164,25 +177,37 @@ impl Material<'_> {
         self.over_time(|shown| {
             let of = |f| Some((f, self.of(shown, f)?.backlog().collect::<Vec<_>>()));
             let all: Vec<_> = shown.flows.iter().filter_map(of).collect();
-            let most = all.iter().flat_map(|(_, backlog)| backlog).copied().max().unwrap_or(0) as f64;
+            let most =
+                all.iter().flat_map(|(_, backlog)| backlog).copied().max().unwrap_or(0) as f64;
             let (one, unit) = unit(most, &DATA);
             let line = |(flow, backlog): &(&Flow, Vec<u64>)| {
-                let at = |n: usize| clock.whole.min((n + 1) as f64 * self.course.part().0 as f64 / clock.one);
-                let points = backlog.iter().enumerate().map(|(n, bytes)| (at(n), *bytes as f64 / one));
-                Line::new(flow.name.as_str(), flow.number, std::iter::once((0.0, 0.0)).chain(points).collect())
+                let at = |n: usize| {
+                    clock.whole.min((n + 1) as f64 * self.course.part().0 as f64 / clock.one)
+                };
+                let points =
+                    backlog.iter().enumerate().map(|(n, bytes)| (at(n), *bytes as f64 / one));
+                Line::new(
+                    flow.name.as_str(),
+                    flow.number,
+                    std::iter::once((0.0, 0.0)).chain(points).collect(),
+                )
             };
             let y = Axis::linear(format!("Backlog ({unit})"), 0.0, most * 1.1 / one);
             (y, all.iter().map(line).collect())
         })
     }
 
-    /// Jain's index: of what all flows get, and of those that wait in proportion to what they are promised.
+    /// Jain's index: of what all flows get, and of those that wait in proportion to what they are
+    /// promised.
     pub(super) fn fairness(&self) -> Sheet {
         let clock = self.clock();
         let groups = PARTS.div_ceil(GROUP);
-        let at = |group: usize| clock.whole.min((group * GROUP) as f64 * self.course.part().0 as f64 / clock.one);
+        let at = |group: usize| {
+            clock.whole.min((group * GROUP) as f64 * self.course.part().0 as f64 / clock.one)
+        };
         let steps = |name: &str, number: usize, values: Vec<f64>| {
-            let mut points: Vec<_> = values.into_iter().enumerate().map(|(n, value)| (at(n), value)).collect();
+            let mut points: Vec<_> =
+                values.into_iter().enumerate().map(|(n, value)| (at(n), value)).collect();
             points.extend(points.last().map(|&(_, y)| (clock.whole, y)));
             Line::steps(name, number, &points)
         };
@@ -193,13 +218,18 @@ impl Material<'_> {
                 .iter()
                 .filter_map(|f| {
                     let flow = self.of(shown, f)?;
-                    Some((flow, flow.backlog().collect::<Vec<_>>(), promised.get(f.flow).copied().flatten()))
+                    Some((
+                        flow,
+                        flow.backlog().collect::<Vec<_>>(),
+                        promised.get(f.flow).copied().flatten(),
+                    ))
                 })
                 .collect();
             let (mut raw, mut fair) = (Vec::new(), Vec::new());
             for group in 0..groups {
                 let parts = group * GROUP..((group + 1) * GROUP).min(PARTS);
-                let left = |flow: &course::Flow| flow.left[parts.clone()].iter().sum::<u64>() as f64;
+                let left =
+                    |flow: &course::Flow| flow.left[parts.clone()].iter().sum::<u64>() as f64;
                 let came = |flow: &course::Flow| flow.came[parts.clone()].iter().sum::<u64>() > 0;
                 let asks = |(flow, backlog, _): &&(&course::Flow, Vec<u64>, Option<f64>)| {
                     came(flow) || backlog[parts.clone()].iter().any(|b| *b > 0)
@@ -209,7 +239,9 @@ impl Material<'_> {
                 let waits = |(_, backlog, _): &&(&course::Flow, Vec<u64>, Option<f64>)| {
                     backlog[parts.clone()].iter().all(|b| *b > 0)
                 };
-                let share = |(flow, _, rate): &(&course::Flow, Vec<u64>, Option<f64>)| Some(left(flow) / (*rate)?);
+                let share = |(flow, _, rate): &(&course::Flow, Vec<u64>, Option<f64>)| {
+                    Some(left(flow) / (*rate)?)
+                };
                 let shares: Option<Vec<f64>> = flows.iter().filter(waits).map(share).collect();
                 fair.push(shares.map_or(f64::NAN, |shares| jain(shares.into_iter())));
             }
@@ -225,7 +257,11 @@ impl Material<'_> {
     fn promised(&self, shown: &Shown) -> Vec<Option<f64>> {
         let way = self.plan.get(2 * shown.link + usize::from(shown.towards == Towards::Down));
         let rate = |flow: &falaj_plan::bounds::Outlook| {
-            flow.promise.as_ref().ok().map(|promise| promise.rate.0 as f64).filter(|rate| *rate > 0.0)
+            flow.promise
+                .as_ref()
+                .ok()
+                .map(|promise| promise.rate.0 as f64)
+                .filter(|rate| *rate > 0.0)
         };
         way.map_or_else(Vec::new, |way| way.flows.iter().map(rate).collect())
     }
@@ -234,7 +270,8 @@ impl Material<'_> {
     pub(super) fn delays(&self, longer: bool) -> Sheet {
         let chart = |shown: &Shown| {
             let of = |f: &Flow| self.study.flow(shown.pipe, FlowId(f.flow as u32));
-            let longest = shown.flows.iter().filter_map(|f| of(f).delay.max()).max().unwrap_or_default();
+            let longest =
+                shown.flows.iter().filter_map(|f| of(f).delay.max()).max().unwrap_or_default();
             let (one, unit) = unit(longest.0 as f64, &TIME);
             let rest = |share: f64| if longer { 1.0 - share } else { share };
             let mut least: f64 = 0.1;
@@ -258,7 +295,11 @@ impl Material<'_> {
                 let (mut low, mut high) = (Vec::new(), Vec::new());
                 for share in SHARES {
                     let estimate = flow.estimate(Measure::DelayQuantile(share));
-                    let Some((estimate, half)) = estimate.and_then(|e| Some((e.mean, e.half_width?))) else { continue };
+                    let Some((estimate, half)) =
+                        estimate.and_then(|e| Some((e.mean, e.half_width?)))
+                    else {
+                        continue;
+                    };
                     low.push(((estimate - half).max(0.0) / one, rest(share)));
                     high.push(((estimate + half) / one, rest(share)));
                 }
@@ -268,19 +309,34 @@ impl Material<'_> {
             let lines: Vec<Line> = lines.collect();
             let x = Axis::linear(format!("Delay ({unit})"), 0.0, longest.0 as f64 / one * 1.04);
             let y = if longer {
-                Axis::whole("Share of packets that is delayed longer", Scale::Decades, least.max(1e-9), 1.0)
+                Axis::whole(
+                    "Share of packets that is delayed longer",
+                    Scale::Decades,
+                    least.max(1e-9),
+                    1.0,
+                )
             } else {
                 Axis::linear("Share of packets that is delayed at most so long", 0.0, 1.02)
             };
-            Chart { title: shown.title(), x, y, lines, places: Vec::new(), marks: false, stroke: STROKE }
+            Chart {
+                title: shown.title(),
+                x,
+                y,
+                lines,
+                places: Vec::new(),
+                marks: false,
+                stroke: STROKE,
+            }
         };
         let columns = if self.shown.len() > 1 { 2 } else { 1 };
         Sheet { panel: (760, 430), columns, charts: self.shown.iter().map(chart).collect() }
     }
 
-    /// What came and what left, in the backlog of each flow's longest delay, beside what theory says.
+    /// What came and what left, in the backlog of each flow's longest delay, beside what theory
+    /// says.
     pub(super) fn cumulative(&self) -> Sheet {
-        let charts: Vec<Chart> = self.shown.iter().flat_map(|shown| self.cumulative_of(shown)).collect();
+        let charts: Vec<Chart> =
+            self.shown.iter().flat_map(|shown| self.cumulative_of(shown)).collect();
         Sheet { panel: (700, 430), columns: if charts.len() > 1 { 2 } else { 1 }, charts }
     }
 
@@ -289,7 +345,8 @@ impl Material<'_> {
         let chart = |f: &Flow| {
             let ours = |e: &&Excerpt| (e.pipe, e.flow.index()) == (shown.pipe, f.flow);
             let excerpt = self.excerpts.iter().find(ours).filter(|e| e.to > e.from)?;
-            let outlook = way.and_then(|way| way.flows.get(f.flow)).filter(|outlook| !outlook.together);
+            let outlook =
+                way.and_then(|way| way.flows.get(f.flow)).filter(|outlook| !outlook.together);
             let whole = (excerpt.to - excerpt.from).0 as f64;
             let since = |instant: falaj_sched::time::Time| instant.since(excerpt.from).0 as f64;
             let counted = |steps: &[(falaj_sched::time::Time, u32)], before: u64| {
@@ -315,7 +372,10 @@ impl Material<'_> {
             let early = (excerpt.from - excerpt.longest.since).0 as f64;
             let (bottom, top) = ((low - 0.04 * (high - low)).max(0.0), high + 0.12 * (high - low));
             let theory = |curve: &Curve| in_units(sampled(curve, early, whole, (bottom, top)));
-            let mut lines = vec![Line::steps("came", 0, &in_units(came)), Line::steps("left", 1, &in_units(left))];
+            let mut lines = vec![
+                Line::steps("came", 0, &in_units(came)),
+                Line::steps("left", 1, &in_units(left)),
+            ];
             if let Some(outlook) = outlook {
                 if let Ok(envelope) = &outlook.envelope {
                     lines.push(Line::new("sent at most", 4, theory(&envelope.curve)));
@@ -324,11 +384,22 @@ impl Material<'_> {
                     let promise = outlook.promise.as_ref().ok()?;
                     Some(Curve::rate_latency(promise.rate, promise.latency))
                 };
-                let service = outlook.service.as_ref().map(|(_, _, service)| service.clone()).or_else(promised);
-                lines.extend(service.map(|service| Line::new("served at least", 2, theory(&service))));
+                let service = outlook
+                    .service
+                    .as_ref()
+                    .map(|(_, _, service)| service.clone())
+                    .or_else(promised);
+                lines.extend(
+                    service.map(|service| Line::new("served at least", 2, theory(&service))),
+                );
             }
             let delay = excerpt.longest.delay();
-            let title = format!("{}, {}: its longest delay, {}", f.name, shown.name, show::span(Some(delay)));
+            let title = format!(
+                "{}, {}: its longest delay, {}",
+                f.name,
+                shown.name,
+                show::span(Some(delay))
+            );
             let x = format!("Time since {:.6} s ({time})", excerpt.from.0 as f64 / 1e9);
             let places = vec![
                 (since(excerpt.longest.arrival) / one, "came".to_owned()),
@@ -337,7 +408,11 @@ impl Material<'_> {
             Some(Chart {
                 title,
                 x: Axis::linear(x, 0.0, whole / one),
-                y: Axis::linear(format!("Data since its backlog began ({data})"), bottom / bytes, top / bytes),
+                y: Axis::linear(
+                    format!("Data since its backlog began ({data})"),
+                    bottom / bytes,
+                    top / bytes,
+                ),
                 lines,
                 places,
                 marks: false,
@@ -361,22 +436,28 @@ impl Material<'_> {
             flows.truncate(MOST);
             flows.sort_unstable();
             let name = |f: &usize| {
-                let all = &self.plan.get(2 * shown.link + usize::from(shown.towards == Towards::Down))?.flows;
+                let all = &self
+                    .plan
+                    .get(2 * shown.link + usize::from(shown.towards == Towards::Down))?
+                    .flows;
                 Some(all.get(*f)?.name.clone())
             };
             let names = flows.iter().map(|f| name(f).unwrap_or_else(|| f.to_string())).collect();
             let packet = |emit: &falaj_engine::Emit| {
                 let lane = flows.iter().position(|f| *f == emit.flow.index())?;
                 let [came, start, end] = [emit.arrival, emit.start, emit.end].map(|t| t.0 as f64);
-                let longest =
-                    (emit.flow, emit.arrival, emit.end) == (excerpt.flow, excerpt.longest.arrival, excerpt.longest.end);
+                let longest = (emit.flow, emit.arrival, emit.end)
+                    == (excerpt.flow, excerpt.longest.arrival, excerpt.longest.end);
                 Some(Packet { lane, came, start, end, longest })
             };
             let flow = excerpt.flow.index();
             let whose = name(&flow).unwrap_or_default();
             let longest = show::span(Some(excerpt.longest.delay()));
             Some(Lanes {
-                title: format!("Who held {}, about the longest delay of {whose}, {longest}", shown.name),
+                title: format!(
+                    "Who held {}, about the longest delay of {whose}, {longest}",
+                    shown.name
+                ),
                 names,
                 packets: excerpt.sent.iter().filter_map(packet).collect(),
                 from: excerpt.sent.iter().map(|e| e.start.0).min()? as f64,
@@ -398,25 +479,34 @@ impl Material<'_> {
                 c.dropped_by_discipline + c.dropped_by_change,
             ];
             let offered = c.offered.max(1) as f64;
-            let several = if self.shown.len() > 1 { format!("{name}, {}", shown.name) } else { name.clone() };
+            let several =
+                if self.shown.len() > 1 { format!("{name}, {}", shown.name) } else { name.clone() };
             let told = REASONS.iter().zip(reasons).filter(|(_, n)| *n > 0);
-            let told: Vec<String> = told.map(|(why, n)| format!("{why} {}", show::percent(n, c.offered))).collect();
+            let told: Vec<String> =
+                told.map(|(why, n)| format!("{why} {}", show::percent(n, c.offered))).collect();
             Row {
                 name: several,
                 parts: reasons.iter().map(|n| *n as f64 / offered).collect(),
-                words: if told.is_empty() { format!("none of {}", c.offered) } else { told.join(", ") },
+                words: if told.is_empty() {
+                    format!("none of {}", c.offered)
+                } else {
+                    told.join(", ")
+                },
             }
         };
-        let rows = self.shown.iter().flat_map(|shown| shown.flows.iter().map(move |f| row(shown, f)));
+        let rows =
+            self.shown.iter().flat_map(|shown| shown.flows.iter().map(move |f| row(shown, f)));
         let n = self.study.replications();
         let title = format!("Why packets were lost: shares of those that came, {n} replications");
         Bars { title, parts: &REASONS, rows: rows.collect() }
     }
 }
 
-const REASONS: [&str; HATCHINGS] = ["queue full", "queue's policy", "lost on the link", "too large", "thrown away"];
+const REASONS: [&str; HATCHINGS] =
+    ["queue full", "queue's policy", "lost on the link", "too large", "thrown away"];
 
-/// Jain's index of some shares: 1 where all are alike, 1/n where one has all; not known of fewer than two.
+/// Jain's index of some shares: 1 where all are alike, 1/n where one has all; not known of fewer
+/// than two.
 fn jain(shares: impl Iterator<Item = f64>) -> f64 {
     let (mut n, mut sum, mut squares) = (0.0, 0.0, 0.0);
     for share in shares {
@@ -433,7 +523,8 @@ fn sampled(curve: &Curve, early: f64, whole: f64, (bottom, top): (f64, f64)) -> 
     let pieces = curve.pieces();
     for (n, piece) in pieces.iter().enumerate() {
         let (at, after, slope) = (float(&piece.at), float(&piece.after), float(&piece.slope));
-        let until = pieces.get(n + 1).map_or(early + whole, |next| float(&next.at).min(early + whole));
+        let until =
+            pieces.get(n + 1).map_or(early + whole, |next| float(&next.at).min(early + whole));
         let from = at.max(early);
         if from > until {
             continue;
@@ -450,7 +541,8 @@ fn sampled(curve: &Curve, early: f64, whole: f64, (bottom, top): (f64, f64)) -> 
 
 /// A rising line as far as it lies between two heights.
 fn clipped(points: &[(f64, f64)], bottom: f64, top: f64) -> Vec<(f64, f64)> {
-    let cross = |a: (f64, f64), b: (f64, f64), y: f64| (a.0 + (b.0 - a.0) * (y - a.1) / (b.1 - a.1), y);
+    let cross =
+        |a: (f64, f64), b: (f64, f64), y: f64| (a.0 + (b.0 - a.0) * (y - a.1) / (b.1 - a.1), y);
     let mut seen: Vec<(f64, f64)> = Vec::new();
     for pair in points.windows(2) {
         let (mut a, mut b) = (pair[0], pair[1]);

@@ -4,8 +4,8 @@ use crate::file::parse_duration;
 use crate::show::{self, DASH, nanos, say};
 use anyhow::{Context, Result, bail, ensure};
 use falaj_queueing::{
-    Ask, Dimensions, Effort, Feasible, How, Line, Measure, Pair, Pairs, Point, Policy, Refused, Service, Shape, Stream,
-    Superposed, System, most_that_fit,
+    Ask, Dimensions, Effort, Feasible, How, Line, Measure, Pair, Pairs, Point, Policy, Refused,
+    Service, Shape, Stream, Superposed, System, most_that_fit,
 };
 use falaj_sched::time::Span;
 use serde_json::{Value, json};
@@ -41,7 +41,8 @@ pub(crate) struct Args {
     /// Virtual machines; they share the rates evenly.
     #[arg(long, value_name = "N", default_value_t = 1)]
     vms: usize,
-    /// One container for packets to all virtual machines, as in the paper, instead of one for each.
+    /// One container for packets to all virtual machines, as in the paper, instead of one for
+    /// each.
     #[arg(long)]
     shared: bool,
     /// What it costs to carry a container across.
@@ -53,7 +54,8 @@ pub(crate) struct Args {
     /// How services vary: exponential, deterministic, or erlang:N, the sum of N exponential steps.
     #[arg(long, value_name = "DISTRIBUTION", default_value = "exponential", value_parser = shape)]
     service: Shape,
-    /// How long after its first packet a container leaves in any case. Without one, only full containers leave.
+    /// How long after its first packet a container leaves in any case. Without one, only full
+    /// containers leave.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     timeout: Option<Span>,
     /// Looks for the timeout as well: the pair that keeps the delay with the fewest containers.
@@ -116,7 +118,10 @@ fn shape(text: &str) -> Result<Shape, String> {
         _ => match text.strip_prefix("erlang:").map(str::parse::<usize>) {
             Some(Ok(steps)) if (1..=1000).contains(&steps) => Ok(Shape::Erlang(steps)),
             Some(_) => Err("an Erlang service has 1 to 1000 steps: erlang:4".into()),
-            None => Err("unknown distribution: exponential, deterministic, or erlang:N such as erlang:4".into()),
+            None => Err(
+                "unknown distribution: exponential, deterministic, or erlang:N such as erlang:4"
+                    .into(),
+            ),
         },
     }
 }
@@ -201,7 +206,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         // That nothing is stable is an answer.
         Err(error) if matches!(error.downcast_ref(), Some(Refused::Unstable { .. })) => {
             if args.json {
-                say!("{}", serde_json::to_string_pretty(&json!({ "feasible": false, "why": format!("{error:#}") }))?);
+                say!(
+                    "{}",
+                    serde_json::to_string_pretty(
+                        &json!({ "feasible": false, "why": format!("{error:#}") })
+                    )?
+                );
             } else {
                 say!("{error:#}");
             }
@@ -217,7 +227,8 @@ fn one(args: &Args, system: &System, size: usize) -> Result<ExitCode> {
     let line = Line::new(&system.streams, policy, system.service)?;
     let (fill, load) = (line.fill()?, line.load()?);
     let service = system.service.mean(fill.size);
-    let simulated = line.simulate(Ask { containers: 400_000, seed: 1, percentile: 0.99, longer_than: 0.0 })?;
+    let simulated =
+        line.simulate(Ask { containers: 400_000, seed: 1, percentile: 0.99, longer_than: 0.0 })?;
     // The model knows neither timeouts nor other services.
     let modelled = system.timeout.is_none() && system.service.shape == Shape::Exponential;
     let model = modelled.then(|| Superposed::new(&system.streams, size, service)).transpose()?;
@@ -248,7 +259,11 @@ fn one(args: &Args, system: &System, size: usize) -> Result<ExitCode> {
         say!("{}", serde_json::to_string_pretty(&value)?);
         return Ok(ExitCode::SUCCESS);
     }
-    say!("containers of {size}: load {load:.3}, {:.1} packets each, {:.0} % leave full", fill.size, 100.0 * fill.full);
+    say!(
+        "containers of {size}: load {load:.3}, {:.1} packets each, {:.0} % leave full",
+        fill.size,
+        100.0 * fill.full
+    );
     let row = |name: &str, wait: f64, off: String, total: String| {
         vec![name.to_owned(), time(fill.wait), time(wait), off, time(service), total]
     };
@@ -296,13 +311,15 @@ fn point_row(what: &str, p: Point) -> Vec<String> {
     ]
 }
 
-const HEADER: [&str; 10] = ["", "size", "load", "fill", "wait", "service", "delay", "", "containers", ""];
+const HEADER: [&str; 10] =
+    ["", "size", "load", "fill", "wait", "service", "delay", "", "containers", ""];
 
 fn dimension(args: &Args, system: &System) -> Result<ExitCode> {
     let asked = args.delay.map(seconds);
-    let Dimensions { stable, curve, least, feasible } = system
-        .dimensions(asked, args.max_size)
-        .with_context(|| format!("with containers of {} packets, the largest size", args.max_size))?;
+    let Dimensions { stable, curve, least, feasible } =
+        system.dimensions(asked, args.max_size).with_context(|| {
+            format!("with containers of {} packets, the largest size", args.max_size)
+        })?;
     let kept = asked.is_none() || !feasible.is_empty();
     let exit = ExitCode::from(u8::from(!kept));
     if args.json {
@@ -361,8 +378,10 @@ fn pairs(args: &Args, system: &System) -> Result<ExitCode> {
         say!("{}", serde_json::to_string_pretty(&value)?);
         return Ok(exit);
     }
-    let row = |what: &str, pair: Pair| [point_row(what, pair.point), vec![time(pair.timeout)]].concat();
-    let rows = std::iter::once(row("least delay", least)).chain(best.map(|best| row("fewest containers", best)));
+    let row =
+        |what: &str, pair: Pair| [point_row(what, pair.point), vec![time(pair.timeout)]].concat();
+    let rows = std::iter::once(row("least delay", least))
+        .chain(best.map(|best| row("fewest containers", best)));
     say!("{}", show::table(&[&HEADER[..], &["timeout"]].concat(), rows));
     match best {
         Some(best) => say!(
@@ -385,9 +404,15 @@ fn pairs(args: &Args, system: &System) -> Result<ExitCode> {
 fn told(measured: &str, asked: f64, feasible: &[Feasible], best: &Feasible) {
     let ranges: Vec<String> = feasible
         .iter()
-        .map(|f| format!("{} to {}{}", f.from.size, f.to.size, if f.open { " and more" } else { "" }))
+        .map(|f| {
+            format!("{} to {}{}", f.from.size, f.to.size, if f.open { " and more" } else { "" })
+        })
         .collect();
-    say!("a {measured} delay of {} is kept with containers of {} packets", time(asked), ranges.join(", and of "));
+    say!(
+        "a {measured} delay of {} is kept with containers of {} packets",
+        time(asked),
+        ranges.join(", and of ")
+    );
     say!("the fewest containers: {} packets", best.to.size);
     // A packet that comes alone waits the whole timeout, and is served.
     let timeout = asked - best.to.service;
@@ -409,10 +434,18 @@ fn fit(args: &Args, back: f64) -> Result<ExitCode> {
         say!("{}", serde_json::to_string_pretty(&value)?);
     } else if let Some((count, point)) = most {
         let more = if count == MOST_VMS { ", as many as were looked for" } else { "" };
-        say!("{count} virtual machines fit{more}: a {} delay of {} is kept", args.measured(), time(asked));
+        say!(
+            "{count} virtual machines fit{more}: a {} delay of {} is kept",
+            args.measured(),
+            time(asked)
+        );
         say!("{}", show::table(&HEADER, [point_row("largest", point)]));
     } else {
-        say!("INFEASIBLE: a {} delay of {} cannot be kept even with one virtual machine", args.measured(), time(asked));
+        say!(
+            "INFEASIBLE: a {} delay of {} cannot be kept even with one virtual machine",
+            args.measured(),
+            time(asked)
+        );
     }
     Ok(ExitCode::from(u8::from(most.is_none())))
 }

@@ -51,7 +51,11 @@ pub(super) fn write(path: &Path, ways: &[Way<'_>]) -> Result<Vec<String>> {
     for way in ways.iter().filter(|w| !w.same) {
         for flow in &way.flows {
             let Some((_, _, service)) = &flow.service else {
-                said.push(format!("not drawn: {} {}, which is promised no rate", way.name(), flow.name));
+                said.push(format!(
+                    "not drawn: {} {}, which is promised no rate",
+                    way.name(),
+                    flow.name
+                ));
                 continue;
             };
             let queue = match flow.limit {
@@ -68,16 +72,23 @@ pub(super) fn write(path: &Path, ways: &[Way<'_>]) -> Result<Vec<String>> {
     if pictures.is_empty() {
         bail!("--svg: no flow is promised a rate, and there is nothing to draw");
     }
-    let drawn = |pictures: &[Picture<'_>]| svg(pictures).map_err(|error| anyhow!("cannot draw: {error}"));
-    let names = |pictures: &[Picture<'_>]| pictures.iter().map(Picture::name).collect::<Vec<_>>().join(", ");
+    let drawn =
+        |pictures: &[Picture<'_>]| svg(pictures).map_err(|error| anyhow!("cannot draw: {error}"));
+    let names = |pictures: &[Picture<'_>]| {
+        pictures.iter().map(Picture::name).collect::<Vec<_>>().join(", ")
+    };
     if path.extension().is_some_and(|e| e == "svg" || e == "png") {
         save_one(path, &drawn(&pictures)?)?;
         said.push(format!("wrote {}: {}", path.display(), names(&pictures)));
     } else {
-        std::fs::create_dir_all(path).with_context(|| format!("cannot make the directory {}", path.display()))?;
-        let each = |picture: &Picture<'_>| Ok((picture.name(), drawn(std::slice::from_ref(picture))?));
+        std::fs::create_dir_all(path)
+            .with_context(|| format!("cannot make the directory {}", path.display()))?;
+        let each =
+            |picture: &Picture<'_>| Ok((picture.name(), drawn(std::slice::from_ref(picture))?));
         save(path, &pictures.iter().map(each).collect::<Result<Vec<_>>>()?)?;
-        said.extend(pictures.iter().map(|p| format!("wrote {}", path.join(p.name() + ".svg").display())));
+        said.extend(
+            pictures.iter().map(|p| format!("wrote {}", path.join(p.name() + ".svg").display())),
+        );
     }
     Ok(said)
 }
@@ -104,15 +115,17 @@ fn panel(area: &Area<'_>, picture: &Picture<'_>) -> Drawn {
     let bends = |curve: &Curve| float(&curve.pieces()[curve.pieces().len() - 1].at);
     // Everything that is of interest, and some of what comes then.
     let latest = match (&flow.distances, envelope) {
-        (Some(d), Some(envelope)) => {
-            (float(&d.delay.at) + float(&d.delay.length)).max(float(&d.backlog.at)).max(bends(envelope))
-        }
+        (Some(d), Some(envelope)) => (float(&d.delay.at) + float(&d.delay.length))
+            .max(float(&d.backlog.at))
+            .max(bends(envelope)),
         _ => reached(picture.service, picture.queue).max(bends(picture.service)),
     };
     let width = latest.max(1.0) * 1.4;
     let sent_last = envelope.map_or(picture.queue, |e| height(e, width));
     let highest = match &flow.distances {
-        Some(d) => sent_last.max(float(&d.delay.level)).min(float(&d.backlog.level).max(float(&d.delay.level)) * 2.2),
+        Some(d) => sent_last
+            .max(float(&d.delay.level))
+            .min(float(&d.backlog.level).max(float(&d.delay.level)) * 2.2),
         None => sent_last.min(picture.queue * 1.2).max(picture.queue),
     };
     let tall = highest.max(1.0) * 1.18;
@@ -154,10 +167,17 @@ fn panel(area: &Area<'_>, picture: &Picture<'_>) -> Drawn {
             Limit::Bytes(_) => format!("queue {}", show::bytes(level)),
         };
         // On the side where what is sent has not come to it yet, or is far above.
-        let early =
-            envelope.is_some_and(|e| height(e, 0.3 * width) > level) && height(picture.service, 0.65 * width) > level;
+        let early = envelope.is_some_and(|e| height(e, 0.3 * width) > level)
+            && height(picture.service, 0.65 * width) > level;
         let (end, aside, h) = if early { (width, -8, HPos::Right) } else { (0.0, 12, HPos::Left) };
-        word(&mut chart, &label, frame.place((end, level)), (aside, -5), (h, VPos::Bottom), ASIDE.0)?;
+        word(
+            &mut chart,
+            &label,
+            frame.place((end, level)),
+            (aside, -5),
+            (h, VPos::Bottom),
+            ASIDE.0,
+        )?;
     }
     chart.draw_series(LineSeries::new(frame.points(picture.service), SERVED.0.stroke_width(3)))?;
     if let Some(envelope) = envelope {
@@ -167,7 +187,12 @@ fn panel(area: &Area<'_>, picture: &Picture<'_>) -> Drawn {
 }
 
 /// The arrows and the words.
-fn distances(chart: &mut Chart<'_, '_>, frame: &Frame, picture: &Picture<'_>, envelope: bool) -> Drawn {
+fn distances(
+    chart: &mut Chart<'_, '_>,
+    frame: &Frame,
+    picture: &Picture<'_>,
+    envelope: bool,
+) -> Drawn {
     let flow = picture.flow;
     let sent = flow.envelope.as_ref().ok().map(|e| frame.points(&e.curve)).filter(|_| envelope);
     let served = frame.points(picture.service);
@@ -183,7 +208,8 @@ fn distances(chart: &mut Chart<'_, '_>, frame: &Frame, picture: &Picture<'_>, en
     };
     let (at, wait, level) = (float(&d.delay.at), float(&d.delay.length), float(&d.delay.level));
     arrow(chart, frame.place((at, level)), frame.place((at + wait, level)), (6, 0))?;
-    let (then, amount, top) = (float(&d.backlog.at), float(&d.backlog.length), float(&d.backlog.level));
+    let (then, amount, top) =
+        (float(&d.backlog.at), float(&d.backlog.length), float(&d.backlog.level));
     arrow(chart, frame.place((then, top - amount)), frame.place((then, top)), (0, 6))?;
     let time = |ns: f64| show::nanos(ns).replace("us", "µs");
     // A full queue may be shorter than the distance.
@@ -226,14 +252,16 @@ fn named(
     let (wide, high) = chart.plotting_area().dim_in_pixel();
     let pixels = |y: f64| y * frame.data / frame.tall * f64::from(high);
     let top = pixels(end.1) > f64::from(high) - 1.0;
-    let close_above = other.and_then(<[_]>::last).is_some_and(|o| (0.0..20.0).contains(&pixels(o.1 - end.1)));
+    let close_above =
+        other.and_then(<[_]>::last).is_some_and(|o| (0.0..20.0).contains(&pixels(o.1 - end.1)));
     let (aside, anchor) = match end.0 * frame.time / frame.width {
         // At the top, with or without room beside it; or on the right.
         part if top && part < 0.75 => ((10, 4), (HPos::Left, VPos::Top)),
         _ if top => ((-12, 4), (HPos::Right, VPos::Top)),
         _ if close_above => {
             // Below the line where the name begins.
-            let slope = pixels(end.1 - before.1) / ((end.0 - before.0) * frame.time / frame.width * f64::from(wide));
+            let slope = pixels(end.1 - before.1)
+                / ((end.0 - before.0) * frame.time / frame.width * f64::from(wide));
             ((-8, 6 + (slope * 7.5 * name.len() as f64) as i32), (HPos::Right, VPos::Top))
         }
         _ => ((-8, -10), (HPos::Right, VPos::Bottom)),
@@ -250,7 +278,9 @@ fn word(
     colour: RGBColor,
 ) -> Drawn {
     let style = (FONT, 14).into_font().style(FontStyle::Bold).color(&colour).pos(Pos::new(h, v));
-    chart.draw_series(std::iter::once(EmptyElement::at(at) + Text::new(text.to_owned(), aside, style)))?;
+    chart.draw_series(std::iter::once(
+        EmptyElement::at(at) + Text::new(text.to_owned(), aside, style),
+    ))?;
     Ok(())
 }
 
@@ -261,8 +291,11 @@ fn arrow(chart: &mut Chart<'_, '_>, from: (f64, f64), to: (f64, f64), along: (i3
     let (x, y) = (along.0, -along.1);
     for (at, sign) in [(from, 1), (to, -1)] {
         let (back, side) = ((x * 3 / 2 * sign, y * 3 / 2 * sign), (y * 2 / 3, x * 2 / 3));
-        let corners = vec![(0, 0), (back.0 + side.0, back.1 + side.1), (back.0 - side.0, back.1 - side.1)];
-        chart.draw_series(std::iter::once(EmptyElement::at(at) + Polygon::new(corners, DISTANCE.0.filled())))?;
+        let corners =
+            vec![(0, 0), (back.0 + side.0, back.1 + side.1), (back.0 - side.0, back.1 - side.1)];
+        chart.draw_series(std::iter::once(
+            EmptyElement::at(at) + Polygon::new(corners, DISTANCE.0.filled()),
+        ))?;
     }
     Ok(())
 }
@@ -292,7 +325,9 @@ impl Frame {
         all.push((self.width, height(curve, self.width)));
         if let Some(n) = all.iter().position(|(_, y)| *y > self.tall) {
             let end = match n.checked_sub(1).map(|before| (all[before], all[n])) {
-                Some(((t, low), (u, high))) => (t + (u - t) * (self.tall - low) / (high - low), self.tall),
+                Some(((t, low), (u, high))) => {
+                    (t + (u - t) * (self.tall - low) / (high - low), self.tall)
+                }
                 None => (0.0, self.tall),
             };
             all.truncate(n);

@@ -38,9 +38,16 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     let (name, text) = file::text(&args.file)?;
     let scenario = file::parse(&text, &name)?;
     let all = standings(&scenario)?;
-    let more = args.more.as_deref().map(|flow| room_for(&text, &name, &scenario, flow)).transpose()?;
+    let more =
+        args.more.as_deref().map(|flow| room_for(&text, &name, &scenario, flow)).transpose()?;
     let refused = all.iter().flatten().any(|standing| standing.refused.is_some());
-    let ways = || scenario.links.iter().flat_map(|link| [(link, Towards::Up), (link, Towards::Down)]).zip(&all);
+    let ways = || {
+        scenario
+            .links
+            .iter()
+            .flat_map(|link| [(link, Towards::Up), (link, Towards::Down)])
+            .zip(&all)
+    };
     if args.json {
         let directions = ways().map(|((link, towards), flows)| {
             let flows: Vec<_> = flows.iter().filter(|flow| asks(flow)).map(to_json).collect();
@@ -48,14 +55,17 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
         });
         say!(
             "{}",
-            serde_json::to_string_pretty(&json!({ "fits": !refused, "directions": directions.collect::<Vec<_>>() }))?
+            serde_json::to_string_pretty(
+                &json!({ "fits": !refused, "directions": directions.collect::<Vec<_>>() })
+            )?
         );
     } else {
         for ((link, towards), flows) in ways() {
             print(&link.name, towards, link.direction(towards), flows);
         }
         if let (Some(flow), Some(more)) = (&args.more, more) {
-            let so_many = if more == MOST { format!("{MOST} and more") } else { format!("{more} more") };
+            let so_many =
+                if more == MOST { format!("{MOST} and more") } else { format!("{more} more") };
             say!("room for {so_many} like {flow}");
         }
     }
@@ -73,11 +83,23 @@ fn asks(standing: &Standing) -> bool {
 fn print(link: &str, towards: Towards, direction: &Direction, flows: &[Standing]) {
     let asking: Vec<&Standing> = flows.iter().filter(|flow| asks(flow)).collect();
     let fitting = asking.iter().filter(|flow| flow.refused.is_none()).count();
-    let asked: u64 = asking.iter().filter_map(|flow| flow.need.rate).map(|rate| rate.0).fold(0, u64::saturating_add);
+    let asked: u64 = asking
+        .iter()
+        .filter_map(|flow| flow.need.rate)
+        .map(|rate| rate.0)
+        .fold(0, u64::saturating_add);
     let rate = direction.setup.rate;
-    let of =
-        if rate.is_unlimited() { String::new() } else { format!(", {} of it asked for", show::percent(asked, rate.0)) };
-    say!("link {link} {}: {}{of}; {fitting} of {} fit", called(towards), show::link_rate(rate), asking.len());
+    let of = if rate.is_unlimited() {
+        String::new()
+    } else {
+        format!(", {} of it asked for", show::percent(asked, rate.0))
+    };
+    say!(
+        "link {link} {}: {}{of}; {fitting} of {} fit",
+        called(towards),
+        show::link_rate(rate),
+        asking.len()
+    );
     let rate = |rate: Option<Rate>| rate.map_or(show::DASH.into(), show::link_rate);
     let rows = asking.iter().map(|flow| {
         vec![
@@ -89,7 +111,13 @@ fn print(link: &str, towards: Towards, direction: &Direction, flows: &[Standing]
             if flow.refused.is_none() { "yes" } else { "no" }.into(),
         ]
     });
-    say!("{}", show::table(&["flow", "asks for", "is promised", "asks for delay", "is promised", "fits"], rows));
+    say!(
+        "{}",
+        show::table(
+            &["flow", "asks for", "is promised", "asks for delay", "is promised", "fits"],
+            rows
+        )
+    );
     for flow in asking {
         if let Some((what, help)) = &flow.refused {
             say!("  {}: {what}; {help}", flow.flow);
@@ -109,23 +137,30 @@ fn to_json(flow: &Standing) -> serde_json::Value {
     })
 }
 
-/// How many copies of a flow of a link may stand beside it before somebody is not promised what he needs.
+/// How many copies of a flow of a link may stand beside it before somebody is not promised what he
+/// needs.
 fn room_for(text: &str, name: &str, scenario: &Scenario, flow: &str) -> Result<usize> {
-    let link = scenario.links.iter().find(|link| link.up.flows.iter().any(|known| known.name == flow));
-    let link = link.with_context(|| format!("--more: no link has a flow {flow} of its own"))?.name.clone();
+    let link =
+        scenario.links.iter().find(|link| link.up.flows.iter().any(|known| known.name == flow));
+    let link =
+        link.with_context(|| format!("--more: no link has a flow {flow} of its own"))?.name.clone();
     let file: DocumentMut = text.parse().context("the scenario is no TOML")?;
-    let nowhere = || format!("--more: there is no [link.{link}.flow.{flow}], of which more could be made");
+    let nowhere =
+        || format!("--more: there is no [link.{link}.flow.{flow}], of which more could be made");
     let with = |copies: usize| -> Result<bool> {
         let mut file = file.clone();
         let flows = file["link"][&link]["flow"].as_table_like_mut().with_context(nowhere)?;
         let like = flows.get(flow).cloned().with_context(nowhere)?;
         // In the place of the flow: those behind it may take what it leaves.
-        let before: Vec<(String, Item)> = flows.iter().map(|(name, item)| (name.to_owned(), item.clone())).collect();
+        let before: Vec<(String, Item)> =
+            flows.iter().map(|(name, item)| (name.to_owned(), item.clone())).collect();
         let mut all = Table::new();
         for (known, item) in before {
             for n in 0..if known == flow { copies } else { 0 } {
                 let mut copy = like.clone();
-                if let Some(port) = copy.as_table_like_mut().and_then(|copy| copy.get_mut("adapter")) {
+                if let Some(port) =
+                    copy.as_table_like_mut().and_then(|copy| copy.get_mut("adapter"))
+                {
                     *port = toml_edit::value("namespace");
                 }
                 all.insert(&format!("{known}_{n}"), copy);
@@ -134,7 +169,9 @@ fn room_for(text: &str, name: &str, scenario: &Scenario, flow: &str) -> Result<u
         }
         file["link"][&link]["flow"] = Item::Table(all);
         // A discipline that refuses so many has no room for them.
-        let Ok((scenario, _)) = falaj_scenario::parse(&file.to_string(), name) else { return Ok(false) };
+        let Ok((scenario, _)) = falaj_scenario::parse(&file.to_string(), name) else {
+            return Ok(false);
+        };
         Ok(standings(&scenario)?.iter().flatten().all(|standing| standing.refused.is_none()))
     };
     let (mut fits, mut too_many) = (0, 1);

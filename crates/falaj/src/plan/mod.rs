@@ -69,7 +69,8 @@ pub(crate) struct Args {
     /// Plan with another value, and compare with the file as it is; may be given several times.
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set)]
     what_if: Vec<Set>,
-    /// Draw each flow's curves: into one file, `*.svg` or `*.png`, or into a directory, a file for each flow.
+    /// Draw each flow's curves: into one file, `*.svg` or `*.png`, or into a directory, a file for
+    /// each flow.
     #[arg(long, visible_alias = "plot", value_name = "PATH")]
     svg: Option<PathBuf>,
     /// Write servers and flows down for Saihu's tools, an output-port network.
@@ -86,7 +87,8 @@ enum What {
     Fits(fits::Args),
     /// Bounds for a network of servers and flows, as Saihu's tools have it.
     Saihu(saihu::Args),
-    /// Containers for packets: which size keeps a delay, at which cost, and for how many virtual machines.
+    /// Containers for packets: which size keeps a delay, at which cost, and for how many virtual
+    /// machines.
     #[cfg(feature = "queueing")]
     Aggregate(aggregate::Args),
 }
@@ -105,7 +107,11 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if !args.need.is_empty() {
         scenario = changed.set("--need", &args.need, true)?;
     }
-    let other = if args.what_if.is_empty() { None } else { Some(changed.set("--what-if", &args.what_if, false)?) };
+    let other = if args.what_if.is_empty() {
+        None
+    } else {
+        Some(changed.set("--what-if", &args.what_if, false)?)
+    };
     let before = plan(&scenario)?;
     let after = other.as_ref().map(plan).transpose()?;
     let ways = after.as_ref().unwrap_or(&before);
@@ -114,7 +120,11 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if args.json {
         say!(
             "{}",
-            serde_json::to_string_pretty(&falaj_plan::json::all(other.as_ref().unwrap_or(&scenario), ways, before))?
+            serde_json::to_string_pretty(&falaj_plan::json::all(
+                other.as_ref().unwrap_or(&scenario),
+                ways,
+                before
+            ))?
         );
     } else {
         for way in ways {
@@ -131,7 +141,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if let Some(path) = &args.saihu {
         let network = routes.map_err(Error::msg).and_then(|routes| saihu_of(file, &routes));
         let text = serde_json::to_string_pretty(&network.context("--saihu")?)?;
-        std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, text + "\n")
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &args.svg {
         draw(path, ways)?;

@@ -38,18 +38,26 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
                 (offered, false) => show::rate(offered as f64),
                 (offered, true) => format!("{} and TCP", show::rate(offered as f64)),
             };
-            let (delay, by) = flow.assured.as_ref().map_or((show::DASH.into(), String::new()), |d| {
-                (show::nanos(d.delay.0 as f64), notes.cell(&d.formula))
-            });
+            let (delay, by) =
+                flow.assured.as_ref().map_or((show::DASH.into(), String::new()), |d| {
+                    (show::nanos(d.delay.0 as f64), notes.cell(&d.formula))
+                });
             let rate = match &flow.promise {
                 Ok(p) => [rate_of(flow), notes.cell(p.rate_formula)],
                 Err(NoPromise(why)) => [show::DASH.into(), notes.cell(why)],
             };
-            let name = if flow.many.is_some() { format!("{}, each", flow.name) } else { flow.name.clone() };
+            let name = if flow.many.is_some() {
+                format!("{}, each", flow.name)
+            } else {
+                flow.name.clone()
+            };
             [&[name, offered], &rate[..], &[delay, by]].concat()
         })
         .collect();
-    say!("{}", show::table(&["flow", "offered", "rate, backlogged >=", "by", "delay <=", "by"], rows));
+    say!(
+        "{}",
+        show::table(&["flow", "offered", "rate, backlogged >=", "by", "delay <=", "by"], rows)
+    );
     notes.print();
     say!("  delay <= holds for packets that find room in the queue");
     let dropping = policies(direction);
@@ -73,16 +81,30 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
             "  utilisation: {} offered of {}{}",
             show::percent(total, direction.setup.rate.0),
             show::link_rate(direction.setup.rate),
-            if way.flows.iter().any(|f| f.connections) { ", and what TCP finds left of it" } else { "" }
+            if way.flows.iter().any(|f| f.connections) {
+                ", and what TCP finds left of it"
+            } else {
+                ""
+            }
         );
     }
     for flow in &way.flows {
-        if flow.many.is_none() && flow.promise.as_ref().is_ok_and(|p| p.rate.0 > 0 && flow.offered > p.rate.0) {
-            say!("  {}: offers more than it is promised; what exceeds the promise may be lost", flow.name);
+        if flow.many.is_none()
+            && flow.promise.as_ref().is_ok_and(|p| p.rate.0 > 0 && flow.offered > p.rate.0)
+        {
+            say!(
+                "  {}: offers more than it is promised; what exceeds the promise may be lost",
+                flow.name
+            );
         }
-        let slowest = flow.envelope.as_ref().ok().filter(|e| e.is_declared()).and_then(|e| e.buckets.iter().min());
-        if let Some((rate, _)) =
-            slowest.filter(|(rate, _)| flow.offered > rate.0 && !flow.together && flow.many.is_none())
+        let slowest = flow
+            .envelope
+            .as_ref()
+            .ok()
+            .filter(|e| e.is_declared())
+            .and_then(|e| e.buckets.iter().min());
+        if let Some((rate, _)) = slowest
+            .filter(|(rate, _)| flow.offered > rate.0 && !flow.together && flow.many.is_none())
         {
             say!("  {}: its traffic offers more than its envelope lets it send, {rate}", flow.name);
         }
@@ -108,10 +130,14 @@ pub(super) fn end_to_end(routes: &Result<Routes, String>) {
         .outlooks()
         .into_iter()
         .map(|outlook| {
-            let ns = |of: &Option<Exact>| of.as_ref().map_or(show::DASH.into(), |ns| show::nanos(float(ns)));
+            let ns = |of: &Option<Exact>| {
+                of.as_ref().map_or(show::DASH.into(), |ns| show::nanos(float(ns)))
+            };
             let (delay, by) = match (outlook.delay, &outlook.none) {
                 (Some(delay), _) => (show::span(Some(delay)), outlook.method().to_owned()),
-                (None, why) => (show::DASH.into(), why.as_ref().map_or(String::new(), |why| notes.cell(why))),
+                (None, why) => {
+                    (show::DASH.into(), why.as_ref().map_or(String::new(), |why| notes.cell(why)))
+                }
             };
             vec![
                 outlook.route.traffic.clone(),
@@ -124,7 +150,15 @@ pub(super) fn end_to_end(routes: &Result<Routes, String>) {
             ]
         })
         .collect();
-    let header = ["from end to end", "links", "sum of queues", "queues as one", "on the way", "delay <=", "by"];
+    let header = [
+        "from end to end",
+        "links",
+        "sum of queues",
+        "queues as one",
+        "on the way",
+        "delay <=",
+        "by",
+    ];
     say!("{}", show::table(&header, rows));
     notes.print();
     say!(
@@ -199,21 +233,26 @@ fn details(flow: &Outlook) -> Vec<(&'static str, String)> {
             Err(why) => why.clone(),
         },
     ));
-    let after =
-        |rate: Rate, latency: Span| format!("{} after {}", show::link_rate(rate), show::nanos(latency.0 as f64));
+    let after = |rate: Rate, latency: Span| {
+        format!("{} after {}", show::link_rate(rate), show::nanos(latency.0 as f64))
+    };
     out.push((
         "service",
         match (&flow.promise, &flow.service) {
             (Err(NoPromise(why)), Some((rate, latency, _))) => {
-                format!("{}, if it keeps to an envelope, and nothing else: {why}", after(*rate, *latency))
+                format!(
+                    "{}, if it keeps to an envelope, and nothing else: {why}",
+                    after(*rate, *latency)
+                )
             }
             (Err(NoPromise(why)), None) => format!("none is promised: {why}"),
             (Ok(_), Some((rate, latency, _))) if flow.together => {
                 format!("{}, to all flows together while any is backlogged", after(*rate, *latency))
             }
             (Ok(promise), Some((rate, latency, _))) => {
-                let condition =
-                    flow.rate_condition.map_or(String::new(), |condition| format!(", {}", condition.words()));
+                let condition = flow
+                    .rate_condition
+                    .map_or(String::new(), |condition| format!(", {}", condition.words()));
                 format!(
                     "{}, {}: while it is backlogged{condition}, in packets whose last bit has left",
                     after(*rate, *latency),
@@ -229,17 +268,23 @@ fn details(flow: &Outlook) -> Vec<(&'static str, String)> {
     {
         let (first, time) = (show::link_rate(first), show::nanos(time.0 as f64));
         let (rate, late) = (show::link_rate(rate), show::nanos(late.0 as f64));
-        out.push(("curve", format!("{first} for {time}, then {rate}: its packets leave {late} after it at most")));
+        out.push((
+            "curve",
+            format!("{first} for {time}, then {rate}: its packets leave {late} after it at most"),
+        ));
     }
-    let bound =
-        |delay: u64, formula: &str, condition: &str| format!("{}  {formula}: {condition}", show::nanos(delay as f64));
+    let bound = |delay: u64, formula: &str, condition: &str| {
+        format!("{}  {formula}: {condition}", show::nanos(delay as f64))
+    };
     let mut word = "delay <=";
     for d in [&flow.expected, &flow.assured].into_iter().flatten() {
         out.push((word, bound(d.delay.0, &d.formula, &d.condition)));
         word = "";
     }
     // What the discipline promises to a full queue, where curves give less.
-    let full = promise.map(|p| &p.delay).filter(|p| flow.assured.as_ref().is_none_or(|d| d.delay != p.delay));
+    let full = promise
+        .map(|p| &p.delay)
+        .filter(|p| flow.assured.as_ref().is_none_or(|d| d.delay != p.delay));
     for other in full.into_iter().chain(promise.iter().flat_map(|p| &p.others)) {
         out.push((word, bound(other.delay.0, other.formula, other.condition)));
         word = "";
@@ -251,7 +296,10 @@ fn details(flow: &Outlook) -> Vec<(&'static str, String)> {
         let packets = backlog.packets.map_or(String::new(), |n| format!(", {n} packets"));
         let whose = if flow.together { " of all flows together" } else { "" };
         let amount = show::bytes(backlog.bytes as f64);
-        out.push(("backlog <=", format!("{amount}{packets}{whose}  v(envelope, service); {}", backlog.fits)));
+        out.push((
+            "backlog <=",
+            format!("{amount}{packets}{whose}  v(envelope, service); {}", backlog.fits),
+        ));
     }
     if let Some(best) = flow.best() {
         out.push(("limit", best.limit.clone()));
@@ -261,7 +309,9 @@ fn details(flow: &Outlook) -> Vec<(&'static str, String)> {
 
 fn described(envelope: &Envelope, together: bool) -> String {
     let whose = if together { "all flows together: " } else { "" };
-    let bucket = |rate: Rate, burst: f64| format!("{}, {} at once", show::link_rate(rate), show::bytes(burst));
+    let bucket = |rate: Rate, burst: f64| {
+        format!("{}, {} at once", show::link_rate(rate), show::bytes(burst))
+    };
     let buckets = envelope.buckets.iter().map(|&(rate, burst)| bucket(rate, burst as f64));
     let buckets = buckets.collect::<Vec<_>>().join("; and ");
     if envelope.is_declared() {
@@ -269,16 +319,22 @@ fn described(envelope: &Envelope, together: bool) -> String {
     } else {
         // Without the byte that rounding up may add.
         let burst = float(&envelope.curve.pieces()[0].after);
-        let buckets = envelope.buckets.iter().map(|&(rate, _)| bucket(rate, burst)).collect::<String>();
+        let buckets =
+            envelope.buckets.iter().map(|&(rate, _)| bucket(rate, burst)).collect::<String>();
         format!("{whose}{buckets}; from {}", sources_named(&envelope.sources))
     }
 }
 
-/// The flows whose queues may drop packets that had found room, or for which there was room, and how.
+/// The flows whose queues may drop packets that had found room, or for which there was room, and
+/// how.
 fn policies(direction: &Direction) -> Vec<String> {
     let leaves = direction.setup.leaves();
     let named = direction.flows.iter().zip(leaves);
-    named.filter_map(|(flow, leaf)| Some(format!("{} of {}", leaf.values.policy()?.name(), flow.name))).collect()
+    named
+        .filter_map(|(flow, leaf)| {
+            Some(format!("{} of {}", leaf.values.policy()?.name(), flow.name))
+        })
+        .collect()
 }
 
 #[cfg(test)]

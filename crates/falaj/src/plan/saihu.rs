@@ -34,15 +34,23 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     let network = &read.network;
     let bounds = network.bounds().map_err(|Circle(servers)| {
         let names: Vec<&str> = servers.iter().map(|s| &*network.servers[*s].name).collect();
-        anyhow!("{name}: flows lead in a circle through {}; no bound is known for that", names.join(", "))
+        anyhow!(
+            "{name}: flows lead in a circle through {}; no bound is known for that",
+            names.join(", ")
+        )
     })?;
     read.notes.iter().for_each(|note| eprintln!("{name}: {note}"));
     // What all flows send to a server in the long run, of what it serves.
     let loads: Vec<Option<f64>> = (0..network.servers.len())
         .map(|s| {
             let through = network.flows.iter().filter(|flow| flow.path.contains(&s));
-            let sent = through.map(|flow| flow.sent.as_ref().map(Curve::last_slope)).collect::<Option<Vec<_>>>()?;
-            Some(sent.into_iter().map(float).sum::<f64>() / float(network.servers[s].service.last_slope()))
+            let sent = through
+                .map(|flow| flow.sent.as_ref().map(Curve::last_slope))
+                .collect::<Option<Vec<_>>>()?;
+            Some(
+                sent.into_iter().map(float).sum::<f64>()
+                    / float(network.servers[s].service.last_slope()),
+            )
         })
         .collect();
     if args.json {
@@ -66,14 +74,22 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let order = if network.order == Order::Fifo { "in order of arrival" } else { "in any order" };
-    say!("network {}: {} servers, {} flows, served {order}", read.name, network.servers.len(), network.flows.len());
+    say!(
+        "network {}: {} servers, {} flows, served {order}",
+        read.name,
+        network.servers.len(),
+        network.flows.len()
+    );
     let ns = |of: Option<&Exact>| of.map_or(show::DASH.to_owned(), |ns| show::nanos(float(ns)));
     let flows = network.flows.iter().zip(&bounds.flows).map(|(flow, bound)| {
         let path: Vec<&str> = flow.path.iter().map(|s| &*network.servers[*s].name).collect();
         let [total, separated] = [&bound.total, &bound.separated].map(|of| ns(of.as_ref()));
         vec![flow.name.clone(), path.join(", "), total, separated, ns(bound.best())]
     });
-    say!("{}", show::table(&["flow", "servers", "sum of servers", "servers as one", "delay <="], flows));
+    say!(
+        "{}",
+        show::table(&["flow", "servers", "sum of servers", "servers as one", "delay <="], flows)
+    );
     let servers = network.servers.iter().zip(&bounds.servers).zip(&loads);
     let servers = servers.map(|((server, delay), load)| {
         let load = load.map_or(show::DASH.to_owned(), |load| format!("{:.1} %", 100.0 * load));

@@ -1,4 +1,5 @@
-//! What each flow is promised whatever the others do, for whoever has to keep it: admission, and the watch over promises.
+//! What each flow is promised whatever the others do, for whoever has to keep it: admission, and
+//! the watch over promises.
 
 use anyhow::Result;
 use falaj_plan::bounds::{Outlook, outlooks};
@@ -47,17 +48,24 @@ pub(crate) fn standings(scenario: &Scenario) -> Result<Vec<Vec<Standing>>> {
 
 /// Is the same promised there? A discipline of very many flows is not asked twice.
 fn are_alike(a: &Direction, b: &Direction) -> bool {
-    let ask_alike = |(a, b): (&Flow, &Flow)| a.name == b.name && a.need == b.need && a.envelope == b.envelope;
-    a.flows.len() == b.flows.len() && a.flows.iter().zip(&b.flows).all(ask_alike) && a.is_piped_as(b)
+    let ask_alike =
+        |(a, b): (&Flow, &Flow)| a.name == b.name && a.need == b.need && a.envelope == b.envelope;
+    a.flows.len() == b.flows.len()
+        && a.flows.iter().zip(&b.flows).all(ask_alike)
+        && a.is_piped_as(b)
 }
 
 fn of_direction(direction: &Direction) -> Result<Vec<Standing>> {
     // Whatever is sent: sources of the file are not those that will be there.
     let outlooks = outlooks(direction, &[])?;
-    let mut all: Vec<Standing> =
-        outlooks.iter().zip(&direction.flows).map(|(outlook, flow)| of_flow(outlook, flow.need)).collect();
+    let mut all: Vec<Standing> = outlooks
+        .iter()
+        .zip(&direction.flows)
+        .map(|(outlook, flow)| of_flow(outlook, flow.need))
+        .collect();
     for (standing, flow) in all.iter_mut().zip(&direction.flows) {
-        standing.envelope = flow.envelope.iter().map(|bucket| (bucket.rate, bucket.burst)).collect();
+        standing.envelope =
+            flow.envelope.iter().map(|bucket| (bucket.rate, bucket.burst)).collect();
     }
     for refused in unmet(direction, &outlooks) {
         all[refused.flow].refused = Some((refused.what, refused.help));
@@ -71,8 +79,10 @@ fn of_flow(outlook: &Outlook, need: Need) -> Standing {
         Ok(promise) => {
             standing.rate = (promise.rate.0 > 0).then_some((promise.rate, promise.latency));
             standing.needs_queue = outlook.rate_condition == Some(RateCondition::Queued);
-            standing.delay = outlook.assured.as_ref().map(|delay| (delay.delay, delay.formula.clone()));
-            standing.on_condition = outlook.assured.as_ref().is_some_and(|delay| delay.delay < promise.delay.delay);
+            standing.delay =
+                outlook.assured.as_ref().map(|delay| (delay.delay, delay.formula.clone()));
+            standing.on_condition =
+                outlook.assured.as_ref().is_some_and(|delay| delay.delay < promise.delay.delay);
         }
         Err(NoPromise(why)) => match &outlook.assured {
             // To its envelope, and nothing else.

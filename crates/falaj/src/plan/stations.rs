@@ -1,4 +1,5 @@
-//! What stations that contend for a channel get, when all always have packets: Bianchi's saturation.
+//! What stations that contend for a channel get, when all always have packets: Bianchi's
+//! saturation.
 
 use crate::show::{self, say};
 use falaj_plan::stations::expected;
@@ -14,11 +15,8 @@ pub(super) fn print(direction: &Direction) {
         percent(all.dropped)
     );
     let gets = all.packets * f64::from(bytes) * 8.0;
-    let rows = direction
-        .flows
-        .iter()
-        .zip(rates)
-        .zip(&all.air)
-        .map(|((flow, rate), air)| vec![flow.name.clone(), show::link_rate(rate), show::rate(gets), percent(*air)]);
+    let rows = direction.flows.iter().zip(rates).zip(&all.air).map(|((flow, rate), air)| {
+        vec![flow.name.clone(), show::link_rate(rate), show::rate(gets), percent(*air)]
+    });
     say!("{}", show::table(&["station", "sends with", "gets", "has the air for"], rows));
 }

@@ -44,7 +44,8 @@ impl<'a> Changed<'a> {
             if need {
                 words.insert(words.len() - 1, "need".into());
             }
-            edit.set(&words, set.value.as_ref()).with_context(|| format!("{option} {}", set.text))?;
+            edit.set(&words, set.value.as_ref())
+                .with_context(|| format!("{option} {}", set.text))?;
             self.words.push(format!("{option} {}", set.text));
         }
         edit.finish();

@@ -1,4 +1,5 @@
-//! Load of a disk beside that of the network: a process that writes, in a control group of its own where there may be one.
+//! Load of a disk beside that of the network: a process that writes, in a control group of its own
+//! where there may be one.
 
 use super::group::Group;
 use anyhow::{Context, Result, ensure};
@@ -65,7 +66,8 @@ impl Load {
         // A Ctrl-C is for us: we end it, and it has to tidy up.
         command.arg("disk-load").stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut process = command.spawn().context("the load of the disk")?;
-        let (mut input, output) = process.stdin.take().zip(process.stdout.take()).context("both are pipes")?;
+        let (mut input, output) =
+            process.stdin.take().zip(process.stdout.take()).context("both are pipes")?;
         // Its input stays open as long as it is to go on.
         writeln!(input, "{}", serde_json::to_string(&Times { from, to })?)?;
         process.stdin = Some(input);
@@ -79,7 +81,11 @@ impl Load {
         drop(self.process.stdin.take());
         let ended: Ended = line(&mut self.says)?;
         ensure!(self.process.wait()?.success(), "the load of the disk failed");
-        Ok(Done { written: ended.written, spent: ended.spent, group: std::mem::take(&mut self.begun.group) })
+        Ok(Done {
+            written: ended.written,
+            spent: ended.spent,
+            group: std::mem::take(&mut self.begun.group),
+        })
     }
 }
 
@@ -104,7 +110,8 @@ pub(crate) fn main() -> Result<ExitCode> {
     let mut input = BufReader::new(std::io::stdin());
     let mut told = String::new();
     input.read_line(&mut told)?;
-    let times: Times = serde_json::from_str(&told).context("this command is for falaj's own use")?;
+    let times: Times =
+        serde_json::from_str(&told).context("this command is for falaj's own use")?;
     let file = tempfile::tempfile().context("no file for the load of the disk")?;
     let group = Group::enter(&file);
     let began = Instant::now();

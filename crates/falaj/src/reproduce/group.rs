@@ -1,8 +1,9 @@
-//! A control group of one's own, second to all others as far as the kernel lets it be: a tenth of the usual weight for the processor, and for
-//! the disk.
+//! A control group of one's own, second to all others as far as the kernel lets it be: a tenth of
+//! the usual weight for the processor, and for the disk.
 //!
-//! Nothing of the host is changed for it: a group is made beside the one that the process is in (version 2, where a group with processes has
-//! no groups below that count), or below it (version 1), and has the controllers that are handed down there, or none.
+//! Nothing of the host is changed for it: a group is made beside the one that the process is in
+//! (version 2, where a group with processes has no groups below that count), or below it (version
+//! 1), and has the controllers that are handed down there, or none.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -10,7 +11,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Of the usual weight, which is 100 in version 2 and for the disk, 1024 for the processor in version 1.
+/// Of the usual weight, which is 100 in version 2 and for the disk, 1024 for the processor in
+/// version 1.
 const TENTH: [(&str, &str); 4] =
     [("cpu.weight", "10"), ("cpu.shares", "102"), ("io.weight", "10"), ("io.bfq.weight", "10")];
 const DISK_1: (&str, &str) = ("blkio.bfq.weight", "10");
@@ -29,12 +31,13 @@ struct Place {
     now: PathBuf,
 }
 
-/// Of the kernel's lists of this process's groups and of what is mounted: the place in version 2, and those of processor and disk in
-/// version 1.
+/// Of the kernel's lists of this process's groups and of what is mounted: the place in version 2,
+/// and those of processor and disk in version 1.
 fn places(groups: &str, mounts: &str) -> (Option<Place>, Vec<Place>) {
     let mounted = |kind: &str, option: &str| {
         mounts.lines().find_map(|line| {
-            let [_, at, of, options] = line.split(' ').take(4).collect::<Vec<_>>().try_into().ok()?;
+            let [_, at, of, options] =
+                line.split(' ').take(4).collect::<Vec<_>>().try_into().ok()?;
             (of == kind && options.split(',').any(|one| one == option)).then(|| PathBuf::from(at))
         })
     };
@@ -42,7 +45,10 @@ fn places(groups: &str, mounts: &str) -> (Option<Place>, Vec<Place>) {
         groups.lines().find_map(|line| {
             let [_, controllers, path] = line.splitn(3, ':').collect::<Vec<_>>().try_into().ok()?;
             let path: &str = path;
-            controllers.split(',').any(|one: &str| one == wanted).then(|| path.trim_start_matches('/').to_owned())
+            controllers
+                .split(',')
+                .any(|one: &str| one == wanted)
+                .then(|| path.trim_start_matches('/').to_owned())
         })
     };
     let second = path("").zip(mounted("cgroup2", "rw")).map(|(path, root)| {
@@ -96,7 +102,8 @@ impl Group {
         group
     }
 
-    /// Makes one there, has the process enter it, and says what is limited. Without anything to limit there is none.
+    /// Makes one there, has the process enter it, and says what is limited. Without anything to
+    /// limit there is none.
     fn make(&mut self, place: &Place, limits: &[(&str, &str)]) -> io::Result<Vec<String>> {
         let directory = place.above.join(format!("falaj-disk-{}", std::process::id()));
         fs::create_dir(&directory)?;
@@ -139,7 +146,9 @@ fn unheeded(set: &[String], scheduler: Option<&str>) -> String {
             format!(" (which {name}, the disk's scheduler, does not heed)")
         }
         Some(name) if name != "bfq" && sets("io.weight") => {
-            format!(" (the disk's scheduler is {name}; it is heeded where the kernel's cost model is on)")
+            format!(
+                " (the disk's scheduler is {name}; it is heeded where the kernel's cost model is on)"
+            )
         }
         _ => String::new(),
     }
@@ -148,11 +157,15 @@ fn unheeded(set: &[String], scheduler: Option<&str>) -> String {
 /// What orders the requests of the disk that a file lies on.
 fn scheduler(file: &File) -> Option<String> {
     let device = file.metadata().ok()?.dev();
-    let device = format!("/sys/dev/block/{}:{}", nix::sys::stat::major(device), nix::sys::stat::minor(device));
+    let device = format!(
+        "/sys/dev/block/{}:{}",
+        nix::sys::stat::major(device),
+        nix::sys::stat::minor(device)
+    );
     // Of a partition it is that of the whole.
-    let text = ["queue", "../queue"]
-        .iter()
-        .find_map(|queue| fs::read_to_string(Path::new(&device).join(queue).join("scheduler")).ok())?;
+    let text = ["queue", "../queue"].iter().find_map(|queue| {
+        fs::read_to_string(Path::new(&device).join(queue).join("scheduler")).ok()
+    })?;
     let (_, name) = text.split_once('[')?;
     Some(name.split_once(']')?.0.to_owned())
 }
@@ -191,18 +204,25 @@ mod tests {
         // Version 1, with some controllers together.
         let groups = "4:cpu,cpuacct:/a/b\n3:blkio:/\n1:name=systemd:/\n";
         let mounts = "cgroup /c/cpu,cpuacct cgroup rw,relatime,cpu,cpuacct 0 0\ncgroup /c/blkio cgroup rw,blkio 0 0\n";
-        let below = [place("/c/cpu,cpuacct/a/b", "/c/cpu,cpuacct/a/b"), place("/c/blkio/", "/c/blkio/")];
+        let below =
+            [place("/c/cpu,cpuacct/a/b", "/c/cpu,cpuacct/a/b"), place("/c/blkio/", "/c/blkio/")];
         assert_eq!(places(groups, mounts), (None, below.into()));
         assert_eq!(places("", ""), (None, Vec::new()));
     }
 
     #[test]
     fn a_weight_that_nothing_heeds_is_told() {
-        let set = |limits: &[&str]| limits.iter().map(|&limit| limit.to_owned()).collect::<Vec<_>>();
-        let [bfq, io] = [set(&["cpu.shares 102", "blkio.bfq.weight 10"]), set(&["cpu.weight 10", "io.weight 10"])];
+        let set =
+            |limits: &[&str]| limits.iter().map(|&limit| limit.to_owned()).collect::<Vec<_>>();
+        let [bfq, io] = [
+            set(&["cpu.shares 102", "blkio.bfq.weight 10"]),
+            set(&["cpu.weight 10", "io.weight 10"]),
+        ];
         assert!(unheeded(&bfq, Some("none")).contains("none, the disk's scheduler, does not heed"));
         assert!(unheeded(&io, Some("none")).contains("cost model"));
-        for (set, scheduler) in [(&bfq, Some("bfq")), (&io, None), (&set(&["cpu.weight 10"]), Some("none"))] {
+        for (set, scheduler) in
+            [(&bfq, Some("bfq")), (&io, None), (&set(&["cpu.weight 10"]), Some("none"))]
+        {
             assert_eq!(unheeded(set, scheduler), "");
         }
     }

@@ -56,13 +56,20 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 /// A table: its header's cells, and rows of (class, text).
-pub(super) fn table(header: &[&str], rows: impl Iterator<Item = Vec<(&'static str, String)>>) -> String {
+pub(super) fn table(
+    header: &[&str],
+    rows: impl Iterator<Item = Vec<(&'static str, String)>>,
+) -> String {
     let head: String = header.iter().map(|h| format!("<th>{}</th>", escape(h))).collect();
     let body: String = rows
         .map(|row| {
-            let cell = |(class, text): &(&str, String)| format!("<td class=\"{class}\">{}</td>", escape(text));
+            let cell = |(class, text): &(&str, String)| {
+                format!("<td class=\"{class}\">{}</td>", escape(text))
+            };
             format!("<tr>{}</tr>\n", row.iter().map(cell).collect::<String>())
         })
         .collect();
-    format!("<div class=\"wide\"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>\n")
+    format!(
+        "<div class=\"wide\"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>\n"
+    )
 }

@@ -1,10 +1,11 @@
-//! The API over HTTP: what the watch published last is read without asking the link; what changes goes by the desk of the
-//! control socket, which reads, checks and admits it as it does any other change.
+//! The API over HTTP: what the watch published last is read without asking the link; what changes
+//! goes by the desk of the control socket, which reads, checks and admits it as it does any other
+//! change.
 
 use super::connections::{Known, answer};
 use super::model::{
-    Adapter, Breach, Breaches, Bucket, Delays, Flow, Made, Problem, Promise, Quantiles, Remark, Sample, Service,
-    TooLong, TooSlow, Total, Turn, Turns, Window,
+    Adapter, Breach, Breaches, Bucket, Delays, Flow, Made, Problem, Promise, Quantiles, Remark,
+    Sample, Service, TooLong, TooSlow, Total, Turn, Turns, Window,
 };
 use super::secret::warn_of_readers;
 use super::watch::Published;
@@ -68,10 +69,15 @@ impl App {
 
 /// The token in that file.
 pub(super) fn token(file: &std::path::Path) -> Result<Vec<u8>> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("--token-file {}", file.display()))?;
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("--token-file {}", file.display()))?;
     warn_of_readers("--token-file", file);
     let token = text.trim().as_bytes().to_vec();
-    ensure!(token.len() >= TOKEN, "--token-file {}: a token has {TOKEN} bytes at least", file.display());
+    ensure!(
+        token.len() >= TOKEN,
+        "--token-file {}: a token has {TOKEN} bytes at least",
+        file.display()
+    );
     Ok(token)
 }
 
@@ -107,7 +113,9 @@ pub(super) fn listen(
     let bound = UnixListener::bind(path);
     umask(before);
     let unix = bound.with_context(|| format!("cannot listen at {}", path.display()))?;
-    let tcp = tcp.map(|address| TcpListener::bind(address).with_context(|| format!("--tcp {address}"))).transpose()?;
+    let tcp = tcp
+        .map(|address| TcpListener::bind(address).with_context(|| format!("--tcp {address}")))
+        .transpose()?;
     unix.set_nonblocking(true)?;
     tcp.as_ref().map_or(Ok(()), |tcp| tcp.set_nonblocking(true))?;
     Ok(Listeners { unix, path: path.to_owned(), tcp, identity })
@@ -165,13 +173,18 @@ async fn guard(
     request: Request,
     next: Next,
 ) -> Response {
-    let said = request.headers().get(header::AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
-    let good = app.token.as_ref().zip(said).is_some_and(|(token, said)| bool::from(token.ct_eq(said)));
+    let said = request
+        .headers()
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+    let good =
+        app.token.as_ref().zip(said).is_some_and(|(token, said)| bool::from(token.ct_eq(said)));
     if good {
         known.greet();
         return next.run(request).await;
     }
-    let why = problem("send the header `Authorization: Bearer TOKEN`, with what --token-file holds");
+    let why =
+        problem("send the header `Authorization: Bearer TOKEN`, with what --token-file holds");
     (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], Json(why)).into_response()
 }
 
@@ -182,8 +195,8 @@ async fn guard(
         description = "Virtual adapters with promises. Times are in nanoseconds, rates in bits per second."
     ),
     components(schemas(
-        Adapter, Breach, Breaches, Bucket, Delays, Flow, Made, Problem, Promise, Quantiles, Remark, Sample, Service,
-        TooLong, TooSlow, Total, Turn, Turns, Window
+        Adapter, Breach, Breaches, Bucket, Delays, Flow, Made, Problem, Promise, Quantiles, Remark,
+        Sample, Service, TooLong, TooSlow, Total, Turn, Turns, Window
     ))
 )]
 struct Described;
@@ -205,9 +218,11 @@ fn router(app: Arc<App>) -> Router {
     router.route("/v1/openapi.json", described).with_state(app)
 }
 
-/// What was asked, and how it was answered. What a path has behind `?` may be anything, and is not repeated.
+/// What was asked, and how it was answered. What a path has behind `?` may be anything, and is not
+/// repeated.
 async fn noted(request: Request, next: Next) -> Response {
-    let (began, method, path) = (Instant::now(), request.method().clone(), request.uri().path().to_owned());
+    let (began, method, path) =
+        (Instant::now(), request.method().clone(), request.uri().path().to_owned());
     let response = next.run(request).await;
     let took_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
     debug!(%method, path, status = response.status().as_u16(), took_us, "asked");
@@ -230,7 +245,10 @@ impl IntoResponse for No {
 impl From<Refusal> for No {
     fn from(refusal: Refusal) -> No {
         let Refusal { what, remarks } = refusal;
-        No(StatusCode::CONFLICT, Problem { what, remarks: remarks.into_iter().map(Remark::from).collect() })
+        No(
+            StatusCode::CONFLICT,
+            Problem { what, remarks: remarks.into_iter().map(Remark::from).collect() },
+        )
     }
 }
 
@@ -248,7 +266,8 @@ impl From<SetAnswer> for Made {
     }
 }
 
-/// What a request holds, as the parameter of a handler: what cannot be read is said as any other problem is.
+/// What a request holds, as the parameter of a handler: what cannot be read is said as any other
+/// problem is.
 struct Given<T>(T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<Json<T>> {
@@ -261,21 +280,30 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<Json<T>> {
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Given<Query<T>> {
     type Rejection = No;
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, No> {
-        Query::from_request_parts(parts, state).await.map(Given).map_err(|why| unread(&why.body_text()))
+        Query::from_request_parts(parts, state)
+            .await
+            .map(Given)
+            .map_err(|why| unread(&why.body_text()))
     }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Given<Path<String>> {
     type Rejection = No;
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, No> {
-        Path::from_request_parts(parts, state).await.map(Given).map_err(|why| unread(&why.body_text()))
+        Path::from_request_parts(parts, state)
+            .await
+            .map(Given)
+            .map_err(|why| unread(&why.body_text()))
     }
 }
 
 impl<S: Send + Sync> FromRequest<S> for Given<String> {
     type Rejection = No;
     async fn from_request(request: Request, state: &S) -> Result<Self, No> {
-        String::from_request(request, state).await.map(Given).map_err(|why| unread(&why.body_text()))
+        String::from_request(request, state)
+            .await
+            .map(Given)
+            .map_err(|why| unread(&why.body_text()))
     }
 }
 
@@ -318,7 +346,10 @@ async fn adapters(State(app): State<Arc<App>>) -> Response {
 /// One adapter; a `/` in its name is written `%2F`.
 #[utoipa::path(get, path = "/v1/adapters/{name}", params(("name" = String, Path)),
     responses((status = 200, body = Adapter), (status = 400, body = Problem), (status = 404, body = Problem)))]
-async fn adapter(State(app): State<Arc<App>>, Given(Path(name)): Given<Path<String>>) -> Result<Json<Adapter>, No> {
+async fn adapter(
+    State(app): State<Arc<App>>,
+    Given(Path(name)): Given<Path<String>>,
+) -> Result<Json<Adapter>, No> {
     let sample = app.published.sample();
     let found = sample.adapters.iter().find(|adapter| adapter.name == name);
     Ok(Json(found.ok_or_else(|| unknown(&sample, &name))?.clone()))
@@ -335,11 +366,15 @@ async fn add(
 ) -> Result<Json<Made>, No> {
     let sample = app.published.sample();
     if sample.adapters.iter().any(|adapter| adapter.name == name) {
-        return Err(No(StatusCode::CONFLICT, problem(format!("there is an adapter {name} already: PATCH changes it"))));
+        return Err(No(
+            StatusCode::CONFLICT,
+            problem(format!("there is an adapter {name} already: PATCH changes it")),
+        ));
     }
     let link = sample.adapters.first().map(|adapter| adapter.link.clone());
-    let link =
-        link.ok_or_else(|| No(StatusCode::CONFLICT, problem("there is no other adapter, whose link would be its")))?;
+    let link = link.ok_or_else(|| {
+        No(StatusCode::CONFLICT, problem("there is no other adapter, whose link would be its"))
+    })?;
     set(app, sets(&link, &name, &keys)?, meant).await
 }
 
@@ -373,13 +408,17 @@ async fn remove(
 /// How long packets of an adapter stayed, by flow: the whole distribution since the start.
 #[utoipa::path(get, path = "/v1/adapters/{name}/delays", params(("name" = String, Path)),
     responses((status = 200, body = Vec<Delays>), (status = 400, body = Problem), (status = 404, body = Problem)))]
-async fn delays(State(app): State<Arc<App>>, Given(Path(name)): Given<Path<String>>) -> Result<Json<Vec<Delays>>, No> {
+async fn delays(
+    State(app): State<Arc<App>>,
+    Given(Path(name)): Given<Path<String>>,
+) -> Result<Json<Vec<Delays>>, No> {
     let sample = app.published.sample();
     let found = sample.adapters.iter().find(|adapter| adapter.name == name);
     Ok(Json(app.published.delays(found.ok_or_else(|| unknown(&sample, &name))?)))
 }
 
-/// Pauses an adapter, or lets it go on: meanwhile it is not read from, and gets nothing. A new start of the service forgets it, unless it keeps its state.
+/// Pauses an adapter, or lets it go on: meanwhile it is not read from, and gets nothing. A new
+/// start of the service forgets it, unless it keeps its state.
 #[utoipa::path(put, path = "/v1/adapters/{name}/paused", params(("name" = String, Path)), request_body = bool,
     responses((status = 200, body = bool), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn pause(
@@ -409,7 +448,8 @@ async fn turns(
         Ok::<_, Refusal>((desk.links(), turns))
     };
     let (links, turns) = blocking(look).await?.map_err(No::from)?;
-    let ways = links.into_iter().flat_map(|link| ["up", "down"].map(|way| (link.clone(), way.to_owned())));
+    let ways =
+        links.into_iter().flat_map(|link| ["up", "down"].map(|way| (link.clone(), way.to_owned())));
     let turn = |(flow, turn): (String, falaj_live::forward::Turn)| {
         let (begin_ns, end_ns) = (turn.begin.0, turn.end.0);
         Turn { flow, begin_ns, end_ns, packets: turn.packets }
@@ -421,7 +461,8 @@ async fn turns(
     Ok(Json(ways.zip(turns).map(of).collect()))
 }
 
-/// What was not as promised: the last packets that stayed longer, and windows with less than the promised rate, as they were seen.
+/// What was not as promised: the last packets that stayed longer, and windows with less than the
+/// promised rate, as they were seen.
 #[utoipa::path(get, path = "/v1/breaches", responses((status = 200, body = Vec<Breach>)))]
 async fn breaches(State(app): State<Arc<App>>) -> Json<Vec<Breach>> {
     Json(app.published.breaches())
@@ -432,7 +473,8 @@ async fn breaches(State(app): State<Arc<App>>) -> Json<Vec<Breach>> {
 async fn events(State(app): State<Arc<App>>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     // Who was too slow for some has the next one.
     let samples = BroadcastStream::new(app.published.news.subscribe()).filter_map(Result::ok);
-    let event = |sample: Arc<Sample>| Event::default().event("sample").json_data(&*sample).ok().map(Ok);
+    let event =
+        |sample: Arc<Sample>| Event::default().event("sample").json_data(&*sample).ok().map(Ok);
     Sse::new(samples.filter_map(event)).keep_alive(KeepAlive::default())
 }
 
@@ -443,14 +485,15 @@ async fn scenario(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Res
     let text = blocking(move || lock(&app.desk).text().to_owned()).await?;
     if headers.get(header::ACCEPT).is_some_and(|accepted| accepted == "application/json") {
         // What is running was read before.
-        let read: Map<String, Value> =
-            ::toml::from_str(&text).map_err(|error| No(StatusCode::CONFLICT, problem(error.to_string())))?;
+        let read: Map<String, Value> = ::toml::from_str(&text)
+            .map_err(|error| No(StatusCode::CONFLICT, problem(error.to_string())))?;
         return Ok(Json(read).into_response());
     }
     Ok(([(header::CONTENT_TYPE, "application/toml")], text).into_response())
 }
 
-/// The whole scenario as it is to be, as TOML: all of it takes over at one instant, or nothing does.
+/// The whole scenario as it is to be, as TOML: all of it takes over at one instant, or nothing
+/// does.
 #[utoipa::path(put, path = "/v1/scenario", params(Meant), request_body(content = String, content_type = "application/toml"),
     responses((status = 200, body = Made), (status = 400, body = Problem), (status = 409, body = Problem)))]
 async fn replace(
@@ -484,8 +527,12 @@ async fn openmetrics(
 }
 
 fn unknown(sample: &Sample, name: &str) -> No {
-    let known: Vec<&str> = sample.adapters.iter().map(|adapter| adapter.name.as_str()).take(20).collect();
-    No(StatusCode::NOT_FOUND, problem(format!("there is no adapter {name}; there are {}", known.join(", "))))
+    let known: Vec<&str> =
+        sample.adapters.iter().map(|adapter| adapter.name.as_str()).take(20).collect();
+    No(
+        StatusCode::NOT_FOUND,
+        problem(format!("there is no adapter {name}; there are {}", known.join(", "))),
+    )
 }
 
 fn link_of(app: &App, name: &str) -> Result<String, No> {
@@ -510,7 +557,8 @@ async fn set(app: Arc<App>, set: Vec<String>, meant: Meant) -> Result<Json<Made>
 }
 
 async fn ask(app: Arc<App>, wanted: SetRequest) -> Result<Json<Made>, No> {
-    let what = if wanted.toml.is_some() { "the whole scenario".to_owned() } else { wanted.set.join(" ") };
+    let what =
+        if wanted.toml.is_some() { "the whole scenario".to_owned() } else { wanted.set.join(" ") };
     let check = wanted.check;
     let made = blocking(move || lock(&app.desk).set(&wanted)).await?.map_err(No::from)?;
     if !check && !made.changed.is_empty() {
@@ -522,5 +570,7 @@ async fn ask(app: Arc<App>, wanted: SetRequest) -> Result<Json<Made>, No> {
 
 /// Where it may take a while, beside what answers others.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, No> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| No(StatusCode::CONFLICT, problem("the service is ending")))
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| No(StatusCode::CONFLICT, problem("the service is ending")))
 }

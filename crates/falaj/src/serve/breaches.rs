@@ -78,16 +78,19 @@ pub(super) fn tell(new: &[Breach]) {
 }
 
 fn tell_too_long(late: &TooLong) {
-    let (flow, cause, promised_ns, arrival_ns) = (&late.flow[..], cause(late), late.bound_ns, late.arrival_ns);
+    let (flow, cause, promised_ns, arrival_ns) =
+        (&late.flow[..], cause(late), late.bound_ns, late.arrival_ns);
     let stayed_ns = late.handed_over_ns.unwrap_or(late.end_ns).saturating_sub(arrival_ns);
     let why = match cause {
         Cause::OwnBurst => "it had sent more than its envelope",
         Cause::Host => "it left in time, and this host handed it over late",
         Cause::Promise => "the promise was not kept",
     };
-    let [stayed, promised, came] = [stayed_ns, promised_ns, arrival_ns].map(|nanos| show::nanos(nanos as f64));
-    let words =
-        format!("{flow}: a packet stayed {stayed}, promised {promised}: {why} (it came {came} after the start)");
+    let [stayed, promised, came] =
+        [stayed_ns, promised_ns, arrival_ns].map(|nanos| show::nanos(nanos as f64));
+    let words = format!(
+        "{flow}: a packet stayed {stayed}, promised {promised}: {why} (it came {came} after the start)"
+    );
     let name = cause.name();
     match cause {
         Cause::OwnBurst => info!(flow, cause = name, stayed_ns, promised_ns, arrival_ns, "{words}"),
@@ -100,7 +103,8 @@ fn tell_too_slow(slow: &TooSlow) {
     let TooSlow { flow, sent, promised, begin_ns, end_ns } = slow;
     let over = show::nanos(end_ns.saturating_sub(*begin_ns) as f64);
     let (flow, sent_bits_per_s, promised_bits_per_s) = (&flow[..], *sent, *promised);
-    let words = format!("{flow}: less than the promised rate was sent for {over}, while packets waited");
+    let words =
+        format!("{flow}: less than the promised rate was sent for {over}, while packets waited");
     error!(flow, sent_bits_per_s, promised_bits_per_s, "{words}");
 }
 
@@ -116,12 +120,21 @@ mod tests {
 
     #[test]
     fn breaches_of_one_kind_push_out_none_of_another() {
-        let slow = Breach::Rate(TooSlow { flow: "a".into(), begin_ns: 0, end_ns: 1, sent: 1, promised: 2 });
+        let slow = Breach::Rate(TooSlow {
+            flow: "a".into(),
+            begin_ns: 0,
+            end_ns: 1,
+            sent: 1,
+            promised: 2,
+        });
         let mut breaches = VecDeque::new();
         keep(&mut breaches, vec![late(1, Cause::Promise), slow]);
         for second in 0..5 {
             let from = 2 + 100 * second;
-            keep(&mut breaches, (from..from + 100).map(|number| late(number, Cause::OwnBurst)).collect());
+            keep(
+                &mut breaches,
+                (from..from + 100).map(|number| late(number, Cause::OwnBurst)).collect(),
+            );
         }
         let number = |breach: &Breach| match breach {
             Breach::Delay(late) => Some(late.number),
@@ -129,18 +142,25 @@ mod tests {
         };
         let numbers: Vec<Option<u64>> = breaches.iter().map(number).collect();
         let last = 502 - KEPT as u64;
-        assert_eq!(numbers, [Some(1), None].into_iter().chain((last..502).map(Some)).collect::<Vec<_>>());
+        assert_eq!(
+            numbers,
+            [Some(1), None].into_iter().chain((last..502).map(Some)).collect::<Vec<_>>()
+        );
     }
 
     #[test]
     fn each_says_what_kind_it_is() {
-        let slow = TooSlow { flow: "wire up a".into(), begin_ns: 5, end_ns: 7, sent: 10, promised: 20 };
+        let slow =
+            TooSlow { flow: "wire up a".into(), begin_ns: 5, end_ns: 7, sent: 10, promised: 20 };
         let json = serde_json::to_value(Breach::Rate(slow)).expect("JSON");
         let said = serde_json::json!({
             "kind": "rate", "flow": "wire up a", "begin_ns": 5, "end_ns": 7, "sent": 10, "promised": 20
         });
         assert_eq!(json, said);
         let json = serde_json::to_value(late(3, Cause::Host)).expect("JSON");
-        assert_eq!((&json["kind"], &json["cause"], &json["number"]), (&"delay".into(), &"host".into(), &3.into()));
+        assert_eq!(
+            (&json["kind"], &json["cause"], &json["number"]),
+            (&"delay".into(), &"host".into(), &3.into())
+        );
     }
 }

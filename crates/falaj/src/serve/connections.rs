@@ -1,7 +1,9 @@
-//! Connections to the API: taken, encrypted where that was asked for, and answered, each beside the others.
+//! Connections to the API: taken, encrypted where that was asked for, and answered, each beside the
+//! others.
 //!
-//! Whoever connects is a stranger until a request of his bears the token, and a stranger's connection has an end: who says nothing,
-//! or does not listen to what is said, holds a place for a while and no longer.
+//! Whoever connects is a stranger until a request of his bears the token, and a stranger's
+//! connection has an end: who says nothing, or does not listen to what is said, holds a place for a
+//! while and no longer.
 
 use axum::Router;
 use axum::extract::Extension;
@@ -18,9 +20,11 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-/// Until both sides have agreed on keys it may take so long, and as long a stranger's connection lasts from then on.
+/// Until both sides have agreed on keys it may take so long, and as long a stranger's connection
+/// lasts from then on.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Who is known may be silent so long between two requests: longer than those are who ask once a minute.
+/// Who is known may be silent so long between two requests: longer than those are who ask once a
+/// minute.
 const SILENCE: Duration = Duration::from_secs(90);
 /// So many connections at once: whoever holds more of them takes no descriptors from adapters.
 const CONNECTIONS: usize = 128;
@@ -72,7 +76,11 @@ pub(super) async fn answer<L: Listener>(
     }
 }
 
-async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router, known: Known) {
+async fn talk(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+    known: Known,
+) {
     let router = TowerToHyperService::new(router.layer(Extension(known.clone())));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(SILENCE);

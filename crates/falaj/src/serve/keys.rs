@@ -1,4 +1,5 @@
-//! What the body of a request holds, as values to be set in the scenario: of the flow of one adapter, and of nothing else.
+//! What the body of a request holds, as values to be set in the scenario: of the flow of one
+//! adapter, and of nothing else.
 
 use serde_json::{Map, Value};
 
@@ -18,14 +19,19 @@ pub(super) fn place(link: &str, name: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// There is none, or one that no scenario could have.
-pub(super) fn sets(link: &str, name: &str, keys: &Map<String, Value>) -> Result<Vec<String>, String> {
+pub(super) fn sets(
+    link: &str,
+    name: &str,
+    keys: &Map<String, Value>,
+) -> Result<Vec<String>, String> {
     let place = place(link, name)?;
     let one = |(key, value): (&String, &Value)| {
         if !key.split('.').all(is_fit) {
             return Err(format!("{} is no key of a flow", quoted(key)));
         }
         let value = if value.is_null() { Some(String::new()) } else { toml(value) };
-        let value = value.ok_or_else(|| format!("{key}: a null, or a key that is none, within a value"))?;
+        let value =
+            value.ok_or_else(|| format!("{key}: a null, or a key that is none, within a value"))?;
         Ok(format!("{place}.{key}={value}"))
     };
     if keys.is_empty() {
@@ -39,7 +45,8 @@ fn is_fit(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
 }
 
-/// A text as TOML writes it: as JSON does, but for one character that has to be escaped there and not here.
+/// A text as TOML writes it: as JSON does, but for one character that has to be escaped there and
+/// not here.
 fn quoted(text: &str) -> String {
     Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
@@ -49,17 +56,21 @@ fn toml(value: &Value) -> Option<String> {
     Some(match value {
         Value::Null => return None,
         Value::String(text) => quoted(text),
-        Value::Array(all) => format!("[{}]", all.iter().map(toml).collect::<Option<Vec<_>>>()?.join(", ")),
+        Value::Array(all) => {
+            format!("[{}]", all.iter().map(toml).collect::<Option<Vec<_>>>()?.join(", "))
+        }
         Value::Object(all) => {
-            let one =
-                |(key, value): (&String, &Value)| Some(format!("{key} = {}", toml(value).filter(|_| is_fit(key))?));
+            let one = |(key, value): (&String, &Value)| {
+                Some(format!("{key} = {}", toml(value).filter(|_| is_fit(key))?))
+            };
             format!("{{ {} }}", all.iter().map(one).collect::<Option<Vec<_>>>()?.join(", "))
         }
         Value::Bool(_) | Value::Number(_) => value.to_string(),
     })
 }
 
-/// A body of any kind for an adapter: what it sets is as it was given, and of that adapter's flow; all else stands as it stood.
+/// A body of any kind for an adapter: what it sets is as it was given, and of that adapter's flow;
+/// all else stands as it stood.
 #[cfg_attr(not(test), allow(dead_code, reason = "for tests and fuzzers"))]
 pub(super) fn hostile(body: &str) {
     use falaj_scenario::edit::{Edit, parse_set_or_unset};
@@ -75,17 +86,27 @@ pub(super) fn hostile(body: &str) {
     let mut edit = Edit::new(&mut file);
     for (set, (key, given)) in sets.iter().zip(&keys) {
         let Ok(read) = parse_set_or_unset(set) else {
-            assert!(key.split('.').count() > 60, "a key that is fit, and no deeper than any may be: {set}");
+            assert!(
+                key.split('.').count() > 60,
+                "a key that is fit, and no deeper than any may be: {set}"
+            );
             return;
         };
         let words: Vec<&str> = read.path.iter().map(String::as_str).collect();
-        assert_eq!(words, [&["link", "x", "flow", "a"][..], &key.split('.').collect::<Vec<_>>()].concat(), "{set}");
+        assert_eq!(
+            words,
+            [&["link", "x", "flow", "a"][..], &key.split('.').collect::<Vec<_>>()].concat(),
+            "{set}"
+        );
         match given {
             Value::Null => assert!(read.value.is_none(), "{set}"),
-            Value::String(text) => assert_eq!(read.value.as_ref().and_then(|v| v.as_str()), Some(&text[..]), "{set}"),
+            Value::String(text) => {
+                assert_eq!(read.value.as_ref().and_then(|v| v.as_str()), Some(&text[..]), "{set}")
+            }
             Value::Array(all) => {
                 let array = read.value.as_ref().and_then(|v| v.as_array());
-                // A whole number that has no place in TOML leaves a text, which the scenario then refuses.
+                // A whole number that has no place in TOML leaves a text, which the scenario then
+                // refuses.
                 assert!(array.is_none_or(|array| array.len() == all.len()), "{set}");
             }
             _ => assert!(read.value.is_some(), "{set}"),
@@ -95,8 +116,9 @@ pub(super) fn hostile(body: &str) {
     edit.finish();
     let text = file.to_string();
     let after: DocumentMut = text.parse().expect("TOML");
-    let other =
-        |file: &DocumentMut| (file["link"]["x"]["rate"].to_string(), file["link"]["x"]["flow"]["other"].to_string());
+    let other = |file: &DocumentMut| {
+        (file["link"]["x"]["rate"].to_string(), file["link"]["x"]["flow"]["other"].to_string())
+    };
     assert_eq!(other(&after), other(&before), "{body}");
     assert!(after.iter().all(|(table, _)| matches!(table, "link" | "rule")), "{body}");
     let _ = falaj_scenario::parse(&text, "a.toml");
@@ -117,7 +139,8 @@ mod tests {
             any::<String>().prop_map(Value::from),
             "[ -~\n\t\u{7f}]{0,12}".prop_map(Value::from),
             "[\"'\\\\#={}\\[\\]\u{7f}\n]{1,4}".prop_map(Value::from),
-            prop::sample::select(vec!["1mbit", "5ms", "tap:3", "udp", "64KB", "drop"]).prop_map(Value::from),
+            prop::sample::select(vec!["1mbit", "5ms", "tap:3", "udp", "64KB", "drop"])
+                .prop_map(Value::from),
         ];
         leaf.prop_recursive(3, 16, 4, |inner| {
             prop_oneof![
@@ -160,8 +183,8 @@ mod tests {
 
     #[test]
     fn bodies_that_fuzzers_begin_with() {
-        let all =
-            std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/body")).expect("it is there");
+        let all = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/body"))
+            .expect("it is there");
         for file in all {
             hostile(&std::fs::read_to_string(file.expect("a file").path()).expect("a text"));
         }
@@ -170,9 +193,19 @@ mod tests {
     /// Each of these has once been, or could be, another text than it was.
     #[test]
     fn texts_stay_what_they_are() {
-        for text in
-            ["\u{7f}", "a\u{7f}=\"b\"", "\\", "\"\"\"", "'", "\r\n[link.y]", "\u{0}", "\u{2028}", "#", "{}", "7"]
-        {
+        for text in [
+            "\u{7f}",
+            "a\u{7f}=\"b\"",
+            "\\",
+            "\"\"\"",
+            "'",
+            "\r\n[link.y]",
+            "\u{0}",
+            "\u{2028}",
+            "#",
+            "{}",
+            "7",
+        ] {
             hostile(&serde_json::json!({ "match": text, "queue": { "limit": text } }).to_string());
         }
     }
@@ -180,12 +213,19 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_body() {
         let why = |name: &str, body: &str| {
-            sets("x", name, &serde_json::from_str(body).expect("an object")).expect_err("it is wrong")
+            sets("x", name, &serde_json::from_str(body).expect("an object"))
+                .expect_err("it is wrong")
         };
         assert_eq!(why("a b", "{}"), place("x", "a b").expect_err("a space"));
         assert_eq!(why("a", "{}"), "no key is given: {\"weight\": 3}, for instance");
         assert_eq!(why("a", r#"{"a=b": 1}"#), r#""a=b" is no key of a flow"#);
-        assert_eq!(why("a", r#"{"queue": [null]}"#), "queue: a null, or a key that is none, within a value");
-        assert_eq!(why("a", r#"{"queue": {"a b": 1}}"#), "queue: a null, or a key that is none, within a value");
+        assert_eq!(
+            why("a", r#"{"queue": [null]}"#),
+            "queue: a null, or a key that is none, within a value"
+        );
+        assert_eq!(
+            why("a", r#"{"queue": {"a b": 1}}"#),
+            "queue: a null, or a key that is none, within a value"
+        );
     }
 }

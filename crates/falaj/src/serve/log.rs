@@ -1,7 +1,8 @@
-//! What a service says while it runs: events with a level and values, a line each on standard error.
+//! What a service says while it runs: events with a level and values, a line each on standard
+//! error.
 //!
-//! A journal has its own time and name for who speaks, so a line for it begins with its level instead, as `sd-daemon(3)` has
-//! it; people get the words that every other command has.
+//! A journal has its own time and name for who speaks, so a line for it begins with its level
+//! instead, as `sd-daemon(3)` has it; people get the words that every other command has.
 
 use clap::ValueEnum;
 use nix::sys::stat::fstat;
@@ -39,7 +40,8 @@ impl Much {
 /// From here on what is said goes by events.
 pub(super) fn begin(much: Much) {
     let lines = Lines { journal: to_a_journal() };
-    // Plain on a terminal too: lines are read by machines, and whether the library knows colours is not ours to say.
+    // Plain on a terminal too: lines are read by machines, and whether the library knows colours is
+    // not ours to say.
     let all = tracing_subscriber::fmt()
         .with_ansi(false)
         .with_max_level(much.level())
@@ -88,7 +90,12 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, of: &FmtContext<'_, S, N>, mut line: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(
+        &self,
+        of: &FmtContext<'_, S, N>,
+        mut line: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
         // The numbers are those of syslog.
         let (number, word) = match *event.metadata().level() {
             Level::ERROR => (3, ""),

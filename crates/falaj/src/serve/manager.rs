@@ -34,7 +34,10 @@ pub(super) struct Watchdog {
 impl Watchdog {
     pub(super) fn new() -> Watchdog {
         // In half of the time after which it would be held to hang.
-        Watchdog { every: sd_notify::watchdog_enabled().map(|within| within / 2), next: Instant::now() }
+        Watchdog {
+            every: sd_notify::watchdog_enabled().map(|within| within / 2),
+            next: Instant::now(),
+        }
     }
 
     /// To be said after the link's thread has answered: a link that hangs says nothing.

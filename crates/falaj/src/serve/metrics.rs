@@ -1,7 +1,8 @@
 //! The last sample as OpenMetrics: units in the names, one family for each number.
 //!
-//! A series is an adapter in one direction: flows of an adapter count together, since a service of a thousand adapters may have a
-//! hundred times as many of them. Who wants each by itself asks for that.
+//! A series is an adapter in one direction: flows of an adapter count together, since a service of
+//! a thousand adapters may have a hundred times as many of them. Who wants each by itself asks for
+//! that.
 
 use super::model::{Adapter, Flow, Quantiles, Sample, Ways, Window};
 use prometheus_client::collector::Collector;
@@ -57,16 +58,33 @@ impl Measure {
 /// Name, unit, meaning, and where the numbers are.
 const FAMILIES: [(&str, Measure, &str, Of); 20] = [
     ("offered_packets", Measure::None, "Packets that came", Of::Count(|flow| flow.total.offered)),
-    ("offered", Measure::Bytes, "Their bytes, as the link accounts them", Of::Count(|flow| flow.total.offered_bytes)),
-    ("sent_packets", Measure::None, "Packets whose last bit left", Of::Count(|flow| flow.total.sent)),
+    (
+        "offered",
+        Measure::Bytes,
+        "Their bytes, as the link accounts them",
+        Of::Count(|flow| flow.total.offered_bytes),
+    ),
+    (
+        "sent_packets",
+        Measure::None,
+        "Packets whose last bit left",
+        Of::Count(|flow| flow.total.sent),
+    ),
     ("sent", Measure::Bytes, "Their bytes", Of::Count(|flow| flow.total.sent_bytes)),
     (
         "dropped_packets",
         Measure::None,
         "Packets that did not get as far as the link, by reason",
-        Of::Counts(("reason", |flow| flow.total.dropped.iter().map(|(why, count)| (why.as_str(), *count)).collect())),
+        Of::Counts(("reason", |flow| {
+            flow.total.dropped.iter().map(|(why, count)| (why.as_str(), *count)).collect()
+        })),
     ),
-    ("beyond_packets", Measure::None, "Packets beyond the envelope", Of::Count(|flow| flow.total.beyond)),
+    (
+        "beyond_packets",
+        Measure::None,
+        "Packets beyond the envelope",
+        Of::Count(|flow| flow.total.beyond),
+    ),
     (
         "breaches",
         Measure::None,
@@ -76,9 +94,24 @@ const FAMILIES: [(&str, Measure, &str, Of); 20] = [
             ["own-burst", "host", "promise", "rate"].into_iter().zip(of).collect()
         })),
     ),
-    ("foreign_units", Measure::None, "Units from another adapter's address", Of::Adapter(|adapter| adapter.foreign)),
-    ("malformed_units", Measure::None, "Units that were no frames", Of::Adapter(|adapter| adapter.malformed)),
-    ("not_taken_units", Measure::None, "Units that the adapter did not take", Of::Adapter(|adapter| adapter.not_taken)),
+    (
+        "foreign_units",
+        Measure::None,
+        "Units from another adapter's address",
+        Of::Adapter(|adapter| adapter.foreign),
+    ),
+    (
+        "malformed_units",
+        Measure::None,
+        "Units that were no frames",
+        Of::Adapter(|adapter| adapter.malformed),
+    ),
+    (
+        "not_taken_units",
+        Measure::None,
+        "Units that the adapter did not take",
+        Of::Adapter(|adapter| adapter.not_taken),
+    ),
     (
         "no_memory_packets",
         Measure::None,
@@ -97,7 +130,12 @@ const FAMILIES: [(&str, Measure, &str, Of); 20] = [
         "Time of the link's thread that went into the adapter",
         Of::Spent(|adapter| adapter.spent_ns as f64 * NANO),
     ),
-    ("backlog_packets", Measure::None, "Packets that wait", Of::Number(|flow| Some(flow.backlog as f64))),
+    (
+        "backlog_packets",
+        Measure::None,
+        "Packets that wait",
+        Of::Number(|flow| Some(flow.backlog as f64)),
+    ),
     ("backlog", Measure::Bytes, "Their bytes", Of::Number(|flow| Some(flow.backlog_bytes as f64))),
     (
         "promised_rate",
@@ -121,7 +159,9 @@ const FAMILIES: [(&str, Measure, &str, Of); 20] = [
         "delay",
         Measure::Seconds,
         "Delays of the last window, the longest of all flows; quantile 1 is the largest",
-        Of::Numbers(("quantile", |flow| flow.window.as_ref().map_or(Vec::new(), |window| quantiles(&window.delay)))),
+        Of::Numbers(("quantile", |flow| {
+            flow.window.as_ref().map_or(Vec::new(), |window| quantiles(&window.delay))
+        })),
     ),
     (
         "release_error",
@@ -138,7 +178,9 @@ fn seconds(ns: Option<u64>) -> Option<f64> {
 }
 
 fn quantiles(of: &Quantiles) -> Vec<(&'static str, Option<f64>)> {
-    [("0.5", of.p50_ns), ("0.99", of.p99_ns), ("1", of.max_ns)].map(|(name, ns)| (name, seconds(ns))).into()
+    [("0.5", of.p50_ns), ("0.99", of.p99_ns), ("1", of.max_ns)]
+        .map(|(name, ns)| (name, seconds(ns)))
+        .into()
 }
 
 /// The text of a scrape: of adapters, or of each of their flows.
@@ -156,7 +198,8 @@ pub(super) fn text(sample: &Arc<Sample>, flows: bool) -> String {
     text
 }
 
-/// Flows of an adapter in one direction as if they were one: what is promised to each holds of all, and the slowest decides.
+/// Flows of an adapter in one direction as if they were one: what is promised to each holds of all,
+/// and the slowest decides.
 fn together(flows: &[Flow]) -> Vec<Flow> {
     let mut flows = flows.iter();
     let Some(mut sum) = flows.next().cloned() else { return Vec::new() };
@@ -225,14 +268,22 @@ impl Collector for Scrape {
             let unit = measure.unit();
             let mut family = encoder.encode_descriptor(name, help, unit.as_ref(), kind)?;
             match of {
-                Of::Adapter(of) => self.each_adapter(|labels, adapter| count(&mut family, labels, of(adapter)))?,
+                Of::Adapter(of) => {
+                    self.each_adapter(|labels, adapter| count(&mut family, labels, of(adapter)))?
+                }
                 Of::Ways(of) => self.each_adapter(|labels, adapter| {
                     let Ways { up, down } = of(adapter);
                     let each = [("up", up), ("down", down)].into_iter();
-                    with(labels, "direction", each, |labels, value| count(&mut family, labels, value))
+                    with(labels, "direction", each, |labels, value| {
+                        count(&mut family, labels, value)
+                    })
                 })?,
-                Of::Spent(of) => self.each_adapter(|labels, adapter| number(&mut family, labels, of(adapter)))?,
-                Of::Count(of) => self.each_flow(|labels, flow| count(&mut family, labels, of(flow)))?,
+                Of::Spent(of) => {
+                    self.each_adapter(|labels, adapter| number(&mut family, labels, of(adapter)))?
+                }
+                Of::Count(of) => {
+                    self.each_flow(|labels, flow| count(&mut family, labels, of(flow)))?
+                }
                 Of::Number(of) => self.each_flow(|labels, flow| match of(flow) {
                     Some(value) => number(&mut family, labels, value),
                     None => Ok(()),
@@ -242,7 +293,8 @@ impl Collector for Scrape {
                     with(labels, label, each, |labels, value| count(&mut family, labels, value))
                 })?,
                 Of::Numbers((label, of)) => self.each_flow(|labels, flow| {
-                    let known = of(flow).into_iter().filter_map(|(name, value)| Some((name, value?)));
+                    let known =
+                        of(flow).into_iter().filter_map(|(name, value)| Some((name, value?)));
                     with(labels, label, known, |labels, value| number(&mut family, labels, value))
                 })?,
             }
@@ -254,15 +306,25 @@ impl Collector for Scrape {
 type Labels<'a> = &'a [(&'a str, &'a str)];
 
 impl Scrape {
-    fn each_adapter(&self, mut write: impl FnMut(Labels<'_>, &Adapter) -> fmt::Result) -> fmt::Result {
-        self.sample.adapters.iter().try_for_each(|adapter| write(&[("adapter", &adapter.name)], adapter))
+    fn each_adapter(
+        &self,
+        mut write: impl FnMut(Labels<'_>, &Adapter) -> fmt::Result,
+    ) -> fmt::Result {
+        self.sample
+            .adapters
+            .iter()
+            .try_for_each(|adapter| write(&[("adapter", &adapter.name)], adapter))
     }
 
     fn each_flow(&self, mut write: impl FnMut(Labels<'_>, &Flow) -> fmt::Result) -> fmt::Result {
         for (adapter, ways) in self.sample.adapters.iter().zip(&self.series) {
             for (way, flows) in ["up", "down"].into_iter().zip(ways) {
                 for flow in flows {
-                    let labels = [("adapter", &adapter.name[..]), ("direction", way), ("flow", &flow.flow[..])];
+                    let labels = [
+                        ("adapter", &adapter.name[..]),
+                        ("direction", way),
+                        ("flow", &flow.flow[..]),
+                    ];
                     write(if self.flows { &labels } else { &labels[..2] }, flow)?;
                 }
             }
@@ -303,13 +365,26 @@ mod tests {
     fn flow(name: &str, sent: u64, delay_ns: u64) -> Flow {
         Flow {
             flow: name.into(),
-            promise: Promise { rate: Some(3 * sent), delay_ns: Some(delay_ns), ..Promise::default() },
+            promise: Promise {
+                rate: Some(3 * sent),
+                delay_ns: Some(delay_ns),
+                ..Promise::default()
+            },
             window: Some(Window {
                 sent: sent as f64,
-                delay: Quantiles { packets: 1, p50_ns: Some(delay_ns / 2), p99_ns: None, max_ns: Some(delay_ns) },
+                delay: Quantiles {
+                    packets: 1,
+                    p50_ns: Some(delay_ns / 2),
+                    p99_ns: None,
+                    max_ns: Some(delay_ns),
+                },
                 ..Window::default()
             }),
-            total: Total { sent, dropped: [("policy".to_owned(), sent / 2)].into(), ..Total::default() },
+            total: Total {
+                sent,
+                dropped: [("policy".to_owned(), sent / 2)].into(),
+                ..Total::default()
+            },
             breaches: Breaches { host: 1, ..Breaches::default() },
             ..Flow::default()
         }
@@ -336,8 +411,12 @@ mod tests {
         ] {
             assert!(all.lines().any(|l| l == line), "{line} is not in\n{all}");
         }
-        assert!(!all.contains("flow=") && !all.contains("0.99") && all.ends_with("# EOF\n"), "{all}");
-        let line = "falaj_adapter_sent_packets_total{adapter=\"t\",direction=\"up\",flow=\"t/mail\"} 20";
+        assert!(
+            !all.contains("flow=") && !all.contains("0.99") && all.ends_with("# EOF\n"),
+            "{all}"
+        );
+        let line =
+            "falaj_adapter_sent_packets_total{adapter=\"t\",direction=\"up\",flow=\"t/mail\"} 20";
         assert!(each.lines().any(|l| l == line), "{each}");
     }
 }

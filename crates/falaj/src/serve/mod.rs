@@ -1,4 +1,5 @@
-//! `falaj serve`: a link divided among virtual adapters, each with a promise that is watched; asked and changed while it runs.
+//! `falaj serve`: a link divided among virtual adapters, each with a promise that is watched; asked
+//! and changed while it runs.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -19,8 +20,9 @@
 //! | [`top`] | the terminal screen, another program that asks the API |
 //! | [`page`] | the dashboard, which asks the API |
 //!
-//! The link's thread has the forwarder and nothing else to do. The watch and the API have a thread each, and ask for what they want at
-//! the desk of the control socket: a packet never waits for them.
+//! The link's thread has the forwarder and nothing else to do. The watch and the API have a thread
+//! each, and ask for what they want at the desk of the control socket: a packet never waits for
+//! them.
 
 mod api;
 pub(crate) mod bench;
@@ -104,31 +106,35 @@ Examples:
 pub(crate) struct Args {
     /// The service: a scenario with adapters.
     file: PathBuf,
-    /// Where the HTTP API listens, a socket for this user alone [default: beside the control socket, *.http].
+    /// Where the HTTP API listens, a socket for this user alone [default: beside the control
+    /// socket, *.http].
     #[arg(long, value_name = "PATH")]
     api: Option<PathBuf>,
-    /// The API also over TCP; takes --token-file, and --tls-cert where the address is not of this host alone.
+    /// The API also over TCP; takes --token-file, and --tls-cert where the address is not of this
+    /// host alone.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::relay::socket_address, requires = "token_file")]
     tcp: Option<std::net::SocketAddr>,
     /// The file with the token that each request over TCP has to bear.
     #[arg(long, value_name = "FILE", requires = "tcp")]
     token_file: Option<PathBuf>,
-    /// Over TCP it is encrypted (TLS 1.2 or 1.3), by this certificate and those that it leans on, in PEM.
+    /// Over TCP it is encrypted (TLS 1.2 or 1.3), by this certificate and those that it leans on,
+    /// in PEM.
     #[arg(long, value_name = "FILE", requires_all = ["tcp", "tls_key"])]
     tls_cert: Option<PathBuf>,
     /// The certificate's private key, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Interfaces that it makes in namespaces that are there stay when it ends, killed or not: without a carrier, so that
-    /// nothing passes, until it is started again and takes them.
+    /// Interfaces that it makes in namespaces that are there stay when it ends, killed or not:
+    /// without a carrier, so that nothing passes, until it is started again and takes them.
     #[arg(long)]
     keep: bool,
-    /// Where the scenario is kept as changes have made it; when it is there it is served instead of the file, until the
-    /// file is read again.
+    /// Where the scenario is kept as changes have made it; when it is there it is served instead
+    /// of the file, until the file is read again.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// When the service is killed or fails, the kernel's bridge of this name joins its interfaces within a second, until it
-    /// is started again, which this command does too. Only for interfaces that are there, such as `eth1`.
+    /// When the service is killed or fails, the kernel's bridge of this name joins its interfaces
+    /// within a second, until it is started again, which this command does too. Only for
+    /// interfaces that are there, such as `eth1`.
     #[arg(long, value_name = "BRIDGE")]
     fail_open: Option<String>,
     #[command(flatten)]
@@ -138,7 +144,8 @@ pub(crate) struct Args {
     /// At the end, tells on standard error what the link did.
     #[arg(long)]
     stats: bool,
-    /// How much is said while it runs, on standard error: to a journal with levels, each line's values as KEY=VALUE.
+    /// How much is said while it runs, on standard error: to a journal with levels, each line's
+    /// values as KEY=VALUE.
     #[arg(long, value_enum, default_value_t = log::Much::Info, value_name = "LEVEL")]
     log: log::Much,
 }
@@ -151,7 +158,11 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     heap::one_for_all();
     let kept = args.state.as_deref().filter(|state| state.exists());
     if let Some(state) = kept {
-        note!("{} holds changes made before: it is served instead of {}", state.display(), args.file.display());
+        note!(
+            "{} holds changes made before: it is served instead of {}",
+            state.display(),
+            args.file.display()
+        );
     }
     let (name, text) = file::text(kept.unwrap_or(&args.file))?;
     let scenario = file::parse(&text, &name)?;
@@ -160,18 +171,24 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     admit(&promised)?;
     let token = args.token_file.as_deref().map(api::token).transpose()?;
     let identity = args.tls_cert.as_deref().zip(args.tls_key.as_deref());
-    if let Some(address) = args.tcp.filter(|address| !address.ip().is_loopback() && identity.is_none()) {
+    if let Some(address) =
+        args.tcp.filter(|address| !address.ip().is_loopback() && identity.is_none())
+    {
         bail!(
             "--tcp {address}: beyond this host the token would be there for all to read: give a certificate by --tls-cert \
              and --tls-key, or an address of this host itself, such as 127.0.0.1:{}",
             address.port()
         );
     }
-    let identity = identity.map(|(certificate, key)| tls::identity(certificate, key)).transpose()?;
+    let identity =
+        identity.map(|(certificate, key)| tls::identity(certificate, key)).transpose()?;
     let encrypted = identity.is_some();
     scenario.links.iter().for_each(warn_of_spinning);
     honest::warn(&scenario.links);
-    let place = args.control.place()?.context("a service needs a control socket: name a place for it by --control")?;
+    let place = args
+        .control
+        .place()?
+        .context("a service needs a control socket: name a place for it by --control")?;
     let http = args.api.clone().unwrap_or_else(|| place.with_extension("http"));
     let give_up = || {
         // Its class and its memory are rights of the link's thread, which it has from here on.
@@ -185,8 +202,13 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let mut signals = Signals::take()?;
     let clock = Clock::from_zero(monotonic());
     let uplink = opened.take_uplink()?;
-    let mut forwarder =
-        attach::to_adapters(&scenario.network(), opened.adapters(), uplink, clock, args.pace.options())?;
+    let mut forwarder = attach::to_adapters(
+        &scenario.network(),
+        opened.adapters(),
+        uplink,
+        clock,
+        args.pace.options(),
+    )?;
     forwarder.hold_to(terms(&scenario, &promised));
     let about = args.file.display().to_string();
     let running = Running {
@@ -209,7 +231,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let told = model::Service::new(&args.file, opened.processes());
     let published = watch::Published::new();
     let watching = watch::Watching::begin(Arc::clone(&desk), Arc::clone(&published))?;
-    let serving = api::Serving::begin(listeners, api::App::new(Arc::clone(&desk), published, told, token.clone()))?;
+    let serving = api::Serving::begin(
+        listeners,
+        api::App::new(Arc::clone(&desk), published, told, token.clone()),
+    )?;
     let reload = reloader(desk, args.file.clone())?;
     forwarder.tell_of_overflow();
     forwarder.remember_turns();
@@ -241,8 +266,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         }
     }
     manager::stopping();
-    let summary =
-        of_forwarder(control.scenario(), &forwarder, opened.unread()).of_adapters(&opened.adapters().counts());
+    let summary = of_forwarder(control.scenario(), &forwarder, opened.unread())
+        .of_adapters(&opened.adapters().counts());
     // Whoever asks is answered no more, and then nobody waits for anything.
     drop(control);
     drop(reload);
@@ -283,15 +308,21 @@ fn fit(scenario: &Scenario) -> Result<()> {
         bail!("a service has adapters instead of [host.NAME] and [[rule]]: leave them out");
     }
     if [&link.up, &link.down].iter().any(|d| d.masks.link.is_some()) {
-        bail!("link {} has `each`, and a service has one link: give `each` to the flows of its adapters", link.name);
+        bail!(
+            "link {} has `each`, and a service has one link: give `each` to the flows of its adapters",
+            link.name
+        );
     }
     Ok(())
 }
 
 /// Says what cannot be promised; that is an error.
 fn admit(promised: &[Vec<Standing>]) -> Result<()> {
-    let refused: Vec<_> =
-        promised.iter().flatten().filter_map(|flow| Some((&flow.flow, flow.refused.as_ref()?))).collect();
+    let refused: Vec<_> = promised
+        .iter()
+        .flatten()
+        .filter_map(|flow| Some((&flow.flow, flow.refused.as_ref()?)))
+        .collect();
     let mut told = Vec::new();
     for (flow, (what, help)) in &refused {
         let line = format!("{flow} {what}; {help}");
@@ -301,7 +332,11 @@ fn admit(promised: &[Vec<Standing>]) -> Result<()> {
             told.push(line);
         }
     }
-    if told.is_empty() { Ok(()) } else { bail!("not all that is needed fits: `falaj plan fits` shows the whole") }
+    if told.is_empty() {
+        Ok(())
+    } else {
+        bail!("not all that is needed fits: `falaj plan fits` shows the whole")
+    }
 }
 
 /// Reads the file again when told to.
@@ -330,11 +365,18 @@ fn reload(desk: &Mutex<Desk>, file: &Path) {
         Ok(made) if made.changed.is_empty() => {
             (made.remarks, Ok(format!("{name} was read again: nothing is otherwise")))
         }
-        Ok(made) => (made.remarks, Ok(format!("{name} was read again: {}", made.changed.join(", ")))),
-        Err(refusal) => (refusal.remarks, Err(format!("{name}: {}; all stays as it is", refusal.what))),
+        Ok(made) => {
+            (made.remarks, Ok(format!("{name} was read again: {}", made.changed.join(", "))))
+        }
+        Err(refusal) => {
+            (refusal.remarks, Err(format!("{name}: {}; all stays as it is", refusal.what)))
+        }
     };
     for remark in remarks {
-        let words = std::iter::once(&remark.title).chain(&remark.help).map(String::as_str).collect::<Vec<_>>();
+        let words = std::iter::once(&remark.title)
+            .chain(&remark.help)
+            .map(String::as_str)
+            .collect::<Vec<_>>();
         note!("{}: {}", remark.severity, words.join("; "));
     }
     match line {

@@ -15,7 +15,8 @@ pub(super) struct Service {
     pub(super) pid: u32,
     /// The file that it was started with.
     pub(super) file: String,
-    /// Of adapters in namespaces that were made for them, a process that is there; the uplink's name is empty.
+    /// Of adapters in namespaces that were made for them, a process that is there; the uplink's
+    /// name is empty.
     pub(super) processes: BTreeMap<String, i32>,
 }
 
@@ -62,7 +63,8 @@ pub(super) struct Adapter {
     pub(super) spent_ns: u64,
     /// The same in the window, as a share of one processor.
     pub(super) processor: Option<f64>,
-    /// How often what it may take of that thread in its turn was used up while it, and another one, had more.
+    /// How often what it may take of that thread in its turn was used up while it, and another
+    /// one, had more.
     pub(super) held_back: u64,
     /// Its interface is gone for good.
     #[serde(default)]
@@ -154,7 +156,8 @@ pub(super) struct Total {
     pub(super) beyond_bytes: u64,
 }
 
-/// Packets that stayed longer than promised, by what caused it; and windows with less than the promised rate.
+/// Packets that stayed longer than promised, by what caused it; and windows with less than the
+/// promised rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(super) struct Breaches {
     /// It had sent more than its envelope.
@@ -177,7 +180,8 @@ pub(super) enum Breach {
     Rate(TooSlow),
 }
 
-/// A window of about a second in which packets waited all the time, and less than the promised rate was sent.
+/// A window of about a second in which packets waited all the time, and less than the promised rate
+/// was sent.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct TooSlow {
     /// Link, direction and flow.
@@ -205,7 +209,8 @@ pub(super) struct TooLong {
     pub(super) handed_over_ns: Option<u64>,
 }
 
-/// How long packets of a flow stayed since it began: each delay, to three digits, and how many packets were as long.
+/// How long packets of a flow stayed since it began: each delay, to three digits, and how many
+/// packets were as long.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(super) struct Delays {
     pub(super) flow: String,

@@ -1,5 +1,5 @@
-//! The dashboard: a page that is carried in the program, and asks the API. Its source is `page/`; what is here was built from it
-//! by `make page`, and its tests hold the two against each other.
+//! The dashboard: a page that is carried in the program, and asks the API. Its source is `page/`;
+//! what is here was built from it by `make page`, and its tests hold the two against each other.
 
 use crate::show::note;
 use axum::Router;
@@ -21,7 +21,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(super) fn router() -> Router {
-    let file = |router: Router, &(path, kind, text): &(&'static str, &'static str, &'static str)| {
+    let file = |router: Router,
+                &(path, kind, text): &(&'static str, &'static str, &'static str)| {
         router.route(path, get(move || std::future::ready(answer(kind, text))))
     };
     FILES.iter().fold(Router::new(), file)
@@ -39,8 +40,8 @@ fn answer(kind: &'static str, text: &'static str) -> Response {
     (headers, text).into_response()
 }
 
-/// Says where it is. The token goes behind a `#`, which no browser sends; to a person at a terminal only, for what else
-/// standard error leads to is kept.
+/// Says where it is. The token goes behind a `#`, which no browser sends; to a person at a terminal
+/// only, for what else standard error leads to is kept.
 pub(super) fn tell(address: SocketAddr, encrypted: bool, token: Option<&[u8]>) {
     let token = token.filter(|_| std::io::stderr().is_terminal());
     let fragment = token.map_or_else(String::new, |token| format!("#token={}", escaped(token)));
@@ -51,7 +52,9 @@ pub(super) fn tell(address: SocketAddr, encrypted: bool, token: Option<&[u8]>) {
 /// As the query of an address has it.
 fn escaped(token: &[u8]) -> String {
     let one = |&byte: &u8| match byte {
-        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+            char::from(byte).to_string()
+        }
         _ => format!("%{byte:02X}"),
     };
     token.iter().map(one).collect()
@@ -69,7 +72,8 @@ mod tests {
     #[test]
     fn all_that_the_page_names_is_there() {
         let (_, _, html) = FILES[0];
-        let named: Vec<&str> = ["src=\"", "href=\""].iter().flat_map(|at| html.split(at).skip(1)).collect();
+        let named: Vec<&str> =
+            ["src=\"", "href=\""].iter().flat_map(|at| html.split(at).skip(1)).collect();
         let names: Vec<&str> = named.iter().filter_map(|text| text.split('"').next()).collect();
         let own: Vec<&&str> = names.iter().filter(|name| !name.starts_with("data:")).collect();
         assert_eq!(own.len(), 2, "{names:?}");

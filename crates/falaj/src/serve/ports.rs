@@ -36,11 +36,15 @@ impl Place {
     fn parse(text: &str) -> Result<Place> {
         Ok(match (text, text.strip_prefix("tap:")) {
             ("namespace", _) => Place::Own,
-            (_, Some("")) => bail!("write the namespace behind `tap:`: a name under /run/netns, or a process"),
+            (_, Some("")) => {
+                bail!("write the namespace behind `tap:`: a name under /run/netns, or a process")
+            }
             (_, Some(namespace)) => Place::Tap(namespace.to_owned()),
             _ => match text.parse::<EndName>().map_err(|why| anyhow!(why))? {
                 EndName::Queue(_) => {
-                    bail!("a queue of the firewall is for `falaj bridge`: it is neither an adapter nor an uplink")
+                    bail!(
+                        "a queue of the firewall is for `falaj bridge`: it is neither an adapter nor an uplink"
+                    )
                 }
                 there => Place::There(there),
             },
@@ -100,9 +104,15 @@ impl Interfaces {
                 warn!(adapter = watched.name.as_str(), "{}: {why}", called(&watched.name));
             }
             match watched.interface.look() {
-                Some(State::Up) => info!(adapter = watched.name.as_str(), "{} is up", called(&watched.name)),
+                Some(State::Up) => {
+                    info!(adapter = watched.name.as_str(), "{} is up", called(&watched.name))
+                }
                 Some(state) => {
-                    warn!(adapter = watched.name.as_str(), "{} {state}: waiting for it", called(&watched.name));
+                    warn!(
+                        adapter = watched.name.as_str(),
+                        "{} {state}: waiting for it",
+                        called(&watched.name)
+                    );
                 }
                 None => {}
             }
@@ -142,16 +152,24 @@ pub(super) struct Opened {
     uplink_name: String,
 }
 
-/// Opens the ports of a service; interfaces that are made in namespaces that are there may stay when the service has ended.
-/// Before there are threads of guests' cards, it gives up what rights it will not need. The program must have one thread.
-pub(super) fn open(scenario: &Scenario, stays: bool, give_up: impl FnOnce() -> Result<()>) -> Result<Opened> {
+/// Opens the ports of a service; interfaces that are made in namespaces that are there may stay
+/// when the service has ended. Before there are threads of guests' cards, it gives up what rights
+/// it will not need. The program must have one thread.
+pub(super) fn open(
+    scenario: &Scenario,
+    stays: bool,
+    give_up: impl FnOnce() -> Result<()>,
+) -> Result<Opened> {
     let opener = Rc::new(Opener::start()?);
     let link = &scenario.links[0];
     let uplink_name = link.uplink.clone().context("a service has an uplink")?;
     let known: Vec<Adapter> = scenario.adapters().into_iter().cloned().collect();
     let mut places = vec![(UPLINK.to_owned(), Place::parse(&uplink_name).context("uplink")?)];
     for adapter in &known {
-        places.push((adapter.name.clone(), Place::parse(&adapter.port).with_context(|| called(&adapter.name))?));
+        places.push((
+            adapter.name.clone(),
+            Place::parse(&adapter.port).with_context(|| called(&adapter.name))?,
+        ));
     }
     let mtu = link.up.mtu.max(link.down.mtu);
     let mtu = u16::try_from(mtu).context("the mtu does not fit an interface")?;
@@ -161,8 +179,10 @@ pub(super) fn open(scenario: &Scenario, stays: bool, give_up: impl FnOnce() -> R
     let mut free = if places[0].1 == Place::Own { Places::all() } else { Places::default() };
     let mut wanted = Vec::new();
     for (name, place) in places.iter().filter(|(_, place)| place.is_space()) {
-        let namespace = if let Place::Tap(namespace) = place { Some(namespace.clone()) } else { None };
-        let stayed = namespace.as_deref().filter(|_| stays).map_or(Ok(None), |there| opener.stayed(there));
+        let namespace =
+            if let Place::Tap(namespace) = place { Some(namespace.clone()) } else { None };
+        let stayed =
+            namespace.as_deref().filter(|_| stays).map_or(Ok(None), |there| opener.stayed(there));
         wanted.push((name, namespace, stayed.with_context(|| called(name))?));
     }
     // What stayed has a place; the others take what is left.
@@ -172,7 +192,8 @@ pub(super) fn open(scenario: &Scenario, stays: bool, give_up: impl FnOnce() -> R
         spaces.push((name, free.space(name, namespace, stayed, at).with_context(|| called(name))?));
     }
     // What is to stay is no part of a side, which is gone with this process.
-    let (kept, spaces): (Vec<_>, Vec<_>) = spaces.into_iter().partition(|(_, s)| stays && s.namespace.is_some());
+    let (kept, spaces): (Vec<_>, Vec<_>) =
+        spaces.into_iter().partition(|(_, s)| stays && s.namespace.is_some());
     let wanted: Vec<Space> = spaces.iter().map(|(_, space)| space.clone()).collect();
     let mut hosts = if wanted.is_empty() { None } else { Some(adapters::start(&wanted, at, mtu)?) };
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
@@ -180,7 +201,8 @@ pub(super) fn open(scenario: &Scenario, stays: bool, give_up: impl FnOnce() -> R
     let mut interfaces = Interfaces { epoll, all: Vec::new() };
     let (all, mut uplink) = (Adapters::new()?, None);
     let mut told = Vec::new();
-    // Guests' cards last: they bring threads, and other namespaces are entered by a process that has one.
+    // Guests' cards last: they bring threads, and other namespaces are entered by a process that
+    // has one.
     let mut order: Vec<_> = places.iter().collect();
     order.sort_by_key(|(_, place)| matches!(place, Place::There(EndName::VhostUser(_))));
     let mut give_up = Some(give_up);
@@ -197,14 +219,22 @@ pub(super) fn open(scenario: &Scenario, stays: bool, give_up: impl FnOnce() -> R
             }
             Place::Own | Place::Tap(_) => {
                 if let Some((_, space)) = kept.iter().find(|(known, _)| known == name) {
-                    let opened = opener.tap(&TapWanted { space: space.clone(), at, mtu, stays }, &called(name));
+                    let opened = opener
+                        .tap(&TapWanted { space: space.clone(), at, mtu, stays }, &called(name));
                     let (port, mac) = opened.with_context(|| called(name))?;
                     (port, Some(mac))
                 } else {
-                    let side = spaces.iter().position(|(known, _)| known == name).context("a space for each")?;
+                    let side = spaces
+                        .iter()
+                        .position(|(known, _)| known == name)
+                        .context("a space for each")?;
                     let hosts = hosts.as_mut().context("spaces were made")?;
                     let space = &spaces[side].1;
-                    told.push((name.clone(), hosts.pid(side), space.place.map(|place| at.address(place))));
+                    told.push((
+                        name.clone(),
+                        hosts.pid(side),
+                        space.place.map(|place| at.address(place)),
+                    ));
                     (space_port(hosts, side, &called(name))?, Some(space.mac))
                 }
             }
@@ -263,8 +293,9 @@ fn there(end: &EndName, opener: &Opener) -> Result<(Interface, Monitor)> {
 
 #[cfg(feature = "vhost-user")]
 fn guest(path: &std::path::Path) -> Result<(Interface, Monitor)> {
-    Interface::vhost_user(path)
-        .context("cannot listen there; take a name that is free, in a directory that you may write to")
+    Interface::vhost_user(path).context(
+        "cannot listen there; take a name that is free, in a directory that you may write to",
+    )
 }
 
 #[cfg(not(feature = "vhost-user"))]
@@ -306,7 +337,8 @@ impl Opened {
     /// Packets that nobody read in time, if that is known.
     pub(super) fn unread(&self) -> Option<u64> {
         let interfaces = self.interfaces.borrow();
-        let of: u64 = interfaces.all.iter().flatten().map(|watched| watched.interface.unread()).sum();
+        let of: u64 =
+            interfaces.all.iter().flatten().map(|watched| watched.interface.unread()).sum();
         Some(of + self.hosts.as_ref().map_or(Some(0), Hosts::unread)?)
     }
 
@@ -330,10 +362,16 @@ impl Opened {
 }
 
 /// What changes with a link whose adapters were opened elsewhere.
-pub(super) fn beside(adapters: &Adapters, opener: Opener, scenario: &Scenario) -> Result<Box<dyn Beside>> {
-    let interfaces = Interfaces { epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?, all: Vec::new() };
+pub(super) fn beside(
+    adapters: &Adapters,
+    opener: Opener,
+    scenario: &Scenario,
+) -> Result<Box<dyn Beside>> {
+    let interfaces =
+        Interfaces { epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?, all: Vec::new() };
     let link = scenario.links.first().context("a service has one link")?;
-    let mtu = u16::try_from(link.up.mtu.max(link.down.mtu)).context("the mtu does not fit an interface")?;
+    let mtu = u16::try_from(link.up.mtu.max(link.down.mtu))
+        .context("the mtu does not fit an interface")?;
     Ok(Box::new(Fleet {
         adapters: adapters.clone(),
         interfaces: Rc::new(RefCell::new(interfaces)),
@@ -366,7 +404,8 @@ impl Places {
         Places { addressed: true, free, of: BTreeMap::new() }
     }
 
-    /// A namespace for this adapter, or the uplink; there may be an interface of it that has stayed, with its Ethernet address.
+    /// A namespace for this adapter, or the uplink; there may be an interface of it that has
+    /// stayed, with its Ethernet address.
     fn space(
         &mut self,
         name: &str,
@@ -433,9 +472,8 @@ impl Fleet {
     /// Opens the port of an adapter that comes while the link runs.
     fn come(&mut self, adapter: &Adapter) -> Result<Coming> {
         match Place::parse(&adapter.port)? {
-            Place::There(end) => {
-                there(&end, &self.opener).map(|(interface, monitor)| Coming::Interface(interface, monitor))
-            }
+            Place::There(end) => there(&end, &self.opener)
+                .map(|(interface, monitor)| Coming::Interface(interface, monitor)),
             Place::Tap(namespace) => {
                 let stayed = if self.stays { self.opener.stayed(&namespace)? } else { None };
                 let space = self.places.space(&adapter.name, Some(namespace), stayed, self.at)?;
@@ -459,7 +497,11 @@ impl Beside for Fleet {
             return Err(format!("the uplink stays `{}` as long as the service runs", self.uplink));
         }
         let known: BTreeSet<Known<'_>> = self.known.iter().map(known).collect();
-        let new = then.adapters().into_iter().filter(|adapter| !known.contains(&self::known(adapter))).cloned();
+        let new = then
+            .adapters()
+            .into_iter()
+            .filter(|adapter| !known.contains(&self::known(adapter)))
+            .cloned();
         let new: Vec<Adapter> = new.collect();
         let mut coming = Vec::new();
         let before = self.places.clone();
@@ -494,16 +536,22 @@ impl Beside for Fleet {
         }
         for (name, coming) in coming {
             let added = match coming {
-                Coming::Tap(port, mac) => self.adapters.add(&name, port, Some(mac)).map_err(anyhow::Error::from),
+                Coming::Tap(port, mac) => {
+                    self.adapters.add(&name, port, Some(mac)).map_err(anyhow::Error::from)
+                }
                 Coming::Interface(interface, monitor) => {
                     let port = interface_port(&interface).map_err(anyhow::Error::from);
                     let added = port.and_then(|port| Ok(self.adapters.add(&name, port, None)?));
-                    added.and_then(|()| interfaces.add(Watched { name: name.clone(), interface, monitor }))
+                    added.and_then(|()| {
+                        interfaces.add(Watched { name: name.clone(), interface, monitor })
+                    })
                 }
             };
             match added {
                 Ok(()) => info!(adapter = name.as_str(), "{} is here", called(&name)),
-                Err(error) => error!(adapter = name.as_str(), "{} cannot be read: {error:#}", called(&name)),
+                Err(error) => {
+                    error!(adapter = name.as_str(), "{} cannot be read: {error:#}", called(&name))
+                }
             }
         }
         self.adapters.set_weights(&weights(&then));
@@ -536,12 +584,16 @@ mod tests {
         let at = Addresses::default();
         let mut places = Places::all();
         assert_eq!(places.space("late", None, Some(at.mac(7)), at).unwrap().place, Some(7));
-        let others: Vec<_> = (0..8).map(|n| places.space(&n.to_string(), None, None, at).unwrap().place).collect();
+        let others: Vec<_> =
+            (0..8).map(|n| places.space(&n.to_string(), None, None, at).unwrap().place).collect();
         assert_eq!(others, [2, 3, 4, 5, 6, 8, 9, 10].map(Some));
         let error = places.space("again", None, Some(at.mac(3)), at).unwrap_err().to_string();
         assert!(error.contains("10.77.0.3, which is another's now"), "{error}");
         // Somebody gave it another one.
-        assert_eq!(places.space("own", None, Some([2, 0, 0, 0, 0, 1]), at).unwrap().place, Some(11));
+        assert_eq!(
+            places.space("own", None, Some([2, 0, 0, 0, 0, 1]), at).unwrap().place,
+            Some(11)
+        );
     }
 
     #[test]
@@ -561,7 +613,8 @@ mod tests {
         (0..all).for_each(|n| drop(places.space(&format!("b{n}"), None, None, at).unwrap()));
         let error = places.space("more", None, None, at).unwrap_err().to_string();
         assert!(error.contains("at most 253 adapters"), "{error}");
-        // In a full subnet who comes has the place of one that leaves at the same instant, and the same name may come again.
+        // In a full subnet who comes has the place of one that leaves at the same instant, and the
+        // same name may come again.
         for (goes, comes) in [("b7", "late"), ("b100", "b100")] {
             let left = places.of[goes];
             places.leave(goes);
@@ -570,6 +623,8 @@ mod tests {
         assert_eq!((places.of.len(), places.free.len()), (253, 0));
         // Behind an interface there is no such end.
         let mut bare = Places::default();
-        assert!((0..1_000).all(|n| bare.space(&n.to_string(), None, None, at).unwrap().place.is_none()));
+        assert!(
+            (0..1_000).all(|n| bare.space(&n.to_string(), None, None, at).unwrap().place.is_none())
+        );
     }
 }

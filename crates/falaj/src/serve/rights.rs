@@ -1,14 +1,16 @@
 //! Rights that are not needed once all is open: given up for good.
 //!
-//! What is opened later is opened by the process that was made for it ([`Opener`](falaj_live::adapters::Opener)), which no packet
-//! and no request reaches. So the link's own process, which reads both, keeps none.
+//! What is opened later is opened by the process that was made for it
+//! ([`Opener`](falaj_live::adapters::Opener)), which no packet and no request reaches. So the
+//! link's own process, which reads both, keeps none.
 
 use crate::show::note;
 use anyhow::{Context, Result};
 use caps::CapSet;
 use nix::libc;
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
 };
 use std::collections::BTreeMap;
 
@@ -53,7 +55,8 @@ const NEVER: &[libc::c_long] = &[
     libc::SYS_swapoff,
 ];
 
-/// Namespaces that a new process or thread would be in. A link begins threads, in those that it is in.
+/// Namespaces that a new process or thread would be in. A link begins threads, in those that it is
+/// in.
 const NAMESPACES: &[libc::c_int] = &[
     libc::CLONE_NEWCGROUP,
     libc::CLONE_NEWIPC,
@@ -64,12 +67,14 @@ const NAMESPACES: &[libc::c_int] = &[
     libc::CLONE_NEWUTS,
 ];
 
-/// Gives all capabilities up, and system calls that a link never makes. Threads that begin later have as little.
+/// Gives all capabilities up, and system calls that a link never makes. Threads that begin later
+/// have as little.
 pub(super) fn give_up() -> Result<()> {
     // Without the right to, the bounding set stays; it bounds programs, and none will be started.
     let _ = caps::clear(None, CapSet::Bounding);
     for set in [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
-        caps::clear(None, set).with_context(|| format!("cannot give up the {set:?} capabilities"))?;
+        caps::clear(None, set)
+            .with_context(|| format!("cannot give up the {set:?} capabilities"))?;
     }
     nix::sys::prctl::set_no_new_privs().context("cannot renounce new rights")?;
     filter()
@@ -84,18 +89,28 @@ fn filter() -> Result<()> {
     let mut never: BTreeMap<_, _> = NEVER.iter().map(|&call| (call, Vec::new())).collect();
     let elsewhere = |&flag: &libc::c_int| {
         let flag = flag as u64;
-        let is_set = SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(flag), flag)?;
+        let is_set =
+            SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(flag), flag)?;
         SeccompRule::new(vec![is_set])
     };
     let elsewhere: Result<_, _> = NAMESPACES.iter().map(elsewhere).collect();
     never.insert(libc::SYS_clone, elsewhere.context("the filter of system calls")?);
-    // Its flags are in memory, where a filter does not look. Without it the C library begins threads by the older call.
+    // Its flags are in memory, where a filter does not look. Without it the C library begins
+    // threads by the older call.
     let unseen = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     for (rules, errno) in [(never, libc::EPERM), (unseen, libc::ENOSYS)] {
-        let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(errno as u32), arch);
-        let program: BpfProgram =
-            filter.context("the filter of system calls")?.try_into().context("the filter of system calls")?;
-        seccompiler::apply_filter(&program).context("the kernel takes no filter of system calls")?;
+        let filter = SeccompFilter::new(
+            rules,
+            SeccompAction::Allow,
+            SeccompAction::Errno(errno as u32),
+            arch,
+        );
+        let program: BpfProgram = filter
+            .context("the filter of system calls")?
+            .try_into()
+            .context("the filter of system calls")?;
+        seccompiler::apply_filter(&program)
+            .context("the kernel takes no filter of system calls")?;
     }
     Ok(())
 }

@@ -4,8 +4,8 @@ use crate::show::note;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Says so if everybody on this host may read it. It is used all the same: where secrets are mounted, modes are not the
-/// operator's to choose.
+/// Says so if everybody on this host may read it. It is used all the same: where secrets are
+/// mounted, modes are not the operator's to choose.
 pub(super) fn warn_of_readers(option: &str, file: &Path) {
     // Who cannot be asked about cannot be read either, which is said elsewhere.
     let Ok(about) = file.metadata() else { return };

@@ -1,7 +1,8 @@
-//! `falaj serve --fail-open BRIDGE`: a small process that starts the service again when it was killed or failed, and until then
-//! has the kernel's own bridge join its interfaces.
+//! `falaj serve --fail-open BRIDGE`: a small process that starts the service again when it was
+//! killed or failed, and until then has the kernel's own bridge join its interfaces.
 //!
-//! It reads no packet, no request and, apart from the file at its start, nothing: there is little in it that could fail too.
+//! It reads no packet, no request and, apart from the file at its start, nothing: there is little
+//! in it that could fail too.
 
 use super::Args;
 use super::manager::Watchdog;
@@ -19,7 +20,8 @@ use std::os::fd::AsFd;
 use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 
-/// The service is started again after that, and after twice as long each time that it does not last.
+/// The service is started again after that, and after twice as long each time that it does not
+/// last.
 const AGAIN: Duration = Duration::from_secs(1);
 const AT_MOST: Duration = Duration::from_secs(30);
 /// Who has run for so long has lasted.
@@ -29,10 +31,13 @@ pub(super) fn main(args: &Args, bridge: &str) -> Result<ExitCode> {
     let (name, text) = file::text(&args.file)?;
     let interfaces = ports::here(&file::parse(&text, &name)?)?;
     if interfaces.is_empty() {
-        bail!("--fail-open joins interfaces that are there, such as `eth1`, and this file has none");
+        bail!(
+            "--fail-open joins interfaces that are there, such as `eth1`, and this file has none"
+        );
     }
     let mut signals = Signals::take()?;
-    // Who cannot be started now has no rights, or no file: that is said, and nothing is joined that was not.
+    // Who cannot be started now has no rights, or no file: that is said, and nothing is joined that
+    // was not.
     let mut service = begin(bridge, &interfaces)?;
     let mut watchdog = Watchdog::new();
     let mut pause = AGAIN;
@@ -41,7 +46,9 @@ pub(super) fn main(args: &Args, bridge: &str) -> Result<ExitCode> {
         let Some(status) = attend(&mut service, &mut signals)? else {
             // As it was told to.
             let status = service.wait()?;
-            return Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)));
+            return Ok(ExitCode::from(
+                status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1),
+            ));
         };
         join(bridge, &interfaces, &format!("the service ended ({status})"));
         pause = if began.elapsed() >= LASTED { AGAIN } else { pause };
@@ -53,7 +60,9 @@ pub(super) fn main(args: &Args, bridge: &str) -> Result<ExitCode> {
             watchdog.is_alive();
             match begin(bridge, &interfaces) {
                 Ok(service) => break service,
-                Err(error) => join(bridge, &interfaces, &format!("the service does not start ({error:#})")),
+                Err(error) => {
+                    join(bridge, &interfaces, &format!("the service does not start ({error:#})"))
+                }
             }
             if rest(pause, &mut signals, &mut watchdog)? {
                 return Ok(ExitCode::FAILURE);
@@ -88,15 +97,18 @@ fn start(bridge: &str) -> Result<Child> {
             words.push(word);
         }
     }
-    // After an upgrade its file may be another's, or gone; what this process runs is there as long as it is.
+    // After an upgrade its file may be another's, or gone; what this process runs is there as long
+    // as it is.
     let program = std::env::current_exe().ok().filter(|file| file.exists());
     let mut command = Command::new(program.unwrap_or_else(|| "/proc/self/exe".into()));
-    // The watchdog is whoever tells that packets pass, whose number a service manager cannot have known.
+    // The watchdog is whoever tells that packets pass, whose number a service manager cannot have
+    // known.
     start_unblocked(command.args(words).env_remove("WATCHDOG_PID"));
     command.spawn().context("cannot start the service")
 }
 
-/// Passes signals on, until the service has ended by itself: its status, at once. `None`: it was told to end.
+/// Passes signals on, until the service has ended by itself: its status, at once. `None`: it was
+/// told to end.
 fn attend(service: &mut Child, signals: &mut Signals) -> Result<Option<std::process::ExitStatus>> {
     let over = end_of(service).context("cannot see when the service ends")?;
     loop {
@@ -116,18 +128,24 @@ fn attend(service: &mut Child, signals: &mut Signals) -> Result<Option<std::proc
     }
 }
 
-/// Waits; says whether it was told to end. While the bridge joins them, nobody else tells a service manager that all is well.
+/// Waits; says whether it was told to end. While the bridge joins them, nobody else tells a service
+/// manager that all is well.
 fn rest(pause: Duration, signals: &mut Signals, watchdog: &mut Watchdog) -> Result<bool> {
     let until = Instant::now() + pause;
     while Instant::now() < until {
         watchdog.is_alive();
-        let left = until.saturating_duration_since(Instant::now()).min(watchdog.at_most().unwrap_or(pause));
+        let left = until
+            .saturating_duration_since(Instant::now())
+            .min(watchdog.at_most().unwrap_or(pause));
         // Rounded up, so that the last part of a millisecond is not spun away.
         let left = left + Duration::from_millis(1);
         let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
         wait(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], left)?;
         while let Some(number) = signals.next_of_any()? {
-            if matches!(Signal::try_from(number)?, Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT) {
+            if matches!(
+                Signal::try_from(number)?,
+                Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT
+            ) {
                 return Ok(true);
             }
         }

@@ -4,7 +4,8 @@ use super::breaches::{self, keep, tell};
 use super::manager::Watchdog;
 use super::metrics;
 use super::model::{
-    Adapter, Breach, Breaches, Bucket, Delays, Flow, Promise, Quantiles, Sample, TooSlow, Total, Ways, Window,
+    Adapter, Breach, Breaches, Bucket, Delays, Flow, Promise, Quantiles, Sample, TooSlow, Total,
+    Ways, Window,
 };
 use crate::control::desk::Desk;
 use crate::control::desk::look::{Look, look};
@@ -68,10 +69,12 @@ impl Published {
         self.json.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The same as OpenMetrics, of adapters or of each of their flows; of thousands it takes its time.
+    /// The same as OpenMetrics, of adapters or of each of their flows; of thousands it takes its
+    /// time.
     pub(super) fn openmetrics(&self, flows: bool) -> Bytes {
         let sample = self.sample();
-        let mut written = self.openmetrics[usize::from(flows)].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written =
+            self.openmetrics[usize::from(flows)].lock().unwrap_or_else(PoisonError::into_inner);
         match &*written {
             Some((at, text)) if *at == sample.at_ns => text.clone(),
             _ => {
@@ -90,7 +93,8 @@ impl Published {
     /// That one pauses, or goes on, is known at once.
     pub(super) fn pauses(&self, name: &str, paused: bool) {
         let mut sample = self.sample.write().unwrap_or_else(PoisonError::into_inner);
-        let found = Arc::make_mut(&mut sample).adapters.iter_mut().find(|adapter| adapter.name == name);
+        let found =
+            Arc::make_mut(&mut sample).adapters.iter_mut().find(|adapter| adapter.name == name);
         found.into_iter().for_each(|adapter| adapter.paused = paused);
         *self.json.write().unwrap_or_else(PoisonError::into_inner) = json(&sample);
     }
@@ -99,15 +103,22 @@ impl Published {
     pub(super) fn delays(&self, adapter: &Adapter) -> Vec<Delays> {
         let flows = Arc::clone(&self.flows.read().unwrap_or_else(PoisonError::into_inner));
         let of = |way: &str, flow: &str| match flows.get(&name(&adapter.link, way, flow)) {
-            Some(looked) => looked.measured.delay.counts().map(|(delay, times)| [delay.0, times]).collect(),
+            Some(looked) => {
+                looked.measured.delay.counts().map(|(delay, times)| [delay.0, times]).collect()
+            }
             None => Vec::new(),
         };
-        let mut names: Vec<&str> = adapter.up.iter().chain(&adapter.down).map(|flow| flow.flow.as_str()).collect();
+        let mut names: Vec<&str> =
+            adapter.up.iter().chain(&adapter.down).map(|flow| flow.flow.as_str()).collect();
         names.sort_unstable();
         names.dedup();
         names
             .into_iter()
-            .map(|flow| Delays { flow: flow.to_owned(), up: of("up", flow), down: of("down", flow) })
+            .map(|flow| Delays {
+                flow: flow.to_owned(),
+                up: of("up", flow),
+                down: of("down", flow),
+            })
             .collect()
     }
 
@@ -153,7 +164,8 @@ impl Watching {
                 let (sample, new) = watch.sample(look);
                 tell(&new);
                 let until_now = published.publish(sample, &watch.before, new);
-                not_needed = until_now.into_iter().flatten().map(|(_, before)| before.measured).collect();
+                not_needed =
+                    until_now.into_iter().flatten().map(|(_, before)| before.measured).collect();
                 // After a stall no window is too short to say anything.
                 next = (next + step).max(Instant::now() + step / 2);
                 match stopped.recv_timeout(next.saturating_duration_since(Instant::now())) {
@@ -216,10 +228,9 @@ impl Watch {
         for adapter in scenario.adapters() {
             let counts = adapters.get(&adapter.name).copied().unwrap_or_default();
             places.insert(&adapter.name, all.len());
-            let share = self
-                .spent
-                .get(&adapter.name)
-                .map(|was| counts.spent.saturating_sub(*was).as_nanos() as f64 / over.max(1) as f64);
+            let share = self.spent.get(&adapter.name).map(|was| {
+                counts.spent.saturating_sub(*was).as_nanos() as f64 / over.max(1) as f64
+            });
             spent.insert(adapter.name.clone(), counts.spent);
             if counts.gone && !gone_before.contains(&adapter.name) {
                 let adapter = adapter.name.as_str();
@@ -243,7 +254,8 @@ impl Watch {
                 ..Adapter::default()
             });
         }
-        let ways = scenario.links.iter().flat_map(|link| [(link, Towards::Up), (link, Towards::Down)]);
+        let ways =
+            scenario.links.iter().flat_map(|link| [(link, Towards::Up), (link, Towards::Down)]);
         for (pipe, (link, towards)) in ways.enumerate() {
             let direction = link.direction(towards);
             let way = if towards == Towards::Up { "up" } else { "down" };
@@ -254,7 +266,8 @@ impl Watch {
                 else {
                     continue;
                 };
-                let kept = snapshot.kept.get(pipe).and_then(|of| of.get(f)).copied().unwrap_or_default();
+                let kept =
+                    snapshot.kept.get(pipe).and_then(|of| of.get(f)).copied().unwrap_or_default();
                 let name = name(&link.name, way, &flow.name);
                 let now = Before { counted: *counted, kept, measured };
                 let mut windows_below = slow.remove(&name).unwrap_or(0);
@@ -275,26 +288,34 @@ impl Watch {
                 let place = flow.adapter.as_ref().and_then(|at| places.get(&at.name));
                 if let Some(adapter) = place.and_then(|&place| all.get_mut(place)) {
                     adapter.link.clone_from(&link.name);
-                    let flows = if towards == Towards::Up { &mut adapter.up } else { &mut adapter.down };
+                    let flows =
+                        if towards == Towards::Up { &mut adapter.up } else { &mut adapter.down };
                     flows.push(told);
                 }
                 self.slow.insert(name.clone(), windows_below);
                 looked.insert(name, now);
             }
         }
-        self.gone = all.iter().filter(|adapter| adapter.gone).map(|adapter| adapter.name.clone()).collect();
+        self.gone =
+            all.iter().filter(|adapter| adapter.gone).map(|adapter| adapter.name.clone()).collect();
         let late = || snapshot.late.iter().filter(|late| late.number > self.seen);
         breaches.extend(late().map(Breach::from));
         self.seen = late().next_back().map_or(self.seen, |late| late.number);
         (self.at, self.spent, self.before) = (snapshot.at.0, spent, Arc::new(looked));
-        let losses = snapshot.losses.by_reason().into_iter().map(|(count, why)| (why.to_owned(), count)).collect();
+        let losses = snapshot
+            .losses
+            .by_reason()
+            .into_iter()
+            .map(|(count, why)| (why.to_owned(), count))
+            .collect();
         (Sample { at_ns: snapshot.at.0, adapters: all, losses }, breaches)
     }
 }
 
 fn window(before: &Before, now: &Before, over: u64) -> Window {
     let (was, is) = (&before.counted.counters, &now.counted.counters);
-    let rate = |was: u64, is: u64| is.saturating_sub(was) as f64 * BIT_NANOS as f64 / over.max(1) as f64;
+    let rate =
+        |was: u64, is: u64| is.saturating_sub(was) as f64 * BIT_NANOS as f64 / over.max(1) as f64;
     Window {
         over_ns: over,
         offered: rate(was.offered_bytes, is.offered_bytes),
@@ -312,7 +333,9 @@ fn between(before: &Meter, now: &Meter) -> Quantiles {
     let was: BTreeMap<u64, u64> = before.counts().map(|(delay, times)| (delay.0, times)).collect();
     let new: Vec<(u64, u64)> = now
         .counts()
-        .map(|(delay, times)| (delay.0, times.saturating_sub(was.get(&delay.0).copied().unwrap_or(0))))
+        .map(|(delay, times)| {
+            (delay.0, times.saturating_sub(was.get(&delay.0).copied().unwrap_or(0)))
+        })
         .filter(|(_, times)| *times > 0)
         .collect();
     let packets: u64 = new.iter().map(|(_, times)| times).sum();
@@ -343,11 +366,13 @@ fn since_start(meter: &Meter) -> Quantiles {
 
 /// The rate that was promised and not sent, in a window in which packets waited all the time.
 fn below(window: &Window, standing: &Standing, direction: &Direction) -> Option<Rate> {
-    // Where packets cost more than is counted, what was sent says less; and nobody counts how many bytes waited.
+    // Where packets cost more than is counted, what was sent says less; and nobody counts how many
+    // bytes waited.
     let comparable = window.demanded && direction.framing.is_none() && !standing.needs_queue;
     let (rate, latency) = standing.rate.filter(|_| comparable)?;
     let time = u128::from(window.over_ns.saturating_sub(latency.0));
-    let promised = (u128::from(rate.0) * time / u128::from(BIT_NANOS)).saturating_sub(direction.setup.largest.into());
+    let promised = (u128::from(rate.0) * time / u128::from(BIT_NANOS))
+        .saturating_sub(direction.setup.largest.into());
     let sent = window.sent * window.over_ns as f64 / BIT_NANOS as f64;
     (sent + 1.0 < promised as f64).then_some(rate)
 }
@@ -408,7 +433,10 @@ mod tests {
             now.record(Span(n));
         }
         let window = between(&before, &now);
-        assert_eq!((window.packets, window.p50_ns, window.p99_ns, window.max_ns), (100, Some(50), Some(99), Some(100)));
+        assert_eq!(
+            (window.packets, window.p50_ns, window.p99_ns, window.max_ns),
+            (100, Some(50), Some(99), Some(100))
+        );
         let none = between(&now, &now);
         assert_eq!((none.packets, none.p50_ns, none.max_ns), (0, None, None));
     }
@@ -424,10 +452,19 @@ mod tests {
         standing.rate = Some((Rate(6_000_000), Span::from_millis(2)));
         // In a second less 2 ms: 748,500 bytes, and a packet may be under way.
         let least = f64::from(8 * (748_500 - direction.setup.largest));
-        let window = |sent: f64, demanded: bool| Window { over_ns: 1_000_000_000, sent, demanded, ..Window::default() };
+        let window = |sent: f64, demanded: bool| Window {
+            over_ns: 1_000_000_000,
+            sent,
+            demanded,
+            ..Window::default()
+        };
         assert_eq!(below(&window(least - 16.0, true), &standing, direction), Some(Rate(6_000_000)));
         assert_eq!(below(&window(least, true), &standing, direction), None, "that much is kept");
-        assert_eq!(below(&window(0.0, false), &standing, direction), None, "who asks for less gets less");
+        assert_eq!(
+            below(&window(0.0, false), &standing, direction),
+            None,
+            "who asks for less gets less"
+        );
         standing.rate = None;
         assert_eq!(below(&window(0.0, true), &standing, direction), None, "nothing was promised");
     }

@@ -14,7 +14,8 @@ const FAILED: u8 = 4;
 /// What `run`, `relay` and `traffic` take about the end.
 #[derive(clap::Args)]
 pub(crate) struct FailIf {
-    /// Fail with status 4 if this holds at the end: `release.p99 > 200us`, `loss of up > 1%`; may be given again.
+    /// Fail with status 4 if this holds at the end: `release.p99 > 200us`, `loss of up > 1%`; may
+    /// be given again.
     #[arg(long, value_name = "CONDITION", value_parser = Condition::parse)]
     fail_if: Vec<Condition>,
 }
@@ -104,9 +105,10 @@ impl Which {
 impl Quantity {
     fn parse_value(self, text: &str) -> Result<f64, String> {
         match self {
-            Quantity::Offered | Quantity::Sent | Quantity::Dropped => {
-                text.parse::<u64>().map(|n| n as f64).map_err(|_| format!("`{text}` is no number of packets: 10"))
-            }
+            Quantity::Offered | Quantity::Sent | Quantity::Dropped => text
+                .parse::<u64>()
+                .map(|n| n as f64)
+                .map_err(|_| format!("`{text}` is no number of packets: 10")),
             Quantity::Loss => {
                 let percent = text.strip_suffix('%').and_then(|n| n.trim().parse::<f64>().ok());
                 let percent = percent.filter(|n| (0.0..=100.0).contains(n));
@@ -152,7 +154,9 @@ impl Condition {
             ("<", Comparison::Less),
             (">", Comparison::Greater),
         ];
-        let found = signs.into_iter().find_map(|(sign, comparison)| Some((comparison, right.strip_prefix(sign)?)));
+        let found = signs
+            .into_iter()
+            .find_map(|(sign, comparison)| Some((comparison, right.strip_prefix(sign)?)));
         let (comparison, value) = found.ok_or("a condition compares with <, <=, > or >=")?;
         let (name, of) = match left.trim().split_once(" of ") {
             Some((name, of)) => (name.trim(), Some(of.trim().to_owned())),
@@ -170,14 +174,23 @@ impl Condition {
     fn flows<'a>(&self, summary: &'a Summary) -> Result<Vec<&'a Named>> {
         let Some(of) = &self.of else { return Ok(summary.flows.iter().collect()) };
         let is_it = |named: &&Named| {
-            *of == named.name || *of == summary.ways[named.way].name || *of == named.full_name(&summary.ways)
+            *of == named.name
+                || *of == summary.ways[named.way].name
+                || *of == named.full_name(&summary.ways)
         };
         let flows: Vec<&Named> = summary.flows.iter().filter(is_it).collect();
         let known = || {
             let ways = summary.ways.iter().map(|way| way.name.clone());
-            ways.chain(summary.flows.iter().map(|f| f.full_name(&summary.ways))).collect::<Vec<_>>().join(", ")
+            ways.chain(summary.flows.iter().map(|f| f.full_name(&summary.ways)))
+                .collect::<Vec<_>>()
+                .join(", ")
         };
-        anyhow::ensure!(!flows.is_empty(), "`{}`: there is no flow `{of}`; there are {}", self.text, known());
+        anyhow::ensure!(
+            !flows.is_empty(),
+            "`{}`: there is no flow `{of}`; there are {}",
+            self.text,
+            known()
+        );
         Ok(flows)
     }
 
@@ -217,8 +230,15 @@ mod tests {
             let condition = Condition::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
             assert_eq!(condition.holds(&summary()).unwrap().as_deref(), value, "{text}");
         }
-        let nobody = Condition::parse("sent of nobody < 1").unwrap().holds(&summary()).unwrap_err().to_string();
-        assert_eq!(nobody, "`sent of nobody < 1`: there is no flow `nobody`; there are up, down, up all, down all");
+        let nobody = Condition::parse("sent of nobody < 1")
+            .unwrap()
+            .holds(&summary())
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            nobody,
+            "`sent of nobody < 1`: there is no flow `nobody`; there are up, down, up all, down all"
+        );
     }
 
     #[test]

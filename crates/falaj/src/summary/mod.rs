@@ -1,4 +1,5 @@
-//! What a link did, told at the end of a run: a table, JSON, and conditions under which the run has failed.
+//! What a link did, told at the end of a run: a table, JSON, and conditions under which the run has
+//! failed.
 
 mod condition;
 
@@ -38,18 +39,29 @@ pub(crate) struct Flow {
 
 impl From<LiveFlow> for Flow {
     fn from(flow: LiveFlow) -> Flow {
-        Flow { counters: flow.counters, delay: flow.delay, release: flow.release_error, held: flow.held }
+        Flow {
+            counters: flow.counters,
+            delay: flow.delay,
+            release: flow.release_error,
+            held: flow.held,
+        }
     }
 }
 
 impl From<RelayFlow> for Flow {
     fn from(flow: RelayFlow) -> Flow {
         // Each datagram is handed over by itself.
-        Flow { counters: flow.counters, delay: flow.delay, release: flow.release_error, held: Meter::default() }
+        Flow {
+            counters: flow.counters,
+            delay: flow.delay,
+            release: flow.release_error,
+            held: Meter::default(),
+        }
     }
 }
 
-/// What a station had of the air in this time; nothing where packets have no air times, or it had none.
+/// What a station had of the air in this time; nothing where packets have no air times, or it had
+/// none.
 pub(crate) fn air_told(name: &str, air: &Air, time: Span) -> Option<String> {
     let of = |part: Span| show::percent(part.0, time.0);
     let had = format!("{name} had the air for {} of the time", of(air.used));
@@ -67,15 +79,25 @@ pub(crate) fn air_json(air: &Air) -> Json {
 }
 
 /// What a forwarder's links did until now; `unread` is what was lost before them, if anybody knows.
-pub(crate) fn of_forwarder(scenario: &Scenario, forwarder: &Forwarder, unread: Option<u64>) -> Summary {
+pub(crate) fn of_forwarder(
+    scenario: &Scenario,
+    forwarder: &Forwarder,
+    unread: Option<u64>,
+) -> Summary {
     let losses = Losses { unread: unread.unwrap_or(0), ..forwarder.losses() };
     let elapsed = forwarder.clock().now().since(Time::ZERO);
     let losses = losses.by_reason().map(|(n, why)| (n, format!("packets {why}")));
     let links = &scenario.links;
-    let took = forwarder.taken().iter().copied().zip(forwarder.active().iter().map(|active| active.stats));
+    let took =
+        forwarder.taken().iter().copied().zip(forwarder.active().iter().map(|active| active.stats));
     let breaches = (0..2 * links.len() as u32).map(|pipe| forwarder.breaches(PipeId(pipe)));
-    let summary = Summary::new(links, elapsed, forwarder.flows(), losses.into()).ruled(scenario, took);
-    Summary { many: many(links, forwarder), rested: forwarder.awake().rested, ..summary.with_breaches(links, breaches) }
+    let summary =
+        Summary::new(links, elapsed, forwarder.flows(), losses.into()).ruled(scenario, took);
+    Summary {
+        many: many(links, forwarder),
+        rested: forwarder.awake().rested,
+        ..summary.with_breaches(links, breaches)
+    }
 }
 
 /// Of so many of those that a mask made it is told what each did.
@@ -89,7 +111,10 @@ fn many(links: &[Link], forwarder: &Forwarder) -> Vec<(String, Report)> {
         let report = |flow| forwarder.report(pipe, flow, BUSIEST);
         out.extend(report(None).map(|report| (way.clone(), report)));
         for (f, flow) in direction.flows.iter().enumerate() {
-            out.extend(report(Some(FlowId(f as u32))).map(|report| (format!("{way} {}", flow.name), report)));
+            out.extend(
+                report(Some(FlowId(f as u32)))
+                    .map(|report| (format!("{way} {}", flow.name), report)),
+            );
         }
     }
     out
@@ -99,7 +124,8 @@ fn many(links: &[Link], forwarder: &Forwarder) -> Vec<(String, Report)> {
 fn ways(links: &[Link]) -> impl Iterator<Item = (String, &Direction)> {
     let several = links.len() > 1;
     links.iter().flat_map(move |link| {
-        let name = |way: &str| if several { format!("{} {way}", link.name) } else { way.to_owned() };
+        let name =
+            |way: &str| if several { format!("{} {way}", link.name) } else { way.to_owned() };
         [(name("up"), &link.up), (name("down"), &link.down)]
     })
 }
@@ -189,14 +215,23 @@ impl Summary {
     }
 
     /// With what plug-ins did that broke their contract, by direction.
-    pub(crate) fn with_breaches(self, links: &[Link], breaches: impl IntoIterator<Item = Vec<Breach>>) -> Summary {
+    pub(crate) fn with_breaches(
+        self,
+        links: &[Link],
+        breaches: impl IntoIterator<Item = Vec<Breach>>,
+    ) -> Summary {
         let named = ways(links).zip(breaches);
-        let breaches = named.flat_map(|((way, _), all)| all.into_iter().map(move |breach| (way.clone(), breach)));
+        let breaches = named
+            .flat_map(|((way, _), all)| all.into_iter().map(move |breach| (way.clone(), breach)));
         Summary { breaches: breaches.collect(), ..self }
     }
 
     /// With what each rule has taken, and what became of it.
-    pub(crate) fn ruled(self, scenario: &Scenario, took: impl IntoIterator<Item = (Taken, Stats)>) -> Summary {
+    pub(crate) fn ruled(
+        self,
+        scenario: &Scenario,
+        took: impl IntoIterator<Item = (Taken, Stats)>,
+    ) -> Summary {
         let names = scenario.rules.iter().map(|rule| rule.name.clone());
         let rules = names.zip(took).map(|(name, (taken, stats))| (name, taken, stats)).collect();
         Summary { rules, ..self }
@@ -208,7 +243,8 @@ impl Summary {
         sum
     }
 
-    /// The flow that lost the largest share; where none lost, the one that waited longest; where none waited, none.
+    /// The flow that lost the largest share; where none lost, the one that waited longest; where
+    /// none waited, none.
     fn worst(&self) -> Option<&Named> {
         let key = |f: &&Named| (f.flow.loss(), f.flow.delay.max().unwrap_or(Span::ZERO));
         let larger = |a: &&Named, b: &&Named| {
@@ -268,7 +304,8 @@ impl Summary {
             );
             let held = &sum.held;
             if held.max() > Some(Span::ZERO) {
-                let [p50, p99, max] = [held.quantile(0.5), held.quantile(0.99), held.max()].map(show::span);
+                let [p50, p99, max] =
+                    [held.quantile(0.5), held.quantile(0.99), held.max()].map(show::span);
                 eprintln!(
                     "{}: held for others of their unit, beside that: {p50} (p50), {p99} (p99), {max} (max)",
                     way.name
@@ -276,7 +313,9 @@ impl Summary {
             }
         }
         if !self.rules.is_empty() {
-            let header = [&RULE_HEADER[..], &["dropped", "lost", "queueing p50 <=", "p99 <=", "max"]].concat();
+            let header =
+                [&RULE_HEADER[..], &["dropped", "lost", "queueing p50 <=", "p99 <=", "max"]]
+                    .concat();
             let rows = self.rules.iter().map(|(name, taken, stats)| {
                 let quantiles = [0.5, 0.99, 1.0].map(|share| show::span(stats.quantile(share)));
                 let counts = [stats.dropped, stats.lost].map(|count| count.to_string());
@@ -288,7 +327,8 @@ impl Summary {
             eprintln!("{}", each::told(name, report));
         }
         for named in &self.flows {
-            let told = air_told(&named.full_name(&self.ways), &named.flow.counters.air, self.elapsed);
+            let told =
+                air_told(&named.full_name(&self.ways), &named.flow.counters.air, self.elapsed);
             told.iter().for_each(|told| eprintln!("{told}"));
         }
         if let Some(worst) = self.worst() {
@@ -321,8 +361,11 @@ impl Summary {
             let Lost { up, down } = counts.no_memory;
             [(up, format!("{up} that {name} sent")), (down, format!("{down} for {name}"))]
         };
-        let known: Vec<String> = counts.iter().flat_map(of).filter(|(n, _)| *n > 0).map(|(_, words)| words).collect();
-        if let Some((_, why)) = self.losses.iter_mut().find(|(_, why)| why == NO_MEMORY && !known.is_empty()) {
+        let known: Vec<String> =
+            counts.iter().flat_map(of).filter(|(n, _)| *n > 0).map(|(_, words)| words).collect();
+        if let Some((_, why)) =
+            self.losses.iter_mut().find(|(_, why)| why == NO_MEMORY && !known.is_empty())
+        {
             *why = format!("{why}: {}", known.join(", "));
         }
         self
@@ -431,18 +474,32 @@ mod tests {
     use falaj_sched::queue::Limit;
 
     pub(super) fn summary() -> Summary {
-        let scenario =
-            falaj_scenario::Scenario::simple(Rate::from_mbit(10), Span::from_millis(4), Limit::Packets(9), 1500);
+        let scenario = falaj_scenario::Scenario::simple(
+            Rate::from_mbit(10),
+            Span::from_millis(4),
+            Limit::Packets(9),
+            1500,
+        );
         let flow = |late: u64, dropped: u64| {
             let mut flow = Flow::default();
             flow.release.record(Span(late));
             flow.delay.record(Span(1000 * late));
-            flow.counters = Counters { offered: 10, sent: 10 - dropped, dropped_full: dropped, ..Counters::default() };
+            flow.counters = Counters {
+                offered: 10,
+                sent: 10 - dropped,
+                dropped_full: dropped,
+                ..Counters::default()
+            };
             flow.counters.sent_bytes = 1000;
             flow
         };
         let lost = vec![(3, "packets matched no rule".to_owned()), (0, NO_MEMORY.to_owned())];
-        Summary::new(&scenario.links, Span::from_secs(1), [vec![flow(100, 0)], vec![flow(900, 2)]], lost)
+        Summary::new(
+            &scenario.links,
+            Span::from_secs(1),
+            [vec![flow(100, 0)], vec![flow(900, 2)]],
+            lost,
+        )
     }
 
     #[test]
@@ -451,7 +508,8 @@ mod tests {
         let why = falaj_live::forward::Losses { no_memory: 9, ..Default::default() }.by_reason();
         let losses = why.map(|(n, why)| (n, format!("packets {why}"))).into();
         let lost = |up, down| Counts { no_memory: Lost { up, down }, ..Counts::default() };
-        let counts = [("calm", lost(0, 0)), ("wild", lost(7, 2))].map(|(name, counts)| (name.to_owned(), counts));
+        let counts = [("calm", lost(0, 0)), ("wild", lost(7, 2))]
+            .map(|(name, counts)| (name.to_owned(), counts));
         let summary = Summary { losses, ..summary() }.of_adapters(&counts);
         let told = summary.losses.iter().find(|(n, _)| *n > 0);
         assert_eq!(told.unwrap().1, "packets found no memory: 7 that wild sent, 2 for wild");
@@ -462,7 +520,10 @@ mod tests {
         let summary = summary();
         assert_eq!(summary.worst().unwrap().full_name(&summary.ways), "down all");
         let json = summary.json();
-        assert_eq!(json["lost_elsewhere"], json!([{ "count": 3, "what": "packets matched no rule" }]));
+        assert_eq!(
+            json["lost_elsewhere"],
+            json!([{ "count": 3, "what": "packets matched no rule" }])
+        );
         assert_eq!(json["directions"][1]["given"]["delay_max_ns"], 4_000_900);
     }
 }

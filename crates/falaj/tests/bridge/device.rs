@@ -1,5 +1,5 @@
-//! A link that the interface at its end paces. There stands a token bucket of the kernel, which is slower than the link has it: the
-//! socket refuses again and again.
+//! A link that the interface at its end paces. There stands a token bucket of the kernel, which is
+//! slower than the link has it: the socket refuses again and again.
 
 use crate::common::{Ran, directory, falaj, file};
 use crate::{B, Bridge, DROPPED, LOST, OFFERED, count, hosts};
@@ -17,9 +17,11 @@ const SENT: usize = 1;
 /// Has host a flood host b over it; what b says of what came, and the bridge of what it did.
 fn flooded(args: &[&str]) -> (String, String) {
     let (mut a, mut b) = hosts();
-    let tc = Command::new("tc").args(["qdisc", "add", "dev", "b1", "root"]).args(TOKEN_BUCKET).status();
+    let tc =
+        Command::new("tc").args(["qdisc", "add", "dev", "b1", "root"]).args(TOKEN_BUCKET).status();
     assert!(tc.expect("it was there").success());
-    let bridge = Bridge::start(&[&["a1", "b1", file("device.toml", LINK), "--stats"], args].concat());
+    let bridge =
+        Bridge::start(&[&["a1", "b1", file("device.toml", LINK), "--stats"], args].concat());
     b.begin(&format!("count {}", B[0]));
     assert_eq!(b.answer(), "listening");
     a.does(&format!("flood {}", B[0]));
@@ -27,7 +29,8 @@ fn flooded(args: &[&str]) -> (String, String) {
     (came, bridge.end())
 }
 
-/// More comes than the link takes. What its queue had no room for is dropped there; what it sent comes, all of it and in order.
+/// More comes than the link takes. What its queue had no room for is dropped there; what it sent
+/// comes, all of it and in order.
 pub(crate) fn order() {
     let (came, stats) = flooded(&[]);
     let of = |column| count(&stats, "up numbered", column);
@@ -37,7 +40,8 @@ pub(crate) fn order() {
     assert!(!stats.contains("not taken"), "{stats}");
 }
 
-/// What the port said of its room is between the packets of the capture, and with that each is decided alike.
+/// What the port said of its room is between the packets of the capture, and with that each is
+/// decided alike.
 pub(crate) fn replayed() {
     replayed_with("hybrid");
 }
@@ -53,14 +57,19 @@ fn replayed_with(timer: &str) {
     let Capture { rooms, packets, .. } =
         capture::read(File::open(directory().join(name)).expect("it is there")).expect("whole");
     let refused = rooms.iter().filter(|room| room.bytes == 0).count();
-    assert!(refused > 10 && rooms.len() > refused + 10, "{refused} of {} say that there is no room", rooms.len());
+    assert!(
+        refused > 10 && rooms.len() > refused + 10,
+        "{refused} of {} say that there is no room",
+        rooms.len()
+    );
     assert!(packets.len() > 1_000, "{} packets", packets.len());
     let ran = falaj(&["sim", "--replay", name, "--json"]);
     assert!(ran.status == Some(0) && ran.json()["same_decisions"] == true, "{ran:#?}");
     altered(name);
 }
 
-/// A port that would have had no room where it had some: the first packet that is decided otherwise is named.
+/// A port that would have had no room where it had some: the first packet that is decided otherwise
+/// is named.
 fn altered(name: &str) {
     let mut bytes = std::fs::read(directory().join(name)).expect("it is there");
     let room = format!("FALAJ_ROOM={}\n", u32::MAX).into_bytes();

@@ -1,6 +1,9 @@
-//! A guest without a machine around it: a driver of its card that sends what it is given, and takes what comes.
+//! A guest without a machine around it: a driver of its card that sends what it is given, and takes
+//! what comes.
 
-use crate::guest::{CSUM, FROM_GUEST, Guest, HEADER, LEAST, MRG_RXBUF, SIZE, TO_GUEST, TSO4, parts};
+use crate::guest::{
+    CSUM, FROM_GUEST, Guest, HEADER, LEAST, MRG_RXBUF, SIZE, TO_GUEST, TSO4, parts,
+};
 use crate::storm::Way;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -55,7 +58,9 @@ impl Way for Driver {
     /// A header is two bytes longer here; without one it says nothing.
     fn bad(&mut self, bytes: &[u8], header: bool) -> bool {
         match bytes.split_at_checked(HEADER - 2) {
-            Some((header_of, frame)) if header => self.sends([&[header_of, &[0; 2]].concat(), frame]),
+            Some((header_of, frame)) if header => {
+                self.sends([&[header_of, &[0; 2]].concat(), frame])
+            }
             _ => self.sends([&[0; HEADER], bytes]),
         }
     }
@@ -74,11 +79,20 @@ impl Way for Driver {
         }
         let used = parts(TO_GUEST)[2] + 4 + 8 * u64::from(self.seen % SIZE);
         let buffer: u32 = guest.memory.read_obj(GuestAddress(used)).expect("within the memory");
-        let length = (guest.used_length(TO_GUEST, self.seen) as usize).clamp(HEADER, HEADER + frame.len()) - HEADER;
+        let length = (guest.used_length(TO_GUEST, self.seen) as usize)
+            .clamp(HEADER, HEADER + frame.len())
+            - HEADER;
         let at = COMES + u64::from(buffer) * BUFFER;
-        guest.memory.read_slice(&mut frame[..length], GuestAddress(at + HEADER as u64)).expect("within the memory");
+        guest
+            .memory
+            .read_slice(&mut frame[..length], GuestAddress(at + HEADER as u64))
+            .expect("within the memory");
         self.seen = self.seen.wrapping_add(1);
-        assert_eq!(u64::from(guest.made[TO_GUEST] % SIZE), u64::from(buffer), "buffers are used in turn");
+        assert_eq!(
+            u64::from(guest.made[TO_GUEST] % SIZE),
+            u64::from(buffer),
+            "buffers are used in turn"
+        );
         guest.offer(TO_GUEST, &[(at, BUFFER as u32)]);
         guest.kicks[TO_GUEST].write(1).expect("room");
         Some(length)

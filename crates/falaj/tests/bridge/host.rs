@@ -39,13 +39,17 @@ fn told(words: &[&str]) -> String {
             "done".into()
         }
         ["serve", address] => {
-            let listener = TcpListener::bind((address.parse::<IpAddr>().unwrap(), PORT)).expect("a port");
-            let datagrams = UdpSocket::bind((address.parse::<IpAddr>().unwrap(), PORT)).expect("a port");
+            let listener =
+                TcpListener::bind((address.parse::<IpAddr>().unwrap(), PORT)).expect("a port");
+            let datagrams =
+                UdpSocket::bind((address.parse::<IpAddr>().unwrap(), PORT)).expect("a port");
             std::thread::spawn(move || serve(&listener, &datagrams));
             "done".into()
         }
         ["ask", address] => ask(SocketAddr::new(address.parse().expect("an address"), PORT)),
-        ["send", interface, with_header, frames @ ..] => send(interface, *with_header == "true", frames),
+        ["send", interface, with_header, frames @ ..] => {
+            send(interface, *with_header == "true", frames)
+        }
         ["flood", address] => {
             flood(SocketAddr::new(address.parse().expect("an address"), PORT));
             "done".into()
@@ -56,14 +60,17 @@ fn told(words: &[&str]) -> String {
             std::thread::spawn(move || storm::echo(&interface));
             "done".into()
         }
-        ["storm", interface, headers, frames] => {
-            storm::storm(storm::Interface::at(interface, *headers == "true"), frames.parse().expect("a number"))
-        }
+        ["storm", interface, headers, frames] => storm::storm(
+            storm::Interface::at(interface, *headers == "true"),
+            frames.parse().expect("a number"),
+        ),
         ["storm-to", address, interface, frames] => {
             let to = SocketAddr::new(address.parse().expect("an address"), PORT);
             storm::storm(storm::Datagrams::to(to, interface), frames.parse().expect("a number"))
         }
-        ["await", interface, ethertype] => await_frame(interface, u16::from_str_radix(ethertype, 16).expect("hex")),
+        ["await", interface, ethertype] => {
+            await_frame(interface, u16::from_str_radix(ethertype, 16).expect("hex"))
+        }
         _ => panic!("no such thing: {words:?}"),
     }
 }
@@ -88,7 +95,8 @@ fn serve(listener: &TcpListener, datagrams: &UdpSocket) {
 
 /// Both transfers and a datagram there and back, from the other side of it.
 fn ask(to: SocketAddr) -> String {
-    let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(10)).expect("the link carries TCP");
+    let mut stream =
+        TcpStream::connect_timeout(&to, Duration::from_secs(10)).expect("the link carries TCP");
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream.write_all(&content(0)).expect("all of it");
     stream.shutdown(std::net::Shutdown::Write).expect("the end");
@@ -138,19 +146,23 @@ fn in_order(at: SocketAddr) -> String {
     format!("{came} {}", if rise { "in order" } else { "out of order" })
 }
 
-/// Sends frames as they are, in hexadecimal, each with a vnet header in front or none; how many the kernel took.
+/// Sends frames as they are, in hexadecimal, each with a vnet header in front or none; how many the
+/// kernel took.
 fn send(interface: &str, with_header: bool, frames: &[&str]) -> String {
     let socket = packet_socket(interface, 0, if with_header { libc::PACKET_VNET_HDR } else { 0 });
     let mut taken = 0;
     for frame in frames {
         let byte = |i: usize| u8::from_str_radix(&frame[i..i + 2], 16).expect("hex");
         let frame: Vec<u8> = (0..frame.len()).step_by(2).map(byte).collect();
-        taken += usize::from(nix::sys::socket::send(socket.as_raw_fd(), &frame, MsgFlags::empty()).is_ok());
+        taken += usize::from(
+            nix::sys::socket::send(socket.as_raw_fd(), &frame, MsgFlags::empty()).is_ok(),
+        );
     }
     taken.to_string()
 }
 
-/// Waits for a frame with this type in its Ethernet header, tags not counted: its tag and its bytes, or `nothing`.
+/// Waits for a frame with this type in its Ethernet header, tags not counted: its tag and its
+/// bytes, or `nothing`.
 fn await_frame(interface: &str, ethertype: u16) -> String {
     let socket = packet_socket(interface, libc::ETH_P_ALL as u16, libc::PACKET_AUXDATA);
     println!("listening");
@@ -159,7 +171,9 @@ fn await_frame(interface: &str, ethertype: u16) -> String {
     while Instant::now() < deadline {
         let mut space = nix::cmsg_space!(libc::tpacket_auxdata);
         let mut parts = [IoSliceMut::new(&mut frame)];
-        let Ok(got) = recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::MSG_DONTWAIT) else {
+        let Ok(got) =
+            recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::MSG_DONTWAIT)
+        else {
             std::thread::sleep(Duration::from_millis(1));
             continue;
         };
@@ -201,7 +215,12 @@ impl Host {
         use std::process::{Command, Stdio};
         let me = std::env::current_exe().expect("a path");
         let mut command = Command::new("unshare");
-        command.arg("-n").arg(me).args(["--probe", "host"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .arg("-n")
+            .arg(me)
+            .args(["--probe", "host"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut process = command.spawn().expect("it starts");
         let answers = std::io::BufReader::new(process.stdout.take().expect("a pipe")).lines();
         let mut host = Host { process, answers };

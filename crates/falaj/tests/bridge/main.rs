@@ -1,11 +1,13 @@
-//! `falaj bridge` between hosts in network namespaces, joined by veth pairs as the kernel sets them up: with offloads.
+//! `falaj bridge` between hosts in network namespaces, joined by veth pairs as the kernel sets them
+//! up: with offloads.
 //!
 //! ```text
 //! host a [a0] === [a1] falaj bridge [b1] === [b0] host b
 //! ```
 //!
-//! Each case runs in a process of its own (`--case`) that has made itself a user and a network namespace; the hosts are
-//! processes of this program too (`--probe host`). Where namespaces are not allowed the cases are left out, and say so.
+//! Each case runs in a process of its own (`--case`) that has made itself a user and a network
+//! namespace; the hosts are processes of this program too (`--probe host`). Where namespaces are
+//! not allowed the cases are left out, and say so.
 
 #[allow(dead_code, reason = "others use the rest")]
 #[path = "../common/mod.rs"]
@@ -59,7 +61,8 @@ const REPLAYED_SLEEPING: &str = "what_a_device_refused_is_replayed_where_the_loo
 const QUEUES: &str = "packets_of_the_firewalls_queues_are_held_and_go_on";
 const MUTATED_IN_QUEUES: &str = "mutated_frames_cost_no_good_one_in_the_firewalls_queues";
 
-/// What is done again by AF_XDP, where `falaj doctor` says that there is such a thing: by root, in a network namespace.
+/// What is done again by AF_XDP, where `falaj doctor` says that there is such a thing: by root, in
+/// a network namespace.
 const BY_XDP: &[&str] = &[
     "tcp_and_udp_pass_with_offloads_on",
     "hostile_frames_stop_nothing",
@@ -81,21 +84,32 @@ fn via() -> Vec<String> {
 fn has_queues() -> bool {
     let mut command = Command::new("unshare");
     command.args(["-Urn", "iptables", "-A", "OUTPUT", "-j", "NFQUEUE", "--queue-num", "1"]);
-    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
 }
 
 /// Whether an interface can be had that sends at a rate.
 fn has_token_buckets() -> bool {
     let mut command = Command::new("unshare");
     command.args(["-Urn", "tc", "qdisc", "add", "dev", "lo", "root"]).args(device::TOKEN_BUCKET);
-    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
 }
 
 /// Whether `falaj doctor` has found AF_XDP.
 fn has_xdp() -> bool {
-    let findings = Ran::from(program(&["doctor", "--no-measuring", "--json"]).output().expect("it starts")).json();
+    let findings =
+        Ran::from(program(&["doctor", "--no-measuring", "--json"]).output().expect("it starts"))
+            .json();
     let findings = findings["backends"].as_array().expect("a list").clone();
-    findings.iter().find(|finding| finding["what"] == "AF_XDP").expect("it is asked for")["works"] == true
+    findings.iter().find(|finding| finding["what"] == "AF_XDP").expect("it is asked for")["works"]
+        == true
 }
 
 fn main() -> ExitCode {
@@ -124,7 +138,9 @@ fn main() -> ExitCode {
         let title = via.map_or(name.to_owned(), |via| format!("{name}::{via}"));
         Trial::ignorable_test(title, move || {
             if !possible {
-                return Ok(Completion::ignored_with("namespaces are not allowed here: unshare -Urn true fails"));
+                return Ok(Completion::ignored_with(
+                    "namespaces are not allowed here: unshare -Urn true fails",
+                ));
             }
             if [QUEUES, MUTATED_IN_QUEUES].contains(&name) && !has_queues() {
                 return Ok(Completion::ignored_with("iptables has no NFQUEUE here"));
@@ -133,12 +149,20 @@ fn main() -> ExitCode {
                 return Ok(Completion::ignored_with("tc has no tbf here"));
             }
             if via.is_some() && !has_xdp() {
-                return Ok(Completion::ignored_with("there is no AF_XDP here: falaj doctor says why"));
+                return Ok(Completion::ignored_with(
+                    "there is no AF_XDP here: falaj doctor says why",
+                ));
             }
             let me = std::env::current_exe().expect("a path");
             let mut command = Command::new("timeout");
             let seconds = 60 + storm::frames() / 1000;
-            command.args(["-s", "KILL", &seconds.to_string(), "unshare", if via.is_some() { "-n" } else { "-Urn" }]);
+            command.args([
+                "-s",
+                "KILL",
+                &seconds.to_string(),
+                "unshare",
+                if via.is_some() { "-n" } else { "-Urn" },
+            ]);
             command.arg(me).args(["--case", name]);
             via.map(|via| command.env(VIA, via));
             let output = command.stdin(Stdio::null()).output().expect("it starts");
@@ -149,8 +173,11 @@ fn main() -> ExitCode {
         })
     };
     let cases = CASES.iter().map(|&(name, _)| trial(name, None));
-    libtest_mimic::run(&arguments, cases.chain(BY_XDP.iter().map(|name| trial(name, Some("xdp")))).collect())
-        .exit_code()
+    libtest_mimic::run(
+        &arguments,
+        cases.chain(BY_XDP.iter().map(|name| trial(name, Some("xdp")))).collect(),
+    )
+    .exit_code()
 }
 
 // ------------------------------------------------------------------------------------------------------------ tools
@@ -160,7 +187,8 @@ const B: [&str; 2] = ["10.9.0.2", "fd09::2"];
 
 /// Both hosts, and their links to where we are.
 fn hosts() -> (Host, Host) {
-    // Nobody here has an address, or anything to say. Where that cannot be set, what is said does no harm.
+    // Nobody here has an address, or anything to say. Where that cannot be set, what is said does
+    // no harm.
     let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
     let [a, b] = [("a1", "a0", A), ("b1", "b0", B)].map(|(here, there, addresses)| {
         let mut host = Host::start();
@@ -180,7 +208,8 @@ struct Bridge {
 
 impl Bridge {
     fn start(args: &[&str]) -> Bridge {
-        let mut child = program(&[&["bridge"], args].concat()).args(via()).spawn().expect("the program starts");
+        let mut child =
+            program(&[&["bridge"], args].concat()).args(via()).spawn().expect("the program starts");
         let said = BufReader::new(child.stderr.take().expect("a pipe")).lines();
         let mut bridge = Bridge { child, said };
         // By what was asked for: it would be said first.
@@ -204,7 +233,10 @@ impl Bridge {
 
     /// Ends it as Ctrl-C does; what it said then.
     fn end(mut self) -> String {
-        assert!(self.child.try_wait().expect("a status").is_none(), "it must not have ended by itself");
+        assert!(
+            self.child.try_wait().expect("a status").is_none(),
+            "it must not have ended by itself"
+        );
         signal("INT", self.child.id());
         let rest: Vec<String> = self.said.map(|line| line.expect("text")).collect();
         assert_eq!(self.child.wait().expect("a status").code(), Some(0), "{rest:?}");
@@ -214,7 +246,10 @@ impl Bridge {
 
 /// The number that stands in this column of this flow's line.
 fn count(stats: &str, flow: &str, column: usize) -> u64 {
-    let line = stats.lines().find(|line| line.trim().starts_with(flow)).unwrap_or_else(|| panic!("{stats}"));
+    let line = stats
+        .lines()
+        .find(|line| line.trim().starts_with(flow))
+        .unwrap_or_else(|| panic!("{stats}"));
     line.trim()[flow.len()..]
         .split_whitespace()
         .nth(column)
@@ -231,7 +266,8 @@ fn pass_between(a: &mut Host, b: &mut Host, address: &str) {
     assert_eq!(a.ask(&format!("ask {address}")), "passed", "{address}");
 }
 
-/// An Ethernet frame for nobody in particular, with a type that is free for experiments behind these tags.
+/// An Ethernet frame for nobody in particular, with a type that is free for experiments behind
+/// these tags.
 fn frame(tags: &[u32], payload: usize) -> Vec<u8> {
     let mut frame = vec![0x02, 0, 0, 0, 0, 0xb0, 0x02, 0, 0, 0, 0, 0xa0];
     tags.iter().for_each(|tag| frame.extend(tag.to_be_bytes()));
@@ -254,7 +290,10 @@ fn passes() {
             pass_between(&mut b, &mut a, address);
         }
         let stats = bridge.end();
-        assert!(count(&stats, "up all", OFFERED) > 100 && count(&stats, "down all", OFFERED) > 100, "{stats}");
+        assert!(
+            count(&stats, "up all", OFFERED) > 100 && count(&stats, "down all", OFFERED) > 100,
+            "{stats}"
+        );
         assert!(!stats.contains("packets "), "nothing is lost: {stats}");
     }
     // A scenario's rules see what is inside.
@@ -265,14 +304,24 @@ fn passes() {
     let bridge = Bridge::start(&["a1", "b1", two, "--stats"]);
     pass_between(&mut a, &mut b, B[0]);
     let stats = bridge.end();
-    assert!(count(&stats, "up tcp", OFFERED) > 10 && count(&stats, "down tcp", OFFERED) > 10, "{stats}");
+    assert!(
+        count(&stats, "up tcp", OFFERED) > 10 && count(&stats, "down tcp", OFFERED) > 10,
+        "{stats}"
+    );
 }
 
 fn tagged() {
     let (mut a, mut b) = hosts();
     let bridge = Bridge::start(&["a1", "b1"]);
-    // The kernel takes the outer tag out of a frame that comes in, also at the host that says what came.
-    let tags = [&[][..], &[0x8100_a005], &[0x88a8_0005], &[0x8100_e00f, 0x8100_0007], &[0x88a8_0005, 0x8100_3006]];
+    // The kernel takes the outer tag out of a frame that comes in, also at the host that says what
+    // came.
+    let tags = [
+        &[][..],
+        &[0x8100_a005],
+        &[0x88a8_0005],
+        &[0x8100_e00f, 0x8100_0007],
+        &[0x88a8_0005, 0x8100_3006],
+    ];
     for tags in tags {
         for payload in [46, 1400] {
             let sent = frame(tags, payload);
@@ -292,14 +341,20 @@ fn giants() {
     let (mut a, mut b) = hosts();
     a.does("mtu a0 9000");
     netlink::set_mtu("a1", 9000);
-    let mut bridge = program(&["bridge", "a1", "b1", "--mtu", "1500B", "--stats"]).spawn().expect("the program starts");
+    let mut bridge = program(&["bridge", "a1", "b1", "--mtu", "1500B", "--stats"])
+        .spawn()
+        .expect("the program starts");
     let said = BufReader::new(bridge.stderr.take().expect("a pipe")).lines();
     let mut bridge = Bridge { child: bridge, said };
     bridge.says("falaj: warning: a1 has an mtu of 9000 B and the link one of 1500 B");
     bridge.says("falaj: forwarding");
     // Longer than the link's mtu, than a frame of the ring, and than the interface behind.
     for payload in [1501, 1600, 2000, 4000, 9000] {
-        assert_eq!(a.ask(&format!("send a0 false {}", hex(&frame(&[], payload)))), "1", "{payload}");
+        assert_eq!(
+            a.ask(&format!("send a0 false {}", hex(&frame(&[], payload)))),
+            "1",
+            "{payload}"
+        );
     }
     // A full frame with a tag is no giant.
     b.begin(&format!("await b0 {ETHERTYPE:x}"));
@@ -325,15 +380,25 @@ fn hostile() {
     let mut storm = |host: &mut Host, interface: &str, with_header: bool, frames: &[Vec<u8>]| {
         for some in frames.chunks(200) {
             let frames: Vec<String> = some.iter().map(|frame| hex(frame)).collect();
-            let taken: u64 =
-                host.ask(&format!("send {interface} {with_header} {}", frames.join(" "))).parse().expect("a number");
+            let taken: u64 = host
+                .ask(&format!("send {interface} {with_header} {}", frames.join(" ")))
+                .parse()
+                .expect("a number");
             sent += taken;
         }
     };
     for (host, interface) in [(&mut a, "a0"), (&mut b, "b0")] {
         // Runts, of types that promise more than is there.
         let mut frames = Vec::new();
-        for ethertype in [[0x08, 0x00], [0x86, 0xdd], [0x81, 0x00], [0x88, 0xa8], [0x08, 0x06], [0, 0], [0xff, 0xff]] {
+        for ethertype in [
+            [0x08, 0x00],
+            [0x86, 0xdd],
+            [0x81, 0x00],
+            [0x88, 0xa8],
+            [0x08, 0x06],
+            [0, 0],
+            [0xff, 0xff],
+        ] {
             let mut whole = frame(&[], 60);
             whole[12..14].copy_from_slice(&ethertype);
             frames.extend((0..=64).map(|length| whole[..length].to_vec()));
@@ -354,7 +419,9 @@ fn hostile() {
             for gso in [0_u8, 1, 3, 4, 5, 0x81, 0x84, 0xff] {
                 for flags in [0_u8, 1, 2, 7] {
                     for size in [0_u16, 1, 8, 1448, 65_535] {
-                        for (headers, start, at) in [(54, 34, 16), (0, 0, 0), (66, 34, 6), (65_535, 65_535, 65_535)] {
+                        for (headers, start, at) in
+                            [(54, 34, 16), (0, 0, 0), (66, 34, 6), (65_535, 65_535, 65_535)]
+                        {
                             let mut unit = vec![flags, gso];
                             for field in [headers, size, start, at] {
                                 unit.extend(u16::to_le_bytes(field));
@@ -375,10 +442,14 @@ fn hostile() {
         pass_between(&mut a, &mut b, address);
     }
     let stats = bridge.end();
-    assert!(count(&stats, "up all", OFFERED) > 500 && count(&stats, "down all", OFFERED) > 500, "{stats}");
+    assert!(
+        count(&stats, "up all", OFFERED) > 500 && count(&stats, "down all", OFFERED) > 500,
+        "{stats}"
+    );
 }
 
-/// As many as [`storm::frames`] says, each way; whatever they are, who sends good ones beside them gets each of these back.
+/// As many as [`storm::frames`] says, each way; whatever they are, who sends good ones beside them
+/// gets each of these back.
 fn mutated() {
     let (mut a, mut b) = hosts();
     let bridge = Bridge::start(&["a1", "b1", "--stats"]);
@@ -424,7 +495,8 @@ fn mutated_by_a_guest() {
     bridge.end();
 }
 
-/// The same by the queues of the firewall: packets that the kernel takes in for this host, and what this host says to them.
+/// The same by the queues of the firewall: packets that the kernel takes in for this host, and what
+/// this host says to them.
 fn mutated_in_queues() {
     let mut a = Host::start();
     netlink::veth("a1", "a0", a.pid());
@@ -453,19 +525,20 @@ fn mutated_in_queues() {
     });
     all_came(&a.ask(&format!("storm-to {} a0 {}", B[0], storm::frames())));
     let stats = bridge.end();
-    // What the kernel itself takes for broken, or for another network's, it does not show to anybody.
+    // What the kernel itself takes for broken, or for another network's, it does not show to
+    // anybody.
     let (up, good) = (count(&stats, "up all", OFFERED), storm::frames() / 15);
     assert!(up > good + storm::frames() / 10, "{stats}");
 }
 
 /// Headers from the Ethernet type on, of a packet with 3000 B behind.
 const IPV4_TCP: [u8; 42] = [
-    0x08, 0x00, 0x45, 0, 0x0b, 0xe0, 0, 1, 0, 0, 64, 6, 0x4f, 0x0a, 10, 9, 0, 1, 10, 9, 0, 2, 0x10, 0, 0x20, 0, 0, 0,
-    0, 1, 0, 0, 0, 0, 0x50, 0x10, 1, 0, 0, 0, 0, 0,
+    0x08, 0x00, 0x45, 0, 0x0b, 0xe0, 0, 1, 0, 0, 64, 6, 0x4f, 0x0a, 10, 9, 0, 1, 10, 9, 0, 2, 0x10,
+    0, 0x20, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x10, 1, 0, 0, 0, 0, 0,
 ];
 const IPV6_UDP: [u8; 50] = [
-    0x86, 0xdd, 0x60, 0, 0, 0, 0x0b, 0xc0, 17, 64, 0xfd, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xfd, 9, 0, 0, 0,
-    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0x10, 0, 0x20, 0, 0x0b, 0xc0, 0, 0,
+    0x86, 0xdd, 0x60, 0, 0, 0, 0x0b, 0xc0, 17, 64, 0xfd, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    1, 0xfd, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0x10, 0, 0x20, 0, 0x0b, 0xc0, 0, 0,
 ];
 
 fn vanishes() {
@@ -531,9 +604,14 @@ fn elsewhere() {
     let here = std::process::id().to_string();
     let [near, far] = ["a1", "b1"].map(|interface| format!("{interface}@{here}"));
     let me = env!("CARGO_BIN_EXE_falaj");
-    // In a user namespace of its own it is a stranger to this one; one that was made from here may enter.
+    // In a user namespace of its own it is a stranger to this one; one that was made from here may
+    // enter.
     let mut command = Command::new("unshare");
-    command.args(["-n", me, "bridge", &near, &far]).args(via()).stderr(Stdio::piped()).stdin(Stdio::null());
+    command
+        .args(["-n", me, "bridge", &near, &far])
+        .args(via())
+        .stderr(Stdio::piped())
+        .stdin(Stdio::null());
     let mut child = command.spawn().expect("it starts");
     let said = BufReader::new(child.stderr.take().expect("a pipe")).lines();
     let mut bridge = Bridge { child, said };
@@ -553,19 +631,28 @@ fn elsewhere() {
 /// A user namespace is not enough for AF_XDP.
 fn no_xdp() {
     let (mut a, mut b) = hosts();
-    let mut child = program(&["bridge", "a1", "b1", "--via", "xdp"]).spawn().expect("the program starts");
+    let mut child =
+        program(&["bridge", "a1", "b1", "--via", "xdp"]).spawn().expect("the program starts");
     let said = BufReader::new(child.stderr.take().expect("a pipe")).lines();
     let mut bridge = Bridge { child, said };
     let first = bridge.said.next().expect("it says something").expect("text");
-    let reason =
-        first.strip_prefix("falaj: a1: cannot ").and_then(|rest| rest.strip_suffix(": packet sockets instead"));
+    let reason = first
+        .strip_prefix("falaj: a1: cannot ")
+        .and_then(|rest| rest.strip_suffix(": packet sockets instead"));
     assert!(reason.is_some(), "{first}");
     bridge.says("falaj: forwarding between a1 and b1");
     pass_between(&mut a, &mut b, B[0]);
     bridge.end();
     // Who may have neither hears of both.
     let mut command = Command::new("setpriv");
-    command.args(NO_CAPABILITIES).args([env!("CARGO_BIN_EXE_falaj"), "bridge", "a1", "b1", "--via", "xdp"]);
+    command.args(NO_CAPABILITIES).args([
+        env!("CARGO_BIN_EXE_falaj"),
+        "bridge",
+        "a1",
+        "b1",
+        "--via",
+        "xdp",
+    ]);
     let ran: Ran = command.stdin(Stdio::null()).output().expect("it starts").into();
     assert_eq!(ran.status, Some(2), "{ran:?}");
     let [xdp, packet] = ran.err.lines().collect::<Vec<_>>()[..] else { panic!("{ran:?}") };
@@ -586,9 +673,15 @@ fn container() {
 fn somebody_elses() {
     let me = std::env::current_exe().expect("a path");
     let mut command = Command::new("unshare");
-    command.arg("-Urn").arg(me).args(["--probe", "container"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+        .arg("-Urn")
+        .arg(me)
+        .args(["--probe", "container"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
     let mut container = command.spawn().expect("it starts");
-    let mut said = BufReader::new(container.stdout.take().expect("a pipe")).lines().map(Result::unwrap);
+    let mut said =
+        BufReader::new(container.stdout.take().expect("a pipe")).lines().map(Result::unwrap);
     assert_eq!(said.next().as_deref(), Some("ready"));
     // Who made the container may enter it, with no capability of his own.
     let pid = container.id();
@@ -607,11 +700,13 @@ fn somebody_elses() {
     assert!(container.wait().expect("a status").success());
 }
 
-/// Two links behind each other, each in its process, with memory between them: as frames, and in containers.
+/// Two links behind each other, each in its process, with memory between them: as frames, and in
+/// containers.
 fn shared_memory() {
     let (mut a, mut b) = hosts();
     let path = format!("{}/falaj-test-{}.sock", std::env::temp_dir().display(), std::process::id());
-    let (master, slave) = (format!("memif:{path},secret=word"), format!("memif:{path},slave,secret=word"));
+    let (master, slave) =
+        (format!("memif:{path},secret=word"), format!("memif:{path},slave,secret=word"));
     for flags in [&[][..], &["--aggregate", "62,200us"]] {
         // Who connects may be there first.
         let mut second = Bridge::start(&[&slave, "b1", "--stats"]);
@@ -632,13 +727,18 @@ fn shared_memory() {
         pass_between(&mut a, &mut b, B[0]);
         let stats = [first.end(), second.end()];
         for stats in stats {
-            assert!(count(&stats, "up all", OFFERED) > 10 && count(&stats, "down all", OFFERED) > 10, "{stats}");
+            assert!(
+                count(&stats, "up all", OFFERED) > 10 && count(&stats, "down all", OFFERED) > 10,
+                "{stats}"
+            );
         }
     }
     let mut first = Bridge::start(&["a1", &master]);
     let mut wrong = Bridge::start(&[&format!("memif:{path},slave,secret=wort"), "b1"]);
     first.says(&format!("falaj: memif:{path}: the secret is another one"));
-    wrong.says(&format!("falaj: memif:{path},slave: the other side ended it: the secret is another one"));
+    wrong.says(&format!(
+        "falaj: memif:{path},slave: the other side ended it: the secret is another one"
+    ));
     wrong.end();
     first.end();
     assert!(!std::path::Path::new(&path).exists());
@@ -651,7 +751,10 @@ fn refused() {
     for (args, words) in [
         (&["a1", "a1"][..], "a1 is one interface: a link has two ends"),
         (&["a1", "nothing"], "nothing: cannot attach to the interface: No such device (ENODEV)"),
-        (&["a1", "b1@no-such-name"], "b1@no-such-name: cannot enter the network namespace: No such file or directory"),
+        (
+            &["a1", "b1@no-such-name"],
+            "b1@no-such-name: cannot enter the network namespace: No such file or directory",
+        ),
         (&["a1", "b1", "--rate", "10mbit", "--queue", "100B"], "never admits a packet of 1514 B"),
         (&["a1", "../b1"], "write an interface's name"),
         (&["a1", "vhost:"], "write the path of a socket"),
@@ -678,7 +781,10 @@ fn refused() {
     command.args(NO_CAPABILITIES).args([env!("CARGO_BIN_EXE_falaj"), "bridge", "a1", "b1"]);
     let ran: Ran = command.stdin(Stdio::null()).output().expect("setpriv is there").into();
     assert_eq!(ran.status, Some(2), "{ran:?}");
-    assert!(ran.err.contains("cannot open a packet socket") && ran.err.contains("CAP_NET_RAW"), "{ran:?}");
+    assert!(
+        ran.err.contains("cannot open a packet socket") && ran.err.contains("CAP_NET_RAW"),
+        "{ran:?}"
+    );
 }
 
 fn queues() {
@@ -692,7 +798,8 @@ fn queues() {
         socket.set_read_timeout(Some(time)).expect("a time");
     };
     for (port, queue) in [("9001", "1"), ("9002", "2")] {
-        let words = ["-A", "OUTPUT", "-p", "udp", "--dport", port, "-j", "NFQUEUE", "--queue-num", queue];
+        let words =
+            ["-A", "OUTPUT", "-p", "udp", "--dport", port, "-j", "NFQUEUE", "--queue-num", queue];
         assert!(Command::new("iptables").args(words).status().expect("it starts").success());
     }
     let mut buffer = [0; 2000];
@@ -708,8 +815,13 @@ fn queues() {
     };
     // Packets that the kernel holds: the third column.
     let held = || -> u64 {
-        let text = std::fs::read_to_string("/proc/net/netfilter/nfnetlink_queue").expect("the kernel has queues");
-        text.lines().map(|line| line.split_whitespace().nth(2).expect("a number").parse::<u64>().expect("one")).sum()
+        let text = std::fs::read_to_string("/proc/net/netfilter/nfnetlink_queue")
+            .expect("the kernel has queues");
+        text.lines()
+            .map(|line| {
+                line.split_whitespace().nth(2).expect("a number").parse::<u64>().expect("one")
+            })
+            .sum()
     };
     let holds = |packets: u64| {
         let began = Instant::now();
@@ -729,12 +841,20 @@ fn queues() {
         }
     }
     let stats = bridge.end();
-    assert_eq!((count(&stats, "up all", OFFERED), count(&stats, "down all", OFFERED)), (3, 3), "{stats}");
+    assert_eq!(
+        (count(&stats, "up all", OFFERED), count(&stats, "down all", OFFERED)),
+        (3, 3),
+        "{stats}"
+    );
 
     // Who has a queue keeps it.
     let bridge = Bridge::start(&["nfqueue:1", "nfqueue:2"]);
-    let ran = Ran::from(program(&["bridge", "nfqueue:3", "nfqueue:2"]).output().expect("it starts"));
-    assert!(ran.status == Some(2) && ran.err.contains("cannot take queue 2 of the firewall"), "{ran:?}");
+    let ran =
+        Ran::from(program(&["bridge", "nfqueue:3", "nfqueue:2"]).output().expect("it starts"));
+    assert!(
+        ran.status == Some(2) && ran.err.contains("cannot take queue 2 of the firewall"),
+        "{ran:?}"
+    );
     // The first goes on.
     passes(&down, &up, 100, true);
     bridge.end();
@@ -749,7 +869,8 @@ fn queues() {
     // What is held at the end is dropped, or goes on.
     for open in [false, true] {
         let flags: &[&str] = if open { &["--fail-open"] } else { &[] };
-        let bridge = Bridge::start(&[&["nfqueue:1", "nfqueue:2", "--delay", "10s"], flags].concat());
+        let bridge =
+            Bridge::start(&[&["nfqueue:1", "nfqueue:2", "--delay", "10s"], flags].concat());
         passes(&down, &up, 100, false);
         holds(1);
         bridge.end();

@@ -1,16 +1,22 @@
 //! The kernel's network configuration, as far as these tests need it.
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload,
 };
-use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope};
-use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::address::{
+    AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope,
+};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::net::if_::if_nametoindex;
 use std::net::IpAddr;
 
-/// A pair of veth interfaces, as the kernel sets them up: `here`, and `there` in the network namespace of a process.
+/// A pair of veth interfaces, as the kernel sets them up: `here`, and `there` in the network
+/// namespace of a process.
 pub(crate) fn veth(here: &str, there: &str, process: u32) {
     let mut peer = LinkMessage::default();
     peer.attributes = vec![LinkAttribute::IfName(there.into()), LinkAttribute::NetNsPid(process)];
@@ -71,7 +77,8 @@ pub(crate) fn promiscuity(name: &str) -> u32 {
 /// Gives an interface an address that is usable at once.
 pub(crate) fn add_address(name: &str, address: IpAddr, prefix: u8) {
     let mut message = AddressMessage::default();
-    message.header.family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    message.header.family =
+        if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     message.header.prefix_len = prefix;
     message.header.scope = AddressScope::Universe;
     message.header.index = if_nametoindex(name).expect("the interface is there");

@@ -9,7 +9,11 @@ fn library(name: &str, source: &Path, flags: &[&str]) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let mut command = Command::new(compiler);
-    command.args(["-shared", "-fPIC", "-O1"]).args(flags).arg("-I").arg(root.join("crates/falaj-plugin/include"));
+    command
+        .args(["-shared", "-fPIC", "-O1"])
+        .args(flags)
+        .arg("-I")
+        .arg(root.join("crates/falaj-plugin/include"));
     let status = command.arg("-o").arg(directory().join(name)).arg(root.join(source)).status();
     assert!(status.expect("there is a compiler of C").success());
 }

@@ -66,5 +66,8 @@ pub(crate) fn number(value: &Value) -> f64 {
 /// The flow of this name among `flows`.
 pub(crate) fn flow<'a>(flows: &'a Value, name: &str) -> &'a Value {
     let flows = flows.as_array().expect("a list of flows");
-    flows.iter().find(|f| f["flow"] == name).unwrap_or_else(|| panic!("no flow {name} in {flows:?}"))
+    flows
+        .iter()
+        .find(|f| f["flow"] == name)
+        .unwrap_or_else(|| panic!("no flow {name} in {flows:?}"))
 }

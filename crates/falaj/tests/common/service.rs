@@ -58,7 +58,8 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {} {}", self.status, self.body))
+        serde_json::from_str(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {} {}", self.status, self.body))
     }
 }
 
@@ -68,13 +69,20 @@ impl Service {
     }
 
     /// With these words more, and whatever else the command is to have.
-    pub(crate) fn start_with(name: &str, text: &str, more: &[&str], prepare: impl FnOnce(&mut Command)) -> Service {
+    pub(crate) fn start_with(
+        name: &str,
+        text: &str,
+        more: &[&str],
+        prepare: impl FnOnce(&mut Command),
+    ) -> Service {
         let file = directory().join(file(name, text));
         // Names of sockets are short.
-        let short = std::env::temp_dir().join(format!("falaj-serve-test-{}-{name}", std::process::id()));
+        let short =
+            std::env::temp_dir().join(format!("falaj-serve-test-{}-{name}", std::process::id()));
         let (api, control) = (short.with_extension("http"), short.with_extension("sock"));
         let words =
-            [file.to_str(), Some("--api"), api.to_str(), Some("--control"), control.to_str()].map(Option::unwrap);
+            [file.to_str(), Some("--api"), api.to_str(), Some("--control"), control.to_str()]
+                .map(Option::unwrap);
         let mut command = program(&[&["serve"], &words[..], more].concat());
         prepare(command.stderr(Stdio::inherit()));
         let child = command.spawn().unwrap();
@@ -116,8 +124,9 @@ impl Service {
         let text = format!("{head}Content-Type: {kind}\r\nContent-Length: {length}\r\n\r\n{body}");
         let all = self.raw(text.as_bytes(), true);
         let text = String::from_utf8(all).expect("UTF-8");
-        let (head, body) =
-            text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer to {method} {path}: {text}"));
+        let (head, body) = text
+            .split_once("\r\n\r\n")
+            .unwrap_or_else(|| panic!("no answer to {method} {path}: {text}"));
         Answer { status: head.split(' ').nth(1).unwrap().parse().unwrap(), body: body.to_owned() }
     }
 
@@ -166,7 +175,11 @@ impl Service {
     pub(crate) fn until(&self, what: &str, so: impl Fn(&Service) -> bool) {
         let began = Instant::now();
         while !so(self) {
-            assert!(began.elapsed() < Duration::from_secs(30), "{what}: {}", self.get("/v1/adapters").body);
+            assert!(
+                began.elapsed() < Duration::from_secs(30),
+                "{what}: {}",
+                self.get("/v1/adapters").body
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -194,18 +207,23 @@ pub(crate) fn up(adapter: &Value) -> &Value {
     &adapter["up"][0]
 }
 
-/// What this program does in the namespace of a process, if that is asked for by these words: says whether it was.
+/// What this program does in the namespace of a process, if that is asked for by these words: says
+/// whether it was.
 pub(crate) fn sends(words: &[&str]) -> bool {
     let number = |text: &str| text.parse().expect("a number");
     match words {
         ["--send", to, gap, size, packets] => {
             let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-            each(number(gap), number(packets), number(size), |payload| drop(socket.send_to(payload, to)));
+            each(number(gap), number(packets), number(size), |payload| {
+                drop(socket.send_to(payload, to))
+            });
         }
         // Each from another port.
-        ["--flows", to, gap, size, packets] => each(number(gap), number(packets), number(size), |payload| {
-            let _ = UdpSocket::bind("0.0.0.0:0").and_then(|socket| socket.send_to(payload, to));
-        }),
+        ["--flows", to, gap, size, packets] => {
+            each(number(gap), number(packets), number(size), |payload| {
+                let _ = UdpSocket::bind("0.0.0.0:0").and_then(|socket| socket.send_to(payload, to));
+            })
+        }
         // As fast as TCP goes, in one connection after the other, until it is killed.
         ["--stream", to] => loop {
             if let Ok(mut stream) = TcpStream::connect(to) {
@@ -216,7 +234,9 @@ pub(crate) fn sends(words: &[&str]) -> bool {
         // Reads what comes so.
         ["--sink", at] => {
             for stream in TcpListener::bind(at).expect("the port is free").incoming() {
-                std::thread::spawn(|| std::io::copy(&mut stream.expect("somebody calls"), &mut std::io::sink()));
+                std::thread::spawn(|| {
+                    std::io::copy(&mut stream.expect("somebody calls"), &mut std::io::sink())
+                });
             }
         }
         _ => return false,

@@ -1,6 +1,7 @@
-//! Frames of which bytes are turned, overwritten, repeated and left out at random, at an interface; beside them good ones, numbered,
-//! each of which the other end has to send back unchanged. Who sends waits for these before it sends on, so that nothing is
-//! lost for want of room, whatever else the machine does: a good frame that does not come back was lost for a bad one.
+//! Frames of which bytes are turned, overwritten, repeated and left out at random, at an interface;
+//! beside them good ones, numbered, each of which the other end has to send back unchanged. Who
+//! sends waits for these before it sends on, so that nothing is lost for want of room, whatever
+//! else the machine does: a good frame that does not come back was lost for a bad one.
 
 use nix::libc;
 use nix::net::if_::if_nametoindex;
@@ -32,9 +33,12 @@ pub(crate) fn frames() -> u64 {
 /// A packet socket at an interface, for frames of this type, with this option on.
 pub(crate) fn packet_socket(interface: &str, ethertype: u16, option: libc::c_int) -> OwnedFd {
     // SAFETY: the call passes no memory, and the descriptor is fresh from the kernel.
-    let socket = unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0)) };
+    let socket = unsafe {
+        OwnedFd::from_raw_fd(libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0))
+    };
     let on: libc::c_int = 1;
-    // SAFETY: all zeroes are a valid sockaddr_ll; it and the option's value outlive their calls, with their own lengths.
+    // SAFETY: all zeroes are a valid sockaddr_ll; it and the option's value outlive their calls,
+    // with their own lengths.
     unsafe {
         let mut at: libc::sockaddr_ll = std::mem::zeroed();
         at.sll_family = libc::AF_PACKET as u16;
@@ -93,10 +97,12 @@ pub(crate) struct Interface {
 }
 
 impl Interface {
-    /// Without headers nobody divides a frame: a thousand packets of one have no room where packets wait one by one.
+    /// Without headers nobody divides a frame: a thousand packets of one have no room where packets
+    /// wait one by one.
     pub(crate) fn at(interface: &str, headers: bool) -> Interface {
-        let bad = [false, true]
-            .map(|header| packet_socket(interface, 0, if header && headers { libc::PACKET_VNET_HDR } else { 0 }));
+        let bad = [false, true].map(|header| {
+            packet_socket(interface, 0, if header && headers { libc::PACKET_VNET_HDR } else { 0 })
+        });
         Interface { good: packet_socket(interface, GOOD, 0), bad }
     }
 }
@@ -115,7 +121,8 @@ impl Way for Interface {
     }
 }
 
-/// Bad frames at an interface; good ones in datagrams, as what is in between looks at packets of IP alone.
+/// Bad frames at an interface; good ones in datagrams, as what is in between looks at packets of IP
+/// alone.
 pub(crate) struct Datagrams {
     good: UdpSocket,
     bad: Interface,
@@ -164,15 +171,22 @@ pub(crate) fn storm<W: Way>(mut way: W, frames: u64) -> String {
         taken += u64::from(way.bad(&bytes, header));
         if frame % BESIDE == 0 {
             if numbered - next >= WINDOW && !comes(&mut way, &mut next, PATIENCE) {
-                return format!("good frame {next} of {numbered} did not come back, after {frame} bad ones");
+                return format!(
+                    "good frame {next} of {numbered} did not come back, after {frame} bad ones"
+                );
             }
-            assert!(way.good(&numbers(numbered, 60 + random.below(W::LONGEST - 59))), "a good frame can be sent");
+            assert!(
+                way.good(&numbers(numbered, 60 + random.below(W::LONGEST - 59))),
+                "a good frame can be sent"
+            );
             numbered += 1;
         }
     }
     while next < numbered {
         if !comes(&mut way, &mut next, PATIENCE) {
-            return format!("good frame {next} of {numbered} did not come back, after all bad ones");
+            return format!(
+                "good frame {next} of {numbered} did not come back, after all bad ones"
+            );
         }
     }
     assert!(taken > frames / 3, "{taken} of {frames} bad ones got as far as the link");
@@ -253,7 +267,8 @@ fn ethernet(ethertype: u16) -> Vec<u8> {
     frame
 }
 
-/// Frames as they are sent: TCP, UDP, ICMP and fragments over IPv4 and IPv6, with options and extension headers, behind tags, ARP.
+/// Frames as they are sent: TCP, UDP, ICMP and fragments over IPv4 and IPv6, with options and
+/// extension headers, behind tags, ARP.
 fn seeds() -> Vec<Vec<u8>> {
     let v4 = |protocol: u8, fragment: u16, options: &[u8], rest: &[u8]| {
         let length = (20 + options.len() + rest.len()) as u16;
@@ -278,11 +293,15 @@ fn seeds() -> Vec<Vec<u8>> {
         frame.extend(rest);
         frame
     };
-    let tcp =
-        [&[0x10, 0, 0x20, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0x60, 0x18, 1, 0, 0, 0, 0, 0, 1, 1, 3, 0][..], &[0x5a; 1400]]
-            .concat();
+    let tcp = [
+        &[0x10, 0, 0x20, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0x60, 0x18, 1, 0, 0, 0, 0, 0, 1, 1, 3, 0][..],
+        &[0x5a; 1400],
+    ]
+    .concat();
     let udp = [&[0x10, 0, 0x20, 0, 0x02, 0x08, 0, 0][..], &[0xa5; 512]].concat();
-    let extended = [&[60, 0, 0, 0, 0, 0, 0, 0, 44, 0, 1, 4, 0, 0, 0, 0, 17, 0, 0, 1, 0, 0, 0, 7][..], &udp].concat();
+    let extended =
+        [&[60, 0, 0, 0, 0, 0, 0, 0, 44, 0, 1, 4, 0, 0, 0, 0, 17, 0, 0, 1, 0, 0, 0, 7][..], &udp]
+            .concat();
     let tagged = |tags: &[u32], frame: &[u8]| {
         let tags: Vec<u8> = tags.iter().flat_map(|tag| tag.to_be_bytes()).collect();
         [&frame[..12], &tags, &frame[12..]].concat()
@@ -319,7 +338,8 @@ impl Random {
         (self.next() % limit as u64) as usize
     }
 
-    /// One of these frames, with up to eight changes; with a virtio-net header in front that says anything, if asked for.
+    /// One of these frames, with up to eight changes; with a virtio-net header in front that says
+    /// anything, if asked for.
     fn mutated(&mut self, seeds: &[Vec<u8>], header: bool) -> Vec<u8> {
         let mut frame = seeds[self.below(seeds.len())].clone();
         for _ in 0..=self.below(8) {
@@ -348,10 +368,15 @@ impl Random {
         }
         if header {
             let mut word = |some: [u16; 5]| some[self.below(5)].to_le_bytes();
-            let fields =
-                [[54, 34, 66, 0, 65_535], [1448, 8, 1, 0, 65_535], [34, 54, 0, 14, 65_535], [16, 6, 2, 0, 65_535]];
+            let fields = [
+                [54, 34, 66, 0, 65_535],
+                [1448, 8, 1, 0, 65_535],
+                [34, 54, 0, 14, 65_535],
+                [16, 6, 2, 0, 65_535],
+            ];
             let fields: Vec<u8> = fields.into_iter().flat_map(&mut word).collect();
-            let kind = [[0, 0], [1, 0], [1, 1], [1, 4], [1, 5], [0, 0x81], [7, 3], [0xff, 0xff]][self.below(8)];
+            let kind = [[0, 0], [1, 0], [1, 1], [1, 4], [1, 5], [0, 0x81], [7, 3], [0xff, 0xff]]
+                [self.below(8)];
             frame = [&kind[..], &fields, &frame].concat();
         }
         frame

@@ -1,5 +1,6 @@
-//! The clock. falaj reads CLOCK_MONOTONIC, which nobody can set: a step of the time of day touches no packet, and while all
-//! stands still (suspended, or stopped) that clock stands too or goes on, and what was due then is handed over at once.
+//! The clock. falaj reads CLOCK_MONOTONIC, which nobody can set: a step of the time of day touches
+//! no packet, and while all stands still (suspended, or stopped) that clock stands too or goes on,
+//! and what was due then is handed over at once.
 
 use crate::common::{Ran, directory, falaj, program, signal};
 use crate::scene::{Footprint, Link, Sender, Told, asking, number, until};
@@ -22,7 +23,12 @@ pub(crate) fn step() {
     let library = directory().join("step.so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/step.c");
     let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    let status = compiler.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).args(["-ldl"]).status();
+    let status = compiler
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .arg(&library)
+        .arg(source)
+        .args(["-ldl"])
+        .status();
     assert!(status.expect("there is a compiler of C").success());
     let capture = directory().join("step.pcapng");
     let (ask, echo) = asking();
@@ -31,8 +37,18 @@ pub(crate) fn step() {
         command.env("LD_PRELOAD", &library);
         command
     };
-    let words =
-        ["--delay", "10ms", "--capture", capture.to_str().expect("UTF-8"), "--peer", &echo, "--", "sh", "-c", &ask];
+    let words = [
+        "--delay",
+        "10ms",
+        "--capture",
+        capture.to_str().expect("UTF-8"),
+        "--peer",
+        &echo,
+        "--",
+        "sh",
+        "-c",
+        &ask,
+    ];
     let link = Link::start_by("step", by, &words);
     until("packets pass", || link.adds_up()[0] > 25);
     as_ever(&link.end());
@@ -44,7 +60,8 @@ pub(crate) fn step() {
     let ran = falaj(&["sim", "--replay", capture.to_str().expect("UTF-8"), "--json"]);
     assert_eq!((ran.status, &ran.json()["same_decisions"]), (Some(0), &true.into()), "{ran:?}");
 
-    let link = Link::start_by("step", by, &["--delay", "10ms", "--peer", &echo, "--", "sh", "-c", &ask]);
+    let link =
+        Link::start_by("step", by, &["--delay", "10ms", "--peer", &echo, "--", "sh", "-c", &ask]);
     until("packets pass", || link.adds_up()[0] > 10);
     link.set("link.up.flow.all.queue=20p");
     until("packets pass", || link.adds_up()[0] > 25);
@@ -56,7 +73,8 @@ fn first_stamp(capture: &Path) -> u64 {
     let bytes = std::fs::read(capture).expect("it is there");
     // As it is written here.
     let word = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-    // Blocks have their kind, their length, and, of packets, an interface and both halves of a stamp.
+    // Blocks have their kind, their length, and, of packets, an interface and both halves of a
+    // stamp.
     let mut at = 0;
     while word(at) != 6 {
         at += word(at + 4) as usize;
@@ -64,7 +82,8 @@ fn first_stamp(capture: &Path) -> u64 {
     u64::from(word(at + 12)) << 32 | u64::from(word(at + 16))
 }
 
-/// A machine that runs since long ago, as the one from which it was moved: clocks are not zero at its start.
+/// A machine that runs since long ago, as the one from which it was moved: clocks are not zero at
+/// its start.
 pub(crate) fn other_zero() {
     let (ask, echo) = asking();
     let by = |words: &[&str]| {
@@ -76,14 +95,16 @@ pub(crate) fn other_zero() {
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
         command
     };
-    let link = Link::start_by("zero", by, &["--delay", "10ms", "--peer", &echo, "--", "sh", "-c", &ask]);
+    let link =
+        Link::start_by("zero", by, &["--delay", "10ms", "--peer", &echo, "--", "sh", "-c", &ask]);
     until("packets pass", || link.adds_up()[0] > 10);
     link.set("link.up.flow.all.queue=20p");
     until("packets pass", || link.adds_up()[0] > 25);
     as_ever(&link.end());
 }
 
-/// Nobody may tell by the promises that it was stopped, but by this host's delays: it is the host that is late.
+/// Nobody may tell by the promises that it was stopped, but by this host's delays: it is the host
+/// that is late.
 pub(crate) fn stopped() {
     let told = Told::start("stopped", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");

@@ -6,18 +6,21 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-/// Packets pass, the file is not read again and that is said, adapters are refused with a reason; and then all is as before.
+/// Packets pass, the file is not read again and that is said, adapters are refused with a reason;
+/// and then all is as before.
 pub(crate) fn used_up() {
     let told = Told::start("descriptors", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");
     told.passes("calm");
     let held = Footprint::of(told.id());
     // Those it has been given may have any numbers; what counts is how many it can still take.
-    let taken = |number: u64| std::fs::symlink_metadata(format!("/proc/{}/fd/{number}", told.id())).is_ok();
+    let taken =
+        |number: u64| std::fs::symlink_metadata(format!("/proc/{}/fd/{number}", told.id())).is_ok();
     let below = (0..).find(|number| !taken(*number)).expect("some are free") + 2;
     let limit = |files: u64| {
-        let status =
-            Command::new("prlimit").args(["--pid", &told.id().to_string(), &format!("--nofile={files}:")]).status();
+        let status = Command::new("prlimit")
+            .args(["--pid", &told.id().to_string(), &format!("--nofile={files}:")])
+            .status();
         assert!(status.expect("there is prlimit").success());
     };
     // One connection to the API has its own, before none is left.
@@ -34,7 +37,11 @@ pub(crate) fn used_up() {
     let control = told.service.api.with_extension("sock");
     let mut waiting: Vec<UnixStream> = Vec::new();
     until("none is left", || {
-        waiting.extend(UnixStream::connect(if waiting.len().is_multiple_of(2) { &told.service.api } else { &control }));
+        waiting.extend(UnixStream::connect(if waiting.len().is_multiple_of(2) {
+            &told.service.api
+        } else {
+            &control
+        }));
         (0..below).all(taken)
     });
     told.read_again(&THREE.replace("20mbit", "40mbit"));
@@ -62,7 +69,9 @@ pub(crate) fn used_up() {
 fn answered(asking: &mut UnixStream) -> u64 {
     asking.write_all(b"GET /v1/adapters/calm HTTP/1.1\r\nHost: falaj\r\n\r\n").expect("it reads");
     let mut answer = String::new();
-    while !answer.ends_with("\n}") && serde_json::from_str::<serde_json::Value>(body(&answer)).is_err() {
+    while !answer.ends_with("\n}")
+        && serde_json::from_str::<serde_json::Value>(body(&answer)).is_err()
+    {
         let mut piece = [0; 65_536];
         let length = asking.read(&mut piece).expect("it answers");
         answer.push_str(&String::from_utf8_lossy(&piece[..length]));

@@ -9,7 +9,8 @@ const UPLINK: &str = "10.9.0.1";
 /// Three hosts behind veth pairs: two adapters, and what is behind the uplink.
 pub(crate) struct Hosts(pub(crate) [Host; 3]);
 
-const PAIRS: [[&str; 3]; 3] = [["a1", "a0", "10.9.0.2"], ["b1", "b0", "10.9.0.3"], ["u1", "u0", UPLINK]];
+const PAIRS: [[&str; 3]; 3] =
+    [["a1", "a0", "10.9.0.2"], ["b1", "b0", "10.9.0.3"], ["u1", "u0", UPLINK]];
 
 impl Hosts {
     pub(crate) fn new() -> Hosts {

@@ -20,7 +20,8 @@ pub(crate) fn program() {
     told.service.kill();
     drop(sender);
     until("all of it has ended", || {
-        all.iter().all(|process| !Path::new(&format!("/proc/{process}")).exists() || is_zombie(*process))
+        all.iter()
+            .all(|process| !Path::new(&format!("/proc/{process}")).exists() || is_zombie(*process))
     });
     let again = Told::start("killed", THREE, &[]);
     let sender = Sender::calm(&again, "calm");
@@ -34,7 +35,8 @@ fn is_zombie(process: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| stat.contains(") Z"))
 }
 
-/// The program in the middle of changes that are kept: what is kept is one of them, whole, and is served again.
+/// The program in the middle of changes that are kept: what is kept is one of them, whole, and is
+/// served again.
 pub(crate) fn state() {
     let place = std::env::temp_dir().join("state.toml");
     let words = ["--state", place.to_str().expect("UTF-8")];
@@ -43,7 +45,9 @@ pub(crate) fn state() {
         let (api, (made, making)) = (told.service.api.clone(), channel());
         let changes = std::thread::spawn(move || {
             // Until nobody answers.
-            (0..).take_while(|n| changed(&api, 100 + n % 50)).for_each(|n| made.send(n).expect("it is heard"));
+            (0..)
+                .take_while(|n| changed(&api, 100 + n % 50))
+                .for_each(|n| made.send(n).expect("it is heard"));
         });
         // Then another one is under way.
         making.recv().expect("a change is made");
@@ -67,10 +71,10 @@ fn changed(api: &Path, packets: u64) -> bool {
     use std::io::{Read, Write};
     let Ok(mut stream) = std::os::unix::net::UnixStream::connect(api) else { return false };
     let body = json!({ "queue": format!("{packets}p") }).to_string();
-    let head =
-        "PATCH /v1/adapters/wild HTTP/1.1\r\nHost: falaj\r\nConnection: close\r\nContent-Type: application/json\r\n";
+    let head = "PATCH /v1/adapters/wild HTTP/1.1\r\nHost: falaj\r\nConnection: close\r\nContent-Type: application/json\r\n";
     let mut answer = String::new();
-    let sent = stream.write_all(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes());
+    let sent =
+        stream.write_all(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes());
     sent.is_ok() && stream.read_to_string(&mut answer).is_ok() && answer.starts_with("HTTP/1.1 200")
 }
 
@@ -79,7 +83,9 @@ pub(crate) fn command() {
     let sleeps = ["--peer", "exec sleep 3600", "--", "sh", "-c", "sleep 1800 & cat; exit 7"];
     let begin = |name: &str| {
         let link = Link::start(name, &[&["--delay", "1ms"], &sleeps[..]].concat());
-        until("both commands run", || ["sleep 3600", "sleep 1800"].iter().all(|words| link.process(words).is_some()));
+        until("both commands run", || {
+            ["sleep 3600", "sleep 1800"].iter().all(|words| link.process(words).is_some())
+        });
         link.set("link.delay=2ms");
         link
     };
@@ -105,14 +111,21 @@ pub(crate) fn command() {
     let link = begin("near");
     signal("KILL", first(&link, "sh -c sleep 1800"));
     let ran = link.ended();
-    assert_eq!((ran.status, ran.err.as_str()), (Some(2), "falaj: the command's namespace was killed\n"));
+    assert_eq!(
+        (ran.status, ran.err.as_str()),
+        (Some(2), "falaj: the command's namespace was killed\n")
+    );
 
     let link = begin("peer");
     signal("KILL", link.process("sleep 3600").expect("it runs"));
     until("it has ended", || link.process("sleep 3600").is_none());
     link.set("link.delay=3ms");
     let ran = link.end();
-    assert_eq!((ran.status, ran.err.as_str()), (Some(7), ""), "who asked for a peer may be done with it");
+    assert_eq!(
+        (ran.status, ran.err.as_str()),
+        (Some(7), ""),
+        "who asked for a peer may be done with it"
+    );
 
     let link = begin("far");
     signal("KILL", first(&link, "sleep 3600"));
@@ -121,7 +134,10 @@ pub(crate) fn command() {
     link.adds_up();
     let ran = link.end();
     assert_eq!(ran.status, Some(7), "{ran:?}");
-    assert!(ran.err.contains("processes were killed: nobody answers there; the link goes on"), "{ran:?}");
+    assert!(
+        ran.err.contains("processes were killed: nobody answers there; the link goes on"),
+        "{ran:?}"
+    );
 }
 
 /// What is behind an adapter, and who opens ports: the others keep what they were promised.
@@ -139,10 +155,20 @@ pub(crate) fn behind_an_adapter() {
 
     // The one without a namespace of its own, among its children.
     let namespace = |process: u32| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
-    let opener = descendants(told.id()).into_iter().find(|child| namespace(*child) == namespace(told.id()));
+    let opener =
+        descendants(told.id()).into_iter().find(|child| namespace(*child) == namespace(told.id()));
     signal("KILL", opener.expect("a process that opens ports"));
-    let put = told.service.ask("PUT", "/v1/adapters/late", "application/json", "{\"adapter\": \"tap:1\"}");
-    assert!(put.status == 409 && put.body.contains("the process that does it has ended: start anew"), "{}", put.body);
+    let put = told.service.ask(
+        "PUT",
+        "/v1/adapters/late",
+        "application/json",
+        "{\"adapter\": \"tap:1\"}",
+    );
+    assert!(
+        put.status == 409 && put.body.contains("the process that does it has ended: start anew"),
+        "{}",
+        put.body
+    );
     told.passes("calm");
     told.adds_up();
     told.end();
@@ -151,7 +177,8 @@ pub(crate) fn behind_an_adapter() {
 /// The process that takes containers at the far end: the link is told of as gone, by a name.
 pub(crate) fn peer_of_a_ring() {
     let (ask, echo) = asking();
-    let words = ["--aggregate", "62,200us", "--delay", "1ms", "--peer", &echo, "--", "sh", "-c", &ask];
+    let words =
+        ["--aggregate", "62,200us", "--delay", "1ms", "--peer", &echo, "--", "sh", "-c", &ask];
     let link = Link::start("ring", &words);
     until("packets pass", || link.adds_up()[0] > 20);
     link.set("link.delay=2ms");
@@ -162,6 +189,9 @@ pub(crate) fn peer_of_a_ring() {
     signal("KILL", link.process(&format!("{program} aggregate guest")).expect("it runs"));
     let ran = link.ended();
     assert_eq!(ran.status, Some(2), "{ran:?}");
-    assert!(ran.err.contains("The process at the far end that takes containers is gone"), "{ran:?}");
+    assert!(
+        ran.err.contains("The process at the far end that takes containers is gone"),
+        "{ran:?}"
+    );
     assert!(!control.exists(), "its socket goes with it");
 }

@@ -1,4 +1,5 @@
-//! What goes wrong outside of falaj, done to it while packets pass, and a change of the link in the middle of each.
+//! What goes wrong outside of falaj, done to it while packets pass, and a change of the link in the
+//! middle of each.
 //!
 //! | file | what goes wrong |
 //! |---|---|
@@ -14,10 +15,11 @@
 //! | [`twice`] | two for one interface |
 //! | [`soak`] | traffic of all kinds and changes at random, for an hour or shorter |
 //!
-//! Each case runs in a process of its own (`--case`), in namespaces that it has for itself, and takes in whatever loses its
-//! parent. So nothing is left behind if, after it, that process has no descendants and its namespace is as it was: a network
-//! namespace, a memfd, a thread are there as long as a process has them. Of a service that goes on, [`scene::Footprint`] is what
-//! its process holds. Where namespaces are not allowed the cases are left out, and say so.
+//! Each case runs in a process of its own (`--case`), in namespaces that it has for itself, and
+//! takes in whatever loses its parent. So nothing is left behind if, after it, that process has no
+//! descendants and its namespace is as it was: a network namespace, a memfd, a thread are there as
+//! long as a process has them. Of a service that goes on, [`scene::Footprint`] is what its process
+//! holds. Where namespaces are not allowed the cases are left out, and say so.
 
 #[expect(dead_code, reason = "others use the rest")]
 #[path = "../common/mod.rs"]
@@ -109,7 +111,9 @@ fn main() -> ExitCode {
     let trial = |&(name, _): &(&'static str, fn())| {
         Trial::ignorable_test(name, move || {
             if !possible {
-                return Ok(Completion::ignored_with("namespaces are not allowed here: unshare -Urn true fails"));
+                return Ok(Completion::ignored_with(
+                    "namespaces are not allowed here: unshare -Urn true fails",
+                ));
             }
             run(name)
         })

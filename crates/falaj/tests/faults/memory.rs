@@ -1,4 +1,5 @@
-//! No memory: where flows are many there are so many and no more, and packets have a part of what the process may take.
+//! No memory: where flows are many there are so many and no more, and packets have a part of what
+//! the process may take.
 
 use crate::common::program;
 use crate::scene::{Footprint, Link, Sender, Told, asking, me, number, scenario, until};
@@ -6,7 +7,8 @@ use crate::service::THREE;
 use serde_json::{Value, json};
 use std::process::Command;
 
-/// For those beyond `max-flows` there are queues that they share; nobody's packets are lost for that.
+/// For those beyond `max-flows` there are queues that they share; nobody's packets are lost for
+/// that.
 pub(crate) fn flows() {
     let text = "[link.many]\nrate = \"100mbit\"\nscheduler = { kind = \"drr\" }\n\
                 [link.many.flow.users]\nmatch = \"any\"\neach = \"src sport\"\nmax-flows = 4\n";
@@ -26,7 +28,8 @@ pub(crate) fn flows() {
     assert!(ran.err.contains("packets there was none: they shared"), "{ran:?}");
 }
 
-/// What finds no memory is lost, as at a full queue, and said; when others have left it passes again.
+/// What finds no memory is lost, as at a full queue, and said; when others have left it passes
+/// again.
 pub(crate) fn packets() {
     let (ask, echo) = asking();
     let flood = format!("{} --send 10.77.0.2:9 0 1400 150000; {ask}", me());
@@ -38,12 +41,18 @@ pub(crate) fn packets() {
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
         command
     };
-    let words = ["--stats", "--delay", "4s", "--queue", "1000000p", "--peer", &echo, "--", "sh", "-c", &flood];
+    let words = [
+        "--stats", "--delay", "4s", "--queue", "1000000p", "--peer", &echo, "--", "sh", "-c",
+        &flood,
+    ];
     let link = Link::start_by("memory", by, &words);
     let lost = || -> u64 {
         let report: Value = link.ask(&json!({ "do": "show" }));
         let all = report["ok"]["lost_elsewhere"].as_array().expect("a list");
-        all.iter().filter(|one| one["what"] == "packets found no memory").map(|one| number(&one["count"])).sum()
+        all.iter()
+            .filter(|one| one["what"] == "packets found no memory")
+            .map(|one| number(&one["count"]))
+            .sum()
     };
     until("memory is used up", || lost() > 1_000);
     let held = Footprint::of(link.child.id());
@@ -61,14 +70,16 @@ pub(crate) fn packets() {
     assert!(ran.err.contains("packets found no memory"), "{ran:?}");
 }
 
-/// An adapter whose queue has no end in sight takes what it may of the memory, and its neighbour loses nothing by that.
+/// An adapter whose queue has no end in sight takes what it may of the memory, and its neighbour
+/// loses nothing by that.
 pub(crate) fn neighbours() {
     let text = THREE.replace("weight = 1\nqueue = \"50p\"\n", "weight = 1\nqueue = \"1000000p\"\n");
     let told = Told::start_by("neighbours", &text, |command| {
         let mut by = Command::new("prlimit");
         // A quarter of that is for packets.
         by.arg("--as=800000000").arg(command.get_program()).args(command.get_args());
-        by.current_dir(command.get_current_dir().expect("it has one")).stdin(std::process::Stdio::null());
+        by.current_dir(command.get_current_dir().expect("it has one"))
+            .stdin(std::process::Stdio::null());
         *command = by;
     });
     let _calm = Sender::calm(&told, "calm");
@@ -93,7 +104,9 @@ pub(crate) fn neighbours() {
     drop(flood);
     // It is known whose packets those were: none of the neighbour's, and all of them.
     let lost = || -> Vec<[u64; 2]> {
-        let of = |name: &str| ["up", "down"].map(|way| number(&told.service.adapter(name)["no_memory"][way]));
+        let of = |name: &str| {
+            ["up", "down"].map(|way| number(&told.service.adapter(name)["no_memory"][way]))
+        };
         ["calm", "greedy", "wild"].map(of).into()
     };
     let all = || number(&told.service.get("/v1/adapters").json()["losses"]["found no memory"]);
@@ -105,7 +118,10 @@ pub(crate) fn neighbours() {
     // What the uplink's end answers it finds none either.
     assert!(known[2][0] > 1_000 && known[..2] == [[0; 2]; 2], "{known:?}");
     assert_eq!(all(), known[2].iter().sum::<u64>(), "{known:?}");
-    let line = format!("falaj_adapter_no_memory_packets_total{{adapter=\"wild\",direction=\"up\"}} {}", known[2][0]);
+    let line = format!(
+        "falaj_adapter_no_memory_packets_total{{adapter=\"wild\",direction=\"up\"}} {}",
+        known[2][0]
+    );
     let metrics = told.service.get("/metrics").body;
     assert!(metrics.lines().any(|said| said == line), "{line} is not in\n{metrics}");
     told.adds_up();

@@ -1,4 +1,5 @@
-//! Who shares a link's thread and means harm, or hangs: it is its own affair, and its neighbour gets what was promised.
+//! Who shares a link's thread and means harm, or hangs: it is its own affair, and its neighbour
+//! gets what was promised.
 
 use crate::common::{Ran, directory, program, signal};
 use crate::host::{Host, hex};
@@ -17,9 +18,12 @@ fn text(wild: &str, calm: &str) -> String {
     )
 }
 
-/// What no host means to send: cut off anywhere, with lengths, offsets and addresses as large as can be or none.
+/// What no host means to send: cut off anywhere, with lengths, offsets and addresses as large as
+/// can be or none.
 fn malformed(host: &mut Host) {
-    for (n, ethertype) in [0x0800_u16, 0x86dd, 0x8100, 0x88a8, 0x0806, 0x0000, 0xffff].into_iter().enumerate() {
+    for (n, ethertype) in
+        [0x0800_u16, 0x86dd, 0x8100, 0x88a8, 0x0806, 0x0000, 0xffff].into_iter().enumerate()
+    {
         let frames = (0..=200).map(|length| {
             let mut whole = vec![if length % 3 == 0 { 0xff } else { length as u8 }; 214];
             whole[..6].copy_from_slice(&[0x02, 0, 0, 0, 0, n as u8]);
@@ -48,11 +52,16 @@ pub(crate) fn misbehaves() {
     for kind in [storm, flows] {
         let (offered, spent) = (number(&told.up("wild")["total"]["offered"]), spent(&told));
         let flood = Sender::words(wild, &[&kind[..], &[&u64::MAX.to_string()]].concat());
-        until("as many as there are ports", || number(&told.up("wild")["total"]["offered"]) > offered + 40_000);
+        until("as many as there are ports", || {
+            number(&told.up("wild")["total"]["offered"]) > offered + 40_000
+        });
         malformed(&mut hosts.0[0]);
         drop(flood);
         let now = self::spent(&told);
-        assert!(now[0] - spent[0] > now[1] - spent[1], "{kind:?}: what it costs is its own: {spent:?}, {now:?}");
+        assert!(
+            now[0] - spent[0] > now[1] - spent[1],
+            "{kind:?}: what it costs is its own: {spent:?}, {now:?}"
+        );
         told.passes("calm");
         told.adds_up();
     }
@@ -85,7 +94,10 @@ pub(crate) fn hangs() {
     signal("STOP", peer.process());
     let not_taken = || number(&told.service.adapter("wild")["not_taken"]);
     let before = not_taken();
-    let flood = Sender::words(hosts.0[2].pid(), &["--send", "10.9.0.3:9", "200", "1000", &u64::MAX.to_string()]);
+    let flood = Sender::words(
+        hosts.0[2].pid(),
+        &["--send", "10.9.0.3:9", "200", "1000", &u64::MAX.to_string()],
+    );
     until("its ring is full", || not_taken() > before + 1_000);
     told.read_again(&text(&ring, "a1").replace("20mbit", "40mbit"));
     until("the file as it is now", || told.rate("calm") == 20_000_000);
@@ -103,8 +115,9 @@ pub(crate) fn hangs() {
 /// Packets of whoever keeps to a modest rate.
 const STEADY: usize = 1_000;
 
-/// Two hosts, each behind a link of its own, of one thread: one storms with the smallest packets, whether its link carries them
-/// or drops most of them as soon as they are read, and the other's own go on as if it were alone.
+/// Two hosts, each behind a link of its own, of one thread: one storms with the smallest packets,
+/// whether its link carries them or drops most of them as soon as they are read, and the other's
+/// own go on as if it were alone.
 pub(crate) fn storms() {
     let me = me();
     for (name, rate) in [("storm-passes", "unlimited"), ("storm-is-dropped", "1mbit")] {
@@ -117,25 +130,46 @@ pub(crate) fn storms() {
         let storm = format!("wild:{me} --send $FALAJ_ADDR_ROUTER:9 0 18 {}", u64::MAX);
         let echo = format!("router:{me} --probe echo");
         let steady = format!("{me} --probe steady $FALAJ_ADDR_ROUTER:4711 2000 {STEADY}");
-        let asked = ["run", &text, "--json", summary.to_str().expect("UTF-8"), "--host", "calm", "--in", &echo];
+        let asked = [
+            "run",
+            &text,
+            "--json",
+            summary.to_str().expect("UTF-8"),
+            "--host",
+            "calm",
+            "--in",
+            &echo,
+        ];
         let ran = Ran::from(
-            program(&[&asked[..], &["--in", &storm, "--", "sh", "-c", &steady]].concat()).output().expect("it starts"),
+            program(&[&asked[..], &["--in", &storm, "--", "sh", "-c", &steady]].concat())
+                .output()
+                .expect("it starts"),
         );
         assert_eq!(ran.status, Some(0), "{ran:?}");
         let mut times: Vec<f64> = serde_json::from_value(ran.json()).expect("times");
         times.sort_by(f64::total_cmp);
-        let summary: Value = serde_json::from_slice(&std::fs::read(&summary).expect("it is written")).expect("JSON");
+        let summary: Value =
+            serde_json::from_slice(&std::fs::read(&summary).expect("it is written")).expect("JSON");
         let of = |flow: &str, what: &str| {
             let flows = summary["flows"].as_array().expect("a list");
-            number(&flows.iter().find(|one| one["flow"] == flow).unwrap_or_else(|| panic!("{summary:#}"))[what])
+            number(
+                &flows
+                    .iter()
+                    .find(|one| one["flow"] == flow)
+                    .unwrap_or_else(|| panic!("{summary:#}"))[what],
+            )
         };
         assert!(of("x up all", "offered") > 20 * STEADY as u64, "a storm: {summary:#}");
-        // Where much else is done the probes miss a few; on a link of their own all come, after 10 ms and what the machine takes.
+        // Where much else is done the probes miss a few; on a link of their own all come, after 10
+        // ms and what the machine takes.
         let (came, least, median) = (times.len(), times[0], times[times.len() / 2]);
         assert!(
             came > STEADY * 95 / 100 && least >= 10.0 && median < 100.0,
             "{name}: {came} came, {least} ms, {median} ms"
         );
-        println!("{name}: {} tiny packets; {came} came, {least} ms, {median} ms", of("x up all", "offered"));
+        println!(
+            "{name}: {} tiny packets; {came} came, {least} ms, {median} ms",
+            of("x up all", "offered")
+        );
     }
 }

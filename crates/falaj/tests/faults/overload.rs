@@ -18,20 +18,23 @@ impl Resident {
     pub(crate) fn of(process: u32) -> Resident {
         let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
         let number = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line of it");
+            let line =
+                status.lines().find_map(|line| line.strip_prefix(name)).expect("a line of it");
             line.trim().split(' ').next().expect("a number").parse().expect("one")
         };
         Resident { all: number("VmRSS:"), own: number("RssAnon:") }
     }
 }
 
-/// For a minute where [`long`] is as long, who keeps to what was agreed is promised and gets it; what others send beyond is theirs to lose, and takes no memory.
+/// For a minute where [`long`] is as long, who keeps to what was agreed is promised and gets it;
+/// what others send beyond is theirs to lose, and takes no memory.
 pub(crate) fn tenfold() {
     let told = Told::start("overload", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");
     told.passes("calm");
     let held = Footprint::of(told.id());
-    // 1442 B each 100 us are 115 Mbit/s, from both: ten times 20 Mbit/s and more, if the machine can.
+    // 1442 B each 100 us are 115 Mbit/s, from both: ten times 20 Mbit/s and more, if the machine
+    // can.
     let flood = [Sender::each(&told, "greedy", 100), Sender::each(&told, "wild", 100)];
     until("queues are full", || ["greedy", "wild"].iter().all(|name| dropped(&told, name) > 0));
     let (before, began) = (Resident::of(told.id()).own, Instant::now());
@@ -45,7 +48,9 @@ pub(crate) fn tenfold() {
     let after = Resident::of(told.id()).own;
     assert!(after <= before + 8_192, "{before} kB, then {after} kB");
     drop(flood);
-    until("all that waited has left", || ["greedy", "wild"].iter().all(|name| told.up(name)["backlog"] == 0));
+    until("all that waited has left", || {
+        ["greedy", "wild"].iter().all(|name| told.up(name)["backlog"] == 0)
+    });
     told.passes("calm");
     told.adds_up();
     for name in ["calm", "greedy"] {
@@ -55,8 +60,9 @@ pub(crate) fn tenfold() {
     told.end();
 }
 
-/// Two that send more than the link carries, three turns for one: what the round robin has decided on comes out at the uplink's other end,
-/// each packet of it. What is lost was lost in the queues before.
+/// Two that send more than the link carries, three turns for one: what the round robin has decided
+/// on comes out at the uplink's other end, each packet of it. What is lost was lost in the queues
+/// before.
 pub(crate) fn decided() {
     let text = "[link.wire]\nrate = \"20mbit\"\nuplink = \"namespace\"\nscheduler = { kind = \"xen-wrr\" }\n\
                 [link.wire.flow.heavy]\nadapter = \"namespace\"\nweight = 3\nqueue = \"400p\"\n\
@@ -70,15 +76,20 @@ pub(crate) fn decided() {
     };
     let flood = ["heavy", "light"].map(|name| Sender::each(&told, name, 0));
     until("queues are full", || ["heavy", "light"].iter().all(|name| dropped(&told, name) > 1_000));
-    // Of windows in which packets of both waited all the time. One may have a turn more than its share: four packets are all turns.
+    // Of windows in which packets of both waited all the time. One may have a turn more than its
+    // share: four packets are all turns.
     let (mut seen, mut alike) = (0, 0);
     until("they have had turns", || {
         let sample = told.service.get("/v1/adapters").json();
         let at = number(&sample["at_ns"]);
         let [heavy, light] = [0, 1].map(|n| sample["adapters"][n]["up"][0]["window"].clone());
-        if std::mem::replace(&mut seen, at) != at && heavy["demanded"] == true && light["demanded"] == true {
-            let bytes =
-                |window: &Value| window["sent"].as_f64().expect("a rate") * number(&window["over_ns"]) as f64 / 8e9;
+        if std::mem::replace(&mut seen, at) != at
+            && heavy["demanded"] == true
+            && light["demanded"] == true
+        {
+            let bytes = |window: &Value| {
+                window["sent"].as_f64().expect("a rate") * number(&window["over_ns"]) as f64 / 8e9
+            };
             let [heavy, light] = [bytes(&heavy) / 1442.0, bytes(&light) / 1442.0];
             assert!((heavy - 3.0 * light).abs() <= 2.0 * 4.0, "{heavy} and {light}");
             alike += 1;
@@ -99,9 +110,14 @@ pub(crate) fn decided() {
     // What the link has sent, and what came in at the interface that is behind the uplink.
     let process = told.service.processes[""].as_i64().expect("the uplink is in a namespace");
     let came = || {
-        let text = std::fs::read_to_string(format!("/proc/{process}/net/dev")).expect("it is there");
-        let line = text.lines().find_map(|line| line.trim().strip_prefix("falaj0:")).expect("its interface");
-        let columns: Vec<u64> = line.split_whitespace().map(|word| word.parse().expect("a count")).collect();
+        let text =
+            std::fs::read_to_string(format!("/proc/{process}/net/dev")).expect("it is there");
+        let line = text
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("falaj0:"))
+            .expect("its interface");
+        let columns: Vec<u64> =
+            line.split_whitespace().map(|word| word.parse().expect("a count")).collect();
         assert_eq!(columns[2..4], [0, 0], "neither errors nor drops: {line}");
         columns[1]
     };

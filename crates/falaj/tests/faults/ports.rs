@@ -42,7 +42,8 @@ pub(crate) fn comes_back() {
     told.end();
 }
 
-/// One that the service has made: nobody can give it back, so that is said, and another one may be had.
+/// One that the service has made: nobody can give it back, so that is said, and another one may be
+/// had.
 pub(crate) fn for_good() {
     let told = Told::start("for-good", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");

@@ -1,4 +1,5 @@
-//! Where a case takes place: what is there before and after it, processes and what they hold, links and what they say.
+//! Where a case takes place: what is there before and after it, processes and what they hold, links
+//! and what they say.
 
 use crate::common::{directory, file, program, signal};
 use crate::service::{Service, within};
@@ -14,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-// ------------------------------------------------------------------------------------------------ before and after
+// ------------------------------------------------------------------------------------------------
+// before and after
 
 /// Runs a case, and then nothing of it is left.
 pub(crate) fn around(case: fn()) {
@@ -24,7 +26,8 @@ pub(crate) fn around(case: fn()) {
     let ended = Instant::now();
     loop {
         // Those whose parent was killed are ours.
-        while waitpid(None, Some(WaitPidFlag::WNOHANG)).is_ok_and(|status| status.pid().is_some()) {}
+        while waitpid(None, Some(WaitPidFlag::WNOHANG)).is_ok_and(|status| status.pid().is_some()) {
+        }
         let (left, now) = (descendants(std::process::id()), network());
         if left.is_empty() && now == before {
             return;
@@ -37,14 +40,21 @@ pub(crate) fn around(case: fn()) {
     }
 }
 
-/// What there is in this network namespace: interfaces, who asks for them to be promiscuous, packet sockets, names of sockets,
-/// rules.
+/// What there is in this network namespace: interfaces, who asks for them to be promiscuous, packet
+/// sockets, names of sockets, rules.
 fn network() -> Vec<String> {
-    let read = |name: &str| fs::read_to_string(format!("/proc/self/net/{name}")).unwrap_or_default();
-    let interfaces = read("dev").lines().filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect();
+    let read =
+        |name: &str| fs::read_to_string(format!("/proc/self/net/{name}")).unwrap_or_default();
+    let interfaces = read("dev")
+        .lines()
+        .filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned()))
+        .collect();
     let packet = read("packet").lines().skip(1).count();
-    let names: Vec<String> =
-        read("unix").lines().filter_map(|line| line.split_whitespace().nth(7)).map(str::to_owned).collect();
+    let names: Vec<String> = read("unix")
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(7))
+        .map(str::to_owned)
+        .collect();
     let mut all: Vec<String> = interfaces;
     all.push(format!("{packet} packet sockets"));
     all.extend(names.into_iter().filter(|name| name.contains("falaj")));
@@ -66,7 +76,11 @@ pub(crate) fn descendants(process: u32) -> Vec<u32> {
     let mut all = Vec::new();
     for child in children(process) {
         let state = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-        if !state.rsplit(')').next().is_none_or(|rest| rest.trim().is_empty() || rest.trim().starts_with('Z')) {
+        if !state
+            .rsplit(')')
+            .next()
+            .is_none_or(|rest| rest.trim().is_empty() || rest.trim().starts_with('Z'))
+        {
             all.push(child);
         }
         all.extend(descendants(child));
@@ -76,8 +90,14 @@ pub(crate) fn descendants(process: u32) -> Vec<u32> {
 
 fn children(process: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-    let of = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-    threads.flat_map(|thread| of(thread).split(' ').filter_map(|n| n.parse().ok()).collect::<Vec<u32>>()).collect()
+    let of = |thread: fs::DirEntry| {
+        fs::read_to_string(thread.path().join("children")).unwrap_or_default()
+    };
+    threads
+        .flat_map(|thread| {
+            of(thread).split(' ').filter_map(|n| n.parse().ok()).collect::<Vec<u32>>()
+        })
+        .collect()
 }
 
 /// The words that a process was started with.
@@ -111,7 +131,8 @@ impl Footprint {
     }
 
     fn now(process: u32) -> Footprint {
-        let count = |what: &str| fs::read_dir(format!("/proc/{process}/{what}")).map_or(0, Iterator::count);
+        let count =
+            |what: &str| fs::read_dir(format!("/proc/{process}/{what}")).map_or(0, Iterator::count);
         let mut files = BTreeMap::new();
         for file in fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten() {
             let Ok(target) = fs::read_link(file.path()) else { continue };
@@ -129,7 +150,10 @@ impl Footprint {
             if now == *self {
                 return;
             }
-            assert!(began.elapsed() < Duration::from_secs(10), "before: {self:#?}\nafter: {now:#?}");
+            assert!(
+                began.elapsed() < Duration::from_secs(10),
+                "before: {self:#?}\nafter: {now:#?}"
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -167,7 +191,8 @@ impl Told {
         let to = File::create(&said).expect("a file can be made");
         let service = Service::start_with(&format!("{name}.toml"), text, more, |command| {
             by(command);
-            // A watch that is to tell a service manager each 100 ms that all is well looks as often.
+            // A watch that is to tell a service manager each 100 ms that all is well looks as
+            // often.
             command.stderr(to).env("WATCHDOG_USEC", "200000");
         });
         Told { service, said }
@@ -186,7 +211,11 @@ impl Told {
     pub(crate) fn says(&self, words: &str) {
         let began = Instant::now();
         while !self.said().contains(words) {
-            assert!(began.elapsed() < Duration::from_secs(20), "never said: {words}, but {}", self.said());
+            assert!(
+                began.elapsed() < Duration::from_secs(20),
+                "never said: {words}, but {}",
+                self.said()
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -218,13 +247,17 @@ impl Told {
         self.service.until(&format!("packets of {name} pass"), |_| self.passed(name) >= before + 5);
     }
 
-    /// Of each packet of each flow it is known what became of it, and nobody was denied what was promised.
+    /// Of each packet of each flow it is known what became of it, and nobody was denied what was
+    /// promised.
     pub(crate) fn adds_up(&self) {
         let sample = self.service.get("/v1/adapters").json();
         for adapter in sample["adapters"].as_array().expect("adapters") {
-            for flow in ["up", "down"].iter().flat_map(|way| adapter[way].as_array().expect("flows")) {
+            for flow in
+                ["up", "down"].iter().flat_map(|way| adapter[way].as_array().expect("flows"))
+            {
                 let total = &flow["total"];
-                let dropped: u64 = total["dropped"].as_object().expect("reasons").values().map(number).sum();
+                let dropped: u64 =
+                    total["dropped"].as_object().expect("reasons").values().map(number).sum();
                 let known = number(&total["sent"]) + dropped + number(&flow["backlog"]);
                 assert_eq!(number(&total["offered"]), known, "{flow:#}");
                 assert_eq!(flow["breaches"]["promise"], 0, "{flow:#}");
@@ -323,10 +356,17 @@ impl Link {
     }
 
     /// The same by another way to start a program with these words.
-    pub(crate) fn start_by(name: &str, by: impl FnOnce(&[&str]) -> Command, words: &[&str]) -> Link {
+    pub(crate) fn start_by(
+        name: &str,
+        by: impl FnOnce(&[&str]) -> Command,
+        words: &[&str],
+    ) -> Link {
         let control = std::env::temp_dir().join(format!("{name}.sock"));
         let at = ["run", "--internet", "none", "--control", control.to_str().expect("UTF-8")];
-        let child = by(&[&at[..], words].concat()).stdin(Stdio::piped()).spawn().expect("the program starts");
+        let child = by(&[&at[..], words].concat())
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
         until("the link begins", || UnixStream::connect(&control).is_ok());
         Link { child, control }
     }
@@ -353,7 +393,8 @@ impl Link {
         let report = self.ask(&json!({ "do": "show" }));
         [0, 1].map(|direction| {
             let total = &report["ok"]["links"][0]["directions"][direction]["total"];
-            let dropped: u64 = total["dropped"].as_object().expect("reasons").values().map(number).sum();
+            let dropped: u64 =
+                total["dropped"].as_object().expect("reasons").values().map(number).sum();
             assert_eq!(
                 number(&total["offered"]),
                 number(&total["sent"]) + dropped + number(&total["backlog"]),
@@ -379,13 +420,16 @@ impl Link {
 
     /// The process inside whose words begin so.
     pub(crate) fn process(&self, words: &str) -> Option<u32> {
-        descendants(self.child.id()).into_iter().find(|process| command(*process).starts_with(words))
+        descendants(self.child.id())
+            .into_iter()
+            .find(|process| command(*process).starts_with(words))
     }
 }
 
 /// This program as a command inside: its path, without anything a shell minds.
 pub(crate) fn me() -> String {
-    let path = std::env::current_exe().expect("a path").into_os_string().into_string().expect("UTF-8");
+    let path =
+        std::env::current_exe().expect("a path").into_os_string().into_string().expect("UTF-8");
     assert!(!path.contains([' ', '\'', '$']), "{path}");
     path
 }
@@ -403,7 +447,8 @@ pub(crate) fn probe(words: &[&str]) {
                 socket.send_to(&datagram[..length], from).expect("a way back");
             }
         }
-        // Asks for as long as there is input, one answer after the other; a line for each round trip, in milliseconds.
+        // Asks for as long as there is input, one answer after the other; a line for each round
+        // trip, in milliseconds.
         ["ask"] => {
             let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
             socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a time");
@@ -420,24 +465,31 @@ pub(crate) fn probe(words: &[&str]) {
                 }
             }
         }
-        // Sends so many datagrams of 1000 B, one in so many microseconds; what each took that came back, in milliseconds, as JSON.
+        // Sends so many datagrams of 1000 B, one in so many microseconds; what each took that came
+        // back, in milliseconds, as JSON.
         ["steady", to, gap, times] => {
             let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
             socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a time");
             // Refused while nobody listens there.
-            until("somebody is there", || socket.send_to(b"?", to).is_ok() && socket.recv(&mut [0; 8]).is_ok());
+            until("somebody is there", || {
+                socket.send_to(b"?", to).is_ok() && socket.recv(&mut [0; 8]).is_ok()
+            });
             let (reader, began) = (socket.try_clone().expect("a descriptor"), Instant::now());
             let came = std::thread::spawn(move || {
                 let (mut datagram, mut took) = ([0; 2000], Vec::new());
                 while let Ok(length) = reader.recv(&mut datagram) {
                     if length == 1_000 {
-                        let sent = u64::from_be_bytes(datagram[..8].try_into().expect("eight bytes"));
-                        took.push((began.elapsed() - Duration::from_nanos(sent)).as_secs_f64() * 1e3);
+                        let sent =
+                            u64::from_be_bytes(datagram[..8].try_into().expect("eight bytes"));
+                        took.push(
+                            (began.elapsed() - Duration::from_nanos(sent)).as_secs_f64() * 1e3,
+                        );
                     }
                 }
                 took
             });
-            let (gap, mut datagram) = (Duration::from_micros(gap.parse().expect("a number")), [0; 1_000]);
+            let (gap, mut datagram) =
+                (Duration::from_micros(gap.parse().expect("a number")), [0; 1_000]);
             for n in 0..times.parse().expect("a number") {
                 std::thread::sleep((gap * n).saturating_sub(began.elapsed()));
                 datagram[..8].copy_from_slice(&(began.elapsed().as_nanos() as u64).to_be_bytes());
@@ -461,8 +513,10 @@ pub(crate) fn asking() -> (String, String) {
 pub(crate) fn small_disk(name: &str, size: &str) -> PathBuf {
     let place = std::env::temp_dir().join(name);
     fs::create_dir_all(&place).expect("it is ours");
-    let status =
-        Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(&place).status();
+    let status = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"])
+        .arg(&place)
+        .status();
     assert!(status.expect("there is mount").success(), "a tmpfs in a mount namespace of one's own");
     place
 }

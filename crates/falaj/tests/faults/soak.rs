@@ -1,6 +1,7 @@
-//! All kinds of traffic and changes at random, for as long as `FALAJ_SOAK` says (in seconds; `make soak`: an hour) or for 20 s.
-//! Afterwards memory is what it was when the service had warmed up, everything adds up, nobody was denied what was
-//! promised, rates are the link's, and its clock has gone as this process's has.
+//! All kinds of traffic and changes at random, for as long as `FALAJ_SOAK` says (in seconds; `make
+//! soak`: an hour) or for 20 s. Afterwards memory is what it was when the service had warmed up,
+//! everything adds up, nobody was denied what was promised, rates are the link's, and its clock has
+//! gone as this process's has.
 
 use crate::overload::Resident;
 use crate::scene::{Footprint, Sender, Told, number, until};
@@ -40,8 +41,9 @@ pub(crate) fn everything() {
     let mut random = Random(88_172_645_463_325_252);
     let mut senders: Vec<Sender> = Vec::new();
     let (began, all) = (Instant::now(), long());
-    // By then what is allocated once is there, or nearly. The rest has two halves, and the most that was taken in either: what
-    // leaks would show between them, and what waits at one instant or another does not.
+    // By then what is allocated once is there, or nearly. The rest has two halves, and the most
+    // that was taken in either: what leaks would show between them, and what waits at one
+    // instant or another does not.
     let warm = all / 4;
     let halfway = warm + (all - warm) / 2;
     let mut most: [Option<Resident>; 2] = [None; 2];
@@ -61,7 +63,9 @@ pub(crate) fn everything() {
                     _ => Sender::each(&told, name, gap),
                 });
             }
-            0..=2 if !senders.is_empty() => drop(senders.swap_remove(random.below(senders.len() as u64) as usize)),
+            0..=2 if !senders.is_empty() => {
+                drop(senders.swap_remove(random.below(senders.len() as u64) as usize))
+            }
             3 => {
                 let rate = ["20mbit", "19mbit", "25mbit", "40mbit"][random.below(4) as usize];
                 told.read_again(&THREE.replace("20mbit", rate));
@@ -88,9 +92,12 @@ pub(crate) fn everything() {
     }
     let [first_half, second_half] = most.map(|most| most.expect("there was a change in it"));
     let (taken, growth) = (first_half.all, second_half.own.saturating_sub(first_half.own));
-    println!("soak: {changes} changes in {} s, {taken} kB, {growth} kB more in the second half", all.as_secs());
-    // A page more or less of what the allocator keeps is no growth. What leaks all the time shows from 5 kB/s on in five minutes, and
-    // from 0.5 kB/s on in an hour.
+    println!(
+        "soak: {changes} changes in {} s, {taken} kB, {growth} kB more in the second half",
+        all.as_secs()
+    );
+    // A page more or less of what the allocator keeps is no growth. What leaks all the time shows
+    // from 5 kB/s on in five minutes, and from 0.5 kB/s on in an hour.
     assert!(growth <= taken / 100 + 256, "{taken} kB, and {growth} kB more");
     drop(senders);
     let (last, _) = look(&told);
@@ -100,7 +107,11 @@ pub(crate) fn everything() {
     rate_is_the_links(&told);
     told.adds_up();
     let calm = told.up("calm");
-    assert_eq!((&calm["breaches"]["promise"], &calm["breaches"]["rate"]), (&0.into(), &0.into()), "{calm:#}");
+    assert_eq!(
+        (&calm["breaches"]["promise"], &calm["breaches"]["rate"]),
+        (&0.into(), &0.into()),
+        "{calm:#}"
+    );
     held.is_that_of(told.id());
     told.end();
 }
@@ -112,13 +123,18 @@ fn everything_at_once(told: &Told, long: Duration) {
     let _all: Vec<Sender> = ["greedy", "wild"]
         .into_iter()
         .flat_map(|name| {
-            [Sender::stream(told, name), Sender::flows(told, name, 100, 1_417), Sender::each(told, name, 100)]
+            [
+                Sender::stream(told, name),
+                Sender::flows(told, name, 100, 1_417),
+                Sender::each(told, name, 100),
+            ]
         })
         .collect();
     std::thread::sleep(long);
 }
 
-/// With more than it carries, the link carries what it is to, but for a packet at either end of a window.
+/// With more than it carries, the link carries what it is to, but for a packet at either end of a
+/// window.
 fn rate_is_the_links(told: &Told) {
     const RATE: f64 = 20e6;
     told.read_again(THREE);
@@ -127,18 +143,25 @@ fn rate_is_the_links(told: &Told) {
     let (mut seen, mut windows) = (look(told).0, 0);
     until("windows in which packets always waited", || {
         let (at, adapters) = look(told);
-        let window =
-            |name: &str| adapters.iter().find(|a| a["name"] == name).expect("it is there")["up"][0]["window"].clone();
+        let window = |name: &str| {
+            adapters.iter().find(|a| a["name"] == name).expect("it is there")["up"][0]["window"]
+                .clone()
+        };
         if at == seen {
             return false;
         }
         seen = at;
         if window("greedy")["demanded"] == true {
             windows += 1;
-            let sent: f64 =
-                ["calm", "greedy", "wild"].iter().map(|name| window(name)["sent"].as_f64().expect("a rate")).sum();
+            let sent: f64 = ["calm", "greedy", "wild"]
+                .iter()
+                .map(|name| window(name)["sent"].as_f64().expect("a rate"))
+                .sum();
             let seconds = window("greedy")["over_ns"].as_f64().expect("a time") / 1e9;
-            assert!((sent - RATE).abs() * seconds <= 2.0 * 8.0 * 1_514.0, "{sent} bit/s for {seconds} s");
+            assert!(
+                (sent - RATE).abs() * seconds <= 2.0 * 8.0 * 1_514.0,
+                "{sent} bit/s for {seconds} s"
+            );
         }
         windows >= 3
     });

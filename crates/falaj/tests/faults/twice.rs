@@ -10,13 +10,14 @@ use std::process::Command;
 
 /// By whichever command, and also while the first one is being changed.
 pub(crate) fn interface() {
-    let hosts = [("a1", "a0", "10.9.0.1"), ("b1", "b0", "10.9.0.2")].map(|(here, there, address)| {
-        let mut host = Host::start();
-        netlink::veth(here, there, host.pid());
-        netlink::set_up(here, true);
-        host.does(&format!("up {there} {address}"));
-        host
-    });
+    let hosts =
+        [("a1", "a0", "10.9.0.1"), ("b1", "b0", "10.9.0.2")].map(|(here, there, address)| {
+            let mut host = Host::start();
+            netlink::veth(here, there, host.pid());
+            netlink::set_up(here, true);
+            host.does(&format!("up {there} {address}"));
+            host
+        });
     let text = "[link.wire]\nrate = \"50mbit\"\nuplink = \"b1\"\nscheduler = { kind = \"wf2q+\" }\n\
                 [link.wire.flow.only]\nadapter = \"a1\"\nqueue = \"50p\"\n";
     let told = Told::start("twice", text, &[]);
@@ -65,16 +66,24 @@ pub(crate) fn socket_and_namespace() {
     let link = Link::start("first", &["--rate", "10mbit", "--", "cat"]);
     let at = link.control.to_str().expect("UTF-8");
     link.set("link.rate=11mbit");
-    let ran: Ran =
-        program(&["run", "--internet", "none", "--control", at, "--", "true"]).output().expect("it starts").into();
+    let ran: Ran = program(&["run", "--internet", "none", "--control", at, "--", "true"])
+        .output()
+        .expect("it starts")
+        .into();
     assert!(ran.status == Some(2) && ran.err.contains("in use"), "{ran:?}");
     link.adds_up();
     assert_eq!(link.end().status, Some(0));
 
     let mut there = Command::new("unshare").args(["-n", "sleep", "60"]).spawn().expect("unshare");
     let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
-    until("a namespace of its own", || of(&there.id().to_string()).is_some_and(|own| Some(own) != of("self")));
-    let text = THREE.replacen("\"namespace\"\nweight = 2", &format!("\"tap:{}\"\nweight = 2", there.id()), 1);
+    until("a namespace of its own", || {
+        of(&there.id().to_string()).is_some_and(|own| Some(own) != of("self"))
+    });
+    let text = THREE.replacen(
+        "\"namespace\"\nweight = 2",
+        &format!("\"tap:{}\"\nweight = 2", there.id()),
+        1,
+    );
     let told = Told::start("space", &text, &[]);
     let held = Footprint::of(told.id());
     let other = scenario("space-other.toml", &text);

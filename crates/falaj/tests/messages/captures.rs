@@ -11,12 +11,26 @@ const LINK: &str = "[link.a]\nrate = \"1mbit\"\n";
 /// A packet at so many nanoseconds.
 fn packet(number: u64, at: u64) -> Taken {
     let (way, flow, bytes, arrival) = (0, 0, 1514, Time(at));
-    Taken { number, way, flow, bytes, length: Some(1500), part: None, arrival, verdict: Verdict::Waiting }
+    Taken {
+        number,
+        way,
+        flow,
+        bytes,
+        length: Some(1500),
+        part: None,
+        arrival,
+        verdict: Verdict::Waiting,
+    }
 }
 
 /// A change behind so many packets.
 fn change(at: u64, behind: u64, scenario: &str, vacant: &[u32]) -> Change {
-    let wanted = Wanted { what: "x=1".into(), scenario: scenario.into(), drop: false, vacant: vacant.to_vec() };
+    let wanted = Wanted {
+        what: "x=1".into(),
+        scenario: scenario.into(),
+        drop: false,
+        vacant: vacant.to_vec(),
+    };
     Change { number: 0, at: Time(at), behind, wanted }
 }
 
@@ -24,9 +38,16 @@ fn capture(name: &str, scenario: &str, packets: &[Taken], changes: &[Change]) ->
     with_rooms(name, scenario, packets, changes, &[])
 }
 
-fn with_rooms(name: &str, scenario: &str, packets: &[Taken], changes: &[Change], rooms: &[Room]) -> Vec<u8> {
+fn with_rooms(
+    name: &str,
+    scenario: &str,
+    packets: &[Taken],
+    changes: &[Change],
+    rooms: &[Room],
+) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut writer = Writer::new(&mut bytes, scenario, &["near", "far"], Duration::from_secs(1)).expect("memory");
+    let mut writer = Writer::new(&mut bytes, scenario, &["near", "far"], Duration::from_secs(1))
+        .expect("memory");
     packets.iter().for_each(|taken| writer.write(taken, &[0; 1514]).expect("memory"));
     changes.iter().for_each(|change| writer.change(change).expect("memory"));
     rooms.iter().for_each(|room| writer.room(room).expect("memory"));
@@ -41,17 +62,36 @@ fn replayed(name: &str) -> Ran {
 #[test]
 fn captures_of_what_cannot_have_been() {
     let two = [packet(0, 1_000), packet(1, 2_000)];
-    let refused = |name: &str, scenario: &str, packets: &[Taken], changes: &[Change], said: &str| {
-        capture(name, scenario, packets, changes);
-        let ran = replayed(name);
-        let said = format!("falaj: {name}{said}");
-        assert!(ran.status == Some(2) && ran.out.is_empty() && ran.err.contains(&said), "{said}\n{ran:#?}");
-    };
+    let refused =
+        |name: &str, scenario: &str, packets: &[Taken], changes: &[Change], said: &str| {
+            capture(name, scenario, packets, changes);
+            let ran = replayed(name);
+            let said = format!("falaj: {name}{said}");
+            assert!(
+                ran.status == Some(2) && ran.out.is_empty() && ran.err.contains(&said),
+                "{said}\n{ran:#?}"
+            );
+        };
     let early = [packet(0, 2_000), packet(1, 1_000)];
-    refused("early.pcapng", LINK, &early, &[], ": packets that arrived before those that came first");
+    refused(
+        "early.pcapng",
+        LINK,
+        &early,
+        &[],
+        ": packets that arrived before those that came first",
+    );
     let flow = [Taken { flow: 7, ..packet(0, 1_000) }];
-    refused("flow.pcapng", LINK, &flow, &[], ": a packet of a flow that its scenario does not have");
-    let way = [Taken { part: Some(0), way: 0, ..packet(0, 1_000) }, Taken { way: 1, flow: 1, ..packet(1, 2_000) }];
+    refused(
+        "flow.pcapng",
+        LINK,
+        &flow,
+        &[],
+        ": a packet of a flow that its scenario does not have",
+    );
+    let way = [
+        Taken { part: Some(0), way: 0, ..packet(0, 1_000) },
+        Taken { way: 1, flow: 1, ..packet(1, 2_000) },
+    ];
     refused("way.pcapng", LINK, &way, &[], ": a packet of a flow that its scenario does not have");
     let unknown = [Taken { length: None, ..packet(0, 1_000) }];
     let rules = format!("{LINK}[[rule]]\nto = \"a\"\n");
@@ -68,7 +108,8 @@ fn captures_of_what_cannot_have_been() {
         let said = ": change 0 is not between the packets that it is said to be between";
         refused(name, LINK, &two, &[change(at, behind, &other, &[])], said);
     }
-    let two_links = "[link.a]\nrate = \"1mbit\"\n[link.b]\nrate = \"1mbit\"\n[[rule]]\nto = \"a\"\n";
+    let two_links =
+        "[link.a]\nrate = \"1mbit\"\n[link.b]\nrate = \"1mbit\"\n[[rule]]\nto = \"a\"\n";
     refused(
         "places.pcapng",
         LINK,
@@ -87,37 +128,63 @@ fn captures_of_what_cannot_have_been() {
     );
     let small = [Change { behind: 2, ..small[0].clone() }];
     let waits = [packet(0, 1_000), packet(1, 1_100)];
-    refused("small.pcapng", LINK, &waits, &small, ": change 0 (x=1): a packet of 1514 B waits, and would be too large");
+    refused(
+        "small.pcapng",
+        LINK,
+        &waits,
+        &small,
+        ": change 0 (x=1): a packet of 1514 B waits, and would be too large",
+    );
     capture("wrong.pcapng", LINK, &two, &[change(1_500, 1, "rate = 1", &[])]);
     let ran = replayed("wrong.pcapng");
-    assert!(ran.status == Some(2) && ran.err.contains("wrong.pcapng (its scenario from change 0 on):1:1"), "{ran:#?}");
+    assert!(
+        ran.status == Some(2)
+            && ran.err.contains("wrong.pcapng (its scenario from change 0 on):1:1"),
+        "{ran:#?}"
+    );
 }
 
 #[test]
 fn captures_that_say_less_than_they_might() {
     let two = [packet(0, 1_000), packet(1, 2_000)];
-    let whole = capture("whole.pcapng", LINK, &two, &[change(1_500, 1, &LINK.replace("1mbit", "2mbit"), &[])]);
-    std::fs::write(directory().join("broken.pcapng"), &whole[..whole.len() - 1]).expect("a file can be written");
+    let whole = capture(
+        "whole.pcapng",
+        LINK,
+        &two,
+        &[change(1_500, 1, &LINK.replace("1mbit", "2mbit"), &[])],
+    );
+    std::fs::write(directory().join("broken.pcapng"), &whole[..whole.len() - 1])
+        .expect("a file can be written");
     let ran = replayed("broken.pcapng");
     assert!(ran.err.starts_with("falaj: warning: broken.pcapng breaks off: "), "{ran:#?}");
-    assert!(ran.err.contains(". Replayed is what stands before: a capture is whole when its link has ended\n"));
+    assert!(ran.err.contains(
+        ". Replayed is what stands before: a capture is whole when its link has ended\n"
+    ));
     let ran = falaj(&["sim", file("captures.toml", LINK), "--replay", "whole.pcapng"]);
-    assert_eq!(ran.err, "falaj: 1 changes in whole.pcapng are left out: they are of its own scenario\n");
+    assert_eq!(
+        ran.err,
+        "falaj: 1 changes in whole.pcapng are left out: they are of its own scenario\n"
+    );
     assert_eq!(ran.status, Some(0), "{ran:#?}");
     // Of a packet that found room, that it found none.
-    let dropped = [packet(0, 1_000), Taken { verdict: Verdict::Dropped(Why::QueueFull), ..packet(1, 2_000) }];
+    let dropped =
+        [packet(0, 1_000), Taken { verdict: Verdict::Dropped(Why::QueueFull), ..packet(1, 2_000) }];
     capture("differs.pcapng", LINK, &dropped, &[]);
     let ran = replayed("differs.pcapng");
     assert!(ran.status == Some(1) && ran.out.contains("first difference: number=1 "), "{ran:#?}");
 }
 
-/// 1514 B take a millisecond; the device holds two packets, and full it is asked again when what it holds takes half of one.
+/// 1514 B take a millisecond; the device holds two packets, and full it is asked again when what it
+/// holds takes half of one.
 const DEVICE: &str = "[link.a]\nrate = \"12112kbit\"\npace = \"device\"\nbacklog = \"2p\"\n";
 
 /// What came of it on that link: begun at `start`, in microseconds, and handed over at `due`.
 fn sent(number: u64, arrival: u64, start: u64, due: u64) -> Taken {
-    let verdict =
-        Verdict::Sent { start: Time(start * 1_000), end: Time((start + 1_000) * 1_000), due: Time(due * 1_000) };
+    let verdict = Verdict::Sent {
+        start: Time(start * 1_000),
+        end: Time((start + 1_000) * 1_000),
+        due: Time(due * 1_000),
+    };
     Taken { verdict, ..packet(number, arrival * 1_000) }
 }
 
@@ -126,12 +193,16 @@ fn said(number: u64, at: u64, behind: u64, bytes: u32) -> Room {
     Room { number, way: 0, bytes, at: Time(at * 1_000), behind }
 }
 
-/// The third packet would have been handed over at 1500 us, half a millisecond before the second one ends. The port refuses from
-/// 1000 us on, and has room again at 5000 us.
+/// The third packet would have been handed over at 1500 us, half a millisecond before the second
+/// one ends. The port refuses from 1000 us on, and has room again at 5000 us.
 #[test]
 fn what_a_port_said_of_its_room_is_replayed() {
-    let packets =
-        [sent(0, 0, 0, 0), sent(1, 100, 1_000, 100), sent(2, 200, 5_000, 5_000), sent(3, 1_200, 6_000, 5_000)];
+    let packets = [
+        sent(0, 0, 0, 0),
+        sent(1, 100, 1_000, 100),
+        sent(2, 200, 5_000, 5_000),
+        sent(3, 1_200, 6_000, 5_000),
+    ];
     let rooms = [said(0, 1_000, 3, 0), said(1, 5_000, 4, u32::MAX)];
     let replayed_with = |name: &str, rooms: &[Room]| {
         with_rooms(name, DEVICE, &packets, &[], rooms);
@@ -139,7 +210,8 @@ fn what_a_port_said_of_its_room_is_replayed() {
     };
     let ran = replayed_with("room.pcapng", &rooms);
     assert!(
-        ran.out.ends_with("every packet decided as live, to the nanosecond\n") && ran.status == Some(0),
+        ran.out.ends_with("every packet decided as live, to the nanosecond\n")
+            && ran.status == Some(0),
         "{ran:#?}"
     );
     // Whatever of it is altered: the first packet that is decided otherwise is named.
@@ -160,11 +232,22 @@ fn what_a_port_said_of_its_room_is_replayed() {
     assert!(ran.status == Some(0) && ran.out.contains(missing), "{ran:#?}");
     // And what cannot have been is refused.
     for (name, rooms, said) in [
-        ("room-late.pcapng", [said(0, 1_300, 3, 0)], "is not between the packets that it is said to be between"),
-        ("room-way.pcapng", [Room { way: 7, ..rooms[0] }], "is of a way that its scenario does not have"),
+        (
+            "room-late.pcapng",
+            [said(0, 1_300, 3, 0)],
+            "is not between the packets that it is said to be between",
+        ),
+        (
+            "room-way.pcapng",
+            [Room { way: 7, ..rooms[0] }],
+            "is of a way that its scenario does not have",
+        ),
     ] {
         let ran = replayed_with(name, &rooms);
         let said = format!("falaj: {name}: word 0 of a port {said}");
-        assert!(ran.status == Some(2) && ran.out.is_empty() && ran.err.contains(&said), "{said}\n{ran:#?}");
+        assert!(
+            ran.status == Some(2) && ran.out.is_empty() && ran.err.contains(&said),
+            "{said}\n{ran:#?}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! What people are told who asked for what cannot be: each message once, by the words that bring it about. What scenarios and other
-//! tools' files are told stands beside their parsers.
+//! What people are told who asked for what cannot be: each message once, by the words that bring it
+//! about. What scenarios and other tools' files are told stands beside their parsers.
 
 mod captures;
 #[allow(dead_code, reason = "other tests use the rest")]
@@ -18,7 +18,10 @@ use std::path::PathBuf;
 /// The input is wrong: nothing was done, and that is said.
 fn refused(args: &[&str], said: &str) {
     let ran = falaj(args);
-    assert!(ran.status == Some(2) && ran.out.is_empty() && ran.err.contains(said), "{args:?}: {said}\n{ran:#?}");
+    assert!(
+        ran.status == Some(2) && ran.out.is_empty() && ran.err.contains(said),
+        "{args:?}: {said}\n{ran:#?}"
+    );
 }
 
 #[test]
@@ -37,7 +40,10 @@ fn loads_that_cannot_be() {
     }
     sched(&["none-such"], "no load is called `none-such`; `--list` names them");
     sched(&["--flows", "0"], "1 to 4m flows will do");
-    sched(&["--flows", "2", "--qmin", "10", "--qmax", "5"], "filling to 5 and draining to 10 packets is no swing");
+    sched(
+        &["--flows", "2", "--qmin", "10", "--qmax", "5"],
+        "filling to 5 and draining to 10 packets is no swing",
+    );
     sched(
         &["--flowsets", "2::2", "--plot", "never.svg"],
         "the plot is of equal flows, their number on one axis: give `--flows` or a load of such",
@@ -45,10 +51,14 @@ fn loads_that_cannot_be() {
 
     let wfi = |args: &[&str], said| refused(&[&["bench", "wfi"], args].concat(), said);
     wfi(&["none-such"], "no load is called `none-such`; `--list` names them");
-    wfi(&["--flowsets", "1::2", "--qmin", "10", "--qmax", "5"], "filling to 5 and draining to 10 packets is no swing");
+    wfi(
+        &["--flowsets", "1::2", "--qmin", "10", "--qmax", "5"],
+        "filling to 5 and draining to 10 packets is no swing",
+    );
     wfi(&["--search", "--flowsets", "1::70"], "the search is for few flows: 64 at most, not 70");
     wfi(&["--replay", "nowhere"], "cannot read nowhere");
-    let replay = |text, said| wfi(&["--flowsets", "1::2", "--replay", file("replay.txt", text)], said);
+    let replay =
+        |text, said| wfi(&["--flowsets", "1::2", "--replay", file("replay.txt", text)], said);
     replay("5 0 100\n1 0 100\n", "replay.txt:2: earlier than the packet before it");
     replay("5 x 100\n", "replay.txt:1: `5 x 100` is no `microseconds flow bytes`");
     replay("5 9 100\n", "packet 1: flow 9 of 2");
@@ -57,15 +67,27 @@ fn loads_that_cannot_be() {
 #[test]
 fn papers_have_their_figures() {
     refused(&["reproduce", "zhang", "--guests"], "--guests is for xen: take it away");
-    refused(&["reproduce", "fortuna", "--quick"], "--quick is for xen and rizzo, and for aggregation with --live");
+    refused(
+        &["reproduce", "fortuna", "--quick"],
+        "--quick is for xen and rizzo, and for aggregation with --live",
+    );
     refused(&["reproduce", "zhang", "--figure", "15"], "there is no Figure 5.15: 1 to 14");
-    refused(&["reproduce", "xen", "--figure", "3"], "there is no figure 3 to be reproduced: 4 to 9");
-    refused(&["reproduce", "xen", "--guests", "--figure", "8"], "guests here have none: take --guests away");
+    refused(
+        &["reproduce", "xen", "--figure", "3"],
+        "there is no figure 3 to be reproduced: 4 to 9",
+    );
+    refused(
+        &["reproduce", "xen", "--guests", "--figure", "8"],
+        "guests here have none: take --guests away",
+    );
 }
 
 #[test]
 fn what_stands_alone() {
-    refused(&["fmt", "-", file("alone.toml", common::TENANTS)], "`-` stands alone: what is read from it is printed");
+    refused(
+        &["fmt", "-", file("alone.toml", common::TENANTS)],
+        "`-` stands alone: what is read from it is printed",
+    );
     refused(&["plan", "aggregate", "--any-timeout"], "--delay <TIME>");
     refused(&["plan", "aggregate", "--fit-vms"], "--delay <TIME>");
 }
@@ -80,7 +102,8 @@ const TRAFFIC: &str = "[traffic.x]\nmodel = \"cbr\"\nrate = \"1mbit\"\nsize = \"
 fn a_scenario_for_another_command() {
     let text = |text: &str| format!("{text}{TRAFFIC}");
     let adapter = file("for-serve.toml", ADAPTER);
-    for args in [&["traffic", adapter][..], &["compare", adapter], &["run", adapter, "--", "true"]] {
+    for args in [&["traffic", adapter][..], &["compare", adapter], &["run", adapter, "--", "true"]]
+    {
         refused(
             args,
             "flow calm has an adapter, and here a link has two ends: `falaj serve` gives each adapter its own",
@@ -88,9 +111,15 @@ fn a_scenario_for_another_command() {
     }
     let each = text("[link.up]\nrate = \"20mbit\"\neach = \"src\"\n");
     let each = file("for-run.toml", &each);
-    refused(&["traffic", each], "link up has `each`, and here sources send from one address at each end");
+    refused(
+        &["traffic", each],
+        "link up has `each`, and here sources send from one address at each end",
+    );
     let relay = ["relay", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:9"];
-    refused(&[&relay[..], &[each]].concat(), "link up has `each`, and here clients are flows of their own already");
+    refused(
+        &[&relay[..], &[each]].concat(),
+        "link up has `each`, and here clients are flows of their own already",
+    );
     let two = text(
         "[link.a]\nrate = \"1mbit\"\n[link.b]\nrate = \"1mbit\"\n[[rule]]\nto = \"a\"\nmatch = \"udp\"\n[[rule]]\nto = \"b\"\n",
     );
@@ -101,7 +130,10 @@ fn a_scenario_for_another_command() {
         &["run", torn, "--", "true"],
         "nothing says which packets pass which: add [[rule]], or leave one [link.NAME]",
     );
-    refused(&["serve", file("bare.toml", "[link.a]\nrate = \"1mbit\"\n")], "no flow of link a has an `adapter`");
+    refused(
+        &["serve", file("bare.toml", "[link.a]\nrate = \"1mbit\"\n")],
+        "no flow of link a has an `adapter`",
+    );
     let hosts = text("[link.up]\nrate = \"20mbit\"\n[host.a]\nlink = \"up\"\n");
     let hosts = file("hosts.toml", &hosts);
     refused(
@@ -125,8 +157,14 @@ fn a_device_behind_another_link() {
         )
     };
     let two = by("device-two.toml", "[[rule]]\nname = \"both\"\nto = [\"a\", \"c\"]\n");
-    let one = by("device-one.toml", "[[rule]]\nmatch = \"tcp\"\nto = \"c\"\n[[rule]]\nto = [\"b\", \"a\", \"b\"]\n");
-    let on = by("device-on.toml", "[[rule]]\nmatch = \"udp\"\nto = \"a\"\nthen = \"on\"\n[[rule]]\nto = \"b\"\n");
+    let one = by(
+        "device-one.toml",
+        "[[rule]]\nmatch = \"tcp\"\nto = \"c\"\n[[rule]]\nto = [\"b\", \"a\", \"b\"]\n",
+    );
+    let on = by(
+        "device-on.toml",
+        "[[rule]]\nmatch = \"udp\"\nto = \"a\"\nthen = \"on\"\n[[rule]]\nto = \"b\"\n",
+    );
     for (two, said) in [
         (&two, said("both", "c", "name it last in `to`")),
         (&one, said("2", "b", "name it last in `to`")),
@@ -135,7 +173,10 @@ fn a_device_behind_another_link() {
         for args in [&["run", two, "--", "true"][..], &["compare", two]] {
             refused(args, &said);
         }
-        assert_eq!(falaj(&["sim", two, "--duration", "10ms", "--replications", "1"]).status, Some(0));
+        assert_eq!(
+            falaj(&["sim", two, "--duration", "10ms", "--replications", "1"]).status,
+            Some(0)
+        );
     }
     // Last, or of the other direction, it may.
     let rules = "[[rule]]\ndirection = \"down\"\nto = [\"a\", \"c\"]\n[[rule]]\nmatch = \"udp\"\nto = [\"b\", \"a\"]\n[[rule]]\nto = \"c\"\n";
@@ -149,7 +190,9 @@ fn a_device_behind_another_link() {
 #[test]
 fn a_service_that_does_not_begin() {
     let serve = ["serve", file("begins.toml", ADAPTER)];
-    let tcp = |more: &[&str], said| refused(&[&serve, &["--tcp", "127.0.0.1:0"][..], more].concat(), said);
+    let tcp = |more: &[&str], said| {
+        refused(&[&serve, &["--tcp", "127.0.0.1:0"][..], more].concat(), said)
+    };
     tcp(&["--token-file", "no-token"], "--token-file no-token: No such file");
     tcp(
         &["--token-file", file("short-token", "fifteen letters\n")],
@@ -192,11 +235,21 @@ fn place(name: &str, mode: u32) -> PathBuf {
 }
 
 fn ran_at(place: &std::path::Path, args: &[&str]) -> Ran {
-    program(args).env("XDG_RUNTIME_DIR", place).env_remove("FALAJ_CONTROL").output().expect("it starts").into()
+    program(args)
+        .env("XDG_RUNTIME_DIR", place)
+        .env_remove("FALAJ_CONTROL")
+        .output()
+        .expect("it starts")
+        .into()
 }
 
 /// Says hello as whoever it is, to so many that connect.
-fn listens(place: &std::path::Path, name: &str, hello: &'static str, times: usize) -> std::thread::JoinHandle<()> {
+fn listens(
+    place: &std::path::Path,
+    name: &str,
+    hello: &'static str,
+    times: usize,
+) -> std::thread::JoinHandle<()> {
     let listener = UnixListener::bind(place.join("falaj").join(name)).expect("a socket");
     std::thread::spawn(move || {
         for _ in 0..times {
@@ -212,40 +265,68 @@ fn links_that_are_not_found() {
     let said = "falaj is not a directory that is its user's alone";
     let ran = ran_at(&nobodys, &["serve", file("nobodys.toml", ADAPTER)]);
     assert!(
-        ran.status == Some(2) && ran.err.contains(said) && ran.err.contains("name a place for it by --control"),
+        ran.status == Some(2)
+            && ran.err.contains(said)
+            && ran.err.contains("name a place for it by --control"),
         "{ran:?}"
     );
 
     let empty = place("sockets-none", 0o700);
     let ran = ran_at(&empty, &["show"]);
-    assert!(ran.status == Some(2) && ran.err.contains("no link of this user is running (none in "), "{ran:?}");
+    assert!(
+        ran.status == Some(2) && ran.err.contains("no link of this user is running (none in "),
+        "{ran:?}"
+    );
     let ran = ran_at(&empty, &["show", "--control", "nobody.sock"]);
-    assert!(ran.status == Some(2) && ran.err.contains("--control nobody.sock: nobody listens there"), "{ran:?}");
-    let ran: Ran = program(&["show"]).env("FALAJ_CONTROL", "nobody.sock").output().expect("it starts").into();
-    assert!(ran.status == Some(2) && ran.err.contains("FALAJ_CONTROL=nobody.sock: nobody listens there"), "{ran:?}");
+    assert!(
+        ran.status == Some(2) && ran.err.contains("--control nobody.sock: nobody listens there"),
+        "{ran:?}"
+    );
+    let ran: Ran =
+        program(&["show"]).env("FALAJ_CONTROL", "nobody.sock").output().expect("it starts").into();
+    assert!(
+        ran.status == Some(2)
+            && ran.err.contains("FALAJ_CONTROL=nobody.sock: nobody listens there"),
+        "{ran:?}"
+    );
     let ran = ran_at(&empty, &["top"]);
-    assert!(ran.status == Some(2) && ran.err.contains("`falaj serve FILE` starts a service"), "{ran:?}");
+    assert!(
+        ran.status == Some(2) && ran.err.contains("`falaj serve FILE` starts a service"),
+        "{ran:?}"
+    );
 
     let path = |name: &str| empty.join("falaj").join(name).to_str().expect("UTF-8").to_owned();
     let strange = listens(&empty, "strange.sock", "220 mail.example ESMTP", 1);
     let ran = ran_at(&empty, &["show", "--control", &path("strange.sock")]);
-    assert!(ran.status == Some(2) && ran.err.contains("that is no falaj's control socket"), "{ran:?}");
+    assert!(
+        ran.status == Some(2) && ran.err.contains("that is no falaj's control socket"),
+        "{ran:?}"
+    );
     strange.join().expect("it was asked");
 
     let two = place("sockets-two", 0o700);
-    let hello = r#"{"falaj": 1, "release": "0.1.0", "command": "run", "pid": 1, "about": "a.toml"}"#;
+    let hello =
+        r#"{"falaj": 1, "release": "0.1.0", "command": "run", "pid": 1, "about": "a.toml"}"#;
     let running = ["a.sock", "b.sock"].map(|name| listens(&two, name, hello, 1));
     let ran = ran_at(&two, &["show"]);
-    assert!(ran.status == Some(2) && ran.err.contains("2 links are running: say which one"), "{ran:?}");
+    assert!(
+        ran.status == Some(2) && ran.err.contains("2 links are running: say which one"),
+        "{ran:?}"
+    );
     assert!(ran.err.contains("b.sock  falaj run a.toml (pid 1)"), "{ran:?}");
     running.into_iter().for_each(|one| one.join().expect("it was asked"));
 
-    let other =
-        listens(&two, "c.sock", r#"{"falaj": 99, "release": "9.9", "command": "run", "pid": 1, "about": "a.toml"}"#, 1);
+    let other = listens(
+        &two,
+        "c.sock",
+        r#"{"falaj": 99, "release": "9.9", "command": "run", "pid": 1, "about": "a.toml"}"#,
+        1,
+    );
     let at = two.join("falaj/c.sock");
     let ran = ran_at(&two, &["show", "--control", at.to_str().expect("UTF-8")]);
     assert!(
-        ran.status == Some(2) && ran.err.contains("that falaj (9.9) speaks version 99 of the protocol, this one"),
+        ran.status == Some(2)
+            && ran.err.contains("that falaj (9.9) speaks version 99 of the protocol, this one"),
         "{ran:?}"
     );
     other.join().expect("it was asked");

@@ -1,4 +1,5 @@
-//! Links that run: what is said to those who ask and change them. Guests' cards are their ends, for which nobody needs rights.
+//! Links that run: what is said to those who ask and change them. Guests' cards are their ends, for
+//! which nobody needs rights.
 
 use crate::common::{falaj, file, program};
 use crate::{ADAPTER, place, refused};
@@ -39,7 +40,10 @@ impl Running {
     fn says(&mut self, said: &str) -> String {
         let mut all = String::new();
         while !all.lines().last().is_some_and(|line| line.contains(said)) {
-            assert!(self.err.read_line(&mut all).expect("UTF-8") > 0, "`{said}` was not said:\n{all}");
+            assert!(
+                self.err.read_line(&mut all).expect("UTF-8") > 0,
+                "`{said}` was not said:\n{all}"
+            );
         }
         all
     }
@@ -92,7 +96,8 @@ fn served(at: &Path) -> String {
 fn http(mut stream: impl Read + Write, request: &str, body: &str) -> (u16, Value) {
     let head = "HTTP/1.1\r\nHost: falaj\r\nConnection: close\r\nContent-Type: application/json";
     let length = body.len();
-    // In one piece: a service that has heard enough answers and closes, and what is written after that fails.
+    // In one piece: a service that has heard enough answers and closes, and what is written after
+    // that fails.
     let whole = format!("{request} {head}\r\nContent-Length: {length}\r\n\r\n{body}");
     stream.write_all(whole.as_bytes()).expect("it listens");
     let mut all = String::new();
@@ -110,21 +115,38 @@ fn changes_of_a_link_with_two_ends() {
         refused(&[&[command, "--control", &control], words].concat(), said);
     };
     let set = |words: &[&str], said| asked("set", words, said);
-    set(&["link"], "`link`: there is nothing to set; write a key and its value, as in `link rate=5mbit`");
-    set(&["link", "rate"], "`rate`: there is no `=`; write a key and its value, as in `rate=5mbit`");
-    set(&["nobody.rate=5mbit"], "nobody.rate=5mbit: no table of the scenario has such a key; it has `link.link`, ");
+    set(
+        &["link"],
+        "`link`: there is nothing to set; write a key and its value, as in `link rate=5mbit`",
+    );
+    set(
+        &["link", "rate"],
+        "`rate`: there is no `=`; write a key and its value, as in `rate=5mbit`",
+    );
+    set(
+        &["nobody.rate=5mbit"],
+        "nobody.rate=5mbit: no table of the scenario has such a key; it has `link.link`, ",
+    );
     set(&["link.rate="], "error: link `link` lacks `rate`");
     set(&["link.rate="], "falaj: nothing was changed: link.rate=\n");
     set(&["--file", "nowhere"], "cannot read the scenario nowhere: No such file");
     let (a, b) = ("[link.a]\nrate = \"1mbit\"\n", "[link.b]\nrate = \"1mbit\"\n");
     let file = |name, text: &str| file(name, text).to_owned();
-    let hosts = file("set-hosts.toml", &format!("{a}[host.x]\nlink = \"a\"\n[host.y]\nlink = \"a\"\n"));
-    set(&["--file", &hosts], "this link has two ends, and hosts stay as they are: leave `host` out");
+    let hosts =
+        file("set-hosts.toml", &format!("{a}[host.x]\nlink = \"a\"\n[host.y]\nlink = \"a\"\n"));
+    set(
+        &["--file", &hosts],
+        "this link has two ends, and hosts stay as they are: leave `host` out",
+    );
     let adapter = file("set-adapter.toml", ADAPTER);
-    set(&["--file", &adapter], "this link has two ends, and a flow with an `adapter` is for `falaj serve`");
+    set(
+        &["--file", &adapter],
+        "this link has two ends, and a flow with an `adapter` is for `falaj serve`",
+    );
     let two = file("set-two.toml", &format!("{a}{b}"));
     set(&["--file", &two], "this scenario has 2 links, and nothing says which packets pass which");
-    let paced = "[link.link]\nrate = \"1mbit\"\npace = \"device\"\n[[rule]]\nto = [\"link\", \"b\"]\n";
+    let paced =
+        "[link.link]\nrate = \"1mbit\"\npace = \"device\"\n[[rule]]\nto = [\"link\", \"b\"]\n";
     let paced = file("set-paced.toml", &format!("{b}{paced}"));
     set(
         &["--file", &paced],
@@ -132,7 +154,11 @@ fn changes_of_a_link_with_two_ends() {
     );
     let large = file("set-large.toml", &format!("{a}#{}\n", "x".repeat(4 << 20)));
     set(&["--file", &large], "the scenario is too large for a line of 4194304 bytes");
-    asked("show", &["nobody"], "there is no `nobody`; there are `link`, `link.up`, `up.all`, `link.down`, `down.all`");
+    asked(
+        "show",
+        &["nobody"],
+        "there is no `nobody`; there are `link`, `link.up`, `up.all`, `link.down`, `down.all`",
+    );
     asked("top", &[], "standard output is no terminal; --once prints one screen as text");
 
     let netconfig = |words: &[&str], said| asked("netconfig", words, said);
@@ -147,7 +173,10 @@ fn changes_of_a_link_with_two_ends() {
     again("");
     again("falaj: nothing is otherwise than it was\n");
     let ran = falaj(&["set", "--control", &control, "link.rate=1mbit"]);
-    assert_eq!((ran.status, ran.err.as_str()), (Some(0), "falaj: nothing is otherwise than it was\n"));
+    assert_eq!(
+        (ran.status, ran.err.as_str()),
+        (Some(0), "falaj: nothing is otherwise than it was\n")
+    );
 }
 
 #[test]
@@ -177,7 +206,10 @@ fn lines_that_are_no_requests() {
     };
     for (request, said) in [
         ("hello", "a request is a JSON object in one line: expected value at line 1 column 1"),
-        ("[]", "a request is a JSON object in one line: invalid type: sequence, expected a map at line 1 column 0"),
+        (
+            "[]",
+            "a request is a JSON object in one line: invalid type: sequence, expected a map at line 1 column 0",
+        ),
         ("{}", "`do` is \"show\", \"set\" or \"scenario\""),
         (r#"{"do":"quit"}"#, "`do` is \"show\", \"set\" or \"scenario\""),
         (r#"{"do":"show","x":1}"#, "unknown field `x`, expected `histograms`"),
@@ -193,7 +225,11 @@ fn lines_that_are_no_requests() {
             "=1: `` is no key; write a key of the scenario and its value, as in `voice.phase=60us`",
         ),
     ] {
-        assert_eq!(answered(request), json!({ "error": { "remarks": [], "what": said }, "id": null }), "{request}");
+        assert_eq!(
+            answered(request),
+            json!({ "error": { "remarks": [], "what": said }, "id": null }),
+            "{request}"
+        );
     }
     assert_eq!(answered(r#"{"id":7}"#)["id"], 7);
 }
@@ -202,12 +238,17 @@ fn lines_that_are_no_requests() {
 #[test]
 fn answers_that_are_not_to_be_read() {
     let at = tempfile::tempdir().expect("a directory can be made");
-    let hello = r#"{"falaj": 1, "release": "0.1.0", "command": "run", "pid": 1, "about": "a.toml"}"#;
+    let hello =
+        r#"{"falaj": 1, "release": "0.1.0", "command": "run", "pid": 1, "about": "a.toml"}"#;
     for (name, answer, said) in [
         ("words", "what?\n", "the answer is not to be read: expected value"),
         ("other", "{\"ok\": 5}\n", "the answer is not to be read: invalid type: integer `5`"),
         ("error", "{\"error\": 5}\n", "the answer is not to be read: invalid type: integer `5`"),
-        ("refusal", "{\"error\": {\"what\": \"not today\", \"remarks\": []}}\n", "falaj: not today\n"),
+        (
+            "refusal",
+            "{\"error\": {\"what\": \"not today\", \"remarks\": []}}\n",
+            "falaj: not today\n",
+        ),
         ("nothing", "", "falaj: the link is gone\n"),
     ] {
         let path = at.path().join(name);
@@ -245,7 +286,10 @@ fn a_scenario_that_is_not_to_be_read() {
             writeln!(stream, "{line}").expect("somebody reads");
         }
     });
-    refused(&["top", "--once", "--control", &path], "the link's scenario is not to be read: TOML parse error");
+    refused(
+        &["top", "--once", "--control", &path],
+        "the link's scenario is not to be read: TOML parse error",
+    );
     other.join().expect("it was asked");
 }
 
@@ -255,7 +299,11 @@ fn services_that_are_none() {
     let at = tempfile::tempdir().expect("a directory can be made");
     let top = |path: &Path| falaj(&["top", "--once", "--api", path.to_str().expect("UTF-8")]);
     for (name, answer, said) in [
-        ("later", "HTTP/1.1 503 Later\r\nContent-Length: 0\r\n\r\n", "the service answers 503 to /v1"),
+        (
+            "later",
+            "HTTP/1.1 503 Later\r\nContent-Length: 0\r\n\r\n",
+            "the service answers 503 to /v1",
+        ),
         (
             "words",
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwhat?",
@@ -266,7 +314,8 @@ fn services_that_are_none() {
         let listener = UnixListener::bind(&path).expect("a socket");
         let service = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("somebody connects");
-            // What was asked is read before the answer, so that nothing of it is lost when the socket closes.
+            // What was asked is read before the answer, so that nothing of it is lost when the
+            // socket closes.
             let mut asked = BufReader::new(stream.try_clone().expect("a descriptor")).lines();
             asked.find(|line| line.as_ref().is_ok_and(String::is_empty));
             stream.write_all(answer.as_bytes()).expect("somebody reads");
@@ -276,7 +325,10 @@ fn services_that_are_none() {
         service.join().expect("it was asked");
     }
     let ran = top(&at.path().join("nobody"));
-    assert!(ran.status == Some(2) && ran.err.contains("nobody: nobody listens there: No such file"), "{ran:?}");
+    assert!(
+        ran.status == Some(2) && ran.err.contains("nobody: nobody listens there: No such file"),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -290,25 +342,56 @@ fn what_a_service_refuses() {
         );
     };
     refused("GET /v1/adapters/nobody", "", 404, "there is no adapter nobody; there are calm");
-    refused("PATCH /v1/adapters/nobody", "{\"weight\":1}", 404, "there is no adapter nobody; there are calm");
-    refused("PUT /v1/adapters/calm", "{\"weight\":1}", 409, "there is an adapter calm already: PATCH changes it");
-    refused("PUT /v1/adapters/nobody/paused", "true", 404, "there is no adapter nobody; there are calm");
+    refused(
+        "PATCH /v1/adapters/nobody",
+        "{\"weight\":1}",
+        404,
+        "there is no adapter nobody; there are calm",
+    );
+    refused(
+        "PUT /v1/adapters/calm",
+        "{\"weight\":1}",
+        409,
+        "there is an adapter calm already: PATCH changes it",
+    );
+    refused(
+        "PUT /v1/adapters/nobody/paused",
+        "true",
+        404,
+        "there is no adapter nobody; there are calm",
+    );
     refused("DELETE /v1/adapters/nobody", "", 404, "there is no adapter nobody; there are calm");
     let (status, answer) = service.ask("DELETE /v1/adapters/calm", "");
     let last = answer["remarks"][0]["title"].as_str().unwrap_or_default();
-    assert!(status == 409 && last.contains("has the uplink") && last.contains("no flow with an `adapter`"), "{answer}");
+    assert!(
+        status == 409
+            && last.contains("has the uplink")
+            && last.contains("no flow with an `adapter`"),
+        "{answer}"
+    );
     let name = "a name has letters, digits, `-` and `_`; that of a part stands behind its flow's and a `/`";
     refused("PUT /v1/adapters/a.b", "{\"weight\":1}", 400, name);
     refused("PATCH /v1/adapters/calm", "{}", 400, "no key is given: {\"weight\": 3}, for instance");
     let own = r#"{"adapter":"namespace","weight":1}"#;
-    refused("PUT /v1/adapters/late", own, 409, "adapter late: a namespace of its own is only made at the start");
+    refused(
+        "PUT /v1/adapters/late",
+        own,
+        409,
+        "adapter late: a namespace of its own is only made at the start",
+    );
     let queue = r#"{"adapter":"nfqueue:7","weight":1}"#;
-    refused("PUT /v1/adapters/late", queue, 409, "adapter late: a queue of the firewall is for `falaj bridge`");
+    refused(
+        "PUT /v1/adapters/late",
+        queue,
+        409,
+        "adapter late: a queue of the firewall is for `falaj bridge`",
+    );
     let moved = served(service.at.path()).replace("/uplink", "/elsewhere");
     refused("PUT /v1/scenario", &moved, 409, "the uplink stays `vhost:");
     let (status, answer) = service.ask("PUT /v1/scenario", "\nrate\n");
     assert!(
-        status == 409 && answer["remarks"][0]["title"].as_str().unwrap_or_default().starts_with("line 2: "),
+        status == 409
+            && answer["remarks"][0]["title"].as_str().unwrap_or_default().starts_with("line 2: "),
         "{answer}"
     );
     refused(
@@ -318,15 +401,22 @@ fn what_a_service_refuses() {
         "unknown field `chekc`, expected `check` or `drop`",
     );
     let api = service.at("api");
-    crate::refused(&["top", "--api", &api], "standard output is no terminal; --once prints one screen as text");
+    crate::refused(
+        &["top", "--api", &api],
+        "standard output is no terminal; --once prints one screen as text",
+    );
 }
 
 #[test]
 fn over_tcp_a_token_is_asked_for() {
     let token = file("running-token", "sixteen letters!\n");
-    let mut service = Running::service("running-tcp.toml", &["--tcp", "127.0.0.1:0", "--token-file", token]);
+    let mut service =
+        Running::service("running-tcp.toml", &["--tcp", "127.0.0.1:0", "--token-file", token]);
     let said = service.says("http://127.0.0.1:");
-    let address = said.split_once("http://").and_then(|(_, rest)| rest.split(['/', ' ', '\n']).next()).expect(&said);
+    let address = said
+        .split_once("http://")
+        .and_then(|(_, rest)| rest.split(['/', ' ', '\n']).next())
+        .expect(&said);
     let stream = std::net::TcpStream::connect(address).expect("it listens");
     let (status, answer) = http(stream, "GET /v1", "");
     let wanted = "send the header `Authorization: Bearer TOKEN`, with what --token-file holds";
@@ -341,7 +431,11 @@ fn services_begin_as_they_ended() {
     let [state, control, api] = ["state.toml", "control", "api"].map(|name| at.path().join(name));
     let mut command = program(&["serve", "nowhere.toml", "--state"]);
     command.arg(&state).arg("--control").arg(control).arg("--api").arg(api);
-    let mut service = Running::until(at, command, "holds changes made before: it is served instead of nowhere.toml");
+    let mut service = Running::until(
+        at,
+        command,
+        "holds changes made before: it is served instead of nowhere.toml",
+    );
     service.says("adapter calm pauses, as before");
 }
 
@@ -349,17 +443,36 @@ fn services_begin_as_they_ended() {
 fn files_that_are_no_services() {
     let serve = |name, text: &str, said: &str| refused(&["serve", file(name, text)], said);
     let hosts = format!("{ADAPTER}[host.x]\nlink = \"up\"\n[host.y]\nlink = \"up\"\n");
-    serve("serve-hosts.toml", &hosts, "a service has adapters instead of [host.NAME] and [[rule]]: leave them out");
+    serve(
+        "serve-hosts.toml",
+        &hosts,
+        "a service has adapters instead of [host.NAME] and [[rule]]: leave them out",
+    );
     let (silent, _) = ADAPTER.split_once("[traffic").expect("it has some");
     let rules = format!("{silent}[[rule]]\nto = \"up\"\n");
-    serve("serve-rules.toml", &rules, "a service has adapters instead of [host.NAME] and [[rule]]: leave them out");
+    serve(
+        "serve-rules.toml",
+        &rules,
+        "a service has adapters instead of [host.NAME] and [[rule]]: leave them out",
+    );
     let each = ADAPTER.replace("uplink", "each = \"src\"\nuplink");
-    serve("serve-each.toml", &each, "link up has `each`, and a service has one link: give `each` to the flows of its");
+    serve(
+        "serve-each.toml",
+        &each,
+        "link up has `each`, and a service has one link: give `each` to the flows of its",
+    );
     let need = ADAPTER.replace("weight = 2", "weight = 2\nneed = { rate = \"30mbit\" }");
     serve("serve-need.toml", &need, "error: calm needs 30mbit, is promised 20.0 Mbit/s; ");
-    serve("serve-need.toml", &need, "falaj: not all that is needed fits: `falaj plan fits` shows the whole");
+    serve(
+        "serve-need.toml",
+        &need,
+        "falaj: not all that is needed fits: `falaj plan fits` shows the whole",
+    );
     for (port, said) in [
-        ("tap:", "adapter calm: write the namespace behind `tap:`: a name under /run/netns, or a process"),
+        (
+            "tap:",
+            "adapter calm: write the namespace behind `tap:`: a name under /run/netns, or a process",
+        ),
         (
             "nfqueue:7",
             "adapter calm: a queue of the firewall is for `falaj bridge`: it is neither an adapter nor an uplink",
@@ -383,18 +496,31 @@ fn keys_and_certificates_that_are_none() {
         let tls = ["--tls-cert", certificate, "--tls-key", key];
         refused(&[&["serve", file("tls.toml", ADAPTER)], &tcp[..], &tls].concat(), said);
     };
-    let made = || rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+    let made =
+        || rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
     let (one, other) = (made(), made());
     let certificate = file("tls-certificate.pem", &one.cert.pem());
     let key = file("tls-key.pem", &other.signing_key.serialize_pem());
     let words = file("tls-words.pem", "no PEM\n");
     let torn = file("tls-torn.pem", "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n");
-    both(words, key, "--tls-cert tls-words.pem: no certificate is in it; it has to be PEM (BEGIN CERTIFICATE)");
+    both(
+        words,
+        key,
+        "--tls-cert tls-words.pem: no certificate is in it; it has to be PEM (BEGIN CERTIFICATE)",
+    );
     both(torn, key, "--tls-cert tls-torn.pem: base64 decode error");
     both("nowhere", key, "--tls-cert nowhere: I/O error: No such file");
-    both(certificate, words, "--tls-key tls-words.pem: it has to be a private key in PEM, without a password");
+    both(
+        certificate,
+        words,
+        "--tls-key tls-words.pem: it has to be a private key in PEM, without a password",
+    );
     both(certificate, "nowhere", "--tls-key nowhere: ");
-    both(certificate, key, "--tls-cert tls-certificate.pem and --tls-key tls-key.pem cannot be used together");
+    both(
+        certificate,
+        key,
+        "--tls-cert tls-certificate.pem and --tls-key tls-key.pem cannot be used together",
+    );
 }
 
 #[test]

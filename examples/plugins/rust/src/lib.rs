@@ -1,5 +1,6 @@
-//! Deficit round robin, as falaj's own `drr` and the example in C: each visit gives a flow its quantum, it sends while its deficit
-//! covers the head, keeps the rest for the next visit, and loses it when it runs empty.
+//! Deficit round robin, as falaj's own `drr` and the example in C: each visit gives a flow its
+//! quantum, it sends while its deficit covers the head, keeps the rest for the next visit, and
+//! loses it when it runs empty.
 
 use falaj_plugin_api::{Answer, Discipline, Queue, Refused, Sent, Setup, Value, export};
 use std::collections::VecDeque;
@@ -32,7 +33,10 @@ impl Discipline for Drr {
             let refused = |what: &str| Refused {
                 flow: Some(f as u32),
                 what: what.into(),
-                help: format!("at least `{}B`, the largest packet as the link accounts it", setup.largest),
+                help: format!(
+                    "at least `{}B`, the largest packet as the link accounts it",
+                    setup.largest
+                ),
             };
             if flow.params.0.iter().any(|(name, _)| *name != "quantum") {
                 return Err(refused("only `quantum`, a size, is known"));

@@ -54,7 +54,8 @@ impl<S: Server> Of<S> {
         }
     }
 
-    /// Does nothing wait but what the device was handed last? Where there are many flows, nobody looks.
+    /// Does nothing wait but what the device was handed last? Where there are many flows, nobody
+    /// looks.
     pub(super) fn is_alone(&self) -> bool {
         const FEW: usize = 64;
         let waits = |tally: &Tally| u64::from(tally.backlog);

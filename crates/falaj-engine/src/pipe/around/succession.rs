@@ -1,4 +1,5 @@
-//! A pipe that takes over from another: of the same kind with its queues as they are, of any other packet by packet.
+//! A pipe that takes over from another: of the same kind with its queues as they are, of any other
+//! packet by packet.
 
 use super::super::device::Device;
 use super::super::{Pipe, Remains};
@@ -15,7 +16,8 @@ use falaj_sched::time::Time;
 use std::any::Any;
 
 impl<S: Server + 'static> Of<S> {
-    /// Goes on as `old`: with its packets, what its wire and its device are about, and what was counted.
+    /// Goes on as `old`: with its packets, what its wire and its device are about, and what was
+    /// counted.
     pub(super) fn take_over(
         &mut self,
         old: Box<dyn Pipe>,
@@ -38,7 +40,9 @@ impl<S: Server + 'static> Of<S> {
         let as_they_are = !others && old.largest() <= self.largest();
         old.breaches(&mut self.breaches);
         let same = (&*old as &dyn Any).downcast_ref::<Of<S>>();
-        let (on_the_wire, end) = if as_they_are && same.is_some_and(|old| self.server.succeeds(&old.server)) {
+        let (on_the_wire, end) = if as_they_are
+            && same.is_some_and(|old| self.server.succeeds(&old.server))
+        {
             let old: Box<dyn Any> = old;
             let old = *old.downcast::<Of<S>>().expect("just looked");
             (wire, self.book, before, device) = (old.wire, old.book, old.impairer, old.device);
@@ -49,7 +53,8 @@ impl<S: Server + 'static> Of<S> {
             let setup = self.spec.setup.joined(self.spec.kind);
             (self.server.succeed(old.server, &setup, queue, known, at), sending.map(|(_, end)| end))
         } else {
-            let Remains { packets, sending, wire: its, device: its_device, book, impairer } = old.dismantle();
+            let Remains { packets, sending, wire: its, device: its_device, book, impairer } =
+                old.dismantle();
             self.server.start(&self.spec.setup.joined(self.spec.kind));
             (wire, self.book, before, device) = (its, book, impairer, its_device);
             let at = device.map_or(now, |device| device.clock(now));
@@ -65,8 +70,8 @@ impl<S: Server + 'static> Of<S> {
         self.impair_on(before, others);
     }
 
-    /// After a change: goes on with what the link did to packets before it. Where flows and what waits are `others`
-    /// than before, packets have other numbers.
+    /// After a change: goes on with what the link did to packets before it. Where flows and what
+    /// waits are `others` than before, packets have other numbers.
     fn impair_on(&mut self, before: Option<Box<Impairer>>, others: bool) {
         let Some(impairer) = &mut self.impairer else { return };
         let flows = self.book.tallies.len();
@@ -77,7 +82,8 @@ impl<S: Server + 'static> Of<S> {
         }
         if renumbered {
             for flow in (0..flows as u32).map(FlowId) {
-                let (offered, backlog) = (self.book.offered(flow), u64::from(self.book.tallies[flow.index()].backlog));
+                let (offered, backlog) =
+                    (self.book.offered(flow), u64::from(self.book.tallies[flow.index()].backlog));
                 (offered - backlog..offered).for_each(|number| impairer.comes(flow, number));
             }
         }
@@ -122,7 +128,8 @@ impl<S: Server + 'static> Of<S> {
         for packet in rest {
             let fits = packet.bytes <= largest;
             if fits && self.server.heeds_labels() {
-                self.server.announce(Label { waited: now.since(packet.arrival), ..known(packet.handle) });
+                self.server
+                    .announce(Label { waited: now.since(packet.arrival), ..known(packet.handle) });
             }
             if !fits || self.server.arrive(packet, now).is_err() {
                 self.book.dropped_by_change(Some(packet.flow), packet.bytes);

@@ -1,5 +1,5 @@
-//! `mask src-ip 0x000000ff`: of addresses the last bits alone tell who is who. Where rules send one network, whole addresses
-//! tell the same apart.
+//! `mask src-ip 0x000000ff`: of addresses the last bits alone tell who is who. Where rules send one
+//! network, whole addresses tell the same apart.
 
 use super::super::args::no_equal;
 use super::rule::Rule;
@@ -22,21 +22,27 @@ pub(super) struct Last {
 
 impl Last {
     /// The note where whole addresses tell the same apart, as all these rules send one network.
-    pub(super) fn within<'a>(&self, rules: impl Iterator<Item = &'a Rule>) -> Result<Problem, Problem> {
+    pub(super) fn within<'a>(
+        &self,
+        rules: impl Iterator<Item = &'a Rule>,
+    ) -> Result<Problem, Problem> {
         let side = |rule: &Rule| {
             let matches = crate::parse_match(&rule.matches).unwrap_or_default();
             matches.into_iter().map(|m| if self.src { m.src } else { m.dst }).collect::<Vec<_>>()
         };
         let long = (self.of - self.bits) as u8;
         let fixed = |net: Option<Net>| {
-            net.filter(|n| u32::from(n.bits()) == self.of && n.len >= long).map(|n| Net::new(n.addr, long))
+            net.filter(|n| u32::from(n.bits()) == self.of && n.len >= long)
+                .map(|n| Net::new(n.addr, long))
         };
         let mut nets = rules.flat_map(side).map(fixed);
         let first = nets.next().flatten();
         match first.filter(|first| nets.all(|net| net == Some(*first))) {
             Some(net) => {
-                let what =
-                    format!("rules send {} alone here: whole addresses tell the same apart", quoted(&net.to_string()));
+                let what = format!(
+                    "rules send {} alone here: whole addresses tell the same apart",
+                    quoted(&net.to_string())
+                );
                 Ok(Problem::warning(self.at.clone(), what))
             }
             None => {

@@ -93,34 +93,50 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
                 return Err(misplaced(word, "a `pipe`", kind));
             }
             "plr" if kind == Kind::Queue => {
-                let why = "a link loses packets, whatever their queue: give this queue a pipe of its own";
+                let why =
+                    "a link loses packets, whatever their queue: give this queue a pipe of its own";
                 return Err(no_equal(word.at.clone(), "plr of a queue", why));
             }
             "bw" | "bandwidth" => {
                 let bits = bandwidth(args.value("a bandwidth")?)?;
                 made.link.push(("rate", quote(&amounts::rate(bits))));
             }
-            "delay" => made.link.push(("delay", quote(&milliseconds(args.value("milliseconds")?)?))),
+            "delay" => {
+                made.link.push(("delay", quote(&milliseconds(args.value("milliseconds")?)?)))
+            }
             "burst" => {
                 let size = size(args.value("a size")?)?;
                 if size > 0 {
                     made.link.push(("burst", quote(&amounts::size(size))));
                 }
             }
-            "plr" => made.link.extend(loss(args.value("a probability")?)?.map(|loss| ("loss", loss))),
+            "plr" => {
+                made.link.extend(loss(args.value("a probability")?)?.map(|loss| ("loss", loss)))
+            }
             "profile" => made.link.push(("profile", quote(&args.value("a file")?.text))),
             "queue" => made.queue = Some(limit(args.value("a limit")?)?),
             "weight" => made.weight = Some(whole(args.value("a number")?)?),
-            "pipe" | "sched" | "flowset" if kind == Kind::Queue => made.of = Some(whole(args.value("a number")?)?),
+            "pipe" | "sched" | "flowset" if kind == Kind::Queue => {
+                made.of = Some(whole(args.value("a number")?)?)
+            }
             "pipe" if kind == Kind::Sched => {
                 let of = args.value("a number")?;
                 if whole(of)? != number {
-                    let why = format!("the scheduler of a pipe has its number: `sched {} config …`", of.text);
-                    return Err(no_equal(of.at.clone(), "a scheduler for a pipe of another number", &why));
+                    let why = format!(
+                        "the scheduler of a pipe has its number: `sched {} config …`",
+                        of.text
+                    );
+                    return Err(no_equal(
+                        of.at.clone(),
+                        "a scheduler for a pipe of another number",
+                        &why,
+                    ));
                 }
             }
             "pipe" | "sched" | "flowset" => return Err(misplaced(word, "a `queue`", kind)),
-            "type" if kind == Kind::Queue => return Err(misplaced(word, "a `pipe` or a `sched`", kind)),
+            "type" if kind == Kind::Queue => {
+                return Err(misplaced(word, "a `pipe` or a `sched`", kind));
+            }
             "type" => {
                 let of = scheduler(args.value("a type")?)?;
                 made.scheduler = Some(of);
@@ -147,8 +163,11 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
             "droptail" => (made.policy, early) = (Vec::new(), None),
             "noerror" => {}
             "red" | "gred" | "codel" | "pie" if early.is_some() || !made.policy.is_empty() => {
-                return Err(Problem::error(word.at.clone(), format!("{}: a queue has one policy", quoted(&word.text)))
-                    .help("keep one of `red`, `gred`, `codel` and `pie`"));
+                return Err(Problem::error(
+                    word.at.clone(),
+                    format!("{}: a queue has one policy", quoted(&word.text)),
+                )
+                .help("keep one of `red`, `gred`, `codel` and `pie`"));
             }
             // Whether thresholds are slots or bytes is known when all is read.
             "red" | "gred" => {
@@ -159,9 +178,8 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
             "codel" => made.policy = policy::codel(args)?,
             "pie" => made.policy = policy::pie(args)?,
             "ecn" => {
-                return Err(
-                    Problem::error(word.at.clone(), "ecn goes with a policy").help("as in `red 0.002/5/15/0.1 ecn`")
-                );
+                return Err(Problem::error(word.at.clone(), "ecn goes with a policy")
+                    .help("as in `red 0.002/5/15/0.1 ecn`"));
             }
             _ => return Err(unknown(word, "an option that can be imported", WORDS)),
         }
@@ -172,7 +190,10 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
         made.policy.extend(ecn.then(|| ("ecn", quote("yes"))));
     }
     if kind == Kind::Queue && made.of.is_none() {
-        return Err(Problem::error(args.all(), "which pipe is this queue of? `pipe NUMBER` is missing"));
+        return Err(Problem::error(
+            args.all(),
+            "which pipe is this queue of? `pipe NUMBER` is missing",
+        ));
     }
     Ok(made)
 }
@@ -184,7 +205,10 @@ fn misplaced(word: &Word, of: &str, kind: Kind) -> Problem {
         Kind::Queue => "queue",
         Kind::Sched => "sched",
     };
-    Problem::error(word.at.clone(), format!("{} is for {of}, and this is a `{name}`", quoted(&word.text)))
+    Problem::error(
+        word.at.clone(),
+        format!("{} is for {of}, and this is a `{name}`", quoted(&word.text)),
+    )
 }
 
 /// `1.5Mbit/s` is 1,500,000 bits a second.
@@ -196,7 +220,8 @@ pub(super) fn bandwidth(word: &Word) -> Result<u64, Problem> {
             "write a bandwidth, as in `1.5Mbit/s` or `300KByte/s`",
         ));
     }
-    let wrong = |what: String, help: &str| Problem::error(word.at.clone(), what).help(help.to_owned());
+    let wrong =
+        |what: String, help: &str| Problem::error(word.at.clone(), what).help(help.to_owned());
     let help = "as in `1.5Mbit/s` or `300KByte/s`";
     let (number, unit) = split(&word.text, "1Mbit/s").map_err(|e| wrong(e.what, help))?;
     let (prefix, rest) = match unit.chars().next() {
@@ -210,19 +235,23 @@ pub(super) fn bandwidth(word: &Word) -> Result<u64, Problem> {
         "B/s" | "Byte/s" | "Bytes/s" | "Byte" | "Bytes" | "B" => 8,
         _ => return Err(wrong(format!("{} is no bandwidth", quoted(&word.text)), help)),
     };
-    number.times(bits * prefix, &word.text, "bits a second", |n| n.to_string()).map_err(|e| wrong(e.what, help))
+    number
+        .times(bits * prefix, &word.text, "bits a second", |n| n.to_string())
+        .map_err(|e| wrong(e.what, help))
 }
 
 /// Milliseconds, or with a unit.
 pub(super) fn milliseconds(word: &Word) -> Result<String, Problem> {
     let bare = word.text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let text = if bare { format!("{}ms", word.text) } else { word.text.clone() };
-    let span = crate::parse_span(&text).map_err(|e| Problem::error(word.at.clone(), e.what).help(e.help))?;
+    let span = crate::parse_span(&text)
+        .map_err(|e| Problem::error(word.at.clone(), e.what).help(e.help))?;
     Ok(amounts::time(span.0))
 }
 
 fn size(word: &Word) -> Result<u64, Problem> {
-    let wrong = |what: String| Problem::error(word.at.clone(), what).help("as in `10KB` or `1500B`");
+    let wrong =
+        |what: String| Problem::error(word.at.clone(), what).help("as in `10KB` or `1500B`");
     let (number, unit) = split(&word.text, "10KB").map_err(|e| wrong(e.what))?;
     let bytes = match unit.to_ascii_lowercase().trim_end_matches("ytes") {
         "" | "b" => 1,
@@ -233,11 +262,14 @@ fn size(word: &Word) -> Result<u64, Problem> {
     number.times(bytes, &word.text, "bytes", |n| n.to_string()).map_err(|e| wrong(e.what))
 }
 
-/// A probability, or `K,p,H,r`: losses in the good state, into the bad one, losses there, and back. None: nothing is lost.
+/// A probability, or `K,p,H,r`: losses in the good state, into the bad one, losses there, and back.
+/// None: nothing is lost.
 fn loss(word: &Word) -> Result<Option<String>, Problem> {
     let parts: Vec<&str> = word.text.split(',').collect();
-    let part =
-        |text: &str| Ok(part_of_one(&Word { text: text.to_owned(), at: word.at.clone() })?.unwrap_or("0%".to_owned()));
+    let part = |text: &str| {
+        Ok(part_of_one(&Word { text: text.to_owned(), at: word.at.clone() })?
+            .unwrap_or("0%".to_owned()))
+    };
     match parts[..] {
         [_] => Ok(part_of_one(word)?.map(|p| quote(&p))),
         [good, to_bad, bad, to_good] => Ok(Some(inline(&[
@@ -270,7 +302,13 @@ fn scheduler(word: &Word) -> Result<&'static str, Problem> {
             let why = "queues by a hash have CoDel here, `type fq_codel`; PIE is for the queue of a flow, also one for each: `mask all … pie`";
             return Err(no_equal(word.at.clone(), &word.text, why));
         }
-        _ => return Err(unknown(word, "a type of scheduler", &["fifo", "wf2q+", "rr", "qfq", "prio", "fq_codel"])),
+        _ => {
+            return Err(unknown(
+                word,
+                "a type of scheduler",
+                &["fifo", "wf2q+", "rr", "qfq", "prio", "fq_codel"],
+            ));
+        }
     })
 }
 
@@ -293,14 +331,23 @@ fn mask(args: &mut Args<'_>, last: &mut Vec<Last>) -> Result<Vec<String>, Proble
             "proto" => ("proto", 8),
             "flow-id" => ("flow-label", 20),
             "queue" if fields.is_empty() => {
-                return Err(no_equal(word.at.clone(), "mask queue", "the queues of a pipe are its flows, each apart"));
+                return Err(no_equal(
+                    word.at.clone(),
+                    "mask queue",
+                    "the queues of a pipe are its flows, each apart",
+                ));
             }
             _ => break,
         };
         args.next();
         let mask = args.value("a mask")?;
         if let (Some(kept), 32 | 128) = (trailing(mask, bits), bits) {
-            last.push(Last { src: name.starts_with("src"), bits: kept, of: bits, at: mask.at.clone() });
+            last.push(Last {
+                src: name.starts_with("src"),
+                bits: kept,
+                of: bits,
+                at: mask.at.clone(),
+            });
             fields.push(name.to_owned());
             continue;
         }
@@ -336,8 +383,13 @@ fn trailing(word: &Word, bits: u32) -> Option<u32> {
 
 /// How many leading bits of `bits` a mask keeps: `0xffffff00` or `/24`.
 fn leading(word: &Word, bits: u32) -> Result<u32, Problem> {
-    let refused =
-        || no_equal(word.at.clone(), "this mask", "a mask has ones and then zeros, such as `0xffffff00` or `/24`");
+    let refused = || {
+        no_equal(
+            word.at.clone(),
+            "this mask",
+            "a mask has ones and then zeros, such as `0xffffff00` or `/24`",
+        )
+    };
     if let Some(length) = word.text.strip_prefix('/') {
         return length.parse::<u32>().ok().filter(|n| *n <= bits).ok_or_else(refused);
     }
@@ -373,7 +425,11 @@ mod tests {
         assert_eq!(limit(&word("50")), Ok("50p".to_owned()));
         assert_eq!(limit(&word("30KBytes")), Ok("30KiB".to_owned()));
         assert_eq!(
-            [leading(&word("0xffffff00"), 32), leading(&word("/16"), 32), leading(&word("0xffff"), 16)],
+            [
+                leading(&word("0xffffff00"), 32),
+                leading(&word("/16"), 32),
+                leading(&word("0xffff"), 16)
+            ],
             [Ok(24), Ok(16), Ok(16)]
         );
         assert!(leading(&word("0xff00ff00"), 32).is_err() && leading(&word("/33"), 32).is_err());

@@ -1,5 +1,5 @@
-//! Interfaces are ends of links. What passes the first one that is named is the far end's, what passes a second one the near
-//! end's: packets come in by one and go out by the other.
+//! Interfaces are ends of links. What passes the first one that is named is the far end's, what
+//! passes a second one the near end's: packets come in by one and go out by the other.
 
 use super::super::args::no_equal;
 use super::rule::Rule;
@@ -9,7 +9,9 @@ use crate::units::quoted;
 /// Gives rules their directions by the interfaces that they name.
 pub(super) fn ends(rules: &mut [Rule], problems: &mut Vec<Problem>) {
     let mut named: Vec<_> = Vec::new();
-    for name in rules.iter().flat_map(|rule| &rule.interfaces).map(|interface| interface.name.clone()) {
+    for name in
+        rules.iter().flat_map(|rule| &rule.interfaces).map(|interface| interface.name.clone())
+    {
         if named.iter().all(|other: &crate::import::lines::Word| other.text != name.text) {
             named.push(name);
         }
@@ -21,7 +23,8 @@ pub(super) fn ends(rules: &mut [Rule], problems: &mut Vec<Problem>) {
         return;
     }
     let Some(second) = named.get(1) else {
-        let what = format!("{} is the end of these links: rules need not name it", quoted(&first.text));
+        let what =
+            format!("{} is the end of these links: rules need not name it", quoted(&first.text));
         problems.push(Problem::warning(first.at.clone(), what));
         return;
     };

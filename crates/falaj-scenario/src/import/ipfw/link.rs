@@ -9,7 +9,11 @@ use crate::diagnostics::Problem;
 
 /// What a table is called.
 pub(super) fn table_name(number: &str) -> String {
-    if number.bytes().all(|b| b.is_ascii_digit()) { format!("table{number}") } else { number.to_owned() }
+    if number.bytes().all(|b| b.is_ascii_digit()) {
+        format!("table{number}")
+    } else {
+        number.to_owned()
+    }
 }
 
 /// A link for each pipe, with a flow for each of its queues; then the tables and rules.
@@ -68,7 +72,11 @@ fn several_tags(rules: &[Rule]) -> Option<Problem> {
 
 /// Rules may share a number, and have names of their own here.
 fn names(rules: &[Rule]) -> Vec<String> {
-    let name = |(n, rule): (usize, &Rule)| match rules[..n].iter().filter(|r| r.number == rule.number).count() {
+    let name = |(n, rule): (usize, &Rule)| match rules[..n]
+        .iter()
+        .filter(|r| r.number == rule.number)
+        .count()
+    {
         0 => rule.number.to_string(),
         more => format!("{}-{}", rule.number, more + 1),
     };
@@ -79,18 +87,27 @@ fn names(rules: &[Rule]) -> Vec<String> {
 fn beyond(all: &Firewall) -> Vec<Problem> {
     let mut said: Vec<Problem> = Vec::new();
     for way in ["up", "down"] {
-        let rules: Vec<&Rule> = all.rules.iter().filter(|r| r.direction.is_none_or(|d| d == way)).collect();
-        let leads = |r: &&Rule| matches!(r.action, Action::Pipe(_) | Action::Queue(_) | Action::PipeOfTable);
+        let rules: Vec<&Rule> =
+            all.rules.iter().filter(|r| r.direction.is_none_or(|d| d == way)).collect();
+        let leads = |r: &&Rule| {
+            matches!(r.action, Action::Pipe(_) | Action::Queue(_) | Action::PipeOfTable)
+        };
         let Some(last) = rules.iter().rposition(leads) else { continue };
         let ends = |r: &&Rule| {
-            matches!(r.action, Action::Allow | Action::Deny) && r.matches == "any" && r.probability.is_none()
+            matches!(r.action, Action::Allow | Action::Deny)
+                && r.matches == "any"
+                && r.probability.is_none()
         };
         if rules[last + 1..].iter().any(ends) || said.iter().any(|p| p.span == rules[last].at) {
             continue;
         }
         let what = "what no rule behind this one takes leaves here; the last rule of ipfw drops it, with one_pass=0";
         let problem = Problem::warning(rules[last].at.clone(), what);
-        said.push(problem.help("end with `add allow ip from any to any`, or with `deny`, and both do the same"));
+        said.push(
+            problem.help(
+                "end with `add allow ip from any to any`, or with `deny`, and both do the same",
+            ),
+        );
     }
     said
 }
@@ -103,11 +120,14 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
     let mut table = Table::new(format!("[{header}]"), at);
     table.comments.extend(pipe.iter().chain(&sched).map(|c| c.line.clone()));
     // A profile may have a bandwidth, which counts where the pipe says none.
-    let says = |name: &str| pipe.iter().chain(&sched).flat_map(|c| &c.link).any(|(said, _)| *said == name);
+    let says =
+        |name: &str| pipe.iter().chain(&sched).flat_map(|c| &c.link).any(|(said, _)| *said == name);
     if !says("profile") {
         table.text("rate", "unlimited");
     }
-    let of_pipe = |rule: &&Rule| rule.action == Action::Pipe(number) || queues::queue_of(all, rule, number).is_some();
+    let of_pipe = |rule: &&Rule| {
+        rule.action == Action::Pipe(number) || queues::queue_of(all, rule, number).is_some()
+    };
     table.text("account", counted(all.rules.iter().filter(of_pipe)));
     for (name, value) in pipe.iter().chain(&sched).flat_map(|c| &c.link) {
         table.set(name, value.clone());
@@ -122,7 +142,8 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
         problems.push(Problem::warning(pipe.at.clone(), what));
     }
     for last in pipe.iter().chain(&sched).flat_map(|c| &c.last) {
-        problems.push(last.within(all.rules.iter().filter(of_pipe)).unwrap_or_else(|refused| refused));
+        problems
+            .push(last.within(all.rules.iter().filter(of_pipe)).unwrap_or_else(|refused| refused));
     }
     let sorted = match queues::sorted(all, number) {
         Ok(sorted) => sorted,
@@ -131,20 +152,31 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
     for queue in all.queues.iter().filter(|q| q.of == Some(number)) {
         let sent = all.rules.iter().any(|r| r.action == Action::Queue(queue.number));
         if !sent {
-            problems.push(Problem::warning(queue.at.clone(), "no rule sends to this queue: it is left out"));
+            problems.push(Problem::warning(
+                queue.at.clone(),
+                "no rule sends to this queue: it is left out",
+            ));
         } else if sorted.iter().flatten().all(|(number, _)| *number != queue.number) {
             let what = "rules before take all that this queue would get: it is left out";
             problems.push(Problem::warning(queue.at.clone(), what));
         } else {
             let of_queue = |rule: &&Rule| rule.action == Action::Queue(queue.number);
             for last in &queue.last {
-                problems.push(last.within(all.rules.iter().filter(of_queue)).unwrap_or_else(|refused| refused));
+                problems.push(
+                    last.within(all.rules.iter().filter(of_queue))
+                        .unwrap_or_else(|refused| refused),
+                );
             }
         }
     }
     if sorted.iter().all(Vec::is_empty) {
         let policy = pipe.iter().chain(&sched).flat_map(|c| c.policy.clone()).collect::<Vec<_>>();
-        draft.tables.extend(one_queue(table, &header, pipe.as_ref().and_then(|p| p.queue.as_deref()), &policy));
+        draft.tables.extend(one_queue(
+            table,
+            &header,
+            pipe.as_ref().and_then(|p| p.queue.as_deref()),
+            &policy,
+        ));
         return;
     }
     let typed = sched.iter().chain(&pipe).find(|c| c.scheduler.is_some());
@@ -179,7 +211,10 @@ fn flow(queue: &Configured, takes: &[String], kind: &str, header: &str) -> Table
     let mut flow = Table::new(format!("[{header}.flow.queue{}]", queue.number), queue.at.clone());
     flow.comments.push(queue.line.clone());
     let rules: Vec<String> = takes.iter().map(|rule| quote(rule)).collect();
-    flow.set("match", if rules.len() == 1 { rules.concat() } else { format!("[{}]", rules.join(", ")) });
+    flow.set(
+        "match",
+        if rules.len() == 1 { rules.concat() } else { format!("[{}]", rules.join(", ")) },
+    );
     if kind != "fq_codel" {
         flow.set("queue", queue_of(queue.queue.as_deref().unwrap_or("50p"), &queue.policy));
     }
@@ -198,7 +233,12 @@ fn flow(queue: &Configured, takes: &[String], kind: &str, header: &str) -> Table
 }
 
 /// What a pipe has by itself.
-fn one_queue(mut table: Table, header: &str, limit: Option<&str>, policy: &[(&'static str, String)]) -> Vec<Table> {
+fn one_queue(
+    mut table: Table,
+    header: &str,
+    limit: Option<&str>,
+    policy: &[(&'static str, String)],
+) -> Vec<Table> {
     // Slots are 50 unless it is said otherwise.
     let limit = limit.unwrap_or("50p");
     if policy.is_empty() {
@@ -228,7 +268,8 @@ fn queue_of(limit: &str, policy: &[(&'static str, String)]) -> String {
     if policy.is_empty() {
         return quote(limit);
     }
-    let keys: Vec<(&str, String)> = [("limit", quote(limit))].into_iter().chain(policy.iter().cloned()).collect();
+    let keys: Vec<(&str, String)> =
+        [("limit", quote(limit))].into_iter().chain(policy.iter().cloned()).collect();
     inline(&keys)
 }
 
@@ -243,17 +284,21 @@ fn tables(all: &Firewall, draft: &mut Draft, problems: &mut Vec<Problem>) {
         let entries = || all.tables.iter().filter(|e| e.table == name);
         let at = entries().next().map_or(0..0, |e| e.at.clone());
         let mut table = Table::new(format!("[table.{}]", key(&table_name(name))), at);
-        let names_pipes = all
-            .rules
-            .iter()
-            .any(|r| r.action == Action::PipeOfTable && r.table.as_ref().is_some_and(|(t, _)| t == name));
+        let names_pipes = all.rules.iter().any(|r| {
+            r.action == Action::PipeOfTable && r.table.as_ref().is_some_and(|(t, _)| t == name)
+        });
         for entry in entries() {
             let value = match (&entry.value, names_pipes) {
-                (Some(number), true) if all.pipes.iter().any(|p| p.number.to_string() == *number) => {
+                (Some(number), true)
+                    if all.pipes.iter().any(|p| p.number.to_string() == *number) =>
+                {
                     format!("pipe{number}")
                 }
                 (Some(number), true) => {
-                    problems.push(Problem::error(entry.at.clone(), format!("there is no pipe {number}")));
+                    problems.push(Problem::error(
+                        entry.at.clone(),
+                        format!("there is no pipe {number}"),
+                    ));
                     continue;
                 }
                 (value, _) => value.clone().unwrap_or_default(),
@@ -265,7 +310,12 @@ fn tables(all: &Firewall, draft: &mut Draft, problems: &mut Vec<Problem>) {
 }
 
 /// The rule of a scenario; a rule that only counts stays a rule that goes on.
-fn made(all: &Firewall, links: &[u64], n: usize, names: &[String]) -> Result<Option<Table>, Problem> {
+fn made(
+    all: &Firewall,
+    links: &[u64],
+    n: usize,
+    names: &[String],
+) -> Result<Option<Table>, Problem> {
     let rule = &all.rules[n];
     let mut table = Table::new("[[rule]]", rule.at.clone());
     table.comments.push(rule.line.clone());
@@ -287,20 +337,26 @@ fn made(all: &Firewall, links: &[u64], n: usize, names: &[String]) -> Result<Opt
             .ok_or_else(|| Problem::error(rule.at.clone(), format!("there is no {what} {number}")))
     };
     match &rule.action {
-        Action::Pipe(number) if queues::divide(all, *number) => return Err(queues::beside(rule, *number)),
+        Action::Pipe(number) if queues::divide(all, *number) => {
+            return Err(queues::beside(rule, *number));
+        }
         Action::Pipe(number) => table.text("to", link(*number, "pipe")?),
         Action::Queue(number) => {
             let queue = all.queues.iter().find(|q| q.number == *number);
-            let of = queue
-                .and_then(|q| q.of)
-                .ok_or_else(|| Problem::error(rule.at.clone(), format!("there is no queue {number}")))?;
+            let of = queue.and_then(|q| q.of).ok_or_else(|| {
+                Problem::error(rule.at.clone(), format!("there is no queue {number}"))
+            })?;
             table.text("to", link(of, "pipe")?);
         }
         Action::PipeOfTable => {
             if let Some((name, by)) = &rule.table {
-                let named =
-                    all.tables.iter().filter(|e| e.table == *name).filter_map(|e| e.value.as_ref()?.parse().ok());
-                if let Some(number) = named.into_iter().find(|number| queues::divide(all, *number)) {
+                let named = all
+                    .tables
+                    .iter()
+                    .filter(|e| e.table == *name)
+                    .filter_map(|e| e.value.as_ref()?.parse().ok());
+                if let Some(number) = named.into_iter().find(|number| queues::divide(all, *number))
+                {
                     return Err(queues::beside(rule, number));
                 }
                 table.set("to", inline(&[("table", quote(&table_name(name))), ("by", quote(by))]));
@@ -315,11 +371,14 @@ fn made(all: &Firewall, links: &[u64], n: usize, names: &[String]) -> Result<Opt
         },
         Action::SkipTo(number) => {
             let next = (n + 1..all.rules.len()).find(|next| all.rules[*next].number >= *number);
-            let next = next.ok_or_else(|| Problem::error(rule.at.clone(), "it skips beyond the last rule"))?;
+            let next = next
+                .ok_or_else(|| Problem::error(rule.at.clone(), "it skips beyond the last rule"))?;
             table.set("to", inline(&[("skip-to", quote(&names[next]))]));
         }
     }
-    if !all.one_pass && matches!(rule.action, Action::Pipe(_) | Action::Queue(_) | Action::PipeOfTable) {
+    if !all.one_pass
+        && matches!(rule.action, Action::Pipe(_) | Action::Queue(_) | Action::PipeOfTable)
+    {
         table.text("then", "on");
     }
     Ok(Some(table))

@@ -50,8 +50,8 @@ struct Entry {
     at: Range<usize>,
 }
 
-/// The scenario that a script of `ipfw` or `dnctl` commands amounts to: a link for each pipe, and rules. What goes out
-/// is `up`, what comes in is `down`.
+/// The scenario that a script of `ipfw` or `dnctl` commands amounts to: a link for each pipe, and
+/// rules. What goes out is `up`, what comes in is `down`.
 ///
 /// # Errors
 /// Every line that cannot be read or has no equal, and why.
@@ -87,7 +87,8 @@ pub(super) fn direction(args: &mut Args<'_>, header: &str) -> Result<Vec<Table>,
     }
 }
 
-const OBJECTS: &[&str] = &["pipe", "queue", "sched", "add", "delete", "table", "flush", "enable", "disable"];
+const OBJECTS: &[&str] =
+    &["pipe", "queue", "sched", "add", "delete", "table", "flush", "enable", "disable"];
 
 fn command(words: &[Word], all: &mut Firewall, notes: &mut Vec<Problem>) -> Result<(), Problem> {
     let mut args = Args::new(words);
@@ -113,7 +114,8 @@ fn command(words: &[Word], all: &mut Firewall, notes: &mut Vec<Problem>) -> Resu
         "add" => {
             let rule = rule::read(&mut args, all.rules.last().map_or(0, |r| r.number), notes)?;
             // Later ones of a number stand behind the earlier.
-            let at = all.rules.iter().position(|r| r.number > rule.number).unwrap_or(all.rules.len());
+            let at =
+                all.rules.iter().position(|r| r.number > rule.number).unwrap_or(all.rules.len());
             all.rules.insert(at, rule);
             Ok(())
         }
@@ -187,9 +189,11 @@ fn numbered(
     }
     let number = whole(word)?;
     if !(1..=65_535).contains(&number) {
-        return Err(
-            Problem::error(word.at.clone(), format!("{} is out of range", quoted(&word.text))).help("1 to 65535")
-        );
+        return Err(Problem::error(
+            word.at.clone(),
+            format!("{} is out of range", quoted(&word.text)),
+        )
+        .help("1 to 65535"));
     }
     let verb = args.value("`config`")?;
     match verb.text.as_str() {
@@ -210,12 +214,19 @@ fn numbered(
 }
 
 /// `sysctl net.inet.ip.fw.one_pass=0`.
-fn sysctl(args: &mut Args<'_>, all: &mut Firewall, notes: &mut Vec<Problem>) -> Result<(), Problem> {
+fn sysctl(
+    args: &mut Args<'_>,
+    all: &mut Firewall,
+    notes: &mut Vec<Problem>,
+) -> Result<(), Problem> {
     while let Some(word) = args.next() {
         match word.text.split_once('=') {
             Some((name, value)) if name.ends_with("fw.one_pass") => all.one_pass = value != "0",
             None if word.text.starts_with('-') => {}
-            _ => notes.push(Problem::warning(word.at.clone(), "this says nothing of links, and was left out")),
+            _ => notes.push(Problem::warning(
+                word.at.clone(),
+                "this says nothing of links, and was left out",
+            )),
         }
     }
     Ok(())
@@ -234,7 +245,12 @@ fn table(args: &mut Args<'_>, all: &mut Firewall) -> Result<(), Problem> {
                     .map_err(|e| Problem::error(address.at.clone(), e.what).help(e.help))?;
                 let value = args.next().map(|w| w.text.clone());
                 let at = args.all();
-                all.tables.push(Entry { table: name.clone(), address: address.text.clone(), value, at });
+                all.tables.push(Entry {
+                    table: name.clone(),
+                    address: address.text.clone(),
+                    value,
+                    at,
+                });
                 next = args.next();
             }
         }

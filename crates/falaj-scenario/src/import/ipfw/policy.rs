@@ -16,12 +16,16 @@ pub(super) fn red(name: &Word, args: &mut Args<'_>, slots: bool) -> Result<Keys,
     let word = args.value("its four numbers")?;
     let parts: Vec<&str> = word.text.split('/').collect();
     let [weight, min, max, most] = parts[..] else {
-        return Err(Problem::error(word.at.clone(), format!("{} is not four numbers", quoted(&word.text)))
-            .help("w_q/min_th/max_th/max_p, as in `red 0.002/5/15/0.1`"));
+        return Err(Problem::error(
+            word.at.clone(),
+            format!("{} is not four numbers", quoted(&word.text)),
+        )
+        .help("w_q/min_th/max_th/max_p, as in `red 0.002/5/15/0.1`"));
     };
     let part = |text: &str| Word { text: text.to_owned(), at: word.at.clone() };
     let chance = |text: &str| {
-        part_of_one(&part(text))?.ok_or_else(|| Problem::error(word.at.clone(), "of zero it never does anything"))
+        part_of_one(&part(text))?
+            .ok_or_else(|| Problem::error(word.at.clone(), "of zero it never does anything"))
     };
     let threshold = |text: &str| {
         let n = whole(&part(text))?;
@@ -74,11 +78,14 @@ pub(super) fn fq_codel(args: &mut Args<'_>) -> Result<Keys, Problem> {
     while let Some(word) = args.next() {
         match word.text.as_str() {
             "quantum" => set(&mut keys, "quantum", quote(&size(whole(args.value("bytes")?)?))),
-            "limit" => set(&mut keys, "limit", whole(args.value("a number of packets")?)?.to_string()),
+            "limit" => {
+                set(&mut keys, "limit", whole(args.value("a number of packets")?)?.to_string())
+            }
             "flows" => set(&mut keys, "queues", whole(args.value("a number")?)?.to_string()),
             _ if of_codel(word, args, &mut keys)? => {}
             _ => {
-                let known: Vec<&str> = ["quantum", "limit", "flows"].iter().chain(CODEL).copied().collect();
+                let known: Vec<&str> =
+                    ["quantum", "limit", "flows"].iter().chain(CODEL).copied().collect();
                 return Err(unknown(word, "a parameter of fq_codel", &known));
             }
         }

@@ -1,4 +1,5 @@
-//! Which packets of a pipe are whose queue's: there the rule that takes a packet says it, here flows look at packets.
+//! Which packets of a pipe are whose queue's: there the rule that takes a packet says it, here
+//! flows look at packets.
 
 use super::super::first::{Sends, Takes, apart};
 use super::Firewall;
@@ -41,17 +42,22 @@ fn one_way(all: &Firewall, pipe: u64, way: &str) -> Result<Sorted, Problem> {
     let sends: Vec<(u64, &Asked<'_>)> =
         asked.iter().filter_map(|asked| Some((queue_of(all, asked.rule, pipe)?, asked))).collect();
     for (n, (queue, one)) in sends.iter().enumerate() {
-        let other = sends[n + 1..].iter().find(|(of, other)| of != queue && one.takes.meets(&other.takes));
+        let other =
+            sends[n + 1..].iter().find(|(of, other)| of != queue && one.takes.meets(&other.takes));
         let Some((of, other)) = other else { continue };
         if one.chance {
-            let what = format!("chance sends the same packets to queue {queue} and to queue {of} of one pipe");
+            let what = format!(
+                "chance sends the same packets to queue {queue} and to queue {of} of one pipe"
+            );
             return Err(Problem::error(one.rule.at.clone(), what).help(format!(
                 "flows of a link are told apart by what packets are like: give queue {queue} a pipe of its own, \
                  and send to that, `prob P pipe N …`"
             )));
         }
         if !all.one_pass {
-            let what = format!("these packets were in queue {queue} of the same pipe before, and one_pass is 0");
+            let what = format!(
+                "these packets were in queue {queue} of the same pipe before, and one_pass is 0"
+            );
             return Err(Problem::error(other.rule.at.clone(), what).help(format!(
                 "flows of a link are told apart by what packets are like: give queue {of} a pipe of its own"
             )));
@@ -67,8 +73,10 @@ fn one_way(all: &Firewall, pipe: u64, way: &str) -> Result<Sorted, Problem> {
         }
     }
     let place = |queue: u64| queues.iter().position(|q| *q == queue).unwrap_or(0);
-    let rules: Vec<Sends> =
-        sends.iter().map(|(queue, asked)| Sends { flow: place(*queue), takes: asked.takes.clone() }).collect();
+    let rules: Vec<Sends> = sends
+        .iter()
+        .map(|(queue, asked)| Sends { flow: place(*queue), takes: asked.takes.clone() })
+        .collect();
     let left = apart(&rules).map_err(|(n, why)| too_many(sends[n].1.rule, &why))?;
     let mut sorted: Sorted = queues.into_iter().map(|queue| (queue, Vec::new())).collect();
     for (rule, takes) in rules.iter().zip(left).filter(|(_, takes)| !takes.is_nothing()) {
@@ -81,24 +89,35 @@ fn one_way(all: &Firewall, pipe: u64, way: &str) -> Result<Sorted, Problem> {
     Ok(sorted)
 }
 
-/// A rule that asks for a mark which a packet may get, or lose, before it comes to a queue: there the rule has decided by then, here
-/// flows are told apart by the mark that a packet has as it comes to the link.
+/// A rule that asks for a mark which a packet may get, or lose, before it comes to a queue: there
+/// the rule has decided by then, here flows are told apart by the mark that a packet has as it
+/// comes to the link.
 fn marked_too_late(asked: &[Asked<'_>], sends: &[(u64, &Asked<'_>)]) -> Option<Problem> {
     let place = |rule: &Rule| asked.iter().position(|other| std::ptr::eq(other.rule, rule));
     for (n, early) in asked.iter().enumerate().filter(|(_, early)| early.asks_for_mark()) {
         let decides = |&&(queue, late): &&(u64, &Asked<'_>)| match early.rule.action {
             // What it takes skips rules to queues, whose flows have to leave that.
-            Action::SkipTo(to) => sends.iter().any(|(_, left)| place(left.rule) > Some(n) && left.rule.number < to),
+            Action::SkipTo(to) => {
+                sends.iter().any(|(_, left)| place(left.rule) > Some(n) && left.rule.number < to)
+            }
             Action::Queue(own) => {
                 let is_of = sends.iter().any(|(_, sent)| std::ptr::eq(sent.rule, early.rule));
-                is_of && (std::ptr::eq(late.rule, early.rule) || (queue != own && early.takes.meets(&late.takes)))
+                is_of
+                    && (std::ptr::eq(late.rule, early.rule)
+                        || (queue != own && early.takes.meets(&late.takes)))
             }
             _ => false,
         };
-        for (_, late) in sends.iter().filter(|(_, late)| place(late.rule) >= Some(n)).filter(decides) {
+        for (_, late) in
+            sends.iter().filter(|(_, late)| place(late.rule) >= Some(n)).filter(decides)
+        {
             // A rule to a queue marks packets before they come to it.
             let from = if matches!(early.rule.action, Action::Queue(_)) { n } else { n + 1 };
-            let marks = asked.iter().enumerate().skip(from).take_while(|(at, _)| Some(*at) <= place(late.rule));
+            let marks = asked
+                .iter()
+                .enumerate()
+                .skip(from)
+                .take_while(|(at, _)| Some(*at) <= place(late.rule));
             let mut marks = marks.filter(|(_, other)| other.rule.mark.is_some());
             if let Some(mark) = marks.find_map(|(_, other)| other.rule.mark.as_ref()) {
                 let what = "this rule asks for the mark that packets have before others mark them";
@@ -129,10 +148,12 @@ fn asked<'a>(all: &'a Firewall, way: &str) -> Result<Vec<Asked<'a>>, Problem> {
         let mut gone = Vec::new();
         for skip in &asked {
             match skip.rule.action {
-                Action::SkipTo(to) if rule.number < to && skip.takes.meets(&takes) => match skip.chance {
-                    true => chance = true,
-                    false => gone.push(&skip.takes),
-                },
+                Action::SkipTo(to) if rule.number < to && skip.takes.meets(&takes) => {
+                    match skip.chance {
+                        true => chance = true,
+                        false => gone.push(&skip.takes),
+                    }
+                }
                 _ => {}
             }
         }
@@ -144,12 +165,14 @@ fn asked<'a>(all: &'a Firewall, way: &str) -> Result<Vec<Asked<'a>>, Problem> {
 
 fn too_many(rule: &Rule, why: &Unreadable) -> Problem {
     let what = format!("which packets go to which queue cannot be said: {}", why.what);
-    Problem::error(rule.at.clone(), what).help("give queues that the same packets may go to pipes of their own")
+    Problem::error(rule.at.clone(), what)
+        .help("give queues that the same packets may go to pipes of their own")
 }
 
 /// A rule that sends to a pipe beside its queues.
 pub(super) fn beside(rule: &Rule, pipe: u64) -> Problem {
     let what = format!("pipe {pipe} has queues, and this rule sends to none of them");
-    Problem::error(rule.at.clone(), what)
-        .help("there it has a link of its own: configure another pipe like it for what this rule takes")
+    Problem::error(rule.at.clone(), what).help(
+        "there it has a link of its own: configure another pipe like it for what this rule takes",
+    )
 }

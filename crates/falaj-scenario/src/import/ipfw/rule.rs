@@ -63,7 +63,11 @@ pub(super) struct Interface {
 }
 
 /// Reads what stands behind `add`; `last` is the highest number so far.
-pub(super) fn read(args: &mut Args<'_>, last: u64, notes: &mut Vec<Problem>) -> Result<Rule, Problem> {
+pub(super) fn read(
+    args: &mut Args<'_>,
+    last: u64,
+    notes: &mut Vec<Problem>,
+) -> Result<Rule, Problem> {
     let number = match args.number() {
         Some(word) => whole(word)?,
         // Steps are of 100 there.
@@ -77,8 +81,7 @@ pub(super) fn read(args: &mut Args<'_>, last: u64, notes: &mut Vec<Problem>) -> 
             "set" => _ = whole(args.value("a number")?)?,
             "pipe" if args.take("tablearg").is_some() => break Action::PipeOfTable,
             "queue" if args.peek().is_some_and(|w| w.text == "tablearg") => {
-                let why =
-                    "tables lead to links here: write a rule for each queue, `queue 1 ip from 10.1.0.0/16 to any`";
+                let why = "tables lead to links here: write a rule for each queue, `queue 1 ip from 10.1.0.0/16 to any`";
                 return Err(no_equal(word.at.clone(), "queue tablearg", why));
             }
             "pipe" => break Action::Pipe(whole(args.value("a number")?)?),
@@ -88,7 +91,11 @@ pub(super) fn read(args: &mut Args<'_>, last: u64, notes: &mut Vec<Problem>) -> 
             "count" => break Action::Count,
             "setmark" => {
                 let word = args.value("a mark")?;
-                mark = Some(Mark { number: marked(word, "setmark", u32::MAX)?, tag: false, at: word.at.clone() });
+                mark = Some(Mark {
+                    number: marked(word, "setmark", u32::MAX)?,
+                    tag: false,
+                    at: word.at.clone(),
+                });
                 break Action::Count;
             }
             "skipto" if args.peek().is_some_and(|w| w.text == "tablearg") => {
@@ -117,7 +124,8 @@ pub(super) fn read(args: &mut Args<'_>, last: u64, notes: &mut Vec<Problem>) -> 
     }
     let mut body = Body::default();
     body.read(args)?;
-    // Where a packet comes in or goes out is said by the interface, at whichever of both it is looked at.
+    // Where a packet comes in or goes out is said by the interface, at whichever of both it is
+    // looked at.
     let by_interface = body.interfaces.iter().rev().find_map(|interface| interface.passes);
     let goes_out = body.interfaces.iter().any(|interface| interface.passes == Some("up"));
     let pass = body.direction.or(goes_out.then_some("up"));
@@ -128,7 +136,8 @@ pub(super) fn read(args: &mut Args<'_>, last: u64, notes: &mut Vec<Problem>) -> 
         return Err(Problem::error(args.all(), what).help(error.help));
     }
     if direction.is_none() && matches!(action, Action::Pipe(_) | Action::Queue(_)) {
-        let what = "without `in` or `out` both directions share the pipe there; here each has its own";
+        let what =
+            "without `in` or `out` both directions share the pipe there; here each has its own";
         notes.push(Problem::warning(args.all(), what));
     }
     if action == Action::PipeOfTable && body.table.is_none() {
@@ -175,7 +184,8 @@ impl Body {
             if args.take("from").is_some() {
                 self.end(args, "src", "sport")?;
                 if args.take("to").is_none() {
-                    return Err(Problem::error(args.all(), "`from` needs `to`").help("as in `ip from any to any`"));
+                    return Err(Problem::error(args.all(), "`from` needs `to`")
+                        .help("as in `ip from any to any`"));
                 }
                 self.end(args, "dst", "dport")?;
             }
@@ -207,8 +217,13 @@ impl Body {
             "ipv6-icmp" | "icmp6" => self.term(not, "icmp6"),
             "tcp" | "udp" | "icmp" => self.term(not, &word.text),
             _ => {
-                let number = whole(word)
-                    .map_err(|_| unknown(word, "a protocol", &["ip", "ip4", "ip6", "tcp", "udp", "icmp", "icmp6"]))?;
+                let number = whole(word).map_err(|_| {
+                    unknown(
+                        word,
+                        "a protocol",
+                        &["ip", "ip4", "ip6", "tcp", "udp", "icmp", "icmp6"],
+                    )
+                })?;
                 self.term(not, format!("proto {number}"));
             }
         }
@@ -258,7 +273,11 @@ impl Body {
             return Ok(None);
         }
         if word.text.starts_with("me") {
-            return Err(no_equal(word.at.clone(), &word.text, "write the address: a scenario knows no host"));
+            return Err(no_equal(
+                word.at.clone(),
+                &word.text,
+                "write the address: a scenario knows no host",
+            ));
         }
         if word.text.contains('{') {
             let why = "write the addresses apart, as a list or as prefixes";
@@ -315,7 +334,13 @@ impl Body {
                 let side = match key.text.as_str() {
                     "src-ip" => "src",
                     "dst-ip" => "dst",
-                    _ => return Err(no_equal(key.at.clone(), &key.text, "addresses can be looked up: src-ip, dst-ip")),
+                    _ => {
+                        return Err(no_equal(
+                            key.at.clone(),
+                            &key.text,
+                            "addresses can be looked up: src-ip, dst-ip",
+                        ));
+                    }
                 };
                 let name = args.value("a table")?.text.clone();
                 self.term(not, format!("{side} table {}", super::link::table_name(&name)));
@@ -331,14 +356,16 @@ impl Body {
             }
             "mac-type" => {
                 let types = args.value("a type")?;
-                let list: Vec<String> = types.text.split(',').map(|t| format!("ether {}", ether(t))).collect();
+                let list: Vec<String> =
+                    types.text.split(',').map(|t| format!("ether {}", ether(t))).collect();
                 self.block(not, list);
             }
             "iplen" => self.term(not, format!("length {}", args.value("a length")?.text)),
             "ipttl" => self.term(not, format!("ttl {}", args.value("a number")?.text)),
             "dscp" => {
                 let points = args.value("a number")?;
-                let list: Vec<String> = points.text.split(',').map(|p| format!("dscp {}", dscp(p))).collect();
+                let list: Vec<String> =
+                    points.text.split(',').map(|p| format!("dscp {}", dscp(p))).collect();
                 self.block(not, list);
             }
             "mark" => {
@@ -347,7 +374,8 @@ impl Body {
             }
             "tagged" => {
                 let tags = args.value("a number")?;
-                let list = tags.text.split(',').map(|tag| Word { text: tag.to_owned(), ..tags.clone() });
+                let list =
+                    tags.text.split(',').map(|tag| Word { text: tag.to_owned(), ..tags.clone() });
                 let list = list.map(|tag| Ok(format!("mark {}", marked(&tag, "tagged", 65_534)?)));
                 self.block(not, list.collect::<Result<_, Problem>>()?);
             }
@@ -367,7 +395,12 @@ impl Body {
     }
 
     /// Links have two ends, which interfaces stand for.
-    fn interface(&mut self, word: &Word, passes: Option<&'static str>, not: bool) -> Result<(), Problem> {
+    fn interface(
+        &mut self,
+        word: &Word,
+        passes: Option<&'static str>,
+        not: bool,
+    ) -> Result<(), Problem> {
         if not || word.text.starts_with("table(") || word.text.contains('*') {
             let why = "a link has two ends, of which `in` and `out` tell the direction: name one interface, or two";
             return Err(no_equal(word.at.clone(), "this choice of interfaces", why));
@@ -389,11 +422,16 @@ fn marked(word: &Word, what: &str, most: u32) -> Result<String, Problem> {
     let least = u32::from(most < u32::MAX);
     match number.filter(|number| (least..=most).contains(number)) {
         Some(number) => Ok(number.to_string()),
-        None if text == "tablearg" || text.contains(':') => {
-            Err(no_equal(word.at.clone(), &format!("{what} {text}"), "marks are set and compared as whole numbers"))
-        }
-        None => Err(Problem::error(word.at.clone(), format!("{} is no number for `{what}`", quoted(text)))
-            .help(format!("{least} to {most}"))),
+        None if text == "tablearg" || text.contains(':') => Err(no_equal(
+            word.at.clone(),
+            &format!("{what} {text}"),
+            "marks are set and compared as whole numbers",
+        )),
+        None => Err(Problem::error(
+            word.at.clone(),
+            format!("{} is no number for `{what}`", quoted(text)),
+        )
+        .help(format!("{least} to {most}"))),
     }
 }
 
@@ -417,7 +455,9 @@ fn sides<'a>(
                 let why = "directions and interfaces hold for a whole rule: write two rules";
                 return Err(no_equal(word.at.clone(), "a block with these", why));
             }
-            _ if opens(word) => return Err(Problem::error(word.at.clone(), "a block within a block")),
+            _ if opens(word) => {
+                return Err(Problem::error(word.at.clone(), "a block within a block"));
+            }
             _ => read(word, args, &mut side)?,
         }
     }
@@ -433,7 +473,11 @@ fn prefix(address: &str, word: &Word) -> Result<String, Problem> {
     let bits = mask.parse::<std::net::Ipv4Addr>().map(u32::from).ok();
     match bits.filter(|bits| bits.leading_ones() + bits.trailing_zeros() == 32) {
         Some(bits) => Ok(format!("{base}/{}", bits.leading_ones())),
-        None => Err(no_equal(word.at.clone(), "this mask", "a mask has ones and then zeros, such as `:255.255.0.0`")),
+        None => Err(no_equal(
+            word.at.clone(),
+            "this mask",
+            "a mask has ones and then zeros, such as `:255.255.0.0`",
+        )),
     }
 }
 
@@ -455,9 +499,13 @@ fn dscp(text: &str) -> &str {
 fn no_action(word: &Word) -> Problem {
     let why = match word.text.as_str() {
         "check-state" => "rules know packets, and no connections",
-        "divert" | "tee" | "ngtee" | "netgraph" => "packets stay in the link; `--capture` writes copies of them",
+        "divert" | "tee" | "ngtee" | "netgraph" => {
+            "packets stay in the link; `--capture` writes copies of them"
+        }
         "fwd" | "forward" | "setfib" => "a link leads to its other end alone",
-        "nat" | "nat64lsn" | "nat64stl" | "nat64clat" | "nptv6" => "packets arrive as they were sent",
+        "nat" | "nat64lsn" | "nat64stl" | "nat64clat" | "nptv6" => {
+            "packets arrive as they were sent"
+        }
         "reject" | "unreach" | "unreach6" | "reset" | "reset6" | "abort" | "abort6" => {
             "nothing is answered in the place of the other end: `deny` drops"
         }
@@ -472,18 +520,22 @@ fn no_action(word: &Word) -> Problem {
 /// An option that has no equal, and why.
 fn no_option(word: &Word) -> Problem {
     let why = match word.text.as_str() {
-        "keep-state" | "limit" | "record-state" | "set-limit" | "defer-action" | "defer-immediate-action" => {
-            "rules know packets, and no connections"
+        "keep-state"
+        | "limit"
+        | "record-state"
+        | "set-limit"
+        | "defer-action"
+        | "defer-immediate-action" => "rules know packets, and no connections",
+        "uid" | "gid" | "jail" | "sockarg" => {
+            "a packet on a link does not tell whose process sent it"
         }
-        "uid" | "gid" | "jail" | "sockarg" => "a packet on a link does not tell whose process sent it",
         "diverted" | "diverted-loopback" | "diverted-output" | "fib" | "ipsec" => {
             "a packet on a link has nothing of what the kernel noted beside it"
         }
         "antispoof" | "verrevpath" | "versrcreach" => "a link knows no routes",
-        "icmptypes" | "icmp6types" | "ipoptions" | "ipid" | "ipprecedence" | "iptos" | "tcpack" | "tcpdatalen"
-        | "tcpseq" | "tcpwin" | "tcpmss" | "tcpoptions" | "ext6hdr" | "flow-id" | "flow" => {
-            "rules do not look at this field: `falaj explain match` tells at which they do"
-        }
+        "icmptypes" | "icmp6types" | "ipoptions" | "ipid" | "ipprecedence" | "iptos" | "tcpack"
+        | "tcpdatalen" | "tcpseq" | "tcpwin" | "tcpmss" | "tcpoptions" | "ext6hdr" | "flow-id"
+        | "flow" => "rules do not look at this field: `falaj explain match` tells at which they do",
         _ => {
             return no_equal(
                 word.at.clone(),

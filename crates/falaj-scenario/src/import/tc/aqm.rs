@@ -1,4 +1,5 @@
-//! Disciplines that keep a queue short: `red`, `codel`, `pie`; and `fq_codel` and `sfq`, with a queue for each connection.
+//! Disciplines that keep a queue short: `red`, `codel`, `pie`; and `fq_codel` and `sfq`, with a
+//! queue for each connection.
 
 use super::super::amounts::{part_of_one, size, tc_rate, tc_size, tc_time, time, whole};
 use super::super::args::{Args, no_equal};
@@ -35,8 +36,19 @@ fn set(keys: &mut Keys, key: &'static str, value: String) {
 
 /// `red limit B avpkt B …`; what is left out is as in tc.
 pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
-    const WORDS: &[&str] =
-        &["limit", "min", "max", "avpkt", "burst", "probability", "bandwidth", "ecn", "harddrop", "nodrop", "adaptive"];
+    const WORDS: &[&str] = &[
+        "limit",
+        "min",
+        "max",
+        "avpkt",
+        "burst",
+        "probability",
+        "bandwidth",
+        "ecn",
+        "harddrop",
+        "nodrop",
+        "adaptive",
+    ];
     let (mut limit, mut min, mut max, mut packet, mut burst) = (None, None, None, None, None);
     let (mut chance, mut ecn, mut hard) = ("2%".to_owned(), None, false);
     while let Some(word) = args.next() {
@@ -64,7 +76,11 @@ pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
                 return Err(no_equal(word.at.clone(), "adaptive", why));
             }
             "qevent" => {
-                return Err(no_equal(word.at.clone(), "qevent", "nothing else happens to a packet that is dropped"));
+                return Err(no_equal(
+                    word.at.clone(),
+                    "qevent",
+                    "nothing else happens to a packet that is dropped",
+                ));
             }
             _ => return Err(stray(word, "red", WORDS)),
         }
@@ -77,10 +93,15 @@ pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
         None => limit / 4,
     });
     let min = min.unwrap_or(max / 3);
-    let burst = burst.unwrap_or_else(|| ((2 * u128::from(min) + u128::from(max)) / (3 * u128::from(packet))) as u64);
+    let burst = burst.unwrap_or_else(|| {
+        ((2 * u128::from(min) + u128::from(max)) / (3 * u128::from(packet))) as u64
+    });
     let log = weight(min, burst, packet).ok_or_else(|| {
-        Problem::error(args.all(), format!("a burst of {burst} packets is too small for this `min` and `avpkt`"))
-            .help(format!("at least {}", min / packet + 1))
+        Problem::error(
+            args.all(),
+            format!("a burst of {burst} packets is too small for this `min` and `avpkt`"),
+        )
+        .help(format!("at least {}", min / packet + 1))
     })?;
     let mut policy = vec![
         ("policy", quote("red")),
@@ -100,7 +121,8 @@ pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
     Ok(Managed { limit: size(limit), policy, notes })
 }
 
-/// As tc finds it: the least n for which an average that is moved by 2^-n lets `burst` packets pass below `min`.
+/// As tc finds it: the least n for which an average that is moved by 2^-n lets `burst` packets pass
+/// below `min`.
 fn weight(min: u64, burst: u64, packet: u64) -> Option<u32> {
     let room = burst as f64 + 1.0 - min as f64 / packet as f64;
     if room < 1.0 {
@@ -127,7 +149,11 @@ fn half_powers(n: u32) -> String {
 /// `codel limit P target T interval T`.
 pub(super) fn codel(args: &mut Args<'_>) -> Result<Managed, Problem> {
     const WORDS: &[&str] = &["limit", "target", "interval", "ecn", "noecn"];
-    let mut made = Managed { limit: "1000p".to_owned(), policy: vec![("policy", quote("codel"))], notes: Vec::new() };
+    let mut made = Managed {
+        limit: "1000p".to_owned(),
+        policy: vec![("policy", quote("codel"))],
+        notes: Vec::new(),
+    };
     while let Some(word) = args.next() {
         match word.text.as_str() {
             "limit" => made.limit = format!("{}p", whole(args.value("a number of packets")?)?),
@@ -156,14 +182,31 @@ fn of_codel(word: &Word, args: &mut Args<'_>, keys: &mut Keys) -> Result<bool, P
 
 /// `pie limit P target T tupdate T`.
 pub(super) fn pie(args: &mut Args<'_>) -> Result<Managed, Problem> {
-    const WORDS: &[&str] =
-        &["limit", "target", "tupdate", "alpha", "beta", "ecn", "noecn", "nobytemode", "no_dq_rate_estimator"];
-    let mut made = Managed { limit: "1000p".to_owned(), policy: vec![("policy", quote("pie"))], notes: Vec::new() };
+    const WORDS: &[&str] = &[
+        "limit",
+        "target",
+        "tupdate",
+        "alpha",
+        "beta",
+        "ecn",
+        "noecn",
+        "nobytemode",
+        "no_dq_rate_estimator",
+    ];
+    let mut made = Managed {
+        limit: "1000p".to_owned(),
+        policy: vec![("policy", quote("pie"))],
+        notes: Vec::new(),
+    };
     while let Some(word) = args.next() {
         match word.text.as_str() {
             "limit" => made.limit = format!("{}p", whole(args.value("a number of packets")?)?),
-            "target" => set(&mut made.policy, "target", quote(&time(tc_time(args.value("a time")?)?))),
-            "tupdate" => set(&mut made.policy, "update", quote(&time(tc_time(args.value("a time")?)?))),
+            "target" => {
+                set(&mut made.policy, "target", quote(&time(tc_time(args.value("a time")?)?)))
+            }
+            "tupdate" => {
+                set(&mut made.policy, "update", quote(&time(tc_time(args.value("a time")?)?)))
+            }
             "ecn" => set(&mut made.policy, "ecn", quote("yes")),
             "noecn" => made.policy.retain(|(key, _)| *key != "ecn"),
             // How long packets wait is known, and all sizes are alike to it.
@@ -173,11 +216,19 @@ pub(super) fn pie(args: &mut Args<'_>) -> Result<Managed, Problem> {
                 let usual = if word.text == "alpha" { 2 } else { 20 };
                 if whole(value)? != usual {
                     let what = format!("{} {}", word.text, value.text);
-                    return Err(no_equal(value.at.clone(), &what, &format!("it is {usual}, as RFC 8033 has it")));
+                    return Err(no_equal(
+                        value.at.clone(),
+                        &what,
+                        &format!("it is {usual}, as RFC 8033 has it"),
+                    ));
                 }
             }
             "bytemode" => {
-                return Err(no_equal(word.at.clone(), "bytemode", "packets of all sizes are alike to PIE here"));
+                return Err(no_equal(
+                    word.at.clone(),
+                    "bytemode",
+                    "packets of all sizes are alike to PIE here",
+                ));
             }
             _ => return Err(stray(word, "pie", WORDS)),
         }
@@ -187,17 +238,38 @@ pub(super) fn pie(args: &mut Args<'_>) -> Result<Managed, Problem> {
 
 /// `fq_codel limit P flows N quantum B …`.
 pub(super) fn fq_codel(args: &mut Args<'_>) -> Result<Fair, Problem> {
-    const WORDS: &[&str] =
-        &["limit", "flows", "quantum", "target", "interval", "ecn", "noecn", "memory_limit", "drop_batch"];
-    let mut made = Fair { scheduler: vec![("kind", quote("fq_codel")), ("ecn", quote("yes"))], notes: Vec::new() };
+    const WORDS: &[&str] = &[
+        "limit",
+        "flows",
+        "quantum",
+        "target",
+        "interval",
+        "ecn",
+        "noecn",
+        "memory_limit",
+        "drop_batch",
+    ];
+    let mut made = Fair {
+        scheduler: vec![("kind", quote("fq_codel")), ("ecn", quote("yes"))],
+        notes: Vec::new(),
+    };
     while let Some(word) = args.next() {
         match word.text.as_str() {
-            "limit" => set(&mut made.scheduler, "limit", whole(args.value("a number of packets")?)?.to_string()),
-            "flows" => set(&mut made.scheduler, "queues", whole(args.value("a number")?)?.to_string()),
-            "quantum" => set(&mut made.scheduler, "quantum", quote(&size(tc_size(args.value("a size")?)?))),
+            "limit" => set(
+                &mut made.scheduler,
+                "limit",
+                whole(args.value("a number of packets")?)?.to_string(),
+            ),
+            "flows" => {
+                set(&mut made.scheduler, "queues", whole(args.value("a number")?)?.to_string())
+            }
+            "quantum" => {
+                set(&mut made.scheduler, "quantum", quote(&size(tc_size(args.value("a size")?)?)))
+            }
             "memory_limit" => {
                 tc_size(args.value("a size")?)?;
-                let what = "the memory of the kernel does not count here: `limit` is the one that holds";
+                let what =
+                    "the memory of the kernel does not count here: `limit` is the one that holds";
                 made.notes.push(Problem::warning(word.at.clone(), what));
             }
             // One packet at a time goes: never more than is needed.
@@ -226,14 +298,19 @@ pub(super) fn sfq(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
                 let why = "the fattest queue makes room, and none has a limit of its own";
                 return Err(no_equal(word.at.clone(), "depth of sfq", why));
             }
-            "redflowlimit" | "min" | "max" | "avpkt" | "burst" | "probability" | "ecn" | "harddrop" => {
+            "redflowlimit" | "min" | "max" | "avpkt" | "burst" | "probability" | "ecn"
+            | "harddrop" => {
                 let why = "`fq_codel` keeps each queue short, by CoDel";
                 return Err(no_equal(word.at.clone(), &format!("{} of sfq", word.text), why));
             }
             _ => return Err(stray(word, "sfq", WORDS)),
         }
     }
-    let mut scheduler = vec![("kind", quote("fq_codel")), ("limit", limit.to_string()), ("queues", queues.to_string())];
+    let mut scheduler = vec![
+        ("kind", quote("fq_codel")),
+        ("limit", limit.to_string()),
+        ("queues", queues.to_string()),
+    ];
     scheduler.extend(quantum.map(|q| ("quantum", quote(&size(q)))));
     scheduler.extend([("target", quote("3s")), ("interval", quote("4s"))]);
     let what = "as `fq_codel` whose CoDel waits for seconds: where there is no room the packet that waits longest goes";
@@ -249,10 +326,14 @@ mod tests {
         // limit 400000 min 30000 max 90000 avpkt 1000 burst 55, of its manual page.
         assert_eq!(weight(30_000, 55, 1000), Some(5));
         assert_eq!(weight(10_000, 5, 1000), None);
-        assert_eq!([half_powers(1), half_powers(9), half_powers(5)], ["50%", "0.1953125%", "3.125%"]);
+        assert_eq!(
+            [half_powers(1), half_powers(9), half_powers(5)],
+            ["50%", "0.1953125%", "3.125%"]
+        );
         for n in 1..32 {
             let percent = half_powers(n);
-            let probability = crate::parse_probability(&percent).unwrap_or_else(|e| panic!("{percent}: {}", e.what));
+            let probability = crate::parse_probability(&percent)
+                .unwrap_or_else(|e| panic!("{percent}: {}", e.what));
             assert_ne!(probability, falaj_sched::probability::Probability::NEVER);
         }
     }

@@ -75,7 +75,11 @@ pub(super) fn htb(args: &mut Args<'_>) -> Result<Htb, Problem> {
                 let value = args.value("a value")?;
                 if !matches!(value.text.as_str(), "0" | "ethernet") {
                     let why = "what a packet costs is for the whole link: write its `overhead` or `cells`";
-                    return Err(no_equal(word.at.clone(), &format!("{} of a class", word.text), why));
+                    return Err(no_equal(
+                        word.at.clone(),
+                        &format!("{} of a class", word.text),
+                        why,
+                    ));
                 }
             }
             _ => return Err(stray(word, "htb", WORDS)),
@@ -84,7 +88,8 @@ pub(super) fn htb(args: &mut Args<'_>) -> Result<Htb, Problem> {
     let own = own.ok_or_else(|| Problem::error(args.all(), "a class of htb needs a `rate`"))?;
     let ceil = ceil.unwrap_or(own);
     if ceil < own {
-        return Err(Problem::error(args.all(), "a `ceil` below the `rate`").help("at least as much, or leave it out"));
+        return Err(Problem::error(args.all(), "a `ceil` below the `rate`")
+            .help("at least as much, or leave it out"));
     }
     Ok(Htb { rate: own, ceil, burst, ceil_burst, prio })
 }
@@ -103,7 +108,10 @@ impl Curve {
         let [slope, first, span] = names;
         let mut keys = Vec::new();
         if self.span > 0 && self.first != self.then {
-            keys.extend([(first, quote(&rate(self.first.max(1)))), (span, quote(&time(self.span)))]);
+            keys.extend([
+                (first, quote(&rate(self.first.max(1)))),
+                (span, quote(&time(self.span))),
+            ]);
         }
         keys.insert(0, (slope, quote(&rate(self.then.max(1)))));
         keys
@@ -158,10 +166,12 @@ pub(super) fn hfsc(args: &mut Args<'_>) -> Result<Hfsc, Problem> {
     }
     match made {
         Hfsc { real_time: None, share: None, .. } => {
-            Err(Problem::error(args.all(), "a class of hfsc needs a curve").help("one of `rt`, `ls` and `sc`"))
+            Err(Problem::error(args.all(), "a class of hfsc needs a curve")
+                .help("one of `rt`, `ls` and `sc`"))
         }
         Hfsc { share: None, limit: Some(_), .. } => {
-            Err(Problem::error(args.all(), "a limit of nothing that is shared").help("`ul` goes with `ls` or `sc`"))
+            Err(Problem::error(args.all(), "a limit of nothing that is shared")
+                .help("`ul` goes with `ls` or `sc`"))
         }
         made => Ok(made),
     }
@@ -203,12 +213,17 @@ fn curve(args: &mut Args<'_>) -> Result<Curve, Problem> {
             let bits = u128::from(work.unwrap_or(0)) * 8;
             let steep = (bits * 1_000_000_000).div_ceil(u128::from(within.max(1)));
             if within > 0 && steep > u128::from(then) {
-                let first = u64::try_from(steep).map_err(|_| wrong("so much in so little time is beyond any rate"))?;
+                let first = u64::try_from(steep)
+                    .map_err(|_| wrong("so much in so little time is beyond any rate"))?;
                 return Ok(Curve { first, span: within, then });
             }
             // Nothing at first, so that the work is done by then at the rate.
             let needed = (bits * 1_000_000_000).div_ceil(u128::from(then.max(1)));
-            Ok(Curve { first: 0, span: within.saturating_sub(needed.min(u128::from(u64::MAX)) as u64), then })
+            Ok(Curve {
+                first: 0,
+                span: within.saturating_sub(needed.min(u128::from(u64::MAX)) as u64),
+                then,
+            })
         }
         _ => Err(wrong("a curve has `m1` with `d`, or `umax` with `dmax`")),
     }
@@ -244,10 +259,15 @@ pub(super) fn cbs(args: &mut Args<'_>) -> Result<Cbs, Problem> {
         }
     }
     match (idle, send) {
-        (Some(idle), Some(send)) if idle > 0 => match idle.checked_add(send).and_then(|port| port.checked_mul(1000)) {
-            Some(port) => Ok(Cbs { idle: idle * 1000, port }),
-            None => Err(Problem::error(args.all(), "slopes beyond any rate")),
-        },
-        _ => Err(Problem::error(args.all(), "cbs needs an `idleslope` above zero and a `sendslope`, in kbit/s")),
+        (Some(idle), Some(send)) if idle > 0 => {
+            match idle.checked_add(send).and_then(|port| port.checked_mul(1000)) {
+                Some(port) => Ok(Cbs { idle: idle * 1000, port }),
+                None => Err(Problem::error(args.all(), "slopes beyond any rate")),
+            }
+        }
+        _ => Err(Problem::error(
+            args.all(),
+            "cbs needs an `idleslope` above zero and a `sendslope`, in kbit/s",
+        )),
     }
 }

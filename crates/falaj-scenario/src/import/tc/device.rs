@@ -61,7 +61,9 @@ pub(super) struct Place<'a> {
     pub(super) stab: Option<Stab>,
 }
 
-const PLACE: &[&str] = &["dev", "root", "parent", "handle", "classid", "ingress", "clsact", "protocol", "prio", "stab"];
+const PLACE: &[&str] = &[
+    "dev", "root", "parent", "handle", "classid", "ingress", "clsact", "protocol", "prio", "stab",
+];
 
 impl<'a> Place<'a> {
     /// Reads up to the kind, which is returned; none: there is none.
@@ -105,14 +107,22 @@ impl Devices {
     }
 
     /// `qdisc add dev eth0 root handle 1: netem …`.
-    pub(super) fn qdisc(&mut self, mut args: Args<'_>, removes: bool, line: &str) -> Result<(), Problem> {
+    pub(super) fn qdisc(
+        &mut self,
+        mut args: Args<'_>,
+        removes: bool,
+        line: &str,
+    ) -> Result<(), Problem> {
         let (place, kind) = Place::read(&mut args, false)?;
         let all = args.all();
         let device = self.of(&place, &args)?;
         if removes {
             if place.parent.is_none() && !place.ingress() {
-                *device =
-                    Device { name: device.name.clone(), redirected: device.redirected.take(), ..Device::default() };
+                *device = Device {
+                    name: device.name.clone(),
+                    redirected: device.redirected.take(),
+                    ..Device::default()
+                };
             }
             device.qdiscs.retain(|q| q.parent != place.parent);
             return Ok(());
@@ -132,12 +142,18 @@ impl Devices {
     }
 
     /// `class add dev eth0 parent 1: classid 1:10 htb …`.
-    pub(super) fn class(&mut self, mut args: Args<'_>, removes: bool, line: &str) -> Result<(), Problem> {
+    pub(super) fn class(
+        &mut self,
+        mut args: Args<'_>,
+        removes: bool,
+        line: &str,
+    ) -> Result<(), Problem> {
         let (place, kind) = Place::read(&mut args, false)?;
         let all = args.all();
         let device = self.of(&place, &args)?;
         let Some(id) = place.handle else {
-            return Err(Problem::error(all, "which class? `classid` is missing").help("as in `classid 1:10`"));
+            return Err(Problem::error(all, "which class? `classid` is missing")
+                .help("as in `classid 1:10`"));
         };
         if let Some(stab) = place.stab {
             return Err(no_equal(
@@ -150,10 +166,19 @@ impl Devices {
         if removes {
             return Ok(());
         }
-        let Some(kind) = kind else { return Err(Problem::error(all, "which discipline? its kind is missing")) };
+        let Some(kind) = kind else {
+            return Err(Problem::error(all, "which discipline? its kind is missing"));
+        };
         let what = qdisc::class(kind, &mut args)?;
         let (handle, parent) = (Some(id), place.parent);
-        device.classes.push(Node { handle, parent, what, stab: None, at: all, line: line.to_owned() });
+        device.classes.push(Node {
+            handle,
+            parent,
+            what,
+            stab: None,
+            at: all,
+            line: line.to_owned(),
+        });
         Ok(())
     }
 
@@ -168,11 +193,14 @@ impl Devices {
         let all = args.all();
         let device = self.of(&place, &args)?;
         if removes {
-            let same = |f: &Filter| f.parent == place.parent && place.prio.is_none_or(|p| p == f.prio);
+            let same =
+                |f: &Filter| f.parent == place.parent && place.prio.is_none_or(|p| p == f.prio);
             device.filters.retain(|f| !same(f));
             return Ok(());
         }
-        let Some(kind) = kind else { return Err(Problem::error(all, "which filter? its kind is missing")) };
+        let Some(kind) = kind else {
+            return Err(Problem::error(all, "which filter? its kind is missing"));
+        };
         let mut made = filter::read(kind, &place, &mut args, notes)?;
         if place.ingress() {
             let to = made.redirects.ok_or_else(|| {

@@ -54,7 +54,12 @@ pub(super) enum Below {
 }
 
 impl<'a> Direction<'a> {
-    pub(super) fn new(of: &'a Device, header: String, at: Range<usize>, device_rate: Option<Rate>) -> Direction<'a> {
+    pub(super) fn new(
+        of: &'a Device,
+        header: String,
+        at: Range<usize>,
+        device_rate: Option<Rate>,
+    ) -> Direction<'a> {
         Direction {
             of,
             table: Table::new(format!("[{header}]"), at),
@@ -73,7 +78,12 @@ impl<'a> Direction<'a> {
     }
 
     /// What packets of a class pass before its link.
-    pub(super) fn before_class(of: &'a Device, name: &str, at: Range<usize>, seen: usize) -> Direction<'a> {
+    pub(super) fn before_class(
+        of: &'a Device,
+        name: &str,
+        at: Range<usize>,
+        seen: usize,
+    ) -> Direction<'a> {
         let mut made = Direction::new(of, format!("link.{}", key(name)), at, None);
         made.table.text("rate", "unlimited");
         Direction { before_class: Some(0), seen, ..made }
@@ -93,8 +103,8 @@ impl<'a> Direction<'a> {
         })
     }
 
-    /// From there down, as far as there is one discipline below the other; then its classes. What is before a class and no link
-    /// stays: below what, is returned.
+    /// From there down, as far as there is one discipline below the other; then its classes. What
+    /// is before a class and no link stays: below what, is returned.
     pub(super) fn make(&mut self, mut below: Below) -> Result<Option<Below>, Problem> {
         while let Some(node) = self.below(below) {
             if self.before_class.is_some() && !self.rated && !is_link(&node.what) {
@@ -126,9 +136,13 @@ impl<'a> Direction<'a> {
                         self.costs(&node.at, overhead.as_deref(), *atm)?;
                     }
                     if *burst < LARGEST {
-                        let what =
-                            format!("tbf drops every packet larger than its burst of {}; here they pass", size(*burst));
-                        let help = format!("a `burst` of {LARGEST}b or more lets all packets of Ethernet pass there");
+                        let what = format!(
+                            "tbf drops every packet larger than its burst of {}; here they pass",
+                            size(*burst)
+                        );
+                        let help = format!(
+                            "a `burst` of {LARGEST}b or more lets all packets of Ethernet pass there"
+                        );
                         self.notes.push(Problem::warning(node.at.clone(), what).help(help));
                     }
                     self.fifo(&size(*limit));
@@ -195,7 +209,12 @@ impl<'a> Direction<'a> {
     }
 
     /// What a packet costs is said once.
-    fn costs(&mut self, at: &Range<usize>, overhead: Option<&str>, atm: bool) -> Result<(), Problem> {
+    fn costs(
+        &mut self,
+        at: &Range<usize>,
+        overhead: Option<&str>,
+        atm: bool,
+    ) -> Result<(), Problem> {
         if std::mem::replace(&mut self.costed, true) {
             let why = "what a packet costs is for the whole link: say it once";
             return Err(no_equal(at.clone(), "a second overhead", why));
@@ -253,7 +272,10 @@ impl<'a> Direction<'a> {
         if self.rated || self.device_rate.is_some() {
             return Ok(());
         }
-        let what = format!("nothing says how fast {} is, and `{kind}` divides the time of a link", self.of.name);
+        let what = format!(
+            "nothing says how fast {} is, and `{kind}` divides the time of a link",
+            self.of.name
+        );
         Err(Problem::error(node.at.clone(), what).help("add `--rate RATE`"))
     }
 }
@@ -276,8 +298,10 @@ fn before_its_rate(node: &Node<Qdisc>) -> Problem {
     if has("duplicate") {
         parts.push("copies take none");
     }
-    let what =
-        format!("netem loses and doubles packets before the rate; here that is behind it: {}", parts.join(", and "));
+    let what = format!(
+        "netem loses and doubles packets before the rate; here that is behind it: {}",
+        parts.join(", and ")
+    );
     Problem::warning(node.at.clone(), what)
         .help("for netem's order write two links and lead through both, the one that loses first: `to = [\"loses\", \"slow\"]`")
 }

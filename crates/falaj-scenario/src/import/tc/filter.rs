@@ -66,7 +66,13 @@ pub(super) fn read(
                 "filters of kind u32, flower, matchall and fw can be imported",
             ));
         }
-        _ => return Err(unknown(kind, "a filter that can be imported", &["u32", "flower", "matchall", "fw"])),
+        _ => {
+            return Err(unknown(
+                kind,
+                "a filter that can be imported",
+                &["u32", "flower", "matchall", "fw"],
+            ));
+        }
     }
     while let Some(word) = args.next() {
         match word.text.as_str() {
@@ -90,11 +96,16 @@ pub(super) fn read(
     if let Some(tagged) = place.protocol.filter(|word| word.text.starts_with("802."))
         && !rule.terms.iter().any(|term| term.starts_with("vlan "))
     {
-        return Err(no_equal(tagged.at.clone(), "a filter of all tags", "`vlan_id N` tells one VLAN"));
+        return Err(no_equal(
+            tagged.at.clone(),
+            "a filter of all tags",
+            "`vlan_id N` tells one VLAN",
+        ));
     }
     let rule = rule.text();
     if let Err(error) = crate::parse_match(&rule) {
-        return Err(Problem::error(at, format!("this comes to {}: {}", quoted(&rule), error.what)).help(error.help));
+        return Err(Problem::error(at, format!("this comes to {}: {}", quoted(&rule), error.what))
+            .help(error.help));
     }
     Ok(Filter { parent: place.parent, prio: place.prio.unwrap_or(0), rule, to, redirects, at })
 }
@@ -107,14 +118,21 @@ fn version(protocol: Option<&Word>) -> Result<Option<&'static str>, Problem> {
         Some((_, "ipv6")) => Ok(Some("ip6")),
         // Of a tag, which `vlan_id` looks at.
         Some((_, "802.1Q" | "802.1q")) => Ok(None),
-        Some((word, _)) => Err(no_equal(word.at.clone(), "this protocol", "`ip`, `ipv6` and `all` can be imported")),
+        Some((word, _)) => Err(no_equal(
+            word.at.clone(),
+            "this protocol",
+            "`ip`, `ipv6` and `all` can be imported",
+        )),
     }
 }
 
 /// `handle 6 fw`: the mark that a packet has.
 fn marked(kind: &Word, place: &Place<'_>, notes: &mut Vec<Problem>) -> Result<String, Problem> {
     let Some(word) = place.number else {
-        return Err(Problem::error(kind.at.clone(), "which mark? `handle MARK` before `fw` is missing"));
+        return Err(Problem::error(
+            kind.at.clone(),
+            "which mark? `handle MARK` before `fw` is missing",
+        ));
     };
     // All bits count unless a mask says otherwise.
     let (mark, mask) = word.text.split_once('/').unwrap_or((&word.text, "0xffffffff"));
@@ -155,7 +173,11 @@ fn u32_match(args: &mut Args<'_>, rule: &mut Rule) -> Result<(), Problem> {
                 "tos" | "dsfield" | "priority" => {
                     let mask = whole(args.value("a mask")?)?;
                     rule.term(service(whole(value)?, mask).ok_or_else(|| {
-                        no_equal(field.at.clone(), "this mask", "`0xfc` looks at the DSCP, `0xff` at the whole byte")
+                        no_equal(
+                            field.at.clone(),
+                            "this mask",
+                            "`0xfc` looks at the DSCP, `0xff` at the whole byte",
+                        )
                     })?);
                 }
                 _ => {
@@ -191,7 +213,13 @@ fn u32_match(args: &mut Args<'_>, rule: &mut Rule) -> Result<(), Problem> {
             let value = whole(args.value("a port")?)?;
             rule.term(format!("{port} {}", ports(value, args.value("a mask")?)?));
         }
-        _ => return Err(no_equal(of.at.clone(), &of.text, "ip, ip6, tcp, udp and `u32 0 0` can be imported")),
+        _ => {
+            return Err(no_equal(
+                of.at.clone(),
+                &of.text,
+                "ip, ip6, tcp, udp and `u32 0 0` can be imported",
+            ));
+        }
     }
     Ok(())
 }
@@ -247,7 +275,9 @@ fn flower(word: &Word, key: &str, args: &mut Args<'_>, rule: &mut Rule) -> Resul
             let (tos, mask) = value.text.split_once('/').unwrap_or((&value.text, "0xff"));
             let part = |text: &str| whole(&Word { text: text.to_owned(), at: value.at.clone() });
             let term = service(part(tos)?, part(mask)?);
-            rule.term(term.ok_or_else(|| no_equal(value.at.clone(), "this mask", "`/0xfc` looks at the DSCP"))?);
+            rule.term(term.ok_or_else(|| {
+                no_equal(value.at.clone(), "this mask", "`/0xfc` looks at the DSCP")
+            })?);
         }
         _ => {
             return Err(no_equal(
@@ -263,7 +293,13 @@ fn flower(word: &Word, key: &str, args: &mut Args<'_>, rule: &mut Rule) -> Resul
 /// `action mirred egress redirect dev ifb0`.
 fn redirect(args: &mut Args<'_>) -> Result<String, Problem> {
     let action = args.value("an action")?;
-    let refused = || no_equal(action.at.clone(), "this action", "`mirred egress redirect dev NAME` can be imported");
+    let refused = || {
+        no_equal(
+            action.at.clone(),
+            "this action",
+            "`mirred egress redirect dev NAME` can be imported",
+        )
+    };
     if action.text != "mirred" {
         return Err(refused());
     }

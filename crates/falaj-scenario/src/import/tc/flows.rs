@@ -33,11 +33,17 @@ impl Direction<'_> {
         let header = self.header.clone();
         let place = Place { header: &header, above: &["any".to_owned()], within: false };
         self.level(&tree, 0, &place)?;
-        // Without a rate nothing waits where packets are only told apart for the links before their classes.
+        // Without a rate nothing waits where packets are only told apart for the links before their
+        // classes.
         let tells_apart = self.ways.iter().any(|way| way.through.is_some());
-        if tells_apart && self.needs_rate(node, tree.kind).is_err() && !["htb", "hfsc"].contains(&tree.kind) {
-            let what =
-                format!("nothing says how fast {} is, and no class waits for another: `--rate` does", self.of.name);
+        if tells_apart
+            && self.needs_rate(node, tree.kind).is_err()
+            && !["htb", "hfsc"].contains(&tree.kind)
+        {
+            let what = format!(
+                "nothing says how fast {} is, and no class waits for another: `--rate` does",
+                self.of.name
+            );
             self.notes.push(Problem::warning(node.at.clone(), what));
             self.flows.clear();
             return Ok(());
@@ -47,8 +53,8 @@ impl Direction<'_> {
         Ok(())
     }
 
-    /// The flows of the classes below one of them, in the order in which filters are tried; the one that takes the rest comes last.
-    /// Within a flow the last takes what is left of it.
+    /// The flows of the classes below one of them, in the order in which filters are tried; the one
+    /// that takes the rest comes last. Within a flow the last takes what is left of it.
     fn level(&mut self, tree: &Tree, parent: u16, place: &Place<'_>) -> Result<(), Problem> {
         let bands = tree.below(parent);
         for (n, band) in bands.iter().enumerate() {
@@ -65,9 +71,16 @@ impl Direction<'_> {
             let below = Place { header: &header, within: true, ..*place };
             if tree.is_leaf(band.minor) {
                 let rules = if rest || (last && parent == 0) { any() } else { rules };
-                let rules: Vec<String> =
-                    place.above.iter().flat_map(|above| rules.iter().flat_map(|rule| both(above, rule))).collect();
-                self.leaf(table, Handle { major: tree.major, minor: band.minor }, &Place { above: &rules, ..below })?;
+                let rules: Vec<String> = place
+                    .above
+                    .iter()
+                    .flat_map(|above| rules.iter().flat_map(|rule| both(above, rule)))
+                    .collect();
+                self.leaf(
+                    table,
+                    Handle { major: tree.major, minor: band.minor },
+                    &Place { above: &rules, ..below },
+                )?;
             } else {
                 table.set("scheduler", inline(&[("kind", quote(tree.kind))]));
                 self.flows.push(table);
@@ -79,7 +92,8 @@ impl Direction<'_> {
 
     /// What a packet costs is for the whole link.
     fn no_costs_below(&self, tree: &Tree) -> Result<(), Problem> {
-        let is_below = |q: &&Node<Qdisc>| q.parent.is_some_and(|p| p.major == tree.major && p.minor != 0);
+        let is_below =
+            |q: &&Node<Qdisc>| q.parent.is_some_and(|p| p.major == tree.major && p.minor != 0);
         match self.of.qdiscs.iter().filter(is_below).find_map(|q| q.stab.as_ref()) {
             Some(stab) => {
                 let why = "what a packet costs is for the whole link: give it to the discipline above all classes";
@@ -89,16 +103,19 @@ impl Direction<'_> {
         }
     }
 
-    /// What is below a class that has none of its own: a queue, or a discipline that divides it; before these perhaps a link.
+    /// What is below a class that has none of its own: a queue, or a discipline that divides it;
+    /// before these perhaps a link.
     fn leaf(&mut self, mut table: Table, class: Handle, place: &Place<'_>) -> Result<(), Problem> {
         let of = self.of;
-        let (mut below, mut through, mut queue) = (Some(Below::Class(class)), None, "1000p".to_owned());
+        let (mut below, mut through, mut queue) =
+            (Some(Below::Class(class)), None, "1000p".to_owned());
         if let Some(node) = self.below(Below::Class(class)).filter(|q| is_link(&q.what)) {
             let name = format!("{}-{:x}-{:x}", of.name, class.major, class.minor);
             let mut made = Direction::before_class(of, &name, node.at.clone(), self.seen);
-            made.table
-                .comments
-                .push(format!("what packets of class {:x}:{:x} pass before it", class.major, class.minor));
+            made.table.comments.push(format!(
+                "what packets of class {:x}:{:x} pass before it",
+                class.major, class.minor
+            ));
             below = made.make(Below::Class(class))?;
             if let Some(inner) = made.ways.iter().find(|way| way.through.is_some()) {
                 return Err(third(inner));
@@ -109,14 +126,18 @@ impl Direction<'_> {
             self.before.extend(made.tables());
             through = Some(name);
         }
-        let at =
-            self.below(Below::Class(class)).filter(|_| through.is_some()).map_or(table.at.clone(), |q| q.at.clone());
+        let at = self
+            .below(Below::Class(class))
+            .filter(|_| through.is_some())
+            .map_or(table.at.clone(), |q| q.at.clone());
         let divided = below.and_then(|below| self.below(below));
         if through.is_some() || divided.is_none_or(|q| !divides(&q.what)) {
             self.ways.push(Way { rules: place.above.to_vec(), through: through.clone(), at });
         }
         match divided.map(|q| (q, &q.what)) {
-            None | Some((_, Qdisc::Fifo { packets: None, bytes: None } | Qdisc::Cbs(_))) => table.text("queue", queue),
+            None | Some((_, Qdisc::Fifo { packets: None, bytes: None } | Qdisc::Cbs(_))) => {
+                table.text("queue", queue)
+            }
             Some((_, Qdisc::Fifo { packets: Some(n), .. })) => table.text("queue", format!("{n}p")),
             Some((_, Qdisc::Fifo { bytes: Some(n), .. })) => table.text("queue", size(*n)),
             Some((_, Qdisc::Managed(managed))) => {
@@ -140,7 +161,10 @@ impl Direction<'_> {
                 self.flows.push(table);
                 let before = self.ways.len();
                 self.level(&tree, 0, place)?;
-                if let Some(inner) = self.ways[before..].iter().find(|way| way.through.is_some() && through.is_some()) {
+                if let Some(inner) = self.ways[before..]
+                    .iter()
+                    .find(|way| way.through.is_some() && through.is_some())
+                {
                     return Err(third(inner));
                 }
                 if through.is_some() {

@@ -1,4 +1,5 @@
-//! The links that devices' trees amount to, and the rules that lead packets through those before a class.
+//! The links that devices' trees amount to, and the rules that lead packets through those before a
+//! class.
 
 use super::super::amounts::rate;
 use super::super::args::no_equal;
@@ -10,16 +11,25 @@ use crate::diagnostics::Problem;
 use std::ops::Range;
 
 /// A link for each device but those that others redirect to.
-pub(super) fn links(devices: &Devices, host: &Host, draft: &mut Draft, problems: &mut Vec<Problem>) {
+pub(super) fn links(
+    devices: &Devices,
+    host: &Host,
+    draft: &mut Draft,
+    problems: &mut Vec<Problem>,
+) {
     let down = host.down.as_deref();
-    let comes_down =
-        |name: &str| down == Some(name) || devices.all.iter().any(|d| d.redirected.as_deref() == Some(name));
+    let comes_down = |name: &str| {
+        down == Some(name) || devices.all.iter().any(|d| d.redirected.as_deref() == Some(name))
+    };
     let back = |device: &Device| {
         let other = device.redirected.as_deref().or(down);
-        other.and_then(|name| devices.all.iter().find(|d| d.name == name)).filter(|d| !d.qdiscs.is_empty())
+        other
+            .and_then(|name| devices.all.iter().find(|d| d.name == name))
+            .filter(|d| !d.qdiscs.is_empty())
     };
     let has_any = |device: &&Device| !device.qdiscs.is_empty() || back(device).is_some();
-    let all: Vec<&Device> = devices.all.iter().filter(|d| !comes_down(&d.name)).filter(has_any).collect();
+    let all: Vec<&Device> =
+        devices.all.iter().filter(|d| !comes_down(&d.name)).filter(has_any).collect();
     for device in &all {
         let mut link = Table::new(format!("[link.{}]", key(&device.name)), at(device));
         link.comments.push(format!("what {} sends goes up", device.name));
@@ -53,7 +63,8 @@ pub(super) fn links(devices: &Devices, host: &Host, draft: &mut Draft, problems:
     }
 }
 
-/// Rules that lead the packets of some classes through a link of their own before the device's; none where no class has one.
+/// Rules that lead the packets of some classes through a link of their own before the device's;
+/// none where no class has one.
 fn rules(device: &str, ways: [Vec<Way>; 2]) -> Vec<Table> {
     let mut rules = Vec::new();
     // Directions in which all packets have their rule.

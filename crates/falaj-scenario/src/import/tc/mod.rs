@@ -1,4 +1,5 @@
-//! `tc qdisc`, `tc class` and `tc filter`: what a device sends passes its tree of queueing disciplines.
+//! `tc qdisc`, `tc class` and `tc filter`: what a device sends passes its tree of queueing
+//! disciplines.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -44,8 +45,9 @@ pub struct Host {
     pub down: Option<String>,
 }
 
-/// The scenario that a script of `tc` commands amounts to: a link for each device. What a device sends goes up; what
-/// it receives and redirects to another, as to `ifb0`, comes down as that one sends it.
+/// The scenario that a script of `tc` commands amounts to: a link for each device. What a device
+/// sends goes up; what it receives and redirects to another, as to `ifb0`, comes down as that one
+/// sends it.
 ///
 /// # Errors
 /// Every line that cannot be read or has no equal, and why.
@@ -69,7 +71,12 @@ const VERBS: &[&str] = &["add", "replace", "change", "delete"];
 /// They change nothing.
 const SHOW: &[&str] = &["show", "list", "ls", "get"];
 
-fn command(words: &[Word], text: &str, devices: &mut Devices, notes: &mut Vec<Problem>) -> Result<(), Problem> {
+fn command(
+    words: &[Word],
+    text: &str,
+    devices: &mut Devices,
+    notes: &mut Vec<Problem>,
+) -> Result<(), Problem> {
     let mut args = Args::new(words);
     args.take("sudo");
     let is_tc = args.peek().is_some_and(|w| w.text == "tc" || w.text.ends_with("/tc"));

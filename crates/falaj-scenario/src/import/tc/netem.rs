@@ -78,8 +78,9 @@ pub(super) fn read(args: &mut Args<'_>) -> Result<Netem, Problem> {
             "slot" => slot(args, &mut netem)?,
             "seed" => {
                 let seed = whole(args.value("a number")?)?;
-                let note =
-                    format!("the seed {seed} is netem's alone: write `seed` in `[run]`, which gives other numbers");
+                let note = format!(
+                    "the seed {seed} is netem's alone: write `seed` in `[run]`, which gives other numbers"
+                );
                 netem.notes.push(Problem::warning(word.at.clone(), note));
             }
             "ecn" => {
@@ -96,7 +97,9 @@ pub(super) fn read(args: &mut Args<'_>) -> Result<Netem, Problem> {
         let mut keys = vec![("amount", quote(&time(amount)))];
         match distribution.map(|w| (w, w.text.as_str())) {
             None | Some((_, "uniform")) => {}
-            Some((_, known @ ("normal" | "pareto" | "paretonormal"))) => keys.push(("distribution", quote(known))),
+            Some((_, known @ ("normal" | "pareto" | "paretonormal"))) => {
+                keys.push(("distribution", quote(known)))
+            }
             Some((_, table)) => keys.push(("table", quote(&format!("{table}.dist")))),
         }
         keys.extend(correlation.map(|c| ("correlation", quote(&c))));
@@ -111,8 +114,11 @@ pub(super) fn read(args: &mut Args<'_>) -> Result<Netem, Problem> {
     }
     if let Some((probability, correlation)) = reorder {
         if !delayed {
-            return Err(Problem::error(args.all(), "reorder needs a delay, which packets can skip")
-                .help("as in `delay 10ms reorder 25%`"));
+            return Err(Problem::error(
+                args.all(),
+                "reorder needs a delay, which packets can skip",
+            )
+            .help("as in `delay 10ms reorder 25%`"));
         }
         let mut keys = vec![("probability", quote(&probability))];
         keys.extend(correlation.filter(|p| !nothing(p)).map(|c| ("correlation", quote(&c))));
@@ -121,9 +127,8 @@ pub(super) fn read(args: &mut Args<'_>) -> Result<Netem, Problem> {
         }
         netem.keys.push(("reorder", inline(&keys)));
     } else if let Some(gap) = gap {
-        return Err(
-            Problem::error(gap.at.clone(), "gap goes with reorder").help("as in `delay 10ms reorder 100% gap 5`")
-        );
+        return Err(Problem::error(gap.at.clone(), "gap goes with reorder")
+            .help("as in `delay 10ms reorder 100% gap 5`"));
     }
     Ok(netem)
 }
@@ -148,7 +153,9 @@ fn loss(word: &Word, args: &mut Args<'_>, netem: &mut Netem) -> Result<(), Probl
     if args.take("state").is_some() {
         let mut keys = vec![("kind", quote("four-states"))];
         for name in ["p13", "p31", "p32", "p23", "p14"] {
-            let Some(word) = (if name == "p13" { Some(args.value("a probability")?) } else { args.number() }) else {
+            let Some(word) =
+                (if name == "p13" { Some(args.value("a probability")?) } else { args.number() })
+            else {
                 break;
             };
             keys.push((name, quote(&tc_percent(word)?)));
@@ -171,8 +178,11 @@ fn loss(word: &Word, args: &mut Args<'_>, netem: &mut Netem) -> Result<(), Probl
             Some(r) => r.clone(),
             None => less(&to_bad),
         };
-        let mut keys =
-            vec![("kind", quote("gilbert-elliott")), ("to-bad", quote(&to_bad)), ("to-good", quote(&to_good))];
+        let mut keys = vec![
+            ("kind", quote("gilbert-elliott")),
+            ("to-bad", quote(&to_bad)),
+            ("to-good", quote(&to_good)),
+        ];
         keys.extend(numbers.get(1).map(|p| ("loss-bad", quote(p))));
         keys.extend(numbers.get(2).map(|p| ("loss-good", quote(p))));
         netem.keys.push(("loss", inline(&keys)));
@@ -182,7 +192,8 @@ fn loss(word: &Word, args: &mut Args<'_>, netem: &mut Netem) -> Result<(), Probl
     let before = netem.keys.len();
     event("loss", args, netem)?;
     if netem.keys[before..].iter().any(|(_, v)| v.contains("correlation")) {
-        let what = "correlated loss keeps its mean here; netem's loses far less than asked, often nothing";
+        let what =
+            "correlated loss keeps its mean here; netem's loses far less than asked, often nothing";
         netem.notes.push(Problem::warning(word.at.clone(), what));
     }
     Ok(())
@@ -206,7 +217,9 @@ fn own_rate(args: &mut Args<'_>, netem: &mut Netem) -> Result<(), Problem> {
     let bits = tc_rate(args.value("a rate")?)?;
     netem.rate = (bits > 0).then_some(bits);
     netem.keys.push(("rate", quote(&rate(bits))));
-    let signed = args.peek().filter(|w| w.text.starts_with('-') || w.text.starts_with(|c: char| c.is_ascii_digit()));
+    let signed = args
+        .peek()
+        .filter(|w| w.text.starts_with('-') || w.text.starts_with(|c: char| c.is_ascii_digit()));
     let Some(overhead) = signed else { return Ok(()) };
     args.next();
     netem.keys.extend(stab::bytes(overhead)?.map(|bytes| ("overhead", quote(&bytes))));
@@ -216,7 +229,13 @@ fn own_rate(args: &mut Args<'_>, netem: &mut Netem) -> Result<(), Problem> {
         match (bytes, more) {
             (0, _) => {}
             (48, 5) => netem.keys.push(("cells", quote("atm"))),
-            _ => return Err(no_equal(cell.at.clone(), "this size of cells", "cells of ATM are `48 5`")),
+            _ => {
+                return Err(no_equal(
+                    cell.at.clone(),
+                    "this size of cells",
+                    "cells of ATM are `48 5`",
+                ));
+            }
         }
     }
     Ok(())
@@ -240,12 +259,19 @@ fn slot(args: &mut Args<'_>, netem: &mut Netem) -> Result<(), Problem> {
             "packets" | "bytes" => {
                 args.next();
                 let number = args.value("a number")?;
-                let (key, n) =
-                    if word.text == "packets" { ("packets", whole(number)?) } else { ("bytes", tc_size(number)?) };
+                let (key, n) = if word.text == "packets" {
+                    ("packets", whole(number)?)
+                } else {
+                    ("bytes", tc_size(number)?)
+                };
                 if n > 0 {
                     keys.push((
                         key,
-                        if key == "packets" { n.to_string() } else { quote(&super::super::amounts::size(n)) },
+                        if key == "packets" {
+                            n.to_string()
+                        } else {
+                            quote(&super::super::amounts::size(n))
+                        },
                     ));
                 }
             }

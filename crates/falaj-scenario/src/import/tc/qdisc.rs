@@ -112,8 +112,12 @@ pub(super) fn read(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
 /// What exists there and not here, and why.
 fn without_equal(kind: &str) -> Option<&'static str> {
     Some(match kind {
-        "cake" => "it is many things in one: a `rate`, `overhead`, and `fq_codel` below a `tbf` or a class come near",
-        "fq" => "it paces as sockets ask for it: `shaper` holds each connection to a rate, `sfq` gives each its turn",
+        "cake" => {
+            "it is many things in one: a `rate`, `overhead`, and `fq_codel` below a `tbf` or a class come near"
+        }
+        "fq" => {
+            "it paces as sockets ask for it: `shaper` holds each connection to a rate, `sfq` gives each its turn"
+        }
         "fq_pie" => "queues by a hash have CoDel here: `fq_codel`",
         "sfb" | "choke" | "gred" => "a queue is kept short by `red`, `codel` or `pie`",
         "hhf" => "it tells heavy connections apart: `fq_codel` gives each its turn",
@@ -123,7 +127,9 @@ fn without_equal(kind: &str) -> Option<&'static str> {
         "mqprio" | "multiq" | "etf" | "taprio" => {
             "it is for the queues of a card; of time-aware gates there is `scheduler = { kind = \"tas\", … }`"
         }
-        "skbprio" => "it reads priorities that the kernel notes beside packets: `prio` with filters",
+        "skbprio" => {
+            "it reads priorities that the kernel notes beside packets: `prio` with filters"
+        }
         "plug" | "teql" | "blackhole" => "a link sends what it has, by itself",
         _ => return None,
     })
@@ -166,10 +172,13 @@ fn tbf(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
         }
     }
     let missing = |what: &str| Problem::error(args.all(), format!("tbf needs {what}"));
-    let (rate, burst) = (rate.ok_or_else(|| missing("a `rate`"))?, burst.ok_or_else(|| missing("a `burst`"))?);
+    let (rate, burst) =
+        (rate.ok_or_else(|| missing("a `rate`"))?, burst.ok_or_else(|| missing("a `burst`"))?);
     let limit = match (limit, latency) {
         (Some(limit), _) => limit,
-        (None, Some(latency)) => (u128::from(rate) * u128::from(latency) / 8_000_000_000) as u64 + burst,
+        (None, Some(latency)) => {
+            (u128::from(rate) * u128::from(latency) / 8_000_000_000) as u64 + burst
+        }
         (None, None) => return Err(missing("a `limit` or a `latency`")),
     };
     Ok(Qdisc::Tbf { rate, burst, limit, overhead, atm })
@@ -179,7 +188,9 @@ fn fifo(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
     let mut limit = None;
     while let Some(word) = args.next() {
         match word.text.as_str() {
-            "limit" if kind.text != "bfifo" => limit = Some(whole(args.value("a number of packets")?)?),
+            "limit" if kind.text != "bfifo" => {
+                limit = Some(whole(args.value("a number of packets")?)?)
+            }
             "limit" => limit = Some(tc_size(args.value("a size")?)?),
             _ => return Err(stray(word, &kind.text, &["limit"])),
         }
@@ -196,7 +207,8 @@ fn fifo(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
     })
 }
 
-/// Where a `priomap` sends what has no priority of its own; the rest of it follows the type of service.
+/// Where a `priomap` sends what has no priority of its own; the rest of it follows the type of
+/// service.
 fn priomap(args: &mut Args<'_>) -> Result<Option<u64>, Problem> {
     let mut first = None;
     while let Some(word) = args.number() {
@@ -220,7 +232,11 @@ fn prio(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
 
 fn band_count(word: &Word) -> Result<u64, Problem> {
     let bands = whole(word)?;
-    if (2..=16).contains(&bands) { Ok(bands) } else { Err(Problem::error(word.at.clone(), "bands are 2 to 16")) }
+    if (2..=16).contains(&bands) {
+        Ok(bands)
+    } else {
+        Err(Problem::error(word.at.clone(), "bands are 2 to 16"))
+    }
 }
 
 fn ets(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
@@ -246,7 +262,12 @@ fn ets(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
         ));
     }
     // Packets without a priority go to the last band unless a map says otherwise.
-    Ok(Qdisc::Ets { bands, strict, quanta, of_best_effort: of_best_effort.unwrap_or(bands - 1).min(bands - 1) })
+    Ok(Qdisc::Ets {
+        bands,
+        strict,
+        quanta,
+        of_best_effort: of_best_effort.unwrap_or(bands - 1).min(bands - 1),
+    })
 }
 
 /// Reads what stands behind the kind of a class.
@@ -276,6 +297,10 @@ pub(super) fn class(kind: &Word, args: &mut Args<'_>) -> Result<Class, Problem> 
         }
         "htb" => classes::htb(args).map(Class::Htb),
         "hfsc" => classes::hfsc(args).map(Class::Hfsc),
-        _ => Err(unknown(kind, "a discipline whose classes can be imported", &["drr", "qfq", "htb", "hfsc"])),
+        _ => Err(unknown(
+            kind,
+            "a discipline whose classes can be imported",
+            &["drr", "qfq", "htb", "hfsc"],
+        )),
     }
 }

@@ -37,7 +37,8 @@ pub(super) fn read(word: &Word, args: &mut Args<'_>) -> Result<Stab, Problem> {
 
 /// Bytes more, or less; none: as many.
 pub(super) fn bytes(word: &Word) -> Result<Option<String>, Problem> {
-    let (sign, digits) = word.text.strip_prefix('-').map_or(("", word.text.as_str()), |digits| ("-", digits));
+    let (sign, digits) =
+        word.text.strip_prefix('-').map_or(("", word.text.as_str()), |digits| ("-", digits));
     let bytes = whole(&Word { text: digits.to_owned(), at: word.at.clone() })?;
     Ok((bytes != 0).then(|| format!("{sign}{bytes}B")))
 }
@@ -56,6 +57,8 @@ pub(super) fn cells(args: &mut Args<'_>) -> Result<bool, Problem> {
 pub(super) fn mpu(word: &Word, args: &mut Args<'_>) -> Result<(), Problem> {
     match args.value("a size")?.text.as_str() {
         "0" => Ok(()),
-        _ => Err(no_equal(word.at.clone(), "mpu", "packets cost what they have, and an `overhead`")),
+        _ => {
+            Err(no_equal(word.at.clone(), "mpu", "packets cost what they have, and an `overhead`"))
+        }
     }
 }

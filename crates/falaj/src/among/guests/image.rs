@@ -1,4 +1,5 @@
-//! What a guest is booted from: a packaged kernel, its modules for a virtio-net card, a static busybox, and this program.
+//! What a guest is booted from: a packaged kernel, its modules for a virtio-net card, a static
+//! busybox, and this program.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -23,7 +24,8 @@ const MODULES: [&str; 9] = [
     "drivers/net/virtio_net",
 ];
 /// Commands of busybox that `INIT` takes.
-const APPLETS: [&str; 11] = ["sh", "mount", "insmod", "stty", "ip", "arp", "cut", "ls", "grep", "cat", "poweroff"];
+const APPLETS: [&str; 11] =
+    ["sh", "mount", "insmod", "stty", "ip", "arp", "cut", "ls", "grep", "cat", "poweroff"];
 const INIT: &str = include_str!("init.sh");
 
 /// What was found on this machine.
@@ -50,8 +52,10 @@ impl Found {
                 root.display()
             );
         };
-        let busybox =
-            ["bin/busybox", "usr/bin/busybox"].map(|name| root.join(name)).into_iter().find(|at| at.is_file());
+        let busybox = ["bin/busybox", "usr/bin/busybox"]
+            .map(|name| root.join(name))
+            .into_iter()
+            .find(|at| at.is_file());
         let Some(busybox) = busybox else {
             bail!(
                 "there is no bin/busybox below {}: install the package busybox-static, or unpack it there",
@@ -75,12 +79,18 @@ impl Found {
         for applet in APPLETS {
             symlink("busybox", base.join("bin").join(applet))?;
         }
-        put(&std::env::current_exe().context("cannot find this program's own file")?, &base.join("bin/falaj"))?;
+        put(
+            &std::env::current_exe().context("cannot find this program's own file")?,
+            &base.join("bin/falaj"),
+        )?;
         for library in libraries(&fs::read_to_string("/proc/self/maps")?) {
             let name = library.file_name().context("a library has a name")?;
             // The one that loads the others is started by its name.
             let loads = name.to_string_lossy().starts_with("ld-");
-            put(&library, &if loads { base.join("lib/loader") } else { base.join("lib").join(name) })?;
+            put(
+                &library,
+                &if loads { base.join("lib/loader") } else { base.join("lib").join(name) },
+            )?;
         }
         for (n, module) in MODULES.iter().enumerate() {
             self.module(module, &base.join(format!("modules/{n}.ko")))?;
@@ -99,7 +109,10 @@ impl Found {
             .stderr(Stdio::null())
             .status()?;
         if !packed.success() {
-            bail!("{} makes no cpio archives: take Debian's busybox-static", self.busybox.display());
+            bail!(
+                "{} makes no cpio archives: take Debian's busybox-static",
+                self.busybox.display()
+            );
         }
         fs::remove_dir_all(&base)?;
         Ok(archive)
@@ -114,8 +127,11 @@ impl Found {
         if !packed.is_file() {
             return Ok(());
         }
-        let unpacked =
-            Command::new(&self.busybox).args(["xz", "-dc"]).arg(&packed).stdout(fs::File::create(to)?).status()?;
+        let unpacked = Command::new(&self.busybox)
+            .args(["xz", "-dc"])
+            .arg(&packed)
+            .stdout(fs::File::create(to)?)
+            .status()?;
         if !unpacked.success() {
             bail!("cannot unpack {}", packed.display());
         }
@@ -136,8 +152,10 @@ fn put(from: &Path, to: &Path) -> Result<()> {
 /// The libraries among what a process has mapped.
 fn libraries(maps: &str) -> Vec<PathBuf> {
     let path = |line: &str| line.find('/').map(|at| line[at..].to_owned());
-    let is_library = |path: &String| path.rsplit('/').next().is_some_and(|name| name.contains(".so"));
-    let mut all: Vec<PathBuf> = maps.lines().filter_map(path).filter(is_library).map(PathBuf::from).collect();
+    let is_library =
+        |path: &String| path.rsplit('/').next().is_some_and(|name| name.contains(".so"));
+    let mut all: Vec<PathBuf> =
+        maps.lines().filter_map(path).filter(is_library).map(PathBuf::from).collect();
     all.sort();
     all.dedup();
     all
@@ -174,7 +192,8 @@ mod tests {
                     7f01-7f02 r-xp 0 08:01 9 /usr/lib/x86_64-linux-gnu/libc.so.6\n\
                     7f02-7f03 rw-p 0 00:00 0 [heap]\n\
                     7f03-7f04 r-xp 0 08:01 8 /usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2\n";
-        let names = ["ld-linux-x86-64.so.2", "libc.so.6"].map(|n| Path::new("/usr/lib/x86_64-linux-gnu").join(n));
+        let names = ["ld-linux-x86-64.so.2", "libc.so.6"]
+            .map(|n| Path::new("/usr/lib/x86_64-linux-gnu").join(n));
         assert_eq!(libraries(maps), names);
     }
 }

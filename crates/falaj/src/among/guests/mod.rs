@@ -1,8 +1,9 @@
-//! Virtual machines as adapters: QEMU boots a packaged kernel, whose only card is a vhost-user port of the link, and in
-//! which this program sends what it would send in a namespace.
+//! Virtual machines as adapters: QEMU boots a packaged kernel, whose only card is a vhost-user port
+//! of the link, and in which this program sends what it would send in a namespace.
 //!
-//! A machine is told over a serial line what to send. Instants of a plan are those of this host's clock; a guest has its
-//! own, which is asked for each time. It is read to 10 ms, so that is how well they begin together.
+//! A machine is told over a serial line what to send. Instants of a plan are those of this host's
+//! clock; a guest has its own, which is asked for each time. It is read to 10 ms, so that is how
+//! well they begin together.
 
 mod image;
 
@@ -27,10 +28,12 @@ const BOOT: Duration = Duration::from_secs(120);
 /// What a machine takes to say that it is done, or what its clock says; or to take up a card again.
 const ANSWER: Duration = Duration::from_secs(20);
 const TURN: Duration = Duration::from_millis(10);
-/// Memory of a guest beside three times its archive: once as it comes, and files may take half of what is left then.
+/// Memory of a guest beside three times its archive: once as it comes, and files may take half of
+/// what is left then.
 const MEMORY_MIB: u64 = 160;
 
-/// Machines that run until this is dropped or the thread that began them has ended, with their cards unplugged between experiments.
+/// Machines that run until this is dropped or the thread that began them has ended, with their
+/// cards unplugged between experiments.
 pub(crate) struct Guests {
     at: Addresses,
     /// Sockets, archive and consoles.
@@ -47,13 +50,17 @@ struct Machine {
 pub(super) struct Cards(Vec<(Interface, Monitor)>);
 
 impl Guests {
-    /// Starts so many. They wait for their cards before they boot. `root` is where the kernel and busybox lie as packages
-    /// have them.
+    /// Starts so many. They wait for their cards before they boot. `root` is where the kernel and
+    /// busybox lie as packages have them.
     ///
     /// # Errors
     /// What is missing, and which package has it.
     pub(crate) fn start(root: &Path, number: usize) -> Result<Guests> {
-        let version = Command::new(QEMU).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let version = Command::new(QEMU)
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
         version.map_err(|error| no_emulator(&error))?;
         let found = Found::below(root)?;
         let work = tempfile::tempdir().context("no directory for the guests' files")?;
@@ -121,7 +128,11 @@ impl Guests {
         loop {
             match UnixStream::connect(self.path(n, "line")) {
                 Ok(line) => return Ok(line),
-                Err(_) if self.machines[n].child.try_wait()?.is_none() && began.elapsed() < BOOT => sleep(TURN),
+                Err(_)
+                    if self.machines[n].child.try_wait()?.is_none() && began.elapsed() < BOOT =>
+                {
+                    sleep(TURN)
+                }
                 Err(_) => return Err(self.failed(n, "did not begin")),
             }
         }
@@ -148,7 +159,9 @@ impl Guests {
 
     fn say(&mut self, n: usize, what: &[u8]) -> Result<()> {
         let line = self.machines[n].line.as_mut().context("a line to a guest")?.get_mut();
-        line.write_all(what).and_then(|()| line.write_all(b"\n")).map_err(|_| self.failed(n, "is gone"))
+        line.write_all(what)
+            .and_then(|()| line.write_all(b"\n"))
+            .map_err(|_| self.failed(n, "is gone"))
     }
 
     /// What follows this word.
@@ -162,8 +175,12 @@ impl Guests {
                 Ok(0) => return Err(self.failed(n, "is gone")),
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(self.failed(n, "is gone")),
-                Err(_) => return Err(self.failed(n, &format!("did not say `{word}` within {at_most:?}"))),
+                Err(error) if error.kind() != ErrorKind::WouldBlock => {
+                    return Err(self.failed(n, "is gone"));
+                }
+                Err(_) => {
+                    return Err(self.failed(n, &format!("did not say `{word}` within {at_most:?}")));
+                }
             }
             if let Some(rest) = said.trim().strip_prefix(word) {
                 return Ok(rest.trim().to_owned());
@@ -218,7 +235,9 @@ fn card(_path: &Path) -> Result<(Interface, Monitor)> {
 }
 
 fn no_emulator(error: &std::io::Error) -> anyhow::Error {
-    anyhow!("cannot start {QEMU} ({error}): install the package qemu-system-x86, or leave --guests out")
+    anyhow!(
+        "cannot start {QEMU} ({error}): install the package qemu-system-x86, or leave --guests out"
+    )
 }
 
 /// `12.34`, in seconds.
@@ -236,8 +255,9 @@ struct Wanted<'a> {
     memory: u64,
 }
 
-/// What its emulator is told. The card has no MSI-X: QEMU 7.2 falls over it where a card's back-end is elsewhere and there is
-/// no KVM; and where KVM is inside of another machine it may not tell of its capabilities.
+/// What its emulator is told. The card has no MSI-X: QEMU 7.2 falls over it where a card's back-end
+/// is elsewhere and there is no KVM; and where KVM is inside of another machine it may not tell of
+/// its capabilities.
 fn arguments(wanted: &Wanted, at: Addresses, card: &Path, line: &Path) -> Vec<String> {
     let place = Addresses::UPLINK + 1 + wanted.n as u8;
     let mac = |place| at.mac(place).map(|byte| format!("{byte:02x}")).join(":");
@@ -247,10 +267,13 @@ fn arguments(wanted: &Wanted, at: Addresses, card: &Path, line: &Path) -> Vec<St
         format!("-m {memory} -object memory-backend-memfd,id=memory,size={memory}M,share=on"),
         "-machine q35,memory-backend=memory -serial stdio".into(),
         format!("-chardev socket,id=line,path={line},server=on,wait=off -serial chardev:line"),
-        format!("-chardev socket,id=card,path={card},reconnect=1 -netdev vhost-user,id=net,chardev=card"),
+        format!(
+            "-chardev socket,id=card,path={card},reconnect=1 -netdev vhost-user,id=net,chardev=card"
+        ),
         format!("-device virtio-net-pci,vectors=0,netdev=net,mac={}", mac(place)),
     ];
-    let mut words: Vec<String> = all.iter().flat_map(|line| line.split(' ')).map(str::to_owned).collect();
+    let mut words: Vec<String> =
+        all.iter().flat_map(|line| line.split(' ')).map(str::to_owned).collect();
     let told = format!(
         "console=ttyS0 quiet panic=-1 mitigations=off net.ifnames=0 address={} uplink={} mac={}",
         at.address(place),
@@ -273,7 +296,12 @@ mod tests {
 
     #[test]
     fn a_guest_is_told_its_card_its_addresses_and_its_memory() {
-        let wanted = Wanted { n: 1, kernel: Path::new("/boot/vmlinuz"), archive: Path::new("/w/initrd"), memory: 300 };
+        let wanted = Wanted {
+            n: 1,
+            kernel: Path::new("/boot/vmlinuz"),
+            archive: Path::new("/w/initrd"),
+            memory: 300,
+        };
         let at = Addresses::default();
         let words = arguments(&wanted, at, Path::new("/w/1.card"), Path::new("/w/1.line"));
         let behind = |option: &str| {
@@ -281,12 +309,18 @@ mod tests {
             words[at + 1].clone()
         };
         assert_eq!(behind("-m"), "300");
-        assert!(behind("-object").ends_with("size=300M,share=on"), "a back-end reads rings in memory that is shared");
+        assert!(
+            behind("-object").ends_with("size=300M,share=on"),
+            "a back-end reads rings in memory that is shared"
+        );
         assert!(behind("-device").ends_with(&format!("mac=02:fa:1a:{:02x}:02:03", at.mac(1)[3])));
         assert!(words.contains(&"socket,id=card,path=/w/1.card,reconnect=1".to_owned()));
         assert_eq!(behind("-kernel"), "/boot/vmlinuz");
         let append = behind("-append");
-        assert!(append.contains(&format!("address={} uplink={} ", at.address(3), at.address(1))), "{append}");
+        assert!(
+            append.contains(&format!("address={} uplink={} ", at.address(3), at.address(1))),
+            "{append}"
+        );
     }
 
     #[test]

@@ -12,8 +12,14 @@ use std::process::{Command, ExitCode};
 use std::sync::atomic::Ordering;
 
 /// What they call what we call so.
-const NAMES: &[(&str, &str)] =
-    &[("none", "null"), ("fifo", "fifo"), ("drr", "rr"), ("priority", "prio"), ("qfq", "qfq"), ("wf2q+", "wf2qp")];
+const NAMES: &[(&str, &str)] = &[
+    ("none", "null"),
+    ("fifo", "fifo"),
+    ("drr", "rr"),
+    ("priority", "prio"),
+    ("qfq", "qfq"),
+    ("wf2q+", "wf2qp"),
+];
 
 /// `None`: it knows no discipline of that name, and ran its list of packets instead.
 fn theirs(program: &Path, name: &str, case: &Case, pairs: u64) -> Result<Option<f64>> {
@@ -23,7 +29,14 @@ fn theirs(program: &Path, name: &str, case: &Case, pairs: u64) -> Result<Option<
     let loops = 2 * pairs.next_multiple_of(qmax - qmin);
     let output = Command::new(program)
         .args(["-n", &loops.to_string(), "-alg", name])
-        .args(["-qmin", &qmin.to_string(), "-qmax", &qmax.to_string(), "-flowsets", &case.flowsets.text])
+        .args([
+            "-qmin",
+            &qmin.to_string(),
+            "-qmax",
+            &qmax.to_string(),
+            "-flowsets",
+            &case.flowsets.text,
+        ])
         .output()
         .with_context(|| format!("cannot run {}", program.display()))?;
     let text = String::from_utf8_lossy(&output.stderr);
@@ -35,7 +48,12 @@ fn theirs(program: &Path, name: &str, case: &Case, pairs: u64) -> Result<Option<
     match figure {
         Some((true, _)) if name != "null" => Ok(None),
         Some((_, nanos)) if output.status.success() => Ok(Some(nanos)),
-        _ => bail!("{} said nothing of its time for {name} ({}): {}", program.display(), output.status, text.trim()),
+        _ => bail!(
+            "{} said nothing of its time for {name} ({}): {}",
+            program.display(),
+            output.status,
+            text.trim()
+        ),
     }
 }
 
@@ -54,8 +72,12 @@ pub(super) fn main(args: &Args, program: &Path) -> Result<ExitCode> {
         for (what, name) in pairs {
             match theirs(program, name, case, 1)? {
                 Some(_) => known.push((what, name)),
-                None if args.alg.is_empty() => eprintln!("{} has no {name}, which is left out", program.display()),
-                None => bail!("{} has no {name}: it ran its list of packets instead", program.display()),
+                None if args.alg.is_empty() => {
+                    eprintln!("{} has no {name}, which is left out", program.display())
+                }
+                None => {
+                    bail!("{} has no {name}: it ran its list of packets instead", program.display())
+                }
             }
         }
         pairs = known;
@@ -98,7 +120,11 @@ pub(super) fn main(args: &Args, program: &Path) -> Result<ExitCode> {
                 _ => [format!("{:.1}", net.0), format!("{:.1}", net.1)],
             };
             let mut row = vec![what.discipline().into(), case.swing(), case.flowsets.text.clone()];
-            row.extend([format!("{ours:.1}"), format!("{theirs:.1}"), format!("{:.2}", ours / theirs)]);
+            row.extend([
+                format!("{ours:.1}"),
+                format!("{theirs:.1}"),
+                format!("{:.2}", ours / theirs),
+            ]);
             row.extend(nets);
             rows.push(row);
         }
@@ -111,6 +137,12 @@ pub(super) fn main(args: &Args, program: &Path) -> Result<ExitCode> {
     }
     say!("ns of CPU for each packet enqueued and dequeued; medians of {repeat}, the two in turn");
     rows.sort_by_key(|row| (NAMES.iter().position(|(ours, _)| *ours == row[0]), row[1].len()));
-    say!("{}", show::table(&["", "packets", "flows", "ours", "theirs", "ratio", "our net", "their net"], rows));
+    say!(
+        "{}",
+        show::table(
+            &["", "packets", "flows", "ours", "theirs", "ratio", "our net", "their net"],
+            rows
+        )
+    );
     Ok(ExitCode::SUCCESS)
 }

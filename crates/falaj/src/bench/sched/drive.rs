@@ -69,18 +69,33 @@ impl What {
 const SHARES: [fn(Flowset, u32) -> Option<Given>; 3] = [
     |set, largest| {
         let number = u64::from(set.weight) * u64::from(largest);
-        Some(Given { name: "quantum".into(), text: format!("{number}B").into(), unit: params::Unit::Bytes, number })
+        Some(Given {
+            name: "quantum".into(),
+            text: format!("{number}B").into(),
+            unit: params::Unit::Bytes,
+            number,
+        })
     },
     |set, _| {
         let number = u64::from(set.weight);
-        Some(Given { name: "weight".into(), text: number.to_string().into(), unit: params::Unit::Number, number })
+        Some(Given {
+            name: "weight".into(),
+            text: number.to_string().into(),
+            unit: params::Unit::Number,
+            number,
+        })
     },
     |_, _| None,
 ];
 
 /// What the flow parameter `param` is for a flow of this set: its share of the
 /// link in the unit that the discipline takes it in. `None` leaves the default.
-fn value(param: &Param, set: Flowset, setup: &Setup, weights: u64) -> Result<Option<Value>, String> {
+fn value(
+    param: &Param,
+    set: Flowset,
+    setup: &Setup,
+    weights: u64,
+) -> Result<Option<Value>, String> {
     let weight = u64::from(set.weight);
     let largest = u64::from(setup.largest);
     Ok(match (param.name, param.kind) {
@@ -90,9 +105,13 @@ fn value(param: &Param, set: Flowset, setup: &Setup, weights: u64) -> Result<Opt
         _ if param.default.is_some() => None,
         // As in dummynet's test program.
         ("priority", _) => Some(Value::Count(weight)),
-        ("rate", _) => Some(Value::Rate(Rate((u128::from(RATE.0) * u128::from(weight) / u128::from(weights)) as u64))),
+        ("rate", _) => Some(Value::Rate(Rate(
+            (u128::from(RATE.0) * u128::from(weight) / u128::from(weights)) as u64,
+        ))),
         // A round of packets, one for each unit of weight.
-        ("deadline", _) => Some(Value::Span(RATE.airtime_of_many(largest * weights.div_ceil(weight)))),
+        ("deadline", _) => {
+            Some(Value::Span(RATE.airtime_of_many(largest * weights.div_ceil(weight))))
+        }
         _ => Some(needed(param, setup)),
     })
     .and_then(|value| match (value, param.kind) {
@@ -144,14 +163,19 @@ fn setup(subject: &Subject, flowsets: &Flowsets) -> Result<Setup, String> {
         setup.flows[first..end].iter_mut().for_each(|flow| flow.values = values.clone());
         first = end;
     }
-    let Some(library) = library else { return Ok(regime.map_or(setup.clone(), |regime| (regime.set)(setup))) };
+    let Some(library) = library else {
+        return Ok(regime.map_or(setup.clone(), |regime| (regime.set)(setup)));
+    };
     setup.scheduler.set_library(library.clone());
     let mut why = String::new();
     for share in SHARES {
         let mut flows = setup.flows.iter_mut();
         for set in &flowsets.sets {
             let given = Vec::from_iter(share(*set, setup.largest));
-            flows.by_ref().take(set.flows as usize).for_each(|flow| flow.values.give(given.clone()));
+            flows
+                .by_ref()
+                .take(set.flows as usize)
+                .for_each(|flow| flow.values.give(given.clone()));
         }
         match Guard::new(&setup) {
             Ok(_) => return Ok(setup),
@@ -192,19 +216,35 @@ impl Run<'_> {
             What::Station(subject) => {
                 let kind = subject.entry.kind;
                 let setup = setup(subject, self.flowsets)?;
-                registry::build(kind, &setup, AtStation { setup: &setup.joined(kind), controller, drive }).map_err(why)
+                registry::build(
+                    kind,
+                    &setup,
+                    AtStation { setup: &setup.joined(kind), controller, drive },
+                )
+                .map_err(why)
             }
             What::Engine(subject) => {
-                let spec = PipeSpec::new(subject.entry.kind, setup(subject, self.flowsets)?, Span::ZERO);
+                let spec =
+                    PipeSpec::new(subject.entry.kind, setup(subject, self.flowsets)?, Span::ZERO);
                 let engine = Engine::new(&[spec]).map_err(|(_, refused)| why(refused))?;
-                let bed = InEngine { engine, now: Time::ZERO, out: Vec::new(), sending: None, gone: Vec::new() };
+                let bed = InEngine {
+                    engine,
+                    now: Time::ZERO,
+                    out: Vec::new(),
+                    sending: None,
+                    gone: Vec::new(),
+                };
                 Ok(go(controller, bed, drive))
             }
         }
     }
 }
 
-fn go<R>(mut controller: Controller, mut bed: impl Bed, drive: impl FnOnce(&mut dyn FnMut(u64) -> u64) -> R) -> R {
+fn go<R>(
+    mut controller: Controller,
+    mut bed: impl Bed,
+    drive: impl FnOnce(&mut dyn FnMut(u64) -> u64) -> R,
+) -> R {
     drive(&mut |pairs| controller.run(&mut bed, pairs))
 }
 
@@ -225,7 +265,11 @@ impl<R, F: FnOnce(&mut dyn FnMut(u64) -> u64) -> R> Visitor for AtStation<'_, F>
             let managed = WithPolicies::new(self.setup, discipline);
             return go(self.controller, Served::of(managed, self.setup), self.drive);
         }
-        go(self.controller, Served::of(Station::new(self.setup, discipline), self.setup), self.drive)
+        go(
+            self.controller,
+            Served::of(Station::new(self.setup, discipline), self.setup),
+            self.drive,
+        )
     }
 }
 

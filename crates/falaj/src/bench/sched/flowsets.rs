@@ -40,7 +40,10 @@ impl Flowsets {
     }
     /// So many flows of weight 1 with packets of 1000 B.
     pub(super) fn equal(flows: u32) -> Flowsets {
-        Flowsets { text: format!("1::{}", short(flows)), sets: vec![Flowset { weight: 1, bytes: 1000, flows }] }
+        Flowsets {
+            text: format!("1::{}", short(flows)),
+            sets: vec![Flowset { weight: 1, bytes: 1000, flows }],
+        }
     }
 }
 
@@ -58,7 +61,10 @@ impl FromStr for Flowsets {
             let flows = if field(2).is_empty() { 1 } else { number(field(2))? };
             for weight in range(field(0), 1, 65_536)? {
                 for bytes in range(field(1), 1000, 1 << 16)? {
-                    ensure!((1..=MOST_FLOWS).contains(&flows), "`{one}` has {flows} flows; 1 to {MOST_FLOWS} will do");
+                    ensure!(
+                        (1..=MOST_FLOWS).contains(&flows),
+                        "`{one}` has {flows} flows; 1 to {MOST_FLOWS} will do"
+                    );
                     sets.push(Flowset { weight, bytes, flows: flows as u32 });
                 }
             }
@@ -79,7 +85,10 @@ fn range(text: &str, default: u64, most: u64) -> Result<Vec<u32>> {
     let high = parts.next().map_or(Ok(low), number)?;
     let steps = parts.next().map_or(Ok(if high == low { 1 } else { 2 }), number)?;
     ensure!(parts.next().is_none(), "`{text}` is no `low-high-steps`");
-    ensure!(low >= 1 && low <= high && high <= most, "`{text}`: from 1 to {most}, the lower end first");
+    ensure!(
+        low >= 1 && low <= high && high <= most,
+        "`{text}`: from 1 to {most}, the lower end first"
+    );
     ensure!((1..=1024).contains(&steps), "`{text}` has {steps} steps; 1 to 1024 will do");
     Ok((0..steps).map(|i| (low + (high - low) * i / (steps - 1).max(1)) as u32).collect())
 }
@@ -167,14 +176,33 @@ mod tests {
         assert_eq!(sets("1::512,8::64"), [(1, 1000, 512), (8, 1000, 64)]);
         assert_eq!(sets("1k:64"), [(1024, 64, 1)]);
         assert_eq!(sets("::"), [(1, 1000, 1)]);
-        assert_eq!(sets("1-3:10-20:2K"), [(1, 10, 2000), (1, 20, 2000), (3, 10, 2000), (3, 20, 2000)]);
-        assert_eq!(sets("1-9-5"), [(1, 1000, 1), (3, 1000, 1), (5, 1000, 1), (7, 1000, 1), (9, 1000, 1)]);
+        assert_eq!(
+            sets("1-3:10-20:2K"),
+            [(1, 10, 2000), (1, 20, 2000), (3, 10, 2000), (3, 20, 2000)]
+        );
+        assert_eq!(
+            sets("1-9-5"),
+            [(1, 1000, 1), (3, 1000, 1), (5, 1000, 1), (7, 1000, 1), (9, 1000, 1)]
+        );
         assert_eq!(sets("4:100-100-3:1"), [(4, 100, 1); 3]);
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for text in ["0", "x", "1:2:3:4", "5-1", "1:0", "1::0", "1:99999999", "1::9m", "1-2-0", "1-2-3-4", "-1", "é"] {
+        for text in [
+            "0",
+            "x",
+            "1:2:3:4",
+            "5-1",
+            "1:0",
+            "1::0",
+            "1:99999999",
+            "1::9m",
+            "1-2-0",
+            "1-2-3-4",
+            "-1",
+            "é",
+        ] {
             assert!(text.parse::<Flowsets>().is_err(), "{text}");
         }
         for text in ["", "n", "-1", "3q", "99999999999999m"] {
@@ -186,6 +214,9 @@ mod tests {
     fn packets_may_go_with_the_flows() {
         let of = |text: &str| text.parse::<Packets>().expect("valid").of(8);
         assert_eq!((of("20n"), of("1"), of("2k"), of("2kn")), (160, 1, 2048, 16_384));
-        assert_eq!((short(65_536), short(3 << 20), short(1000)), ("64k".into(), "3m".into(), "1000".into()));
+        assert_eq!(
+            (short(65_536), short(3 << 20), short(1000)),
+            ("64k".into(), "3m".into(), "1000".into())
+        );
     }
 }

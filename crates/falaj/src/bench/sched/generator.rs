@@ -55,9 +55,11 @@ impl Generator {
     pub(super) fn new(flowsets: &Flowsets) -> Generator {
         let flows = flowsets.flows();
         let seat = |i: u32, bytes| Seat { before: i, after: i, backlog: 0, bytes };
-        let mut seats: Vec<Seat> = flowsets.each().zip(0..).map(|(set, i)| seat(i, set.bytes)).collect();
+        let mut seats: Vec<Seat> =
+            flowsets.each().zip(0..).map(|(set, i)| seat(i, set.bytes)).collect();
         seats.extend((0..LISTS as u32).map(|list| seat(flows + list, 0)));
-        let mut generator = Generator { seats, flows, occupied: 0, buffers: Vec::new(), free: NONE };
+        let mut generator =
+            Generator { seats, flows, occupied: 0, buffers: Vec::new(), free: NONE };
         (0..flows).for_each(|f| generator.append(f, 0));
         generator
     }
@@ -141,15 +143,20 @@ impl Controller {
     pub(super) fn new(flowsets: &Flowsets, qmin: u64, qmax: u64) -> Controller {
         // Beyond, all flows are full and the top is never reached.
         let qmax = qmax.min(u64::from(FULL) * u64::from(flowsets.flows()));
-        Controller { generator: Generator::new(flowsets), qmin, qmax: qmax.max(qmin + 1), pending: 0 }
+        Controller {
+            generator: Generator::new(flowsets),
+            qmin,
+            qmax: qmax.max(qmin + 1),
+            pending: 0,
+        }
     }
 
     /// Enqueues and dequeues at least `pairs` packets, whole fillings and
     /// drainings; returns how many. The first one begins at an empty bed.
     #[inline(never)]
     pub(super) fn run(&mut self, bed: &mut impl Bed, pairs: u64) -> u64 {
-        // From packet to packet it lies in memory, as it does wherever packets come one by one: kept in
-        // the loop's registers it would cost what the loop happens to leave it.
+        // From packet to packet it lies in memory, as it does wherever packets come one by one:
+        // kept in the loop's registers it would cost what the loop happens to leave it.
         let bed = black_box(bed);
         let mut done = 0;
         while done < pairs {

@@ -41,11 +41,12 @@ pub(crate) struct Args {
     /// Say which loads and disciplines there are.
     #[arg(long)]
     list: bool,
-    /// Disciplines, separated by commas; all unless given. `none` is always among them. Any other name with a `/` is a plug-in's
-    /// library, whose flows get `weight` and `quantum`.
+    /// Disciplines, separated by commas; all unless given. `none` is always among them. Any other
+    /// name with a `/` is a plug-in's library, whose flows get `weight` and `quantum`.
     #[arg(long, visible_alias = "discipline", value_delimiter = ',', value_name = "KIND")]
     alg: Vec<String>,
-    /// Flows as `weight:length:flows,…`; weight and length may be `low-high-steps`. May be given again.
+    /// Flows as `weight:length:flows,…`; weight and length may be `low-high-steps`. May be given
+    /// again.
     #[arg(long, value_name = "LIST")]
     flowsets: Vec<Flowsets>,
     /// So many flows of weight 1 with packets of 1000 B.
@@ -69,8 +70,8 @@ pub(crate) struct Args {
     /// Compare with dummynet's own test program, run in turn with ours.
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["instructions", "engine"])]
     against: Option<PathBuf>,
-    /// Write the nanoseconds of all disciplines, net of `none`, with machine and day: 256 flows filled to 20 packets each and drained,
-    /// as the page of the disciplines has them.
+    /// Write the nanoseconds of all disciplines, net of `none`, with machine and day: 256 flows
+    /// filled to 20 packets each and drained, as the page of the disciplines has them.
     #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["instructions", "against", "engine", "alg", "load", "flows", "flowsets", "qmin", "qmax"])]
     record: Option<PathBuf>,
     /// Count instructions instead of time; needs valgrind.
@@ -103,8 +104,8 @@ const LOADS: &[Load] = &[
         name: "published",
         doc: "Rizzo's plot: equal flows, 1, 2, 4 … 64k of them; and 64k flows of mixed sizes",
         flowsets: &[
-            "1::1", "1::2", "1::4", "1::8", "1::16", "1::32", "1::64", "1::128", "1::256", "1::512", "1::1k", "1::2k",
-            "1::4k", "1::8k", "1::16k", "1::32k", "1::64k", MIXED,
+            "1::1", "1::2", "1::4", "1::8", "1::16", "1::32", "1::64", "1::128", "1::256",
+            "1::512", "1::1k", "1::2k", "1::4k", "1::8k", "1::16k", "1::32k", "1::64k", MIXED,
         ],
     },
     Load {
@@ -147,7 +148,8 @@ impl Args {
         if all.is_empty() {
             let name = self.load.as_deref().unwrap_or(LOADS[0].name);
             let load = LOADS.iter().find(|load| load.name == name);
-            let load = load.with_context(|| format!("no load is called `{name}`; `--list` names them"))?;
+            let load =
+                load.with_context(|| format!("no load is called `{name}`; `--list` names them"))?;
             all = load.flowsets.iter().map(|text| text.parse()).collect::<Result<_>>()?;
         }
         Ok(all)
@@ -159,7 +161,9 @@ impl Args {
             (None, None) if self.record.is_none() => {
                 vec![(Packets::all(0), Packets::all(1)), (Packets::all(0), Packets::each(20))]
             }
-            (qmin, qmax) => vec![(qmin.unwrap_or(Packets::all(0)), qmax.unwrap_or(Packets::each(20)))],
+            (qmin, qmax) => {
+                vec![(qmin.unwrap_or(Packets::all(0)), qmax.unwrap_or(Packets::each(20)))]
+            }
         }
     }
 
@@ -169,7 +173,9 @@ impl Args {
             let regime = regimes::regime(name);
             if regime.is_none() && name.contains('/') {
                 let library = falaj_plugin::load(Path::new(name), name);
-                subjects.push(Subject::plugin(library.map_err(|wrong| anyhow!("{}; {}", wrong.what, wrong.help))?));
+                subjects.push(Subject::plugin(
+                    library.map_err(|wrong| anyhow!("{}; {}", wrong.what, wrong.help))?,
+                ));
                 continue;
             }
             let kind = regime.map_or(name.as_str(), |regime| regime.kind);
@@ -199,7 +205,10 @@ impl Args {
             ensure!(low < high, "filling to {qmax} and draining to {qmin} packets is no swing");
             Ok(Case { flowsets: flowsets.clone(), qmin, qmax })
         };
-        self.swings().into_iter().flat_map(|swing| flowsets.iter().map(move |f| case(swing, f))).collect()
+        self.swings()
+            .into_iter()
+            .flat_map(|swing| flowsets.iter().map(move |f| case(swing, f)))
+            .collect()
     }
 }
 
@@ -290,8 +299,13 @@ fn list() {
     for load in LOADS {
         say!("  {:<12} {}", load.name, load.doc);
     }
-    say!("\nEach nearly empty (0..1 packets) and filled and drained (0..20n: 20 for each flow).\n\nDisciplines:");
-    say!("  {:<14} a list of packets: what generator, controller and clock cost by themselves", "none");
+    say!(
+        "\nEach nearly empty (0..1 packets) and filled and drained (0..20n: 20 for each flow).\n\nDisciplines:"
+    );
+    say!(
+        "  {:<14} a list of packets: what generator, controller and clock cost by themselves",
+        "none"
+    );
     for entry in ENTRIES {
         say!("  {:<14} {}", entry.kind, entry.doc);
     }
@@ -301,7 +315,8 @@ fn list() {
     }
 }
 
-/// What disciplines cost for each pair at least, `none` first: what a run takes more is of the machine, which does something else too.
+/// What disciplines cost for each pair at least, `none` first: what a run takes more is of the
+/// machine, which does something else too.
 pub(crate) struct Costs {
     pub(crate) disciplines: Vec<String>,
     pub(crate) cases: Vec<Cost>,
@@ -311,12 +326,20 @@ pub(crate) struct Costs {
 pub(crate) struct Cost {
     pub(crate) flowsets: String,
     pub(crate) flows: u32,
-    /// Medians in nanoseconds, in the order of the disciplines; none for one that takes no such flows.
+    /// Medians in nanoseconds, in the order of the disciplines; none for one that takes no such
+    /// flows.
     pub(crate) nanos: Vec<Option<f64>>,
 }
 
-/// Measures these disciplines under a load, nearly empty, or filled to 20 packets for each flow and drained.
-pub(crate) fn costs(load: &str, kinds: &[&str], filled: bool, pairs: u64, repeat: usize) -> Result<Costs> {
+/// Measures these disciplines under a load, nearly empty, or filled to 20 packets for each flow and
+/// drained.
+pub(crate) fn costs(
+    load: &str,
+    kinds: &[&str],
+    filled: bool,
+    pairs: u64,
+    repeat: usize,
+) -> Result<Costs> {
     let args = Args {
         load: Some(load.to_owned()),
         list: false,
@@ -339,7 +362,9 @@ pub(crate) fn costs(load: &str, kinds: &[&str], filled: bool, pairs: u64, repeat
     };
     let cases = args.cases()?;
     let rows = measure(&args, &cases)?;
-    if rows.iter().any(|row| row.figures.iter().any(|figures| figures.as_ref().is_ok_and(|f| f.len() < repeat))) {
+    if rows.iter().any(|row| {
+        row.figures.iter().any(|figures| figures.as_ref().is_ok_and(|f| f.len() < repeat))
+    }) {
         return Err(Interrupted("while measuring").into());
     }
     let cost = |(i, case): (usize, &Case)| Cost {
@@ -354,7 +379,8 @@ pub(crate) fn costs(load: &str, kinds: &[&str], filled: bool, pairs: u64, repeat
 }
 
 /// All disciplines and cases in turn, round after round, so that what else the
-/// machine does hits all alike, and a slow spell no case in all of its runs. Ctrl-C ends it with what is known.
+/// machine does hits all alike, and a slow spell no case in all of its runs. Ctrl-C ends it with
+/// what is known.
 fn measure(args: &Args, cases: &[Case]) -> Result<Vec<Row>> {
     let whats = args.whats()?;
     let repeat = args.repeat.max(1);
@@ -362,8 +388,10 @@ fn measure(args: &Args, cases: &[Case]) -> Result<Vec<Row>> {
         What::Engine(_) => format!("{}/engine", what.discipline()),
         what => what.discipline().to_owned(),
     };
-    let mut rows: Vec<Row> =
-        whats.iter().map(|what| Row { name: name(what), figures: vec![Ok(Vec::new()); cases.len()] }).collect();
+    let mut rows: Vec<Row> = whats
+        .iter()
+        .map(|what| Row { name: name(what), figures: vec![Ok(Vec::new()); cases.len()] })
+        .collect();
     let stop = interrupts()?;
     stop.store(false, Ordering::Relaxed);
     let bar = show::progress((cases.len() * repeat * whats.len()) as u64, "measuring");
@@ -372,7 +400,10 @@ fn measure(args: &Args, cases: &[Case]) -> Result<Vec<Row>> {
             for (what, row) in whats.iter().zip(&mut rows) {
                 if stop.load(Ordering::Relaxed) {
                     bar.finish_and_clear();
-                    eprintln!("interrupted: {round} of {repeat} rounds, and {i} of {} loads", cases.len());
+                    eprintln!(
+                        "interrupted: {round} of {repeat} rounds, and {i} of {} loads",
+                        cases.len()
+                    );
                     return Ok(rows);
                 }
                 if let Ok(figures) = &mut row.figures[i] {
@@ -416,10 +447,12 @@ fn print(cases: &[Case], rows: &[Row]) {
     while first < cases.len() {
         let swing = cases[first].swing();
         let end = first + cases[first..].iter().take_while(|case| case.swing() == swing).count();
-        let header: Vec<&str> = std::iter::once("flows").chain(rows.iter().map(|row| row.name.as_str())).collect();
+        let header: Vec<&str> =
+            std::iter::once("flows").chain(rows.iter().map(|row| row.name.as_str())).collect();
         let line = |i: usize| {
             let none = rows[0].median(i);
-            let mut cells = vec![cases[i].equal_flows().map_or_else(|| cases[i].flowsets.text.clone(), short)];
+            let mut cells =
+                vec![cases[i].equal_flows().map_or_else(|| cases[i].flowsets.text.clone(), short)];
             cells.extend(rows.iter().enumerate().map(|(r, row)| match (row.median(i), none) {
                 (Some(all), Some(none)) if r > 0 => format!("{all:.1} ({:+.1})", all - none),
                 (Some(all), _) => format!("{all:.1}"),

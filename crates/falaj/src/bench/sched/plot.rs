@@ -32,15 +32,22 @@ pub(super) fn svg(cases: &[Case], rows: &[Row]) -> Result<String> {
 /// Flows and median of each case of this swing that there is a figure for.
 fn curve(row: &Row, swing: &str, cases: &[Case]) -> Vec<(f64, f64)> {
     let point = |(i, case): (usize, &Case)| Some((f64::from(case.equal_flows()?), row.median(i)?));
-    let mut points: Vec<_> =
-        cases.iter().enumerate().filter(|(_, case)| case.swing() == swing).filter_map(point).collect();
+    let mut points: Vec<_> = cases
+        .iter()
+        .enumerate()
+        .filter(|(_, case)| case.swing() == swing)
+        .filter_map(point)
+        .collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     points
 }
 
 fn chart(swing: &str, cases: &[Case], rows: &[Row]) -> Chart {
-    let lines: Vec<Line> =
-        rows.iter().enumerate().map(|(n, row)| Line::new(row.name.as_str(), n, curve(row, swing, cases))).collect();
+    let lines: Vec<Line> = rows
+        .iter()
+        .enumerate()
+        .map(|(n, row)| Line::new(row.name.as_str(), n, curve(row, swing, cases)))
+        .collect();
     let points = || lines.iter().flat_map(|line| &line.points);
     let most = points().map(|p| p.0).fold(2.0, f64::max);
     let low = points().map(|p| p.1).fold(f64::INFINITY, f64::min).clamp(0.125, 1e12);

@@ -1,4 +1,5 @@
-//! `--record`: what disciplines cost, as the page of the disciplines tells it, with machine and day.
+//! `--record`: what disciplines cost, as the page of the disciplines tells it, with machine and
+//! day.
 
 use super::{Case, Row};
 use anyhow::{Context, Result, ensure};
@@ -11,7 +12,9 @@ pub(super) const FLOWS: &str = "1::256";
 /// Writes the file: net of `none`, the first row.
 pub(super) fn write(file: &Path, cases: &[Case], rows: &[Row], repeat: usize) -> Result<()> {
     let [case] = cases else { anyhow::bail!("one load is recorded, not {}", cases.len()) };
-    let whole = rows.iter().all(|row| row.figures[0].as_ref().map_or(true, |figures| figures.len() == repeat));
+    let whole = rows
+        .iter()
+        .all(|row| row.figures[0].as_ref().map_or(true, |figures| figures.len() == repeat));
     ensure!(whole, "interrupted: {} stays as it was", file.display());
     let none = rows[0].median(0).context("`none` was not measured")?;
     let mut text = String::from(
@@ -40,14 +43,16 @@ pub(super) fn write(file: &Path, cases: &[Case], rows: &[Row], repeat: usize) ->
 fn machine() -> String {
     let known = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = known.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let name = name.map_or("an unknown processor", |(_, name)| name.trim()).replace(['"', '\\'], "");
+    let name =
+        name.map_or("an unknown processor", |(_, name)| name.trim()).replace(['"', '\\'], "");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     format!("{cores} x {name}")
 }
 
 /// The day in UTC, as TOML has it.
 fn today() -> Result<toml::value::Date> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock stands before 1970")?;
+    let since =
+        SystemTime::now().duration_since(UNIX_EPOCH).context("the clock stands before 1970")?;
     Ok(day(since.as_secs() / 86_400))
 }
 

@@ -109,7 +109,9 @@ pub(super) fn regime(name: &str) -> Option<&'static Regime> {
 }
 
 fn rates(set: &[(&'static str, u64)]) -> Values {
-    set.iter().fold(Values::default(), |all, &(name, rate)| all.with(name, Value::Rate(Rate(rate.max(1)))))
+    set.iter().fold(Values::default(), |all, &(name, rate)| {
+        all.with(name, Value::Rate(Rate(rate.max(1))))
+    })
 }
 
 /// Sets each flow by its part of the link.
@@ -119,7 +121,8 @@ fn all(mut setup: Setup, values: impl Fn(u64) -> Values) -> Setup {
     setup
 }
 
-/// The flows below two levels of classes, as many at each node; what a class has by the sum of the `rate`s below it.
+/// The flows below two levels of classes, as many at each node; what a class has by the sum of the
+/// `rate`s below it.
 fn grouped(kind: &'static str, setup: Setup, values: impl Fn(u64) -> Values) -> Setup {
     let each = (1..).find(|n: &usize| n.pow(3) >= setup.flows.len()).unwrap_or(1);
     let rate = |flow: &FlowSetup| flow.values.rate("rate").map_or(0, |rate| rate.0);
@@ -136,6 +139,9 @@ fn grouped(kind: &'static str, setup: Setup, values: impl Fn(u64) -> Values) -> 
 /// Each flow's queue is kept by CoDel with this target and interval.
 fn controlled(mut setup: Setup, target: Span, interval: Span) -> Setup {
     let parameters = codel::Parameters { target, interval, ..codel::Parameters::default() };
-    setup.flows.iter_mut().for_each(|flow| flow.values.set(POLICY, Value::Policy(Policy::CoDel(parameters))));
+    setup
+        .flows
+        .iter_mut()
+        .for_each(|flow| flow.values.set(POLICY, Value::Policy(Policy::CoDel(parameters))));
     setup
 }

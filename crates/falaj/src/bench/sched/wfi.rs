@@ -46,10 +46,12 @@ pub(crate) struct Args {
     /// Say which loads and disciplines there are.
     #[arg(long)]
     list: bool,
-    /// Disciplines, separated by commas; all that divide a link by weights, and some that do not, unless given.
+    /// Disciplines, separated by commas; all that divide a link by weights, and some that do not,
+    /// unless given.
     #[arg(long, visible_alias = "discipline", value_delimiter = ',', value_name = "KIND")]
     alg: Vec<String>,
-    /// Flows as `weight:length:flows,…`; weight and length may be `low-high-steps`. May be given again.
+    /// Flows as `weight:length:flows,…`; weight and length may be `low-high-steps`. May be given
+    /// again.
     #[arg(long, value_name = "LIST")]
     flowsets: Vec<Flowsets>,
     /// Drain to so many packets; `1n` is one for each flow.
@@ -70,7 +72,8 @@ pub(crate) struct Args {
     /// Send the packets of this file: lines of instant in microseconds, flow from 0 on, and bytes.
     #[arg(long, value_name = "FILE", conflicts_with = "search")]
     replay: Option<PathBuf>,
-    /// Draw a table of disciplines and loads, each cell as dark as its worst flow falls behind, as `*.svg` or `*.png`.
+    /// Draw a table of disciplines and loads, each cell as dark as its worst flow falls behind, as
+    /// `*.svg` or `*.png`.
     #[cfg(feature = "plots")]
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -127,9 +130,9 @@ fn spec(entry: &'static Entry, flowsets: &Flowsets, limit: Limit) -> Result<Pipe
                 "quantum" => Value::Bytes(weight * u64::from(largest)),
                 "rate" => Value::Rate(Rate(RATE.0 * weight / weights)),
                 // The heaviest first.
-                "priority" => {
-                    Value::Count(flowsets.sets.iter().filter(|other| other.weight > set.weight).count() as u64)
-                }
+                "priority" => Value::Count(
+                    flowsets.sets.iter().filter(|other| other.weight > set.weight).count() as u64,
+                ),
                 _ => continue,
             };
             match (value, param.kind) {
@@ -166,7 +169,9 @@ const PIPE: PipeId = PipeId(0);
 
 impl Kept {
     fn read(&mut self) {
-        self.sent.extend(self.out.drain(..).filter_map(|o| if let Output::Emit(e) = o { Some(e) } else { None }));
+        self.sent.extend(
+            self.out.drain(..).filter_map(|o| if let Output::Emit(e) = o { Some(e) } else { None }),
+        );
     }
 }
 
@@ -221,11 +226,13 @@ struct Row {
 impl Args {
     fn entries(&self) -> Result<Vec<&'static Entry>> {
         if self.alg.is_empty() {
-            let by_weight = |e: &&Entry| e.flow.iter().any(|p| p.name == "weight") || BESIDE.contains(&e.kind);
+            let by_weight =
+                |e: &&Entry| e.flow.iter().any(|p| p.name == "weight") || BESIDE.contains(&e.kind);
             return Ok(ENTRIES.iter().filter(by_weight).collect());
         }
         let known = |kind: &String| {
-            entry(kind).with_context(|| format!("no discipline is called `{kind}`; `--list` names them"))
+            entry(kind)
+                .with_context(|| format!("no discipline is called `{kind}`; `--list` names them"))
         };
         self.alg.iter().map(known).collect()
     }
@@ -234,16 +241,23 @@ impl Args {
         if !self.flowsets.is_empty() {
             return Ok(self.flowsets.clone());
         }
-        let default = if self.search || self.replay.is_some() { SEARCHED.name } else { SERVICE.name };
+        let default =
+            if self.search || self.replay.is_some() { SEARCHED.name } else { SERVICE.name };
         let name = self.load.as_deref().unwrap_or(default);
         let mut loads = LOADS.iter().chain([&SERVICE, &SEARCHED]);
         let load = loads.find(|load| load.name == name);
-        let load = load.with_context(|| format!("no load is called `{name}`; `--list` names them"))?;
+        let load =
+            load.with_context(|| format!("no load is called `{name}`; `--list` names them"))?;
         load.flowsets.iter().map(|text| text.parse()).collect()
     }
 
     /// The worst of the flows that were filled and drained twice.
-    fn fill_and_drain(&self, spec: &PipeSpec, flowsets: &Flowsets, weights: &[u64]) -> Result<Outcome> {
+    fn fill_and_drain(
+        &self,
+        spec: &PipeSpec,
+        flowsets: &Flowsets,
+        weights: &[u64],
+    ) -> Result<Outcome> {
         let flows = flowsets.flows();
         let (qmin, qmax) = (self.qmin.map_or(0, |qmin| qmin.of(flows)), self.qmax.of(flows));
         ensure!(qmin < qmax, "filling to {} and draining to {qmin} packets is no swing", self.qmax);
@@ -261,12 +275,19 @@ impl Args {
         controller.run(&mut bed, 1);
         controller.run(&mut bed, 1);
         let sent = &bed.sent[..bed.left];
-        let lag = Subject { spec, weights, largest: &[] }.lag_of(sent).context("nothing was sent")?;
+        let lag =
+            Subject { spec, weights, largest: &[] }.lag_of(sent).context("nothing was sent")?;
         Ok(outcome(spec, weights, sent, lag, None))
     }
 
-    fn one(&self, entry: &'static Entry, flowsets: &Flowsets, case: &mut Case<'_>) -> Result<Outcome> {
-        let limit = Limit::Packets(if self.search || self.replay.is_some() { 1 << 20 } else { FULL + 1 });
+    fn one(
+        &self,
+        entry: &'static Entry,
+        flowsets: &Flowsets,
+        case: &mut Case<'_>,
+    ) -> Result<Outcome> {
+        let limit =
+            Limit::Packets(if self.search || self.replay.is_some() { 1 << 20 } else { FULL + 1 });
         let spec = match spec(entry, flowsets, limit) {
             Ok(spec) => spec,
             Err(why) => return Ok(Outcome::Refused(why)),
@@ -282,7 +303,9 @@ impl Args {
                 Err(refused) => return Ok(Outcome::Refused(refused.to_string())),
             },
             Some(steps) => {
-                let fits = |s: &Step| (s.flow as usize) < largest.len() && (1..=flowsets.largest()).contains(&s.bytes);
+                let fits = |s: &Step| {
+                    (s.flow as usize) < largest.len() && (1..=flowsets.largest()).contains(&s.bytes)
+                };
                 let bad = steps.iter().position(|s| !fits(s));
                 if let Some(line) = bad {
                     let Step { flow, bytes, .. } = steps[line];
@@ -312,7 +335,8 @@ pub(crate) const MIXES: &[&str] = SERVICE.flowsets;
 pub(crate) struct Service {
     /// In bytes, at any instant: a packet of its own that is on the wire does not count yet.
     pub(crate) behind: f64,
-    /// In bytes, at its own departures; of the flow that this is the largest part of its bound for.
+    /// In bytes, at its own departures; of the flow that this is the largest part of its bound
+    /// for.
     pub(crate) b_wfi: f64,
     /// The bound for that flow, where one is known.
     pub(crate) bound: Option<f64>,
@@ -342,13 +366,19 @@ pub(crate) fn service(kind: &str, flowsets: &str, load: Load) -> Result<Service>
     let entry = entry(kind).with_context(|| format!("no discipline is called `{kind}`"))?;
     let stop = interrupts()?;
     stop.store(false, Ordering::Relaxed);
-    let one = args.one(entry, &flowsets.parse()?, &mut Case { steps: None, stop: &stop, tried: &mut || () });
+    let one = args.one(
+        entry,
+        &flowsets.parse()?,
+        &mut Case { steps: None, stop: &stop, tried: &mut || () },
+    );
     stop.store(true, Ordering::Relaxed);
     match one? {
         Outcome::Refused(why) => bail!("{kind} takes no {flowsets}: {why}"),
-        Outcome::Measured { lag, known, behind, .. } => {
-            Ok(Service { behind, b_wfi: lag.fairness.b_wfi.amount, bound: known.map(|known| known.bytes[lag.flow]) })
-        }
+        Outcome::Measured { lag, known, behind, .. } => Ok(Service {
+            behind,
+            b_wfi: lag.fairness.b_wfi.amount,
+            bound: known.map(|known| known.bytes[lag.flow]),
+        }),
     }
 }
 
@@ -368,13 +398,20 @@ struct Case<'a> {
     tried: &'a mut dyn FnMut(),
 }
 
-fn outcome(spec: &PipeSpec, weights: &[u64], sent: &[Emit], lag: Lag, steps: Option<(Vec<Step>, u64)>) -> Outcome {
+fn outcome(
+    spec: &PipeSpec,
+    weights: &[u64],
+    sent: &[Emit],
+    lag: Lag,
+    steps: Option<(Vec<Step>, u64)>,
+) -> Outcome {
     let mut sizes = vec![Sizes::default(); weights.len()];
     sent.iter().for_each(|e| sizes[e.flow.index()].add(e.bytes));
     let known = fairness::known(spec.kind, weights, &sizes, spec.setup.largest);
     let all = fairness::measure(spec.setup.rate, weights, sent);
     let t_wfi = all.iter().flatten().map(|index| index.t_wfi.amount).fold(f64::MIN, f64::max);
-    // Just before a departure the packet of a flow's own that is on the wire has served the others only.
+    // Just before a departure the packet of a flow's own that is on the wire has served the others
+    // only.
     let total = weights.iter().sum::<u64>() as f64;
     let behind = |(n, index): (usize, &Option<fairness::Fairness>)| {
         let own = 1.0 - weights[n] as f64 / total;
@@ -386,14 +423,18 @@ fn outcome(spec: &PipeSpec, weights: &[u64], sent: &[Emit], lag: Lag, steps: Opt
 
 /// Lines of instant, flow and bytes; what begins with `#` is none.
 fn read(path: &PathBuf) -> Result<Vec<Step>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let (mut steps, mut last) = (Vec::new(), 0);
     for (n, line) in text.lines().enumerate() {
         if line.trim().is_empty() || line.starts_with('#') {
             continue;
         }
-        let what = || format!("{}:{}: `{line}` is no `microseconds flow bytes`", path.display(), n + 1);
-        let [at, flow, bytes] = line.split_whitespace().collect::<Vec<_>>()[..] else { bail!(what()) };
+        let what =
+            || format!("{}:{}: `{line}` is no `microseconds flow bytes`", path.display(), n + 1);
+        let [at, flow, bytes] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+            bail!(what())
+        };
         let at = parse_micros(at).with_context(what)?;
         ensure!(at >= last, "{}:{}: earlier than the packet before it", path.display(), n + 1);
         let (flow, bytes) = (flow.parse().with_context(what)?, bytes.parse().with_context(what)?);
@@ -435,12 +476,20 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let bar = show::progress((entries.len() * flowsets.len()) as u64 * each, "measuring");
     let mut rows = Vec::new();
     'all: for sets in &flowsets {
-        ensure!(!args.search || sets.flows() <= 64, "the search is for few flows: 64 at most, not {}", sets.flows());
+        ensure!(
+            !args.search || sets.flows() <= 64,
+            "the search is for few flows: 64 at most, not {}",
+            sets.flows()
+        );
         for entry in &entries {
             let mut tried = || bar.inc(1);
             let mut case = Case { steps: steps.as_deref(), stop: &stop, tried: &mut tried };
             if stop.load(Ordering::Relaxed) {
-                show::note!("interrupted: {} of {} are known", rows.len(), entries.len() * flowsets.len());
+                show::note!(
+                    "interrupted: {} of {} are known",
+                    rows.len(),
+                    entries.len() * flowsets.len()
+                );
                 break 'all;
             }
             rows.push(Row {
@@ -473,7 +522,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 
 fn to_json(row: &Row) -> serde_json::Value {
     match &row.outcome {
-        Outcome::Refused(why) => json!({ "discipline": row.kind, "flowsets": row.flowsets, "refused": why }),
+        Outcome::Refused(why) => {
+            json!({ "discipline": row.kind, "flowsets": row.flowsets, "refused": why })
+        }
         Outcome::Measured { lag, known, t_wfi, steps, .. } => json!({
             "discipline": row.kind, "flowsets": row.flowsets, "flow": lag.flow,
             "b_wfi": lag.fairness.b_wfi.amount, "from": lag.fairness.b_wfi.from.0, "to": lag.fairness.b_wfi.to.0,
@@ -502,10 +553,13 @@ fn micros(at: Time) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// For each set of flows a table; of a search the arrivals too. Only these are no comments, for `--replay`.
+/// For each set of flows a table; of a search the arrivals too. Only these are no comments, for
+/// `--replay`.
 fn print(args: &Args, rows: &[Row]) {
     let mark = if args.search { "# " } else { "" };
-    say!("{mark}bytes behind the fluid share at own departures (B-WFI), at 8 Mbit/s: a byte takes 1 us");
+    say!(
+        "{mark}bytes behind the fluid share at own departures (B-WFI), at 8 Mbit/s: a byte takes 1 us"
+    );
     let header = ["", "B-WFI", "of flow", "from us", "to us", "bound", "used", "T-WFI of all"];
     for rows in rows.chunk_by(|a, b| a.flowsets == b.flowsets) {
         say!("{mark}\n{mark}{}", rows[0].flowsets);
@@ -513,9 +567,14 @@ fn print(args: &Args, rows: &[Row]) {
             Outcome::Refused(_) => None,
             Outcome::Measured { lag, known, t_wfi, .. } => {
                 let worst = lag.fairness.b_wfi;
-                let mut cells = vec![row.kind.to_owned(), format!("{:.0}", worst.amount), lag.flow.to_string()];
+                let mut cells =
+                    vec![row.kind.to_owned(), format!("{:.0}", worst.amount), lag.flow.to_string()];
                 cells.extend([micros(worst.from), micros(worst.to)]);
-                cells.push(known.as_ref().map_or(show::DASH.into(), |known| format!("{:.0}", known.bytes[lag.flow])));
+                cells.push(
+                    known
+                        .as_ref()
+                        .map_or(show::DASH.into(), |known| format!("{:.0}", known.bytes[lag.flow])),
+                );
                 cells.push(known.as_ref().map_or(show::DASH.into(), |known| {
                     let doubt = if known.condition.is_some() { " (conditional)" } else { "" };
                     format!("{:.1} %{doubt}", 100.0 * lag.ratio)
@@ -530,8 +589,12 @@ fn print(args: &Args, rows: &[Row]) {
             match &row.outcome {
                 Outcome::Refused(why) => say!("{mark}{} takes no such flows: {why}", row.kind),
                 Outcome::Measured { steps: Some((steps, tried)), .. } => {
-                    say!("#\n# {}: worst of {tried} sequences; microseconds, flow, bytes", row.kind);
-                    instants(steps).for_each(|(at, s)| say!("{} {} {}", micros(at), s.flow, s.bytes));
+                    say!(
+                        "#\n# {}: worst of {tried} sequences; microseconds, flow, bytes",
+                        row.kind
+                    );
+                    instants(steps)
+                        .for_each(|(at, s)| say!("{} {} {}", micros(at), s.flow, s.bytes));
                 }
                 Outcome::Measured { .. } => {}
             }

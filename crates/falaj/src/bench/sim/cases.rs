@@ -38,14 +38,23 @@ const fn paper(name: &'static str, scheduler: &'static str, flow: fn(u32, u32) -
     Case { name, scheduler, flow, size: ("500B", 500), links: 1, flows: FEW }
 }
 
-/// The paper's link, 1 Gbit/s with packets of 500 B and queues of 20 by Poisson sources; many flows with many sizes; links in a row.
+/// The paper's link, 1 Gbit/s with packets of 500 B and queues of 20 by Poisson sources; many flows
+/// with many sizes; links in a row.
 pub(super) const CASES: &[Case] = &[
     paper("fifo", "kind = \"fifo\"", nothing),
     paper("drr", "kind = \"drr\"", nothing),
     paper("phase-wise", "kind = \"virtual-links\", serve = \"phase-wise\"", virtual_link),
     paper("packet-wise", "kind = \"virtual-links\", serve = \"packet-wise\"", virtual_link),
-    paper("packet-wise, paper", "kind = \"virtual-links\", serve = \"packet-wise\", preset = \"paper\"", virtual_link),
-    paper("packet-wise, skip", "kind = \"virtual-links\", serve = \"packet-wise\", tail = \"skip\"", virtual_link),
+    paper(
+        "packet-wise, paper",
+        "kind = \"virtual-links\", serve = \"packet-wise\", preset = \"paper\"",
+        virtual_link,
+    ),
+    paper(
+        "packet-wise, skip",
+        "kind = \"virtual-links\", serve = \"packet-wise\", tail = \"skip\"",
+        virtual_link,
+    ),
     paper("qfq", "kind = \"qfq\"", nothing),
     paper("wf2q+", "kind = \"wf2q+\"", nothing),
     paper("hfsc", "kind = \"hfsc\"", share),
@@ -57,7 +66,12 @@ pub(super) const CASES: &[Case] = &[
         links: 1,
         flows: &[1024],
     },
-    Case { name: "drr, 8 links", links: 8, flows: &[2, 16], ..paper("", "kind = \"drr\"", nothing) },
+    Case {
+        name: "drr, 8 links",
+        links: 8,
+        flows: &[2, 16],
+        ..paper("", "kind = \"drr\"", nothing)
+    },
 ];
 
 impl Case {
@@ -73,9 +87,13 @@ impl Case {
                 self.scheduler
             );
             for f in 0..flows {
-                let matched = if f + 1 == flows { "any".into() } else { format!("udp dport {}", 5000 + f) };
+                let matched =
+                    if f + 1 == flows { "any".into() } else { format!("udp dport {}", 5000 + f) };
                 let own = (self.flow)(f, flows);
-                let _ = write!(text, "\n[link.l{l}.flow.f{f}]\nmatch = \"{matched}\"\nqueue = \"20p\"\n{own}");
+                let _ = write!(
+                    text,
+                    "\n[link.l{l}.flow.f{f}]\nmatch = \"{matched}\"\nqueue = \"20p\"\n{own}"
+                );
             }
         }
         if self.links > 1 {
@@ -89,8 +107,10 @@ impl Case {
                 format!("flow = \"f{f}\"")
             };
             let rate = 1_000_000_000 / flows;
-            let _ =
-                write!(text, "\n[traffic.t{f}]\n{to}\nmodel = \"poisson\"\nrate = \"{rate}bit\"\nsize = \"{size}\"\n");
+            let _ = write!(
+                text,
+                "\n[traffic.t{f}]\n{to}\nmodel = \"poisson\"\nrate = \"{rate}bit\"\nsize = \"{size}\"\n"
+            );
         }
         text
     }

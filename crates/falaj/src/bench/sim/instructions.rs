@@ -22,7 +22,8 @@ pub(super) fn counted(args: &Args) -> Result<ExitCode> {
                 let packets = if length == Length::Short { PACKETS } else { 3 * PACKETS };
                 let simulated = read(&case.scenario(flows, packets))?;
                 let experiment = experiment(&simulated, simulated.run.duration);
-                let run = simulate(&experiment, 1, &AtomicBool::new(false)).map_err(|(_, refused)| refused)?;
+                let run = simulate(&experiment, 1, &AtomicBool::new(false))
+                    .map_err(|(_, refused)| refused)?;
                 Ok(packets_of(&run))
             })?;
         }
@@ -41,7 +42,9 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     }
     say!("instructions for each packet simulated, on each link");
     let rows = counts.iter().flat_map(|(case, loads)| {
-        loads.iter().map(|(flows, n)| vec![case.clone(), flows.clone(), format!("{:.0}", *n as f64 / 100.0)])
+        loads.iter().map(|(flows, n)| {
+            vec![case.clone(), flows.clone(), format!("{:.0}", *n as f64 / 100.0)]
+        })
     });
     say!("{}", show::table(&["", "", "instructions"], rows));
     say!("\n{}", section(&counts));

@@ -1,5 +1,5 @@
-//! `falaj bench sim`: packets simulated a second, through engine and registry, with counters and delay histogram on; what more cores
-//! bring; and how long an interval of 1 % takes.
+//! `falaj bench sim`: packets simulated a second, through engine and registry, with counters and
+//! delay histogram on; what more cores bring; and how long an interval of 1 % takes.
 
 mod cases;
 mod instructions;
@@ -89,7 +89,8 @@ struct Cores {
 struct Took {
     /// By the clock on the wall.
     wall: f64,
-    /// Of CPU, of all threads together. Where that is as much on many cores as on one, none waits for another's memory or locks.
+    /// Of CPU, of all threads together. Where that is as much on many cores as on one, none waits
+    /// for another's memory or locks.
     cpu: f64,
 }
 
@@ -105,10 +106,17 @@ impl Took {
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if let Some(name) = &args.scenario {
-        say!("{}", named(name)?.scenario(named(name)?.flows[0], args.millions * 1_000_000).trim_end());
+        say!(
+            "{}",
+            named(name)?.scenario(named(name)?.flows[0], args.millions * 1_000_000).trim_end()
+        );
         return Ok(ExitCode::SUCCESS);
     }
-    ensure!(args.cases().next().is_some(), "--only: no case has that in its name; there are {}", names());
+    ensure!(
+        args.cases().next().is_some(),
+        "--only: no case has that in its name; there are {}",
+        names()
+    );
     if args.counted {
         return instructions::counted(args);
     }
@@ -119,7 +127,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     for case in args.cases() {
         for &flows in case.flows {
             let simulated = read(&case.scenario(flows, args.millions * 1_000_000))?;
-            all.push((Found { case, flows, rates: Vec::new() }, experiment(&simulated, simulated.run.duration)));
+            all.push((
+                Found { case, flows, rates: Vec::new() },
+                experiment(&simulated, simulated.run.duration),
+            ));
         }
     }
     let bar = show::progress(all.len() as u64 * args.repeat, "simulating");
@@ -133,16 +144,23 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 bar.inc(1);
             }
         }
-        let fortuna = all.iter().find(|(found, _)| found.case.name == "drr").map(|(_, experiment)| experiment);
+        let fortuna = all
+            .iter()
+            .find(|(found, _)| found.case.name == "drr")
+            .map(|(_, experiment)| experiment);
         fortuna.map_or(Ok(None), |experiment| on_all_cores(experiment, stop))
     })?;
     bar.finish_and_clear();
     let interval = if interrupted || cores.is_none() { None } else { Some(one_percent()?) };
     interrupted |= interval.as_ref().is_some_and(|(simulation, _)| simulation.interrupted());
-    let found: Vec<Found> = all.into_iter().map(|(found, _)| found).filter(|found| !found.rates.is_empty()).collect();
+    let found: Vec<Found> =
+        all.into_iter().map(|(found, _)| found).filter(|found| !found.rates.is_empty()).collect();
     let exit = exit(interrupted, found.is_empty())?;
     if args.json {
-        say!("{}", serde_json::to_string_pretty(&as_json(&found, cores.as_ref(), interval.as_ref()))?);
+        say!(
+            "{}",
+            serde_json::to_string_pretty(&as_json(&found, cores.as_ref(), interval.as_ref()))?
+        );
         return Ok(exit);
     }
     say!(
@@ -162,7 +180,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             format!("{:.0}", 1e3 / rate),
         ]
     });
-    say!("{}", show::table(&["discipline", "flows", "links", "M packets/s", "most", "ns/packet"], rows));
+    say!(
+        "{}",
+        show::table(&["discipline", "flows", "links", "M packets/s", "most", "ns/packet"], rows)
+    );
     if let Some(Cores { cores, one, all }) = cores {
         say!(
             "drr, 2 flows, on {cores} cores: {:.2} times as fast as on one ({:.2} s, {:.2} s), for {:.2} times the CPU time",
@@ -190,7 +211,9 @@ fn names() -> String {
 }
 
 fn read(text: &str) -> Result<Scenario> {
-    falaj_scenario::parse(text, "bench sim").map(|(scenario, _)| scenario).map_err(|wrong| anyhow!("{wrong}"))
+    falaj_scenario::parse(text, "bench sim")
+        .map(|(scenario, _)| scenario)
+        .map_err(|wrong| anyhow!("{wrong}"))
 }
 
 /// Packets times links, in millions, in a second of this thread's time; `None` if it was stopped.
@@ -221,14 +244,15 @@ fn on_all_cores(experiment: &Experiment, stop: &AtomicBool) -> Result<Option<Cor
     })?;
     let all = Took::by(|| {
         let progress = Progress { gone: &|_| {}, stop };
-        let runs = replicate(experiment, 0, replications, &progress).map_err(|(_, refused)| refused)?;
+        let runs =
+            replicate(experiment, 0, replications, &progress).map_err(|(_, refused)| refused)?;
         Ok(runs.len() == replications && runs.iter().all(|run| run.complete))
     })?;
     Ok(one.zip(all).map(|(one, all)| Cores { cores, one, all }))
 }
 
-/// The paper's link with DRR and two flows, a million packets in each replication, until its loss is known within 1 %; and how long that
-/// took, by the clock on the wall.
+/// The paper's link with DRR and two flows, a million packets in each replication, until its loss
+/// is known within 1 %; and how long that took, by the clock on the wall.
 fn one_percent() -> Result<(Simulation, f64)> {
     let scenario = read(&named("drr")?.scenario(2, 1_000_000))?;
     let until = "loss ±1%".parse().map_err(|why: String| anyhow!(why))?;
@@ -237,7 +261,11 @@ fn one_percent() -> Result<(Simulation, f64)> {
     Ok((simulation, began.elapsed().as_secs_f64()))
 }
 
-fn as_json(found: &[Found<'_>], cores: Option<&Cores>, interval: Option<&(Simulation, f64)>) -> Json {
+fn as_json(
+    found: &[Found<'_>],
+    cores: Option<&Cores>,
+    interval: Option<&(Simulation, f64)>,
+) -> Json {
     let cases: Vec<Json> = found
         .iter()
         .map(|f| {
@@ -267,11 +295,20 @@ mod tests {
     fn every_case_is_a_scenario_and_its_link_is_full() {
         for case in CASES {
             for &flows in case.flows {
-                let scenario = read(&case.scenario(flows, 20_000)).unwrap_or_else(|why| panic!("{}: {why}", case.name));
-                let run = simulate(&experiment(&scenario, scenario.run.duration), 1, &AtomicBool::new(false)).unwrap();
-                let offered: u64 = run.pipes.iter().flatten().map(|flow| flow.counters.offered).sum();
-                let lost: u64 = run.pipes.iter().flatten().map(|flow| flow.counters.dropped()).sum();
-                let what = format!("{} with {flows} flows: {offered} offered, {lost} lost", case.name);
+                let scenario = read(&case.scenario(flows, 20_000))
+                    .unwrap_or_else(|why| panic!("{}: {why}", case.name));
+                let run = simulate(
+                    &experiment(&scenario, scenario.run.duration),
+                    1,
+                    &AtomicBool::new(false),
+                )
+                .unwrap();
+                let offered: u64 =
+                    run.pipes.iter().flatten().map(|flow| flow.counters.offered).sum();
+                let lost: u64 =
+                    run.pipes.iter().flatten().map(|flow| flow.counters.dropped()).sum();
+                let what =
+                    format!("{} with {flows} flows: {offered} offered, {lost} lost", case.name);
                 // Of 20,000 by Poisson, on each link: five deviations.
                 assert!(offered.abs_diff(20_000 * u64::from(case.links)) < 8_000, "{what}");
                 assert!(lost * 4 < offered, "{what}");

@@ -94,7 +94,8 @@ pub(crate) struct Answer {
     pub(crate) took: Duration,
 }
 
-/// Questions take at most one part in so many of the forwarder's time, however fast they come; and changes as much.
+/// Questions take at most one part in so many of the forwarder's time, however fast they come; and
+/// changes as much.
 const PART: u32 = 10;
 
 /// The way to the forwarder.
@@ -102,7 +103,8 @@ pub(super) struct Asking {
     ask: Sender<Ask>,
     answers: Receiver<Answer>,
     wake: PipeWriter,
-    /// Till then it is not asked questions, or for changes: nobody who looks holds up who changes something.
+    /// Till then it is not asked questions, or for changes: nobody who looks holds up who changes
+    /// something.
     questions_rest: Instant,
     changes_rest: Instant,
 }

@@ -1,4 +1,5 @@
-//! Changes: the text is edited and read anew, what it promises is admitted, and what differs is handed to the forwarder.
+//! Changes: the text is edited and read anew, what it promises is admitted, and what differs is
+//! handed to the forwarder.
 
 use super::Desk;
 use super::asking::{AdaptersThen, Ask, Changing, HeldTo, Told};
@@ -30,7 +31,8 @@ struct Read {
 /// Its text.
 enum Text {
     Whole(String),
-    /// As it is edited; of thousands of adapters it takes its time to be written out, and mostly nobody asks.
+    /// As it is edited; of thousands of adapters it takes its time to be written out, and mostly
+    /// nobody asks.
     Edited(Box<(DocumentMut, Undo)>),
 }
 
@@ -69,16 +71,26 @@ impl Desk {
     }
 
     /// The same but for the text.
-    fn make(&mut self, wanted: &SetRequest, file: &Path, read: Read, text: &Text) -> Result<SetAnswer, Refusal> {
+    fn make(
+        &mut self,
+        wanted: &SetRequest,
+        file: &Path,
+        read: Read,
+        text: &Text,
+    ) -> Result<SetAnswer, Refusal> {
         let Read { scenario, only, standings, remarks } = read;
         live_links(&scenario).map_err(|error| Refusal::new(format!("{error:#}")))?;
         if !scenario.hosts.is_empty() {
-            return Err(Refusal::new("this link has two ends, and hosts stay as they are: leave `host` out"));
+            return Err(Refusal::new(
+                "this link has two ends, and hosts stay as they are: leave `host` out",
+            ));
         }
         let ways = || scenario.links.iter().flat_map(|link| [&link.up, &link.down]);
         let adapters = ways().any(|way| way.flows.iter().any(|flow| flow.adapter.is_some()));
         if adapters && self.running.standings.is_none() {
-            return Err(Refusal::new("this link has two ends, and a flow with an `adapter` is for `falaj serve`"));
+            return Err(Refusal::new(
+                "this link has two ends, and a flow with an `adapter` is for `falaj serve`",
+            ));
         }
         let standings = match (standings, &self.running.standings) {
             (Some(standings), _) => Some(standings),
@@ -107,16 +119,31 @@ impl Desk {
             return Ok(made);
         }
         if difference.change.is_some() || standings.is_some() {
-            let held_to = self.held_to(&scenario, standings.as_ref().map(|standings| &standings[..]));
+            let held_to =
+                self.held_to(&scenario, standings.as_ref().map(|standings| &standings[..]));
             let adapters = self.adapters_then(&scenario, only);
-            let what = if wanted.set.is_empty() { file.display().to_string() } else { wanted.set.join(" ") };
+            let what = if wanted.set.is_empty() {
+                file.display().to_string()
+            } else {
+                wanted.set.join(" ")
+            };
             let whole = || match text {
                 Text::Whole(text) => text.clone(),
                 Text::Edited(edited) => edited.0.to_string(),
             };
-            let written = self.running.recording.then(|| Wanted { what, scenario: whole(), drop: wanted.drop, vacant });
-            let changing =
-                Changing { change: difference.change, scenario: Arc::clone(&scenario), held_to, adapters, written };
+            let written = self.running.recording.then(|| Wanted {
+                what,
+                scenario: whole(),
+                drop: wanted.drop,
+                vacant,
+            });
+            let changing = Changing {
+                change: difference.change,
+                scenario: Arc::clone(&scenario),
+                held_to,
+                adapters,
+                written,
+            };
             let changed = match self.asking.ask(Ask::Change(Box::new(changing)))? {
                 // What it has left is dropped here, where no packet waits for it.
                 Told::Changed(changed, leavings) => {
@@ -138,22 +165,30 @@ impl Desk {
         self.said.extend(made.remarks.iter().map(|remark| remark.title.clone()));
         #[cfg(feature = "serve")]
         self.forget_pauses(&scenario);
-        (self.running.scenario, self.at, self.running.standings) = (scenario, difference.at, standings);
+        (self.running.scenario, self.at, self.running.standings) =
+            (scenario, difference.at, standings);
         Ok(made)
     }
 
-    /// What flows are held to from then on: where they stay who they are, only those of which that changes.
+    /// What flows are held to from then on: where they stay who they are, only those of which that
+    /// changes.
     fn held_to(&self, then: &Scenario, standings: Option<&[Vec<Standing>]>) -> HeldTo {
         let Some(after) = standings else { return HeldTo::Same };
         let (was, running) = (&self.running.scenario, self.running.standings.as_ref());
-        let links = |scenario: &'_ Scenario| scenario.links.iter().map(|link| link.name.clone()).collect::<Vec<_>>();
+        let links = |scenario: &'_ Scenario| {
+            scenario.links.iter().map(|link| link.name.clone()).collect::<Vec<_>>()
+        };
         let same = |(a, b): (&Vec<Standing>, &Vec<Standing>)| {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.flow == b.flow)
         };
         let stay = |before: &Vec<Vec<Standing>>| {
-            links(was) == links(then) && before.len() == after.len() && before.iter().zip(after).all(same)
+            links(was) == links(then)
+                && before.len() == after.len()
+                && before.iter().zip(after).all(same)
         };
-        let Some(before) = running.filter(|before| stay(before)) else { return HeldTo::All(terms(then, after)) };
+        let Some(before) = running.filter(|before| stay(before)) else {
+            return HeldTo::All(terms(then, after));
+        };
         let mut others = Vec::new();
         for (pipe, (is, was)) in ways(then).zip(ways(was)).enumerate() {
             for (f, (before, after)) in before[pipe].iter().zip(&after[pipe]).enumerate() {
@@ -171,31 +206,43 @@ impl Desk {
             // Ports are none of a flow's values.
             let weight = |scenario: &Scenario| weight(&scenario.links[0].up.setup.flows[flow]);
             let other = (weight(before) != weight(then)).then(|| weight(then));
-            let name = before.links[0].up.flows[flow].adapter.as_ref().map(|adapter| adapter.name.clone());
+            let name =
+                before.links[0].up.flows[flow].adapter.as_ref().map(|adapter| adapter.name.clone());
             return AdaptersThen::Stay(name.zip(other).into_iter().collect());
         }
-        let uplinks = |scenario: &Scenario| scenario.links.iter().map(|link| link.uplink.clone()).collect::<Vec<_>>();
+        let uplinks = |scenario: &Scenario| {
+            scenario.links.iter().map(|link| link.uplink.clone()).collect::<Vec<_>>()
+        };
         if uplinks(before) != uplinks(then) || before.adapters() != then.adapters() {
             return AdaptersThen::Others;
         }
         let was = weights(before);
-        let others = weights(then).into_iter().filter(|(name, weight)| was.get(name) != Some(weight));
+        let others =
+            weights(then).into_iter().filter(|(name, weight)| was.get(name) != Some(weight));
         AdaptersThen::Stay(others.map(|(name, weight)| (name.to_owned(), weight)).collect())
     }
 
-    /// The scenario with other values of one flow, if they are no more than that: the others are not read for it.
+    /// The scenario with other values of one flow, if they are no more than that: the others are
+    /// not read for it.
     fn values_of_a_flow(&mut self, wanted: &SetRequest) -> Option<(Read, DocumentMut, Undo)> {
         // Without promises nobody asks the discipline whether all fit together.
         if wanted.toml.is_some() || wanted.file.is_some() || self.running.standings.is_none() {
             return None;
         }
-        let sets = wanted.set.iter().map(|set| parse_set_or_unset(set)).collect::<Result<Vec<_>, _>>().ok()?;
+        let sets = wanted
+            .set
+            .iter()
+            .map(|set| parse_set_or_unset(set))
+            .collect::<Result<Vec<_>, _>>()
+            .ok()?;
         let mut edited = match self.edited.take() {
             Some(edited) => edited,
             None => self.running.text.parse().ok()?,
         };
         let file = self.running.file.to_string_lossy();
-        let Some(Again { scenario, flow, undo }) = set_values(&self.running.scenario, &mut edited, &file, &sets) else {
+        let Some(Again { scenario, flow, undo }) =
+            set_values(&self.running.scenario, &mut edited, &file, &sets)
+        else {
             self.edited = Some(edited);
             return None;
         };
@@ -206,7 +253,11 @@ impl Desk {
             return None;
         };
         let scenario = Arc::new(scenario);
-        Some((Read { scenario, only: Some(flow), standings: Some(standings), remarks: Vec::new() }, edited, undo))
+        Some((
+            Read { scenario, only: Some(flow), standings: Some(standings), remarks: Vec::new() },
+            edited,
+            undo,
+        ))
     }
 
     fn whole(&mut self, wanted: &SetRequest, file: &Path) -> Result<(Read, String), Refusal> {
@@ -220,7 +271,12 @@ impl Desk {
     }
 
     /// Reads the text that was edited: the scenario and its new warnings, or what is wrong with it.
-    fn read(&self, text: &str, file: &Path, sets: &[String]) -> Result<(Scenario, Vec<Remark>), Refusal> {
+    fn read(
+        &self,
+        text: &str,
+        file: &Path,
+        sets: &[String],
+    ) -> Result<(Scenario, Vec<Remark>), Refusal> {
         let new = |problems: &[Problem]| -> Vec<Remark> {
             let mut remarks: Vec<Remark> = Vec::new();
             for problem in problems.iter().filter(|p| !self.said.contains(&p.title)) {
@@ -239,7 +295,11 @@ impl Desk {
         match falaj_scenario::parse(text, &file.to_string_lossy()) {
             Ok((scenario, warnings)) => Ok((scenario, new(warnings.problems()))),
             Err(errors) => Err(Refusal {
-                what: ["nothing was changed", &sets.join(" ")].join(if sets.is_empty() { "" } else { ": " }),
+                what: ["nothing was changed", &sets.join(" ")].join(if sets.is_empty() {
+                    ""
+                } else {
+                    ": "
+                }),
                 remarks: new(errors.problems()),
             }),
         }
@@ -252,25 +312,37 @@ fn promised(scenario: &Scenario) -> Result<Vec<Vec<Standing>>, Refusal> {
 
 /// What is promised, if that is all that anybody needs.
 fn admitted(standings: Vec<Vec<Standing>>) -> Result<Vec<Vec<Standing>>, Refusal> {
-    let refused = standings.iter().flatten().filter_map(|flow| Some((&flow.flow, flow.refused.as_ref()?)));
+    let refused =
+        standings.iter().flatten().filter_map(|flow| Some((&flow.flow, flow.refused.as_ref()?)));
     let mut remarks: Vec<Remark> = Vec::new();
     for (flow, (what, help)) in refused {
-        let remark = Remark { severity: "error".into(), title: format!("{flow} {what}"), help: vec![help.clone()] };
+        let remark = Remark {
+            severity: "error".into(),
+            title: format!("{flow} {what}"),
+            help: vec![help.clone()],
+        };
         // What both directions have alike is said once.
         if !remarks.contains(&remark) {
             remarks.push(remark);
         }
     }
-    if remarks.is_empty() { Ok(standings) } else { Err(Refusal { what: "that does not fit".into(), remarks }) }
+    if remarks.is_empty() {
+        Ok(standings)
+    } else {
+        Err(Refusal { what: "that does not fit".into(), remarks })
+    }
 }
 
 /// The text with these values.
 fn edited(text: &str, sets: &[String]) -> Result<String, Refusal> {
-    let mut file: DocumentMut = text.parse().map_err(|_| Refusal::new("the scenario is no TOML"))?;
+    let mut file: DocumentMut =
+        text.parse().map_err(|_| Refusal::new("the scenario is no TOML"))?;
     let mut edit = Edit::new(&mut file);
     for set in sets {
-        let read = parse_set_or_unset(set).map_err(|error| Refusal::new(format!("{set}: {error}")))?;
-        edit.set(&read.path, read.value.as_ref()).map_err(|error| Refusal::new(format!("{set}: {error:#}")))?;
+        let read =
+            parse_set_or_unset(set).map_err(|error| Refusal::new(format!("{set}: {error}")))?;
+        edit.set(&read.path, read.value.as_ref())
+            .map_err(|error| Refusal::new(format!("{set}: {error:#}")))?;
     }
     edit.finish();
     Ok(file.to_string())
@@ -289,8 +361,7 @@ fn remark(problem: &Problem) -> Remark {
 mod tests {
     use super::*;
 
-    const TEXT: &str =
-        "[link.a]\nrate = \"1mbit\"\n[link.a.flow.voice]\nmatch = \"udp\"\n[link.a.flow.rest]\nmatch = \"any\"\n";
+    const TEXT: &str = "[link.a]\nrate = \"1mbit\"\n[link.a.flow.voice]\nmatch = \"udp\"\n[link.a.flow.rest]\nmatch = \"any\"\n";
 
     /// Any words for values to be set: a text that is TOML, or a refusal.
     fn any_sets(sets: &[String]) {
@@ -345,7 +416,8 @@ mod tests {
             random as usize
         };
         for _ in 0..5_000 {
-            let mut set = || (0..1 + next() % 8).map(|_| words[next() % words.len()]).collect::<Vec<_>>();
+            let mut set =
+                || (0..1 + next() % 8).map(|_| words[next() % words.len()]).collect::<Vec<_>>();
             let sets = [set().concat(), format!("{}={}", set().join("."), set().concat())];
             any_sets(&sets);
         }
@@ -361,7 +433,10 @@ mod tests {
         let text = of("a.rate=3").unwrap();
         let errors = falaj_scenario::parse(&text, "x").unwrap_err();
         let Remark { severity, title, help } = remark(&errors.problems()[0]);
-        assert_eq!((severity.as_str(), title.as_str()), ("error", "`rate`: `3` is a number without a unit"));
+        assert_eq!(
+            (severity.as_str(), title.as_str()),
+            ("error", "`rate`: `3` is a number without a unit")
+        );
         assert!(help[0].contains("`3mbit`"), "{help:?}");
     }
 }

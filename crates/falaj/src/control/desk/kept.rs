@@ -10,13 +10,15 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 impl Desk {
-    /// From now on each change leaves the whole text there, and beside it the names of adapters that pause; these do now.
+    /// From now on each change leaves the whole text there, and beside it the names of adapters
+    /// that pause; these do now.
     #[cfg(feature = "serve")]
     pub(crate) fn keep_in(&mut self, file: PathBuf, paused: BTreeSet<String>) {
         (self.kept, self.paused) = (Some(file), paused);
     }
 
-    /// Keeps the text, all of it or as it was: it is written beside its file, which it then becomes.
+    /// Keeps the text, all of it or as it was: it is written beside its file, which it then
+    /// becomes.
     pub(super) fn keep(&mut self) {
         let Some(file) = self.kept.clone() else { return };
         replace(&file, self.text());
@@ -30,8 +32,10 @@ impl Desk {
         }
         let there = then.adapters();
         let before = self.running.scenario.adapters().into_iter();
-        let stay: BTreeSet<&str> =
-            before.filter(|adapter| there.contains(adapter)).map(|adapter| &adapter.name[..]).collect();
+        let stay: BTreeSet<&str> = before
+            .filter(|adapter| there.contains(adapter))
+            .map(|adapter| &adapter.name[..])
+            .collect();
         let number = self.paused.len();
         self.paused.retain(|name| stay.contains(&name[..]));
         if self.paused.len() != number {
@@ -75,6 +79,9 @@ fn replace(file: &Path, text: &str) {
     if let Err(error) = write() {
         // What is not whole is nobody's use.
         let _ = std::fs::remove_file(&beside);
-        note!("warning: {}: {error}; the change is made, and is forgotten when the service ends", file.display());
+        note!(
+            "warning: {}: {error}; the change is made, and is forgotten when the service ends",
+            file.display()
+        );
     }
 }

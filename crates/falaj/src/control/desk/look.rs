@@ -30,9 +30,9 @@ pub(crate) struct Look {
     others: u64,
 }
 
-/// Links and promises as they are now. Others may change something between two pieces; where flows are others then, it begins anew.
-/// What was measured goes into the memory of what was `measured` before and is not needed any more: who looks again and
-/// again takes no more.
+/// Links and promises as they are now. Others may change something between two pieces; where flows
+/// are others then, it begins anew. What was measured goes into the memory of what was `measured`
+/// before and is not needed any more: who looks again and again takes no more.
 pub(crate) fn look(desk: &Mutex<Desk>, mut measured: Vec<Sojourns>) -> Result<Look, Refusal> {
     loop {
         if let Some(look) = undisturbed(desk, &mut measured)? {
@@ -45,7 +45,9 @@ fn undisturbed(desk: &Mutex<Desk>, measured: &mut Vec<Sojourns>) -> Result<Optio
     let other = || Refusal::new("another answer than one to statistics");
     let mut look = {
         let mut desk = rested(desk);
-        let Told::Snapshot(snapshot, _adapters) = desk.asking.ask(Ask::Snapshot)? else { return Err(other()) };
+        let Told::Snapshot(snapshot, _adapters) = desk.asking.ask(Ask::Snapshot)? else {
+            return Err(other());
+        };
         Look {
             scenario: Arc::clone(&desk.running.scenario),
             #[cfg(feature = "serve")]
@@ -79,15 +81,26 @@ pub(super) fn show(desk: &Mutex<Desk>, wanted: &ShowRequest) -> Result<Report, R
     loop {
         let look = look(desk, Vec::new())?;
         if let Some(made) = made(desk, &look)? {
-            return Ok(report::report(&look.scenario, &look.snapshot, look.measured, made, wanted.histograms));
+            return Ok(report::report(
+                &look.scenario,
+                &look.snapshot,
+                look.measured,
+                made,
+                wanted.histograms,
+            ));
         }
     }
 }
 
-/// What masks made, by pipe. They are asked one by one, and packets pass between; `None`: flows have become others.
+/// What masks made, by pipe. They are asked one by one, and packets pass between; `None`: flows
+/// have become others.
 fn made(desk: &Mutex<Desk>, look: &Look) -> Result<Option<Vec<Vec<MaskReport>>>, Refusal> {
     let mut all = Vec::new();
-    let ways = look.scenario.links.iter().flat_map(|link| WAYS.map(|(towards, way)| (link.direction(towards), way)));
+    let ways = look
+        .scenario
+        .links
+        .iter()
+        .flat_map(|link| WAYS.map(|(towards, way)| (link.direction(towards), way)));
     for (pipe, (Direction { masks, flows, .. }, way)) in ways.enumerate() {
         let of_link = masks.link.map(|_| (None, None));
         let named = |(f, flow): (usize, &Flow)| {
@@ -117,9 +130,11 @@ impl Desk {
             return Err(Refusal::new("another answer than one about turns"));
         };
         let links = &self.running.scenario.links;
-        let ways = links.iter().flat_map(|link| WAYS.iter().map(|(towards, _)| link.direction(*towards)));
-        let name =
-            |direction: &Direction, turn: &Turn| direction.flows.get(turn.flow.index()).map(|flow| flow.name.clone());
+        let ways =
+            links.iter().flat_map(|link| WAYS.iter().map(|(towards, _)| link.direction(*towards)));
+        let name = |direction: &Direction, turn: &Turn| {
+            direction.flows.get(turn.flow.index()).map(|flow| flow.name.clone())
+        };
         let of = |(direction, turns): (&Direction, Vec<Turn>)| {
             turns.into_iter().filter_map(|turn| Some((name(direction, &turn)?, turn))).collect()
         };

@@ -8,7 +8,8 @@
 //! | [`report`] | the same as `falaj show` has it |
 //! | [`kept`] | what outlasts the service |
 //!
-//! Where many may ask the desk stands behind a lock: a change has it until it is made, a look for each of its pieces.
+//! Where many may ask the desk stands behind a lock: a change has it until it is made, a look for
+//! each of its pieces.
 
 pub(crate) mod asking;
 mod change;
@@ -64,12 +65,19 @@ pub(crate) fn answer_line(desk: &Mutex<Desk>, line: &[u8]) -> String {
         Err(what) => answer::<()>(&id, &Err(Refusal::new(what))),
         Ok(Request::Show(show)) => answer(&id, &look::show(desk, &show)),
         Ok(Request::Set(set)) => answer(&id, &lock(desk).set(&set)),
-        Ok(Request::Scenario) => answer(&id, &Ok(ScenarioAnswer { toml: lock(desk).text().to_owned() })),
+        Ok(Request::Scenario) => {
+            answer(&id, &Ok(ScenarioAnswer { toml: lock(desk).text().to_owned() }))
+        }
     }
 }
 
 impl Desk {
-    pub(crate) fn new(running: Running, ask: Sender<Ask>, answers: Receiver<Answer>, wake: PipeWriter) -> Desk {
+    pub(crate) fn new(
+        running: Running,
+        ask: Sender<Ask>,
+        answers: Receiver<Answer>,
+        wake: PipeWriter,
+    ) -> Desk {
         let said = match falaj_scenario::parse(&running.text, &running.file.to_string_lossy()) {
             Ok((_, warnings)) => warnings.problems().iter().map(|p| p.title.clone()).collect(),
             Err(_) => Vec::new(),
@@ -107,7 +115,11 @@ impl Desk {
         match self.asking.ask(Ask::Pause { name: name.to_owned(), paused })? {
             Told::Paused(done) => {
                 done.map_err(Refusal::new)?;
-                let other = if paused { self.paused.insert(name.to_owned()) } else { self.paused.remove(name) };
+                let other = if paused {
+                    self.paused.insert(name.to_owned())
+                } else {
+                    self.paused.remove(name)
+                };
                 if other {
                     self.keep_paused();
                 }

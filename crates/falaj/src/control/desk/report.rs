@@ -2,8 +2,8 @@
 
 use crate::control::difference::WAYS;
 use crate::control::protocol::{
-    Asked, BreachReport, BucketDelays, Delays, DirectionReport, Drops, Elsewhere, FlowReport, GoneReport, LinkReport,
-    MaskReport, Report, RuleReport,
+    Asked, BreachReport, BucketDelays, Delays, DirectionReport, Drops, Elsewhere, FlowReport,
+    GoneReport, LinkReport, MaskReport, Report, RuleReport,
 };
 use crate::impairments;
 use falaj_engine::rules::{Active, Taken};
@@ -45,7 +45,13 @@ pub(super) fn report(
             },
             total: flow(way.into(), &all.0, &all.1, snapshot.at, histograms),
             flows,
-            breaches: snapshot.breaches.get(pipe).into_iter().flatten().map(breach_report).collect(),
+            breaches: snapshot
+                .breaches
+                .get(pipe)
+                .into_iter()
+                .flatten()
+                .map(breach_report)
+                .collect(),
             each: made.next().unwrap_or_default(),
         }
     };
@@ -72,7 +78,13 @@ pub(super) fn report(
     Report {
         elapsed_ns: snapshot.at.since(Time::ZERO).0,
         links: scenario.links.iter().enumerate().map(link).collect(),
-        rules: scenario.rules.iter().zip(&snapshot.taken).zip(&snapshot.of_rules).map(rule).collect(),
+        rules: scenario
+            .rules
+            .iter()
+            .zip(&snapshot.taken)
+            .zip(&snapshot.of_rules)
+            .map(rule)
+            .collect(),
         gone: GoneReport {
             offered: ended.offered,
             sent: ended.sent,
@@ -81,7 +93,9 @@ pub(super) fn report(
             backlog: ended.backlog,
             taken: snapshot.taken_by_the_gone.packets,
         },
-        lost_elsewhere: lost.map(|(count, why)| Elsewhere { count, what: format!("packets {why}") }).collect(),
+        lost_elsewhere: lost
+            .map(|(count, why)| Elsewhere { count, what: format!("packets {why}") })
+            .collect(),
     }
 }
 
@@ -97,7 +111,13 @@ fn sum((all, measured_all): &mut (Counted, Sojourns), counted: &Counted, measure
     measured_all.release_error.add(&measured.release_error);
 }
 
-fn flow(name: String, counted: &Counted, measured: &Sojourns, now: Time, histograms: bool) -> FlowReport {
+fn flow(
+    name: String,
+    counted: &Counted,
+    measured: &Sojourns,
+    now: Time,
+    histograms: bool,
+) -> FlowReport {
     let c = &counted.counters;
     FlowReport {
         flow: name,
@@ -130,6 +150,10 @@ fn delays(meter: &Meter, histogram: bool) -> Delays {
         p50_ns: nanos(meter.quantile(0.5)),
         p99_ns: nanos(meter.quantile(0.99)),
         max_ns: nanos(meter.max()),
-        histogram: if histogram { meter.counts().map(|(delay, times)| (delay.0, times)).collect() } else { Vec::new() },
+        histogram: if histogram {
+            meter.counts().map(|(delay, times)| (delay.0, times)).collect()
+        } else {
+            Vec::new()
+        },
     }
 }

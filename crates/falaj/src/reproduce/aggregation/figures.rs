@@ -5,12 +5,14 @@ use super::live::Live;
 use crate::aggregate::Cost;
 use anyhow::{Result, bail};
 use falaj_queueing::{
-    Ask, Effort, Line, Machine, Measure, Policy, Service, Shape, Stream, Superposed, System, forward,
+    Ask, Effort, Line, Machine, Measure, Policy, Service, Shape, Stream, Superposed, System,
+    forward,
 };
 use falaj_sched::time::Span;
 
 /// What transfers cost: 80 Kp/s one by one and 800 Kp/s by 62, two transfers each.
-const COST: Service = Service { per_container: 5.72e-6, per_packet: 0.533e-6, shape: Shape::Deterministic };
+const COST: Service =
+    Service { per_container: 5.72e-6, per_packet: 0.533e-6, shape: Shape::Deterministic };
 const TIMEOUT: f64 = 200e-6;
 /// Packets of 64 B and two bytes each in 4096 B.
 const FULL: usize = 62;
@@ -19,13 +21,18 @@ const SEED: u64 = 1;
 
 pub(super) fn of(label: &str, live: Option<Live>) -> Result<Figure> {
     match label {
-        "Figure 1" => {
-            forwarded(1, "native: every packet by itself", &[10, 20, 30, 40, 50, 60, 70, 75, 80, 85, 90, 100, 120])
-        }
+        "Figure 1" => forwarded(
+            1,
+            "native: every packet by itself",
+            &[10, 20, 30, 40, 50, 60, 70, 75, 80, 85, 90, 100, 120],
+        ),
         "Figure 2" => forwarded(
             2,
             "containers of 62 packets, timeout 200 us",
-            &[10, 50, 100, 150, 200, 250, 300, 350, 400, 500, 600, 700, 750, 780, 800, 850, 900, 1000],
+            &[
+                10, 50, 100, 150, 200, 250, 300, 350, 400, 500, 600, 700, 750, 780, 800, 850, 900,
+                1000,
+            ],
         ),
         "Figure 3" => sojourn(live),
         "Figure 4" => size_for_a_delay(live),
@@ -45,11 +52,15 @@ fn point(x: f64, y: f64, off: Option<f64>) -> Point {
 
 /// Figures 1 and 2: delay, loss and jitter of the whole way, by input rate.
 fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<Figure> {
-    let policy =
-        if no == 1 { Policy { size: 1, timeout: None } } else { Policy { size: FULL, timeout: Some(TIMEOUT) } };
+    let policy = if no == 1 {
+        Policy { size: 1, timeout: None }
+    } else {
+        Policy { size: FULL, timeout: Some(TIMEOUT) }
+    };
     let machine = Machine { guests: 1, policy, service: COST, room: 256, shared: true };
     let [mut delays, mut jitters, mut losses] = [const { Vec::new() }; 3];
-    // Beyond saturation less comes out: packets are lost on their way back, after the first transfer was paid for.
+    // Beyond saturation less comes out: packets are lost on their way back, after the first
+    // transfer was paid for.
     let mut most = 0.0f64;
     for &rate in rates {
         let found = forward(&machine, f64::from(rate) * 1e3, PACKETS, SEED)?;
@@ -67,15 +78,23 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<Figure> {
         found.push(("mean delay below saturation", mean));
     } else {
         found.extend(delays.iter().find(|p| p.x == 100.0).map(|p| ("mean delay at 100 Kp/s", p.y)));
-        let largest = delays.iter().filter(|p| (200.0..600.0).contains(&p.x)).max_by(|a, b| a.y.total_cmp(&b.y));
+        let largest = delays
+            .iter()
+            .filter(|p| (200.0..600.0).contains(&p.x))
+            .max_by(|a, b| a.y.total_cmp(&b.y));
         found.extend(largest.map(|p| ("largest mean delay", p.y)));
         found.extend(largest.map(|p| ("the delay falls from", p.x)));
-        // The machine sends on at random, which the paper assumes: two equal streams, one way twice.
+        // The machine sends on at random, which the paper assumes: two equal streams, one way
+        // twice.
         let mut random = Vec::new();
         for &rate in rates.iter().filter(|&&r| r < 800) {
             let streams = [Stream { count: 2, rate: f64::from(rate) * 1e3 }];
             let delay = Line::new(&streams, policy, COST)?.simulate(ask(None))?.delay;
-            random.push(point(f64::from(rate), 2.0 * delay.mean, delay.half_width.map(|h| 2.0 * h)));
+            random.push(point(
+                f64::from(rate),
+                2.0 * delay.mean,
+                delay.half_width.map(|h| 2.0 * h),
+            ));
         }
         curves.push(Curve { name: "sent on at random (us)", points: random });
     }
@@ -115,7 +134,8 @@ fn sojourn(live: Option<Live>) -> Result<Figure> {
     let rates = [100e3, 200e3, 300e3, 400e3, 500e3, 600e3, 700e3, 800e3, 850e3];
     for rate in rates {
         let x = rate / 1e3;
-        let streams = [Stream { count: 1, rate }, Stream { count: GUESTS, rate: rate / GUESTS as f64 }];
+        let streams =
+            [Stream { count: 1, rate }, Stream { count: GUESTS, rate: rate / GUESTS as f64 }];
         let model = Superposed::new(&streams, SIZE, service)?;
         let filled = |rate: f64| (SIZE as f64 - 1.0) / (2.0 * rate);
         let rest = filled(rate) + filled(rate / GUESTS as f64) + 2.0 * service;
@@ -136,7 +156,8 @@ fn sojourn(live: Option<Live>) -> Result<Figure> {
         timeouts.push(point(x, found.mean, found.half_width));
     }
     let at = |curve: &[Point], x: f64| curve.iter().find(|p| p.x == x).map_or(0.0, |p| p.y);
-    let over = (0..).map(|i| 100.0 * f64::from(i + 1)).take(6).all(|x| at(&exact, x) > at(&timeouts, x));
+    let over =
+        (0..).map(|i| 100.0 * f64::from(i + 1)).take(6).all(|x| at(&exact, x) > at(&timeouts, x));
     let found = vec![
         ("the model is above the measured up to", if over { 600.0 } else { 0.0 }),
         ("measured over modelled at 800 Kp/s", at(&timeouts, 800.0) / at(&exact, 800.0)),
@@ -159,7 +180,16 @@ fn sojourn(live: Option<Live>) -> Result<Figure> {
         notes.push(measured.note);
     }
     let title = "four virtual machines, containers of 200: sojourn by input rate".into();
-    Ok(Figure { label: "Figure 3".into(), title, axes: Axes::Plain, x: "input (Kp/s)", y: "us", curves, notes, found })
+    Ok(Figure {
+        label: "Figure 3".into(),
+        title,
+        axes: Axes::Plain,
+        x: "input (Kp/s)",
+        y: "us",
+        curves,
+        notes,
+        found,
+    })
 }
 
 /// One virtual machine and 800 Kp/s both ways, and the asked delay of Figure 4.
@@ -176,14 +206,17 @@ fn both_ways(service: f64) -> System {
     }
 }
 
-/// The service with which containers of 160 take `asked`, `fill` of it before they leave: delays grow with it.
+/// The service with which containers of 160 take `asked`, `fill` of it before they leave: delays
+/// grow with it.
 fn implied(streams: &[Stream], fill: f64, printed: bool) -> Result<f64> {
-    let rate: f64 = streams.iter().map(|s| s.count as f64 * s.rate).sum::<f64>() / ASKED_SIZE as f64;
+    let rate: f64 =
+        streams.iter().map(|s| s.count as f64 * s.rate).sum::<f64>() / ASKED_SIZE as f64;
     let (mut low, mut high) = (0.05 / rate, 0.99 / rate);
     for _ in 0..24 {
         let service = 0.5 * (low + high);
         let model = Superposed::new(streams, ASKED_SIZE, service)?;
-        let wait = if printed { model.as_printed()?.wait } else { model.exact(Effort::Quick)?.wait };
+        let wait =
+            if printed { model.as_printed()?.wait } else { model.exact(Effort::Quick)?.wait };
         if fill + wait + service < ASKED { low = service } else { high = service }
     }
     Ok(0.5 * (low + high))
@@ -220,7 +253,9 @@ fn size_for_a_delay(live: Option<Live>) -> Result<Figure> {
         exact.push(point(x, p.delay, Some(p.error)));
         let wait = Superposed::new(&one, p.size, service)?.as_printed()?.wait;
         printed.push(point(x, p.fill + wait + p.service, None));
-        let delay = Line::new(&one, Policy { size: p.size, timeout: None }, system.service)?.simulate(ask(live))?.delay;
+        let delay = Line::new(&one, Policy { size: p.size, timeout: None }, system.service)?
+            .simulate(ask(live))?
+            .delay;
         simulated.push(point(x, delay.mean, delay.half_width));
     }
     // At the edge of what is stable the curves leave the picture.

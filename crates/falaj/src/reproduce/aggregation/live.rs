@@ -1,5 +1,5 @@
-//! Figures 3 and 4 live: the model's streams, through containers in memory that two processes share, to a reader whose services are
-//! as the model has them.
+//! Figures 3 and 4 live: the model's streams, through containers in memory that two processes
+//! share, to a reader whose services are as the model has them.
 
 use super::super::Args;
 use super::super::curves::{Curve, Point};
@@ -8,11 +8,11 @@ use crate::aggregate::streams::Streams;
 use anyhow::Result;
 use falaj_sched::time::Span;
 
-/// Turns of each point, by seeds of their own. The one in the middle is told: a machine that stalls spoils some of them. Between
-/// the second and the eighth the median is with 96 %.
+/// Turns of each point, by seeds of their own. The one in the middle is told: a machine that stalls
+/// spoils some of them. Between the second and the eighth the median is with 96 %.
 const TURNS: usize = 9;
-/// How long each is, unless it is said: short enough that nobody else has waited for a processor so long that the kernel
-/// takes it away.
+/// How long each is, unless it is said: short enough that nobody else has waited for a processor so
+/// long that the kernel takes it away.
 const LONG: Span = Span::from_millis(600);
 /// The same, where it is to be quick.
 const QUICK: Span = Span::from_millis(200);
@@ -78,17 +78,25 @@ impl Live {
     }
 
     /// Figure 3: there in one stream, back in one of four.
-    pub(super) fn there_and_back(self, rates: &[f64], packets: u32, cost: Cost) -> Result<Measured> {
+    pub(super) fn there_and_back(
+        self,
+        rates: &[f64],
+        packets: u32,
+        cost: Cost,
+    ) -> Result<Measured> {
         const PARTS: &[f64] = &[1.0, 0.25, 0.25, 0.25, 0.25];
-        let all: Vec<_> =
-            rates.iter().map(|&rate| (rate / 1e3, Streams { rate, parts: PARTS, packets, cost })).collect();
+        let all: Vec<_> = rates
+            .iter()
+            .map(|&rate| (rate / 1e3, Streams { rate, parts: PARTS, packets, cost }))
+            .collect();
         self.measure(&all, |delays| delays[0] + delays[1..].iter().sum::<f64>() / 4.0)
     }
 
     /// Figure 4: one way, of two equal streams.
     pub(super) fn one_way(self, sizes: &[u32], rate: f64, cost: Cost) -> Result<Measured> {
         const PARTS: &[f64] = &[1.0, 1.0];
-        let of = |&packets: &u32| (f64::from(packets), Streams { rate, parts: PARTS, packets, cost });
+        let of =
+            |&packets: &u32| (f64::from(packets), Streams { rate, parts: PARTS, packets, cost });
         let all: Vec<_> = sizes.iter().map(of).collect();
         self.measure(&all, |delays| delays.iter().sum::<f64>() / 2.0)
     }

@@ -1,4 +1,5 @@
-//! The aggregation paper: packets in containers between a driver domain and its virtual machines, Figures 1-4.
+//! The aggregation paper: packets in containers between a driver domain and its virtual machines,
+//! Figures 1-4.
 
 mod figures;
 mod live;

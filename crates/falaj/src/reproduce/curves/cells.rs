@@ -32,18 +32,29 @@ struct Known {
 
 /// The statements of these figures.
 pub(super) fn judged(work: &Work, figures: &[Figure]) -> Result<Vec<Cell>> {
-    let known: Vec<Known> = serde_json::from_str(work.known).context("the list of known deviations")?;
+    let known: Vec<Known> =
+        serde_json::from_str(work.known).context("the list of known deviations")?;
     for k in &known {
-        let stated =
-            work.published.iter().any(|&(label, statement, ..)| (label, statement) == (&k.label, &k.statement));
-        ensure!(stated, "the list of known deviations has `{}`, which is stated nowhere", k.statement);
+        let stated = work
+            .published
+            .iter()
+            .any(|&(label, statement, ..)| (label, statement) == (&k.label, &k.statement));
+        ensure!(
+            stated,
+            "the list of known deviations has `{}`, which is stated nowhere",
+            k.statement
+        );
     }
     let mut cells = Vec::new();
     for figure in figures {
-        for &(label, statement, published, tolerance, unit) in work.published.iter().filter(|p| p.0 == figure.label) {
+        for &(label, statement, published, tolerance, unit) in
+            work.published.iter().filter(|p| p.0 == figure.label)
+        {
             let ours = figure.found.iter().find(|(name, _)| *name == statement);
             let ours = ours.with_context(|| format!("{label} has no `{statement}`"))?.1;
-            let excuse = known.iter().find(|k| (k.label.as_str(), k.statement.as_str()) == (label, statement));
+            let excuse = known
+                .iter()
+                .find(|k| (k.label.as_str(), k.statement.as_str()) == (label, statement));
             let (verdict, why) = match excuse {
                 _ if (ours - published).abs() <= tolerance => ("ok", None),
                 Some(known) => ("known", Some(known.why.clone())),

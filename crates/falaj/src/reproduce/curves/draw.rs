@@ -6,7 +6,8 @@ use crate::pictures::palette::SEVERAL;
 use anyhow::{Context, Result};
 
 const SIZE: (u32, u32) = (760, 440);
-/// A bar, and where the next one stands beside it, in parts of the way from one whole number to the next.
+/// A bar, and where the next one stands beside it, in parts of the way from one whole number to the
+/// next.
 const BAR: u32 = 18;
 const BESIDE: f64 = 0.16;
 
@@ -18,19 +19,24 @@ fn sheet(figure: &Figure) -> Sheet {
     let points = || figure.curves.iter().flat_map(|c| &c.points);
     let most = points().map(|p| p.y + p.off.unwrap_or(0.0)).fold(0.0, f64::max);
     // Over a logarithmic axis nothing is at or below zero.
-    let least = points().map(|p| p.y).filter(|&y| y > 0.0).fold(f64::INFINITY, f64::min).min(most.max(1.0));
+    let least =
+        points().map(|p| p.y).filter(|&y| y > 0.0).fold(f64::INFINITY, f64::min).min(most.max(1.0));
     let y = match figure.axes {
         Axes::Plain | Axes::Each => Axis::linear(figure.y, 0.0, 1.08 * most),
-        Axes::Decades | Axes::DecadesOfKinds => Axis::whole(figure.y, Scale::Decades, least, most.max(least)),
+        Axes::Decades | Axes::DecadesOfKinds => {
+            Axis::whole(figure.y, Scale::Decades, least, most.max(least))
+        }
         Axes::Doublings => Axis::whole(figure.y, Scale::Doublings, least, most.max(least)),
     };
     let floor = y.from;
-    let (left, right) = points().fold((f64::INFINITY, 0.0f64), |(low, high), p| (low.min(p.x), high.max(p.x)));
+    let (left, right) =
+        points().fold((f64::INFINITY, 0.0f64), |(low, high), p| (low.min(p.x), high.max(p.x)));
     let each = figure.axes == Axes::Each;
     let line = |(n, curve): (usize, &Curve)| {
         // Bars stand side by side; not a number lies between two of them.
         let aside = BESIDE * (n as f64 - (figure.curves.len() as f64 - 1.0) / 2.0);
-        let bars = |p: &super::Point| [(p.x + aside, floor), (p.x + aside, p.y), (p.x + aside, f64::NAN)];
+        let bars =
+            |p: &super::Point| [(p.x + aside, floor), (p.x + aside, p.y), (p.x + aside, f64::NAN)];
         if each {
             return Line::new(curve.name, n, curve.points.iter().flat_map(bars).collect());
         }
@@ -44,7 +50,9 @@ fn sheet(figure: &Figure) -> Sheet {
     let chart = Chart {
         title: String::new(),
         x: match figure.axes {
-            Axes::Doublings => Axis::whole(figure.x, Scale::Doublings, left.max(1.0), right.max(1.0)),
+            Axes::Doublings => {
+                Axis::whole(figure.x, Scale::Doublings, left.max(1.0), right.max(1.0))
+            }
             Axes::Plain | Axes::Decades => Axis::linear(figure.x, left, right),
             Axes::Each | Axes::DecadesOfKinds => Axis::each(figure.x, left, right),
         },
@@ -93,7 +101,11 @@ mod tests {
 
     /// What stands in a picture.
     fn words(svg: &str) -> Vec<&str> {
-        svg.split("<text").skip(1).filter_map(|text| text.split(['>', '<']).nth(1)).map(str::trim).collect()
+        svg.split("<text")
+            .skip(1)
+            .filter_map(|text| text.split(['>', '<']).nth(1))
+            .map(str::trim)
+            .collect()
     }
 
     /// Kinds have whole numbers, each of them one, and a mark in each curve.
@@ -116,7 +128,11 @@ mod tests {
         let svg = svg(&figure).unwrap();
         let words = words(&svg);
         for n in 1..=9 {
-            assert_eq!(words.iter().filter(|word| **word == n.to_string()).count(), 1, "{n}: {words:?}");
+            assert_eq!(
+                words.iter().filter(|word| **word == n.to_string()).count(),
+                1,
+                "{n}: {words:?}"
+            );
         }
         assert!(!words.iter().any(|word| word.contains('.')), "{words:?}");
         // Those of the legend too.

@@ -1,4 +1,5 @@
-//! Papers whose figures and tables are curves: what they state beside what we get, printed, as JSON and as a page.
+//! Papers whose figures and tables are curves: what they state beside what we get, printed, as JSON
+//! and as a page.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -97,7 +98,8 @@ impl Work {
         make: impl Fn(&str) -> Result<Figure>,
     ) -> Result<ExitCode> {
         if let Some(out) = &args.out {
-            std::fs::create_dir_all(out).with_context(|| format!("cannot make the directory {}", out.display()))?;
+            std::fs::create_dir_all(out)
+                .with_context(|| format!("cannot make the directory {}", out.display()))?;
         }
         let bar = show::progress(wanted.len() as u64, "figures");
         let mut figures = Vec::new();
@@ -115,13 +117,17 @@ impl Work {
         if let Some(out) = &args.out {
             let put = |name: &str, text: &str| {
                 let path = out.join(name);
-                std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+                std::fs::write(&path, text)
+                    .with_context(|| format!("cannot write {}", path.display()))
             };
             let pictures = pictures(&figures)?;
             #[cfg(feature = "plots")]
             crate::pictures::save(out, &pictures)?;
             put(&format!("{}.html", self.name), &self.page(&figures, &cells, &pictures))?;
-            put(&format!("{}.json", self.name), &serde_json::to_string_pretty(&self.to_json(&figures, &cells))?)?;
+            put(
+                &format!("{}.json", self.name),
+                &serde_json::to_string_pretty(&self.to_json(&figures, &cells))?,
+            )?;
             note!("{}: {name}.html, {name}.json and the figures", out.display(), name = self.name);
         }
         Ok(ExitCode::from(u8::from(cells.iter().any(|c| c.verdict == "MISSED"))))
@@ -193,7 +199,11 @@ impl Work {
                 0 | 1 | 6 => "words",
                 _ => "",
             };
-            cell_row(c).into_iter().enumerate().map(|(n, text)| (class(n), text)).collect::<Vec<_>>()
+            cell_row(c)
+                .into_iter()
+                .enumerate()
+                .map(|(n, text)| (class(n), text))
+                .collect::<Vec<_>>()
         };
         html.push_str(&table(&CELLS, cells.iter().map(judged)));
         html.push_str("</body></html>\n");
@@ -203,7 +213,8 @@ impl Work {
 
 /// A figure's points as rows: one value of x, and what each curve has there.
 fn rows(figure: &Figure) -> Vec<Vec<String>> {
-    let mut xs: Vec<f64> = figure.curves.iter().flat_map(|c| c.points.iter().map(|p| p.x)).collect();
+    let mut xs: Vec<f64> =
+        figure.curves.iter().flat_map(|c| c.points.iter().map(|p| p.x)).collect();
     xs.sort_by(f64::total_cmp);
     xs.dedup();
     let row = |x: &f64| {
@@ -246,6 +257,8 @@ fn pictures(figures: &[Figure]) -> Result<Vec<(String, String)>> {
 
 #[cfg(not(feature = "plots"))]
 fn pictures(_: &[Figure]) -> Result<Vec<(String, String)>> {
-    note!("no pictures: this program was built without them; get them with `cargo build --release --features plots`");
+    note!(
+        "no pictures: this program was built without them; get them with `cargo build --release --features plots`"
+    );
     Ok(Vec::new())
 }

@@ -19,7 +19,8 @@ pub(super) const SERVERS: [Server; 4] = [
     Server::Clean { lend: true, carry: true },
 ];
 
-pub(super) const DIVIDED: [Server; 2] = [Server::Divided { drr: false }, Server::Divided { drr: true }];
+pub(super) const DIVIDED: [Server; 2] =
+    [Server::Divided { drr: false }, Server::Divided { drr: true }];
 
 /// One link of a row, or a part of it, under one server: Mbit/s and us.
 #[derive(Serialize)]
@@ -38,21 +39,32 @@ pub(super) struct Outcome {
 }
 
 /// All that is run, in both tables; of the rows that were done, if it was stopped.
-pub(super) fn outcomes(published: &Published, effort: Effort, stop: &AtomicBool) -> Result<[Vec<Outcome>; 2]> {
+pub(super) fn outcomes(
+    published: &Published,
+    effort: Effort,
+    stop: &AtomicBool,
+) -> Result<[Vec<Outcome>; 2]> {
     let runs = published.rows.len() * (SERVERS.len() + DIVIDED.len()) * effort.seeds;
     let bar = show::progress(runs as u64, "beyond");
-    let both = [&SERVERS[..], &DIVIDED[..]].map(|servers| under(servers, published, effort, Watch { bar: &bar, stop }));
+    let both = [&SERVERS[..], &DIVIDED[..]]
+        .map(|servers| under(servers, published, effort, Watch { bar: &bar, stop }));
     bar.finish_and_clear();
     let [links, parts] = both;
     Ok([links?, parts?.into_iter().filter(|o| o.link.contains('/')).collect()])
 }
 
 /// By row, then link or part, then server.
-fn under(servers: &[Server], published: &Published, effort: Effort, watch: Watch<'_>) -> Result<Vec<Outcome>> {
+fn under(
+    servers: &[Server],
+    published: &Published,
+    effort: Effort,
+    watch: Watch<'_>,
+) -> Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
     for row in &published.rows {
         let links = row.links();
-        let runs = servers.iter().map(|s| run(&links, *s, effort, watch)).collect::<Result<Vec<_>>>()?;
+        let runs =
+            servers.iter().map(|s| run(&links, *s, effort, watch)).collect::<Result<Vec<_>>>()?;
         if runs.iter().any(Vec::is_empty) {
             break;
         }
@@ -60,7 +72,10 @@ fn under(servers: &[Server], published: &Published, effort: Effort, watch: Watch
             links.iter().enumerate().map(|(n, (_, input))| ((n + 1).to_string(), *input)).collect();
         if matches!(servers[0], Server::Divided { .. }) {
             let (_, input) = names.remove(0);
-            names.splice(0..0, PARTS.map(|(part, share)| (format!("1/{part}"), input * share / 100)));
+            names.splice(
+                0..0,
+                PARTS.map(|(part, share)| (format!("1/{part}"), input * share / 100)),
+            );
         }
         for (n, (name, input)) in names.iter().enumerate() {
             for (server, run) in servers.iter().zip(&runs) {
@@ -103,7 +118,8 @@ pub(super) fn tables(outcomes: &[Vec<Outcome>; 2]) -> Tables {
         let header = ["no", "types", "link", "input"].map(str::to_owned).into_iter();
         let rows = of.chunks(servers.len()).map(|of| {
             let o = &of[0];
-            let mut row = vec![o.row.to_string(), o.types.clone(), o.link.clone(), o.input.to_string()];
+            let mut row =
+                vec![o.row.to_string(), o.types.clone(), o.link.clone(), o.input.to_string()];
             row.extend(of.iter().map(show));
             row
         });

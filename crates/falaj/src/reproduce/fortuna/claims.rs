@@ -38,7 +38,9 @@ pub(super) struct Threshold {
 impl Threshold {
     fn holds(self, ours: f64) -> bool {
         // NaN holds nothing.
-        !ours.is_nan() && self.min.is_none_or(|min| ours >= min) && self.max.is_none_or(|max| ours <= max)
+        !ours.is_nan()
+            && self.min.is_none_or(|min| ours >= min)
+            && self.max.is_none_or(|max| ours <= max)
     }
 
     pub(super) fn show(self) -> String {
@@ -88,13 +90,24 @@ pub(super) fn of(figure: usize, sweep: &Sweep) -> Vec<Claim> {
     let mut claims = Vec::new();
     let mut claim = |text: &str, ours: f64, unit: &'static str, threshold: Threshold| {
         let verdict = verdict(threshold.holds(ours));
-        claims.push(Claim { figure: Some(figure), claim: text.to_owned(), ours, unit, threshold, verdict });
+        claims.push(Claim {
+            figure: Some(figure),
+            claim: text.to_owned(),
+            ours,
+            unit,
+            threshold,
+            verdict,
+        });
     };
     let mean = |server, link, x| sweep.at(server, link, x).avg.mean;
     let rise = |server, link, from, to| mean(server, link, to) - mean(server, link, from);
-    let maxima = |server, link, from, to| sweep.curve(server, link, from, to).into_iter().map(|(_, o)| o.max);
+    let maxima = |server, link, from, to| {
+        sweep.curve(server, link, from, to).into_iter().map(|(_, o)| o.max)
+    };
     let delivered = |servers: &[Server], link, to| {
-        let of = |s: &Server| sweep.curve(*s, link, 30, to).into_iter().map(|(_, o)| o.out.mean / o.offered);
+        let of = |s: &Server| {
+            sweep.curve(*s, link, 30, to).into_iter().map(|(_, o)| o.out.mean / o.offered)
+        };
         smallest(servers.iter().flat_map(of).collect::<Vec<_>>()) * 100.0
     };
     let both = (PhaseWise, PacketWise);
@@ -102,7 +115,12 @@ pub(super) fn of(figure: usize, sweep: &Sweep) -> Vec<Claim> {
     match figure {
         5 => {
             let whole = rise(PhaseWise, A, 0, 600);
-            claim("phase-wise, A's mean delay rises with the load of B: from 0 to 600 Mbit/s", whole, "us", least(9.0));
+            claim(
+                "phase-wise, A's mean delay rises with the load of B: from 0 to 600 Mbit/s",
+                whole,
+                "us",
+                least(9.0),
+            );
             let share = rise(PhaseWise, A, 0, 510) / whole * 100.0;
             claim(
                 "phase-wise, the rise is done once B is saturated: its part up to 510 Mbit/s",
@@ -111,7 +129,12 @@ pub(super) fn of(figure: usize, sweep: &Sweep) -> Vec<Claim> {
                 least(95.0),
             );
             let rise = rise(PacketWise, A, 0, 600);
-            claim("packet-wise, A's mean delay hardly rises: from 0 to 600 Mbit/s", rise, "us", most(1.1));
+            claim(
+                "packet-wise, A's mean delay hardly rises: from 0 to 600 Mbit/s",
+                rise,
+                "us",
+                most(1.1),
+            );
         }
         6 => {
             let ratio = mean(PacketWise, B, 150) / mean(PhaseWise, B, 150);
@@ -121,7 +144,9 @@ pub(super) fn of(figure: usize, sweep: &Sweep) -> Vec<Claim> {
                 "",
                 most(0.5),
             );
-            let gap = largest(beside(sweep, both, B, (510, 600), |one, other| (one.avg.mean - other.avg.mean).abs()));
+            let gap = largest(beside(sweep, both, B, (510, 600), |one, other| {
+                (one.avg.mean - other.avg.mean).abs()
+            }));
             claim(
                 "the difference disappears once B is saturated: its largest from 510 Mbit/s on",
                 gap,
@@ -131,13 +156,16 @@ pub(super) fn of(figure: usize, sweep: &Sweep) -> Vec<Claim> {
         }
         7 => {
             for (link, name) in [(B, "B"), (A, "A")] {
-                let apart =
-                    beside(sweep, both, link, (0, 600), |one, other| (one.out.mean / other.out.mean - 1.0).abs());
-                let text = format!("both servers deliver the same rate: largest difference on {name}");
+                let apart = beside(sweep, both, link, (0, 600), |one, other| {
+                    (one.out.mean / other.out.mean - 1.0).abs()
+                });
+                let text =
+                    format!("both servers deliver the same rate: largest difference on {name}");
                 claim(&text, largest(apart) * 100.0, "%", most(0.1));
             }
             for server in [PhaseWise, PacketWise] {
-                let text = format!("{}, B is held to 28/60 of the link at 600 Mbit/s", server.name());
+                let text =
+                    format!("{}, B is held to 28/60 of the link at 600 Mbit/s", server.name());
                 let out = sweep.at(server, B, 600).out.mean;
                 claim(&text, out, "Mbit/s", within(466.2, 467.1));
             }
@@ -149,7 +177,9 @@ pub(super) fn of(figure: usize, sweep: &Sweep) -> Vec<Claim> {
             );
         }
         8 => {
-            let ratio = smallest(beside(sweep, both, A, (150, 600), |phase, packet| phase.max / packet.max));
+            let ratio = smallest(beside(sweep, both, A, (150, 600), |phase, packet| {
+                phase.max / packet.max
+            }));
             claim(
                 "A's maximum is larger phase-wise: over packet-wise, least from 150 Mbit/s on",
                 ratio,
@@ -185,7 +215,8 @@ pub(super) fn of(figure: usize, sweep: &Sweep) -> Vec<Claim> {
             }
         }
         10 => {
-            let lower = beside(sweep, tail, A, (0, 600), |plain, skip| plain.avg.mean - skip.avg.mean);
+            let lower =
+                beside(sweep, tail, A, (0, 600), |plain, skip| plain.avg.mean - skip.avg.mean);
             claim(
                 "skipping tails lowers A's mean delay: least, over all loads",
                 smallest(lower.iter().copied()),
@@ -195,10 +226,22 @@ pub(super) fn of(figure: usize, sweep: &Sweep) -> Vec<Claim> {
             claim("… and most", largest(lower), "us", most(0.3));
             for (x, threshold) in [(510, within(13.0, 21.0)), (600, within(6.0, 9.0))] {
                 let lower = mean(PacketWise, B, x) - mean(PacketWiseSkip, B, x);
-                claim(&format!("skipping tails lowers B's mean delay: at {x} Mbit/s"), lower, "us", threshold);
+                claim(
+                    &format!("skipping tails lowers B's mean delay: at {x} Mbit/s"),
+                    lower,
+                    "us",
+                    threshold,
+                );
             }
-            let gain = sweep.at(PacketWiseSkip, B, 600).out.mean / sweep.at(PacketWise, B, 600).out.mean - 1.0;
-            claim("skipping tails raises B's saturated rate, at 600 Mbit/s", gain * 100.0, "%", within(3.4, 3.8));
+            let gain = sweep.at(PacketWiseSkip, B, 600).out.mean
+                / sweep.at(PacketWise, B, 600).out.mean
+                - 1.0;
+            claim(
+                "skipping tails raises B's saturated rate, at 600 Mbit/s",
+                gain * 100.0,
+                "%",
+                within(3.4, 3.8),
+            );
         }
         11 => {
             for (link, name, from) in [(B, "B", 540), (A, "A", 150)] {
@@ -206,7 +249,9 @@ pub(super) fn of(figure: usize, sweep: &Sweep) -> Vec<Claim> {
                     let maxima: Vec<f64> = maxima(server, link, from, 600).collect();
                     maxima.iter().sum::<f64>() / maxima.len() as f64
                 };
-                let text = format!("skipping tails lowers {name}'s maximum: on average from {from} Mbit/s on");
+                let text = format!(
+                    "skipping tails lowers {name}'s maximum: on average from {from} Mbit/s on"
+                );
                 claim(&text, average(PacketWise) - average(PacketWiseSkip), "us", least(0.0));
             }
             for (link, name) in [(B, "B"), (A, "A")] {
@@ -219,18 +264,26 @@ pub(super) fn of(figure: usize, sweep: &Sweep) -> Vec<Claim> {
             let text = "packet-wise with tails skipped, A's mean delay is flat once B exceeds its share: growth from 540 to 720 Mbit/s";
             claim(text, rise(PacketWiseSkip, A, 540, 720), "us", most(0.02));
             for (server, threshold) in DRR.into_iter().zip([0.3, 1.0, 2.5]) {
-                let text = format!("{}, it continues to grow: from 540 to 720 Mbit/s", server.name());
+                let text =
+                    format!("{}, it continues to grow: from 540 to 720 Mbit/s", server.name());
                 claim(&text, rise(server, A, 540, 720), "us", least(threshold));
             }
             for (server, from) in DRR.into_iter().zip([510, 150, 150]) {
-                let above =
-                    beside(sweep, (server, PacketWiseSkip), A, (from, 720), |drr, skip| drr.avg.mean - skip.avg.mean);
-                let text = format!("{}, A waits longer than packet-wise: least from {from} Mbit/s on", server.name());
+                let above = beside(sweep, (server, PacketWiseSkip), A, (from, 720), |drr, skip| {
+                    drr.avg.mean - skip.avg.mean
+                });
+                let text = format!(
+                    "{}, A waits longer than packet-wise: least from {from} Mbit/s on",
+                    server.name()
+                );
                 claim(&text, smallest(above), "us", least(0.0));
             }
         }
         13 => {
-            let out = sweep.curve(PacketWiseSkip, B, 600, 720).into_iter().map(|(_, o)| (o.out.mean - 483.6).abs());
+            let out = sweep
+                .curve(PacketWiseSkip, B, 600, 720)
+                .into_iter()
+                .map(|(_, o)| (o.out.mean - 483.6).abs());
             claim(
                 "packet-wise with tails skipped, B is throttled to 483.6 Mbit/s: largest difference from 600 Mbit/s on",
                 largest(out),
@@ -256,24 +309,27 @@ pub(super) fn of(figure: usize, sweep: &Sweep) -> Vec<Claim> {
     claims
 }
 
-/// What Section II.B and the paper's argument for the packet-wise server come to in counts, which a busy machine changes
-/// little; CPU times are told and not judged.
+/// What Section II.B and the paper's argument for the packet-wise server come to in counts, which a
+/// busy machine changes little; CPU times are told and not judged.
 pub(super) fn live(outcomes: &[Outcome]) -> Vec<Claim> {
     let mut claims = Vec::new();
     let mut claim = |claim: String, ours: f64, unit: &'static str, threshold: Threshold| {
         let verdict = verdict(threshold.holds(ours));
         claims.push(Claim { figure: None, claim, ours, unit, threshold, verdict });
     };
-    let idle: Vec<f64> = outcomes.iter().filter(|o| o.is(Load::Idle)).map(Outcome::timer_wakes_a_second).collect();
+    let idle: Vec<f64> =
+        outcomes.iter().filter(|o| o.is(Load::Idle)).map(Outcome::timer_wakes_a_second).collect();
     if !idle.is_empty() {
-        let text =
-            "without packets nobody is woken for a phase: wake-ups by the timer in a second, most of all servers";
+        let text = "without packets nobody is woken for a phase: wake-ups by the timer in a second, most of all servers";
         claim(text.into(), largest(idle), "", most(5.0));
     }
     let by_falaj = || outcomes.iter().filter(|o| o.is_paced_by(Paced::Falaj));
-    for phase in by_falaj().filter(|o| o.is(Load::Light) && o.server == PhaseWise.name() && o.phase() >= LONG) {
+    for phase in by_falaj()
+        .filter(|o| o.is(Load::Light) && o.server == PhaseWise.name() && o.phase() >= LONG)
+    {
         let packet_wise = |o: &&Outcome| {
-            (o.is(Load::Light), o.server.as_str(), o.phase()) == (true, &PacketWise.name(), phase.phase())
+            (o.is(Load::Light), o.server.as_str(), o.phase())
+                == (true, &PacketWise.name(), phase.phase())
         };
         let Some(packet) = by_falaj().find(packet_wise) else { continue };
         let text = format!(
@@ -286,11 +342,11 @@ pub(super) fn live(outcomes: &[Outcome]) -> Vec<Claim> {
     }
     let by_device = || outcomes.iter().filter(|o| o.is_paced_by(Paced::Device));
     if by_device().next().is_some() {
-        let text =
-            "a device is handed packets ahead of time: those that the link sent and that did not come, of all loads";
+        let text = "a device is handed packets ahead of time: those that the link sent and that did not come, of all loads";
         claim(text.into(), by_device().map(|o| o.missing() as f64).sum(), "", most(0.0));
     }
-    // Where no time is kept free, a device that is full has to be looked after twice in a millisecond.
+    // Where no time is kept free, a device that is full has to be looked after twice in a
+    // millisecond.
     let skips = |o: &&Outcome| o.server == PacketWiseSkip.name() && o.phase() >= LONG;
     for device in by_device().filter(|o| o.is(Load::Flood)).filter(skips) {
         let text = format!(
@@ -320,5 +376,10 @@ pub(super) fn print(claims: &[Claim]) {
         ]
     });
     say!("{}\n", show::table(&["claim", "ours", "threshold", ""], rows));
-    say!("{} claims: {} hold, {} missed\n", claims.len(), claims.len() - missed(claims), missed(claims));
+    say!(
+        "{} claims: {} hold, {} missed\n",
+        claims.len(),
+        claims.len() - missed(claims),
+        missed(claims)
+    );
 }

@@ -21,7 +21,9 @@ fn colour(server: Server) -> RGBColor {
     match server {
         Server::PhaseWise => RGBColor(213, 94, 0),
         Server::PacketWise => RGBColor(0, 114, 178),
-        Server::PacketWiseSkip | Server::Clean { .. } | Server::Divided { .. } => RGBColor(0, 158, 115),
+        Server::PacketWiseSkip | Server::Clean { .. } | Server::Divided { .. } => {
+            RGBColor(0, 158, 115)
+        }
         Server::Drr(500) => RGBColor(230, 159, 0),
         Server::Drr(1500) => RGBColor(204, 121, 167),
         Server::Drr(_) => RGBColor(86, 180, 233),
@@ -30,15 +32,19 @@ fn colour(server: Server) -> RGBColor {
 
 /// Marks of curves that may lie on one another: small ones are seen within
 /// large ones.
-fn mark<C: CoordTranslate>(area: &DrawingArea<SVGBackend<'_>, C>, at: C::From, server: Server) -> Drawn
+fn mark<C: CoordTranslate>(
+    area: &DrawingArea<SVGBackend<'_>, C>,
+    at: C::From,
+    server: Server,
+) -> Drawn
 where
     C::From: Clone,
 {
     let style = colour(server);
     match server {
-        Server::PhaseWise => {
-            area.draw(&(EmptyElement::at(at) + Rectangle::new([(-5, -5), (5, 5)], style.stroke_width(1))))
-        }
+        Server::PhaseWise => area.draw(
+            &(EmptyElement::at(at) + Rectangle::new([(-5, -5), (5, 5)], style.stroke_width(1))),
+        ),
         Server::PacketWise => area.draw(&Circle::new(at, 3, style.filled())),
         Server::PacketWiseSkip | Server::Clean { .. } | Server::Divided { .. } => {
             area.draw(&TriangleMarker::new(at, 5, style.filled()))
@@ -68,7 +74,8 @@ fn value(quantity: Quantity, ours: &Ours) -> (f64, f64, f64) {
 
 pub(super) fn svg(figure: &Figure, sweep: &Sweep) -> Result<String> {
     let mut text = String::new();
-    draw(&mut text, figure, sweep).map_err(|error| anyhow!("cannot draw figure {}: {error}", figure.no))?;
+    draw(&mut text, figure, sweep)
+        .map_err(|error| anyhow!("cannot draw figure {}: {error}", figure.no))?;
     Ok(text)
 }
 
@@ -95,7 +102,10 @@ fn legend(area: &Area<'_>, figure: &Figure) -> Drawn {
     let style = (FONT, 14).into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
     for (i, server) in figure.servers.iter().enumerate() {
         let left = 62 + i as i32 * column;
-        area.draw(&PathElement::new([(left, middle), (left + 32, middle)], colour(*server).stroke_width(2)))?;
+        area.draw(&PathElement::new(
+            [(left, middle), (left + 32, middle)],
+            colour(*server).stroke_width(2),
+        ))?;
         mark(area, (left + 16, middle), *server)?;
         area.draw(&Text::new(server.name(), (left + 40, middle), style.clone()))?;
     }
@@ -103,20 +113,26 @@ fn legend(area: &Area<'_>, figure: &Figure) -> Drawn {
 }
 
 fn panel(area: &Area<'_>, figure: &Figure, link: usize, sweep: &Sweep) -> Drawn {
-    let curves: Vec<_> = figure.servers.iter().map(|s| (*s, sweep.curve(*s, link, 0, figure.until))).collect();
+    let curves: Vec<_> =
+        figure.servers.iter().map(|s| (*s, sweep.curve(*s, link, 0, figure.until))).collect();
     let points = || curves.iter().flat_map(|(_, curve)| curve);
     let highest = points().map(|(_, ours)| value(figure.quantity, ours).2).fold(0.0, f64::max);
     // A bound is drawn where it is no further off than the data are high.
     let bounds: Vec<(Server, f64)> = match figure.quantity {
         Quantity::Max => {
-            let bound = |(s, curve): &(Server, Vec<(u64, &Ours)>)| Some((*s, curve.first()?.1.bound?));
+            let bound =
+                |(s, curve): &(Server, Vec<(u64, &Ours)>)| Some((*s, curve.first()?.1.bound?));
             curves.iter().filter_map(bound).filter(|(_, b)| *b < 2.0 * highest).collect()
         }
         _ => Vec::new(),
     };
     let top = bounds.iter().map(|(_, b)| *b).fold(highest, f64::max) * 1.08;
 
-    let heading = if link == B { "Link 1, type B".to_owned() } else { "Link 2, type A, 50 Mbit/s".to_owned() };
+    let heading = if link == B {
+        "Link 1, type B".to_owned()
+    } else {
+        "Link 2, type A, 50 Mbit/s".to_owned()
+    };
     let mut chart = ChartBuilder::on(area)
         .caption(heading, (FONT, 16).into_font().color(&INK))
         .margin(10)
@@ -158,7 +174,10 @@ fn panel(area: &Area<'_>, figure: &Figure, link: usize, sweep: &Sweep) -> Drawn 
     for (server, curve) in &curves {
         let at = |(x, ours): &(u64, &Ours)| (*x as f64, value(figure.quantity, ours));
         let style = colour(*server);
-        chart.draw_series(LineSeries::new(curve.iter().map(at).map(|(x, (_, y, _))| (x, y)), style.stroke_width(2)))?;
+        chart.draw_series(LineSeries::new(
+            curve.iter().map(at).map(|(x, (_, y, _))| (x, y)),
+            style.stroke_width(2),
+        ))?;
         // A bar that its mark would cover says nothing.
         let seen = |(_, (low, _, high)): &(f64, (f64, f64, f64))| high - low > top * 0.01;
         let bar = |(x, (low, _, high)): (f64, (f64, f64, f64))| {

@@ -61,8 +61,20 @@ pub(super) const FIGURES: [Figure; 9] = [
     figure(7, "Rate of links", Quantity::Rate, &[B, A], PAPER),
     figure(8, "Maximum latency of the type-A link", Quantity::Max, &[A], PAPER),
     figure(9, "Maximum latency of the type-B link", Quantity::Max, &[B], PAPER),
-    figure(10, "Average latency with and without the tail optimisation", Quantity::Mean, &[B, A], TAIL),
-    figure(11, "Maximum latency with and without the tail optimisation", Quantity::Max, &[B, A], TAIL),
+    figure(
+        10,
+        "Average latency with and without the tail optimisation",
+        Quantity::Mean,
+        &[B, A],
+        TAIL,
+    ),
+    figure(
+        11,
+        "Maximum latency with and without the tail optimisation",
+        Quantity::Max,
+        &[B, A],
+        TAIL,
+    ),
     figure(12, "Average latency beside DRR", Quantity::Mean, &[B, A], AGAINST_DRR),
     figure(13, "Output rates beside DRR", Quantity::Rate, &[B, A], AGAINST_DRR),
 ];
@@ -74,10 +86,17 @@ pub(super) struct Sweep {
 
 impl Sweep {
     /// Runs what these figures need, each scenario once; `None` if it was stopped.
-    pub(super) fn of(figures: &[&Figure], effort: Effort, stop: &AtomicBool) -> Result<Option<Sweep>> {
+    pub(super) fn of(
+        figures: &[&Figure],
+        effort: Effort,
+        stop: &AtomicBool,
+    ) -> Result<Option<Sweep>> {
         let points = |f: &&Figure| {
             let until = f.until;
-            f.servers.iter().flat_map(move |s| (0..=until / STEP).map(move |i| (*s, i * STEP))).collect::<Vec<_>>()
+            f.servers
+                .iter()
+                .flat_map(move |s| (0..=until / STEP).map(move |i| (*s, i * STEP)))
+                .collect::<Vec<_>>()
         };
         let needed: BTreeSet<(Server, u64)> = figures.iter().flat_map(points).collect();
         let bar = show::progress((needed.len() * effort.seeds) as u64, "figures");
@@ -96,7 +115,13 @@ impl Sweep {
     }
 
     /// A server's curve from one offered rate to another, both included.
-    pub(super) fn curve(&self, server: Server, link: usize, from: u64, to: u64) -> Vec<(u64, &Ours)> {
+    pub(super) fn curve(
+        &self,
+        server: Server,
+        link: usize,
+        from: u64,
+        to: u64,
+    ) -> Vec<(u64, &Ours)> {
         let points = self.runs.range((server, from)..=(server, to));
         points.filter_map(|((_, x), links)| Some((*x, links[link].as_ref()?))).collect()
     }

@@ -201,10 +201,16 @@ pub(super) fn run(plan: &Plan) -> Result<Results> {
     let total = plan.loads.len() * plan.phases.len() * SERVERS.len() * plan.paces.len();
     'all: for &load in &plan.loads {
         for &phase in &plan.phases {
-            for (server, &paced) in SERVERS.into_iter().flat_map(|server| plan.paces.iter().map(move |p| (server, p))) {
+            for (server, &paced) in
+                SERVERS.into_iter().flat_map(|server| plan.paces.iter().map(move |p| (server, p)))
+            {
                 if show::progress_wanted() {
                     let (n, by) = (outcomes.len() + 1, paced.word());
-                    eprintln!("{n}/{total}: {}, {phase}, {}, paced by {by}", load.shape(), server.name());
+                    eprintln!(
+                        "{n}/{total}: {}, {phase}, {}, paced by {by}",
+                        load.shape(),
+                        server.name()
+                    );
                 }
                 match outcome(load, phase, (server, paced), plan.duration) {
                     Err(error) if error.is::<Interrupted>() && !outcomes.is_empty() => {
@@ -220,10 +226,21 @@ pub(super) fn run(plan: &Plan) -> Result<Results> {
     Ok(Results { plan: plan.clone(), outcomes, claims, interrupted })
 }
 
-fn outcome(load: Load, phase: Span, (server, paced): (Server, Paced), duration: Span) -> Result<Outcome> {
+fn outcome(
+    load: Load,
+    phase: Span,
+    (server, paced): (Server, Paced),
+    duration: Span,
+) -> Result<Outcome> {
     let (links, scale) = (load.links(), Scale { rate: "100mbit", phase });
     let title = format!("Section II.B, {}", load.shape());
-    let mut text = scenario_text(&title, links, server, scale, Effort { seconds: duration.as_secs_f64(), seeds: 1 });
+    let mut text = scenario_text(
+        &title,
+        links,
+        server,
+        scale,
+        Effort { seconds: duration.as_secs_f64(), seeds: 1 },
+    );
     let link = "[link.virtual]\n";
     text = text.replace(link, &format!("{link}pace = \"{}\"\n", paced.word()));
     if load == Load::Idle {
@@ -235,7 +252,8 @@ fn outcome(load: Load, phase: Span, (server, paced): (Server, Paced), duration: 
     let scenario = file::parse_quietly(&text, "fortuna, live")?;
     let options = match paced {
         Paced::Falaj => Options::default(),
-        // There is nothing to be handed over at an instant: it sleeps, as a loop does that has no processor of its own.
+        // There is nothing to be handed over at an instant: it sleeps, as a loop does that has no
+        // processor of its own.
         Paced::Device => Options { timer: Timer::Sleep, slack: SLACK, ..Options::default() },
     };
     // Live first: namespaces are made while the program has one thread.
@@ -285,13 +303,24 @@ fn lost(losses: Losses) -> Vec<Lost> {
     lost.map(|(packets, why)| Lost { packets, why }).collect()
 }
 
-fn tenant(kind: char, offered: u64, simulated: &Simulated, measured: &Measured, flow: usize, duration: Span) -> Tenant {
+fn tenant(
+    kind: char,
+    offered: u64,
+    simulated: &Simulated,
+    measured: &Measured,
+    flow: usize,
+    duration: Span,
+) -> Tenant {
     let live = &measured.flows[0][flow];
     let rate = live.link.counters.delivered_bytes() as f64 * 8.0 / duration.as_secs_f64();
     Tenant {
         kind,
         offered: offered * 1_000_000,
-        simulated: View::of(simulated.sent, simulated.sent_rate.map_or(0.0, |e| e.mean), &simulated.delay),
+        simulated: View::of(
+            simulated.sent,
+            simulated.sent_rate.map_or(0.0, |e| e.mean),
+            &simulated.delay,
+        ),
         measured: View::of(live.link.counters.delivered(), rate, &live.link.delay),
         unsent: live.unsent,
         sent_late_p99_ns: live.late_p99,
@@ -317,7 +346,8 @@ impl Outcome {
 
     /// Whatever woke it.
     pub(super) fn wakes_for_100_packets(&self) -> f64 {
-        (self.woken_by_timer + self.woken_by_packet + self.woken_by_room) as f64 * 100.0 / self.packets as f64
+        (self.woken_by_timer + self.woken_by_packet + self.woken_by_room) as f64 * 100.0
+            / self.packets as f64
     }
 
     pub(super) fn phase(&self) -> Span {
@@ -428,7 +458,10 @@ pub(super) const TENANTS: [&str; 12] = [
 impl Results {
     pub(super) fn title(&self) -> String {
         let over = self.outcomes.first().map_or("", |o| o.over);
-        format!("Section II.B live: 100 Mbit/s, packets of 500 B, {} each, measured over {over}", self.plan.duration)
+        format!(
+            "Section II.B live: 100 Mbit/s, packets of 500 B, {} each, measured over {over}",
+            self.plan.duration
+        )
     }
 
     pub(super) fn thread_rows(&self) -> impl Iterator<Item = Vec<String>> {
@@ -443,7 +476,10 @@ impl Results {
     pub(super) fn lost(&self) -> impl Iterator<Item = String> {
         let of = |o: &Outcome| {
             let at = o.names().join(", ");
-            o.lost_outside.iter().map(move |l| format!("{at}: {} packets {}", l.packets, l.why)).collect::<Vec<_>>()
+            o.lost_outside
+                .iter()
+                .map(move |l| format!("{at}: {} packets {}", l.packets, l.why))
+                .collect::<Vec<_>>()
         };
         self.outcomes.iter().flat_map(of)
     }

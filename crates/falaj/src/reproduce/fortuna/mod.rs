@@ -115,14 +115,18 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let one = match args.figure {
-        Some(no) => {
-            Some(FIGURES.iter().find(|f| f.no == no).with_context(|| format!("there is no figure {no}: 5 to 13"))?)
-        }
+        Some(no) => Some(
+            FIGURES
+                .iter()
+                .find(|f| f.no == no)
+                .with_context(|| format!("there is no figure {no}: 5 to 13"))?,
+        ),
         None => None,
     };
     // Before minutes are spent.
     if let Some(out) = &args.out {
-        std::fs::create_dir_all(out).with_context(|| format!("cannot make the directory {}", out.display()))?;
+        std::fs::create_dir_all(out)
+            .with_context(|| format!("cannot make the directory {}", out.display()))?;
     }
     let everything = !(args.tables || args.figures || args.beyond || args.live || one.is_some());
     let wanted: Vec<&Figure> = match one {
@@ -142,9 +146,12 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
         if live.as_ref().is_some_and(|live| live.interrupted) {
             stop.store(true, Ordering::Relaxed);
         }
-        let cells = (args.tables || everything).then(|| tables::cells(&published, stop)).transpose()?;
-        let sweep = if wanted.is_empty() { None } else { Sweep::of(&wanted, figures::EFFORT, stop)? };
-        let beyond = args.beyond.then(|| beyond::outcomes(&published, beyond::EFFORT, stop)).transpose()?;
+        let cells =
+            (args.tables || everything).then(|| tables::cells(&published, stop)).transpose()?;
+        let sweep =
+            if wanted.is_empty() { None } else { Sweep::of(&wanted, figures::EFFORT, stop)? };
+        let beyond =
+            args.beyond.then(|| beyond::outcomes(&published, beyond::EFFORT, stop)).transpose()?;
         Ok((cells, sweep, beyond))
     });
     let ((cells, sweep, beyond), interrupted) = simulated?;
@@ -227,9 +234,14 @@ mod tests {
         let sweep = Sweep::of(&wanted, SHORT, &RUN).unwrap().expect("nobody stopped it");
         // Three servers and DRR's three quanta; nothing twice.
         assert_eq!(sweep.points().len(), 2 * (2 * 21 + 4 * 25) - 6);
-        let claims: Vec<claims::Claim> = wanted.iter().flat_map(|f| claims::of(f.no, &sweep)).collect();
+        let claims: Vec<claims::Claim> =
+            wanted.iter().flat_map(|f| claims::of(f.no, &sweep)).collect();
         for figure in FIGURES {
-            assert!(claims.iter().any(|c| c.figure == Some(figure.no)), "nothing is claimed of figure {}", figure.no);
+            assert!(
+                claims.iter().any(|c| c.figure == Some(figure.no)),
+                "nothing is claimed of figure {}",
+                figure.no
+            );
         }
         assert!(claims.iter().all(|c| c.ours.is_finite()), "a claim has no value");
         let results = Results {
@@ -243,7 +255,9 @@ mod tests {
         let pictures = pictures(&results, &wanted).unwrap();
         if cfg!(feature = "plots") {
             assert_eq!(pictures.len(), FIGURES.len());
-            assert!(pictures.iter().all(|(_, svg)| svg.starts_with("<svg ") && !svg.contains("NaN")));
+            assert!(
+                pictures.iter().all(|(_, svg)| svg.starts_with("<svg ") && !svg.contains("NaN"))
+            );
         }
         let page = report::page(&results, &pictures, "falaj reproduce fortuna");
         assert_eq!(page.matches("<figure ").count(), pictures.len());
@@ -257,7 +271,8 @@ mod tests {
     fn what_the_paper_does_not_have_keeps_its_bounds() {
         let published = tables::Published::read().unwrap();
         let outcomes = beyond::outcomes(&published, SHORT, &RUN).unwrap();
-        // Seven rows of two links and eight of three, under four servers; two parts of each row's first under two.
+        // Seven rows of two links and eight of three, under four servers; two parts of each row's
+        // first under two.
         assert_eq!(outcomes.each_ref().map(Vec::len), [4 * (7 * 2 + 8 * 3), 2 * 15 * 2]);
         assert_eq!(beyond::broken(&outcomes), 0);
     }

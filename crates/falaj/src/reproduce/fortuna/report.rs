@@ -39,8 +39,15 @@ pub(super) fn page(results: &Results, pictures: &[(usize, String)], command: &st
             let _ = writeln!(html, "<h3>Figure {}: {}</h3>", figure.no, figure.title);
             if let Some((_, svg)) = pictures.iter().find(|(no, _)| *no == figure.no) {
                 let class = if figure.links.len() == 1 { "one" } else { "two" };
-                let label = format!("<svg role=\"img\" aria-label=\"Figure {}: {}\" ", figure.no, figure.title);
-                let _ = writeln!(html, "<figure class=\"{class}\">{}</figure>", svg.replacen("<svg ", &label, 1));
+                let label = format!(
+                    "<svg role=\"img\" aria-label=\"Figure {}: {}\" ",
+                    figure.no, figure.title
+                );
+                let _ = writeln!(
+                    html,
+                    "<figure class=\"{class}\">{}</figure>",
+                    svg.replacen("<svg ", &label, 1)
+                );
             }
             html.push_str(&claims_of(claims.iter().filter(|c| c.figure == Some(figure.no))));
         }
@@ -60,9 +67,12 @@ pub(super) fn page(results: &Results, pictures: &[(usize, String)], command: &st
                 _ if cell.contains(" > ") => "MISSED",
                 _ => "first",
             };
-            let rows = rows
-                .into_iter()
-                .map(|row| row.into_iter().enumerate().map(|(n, cell)| (class(n, &cell), cell)).collect::<Vec<_>>());
+            let rows = rows.into_iter().map(|row| {
+                row.into_iter()
+                    .enumerate()
+                    .map(|(n, cell)| (class(n, &cell), cell))
+                    .collect::<Vec<_>>()
+            });
             html.push_str(&table(&header, rows));
         }
     }
@@ -140,8 +150,11 @@ fn tables_of(html: &mut String, cells: &[Cell]) {
         let _ = writeln!(html, "<h3>{title}</h3>");
         let of_table: Vec<&Cell> = cells.iter().filter(|c| c.table == name).collect();
         let rows = of_table.chunks(3).map(|link| {
-            let mut row =
-                vec![("", link[0].row.to_string()), ("", link[0].types.clone()), ("", link[0].link.to_string())];
+            let mut row = vec![
+                ("", link[0].row.to_string()),
+                ("", link[0].types.clone()),
+                ("", link[0].link.to_string()),
+            ];
             for c in link {
                 let digits = if c.quantity == "out" { 2 } else { 1 };
                 let limit = match (c.tolerance, c.bound) {
@@ -152,7 +165,10 @@ fn tables_of(html: &mut String, cells: &[Cell]) {
                 row.push(("first", format!("{}", (c.published * 100.0).round() / 100.0)));
                 row.push(("", format!("{:.digits$}", c.ours)));
                 row.push(("", limit));
-                row.push((c.verdict, if c.verdict == "known" { "*".to_owned() } else { c.verdict.to_owned() }));
+                row.push((
+                    c.verdict,
+                    if c.verdict == "known" { "*".to_owned() } else { c.verdict.to_owned() },
+                ));
             }
             row
         });

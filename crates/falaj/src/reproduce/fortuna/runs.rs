@@ -60,7 +60,9 @@ impl Server {
     fn scheduler(self) -> &'static str {
         match self {
             Server::PhaseWise => r#"kind = "virtual-links", serve = "phase-wise""#,
-            Server::PacketWise => r#"kind = "virtual-links", serve = "packet-wise", preset = "paper""#,
+            Server::PacketWise => {
+                r#"kind = "virtual-links", serve = "packet-wise", preset = "paper""#
+            }
             Server::PacketWiseSkip => {
                 r#"kind = "virtual-links", serve = "packet-wise", preset = "paper", tail = "skip""#
             }
@@ -78,7 +80,9 @@ impl Server {
     fn flow(self, kind: char, phase: Span) -> String {
         match self {
             Server::Drr(quantum) => format!("quantum = \"{quantum}B\"\n"),
-            Server::Clean { lend: true, .. } => format!("kind = \"{kind}\"\nphase = \"{phase}\"\nlend = \"yes\"\n"),
+            Server::Clean { lend: true, .. } => {
+                format!("kind = \"{kind}\"\nphase = \"{phase}\"\nlend = \"yes\"\n")
+            }
             _ => format!("kind = \"{kind}\"\nphase = \"{phase}\"\n"),
         }
     }
@@ -102,7 +106,13 @@ pub(super) const PUBLISHED: Scale = Scale { rate: "1gbit", phase: Span::from_mic
 
 /// The scenario file; the paper counts payload, and its packets are the largest
 /// there are.
-pub(super) fn scenario_text(title: &str, links: &[Link], server: Server, scale: Scale, effort: Effort) -> String {
+pub(super) fn scenario_text(
+    title: &str,
+    links: &[Link],
+    server: Server,
+    scale: Scale,
+    effort: Effort,
+) -> String {
     let mut text = format!(
         "# Fortuna and Chydzinski, {title}\n\n[run]\nduration = \"{}s\"\nseed = {FIRST_SEED}\nreplications = {}\n\n\
          [link.virtual]\nrate = \"{}\"\naccount = \"payload\"\nmtu = \"528B\"\nscheduler = {{ {} }}\n",
@@ -113,9 +123,14 @@ pub(super) fn scenario_text(title: &str, links: &[Link], server: Server, scale: 
     );
     for (i, (kind, mbit)) in links.iter().enumerate() {
         let n = i + 1;
-        let rule = if n == links.len() { "any".to_owned() } else { format!("udp dport {}", 5000 + n) };
+        let rule =
+            if n == links.len() { "any".to_owned() } else { format!("udp dport {}", 5000 + n) };
         // Writing to a string never fails.
-        let _ = write!(text, "\n[link.virtual.flow.v{n}]\nmatch = \"{rule}\"\n{}", server.flow(*kind, scale.phase));
+        let _ = write!(
+            text,
+            "\n[link.virtual.flow.v{n}]\nmatch = \"{rule}\"\n{}",
+            server.flow(*kind, scale.phase)
+        );
         let source = |name: &str, flow: &str, kbit: u64| {
             format!(
                 "\n[traffic.{name}]\nflow = \"{flow}\"\nmodel = \"poisson\"\nrate = \"{kbit}kbit\"\nsize = \"500B\"\n"
@@ -123,7 +138,8 @@ pub(super) fn scenario_text(title: &str, links: &[Link], server: Server, scale: 
         };
         match server {
             Server::Divided { drr } if i == 0 => {
-                let scheduler = if drr { "kind = \"drr\"" } else { "kind = \"fifo\", queue = \"20p\"" };
+                let scheduler =
+                    if drr { "kind = \"drr\"" } else { "kind = \"fifo\", queue = \"20p\"" };
                 let _ = writeln!(text, "scheduler = {{ {scheduler} }}");
                 for (part, share) in PARTS {
                     let rule = if part == "rest" { "any".to_owned() } else { rule.clone() };
@@ -181,8 +197,14 @@ pub(super) struct Watch<'a> {
 
 /// Runs a scenario: its links, or their parts; `None` for those to which nothing
 /// was offered. Empty if it was stopped.
-pub(super) fn run(links: &[Link], server: Server, effort: Effort, watch: Watch<'_>) -> Result<Vec<Option<Ours>>> {
-    let scenario = file::parse_quietly(&scenario_text("", links, server, PUBLISHED, effort), "fortuna")?;
+pub(super) fn run(
+    links: &[Link],
+    server: Server,
+    effort: Effort,
+    watch: Watch<'_>,
+) -> Result<Vec<Option<Ours>>> {
+    let scenario =
+        file::parse_quietly(&scenario_text("", links, server, PUBLISHED, effort), "fortuna")?;
     let experiment = experiment(&scenario, scenario.run.duration);
     // The bar counts runs: what each has done of itself comes to one.
     let simulated = AtomicU64::new(0);
@@ -191,7 +213,8 @@ pub(super) fn run(links: &[Link], server: Server, effort: Effort, watch: Watch<'
         watch.bar.inc((before + span.0) / experiment.duration.0 - before / experiment.duration.0);
     };
     let progress = Progress { gone: &gone, stop: watch.stop };
-    let runs = replicate(&experiment, FIRST_SEED, effort.seeds, &progress).map_err(|(_, refused)| refused)?;
+    let runs = replicate(&experiment, FIRST_SEED, effort.seeds, &progress)
+        .map_err(|(_, refused)| refused)?;
     if runs.len() < effort.seeds || runs.iter().any(|run| !run.complete) {
         return Ok(Vec::new());
     }
@@ -200,12 +223,17 @@ pub(super) fn run(links: &[Link], server: Server, effort: Effort, watch: Watch<'
     let link = |f: usize| -> Option<Ours> {
         let flows: Vec<_> = runs.iter().map(|r| &r.pipes[0][f]).collect();
         let of = |values: Vec<f64>| Estimate::of(&values);
-        let maxima: Vec<f64> = flows.iter().filter_map(|r| r.delay.max()).map(|s| s.as_micros_f64()).collect();
+        let maxima: Vec<f64> =
+            flows.iter().filter_map(|r| r.delay.max()).map(|s| s.as_micros_f64()).collect();
         let promise = engine.promise(PipeId(0), FlowId(f as u32)).ok();
         Some(Ours {
             out: of(flows.iter().map(|r| r.delivered_rate(duration) / 1e6).collect())?,
             offered: of(flows.iter().map(|r| r.offered_rate(duration) / 1e6).collect())?.mean,
-            avg: of(flows.iter().filter_map(|r| r.delay.mean_nanos()).map(|ns| ns / 1e3).collect())?,
+            avg: of(flows
+                .iter()
+                .filter_map(|r| r.delay.mean_nanos())
+                .map(|ns| ns / 1e3)
+                .collect())?,
             max: maxima.iter().copied().fold(0.0, f64::max),
             least_max: maxima.iter().copied().fold(f64::INFINITY, f64::min),
             bound: promise.map(|p| p.delay.delay.as_micros_f64()),

@@ -89,11 +89,16 @@ impl Row {
 }
 
 /// The servers that the tables compare.
-pub(super) const SERVERS: [Server; 3] = [Server::PhaseWise, Server::PacketWise, Server::PacketWiseSkip];
+pub(super) const SERVERS: [Server; 3] =
+    [Server::PhaseWise, Server::PacketWise, Server::PacketWiseSkip];
 
 /// The scenario file of a row.
 pub(super) fn scenario(published: &Published, no: usize) -> Result<String> {
-    let row = published.rows.iter().find(|r| r.no == no).with_context(|| format!("there is no row {no}: 1 to 15"))?;
+    let row = published
+        .rows
+        .iter()
+        .find(|r| r.no == no)
+        .with_context(|| format!("there is no row {no}: 1 to 15"))?;
     let title = format!("Tables I-IV, row {}: links {}", row.no, row.types);
     Ok(scenario_text(&title, &row.links(), Server::PacketWise, PUBLISHED, EFFORT))
 }
@@ -115,7 +120,10 @@ fn phase_wise_tolerance(ours: &Ours) -> f64 {
 
 fn packet_wise_tolerance(row: &Row, link: usize, published: f64) -> (f64, &'static str) {
     if (row.no, link) == (7, 1) {
-        return (2.0, "row 7 link 2: 2 us; no set of rules that gives the other rows gives this one");
+        return (
+            2.0,
+            "row 7 link 2: 2 us; no set of rules that gives the other rows gives this one",
+        );
     }
     (f64::max(1.1, 0.015 * published), "mean delay packet-wise: max(1.1 us, 1.5 %)")
 }
@@ -128,24 +136,30 @@ pub(super) fn verdict(within: bool) -> &'static str {
 /// are saturated the phase-wise maximum is no matter of chance.
 fn cells_of(row: &Row, link: usize, ours: [&Ours; 3], all_saturated: bool, cells: &mut Vec<Cell>) {
     let [phase, packet, skip] = ours;
-    let mut push =
-        |table, quantity, published: f64, ours: f64, tolerance: Option<f64>, bound: Option<f64>, rule, within| {
-            cells.push(Cell {
-                table,
-                row: row.no,
-                types: row.types.clone(),
-                link: link + 1,
-                quantity,
-                published,
-                ours,
-                difference: ours - published,
-                tolerance,
-                bound,
-                rule,
-                verdict: verdict(within),
-                why: None,
-            });
-        };
+    let mut push = |table,
+                    quantity,
+                    published: f64,
+                    ours: f64,
+                    tolerance: Option<f64>,
+                    bound: Option<f64>,
+                    rule,
+                    within| {
+        cells.push(Cell {
+            table,
+            row: row.no,
+            types: row.types.clone(),
+            link: link + 1,
+            quantity,
+            published,
+            ours,
+            difference: ours - published,
+            tolerance,
+            bound,
+            rule,
+            verdict: verdict(within),
+            why: None,
+        });
+    };
     let within = |published: f64, ours: f64, tolerance: f64| (ours - published).abs() <= tolerance;
 
     for (table, columns, ours) in [("I", &row.i, packet), ("II", &row.ii, skip)] {
@@ -162,7 +176,16 @@ fn cells_of(row: &Row, link: usize, ours: [&Ours; 3], all_saturated: bool, cells
             within(published, ours.out.mean, tolerance),
         );
         let (tolerance, rule) = packet_wise_tolerance(row, link, avg);
-        push(table, "avg", avg, ours.avg.mean, Some(tolerance), None, rule, within(avg, ours.avg.mean, tolerance));
+        push(
+            table,
+            "avg",
+            avg,
+            ours.avg.mean,
+            Some(tolerance),
+            None,
+            rule,
+            within(avg, ours.avg.mean, tolerance),
+        );
         let bounded = ours.within_bound() && ours.bound.is_some_and(|b| max <= b + ROUNDED_US);
         push(table, "max", max, ours.max, None, ours.bound, "maximum: both within (1'')", bounded);
     }
@@ -206,7 +229,9 @@ fn cells_of(row: &Row, link: usize, ours: [&Ours; 3], all_saturated: bool, cells
     let within_both = bounded && (exact || !all_saturated);
     push("phase-wise", "max", published, phase.max, tolerance, phase.bound, rule, within_both);
 
-    for (table, columns, minuend, ours) in [("III", &row.iii, &row.i, packet), ("IV", &row.iv, &row.ii, skip)] {
+    for (table, columns, minuend, ours) in
+        [("III", &row.iii, &row.i, packet), ("IV", &row.iv, &row.ii, skip)]
+    {
         let difference = ours.out.mean - phase.out.mean;
         let tolerance = if ours.saturated() { 0.002 } else { 0.001 } * minuend.out[link];
         let rule = "difference of rates: 0.1 % of each where saturated, of one where arrivals are the same";
@@ -222,7 +247,8 @@ fn cells_of(row: &Row, link: usize, ours: [&Ours; 3], all_saturated: bool, cells
             within(published, difference, tolerance),
         );
         let difference = ours.avg.mean - phase.avg.mean;
-        let tolerance = packet_wise_tolerance(row, link, minuend.avg[link]).0 + phase_wise_tolerance(phase);
+        let tolerance =
+            packet_wise_tolerance(row, link, minuend.avg[link]).0 + phase_wise_tolerance(phase);
         let rule = "difference of mean delays: both tolerances";
         let published = columns.avg[link];
         push(
@@ -247,14 +273,20 @@ fn apply_known(cells: &mut [Cell], whole: bool) -> Result<()> {
     let known: Vec<Known> = serde_json::from_str(include_str!("../../../data/fortuna-known.json"))?;
     for k in known {
         let is = |c: &&mut Cell| {
-            (c.table, c.row, c.link, c.quantity) == (k.table.as_str(), k.row, k.link, k.quantity.as_str())
+            (c.table, c.row, c.link, c.quantity)
+                == (k.table.as_str(), k.row, k.link, k.quantity.as_str())
         };
         let Some(cell) = cells.iter_mut().find(is) else {
             ensure!(!whole, "the list of known cells names none: {} {}", k.table, k.row);
             continue;
         };
         if cell.verdict == "ok" {
-            bail!("table {} row {} link {} is on the list of known cells but comes out right", k.table, k.row, k.link);
+            bail!(
+                "table {} row {} link {} is on the list of known cells but comes out right",
+                k.table,
+                k.row,
+                k.link
+            );
         }
         cell.verdict = "known";
         cell.why = Some(k.why);
@@ -264,7 +296,8 @@ fn apply_known(cells: &mut [Cell], whole: bool) -> Result<()> {
 
 /// Runs all rows and judges all cells; those of the rows that were done, if it was stopped.
 pub(super) fn cells(published: &Published, stop: &AtomicBool) -> Result<Vec<Cell>> {
-    let bar = show::progress((published.rows.len() * SERVERS.len() * EFFORT.seeds) as u64, "tables");
+    let bar =
+        show::progress((published.rows.len() * SERVERS.len() * EFFORT.seeds) as u64, "tables");
     let mut cells = Vec::new();
     let watch = Watch { bar: &bar, stop };
     for row in &published.rows {
@@ -281,7 +314,13 @@ pub(super) fn cells(published: &Published, stop: &AtomicBool) -> Result<Vec<Cell
         }
         for link in 0..row.types.len() {
             let all_saturated = phase.iter().all(Ours::saturated);
-            cells_of(row, link, [&phase[link], &packet[link], &skip[link]], all_saturated, &mut cells);
+            cells_of(
+                row,
+                link,
+                [&phase[link], &packet[link], &skip[link]],
+                all_saturated,
+                &mut cells,
+            );
         }
     }
     bar.finish_and_clear();
@@ -300,15 +339,20 @@ pub(super) const TITLES: [(&str, &str); 5] = [
 
 pub(super) fn print(cells: &[Cell]) {
     let Effort { seconds, seeds } = EFFORT;
-    say!("{seeds} seeds of {seconds} s; rates in Mbit/s, delays in us; published / ours (tolerance)\n");
+    say!(
+        "{seeds} seeds of {seconds} s; rates in Mbit/s, delays in us; published / ours (tolerance)\n"
+    );
     for (table, title) in TITLES {
         say!("{title}");
         // Three cells stand together: rate, mean and maximum of one link.
         let of_table: Vec<&Cell> = cells.iter().filter(|c| c.table == table).collect();
         let rows = of_table.chunks(3).map(|link| {
-            let mut row = vec![link[0].row.to_string(), link[0].types.clone(), link[0].link.to_string()];
+            let mut row =
+                vec![link[0].row.to_string(), link[0].types.clone(), link[0].link.to_string()];
             row.extend(link.iter().map(|c| show_cell(c)));
-            row.push(link.iter().map(|c| c.verdict).find(|v| *v != "ok").unwrap_or("ok").to_owned());
+            row.push(
+                link.iter().map(|c| c.verdict).find(|v| *v != "ok").unwrap_or("ok").to_owned(),
+            );
             row
         });
         say!("{}\n", show::table(&["no", "types", "link", "out", "avg", "max", ""], rows));

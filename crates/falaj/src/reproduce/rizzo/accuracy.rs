@@ -1,5 +1,5 @@
-//! What keeps an emulator from being exact, as the talk has it: its timer, and packets that compete for the card. The operating
-//! system is in [`system`](super::system).
+//! What keeps an emulator from being exact, as the talk has it: its timer, and packets that compete
+//! for the card. The operating system is in [`system`](super::system).
 
 use super::super::curves::{Axes, Curve, Figure, Point};
 use super::pipes::{OUT, datagram, network, send};
@@ -33,14 +33,18 @@ pub(super) fn timer() -> Result<Figure> {
     let [mut mean, mut most] = [const { Vec::new() }; 2];
     for tick in [0u64, 20, 100, 200, 500, 1_000] {
         let link = if tick == 0 { String::new() } else { format!("slot = \"{tick}us\"\n") };
-        let late: Vec<u64> =
-            dues(&link, &arrivals)?.iter().zip(&exact).map(|(due, exact)| due.since(*exact).0).collect();
+        let late: Vec<u64> = dues(&link, &arrivals)?
+            .iter()
+            .zip(&exact)
+            .map(|(due, exact)| due.since(*exact).0)
+            .collect();
         let sum: u64 = late.iter().sum();
         let x = tick as f64;
         mean.push(Point { x, y: micros(sum) / late.len() as f64, off: None });
         most.push(Point { x, y: micros(late.iter().copied().max().unwrap_or(0)), off: None });
     }
-    let at = |points: &[Point], tick: f64| points.iter().find(|p| p.x == tick).map_or(f64::NAN, |p| p.y);
+    let at =
+        |points: &[Point], tick: f64| points.iter().find(|p| p.x == tick).map_or(f64::NAN, |p| p.y);
     let found = vec![
         ("largest error, ticks of 1 ms", at(&most, 1_000.0)),
         ("mean error, ticks of 1 ms", at(&mean, 1_000.0)),
@@ -74,7 +78,12 @@ pub(super) fn competing() -> Result<Figure> {
     let mut curves = Vec::new();
     let mut found = Vec::new();
     for (name, by_hand, gbit, told) in [
-        ("1 Gbit/s", "1 Gbit/s, by hand", 1.0, ["two pipes, a card of 1 Gbit/s", "eight pipes, a card of 1 Gbit/s"]),
+        (
+            "1 Gbit/s",
+            "1 Gbit/s, by hand",
+            1.0,
+            ["two pipes, a card of 1 Gbit/s", "eight pipes, a card of 1 Gbit/s"],
+        ),
         (
             "100 Mbit/s",
             "100 Mbit/s, by hand",
@@ -97,7 +106,10 @@ pub(super) fn competing() -> Result<Figure> {
             }
             let network = network(&text)?;
             let arrivals: Vec<Arrival> = (1..=100u64)
-                .flat_map(|tenth| (1..=n).map(move |pipe| datagram(OUT, 1, pipe, PACKET, Time(tenth * 100_000_000))))
+                .flat_map(|tenth| {
+                    (1..=n)
+                        .map(move |pipe| datagram(OUT, 1, pipe, PACKET, Time(tenth * 100_000_000)))
+                })
                 .collect();
             let sent = send(&network, &arrivals)?;
             let alone = f64::from(PACKET) * 8.0 / 10.0 + 10_000.0 + airtime(gbit);

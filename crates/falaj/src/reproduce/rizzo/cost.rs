@@ -1,5 +1,6 @@
-//! Cost: nanoseconds for each packet enqueued and dequeued, on this machine, by `falaj bench sched`'s own loads; beside them those
-//! of dummynet's test program. What is judged is the shape: a machine's nanoseconds are its own.
+//! Cost: nanoseconds for each packet enqueued and dequeued, on this machine, by `falaj bench
+//! sched`'s own loads; beside them those of dummynet's test program. What is judged is the shape: a
+//! machine's nanoseconds are its own.
 
 use super::super::curves::{Axes, Curve, Figure, Point};
 use super::Effort;
@@ -16,9 +17,18 @@ struct Equal(Costs);
 
 impl Equal {
     fn nanos(&self, kind: &str, flows: u32) -> Result<f64> {
-        let place =
-            self.0.disciplines.iter().position(|name| name == kind).context("a discipline that was measured")?;
-        let case = self.0.cases.iter().find(|case| case.flows == flows).context("flows that were measured")?;
+        let place = self
+            .0
+            .disciplines
+            .iter()
+            .position(|name| name == kind)
+            .context("a discipline that was measured")?;
+        let case = self
+            .0
+            .cases
+            .iter()
+            .find(|case| case.flows == flows)
+            .context("flows that were measured")?;
         case.nanos[place].context("flows that it takes")
     }
 
@@ -45,14 +55,18 @@ pub(super) fn equal(effort: Effort, filled: bool) -> Result<Figure> {
     for (n, name) in NAMES.into_iter().enumerate() {
         // Flows of mixed sizes are the last.
         let alike = measured.cases.iter().filter(|case| !case.flowsets.contains(','));
-        let points =
-            alike.filter_map(|case| Some(Point { x: case.flows.into(), y: case.nanos[n]?, off: None })).collect();
+        let points = alike
+            .filter_map(|case| Some(Point { x: case.flows.into(), y: case.nanos[n]?, off: None }))
+            .collect();
         curves.push(Curve { name, points });
     }
     for Cost { name, empty, full } in COSTS {
         let all = if filled { full } else { empty };
-        let points =
-            FLOWS.iter().zip(all).filter_map(|(&x, y)| Some(Point { x: x.into(), y: y?, off: None })).collect();
+        let points = FLOWS
+            .iter()
+            .zip(all)
+            .filter_map(|(&x, y)| Some(Point { x: x.into(), y: y?, off: None }))
+            .collect();
         curves.push(Curve { name, points });
     }
     let all = Equal(measured);
@@ -60,7 +74,10 @@ pub(super) fn equal(effort: Effort, filled: bool) -> Result<Figure> {
         ("DRR at 1k flows, over 16", all.ratio("drr", 1_024, 16)?),
         ("QFQ at 1k flows, over 16", all.ratio("qfq", 1_024, 16)?),
         ("QFQ's own cost over DRR's, at 1k flows", all.net("qfq", 1_024)? / all.net("drr", 1_024)?),
-        ("at 1k flows each costs more: none, FIFO, DRR, QFQ", all.in_order(&["none", "fifo", "drr", "qfq"], 1_024)?),
+        (
+            "at 1k flows each costs more: none, FIFO, DRR, QFQ",
+            all.in_order(&["none", "fifo", "drr", "qfq"], 1_024)?,
+        ),
     ];
     if filled {
         let growth = all.ratio("wf2q+", 1_024, 16)?;
@@ -75,8 +92,11 @@ pub(super) fn equal(effort: Effort, filled: bool) -> Result<Figure> {
     } else {
         found.push(("WF2Q+ at 1k flows, over 16", all.ratio("wf2q+", 1_024, 16)?));
     }
-    let (how, swing) =
-        if filled { ("filled to 20 packets for each flow, and drained", "0..20n") } else { ("nearly empty", "0..1") };
+    let (how, swing) = if filled {
+        ("filled to 20 packets for each flow, and drained", "0..20n")
+    } else {
+        ("nearly empty", "0..1")
+    };
     Ok(Figure {
         label: String::new(),
         title: format!("cost of a packet, {how}, by number of equal flows"),
@@ -100,16 +120,22 @@ pub(super) fn equal(effort: Effort, filled: bool) -> Result<Figure> {
 
 /// Figure 12: flows of several weights and sizes.
 pub(super) fn mixes(effort: Effort) -> Result<Figure> {
-    let [empty, full] =
-        [false, true].map(|filled| costs("mixes", &["drr", "qfq", "wf2q+"], filled, effort.pairs, effort.repeat));
+    let [empty, full] = [false, true].map(|filled| {
+        costs("mixes", &["drr", "qfq", "wf2q+"], filled, effort.pairs, effort.repeat)
+    });
     let (empty, full) = (empty?, full?);
     let of = |costs: &Costs, kind: usize| -> Vec<Point> {
         let nine = costs.cases.iter().zip(1u32..).take(MIXED.len());
-        nine.filter_map(|(case, x)| Some(Point { x: x.into(), y: case.nanos[kind]?, off: None })).collect()
+        nine.filter_map(|(case, x)| Some(Point { x: x.into(), y: case.nanos[kind]?, off: None }))
+            .collect()
     };
     let theirs = |kind: usize, filled: bool| -> Vec<Point> {
         let y = |mix: &[[f64; 2]; 3]| mix[kind][usize::from(filled)];
-        MIXED.iter().zip(1u32..).map(|(mix, x)| Point { x: x.into(), y: y(mix), off: None }).collect()
+        MIXED
+            .iter()
+            .zip(1u32..)
+            .map(|(mix, x)| Point { x: x.into(), y: y(mix), off: None })
+            .collect()
     };
     let curves = vec![
         Curve { name: "drr, empty", points: of(&empty, 1) },
@@ -129,7 +155,8 @@ pub(super) fn mixes(effort: Effort) -> Result<Figure> {
         let all = curves[n].points.iter().map(|p| p.y);
         all.clone().fold(0.0, f64::max) / all.fold(f64::INFINITY, f64::min)
     };
-    let at = |n: usize, mix: f64| curves[n].points.iter().find(|p| p.x == mix).map_or(f64::NAN, |p| p.y);
+    let at =
+        |n: usize, mix: f64| curves[n].points.iter().find(|p| p.x == mix).map_or(f64::NAN, |p| p.y);
     let last = MIXED.len() as f64;
     let found = vec![
         ("QFQ, nearly empty: largest over smallest of nine mixes", span(1)),
@@ -140,8 +167,13 @@ pub(super) fn mixes(effort: Effort) -> Result<Figure> {
             f64::from(u8::from(at(5, last) > 2.0 * at(4, last))),
         ),
     ];
-    let names: Vec<String> =
-        empty.cases.iter().zip(1..).take(MIXED.len()).map(|(case, n)| format!("{n}: {}", case.flowsets)).collect();
+    let names: Vec<String> = empty
+        .cases
+        .iter()
+        .zip(1..)
+        .take(MIXED.len())
+        .map(|(case, n)| format!("{n}: {}", case.flowsets))
+        .collect();
     Ok(Figure {
         label: String::new(),
         title: "cost of a packet among flows of several weights and sizes".into(),

@@ -1,5 +1,5 @@
-//! What the talk configures: a DSL line, weights, reordering, a profile, a link for each customer. Each is commands of
-//! dummynet, imported as `falaj import ipfw` does it, in simulated time.
+//! What the talk configures: a DSL line, weights, reordering, a profile, a link for each customer.
+//! Each is commands of dummynet, imported as `falaj import ipfw` does it, in simulated time.
 
 use super::super::curves::{Axes, Curve, Figure, Point};
 use super::pipes::{IN, OUT, datagram, dummynet, ms, send};
@@ -15,7 +15,8 @@ fn point(x: f64, y: f64) -> Point {
 
 /// Bits a second, of packets that ended in this time.
 fn rate<'a>(ends: impl Iterator<Item = (&'a Arrival, Time)>, from: Time, to: Time) -> f64 {
-    let bytes: u64 = ends.filter(|(_, end)| (from..to).contains(end)).map(|(a, _)| u64::from(a.length)).sum();
+    let bytes: u64 =
+        ends.filter(|(_, end)| (from..to).contains(end)).map(|(a, _)| u64::from(a.length)).sum();
     bytes as f64 * 8e9 / to.since(from).0 as f64
 }
 
@@ -45,16 +46,18 @@ pub(super) fn dsl() -> Result<Figure> {
     };
     // Ten times as much as the line carries.
     let full = |way: u32, a_second: u32| -> Result<f64> {
-        let arrivals: Vec<Arrival> =
-            train(20 * a_second, a_second, Time(1)).map(|at| datagram(way, 1, 80, PACKET, at)).collect();
+        let arrivals: Vec<Arrival> = train(20 * a_second, a_second, Time(1))
+            .map(|at| datagram(way, 1, 80, PACKET, at))
+            .collect();
         let sent = send(&network, &arrivals)?;
         let ends = arrivals.iter().zip(&sent).filter_map(|(a, sent)| Some((a, sent.as_ref()?.end)));
         Ok(rate(ends, Time(4_000_000_000), Time(19_000_000_000)) / 1e3)
     };
     let (up, down) = (alone(OUT)?, alone(IN)?);
     let last = |points: &[Point]| points.last().map_or(0.0, |p| p.y);
-    let by_hand =
-        |kbit: f64| SIZES.iter().map(|&size| point(size.into(), f64::from(size) * 8.0 / kbit + 20.0)).collect();
+    let by_hand = |kbit: f64| {
+        SIZES.iter().map(|&size| point(size.into(), f64::from(size) * 8.0 / kbit + 20.0)).collect()
+    };
     let found = vec![
         ("a packet of 1500 B alone, up", last(&up)),
         ("a packet of 1500 B alone, down", last(&down)),
@@ -73,7 +76,10 @@ pub(super) fn dsl() -> Result<Figure> {
             Curve { name: "down", points: down },
             Curve { name: "down, by hand", points: by_hand(4_000.0) },
         ],
-        notes: vec!["The talk has the rates and `a little bit of delay`; 20 ms are ours.".into(), quoted(DSL)],
+        notes: vec![
+            "The talk has the rates and `a little bit of delay`; 20 ms are ours.".into(),
+            quoted(DSL),
+        ],
         found,
     })
 }
@@ -83,7 +89,8 @@ fn quoted(commands: &str) -> String {
     format!("Commands: {}.", lines.join("; "))
 }
 
-/// The mask of the talk has the last eight bits; a mask here begins at the first one, which is the same among hosts of one network.
+/// The mask of the talk has the last eight bits; a mask here begins at the first one, which is the
+/// same among hosts of one network.
 const WEIGHTS: &str = include_str!("../../../../../examples/dummynet/weights.sh");
 
 /// Figure 2: a queue of weight 10, and one of weight 1 for each other host.
@@ -95,7 +102,8 @@ pub(super) fn weights() -> Result<Figure> {
         // Each of them alone would fill the link, and goes on doing so.
         let mut arrivals: Vec<Arrival> = (1..=n + 1)
             .flat_map(|host| {
-                train(4 * 900, 900, Time(u64::from(host))).map(move |at| datagram(OUT, host, 80, PACKET, at))
+                train(4 * 900, 900, Time(u64::from(host)))
+                    .map(move |at| datagram(OUT, host, 80, PACKET, at))
             })
             .collect();
         arrivals.sort_by_key(|a| a.at);
@@ -107,7 +115,8 @@ pub(super) fn weights() -> Result<Figure> {
             rate(ends, Time(1_000_000_000), Time(4_000_000_000)) / 1e7
         };
         let all: Vec<f64> = (2..=n + 1).map(of).collect();
-        let (least, most) = (all.iter().copied().fold(1.0, f64::min), all.iter().copied().fold(0.0, f64::max));
+        let (least, most) =
+            (all.iter().copied().fold(1.0, f64::min), all.iter().copied().fold(0.0, f64::max));
         let first = of(1);
         if n == 20 {
             (share, spread) = (first, most / least);
@@ -150,11 +159,14 @@ pub(super) fn reordering() -> Result<Figure> {
     let [mut ours, mut by_hand] = [const { Vec::new() }; 2];
     let mut taken = 0.0;
     for gap in [1u64, 5, 10, 30, 45, 60, 89, 91, 120] {
-        let arrivals: Vec<Arrival> =
-            (1..=u64::from(PACKETS)).map(|n| datagram(OUT, 1, 80, 500, Time(n * gap * 1_000_000))).collect();
+        let arrivals: Vec<Arrival> = (1..=u64::from(PACKETS))
+            .map(|n| datagram(OUT, 1, 80, 500, Time(n * gap * 1_000_000)))
+            .collect();
         let sent = send(&network, &arrivals)?;
-        let dues =
-            sent.iter().map(|sent| Ok(sent.as_ref().context("a packet was lost")?.due)).collect::<Result<Vec<_>>>()?;
+        let dues = sent
+            .iter()
+            .map(|sent| Ok(sent.as_ref().context("a packet was lost")?.due))
+            .collect::<Result<Vec<_>>>()?;
         if gap == 10 {
             let slow = arrivals.iter().zip(&dues).filter(|(a, due)| ms(a.at, **due) > 50.0).count();
             taken = slow as f64 / f64::from(PACKETS);
@@ -171,8 +183,13 @@ pub(super) fn reordering() -> Result<Figure> {
         ours.push(point(gap as f64, 100.0 * f64::from(overtaken) / f64::from(PACKETS)));
         by_hand.push(point(gap as f64, 100.0 * CHANCE * (1.0 - CHANCE.powi(rivals as i32))));
     }
-    let at = |points: &[Point], gap: f64| points.iter().find(|p| p.x == gap).map_or(f64::NAN, |p| p.y);
-    let off = ours.iter().zip(&by_hand).map(|(a, b): (&Point, &Point)| (a.y - b.y).abs()).fold(0.0, f64::max);
+    let at =
+        |points: &[Point], gap: f64| points.iter().find(|p| p.x == gap).map_or(f64::NAN, |p| p.y);
+    let off = ours
+        .iter()
+        .zip(&by_hand)
+        .map(|(a, b): (&Point, &Point)| (a.y - b.y).abs())
+        .fold(0.0, f64::max);
     let found = vec![
         ("packets that took the longer pipe", 100.0 * taken),
         ("overtaken, of a packet each 45 ms", at(&ours, 45.0)),
@@ -207,8 +224,11 @@ pub(super) fn profile() -> Result<Figure> {
     let directory = tempfile::tempdir().context("no directory for the profile")?;
     let file = directory.path().join("wireless.profile");
     std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-    let commands =
-        |file: &str| format!("ipfw pipe 1 config bw 11Mbit/s profile {file}\nipfw add pipe 1 ip from any to any out\n");
+    let commands = |file: &str| {
+        format!(
+            "ipfw pipe 1 config bw 11Mbit/s profile {file}\nipfw add pipe 1 ip from any to any out\n"
+        )
+    };
     let network = dummynet(&commands(&file.display().to_string()))?;
     let sent = |gap: u64| -> Result<(Vec<Arrival>, Vec<Option<super::pipes::Sent>>)> {
         let arrivals: Vec<Arrival> =
@@ -218,14 +238,18 @@ pub(super) fn profile() -> Result<Figure> {
     };
     let own = f64::from(PACKET) * 8.0 / 11e3;
     let (arrivals, alone) = sent(30_000_000)?;
-    let mut extra: Vec<f64> =
-        arrivals.iter().zip(&alone).filter_map(|(a, sent)| Some(ms(a.at, sent.as_ref()?.due) - own)).collect();
+    let mut extra: Vec<f64> = arrivals
+        .iter()
+        .zip(&alone)
+        .filter_map(|(a, sent)| Some(ms(a.at, sent.as_ref()?.due) - own))
+        .collect();
     extra.sort_by(f64::total_cmp);
     let lost = 1.0 - extra.len() as f64 / f64::from(PACKETS);
     // Who is lost had the longest times: those that arrive are the first of all.
     let at = |share: f64| extra[((share * f64::from(PACKETS)) as usize).min(extra.len() - 1)];
     let drawn = |share: f64| {
-        let step = AIR.windows(2).find(|w| share <= w[1].0).map_or((AIR[2], AIR[3]), |w| (w[0], w[1]));
+        let step =
+            AIR.windows(2).find(|w| share <= w[1].0).map_or((AIR[2], AIR[3]), |w| (w[0], w[1]));
         let ((from, low), (to, high)) = step;
         low + (high - low) * (share - from) / (to - from)
     };
@@ -272,7 +296,8 @@ pub(super) fn customers() -> Result<Figure> {
         let mut arrivals: Vec<Arrival> = (1..=n)
             .flat_map(|host| {
                 let from = Time(1 + 997 * u64::from(host));
-                let call = train(50, 50, from + Span(3)).map(move |at| datagram(OUT, host, CALL, 200, at));
+                let call =
+                    train(50, 50, from + Span(3)).map(move |at| datagram(OUT, host, CALL, 200, at));
                 train(500, 500, from).map(move |at| datagram(OUT, host, 80, PACKET, at)).chain(call)
             })
             .collect();
@@ -287,10 +312,9 @@ pub(super) fn customers() -> Result<Figure> {
                 longest = longest.max(ms(a.at, sent.due));
             }
             if window.contains(&sent.end) {
-                let host = a
-                    .key
-                    .src
-                    .map_or(0, |src| if let std::net::IpAddr::V4(v4) = src { u32::from(v4) & 0xff_ffff } else { 0 });
+                let host = a.key.src.map_or(0, |src| {
+                    if let std::net::IpAddr::V4(v4) = src { u32::from(v4) & 0xff_ffff } else { 0 }
+                });
                 bytes[host as usize - 1] += u64::from(a.length);
             }
         }
@@ -303,7 +327,10 @@ pub(super) fn customers() -> Result<Figure> {
     let found = vec![
         ("the slowest of 1000 customers", last(&slowest)),
         ("the fastest of 1000 customers", last(&fastest)),
-        ("longest delay of a call among 1000 customers, over that of one alone", last(&calls) / calls[0].y),
+        (
+            "longest delay of a call among 1000 customers, over that of one alone",
+            last(&calls) / calls[0].y,
+        ),
     ];
     Ok(Figure {
         label: String::new(),
@@ -316,7 +343,10 @@ pub(super) fn customers() -> Result<Figure> {
             Curve { name: "fastest (Mbit/s)", points: fastest },
             Curve { name: "longest delay of a call (ms)", points: calls },
         ],
-        notes: vec!["Every customer has a call, and asks for 6 Mbit/s beside it.".into(), quoted(CUSTOMERS)],
+        notes: vec![
+            "Every customer has a call, and asks for 6 Mbit/s beside it.".into(),
+            quoted(CUSTOMERS),
+        ],
         found,
     })
 }

@@ -1,4 +1,5 @@
-//! Rizzo's talk on dummynet and QFQ: its examples, what limits an emulator's accuracy, what schedulers cost, and how they serve.
+//! Rizzo's talk on dummynet and QFQ: its examples, what limits an emulator's accuracy, what
+//! schedulers cost, and how they serve.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -63,7 +64,13 @@ const WORK: Work = Work {
         ("Figure 4", "packets in a second of a full link", 222.7, 3.0, ""),
         ("Figure 5", "the slowest of 1000 customers", 5.0, 0.05, "Mbit/s"),
         ("Figure 5", "the fastest of 1000 customers", 5.0, 0.05, "Mbit/s"),
-        ("Figure 5", "longest delay of a call among 1000 customers, over that of one alone", 1.0, 0.01, ""),
+        (
+            "Figure 5",
+            "longest delay of a call among 1000 customers, over that of one alone",
+            1.0,
+            0.01,
+            "",
+        ),
         ("Figure 6", "largest error, ticks of 1 ms", 1_000.0, 10.0, "us"),
         ("Figure 6", "mean error, ticks of 1 ms", 500.0, 10.0, "us"),
         ("Figure 6", "largest error, 50,000 ticks a second", 20.0, 0.2, "us"),
@@ -87,7 +94,13 @@ const WORK: Work = Work {
         ("Figure 9", "QFQ keeps 3 phi sigma + 2 phi L, of nine mixes", 9.0, 0.0, ""),
         ("Figure 9", "QFQ is at most five segments behind", 1.0, 0.0, ""),
         ("Figure 9", "WF2Q+ is at most one segment behind, at its departures", 1.0, 0.0, ""),
-        ("Figure 9", "QFQ is no farther behind than the one that dummynet ships, of nine mixes", 9.0, 0.0, ""),
+        (
+            "Figure 9",
+            "QFQ is no farther behind than the one that dummynet ships, of nine mixes",
+            9.0,
+            0.0,
+            "",
+        ),
         ("Figure 9", "DRR, 50 + 50 x 1 that are never empty", 36_750.0, 750.0, "B"),
         ("Figure 9", "QFQ keeps its bound under the worst arrivals of 5000 tried", 1.0, 0.0, ""),
         ("Figure 9", "WF2Q+ keeps its own", 1.0, 0.0, ""),
@@ -106,7 +119,13 @@ const WORK: Work = Work {
         ("Figure 12", "QFQ, nearly empty: largest over smallest of nine mixes", 1.12, 0.3, ""),
         ("Figure 12", "QFQ, filled: the same", 1.71, 0.6, ""),
         ("Figure 12", "WF2Q+ over QFQ among 8 equal flows, filled", 1.58, 0.5, ""),
-        ("Figure 12", "WF2Q+ costs twice as much as QFQ among 39.9k flows, filled, and more", 1.0, 0.0, ""),
+        (
+            "Figure 12",
+            "WF2Q+ costs twice as much as QFQ among 39.9k flows, filled, and more",
+            1.0,
+            0.0,
+            "",
+        ),
     ],
     seeds: "What is simulated is decided by its seed, 1: the same command gives the same numbers, bit for bit. What is measured, Figures 8 and 10 \
             to 12, is of one machine at one time.",

@@ -1,5 +1,6 @@
-//! Figures of dummynet's own test program (github.com/luigirizzo/dummynet, e717cdd; gcc 12.2 -O3, an AMD EPYC of two processors),
-//! which is the one that the talk shows. The talk's own numbers are few; they stand among the statements.
+//! Figures of dummynet's own test program (github.com/luigirizzo/dummynet, e717cdd; gcc 12.2 -O3,
+//! an AMD EPYC of two processors), which is the one that the talk shows. The talk's own numbers are
+//! few; they stand among the statements.
 
 /// Bytes of a full packet.
 pub(super) const SEGMENT: f64 = 1_500.0;
@@ -24,7 +25,8 @@ const fn all(of: [f64; 12]) -> [Option<f64>; 12] {
     out
 }
 
-/// The last one grows an array by sixteen places at a time, and its time among the most flows is that of doing so.
+/// The last one grows an array by sixteen places at a time, and its time among the most flows is
+/// that of doing so.
 const fn but_last(of: [f64; 11]) -> [Option<f64>; 12] {
     let mut out = [None; 12];
     let mut n = 0;
@@ -68,7 +70,8 @@ pub(super) const COSTS: [Cost; 6] = [
     },
 ];
 
-/// By mix, in the order of `falaj bench sched mixes`: RR, QFQ and WF2Q+, each nearly empty, and filled and drained.
+/// By mix, in the order of `falaj bench sched mixes`: RR, QFQ and WF2Q+, each nearly empty, and
+/// filled and drained.
 pub(super) const MIXED: [[[f64; 2]; 3]; 9] = [
     [[11.3, 12.9], [16.8, 26.4], [19.4, 18.8]],
     [[12.2, 12.0], [18.5, 18.8], [28.3, 29.7]],
@@ -92,7 +95,13 @@ pub(super) struct Service {
     pub(super) wf2q: f64,
 }
 
-const fn service(statement: &'static str, rr: Option<f64>, shipped: f64, true_sum: f64, wf2q: f64) -> Service {
+const fn service(
+    statement: &'static str,
+    rr: Option<f64>,
+    shipped: f64,
+    true_sum: f64,
+    wf2q: f64,
+) -> Service {
     Service { statement, rr, shipped, true_sum, wf2q }
 }
 

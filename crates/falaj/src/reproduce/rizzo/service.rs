@@ -1,4 +1,5 @@
-//! Service: how far behind its share the worst flow falls, in the mixes that dummynet's own schedulers were measured among.
+//! Service: how far behind its share the worst flow falls, in the mixes that dummynet's own
+//! schedulers were measured among.
 
 use super::super::curves::{Axes, Curve, Figure, Point};
 use super::published::{SEGMENT, SERVICE};
@@ -30,10 +31,13 @@ pub(super) fn figure() -> Result<Figure> {
         one &= of.b_wfi <= SEGMENT;
     }
     let theirs = |of: fn(&super::published::Service) -> Option<f64>| {
-        let point = |(s, x): (&super::published::Service, u32)| Some(Point { x: x.into(), y: of(s)?, off: None });
+        let point = |(s, x): (&super::published::Service, u32)| {
+            Some(Point { x: x.into(), y: of(s)?, off: None })
+        };
         SERVICE.iter().zip(1..).filter_map(point).collect()
     };
-    let mut found: Vec<(&'static str, f64)> = SERVICE.iter().zip(&qfq).map(|(s, ours)| (s.statement, ours.y)).collect();
+    let mut found: Vec<(&'static str, f64)> =
+        SERVICE.iter().zip(&qfq).map(|(s, ours)| (s.statement, ours.y)).collect();
     let holds = |statement: bool| f64::from(u8::from(statement));
     let searched = |kind| -> Result<f64> {
         let of = service(kind, FEW, Load::Searched { effort: EFFORT })?;
@@ -46,8 +50,14 @@ pub(super) fn figure() -> Result<Figure> {
         ("QFQ is at most five segments behind", holds(segments <= 5.0)),
         ("WF2Q+ is at most one segment behind, at its departures", holds(one)),
         ("QFQ is no farther behind than the one that dummynet ships, of nine mixes", better as f64),
-        ("DRR, 50 + 50 x 1 that are never empty", service("drr", MIXES[4], Load::Filled { from: 15 })?.behind),
-        ("QFQ keeps its bound under the worst arrivals of 5000 tried", holds(searched("qfq")? <= 1.0)),
+        (
+            "DRR, 50 + 50 x 1 that are never empty",
+            service("drr", MIXES[4], Load::Filled { from: 15 })?.behind,
+        ),
+        (
+            "QFQ keeps its bound under the worst arrivals of 5000 tried",
+            holds(searched("qfq")? <= 1.0),
+        ),
         ("WF2Q+ keeps its own", holds(searched("wf2q+")? <= 1.0)),
     ]);
     let mixes: Vec<String> = MIXES.iter().zip(1..).map(|(mix, n)| format!("{n}: {mix}")).collect();

@@ -83,7 +83,9 @@ fn measured(beside: Beside, length: Span) -> Result<(MeasuredFlow, &'static str)
 pub(super) fn load(effort: Effort) -> Result<Figure> {
     let [mut half, mut most, mut latest, mut through] = [const { Vec::new() }; 4];
     let mut over = "";
-    for (x, beside) in [(0.0, Beside::Nothing), (1.0, Beside::Processors), (2.0, Beside::ProcessorsAndDisk)] {
+    for (x, beside) in
+        [(0.0, Beside::Nothing), (1.0, Beside::Processors), (2.0, Beside::ProcessorsAndDisk)]
+    {
         let (flow, way) = measured(beside, effort.live)?;
         over = way;
         let errors = &flow.link.release_error;
@@ -103,7 +105,8 @@ pub(super) fn load(effort: Effort) -> Result<Figure> {
     ];
     Ok(Figure {
         label: String::new(),
-        title: "the operating system: how late packets are handed over while the machine is busy".into(),
+        title: "the operating system: how late packets are handed over while the machine is busy"
+            .into(),
         x: "0 at rest, 1 processors busy, 2 disk too",
         y: "us late",
         axes: Axes::Decades,

@@ -1,4 +1,5 @@
-//! The paper's testbed as a scenario: two virtual machines, each with an adapter, on a link of 100 Mbit/s to an external host.
+//! The paper's testbed as a scenario: two virtual machines, each with an adapter, on a link of 100
+//! Mbit/s to an external host.
 
 use crate::file;
 use anyhow::Result;
@@ -49,9 +50,8 @@ impl Server {
         match self {
             Server::Fifo => String::new(),
             // What passes at that rate in Xen's period of 50 ms.
-            Server::Netback(caps) => {
-                caps[vm].map_or(String::new(), |cap| format!("credit = \"{}B\"\n", cap * 6_250 / slower))
-            }
+            Server::Netback(caps) => caps[vm]
+                .map_or(String::new(), |cap| format!("credit = \"{}B\"\n", cap * 6_250 / slower)),
             Server::Mclock(caps) => match caps[vm] {
                 Some(cap) => {
                     let cap = cap * 1_000 / slower;
@@ -59,7 +59,9 @@ impl Server {
                 }
                 None => format!("reservation = \"{}kbit\"\n", 40_000 / slower),
             },
-            Server::XenWrr(weights) | Server::Wf2q(weights) => format!("weight = {}\n", weights[vm]),
+            Server::XenWrr(weights) | Server::Wf2q(weights) => {
+                format!("weight = {}\n", weights[vm])
+            }
         }
     }
 }
@@ -86,7 +88,8 @@ pub(super) struct Bed {
 }
 
 impl Bed {
-    /// As a scenario, whose seconds last so long, and all of whose rates are so many times slower than the paper's.
+    /// As a scenario, whose seconds last so long, and all of whose rates are so many times slower
+    /// than the paper's.
     pub(super) fn scenario(&self, second: Span, slower: u32, seed: u64) -> Result<Scenario> {
         file::parse_quietly(&self.text(second, slower, seed), "xen")
     }
@@ -106,7 +109,10 @@ impl Bed {
             text.push_str("uplink = \"namespace\"\n");
             for (vm, name) in VMS.iter().enumerate() {
                 let keys = self.server.keys(vm, slower);
-                let _ = write!(text, "\n[link.wire.flow.{name}]\nadapter = \"namespace\"\nqueue = \"{QUEUE}\"\n{keys}");
+                let _ = write!(
+                    text,
+                    "\n[link.wire.flow.{name}]\nadapter = \"namespace\"\nqueue = \"{QUEUE}\"\n{keys}"
+                );
             }
         }
         for (n, Sends { vm, rate, locked, from }) in self.sends.iter().enumerate() {

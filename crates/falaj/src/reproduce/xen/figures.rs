@@ -39,11 +39,21 @@ pub(super) fn of(lab: &Lab, label: &str) -> Result<Figure> {
             caps(lab, [cap; 2], ours)?
         }
         "5" => caps(lab, [30, 40], ours)?,
-        "6a" => unlimited(lab, "two machines that send as much", vec![sends(0, 100), sends(1, 100)], ours)?,
+        "6a" => unlimited(
+            lab,
+            "two machines that send as much",
+            vec![sends(0, 100), sends(1, 100)],
+            ours,
+        )?,
         "6b" => unlimited(lab, "one sends twice as much", vec![sends(0, 140), sends(1, 70)], ours)?,
         "6c" => {
             let locked = |vm| Sends { locked: true, ..sends(vm, 100) };
-            unlimited(lab, "two machines that send in step with the link", vec![locked(0), locked(1)], ours)?
+            unlimited(
+                lab,
+                "two machines that send in step with the link",
+                vec![locked(0), locked(1)],
+                ours,
+            )?
         }
         "7a" => active(lab, 2, ours)?,
         "7b" => active(lab, 3, ours)?,
@@ -55,17 +65,22 @@ pub(super) fn of(lab: &Lab, label: &str) -> Result<Figure> {
     Ok(figure)
 }
 
-/// Throughput of both machines over time, measured and simulated, with intervals where it was repeated.
+/// Throughput of both machines over time, measured and simulated, with intervals where it was
+/// repeated.
 fn figure(title: String, runs: &Runs) -> Figure {
     let mut curves = Vec::new();
     let names = [["VM 1 measured", "VM 2 measured"], ["VM 1 simulated", "VM 2 simulated"]];
-    for ((all, names), parts) in [&runs.live, &runs.simulated].into_iter().zip(names).zip(runs.parts) {
+    for ((all, names), parts) in
+        [&runs.live, &runs.simulated].into_iter().zip(names).zip(runs.parts)
+    {
         for (vm, name) in names.into_iter().enumerate() {
             let seconds = all.iter().map(|series| series.len()).min().unwrap_or(0) / parts.max(1);
             let points: Vec<Point> = (0..seconds)
                 .filter_map(|n| {
-                    let values: Vec<f64> =
-                        all.iter().map(|series| mean(series, vm, n * parts, (n + 1) * parts)).collect();
+                    let values: Vec<f64> = all
+                        .iter()
+                        .map(|series| mean(series, vm, n * parts, (n + 1) * parts))
+                        .collect();
                     let e = Estimate::of(&values)?;
                     Some(Point { x: n as f64 + 0.5, y: e.mean, off: e.half_width })
                 })
@@ -77,8 +92,18 @@ fn figure(title: String, runs: &Runs) -> Figure {
         }
     }
     let late = show::nanos(runs.late.0 as f64);
-    let notes = vec![format!("The latest packet was handed over {late} after its nominal instant.")];
-    Figure { label: String::new(), title, x: "s", y: "Mbit/s", axes: Axes::Plain, curves, notes, found: Vec::new() }
+    let notes =
+        vec![format!("The latest packet was handed over {late} after its nominal instant.")];
+    Figure {
+        label: String::new(),
+        title,
+        x: "s",
+        y: "Mbit/s",
+        axes: Axes::Plain,
+        curves,
+        notes,
+        found: Vec::new(),
+    }
 }
 
 /// Mean of these windows.
@@ -95,12 +120,15 @@ fn over_all(all: &[Series], vm: usize, from: usize, to: usize) -> f64 {
 /// Half of the interval's width, on the mean of windows in which both send.
 fn spread(all: &[Series], windows: std::ops::Range<usize>) -> f64 {
     let number = windows.len().max(1) as f64;
-    let of = |n: usize| Estimate::of(&all.iter().map(|s| s[n][0]).collect::<Vec<_>>()).and_then(|e| e.half_width);
+    let of = |n: usize| {
+        Estimate::of(&all.iter().map(|s| s[n][0]).collect::<Vec<_>>()).and_then(|e| e.half_width)
+    };
     windows.filter_map(of).sum::<f64>() / number
 }
 
 fn caps(lab: &Lab, caps: [u32; 2], ours: bool) -> Result<Figure> {
-    let server = if ours { Server::Mclock(caps.map(Some)) } else { Server::Netback(caps.map(Some)) };
+    let server =
+        if ours { Server::Mclock(caps.map(Some)) } else { Server::Netback(caps.map(Some)) };
     let runs = lab.runs(&capped(server))?;
     let with = if ours { "mClock" } else { "Xen's netback" };
     let title = match caps {
@@ -115,13 +143,21 @@ fn caps(lab: &Lab, caps: [u32; 2], ours: bool) -> Result<Figure> {
     figure.found = vec![
         ("VM 1's actual rate, over the rate that is set", of_cap(0)),
         ("VM 2's actual rate, over the rate that is set", of_cap(1)),
-        ("VM 1's rate once VM 2 sends, over that before, simulated", simulated(0, from, to) / simulated(0, 1, 5)),
-        ("VM 1's measured rate, over that simulated", over_all(&runs.live, 0, from, to) / simulated(0, from, to)),
+        (
+            "VM 1's rate once VM 2 sends, over that before, simulated",
+            simulated(0, from, to) / simulated(0, 1, 5),
+        ),
+        (
+            "VM 1's measured rate, over that simulated",
+            over_all(&runs.live, 0, from, to) / simulated(0, from, to),
+        ),
     ];
     if caps == [40, 40] && !ours {
         let low = lab.simulated(&capped(Server::Netback([Some(25); 2])))?;
         let grown = spread(&runs.simulated, from..to) > 1.5 * spread(&low, from..to);
-        figure.found.push(("the intervals grow with the rate, simulated", f64::from(u8::from(grown))));
+        figure
+            .found
+            .push(("the intervals grow with the rate, simulated", f64::from(u8::from(grown))));
     }
     Ok(figure)
 }
@@ -137,13 +173,15 @@ fn smallest(all: &[Series]) -> f64 {
     all.iter().flat_map(|series| shares(series).skip(1)).fold(1.0, f64::min)
 }
 
-/// The same senders where netback takes turns, with a queue for each machine and none behind it; its curves beside the others.
+/// The same senders where netback takes turns, with a queue for each machine and none behind it;
+/// its curves beside the others.
 fn turns(lab: &Lab, figure: &mut Figure, sends: Vec<Sends>) -> Result<Runs> {
     let turns = lab.runs(&free(lab, Server::Netback([None; 2]), sends))?;
     let curves = self::figure(String::new(), &turns).curves;
-    for (name, beside) in
-        [("VM 1 measured", "VM 1 measured, netback's turns"), ("VM 2 measured", "VM 2 measured, netback's turns")]
-    {
+    for (name, beside) in [
+        ("VM 1 measured", "VM 1 measured, netback's turns"),
+        ("VM 2 measured", "VM 2 measured, netback's turns"),
+    ] {
         let of = curves.iter().filter(|curve| curve.name == name);
         figure.curves.extend(of.map(|curve| Curve { name: beside, points: curve.points.clone() }));
     }
@@ -157,7 +195,9 @@ fn unlimited(lab: &Lab, what: &str, sends: Vec<Sends>, ours: bool) -> Result<Fig
     let series = |all: &[Series]| all.first().cloned().unwrap_or_default();
     let (live, simulated) = (series(&runs.live), series(&runs.simulated));
     let last = simulated.len();
-    let part = |series: &Series, vm| mean(series, vm, 1, last) / (mean(series, 0, 1, last) + mean(series, 1, 1, last));
+    let part = |series: &Series, vm| {
+        mean(series, vm, 1, last) / (mean(series, 0, 1, last) + mean(series, 1, 1, last))
+    };
     figure.notes.push(format!(
         "VM 2's share: {:.3} measured, {:.3} simulated; the smaller share of a second: {:.3} measured, {:.3} simulated.",
         part(&live, 1),
@@ -175,15 +215,22 @@ fn unlimited(lab: &Lab, what: &str, sends: Vec<Sends>, ours: bool) -> Result<Fig
         vec![
             ("VM 2's share, simulated", part(&simulated, 1)),
             ("smaller share of any second, simulated", smallest(&runs.simulated)),
-            ("smaller share of any second with netback's turns by adapter, as the link sent", smallest(&turns.sent)),
-            ("smaller share of any second with netback's turns by adapter, simulated", smallest(&turns.simulated)),
+            (
+                "smaller share of any second with netback's turns by adapter, as the link sent",
+                smallest(&turns.sent),
+            ),
+            (
+                "smaller share of any second with netback's turns by adapter, simulated",
+                smallest(&turns.simulated),
+            ),
         ]
     };
     Ok(figure)
 }
 
 fn active(lab: &Lab, times: u32, ours: bool) -> Result<Figure> {
-    let all: Vec<Sends> = std::iter::once(sends(0, 80)).chain((0..times).map(|_| sends(1, 80))).collect();
+    let all: Vec<Sends> =
+        std::iter::once(sends(0, 80)).chain((0..times).map(|_| sends(1, 80))).collect();
     let runs = lab.runs(&free(lab, if ours { OURS } else { Server::Fifo }, all.clone()))?;
     let with = if ours { "mClock, 40 Mbit/s promised to each" } else { "one plain queue for all" };
     let mut figure = figure(format!("VM 2 is {times} times as active, {with}"), &runs);
@@ -212,7 +259,8 @@ fn disk(lab: &Lab, ours: bool) -> Result<Figure> {
     let bed = Bed { server, sends: vec![sends(0, 150)], seconds };
     let runs = lab.runs(&Experiment { disk: Some((from, to)), ..Experiment::of(bed).once() })?;
     let with = if ours { "mClock" } else { "Xen's netback" };
-    let mut figure = figure(format!("the disk is written to from {from} s to {to} s, {with}"), &runs);
+    let mut figure =
+        figure(format!("the disk is written to from {from} s to {to} s, {with}"), &runs);
     if let Some(Done { written, spent, group }) = &runs.disk {
         figure.notes.push(format!(
             "{} MB were written meanwhile, and forced onto the disk, by a process {group}. It had {} of a processor.",
@@ -223,7 +271,10 @@ fn disk(lab: &Lab, ours: bool) -> Result<Figure> {
     let [from, to] = [from, to].map(|second| second as usize);
     let during = over_all(&runs.live, 0, from, to);
     figure.found = vec![
-        ("VM 1's rate while the disk is written to, over that before", during / over_all(&runs.live, 0, 1, from)),
+        (
+            "VM 1's rate while the disk is written to, over that before",
+            during / over_all(&runs.live, 0, 1, from),
+        ),
         ("VM 1's rate while the disk is written to, over what the link carries", during / most()),
     ];
     Ok(figure)
@@ -239,28 +290,44 @@ fn priorities(lab: &Lab, ours: bool) -> Result<Figure> {
     let all: Vec<[u32; 2]> = steps().collect();
     let changes = all.iter().enumerate().skip(1).map(|(n, weights)| (n as u32, with(*weights)));
     let bed = Bed { server: with(all[0]), sends: vec![sends(0, 150), sends(1, 150)], seconds: 30 };
-    let runs = lab.runs(&Experiment { changes: changes.collect(), fine: true, ..Experiment::of(bed).once() })?;
+    let runs = lab.runs(&Experiment {
+        changes: changes.collect(),
+        fine: true,
+        ..Experiment::of(bed).once()
+    })?;
     let name = if ours { "WF2Q+" } else { "the paper's weighted round robin" };
-    let mut figure = figure(format!("priorities change every second from 30:1 to 1:30, {name}"), &runs);
+    let mut figure =
+        figure(format!("priorities change every second from 30:1 to 1:30, {name}"), &runs);
     let due = |second: usize| f64::from(all[second][0]) / 31.0;
-    // How far VM 1's share is from its weight at most, in hundredths of the link: of whole seconds, and just after changes.
+    // How far VM 1's share is from its weight at most, in hundredths of the link: of whole seconds,
+    // and just after changes.
     let [live, simulated] = runs.parts;
-    let farthest = |series: &[Series], parts: usize, looked: usize| farthest(series, parts, looked, &due);
+    let farthest =
+        |series: &[Series], parts: usize, looked: usize| farthest(series, parts, looked, &due);
     figure.notes.push(format!(
         "As was received, on windows of the receiver: {:.2} hundredths of the link from the weights at most.",
         farthest(&runs.live, live, live)
     ));
     figure.found = vec![
-        ("each second's share, farthest from the weights, as the link sent", farthest(&runs.sent, live, live)),
+        (
+            "each second's share, farthest from the weights, as the link sent",
+            farthest(&runs.sent, live, live),
+        ),
         ("the same in the first 100 ms after a change", farthest(&runs.sent, live, 1)),
-        ("each second's share, farthest from the weights, simulated", farthest(&runs.simulated, simulated, simulated)),
-        ("the same in the first 100 ms after a change, simulated", farthest(&runs.simulated, simulated, 1)),
+        (
+            "each second's share, farthest from the weights, simulated",
+            farthest(&runs.simulated, simulated, simulated),
+        ),
+        (
+            "the same in the first 100 ms after a change, simulated",
+            farthest(&runs.simulated, simulated, 1),
+        ),
     ];
     Ok(figure)
 }
 
-/// Hundredths of the link between VM 1's share and what is due, at most: in the first `looked` of each second's `parts`. The
-/// first second is that of the start.
+/// Hundredths of the link between VM 1's share and what is due, at most: in the first `looked` of
+/// each second's `parts`. The first second is that of the start.
 fn farthest(all: &[Series], parts: usize, looked: usize, due: &dyn Fn(usize) -> f64) -> f64 {
     let of = |series: &Series| {
         let seconds = series.chunks(parts).enumerate().skip(1);

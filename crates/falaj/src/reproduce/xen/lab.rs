@@ -42,7 +42,8 @@ impl Effort {
         long: false,
         slower: 1,
     };
-    /// In guests: each of Xen's periods six times in a second of the paper, and three windows of 100 ms.
+    /// In guests: each of Xen's periods six times in a second of the paper, and three windows of
+    /// 100 ms.
     pub(super) const GUESTS: Effort = Effort {
         second: Span::from_millis(300),
         short: Span::from_millis(300),
@@ -95,7 +96,8 @@ pub(super) struct Lab {
     guests: Option<RefCell<Guests>>,
 }
 
-/// In guests: what emulated processors fill, two of them on two processors that do other things too.
+/// In guests: what emulated processors fill, two of them on two processors that do other things
+/// too.
 pub(super) const SLOWER: u32 = 4;
 /// The first seed.
 const SEED: u64 = 1;
@@ -194,8 +196,12 @@ impl Lab {
             runs.disk = loaded?;
             runs.late = windows.iter().map(|w| w.late).max().unwrap_or_default().max(runs.late);
             runs.live.push(windows.iter().map(|w| self.both(&w.received, window)).collect());
-            let sent =
-                |w: &Window| self.both(&w.sent.iter().map(|p| p * u64::from(PAYLOAD)).collect::<Vec<_>>(), window);
+            let sent = |w: &Window| {
+                self.both(
+                    &w.sent.iter().map(|p| p * u64::from(PAYLOAD)).collect::<Vec<_>>(),
+                    window,
+                )
+            };
             if bed.server != Server::Fifo {
                 runs.sent.push(windows.iter().map(sent).collect());
             }
@@ -220,8 +226,15 @@ impl Experiment {
         Experiment { repeated: false, ..self }
     }
 
-    fn changes(&self, second: Span, slower: u32, seed: u64, parts: usize) -> Result<Vec<(usize, Scenario)>> {
-        let then = |server: Server| Bed { server, ..self.bed.clone() }.scenario(second, slower, seed);
+    fn changes(
+        &self,
+        second: Span,
+        slower: u32,
+        seed: u64,
+        parts: usize,
+    ) -> Result<Vec<(usize, Scenario)>> {
+        let then =
+            |server: Server| Bed { server, ..self.bed.clone() }.scenario(second, slower, seed);
         self.changes.iter().map(|(at, server)| Ok((*at as usize * parts, then(*server)?))).collect()
     }
 }

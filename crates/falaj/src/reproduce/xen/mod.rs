@@ -1,5 +1,5 @@
-//! Adamczyk and Chydzinski on Xen: experiments 1 to 5, and the one of their improvement, Figures 4 to 9; on real packets between
-//! virtual adapters in namespaces or guests, and simulated.
+//! Adamczyk and Chydzinski on Xen: experiments 1 to 5, and the one of their improvement, Figures 4
+//! to 9; on real packets between virtual adapters in namespaces or guests, and simulated.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -33,7 +33,8 @@ const RATIO: &str = "VM 2's rate over VM 1's, simulated";
 const TURNS: &str = "the same with netback's turns by adapter";
 const TURNS_SENT: &str = "the same with netback's turns by adapter, as the link sent";
 const LEAST_TURNS: &str = "smaller share of any second with netback's turns by adapter, simulated";
-const LEAST_TURNS_SENT: &str = "smaller share of any second with netback's turns by adapter, as the link sent";
+const LEAST_TURNS_SENT: &str =
+    "smaller share of any second with netback's turns by adapter, as the link sent";
 const RATIO_SENT: &str = "VM 2's rate over VM 1's, as the link sent";
 const RATIO_SAME: &str = "the same, simulated";
 const DISK: &str = "VM 1's rate while the disk is written to, over that before";
@@ -143,7 +144,8 @@ const WORK: Work = Work {
 };
 
 /// With virtual machines in the place of namespaces.
-const GUESTS: Work = Work { setting: IN_GUESTS, known: include_str!("../../../data/xen-guests-known.json"), ..WORK };
+const GUESTS: Work =
+    Work { setting: IN_GUESTS, known: include_str!("../../../data/xen-guests-known.json"), ..WORK };
 
 const ALL: [&str; 12] = ["4a", "4b", "4c", "4d", "5", "6a", "6b", "6c", "7a", "7b", "8", "9"];
 const QUICK: [&str; 5] = ["4d", "6c", "7b", "8", "9"];
@@ -160,22 +162,29 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
         (None, true) => Effort::QUICK,
         (None, false) => Effort::FULL,
     };
-    let of = |name: &&&str| args.figure.is_none_or(|no| name.trim_end_matches(char::is_alphabetic) == no.to_string());
+    let of = |name: &&&str| {
+        args.figure.is_none_or(|no| name.trim_end_matches(char::is_alphabetic) == no.to_string())
+    };
     if args.guests.is_some() && args.figure == Some(8) {
         bail!("Figure 8 loads this host's disk, and guests here have none: take --guests away");
     }
     let mut names: Vec<&str> = match args.figure {
-        Some(no) if !(4..=9).contains(&no) => bail!("there is no figure {no} to be reproduced: 4 to 9"),
+        Some(no) if !(4..=9).contains(&no) => {
+            bail!("there is no figure {no} to be reproduced: 4 to 9")
+        }
         None if args.quick => QUICK.to_vec(),
         _ => ALL.iter().filter(of).copied().collect(),
     };
     if args.guests.is_some() {
         names.retain(|name| *name != "8");
     }
-    let labels: Vec<String> =
-        names.iter().flat_map(|name| [format!("Figure {name}"), format!("Figure {name} ours")]).collect();
+    let labels: Vec<String> = names
+        .iter()
+        .flat_map(|name| [format!("Figure {name}"), format!("Figure {name} ours")])
+        .collect();
     let wanted: Vec<&str> = labels.iter().map(String::as_str).collect();
-    let guests = args.guests.as_ref().map(|root| Guests::start(root, bed::VMS.len())).transpose()?;
+    let guests =
+        args.guests.as_ref().map(|root| Guests::start(root, bed::VMS.len())).transpose()?;
     let work = if guests.is_some() { GUESTS } else { WORK };
     let lab = Lab::new(effort, guests);
     work.reproduce(args, &wanted, |label| figures::of(&lab, label))

@@ -1,5 +1,5 @@
-//! The thesis' figures and tables, at the capacity as printed, at the one its utilisations need, and at the one its delays
-//! need.
+//! The thesis' figures and tables, at the capacity as printed, at the one its utilisations need,
+//! and at the one its delays need.
 
 use super::super::curves::{Axes, Curve, Figure, Point};
 use super::order;
@@ -24,7 +24,8 @@ pub(super) const VIDEO_EFFECTIVE: u32 = 770;
 const LOADS: [u32; 10] = [0, 5, 7, 10, 11, 13, 15, 16, 18, 20];
 const VIDEO_LOADS: [u32; 9] = [0, 5, 10, 12, 13, 15, 18, 24, 30];
 const QUANTA: [u32; 8] = [800, 1_000, 1_200, 1_600, 2_000, 2_400, 3_000, 4_000];
-const VIDEO_QUANTA: [u32; 10] = [1_000, 3_000, 6_000, 9_000, 12_000, 15_000, 18_000, 21_000, 24_000, 27_000];
+const VIDEO_QUANTA: [u32; 10] =
+    [1_000, 3_000, 6_000, 9_000, 12_000, 15_000, 18_000, 21_000, 24_000, 27_000];
 
 /// Runs are made once, whatever figures they are for.
 #[derive(Default)]
@@ -65,7 +66,15 @@ fn loaded(server: Server, capacity: u32) -> impl Iterator<Item = (u32, Testbed)>
 pub(super) fn at_load(server: Server, capacity: u32, be: u32) -> Testbed {
     // Without any BE traffic a quantum is needed all the same.
     let quantum_be = (2_000 * be / 15).max(740);
-    Testbed { server, capacity, lc: Lc::Packets(15), be, quantum_lc: 2_000, quantum_be, queue: ENDLESS }
+    Testbed {
+        server,
+        capacity,
+        lc: Lc::Packets(15),
+        be,
+        quantum_lc: 2_000,
+        quantum_be,
+        queue: ENDLESS,
+    }
 }
 
 /// All flows of so many packets in a second, by the quantum of LC.
@@ -74,7 +83,15 @@ fn by_quantum(server: Server, capacity: u32, rate: u32) -> impl Iterator<Item = 
 }
 
 fn at_quantum(server: Server, capacity: u32, rate: u32, quantum_lc: u32) -> Testbed {
-    Testbed { server, capacity, lc: Lc::Packets(rate), be: rate, quantum_lc, quantum_be: 2_000, queue: ENDLESS }
+    Testbed {
+        server,
+        capacity,
+        lc: Lc::Packets(rate),
+        be: rate,
+        quantum_lc,
+        quantum_be: 2_000,
+        queue: ENDLESS,
+    }
 }
 
 pub(super) const WHOLE: Lc = Lc::Video { whole: true };
@@ -88,7 +105,12 @@ fn video_loaded(server: Server, capacity: u32, lc: Lc) -> impl Iterator<Item = (
     VIDEO_LOADS.into_iter().map(move |be| (be, video(server, capacity, lc, be, 9_000)))
 }
 
-fn video_by_quantum(server: Server, capacity: u32, lc: Lc, be: u32) -> impl Iterator<Item = (u32, Testbed)> {
+fn video_by_quantum(
+    server: Server,
+    capacity: u32,
+    lc: Lc,
+    be: u32,
+) -> impl Iterator<Item = (u32, Testbed)> {
     VIDEO_QUANTA.into_iter().map(move |q| (q, video(server, capacity, lc, be, q)))
 }
 
@@ -154,8 +176,17 @@ fn burstiness(packets: &[(Time, u32)], rate: f64) -> f64 {
 }
 
 fn table_1() -> Result<Figure> {
-    let published =
-        [(5, 8983), (7, 7894), (10, 12_141), (11, 10_270), (13, 5810), (15, 4179), (16, 4146), (18, 3717), (20, 3576)];
+    let published = [
+        (5, 8983),
+        (7, 7894),
+        (10, 12_141),
+        (11, 10_270),
+        (13, 5810),
+        (15, 4179),
+        (16, 4146),
+        (18, 3717),
+        (20, 3576),
+    ];
     let [mut rates, mut thesis, mut ours] = [const { Vec::new() }; 3];
     let mut worst = 0.0f64;
     for (load, sigma) in published {
@@ -187,14 +218,17 @@ fn table_1() -> Result<Figure> {
         Curve { name: "burstiness, thesis (B)", points: thesis },
         Curve { name: "burstiness, own mean rate (B)", points: ours },
     ];
-    let mut figure = figure("rate and burstiness of exponential traffic", BE_RATE, "B/s; B", curves);
+    let mut figure =
+        figure("rate and burstiness of exponential traffic", BE_RATE, "B/s; B", curves);
     figure.notes.push(
         "Burstiness is the most that is sent above a rate in any interval, here of 100 s above the run's own mean; it grows with \
          the length of the run and with the rate. The thesis does not say above which rate it is taken."
             .into(),
     );
-    figure.found =
-        vec![("rates, from those printed at most", worst), ("burstiness falls as the rate grows", holds(falls))];
+    figure.found = vec![
+        ("rates, from those printed at most", worst),
+        ("burstiness falls as the rate grows", holds(falls)),
+    ];
     Ok(figure)
 }
 
@@ -204,7 +238,11 @@ fn table_2(lab: &Lab) -> Result<Figure> {
     let plus_plus = [0.910, 0.772, 1.152, 2.053, 2.402, 4.386, 2.942, 2.689];
     let printed = |name, values: [f64; 8]| Curve {
         name,
-        points: loads.iter().zip(values).map(|(&x, y)| Point { x: x.into(), y, off: None }).collect(),
+        points: loads
+            .iter()
+            .zip(values)
+            .map(|(&x, y)| Point { x: x.into(), y, off: None })
+            .collect(),
     };
     let ours = |name, server, capacity| -> Result<Curve> {
         let mut points = Vec::new();
@@ -224,9 +262,14 @@ fn table_2(lab: &Lab) -> Result<Figure> {
         ours("DRR++, 250 kbit/s", Server::Modified, USED)?,
         ours("DRR++, 213 kbit/s", Server::Modified, EFFECTIVE)?,
     ];
-    let at = |curve: usize, load: f64| curves[curve].points.iter().find(|p| p.x == load).map_or(0.0, |p| p.y);
+    let at = |curve: usize, load: f64| {
+        curves[curve].points.iter().find(|p| p.x == load).map_or(0.0, |p| p.y)
+    };
     let found = vec![
-        ("at 20 packets/s DRR+ has 10 times the interval of DRR++ and more", holds(at(1, 20.0) > 10.0 * at(4, 20.0))),
+        (
+            "at 20 packets/s DRR+ has 10 times the interval of DRR++ and more",
+            holds(at(1, 20.0) > 10.0 * at(4, 20.0)),
+        ),
         ("at 16 packets/s and 213 kbit/s, DRR+", at(2, 16.0)),
         ("at 20 packets/s and 213 kbit/s, DRR+", at(2, 20.0)),
         ("at 20 packets/s, DRR++", at(4, 20.0)),
@@ -259,14 +302,20 @@ fn figure_1(lab: &Lab) -> Result<Figure> {
     let rise = others(20)? / others(18)?;
     let spread = lab.with(&at(USED, 18), |f| {
         let all: Vec<f64> = f.be.iter().flatten().map(|e| e.mean).collect();
-        all.iter().fold(0.0, |m: f64, &y| m.max(y)) / all.iter().fold(f64::INFINITY, |m, &y| m.min(y))
+        all.iter().fold(0.0, |m: f64, &y| m.max(y))
+            / all.iter().fold(f64::INFINITY, |m, &y| m.min(y))
     })?;
     let rest = lab.with(&at(USED, 20), |f| f.rest.map_or(0.0, |e| e.mean))?;
     let same = lab.with(&at(USED, 20), |f| f.idle.clone())?
         == lab.with(&at_load(Server::Plus, USED, 20), |f| f.idle.clone())?
         && lab.with(&at(USED, 20), |f| f.idle.clone())?
             == lab.with(&at_load(Server::Original, USED, 20), |f| f.idle.clone())?;
-    let mut figure = figure("DRR++, background of growing rate: LC and BE flows at 250 kbit/s", BE_RATE, DELAY, curves);
+    let mut figure = figure(
+        "DRR++, background of growing rate: LC and BE flows at 250 kbit/s",
+        BE_RATE,
+        DELAY,
+        curves,
+    );
     figure.notes = vec![
         "125 kbit/s is printed; with it every row with BE traffic of 11 packets/s and more is beyond the link's rate. 250 kbit/s \
          gives all printed utilisations and LC's delay alone. 213 kbit/s comes nearest to the delays and intervals."
@@ -300,11 +349,18 @@ fn figure_2(lab: &Lab) -> Result<Figure> {
         lab.curve("LC at 125 kbit/s", loaded(Server::Plus, PRINTED), lc)?,
     ];
     let ratio = |capacity, be| -> Result<f64> {
-        let of = |server| lab.with(&at_load(server, capacity, be), |f| f.lc.map_or(0.0, |e| e.mean));
+        let of =
+            |server| lab.with(&at_load(server, capacity, be), |f| f.lc.map_or(0.0, |e| e.mean));
         Ok(of(Server::Plus)? / of(Server::Modified)?)
     };
-    let alike = lab.with(&at_load(Server::Plus, USED, 20), |f| f.lc.map_or(0.0, |e| e.mean) / f.be_mean())?;
-    let mut figure = figure("DRR+, background of growing rate: LC and BE flows at 250 kbit/s", BE_RATE, DELAY, curves);
+    let alike =
+        lab.with(&at_load(Server::Plus, USED, 20), |f| f.lc.map_or(0.0, |e| e.mean) / f.be_mean())?;
+    let mut figure = figure(
+        "DRR+, background of growing rate: LC and BE flows at 250 kbit/s",
+        BE_RATE,
+        DELAY,
+        curves,
+    );
     figure.notes.push(
         "The contract is 1.35 times LC's mean rate in any window of 1 s; the thesis does not say how long its window is, and between \
          a tenth of a second and 10 s it changes when LC is demoted: after 0.2 s to 49 s, or never."
@@ -335,7 +391,12 @@ fn figure_3(lab: &Lab) -> Result<Figure> {
         ("smallest quantum, of all quanta", 800.0 / 6_800.0 * 100.0),
         ("largest quantum, of all quanta", 4_000.0 / 10_000.0 * 100.0),
     ];
-    let mut figure = figure("DRR+ and DRR++, 78.7 % of the link: LC's delay by its quantum", QUANTUM, DELAY, curves);
+    let mut figure = figure(
+        "DRR+ and DRR++, 78.7 % of the link: LC's delay by its quantum",
+        QUANTUM,
+        DELAY,
+        curves,
+    );
     figure.axes = Axes::Plain;
     figure.found = found;
     Ok(figure)
@@ -348,14 +409,17 @@ fn counters(lab: &Lab, server: Server, rate: u32) -> Result<Figure> {
         lab.curve("rounds", beds(), |f| f.rounds)?,
         lab.curve("LC served", beds(), |f| f.services)?,
         lab.curve("LC left waiting", beds(), |f| f.backlogs)?,
-        lab.curve("LC left waiting at 213 kbit/s", by_quantum(server, EFFECTIVE, rate), |f| f.backlogs)?,
+        lab.curve("LC left waiting at 213 kbit/s", by_quantum(server, EFFECTIVE, rate), |f| {
+            f.backlogs
+        })?,
     ];
     let ends = |n: usize| {
         let points = &curves[n].points;
         (points[0].y, points[points.len() - 1].y)
     };
     let ((rounds, rounds_last), (served, served_last)) = (ends(0), ends(1));
-    let mut found = vec![("LC is served less often with a larger quantum", holds(served_last < served))];
+    let mut found =
+        vec![("LC is served less often with a larger quantum", holds(served_last < served))];
     // The quantum at which a curve comes down to 100.
     let down = |n: usize| {
         let points = &curves[n].points;
@@ -364,8 +428,13 @@ fn counters(lab: &Lab, server: Server, rate: u32) -> Result<Figure> {
     };
     match (server, rate) {
         (Server::Modified, 15) => {
-            found.push(("rounds hardly change: most over least", rounds.max(rounds_last) / rounds.min(rounds_last)));
-            let left = lab.with(&at_quantum(Server::Plus, USED, 15, 1_600), |f| f.backlogs.map_or(0.0, |e| e.mean))?;
+            found.push((
+                "rounds hardly change: most over least",
+                rounds.max(rounds_last) / rounds.min(rounds_last),
+            ));
+            let left = lab.with(&at_quantum(Server::Plus, USED, 15, 1_600), |f| {
+                f.backlogs.map_or(0.0, |e| e.mean)
+            })?;
             let ours = curves[2].points.iter().find(|p| p.x == 1_600.0).map_or(0.0, |p| p.y);
             found.push(("LC left waiting at 1600 B, over that of DRR+", ours / left));
         }
@@ -379,7 +448,8 @@ fn counters(lab: &Lab, server: Server, rate: u32) -> Result<Figure> {
     }
     let name = if server == Server::Plus { "DRR+" } else { "DRR++" };
     let used = if rate == 15 { "78.7" } else { "94.5" };
-    let mut figure = figure(&format!("{name}, {used} % of the link: counts in 100 s"), QUANTUM, "times", curves);
+    let mut figure =
+        figure(&format!("{name}, {used} % of the link: counts in 100 s"), QUANTUM, "times", curves);
     figure.axes = Axes::Plain;
     figure.notes.push(
         "Counted from what the link sent: served is a run of LC's packets; left waiting, one after which another flow's packet \
@@ -397,9 +467,12 @@ fn high(lab: &Lab, server: Server) -> Result<Figure> {
         lab.curve("213 kbit/s", by_quantum(server, EFFECTIVE, 18), lc)?,
         lab.curve("125 kbit/s", by_quantum(server, PRINTED, 18), lc)?,
     ];
-    let mean = |server, capacity, q| lab.with(&at_quantum(server, capacity, 18, q), |f| f.lc.map_or(0.0, |e| e.mean));
-    let ratio =
-        |capacity, q| -> Result<f64> { Ok(mean(Server::Plus, capacity, q)? / mean(Server::Modified, capacity, q)?) };
+    let mean = |server, capacity, q| {
+        lab.with(&at_quantum(server, capacity, 18, q), |f| f.lc.map_or(0.0, |e| e.mean))
+    };
+    let ratio = |capacity, q| -> Result<f64> {
+        Ok(mean(Server::Plus, capacity, q)? / mean(Server::Modified, capacity, q)?)
+    };
     let name = if server == Server::Plus { "DRR+" } else { "DRR++" };
     let mut found = vec![("utilisation", 4.0 * 18.0 * 410.0 * 8.0 / 250_000.0 * 100.0)];
     if server == Server::Plus {
@@ -408,7 +481,12 @@ fn high(lab: &Lab, server: Server) -> Result<Figure> {
             ("the same at 213 kbit/s", ratio(EFFECTIVE, 1_200)?),
         ];
     }
-    let mut figure = figure(&format!("{name}, 94.5 % of the link: LC's delay by its quantum"), QUANTUM, DELAY, curves);
+    let mut figure = figure(
+        &format!("{name}, 94.5 % of the link: LC's delay by its quantum"),
+        QUANTUM,
+        DELAY,
+        curves,
+    );
     figure.found = found;
     Ok(figure)
 }
@@ -419,17 +497,28 @@ const SHAPES: &str = "1.2 Mbit/s is printed, and its utilisations need 1.3; at e
 fn figure_10(lab: &Lab) -> Result<Figure> {
     let curves = vec![
         lab.curve("LC at 770 kbit/s", video_loaded(Server::Modified, VIDEO_EFFECTIVE, WHOLE), lc)?,
-        lab.curve("BE 1 at 770 kbit/s", video_loaded(Server::Modified, VIDEO_EFFECTIVE, WHOLE), be(1))?,
+        lab.curve(
+            "BE 1 at 770 kbit/s",
+            video_loaded(Server::Modified, VIDEO_EFFECTIVE, WHOLE),
+            be(1),
+        )?,
         lab.curve("LC at 1.3 Mbit/s", video_loaded(Server::Modified, VIDEO_USED, WHOLE), lc)?,
         lab.curve("BE 1 at 1.3 Mbit/s", video_loaded(Server::Modified, VIDEO_USED, WHOLE), be(1))?,
         lab.curve("LC at 1.2 Mbit/s", video_loaded(Server::Modified, VIDEO_PRINTED, WHOLE), lc)?,
-        lab.curve("LC, divided, at 770 kbit/s", video_loaded(Server::Modified, VIDEO_EFFECTIVE, DIVIDED), lc)?,
+        lab.curve(
+            "LC, divided, at 770 kbit/s",
+            video_loaded(Server::Modified, VIDEO_EFFECTIVE, DIVIDED),
+            lc,
+        )?,
     ];
     let at = |n: usize, x: f64| curves[n].points.iter().find(|p| p.x == x).map_or(0.0, |p| p.y);
     let found = vec![
         ("utilisation at 12 packets/s, 1.3 Mbit/s", utilisation(12, 1_300_000.0)),
         ("utilisation at 18 packets/s, 1.3 Mbit/s", utilisation(18, 1_300_000.0)),
-        ("LC's delay comes to rest: at 30 packets/s over that at 18, at 770 kbit/s", at(0, 30.0) / at(0, 18.0)),
+        (
+            "LC's delay comes to rest: at 30 packets/s over that at 18, at 770 kbit/s",
+            at(0, 30.0) / at(0, 18.0),
+        ),
         (
             "BE flows wait 5 times as long at 18 packets/s as at 13, and more, at 770 kbit/s",
             holds(at(1, 18.0) > 5.0 * at(1, 13.0)),
@@ -449,17 +538,26 @@ fn utilisation(be: u32, capacity: f64) -> f64 {
 fn figure_11(lab: &Lab) -> Result<Figure> {
     let curves = vec![
         lab.curve("LC at 770 kbit/s", video_loaded(Server::Plain, VIDEO_EFFECTIVE, WHOLE), lc)?,
-        lab.curve("BE 1 at 770 kbit/s", video_loaded(Server::Plain, VIDEO_EFFECTIVE, WHOLE), be(1))?,
+        lab.curve(
+            "BE 1 at 770 kbit/s",
+            video_loaded(Server::Plain, VIDEO_EFFECTIVE, WHOLE),
+            be(1),
+        )?,
         lab.curve("LC at 1.3 Mbit/s", video_loaded(Server::Plus, VIDEO_USED, WHOLE), lc)?,
         lab.curve("BE 1 at 1.3 Mbit/s", video_loaded(Server::Plus, VIDEO_USED, WHOLE), be(1))?,
-        lab.curve("LC, divided, at 770 kbit/s", video_loaded(Server::Plain, VIDEO_EFFECTIVE, DIVIDED), lc)?,
+        lab.curve(
+            "LC, divided, at 770 kbit/s",
+            video_loaded(Server::Plain, VIDEO_EFFECTIVE, DIVIDED),
+            lc,
+        )?,
     ];
     let over = |n: usize| {
         curves[n].points.iter().zip(&curves[n + 1].points).all(|(_, be)| be.y > 0.0)
             && curves[n].points.last().map(|p| p.y) > curves[n + 1].points.last().map(|p| p.y)
     };
-    let plus_plus =
-        lab.with(&video(Server::Modified, VIDEO_EFFECTIVE, WHOLE, 30, 9_000), |f| f.lc.map_or(0.0, |e| e.mean))?;
+    let plus_plus = lab.with(&video(Server::Modified, VIDEO_EFFECTIVE, WHOLE, 30, 9_000), |f| {
+        f.lc.map_or(0.0, |e| e.mean)
+    })?;
     let last = curves[0].points.last().map_or(0.0, |p| p.y);
     let found = vec![
         ("LC waits longer than the BE flows at 30 packets/s, at 770 kbit/s", holds(over(0))),
@@ -478,9 +576,21 @@ fn figure_11(lab: &Lab) -> Result<Figure> {
 
 fn figure_12(lab: &Lab) -> Result<Figure> {
     let curves = vec![
-        lab.curve("DRR++ at 770 kbit/s", video_by_quantum(Server::Modified, VIDEO_EFFECTIVE, WHOLE, 12), lc)?,
-        lab.curve("DRR+ at 770 kbit/s", video_by_quantum(Server::Plain, VIDEO_EFFECTIVE, WHOLE, 12), lc)?,
-        lab.curve("DRR++ at 1.3 Mbit/s", video_by_quantum(Server::Modified, VIDEO_USED, WHOLE, 12), lc)?,
+        lab.curve(
+            "DRR++ at 770 kbit/s",
+            video_by_quantum(Server::Modified, VIDEO_EFFECTIVE, WHOLE, 12),
+            lc,
+        )?,
+        lab.curve(
+            "DRR+ at 770 kbit/s",
+            video_by_quantum(Server::Plain, VIDEO_EFFECTIVE, WHOLE, 12),
+            lc,
+        )?,
+        lab.curve(
+            "DRR++ at 1.3 Mbit/s",
+            video_by_quantum(Server::Modified, VIDEO_USED, WHOLE, 12),
+            lc,
+        )?,
         lab.curve("DRR+ at 1.3 Mbit/s", video_by_quantum(Server::Plus, VIDEO_USED, WHOLE, 12), lc)?,
     ];
     let flat = |n: usize| {
@@ -492,8 +602,12 @@ fn figure_12(lab: &Lab) -> Result<Figure> {
         ("DRR+ too", flat(3)),
         ("DRR++ at 770 kbit/s", flat(0)),
     ];
-    let mut figure =
-        figure("DRR+ and DRR++ with video, 12 packets/s beside it: LC's delay by its quantum", QUANTUM, DELAY, curves);
+    let mut figure = figure(
+        "DRR+ and DRR++ with video, 12 packets/s beside it: LC's delay by its quantum",
+        QUANTUM,
+        DELAY,
+        curves,
+    );
     figure.axes = Axes::Plain;
     figure.notes.push(SHAPES.into());
     figure.found = found;
@@ -528,19 +642,30 @@ fn video_quantum(lab: &Lab, server: Server) -> Result<Figure> {
             ),
             ("the same fall of LC at 1.3 Mbit/s", at(2, 6_000.0) / at(2, 9_000.0)),
         ];
-        notes.push("The knee is where LC's share, Q/(Q + 2000) of the link, carries its 614 kbit/s.".into());
+        notes.push(
+            "The knee is where LC's share, Q/(Q + 2000) of the link, carries its 614 kbit/s."
+                .into(),
+        );
         ("DRR++ with video, 18 packets/s beside it: by LC's quantum", found)
     } else {
-        let under =
-            lab.with(&video(Server::Modified, VIDEO_EFFECTIVE, WHOLE, 18, 27_000), |f| f.lc.map_or(0.0, |e| e.mean))?;
+        let under = lab
+            .with(&video(Server::Modified, VIDEO_EFFECTIVE, WHOLE, 18, 27_000), |f| {
+                f.lc.map_or(0.0, |e| e.mean)
+            })?;
         let found = vec![
             (
                 "LC's delay falls until 21,000 B: at 18,000 B over that at 27,000 B, at 770 kbit/s",
                 at(0, 18_000.0) / at(0, 27_000.0),
             ),
-            ("at 27,000 B it is above that of DRR++, at 770 kbit/s", holds(at(0, 27_000.0) > under)),
+            (
+                "at 27,000 B it is above that of DRR++, at 770 kbit/s",
+                holds(at(0, 27_000.0) > under),
+            ),
         ];
-        notes.push("The knee is where LC's share, Q/(Q + 6000) of the link, carries its 614 kbit/s.".into());
+        notes.push(
+            "The knee is where LC's share, Q/(Q + 6000) of the link, carries its 614 kbit/s."
+                .into(),
+        );
         ("DRR+ with video, 18 packets/s beside it: by LC's quantum", found)
     };
     let mut figure = figure(title, QUANTUM, DELAY, curves);
@@ -552,7 +677,11 @@ fn video_quantum(lab: &Lab, server: Server) -> Result<Figure> {
 /// What the thesis leaves to others: queues that are full.
 fn finite(lab: &Lab) -> Result<Figure> {
     const LENGTHS: [u32; 7] = [2, 5, 10, 20, 50, 100, 200];
-    let beds = |server| LENGTHS.into_iter().map(move |queue| (queue, Testbed { queue, ..at_load(server, USED, 20) }));
+    let beds = |server| {
+        LENGTHS
+            .into_iter()
+            .map(move |queue| (queue, Testbed { queue, ..at_load(server, USED, 20) }))
+    };
     let curves = vec![
         lab.curve("LC lost (%), DRR++", beds(Server::Modified), |f| f.lost[0])?,
         lab.curve("BE lost (%), DRR++", beds(Server::Modified), |f| f.lost[1])?,
@@ -562,9 +691,11 @@ fn finite(lab: &Lab) -> Result<Figure> {
         lab.curve("LC's delay (ms), DRR+", beds(Server::Plus), lc)?,
         lab.curve("BE 1's delay (ms), DRR++", beds(Server::Modified), be(1))?,
     ];
-    let at = |n: usize, x: f64| curves[n].points.iter().find(|p| p.x == x).map_or(f64::NAN, |p| p.y);
+    let at =
+        |n: usize, x: f64| curves[n].points.iter().find(|p| p.x == x).map_or(f64::NAN, |p| p.y);
     let pairs = |a: usize, b: usize| curves[a].points.iter().zip(&curves[b].points);
-    let endless = lab.with(&at_load(Server::Modified, USED, 20), |f| f.lc.map_or(0.0, |e| e.mean))?;
+    let endless =
+        lab.with(&at_load(Server::Modified, USED, 20), |f| f.lc.map_or(0.0, |e| e.mean))?;
     let found = vec![
         (
             "under DRR++ LC loses no more than the BE flows at any length",

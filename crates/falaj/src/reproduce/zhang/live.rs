@@ -1,5 +1,6 @@
-//! The thesis' flows as real datagrams: client and server are processes in namespaces of their own, the link between them is the
-//! gateway. Delays are from one clock; the same packets are simulated beside.
+//! The thesis' flows as real datagrams: client and server are processes in namespaces of their own,
+//! the link between them is the gateway. Delays are from one clock; the same packets are simulated
+//! beside.
 
 use super::super::curves::{Axes, Curve, Figure, Point};
 use super::figures::{DIVIDED, USED, VIDEO_EFFECTIVE, WHOLE, at_load, video};
@@ -22,8 +23,13 @@ pub(super) const LABELS: [&str; 4] =
 
 pub(super) fn figure(label: &str, duration: Span) -> Result<Figure> {
     let (bed, what): (Testbed, _) = match label {
-        "Figure 5.1 live" => (at_load(Server::Modified, USED, 18), "DRR++, 18 packets/s of each BE flow at 250 kbit/s"),
-        "Figure 5.2 live" => (at_load(Server::Plus, USED, 18), "DRR+, 18 packets/s of each BE flow at 250 kbit/s"),
+        "Figure 5.1 live" => (
+            at_load(Server::Modified, USED, 18),
+            "DRR++, 18 packets/s of each BE flow at 250 kbit/s",
+        ),
+        "Figure 5.2 live" => {
+            (at_load(Server::Plus, USED, 18), "DRR+, 18 packets/s of each BE flow at 250 kbit/s")
+        }
         "Figure 5.10 live" => (
             video(Server::Modified, VIDEO_EFFECTIVE, WHOLE, 12, 9_000),
             "DRR++ with video, frames as single packets, 12 packets/s of each BE flow at 770 kbit/s",
@@ -34,7 +40,8 @@ pub(super) fn figure(label: &str, duration: Span) -> Result<Figure> {
         ),
         _ => bail!("the thesis has no {label} among what is sent"),
     };
-    let text = if matches!(bed.lc, Lc::Video { whole: true }) { bed.with_mtu(MTU) } else { bed.text() };
+    let text =
+        if matches!(bed.lc, Lc::Video { whole: true }) { bed.with_mtu(MTU) } else { bed.text() };
     let mut scenario = file::parse_quietly(&text, "zhang, live")?;
     (scenario.run.duration, scenario.run.seed) = (duration, SEED);
     // Live first: namespaces are made while the program has one thread.
@@ -52,8 +59,13 @@ pub(super) fn figure(label: &str, duration: Span) -> Result<Figure> {
         flows.iter().map(|flow| flow.sent).sum::<u64>(),
         flows.iter().map(|flow| flow.received.datagrams).sum::<u64>(),
     ];
-    let error =
-        |share| flows.iter().filter_map(|flow| flow.link.release_error.quantile(share)).max().unwrap_or_default();
+    let error = |share| {
+        flows
+            .iter()
+            .filter_map(|flow| flow.link.release_error.quantile(share))
+            .max()
+            .unwrap_or_default()
+    };
     Ok(Figure {
         label: String::new(),
         title: format!("measured and simulated: {what}"),
@@ -62,7 +74,9 @@ pub(super) fn figure(label: &str, duration: Span) -> Result<Figure> {
         axes: Axes::Each,
         curves: vec![
             curve("from socket to socket", &between),
-            curve("in the gateway", &|flow| flows[flow].link.delay.mean_nanos().map(|nanos| nanos / 1e6)),
+            curve("in the gateway", &|flow| {
+                flows[flow].link.delay.mean_nanos().map(|nanos| nanos / 1e6)
+            }),
             curve("simulated", &|flow| expected[flow]),
         ],
         notes: vec![format!(
@@ -77,8 +91,9 @@ pub(super) fn figure(label: &str, duration: Span) -> Result<Figure> {
             ("LC's mean delay, measured over simulated", over(0).unwrap_or(f64::NAN)),
             (
                 "the BE flows', farthest from 1",
-                be.into_iter()
-                    .fold(1.0, |far, one| if (one - 1.0f64).abs() > (far - 1.0f64).abs() { one } else { far }),
+                be.into_iter().fold(1.0, |far, one| {
+                    if (one - 1.0f64).abs() > (far - 1.0f64).abs() { one } else { far }
+                }),
             ),
             ("datagrams received, of those sent", received as f64 / sent.max(1) as f64),
         ],

@@ -1,4 +1,5 @@
-//! What of the thesis is about single packets: the service order of Figure 2.1, and the traffic that breaks Theorem 2.
+//! What of the thesis is about single packets: the service order of Figure 2.1, and the traffic
+//! that breaks Theorem 2.
 
 use super::super::curves::{Axes, Curve, Figure, Point};
 use anyhow::{Result, anyhow};
@@ -26,7 +27,8 @@ fn pipe(kind: &'static str, rate: Rate, largest: u32, flows: Vec<FlowSetup>) -> 
 
 /// When each of these packets has left, in order of their arrival.
 fn ends(spec: &PipeSpec, arrivals: &[Arrival]) -> Result<Vec<Time>> {
-    let place = Place { pipe: spec.clone(), classifier: Classifier::default(), account: Account::Ip };
+    let place =
+        Place { pipe: spec.clone(), classifier: Classifier::default(), account: Account::Ip };
     let network = NetworkSpec { places: vec![place], rules: Vec::new(), seed: 0 };
     let replayed = replay(&network, arrivals, None).map_err(|(_, refused)| anyhow!("{refused}"))?;
     let end = |verdict: &Verdict| match *verdict {
@@ -44,28 +46,42 @@ fn arrival(flow: u32, length: u32, at: Time) -> Arrival {
 const CELL: u32 = 125;
 const SECOND: u64 = 1_000_000_000;
 
-/// Figure 2.1: two connections of half the link. The first sends a packet a second for 900 s, then one in two; the second has
-/// `burst` packets at 900 s. How many packets of the second leave between the 900th and the 901st of the first.
+/// Figure 2.1: two connections of half the link. The first sends a packet a second for 900 s, then
+/// one in two; the second has `burst` packets at 900 s. How many packets of the second leave
+/// between the 900th and the 901st of the first.
 fn between(kind: &'static str, burst: u32) -> Result<usize> {
-    let half = || flow(Values::default().with("rate", Value::Rate(Rate::from_bits(500))), Limit::Packets(100_000));
+    let half = || {
+        flow(
+            Values::default().with("rate", Value::Rate(Rate::from_bits(500))),
+            Limit::Packets(100_000),
+        )
+    };
     let weights = || flow(Values::default(), Limit::Packets(100_000));
-    let flows = if kind == "virtual-clock" { vec![half(), half()] } else { vec![weights(), weights()] };
+    let flows =
+        if kind == "virtual-clock" { vec![half(), half()] } else { vec![weights(), weights()] };
     let spec = pipe(kind, Rate::from_bits(1_000), CELL, flows);
-    // What comes of connection 1 at a second is seen by the decision of that second, as in the thesis: it comes just before.
+    // What comes of connection 1 at a second is seen by the decision of that second, as in the
+    // thesis: it comes just before.
     let at = |second: u64| Time((second * SECOND).saturating_sub(1));
     let mut arrivals: Vec<Arrival> = (0..900).map(|k| arrival(0, CELL, at(k))).collect();
     arrivals.extend((0..burst).map(|_| arrival(1, CELL, Time(900 * SECOND))));
     arrivals.extend((0..500).map(|k| arrival(0, CELL, at(901 + 2 * k))));
     arrivals.sort_by_key(|a| a.at);
     let ends = ends(&spec, &arrivals)?;
-    let of =
-        |flow: u32| arrivals.iter().zip(&ends).filter(move |(a, _)| a.flow == Some(FlowId(flow))).map(|(_, end)| *end);
+    let of = |flow: u32| {
+        arrivals
+            .iter()
+            .zip(&ends)
+            .filter(move |(a, _)| a.flow == Some(FlowId(flow)))
+            .map(|(_, end)| *end)
+    };
     let first: Vec<Time> = of(0).collect();
     Ok(of(1).filter(|&end| end > first[899] && end < first[900]).count())
 }
 
 pub(super) fn figure() -> Result<Figure> {
-    let kinds = [("virtual-clock", "Virtual Clock"), ("scfq", "SCFQ"), ("wfq", "WFQ"), ("wf2q+", "WF2Q+")];
+    let kinds =
+        [("virtual-clock", "Virtual Clock"), ("scfq", "SCFQ"), ("wfq", "WFQ"), ("wf2q+", "WF2Q+")];
     let mut curves = Vec::new();
     let mut found = Vec::new();
     for (kind, name) in kinds {
@@ -77,7 +93,10 @@ pub(super) fn figure() -> Result<Figure> {
         let most = points.last().map_or(0.0, |p| p.y);
         match kind {
             "virtual-clock" => {
-                found.push(("Virtual Clock: packets of connection 2 before the 901st of connection 1", most));
+                found.push((
+                    "Virtual Clock: packets of connection 2 before the 901st of connection 1",
+                    most,
+                ));
             }
             "scfq" => found.push(("SCFQ: the same", most)),
             "wfq" => found.push(("WFQ: the same", most)),
@@ -102,13 +121,17 @@ pub(super) fn figure() -> Result<Figure> {
     })
 }
 
-/// Theorem 2's bound, and what packets made on purpose reach, in milliseconds: quanta and largest packets of 1500 B at 8 Mbit/s.
+/// Theorem 2's bound, and what packets made on purpose reach, in milliseconds: quanta and largest
+/// packets of 1500 B at 8 Mbit/s.
 pub(super) fn theorem() -> Result<Figure> {
     const BURST: u64 = 30_001;
     let [mut reached, mut printed, mut ours] = [const { Vec::new() }; 3];
     for n in [1u32, 2, 3, 4, 16, 64] {
-        let low = Values::default().with("quantum", Value::Bytes(1_500)).with("latency", Value::Choice("low"));
-        let normal = || flow(Values::default().with("quantum", Value::Bytes(1_500)), Limit::Packets(100));
+        let low = Values::default()
+            .with("quantum", Value::Bytes(1_500))
+            .with("latency", Value::Choice("low"));
+        let normal =
+            || flow(Values::default().with("quantum", Value::Bytes(1_500)), Limit::Packets(100));
         let mut flows = vec![flow(low, Limit::Bytes(BURST))];
         flows.extend((0..n).map(|_| normal()));
         let spec = pipe("drr++", Rate::from_mbit(8), 1_500, flows);
@@ -123,8 +146,10 @@ pub(super) fn theorem() -> Result<Figure> {
         let ends = ends(&spec, &arrivals)?;
         let lc = arrivals.iter().zip(&ends).filter(|(a, _)| a.flow == Some(FlowId(0)));
         let worst = lc.map(|(_, end)| (*end - at).0).max().unwrap_or(0);
-        let engine = Engine::new(std::slice::from_ref(&spec)).map_err(|(_, refused)| anyhow!("{refused}"))?;
-        let bound = engine.promise(PipeId(0), FlowId(0)).map_err(|why| anyhow!("{why:?}"))?.delay.delay;
+        let engine = Engine::new(std::slice::from_ref(&spec))
+            .map_err(|(_, refused)| anyhow!("{refused}"))?;
+        let bound =
+            engine.promise(PipeId(0), FlowId(0)).map_err(|why| anyhow!("{why:?}"))?.delay.delay;
         let x = f64::from(n);
         let ms = |nanos: u64| Point { x, y: nanos as f64 / 1e6, off: None };
         reached.push(ms(worst));

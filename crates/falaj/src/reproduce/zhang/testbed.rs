@@ -1,5 +1,5 @@
-//! The thesis' bottleneck link as a scenario file: one flow of low latency (LC) and three others (BE), and what is counted
-//! of what the link sent.
+//! The thesis' bottleneck link as a scenario file: one flow of low latency (LC) and three others
+//! (BE), and what is counted of what the link sent.
 
 use crate::file;
 use anyhow::{Result, anyhow};
@@ -25,7 +25,8 @@ pub(super) enum Server {
     Modified,
     /// DRR++ as MacGregor and Shi have it.
     Original,
-    /// DRR+, its contract 1.35 times the mean in a window of a second; of video, of a group of pictures.
+    /// DRR+, its contract 1.35 times the mean in a window of a second; of video, of a group of
+    /// pictures.
     Plus,
     /// DRR, as DRR+ is once the contract is broken.
     Plain,
@@ -36,7 +37,8 @@ pub(super) enum Server {
 pub(super) enum Lc {
     /// Packets of 40 B and 40 to 700 B of payload, so many in a second, with exponential gaps.
     Packets(u32),
-    /// Three groups of pictures in a second: frames as single packets, or divided in packets of 1500 B.
+    /// Three groups of pictures in a second: frames as single packets, or divided in packets of
+    /// 1500 B.
     Video { whole: bool },
 }
 
@@ -95,7 +97,9 @@ impl Testbed {
             }
         };
         let contract = contract.map_or(String::new(), |()| match self.lc {
-            Lc::Packets(rate) => format!("rate = \"{}bit\"\nwindow = \"1s\"\n", rate * MEAN * 8 * 27 / 20),
+            Lc::Packets(rate) => {
+                format!("rate = \"{}bit\"\nwindow = \"1s\"\n", rate * MEAN * 8 * 27 / 20)
+            }
             // 34,560 B in a third of a second.
             Lc::Video { .. } => "rate = \"829440bit\"\nwindow = \"333333334ns\"\n".into(),
         });
@@ -131,7 +135,9 @@ impl Testbed {
     pub(super) fn run(&self) -> Result<Found> {
         let scenario = file::parse_quietly(&self.text(), "zhang")?;
         let runs = FIRST_SEED..FIRST_SEED + SEEDS;
-        let runs = runs.map(|seed| observed(&scenario, seed, DURATION, DURATION)).collect::<Result<Vec<_>>>()?;
+        let runs = runs
+            .map(|seed| observed(&scenario, seed, DURATION, DURATION))
+            .collect::<Result<Vec<_>>>()?;
         let mean = |of: &dyn Fn(&Observed) -> Option<f64>| {
             let values: Vec<f64> = runs.iter().filter_map(of).collect();
             Estimate::of(&values)
@@ -154,14 +160,21 @@ fn observed(scenario: &Scenario, seed: u64, comes: Span, sent: Span) -> Result<O
     let mut arrivals = Vec::new();
     for (n, source) in scenario.traffic.iter().enumerate() {
         // The link counts IP packets.
-        let of =
-            Arrival { way: 0, flow: Some(FlowId(source.flow as u32)), key: Key::default(), length: 0, at: Time::ZERO };
-        let packets = Source::new(source.spec(), seed, n as u64).take_while(|p| p.at < Time::ZERO + comes);
+        let of = Arrival {
+            way: 0,
+            flow: Some(FlowId(source.flow as u32)),
+            key: Key::default(),
+            length: 0,
+            at: Time::ZERO,
+        };
+        let packets =
+            Source::new(source.spec(), seed, n as u64).take_while(|p| p.at < Time::ZERO + comes);
         arrivals.extend(packets.map(|p| Arrival { length: p.bytes, at: p.at, ..of }));
     }
     arrivals.sort_by_key(|a| a.at);
     let until = Time::ZERO + sent;
-    let replayed = replay(&scenario.network(), &arrivals, Some(until)).map_err(|(_, refused)| anyhow!("{refused}"))?;
+    let replayed = replay(&scenario.network(), &arrivals, Some(until))
+        .map_err(|(_, refused)| anyhow!("{refused}"))?;
     Ok(Observed::of(&arrivals, &replayed, until))
 }
 
@@ -215,15 +228,17 @@ struct Observed {
 }
 
 impl Observed {
-    /// The thesis counts inside its scheduler. Here it is counted from outside, so that no discipline has to keep count: a
-    /// service of LC is a run of its packets without a pause; LC is backlogged if it has packets when the run ends and
-    /// another flow's packet follows; a round is over when the next BE flow is not behind the last one in their order, or the
+    /// The thesis counts inside its scheduler. Here it is counted from outside, so that no
+    /// discipline has to keep count: a service of LC is a run of its packets without a pause;
+    /// LC is backlogged if it has packets when the run ends and another flow's packet follows;
+    /// a round is over when the next BE flow is not behind the last one in their order, or the
     /// link rests.
     fn of(arrivals: &[Arrival], replayed: &Replayed, until: Time) -> Observed {
-        let sent = arrivals.iter().zip(&replayed.verdicts).filter_map(|(a, verdict)| match *verdict {
-            Verdict::Sent { start, end, .. } if end <= until => Some((start, end, a)),
-            _ => None,
-        });
+        let sent =
+            arrivals.iter().zip(&replayed.verdicts).filter_map(|(a, verdict)| match *verdict {
+                Verdict::Sent { start, end, .. } if end <= until => Some((start, end, a)),
+                _ => None,
+            });
         let mut sent: Vec<(Time, Time, &Arrival)> = sent.collect();
         sent.sort_by_key(|&(start, ..)| start);
         let mut sums = [(0.0, 0u32); 4];
@@ -232,8 +247,10 @@ impl Observed {
             *sum += (*end - a.at).0 as f64 / 1e6;
             *n += 1;
         }
-        let kept =
-            arrivals.iter().zip(&replayed.verdicts).filter(|(_, verdict)| !matches!(verdict, Verdict::Dropped(_)));
+        let kept = arrivals
+            .iter()
+            .zip(&replayed.verdicts)
+            .filter(|(_, verdict)| !matches!(verdict, Verdict::Dropped(_)));
         let lc: Vec<Time> = kept.filter(|(a, _)| flow(a) == LC).map(|(a, _)| a.at).collect();
         let (mut rounds, mut services, mut backlogs, mut idle) = (0u32, 0u32, 0u32, Vec::new());
         let (mut gone, mut last_be, mut rest) = (0, None, Span::ZERO);
@@ -263,7 +280,8 @@ impl Observed {
             last_be = Some(flow(a));
         }
         let lost = [true, false].map(|lc| {
-            let all = || arrivals.iter().zip(&replayed.verdicts).filter(|(a, _)| (flow(a) == LC) == lc);
+            let all =
+                || arrivals.iter().zip(&replayed.verdicts).filter(|(a, _)| (flow(a) == LC) == lc);
             let lost = all().filter(|(_, verdict)| matches!(verdict, Verdict::Dropped(_))).count();
             (all().count() > 0).then(|| 100.0 * lost as f64 / all().count() as f64)
         });

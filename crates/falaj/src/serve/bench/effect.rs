@@ -1,7 +1,8 @@
 //! From a change of a weight, asked for over HTTP, to packets on the wire that come by the new one.
 //!
-//! Two adapters always have packets of one size. As long as their weights are alike their packets take turns; with eight times
-//! the weight one of them has several in a row. So the first packets in a row, or the first in turns again, are those after the change.
+//! Two adapters always have packets of one size. As long as their weights are alike their packets
+//! take turns; with eight times the weight one of them has several in a row. So the first packets
+//! in a row, or the first in turns again, are those after the change.
 
 use super::stand::{Outside, Stand, adapter_of, ask, unit};
 use anyhow::{Context, Result, ensure};
@@ -27,14 +28,20 @@ pub(super) struct Effect {
 }
 
 fn text() -> String {
-    let mut text = "[link.uplink]\nrate = \"100mbit\"\nuplink = \"far\"\nscheduler = { kind = \"wf2q+\" }\n".to_owned();
+    let mut text =
+        "[link.uplink]\nrate = \"100mbit\"\nuplink = \"far\"\nscheduler = { kind = \"wf2q+\" }\n"
+            .to_owned();
     for n in 0..ADAPTERS {
-        let _ = write!(text, "\n[link.uplink.flow.a{n}]\nadapter = \"b{n}\"\nweight = 1\nqueue = \"400p\"\n");
+        let _ = write!(
+            text,
+            "\n[link.uplink.flow.a{n}]\nadapter = \"b{n}\"\nweight = 1\nqueue = \"400p\"\n"
+        );
     }
     text
 }
 
-/// A change that was made: to the larger weight or back, when it was asked for, and when it was answered.
+/// A change that was made: to the larger weight or back, when it was asked for, and when it was
+/// answered.
 struct Made {
     larger: bool,
     asked: Instant,
@@ -102,7 +109,8 @@ pub(super) fn measure(changes: u32) -> Result<Effect> {
             let changes = packets.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
             if larger { packets.iter().all(|(_, first)| *first) } else { changes == ROW - 1 }
         };
-        let first = came[from..].windows(ROW).find(is_by).context("no packet came by the new weight")?;
+        let first =
+            came[from..].windows(ROW).find(is_by).context("no packet came by the new weight")?;
         wire.record(nanos(first[ROW - 1].0 - asked));
     }
     Ok(Effect { wire, answers })

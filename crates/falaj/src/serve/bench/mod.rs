@@ -1,8 +1,9 @@
-//! `falaj bench serve`: a service with very many adapters, and very many conversations in them, under load: the memory that it
-//! takes, and how long whoever asks its API waits.
+//! `falaj bench serve`: a service with very many adapters, and very many conversations in them,
+//! under load: the memory that it takes, and how long whoever asks its API waits.
 //!
-//! All of it is the service itself, from ports to HTTP, but that an adapter's port is a socket of this process instead of
-//! an interface of somebody else's: a thousand of these would measure the kernel.
+//! All of it is the service itself, from ports to HTTP, but that an adapter's port is a socket of
+//! this process instead of an interface of somebody else's: a thousand of these would measure the
+//! kernel.
 
 mod effect;
 mod stand;
@@ -36,7 +37,8 @@ pub(crate) struct Args {
     /// How long, once each conversation has sent something.
     #[arg(long, value_parser = file::parse_duration, default_value = "15s")]
     duration: Span,
-    /// Instead, how long a change of a weight over the API takes until packets on the wire come by it.
+    /// Instead, how long a change of a weight over the API takes until packets on the wire come by
+    /// it.
     #[arg(long)]
     effect: bool,
     /// Print JSON.
@@ -54,8 +56,9 @@ const PAYLOAD: usize = 100;
 const CHANGES: u32 = 100;
 
 fn scenario(args: &Args) -> String {
-    let mut text =
-        format!("[link.uplink]\nrate = \"{LINK}bit\"\nuplink = \"far\"\nscheduler = {{ kind = \"wf2q+\" }}\n");
+    let mut text = format!(
+        "[link.uplink]\nrate = \"{LINK}bit\"\nuplink = \"far\"\nscheduler = {{ kind = \"wf2q+\" }}\n"
+    );
     // Of each conversation, half of what there would be for it.
     let rate = LINK / u64::from(args.adapters) / u64::from(args.conversations) / 2;
     for n in 0..args.adapters {
@@ -71,12 +74,18 @@ fn scenario(args: &Args) -> String {
 
 /// Resident memory of this process, in bytes.
 fn memory() -> Result<u64> {
-    let text = std::fs::read_to_string("/proc/self/statm").context("cannot read /proc/self/statm")?;
-    let pages: u64 = text.split(' ').nth(1).and_then(|n| n.parse().ok()).context("/proc/self/statm has no size")?;
+    let text =
+        std::fs::read_to_string("/proc/self/statm").context("cannot read /proc/self/statm")?;
+    let pages: u64 = text
+        .split(' ')
+        .nth(1)
+        .and_then(|n| n.parse().ok())
+        .context("/proc/self/statm has no size")?;
     Ok(pages * 4096)
 }
 
-/// Sends from all adapters in turn, at this rate as far as there is room, until told to end; how many went.
+/// Sends from all adapters in turn, at this rate as far as there is room, until told to end; how
+/// many went.
 fn load(args: &Args, inside: &[UnixDatagram], over: &AtomicBool) -> u64 {
     let (began, mut sent) = (Instant::now(), 0);
     let gap = Duration::from_nanos(1_000_000_000 / args.packets.max(1));
@@ -84,7 +93,8 @@ fn load(args: &Args, inside: &[UnixDatagram], over: &AtomicBool) -> u64 {
     while !over.load(Ordering::Relaxed) {
         let adapter = turn % args.adapters;
         let conversation = turn / args.adapters % args.conversations;
-        sent += u64::from(inside[adapter as usize].send(&unit(adapter, conversation, PAYLOAD)).is_ok());
+        sent +=
+            u64::from(inside[adapter as usize].send(&unit(adapter, conversation, PAYLOAD)).is_ok());
         turn = turn.wrapping_add(1);
         let due = gap * turn;
         std::thread::sleep(due.saturating_sub(began.elapsed()).min(Duration::from_millis(20)));
@@ -108,7 +118,8 @@ fn client(api: &Path, path: &str, over: &AtomicBool) -> Result<Asked> {
             break;
         }
         let changes = method == "PATCH";
-        let body = if changes { format!("{{\"weight\": {}}}", 1 + round % 3) } else { String::new() };
+        let body =
+            if changes { format!("{{\"weight\": {}}}", 1 + round % 3) } else { String::new() };
         let (status, took, bytes) = ask(api, method, path, &body)?;
         asked.times.record(Span(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)));
         asked.bytes = bytes;
@@ -139,10 +150,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             }
         });
         // Every conversation has sent something before anybody asks.
-        let warm = u64::from(args.adapters) * u64::from(args.conversations) * 1_000_000_000 / args.packets.max(1);
+        let warm = u64::from(args.adapters) * u64::from(args.conversations) * 1_000_000_000
+            / args.packets.max(1);
         stand.run(Span(warm))?;
         (filled, _) = (memory()?, stand.forwarder.take_latest());
-        let clients: Vec<_> = PATHS.iter().map(|path| scope.spawn(|| client(&outside.http, path, &over))).collect();
+        let clients: Vec<_> =
+            PATHS.iter().map(|path| scope.spawn(|| client(&outside.http, path, &over))).collect();
         stand.run(args.duration)?;
         over.store(true, Ordering::Relaxed);
         // Who is in the middle of a question is answered still.
@@ -150,12 +163,15 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             stand.run(Span::from_millis(5))?;
         }
         let sent = loading.join().ok().context("the load failed")?;
-        let asked = clients.into_iter().map(|client| client.join().ok().context("a client failed")?);
+        let asked =
+            clients.into_iter().map(|client| client.join().ok().context("a client failed")?);
         Ok((sent, asked.collect::<Result<_>>()?))
     })?;
     let (resident, late) = (memory()?, stand.forwarder.take_latest());
     let active: u64 = (0..args.adapters)
-        .filter_map(|n| stand.forwarder.report(falaj_engine::PipeId(0), Some(falaj_sched::queue::FlowId(n)), 0))
+        .filter_map(|n| {
+            stand.forwarder.report(falaj_engine::PipeId(0), Some(falaj_sched::queue::FlowId(n)), 0)
+        })
         .map(|report| report.active)
         .sum();
     stand.end();
@@ -179,16 +195,23 @@ fn tell_effect(args: &Args) -> Result<ExitCode> {
         };
         say!(
             "{}",
-            serde_json::to_string_pretty(&json!({ "changes": CHANGES, "wire": of(&wire), "answers": of(&answers) }))?
+            serde_json::to_string_pretty(
+                &json!({ "changes": CHANGES, "wire": of(&wire), "answers": of(&answers) })
+            )?
         );
         return Ok(ExitCode::SUCCESS);
     }
-    say!("{CHANGES} changes of a weight over HTTP, at a full link of 100 Mbit/s; from before the request");
+    say!(
+        "{CHANGES} changes of a weight over HTTP, at a full link of 100 Mbit/s; from before the request"
+    );
     let row = |what: &str, meter: &Meter| {
         let of = |q| show::span(meter.quantile(q));
         vec![what.to_owned(), of(0.5), of(0.99), show::span(meter.max())]
     };
-    let rows = [row("to the first packets on the wire by the new weight", &wire), row("to the answer", &answers)];
+    let rows = [
+        row("to the first packets on the wire by the new weight", &wire),
+        row("to the answer", &answers),
+    ];
     say!("{}", show::table(&["", "p50", "p99", "most"], rows));
     Ok(ExitCode::SUCCESS)
 }

@@ -39,7 +39,8 @@ pub(super) struct Outside {
 }
 
 impl Stand {
-    /// Of a scenario with so many adapters, which are called `a0`, `a1` and so on. The program must have one thread.
+    /// Of a scenario with so many adapters, which are called `a0`, `a1` and so on. The program must
+    /// have one thread.
     pub(super) fn new(text: String, adapters: u32) -> Result<(Stand, Outside)> {
         open_files(u64::from(adapters) * 2 + 200)?;
         let parsed = file::parse(&text, "bench serve")?;
@@ -54,7 +55,8 @@ impl Stand {
         }
         let (uplink, outside) = attach::unit_port("the uplink")?;
         let clock = Clock::from_zero(monotonic());
-        let mut forwarder = attach::to_adapters(&parsed.network(), &all, uplink, clock, Options::default())?;
+        let mut forwarder =
+            attach::to_adapters(&parsed.network(), &all, uplink, clock, Options::default())?;
         forwarder.hold_to(terms(&parsed, &promised));
         forwarder.remember_turns();
         let directory = tempfile::tempdir()?;
@@ -103,7 +105,10 @@ impl Stand {
 /// Files that this process may have open.
 fn open_files(wanted: u64) -> Result<()> {
     let (now, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    ensure!(wanted <= most, "{wanted} open files are needed, and {most} allowed: raise `ulimit -Hn`");
+    ensure!(
+        wanted <= most,
+        "{wanted} open files are needed, and {most} allowed: raise `ulimit -Hn`"
+    );
     Ok(setrlimit(Resource::RLIMIT_NOFILE, wanted.max(now), most)?)
 }
 
@@ -136,7 +141,12 @@ pub(super) fn adapter_of(unit: &[u8]) -> Option<u32> {
 }
 
 /// What the API answered to a request: its status, how long it took, how long it is.
-pub(super) fn ask(api: &Path, method: &str, path: &str, body: &str) -> Result<(u16, Duration, usize)> {
+pub(super) fn ask(
+    api: &Path,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> Result<(u16, Duration, usize)> {
     let began = Instant::now();
     let mut stream = UnixStream::connect(api)?;
     write!(
@@ -147,6 +157,9 @@ pub(super) fn ask(api: &Path, method: &str, path: &str, body: &str) -> Result<(u
     )?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
-    let status = answer.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok()).unwrap_or(0);
+    let status = answer
+        .get(9..12)
+        .and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok())
+        .unwrap_or(0);
     Ok((status, began.elapsed(), answer.len()))
 }

@@ -24,7 +24,11 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(path: &Path) -> Result<Client> {
-        let runtime = Builder::new_current_thread().enable_io().enable_time().build().context("no runtime")?;
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .context("no runtime")?;
         Ok(Client { runtime, path: path.to_owned() })
     }
 
@@ -34,7 +38,8 @@ impl Client {
         if status != 200 {
             bail!("the service answers {status} to {path}");
         }
-        serde_json::from_slice(&body).context("the service's answer is not to be read: is it of another release?")
+        serde_json::from_slice(&body)
+            .context("the service's answer is not to be read: is it of another release?")
     }
 
     /// Asks; gives the status and what it says.
@@ -48,7 +53,8 @@ impl Client {
             .body(Full::new(Bytes::from(body)))?;
         let asked = async {
             let stream = UnixStream::connect(&self.path).await.context("nobody listens there")?;
-            let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+            let (mut sender, connection) =
+                hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
             let connection = tokio::spawn(connection);
             let answer = sender.send_request(request).await?;
             let status = answer.status().as_u16();

@@ -106,7 +106,12 @@ enum Gone {
     Service(anyhow::Error),
 }
 
-fn watch(mut terminal: DefaultTerminal, source: &mut Source, state: &mut State, ended: &AtomicBool) -> Result<Gone> {
+fn watch(
+    mut terminal: DefaultTerminal,
+    source: &mut Source,
+    state: &mut State,
+    ended: &AtomicBool,
+) -> Result<Gone> {
     let mut next = Instant::now() + STEP;
     while !ended.load(Ordering::Relaxed) {
         terminal.draw(|frame| screen::draw(frame, state))?;
@@ -177,7 +182,12 @@ fn pressed(key: KeyEvent, source: &mut Source, state: &mut State) -> bool {
 fn change(source: &mut Source, state: &mut State, wanted: Option<state::Wanted>) {
     let Some(wanted) = wanted else { return };
     let said = match source.change(&wanted) {
-        Ok(()) => format!("{}: {} {}", wanted.flow, wanted.key, wanted.value.as_deref().unwrap_or("is gone")),
+        Ok(()) => format!(
+            "{}: {} {}",
+            wanted.flow,
+            wanted.key,
+            wanted.value.as_deref().unwrap_or("is gone")
+        ),
         Err(why) => why,
     };
     tell(source, state, said);
@@ -185,7 +195,9 @@ fn change(source: &mut Source, state: &mut State, wanted: Option<state::Wanted>)
 
 /// Pauses the adapter that is chosen, or lets it go on.
 fn pause(source: &mut Source, state: &mut State) {
-    let Some((name, paused)) = state.row().map(|row| (row.adapter.clone(), !row.paused)) else { return };
+    let Some((name, paused)) = state.row().map(|row| (row.adapter.clone(), !row.paused)) else {
+        return;
+    };
     let name = name.unwrap_or_default();
     let said = match source.pause(&name, paused) {
         Ok(()) => format!("{name} {}", if paused { "pauses" } else { "goes on" }),

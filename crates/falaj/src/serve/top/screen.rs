@@ -1,5 +1,5 @@
-//! How it looks: a row for each flow, below it more of the one that is chosen, what was said, and the keys. A broken promise is
-//! told by a sign, a word and by inverted letters: colours only help.
+//! How it looks: a row for each flow, below it more of the one that is chosen, what was said, and
+//! the keys. A broken promise is told by a sign, a word and by inverted letters: colours only help.
 
 use super::seen::{Row as Flow, Way};
 use super::state::State;
@@ -19,9 +19,13 @@ const NUMBERS: u16 = 110;
 const LINE: u16 = 30;
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State) {
-    let [head, table, below, keys] =
-        Layout::vertical([Constraint::Length(1), Constraint::Min(2), Constraint::Length(BELOW), Constraint::Length(1)])
-            .areas(frame.area());
+    let [head, table, below, keys] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Min(2),
+        Constraint::Length(BELOW),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
     frame.render_widget(Paragraph::new(title(state)), head);
     flows(frame, table, state);
     frame.render_widget(Paragraph::new(about(state)).wrap(Wrap { trim: false }), below);
@@ -37,7 +41,8 @@ pub(super) fn text(state: &mut State, width: u16) -> String {
     let Ok(_) = terminal.draw(|frame| draw(frame, state));
     let buffer = terminal.backend().buffer();
     let cells = buffer.content().chunks(usize::from(width));
-    let lines = cells.map(|row| row.iter().map(|cell| cell.symbol()).collect::<String>().trim_end().to_owned());
+    let lines = cells
+        .map(|row| row.iter().map(|cell| cell.symbol()).collect::<String>().trim_end().to_owned());
     let mut lines: Vec<String> = lines.collect();
     // Keys are for those who can press them.
     lines.pop();
@@ -56,14 +61,20 @@ fn title(state: &State) -> Line<'static> {
     };
     let held = if state.held { ", HELD" } else { "" };
     let since = nanos((state.seen.at / 1_000_000_000 * 1_000_000_000) as f64);
-    Line::styled(format!("{}: {way}, {since} after the start{held}", state.seen.about), Modifier::BOLD)
+    Line::styled(
+        format!("{}: {way}, {since} after the start{held}", state.seen.about),
+        Modifier::BOLD,
+    )
 }
 
 fn flows(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
     let line = area.width.saturating_sub(NUMBERS).min(LINE);
     let right = |text: String| Cell::from(Text::from(text).alignment(Alignment::Right));
     let recent = state.seen.recent;
-    let head = ["Flow", "Rate", "at least", "", "p99", "largest", "at most", "waits", "drops", "weight", "promise"];
+    let head = [
+        "Flow", "Rate", "at least", "", "p99", "largest", "at most", "waits", "drops", "weight",
+        "promise",
+    ];
     let head = Row::new(head.iter().enumerate().map(|(n, text)| match n {
         0 | 3 | 10 => Cell::from(*text),
         _ => right((*text).to_owned()),
@@ -90,7 +101,10 @@ fn flows(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
             Row::new([
                 Cell::from(name),
                 right(flow.rate.map_or_else(|| DASH.into(), rate)),
-                right(flow.promised_rate.map_or_else(|| DASH.into(), |promised| rate(promised as f64))),
+                right(
+                    flow.promised_rate
+                        .map_or_else(|| DASH.into(), |promised| rate(promised as f64)),
+                ),
                 Cell::from(bars(&state.rates(flow), line.into())),
                 right(time(flow.p99)),
                 right(largest),
@@ -155,7 +169,9 @@ fn verdict(flow: &Flow, coloured: bool) -> (String, Style) {
 fn bars(rates: &[u64], width: usize) -> String {
     let shown = &rates[rates.len().saturating_sub(width)..];
     let most = rates.iter().copied().max().unwrap_or(0).max(1);
-    let bar = |rate: &u64| if *rate == 0 { ' ' } else { BARS[(u128::from(*rate) * 7 / u128::from(most)) as usize] };
+    let bar = |rate: &u64| {
+        if *rate == 0 { ' ' } else { BARS[(u128::from(*rate) * 7 / u128::from(most)) as usize] }
+    };
     let line: String = shown.iter().map(bar).collect();
     format!("{line:>width$}")
 }
@@ -272,16 +288,21 @@ mod tests {
               wild          12.3 Mbit/s           —             ████████   33.0 ms    66.0 ms         —     12      0      1 no promise
             calm: under mclock of link uplink, capped at 12mbit; its delay is promised by WF2Q+
         "#]].assert_eq(&text(&mut state, 130));
-        assert!(!text(&mut state, 130).contains("turn on the link's processor"), "calm was not held back");
-        state.step(1);
         assert!(
-            text(&mut state, 130)
-                .contains("wild had more to be read when its turn on the link's processor was over: 41 times")
+            !text(&mut state, 130).contains("turn on the link's processor"),
+            "calm was not held back"
         );
+        state.step(1);
+        assert!(text(&mut state, 130).contains(
+            "wild had more to be read when its turn on the link's processor was over: 41 times"
+        ));
         assert!(!text(&mut state, 130).contains("no memory"), "nothing that it sent");
         state.turn();
         assert!(text(&mut state, 130).contains("what adapters receive"));
-        assert!(text(&mut state, 130).contains("For 5 packets that wild was to get there was no memory since"));
+        assert!(
+            text(&mut state, 130)
+                .contains("For 5 packets that wild was to get there was no memory since")
+        );
     }
 
     #[test]
@@ -292,14 +313,21 @@ mod tests {
         let screen = text(&mut state, 100);
         assert!(screen.contains("✖ BROKEN ×3") && screen.contains("✖ 5.00 ms"), "{screen}");
         // Dropped in this second, not since the start.
-        assert!(screen.lines().any(|line| line.contains("calm") && line.contains(" 21 ")), "{screen}");
+        assert!(
+            screen.lines().any(|line| line.contains("calm") && line.contains(" 21 ")),
+            "{screen}"
+        );
         let mut terminal = Terminal::new(TestBackend::new(100, 9)).unwrap();
         terminal.draw(|frame| draw(frame, &mut state)).unwrap();
         let buffer = terminal.backend().buffer();
-        let inverted = buffer.content().iter().filter(|cell| cell.modifier.contains(Modifier::REVERSED));
+        let inverted =
+            buffer.content().iter().filter(|cell| cell.modifier.contains(Modifier::REVERSED));
         let inverted: String = inverted.map(|cell| cell.symbol()).collect();
         assert!(inverted.starts_with("✖ BROKEN ×3"), "{inverted}");
-        assert!(buffer.content().iter().all(|cell| cell.fg == Color::Reset), "nobody asked for colours");
+        assert!(
+            buffer.content().iter().all(|cell| cell.fg == Color::Reset),
+            "nobody asked for colours"
+        );
         state.coloured = true;
         terminal.draw(|frame| draw(frame, &mut state)).unwrap();
         assert!(terminal.backend().buffer().content().iter().any(|cell| cell.fg == Color::Red));
@@ -342,8 +370,16 @@ mod tests {
         other.rows.iter_mut().for_each(|row| (row.kind, row.weight) = ("fifo".into(), None));
         state.take(other);
         assert_eq!(state.weight_by(1), None);
-        assert!(state.said.as_ref().is_some_and(|said| said.contains("no weight")), "{:?}", state.said);
+        assert!(
+            state.said.as_ref().is_some_and(|said| said.contains("no weight")),
+            "{:?}",
+            state.said
+        );
         state.ask_cap();
-        assert!(!state.types() && state.said.as_ref().is_some_and(|said| said.contains("no cap")), "{:?}", state.said);
+        assert!(
+            !state.types() && state.said.as_ref().is_some_and(|said| said.contains("no cap")),
+            "{:?}",
+            state.said
+        );
     }
 }

@@ -163,7 +163,8 @@ fn of_report(flow: &FlowReport) -> Row {
 }
 
 impl Row {
-    /// Adds what the scenario says of the flow: under which discipline it stands, its weight, its cap.
+    /// Adds what the scenario says of the flow: under which discipline it stands, its weight, its
+    /// cap.
     fn configure(&mut self, scenario: &Json) {
         let kind = |table: &Json| table["scheduler"]["kind"].as_str().map(str::to_owned);
         let link = &scenario["link"][&self.link];

@@ -60,13 +60,17 @@ impl Source {
             Source::Link { client, before } => {
                 let mut report: Report = client.must("show", json!({}))?;
                 let text: ScenarioAnswer = client.must("scenario", json!({}))?;
-                let scenario: Json = toml::from_str(&text.toml).context("the link's scenario is not to be read")?;
+                let scenario: Json =
+                    toml::from_str(&text.toml).context("the link's scenario is not to be read")?;
                 let now = report.clone();
                 if let Some(before) = before {
                     add_rates(&mut report, before);
                 }
                 *before = Some(Box::new(now));
-                let about = format!("falaj {} {} (pid {})", client.hello.command, client.hello.about, client.hello.pid);
+                let about = format!(
+                    "falaj {} {} (pid {})",
+                    client.hello.command, client.hello.about, client.hello.pid
+                );
                 Ok(Seen::of_link(&about, &report, &scenario))
             }
         }
@@ -74,7 +78,9 @@ impl Source {
 
     /// Pauses an adapter, or lets it go on.
     pub(super) fn pause(&mut self, adapter: &str, paused: bool) -> Result<(), String> {
-        let Source::Service { http, .. } = self else { return Err("only adapters of a service pause".into()) };
+        let Source::Service { http, .. } = self else {
+            return Err("only adapters of a service pause".into());
+        };
         let path = format!("/v1/adapters/{}/paused", adapter.replace('/', "%2F"));
         answered(http.ask(Method::PUT, &path, paused.to_string()))
     }
@@ -89,15 +95,29 @@ impl Source {
                 answered(http.ask(Method::PATCH, &path, json!({ wanted.key: value }).to_string()))
             }
             Source::Link { client, .. } => {
-                let place = format!("link.{}.flow.{}", json!(wanted.link), wanted.flow.replace('/', ".flow."));
-                let set = vec![format!("{place}.{}={}", wanted.key, wanted.value.as_deref().unwrap_or_default())];
+                let place = format!(
+                    "link.{}.flow.{}",
+                    json!(wanted.link),
+                    wanted.flow.replace('/', ".flow.")
+                );
+                let set = vec![format!(
+                    "{place}.{}={}",
+                    wanted.key,
+                    wanted.value.as_deref().unwrap_or_default()
+                )];
                 let request = json!(SetRequest { set, ..SetRequest::default() });
-                match client.ask::<SetAnswer>("set", request).map_err(|error| format!("{error:#}"))? {
+                match client
+                    .ask::<SetAnswer>("set", request)
+                    .map_err(|error| format!("{error:#}"))?
+                {
                     Ok(_) => Ok(()),
                     Err(Refusal { what, remarks }) => {
                         let said = |remark: &Remark| (remark.title.clone(), remark.help.clone());
                         let remarks: Vec<_> = remarks.iter().map(said).collect();
-                        Err(refused(&what, remarks.iter().map(|(title, help)| (title.as_str(), &help[..]))))
+                        Err(refused(
+                            &what,
+                            remarks.iter().map(|(title, help)| (title.as_str(), &help[..])),
+                        ))
                     }
                 }
             }
@@ -111,8 +131,10 @@ fn answered(asked: Result<(u16, Bytes)>) -> Result<(), String> {
     if status == 200 {
         return Ok(());
     }
-    let Problem { what, remarks } = serde_json::from_slice(&body)
-        .unwrap_or_else(|_| Problem { what: format!("the service answers {status}"), remarks: Vec::new() });
+    let Problem { what, remarks } = serde_json::from_slice(&body).unwrap_or_else(|_| Problem {
+        what: format!("the service answers {status}"),
+        remarks: Vec::new(),
+    });
     Err(refused(&what, remarks.iter().map(|remark| (remark.title.as_str(), &remark.help[..]))))
 }
 

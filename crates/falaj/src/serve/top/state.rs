@@ -73,7 +73,10 @@ impl State {
                 before.drain(..before.len().saturating_sub(BEFORE));
             }
             let since = self.dropped.get(&key).map_or(0, |was| row.dropped.saturating_sub(*was));
-            new.insert(key.clone(), if again { self.new.get(&key).copied().unwrap_or(0) } else { since });
+            new.insert(
+                key.clone(),
+                if again { self.new.get(&key).copied().unwrap_or(0) } else { since },
+            );
             dropped.insert(key.clone(), row.dropped);
             rates.insert(key, before);
         }
@@ -147,17 +150,23 @@ impl State {
 
     pub(super) fn ask_weight(&mut self) {
         match self.row().map(|row| (row.weight, row.kind.clone())) {
-            Some((Some(weight), _)) => self.typing = Some(Typing { key: "weight", text: weight.to_string() }),
+            Some((Some(weight), _)) => {
+                self.typing = Some(Typing { key: "weight", text: weight.to_string() })
+            }
             Some((None, kind)) => self.say(format!("flows of `{kind}` have no weight")),
             None => {}
         }
     }
 
     pub(super) fn ask_cap(&mut self) {
-        let Some((kind, cap)) = self.row().map(|row| (row.kind.clone(), row.cap.clone())) else { return };
+        let Some((kind, cap)) = self.row().map(|row| (row.kind.clone(), row.cap.clone())) else {
+            return;
+        };
         match cap_key(&kind) {
             Some(key) => self.typing = Some(Typing { key, text: cap.unwrap_or_default() }),
-            None => self.say(format!("flows of `{kind}` have no cap; those of mclock, hfsc, htb and shaper have one")),
+            None => self.say(format!(
+                "flows of `{kind}` have no cap; those of mclock, hfsc, htb and shaper have one"
+            )),
         }
     }
 

@@ -25,8 +25,12 @@ pub(super) fn svg(rows: &[Row]) -> Result<String> {
         }
     };
     drawn(&Heat {
-        title: "B-WFI: bytes behind the fluid share, by discipline and flows (weight:bytes:flows)".into(),
-        cells: kinds.iter().map(|kind| loads.iter().map(|load| cell(kind, load)).collect()).collect(),
+        title: "B-WFI: bytes behind the fluid share, by discipline and flows (weight:bytes:flows)"
+            .into(),
+        cells: kinds
+            .iter()
+            .map(|kind| loads.iter().map(|load| cell(kind, load)).collect())
+            .collect(),
         rows: kinds,
         columns: loads,
     })
