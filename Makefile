@@ -104,7 +104,9 @@ tsan: cargo ## run the rings that processes share under ThreadSanitizer
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" TSAN_OPTIONS=suppressions=$(abspath .ci/tsan) \
 	RUST_TEST_THREADS=1 CARGO_TARGET_DIR=$(target)/tsan cargo test --target $$(rustc -vV | sed -n 's/^host: //p') -p falaj-aggregate --lib --test ring --test hangup
 
-lint: cargo ## check format, lints and documentation
+lint: cargo ## check format, lints, documentation, and how the code is laid out (.ci/house --help)
+	@if python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then .ci/house --self-test && .ci/house; \
+	else echo "left out: how the code is laid out (.ci/house), which takes python3 (3.11 or newer)"; fi
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps

@@ -1,0 +1,66 @@
+"""Check 1, between crates: a crate depends only on those that ARCHITECTURE puts below it."""
+
+import tomllib
+
+from .tree import Finding
+
+
+def dependencies(manifest, names):
+    """The crates of ours that a Cargo.toml depends on; tests' own dependencies do not count."""
+    tables = [manifest, *manifest.get("target", {}).values()]
+    return sorted(
+        {
+            name
+            for table in tables
+            for kind in ("dependencies", "build-dependencies")
+            for name in table.get(kind, {})
+            if name in names
+        }
+    )
+
+
+def below(allowed, name):
+    """All crates that `name` may depend on: those it names, and theirs."""
+    found, waiting = set(), list(allowed[name])
+    while waiting:
+        lower = waiting.pop()
+        if lower not in found:
+            found.add(lower)
+            waiting += allowed.get(lower, [])
+    return found
+
+
+def check(tree, data):
+    """Each dependency that does not point down, and each crate that has no place in the order."""
+    allowed = data["crates"]
+    manifests = {}
+    for crate in tree.crates:
+        file = f"{crate}/Cargo.toml"
+        manifest = tomllib.loads(tree.text(file))
+        manifests[manifest["package"]["name"]] = (file, manifest)
+    findings = []
+    for name, (file, manifest) in manifests.items():
+        if name not in allowed:
+            findings.append(
+                Finding(file, 1, f"{name} has no place in the order of crates", "add it to [crates] of .ci/house.toml")
+            )
+            continue
+        permitted = below(allowed, name)
+        for lower in dependencies(manifest, set(manifests)):
+            if lower not in permitted:
+                findings.append(
+                    Finding(
+                        file,
+                        _line(tree.text(file), lower),
+                        f"{name} depends on {lower}, which is not below it",
+                        "move what both need into a crate below both (docs/architecture.md)",
+                    )
+                )
+    for name in allowed:
+        if manifests and name not in manifests:
+            findings.append(Finding(".ci/house.toml", 1, f"there is no crate {name}", "remove it from [crates]"))
+    return findings, len(findings)
+
+
+def _line(text, name):
+    return next((n for n, line in enumerate(text.split("\n"), 1) if line.startswith(name)), 1)

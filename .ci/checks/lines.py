@@ -1,0 +1,62 @@
+"""Check 5: lines of Rust sources are at most 100 columns long, in code and in comments."""
+
+import re
+
+from . import rust
+from .tree import Finding
+
+COLUMNS = 100
+TABLE = re.compile(r"\s*//[/!]\s*\|")
+URL = re.compile(r"\s*//[/!]?\s*(?:\[[^]]*\]:\s*)?<?https?://\S+$")
+# What may stand before the string that makes a line long: a name, as of a field or a variable, an opening bracket.
+LEAD = re.compile(r"""[^",]*""")
+# What may stand behind it: nothing that could stand on a line of its own.
+CLOSING = re.compile(r"[\])},;?]*(?:\.(?:into|to_owned|to_string|as_str)\(\)[\])},;?]*)?\s*(?:\{|=>\s*\{?)?")
+
+
+def too_long(text, literals):
+    """The numbers of lines of `text` that are too long."""
+    found, start = [], 0
+    for number, line in enumerate(text.split("\n"), 1):
+        end = start + len(line)
+        if len(line) > COLUMNS and not excepted(line, start, end, literals):
+            found.append(number)
+        start = end + 1
+    return found
+
+
+def excepted(line, start, end, literals):
+    """Returns true if the line may be long: see the help of `.ci/house`."""
+    if TABLE.match(line) or URL.match(line):
+        return True
+    inside = [s for s in literals if s.start < end and s.end > start]
+    beyond = [s for s in inside if s.end > start + COLUMNS]
+    if len(beyond) != 1:
+        return False
+    string = beyond[0]
+    behind = line[max(string.end - start, 0) :] if string.end <= end else ""
+    if not CLOSING.fullmatch(behind):
+        return False
+    if string.start < start or string.end > end:
+        # A line of a text of several lines: a backslash that ends it could stand earlier.
+        continued = not string.raw and line.endswith("\\") and not line.endswith("\\n\\")
+        return not continued
+    return string.start <= start + COLUMNS and LEAD.fullmatch(line[: string.start - start]) is not None
+
+
+def check(tree, data):
+    """Each line that is too long."""
+    findings = []
+    for file in tree.files:
+        if not file.endswith(".rs"):
+            continue
+        text = tree.text(file)
+        if not any(len(line) > COLUMNS for line in text.split("\n")):
+            continue
+        _, literals = rust.mask(text)
+        lines = text.split("\n")
+        findings += [
+            Finding(file, number, f"{len(lines[number - 1])} columns", f"wrap the line at {COLUMNS}")
+            for number in too_long(text, literals)
+        ]
+    return findings, len(findings)
