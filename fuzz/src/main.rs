@@ -44,9 +44,9 @@ fn target() -> Box<dyn Fn(&[u8]) + Send + Sync> {
         }),
         "packet" => Box::new(rules::packet),
         "capture" => Box::new(|bytes| drop(falaj_traffic::capture::read(bytes))),
-        "container" => {
-            Box::new(|bytes| containers::hostile(bytes, bytes.first().map_or(0, |&byte| usize::from(byte) % 13)))
-        }
+        "container" => Box::new(|bytes| {
+            containers::hostile(bytes, bytes.first().map_or(0, |&byte| usize::from(byte) % 13))
+        }),
         "ring" => Box::new(ring::hostile),
         "memif" => Box::new(memif::hostile),
         "unit" => Box::new(ports::unit),
@@ -62,7 +62,8 @@ fn target() -> Box<dyn Fn(&[u8]) + Send + Sync> {
             }
         }),
         name => {
-            let (_, target, _) = parsers::TARGETS.into_iter().find(|known| known.0 == name).expect("a target");
+            let (_, target, _) =
+                parsers::TARGETS.into_iter().find(|known| known.0 == name).expect("a target");
             Box::new(move |bytes| {
                 if let Ok(text) = std::str::from_utf8(bytes) {
                     target(text);

@@ -2,7 +2,7 @@
 
 use crate::table::{Columns, Values};
 use falaj_scenario::{Scenario, Source};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use falaj_sim::rows::{COLUMNS, told};
 use falaj_sim::scenario::{name_of, pipe_of};
 use falaj_sim::{Connections, FlowResult, Row, Run, rows};

@@ -3,7 +3,7 @@
 use crate::interrupt::interruptible;
 use crate::table::{Columns, Values};
 use crate::{errors, toml};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use falaj_sim::rows::COLUMNS;
 use falaj_sim::sweep::{Axis, Results, Shard, Table};
 use falaj_sim::{cores, sweep};

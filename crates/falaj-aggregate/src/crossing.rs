@@ -3,7 +3,7 @@
 
 use crate::endpoint::{Crossed, Endpoint};
 use falaj_engine::container::{Container, Malformed, Packer, Packets};
-use falaj_sched::time::Time;
+use falaj_sched::units::time::Time;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

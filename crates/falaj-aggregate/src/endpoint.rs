@@ -6,7 +6,7 @@ use crate::crossing::Carrier;
 use crate::memory::Shared;
 use crate::ring::{Broken, CONTROL, Popped, Pushed, Reader, Took, Writer};
 use crate::wake::{Waker, nanos};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::net::{

@@ -1,6 +1,6 @@
 //! What a side sleeps on: the peer's wake-ups, an instant, the end of the line.
 
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;

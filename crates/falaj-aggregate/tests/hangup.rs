@@ -2,7 +2,7 @@
 //! nothing else.
 
 use falaj_aggregate::endpoint::{Endpoint, line};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::fd::AsFd;

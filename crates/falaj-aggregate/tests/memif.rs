@@ -13,7 +13,7 @@ use falaj_aggregate::memif::session::{Agreed, Role, Session, Terms};
 use falaj_aggregate::memif::station::{News, Station};
 use falaj_aggregate::memory::Shared;
 use falaj_engine::container::{Packer, Policy};
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::time::{Span, Time};
 use proptest::prelude::*;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{self, MemfdFlags, SealFlags};

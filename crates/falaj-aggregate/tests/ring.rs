@@ -3,7 +3,7 @@
 
 use falaj_aggregate::endpoint::{Endpoint, line};
 use falaj_aggregate::ring::{CONTROL, Memory, Popped, Pushed, Reader, Took, Writer};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::Arc;

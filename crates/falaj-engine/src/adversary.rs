@@ -9,9 +9,9 @@ use crate::chance::Chance;
 use crate::engine::{Emit, Engine, Output, PipeId, Unit};
 use crate::fairness::{self, Fairness, Sizes};
 use crate::pipe::PipeSpec;
-use falaj_sched::params::Refusals;
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::contract::params::Refusals;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::{Span, Time};
 use rand_core::Rng;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,7 +1,7 @@
 //! Random numbers addressed by (seed, element, flow, index): a draw depends on
 //! nothing that happened before it, so timing never changes a decision.
 
-use falaj_sched::draws::mix;
+use falaj_sched::units::draws::mix;
 use rand_core::{Infallible, TryRng};
 
 /// A stream of random numbers that can be entered anywhere.

@@ -17,7 +17,7 @@
 
 use crate::engine::{PipeId, Unfit};
 use crate::pipe::{self, For, Pipe, PipeSpec};
-use falaj_sched::queue::FlowId;
+use falaj_sched::queues::queue::FlowId;
 use std::ops::Range;
 
 /// What becomes of a flow that a pipe has.

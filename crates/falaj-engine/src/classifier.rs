@@ -3,7 +3,7 @@
 use crate::key::Key;
 use crate::lookup::Lookup;
 use crate::term::{Literal, Term};
-use falaj_sched::queue::FlowId;
+use falaj_sched::queues::queue::FlowId;
 use std::fmt;
 use std::net::IpAddr;
 

@@ -14,8 +14,8 @@
 //! A packer may be [tuned](Packer::tuned): then its policy follows the load.
 
 use crate::tuning::{Choose, Tuning};
-use falaj_sched::calendar::Calendar;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::collections::calendar::Calendar;
+use falaj_sched::units::time::{Span, Time};
 use std::collections::BTreeMap;
 use std::fmt;
 

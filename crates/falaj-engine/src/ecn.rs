@@ -1,8 +1,8 @@
 //! The ECN bits of IP headers in Ethernet frames: read and written where they stand.
 
 use crate::key::{Key, is_tag};
-use falaj_sched::draws::mix;
-use falaj_sched::label::{Ecn, Label};
+use falaj_sched::units::draws::mix;
+use falaj_sched::units::label::{Ecn, Label};
 use std::net::IpAddr;
 
 const ETHERNET: usize = 14;

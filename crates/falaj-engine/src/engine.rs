@@ -4,13 +4,13 @@ use crate::change::{Change, Part, Prepared};
 use crate::each::beside::take_over;
 use crate::each::{Ids, Report};
 use crate::pipe::{self, Counters, For, Leavings, Pipe, PipeSpec};
-use falaj_sched::calendar::Calendar;
-use falaj_sched::label::{Ecn, Known, Label};
-use falaj_sched::params::Refusals;
-use falaj_sched::plugin::Breach;
-use falaj_sched::promise::{NoPromise, Promise};
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::collections::calendar::Calendar;
+use falaj_sched::contract::guarantee::{NoPromise, Promise};
+use falaj_sched::contract::params::Refusals;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::scheduler::plugin::Breach;
+use falaj_sched::units::label::{Ecn, Known, Label};
+use falaj_sched::units::time::{Span, Time};
 use std::any::Any;
 
 /// A pipe of the engine: its index.

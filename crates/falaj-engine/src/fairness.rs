@@ -15,8 +15,8 @@
 //! something, a packet's stay is one of the intervals of the first.
 
 use crate::engine::Emit;
-use falaj_sched::rate::{BIT_NANOS, Rate};
-use falaj_sched::time::Time;
+use falaj_sched::units::rate::{BIT_NANOS, Rate};
+use falaj_sched::units::time::Time;
 
 /// The worst that happened to a flow, and when.
 #[derive(Clone, Copy, Debug, PartialEq)]

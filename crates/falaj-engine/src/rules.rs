@@ -6,8 +6,8 @@ use crate::each::Stats;
 use crate::key::Key;
 use crate::lookup::Lookup;
 use crate::table::{Field, Table};
-use falaj_sched::probability::Probability;
-use falaj_sched::time::Time;
+use falaj_sched::units::probability::Probability;
+use falaj_sched::units::time::Time;
 use std::sync::Arc;
 
 /// A rule.

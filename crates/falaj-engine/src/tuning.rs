@@ -7,7 +7,7 @@
 //! chooser's matter.
 
 use crate::container::Policy;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::time::{Span, Time};
 use std::fmt;
 
 /// What happened in an epoch.

@@ -6,12 +6,12 @@ use common::{Dice, become_kind, emits};
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
-use falaj_sched::params::{FlowSetup, Setup, Value, Values};
-use falaj_sched::promise::Promise;
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
+use falaj_sched::contract::guarantee::Promise;
+use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry::entry;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 
 const PIPE: PipeId = PipeId(0);
 

@@ -7,11 +7,11 @@ use common::{Arrival, Dice, become_kind, bursts, virtual_links};
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
-use falaj_sched::params::{FlowSetup, Setup, Value, Values};
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
+use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry::{self, ENTRIES, Entry};
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 

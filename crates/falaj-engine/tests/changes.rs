@@ -8,12 +8,12 @@ use falaj_engine::engine::Unit;
 use falaj_engine::impair::Impairments;
 use falaj_engine::pipe::{Pace, PipeSpec};
 use falaj_engine::{Engine, Output, PipeId, Unfit, Why};
-use falaj_sched::capacity::Capacity;
-use falaj_sched::params::{FlowSetup, Setup, Value, Values};
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
+use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::capacity::Capacity;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 use std::collections::VecDeque;
 
 const PIPE: PipeId = PipeId(0);

@@ -11,10 +11,10 @@ use common::{Arrival, Dice, bursts, emits, run};
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
-use falaj_sched::params::{FlowSetup, Inner, Setup, Value, Values};
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::contract::params::{FlowSetup, Inner, Setup, Value, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 use std::collections::BTreeSet;
 
 /// Levels of classes here.

@@ -6,7 +6,7 @@ use falaj_engine::container::{
     ADDRESS, Container, LENGTH, Left, MOST_OPEN, Malformed, Nonsense, Packer, Policy, Unfit, unload,
 };
 use falaj_engine::tuning::{Choose, Seen};
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::time::{Span, Time};
 use proptest::prelude::*;
 use rand_core::Rng;
 use std::sync::{Arc, Mutex};

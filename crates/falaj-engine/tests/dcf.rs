@@ -7,12 +7,12 @@ use common::{Arrival, Dice, emits, run};
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::{Engine, Output, PipeId};
-use falaj_sched::dcf::{Channel, DIFS, RATES, SLOT};
-use falaj_sched::draws::{Draws, mix};
-use falaj_sched::params::{FlowSetup, Setup, Value, Values};
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::disciplines::dcf::{Channel, DIFS, RATES, SLOT};
+use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::units::draws::{Draws, mix};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 use falaj_theory::dcf::{Saturation, saturation};
 use std::collections::VecDeque;
 

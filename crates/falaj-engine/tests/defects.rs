@@ -13,11 +13,11 @@ use falaj_engine::impair::loss::Loss;
 use falaj_engine::key::Key;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
-use falaj_sched::capacity::Capacity;
-use falaj_sched::params::{FlowSetup, Setup, Values};
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::contract::params::{FlowSetup, Setup, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::units::capacity::Capacity;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 
 /// The defect, and the test that fails where we have it: of which file, and its name.
 const TESTS: &[(&str, &str, &str)] = &[
@@ -62,7 +62,7 @@ const TESTS: &[(&str, &str, &str)] = &[
     ),
     (
         "marks of RED come whatever the probability",
-        "falaj-sched/src/policy/red.rs",
+        "falaj-sched/src/queues/aqm/red.rs",
         "marks_are_as_rare_as_drops_would_be_and_certainty_is_a_drop",
     ),
     (

@@ -8,11 +8,11 @@ use falaj_engine::each::Ids;
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::{Pace, PipeSpec};
 use falaj_engine::{Emit, Engine, Output, PipeId};
-use falaj_sched::label::Label;
-use falaj_sched::params::{FlowSetup, Setup, Value, Values};
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::units::label::Label;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 
 const PIPE: PipeId = PipeId(0);
 
@@ -402,7 +402,7 @@ fn what_no_device_does_is_refused() {
     assert_eq!(refused(&|spec| spec.setup.rate = Rate::UNLIMITED), ["rate"]);
     assert_eq!(refused(&|spec| spec.delay = Span(1)), ["pace"]);
     assert_eq!(
-        refused(&|spec| spec.capacity = falaj_sched::capacity::Capacity::TokenBucket(100)),
+        refused(&|spec| spec.capacity = falaj_sched::units::capacity::Capacity::TokenBucket(100)),
         ["pace"]
     );
     let loss = falaj_engine::impair::loss::Loss::Every(2);

@@ -14,14 +14,14 @@ use falaj_engine::network::{Around, Network, NetworkSpec, Packet, Place};
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::rules::{Rule, To};
 use falaj_engine::{Engine, Output, PipeId, Prepared};
-use falaj_sched::discipline::Discipline;
-use falaj_sched::label::Label;
-use falaj_sched::params::{FlowSetup, Setup, Value, Values};
-use falaj_sched::promise::Bound;
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
+use falaj_sched::contract::discipline::Discipline;
+use falaj_sched::contract::guarantee::Bound;
+use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::label::Label;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 
 /// One byte takes 8 ns.
 const BYTE: u64 = 8;

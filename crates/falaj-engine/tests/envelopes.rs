@@ -5,13 +5,13 @@ mod common;
 
 use common::{Arrival, Dice, any_pipe, become_kind, bursts, emits, run};
 use falaj_engine::{Engine, PipeId};
-use falaj_sched::discipline::Discipline;
-use falaj_sched::params::FlowSetup;
-use falaj_sched::promise::Deadlines;
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::{BIT_NANOS, Rate};
+use falaj_sched::contract::discipline::Discipline;
+use falaj_sched::contract::guarantee::Deadlines;
+use falaj_sched::contract::params::FlowSetup;
+use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry;
-use falaj_sched::time::Time;
+use falaj_sched::units::rate::{BIT_NANOS, Rate};
+use falaj_sched::units::time::Time;
 use falaj_theory::{Curve, exact, float};
 
 /// A token bucket that fills at `rate` up to `burst` bytes, exactly.

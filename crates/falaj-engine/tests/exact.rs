@@ -4,10 +4,10 @@
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Engine, Output, PipeId};
-use falaj_sched::params::{FlowSetup, Setup, Value, Values};
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 use proptest::prelude::*;
 
 const PIPE: PipeId = PipeId(0);

@@ -8,11 +8,11 @@ use falaj_engine::adversary::Subject;
 use falaj_engine::fairness::{self, Fairness, Sizes};
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Engine, Output, PipeId, engine::Unit};
-use falaj_sched::gps::Fluid;
-use falaj_sched::params::{FlowSetup, Setup, Value, Values};
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::mechanisms::gps::Fluid;
+use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 

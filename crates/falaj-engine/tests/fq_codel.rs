@@ -8,14 +8,14 @@ use falaj_engine::each::Ids;
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId, Why};
-use falaj_sched::discipline::Discipline;
-use falaj_sched::draws::mix;
-use falaj_sched::fq_codel::FqCodel;
-use falaj_sched::label::{Ecn, Label};
-use falaj_sched::params::{FlowSetup, Setup, Value, Values};
-use falaj_sched::queue::Limit;
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::contract::discipline::Discipline;
+use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::disciplines::fq_codel::FqCodel;
+use falaj_sched::queues::queue::Limit;
+use falaj_sched::units::draws::mix;
+use falaj_sched::units::label::{Ecn, Label};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy)]

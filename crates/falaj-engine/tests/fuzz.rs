@@ -8,12 +8,12 @@ use common::Dice;
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId, Prepared, Why};
-use falaj_sched::params::{FlowSetup, Kind, Param, Setup, Value, Values};
-use falaj_sched::probability::Probability;
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
+use falaj_sched::contract::params::{FlowSetup, Kind, Param, Setup, Value, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry::{ENTRIES, entry};
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::probability::Probability;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 use std::collections::VecDeque;
 
 const PIPE: PipeId = PipeId(0);

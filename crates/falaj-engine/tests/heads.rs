@@ -5,13 +5,13 @@ mod common;
 
 use common::{Dice, any_pipe, become_kind, virtual_links};
 use falaj_engine::pipe::PipeSpec;
-use falaj_sched::discipline::{Answer, Discipline};
-use falaj_sched::params::Setup;
-use falaj_sched::queue::{FlowId, Packet};
-use falaj_sched::rate::Wire;
+use falaj_sched::contract::discipline::{Answer, Discipline};
+use falaj_sched::contract::params::Setup;
+use falaj_sched::queues::queue::{FlowId, Packet};
 use falaj_sched::registry::{self, ENTRIES, Visitor};
-use falaj_sched::station::{Server, Station};
-use falaj_sched::time::{Span, Time};
+use falaj_sched::scheduler::instance::{Server, Station};
+use falaj_sched::units::rate::Wire;
+use falaj_sched::units::time::{Span, Time};
 
 struct Life<'a>(&'a Setup, &'a mut Dice, &'a str);
 

@@ -15,11 +15,11 @@ use falaj_engine::impair::reorder::Reorder;
 use falaj_engine::impair::slots::Slots;
 use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::{Emit, Engine, Output, PipeId, Why};
-use falaj_sched::params::{FlowSetup, Setup, Values};
-use falaj_sched::probability::Probability;
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::contract::params::{FlowSetup, Setup, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::units::probability::Probability;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 
 const SEEDS: [u64; 3] = [1, 2, 77];
 const DELAY: Span = Span::from_millis(50);

@@ -10,11 +10,11 @@ use common::stepwise::{Model, beside};
 use common::{Arrival, Dice, bursts, emits, run};
 use falaj_engine::Engine;
 use falaj_engine::pipe::PipeSpec;
-use falaj_sched::capacity::Capacity;
-use falaj_sched::params::{FlowSetup, Setup, Value, Values};
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::units::capacity::Capacity;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 use std::collections::VecDeque;
 
 /// A pipe whose largest packet has 4 B; one flow for each list of values.

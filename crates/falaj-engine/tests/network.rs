@@ -15,13 +15,13 @@ use falaj_engine::rules::{Rule, Taken, Target, To};
 use falaj_engine::table::{Entry, Field, Table};
 use falaj_engine::term::{Literal, Term};
 use falaj_engine::{Output, PipeId, Prepared, Why};
-use falaj_sched::label::{Ecn, Label};
-use falaj_sched::params::{FlowSetup, POLICY, Setup, Value, Values};
-use falaj_sched::policy::Policy;
-use falaj_sched::probability::Probability;
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::contract::params::{FlowSetup, POLICY, Setup, Value, Values};
+use falaj_sched::queues::aqm::Policy;
+use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::units::label::{Ecn, Label};
+use falaj_sched::units::probability::Probability;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 use std::sync::Arc;
 
 /// 1000 B of IP in 1 ms, and so much delay, both ways.

@@ -17,12 +17,12 @@ use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::rules::{Rule, Target, To};
 use falaj_engine::table::{Entry, Field, Table};
 use falaj_engine::{Output, PipeId, Prepared, Unfit, Why};
-use falaj_sched::label::Label;
-use falaj_sched::params::{FlowSetup, Setup, Values};
-use falaj_sched::probability::Probability;
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::contract::params::{FlowSetup, Setup, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::units::label::Label;
+use falaj_sched::units::probability::Probability;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 use std::sync::Arc;
 
 fn pipe(delay: Span, flows: usize) -> PipeSpec {

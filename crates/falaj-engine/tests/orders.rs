@@ -6,10 +6,10 @@ use common::examples::{E1, order};
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
-use falaj_sched::params::{FlowSetup, Setup, Value, Values};
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 
 /// A pipe whose largest packet has 4 B; one flow for each list of values.
 fn pipe(kind: &'static str, scheduler: Values, flows: Vec<Values>) -> PipeSpec {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Dice, any_pipe, bursts, by_device, impair, run};
-use falaj_sched::time::Time;
+use falaj_sched::units::time::Time;
 
 #[test]
 fn extra_spurious_and_late_polls_change_no_decision() {

@@ -6,13 +6,13 @@ use common::{Arrival, Dice, any_pipe, become_kind, bursts, by_device, emits, run
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
-use falaj_sched::discipline::Discipline;
-use falaj_sched::params::{FlowSetup, Setup, Value, Values};
-use falaj_sched::promise::{RateCondition, Turns};
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
+use falaj_sched::contract::discipline::Discipline;
+use falaj_sched::contract::guarantee::{RateCondition, Turns};
+use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 use falaj_theory::{Curve, exact, float};
 
 /// (1'), (1'') and (3) for every packet that got in, with packets of any size,

@@ -9,13 +9,13 @@ use common::{Dice, emits};
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
-use falaj_sched::discipline::{Answer, Discipline};
-use falaj_sched::params::{FlowSetup, Setup, Value, Values};
-use falaj_sched::queue::{FlowId, Limit, Packet};
-use falaj_sched::rate::{Rate, Wire};
+use falaj_sched::contract::discipline::{Answer, Discipline};
+use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::queues::queue::{FlowId, Limit, Packet};
 use falaj_sched::registry::{self, Visitor};
-use falaj_sched::station::{Server, Station};
-use falaj_sched::time::{Span, Time};
+use falaj_sched::scheduler::instance::{Server, Station};
+use falaj_sched::units::rate::{Rate, Wire};
+use falaj_sched::units::time::{Span, Time};
 use std::collections::VecDeque;
 
 /// One byte takes 8 ns.

@@ -6,10 +6,10 @@ use common::aggregates::Naive;
 use common::{Arrival, Dice, emits, run};
 use falaj_engine::Emit;
 use falaj_engine::pipe::PipeSpec;
-use falaj_sched::params::{FlowSetup, Setup, Value, Values};
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 
 const LARGEST: u32 = common::aggregates::LARGEST;
 

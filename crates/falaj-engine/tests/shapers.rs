@@ -9,11 +9,11 @@ use common::stepwise::{Model, beside, many};
 use common::{Dice, become_kind, bursts, emits, run, virtual_links};
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
-use falaj_sched::params::{FlowSetup, Setup, Value, Values};
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
+use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry::entry;
-use falaj_sched::time::Span;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
 use std::collections::VecDeque;
 
 /// A pipe whose largest packet has 4 B; one flow for each list of values.

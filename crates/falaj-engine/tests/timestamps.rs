@@ -9,15 +9,15 @@ use common::{Arrival, Dice, bursts, emits, run};
 use falaj_engine::fairness::{self, Worst};
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Engine, PipeId};
-use falaj_sched::discipline::{Answer, Discipline};
-use falaj_sched::gps::Fluid;
-use falaj_sched::params::{FlowSetup, POLICY, Setup, Value, Values};
-use falaj_sched::policy::Policy;
-use falaj_sched::queue::{FlowId, Limit, Packet};
-use falaj_sched::rate::{Rate, Wire};
+use falaj_sched::contract::discipline::{Answer, Discipline};
+use falaj_sched::contract::params::{FlowSetup, POLICY, Setup, Value, Values};
+use falaj_sched::mechanisms::gps::Fluid;
+use falaj_sched::queues::aqm::Policy;
+use falaj_sched::queues::queue::{FlowId, Limit, Packet};
 use falaj_sched::registry::{self, Visitor};
-use falaj_sched::station::{Server, Station};
-use falaj_sched::time::{Span, Time};
+use falaj_sched::scheduler::instance::{Server, Station};
+use falaj_sched::units::rate::{Rate, Wire};
+use falaj_sched::units::time::{Span, Time};
 use std::collections::VecDeque;
 
 fn setup(largest: u32, flows: Vec<Values>) -> Setup {

@@ -5,11 +5,11 @@ mod common;
 use common::{Arrival, Dice, any_pipe, bursts, emits, run, virtual_links};
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
-use falaj_sched::params::{FlowSetup, Inner, Setup, Value, Values};
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
+use falaj_sched::contract::params::{FlowSetup, Inner, Setup, Value, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 
 fn below(spec: &mut PipeSpec, f: usize, kind: &'static str, flows: Vec<FlowSetup>) {
     let setup = Setup { flows, scheduler: Values::default(), ..spec.setup.clone() };

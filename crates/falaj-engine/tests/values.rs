@@ -9,9 +9,9 @@ use falaj_engine::engine::Unit;
 use falaj_engine::key::Key;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId, Prepared};
-use falaj_sched::queue::{FlowId, Limit};
+use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry::{ENTRIES, Entry};
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::time::{Span, Time};
 use std::ops::Range;
 
 const PIPE: PipeId = PipeId(0);

@@ -6,10 +6,10 @@ use common::model::{self, Departure, Variant};
 use common::{Arrival, Dice, bursts, emits, run, virtual_links};
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
-use falaj_sched::params::{FlowSetup, Setup, Value, Values};
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 
 /// Sparse and dense arrivals over some cycles.
 fn scenario(seed: u64, serve: &'static str, preset: &'static str) -> (PipeSpec, Vec<Arrival>) {

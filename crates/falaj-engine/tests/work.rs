@@ -6,10 +6,10 @@ mod common;
 use common::{Dice, any_pipe, become_kind, bursts, emits, run};
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Output};
-use falaj_sched::params::{Value, Values};
-use falaj_sched::queue::Limit;
+use falaj_sched::contract::params::{Value, Values};
+use falaj_sched::queues::queue::Limit;
 use falaj_sched::registry::{self, ENTRIES};
-use falaj_sched::time::Time;
+use falaj_sched::units::time::Time;
 
 /// Random pipes of each kind.
 const SEEDS: u64 = 150;

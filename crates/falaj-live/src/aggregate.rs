@@ -10,7 +10,7 @@ use crate::tap::Tap;
 use falaj_aggregate::crossing::Crossing;
 use falaj_aggregate::endpoint::{Endpoint, line};
 use falaj_engine::container::Packer;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::time::{Span, Time};
 use nix::errno::Errno;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

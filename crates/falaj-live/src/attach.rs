@@ -21,7 +21,7 @@ use crate::xdp::XdpPort;
 use falaj_engine::PipeId;
 use falaj_engine::network::{Network, NetworkSpec};
 use falaj_scenario::{Scenario, Towards};
-use falaj_sched::queue::FlowId;
+use falaj_sched::queues::queue::FlowId;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::net::UnixDatagram;

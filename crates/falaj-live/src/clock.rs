@@ -1,6 +1,6 @@
 //! The one clock: CLOCK_MONOTONIC, the same for every process of the machine.
 
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::time::{Span, Time};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::{ClockId, clock_gettime};
 

@@ -7,7 +7,7 @@ use falaj_engine::classifier::{Match, Protocol, Version};
 use falaj_engine::key::Key;
 use falaj_engine::rules::{Rule, Target, To, sure_way};
 use falaj_scenario::{Direction, Link, Scenario, Source, Towards};
-use falaj_sched::queue::FlowId;
+use falaj_sched::queues::queue::FlowId;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -179,9 +179,9 @@ fn of_headers(source: &Source, key: &Key) -> Result<(SocketAddr, SocketAddr), Un
 
 /// Largest backlog and delay of links, one behind the other, as the time to wait for the last
 /// packets.
-pub fn drain(links: &[Link]) -> falaj_sched::time::Span {
-    use falaj_sched::queue::Limit;
-    use falaj_sched::time::Span;
+pub fn drain(links: &[Link]) -> falaj_sched::units::time::Span {
+    use falaj_sched::queues::queue::Limit;
+    use falaj_sched::units::time::Span;
     let of = |d: &Direction| {
         let queues: u64 = d
             .setup

@@ -14,7 +14,7 @@ use falaj_aggregate::memif::link::Link;
 use falaj_aggregate::memif::session::{Agreed, Role, Terms};
 use falaj_aggregate::memif::station::{News, Station};
 use falaj_engine::container::{Packer, Policy};
-use falaj_sched::time::Time;
+use falaj_sched::units::time::Time;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::cell::RefCell;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Waiting for descriptors, with nothing built for each wait.
 #![allow(unsafe_code)]
 
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use nix::errno::Errno;
 use nix::libc;
 use std::io;

@@ -1,7 +1,7 @@
 //! What the operating system may give a thread that must be on time.
 #![allow(unsafe_code)]
 
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use nix::libc;
 use nix::sched::CpuSet;
 use nix::unistd::Pid;

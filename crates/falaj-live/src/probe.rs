@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use falaj_traffic::meter::Meter;
 use nix::errno::Errno;
 

@@ -4,7 +4,7 @@
 
 use crate::clock::Clock;
 use falaj_engine::PipeId;
-use falaj_sched::time::Time;
+use falaj_sched::units::time::Time;
 use falaj_traffic::capture::{Change, Room, Taken, Wanted, Writer};
 use std::fs::File;
 use std::io::{self, Write};

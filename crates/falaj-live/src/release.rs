@@ -8,8 +8,8 @@
 
 use crate::units::{Packet, Units};
 use falaj_engine::{Emit, PipeId};
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::{Span, Time};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

@@ -16,7 +16,7 @@
 
 use crate::clock::{self, Usage};
 use crate::priority;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::time::{Span, Time};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 

@@ -1,6 +1,6 @@
 //! How the live loop waits for an instant.
 
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::time::{Span, Time};
 use std::fmt;
 use std::str::FromStr;
 

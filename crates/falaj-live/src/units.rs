@@ -4,8 +4,8 @@
 
 use crate::gso::Train;
 use crate::pool::{Owner, Pool};
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::Time;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::Time;
 
 /// One wire packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

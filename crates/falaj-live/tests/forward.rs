@@ -16,11 +16,11 @@ use falaj_live::forward::{Attached, Forwarder, Losses, Options, WhenFull, Woken}
 use falaj_live::port::{Port, Received};
 use falaj_live::relay::{RelayPort, Sorted};
 use falaj_live::timer::Timer;
-use falaj_sched::params::{FlowSetup, Setup, Values};
-use falaj_sched::probability::Probability;
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::contract::params::{FlowSetup, Setup, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::units::probability::Probability;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 use nix::libc;
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -9,7 +9,7 @@ use falaj_live::gso::Train;
 use falaj_live::port::Port;
 use falaj_live::tap::Tap;
 use falaj_live::xdp;
-use falaj_sched::label::Ecn;
+use falaj_sched::units::label::Ecn;
 use proptest::prelude::*;
 use std::os::unix::net::UnixDatagram;
 

@@ -32,9 +32,9 @@ use falaj_live::sandbox::{
 use falaj_live::tap::Tap;
 use falaj_live::timer::Timer;
 use falaj_scenario::Scenario;
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
-use falaj_sched::time::Span;
+use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;

@@ -4,8 +4,8 @@ use crate::bounds::{Delay, Outlook};
 use crate::network::Routes;
 use crate::{Way, counterpart, stations};
 use falaj_scenario::Scenario;
-use falaj_sched::promise::{Bound, NoPromise, RateCondition};
-use falaj_sched::rate::BIT_NANOS;
+use falaj_sched::contract::guarantee::{Bound, NoPromise, RateCondition};
+use falaj_sched::units::rate::BIT_NANOS;
 use falaj_theory::{Curve, float};
 use serde_json::{Value as Json, json};
 

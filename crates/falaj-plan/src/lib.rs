@@ -31,8 +31,8 @@ pub mod words;
 
 use bounds::Outlook;
 use falaj_scenario::{Direction, Scenario, Towards};
-use falaj_sched::params::Refusals;
-use falaj_sched::promise::{NoPromise, Promise};
+use falaj_sched::contract::guarantee::{NoPromise, Promise};
+use falaj_sched::contract::params::Refusals;
 use solve::Unmet;
 
 /// What one direction of a link promises to each of its flows.

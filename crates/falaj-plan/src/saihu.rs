@@ -433,7 +433,7 @@ pub fn write(name: &str, routes: &Routes) -> Result<Json, String> {
             },
         }));
     }
-    let server = |(server, rate): (&Server, &falaj_sched::rate::Rate)| {
+    let server = |(server, rate): (&Server, &falaj_sched::units::rate::Rate)| {
         let rising = server.service.pieces().iter().filter(|p| p.slope > exact(0));
         let curves: Vec<(f64, f64)> =
             rising.map(|p| (float(&(&p.at - &p.value / &p.slope)) / 1e3, mbit(&p.slope))).collect();

@@ -3,11 +3,11 @@
 use crate::bounds::{Envelope, Outlook, outlooks, served};
 use crate::words;
 use falaj_scenario::{Direction, Need};
-use falaj_sched::params::{Inner, Kind, Param, Setup, Value};
-use falaj_sched::queue::Limit;
-use falaj_sched::rate::Rate;
+use falaj_sched::contract::params::{Inner, Kind, Param, Setup, Value};
+use falaj_sched::queues::queue::Limit;
 use falaj_sched::registry::{self, ENTRIES, Entry};
-use falaj_sched::time::Span;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
 use falaj_theory::whole;
 
 /// A flow that is promised less than it needs.

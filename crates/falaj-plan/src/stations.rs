@@ -2,8 +2,8 @@
 //! saturation.
 
 use falaj_scenario::Direction;
-use falaj_sched::dcf::{Channel, rates};
-use falaj_sched::rate::Rate;
+use falaj_sched::disciplines::dcf::{Channel, rates};
+use falaj_sched::units::rate::Rate;
 use falaj_theory::dcf::{Saturation, saturation};
 use serde_json::{Value as Json, json};
 

@@ -1,7 +1,7 @@
 //! Numbers as people read them.
 
-use falaj_sched::rate::Rate;
-use falaj_sched::time::Span;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
 
 /// Three significant digits of nanoseconds: `870 ns`, `121 us`, `3.10 ms`.
 pub fn nanos(ns: f64) -> String {

@@ -1,11 +1,11 @@
 //! An instance of a library's discipline: each moment is a call of C.
 
 use falaj_plugin_api::abi;
-use falaj_sched::discipline::Sent;
-use falaj_sched::plugin::{Declared, Instance, Said, Seen};
-use falaj_sched::queue::FlowId;
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::contract::discipline::Sent;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::scheduler::plugin::{Declared, Instance, Said, Seen};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 use std::any::Any;
 use std::ffi::{CStr, c_void};
 use std::mem::offset_of;

@@ -3,9 +3,9 @@
 use crate::instance::{Foreign, Functions};
 use crate::{SYMBOL, Unloadable};
 use falaj_plugin_api::abi;
-use falaj_sched::params::{Given, Refused, Setup, Unit};
-use falaj_sched::plugin::{Instance, Library, Traits};
-use falaj_sched::queue::Limit;
+use falaj_sched::contract::params::{Given, Refused, Setup, Unit};
+use falaj_sched::queues::queue::Limit;
+use falaj_sched::scheduler::plugin::{Instance, Library, Traits};
 use std::ffi::{CStr, CString, c_char};
 use std::path::Path;
 use std::{fmt, mem, ptr};
@@ -140,18 +140,19 @@ impl Library for Shared {
         let (scheduler_params, of_flows_params) =
             (scheduler.params(), of_flows.iter().map(Texts::params));
         let of_flows_params: Vec<Vec<abi::Param>> = of_flows_params.collect();
-        let flow = |(flow, params): (&falaj_sched::params::FlowSetup, &Vec<abi::Param>)| {
-            let (max_packets, max_bytes) = match flow.limit {
-                Limit::Packets(packets) => (packets, u64::MAX),
-                Limit::Bytes(bytes) => (abi::UNBOUNDED, bytes),
+        let flow =
+            |(flow, params): (&falaj_sched::contract::params::FlowSetup, &Vec<abi::Param>)| {
+                let (max_packets, max_bytes) = match flow.limit {
+                    Limit::Packets(packets) => (packets, u64::MAX),
+                    Limit::Bytes(bytes) => (abi::UNBOUNDED, bytes),
+                };
+                abi::Flow {
+                    params: params.as_ptr(),
+                    max_bytes,
+                    max_packets,
+                    param_count: params.len() as u32,
+                }
             };
-            abi::Flow {
-                params: params.as_ptr(),
-                max_bytes,
-                max_packets,
-                param_count: params.len() as u32,
-            }
-        };
         let flows: Vec<abi::Flow> = setup.flows.iter().zip(&of_flows_params).map(flow).collect();
         let given = abi::Setup {
             flows: flows.as_ptr(),

@@ -9,11 +9,11 @@ use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
 use falaj_plugin::load;
-use falaj_sched::params::{self, FlowSetup, Given, Inner, Setup, Value, Values};
-use falaj_sched::plugin::{Breach, Loaded};
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::contract::params::{self, FlowSetup, Given, Inner, Setup, Value, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::scheduler::plugin::{Breach, Loaded};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 use std::path::{Path, PathBuf};
 
 const PIPE: PipeId = PipeId(0);

@@ -8,7 +8,7 @@ use crate::recent::Recent;
 use crate::tune::{Choice, Cost, Limits, Load, Tuned, Wanted, choose, expect};
 use falaj_engine::container::{ADDRESS, LENGTH, Policy};
 use falaj_engine::tuning::{Choose, Seen};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 
 /// How much of what was known is kept from an epoch to the next.
 const KEPT: f64 = 15.0 / 16.0;

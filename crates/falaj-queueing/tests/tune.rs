@@ -8,7 +8,7 @@ use falaj_engine::tuning::{Choose, Seen};
 use falaj_queueing::{
     Cost, Filling, Limits, Load, Measure, Policy as Size, Tuned, Tuner, Wanted, choose, expect,
 };
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::time::{Span, Time};
 use proptest::prelude::*;
 use rand_distr::{Distribution, Exp1, Uniform};
 use std::sync::{Arc, Mutex};

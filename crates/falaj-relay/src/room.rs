@@ -1,6 +1,6 @@
 //! Room in a queue, waited for or not: what makes a stream wait and a datagram fall.
 
-use falaj_sched::queue::Limit;
+use falaj_sched::queues::queue::Limit;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// How much is in a queue, and who waits to put more in.

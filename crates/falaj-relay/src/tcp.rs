@@ -11,7 +11,7 @@ use crate::room::Room;
 use crate::{Core, Item, Message as Any, STACK, Spec};
 use falaj_engine::network::Entry;
 use falaj_scenario::{Direction, Scenario};
-use falaj_sched::queue::Limit;
+use falaj_sched::queues::queue::Limit;
 use socket2::SockRef;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};

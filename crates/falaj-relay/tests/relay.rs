@@ -2,9 +2,9 @@
 
 use falaj_relay::{Carries, Error, Relay, Report, Spec};
 use falaj_scenario::Scenario;
-use falaj_sched::queue::Limit;
-use falaj_sched::rate::Rate;
-use falaj_sched::time::Span;
+use falaj_sched::queues::queue::Limit;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;

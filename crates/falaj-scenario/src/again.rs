@@ -8,7 +8,7 @@
 use crate::edit::Set;
 use crate::model::{Direction, Scenario};
 use crate::parse::parse;
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use toml_edit::{DocumentMut, Item, Table, TableLike};
 
 /// Keys of a flow that say who it is or how many, and not how it is served.

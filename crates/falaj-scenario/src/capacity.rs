@@ -7,9 +7,9 @@ use crate::place;
 use crate::read::{Datum, Fields, Got, get};
 use crate::trace::{self, Trace};
 use falaj_engine::account::Account;
-use falaj_sched::capacity::{Capacity, Opportunities, Steps};
-use falaj_sched::params::Value;
-use falaj_sched::rate::Rate;
+use falaj_sched::contract::params::Value;
+use falaj_sched::units::capacity::{Capacity, Opportunities, Steps};
+use falaj_sched::units::rate::Rate;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -115,7 +115,7 @@ fn traced(
             if let Some(repeat) = repeat.filter(|repeat| last.0 >= repeat.0) {
                 let what = format!(
                     "it begins anew after {repeat}, before its last line at {}",
-                    falaj_sched::time::Span(last.0)
+                    falaj_sched::units::time::Span(last.0)
                 );
                 return refuse("repeat", what, "write a longer time");
             }

@@ -7,7 +7,7 @@ use crate::traffic::STAMP;
 use crate::units::quoted;
 use falaj_engine::classifier::Match;
 use falaj_engine::key::Key;
-use falaj_sched::params::Values;
+use falaj_sched::contract::params::Values;
 use falaj_traffic::capture::{self, Packet};
 use falaj_traffic::source::recorded::{PACKETS_MAX, Recording};
 use std::fs::File;

@@ -9,12 +9,12 @@ use crate::model::{Adapter, Flow, Towards};
 use crate::plugin;
 use crate::read::Fields;
 use falaj_engine::classifier::Match;
-use falaj_sched::classes::DEEPEST;
-use falaj_sched::fits;
-use falaj_sched::params::{FlowSetup, Inner, Setup, Values};
-use falaj_sched::queue::FlowId;
-use falaj_sched::rate::Rate;
+use falaj_sched::contract::params::{FlowSetup, Inner, Setup, Values};
+use falaj_sched::mechanisms::classes::DEEPEST;
+use falaj_sched::mechanisms::oversubscription;
+use falaj_sched::queues::queue::FlowId;
 use falaj_sched::registry;
+use falaj_sched::units::rate::Rate;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
@@ -167,7 +167,7 @@ pub(crate) fn divide(
         let slots = below.joined(inner).flows.len() as u32;
         match registry::build(inner, &below, Promised { flows: (0..slots).map(FlowId).collect() }) {
             Ok(rates) => {
-                let taken = fits::taken(inner, &below);
+                let taken = oversubscription::taken(inner, &below);
                 let classes = classes(inner, parts);
                 problems.extend(
                     taken.map(|t| taken_all_the_same(t, &[&flow.fields], chosen, &classes)),

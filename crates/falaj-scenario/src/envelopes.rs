@@ -4,9 +4,9 @@ use crate::diagnostics::Problem;
 use crate::keys::{self, BUCKET, GREEDY};
 use crate::link::values;
 use crate::read::{Datum, Fields, fields};
-use falaj_sched::params::{Value, Values};
-use falaj_sched::rate::Rate;
-use falaj_sched::time::Span;
+use falaj_sched::contract::params::{Value, Values};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
 use falaj_traffic::source::bucket::{Bucket, Limit};
 use falaj_traffic::source::greedy::Envelope;
 use std::ops::Range;
@@ -132,8 +132,8 @@ fn one<'a>(
             Some(Envelope::Buckets(vec![Bucket { rate: rate.0, burst }]))
         }
         (Some(Rate(rate)), None, [Some(Span(frame)), None, None, None]) => {
-            let bytes =
-                u128::from(rate) * u128::from(frame) / u128::from(falaj_sched::rate::BIT_NANOS);
+            let bytes = u128::from(rate) * u128::from(frame)
+                / u128::from(falaj_sched::units::rate::BIT_NANOS);
             if bytes < largest.into() {
                 let why = format!(
                     "`frame`: at this rate {bytes}B fit a frame, and packets have up to {largest}B"

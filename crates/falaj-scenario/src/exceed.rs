@@ -4,7 +4,7 @@
 use crate::diagnostics::Problem;
 use crate::model::{Bucket, Direction, Source};
 use crate::units::quoted;
-use falaj_sched::rate::{BIT_NANOS, Rate};
+use falaj_sched::units::rate::{BIT_NANOS, Rate};
 use falaj_traffic::source::Model;
 use std::ops::Range;
 

@@ -13,7 +13,7 @@ use crate::read::{Datum, Fields, Got, fields, get};
 use crate::units::quoted;
 use falaj_engine::classifier::Match;
 use falaj_engine::each::Each;
-use falaj_sched::params::{FlowSetup, Value};
+use falaj_sched::contract::params::{FlowSetup, Value};
 use falaj_sched::registry::Entry;
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};

@@ -14,9 +14,9 @@ use falaj_engine::impair::loss::{FourStates, GilbertElliott, Loss};
 use falaj_engine::impair::profile::Profile;
 use falaj_engine::impair::reorder::Reorder;
 use falaj_engine::impair::slots::Slots;
-use falaj_sched::params::{Value, Values};
-use falaj_sched::probability::Probability;
-use falaj_sched::time::Span;
+use falaj_sched::contract::params::{Value, Values};
+use falaj_sched::units::probability::Probability;
+use falaj_sched::units::time::Span;
 use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 

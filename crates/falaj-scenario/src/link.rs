@@ -20,13 +20,13 @@ use crate::unlikely;
 use falaj_engine::account::Account;
 use falaj_engine::each::Masks;
 use falaj_engine::framing::{Cells, Framing};
-use falaj_sched::discipline::Discipline;
-use falaj_sched::fits;
-use falaj_sched::params::{Refused, Setup, Value, Values};
-use falaj_sched::queue::FlowId;
-use falaj_sched::rate::Rate;
+use falaj_sched::contract::discipline::Discipline;
+use falaj_sched::contract::params::{Refused, Setup, Value, Values};
+use falaj_sched::mechanisms::oversubscription;
+use falaj_sched::queues::queue::FlowId;
 use falaj_sched::registry::{self, Entry};
-use falaj_sched::tree;
+use falaj_sched::scheduler::tree;
+use falaj_sched::units::rate::Rate;
 use std::ops::Range;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
@@ -395,7 +395,7 @@ fn direction(
             return (None, names, Vec::new());
         }
     };
-    if let Some(taken) = fits::taken(kind, &masks.expanded(&setup)) {
+    if let Some(taken) = oversubscription::taken(kind, &masks.expanded(&setup)) {
         let masked = masks.flows.iter().any(Option::is_some);
         let all = if masked { masks.refused(taken.into(), &setup) } else { taken.into() };
         problems.extend(

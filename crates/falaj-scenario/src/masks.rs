@@ -8,7 +8,7 @@ use crate::read::{Datum, Fields, Got, get};
 use crate::units::{Unreadable, quoted};
 use falaj_engine::each::mask::Lengths;
 use falaj_engine::each::{Each, Mask};
-use falaj_sched::params::Value;
+use falaj_sched::contract::params::Value;
 use std::ops::Range;
 
 /// The parts of a mask, for messages and the reference.
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(near.towards(Towards::Up).to_string(), "src src6/56 dport");
         assert_eq!(near.towards(Towards::Down).to_string(), "dst dst6/56 dport");
         assert_eq!(
-            crate::read::plain(falaj_sched::params::Kind::Span, EXPIRE),
+            crate::read::plain(falaj_sched::contract::params::Kind::Span, EXPIRE),
             Ok(Value::Span(Each::EXPIRE))
         );
         assert_eq!(MOST, Each::MOST.to_string());

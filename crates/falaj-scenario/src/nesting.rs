@@ -1,13 +1,13 @@
 //! Which discipline may stand below a flow of which: all pairs are built, and what is refused is
 //! told with its reason.
 
-use falaj_sched::params::{FlowSetup, Inner, Kind, Param, Setup, Value, Values};
-use falaj_sched::probability::Probability;
-use falaj_sched::queue::Limit;
-use falaj_sched::rate::Rate;
+use falaj_sched::contract::params::{FlowSetup, Inner, Kind, Param, Setup, Value, Values};
+use falaj_sched::queues::queue::Limit;
 use falaj_sched::registry::{self, ENTRIES, Entry};
-use falaj_sched::time::Span;
-use falaj_sched::tree;
+use falaj_sched::scheduler::tree;
+use falaj_sched::units::probability::Probability;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
 use std::collections::BTreeMap;
 
 /// What becomes of a pair.

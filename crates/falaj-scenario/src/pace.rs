@@ -4,8 +4,8 @@ use crate::diagnostics::Problem;
 use crate::keys;
 use crate::read::{Datum, Fields, Got, get};
 use falaj_engine::pipe::Pace;
-use falaj_sched::params::{Refused, Setup, Value};
-use falaj_sched::queue::Limit;
+use falaj_sched::contract::params::{Refused, Setup, Value};
+use falaj_sched::queues::queue::Limit;
 
 /// Unless it is said, a device holds as much as its link carries in this part of a second.
 const PART: u64 = 1_000;

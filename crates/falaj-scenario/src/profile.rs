@@ -6,9 +6,9 @@ use crate::place::{self, At, words_of_lines};
 use crate::read::{Datum, Fields};
 use crate::units::{parse_fraction, parse_rate, parse_span, quoted};
 use falaj_engine::impair::profile::Profile;
-use falaj_sched::probability::Probability;
-use falaj_sched::rate::Rate;
-use falaj_sched::time::Span;
+use falaj_sched::units::probability::Probability;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
 use std::path::Path;
 
 /// What such a file is.

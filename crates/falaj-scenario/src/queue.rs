@@ -4,9 +4,9 @@ use crate::diagnostics::Problem;
 use crate::keys::{self, Key};
 use crate::nearest;
 use crate::read::{Datum, Fields, Got, fields, get, plain};
-use falaj_sched::params::{Kind, Value, Values};
-use falaj_sched::policy::{self, Policy};
-use falaj_sched::queue::Limit;
+use falaj_sched::contract::params::{Kind, Value, Values};
+use falaj_sched::queues::aqm::{self, Policy};
+use falaj_sched::queues::queue::Limit;
 use std::ops::Range;
 use toml::de::DeTable;
 
@@ -40,7 +40,7 @@ pub(crate) fn read(got: Got<'_>, flow: &Fields<'_>, problems: &mut Vec<Problem>)
 
 /// The keys that a policy takes besides limit and name.
 fn own(name: &str) -> Vec<Key> {
-    let takes = policy::params(name);
+    let takes = aqm::params(name);
     keys::MANAGED.iter().filter(|k| takes.iter().any(|p| p.name == k.name)).copied().collect()
 }
 
@@ -91,15 +91,15 @@ fn of_table(
 /// A key that is not for this policy may be for others.
 fn whose(title: &str) -> Option<String> {
     let key = title.split_once("has no key `")?.1.trim_end_matches('`');
-    let takes = |name: &&&str| policy::params(name).iter().any(|p| p.name == key);
-    let names: Vec<&str> = policy::NAMES.iter().filter(takes).copied().collect();
+    let takes = |name: &&&str| aqm::params(name).iter().any(|p| p.name == key);
+    let names: Vec<&str> = aqm::NAMES.iter().filter(takes).copied().collect();
     let plural = if names.len() == 1 { "policy" } else { "policies" };
     (!names.is_empty()).then(|| format!("`{key}` is for the {plural} {}", nearest::list(names)))
 }
 
 /// How a key of a queue's table is written.
 pub(crate) fn example(key: &str) -> &'static str {
-    let name = policy::NAMES.iter().find(|name| policy::params(name).iter().any(|p| p.name == key));
+    let name = aqm::NAMES.iter().find(|name| aqm::params(name).iter().any(|p| p.name == key));
     match (key, name) {
         ("ecn", _) => "queue = { limit = \"1000p\", policy = \"codel\", ecn = \"yes\" }",
         (_, Some(&"red")) => {
@@ -118,7 +118,7 @@ pub(crate) fn example(key: &str) -> &'static str {
 /// The value that the flow's setup has it as.
 pub(crate) fn among(values: Values, policy: Option<Policy>) -> Values {
     match policy {
-        Some(policy) => values.with(falaj_sched::params::POLICY, Value::Policy(policy)),
+        Some(policy) => values.with(falaj_sched::contract::params::POLICY, Value::Policy(policy)),
         None => values,
     }
 }

@@ -9,7 +9,7 @@ use crate::plugin;
 use crate::reference;
 use crate::units::{self, Unreadable, quoted};
 use falaj_engine::classifier::Match;
-use falaj_sched::params::{Given, Kind, Value};
+use falaj_sched::contract::params::{Given, Kind, Value};
 use falaj_sched::registry::{self, Entry};
 use falaj_traffic::source::size::Sizes;
 use std::ops::{Range, RangeInclusive};

@@ -10,7 +10,7 @@ use crate::matching::TERMS;
 use crate::nearest;
 use crate::nesting;
 use crate::units::{RATE_MAX, RATE_UNITS, SIZE_UNITS, SPAN_UNITS, quoted};
-use falaj_sched::params::Kind;
+use falaj_sched::contract::params::Kind;
 use falaj_sched::registry::{self, Entry, entry};
 use std::fmt::{self, Write};
 

@@ -13,7 +13,7 @@ use falaj_engine::classifier::Match;
 use falaj_engine::key::Key;
 use falaj_engine::rules::{self, Target, To};
 use falaj_engine::table::Field;
-use falaj_sched::params::{Value, Values};
+use falaj_sched::contract::params::{Value, Values};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use toml::Spanned;

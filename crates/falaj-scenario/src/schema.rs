@@ -3,7 +3,7 @@
 use crate::capacity::CARRIES;
 use crate::keys::{self, Fallback, Holds, Key};
 use crate::units::pattern;
-use falaj_sched::params::Kind;
+use falaj_sched::contract::params::Kind;
 use falaj_sched::registry;
 use serde_json::{Map, Value, json};
 

@@ -3,8 +3,8 @@
 use crate::diagnostics::Problem;
 use crate::model::Direction;
 use crate::read::Fields;
-use falaj_sched::params::Values;
-use falaj_sched::time::Span;
+use falaj_sched::contract::params::Values;
+use falaj_sched::units::time::Span;
 use falaj_traffic::source::size::Sizes;
 use falaj_traffic::tcp::{Congestion, Tcp};
 

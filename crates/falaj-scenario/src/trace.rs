@@ -2,8 +2,8 @@
 
 use crate::place::{At, lines};
 use crate::units::{parse_rate, parse_span, quoted};
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 
 /// What such a file is.
 pub(crate) const FORM: &str = "lines of `time,rate`, as in `1.5s,10mbit` (`0bit`: nothing), or of whole milliseconds as mahimahi's; `#` begins a comment";

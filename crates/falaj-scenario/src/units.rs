@@ -6,10 +6,10 @@
 
 use crate::keys::{MTU_MAX, MTU_MIN};
 use crate::nearest;
-use falaj_sched::probability::Probability;
-use falaj_sched::queue::Limit;
-use falaj_sched::rate::Rate;
-use falaj_sched::time::Span;
+use falaj_sched::queues::queue::Limit;
+use falaj_sched::units::probability::Probability;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
 use falaj_traffic::source::size::Sizes;
 use std::fmt;
 use std::ops::{Range, RangeInclusive};

@@ -13,12 +13,12 @@ use falaj_engine::pipe::Pace;
 use falaj_scenario::{
     Bucket, Diagnostics, PRESETS, Scenario, Towards, parse, parse_limit, parse_rate, parse_span,
 };
-use falaj_sched::capacity::{Capacity, Opportunities, Steps};
-use falaj_sched::params::Value;
-use falaj_sched::probability::Probability;
-use falaj_sched::queue::Limit;
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::contract::params::Value;
+use falaj_sched::queues::queue::Limit;
+use falaj_sched::units::capacity::{Capacity, Opportunities, Steps};
+use falaj_sched::units::probability::Probability;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 use falaj_traffic::source::size::Sizes;
 use falaj_traffic::source::{Lasting, Model};
 use std::sync::Arc;
@@ -309,7 +309,7 @@ size = "500B"
     assert_eq!(up.flows[0].matches, falaj_scenario::parse_match("udp dport 5900-5999").unwrap());
     assert_eq!(up.flows[1].matches.len(), 2);
     assert_eq!(up.setup.leaves().len(), 3);
-    assert_eq!(up.setup.leaves()[1].limit, falaj_sched::queue::Limit::Packets(7));
+    assert_eq!(up.setup.leaves()[1].limit, falaj_sched::queues::queue::Limit::Packets(7));
     assert_eq!(scenario.traffic[0].flow, 0);
 }
 
@@ -358,7 +358,10 @@ rate = "40mbit"
     let a = up.setup.flows[0].inner.as_ref().expect("it is divided");
     let b = a.setup.flows[0].inner.as_ref().expect("it is divided");
     assert_eq!((a.kind, b.kind, b.setup.flows[0].values.count("prio")), ("htb", "htb", Some(1)));
-    assert_eq!(b.setup.flows[0].values.rate("rate"), Some(falaj_sched::rate::Rate::from_mbit(15)));
+    assert_eq!(
+        b.setup.flows[0].values.rate("rate"),
+        Some(falaj_sched::units::rate::Rate::from_mbit(15))
+    );
     // The discipline sees its leaves, of which one is divided by another.
     let joined = up.setup.joined("htb");
     let inner: Vec<Option<&str>> =

@@ -5,7 +5,7 @@ use falaj_engine::classifier::Protocol;
 use falaj_engine::key::Key;
 use falaj_engine::network::Network;
 use falaj_scenario::import::{Host, tc};
-use falaj_sched::time::Time;
+use falaj_sched::units::time::Time;
 use proptest::prelude::*;
 use std::fmt::Write;
 use std::net::SocketAddr;

@@ -2,9 +2,9 @@
 //! without the promise that they void.
 
 use falaj_scenario::Severity;
-use falaj_sched::params::Kind;
+use falaj_sched::contract::params::Kind;
 use falaj_sched::registry::ENTRIES;
-use falaj_sched::tree;
+use falaj_sched::scheduler::tree;
 
 enum Sum {
     /// An error at the flow that is too much.

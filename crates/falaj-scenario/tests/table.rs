@@ -2,7 +2,7 @@
 
 use falaj_scenario::keys::{FILE, Fallback, Holds, Key};
 use falaj_scenario::{parse_probability, parse_rate, parse_size, parse_span};
-use falaj_sched::params::Kind;
+use falaj_sched::contract::params::Kind;
 use falaj_sched::registry::ENTRIES;
 
 fn walk(keys: &[Key], check: &mut impl FnMut(&Key)) {

@@ -4,9 +4,9 @@ use falaj_scenario::{
     parse_limit, parse_mtu, parse_numbers, parse_overhead, parse_probability, parse_rate,
     parse_size, parse_span,
 };
-use falaj_sched::queue::Limit;
-use falaj_sched::rate::Rate;
-use falaj_sched::time::Span;
+use falaj_sched::queues::queue::Limit;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
 use proptest::prelude::*;
 
 #[test]

@@ -1,20 +1,50 @@
 //! The disciplines by name. A new one is a new file, and an entry and an arm here.
 
-use crate::dcf::Dcf;
-use crate::discipline::Discipline;
-use crate::dualpi2::DualPi2;
-use crate::fq_codel::FqCodel;
-use crate::params::{Param, Refusals, Setup};
-use crate::plugin::Guard;
-use crate::{
-    arc::Arc, ats::Ats, cbs::Cbs, corr::Corr, drr::Drr, drr_plus::DrrPlus,
-    drr_plus_plus::DrrPlusPlus, edf::Edf, ets::Ets, ffs::Ffs, fifo::Fifo, hclock::HClock,
-    hfsc::Hfsc, hrr::Hrr, htb::Htb, mclock::MClock, mgfq::Mgfq, mtr_ls::MtrLs, mw00::Mw00,
-    netback::Netback, packet_wise::PacketWise, phase_wise::PhaseWise, priority::Priority, qfq::Qfq,
-    qfq_plus::QfqPlus, rcsp::Rcsp, sced::Sced, scfq::Scfq, sfq::Sfq, shaper::Shaper, spfq::Spfq,
-    tas::Tas, timer_wheels::TimerWheels, virtual_clock::VirtualClock, wf2q::Wf2q,
-    wf2q_plus::Wf2qPlus, wfq::Wfq, wrr::Wrr, xen_wrr::XenWrr,
-};
+use crate::contract::discipline::Discipline;
+use crate::contract::params::{Param, Refusals, Setup};
+use crate::disciplines::arc::Arc;
+use crate::disciplines::ats::Ats;
+use crate::disciplines::cbs::Cbs;
+use crate::disciplines::corr::Corr;
+use crate::disciplines::dcf::Dcf;
+use crate::disciplines::drr::Drr;
+use crate::disciplines::drr_plus::DrrPlus;
+use crate::disciplines::drr_plus_plus::DrrPlusPlus;
+use crate::disciplines::drr_plus_plus::mw00::Mw00;
+use crate::disciplines::dualpi2::DualPi2;
+use crate::disciplines::edf::Edf;
+use crate::disciplines::ets::Ets;
+use crate::disciplines::ffs::Ffs;
+use crate::disciplines::fifo::Fifo;
+use crate::disciplines::fq_codel::FqCodel;
+use crate::disciplines::hfsc::Hfsc;
+use crate::disciplines::hrr::Hrr;
+use crate::disciplines::htb::Htb;
+use crate::disciplines::mclock::MClock;
+use crate::disciplines::mclock::hclock::HClock;
+use crate::disciplines::mgfq::Mgfq;
+use crate::disciplines::mtr_ls::MtrLs;
+use crate::disciplines::netback::Netback;
+use crate::disciplines::priority::Priority;
+use crate::disciplines::qfq::Qfq;
+use crate::disciplines::qfq_plus::QfqPlus;
+use crate::disciplines::rcsp::Rcsp;
+use crate::disciplines::sced::Sced;
+use crate::disciplines::scfq::Scfq;
+use crate::disciplines::sfq::Sfq;
+use crate::disciplines::shaper::Shaper;
+use crate::disciplines::spfq::Spfq;
+use crate::disciplines::tas::Tas;
+use crate::disciplines::timer_wheels::TimerWheels;
+use crate::disciplines::virtual_clock::VirtualClock;
+use crate::disciplines::virtual_links::packet_wise::PacketWise;
+use crate::disciplines::virtual_links::phase_wise::PhaseWise;
+use crate::disciplines::wf2q::Wf2q;
+use crate::disciplines::wf2q_plus::Wf2qPlus;
+use crate::disciplines::wfq::Wfq;
+use crate::disciplines::wrr::Wrr;
+use crate::disciplines::xen_wrr::XenWrr;
+use crate::scheduler::plugin::Guard;
 
 /// What is said of a discipline where people choose one.
 #[derive(Debug, Clone, Copy)]
@@ -42,51 +72,51 @@ pub trait Visitor {
 
 /// All kinds that are built in.
 pub const ENTRIES: &[Entry] = &[
-    crate::fifo::ENTRY,
-    crate::priority::ENTRY,
-    crate::wrr::RR,
-    crate::wrr::ENTRY,
-    crate::hrr::ENTRY,
-    crate::corr::ENTRY,
-    crate::drr::ENTRY,
-    crate::drr_plus::ENTRY,
-    crate::drr_plus_plus::ENTRY,
-    crate::ets::ENTRY,
-    crate::virtual_clock::ENTRY,
-    crate::scfq::ENTRY,
-    crate::sfq::ENTRY,
-    crate::wfq::ENTRY,
-    crate::wf2q::ENTRY,
-    crate::spfq::ENTRY,
-    crate::edf::ENTRY,
-    crate::sced::ENTRY,
-    crate::mtr_ls::ENTRY,
-    crate::arc::ENTRY,
-    crate::qfq::ENTRY,
-    crate::qfq_plus::ENTRY,
-    crate::wf2q_plus::ENTRY,
-    crate::ffs::ENTRY,
-    crate::timer_wheels::ENTRY,
-    crate::virtual_links::ENTRY,
-    crate::shaper::ENTRY,
-    crate::cbs::ENTRY,
-    crate::tas::ENTRY,
-    crate::ats::ENTRY,
-    crate::mclock::ENTRY,
-    crate::hfsc::ENTRY,
-    crate::htb::ENTRY,
-    crate::rcsp::ENTRY,
-    crate::mgfq::ENTRY,
-    crate::netback::ENTRY,
-    crate::xen_wrr::ENTRY,
-    crate::fq_codel::ENTRY,
-    crate::dualpi2::ENTRY,
-    crate::dcf::ENTRY,
+    crate::disciplines::fifo::ENTRY,
+    crate::disciplines::priority::ENTRY,
+    crate::disciplines::wrr::RR,
+    crate::disciplines::wrr::ENTRY,
+    crate::disciplines::hrr::ENTRY,
+    crate::disciplines::corr::ENTRY,
+    crate::disciplines::drr::ENTRY,
+    crate::disciplines::drr_plus::ENTRY,
+    crate::disciplines::drr_plus_plus::ENTRY,
+    crate::disciplines::ets::ENTRY,
+    crate::disciplines::virtual_clock::ENTRY,
+    crate::disciplines::scfq::ENTRY,
+    crate::disciplines::sfq::ENTRY,
+    crate::disciplines::wfq::ENTRY,
+    crate::disciplines::wf2q::ENTRY,
+    crate::disciplines::spfq::ENTRY,
+    crate::disciplines::edf::ENTRY,
+    crate::disciplines::sced::ENTRY,
+    crate::disciplines::mtr_ls::ENTRY,
+    crate::disciplines::arc::ENTRY,
+    crate::disciplines::qfq::ENTRY,
+    crate::disciplines::qfq_plus::ENTRY,
+    crate::disciplines::wf2q_plus::ENTRY,
+    crate::disciplines::ffs::ENTRY,
+    crate::disciplines::timer_wheels::ENTRY,
+    crate::disciplines::virtual_links::ENTRY,
+    crate::disciplines::shaper::ENTRY,
+    crate::disciplines::cbs::ENTRY,
+    crate::disciplines::tas::ENTRY,
+    crate::disciplines::ats::ENTRY,
+    crate::disciplines::mclock::ENTRY,
+    crate::disciplines::hfsc::ENTRY,
+    crate::disciplines::htb::ENTRY,
+    crate::disciplines::rcsp::ENTRY,
+    crate::disciplines::mgfq::ENTRY,
+    crate::disciplines::netback::ENTRY,
+    crate::disciplines::xen_wrr::ENTRY,
+    crate::disciplines::fq_codel::ENTRY,
+    crate::disciplines::dualpi2::ENTRY,
+    crate::disciplines::dcf::ENTRY,
 ];
 
 /// The kind whose discipline comes from a library; it is none of the others, since it is nothing
 /// without one.
-pub const PLUGIN: &Entry = &crate::plugin::ENTRY;
+pub const PLUGIN: &Entry = &crate::scheduler::plugin::ENTRY;
 
 /// All kinds, [`PLUGIN`] too.
 pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {

@@ -2,9 +2,9 @@
 
 use crate::simulate::Experiment;
 use falaj_engine::Output;
-use falaj_sched::calendar::Calendar;
-use falaj_sched::label::Ecn;
-use falaj_sched::time::Time;
+use falaj_sched::collections::calendar::Calendar;
+use falaj_sched::units::label::Ecn;
+use falaj_sched::units::time::Time;
 use falaj_traffic::source::Model;
 use falaj_traffic::tcp::{Connection, Segment, Transfers};
 

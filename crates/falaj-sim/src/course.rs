@@ -3,8 +3,8 @@
 
 use crate::witness::{Loss, Witness};
 use falaj_engine::{Emit, PipeId, Why};
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::{Span, Time};
 
 /// What each flow of a run did, part by part.
 #[derive(Clone, Debug)]

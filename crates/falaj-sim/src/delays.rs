@@ -1,8 +1,8 @@
 //! Delays of all flows, counted a few of a flow at a time.
 
 use falaj_engine::{Emit, PipeId};
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::Span;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::Span;
 use falaj_traffic::meter::Meter;
 
 /// A meter for each flow. A meter's counts are more than a hundred kilobytes, so that of many flows
@@ -81,7 +81,7 @@ impl Delays {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use falaj_sched::time::Time;
+    use falaj_sched::units::time::Time;
 
     /// Short and long ones of two flows in turn, more than wait and fewer: as one by one.
     #[test]

@@ -4,8 +4,8 @@
 use crate::course::Longest;
 use crate::witness::{Loss, Witness};
 use falaj_engine::{Emit, PipeId, Why};
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::{Span, Time};
 use std::collections::VecDeque;
 
 /// So many transmissions are kept until that of the longest delay has ended, and so many after it.

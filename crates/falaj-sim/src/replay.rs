@@ -9,10 +9,10 @@ use falaj_engine::pipe::Counters;
 use falaj_engine::rules;
 use falaj_engine::transaction::{Flows, Transaction};
 use falaj_engine::{Output, PipeId, Unfit, Why};
-use falaj_sched::label::Label;
-use falaj_sched::params::Refusals;
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::Time;
+use falaj_sched::contract::params::Refusals;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::label::Label;
+use falaj_sched::units::time::Time;
 use falaj_traffic::capture::{Taken, Verdict};
 use falaj_traffic::meter::Meter;
 

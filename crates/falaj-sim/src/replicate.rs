@@ -4,8 +4,8 @@ use crate::cores::on_all;
 use crate::series::Series;
 use crate::simulate::{Experiment, Run, Watch, run};
 use falaj_engine::{Emit, PipeId};
-use falaj_sched::params::Refusals;
-use falaj_sched::time::Span;
+use falaj_sched::contract::params::Refusals;
+use falaj_sched::units::time::Span;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 

@@ -4,8 +4,8 @@ use crate::headers;
 use crate::simulate::{Experiment, Feed};
 use falaj_engine::PipeId;
 use falaj_scenario::{Link, Scenario, Source, Towards};
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::Span;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::Span;
 
 /// The pipe that carries a link's traffic in one direction: two for each link,
 /// up before down.

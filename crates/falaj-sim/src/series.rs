@@ -2,8 +2,8 @@
 //! end in each thousandth of it.
 
 use falaj_engine::PipeId;
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::{Span, Time};
 use falaj_traffic::mser::{Cut, cut};
 
 /// A run has so many parts.

@@ -19,7 +19,7 @@ use crate::scenario::experiment;
 use crate::simulate::{Experiment, simulate};
 use falaj_scenario::edit::{self, NotSet};
 use falaj_scenario::{Diagnostics, Scenario};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use results::Done;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

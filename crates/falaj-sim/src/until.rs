@@ -5,7 +5,7 @@ use crate::practice::more;
 use crate::scenario::{all_flows, name_of, pipe_of};
 use crate::study::Study;
 use falaj_scenario::Scenario;
-use falaj_sched::queue::FlowId;
+use falaj_sched::queues::queue::FlowId;
 use falaj_traffic::interval::Estimate;
 
 /// So many replications at most, where nothing else is said.

@@ -1,7 +1,7 @@
 //! Who watches a run packet by packet.
 
 use falaj_engine::{Dropped, Emit};
-use falaj_sched::time::Time;
+use falaj_sched::units::time::Time;
 
 /// Is told of packets as a run goes by.
 pub trait Witness {

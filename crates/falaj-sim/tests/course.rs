@@ -2,8 +2,8 @@
 //! run counts.
 
 use falaj_engine::PipeId;
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::{Span, Time};
 use falaj_sim::course::Course;
 use falaj_sim::excerpt::Excerpt;
 use falaj_sim::scenario::experiment;

@@ -2,7 +2,7 @@
 //! as planned at most.
 
 use falaj_plan::network::Routes;
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use falaj_sim::scenario::experiment;
 use falaj_sim::{Run, simulate};
 use std::sync::atomic::AtomicBool;

@@ -1,8 +1,8 @@
 //! What a simulation needs of memory does not grow with the time that is simulated.
 
 use falaj_engine::PipeId;
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::Span;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::Span;
 use falaj_sim::scenario::experiment;
 use falaj_sim::{Practice, Progress, WarmUp};
 use std::alloc::{GlobalAlloc, Layout, System};

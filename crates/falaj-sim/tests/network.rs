@@ -1,7 +1,7 @@
 //! Bounds from end to end, beside packets that do their worst.
 
 use falaj_plan::network::Routes;
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use falaj_sim::scenario::experiment;
 use falaj_sim::simulate;
 use std::sync::atomic::AtomicBool;

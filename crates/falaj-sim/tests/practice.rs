@@ -2,8 +2,8 @@
 //! replications as it takes.
 
 use falaj_engine::PipeId;
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::Span;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::Span;
 use falaj_sim::measure::Measure;
 use falaj_sim::practice::more;
 use falaj_sim::scenario::experiment;

@@ -2,8 +2,8 @@
 //! it is for.
 
 use falaj_engine::PipeId;
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::Span;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::Span;
 use falaj_sim::scenario::experiment;
 use falaj_sim::{Experiment, Run, simulate};
 use falaj_traffic::tcp::Transfers;

@@ -1,9 +1,9 @@
 //! Curves: what may be sent, or is served at least, in any time of a length.
 
 use crate::envelope::Parts;
-use falaj_sched::promise::{Deadlines, Turns};
-use falaj_sched::rate::{BIT_NANOS, Rate};
-use falaj_sched::time::Span;
+use falaj_sched::contract::guarantee::{Deadlines, Turns};
+use falaj_sched::units::rate::{BIT_NANOS, Rate};
+use falaj_sched::units::time::Span;
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{ToPrimitive, Zero};

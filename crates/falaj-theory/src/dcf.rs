@@ -9,9 +9,9 @@
 //! different rates get as many packets each, and the slowest one's time on the air is everybody's
 //! (Heusse and others, "Performance anomaly of 802.11b", 2003).
 
-use falaj_sched::dcf::{Channel, DIFS, SLOT};
-use falaj_sched::rate::Rate;
-use falaj_sched::time::Span;
+use falaj_sched::disciplines::dcf::{Channel, DIFS, SLOT};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
 
 /// What stations get that always have packets.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,7 +79,7 @@ fn attempts(channel: &Channel, p: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use falaj_sched::dcf::RATES;
+    use falaj_sched::disciplines::dcf::RATES;
 
     fn channel() -> Channel {
         Channel {

@@ -7,7 +7,7 @@
 //! nothing is rounded and nothing overflows.
 //!
 //! ```
-//! use falaj_sched::{rate::Rate, time::Span};
+//! use falaj_sched::units::{rate::Rate, time::Span};
 //! use falaj_theory::{Curve, exact};
 //!
 //! // 3000 B at once, 10 Mbit/s in the long run; served with 20 Mbit/s after a millisecond.

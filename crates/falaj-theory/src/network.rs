@@ -210,8 +210,8 @@ impl Curve {
 mod tests {
     use super::*;
     use crate::exact;
-    use falaj_sched::rate::Rate;
-    use falaj_sched::time::Span;
+    use falaj_sched::units::rate::Rate;
+    use falaj_sched::units::time::Span;
 
     fn network(order: Order, flows: &[(u64, u64, &[usize])]) -> Network {
         // Two servers of 10 Mbit/s: 1.25 B a microsecond, and 1 ms.

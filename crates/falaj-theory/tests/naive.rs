@@ -1,8 +1,8 @@
 //! The algebra against its definitions, tried out instant by instant on a grid
 //! much finer than the curves' bends.
 
-use falaj_sched::rate::Rate;
-use falaj_sched::time::Span;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
 use falaj_theory::{Curve, Exact, Piece, exact};
 use proptest::prelude::*;
 

@@ -46,7 +46,7 @@ mod tests {
     use super::taken::WHYS;
     use super::write::KEPT;
     use super::*;
-    use falaj_sched::time::Time;
+    use falaj_sched::units::time::Time;
     use pcap_file::DataLink;
     use pcap_file::pcapng::blocks::section_header::SectionHeaderOption;
     use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Delays of a flow's packets.
 
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use histogram::{Histogram, Histogram32};
 
 /// Delays: number, exact mean, least and largest, and percentiles: to three digits, or, of one

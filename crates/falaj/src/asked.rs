@@ -1,8 +1,8 @@
 //! What was asked for, said before a run: whoever meant something else sees it at once.
 
 use falaj_scenario::{Direction, Scenario};
-use falaj_sched::params::Setup;
-use falaj_sched::queue::Limit;
+use falaj_sched::contract::params::Setup;
+use falaj_sched::queues::queue::Limit;
 use std::io::IsTerminal;
 
 /// How much is said of it.
@@ -96,8 +96,8 @@ fn queue(setup: &Setup, limit: Limit) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use falaj_sched::rate::Rate;
-    use falaj_sched::time::Span;
+    use falaj_sched::units::rate::Rate;
+    use falaj_sched::units::time::Span;
 
     #[test]
     fn a_link_in_a_line() {

@@ -23,7 +23,7 @@ use falaj_live::priority::{self, Rank};
 use falaj_live::signals::Signals;
 use falaj_scenario::Link;
 use falaj_scenario::keys::{MTU_MAX, MTU_MIN};
-use falaj_sched::time::Time;
+use falaj_sched::units::time::Time;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 use std::sync::Arc;

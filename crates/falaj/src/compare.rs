@@ -12,8 +12,8 @@ use falaj_live::forward::Options;
 use falaj_plan::promises;
 use falaj_scenario::Scenario;
 use falaj_scenario::edit::{Set, parse_set_or_unset};
-use falaj_sched::promise::Promise;
-use falaj_sched::time::Span;
+use falaj_sched::contract::guarantee::Promise;
+use falaj_sched::units::time::Span;
 use falaj_sim::WarmUp;
 use falaj_sim::scenario::{fed_flows, name_of, pipe_of};
 use serde_json::{Value as Json, json};
@@ -357,8 +357,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use falaj_sched::promise::Bound;
-    use falaj_sched::rate::Rate;
+    use falaj_sched::contract::guarantee::Bound;
+    use falaj_sched::units::rate::Rate;
     use falaj_traffic::meter::Meter;
 
     const BOUND: Option<u64> = Some(1_000_000);

@@ -7,7 +7,7 @@ use crate::{file, show};
 use anyhow::{Context, Result};
 use falaj_live::forward::Options;
 use falaj_scenario::Scenario;
-use falaj_sched::params::Values;
+use falaj_sched::contract::params::Values;
 use falaj_sched::registry;
 use std::process::ExitCode;
 
@@ -20,7 +20,7 @@ const SCENARIO: &str = include_str!("../../../examples/tenants.toml");
 
 pub(crate) fn main(_: &Args) -> Result<ExitCode> {
     let mut divided = file::parse(SCENARIO, "examples/tenants.toml")?;
-    divided.run.duration = falaj_sched::time::Span::from_secs(5);
+    divided.run.duration = falaj_sched::units::time::Span::from_secs(5);
     let shared = with_one_queue(&divided)?;
 
     say!(

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use falaj_live::forward::Options;
 use falaj_live::priority::{Rank, Share, be_punctual, kept_for_others};
 use falaj_live::{host, sandbox, way_out, xdp};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use serde::Serialize;
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -3,7 +3,7 @@
 use crate::control::protocol::{IdReport, MaskReport};
 use crate::show;
 use falaj_engine::each::{Report, Stats};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use serde_json::{Value as Json, json};
 
 /// So many of the busiest are shown.

@@ -3,7 +3,7 @@
 use crate::show;
 use anyhow::{Context, Result};
 use falaj_scenario::{Diagnostics, Scenario, parse_span};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use std::fmt;
 use std::path::Path;
 

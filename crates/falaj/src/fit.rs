@@ -6,8 +6,8 @@ use crate::show::note;
 use anyhow::{Result, bail};
 use falaj_engine::PipeId;
 use falaj_scenario::{Link, Scenario};
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::Span;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::Span;
 
 /// The one link of a scenario, without rules.
 pub(crate) fn only_link(scenario: &Scenario) -> Result<usize> {

@@ -70,7 +70,7 @@ macro_rules! flags {
                   help = concat!("Its queue, ", $way, ": 50p, 64kB [default: what it carries in 50 ms or one round trip]"))]
             queue: Option<String>,
             #[arg(id = concat!($prefix, "queue-policy"), long = concat!($prefix, "queue-policy"), value_name = "POLICY",
-                  value_parser = PossibleValuesParser::new(falaj_sched::policy::NAMES), conflicts_with = "file",
+                  value_parser = PossibleValuesParser::new(falaj_sched::queues::aqm::NAMES), conflicts_with = "file",
                   help = concat!("Whom its queue drops, ", $way))]
             queue_policy: Option<String>,
         }

@@ -4,7 +4,7 @@
 use crate::show::{self, note};
 use anyhow::{Context, Result};
 use falaj_scenario::{Direction, Link};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::PathBuf;

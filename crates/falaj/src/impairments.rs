@@ -6,9 +6,9 @@ use falaj_engine::impair::event::Event;
 use falaj_engine::impair::loss::Loss;
 use falaj_engine::pipe::Pace;
 use falaj_scenario::Direction;
-use falaj_sched::capacity::Capacity;
-use falaj_sched::probability::Probability;
-use falaj_sched::time::Span;
+use falaj_sched::units::capacity::Capacity;
+use falaj_sched::units::probability::Probability;
+use falaj_sched::units::time::Span;
 
 /// Each thing in a few words: `loses 1%`, `jitter 5ms`.
 pub(crate) fn words(direction: &Direction) -> Vec<String> {

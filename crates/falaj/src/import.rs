@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use clap::Subcommand;
 use falaj_scenario::import::{self, Host, Imported};
 use falaj_scenario::{Diagnostics, parse_rate};
-use falaj_sched::rate::Rate;
+use falaj_sched::units::rate::Rate;
 use serde_json::json;
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -4,9 +4,9 @@ use crate::file;
 use crate::flags::Flags;
 use anyhow::Result;
 use falaj_scenario::Scenario;
-use falaj_sched::queue::Limit;
-use falaj_sched::rate::Rate;
-use falaj_sched::time::Span;
+use falaj_sched::queues::queue::Limit;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
 use std::path::PathBuf;
 
 /// What says what the link is.

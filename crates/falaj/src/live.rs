@@ -3,7 +3,7 @@
 use crate::show;
 use falaj_live::forward::{Forwarder, LiveFlow};
 use falaj_scenario::Link;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::time::{Span, Time};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// How often the lines change.

@@ -4,7 +4,7 @@ use falaj_live::forward::{Options, WhenFull};
 use falaj_live::host;
 use falaj_live::timer::Timer;
 use falaj_scenario::parse_span;
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 
 /// What every command takes that hands packets over.
 #[derive(clap::Args)]

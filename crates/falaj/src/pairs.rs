@@ -8,7 +8,7 @@ use crate::show::{self, say};
 use anyhow::{Result, bail};
 use falaj_scenario::Scenario;
 use falaj_scenario::edit::Set;
-use falaj_sched::queue::FlowId;
+use falaj_sched::queues::queue::FlowId;
 use falaj_sim::measure::Measure;
 use falaj_sim::scenario::pipe_of;
 use falaj_sim::scenario::{all_flows, name_of};

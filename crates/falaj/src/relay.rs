@@ -9,7 +9,7 @@ use crate::summary::{FailIf, JsonFile, Summary};
 use anyhow::Result;
 use falaj_live::priority::{Rank, be_punctual};
 use falaj_relay::{Carries, Relay, Spec, unknown};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

@@ -6,7 +6,7 @@ use crate::file::Told;
 use crate::show::{self, note, say};
 use crate::sim::{INTERRUPTED, interruptible};
 use anyhow::{Context, Result, bail};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use falaj_sim::rows::COLUMNS;
 use falaj_sim::sweep::{Axis, Results, Shard, Sweep, SweepError, Table};
 use std::fmt::Display;

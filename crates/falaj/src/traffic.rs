@@ -7,7 +7,7 @@ use crate::show::say;
 use crate::summary::{FailIf, RULE_HEADER, Summary, rule_json, rule_row};
 use anyhow::Result;
 use falaj_scenario::Scenario;
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use falaj_sim::scenario::{fed_flows, name_of, pipe_of};
 use serde_json::{Value as Json, json};
 use std::process::ExitCode;

@@ -3,7 +3,7 @@
 use super::ring::{Broken, Lost, Receiver, Sender, Sent};
 use crate::crossing::Carrier;
 use crate::wake::{Waker, nanos};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use rustix::fs::{self, OFlags};
 use rustix::io::Errno;
 use rustix::time::ClockId;

@@ -7,11 +7,11 @@ use super::{Ids, Masks};
 use crate::change::{Fate, Handover};
 use crate::engine::{Output, Unit};
 use crate::pipe::{Counters, Pipe, Remains};
-use falaj_sched::label::{Known, Label};
-use falaj_sched::plugin::Breach;
-use falaj_sched::promise::{NoPromise, Promise};
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::contract::guarantee::{NoPromise, Promise};
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::scheduler::plugin::Breach;
+use falaj_sched::units::label::{Known, Label};
+use falaj_sched::units::time::{Span, Time};
 use std::any::Any;
 
 pub(crate) struct Beside {

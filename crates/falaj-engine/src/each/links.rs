@@ -7,13 +7,13 @@ use crate::chance::Chance;
 use crate::change::{Fate, Handover};
 use crate::engine::{Output, PipeId, Unit, Why};
 use crate::pipe::{self, Counters, For, Pipe, PipeSpec, Remains};
-use falaj_sched::calendar::Calendar;
-use falaj_sched::label::{Known, Label};
-use falaj_sched::params::Refusals;
-use falaj_sched::plugin::Breach;
-use falaj_sched::promise::{NoPromise, Promise};
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::collections::calendar::Calendar;
+use falaj_sched::contract::guarantee::{NoPromise, Promise};
+use falaj_sched::contract::params::Refusals;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::scheduler::plugin::Breach;
+use falaj_sched::units::label::{Known, Label};
+use falaj_sched::units::time::{Span, Time};
 use std::any::Any;
 
 pub(crate) struct Links {

@@ -4,7 +4,7 @@
 use crate::classifier::Protocol;
 use crate::key::Key;
 use crate::term::Term;
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use std::fmt;
 use std::net::IpAddr;
 

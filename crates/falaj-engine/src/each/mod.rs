@@ -25,9 +25,9 @@ pub use set::Report;
 pub use stats::Stats;
 
 use crate::key::Key;
-use falaj_sched::discipline::Discipline;
-use falaj_sched::params::{FlowSetup, Refusals, Refused, Setup};
-use falaj_sched::queue::{FlowId, Limit};
+use falaj_sched::contract::discipline::Discipline;
+use falaj_sched::contract::params::{FlowSetup, Refusals, Refused, Setup};
+use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry::{self, Visitor};
 
 /// The masks of a pipe.

@@ -10,7 +10,7 @@
 use super::mask::{Each, Id};
 use super::stats::Stats;
 use crate::chance::Chance;
-use falaj_sched::time::Time;
+use falaj_sched::units::time::Time;
 use hashbrown::HashTable;
 use siphasher::sip::SipHasher13;
 use std::cmp::Reverse;
@@ -375,7 +375,7 @@ mod tests {
     use super::*;
     use crate::each::mask::Mask;
     use crate::key::Key;
-    use falaj_sched::time::Span;
+    use falaj_sched::units::time::Span;
 
     fn id(n: u16) -> Id {
         let mask = Mask { sport: Some(16), dport: Some(16), ..Mask::default() };

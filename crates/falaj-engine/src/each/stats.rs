@@ -1,6 +1,6 @@
 //! What is counted of one id.
 
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 
 /// Six bytes of counter: enough for a packet a nanosecond over three days, or for a
 /// million a second over nine years.

@@ -14,7 +14,7 @@
 //! for each distribution.
 
 use super::event::Draw;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::time::{Span, Time};
 use std::sync::Arc;
 
 /// Delays are in units of this part of the amount.

@@ -1,8 +1,8 @@
 //! What happens to a packet with a probability: to each for itself, or in runs.
 
 use crate::chance::Chance;
-use falaj_sched::probability::Probability;
-use falaj_sched::queue::FlowId;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::probability::Probability;
 
 /// Where the draws of a pipe begin.
 #[derive(Clone, Copy, Debug)]

@@ -3,8 +3,8 @@
 use super::course::Going;
 use super::distribution::Distribution;
 use super::event::Draw;
-use falaj_sched::probability::Probability;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::probability::Probability;
+use falaj_sched::units::time::{Span, Time};
 
 /// Delays that differ: the link's delay is their mean.
 #[derive(Clone, Debug, PartialEq)]

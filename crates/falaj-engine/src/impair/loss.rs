@@ -1,7 +1,7 @@
 //! Which packets a link loses.
 
 use super::event::{Draw, Event, Happening};
-use falaj_sched::probability::Probability;
+use falaj_sched::units::probability::Probability;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 

@@ -29,8 +29,8 @@ pub mod slots;
 
 use crate::engine::{Corrupt, Dropped, Emit, Output, Why};
 use event::{Chances, Draw, Event, Happening};
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::{Span, Time};
 use jitter::{Jitter, Offsets};
 use loss::{Losing, Loss};
 use profile::Profile;

@@ -2,8 +2,8 @@
 //! fail. dummynet calls the distribution that was measured of it a profile.
 
 use super::event::Draw;
-use falaj_sched::probability::Probability;
-use falaj_sched::time::Span;
+use falaj_sched::units::probability::Probability;
+use falaj_sched::units::time::Span;
 use std::sync::Arc;
 
 /// How long each packet takes beyond its own transmission.

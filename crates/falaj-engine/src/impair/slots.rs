@@ -2,7 +2,7 @@
 //! meanwhile is delivered together at the next one.
 
 use super::event::Draw;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::time::{Span, Time};
 
 /// When there are slots, and what each takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use crate::each::Masks;
 use crate::engine::{Output, PipeId, Unfit};
 use crate::key::Key;
 use crate::rules::{Rule, RuleSet};
-use falaj_sched::label::{Known, Label};
-use falaj_sched::time::Time;
+use falaj_sched::units::label::{Known, Label};
+use falaj_sched::units::time::Time;
 use std::cmp::Reverse;
 
 /// Which packets are whose, what of them counts, and which are many, at the entrance of a pipe.

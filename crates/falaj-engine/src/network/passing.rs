@@ -4,9 +4,9 @@ use super::{Network, Packet};
 use crate::engine::{Corrupt, Dropped, Early, Emit, Mark, Output, Why};
 use crate::key::Key;
 use crate::rules::{At, Next};
-use falaj_sched::label::{Ecn, Label};
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::Time;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::label::{Ecn, Label};
+use falaj_sched::units::time::Time;
 use std::cmp::Reverse;
 
 /// A packet within.

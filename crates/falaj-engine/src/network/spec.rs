@@ -4,10 +4,10 @@ use crate::account::Account;
 use crate::classifier::Classifier;
 use crate::pipe::PipeSpec;
 use crate::rules::Rule;
-use falaj_sched::params::{FlowSetup, Setup, Values};
-use falaj_sched::queue::Limit;
-use falaj_sched::rate::Rate;
-use falaj_sched::time::Span;
+use falaj_sched::contract::params::{FlowSetup, Setup, Values};
+use falaj_sched::queues::queue::Limit;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
 
 /// What a network is made from.
 #[derive(Debug, Clone)]

@@ -17,16 +17,16 @@ use crate::each::{Ids, Masks, Report};
 use crate::engine::{Dropped, Early, Emit, Mark, Output, PipeId, Unit, Why};
 use crate::impair::event::Chances;
 use crate::impair::{Harm, Impairer};
-use falaj_sched::capacity::Capacity;
-use falaj_sched::discipline::Answer;
-use falaj_sched::draws::mix;
-use falaj_sched::label::{Ecn, Known, Label};
-use falaj_sched::plugin::Breach;
-use falaj_sched::promise::{NoPromise, Promise};
-use falaj_sched::queue::{FlowId, Packet};
-use falaj_sched::rate::Wire;
-use falaj_sched::station::Server;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::contract::discipline::Answer;
+use falaj_sched::contract::guarantee::{NoPromise, Promise};
+use falaj_sched::queues::queue::{FlowId, Packet};
+use falaj_sched::scheduler::instance::Server;
+use falaj_sched::scheduler::plugin::Breach;
+use falaj_sched::units::capacity::Capacity;
+use falaj_sched::units::draws::mix;
+use falaj_sched::units::label::{Ecn, Known, Label};
+use falaj_sched::units::rate::Wire;
+use falaj_sched::units::time::{Span, Time};
 use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 
 use crate::change::Fate;
 use crate::impair::Harm;
-use falaj_sched::discipline::Air;
-use falaj_sched::queue::{FlowId, Packet};
+use falaj_sched::contract::discipline::Air;
+use falaj_sched::queues::queue::{FlowId, Packet};
 use std::ops::Range;
 
 /// What happened to a flow's packets so far.

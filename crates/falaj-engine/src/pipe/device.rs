@@ -22,8 +22,8 @@
 //! handed is asked no more until it has room: who goes next is not decided before it can go.
 
 use super::spec::PipeSpec;
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 
 /// Who paces a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -19,19 +19,19 @@ use crate::impair::Impairer;
 use around::pipe;
 use book::Book;
 use device::Device;
-use falaj_sched::discipline::Discipline;
-use falaj_sched::label::{Known, Label};
-use falaj_sched::managed::WithPolicies;
-use falaj_sched::params::Refusals;
-use falaj_sched::plugin::Breach;
-use falaj_sched::policy;
-use falaj_sched::promise::{NoPromise, Promise};
-use falaj_sched::queue::{FlowId, Packet};
-use falaj_sched::rate::Wire;
+use falaj_sched::contract::discipline::Discipline;
+use falaj_sched::contract::guarantee::{NoPromise, Promise};
+use falaj_sched::contract::params::Refusals;
+use falaj_sched::queues::aqm;
+use falaj_sched::queues::queue::{FlowId, Packet};
 use falaj_sched::registry::{self, Visitor};
-use falaj_sched::station::Station;
-use falaj_sched::time::{Span, Time};
-use falaj_sched::tree::Tree;
+use falaj_sched::scheduler::instance::Station;
+use falaj_sched::scheduler::plugin::Breach;
+use falaj_sched::scheduler::tree::Tree;
+use falaj_sched::scheduler::with_aqm::WithPolicies;
+use falaj_sched::units::label::{Known, Label};
+use falaj_sched::units::rate::Wire;
+use falaj_sched::units::time::{Span, Time};
 use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
@@ -169,7 +169,7 @@ pub(crate) fn plain(id: PipeId, spec: PipeSpec, what: For<'_>) -> Result<Box<dyn
             if setup.flows.iter().any(|f| f.inner.is_some()) {
                 return Ok(pipe(id, spec, Tree::new(&setup, discipline)?, true));
             }
-            if policy::any(&setup) {
+            if aqm::any(&setup) {
                 return Ok(pipe(id, spec, WithPolicies::new(&setup, discipline), true));
             }
             Ok(match what {

@@ -4,10 +4,10 @@ use super::device::Pace;
 use crate::each::Masks;
 use crate::framing::Framing;
 use crate::impair::Impairments;
-use falaj_sched::capacity::Capacity;
-use falaj_sched::params::{Refused, Setup};
-use falaj_sched::promise::NoPromise;
-use falaj_sched::time::Span;
+use falaj_sched::contract::guarantee::NoPromise;
+use falaj_sched::contract::params::{Refused, Setup};
+use falaj_sched::units::capacity::Capacity;
+use falaj_sched::units::time::Span;
 
 /// What a pipe is made from.
 #[derive(Debug, Clone, PartialEq)]

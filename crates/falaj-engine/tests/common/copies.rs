@@ -1,7 +1,7 @@
 //! Curves of two slopes by their definition: the least of all their copies.
 
 use super::fraction::Fraction;
-use falaj_sched::params::Values;
+use falaj_sched::contract::params::Values;
 
 /// A curve's first slope, how long, second slope; and all the points at which it began anew, in
 /// (time, bytes): the curve is the least of all copies from these points. In nanoseconds of a byte.

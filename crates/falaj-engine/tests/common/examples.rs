@@ -3,8 +3,8 @@
 
 use super::{Arrival, emits, run};
 use falaj_engine::pipe::PipeSpec;
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::Time;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::Time;
 
 /// The first example of the notes.
 pub const E1: &[(u64, char, u32)] = &[

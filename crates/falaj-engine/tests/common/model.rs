@@ -3,7 +3,7 @@
 
 use super::Arrival;
 use falaj_engine::pipe::PipeSpec;
-use falaj_sched::queue::Limit;
+use falaj_sched::queues::queue::Limit;
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 
 use super::{Arrival, Dice, become_kind, bursts, emits, run, virtual_links};
 use falaj_engine::pipe::PipeSpec;
-use falaj_sched::params::Value;
-use falaj_sched::queue::Limit;
-use falaj_sched::rate::Rate;
+use falaj_sched::contract::params::Value;
+use falaj_sched::queues::queue::Limit;
 use falaj_sched::registry::entry;
+use falaj_sched::units::rate::Rate;
 use std::collections::VecDeque;
 
 /// At which a byte takes whole nanoseconds here.

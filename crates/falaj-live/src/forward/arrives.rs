@@ -8,9 +8,9 @@ use falaj_engine::Why;
 use falaj_engine::ecn;
 use falaj_engine::key::Key;
 use falaj_engine::network::{self, Entry, Refused};
-use falaj_sched::label::Label;
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::label::Label;
+use falaj_sched::units::time::{Span, Time};
 use falaj_traffic::capture::Verdict;
 use std::io;
 

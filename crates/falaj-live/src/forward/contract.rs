@@ -23,9 +23,9 @@ use super::Forwarder;
 use crate::units::Packet;
 use falaj_engine::PipeId;
 use falaj_engine::engine::Emit;
-use falaj_sched::queue::FlowId;
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 use std::collections::{BTreeMap, VecDeque};
 
 /// So many breaches of each cause are remembered one by one.

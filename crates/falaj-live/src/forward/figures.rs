@@ -5,9 +5,9 @@ use falaj_engine::PipeId;
 use falaj_engine::each::Report;
 use falaj_engine::pipe::Counters;
 use falaj_engine::rules::{Active, Taken};
-use falaj_sched::plugin::Breach;
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::Span;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::scheduler::plugin::Breach;
+use falaj_sched::units::time::Span;
 use falaj_traffic::meter::Meter;
 
 /// What was measured of a flow.

@@ -7,8 +7,8 @@ use crate::tap::Tap;
 use falaj_engine::ecn;
 use falaj_engine::engine::Corrupt;
 use falaj_engine::{Output, PipeId, Why};
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::{Span, Time};
 use falaj_traffic::capture::Verdict;
 use std::io;
 

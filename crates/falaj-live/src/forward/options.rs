@@ -2,7 +2,7 @@
 
 use crate::timer::Timer;
 use falaj_engine::PipeId;
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 
 /// How the loop goes about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@
 
 use crate::priority::Share;
 use crate::timer::Lead;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::time::{Span, Time};
 
 /// Waking up takes half as long again, but most of that the kernel counts as the thread's. For
 /// shorter pieces it would be more than the piece itself.

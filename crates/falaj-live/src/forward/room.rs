@@ -3,7 +3,7 @@
 
 use super::{Attached, Forwarder};
 use falaj_engine::{PipeId, Unfit};
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::time::{Span, Time};
 use nix::libc::{EAGAIN, ENOBUFS, ENOMEM};
 use std::collections::VecDeque;
 use std::io;

@@ -6,7 +6,7 @@
 //! once would be broken off at its first packet every time, while one whose packets wait or are
 //! lost took all of its quantum.
 
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::time::{Span, Time};
 
 /// What a port may take of the processor in a round, if it has so much to read.
 const QUANTUM: i64 = 20_000;

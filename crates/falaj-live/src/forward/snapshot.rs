@@ -4,9 +4,9 @@ use super::{Forwarder, Kept, Late, Losses};
 use falaj_engine::PipeId;
 use falaj_engine::pipe::Counters;
 use falaj_engine::rules::{Active, Taken};
-use falaj_sched::plugin::Breach;
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::scheduler::plugin::Breach;
+use falaj_sched::units::time::{Span, Time};
 use falaj_traffic::meter::Meter;
 
 /// What was counted of a flow.

@@ -3,8 +3,8 @@
 use super::Forwarder;
 use falaj_engine::PipeId;
 use falaj_engine::engine::Emit;
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::Time;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::Time;
 use std::collections::VecDeque;
 
 /// So many turns of each pipe are remembered.

@@ -6,8 +6,8 @@ use crate::priority;
 use crate::rest;
 use crate::timer::Timer;
 use falaj_engine::PipeId;
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::{Span, Time};
 use std::io;
 use std::os::fd::BorrowedFd;
 

@@ -7,7 +7,7 @@ use crate::tap::Tap;
 use crate::units::{Packet, Units};
 use falaj_engine::ecn;
 use falaj_engine::engine::Corrupt;
-use falaj_sched::label::Ecn;
+use falaj_sched::units::label::Ecn;
 use falaj_traffic::capture::{self, Verdict};
 
 impl Forwarder {

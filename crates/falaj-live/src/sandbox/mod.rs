@@ -46,7 +46,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::{fmt, fs, io};
 
-use falaj_sched::rate::Rate;
+use falaj_sched::units::rate::Rate;
 use nix::errno::Errno;
 use nix::sched::CloneFlags;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};

@@ -8,7 +8,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use falaj_sched::rate::Rate;
+use falaj_sched::units::rate::Rate;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::net::if_::if_nametoindex;

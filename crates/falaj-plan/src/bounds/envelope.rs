@@ -1,7 +1,7 @@
 //! What a flow sends at most: as it declares, or as follows from the scenario's sources.
 
 use falaj_scenario::{Direction, Flow, Scenario, Source, Towards};
-use falaj_sched::rate::Rate;
+use falaj_sched::units::rate::Rate;
 use falaj_theory::{Curve, whole};
 use falaj_traffic::source::Model;
 
@@ -138,7 +138,7 @@ pub fn sources_named(sources: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use falaj_sched::time::{Span, Time};
+    use falaj_sched::units::time::{Span, Time};
     use falaj_theory::exact;
     use falaj_traffic::source::Lasting;
     use falaj_traffic::source::size::Sizes;
@@ -168,7 +168,7 @@ mod tests {
                     sources: 1,
                     start,
                     stop: None,
-                    ecn: falaj_sched::label::Ecn::Not,
+                    ecn: falaj_sched::units::label::Ecn::Not,
                 };
                 let curve = Envelope::derived(&[&Sends::on(&source, |bytes| bytes)]).unwrap().curve;
                 let mut tight = false;

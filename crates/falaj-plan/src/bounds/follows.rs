@@ -4,9 +4,9 @@
 use super::Outlook;
 use super::envelope::{Envelope, sources_named};
 use crate::words;
-use falaj_sched::promise::Promise;
-use falaj_sched::queue::Limit;
-use falaj_sched::time::Span;
+use falaj_sched::contract::guarantee::Promise;
+use falaj_sched::queues::queue::Limit;
+use falaj_sched::units::time::Span;
 use falaj_theory::{Distance, float, whole};
 
 /// A bound on the delay, and why it is no lower.

@@ -2,15 +2,17 @@
 
 use super::follows::{By, Distances};
 use falaj_scenario::Direction;
-use falaj_sched::discipline::Discipline;
-use falaj_sched::params::{Refusals, Setup};
-use falaj_sched::policy::any_later;
-use falaj_sched::promise::{Bound, Deadlines, NoPromise, Promise, RateCondition, Turns};
-use falaj_sched::queue::{FlowId, Limit};
-use falaj_sched::rate::Rate;
+use falaj_sched::contract::discipline::Discipline;
+use falaj_sched::contract::guarantee::{
+    Bound, Deadlines, NoPromise, Promise, RateCondition, Turns,
+};
+use falaj_sched::contract::params::{Refusals, Setup};
+use falaj_sched::queues::aqm::any_later;
+use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry;
-use falaj_sched::time::Span;
-use falaj_sched::tree;
+use falaj_sched::scheduler::tree;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
 use falaj_theory::{Curve, exact, whole};
 
 /// What a discipline says of all its flows.

@@ -136,7 +136,7 @@ pub(super) fn part_of_one(word: &Word) -> Result<Option<String>, Problem> {
     let rest = rest.trim_end_matches('0');
     let point = if rest.is_empty() { "" } else { "." };
     let zero = if percent.is_empty() { "0" } else { "" };
-    Ok((fraction != falaj_sched::probability::Probability::NEVER)
+    Ok((fraction != falaj_sched::units::probability::Probability::NEVER)
         .then(|| format!("{zero}{percent}{point}{rest}%")))
 }
 

@@ -3,7 +3,7 @@
 use super::Fallback::{Otherwise, Required, Value as Default};
 use super::link::{EXPIRE, MOST};
 use super::{Holds, Key, key};
-use falaj_sched::params::Kind;
+use falaj_sched::contract::params::Kind;
 use falaj_sched::registry::{self, ENTRIES, Entry};
 
 pub(super) const EACH_FLOW: Key = key(
@@ -76,7 +76,7 @@ pub(crate) const LIMIT: Key =
 /// The key that decides which others of a queue there are.
 pub(crate) const POLICY: Key = key(
     "policy",
-    Holds::Value(Kind::Choice(falaj_sched::policy::NAMES)),
+    Holds::Value(Kind::Choice(falaj_sched::queues::aqm::NAMES)),
     Default("tail"),
     "who goes, and when: the last packet or the first where there is no room; or earlier, by RED, gentle RED, CoDel or PIE",
 );

@@ -3,7 +3,7 @@
 use super::Fallback::{Otherwise, Required, Value as Default};
 use super::flow::BURST_MAX;
 use super::{Holds, Key, key};
-use falaj_sched::params::Kind;
+use falaj_sched::contract::params::Kind;
 
 /// What a link does to packets, behind its queue.
 pub(super) const LOSES: Key =

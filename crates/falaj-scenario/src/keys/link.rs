@@ -4,7 +4,7 @@ use super::Fallback::{Otherwise, Required, Value as Default};
 use super::flow::{BURST_MAX, FLOW};
 use super::impairments::{CORRUPTS, DUPLICATES, JITTERS, LOSES, REORDERS, SLOTTED};
 use super::{Holds, Key, key};
-use falaj_sched::params::Kind;
+use falaj_sched::contract::params::Kind;
 
 /// The smallest `mtu`: what every IPv4 link must carry.
 pub const MTU_MIN: u32 = 68;

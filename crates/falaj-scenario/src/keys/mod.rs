@@ -19,7 +19,7 @@ pub use link::{DIRECTION, LINK, MTU_MAX, MTU_MIN, PROFILE, TRACE};
 pub use rule::{LOOKED_UP, RULE, TO};
 pub use traffic::{BUCKET, BYTES_MAX, GREEDY, SOURCES_MAX, STATE, TRAFFIC};
 
-use falaj_sched::params::{Kind, Param};
+use falaj_sched::contract::params::{Kind, Param};
 
 /// One key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

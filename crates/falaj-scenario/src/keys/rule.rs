@@ -2,7 +2,7 @@
 
 use super::Fallback::{Otherwise, Required, Value as Default};
 use super::{Holds, Key, key};
-use falaj_sched::params::Kind;
+use falaj_sched::contract::params::Kind;
 
 /// `[[rule]]`.
 pub const RULE: &[Key] = &[

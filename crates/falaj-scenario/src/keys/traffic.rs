@@ -2,7 +2,7 @@
 
 use super::Fallback::{Otherwise, Required, Value as Default};
 use super::{Holds, Key, key};
-use falaj_sched::params::Kind;
+use falaj_sched::contract::params::Kind;
 
 /// The most sources of one `[traffic.NAME]`: as many addresses as 100.64.0.0/10 has, less a few.
 pub const SOURCES_MAX: u64 = 4_000_000;

@@ -19,8 +19,8 @@ use falaj_engine::key::{Fragment, Key, Macs};
 use falaj_engine::network::{Network, Packet};
 use falaj_engine::{Output, Why};
 use falaj_scenario::{Scenario, parse_span};
-use falaj_sched::label::{Ecn, Label};
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::label::{Ecn, Label};
+use falaj_sched::units::time::{Span, Time};
 use std::net::{IpAddr, SocketAddr};
 
 struct Stream {

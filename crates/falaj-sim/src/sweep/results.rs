@@ -3,7 +3,7 @@
 
 use super::{Axis, Sweep, SweepError, VERSION, other};
 use crate::rows::{COLUMNS, Row};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use falaj_traffic::interval::Estimate;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

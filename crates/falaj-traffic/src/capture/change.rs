@@ -16,7 +16,7 @@
 //! FALAJ_SCENARIO
 //! ```
 
-use falaj_sched::time::Time;
+use falaj_sched::units::time::Time;
 use std::time::Duration;
 
 /// What somebody wanted of a link that runs.

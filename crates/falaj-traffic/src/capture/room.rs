@@ -14,7 +14,7 @@
 //! FALAJ_BEHIND=4711
 //! ```
 
-use falaj_sched::time::Time;
+use falaj_sched::units::time::Time;
 use std::time::Duration;
 
 /// What a port said.

@@ -1,7 +1,7 @@
 //! What is known of a packet, and the comment that says so.
 
 use falaj_engine::Why;
-use falaj_sched::time::Time;
+use falaj_sched::units::time::Time;
 use std::fmt;
 
 /// What the engine was told of a packet, and what it decided.

@@ -1,8 +1,8 @@
 //! Token buckets before a source: what does not conform waits (a shaper), or is never sent (a
 //! policer).
 
-use falaj_sched::rate::{BIT_NANOS, Rate};
-use falaj_sched::time::Time;
+use falaj_sched::units::rate::{BIT_NANOS, Rate};
+use falaj_sched::units::time::Time;
 use serde::{Deserialize, Serialize};
 
 /// At most `burst` bytes at once, and `rate` in the long run: (sigma, rho).

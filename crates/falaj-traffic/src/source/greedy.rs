@@ -1,8 +1,8 @@
 //! The worst that an envelope allows: a source that sends as much as it may, as early as it may.
 
 use super::bucket::{Bucket, Tokens};
-use falaj_sched::rate::{BIT_NANOS, Rate};
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::rate::{BIT_NANOS, Rate};
+use falaj_sched::units::time::{Span, Time};
 use serde::{Deserialize, Serialize};
 
 /// What is allowed.

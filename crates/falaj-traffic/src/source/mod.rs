@@ -25,8 +25,8 @@ pub use spec::{Lasting, Model, SourceSpec};
 
 use bucket::{Limit, Tokens};
 use falaj_engine::chance::Chance;
-use falaj_sched::rate::BIT_NANOS;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::rate::BIT_NANOS;
+use falaj_sched::units::time::{Span, Time};
 use greedy::Greedy;
 use rand_core::Rng;
 use rand_distr::{Distribution, Exp1, StandardUniform};
@@ -277,7 +277,7 @@ mod tests {
     use super::recorded::Recording;
     use super::size::Sizes;
     use super::*;
-    use falaj_sched::rate::Rate;
+    use falaj_sched::units::rate::Rate;
 
     fn spec(model: Model) -> SourceSpec {
         SourceSpec {

@@ -1,6 +1,6 @@
 //! Packets of a capture, sent once more.
 
-use falaj_sched::rate::{BIT_NANOS, Rate};
+use falaj_sched::units::rate::{BIT_NANOS, Rate};
 use serde::{Deserialize, Serialize};
 
 /// When packets come and how long they are; one packet at least.

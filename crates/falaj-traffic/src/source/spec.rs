@@ -7,8 +7,8 @@ use super::greedy::Envelope;
 use super::recorded::Recording;
 use super::size::Sizes;
 use crate::tcp::Tcp;
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 use std::sync::Arc;
 
 /// How packets follow each other.

@@ -2,7 +2,7 @@
 //! how fast (Cardwell and others 2016: version 1, without its answer to losses).
 
 use super::Acked;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::time::{Span, Time};
 use std::collections::VecDeque;
 
 /// As fast as doubles the rate each round trip: 2 / ln 2.

@@ -6,7 +6,7 @@ use super::{Congestion, Control, HEADERS, Tcp};
 use crate::meter::Meter;
 use crate::source::{below, exponential};
 use falaj_engine::chance::Chance;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::time::{Span, Time};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

@@ -2,7 +2,7 @@
 //! 9438).
 
 use super::Acked;
-use falaj_sched::time::Time;
+use falaj_sched::units::time::Time;
 
 /// How steep it is, in segments a second cubed.
 const C: f64 = 0.4;
@@ -113,7 +113,7 @@ mod tests {
     use super::super::connection::tests::{ack, mean_window};
     use super::super::{Congestion, Tcp};
     use super::*;
-    use falaj_sched::time::Span;
+    use falaj_sched::units::time::Span;
 
     /// 1,000 segments were too many: 700, flat at 1,000 after cbrt(300 / 0.4) = 9.09 s, and 1,300
     /// as much later. Figure 2 of RFC 9438 in numbers.

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use crate::source::below;
     use falaj_engine::chance::Chance;
-    use falaj_sched::time::Span;
+    use falaj_sched::units::time::Span;
 
     fn dctcp(way: Span) -> Tcp {
         Tcp { congestion: Congestion::Dctcp, ..Tcp::without_end(way) }

@@ -28,7 +28,7 @@ pub use connection::{Connection, Segment, Transfers};
 use bbr::Bbr;
 use cubic::Cubic;
 use dctcp::Dctcp;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::time::{Span, Time};
 use reno::Reno;
 
 /// Bytes of IPv4 and TCP headers, without options.

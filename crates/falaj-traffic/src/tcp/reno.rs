@@ -63,7 +63,7 @@ mod tests {
     use super::super::connection::tests::{ack, mean_window};
     use super::super::{Congestion, Tcp};
     use super::*;
-    use falaj_sched::time::Span;
+    use falaj_sched::units::time::Span;
 
     /// Ten segments are acknowledged in the first round trip, then twenty, then forty.
     #[test]

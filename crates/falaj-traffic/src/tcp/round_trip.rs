@@ -1,6 +1,6 @@
 //! The round trip time, smoothed, and the timeout that follows (RFC 6298).
 
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 
 /// Before anything is known.
 const INITIAL: Span = Span::from_secs(1);

@@ -7,7 +7,7 @@
 use super::receiver::Ack;
 use super::round_trip::RoundTrip;
 use super::{Acked, Control};
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::time::{Span, Time};
 use std::collections::{BTreeSet, VecDeque};
 
 /// A transmission is lost if one so many after it has arrived.

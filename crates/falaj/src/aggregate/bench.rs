@@ -12,7 +12,7 @@ use falaj_engine::container::{ADDRESS, LENGTH, Policy};
 use falaj_live::priority::{self, Rank};
 use falaj_queueing::Policy as Filled;
 use falaj_scenario::{parse_size, parse_span};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use falaj_traffic::meter::Meter;
 use serde::Serialize;
 use std::process::ExitCode;

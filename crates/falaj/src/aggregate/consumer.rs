@@ -9,7 +9,7 @@ use falaj_engine::container;
 use falaj_live::clock::{monotonic, thread_cpu};
 use falaj_live::priority::{self, Rank};
 use falaj_scenario::parse_span;
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use falaj_traffic::meter::Meter;
 use serde::{Deserialize, Serialize};
 use std::io;

@@ -17,7 +17,7 @@ use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{End, Sandbox};
 use falaj_queueing::{Measure, Wanted};
 use falaj_scenario::parse_span;
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use std::io;
 use std::os::fd::AsFd;
 use std::process::{Child, Command, ExitCode};

@@ -6,7 +6,7 @@ use super::{Cost, LONGEST};
 use anyhow::{Context, Result};
 use falaj_engine::container::Policy;
 use falaj_live::priority::{self, Rank};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use std::time::Duration;
 
 /// What the model is of. Services are exponential, and containers leave full alone.

@@ -12,7 +12,7 @@ use falaj_engine::container::Policy;
 use falaj_live::priority::{self, Rank};
 use falaj_queueing::{Measure, Wanted};
 use falaj_scenario::{parse_size, parse_span};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use serde::Serialize;
 use std::process::ExitCode;
 use std::thread::sleep;

@@ -6,9 +6,9 @@ use falaj_engine::key::Key;
 use falaj_engine::network::{Around, Network, Packet};
 use falaj_engine::{Output, PipeId};
 use falaj_scenario::Scenario;
-use falaj_sched::label::Label;
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::label::Label;
+use falaj_sched::units::time::{Span, Time};
 use falaj_traffic::source::Source;
 
 const UP: PipeId = PipeId(0);

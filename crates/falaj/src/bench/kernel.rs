@@ -16,7 +16,7 @@ use falaj_live::ends::pipe_of;
 use falaj_live::sandbox::INTERFACE;
 use falaj_scenario::import::{Host, tc};
 use falaj_scenario::{Scenario, Towards};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use falaj_sim::scenario::{fed_flows, name_of};
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};

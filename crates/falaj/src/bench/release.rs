@@ -14,7 +14,7 @@ use falaj_live::forward::Options;
 use falaj_live::priority::{self, Rank};
 use falaj_live::timer::Timer;
 use falaj_scenario::{Scenario, parse_span};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use serde_json::json;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

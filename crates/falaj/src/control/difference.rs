@@ -8,7 +8,7 @@ use falaj_engine::rules::Rule;
 use falaj_engine::transaction::{Flows, Transaction};
 use falaj_engine::{PipeId, Prepared, Unfit};
 use falaj_scenario::{Direction, Link, Scenario, Towards};
-use falaj_sched::queue::FlowId;
+use falaj_sched::queues::queue::FlowId;
 use falaj_sim::scenario::pipe_of;
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -3,7 +3,7 @@
 
 use falaj_engine::each::{Report as Made, Stats};
 use falaj_engine::pipe::Counters;
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 use std::path::PathBuf;

@@ -3,7 +3,7 @@
 
 use super::{Fate, Runs};
 use anyhow::Result;
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Map, Value, json};

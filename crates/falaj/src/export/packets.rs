@@ -3,7 +3,7 @@
 use super::table::{Table, Values};
 use super::{Fate, Form, Packet, Runs};
 use anyhow::Result;
-use falaj_sched::time::Time;
+use falaj_sched::units::time::Time;
 use std::path::Path;
 
 pub(super) fn write(path: &Path, form: Form, runs: &Runs<'_>) -> Result<()> {

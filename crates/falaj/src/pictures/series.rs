@@ -8,8 +8,8 @@ use crate::show;
 use falaj_engine::PipeId;
 use falaj_plan::Way;
 use falaj_scenario::{Scenario, Towards};
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::Span;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::Span;
 use falaj_sim::Study;
 use falaj_sim::course::{self, Course};
 use falaj_sim::excerpt::Excerpt;
@@ -348,8 +348,9 @@ impl Material<'_> {
             let outlook =
                 way.and_then(|way| way.flows.get(f.flow)).filter(|outlook| !outlook.together);
             let whole = (excerpt.to - excerpt.from).0 as f64;
-            let since = |instant: falaj_sched::time::Time| instant.since(excerpt.from).0 as f64;
-            let counted = |steps: &[(falaj_sched::time::Time, u32)], before: u64| {
+            let since =
+                |instant: falaj_sched::units::time::Time| instant.since(excerpt.from).0 as f64;
+            let counted = |steps: &[(falaj_sched::units::time::Time, u32)], before: u64| {
                 let mut steps = steps.to_vec();
                 steps.sort();
                 let mut sum = before;
@@ -564,7 +565,7 @@ fn clipped(points: &[(f64, f64)], bottom: f64, top: f64) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use falaj_sched::rate::Rate;
+    use falaj_sched::units::rate::Rate;
 
     #[test]
     fn jains_index_is_one_where_all_have_the_same() {

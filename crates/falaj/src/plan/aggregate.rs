@@ -7,7 +7,7 @@ use falaj_queueing::{
     Ask, Dimensions, Effort, Feasible, How, Line, Measure, Pair, Pairs, Point, Policy, Refused,
     Service, Shape, Stream, Superposed, System, most_that_fit,
 };
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 

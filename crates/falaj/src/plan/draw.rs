@@ -10,7 +10,7 @@ use crate::show;
 use anyhow::{Context, Result, anyhow, bail};
 use falaj_plan::Way;
 use falaj_plan::bounds::Outlook;
-use falaj_sched::queue::Limit;
+use falaj_sched::queues::queue::Limit;
 use falaj_theory::{Curve, Exact, float};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;

@@ -5,7 +5,7 @@ use crate::file;
 use crate::show::{self, say};
 use anyhow::{Context, Result};
 use falaj_scenario::{Direction, Scenario, Towards};
-use falaj_sched::rate::Rate;
+use falaj_sched::units::rate::Rate;
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -7,9 +7,9 @@ use falaj_plan::Way;
 use falaj_plan::bounds::{Envelope, Outlook, sources_named};
 use falaj_plan::network::Routes;
 use falaj_scenario::Direction;
-use falaj_sched::promise::{Deadlines, NoPromise};
-use falaj_sched::rate::Rate;
-use falaj_sched::time::Span;
+use falaj_sched::contract::guarantee::{Deadlines, NoPromise};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
 use falaj_theory::{Exact, float};
 
 pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {

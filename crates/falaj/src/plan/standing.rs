@@ -5,9 +5,9 @@ use anyhow::Result;
 use falaj_plan::bounds::{Outlook, outlooks};
 use falaj_plan::solve::unmet;
 use falaj_scenario::{Direction, Flow, Need, Scenario, Towards};
-use falaj_sched::promise::{NoPromise, RateCondition};
-use falaj_sched::rate::Rate;
-use falaj_sched::time::Span;
+use falaj_sched::contract::guarantee::{NoPromise, RateCondition};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
 
 /// A flow's promise.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -14,7 +14,7 @@ mod zhang;
 use crate::file;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -111,7 +111,7 @@ fn tell_too_slow(slow: &TooSlow) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use falaj_sched::time::{Span, Time};
+    use falaj_sched::units::time::{Span, Time};
 
     fn late(number: u64, cause: Cause) -> Breach {
         let (bound, arrival, end) = (Span(1), Time(0), Time(2));

@@ -61,7 +61,7 @@ use falaj_live::heap;
 use falaj_live::priority::{self, Rank};
 use falaj_live::signals::Signals;
 use falaj_scenario::Scenario;
-use falaj_sched::time::Time;
+use falaj_sched::units::time::Time;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};

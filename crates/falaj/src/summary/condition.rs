@@ -4,7 +4,7 @@ use super::{Flow, Named, Summary};
 use crate::show;
 use anyhow::Result;
 use falaj_scenario::{Link, parse_rate, parse_span};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use falaj_traffic::meter::Meter;
 use std::process::ExitCode;
 

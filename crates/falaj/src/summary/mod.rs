@@ -17,11 +17,11 @@ use falaj_live::adapters::{Counts, Lost};
 use falaj_live::forward::{Forwarder, LiveFlow, Losses};
 use falaj_relay::RelayFlow;
 use falaj_scenario::{Direction, Link, Scenario};
-use falaj_sched::discipline::Air;
-use falaj_sched::plugin::Breach;
-use falaj_sched::queue::FlowId;
-use falaj_sched::rate::Rate;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::contract::discipline::Air;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::scheduler::plugin::Breach;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
 use falaj_traffic::meter::Meter;
 use serde_json::{Value as Json, json};
 use std::fs;
@@ -471,7 +471,7 @@ impl JsonFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use falaj_sched::queue::Limit;
+    use falaj_sched::queues::queue::Limit;
 
     pub(super) fn summary() -> Summary {
         let scenario = falaj_scenario::Scenario::simple(

@@ -2,7 +2,7 @@
 
 use crate::common::{Ran, directory, falaj, file};
 use falaj_engine::Why;
-use falaj_sched::time::Time;
+use falaj_sched::units::time::Time;
 use falaj_traffic::capture::{Change, Room, Taken, Verdict, Wanted, Writer};
 use std::time::Duration;
 

@@ -4,9 +4,9 @@ use super::super::book::Tally;
 use super::super::device::Room;
 use super::{Link, Of};
 use crate::engine::Output;
-use falaj_sched::discipline::Answer;
-use falaj_sched::station::Server;
-use falaj_sched::time::Time;
+use falaj_sched::contract::discipline::Answer;
+use falaj_sched::scheduler::instance::Server;
+use falaj_sched::units::time::Time;
 
 impl<S: Server> Of<S> {
     /// Hands packets to the device as long as that has room and some may go.

@@ -8,11 +8,11 @@ use crate::change::{Fate, Handover};
 use crate::each::Masks;
 use crate::engine::{Output, Why};
 use crate::impair::{Harm, Impairer};
-use falaj_sched::label::{Known, Label};
-use falaj_sched::queue::{FlowId, Packet};
-use falaj_sched::rate::Wire;
-use falaj_sched::station::Server;
-use falaj_sched::time::Time;
+use falaj_sched::queues::queue::{FlowId, Packet};
+use falaj_sched::scheduler::instance::Server;
+use falaj_sched::units::label::{Known, Label};
+use falaj_sched::units::rate::Wire;
+use falaj_sched::units::time::Time;
 use std::any::Any;
 
 impl<S: Server + 'static> Of<S> {

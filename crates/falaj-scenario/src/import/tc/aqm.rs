@@ -334,7 +334,7 @@ mod tests {
             let percent = half_powers(n);
             let probability = crate::parse_probability(&percent)
                 .unwrap_or_else(|e| panic!("{percent}: {}", e.what));
-            assert_ne!(probability, falaj_sched::probability::Probability::NEVER);
+            assert_ne!(probability, falaj_sched::units::probability::Probability::NEVER);
         }
     }
 }

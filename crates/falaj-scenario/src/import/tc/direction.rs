@@ -8,7 +8,7 @@ use super::device::{Device, Handle, Node};
 use super::netem::Netem;
 use super::qdisc::Qdisc;
 use crate::diagnostics::Problem;
-use falaj_sched::rate::Rate;
+use falaj_sched::units::rate::Rate;
 use std::ops::Range;
 
 /// One direction as it is being made.

@@ -34,7 +34,7 @@ use super::{Imported, finish};
 use crate::diagnostics::{Diagnostics, Problem};
 use crate::units::quoted;
 use device::{Devices, Handle};
-use falaj_sched::rate::Rate;
+use falaj_sched::units::rate::Rate;
 
 /// What the commands do not say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -7,17 +7,19 @@ use crate::bench::cpu_nanos;
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::{PipeSpec, Tally};
 use falaj_engine::{Emit, Engine, Output, PipeId};
-use falaj_sched::discipline::{Answer, Discipline};
-use falaj_sched::managed::WithPolicies;
-use falaj_sched::params::{self, FlowSetup, Given, Kind, Param, Refusals, Setup, Value, Values};
-use falaj_sched::plugin::{Guard, Loaded};
-use falaj_sched::policy;
-use falaj_sched::probability::Probability;
-use falaj_sched::queue::{Limit, Packet};
-use falaj_sched::rate::{Rate, Wire};
+use falaj_sched::contract::discipline::{Answer, Discipline};
+use falaj_sched::contract::params::{
+    self, FlowSetup, Given, Kind, Param, Refusals, Setup, Value, Values,
+};
+use falaj_sched::queues::aqm;
+use falaj_sched::queues::queue::{Limit, Packet};
 use falaj_sched::registry::{self, Entry, Visitor};
-use falaj_sched::station::{Server, Station};
-use falaj_sched::time::{Span, Time};
+use falaj_sched::scheduler::instance::{Server, Station};
+use falaj_sched::scheduler::plugin::{Guard, Loaded};
+use falaj_sched::scheduler::with_aqm::WithPolicies;
+use falaj_sched::units::probability::Probability;
+use falaj_sched::units::rate::{Rate, Wire};
+use falaj_sched::units::time::{Span, Time};
 
 /// The link that time is counted by. A byte takes no whole number of nanoseconds on it.
 const RATE: Rate = Rate::from_mbit(10_000);
@@ -261,7 +263,7 @@ struct AtStation<'a, F> {
 impl<R, F: FnOnce(&mut dyn FnMut(u64) -> u64) -> R> Visitor for AtStation<'_, F> {
     type Output = R;
     fn visit<D: Discipline + 'static>(self, discipline: D) -> R {
-        if policy::any(self.setup) {
+        if aqm::any(self.setup) {
             let managed = WithPolicies::new(self.setup, discipline);
             return go(self.controller, Served::of(managed, self.setup), self.drive);
         }

@@ -12,8 +12,8 @@
 //! used next.
 
 use super::flowsets::Flowsets;
-use falaj_sched::queue::{FlowId, Packet};
-use falaj_sched::time::Time;
+use falaj_sched::queues::queue::{FlowId, Packet};
+use falaj_sched::units::time::Time;
 use std::hint::black_box;
 
 /// A flow with so many packets gets no more.

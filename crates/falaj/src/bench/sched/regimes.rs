@@ -1,10 +1,10 @@
 //! Regimes: disciplines whose packets cost more or less by what was set, each measured apart.
 
-use falaj_sched::params::{FlowSetup, Inner, POLICY, Setup, Value, Values};
-use falaj_sched::policy::Policy;
-use falaj_sched::policy::codel;
-use falaj_sched::rate::Rate;
-use falaj_sched::time::Span;
+use falaj_sched::contract::params::{FlowSetup, Inner, POLICY, Setup, Value, Values};
+use falaj_sched::queues::aqm::Policy;
+use falaj_sched::queues::aqm::codel;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
 
 /// A discipline with its flows set in a certain way.
 #[derive(Debug)]

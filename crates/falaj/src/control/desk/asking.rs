@@ -11,7 +11,7 @@ use falaj_live::adapters::Counts;
 use falaj_live::forward::Turn;
 use falaj_live::forward::{Changed, Snapshot, Sojourns, Terms};
 use falaj_scenario::Scenario;
-use falaj_sched::queue::FlowId;
+use falaj_sched::queues::queue::FlowId;
 use falaj_traffic::capture::Wanted;
 use std::any::Any;
 use std::io::{PipeWriter, Write};

@@ -12,7 +12,7 @@ use falaj_engine::network::Places;
 use falaj_live::forward::Changed;
 use falaj_scenario::edit::{Edit, parse_set_or_unset};
 use falaj_scenario::{Again, Problem, Scenario, Severity, Undo, set_values};
-use falaj_sched::queue::FlowId;
+use falaj_sched::queues::queue::FlowId;
 use falaj_traffic::capture::Wanted;
 use std::path::Path;
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use falaj_live::adapters::Counts;
 use falaj_live::forward::Turn;
 use falaj_live::forward::{Snapshot, Sojourns};
 use falaj_scenario::{Direction, Flow, Scenario};
-use falaj_sched::queue::FlowId;
+use falaj_sched::queues::queue::FlowId;
 use std::sync::{Arc, Mutex};
 
 /// All that is known of links and their promises at one instant.

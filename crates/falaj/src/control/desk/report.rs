@@ -9,8 +9,8 @@ use crate::impairments;
 use falaj_engine::rules::{Active, Taken};
 use falaj_live::forward::{Counted, Snapshot, Sojourns};
 use falaj_scenario::{Direction, Link, Rule, Scenario, Towards};
-use falaj_sched::plugin::Breach;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::scheduler::plugin::Breach;
+use falaj_sched::units::time::{Span, Time};
 use falaj_traffic::meter::Meter;
 
 /// What links do, from what was counted and what was measured a little later.

@@ -8,7 +8,7 @@ use falaj_queueing::{
     Ask, Effort, Line, Machine, Measure, Policy, Service, Shape, Stream, Superposed, System,
     forward,
 };
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 
 /// What transfers cost: 80 Kp/s one by one and 800 Kp/s by 62, two transfers each.
 const COST: Service =

@@ -6,7 +6,7 @@ use super::super::curves::{Curve, Point};
 use crate::aggregate::Cost;
 use crate::aggregate::streams::Streams;
 use anyhow::Result;
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 
 /// Turns of each point, by seeds of their own. The one in the middle is told: a machine that stalls
 /// spoils some of them. Between the second and the eighth the median is with 96 %.

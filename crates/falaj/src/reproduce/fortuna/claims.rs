@@ -10,7 +10,7 @@ use super::tables::verdict;
 use crate::show;
 use crate::show::say;
 use Server::{PacketWise, PacketWiseSkip, PhaseWise};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use serde::Serialize;
 
 /// A claim, and what became of it.

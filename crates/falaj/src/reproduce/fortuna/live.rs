@@ -24,7 +24,7 @@ use clap::ValueEnum;
 use falaj_engine::PipeId;
 use falaj_live::forward::{Losses, Options};
 use falaj_live::timer::Timer;
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use falaj_traffic::meter::Meter;
 use serde::Serialize;
 

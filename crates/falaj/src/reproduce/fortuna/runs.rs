@@ -3,8 +3,8 @@
 use crate::file;
 use anyhow::Result;
 use falaj_engine::{Engine, PipeId};
-use falaj_sched::queue::FlowId;
-use falaj_sched::time::Span;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::Span;
 use falaj_sim::scenario::experiment;
 use falaj_sim::{Progress, replicate};
 use falaj_traffic::interval::Estimate;

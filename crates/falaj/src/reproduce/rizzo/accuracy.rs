@@ -4,7 +4,7 @@
 use super::super::curves::{Axes, Curve, Figure, Point};
 use super::pipes::{OUT, datagram, network, send};
 use anyhow::{Context, Result};
-use falaj_sched::time::Time;
+use falaj_sched::units::time::Time;
 use falaj_sim::replay::Arrival;
 use std::fmt::Write;
 

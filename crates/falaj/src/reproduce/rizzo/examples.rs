@@ -4,7 +4,7 @@
 use super::super::curves::{Axes, Curve, Figure, Point};
 use super::pipes::{IN, OUT, datagram, dummynet, ms, send};
 use anyhow::{Context, Result};
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::time::{Span, Time};
 use falaj_sim::replay::Arrival;
 
 const PACKET: u32 = 1_500;

@@ -22,7 +22,7 @@ mod system;
 use super::Args;
 use super::curves::{Figure, Work};
 use anyhow::{Result, bail};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use std::process::ExitCode;
 
 /// How thoroughly what is of this machine is measured.

@@ -6,7 +6,7 @@ use falaj_engine::classifier::Protocol;
 use falaj_engine::key::Key;
 use falaj_engine::network::NetworkSpec;
 use falaj_scenario::import;
-use falaj_sched::time::Time;
+use falaj_sched::units::time::Time;
 use falaj_sim::replay::{Arrival, replay};
 use falaj_traffic::capture::Verdict;
 use std::net::{Ipv4Addr, SocketAddr};

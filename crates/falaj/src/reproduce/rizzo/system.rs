@@ -7,7 +7,7 @@ use crate::file;
 use crate::measure::{MeasuredFlow, measure_beside};
 use anyhow::{Context, Result};
 use falaj_live::forward::Options;
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

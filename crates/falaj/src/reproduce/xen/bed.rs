@@ -4,7 +4,7 @@
 use crate::file;
 use anyhow::Result;
 use falaj_scenario::Scenario;
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use std::fmt::Write;
 
 /// Bytes of the packets, and what of them is payload: datagrams of 1500 B, as `iperf` counts them.

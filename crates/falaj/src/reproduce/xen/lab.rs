@@ -5,7 +5,7 @@ use super::bed::{Bed, PACKET, PAYLOAD, Server, VMS};
 use crate::among::{self, Guests, Plan, Window, simulate};
 use anyhow::Result;
 use falaj_scenario::Scenario;
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;

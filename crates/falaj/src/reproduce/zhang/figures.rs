@@ -5,7 +5,7 @@ use super::super::curves::{Axes, Curve, Figure, Point};
 use super::order;
 use super::testbed::{ENDLESS, Found, Lc, SEEDS, Server, Testbed};
 use anyhow::{Context, Result, bail};
-use falaj_sched::time::{Span, Time};
+use falaj_sched::units::time::{Span, Time};
 use falaj_traffic::interval::Estimate;
 use falaj_traffic::source::Source;
 use std::cell::RefCell;

@@ -9,7 +9,7 @@ use crate::file;
 use crate::measure::measure;
 use anyhow::{Result, bail};
 use falaj_live::forward::Options;
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 
 /// The largest packets that an interface takes.
 const MTU: u32 = 65_521;

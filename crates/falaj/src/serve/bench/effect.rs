@@ -6,7 +6,7 @@
 
 use super::stand::{Outside, Stand, adapter_of, ask, unit};
 use anyhow::{Context, Result, ensure};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use falaj_traffic::meter::Meter;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -11,7 +11,7 @@ mod stand;
 use crate::file;
 use crate::show::{self, say};
 use anyhow::{Context, Result};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use falaj_traffic::meter::Meter;
 use serde_json::{Value, json};
 use stand::{Stand, ask, unit};
@@ -170,7 +170,11 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let (resident, late) = (memory()?, stand.forwarder.take_latest());
     let active: u64 = (0..args.adapters)
         .filter_map(|n| {
-            stand.forwarder.report(falaj_engine::PipeId(0), Some(falaj_sched::queue::FlowId(n)), 0)
+            stand.forwarder.report(
+                falaj_engine::PipeId(0),
+                Some(falaj_sched::queues::queue::FlowId(n)),
+                0,
+            )
         })
         .map(|report| report.active)
         .sum();

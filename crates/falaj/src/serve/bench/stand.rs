@@ -9,7 +9,7 @@ use falaj_live::adapters::{Adapters, Opener};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::forward::{Forwarder, Options, Woken};
-use falaj_sched::time::Span;
+use falaj_sched::units::time::Span;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

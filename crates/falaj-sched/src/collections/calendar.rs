@@ -1,0 +1,164 @@
+//! A calendar: for each of a fixed number of things the instant at which it is
+//! due, and which comes first; at equal instants the thing of lower index. The
+//! engine has one for its pipes, the simulator one for its sources, and a discipline
+//! for flows that move at almost every packet.
+//!
+//! It is a tournament: each inner node holds the earlier of the two below it.
+//! A move replays the games from its leaf to the root, as many as the tree is
+//! deep and without a branch that depends on who wins: random instants would
+//! mispredict one at every step of a heap. Which nodes a move looks at is known
+//! beforehand, so that of many things several are read at once.
+
+use crate::units::time::{Span, Time};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::hint::select_unpredictable;
+
+/// Later than anything is due, and not the latest: a comparison that adds one to it stays right.
+const LATEST: Time = Time(u64::MAX - 1);
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    /// [`LATEST`] at most, which is never.
+    due: Time,
+    thing: u64,
+}
+
+/// When each of `n` things is due.
+#[derive(Debug, Clone)]
+pub struct Calendar {
+    /// Node `i` has the nodes `2 i` and `2 i + 1` below it; the second half are leaves.
+    nodes: Vec<Entry>,
+}
+
+impl Calendar {
+    /// `n` things, none of them due.
+    pub fn new(n: usize) -> Calendar {
+        let leaves = n.next_power_of_two();
+        let mut nodes = vec![Entry { due: LATEST, thing: 0 }; 2 * leaves];
+        for (thing, leaf) in nodes[leaves..].iter_mut().enumerate() {
+            leaf.thing = thing as u64;
+        }
+        Calendar { nodes }
+    }
+
+    /// What comes first, and when; `None` if nothing ever does.
+    #[inline]
+    pub fn first(&self) -> Option<(usize, Time)> {
+        let first = self.nodes[1];
+        (first.due < LATEST).then_some((first.thing as usize, first.due))
+    }
+
+    /// Room for `n` things; those that are more are not due. By doubling: adding one
+    /// after the other takes little time each.
+    pub fn grow(&mut self, n: usize) {
+        let leaves = self.nodes.len() / 2;
+        if n <= leaves {
+            return;
+        }
+        let mut more = Calendar::new(n.max(2 * leaves));
+        (0..leaves).for_each(|i| more.set(i, self.nodes[leaves + i].due));
+        *self = more;
+    }
+
+    /// The least `value` of all things, where that of each is later than it is due by
+    /// `floor` or more. Only those are asked that may have the least: few, where the
+    /// values are about as far behind.
+    pub fn least(&self, floor: Span, value: impl Fn(usize) -> Time) -> Time {
+        self.least_below(1, floor, Time::NEVER, &value)
+    }
+
+    fn least_below(
+        &self,
+        node: usize,
+        floor: Span,
+        best: Time,
+        value: &impl Fn(usize) -> Time,
+    ) -> Time {
+        let Entry { due, thing } = self.nodes[node];
+        if due == LATEST || due.0.saturating_add(floor.0) >= best.0 {
+            return best;
+        }
+        if node >= self.nodes.len() / 2 {
+            return best.min(value(thing as usize));
+        }
+        // The earlier one first: it makes the other one needless most of the time.
+        let first = 2 * node + usize::from(self.nodes[2 * node].due > self.nodes[2 * node + 1].due);
+        let best = self.least_below(first, floor, best, value);
+        self.least_below(first ^ 1, floor, best, value)
+    }
+
+    /// When thing `i` is due.
+    pub fn due(&self, i: usize) -> Time {
+        let due = self.nodes[self.nodes.len() / 2 + i].due;
+        if due < LATEST { due } else { Time::NEVER }
+    }
+
+    /// Thing `i` is not due any more.
+    #[inline]
+    pub fn clear(&mut self, i: usize) {
+        self.set(i, Time::NEVER);
+    }
+
+    /// Thing `i` is due at `due` now.
+    #[inline]
+    pub fn set(&mut self, i: usize, due: Time) {
+        let mut node = self.nodes.len() / 2 + i;
+        let due = due.min(LATEST);
+        if self.nodes[node].due == due {
+            return;
+        }
+        let mut winner = Entry { due, thing: i as u64 };
+        self.nodes[node] = winner;
+        // The winner so far stays in registers: what was just written is not read again.
+        while node > 1 {
+            let other = self.nodes[node ^ 1];
+            // Of equals it is the left one. In 64 bits: a wider comparison becomes a branch. It
+            // does not overflow.
+            let wins = other.due.0 < winner.due.0.wrapping_add((node & 1) as u64);
+            winner.due = select_unpredictable(wins, other.due, winner.due);
+            winner.thing = select_unpredictable(wins, other.thing, winner.thing);
+            node /= 2;
+            self.nodes[node] = winner;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_is_the_least() {
+        let mut random = 1u64;
+        let mut below = |most: u64| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % most
+        };
+        for _ in 0..200 {
+            let mut calendar = Calendar::new(9);
+            let mut plain = [Time::NEVER; 9];
+            for _ in 0..=below(200) {
+                let i = below(9) as usize;
+                let due = Some(Time(below(20))).filter(|_| below(2) == 0).unwrap_or(Time::NEVER);
+                calendar.set(i, due);
+                plain[i] = due;
+                let least = (0..9).min_by_key(|&i| (plain[i], i)).map(|i| (i, plain[i]));
+                assert_eq!(calendar.first(), least.filter(|l| l.1 != Time::NEVER));
+                // Each has its value 5 later or more, those of even index 9.
+                let value = |i: usize| Time(plain[i].0.saturating_add(5 + 4 * (i as u64 % 2)));
+                let least = (0..9)
+                    .filter(|&i| plain[i] != Time::NEVER)
+                    .map(value)
+                    .min()
+                    .unwrap_or(Time::NEVER);
+                assert_eq!(calendar.least(Span(5), value), least);
+                if i == 7 {
+                    calendar.grow(17);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What a discipline guarantees to a flow: by which formula, from where, and
+//! under which condition.
+
+use crate::contract::params::{Refusals, Refused, Setup};
+use crate::queues::queue::Limit;
+use crate::units::rate::Rate;
+use crate::units::time::Span;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A guarantee to one flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// A flow that stays backlogged gets at least this rate once `latency` has
+    /// passed, counted in packets whose last bit has left; under some disciplines on a
+    /// [further condition](crate::contract::discipline::Discipline::rate_condition).
+    pub rate: Rate,
+    /// The latency of the rate-latency service curve.
+    pub latency: Span,
+    /// Formula and source of the rate.
+    pub rate_formula: &'static str,
+    /// No packet that gets in stays longer, from its last bit in to its last
+    /// bit out.
+    pub delay: Bound,
+    /// Further bounds, tighter under a condition or looser and older.
+    pub others: Vec<Bound>,
+}
+
+impl Promise {
+    /// The same where all of it comes so much later, as on a link that is handed packets ahead of
+    /// time.
+    #[must_use]
+    pub fn later(self, by: Span) -> Promise {
+        let later = |bound: Bound| Bound { delay: bound.delay + by, ..bound };
+        let others = self.others.into_iter().map(later).collect();
+        Promise { latency: self.latency + by, delay: later(self.delay), others, ..self }
+    }
+
+    /// What a discipline promises whose bounds count only the work that a server
+    /// of constant rate does before a packet has left: behind a server that
+    /// does as much with `latency` added, in any interval, all of it comes that
+    /// much later (Le Boudec and Thiran 2001, theorem 1.4.2 for a rate-latency server).
+    pub(crate) fn after(self, latency: Span) -> Promise {
+        let later = |bound: Bound| Bound { delay: bound.delay + latency, ..bound };
+        let condition =
+            "packets that found room; C is the rate promised above, and the latency there is added";
+        Promise {
+            latency: self.latency + latency,
+            delay: Bound { condition, ..later(self.delay) },
+            others: self.others.into_iter().map(later).collect(),
+            ..self
+        }
+    }
+}
+
+/// How a flow is served in turns: a finer service curve than a rate and a latency, which it
+/// touches once a turn. Counted like that one, in any time in which the flow stays backlogged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turns {
+    /// How fast it is served within a turn.
+    pub rate: Rate,
+    /// Nothing until then.
+    pub latency: Span,
+    /// Bytes of the first turn.
+    pub first: u64,
+    /// Bytes of each later one.
+    pub turn: u64,
+    /// Bytes that others send between two turns.
+    pub between: u64,
+}
+
+/// What must hold, beside a backlog, for a rate that is promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateCondition {
+    /// It counts from an instant at which the flow owes nothing: who ran empty may have been sent a
+    /// packet before its time.
+    OwesNothing,
+    /// The same, and more than two of the largest packets are queued all the time. So it is where
+    /// packets are stamped when they arrive and leave at most `L/C` after their stamps say:
+    /// then the next one comes before the stamps have run out (own derivation). With less it
+    /// may come after, and what the flow did not use until then is lost to it.
+    Queued,
+}
+
+impl RateCondition {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            RateCondition::OwesNothing => "from when it owes nothing",
+            RateCondition::Queued => {
+                "from when it owes nothing, as long as more than 2 L of it are queued"
+            }
+        }
+    }
+}
+
+/// A curve of two pieces by which packets have deadlines: a packet has left `late` after the curve,
+/// begun at some instant before it came, reaches all that its flow has sent since, with the packet
+/// itself. Who keeps to an envelope therefore waits no longer than from the envelope to the curve,
+/// and `late`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadlines {
+    /// Slope of the first piece.
+    pub first: Rate,
+    /// How long that lasts.
+    pub time: Span,
+    /// Slope from then on.
+    pub rate: Rate,
+    /// How long after its deadline a packet has left at the latest.
+    pub late: Span,
+}
+
+impl Deadlines {
+    /// Packets leave so long after the deadlines of this curve. Of one that begins slowly only its
+    /// second line is looked at: its deadlines are later by what it is behind.
+    pub(crate) fn new((first, time, rate): (Rate, Span, Rate), late: Span) -> Deadlines {
+        match first > rate && time > Span::ZERO {
+            true => Deadlines { first, time, rate, late },
+            false => Deadlines {
+                first: rate,
+                time: Span::ZERO,
+                rate,
+                late: late + behind(first, time, rate),
+            },
+        }
+    }
+}
+
+/// By how much a curve that begins slowly is behind a line of its second slope.
+pub(crate) fn behind(first: Rate, time: Span, rate: Rate) -> Span {
+    let missing = u128::from(rate.0.saturating_sub(first.0)) * u128::from(time.0);
+    Span(u64::try_from(missing.div_ceil(rate.0.into())).unwrap_or(u64::MAX))
+}
+
+/// A bound on a packet's delay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Never exceeded.
+    pub delay: Span,
+    /// The formula, named as in its source.
+    pub formula: &'static str,
+    /// What must hold for it.
+    pub condition: &'static str,
+}
+
+/// Why there is no guarantee, and what would bring one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoPromise(pub String);
+
+/// The most bytes that a queue with this limit holds.
+pub(crate) fn full_queue(setup: &Setup, limit: Limit) -> u64 {
+    match limit {
+        Limit::Packets(n) => u64::from(setup.largest) * u64::from(n),
+        Limit::Bytes(n) => n,
+    }
+}
+
+/// Refuses a link without a rate: `what` needs one to divide.
+pub(crate) fn finite_rate(setup: &Setup, what: &'static str) -> Result<(), Refused> {
+    if setup.rate.is_unlimited() {
+        return Err(Refused {
+            flow: None,
+            param: "rate",
+            what: format!("{what} divides the time of a link, and an unlimited link takes none"),
+            help: "give the link a `rate`, or choose `fifo`".into(),
+        });
+    }
+    Ok(())
+}
+
+/// Refuses the flows' queues in which not even one packet of the largest size fits.
+pub(crate) fn without_room(setup: &Setup) -> Vec<Refused> {
+    let flows = setup.flows.iter().enumerate();
+    flows.filter_map(|(flow, f)| admits_one(setup, f.limit, Some(flow)).err()).collect()
+}
+
+/// The same, for who looks at nothing else.
+pub(crate) fn room_for_one(setup: &Setup) -> Result<(), Refusals> {
+    Refusals::of(without_room(setup))
+}
+
+/// The same for one limit, of `flow` or of the scheduler.
+pub(crate) fn admits_one(setup: &Setup, limit: Limit, flow: Option<usize>) -> Result<(), Refused> {
+    let enough = match limit {
+        Limit::Packets(n) => n > 0,
+        Limit::Bytes(n) => n >= u64::from(setup.largest),
+    };
+    if enough {
+        return Ok(());
+    }
+    Err(Refused {
+        flow,
+        param: "queue",
+        what: format!("a queue of {limit} never admits a packet of {} B", setup.largest),
+        help: format!("at least `1p` or `{}B`", setup.largest),
+    })
+}

@@ -1,0 +1,400 @@
+//! What a person may set, described once: name, unit, range, default, meaning.
+//! The scenario file, its error messages and the reference are made from it.
+
+use crate::queues::aqm::Policy;
+use crate::queues::queue::Limit;
+use crate::scheduler::plugin::Loaded;
+use crate::units::probability::Probability;
+use crate::units::rate::Rate;
+use crate::units::time::Span;
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// One thing that may be set.
+#[derive(Debug, Clone, Copy)]
+pub struct Param {
+    /// The key, as written in a scenario.
+    pub name: &'static str,
+    /// What its value is.
+    pub kind: Kind,
+    /// As a person would write it; `None`: it must be given.
+    pub default: Option<&'static str>,
+    /// What it means, in one line.
+    pub doc: &'static str,
+}
+
+/// What a value is, and thereby its unit and range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A length of time: `30us`.
+    Span,
+    /// A rate: `100mbit`.
+    Rate,
+    /// A number of bytes: `1500B`.
+    Bytes,
+    /// A bound on a queue: `20p` or `64kB`.
+    Limit,
+    /// A whole number in this range, ends included.
+    Count {
+        /// Smallest allowed.
+        min: u64,
+        /// Largest allowed.
+        max: u64,
+    },
+    /// A probability: `1%`.
+    Probability,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+}
+
+/// A value that was set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value {
+    /// See [`Kind::Span`].
+    Span(Span),
+    /// See [`Kind::Rate`].
+    Rate(Rate),
+    /// See [`Kind::Bytes`].
+    Bytes(u64),
+    /// See [`Kind::Limit`].
+    Limit(Limit),
+    /// See [`Kind::Count`].
+    Count(u64),
+    /// See [`Kind::Probability`].
+    Probability(Probability),
+    /// See [`Kind::Choice`].
+    Choice(&'static str),
+    /// What the flow's queue does before it is full; not a parameter of a discipline.
+    Policy(Policy),
+}
+
+/// The name of the value that is the policy of a flow's queue.
+pub const POLICY: &str = "policy";
+
+/// What a number in a [`Given`] counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Nothing: there is none.
+    Text,
+    /// Whatever the plug-in takes it for.
+    Number,
+    /// Bits a second.
+    Rate,
+    /// Nanoseconds.
+    Span,
+    /// Bytes.
+    Bytes,
+    /// Packets.
+    Packets,
+}
+
+/// What was set for a plug-in, which alone knows what it means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    /// The key.
+    pub name: Box<str>,
+    /// The value as it was written.
+    pub text: Box<str>,
+    /// What its number counts.
+    pub unit: Unit,
+    /// Its number.
+    pub number: u64,
+}
+
+/// The values that were set, by name. A copy shares them until it is changed: a hundred thousand
+/// flows may be alike.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Values(Arc<Table>);
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Table {
+    named: Vec<(&'static str, Value)>,
+    library: Option<Loaded>,
+    given: Option<Arc<[Given]>>,
+}
+
+impl Values {
+    /// Sets `name`, whatever it was before.
+    pub fn set(&mut self, name: &'static str, value: Value) {
+        let named = &mut Arc::make_mut(&mut self.0).named;
+        match named.iter_mut().find(|(n, _)| *n == name) {
+            Some(slot) => slot.1 = value,
+            None => named.push((name, value)),
+        }
+    }
+    /// Sets the library that the discipline comes from.
+    pub fn set_library(&mut self, library: Loaded) {
+        Arc::make_mut(&mut self.0).library = Some(library);
+    }
+    /// The library that the discipline comes from.
+    pub fn library(&self) -> Option<&Loaded> {
+        self.0.library.as_ref()
+    }
+    /// Sets all that a plug-in is to know.
+    pub fn give(&mut self, given: Vec<Given>) {
+        Arc::make_mut(&mut self.0).given = Some(given.into());
+    }
+    /// What a plug-in is to know.
+    pub fn given(&self) -> &[Given] {
+        self.0.given.as_deref().unwrap_or_default()
+    }
+    /// Sets `name`; for building values in one expression.
+    pub fn with(mut self, name: &'static str, value: Value) -> Values {
+        self.set(name, value);
+        self
+    }
+    /// The value of `name`, if it was set.
+    pub fn get(&self, name: &str) -> Option<Value> {
+        self.0.named.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
+    }
+    /// The span `name`, if it was set.
+    pub fn span(&self, name: &str) -> Option<Span> {
+        match self.get(name) {
+            Some(Value::Span(s)) => Some(s),
+            _ => None,
+        }
+    }
+    /// The number of bytes `name`, if it was set.
+    pub fn bytes(&self, name: &str) -> Option<u64> {
+        match self.get(name) {
+            Some(Value::Bytes(b)) => Some(b),
+            _ => None,
+        }
+    }
+    /// The rate `name`, if it was set.
+    pub fn rate(&self, name: &str) -> Option<Rate> {
+        match self.get(name) {
+            Some(Value::Rate(r)) => Some(r),
+            _ => None,
+        }
+    }
+    /// The whole number `name`, if it was set.
+    pub fn count(&self, name: &str) -> Option<u64> {
+        match self.get(name) {
+            Some(Value::Count(n)) => Some(n),
+            _ => None,
+        }
+    }
+    /// The queue limit `name`, if it was set.
+    pub fn limit(&self, name: &str) -> Option<Limit> {
+        match self.get(name) {
+            Some(Value::Limit(l)) => Some(l),
+            _ => None,
+        }
+    }
+    /// The probability `name`, if it was set.
+    pub fn probability(&self, name: &str) -> Option<Probability> {
+        match self.get(name) {
+            Some(Value::Probability(p)) => Some(p),
+            _ => None,
+        }
+    }
+    /// The word chosen for `name`, if it was set.
+    pub fn choice(&self, name: &str) -> Option<&'static str> {
+        match self.get(name) {
+            Some(Value::Choice(c)) => Some(c),
+            _ => None,
+        }
+    }
+    /// The policy of the flow's queue, if it has one.
+    pub fn policy(&self) -> Option<Policy> {
+        match self.get(POLICY) {
+            Some(Value::Policy(p)) => Some(p),
+            _ => None,
+        }
+    }
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, Value)> + '_ {
+        self.0.named.iter().copied()
+    }
+}
+
+/// What a discipline is built from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setup {
+    /// The link's rate.
+    pub rate: Rate,
+    /// The largest packet, as the link accounts it.
+    pub largest: u32,
+    /// The scheduler's own values.
+    pub scheduler: Values,
+    /// One for each flow, in the scenario's order.
+    pub flows: Vec<FlowSetup>,
+}
+
+/// What a discipline knows of a flow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlowSetup {
+    /// The flow's values for this discipline.
+    pub values: Values,
+    /// The limit of its queue.
+    pub limit: Limit,
+    /// The discipline that divides this flow's share among flows of its own;
+    /// they have the queues then, and `limit` counts for nothing.
+    pub inner: Option<Box<Inner>>,
+}
+
+/// A discipline below a flow of another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inner {
+    /// As the registry names it.
+    pub kind: &'static str,
+    /// What it is built from. Its rate is what the discipline above promises
+    /// the flow, the link's where that promises none.
+    pub setup: Setup,
+}
+
+impl FlowSetup {
+    /// A flow with a queue.
+    pub fn new(values: Values, limit: Limit) -> FlowSetup {
+        FlowSetup { values, limit, inner: None }
+    }
+}
+
+impl Setup {
+    /// The flows that have queues, depth first: a flow without an inner
+    /// discipline, or the leaves of the one it has.
+    pub fn leaves(&self) -> Vec<&FlowSetup> {
+        let mut all = Vec::with_capacity(self.flows.len());
+        self.add_leaves(&mut all);
+        all
+    }
+    fn add_leaves<'a>(&'a self, all: &mut Vec<&'a FlowSetup>) {
+        for flow in &self.flows {
+            match &flow.inner {
+                Some(inner) => inner.setup.add_leaves(all),
+                None => all.push(flow),
+            }
+        }
+    }
+    /// How many these are.
+    pub fn number_of_leaves(&self) -> usize {
+        let of = |flow: &FlowSetup| {
+            flow.inner.as_ref().map_or(1, |inner| inner.setup.number_of_leaves())
+        };
+        self.flows.iter().map(of).sum()
+    }
+    /// Is this so of one of them? Of a hundred thousand no list is made for it.
+    pub fn any_leaf(&self, is_so: &mut impl FnMut(&FlowSetup) -> bool) -> bool {
+        self.flows.iter().any(|flow| match &flow.inner {
+            Some(inner) => inner.setup.any_leaf(is_so),
+            None => is_so(flow),
+        })
+    }
+    /// As a discipline of `kind` serves it: where that takes [trees
+    /// whole](crate::registry::takes_trees), the flows that its own kind divides give way to
+    /// what is below them. What is divided by another kind stays so.
+    pub fn joined(&self, kind: &str) -> Cow<'_, Setup> {
+        let own = |f: &FlowSetup| f.inner.as_ref().is_some_and(|inner| inner.kind == kind);
+        if !crate::registry::takes_trees(kind) || !self.flows.iter().any(own) {
+            return Cow::Borrowed(self);
+        }
+        let below = |f: &FlowSetup| match &f.inner {
+            Some(inner) if inner.kind == kind => inner.setup.joined(kind).into_owned().flows,
+            _ => Vec::from([f.clone()]),
+        };
+        let Setup { rate, largest, ref scheduler, ref flows } = *self;
+        Cow::Owned(Setup {
+            rate,
+            largest,
+            scheduler: scheduler.clone(),
+            flows: flows.iter().flat_map(below).collect(),
+        })
+    }
+    /// The flow whose leaf, or which itself, the `n`th of the [leaves](Setup::leaves) is.
+    pub fn flow_of_leaf(&self, n: usize) -> Option<usize> {
+        self.way_to_leaf(n).map(|(f, _)| f)
+    }
+    /// The same, and which of that flow's leaves it is.
+    pub fn way_to_leaf(&self, mut n: usize) -> Option<(usize, usize)> {
+        for (f, flow) in self.flows.iter().enumerate() {
+            let leaves = flow.inner.as_ref().map_or(1, |inner| inner.setup.number_of_leaves());
+            if n < leaves {
+                return Some((f, n));
+            }
+            n -= leaves;
+        }
+        None
+    }
+    /// The `n`th of the [leaves](Setup::leaves).
+    pub fn leaf_mut(&mut self, n: usize) -> Option<&mut FlowSetup> {
+        let (f, within) = self.way_to_leaf(n)?;
+        let flow = &mut self.flows[f];
+        if flow.inner.is_none() {
+            return Some(flow);
+        }
+        flow.inner.as_mut().and_then(|inner| inner.setup.leaf_mut(within))
+    }
+    /// Transmission time of the largest packet (the papers' MTU/C).
+    pub fn largest_airtime(&self) -> Span {
+        self.rate.airtime(self.largest)
+    }
+}
+
+/// A setup that the discipline can't keep a promise on, and what would do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The flow in question, or `None` where it is the scheduler's own value. In a tree that was
+    /// handed over whole: its place among all classes, depth first.
+    pub flow: Option<usize>,
+    /// The key whose value is refused.
+    pub param: &'static str,
+    /// What is wrong.
+    pub what: String,
+    /// What would do.
+    pub help: String,
+}
+
+impl core::fmt::Display for Refused {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "`{}`: {}; {}", self.param, self.what, self.help)
+    }
+}
+impl core::error::Error for Refused {}
+
+/// All that a discipline refuses of a setup: at least one thing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusals(Vec<Refused>);
+
+impl Refusals {
+    /// An error, if anything is refused.
+    pub(crate) fn of(refused: Vec<Refused>) -> Result<(), Refusals> {
+        if refused.is_empty() { Ok(()) } else { Err(Refusals(refused)) }
+    }
+}
+
+impl From<Refused> for Refusals {
+    fn from(refused: Refused) -> Refusals {
+        Refusals(alloc::vec![refused])
+    }
+}
+
+impl FromIterator<Refused> for Refusals {
+    fn from_iter<I: IntoIterator<Item = Refused>>(all: I) -> Refusals {
+        Refusals(all.into_iter().collect())
+    }
+}
+impl IntoIterator for Refusals {
+    type Item = Refused;
+    type IntoIter = alloc::vec::IntoIter<Refused>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl core::fmt::Display for Refusals {
+    /// One below the other.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        for (n, refused) in self.0.iter().enumerate() {
+            if n > 0 {
+                f.write_str("\n")?;
+            }
+            refused.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+impl core::error::Error for Refusals {}

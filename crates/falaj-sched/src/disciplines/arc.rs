@@ -1,0 +1,202 @@
+//! Adaptive rate-controlled scheduling.
+//!
+//! Yau and Lam, "Adaptive rate-controlled scheduling for multimedia
+//! applications" (1996), as summed up in C. Zhang's thesis (section 2.5): a
+//! process has a rate; its rate-controlled value, made from the expected
+//! finishing time, decides who runs; rates are admitted, and adapted to what the
+//! process reports. The thesis leaves open what follows here, for packets:
+//! - A flow works in slices of `period` at its `rate`. The slice's expected finishing time, `E =
+//!   max(now, E) + period` when it begins, is the value of all its packets; the smallest goes
+//!   first.
+//! - A slice begins with the packet after the one that used up the last, and with the first packet
+//!   of a backlog when its slice's time is over. A packet is begun while anything is left; what it
+//!   takes beyond is owed to the next.
+//! - To adapt a rate is to change the flow's `rate`: admitted like a first one, it holds from the
+//!   next slice on.
+
+use crate::collections::tournament::Tournament;
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{Deadlines, NoPromise, Promise};
+use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::mechanisms::weights::{Instant, RATE, ROUNDING, instant, pace, rates};
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::rate::{BIT_NANOS, Rate, Wire};
+use crate::units::time::{Span, Time};
+use alloc::format;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "arc",
+    doc: "adaptive rate control: each flow in slices of its rate, the earliest expected finish first",
+    source: "Yau and Lam 1996, as in C. Zhang's thesis",
+    scheduler: &[],
+    flow: &[
+        RATE,
+        Param {
+            name: "period",
+            kind: Kind::Span,
+            default: Some("as long as the flow needs for a packet"),
+            doc: "length of the flow's slices: shorter for less delay, longer for fewer turns",
+        },
+    ],
+};
+
+/// Adaptive rate-controlled scheduling.
+#[derive(Debug, Clone)]
+pub struct Arc {
+    slices: Vec<Slice>,
+    /// Expected finishing times.
+    values: Tournament<Instant>,
+    serving: Option<FlowId>,
+    largest: u32,
+    /// How long after its expected finish a packet has left.
+    late: Span,
+}
+
+#[derive(Debug, Clone)]
+struct Slice {
+    rate: Rate,
+    bytes: i64,
+    /// How long it lasts.
+    period: Span,
+    /// Time that these bytes take at the rate.
+    time: Instant,
+}
+
+/// What it keeps for a flow.
+#[derive(Debug, Clone, Default)]
+pub struct SlicedFlow {
+    /// Expected finishing time of its slice.
+    expected: Instant,
+    /// Bytes left of the slice.
+    left: i64,
+}
+
+/// Of a slice, in bytes: any number of them is still counted in 64 bits.
+const MOST: u128 = 1 << 40;
+
+impl Arc {
+    /// Validates the setup: a slice below a packet could leave a debt beyond the next.
+    pub fn new(setup: &Setup) -> Result<Arc, Refusals> {
+        let mut slices = Vec::with_capacity(setup.flows.len());
+        for (flow, (f, rate)) in
+            setup.flows.iter().zip(rates(setup, "adaptive rate control")?).enumerate()
+        {
+            let shortest = rate.airtime(setup.largest);
+            let period = f.values.span("period").unwrap_or(shortest);
+            let bytes = u128::from(rate.0) * u128::from(period.0) / u128::from(BIT_NANOS);
+            if period < shortest || bytes > MOST {
+                return Err(Refused {
+                    flow: Some(flow),
+                    param: "period",
+                    what: format!("a period of {period} is out of range"),
+                    help: format!(
+                        "at least {shortest}, what a packet of {} B takes at {rate}; at most a terabyte long",
+                        setup.largest
+                    ),
+                }
+                .into());
+            }
+            slices.push(Slice { rate, bytes: bytes as i64, period, time: bytes * pace(rate) });
+        }
+        // A slice of each flow, what it may take beyond, and the packet on the wire.
+        let slice = |slice: &Slice| slice.bytes as u64 + u64::from(setup.largest);
+        let before = slices.iter().map(slice).fold(setup.largest.into(), u64::saturating_add);
+        let late = setup.rate.airtime_of_many(before) + ROUNDING;
+        Ok(Arc {
+            values: Tournament::new(slices.len()),
+            slices,
+            serving: None,
+            largest: setup.largest,
+            late,
+        })
+    }
+
+    /// What `f` sends next belongs to a slice that is not used up.
+    fn offer(&mut self, flows: &mut Flows<SlicedFlow>, f: FlowId, now: Time) {
+        if flows.head(f).is_none() {
+            return self.values.remove(f);
+        }
+        let slice = &self.slices[f.index()];
+        let state = flows.state_mut(f);
+        if state.left <= 0 {
+            state.left += slice.bytes;
+            state.expected = state.expected.max(instant(now)).saturating_add(slice.time);
+        }
+        self.values.set(f, state.expected);
+    }
+}
+
+impl Discipline for Arc {
+    type State = SlicedFlow;
+    type Tag = ();
+
+    fn start(&mut self, _: &mut Flows<SlicedFlow>) {}
+
+    /// The slices that have begun go on; the next ones have the new rates.
+    fn succeed(&mut self, old: Arc, flows: &mut Flows<SlicedFlow>, _: Time) {
+        (self.values, self.serving) = (old.values, old.serving);
+        self.values.grow(self.slices.len());
+        for (f, slice) in self.slices.iter().enumerate() {
+            let state = flows.state_mut(FlowId(f as u32));
+            // A debt that a smaller slice could not pay at once is let off.
+            state.left = state.left.max(1 - slice.bytes);
+        }
+    }
+
+    /// What is left of a slice whose time is over is lost.
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<SlicedFlow>, f: FlowId, now: Time) {
+        let state = flows.state_mut(f);
+        if state.expected <= instant(now) {
+            state.left = state.left.min(0);
+        }
+        self.offer(flows, f, now);
+    }
+
+    fn offer_changed(&mut self, flows: &mut Flows<SlicedFlow>, f: FlowId, now: Time) {
+        self.offer(flows, f, now);
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<SlicedFlow>, now: Time, _: &Wire) -> Answer {
+        if let Some(f) = self.serving.take() {
+            self.offer(flows, f, now);
+        }
+        self.values.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<SlicedFlow>, f: FlowId, sent: Sent) {
+        flows.state_mut(f).left -= i64::from(sent.bytes);
+        self.serving = Some(f);
+    }
+
+    fn forgettable(&self, flows: &Flows<SlicedFlow>, f: FlowId, now: Time) -> bool {
+        let state = flows.state(f);
+        state.left >= 0 && state.expected <= instant(now)
+    }
+
+    /// What a flow used beyond its rate is remembered.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        Err(NoPromise(format!(
+            "adaptive rate control promises {} only to a flow that never sends more: whoever used what others left \
+             waits until his expected finish has come, however long",
+            self.slices[f.index()].rate
+        )))
+    }
+
+    /// Own derivation. Of a flow that owed nothing the packet that ends at byte `y` belongs to one
+    /// of the first `(y + L)/S + 1` slices of `S` bytes, as a packet may be owed from before:
+    /// its value is `(y + L)/r` and a period on at most. Values above it go first no more once
+    /// it is there. Those of any flow with values up to it come to no more than the flow's rate
+    /// from then on, a slice begun before but not used, and a packet beyond; and one is on the
+    /// wire.
+    fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
+        let Slice { rate, period, .. } = self.slices[f.index()];
+        let value = rate.airtime_of_many(self.largest.into()) + period;
+        Some(Deadlines::new((rate, Span::ZERO, rate), value + self.late))
+    }
+}

@@ -1,0 +1,250 @@
+//! Asynchronous traffic shaping, IEEE 802.1Qcr (802.1Q-2022, 8.6.11).
+//!
+//! Each flow has a token bucket, by which its packets are judged as when they arrive: an
+//! eligibility time is when the bucket has the packet's length, after all packets of the flow that
+//! were sent before it. From then on it stands in the queue of its traffic class, in
+//! order of eligibility times. Of the classes with eligible packets the highest sends.
+//!
+//! The standard lets several flows share a queue before the bucket, in which all wait for the first
+//! (its groups), to save queues; here each has its own, so there is nothing to group. A packet that
+//! would wait too long is not thrown away: the queue's limit does that.
+
+use crate::collections::tournament::Tournament;
+use crate::contract::discipline::{Answer, Discipline, Harm, Sent, Thrown};
+use crate::contract::guarantee::{
+    Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::params::{Kind, Param, Refusals, Setup};
+use crate::mechanisms::bucket::{BURST, Bucket, RATE, begun, buckets, ids, sums};
+use crate::mechanisms::oversubscription::Excess;
+use crate::mechanisms::substitute_arrivals::Steads;
+use crate::mechanisms::weights::{Instant, ROUNDING, instant};
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::rate::{Rate, Wire};
+use crate::units::time::Time;
+use alloc::format;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "ats",
+    doc: "asynchronous traffic shaping of 802.1Qcr: a token bucket judges packets when they arrive; then by class and eligibility",
+    source: "IEEE 802.1Qcr 2020; Specht and Samii 2016",
+    scheduler: &[],
+    flow: &[
+        RATE,
+        BURST,
+        Param {
+            name: "class",
+            kind: Kind::Count { min: 0, max: 65_535 },
+            default: Some("0"),
+            doc: "the traffic class of the flow; 0 is served first",
+        },
+    ],
+};
+
+/// Asynchronous traffic shaping.
+#[derive(Debug, Clone)]
+pub struct Ats {
+    buckets: Vec<Bucket>,
+    classes: Vec<u64>,
+    /// Heads that are held, by eligibility time.
+    held: Tournament<Time>,
+    /// Heads that are eligible, by class and eligibility time.
+    eligible: Tournament<(u64, Time)>,
+    steads: Steads<Time>,
+    serving: Option<FlowId>,
+    link: Rate,
+    largest: u32,
+    full_queues: Vec<u64>,
+}
+
+/// What it keeps for a flow.
+#[derive(Debug, Clone, Default)]
+pub struct AtsFlow {
+    /// When its bucket will be full.
+    full: Instant,
+    /// Eligibility time of the last packet that was sent; or when one was thrown out, if that was
+    /// later.
+    last: Instant,
+}
+
+impl Ats {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Ats, Refusals> {
+        finite_rate(setup, "asynchronous traffic shaping")?;
+        room_for_one(setup)?;
+        Ok(Ats {
+            buckets: buckets(setup)?,
+            classes: setup.flows.iter().map(|f| f.values.count("class").unwrap_or(0)).collect(),
+            held: Tournament::new(setup.flows.len()),
+            eligible: Tournament::new(setup.flows.len()),
+            steads: Steads::new(setup),
+            serving: None,
+            link: setup.rate,
+            largest: setup.largest,
+            full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
+        })
+    }
+
+    /// Eligibility time of a head of so many bytes.
+    #[inline]
+    fn eligibility(&self, flows: &Flows<AtsFlow, Time>, f: FlowId, bytes: u32) -> Instant {
+        let state = flows.state(f);
+        state
+            .last
+            .max(instant(self.steads.came(f, flows.head_tag(f))))
+            .max(self.buckets[f.index()].has(bytes, state.full))
+    }
+
+    fn follow(&mut self, flows: &Flows<AtsFlow, Time>, f: FlowId) {
+        self.eligible.remove(f);
+        match flows.head(f) {
+            Some(bytes) => self.held.set(f, begun(self.eligibility(flows, f, bytes))),
+            None => self.held.remove(f),
+        }
+    }
+}
+
+impl Discipline for Ats {
+    type State = AtsFlow;
+    /// When it came.
+    type Tag = Time;
+
+    fn start(&mut self, _: &mut Flows<AtsFlow, Time>) {}
+
+    /// As many tokens are missing as before.
+    fn succeed(&mut self, old: Ats, flows: &mut Flows<AtsFlow, Time>, now: Time) {
+        self.serving = old.serving;
+        for f in ids(old.buckets.len()) {
+            let state = flows.state_mut(f);
+            state.full =
+                self.buckets[f.index()].inherit(&old.buckets[f.index()], state.full, instant(now));
+            self.follow(flows, f);
+        }
+    }
+
+    #[inline(always)]
+    fn arrived(&mut self, _: &mut Flows<AtsFlow, Time>, _: FlowId, _: u32, now: Time) -> Time {
+        now
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<AtsFlow, Time>, f: FlowId, now: Time) {
+        self.steads.ready(f, now);
+        self.follow(flows, f);
+    }
+
+    fn offer_changed(&mut self, flows: &mut Flows<AtsFlow, Time>, f: FlowId, _: Time) {
+        self.follow(flows, f);
+    }
+
+    /// It costs no tokens, and who stands in for it is not eligible before it was, or before now.
+    fn thrown_away(
+        &mut self,
+        flows: &mut Flows<AtsFlow, Time>,
+        f: FlowId,
+        _: u32,
+        _: Thrown,
+        now: Time,
+    ) {
+        let was = self.eligible.tag(f).map(|(_, then)| then).or(self.held.tag(f));
+        let since = was.map_or(now, |then| then.min(now));
+        self.steads.shows(f, since);
+        self.steads.thrown_out(f, now);
+        let state = flows.state_mut(f);
+        state.last = state.last.max(instant(since));
+        self.follow(flows, f);
+    }
+
+    fn passed_over(&mut self, _: &mut Flows<AtsFlow, Time>, f: FlowId, _: u32, _: Time) {
+        self.steads.passed_over(f);
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<AtsFlow, Time>, now: Time, _: &Wire) -> Answer {
+        if let Some(f) = self.serving.take() {
+            self.follow(flows, f);
+        }
+        while let Some((then, f)) = self.held.first() {
+            if then > now {
+                break;
+            }
+            self.held.remove(f);
+            self.eligible.set(f, (self.classes[f.index()], then));
+        }
+        match (self.eligible.first(), self.held.first()) {
+            (Some((_, f)), _) => Answer::Serve(f),
+            (None, Some((then, _))) => Answer::NotBefore(then),
+            (None, None) => Answer::Idle,
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<AtsFlow, Time>, f: FlowId, sent: Sent) {
+        let eligible = self.eligibility(flows, f, sent.bytes);
+        self.steads.taken(f, sent.start);
+        let state = flows.state_mut(f);
+        (state.last, state.full) =
+            (eligible, self.buckets[f.index()].spend(state.full, eligible, sent.bytes));
+        self.serving = Some(f);
+    }
+
+    fn forgettable(&self, flows: &Flows<AtsFlow, Time>, f: FlowId, now: Time) -> bool {
+        flows.state(f).full <= instant(now)
+    }
+
+    /// Who is thrown out has spent nothing.
+    fn harm_of_drops(&self) -> Harm {
+        Harm::Nobody
+    }
+
+    /// Eligible packets of a flow keep to its bucket: those of a class wait for the bursts of their
+    /// own and of the higher classes and for one packet, served by what the higher classes'
+    /// rates leave (Specht and Samii 2016). Before, a packet waits until the bucket has
+    /// refilled for the full queue before it.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let own = self.classes[f.index()];
+        let of = |which: fn(&u64, &u64) -> bool| {
+            sums(
+                self.buckets
+                    .iter()
+                    .zip(&self.classes)
+                    .filter(|(_, class)| which(class, &own))
+                    .map(|(b, _)| b),
+            )
+        };
+        let (bursts, _) = of(u64::le);
+        let (_, above) = of(u64::lt);
+        let up_to_it = self
+            .buckets
+            .iter()
+            .zip(&self.classes)
+            .enumerate()
+            .filter(|(_, (_, class))| **class <= own);
+        if let Some(excess) =
+            Excess::of("rate", up_to_it.map(|(n, (bucket, _))| (n, bucket.rate)), self.link)
+        {
+            let up_to = format!("up to class {own} the flows'");
+            return Err(NoPromise(format!(
+                "{}: packets become eligible faster than they are sent",
+                excess.words(&up_to)
+            )));
+        }
+        let left = Rate(self.link.0 - above as u64);
+        let rate = self.buckets[f.index()].rate;
+        let others = left.airtime_of_many(bursts.saturating_add(self.largest.into())) + ROUNDING;
+        Ok(Promise {
+            rate,
+            latency: rate.airtime(self.largest) + others,
+            rate_formula: "the bucket's rate r",
+            delay: Bound {
+                delay: rate.airtime_of_many(self.full_queues[f.index()]) + others,
+                formula: "B/r + (sum b + L)/(C - R), b of this class and those above, R the rates above",
+                condition: "packets that found room",
+            },
+            others: Vec::new(),
+        })
+    }
+}

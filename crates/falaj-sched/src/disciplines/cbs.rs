@@ -1,0 +1,240 @@
+//! The credit-based shaper of IEEE 802.1Qav (802.1Q-2022, 8.6.8.2).
+//!
+//! Each flow is a traffic class, the first of the scenario the highest. A class with an
+//! `idle-slope` has credit: it rises by the idle slope while the class has packets or owes, and
+//! falls while the class sends, by the send slope, which the standard fixes: the idle slope less
+//! the link's rate. The head may go when the credit is not negative. Without packets a positive
+//! credit is lost. Classes without a slope send whenever they may. Of the classes that may send the
+//! highest does.
+//!
+//! So a class is held even on a free link, and after it was delayed it catches up by what the
+//! others took, not more. Credit is counted in bits times 10^9: a nanosecond adds
+//! the slope, a byte costs 8 10^9; nothing is rounded.
+
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{
+    Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::mechanisms::oversubscription::Excess;
+use crate::mechanisms::weights::ROUNDING;
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::rate::{BIT_NANOS, Rate, Wire};
+use crate::units::time::{Span, Time};
+use alloc::format;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "cbs",
+    doc: "credit-based shaper of 802.1Qav: each flow a traffic class, the first the highest; some earn the right to send",
+    source: "IEEE 802.1Qav 2009; bounds: Zhao, Pop and others 2018",
+    scheduler: &[],
+    flow: &[Param {
+        name: "idle-slope",
+        kind: Kind::Rate,
+        default: Some("not shaped: sends whenever no higher class may"),
+        doc: "the rate at which the class earns credit, and which it is guaranteed and limited to",
+    }],
+};
+
+/// The credit-based shaper.
+#[derive(Debug, Clone)]
+pub struct Cbs {
+    /// Idle slopes, by class.
+    slopes: Vec<Option<Rate>>,
+    serving: Option<FlowId>,
+    rate: Rate,
+    largest: u32,
+    full_queues: Vec<u64>,
+}
+
+/// What it keeps for a class.
+#[derive(Debug, Clone, Default)]
+pub struct CbsFlow {
+    /// Bits times 10^9, at `since`.
+    credit: i128,
+    since: Time,
+    waits: bool,
+}
+
+impl CbsFlow {
+    #[inline]
+    fn settle(&mut self, slope: Rate, now: Time) {
+        let earned = i128::from(slope.0).saturating_mul(now.since(self.since).0.into());
+        self.credit = self.credit.saturating_add(earned);
+        if !self.waits {
+            self.credit = self.credit.min(0);
+        }
+        self.since = now;
+    }
+
+    /// When its credit is not negative.
+    fn recovers(&self, slope: Rate) -> Time {
+        let missing = u128::try_from(-self.credit).unwrap_or(0).div_ceil(slope.0.into());
+        self.since + Span(u64::try_from(missing).unwrap_or(u64::MAX))
+    }
+}
+
+impl Cbs {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Cbs, Refusals> {
+        finite_rate(setup, "the credit-based shaper")?;
+        room_for_one(setup)?;
+        let mut slopes = Vec::with_capacity(setup.flows.len());
+        for (flow, f) in setup.flows.iter().enumerate() {
+            let slope = f.values.rate("idle-slope");
+            if slope.is_some_and(|slope| slope.0 == 0 || slope > setup.rate) {
+                return Err(Refused {
+                    flow: Some(flow),
+                    param: "idle-slope",
+                    what: format!("{} is out of range", slope.unwrap_or(Rate(0))),
+                    help: format!(
+                        "above 0, and at most the link's {}; or leave it out for best effort",
+                        setup.rate
+                    ),
+                }
+                .into());
+            }
+            slopes.push(slope);
+        }
+        Ok(Cbs {
+            slopes,
+            serving: None,
+            rate: setup.rate,
+            largest: setup.largest,
+            full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
+        })
+    }
+
+    /// Has `f` packets? If not, its credit is gone.
+    fn follow(&self, flows: &mut Flows<CbsFlow>, f: FlowId, now: Time) {
+        let waits = flows.head(f).is_some();
+        let state = flows.state_mut(f);
+        if let Some(slope) = self.slopes[f.index()] {
+            state.settle(slope, now);
+        }
+        state.waits = waits;
+        if !waits {
+            state.credit = state.credit.min(0);
+        }
+    }
+}
+
+impl Discipline for Cbs {
+    type State = CbsFlow;
+    type Tag = ();
+
+    fn start(&mut self, _: &mut Flows<CbsFlow>) {}
+
+    /// Credit stays, in bits.
+    fn succeed(&mut self, old: Cbs, flows: &mut Flows<CbsFlow>, now: Time) {
+        self.serving = old.serving;
+        for (f, slopes) in old.slopes.iter().zip(&self.slopes).enumerate() {
+            let state = flows.state_mut(FlowId(f as u32));
+            match slopes {
+                (Some(slope), Some(_)) => state.settle(*slope, now),
+                _ => (state.credit, state.since) = (0, now),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<CbsFlow>, f: FlowId, now: Time) {
+        self.follow(flows, f, now);
+    }
+
+    fn offer_changed(&mut self, flows: &mut Flows<CbsFlow>, f: FlowId, now: Time) {
+        self.follow(flows, f, now);
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<CbsFlow>, now: Time, _: &Wire) -> Answer {
+        if let Some(f) = self.serving.take() {
+            self.follow(flows, f, now);
+        }
+        let mut then = Time::NEVER;
+        for (f, &slope) in self.slopes.iter().enumerate() {
+            let f = FlowId(f as u32);
+            if flows.head(f).is_none() {
+                continue;
+            }
+            let Some(slope) = slope else { return Answer::Serve(f) };
+            let state = flows.state_mut(f);
+            state.settle(slope, now);
+            if state.credit >= 0 {
+                return Answer::Serve(f);
+            }
+            then = then.min(state.recovers(slope));
+        }
+        if then < Time::NEVER { Answer::NotBefore(then) } else { Answer::Idle }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<CbsFlow>, f: FlowId, sent: Sent) {
+        if let Some(slope) = self.slopes[f.index()] {
+            let state = flows.state_mut(f);
+            state.settle(slope, sent.start);
+            state.credit -= i128::from(sent.bytes) * i128::from(BIT_NANOS);
+        }
+        self.serving = Some(f);
+    }
+
+    fn forgettable(&self, flows: &Flows<CbsFlow>, f: FlowId, now: Time) -> bool {
+        self.slopes[f.index()].is_none_or(|slope| flows.state(f).recovers(slope) <= now)
+    }
+
+    /// With `S` the slopes of the higher classes: their credits together rise by at most `S` a
+    /// second and fall by `C - S` while one of them sends, and none is below `-(C - s)L/C`. So
+    /// they, and one packet of a lower class, keep this one waiting for at most `(m + L)/(C -
+    /// S)` with `m` the sum of those floors (Zhao and others). Credit is never higher than what
+    /// is earned in that time, nor lower than its own floor; and what is sent while there are
+    /// packets is what is earned, less the change of credit.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let Some(slope) = self.slopes[f.index()] else {
+            return Err(NoPromise(
+                "a class without an `idle-slope` gets what the others leave".into(),
+            ));
+        };
+        let (mut above, mut floors) = (0u128, 0u128);
+        for (n, higher) in self.slopes[..f.index()].iter().enumerate() {
+            let Some(higher) = higher else {
+                return Err(NoPromise(format!(
+                    "class {} before it is not shaped, and may fill the link: give it an `idle-slope`, or name it later",
+                    n + 1
+                )));
+            };
+            above += u128::from(higher.0);
+            floors += u128::from(self.rate.0 - higher.0) * u128::from(self.largest);
+        }
+        let up_to_it = self.slopes[..=f.index()].iter().enumerate();
+        let up_to_it = up_to_it.filter_map(|(n, slope)| Some((n, (*slope)?)));
+        if let Some(excess) = Excess::of("idle-slope", up_to_it, self.rate) {
+            return Err(NoPromise(excess.words("up to this class the flows'")));
+        }
+        let left = u128::from(self.rate.0) - above;
+        let waits = (floors / u128::from(self.rate.0) + u128::from(self.largest) + 1)
+            * u128::from(BIT_NANOS);
+        let waits = Span(u64::try_from(waits.div_ceil(left)).unwrap_or(u64::MAX)) + ROUNDING;
+        let own = slope.airtime(self.largest);
+        Ok(Promise {
+            rate: slope,
+            latency: waits + own,
+            rate_formula: "the idle slope s",
+            delay: Bound {
+                delay: slope.airtime_of_many(
+                    self.full_queues[f.index()].saturating_add(self.largest.into()),
+                ) + waits,
+                formula: "(B + L)/s + (sum (C - s')L/C + L)/(C - sum s'), s' of the higher classes",
+                condition: "packets that found room",
+            },
+            others: Vec::new(),
+        })
+    }
+
+    /// Credit is within its bounds whenever there are packets.
+    fn serves_strictly(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,315 @@
+//! Carry-over round robin: quotas of packets a cycle that are no whole numbers.
+//!
+//! Saha, Mukherjee and Tripathi, "Carry-over round robin: a simple cell
+//! scheduling mechanism for ATM networks" (1998). A cycle has room for `T`
+//! packets, and a flow of rate `r_i` a quota of `R_i = T r_i/C` in each. When a
+//! cycle begins, its packets are planned. Each flow that has packets adds `R_i`
+//! to its credit. Major part: it gets as many packets as its credit is whole.
+//! Minor part: those who still have packets and credit, the largest credit
+//! first, get one more each as long as the cycle has room, and owe what they
+//! lack. Then the plan is carried out; a cycle that needs less ends early.
+//!
+//! Two rules that stand in no paper: a flow whose queue the plan empties loses its
+//! credit, else credit piles up and is spent at once while others starve; and a
+//! flow that goes idle keeps its debt, so that nobody gets a whole packet for a
+//! part of one again and again, and what a flow sends in any number of cycles is its
+//! quota of them, give or take less than two packets.
+//!
+//! Credits are integers in parts of `1/C` of a packet, so that nothing is rounded.
+
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{
+    Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::queues::queue::{FlowId, Flows, Limit};
+use crate::registry::Entry;
+use crate::units::rate::{Rate, Wire};
+use crate::units::time::Time;
+use alloc::format;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "corr",
+    doc: "carry-over round robin: quotas of packets a cycle, parts of a packet carried over",
+    source: "Saha, Mukherjee and Tripathi 1998",
+    scheduler: &[Param {
+        name: "cycle",
+        kind: Kind::Count { min: 1, max: 65_536 },
+        default: Some("64"),
+        doc: "packets of a cycle: delays grow with it",
+    }],
+    flow: &[Param {
+        name: "rate",
+        kind: Kind::Rate,
+        default: None,
+        doc: "the flow's rate when all packets have one size: its part of each cycle",
+    }],
+};
+
+/// Carry-over round robin.
+#[derive(Debug, Clone)]
+pub struct Corr {
+    /// `T`.
+    cycle: u64,
+    /// A packet in credits: the link's rate.
+    packet: i64,
+    /// `R_i` in credits.
+    quotas: Vec<i64>,
+    /// Flows that had packets when the cycle began, and those that came since.
+    active: Vec<FlowId>,
+    /// What is left of the cycle: packets of flows, from `at` on.
+    plan: Vec<(FlowId, u32)>,
+    at: usize,
+    /// Who may get a packet in the minor part.
+    minor: Vec<(i64, FlowId)>,
+    largest: u64,
+    limits: Vec<Limit>,
+    full_queues: Vec<u64>,
+}
+
+/// What carry-over round robin keeps for a flow.
+#[derive(Debug, Clone, Default)]
+pub struct CorrFlow {
+    /// Between a packet's worth owned and one owed.
+    credit: i64,
+    active: bool,
+}
+
+impl Corr {
+    /// Validates the setup: the rates fit on the link together.
+    pub fn new(setup: &Setup) -> Result<Corr, Refusals> {
+        finite_rate(setup, "carry-over round robin")?;
+        room_for_one(setup)?;
+        let cycle = setup.scheduler.count("cycle").unwrap_or(64);
+        let all = cycle.checked_mul(setup.rate.0).and_then(|all| i64::try_from(all).ok());
+        let Some(all) = all.filter(|&all| cycle > 0 && all < i64::MAX / 4) else {
+            return Err(Refused {
+                flow: None,
+                param: "cycle",
+                what: format!("a cycle of {cycle} packets at {} cannot be counted", setup.rate),
+                help: format!(
+                    "1 to {} packets",
+                    (i64::MAX as u64 / 4 / setup.rate.0).clamp(1, 65_536)
+                ),
+            }
+            .into());
+        };
+        let mut left = all;
+        let mut quotas = Vec::new();
+        for (flow, f) in setup.flows.iter().enumerate() {
+            let refused = |what| Refused {
+                flow: Some(flow),
+                param: "rate",
+                what,
+                help: format!("at most {}, which is left of the link", Rate(left as u64 / cycle)),
+            };
+            let rate = f.values.rate("rate").ok_or_else(|| refused("is missing".into()))?;
+            let quota = cycle
+                .checked_mul(rate.0)
+                .and_then(|q| i64::try_from(q).ok())
+                .filter(|q| (1..=left).contains(q));
+            let quota = quota.ok_or_else(|| {
+                refused(format!("a rate of {rate} does not fit on the link with the others"))
+            })?;
+            left -= quota;
+            quotas.push(quota);
+        }
+        let flows = quotas.len();
+        Ok(Corr {
+            cycle,
+            packet: setup.rate.0 as i64,
+            quotas,
+            active: Vec::with_capacity(flows),
+            plan: Vec::with_capacity(2 * flows),
+            at: 0,
+            minor: Vec::with_capacity(flows),
+            largest: u64::from(setup.largest).max(1),
+            limits: setup.flows.iter().map(|f| f.limit).collect(),
+            full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
+        })
+    }
+
+    /// Plans a cycle; false if nobody has a packet.
+    fn plan(&mut self, flows: &mut Flows<CorrFlow>) -> bool {
+        let Corr { active, plan, minor, quotas, packet, .. } = self;
+        loop {
+            plan.clear();
+            minor.clear();
+            self.at = 0;
+            let mut room = self.cycle;
+            active.retain(|&f| {
+                let packets = flows.packets(f);
+                let state = flows.state_mut(f);
+                if packets == 0 {
+                    state.active = false;
+                    return false;
+                }
+                state.credit += quotas[f.index()];
+                let whole =
+                    if state.credit >= *packet { (state.credit / *packet) as u64 } else { 0 };
+                let sends = whole.min(packets.into());
+                if sends > 0 {
+                    state.credit -= sends as i64 * *packet;
+                    plan.push((f, sends as u32));
+                    room = room.saturating_sub(sends);
+                }
+                if sends == u64::from(packets) {
+                    state.credit = state.credit.min(0);
+                } else if state.credit > 0 {
+                    minor.push((-state.credit, f));
+                }
+                true
+            });
+            if room > 0 {
+                minor.sort_unstable();
+                for &(_, f) in minor.iter().take(room as usize) {
+                    flows.state_mut(f).credit -= *packet;
+                    plan.push((f, 1));
+                }
+            }
+            if !plan.is_empty() || active.is_empty() {
+                return !plan.is_empty();
+            }
+            // All are in debt: cycles without a packet go by until one is not.
+            let cycles = |&f: &FlowId| -flows.state(f).credit / quotas[f.index()];
+            let cycles = active.iter().map(cycles).min().unwrap_or(0);
+            for &f in active.iter() {
+                flows.state_mut(f).credit += cycles * quotas[f.index()];
+            }
+        }
+    }
+
+    /// Credits are multiples of this, and between a packet less this owed and owned.
+    fn grain(&self, f: FlowId) -> i64 {
+        let (mut a, mut b) = (self.packet, self.quotas[f.index()]);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    }
+
+    /// How far apart two credits of `f` may be.
+    fn swing(&self, f: FlowId) -> u128 {
+        2 * (self.packet - self.grain(f)) as u128
+    }
+}
+
+impl Discipline for Corr {
+    type State = CorrFlow;
+    type Tag = ();
+
+    fn start(&mut self, _: &mut Flows<CorrFlow>) {}
+
+    /// The cycle under way goes on as planned; parts of packets stay.
+    fn succeed(&mut self, old: Corr, flows: &mut Flows<CorrFlow>, _: Time) {
+        (self.active, self.plan, self.at) = (old.active, old.plan, old.at);
+        let all = self.quotas.len();
+        self.active.reserve(all - self.active.len());
+        for f in (0..all as u32).map(FlowId) {
+            let grain = self.grain(f);
+            let state = flows.state_mut(f);
+            let scaled =
+                i128::from(state.credit) * i128::from(self.packet) / i128::from(old.packet);
+            state.credit =
+                (scaled as i64 / grain * grain).clamp(grain - self.packet, self.packet - grain);
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<CorrFlow>, f: FlowId, _: Time) {
+        let state = flows.state_mut(f);
+        if !state.active {
+            state.active = true;
+            self.active.push(f);
+        }
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<CorrFlow>, _: Time, _: &Wire) -> Answer {
+        loop {
+            let Some(&(f, packets)) = self.plan.get(self.at) else {
+                if self.plan(flows) {
+                    continue;
+                }
+                return Answer::Idle;
+            };
+            if flows.head(f).is_some() {
+                return Answer::Serve(f);
+            }
+            // What was planned has gone another way: it pays a debt, and no more.
+            let state = flows.state_mut(f);
+            state.credit = (state.credit + i64::from(packets) * self.packet).min(0);
+            self.at += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, _: &mut Flows<CorrFlow>, _: FlowId, _: Sent) {
+        self.plan[self.at].1 -= 1;
+        if self.plan[self.at].1 == 0 {
+            self.at += 1;
+        }
+    }
+
+    fn forgettable(&self, flows: &Flows<CorrFlow>, f: FlowId, _: Time) -> bool {
+        flows.state(f).credit == 0
+    }
+
+    /// In credits, a packet being `C`: a flow's credit is a multiple of `g_i =
+    /// gcd(T r_i, C)` and smaller than a packet both ways, so two credits differ by
+    /// at most `d_i = 2 (C - g_i)`. A packet that is the `k`-th of its queue, and comes while a
+    /// cycle is under way, leaves in the `K`-th after it at the latest, `K =
+    /// floor(((k-1) C + d_i)/T r_i) + 1`; in these `K + 1` cycles flow `j` sends at most
+    /// `floor((d_j + (K+1) T r_j)/C)` packets. Own derivation, tested.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let (full, limit) = (self.full_queues[f.index()], self.limits[f.index()]);
+        let (packet, own, largest) =
+            (self.packet as u128, self.quotas[f.index()] as u128, u128::from(self.largest));
+        let others = || (0..self.quotas.len() as u32).map(FlowId).filter(|&j| j != f);
+        let quota = |j: FlowId| self.quotas[j.index()] as u128;
+        let rate = Rate(self.packet as u64);
+        let until = |packets: u64, bytes: u64| {
+            let cycles = (u128::from(packets.max(1) - 1) * packet + self.swing(f)) / own + 2;
+            let sent = others()
+                .map(|j| cycles.saturating_mul(quota(j)).saturating_add(self.swing(j)) / packet);
+            let sent = sent.fold(0, u128::saturating_add).saturating_mul(largest);
+            rate.airtime_of_many(u64::try_from(sent).unwrap_or(u64::MAX).saturating_add(bytes))
+        };
+        let (packets, formula) = match limit {
+            Limit::Packets(b) => {
+                (u64::from(b), "(B + sum over others of n_j L)/C, n_j packets in K(b) + 1 cycles")
+            }
+            Limit::Bytes(b) => (
+                b,
+                "(B + sum over others of n_j L)/C, n_j packets in K(B) + 1 cycles as a packet may have 1 B",
+            ),
+        };
+        let mut bounds = Vec::new();
+        if let Limit::Bytes(bytes) = limit {
+            bounds.push(Bound {
+                delay: until(bytes / self.largest, bytes),
+                formula: "(B + sum over others of n_j L)/C, n_j packets in K(B/L) + 1 cycles",
+                condition: "if its packets have the largest size",
+            });
+        }
+        // With S bytes and p <= S packets gone, the next ends before [S + L +
+        // ((p C + d_i)/T r_i + 2) Q L + D L]/C, Q and D the others' quotas and swings.
+        let (quotas, swings) = others().fold((0, 0), |(q, d), j| (q + quota(j), d + self.swing(j)));
+        let carried = (self.swing(f) * quotas).div_ceil(own) + 2 * quotas + swings;
+        let latency = u64::try_from(largest + carried.saturating_mul(largest).div_ceil(packet))
+            .unwrap_or(u64::MAX);
+        Ok(Promise {
+            rate: Rate((packet * own / (own + quotas * largest)) as u64),
+            latency: rate.airtime_of_many(latency),
+            rate_formula: "C R/(R + L sum over others of R_j) if its packets have 1 B, at least its own if all have one size",
+            delay: Bound {
+                delay: until(packets, full),
+                formula,
+                condition: "packets that found room",
+            },
+            others: bounds,
+        })
+    }
+}

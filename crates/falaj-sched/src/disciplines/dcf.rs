@@ -1,0 +1,464 @@
+//! Stations of an 802.11b channel: each flow is one, and they contend for the air (DCF, basic
+//! access).
+//!
+//! IEEE 802.11-1999 section 9.2 and 802.11b. A station that has a frame waits until the air has
+//! been free for DIFS, and for as many slots more as it has drawn; while others send it does not
+//! count. Who alone has counted down sends: preamble, frame, SIFS, acknowledgement. Those who have
+//! counted down together collide: the air is taken for the longest of their frames, nothing
+//! arrives, and each draws from twice as many slots. A frame that collided so often as `attempts`
+//! says is dropped. After a frame a station counts down again, also without another one; a frame
+//! that comes after that, to free air, goes at once.
+//!
+//! A packet is on the wire for preamble and frame, which is the [air time](Discipline::airtime)
+//! that it is given; the rest is time in which nobody may send. Slots are counted over all free
+//! time: a station has the number at which it sends, not a counter, and nothing is done in a slot.
+//! Draws are by (seed, station, number of the draw).
+
+use crate::collections::tournament::Tournament;
+use crate::contract::discipline::{Air, Answer, Discipline, Sent};
+use crate::contract::guarantee::{NoPromise, Promise, room_for_one};
+use crate::contract::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
+use crate::mechanisms::bucket::ids;
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::draws::{Draws, mix};
+use crate::units::rate::{Rate, Wire};
+use crate::units::time::{Span, Time};
+use alloc::format;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "dcf",
+    doc: "stations of an 802.11b channel: they wait, count down, collide and try again; air time instead of the link's rate",
+    source: "IEEE 802.11-1999 and 802.11b; Rizzo's talk on dummynet; saturation: Bianchi 2000",
+    scheduler: &[
+        Param {
+            name: "preamble",
+            kind: Kind::Choice(&["long", "short"]),
+            default: Some("long"),
+            doc: "before each frame and acknowledgement: 192us, or 96us",
+        },
+        Param {
+            name: "header",
+            kind: Kind::Bytes,
+            default: Some("22B"),
+            doc: "bytes of a frame beyond those that the link counts; the default is for `account = \"l2\"`, 36B for `ip`",
+        },
+        Param {
+            name: "basic-rate",
+            kind: Kind::Rate,
+            default: Some("2mbit"),
+            doc: "acknowledgements are sent at the station's rate, but no faster than this",
+        },
+        Param {
+            name: "cw-min",
+            kind: Kind::Count { min: 1, max: 1023 },
+            default: Some("31"),
+            doc: "a first attempt waits for up to so many slots of 20us",
+        },
+        Param {
+            name: "cw-max",
+            kind: Kind::Count { min: 1, max: 65_535 },
+            default: Some("1023"),
+            doc: "after each collision twice as many, up to this",
+        },
+        Param {
+            name: "attempts",
+            kind: Kind::Count { min: 1, max: 255 },
+            default: Some("7"),
+            doc: "a frame that has collided so often is dropped",
+        },
+    ],
+    flow: &[Param {
+        name: "rate",
+        kind: Kind::Rate,
+        default: Some("the link's"),
+        doc: "of the station's frames: 1mbit, 2mbit, 5.5mbit or 11mbit",
+    }],
+};
+
+/// A slot of the countdown (802.11b).
+pub const SLOT: Span = Span::from_micros(20);
+/// Between a frame and its acknowledgement.
+pub const SIFS: Span = Span::from_micros(10);
+/// Free time before a countdown: SIFS and two slots.
+pub const DIFS: Span = Span::from_micros(50);
+/// The rates of 802.11b.
+pub const RATES: [Rate; 4] = [Rate(1_000_000), Rate(2_000_000), Rate(5_500_000), Rate(11_000_000)];
+/// Bytes of an acknowledgement.
+const ACK: u32 = 14;
+
+/// How long things take on the channel; the same for all stations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Channel {
+    /// Before each frame.
+    pub preamble: Span,
+    /// Bytes of a frame beyond those that the link counts.
+    pub header: u32,
+    /// The fastest acknowledgement.
+    pub basic_rate: Rate,
+    /// Slots that a first attempt waits for at most.
+    pub cw_min: u64,
+    /// Slots that any waits for at most.
+    pub cw_max: u64,
+    /// A frame that has collided so often is dropped.
+    pub attempts: u32,
+}
+
+impl Channel {
+    /// What a setup says of it.
+    pub fn new(setup: &Setup) -> Result<Channel, Refusals> {
+        let values = &setup.scheduler;
+        let short = values.choice("preamble") == Some("short");
+        let basic_rate = values.rate("basic-rate").unwrap_or(RATES[1]);
+        let header = values.bytes("header").unwrap_or(22);
+        let refused =
+            |param, what, help: &str| Refused { flow: None, param, what, help: help.into() };
+        if !RATES.contains(&basic_rate) {
+            return Err(refused(
+                "basic-rate",
+                format!("802.11b has no rate of {basic_rate}"),
+                ALLOWED,
+            )
+            .into());
+        }
+        let Some(header) = u32::try_from(header).ok().filter(|&header| header <= 4_096) else {
+            return Err(
+                refused("header", format!("{header} B are no header"), "up to 4096B").into()
+            );
+        };
+        let (cw_min, cw_max) =
+            (values.count("cw-min").unwrap_or(31), values.count("cw-max").unwrap_or(1023));
+        if cw_max < cw_min {
+            return Err(refused(
+                "cw-max",
+                format!("{cw_max} is below `cw-min`, {cw_min}"),
+                "`cw-min` or more",
+            )
+            .into());
+        }
+        Ok(Channel {
+            preamble: Span::from_micros(if short { 96 } else { 192 }),
+            header,
+            basic_rate,
+            cw_min,
+            cw_max,
+            attempts: values.count("attempts").unwrap_or(7) as u32,
+        })
+    }
+
+    /// Of a packet of so many bytes: preamble and frame.
+    pub fn frame(&self, rate: Rate, bytes: u32) -> Span {
+        self.preamble + rate.airtime(bytes.saturating_add(self.header))
+    }
+
+    /// Between the end of a frame that arrived and that of its acknowledgement.
+    pub fn acknowledged(&self, rate: Rate) -> Span {
+        SIFS + self.preamble + rate.min(self.basic_rate).airtime(ACK)
+    }
+
+    /// So long nobody counts after a collision, beyond DIFS (EIFS without it): as if there were an
+    /// acknowledgement at the lowest rate.
+    pub fn confused(&self) -> Span {
+        SIFS + self.preamble + RATES[0].airtime(ACK)
+    }
+
+    /// Slots that a frame that has collided so often waits for at most.
+    pub fn window(&self, collisions: u32) -> u64 {
+        let doubled = (u128::from(self.cw_min) + 1) << collisions.min(64);
+        doubled.saturating_sub(1).min(self.cw_max.into()) as u64
+    }
+}
+
+const ALLOWED: &str = "1mbit, 2mbit, 5.5mbit or 11mbit, no more than the link's";
+
+/// The rate of each station of a setup.
+pub fn rates(setup: &Setup) -> Result<Vec<Rate>, Refusals> {
+    let Some(&fastest) = RATES.iter().rev().find(|&&rate| rate <= setup.rate) else {
+        let what = format!("802.11b has no rate as low as {}", setup.rate);
+        return Err(
+            Refused { flow: None, param: "rate", what, help: "at least 1mbit".into() }.into()
+        );
+    };
+    let rate = |(flow, f): (usize, &FlowSetup)| {
+        let rate = f.values.rate("rate").unwrap_or(fastest);
+        if RATES.contains(&rate) && rate <= fastest {
+            return Ok(rate);
+        }
+        let what = match RATES.contains(&rate) {
+            true => format!("{rate} is more than the link's {}", setup.rate),
+            false => format!("802.11b has no rate of {rate}"),
+        };
+        Err(Refused { flow: Some(flow), param: "rate", what, help: ALLOWED.into() }.into())
+    };
+    setup.flows.iter().enumerate().map(rate).collect()
+}
+
+/// Contending stations.
+#[derive(Debug, Clone)]
+pub struct Dcf {
+    channel: Channel,
+    stations: Vec<Station>,
+    /// Those that have a frame, by the slot in which they send it.
+    contending: Tournament<u64>,
+    /// Those whose frame has collided too often: it is dropped when the air is free.
+    given_up: Vec<FlowId>,
+    /// Those of a collision, while it is dealt with.
+    colliding: Vec<FlowId>,
+    /// Since then slots are counted: the air has been free for DIFS.
+    counts: Time,
+    /// Slots that were counted by then.
+    slots: u64,
+    /// How often the air was taken.
+    taken: u64,
+    serving: Option<FlowId>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Station {
+    rate: Rate,
+    draws: Draws,
+    /// It sends in this slot; without a frame it has counted down by then.
+    slot: u64,
+    /// How often the air was taken when that was drawn.
+    drawn: u64,
+    /// Of the frame that it sends next.
+    collisions: u32,
+    air: Air,
+}
+
+impl Dcf {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Dcf, Refusals> {
+        room_for_one(setup)?;
+        let station = |(f, rate): (usize, Rate)| Station {
+            rate,
+            draws: Draws::new(0, f as u64),
+            slot: 0,
+            drawn: 0,
+            collisions: 0,
+            air: Air::default(),
+        };
+        let flows = setup.flows.len();
+        Ok(Dcf {
+            channel: Channel::new(setup)?,
+            stations: rates(setup)?.into_iter().enumerate().map(station).collect(),
+            contending: Tournament::new(flows),
+            given_up: Vec::with_capacity(flows),
+            colliding: Vec::with_capacity(flows),
+            counts: Time::ZERO,
+            slots: 0,
+            taken: 0,
+            serving: None,
+        })
+    }
+
+    /// Is the air free?
+    fn is_free(&self, now: Time) -> bool {
+        now + DIFS >= self.counts
+    }
+
+    /// From now on the air is taken, until so much time before slots are counted again.
+    fn take_air(&mut self, slot: u64, counts: Time) {
+        self.slots = self.slots.max(slot);
+        self.counts = counts;
+        self.taken += 1;
+    }
+
+    /// Counts from the slot at which the air will be free again.
+    fn draw(&mut self, f: FlowId) {
+        let (slots, taken) = (self.slots, self.taken);
+        let station = &mut self.stations[f.index()];
+        let window = u128::from(self.channel.window(station.collisions)) + 1;
+        station.slot = slots + ((u128::from(station.draws.draw()) * window) >> 64) as u64;
+        station.drawn = taken;
+    }
+
+    /// A station whose head is another one, or that has one or none now.
+    fn follow(&mut self, flows: &Flows<()>, f: FlowId) {
+        match flows.head(f) {
+            Some(_) => self.contending.set(f, self.stations[f.index()].slot),
+            None => self.contending.remove(f),
+        }
+    }
+
+    /// All whose slot is this one send from `now` on, and nothing arrives.
+    fn collide(&mut self, flows: &Flows<()>, slot: u64, now: Time) {
+        let mut longest = Span::ZERO;
+        while let Some((_, f)) = self.contending.first().filter(|&(other, _)| other == slot) {
+            let station = &mut self.stations[f.index()];
+            let frame = self.channel.frame(station.rate, flows.head(f).unwrap_or_default());
+            longest = longest.max(frame);
+            station.collisions += 1;
+            station.air.lost += frame;
+            station.air.collisions += 1;
+            self.contending.remove(f);
+            self.colliding.push(f);
+        }
+        self.take_air(slot, now + longest + self.channel.confused() + DIFS);
+        while let Some(f) = self.colliding.pop() {
+            if self.stations[f.index()].collisions >= self.channel.attempts {
+                self.given_up.push(f);
+            } else {
+                self.draw(f);
+                self.follow(flows, f);
+            }
+        }
+    }
+}
+
+impl Discipline for Dcf {
+    type State = ();
+    type Tag = ();
+
+    fn start(&mut self, _: &mut Flows<()>) {}
+
+    /// Who counts down goes on, and what collided has done so.
+    fn succeed(&mut self, old: Dcf, flows: &mut Flows<()>, _: Time) {
+        (self.counts, self.slots, self.taken) = (old.counts, old.slots, old.taken);
+        (self.given_up, self.serving) = (old.given_up, old.serving);
+        for (f, before) in ids(old.stations.len()).zip(old.stations) {
+            let station = &mut self.stations[f.index()];
+            *station = Station { rate: station.rate, ..before };
+            if self.serving != Some(f) && !self.given_up.contains(&f) {
+                self.follow(flows, f);
+            }
+        }
+    }
+
+    fn seed(&mut self, seed: u64) {
+        for (f, station) in self.stations.iter_mut().enumerate() {
+            station.draws = Draws::new(mix(seed), f as u64);
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<()>, f: FlowId, now: Time) {
+        let Station { slot, drawn, .. } = self.stations[f.index()];
+        if !self.is_free(now) {
+            // Who had counted down by the time the air was taken has to do so once more.
+            if slot < self.slots || slot == self.slots && drawn != self.taken {
+                self.draw(f);
+            }
+            return self.follow(flows, f);
+        }
+        let waited = now.since(self.counts).0;
+        let (whole, begun) = (self.slots + waited / SLOT.0, self.slots + waited.div_ceil(SLOT.0));
+        if slot <= whole && self.contending.is_empty() {
+            // Nobody else counts: at once, or when DIFS is over.
+            (self.counts, self.slots) = (self.counts.max(now), whole);
+            self.stations[f.index()].slot = whole;
+        } else {
+            self.stations[f.index()].slot = slot.max(begun);
+        }
+        self.follow(flows, f);
+    }
+
+    /// What goes without having been sent is no reason to send sooner or later, but one to count
+    /// collisions anew.
+    fn offer_changed(&mut self, flows: &mut Flows<()>, f: FlowId, _: Time) {
+        self.stations[f.index()].collisions = 0;
+        if let Some(n) = self.given_up.iter().position(|&other| other == f) {
+            self.given_up.remove(n);
+            self.draw(f);
+        }
+        self.follow(flows, f);
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<()>, now: Time, _: &Wire) -> Answer {
+        if let Some(f) = self.serving.take() {
+            self.follow(flows, f);
+        }
+        loop {
+            if let Some(&f) = self.given_up.first() {
+                let free = Time(self.counts.0.saturating_sub(DIFS.0));
+                return if self.is_free(now) { Answer::Drop(f) } else { Answer::NotBefore(free) };
+            }
+            let Some((slot, f)) = self.contending.first() else { return Answer::Idle };
+            let begins = self.counts + SLOT * slot.saturating_sub(self.slots);
+            if now < begins {
+                return Answer::NotBefore(begins);
+            }
+            if !self.contending.is_tied() {
+                return Answer::Serve(f);
+            }
+            self.collide(flows, slot, now);
+        }
+    }
+
+    #[inline]
+    fn airtime(&self, f: FlowId, bytes: u32) -> Option<Span> {
+        Some(self.channel.frame(self.stations[f.index()].rate, bytes))
+    }
+
+    fn take(&mut self, _: &mut Flows<()>, f: FlowId, sent: Sent) {
+        let station = &mut self.stations[f.index()];
+        let acknowledged = self.channel.acknowledged(station.rate);
+        station.collisions = 0;
+        station.air.used += sent.end - sent.start + acknowledged;
+        let slot = station.slot;
+        self.contending.remove(f);
+        self.take_air(slot, sent.end + acknowledged + DIFS);
+        self.draw(f);
+        self.serving = Some(f);
+    }
+
+    fn air(&self, f: FlowId) -> Option<Air> {
+        Some(self.stations[f.index()].air)
+    }
+
+    fn forgettable(&self, _: &Flows<()>, f: FlowId, now: Time) -> bool {
+        let station = &self.stations[f.index()];
+        station.slot <= self.slots + now.since(self.counts) / SLOT
+    }
+
+    fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
+        Err(NoPromise("stations contend at random: what they get can only be expected".into()))
+    }
+
+    /// A frame that has collided is the one that is sent again.
+    fn only_over_queues(&self) -> bool {
+        true
+    }
+
+    fn only_on_a_link(&self) -> Option<&'static str> {
+        Some("its flows are stations, which contend for a channel")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::params::Values;
+    use crate::queues::queue::Limit;
+    use std::vec;
+
+    fn channel() -> Channel {
+        let flows = vec![FlowSetup::new(Values::default(), Limit::Packets(1))];
+        let setup = Setup { rate: RATES[3], largest: 1514, scheduler: Values::default(), flows };
+        Channel::new(&setup).unwrap()
+    }
+
+    /// 1500 B of IP: 1536 B after the preamble, and an acknowledgement at 2 Mbit/s; at 1 Mbit/s one
+    /// of 304 us.
+    #[test]
+    fn a_frame_lasts_as_long_as_the_standard_says() {
+        let channel = channel();
+        let us = |span: Span| (span.0 as f64 / 1e3).round();
+        assert_eq!(us(channel.frame(RATES[3], 1514)), 192.0 + 1117.0);
+        assert_eq!(us(channel.frame(RATES[0], 1514)), 192.0 + 12_288.0);
+        assert_eq!(us(channel.acknowledged(RATES[3])), 258.0);
+        assert_eq!(us(channel.acknowledged(RATES[0])), 314.0);
+        // EIFS is 364 us, DIFS 50 us of it.
+        assert_eq!(us(channel.confused() + DIFS), 364.0);
+    }
+
+    #[test]
+    fn windows_double_up_to_the_largest() {
+        let channel = channel();
+        let windows: Vec<u64> = (0..8).chain([u32::MAX]).map(|n| channel.window(n)).collect();
+        assert_eq!(windows, [31, 63, 127, 255, 511, 1023, 1023, 1023, 1023]);
+    }
+}

@@ -1,0 +1,381 @@
+//! DRR+: deficit round robin with a fast lane for flows that keep a contract.
+//!
+//! Shreedhar and Varghese name it in "Efficient fair queueing using deficit round
+//! robin" (1996). A flow of low latency has a contract: in no window `(t - T, t]` do
+//! more than `r T` of its bytes come. As long as it keeps it, its packets go
+//! before any visit of the round begins; a visit under way is ended first.
+//! With the first packet that is too much it is demoted, for ever, to an ordinary
+//! flow with a quantum. Packets that its full queue turns away do not count. Flows in the
+//! fast lane take turns, packet by packet.
+//!
+//! # Bounds
+//!
+//! `V = Q' + L - 1` is the longest visit that may be under way, `R` and `S` are the
+//! sums of `r_j` and of `r_j T_j` over the flows of low latency.
+//!
+//! While a flow keeps its contract, all that stands in the fast lane is gone after
+//! the shortest `D` with `V + sum of r_j T_j (1 + floor(D/T_j)) <= C D`: `(V + S)/C` if
+//! that is shorter than the windows, `(V + S)/(C - R)` in any case.
+//!
+//! An ordinary flow shares with all others by DRR, as if they were demoted, and
+//! besides lets pass what comes by the fast lane: in a time `t` at most `V + S + R t`
+//! bytes. So its bounds are DRR's on a link of `C - R`, with `V + S` once.
+//!
+//! A flow of low latency, whatever it does: one after the other.
+
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{Bound, NoPromise, Promise, finite_rate, room_for_one};
+use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::disciplines::drr::{DeficitRound, DrrFlow, QUANTA, QUANTUM, Quanta, Visits};
+use crate::disciplines::drr_plus_plus::{LATENCY, of_low_latency};
+use crate::disciplines::priority::Levels;
+use crate::mechanisms::active_list::Place;
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::rate::{BIT_NANOS, Rate, Wire};
+use crate::units::time::{Span, Time};
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "drr+",
+    doc: "DRR with a fast lane for flows that keep a contract, until they break it",
+    source: "Shreedhar and Varghese 1996; Zhang's thesis",
+    scheduler: &[QUANTA],
+    flow: &[
+        QUANTUM,
+        LATENCY,
+        Param {
+            name: "rate",
+            kind: Kind::Rate,
+            default: Some("none; a flow of low latency needs it"),
+            doc: "the contract: no window holds more than this rate's bytes",
+        },
+        Param {
+            name: "window",
+            kind: Kind::Span,
+            default: Some("none; a flow of low latency needs it"),
+            doc: "the contract: the length of the window; rate times window is the burst",
+        },
+    ],
+};
+
+/// DRR+.
+#[derive(Debug, Clone)]
+pub struct DrrPlus {
+    quanta: Quanta,
+    /// What flows of low latency may send, and have sent.
+    contracts: Vec<Option<Contract>>,
+    fast: Levels,
+    round: DeficitRound,
+}
+
+/// At most so many bytes in any window.
+#[derive(Debug, Clone)]
+struct Contract {
+    rate: Rate,
+    window: Span,
+    /// `r T`.
+    bytes: u64,
+    /// What came in the window that ends now.
+    log: VecDeque<(Time, u64)>,
+    sum: u64,
+    broken: bool,
+}
+
+impl Contract {
+    /// Counts a packet; false if it is too much.
+    fn admits(&mut self, bytes: u32, now: Time) -> bool {
+        while let Some(&(_, old)) =
+            self.log.front().filter(|&&(at, _)| now.since(at) >= self.window)
+        {
+            self.sum -= old;
+            self.log.pop_front();
+        }
+        self.sum += u64::from(bytes);
+        match self.log.back_mut() {
+            Some((at, sum)) if *at == now => *sum += u64::from(bytes),
+            _ => self.log.push_back((now, bytes.into())),
+        }
+        self.sum <= self.bytes
+    }
+
+    fn is_that_of(&self, other: &Contract) -> bool {
+        (self.rate, self.window) == (other.rate, other.window)
+    }
+}
+
+/// What DRR+ keeps for a flow.
+#[derive(Debug, Clone, Default)]
+pub struct DrrPlusFlow {
+    drr: DrrFlow,
+    /// Of low latency, and its contract is kept.
+    fast: bool,
+}
+
+impl AsMut<Place> for DrrPlusFlow {
+    fn as_mut(&mut self) -> &mut Place {
+        self.drr.as_mut()
+    }
+}
+
+impl AsMut<DrrFlow> for DrrPlusFlow {
+    fn as_mut(&mut self) -> &mut DrrFlow {
+        &mut self.drr
+    }
+}
+
+impl DrrPlus {
+    /// Validates the setup: contracts that a packet fits in, and that leave
+    /// something of the link to the others.
+    pub fn new(setup: &Setup) -> Result<DrrPlus, Refusals> {
+        finite_rate(setup, "DRR+")?;
+        room_for_one(setup)?;
+        let mut left = setup.rate.0;
+        let mut contracts = Vec::new();
+        for (flow, (f, low)) in setup.flows.iter().zip(of_low_latency(setup)).enumerate() {
+            let refused = |param, what, help| Refused { flow: Some(flow), param, what, help };
+            let (rate, window) = (f.values.rate("rate"), f.values.span("window"));
+            if !low {
+                if let Some(param) = rate.map(|_| "rate").or(window.map(|_| "window")) {
+                    let what = "a contract is for flows of low latency".into();
+                    return Err(refused(
+                        param,
+                        what,
+                        "leave it out, or write `latency = \"low\"`".into(),
+                    )
+                    .into());
+                }
+                contracts.push(None);
+                continue;
+            }
+            let missing = |param| {
+                let help =
+                    "its contract is that no `window` holds more than its `rate`: both are needed"
+                        .into();
+                refused(param, format!("a flow of low latency lacks its `{param}`"), help)
+            };
+            let (rate, window) =
+                (rate.ok_or_else(|| missing("rate"))?, window.ok_or_else(|| missing("window"))?);
+            if rate.0 == 0 || rate.0 >= left {
+                let what = format!(
+                    "the flows of low latency are given {rate} here, and {} is what is left",
+                    Rate(left)
+                );
+                return Err(refused(
+                    "rate",
+                    what,
+                    "less than that: it goes before all others".into(),
+                )
+                .into());
+            }
+            left -= rate.0;
+            let bytes = u128::from(rate.0) * u128::from(window.0) / u128::from(BIT_NANOS);
+            if bytes < u128::from(setup.largest) {
+                let what = format!(
+                    "{rate} in {window} are {bytes} B, less than a packet of {} B",
+                    setup.largest
+                );
+                return Err(refused(
+                    "window",
+                    what,
+                    format!("at least `{}`", rate.airtime(setup.largest)),
+                )
+                .into());
+            }
+            let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+            contracts.push(Some(Contract {
+                rate,
+                window,
+                bytes,
+                log: VecDeque::new(),
+                sum: 0,
+                broken: false,
+            }));
+        }
+        let fast = Levels::new([0].into_iter());
+        Ok(DrrPlus { quanta: Quanta::new(setup)?, contracts, fast, round: DeficitRound::EMPTY })
+    }
+
+    #[inline]
+    fn join(&mut self, flows: &mut Flows<DrrPlusFlow>, f: FlowId) {
+        if flows.state(f).fast {
+            self.fast.join(flows, 0, f);
+        } else {
+            self.round.join(flows, f);
+        }
+    }
+
+    /// Rate and burst of all contracts but that of `but`.
+    fn reserved(&self, but: Option<FlowId>) -> (u64, u64) {
+        let others =
+            self.contracts.iter().enumerate().filter(|&(f, _)| Some(f) != but.map(FlowId::index));
+        let contracts = others.filter_map(|(_, c)| c.as_ref());
+        contracts.fold((0, 0), |(rate, burst), c| (rate + c.rate.0, burst.saturating_add(c.bytes)))
+    }
+
+    /// `V`, the longest visit of a flow other than `but`.
+    fn longest_visit(&self, but: Option<FlowId>) -> u64 {
+        let quanta = self.quanta.flows(|j| Some(j) != but).map(|j| self.quanta.of(j));
+        quanta.max().map_or(0, |quantum| quantum + self.quanta.largest - 1)
+    }
+
+    /// How long a packet of `f` is in the fast lane.
+    fn in_the_fast_lane(&self, f: FlowId) -> Span {
+        let (rate, burst) = self.reserved(None);
+        let visit = self.longest_visit(Some(f));
+        let any_case = Rate(self.quanta.rate.0 - rate).airtime_of_many(visit.saturating_add(burst));
+        let mut time = Span::ZERO;
+        // Each step adds a window's bytes; the line is not far above.
+        for _ in 0..1_000 {
+            let of = |c: &Contract| c.bytes.saturating_mul(1 + time.0 / c.window.0);
+            let all = self.contracts.iter().flatten().map(of).fold(visit, u64::saturating_add);
+            let longer = self.quanta.rate.airtime_of_many(all);
+            if longer == time {
+                return time.min(any_case);
+            }
+            time = longer;
+        }
+        any_case
+    }
+}
+
+impl Discipline for DrrPlus {
+    type State = DrrPlusFlow;
+    type Tag = ();
+
+    fn start(&mut self, flows: &mut Flows<DrrPlusFlow>) {
+        for (f, &quantum) in self.quanta.each.iter().enumerate() {
+            let fast = self.contracts[f].as_ref().is_some_and(|c| !c.broken);
+            *flows.state_mut(FlowId(f as u32)) = DrrPlusFlow { drr: DrrFlow::new(quantum), fast };
+        }
+    }
+
+    /// Who broke a contract stays demoted, unless it is given another one. The
+    /// round, its visit and the deficits stay.
+    fn succeed(&mut self, mut old: DrrPlus, flows: &mut Flows<DrrPlusFlow>, _: Time) {
+        for (new, old) in self.contracts.iter_mut().zip(&mut old.contracts) {
+            if let (Some(new), Some(old)) = (new, old.take())
+                && new.is_that_of(&old)
+            {
+                *new = old;
+            }
+        }
+        let (visits, visited) = old.round.dissolve(flows);
+        let (fast, sending) = old.fast.dissolve(flows);
+        for (f, &quantum) in self.quanta.each.iter().enumerate() {
+            let state = flows.state_mut(FlowId(f as u32));
+            state.drr.set_quantum(quantum);
+            state.fast = self.contracts[f].as_ref().is_some_and(|c| !c.broken);
+        }
+        for f in visits.into_iter().chain(fast) {
+            self.join(flows, f);
+        }
+        if let Some(f) = visited {
+            self.round.resume(f);
+        }
+        if let Some(f) = sending.filter(|&f| flows.state(f).fast && self.fast.first(0) == Some(f)) {
+            self.fast.take(0, f);
+        }
+    }
+
+    #[inline(always)]
+    fn arrived(&mut self, flows: &mut Flows<DrrPlusFlow>, f: FlowId, bytes: u32, now: Time) {
+        let Some(contract) = self.contracts[f.index()].as_mut().filter(|c| !c.broken) else {
+            return;
+        };
+        if contract.admits(bytes, now) {
+            return;
+        }
+        contract.broken = true;
+        contract.log = VecDeque::new();
+        self.fast.remove(flows, 0, f);
+        flows.state_mut(f).fast = false;
+        if flows.head(f).is_some() {
+            self.round.join(flows, f);
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<DrrPlusFlow>, f: FlowId, _: Time) {
+        self.join(flows, f);
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<DrrPlusFlow>, _: Time, _: &Wire) -> Answer {
+        loop {
+            if !self.round.visiting()
+                && let Some(f) = self.fast.next(flows)
+            {
+                return Answer::Serve(f);
+            }
+            if self.round.first().is_none() {
+                return Answer::Idle;
+            }
+            if let Some(f) = self.round.visit(flows) {
+                return Answer::Serve(f);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<DrrPlusFlow>, f: FlowId, sent: Sent) {
+        let state = flows.state_mut(f);
+        if state.fast {
+            self.fast.take(0, f);
+        } else {
+            state.drr.pay(sent.bytes);
+        }
+    }
+
+    /// Not while a packet of its counts against its contract, nor once it is demoted.
+    fn forgettable(&self, _: &Flows<DrrPlusFlow>, f: FlowId, now: Time) -> bool {
+        self.contracts[f.index()].as_ref().is_none_or(|c| {
+            !c.broken && c.log.back().is_none_or(|&(at, _)| now.since(at) >= c.window)
+        })
+    }
+
+    /// See the module's text.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let low = self.contracts[f.index()].is_some();
+        let (rate, burst) = self.reserved(Some(f));
+        let shared = self.quanta.visits(f, |j| j != f);
+        let once = if burst > 0 { self.longest_visit(None).saturating_add(burst) } else { 0 };
+        let visits = Visits {
+            rate: Rate(shared.rate.0 - rate),
+            once: shared.once.saturating_add(once),
+            ..shared
+        };
+        let fast = if low { self.in_the_fast_lane(f) } else { Span::ZERO };
+        let mut others = Vec::new();
+        if low {
+            others.push(Bound {
+                delay: fast,
+                formula: "D: V + sum over low of r T (1 + floor(D/T)) = C D, V = Q' + L-1",
+                condition: "while the flow keeps its contract",
+            });
+        }
+        Ok(Promise {
+            rate: visits.rate(),
+            latency: visits.latency() + fast,
+            rate_formula: "(C - R) Q/sum Q, R what other flows of low latency have",
+            delay: Bound {
+                delay: visits.delay(self.quanta.full_queue(f)) + fast,
+                formula: if low {
+                    "D + (B + V + S + sum over others of (m Q_j + L))/(C - R), m = ceil(B/Q)"
+                } else {
+                    "(B + V + S + sum over others of (m Q_j + L))/(C - R), m = ceil(B/Q)"
+                },
+                condition: "packets that found room",
+            },
+            others,
+        })
+    }
+
+    /// Contracts are judged by arrivals.
+    fn only_over_queues(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,189 @@
+//! DRR++ as MacGregor and Shi published it in 2000.
+//!
+//! One flow of low latency goes before every packet of the `n` normal ones as long as
+//! it has credit for its head. The normal flows are served by deficit round
+//! robin. Whenever a cycle of them is over, the credit grows by `n Q`, or is
+//! set to that if the flow has nothing to send; a system that was idle starts with
+//! that. Without credit it waits for the
+//! end of the cycle. Compared with [`crate::disciplines::drr_plus_plus`] its mean delay is
+//! better, and its worst grows with `n` from the first packet on.
+//!
+//! # Bounds
+//!
+//! `B` bytes of the flow of low latency need at most `c = ceil(B/n Q)` ends of
+//! cycles, before which a normal flow is visited at most `c` times: they are gone
+//! after `B + c F + n (L-1)` bytes, `F` the sum of the normal quanta. A normal flow's
+//! `m = ceil(B/Q_i)` visits see at most `m` ends of cycles, and the credit is never
+//! more than `n Q + L - 1`: others send at most `m (F - Q_i) + (n-1) (L-1)` and `(m+1) n Q
+//! + L-1`.
+
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{Bound, NoPromise, Promise, finite_rate, room_for_one};
+use crate::contract::params::{Refusals, Refused, Setup};
+use crate::disciplines::drr::{DeficitRound, DrrFlow, Quanta, Visits};
+use crate::disciplines::drr_plus_plus::of_low_latency;
+use crate::queues::queue::{FlowId, Flows};
+use crate::units::rate::Wire;
+use crate::units::time::Time;
+use alloc::vec::Vec;
+
+/// DRR++ as first published.
+#[derive(Debug, Clone)]
+pub struct Mw00 {
+    quanta: Quanta,
+    /// The flow of low latency.
+    low: Option<FlowId>,
+    credit: u64,
+    /// `n Q`, what the end of a cycle brings.
+    raise: u64,
+    round: DeficitRound,
+    /// Visits until the cycle is over.
+    left: u32,
+    /// No normal flow was visited since the credit grew last.
+    fresh: bool,
+}
+
+impl Mw00 {
+    /// Validates the setup: there is one credit, so one flow of low latency.
+    pub fn new(setup: &Setup) -> Result<Mw00, Refusals> {
+        finite_rate(setup, "DRR++")?;
+        room_for_one(setup)?;
+        let quanta = Quanta::new(setup)?;
+        let low = of_low_latency(setup);
+        let those: Vec<FlowId> = quanta.flows(|f| low[f.index()]).collect();
+        let low = those.first().copied();
+        if let Some(second) = those.get(1) {
+            return Err(Refused {
+                flow: Some(second.index()),
+                param: "latency",
+                what:
+                    "the form `mw00` keeps credit for one flow of low latency, and there is another"
+                        .into(),
+                help:
+                    "`normal`, or `form = \"modified\"` in the scheduler, where several take turns"
+                        .into(),
+            }
+            .into());
+        }
+        let normal = quanta.each.len() as u64 - u64::from(low.is_some());
+        let raise = low.map_or(0, |f| quanta.of(f) * normal.max(1));
+        Ok(Mw00 {
+            quanta,
+            low,
+            credit: raise,
+            raise,
+            round: DeficitRound::EMPTY,
+            left: 0,
+            fresh: true,
+        })
+    }
+}
+
+impl Discipline for Mw00 {
+    type State = DrrFlow;
+    type Tag = ();
+
+    fn start(&mut self, flows: &mut Flows<DrrFlow>) {
+        for (f, &quantum) in self.quanta.each.iter().enumerate() {
+            *flows.state_mut(FlowId(f as u32)) = DrrFlow::new(quantum);
+        }
+    }
+
+    /// Round, cycle and deficits stay; the credit as far as the new setup could
+    /// have given it. A flow that was of low latency joins the round last.
+    fn succeed(&mut self, mut old: Mw00, flows: &mut Flows<DrrFlow>, _: Time) {
+        for (f, &quantum) in self.quanta.each.iter().enumerate() {
+            flows.state_mut(FlowId(f as u32)).set_quantum(quantum);
+        }
+        if old.low == self.low {
+            self.credit = old.credit.min(self.raise + self.quanta.largest);
+        }
+        self.fresh = old.fresh;
+        let left = old.left as usize;
+        let (order, visited) = old.round.dissolve(flows);
+        for (n, f) in order.into_iter().enumerate().filter(|&(_, f)| Some(f) != self.low) {
+            self.round.join(flows, f);
+            self.left += u32::from(n < left);
+        }
+        if let Some(f) = visited {
+            self.round.resume(f);
+        }
+        if let Some(f) = old.low.filter(|&f| Some(f) != self.low && flows.head(f).is_some()) {
+            self.round.join(flows, f);
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<DrrFlow>, f: FlowId, _: Time) {
+        if Some(f) != self.low {
+            self.round.join(flows, f);
+        }
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<DrrFlow>, _: Time, _: &Wire) -> Answer {
+        if self.round.conclude(flows) {
+            self.left -= 1;
+        }
+        loop {
+            let urgent = self.low.and_then(|f| Some((f, flows.head(f)?)));
+            if let Some((f, _)) = urgent.filter(|&(_, bytes)| u64::from(bytes) <= self.credit) {
+                return Answer::Serve(f);
+            }
+            if self.left > 0 {
+                if let Some(f) = self.round.visit(flows) {
+                    return Answer::Serve(f);
+                }
+                self.left -= 1;
+                continue;
+            }
+            // The end of a cycle, if there was one.
+            if !self.fresh || self.round.first().is_none() {
+                self.credit = if urgent.is_some() { self.credit + self.raise } else { self.raise };
+            }
+            self.left = self.round.len();
+            self.fresh = self.left == 0;
+            if self.left == 0 && urgent.is_none() {
+                return Answer::Idle;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<DrrFlow>, f: FlowId, sent: Sent) {
+        if Some(f) == self.low {
+            self.credit = self.credit.saturating_sub(sent.bytes.into());
+        } else {
+            flows.state_mut(f).pay(sent.bytes);
+        }
+    }
+
+    /// See the module's text.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let visits = self.quanta.visits(f, |j| j != f && Some(j) != self.low);
+        let normal = self.quanta.flows(|j| Some(j) != self.low).count() as u64;
+        let carried = self.quanta.largest - 1;
+        let (visits, rate_formula, formula) = if Some(f) == self.low {
+            let once = normal * carried;
+            let visits = Visits { quantum: self.raise, once, ..visits };
+            (visits, "C n Q/(n Q + F)", "(B + c F + n (L-1))/C, c = ceil(B/(n Q))")
+        } else if self.low.is_some() {
+            let once = normal * carried + self.raise;
+            let visits = Visits { between: visits.between + self.raise, once, ..visits };
+            (visits, "C Q_i/(F + n Q)", "(B + m (F-Q_i) + (m+1) n Q + n (L-1))/C, m = ceil(B/Q_i)")
+        } else {
+            (visits, "C Q/sum Q", "(B + sum over others of (m Q_j + L))/C, m = ceil(B/Q)")
+        };
+        Ok(Promise {
+            rate: visits.rate(),
+            latency: visits.latency(),
+            rate_formula,
+            delay: Bound {
+                delay: visits.delay(self.quanta.full_queue(f)),
+                formula,
+                condition: "packets that found room",
+            },
+            others: Vec::new(),
+        })
+    }
+}

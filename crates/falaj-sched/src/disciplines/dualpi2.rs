@@ -1,0 +1,406 @@
+//! Dual queue coupled AQM with two proportional integral terms: De Schepper and others, RFC 9332.
+//!
+//! Packets of scalable connections, as their ECN bits say (ECT(1) or CE), have a queue of
+//! their own, L, beside that of the classic ones, C. One controller looks at how long C is; the
+//! square of what it says is the probability of a drop or a mark there, and what it says
+//! times `k` that of a mark in L, which has a ramp of its own besides. So both kinds get
+//! about as much, and L stays short. Names and steps are those of the RFC's appendix A;
+//! marks come at even distances (its function `recur`), so that there is no chance in it.
+
+use crate::contract::discipline::{Answer, Discipline, Sent, Thrown};
+use crate::contract::guarantee::{NoPromise, Promise, finite_rate};
+use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::disciplines::fq_codel::Stamp;
+use crate::queues::aqm::{Verdict, in_range, none_besides};
+use crate::queues::queue::{FlowId, Flows, Limit};
+use crate::registry::Entry;
+use crate::units::label::{Ecn, Label};
+use crate::units::rate::Wire;
+use crate::units::time::{Span, Time};
+use alloc::format;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "dualpi2",
+    doc: "two queues, for scalable and for classic connections, coupled so that both get about as much",
+    source: "RFC 9332",
+    scheduler: &[
+        Param {
+            name: "limit",
+            kind: Kind::Count { min: 1, max: 1 << 20 },
+            default: Some("10000"),
+            doc: "so many packets wait at most in both queues together",
+        },
+        Param {
+            name: "target",
+            kind: Kind::Span,
+            default: Some("15ms"),
+            doc: "how long classic packets are to stay",
+        },
+        Param {
+            name: "interval",
+            kind: Kind::Span,
+            default: Some("100ms"),
+            doc: "the longest round trip of the connections (RTT_max)",
+        },
+        Param {
+            name: "coupling",
+            kind: Kind::Count { min: 1, max: 10 },
+            default: Some("2"),
+            doc: "marks of scalable packets for each root of classic ones (k)",
+        },
+        Param {
+            name: "threshold",
+            kind: Kind::Span,
+            default: Some("800us"),
+            doc: "scalable packets that stay longer are marked, the oftener the longer (minTh)",
+        },
+        Param {
+            name: "range",
+            kind: Kind::Span,
+            default: Some("400us"),
+            doc: "those that stay so much longer than the threshold are all marked",
+        },
+        Param {
+            name: "shift",
+            kind: Kind::Span,
+            default: Some("30ms"),
+            doc: "a classic packet goes first only if it has waited so much longer",
+        },
+    ],
+    flow: &[],
+};
+
+/// Certainty.
+const ONE: i128 = 1 << 64;
+/// The queues.
+const L: FlowId = FlowId(0);
+const C: FlowId = FlowId(1);
+
+/// Parameters, by the RFC's names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Parameters {
+    target: Span,
+    t_update: Span,
+    /// For each nanosecond, so many of 2^64.
+    alpha: i128,
+    beta: i128,
+    k: i128,
+    min_th: Span,
+    range: Span,
+    t_shift: Span,
+}
+
+/// The controller: two terms, the base probability p'.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Controller {
+    p: i128,
+    prevq: Span,
+    update: Time,
+}
+
+impl Controller {
+    fn dualpi2_update(&mut self, of: &Parameters, curq: Span) {
+        let (now, before, target) =
+            (i128::from(curq.0), i128::from(self.prevq.0), i128::from(of.target.0));
+        self.p = (self.p + of.alpha * (now - target) + of.beta * (now - before)).clamp(0, ONE);
+        self.prevq = curq;
+    }
+
+    /// All updates that were due until now, of a queue whose head came then.
+    fn catch_up(&mut self, of: &Parameters, head: Option<Time>, now: Time) {
+        while self.update <= now {
+            if head.is_none() && self.p == 0 && self.prevq == Span::ZERO {
+                let periods = now.since(self.update).0 / of.t_update.0 + 1;
+                self.update += of.t_update * periods;
+                return;
+            }
+            self.dualpi2_update(of, head.map_or(Span::ZERO, |head| self.update.since(head)));
+            self.update += of.t_update;
+        }
+    }
+
+    /// Coupled: of L; and its square: of C.
+    fn p_cl(&self, of: &Parameters) -> i128 {
+        (of.k * self.p).min(ONE)
+    }
+    fn p_c(&self) -> i128 {
+        (self.p >> 32) * (self.p >> 32)
+    }
+    /// Does even marking all of L not help any more?
+    fn is_overloaded(&self, of: &Parameters) -> bool {
+        of.k * self.p >= ONE
+    }
+}
+
+/// What is marked or dropped at even distances.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Recur(i128);
+
+impl Recur {
+    fn hits(&mut self, likelihood: i128) -> bool {
+        self.0 += likelihood;
+        let hit = self.0 > ONE;
+        if hit {
+            self.0 -= ONE;
+        }
+        hit
+    }
+}
+
+/// What changes when a packet is settled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Counts {
+    l: Recur,
+    l_drops: Recur,
+    c: Recur,
+}
+
+/// Dual queue coupled AQM.
+#[derive(Debug, Clone)]
+pub struct DualPi2 {
+    of: Parameters,
+    limit: u64,
+    controller: Controller,
+    counts: Counts,
+    label: Label,
+    /// What was said of the head that was chosen last.
+    chosen: (Counts, Verdict),
+    marked: bool,
+}
+
+impl DualPi2 {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<DualPi2, Refusals> {
+        finite_rate(setup, "dualpi2")?;
+        none_besides(setup, "dualpi2")?;
+        let values = &setup.scheduler;
+        let span = |name, default| in_range(name, values.span(name).unwrap_or(default));
+        let target = span("target", Span::from_millis(15))?;
+        let rtt_max = span("interval", Span::from_millis(100))?;
+        if rtt_max < Span(1000) {
+            return Err(Refused {
+                flow: None,
+                param: "interval",
+                what: format!("{rtt_max} is no round trip"),
+                help: "at least 1us".into(),
+            }
+            .into());
+        }
+        // alpha = 0.1 Tupdate / RTT_max^2 and beta = 0.3 / RTT_max.
+        let t_update = target.min(Span(rtt_max.0 / 3));
+        let rtt = i128::from(rtt_max.0);
+        let of = Parameters {
+            target,
+            t_update: t_update.max(Span(1)),
+            alpha: ONE / 10 * i128::from(t_update.0) / (rtt * rtt),
+            beta: ONE * 3 / 10 / rtt,
+            k: values.count("coupling").unwrap_or(2).into(),
+            min_th: span("threshold", Span(800_000))?,
+            range: span("range", Span(400_000))?,
+            t_shift: span("shift", Span::from_millis(30))?,
+        };
+        Ok(DualPi2 {
+            of,
+            limit: values.count("limit").unwrap_or(10_000),
+            controller: Controller { update: Time::ZERO + of.t_update, ..Controller::default() },
+            counts: Counts::default(),
+            label: Label::default(),
+            chosen: (Counts::default(), Verdict::Pass),
+            marked: false,
+        })
+    }
+
+    fn catch_up(&mut self, flows: &Flows<(), Stamp>, now: Time) {
+        let head = flows.head(C).map(|_| flows.head_tag(C).arrival());
+        self.controller.catch_up(&self.of, head, now);
+    }
+
+    /// The ramp of L's own.
+    fn laqm(&self, qdelay: Span) -> i128 {
+        let beyond = qdelay.0.saturating_sub(self.of.min_th.0);
+        (ONE * i128::from(beyond) / i128::from(self.of.range.0)).min(ONE)
+    }
+
+    /// What becomes of a head whose turn it is, and the counts then.
+    fn settled(&self, queue: FlowId, qdelay: Span, ecn: Ecn) -> (Counts, Verdict) {
+        let mut counts = self.counts;
+        let overloaded = self.controller.is_overloaded(&self.of);
+        let verdict = if queue == L {
+            if overloaded && counts.l_drops.hits(self.controller.p_c()) {
+                Verdict::Drop
+            } else if counts.l.hits(self.laqm(qdelay).max(self.controller.p_cl(&self.of))) {
+                Verdict::Mark
+            } else {
+                Verdict::Pass
+            }
+        } else if counts.c.hits(self.controller.p_c()) {
+            if ecn.is_capable() && !overloaded { Verdict::Mark } else { Verdict::Drop }
+        } else {
+            Verdict::Pass
+        };
+        (counts, verdict)
+    }
+}
+
+impl Discipline for DualPi2 {
+    type State = ();
+    type Tag = Stamp;
+
+    fn start(&mut self, _: &mut Flows<(), Stamp>) {}
+
+    fn succeed(&mut self, old: DualPi2, flows: &mut Flows<(), Stamp>, now: Time) {
+        *self = DualPi2 { of: self.of, limit: self.limit, ..old };
+        self.catch_up(flows, now);
+    }
+
+    #[inline]
+    fn announce(&mut self, label: Label) {
+        self.label = label;
+    }
+
+    #[inline]
+    fn place(&self, _: FlowId) -> FlowId {
+        if matches!(self.label.ecn, Ecn::Ect1 | Ecn::Ce) { L } else { C }
+    }
+
+    fn own_queues(&self) -> Option<(usize, Limit)> {
+        Some((2, Limit::Packets(u32::MAX)))
+    }
+
+    fn is_full(&self, flows: &Flows<(), Stamp>) -> bool {
+        u64::from(flows.packets(L)) + u64::from(flows.packets(C)) >= self.limit
+    }
+
+    fn arrived(&mut self, flows: &mut Flows<(), Stamp>, _: FlowId, _: u32, now: Time) -> Stamp {
+        self.catch_up(flows, now);
+        let Label { ecn, waited, .. } = core::mem::take(&mut self.label);
+        Stamp::new(now.before(waited), ecn)
+    }
+
+    fn ready(&mut self, _: &mut Flows<(), Stamp>, _: FlowId, _: Time) {}
+
+    fn next(&mut self, flows: &mut Flows<(), Stamp>, now: Time, _: &Wire) -> Answer {
+        self.catch_up(flows, now);
+        let head = |queue| flows.head(queue).map(|_| flows.head_tag(queue));
+        // Time-shifted: who came first, L as if by so much earlier.
+        let (queue, stamp) = match (head(L), head(C)) {
+            (None, None) => return Answer::Idle,
+            (Some(l), None) => (L, l),
+            (None, Some(c)) => (C, c),
+            (Some(l), Some(c)) => {
+                let l_first = now.since(l.arrival()) + self.of.t_shift >= now.since(c.arrival());
+                if l_first { (L, l) } else { (C, c) }
+            }
+        };
+        self.chosen = self.settled(queue, now.since(stamp.arrival()), stamp.ecn());
+        if self.chosen.1 == Verdict::Drop { Answer::Drop(queue) } else { Answer::Serve(queue) }
+    }
+
+    fn take(&mut self, _: &mut Flows<(), Stamp>, _: FlowId, _: Sent) {
+        self.counts = self.chosen.0;
+        self.marked = self.chosen.1 == Verdict::Mark;
+    }
+
+    fn thrown_away(&mut self, _: &mut Flows<(), Stamp>, _: FlowId, _: u32, _: Thrown, _: Time) {
+        self.counts = self.chosen.0;
+    }
+
+    #[inline]
+    fn marked(&mut self) -> bool {
+        core::mem::take(&mut self.marked)
+    }
+
+    #[inline]
+    fn manages_queues(&self) -> bool {
+        true
+    }
+
+    fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
+        let why = "two queues for all flows, and packets are dropped to keep delays short";
+        Err(NoPromise(format!("{why}; `drr` with a queue for each flow promises")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::params::{FlowSetup, Values};
+    use crate::units::rate::Rate;
+    use std::vec;
+
+    fn dual() -> DualPi2 {
+        let flows = vec![FlowSetup::new(Values::default(), Limit::Packets(1))];
+        let setup =
+            Setup { rate: Rate::from_mbit(10), largest: 1500, scheduler: Values::default(), flows };
+        DualPi2::new(&setup).unwrap()
+    }
+
+    fn part(p: i128) -> f64 {
+        p as f64 / ONE as f64
+    }
+
+    /// By hand: alpha = 0.1 x 15 ms / (100 ms)^2 = 0.15 Hz, beta = 3 Hz.
+    #[test]
+    fn the_controller_goes_as_worked_out_by_hand() {
+        let mut dual = dual();
+        let mut p = 0.0;
+        for (ms, before) in
+            [(20.0, 0.0), (40.0, 20.0), (40.0, 40.0), (15.0, 40.0), (0.0, 15.0), (0.0, 0.0)]
+        {
+            dual.controller.dualpi2_update(&dual.of, Span((ms * 1e6) as u64));
+            p = f64::max(p + 0.15 * (ms - 15.0) / 1e3 + 3.0 * (ms - before) / 1e3, 0.0);
+            assert!(
+                (part(dual.controller.p) - p).abs() < 1e-9,
+                "{ms}: {} not {p}",
+                part(dual.controller.p)
+            );
+        }
+        dual.controller.p = ONE / 5;
+        let of = dual.of;
+        assert!((part(dual.controller.p_c()) - 0.04).abs() < 1e-9, "the square");
+        assert!((part(dual.controller.p_cl(&of)) - 0.4).abs() < 1e-9, "twice");
+        assert!(!dual.controller.is_overloaded(&of));
+        let ramp = [700, 800, 900, 1000, 1200, 5000]
+            .map(|us| (part(dual.laqm(Span(us * 1000))) * 100.0).round());
+        assert_eq!(ramp, [0.0, 0.0, 25.0, 50.0, 100.0, 100.0]);
+    }
+
+    /// One in 25 of C, whether it is dropped or marked; two in 5 of L.
+    #[test]
+    fn marks_are_as_many_as_the_probability_says_at_even_distances() {
+        let mut dual = dual();
+        dual.controller.p = ONE / 5;
+        let mut of = |queue, ecn| {
+            let mut hits = [0, 0];
+            for _ in 0..1000 {
+                let (counts, verdict) = dual.settled(queue, Span::ZERO, ecn);
+                dual.counts = counts;
+                match verdict {
+                    Verdict::Mark => hits[0] += 1,
+                    Verdict::Drop => hits[1] += 1,
+                    Verdict::Pass => {}
+                }
+            }
+            hits
+        };
+        assert_eq!(of(C, Ecn::Not), [0, 39]);
+        assert_eq!(of(C, Ecn::Ect0), [40, 0]);
+        assert_eq!(of(L, Ecn::Ect1), [399, 0]);
+        // Too much for marks: drops, in L too.
+        dual.controller.p = ONE / 2;
+        dual.counts = Counts { c: Recur(ONE - 1), l_drops: Recur(ONE - 1), ..Counts::default() };
+        assert_eq!(dual.settled(C, Span::ZERO, Ecn::Ect0).1, Verdict::Drop);
+        assert_eq!(dual.settled(L, Span::ZERO, Ecn::Ect1).1, Verdict::Drop);
+    }
+
+    #[test]
+    fn a_pause_is_made_up_for() {
+        let of = dual().of;
+        let busy = Controller { p: ONE / 2, prevq: Span::from_millis(40), update: Time(0) };
+        let (mut slow, mut quick) = (busy, busy);
+        (0..60_000).for_each(|ms| slow.catch_up(&of, None, Time(ms * 1_000_000)));
+        quick.catch_up(&of, None, Time(59_999_000_000));
+        assert_eq!((slow, slow.p), (quick, 0));
+    }
+}

@@ -1,0 +1,153 @@
+//! Earliest deadline first: a packet's deadline is its arrival and the flow's
+//! `deadline`; the earliest goes first.
+//!
+//! Liu and Layland, "Scheduling algorithms for multiprogramming in a
+//! hard-real-time environment" (1973); for packets Ferrari and Verma (1990).
+
+use crate::collections::tournament::Tournament;
+use crate::contract::discipline::{Answer, Discipline, Harm, Sent};
+use crate::contract::guarantee::{
+    Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::rate::{Rate, Wire};
+use crate::units::time::{Span, Time};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "edf",
+    doc: "earliest deadline first: delays as short as each flow asks, rates for nobody",
+    source: "Liu and Layland 1973; Ferrari and Verma 1990",
+    scheduler: &[],
+    flow: &[Param {
+        name: "deadline",
+        kind: Kind::Span,
+        default: None,
+        doc: "time from a packet's arrival until its last bit should have left",
+    }],
+};
+
+/// Earliest deadline first.
+#[derive(Debug, Clone)]
+pub struct Edf {
+    deadlines: Vec<Span>,
+    /// Deadlines of the heads.
+    heads: Tournament<Time>,
+    serving: Option<FlowId>,
+    /// The link's time for a packet of the largest size, and for all queues full.
+    largest: Span,
+    full_queues: Span,
+}
+
+impl Edf {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Edf, Refusals> {
+        finite_rate(setup, "earliest deadline first")?;
+        room_for_one(setup)?;
+        let mut deadlines = Vec::with_capacity(setup.flows.len());
+        for (flow, f) in setup.flows.iter().enumerate() {
+            deadlines.push(f.values.span("deadline").ok_or_else(|| Refused {
+                flow: Some(flow),
+                param: "deadline",
+                what: "the flow has no deadline".into(),
+                help: "give it the delay that it needs, such as `10ms`".into(),
+            })?);
+        }
+        let full =
+            setup.flows.iter().map(|f| full_queue(setup, f.limit)).fold(0, u64::saturating_add);
+        Ok(Edf {
+            heads: Tournament::new(deadlines.len()),
+            deadlines,
+            serving: None,
+            largest: setup.largest_airtime(),
+            full_queues: setup.rate.airtime_of_many(full),
+        })
+    }
+
+    fn follow(&mut self, flows: &Flows<(), Time>, f: FlowId) {
+        match flows.head(f) {
+            Some(_) => self.heads.set(f, flows.head_tag(f)),
+            None => self.heads.remove(f),
+        }
+    }
+}
+
+impl Discipline for Edf {
+    type State = ();
+    type Tag = Time;
+
+    fn start(&mut self, _: &mut Flows<(), Time>) {}
+
+    fn retag(&self, old: &mut Edf, f: FlowId, tag: Time, _: Time) -> Time {
+        Time(tag.since(Time::ZERO + old.deadlines[f.index()]).0) + self.deadlines[f.index()]
+    }
+
+    /// What is queued has the new deadlines, from its arrival on.
+    fn succeed(&mut self, old: Edf, flows: &mut Flows<(), Time>, _: Time) {
+        self.serving = old.serving;
+        for f in (0..old.deadlines.len() as u32).map(FlowId) {
+            self.follow(flows, f);
+        }
+    }
+
+    #[inline(always)]
+    fn arrived(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: u32, now: Time) -> Time {
+        now + self.deadlines[f.index()]
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<(), Time>, f: FlowId, _: Time) {
+        self.follow(flows, f);
+    }
+
+    fn offer_changed(&mut self, flows: &mut Flows<(), Time>, f: FlowId, _: Time) {
+        self.follow(flows, f);
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<(), Time>, _: Time, _: &Wire) -> Answer {
+        if let Some(f) = self.serving.take() {
+            self.follow(flows, f);
+        }
+        self.heads.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
+    }
+
+    #[inline(always)]
+    fn take(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: Sent) {
+        self.serving = Some(f);
+    }
+
+    /// No packet's time depends on those before it.
+    fn harm_of_drops(&self) -> Harm {
+        Harm::Nobody
+    }
+
+    /// A packet that comes `d_i - min d` after another has a later deadline,
+    /// whosever it is: what is before the other then stands in the queues, which
+    /// hold no more than they hold. With all queues together no longer than the
+    /// shortest deadline, every deadline is therefore kept. A rate is promised
+    /// to nobody: a flow of short deadlines may take the whole link.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let own = self.deadlines[f.index()];
+        let shortest = self.deadlines.iter().copied().min().unwrap_or(own);
+        Ok(Promise {
+            rate: Rate(0),
+            latency: self.largest,
+            rate_formula: "none: who has the earliest deadline gets most",
+            delay: Bound {
+                delay: own.saturating_sub(shortest) + self.full_queues,
+                formula: "d - min d + sum B/C",
+                condition: "packets that found room",
+            },
+            others: vec![Bound {
+                delay: own,
+                formula: "d",
+                condition: "all flows' arrivals A_j meet sum A_j(t - d_j) + L <= C t for every t",
+            }],
+        })
+    }
+}

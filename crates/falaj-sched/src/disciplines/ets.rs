@@ -1,0 +1,188 @@
+//! Enhanced transmission selection (IEEE 802.1Qaz): strict priorities first, and
+//! the others share by deficit round robin what these leave.
+//!
+//! As Linux's `ets`, but a flow is no band: several flows may have one priority and
+//! take turns then, and each of the others has a quantum of its own. A strict flow
+//! interrupts visits between packets.
+
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{NoPromise, Promise, finite_rate, room_for_one};
+use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::disciplines::drr::{DeficitRound, DrrFlow, QUANTUM, Quanta};
+use crate::disciplines::priority::{Levels, TopLevel};
+use crate::mechanisms::active_list::Place;
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::rate::Wire;
+use crate::units::time::Time;
+use alloc::format;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "ets",
+    doc: "strict priorities first; the other flows share the rest by DRR",
+    source: "IEEE 802.1Qaz; Linux's sch_ets",
+    scheduler: &[],
+    flow: &[
+        Param {
+            name: "priority",
+            kind: Kind::Count { min: 0, max: 65_535 },
+            default: Some("none: the flow shares what flows with a priority leave"),
+            doc: "0 is served first; flows of one priority take turns, packet by packet",
+        },
+        QUANTUM,
+    ],
+};
+
+/// Enhanced transmission selection.
+#[derive(Debug, Clone)]
+pub struct Ets {
+    priorities: Vec<Option<u64>>,
+    quanta: Quanta,
+    strict: Levels,
+    round: DeficitRound,
+    promised: TopLevel,
+}
+
+/// What it keeps for a flow.
+#[derive(Debug, Clone, Default)]
+pub struct EtsFlow {
+    drr: DrrFlow,
+    /// Of a strict flow.
+    level: Option<u32>,
+}
+
+impl AsMut<Place> for EtsFlow {
+    fn as_mut(&mut self) -> &mut Place {
+        self.drr.as_mut()
+    }
+}
+
+impl AsMut<DrrFlow> for EtsFlow {
+    fn as_mut(&mut self) -> &mut DrrFlow {
+        &mut self.drr
+    }
+}
+
+impl Ets {
+    /// Validates the setup: a flow is strict or has a quantum.
+    pub fn new(setup: &Setup) -> Result<Ets, Refusals> {
+        finite_rate(setup, "enhanced transmission selection")?;
+        room_for_one(setup)?;
+        let priorities: Vec<Option<u64>> =
+            setup.flows.iter().map(|f| f.values.count("priority")).collect();
+        let both =
+            |f: usize| priorities[f].is_some() && setup.flows[f].values.bytes("quantum").is_some();
+        if let Some(flow) = (0..priorities.len()).find(|&f| both(f)) {
+            return Err(Refused {
+                flow: Some(flow),
+                param: "quantum",
+                what: "a flow with a priority is not visited with a quantum".into(),
+                help: "leave out one of the two".into(),
+            }
+            .into());
+        }
+        Ok(Ets {
+            strict: Levels::new(priorities.iter().copied().flatten()),
+            priorities,
+            quanta: Quanta::new(setup)?,
+            round: DeficitRound::EMPTY,
+            promised: TopLevel::new(setup),
+        })
+    }
+
+    #[inline]
+    fn join(&mut self, flows: &mut Flows<EtsFlow>, f: FlowId) {
+        match flows.state(f).level {
+            Some(level) => self.strict.join(flows, level, f),
+            None => self.round.join(flows, f),
+        }
+    }
+}
+
+impl Discipline for Ets {
+    type State = EtsFlow;
+    type Tag = ();
+
+    fn start(&mut self, flows: &mut Flows<EtsFlow>) {
+        for (f, &quantum) in self.quanta.each.iter().enumerate() {
+            let level = self.priorities[f].map(|p| self.strict.rank(p));
+            *flows.state_mut(FlowId(f as u32)) = EtsFlow { drr: DrrFlow::new(quantum), level };
+        }
+    }
+
+    /// As with strict priority and with DRR; whoever changes over joins last.
+    fn succeed(&mut self, mut old: Ets, flows: &mut Flows<EtsFlow>, _: Time) {
+        let (strict, sending) = old.strict.dissolve(flows);
+        let (shares, visited) = old.round.dissolve(flows);
+        for (f, &quantum) in self.quanta.each.iter().enumerate() {
+            let state = flows.state_mut(FlowId(f as u32));
+            state.drr.set_quantum(quantum);
+            state.level = self.priorities[f].map(|p| self.strict.rank(p));
+        }
+        let (stay, change) =
+            strict.into_iter().partition::<Vec<_>, _>(|&f| flows.state(f).level.is_some());
+        for f in stay.into_iter().chain(shares).chain(change) {
+            self.join(flows, f);
+        }
+        if let Some((f, level)) = sending.and_then(|f| Some((f, flows.state(f).level?))) {
+            self.strict.take(level, f);
+        }
+        if let Some(f) = visited {
+            self.round.resume(f);
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<EtsFlow>, f: FlowId, _: Time) {
+        self.join(flows, f);
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<EtsFlow>, _: Time, _: &Wire) -> Answer {
+        self.round.conclude(flows);
+        if let Some(f) = self.strict.next(flows) {
+            return Answer::Serve(f);
+        }
+        while self.round.first().is_some() {
+            if let Some(f) = self.round.visit(flows) {
+                return Answer::Serve(f);
+            }
+        }
+        Answer::Idle
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<EtsFlow>, f: FlowId, sent: Sent) {
+        let state = flows.state_mut(f);
+        match state.level {
+            Some(level) => self.strict.take(level, f),
+            None => state.drr.pay(sent.bytes),
+        }
+    }
+
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let top = self.priorities.iter().flatten().min();
+        match (self.priorities[f.index()], top) {
+            (Some(own), Some(&top)) if own == top => {
+                let equals = self.priorities.iter().filter(|&&p| p == Some(own)).count();
+                Ok(self.promised.service(f, equals as u64, equals < self.priorities.len()))
+            }
+            (_, Some(top)) => Err(NoPromise(format!(
+                "flows of priority {top} may fill the link: what they leave depends on how much they send; \
+                 divide the link by `drr` or `virtual-links`"
+            ))),
+            (_, None) => Ok(self.quanta.promise(f)),
+        }
+    }
+
+    /// As with strict priority and with DRR, of which it promises either.
+    fn serves_strictly(&self) -> bool {
+        true
+    }
+
+    fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+        Ok(self.service(f)?.after(server.latency))
+    }
+}

@@ -1,0 +1,323 @@
+//! Fair queueing by buckets.
+//!
+//! Self-clocked fair queueing (Golestani 1994): the head that finishes first in
+//! virtual time is served, and its finish is the time. Here finishes are
+//! rounded down to a bucket, of which there are 4096; in a bucket who came first
+//! goes first, and the first bucket that is not empty is found by two bits
+//! (approximate fair queueing with find-first-set, as in Eiffel, 2019). The price
+//! is the width of a bucket, 1/2046 to 1/4092 of the time of the largest packet
+//! at the least weight; and, as the time follows finishes only, a newcomer waits
+//! for a packet of each other flow, where WF2Q+ and QFQ let it go ahead.
+
+use crate::contract::discipline::{Answer, Discipline, Harm, Sent};
+use crate::contract::guarantee::{
+    Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::params::{Refusals, Setup};
+use crate::mechanisms::epoch_sweep::Looks;
+use crate::mechanisms::flow_tag::{Place, Share, ahead};
+use crate::mechanisms::virtual_time::{NONE, WEIGHT, Weights, is_free};
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::rate::Wire;
+use crate::units::time::Time;
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "ffs",
+    doc: "fair queueing with finishes rounded to buckets: shares by weight, O(1)",
+    source: "Golestani 1994; buckets as in Saeed et al. 2019",
+    scheduler: &[],
+    flow: &[WEIGHT],
+};
+
+const BUCKETS: usize = 4096;
+
+/// Fair queueing by buckets.
+#[derive(Debug, Clone)]
+pub struct Ffs {
+    /// The start of a bucket: all that wait finish in it or later.
+    now: u64,
+    laps: u64,
+    looks: Looks,
+    buckets: Buckets,
+    /// The flow that is served, or alone; in no bucket.
+    in_hand: u32,
+    weights: Weights,
+    full_queues: Vec<u64>,
+}
+
+/// Lists of flows, and which of them are not empty.
+#[derive(Debug, Clone)]
+struct Buckets {
+    /// A bucket is 2^width wide.
+    width: u32,
+    words: u64,
+    full: Box<[u64]>,
+    /// First and last of each list.
+    ends: Box<[[u32; 2]]>,
+}
+
+impl Buckets {
+    fn new(width: u32) -> Buckets {
+        let (full, ends) = (vec![0; BUCKETS / 64], vec![[NONE; 2]; BUCKETS]);
+        Buckets { width, words: 0, full: full.into(), ends: ends.into() }
+    }
+
+    #[inline]
+    fn index(&self, time: u64) -> usize {
+        (time >> self.width) as usize % BUCKETS
+    }
+
+    #[inline]
+    fn append(&mut self, flows: &mut Flows<Share>, f: FlowId, finish: u64) {
+        let bucket = self.index(finish);
+        flows.state_mut(f).set_next(NONE);
+        let [first, last] = &mut self.ends[bucket];
+        if self.full[bucket / 64] & 1 << (bucket % 64) == 0 {
+            self.full[bucket / 64] |= 1 << (bucket % 64);
+            self.words |= 1 << (bucket / 64);
+            *first = f.0;
+        } else {
+            flows.state_mut(FlowId(*last)).set_next(f.0);
+        }
+        *last = f.0;
+    }
+
+    /// The first bucket that is not empty, from that of `now` on, all the way around.
+    #[inline]
+    fn first(&self, now: u64) -> Option<usize> {
+        if self.words == 0 {
+            return None;
+        }
+        let from = self.index(now);
+        let here = self.full[from / 64] & (u64::MAX << (from % 64));
+        if here != 0 {
+            return Some(from / 64 * 64 + here.trailing_zeros() as usize);
+        }
+        // The word of `from` comes last: what it has is behind.
+        let turn = (from / 64 + 1) as u32 % 64;
+        let word = (self.words.rotate_right(turn).trailing_zeros() + turn) as usize % 64;
+        Some(word * 64 + self.full[word].trailing_zeros() as usize)
+    }
+
+    /// Is a finish behind this bucket, counted from `now` on?
+    #[inline]
+    fn is_behind(&self, bucket: usize, now: u64, finish: u64) -> bool {
+        let place = bucket.wrapping_sub(self.index(now)) % BUCKETS;
+        ahead(finish, now) >> self.width > place as i64
+    }
+
+    /// Takes the first one of the first bucket out.
+    #[inline]
+    fn remove_first(&mut self, bucket: usize, share: &Share) {
+        if share.next() != NONE {
+            self.ends[bucket][0] = share.next();
+            return;
+        }
+        self.full[bucket / 64] &= !(1 << (bucket % 64));
+        if self.full[bucket / 64] == 0 {
+            self.words &= !(1 << (bucket / 64));
+        }
+    }
+}
+
+impl Ffs {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Ffs, Refusals> {
+        finite_rate(setup, "fair queueing")?;
+        room_for_one(setup)?;
+        let weights = Weights::new(setup)?;
+        // What waits finishes at most the longest packet and two buckets after the time.
+        let longest = (0..weights.all.len() as u32)
+            .map(|f| weights.of_bytes(FlowId(f), weights.largest.into()));
+        let width = (longest.max().unwrap_or(1) as u64)
+            .div_ceil(BUCKETS as u64 - 4)
+            .next_power_of_two()
+            .ilog2();
+        Ok(Ffs {
+            now: 0,
+            laps: 2,
+            looks: Looks::default(),
+            buckets: Buckets::new(width),
+            in_hand: NONE,
+            weights,
+            full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
+        })
+    }
+
+    #[inline]
+    fn insert(&mut self, flows: &mut Flows<Share>, f: FlowId) {
+        let finish = flows.state(f).finish(flows.head(f).unwrap_or(0));
+        self.buckets.append(flows, f, finish);
+    }
+
+    /// Is the last finish of a flow without packets still to come?
+    #[inline]
+    fn owes(&self, share: &Share) -> bool {
+        share.place() == Place::Silent
+            && share.silent_for(self.laps) <= 1
+            && ahead(share.start, self.now) > 0
+    }
+}
+
+impl Discipline for Ffs {
+    type State = Share;
+    type Tag = ();
+
+    fn start(&mut self, flows: &mut Flows<Share>) {
+        self.weights.start(flows);
+    }
+
+    /// What heads are ahead of the time or behind it stays as many bytes, but for buckets
+    /// that become narrower. What flows owe is a bucket at most.
+    fn succeed(&mut self, old: Ffs, flows: &mut Flows<Share>, _: Time) {
+        (self.laps, self.looks, self.in_hand) = (old.laps, old.looks, old.in_hand);
+        self.now = old.now >> self.buckets.width << self.buckets.width;
+        for f in 0..self.weights.all.len() {
+            let (weight, f) = (self.weights.all[f], FlowId(f as u32));
+            let share = flows.state_mut(f);
+            if f.index() >= old.weights.all.len() {
+                *share = Share::new(self.weights.byte, weight, self.weights.largest);
+                continue;
+            }
+            let before = i128::from(share.inverse());
+            if share.set(self.weights.byte, weight, self.weights.largest) {
+                // As many bytes ahead of the time, or behind it.
+                let ahead =
+                    if share.place() == Place::Present { ahead(share.start, old.now) } else { 0 };
+                let ahead = i128::from(ahead) * i128::from(share.inverse()) / before;
+                share.start = old.now.wrapping_add(ahead as u64);
+            }
+            if ahead(share.start, self.now) > 1 << self.buckets.width {
+                share.start = self.now.wrapping_add(1 << self.buckets.width);
+            }
+            if share.place() == Place::Present && f.0 != self.in_hand {
+                self.insert(flows, f);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<Share>, f: FlowId, _: Time) {
+        let share = flows.state(f);
+        if share.place() == Place::Present {
+            return;
+        }
+        let free = self.buckets.words == 0 && is_free(self.in_hand, flows);
+        if free && self.in_hand != NONE {
+            flows.state_mut(FlowId(self.in_hand)).set_place(Place::Away);
+            self.laps = self.laps.wrapping_add(2);
+        }
+        for other in self.looks.due(self.laps, flows.len()) {
+            let share = flows.state_mut(FlowId(other as u32));
+            if share.place() == Place::Silent && share.silent_for(self.laps) > 1 {
+                share.set_place(Place::Away);
+            }
+        }
+        let share = flows.state(f);
+        let start = if self.owes(share) { share.start } else { self.now };
+        let share = flows.state_mut(f);
+        share.start = start;
+        share.set_place(Place::Present);
+        if free {
+            self.in_hand = f.0;
+        } else {
+            self.insert(flows, f);
+        }
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<Share>, _: Time, _: &Wire) -> Answer {
+        loop {
+            if self.in_hand != NONE {
+                let f = FlowId(self.in_hand);
+                let alone = self.buckets.words == 0;
+                if flows.head(f).is_some() {
+                    if alone {
+                        return Answer::Serve(f);
+                    }
+                    self.insert(flows, f);
+                } else {
+                    let share = flows.state_mut(f);
+                    share.fall_silent(self.laps);
+                    if alone {
+                        self.laps = self.laps.wrapping_add(2);
+                    }
+                }
+                self.in_hand = NONE;
+            }
+            let Some(bucket) = self.buckets.first(self.now) else { return Answer::Idle };
+            let f = FlowId(self.buckets.ends[bucket][0]);
+            let Some(bytes) = flows.head(f) else {
+                // Its only packet has gone another way.
+                self.buckets.remove_first(bucket, flows.state(f));
+                self.in_hand = f.0;
+                continue;
+            };
+            let finish = flows.state(f).finish(bytes);
+            if !self.buckets.is_behind(bucket, self.now, finish) {
+                return Answer::Serve(f);
+            }
+            // Its head has become a longer one, whose turn is later; a shorter one keeps the place.
+            self.buckets.remove_first(bucket, flows.state(f));
+            self.buckets.append(flows, f, finish);
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<Share>, f: FlowId, sent: Sent) {
+        let share = flows.state_mut(f);
+        if self.in_hand != f.0 {
+            let bucket = self.buckets.first(self.now).expect("who is served is in a bucket");
+            self.buckets.remove_first(bucket, share);
+            self.in_hand = f.0;
+        }
+        share.charge(sent.bytes);
+        let before = self.now;
+        // A shorter head in the place of a longer one may have finished before the time.
+        if ahead(share.start, before) < 0 {
+            share.start = before;
+        }
+        self.now = share.start >> self.buckets.width << self.buckets.width;
+        self.laps = self.laps.wrapping_add((self.now >> 62).wrapping_sub(before >> 62) & 3);
+    }
+
+    fn forgettable(&self, flows: &Flows<Share>, f: FlowId, _: Time) -> bool {
+        !self.owes(flows.state(f))
+    }
+
+    /// Until a packet's finish has come, another flow is served what lies between
+    /// the time now and the end of that bucket, and a packet whose finish was to come:
+    /// self-clocked fair queueing's `sum of the others' L/C`, and a bucket. While a
+    /// flow has packets, its head starts at most a bucket after the time.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let Weights { rate, largest, .. } = self.weights;
+        let largest = u64::from(largest);
+        let others = self.weights.all.len() as u64 - 1;
+        let after = |bytes: u64, buckets: u128| {
+            let time = self.weights.of_bytes(f, bytes) + (buckets << self.buckets.width);
+            rate.airtime_of_many(self.weights.work(time).saturating_add(others * largest + 1))
+        };
+        Ok(Promise {
+            rate: self.weights.rate(f),
+            latency: after(largest, 1),
+            rate_formula: "C w/sum w",
+            delay: Bound {
+                delay: after(self.full_queues[f.index()].saturating_add(largest), 2),
+                formula: "((B + L) W/w + 2 W q + (N - 1) L)/C, W = sum w, q the width of a bucket",
+                condition: "packets that found room",
+            },
+            others: Vec::new(),
+        })
+    }
+
+    /// A head in the place of a longer one keeps its place, and what it waits too long there is
+    /// lost.
+    fn harm_of_drops(&self) -> Harm {
+        Harm::Own
+    }
+}

@@ -1,0 +1,123 @@
+//! First in, first out: one queue for all flows. No isolation at all; what
+//! every other discipline is compared with.
+
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{Bound, NoPromise, Promise, admits_one, full_queue, without_room};
+use crate::contract::params::{Kind, Param, Refusals, Setup};
+use crate::queues::aqm;
+use crate::queues::queue::{FlowId, Flows, Limit};
+use crate::registry::Entry;
+use crate::units::rate::{Rate, Wire};
+use crate::units::time::{Span, Time};
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "fifo",
+    doc: "one queue for all flows, first in first out",
+    source: "folklore",
+    scheduler: &[Param {
+        name: "queue",
+        kind: Kind::Limit,
+        default: Some("the sum of the flows' queues"),
+        doc: "limit of the one queue that all flows share",
+    }],
+    flow: &[],
+};
+
+/// First in, first out.
+#[derive(Debug, Clone)]
+pub struct Fifo {
+    limit: Limit,
+    rate: Rate,
+    flows: usize,
+    largest: u32,
+    full_queue: Span,
+}
+
+impl Fifo {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Fifo, Refusals> {
+        let mut refused = without_room(setup);
+        let limit = setup.scheduler.limit("queue").unwrap_or_else(|| sum(setup));
+        refused.extend(admits_one(setup, limit, None).err());
+        refused.extend(aqm::shared(setup).err());
+        Refusals::of(refused)?;
+        let full_queue = setup.rate.airtime_of_many(full_queue(setup, limit));
+        Ok(Fifo {
+            limit,
+            rate: setup.rate,
+            flows: setup.flows.len(),
+            largest: setup.largest,
+            full_queue,
+        })
+    }
+}
+
+/// The flows' limits together; in bytes as soon as one of them is.
+fn sum(setup: &Setup) -> Limit {
+    let in_packets = setup.flows.iter().try_fold(0u32, |sum, f| match f.limit {
+        Limit::Packets(n) => Some(sum.saturating_add(n)),
+        Limit::Bytes(_) => None,
+    });
+    match in_packets {
+        Some(packets) => Limit::Packets(packets),
+        None => Limit::Bytes(
+            setup.flows.iter().map(|f| full_queue(setup, f.limit)).fold(0, u64::saturating_add),
+        ),
+    }
+}
+
+impl Discipline for Fifo {
+    type State = ();
+    type Tag = ();
+
+    fn start(&mut self, _: &mut Flows<()>) {}
+
+    fn succeed(&mut self, _: Fifo, _: &mut Flows<()>, _: Time) {}
+
+    #[inline(always)]
+    fn ready(&mut self, _: &mut Flows<()>, _: FlowId, _: Time) {}
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<()>, _: Time, _: &Wire) -> Answer {
+        match flows.head(FlowId(0)) {
+            Some(_) => Answer::Serve(FlowId(0)),
+            None => Answer::Idle,
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, _: &mut Flows<()>, _: FlowId, _: Sent) {}
+
+    #[inline]
+    fn shared_queue(&self) -> Option<Limit> {
+        Some(self.limit)
+    }
+
+    #[inline]
+    fn place(&self, _: FlowId) -> FlowId {
+        FlowId(0)
+    }
+
+    /// The delay is that of a full queue; a rate is promised only to a flow
+    /// that has the link alone.
+    fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
+        let alone = self.flows == 1;
+        Ok(Promise {
+            rate: if alone { self.rate } else { Rate(0) },
+            latency: self.rate.airtime(self.largest),
+            rate_formula: if alone { "C" } else { "none: whoever sends most gets most" },
+            delay: Bound {
+                delay: self.full_queue,
+                formula: if matches!(self.limit, Limit::Packets(_)) { "b MTU/C" } else { "B/C" },
+                condition: "packets that found room",
+            },
+            others: Vec::new(),
+        })
+    }
+
+    fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+        Ok(self.service(f)?.after(server.latency))
+    }
+}

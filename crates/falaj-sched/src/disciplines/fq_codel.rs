@@ -1,0 +1,360 @@
+//! Fair queueing with controlled delay: Høiland-Jørgensen and others, RFC 8290.
+//!
+//! Connections are spread over queues by a hash; queues take turns as in DRR, those
+//! that were empty before those that were not; CoDel keeps each of them short. Where
+//! all hold too much together, the fattest loses the packet that waits longest. It is
+//! found without a look at all: while there is too much, a tournament holds the queues.
+
+use crate::collections::tournament::Tournament;
+use crate::contract::discipline::{Answer, Discipline, Sent, Thrown};
+use crate::contract::guarantee::{NoPromise, Promise, finite_rate};
+use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::mechanisms::active_list::{Place, Round};
+use crate::queues::aqm::codel::{self, State};
+use crate::queues::aqm::{ECN, Head, Verdict, none_besides};
+use crate::queues::queue::{FlowId, Flows, Limit};
+use crate::registry::Entry;
+use crate::units::draws::mix;
+use crate::units::label::{Ecn, Label};
+use crate::units::rate::Wire;
+use crate::units::time::Time;
+use alloc::format;
+use core::cmp::Reverse;
+
+/// So many queues at most.
+const MOST_QUEUES: u32 = 65_536;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "fq_codel",
+    doc: "connections spread over queues by a hash, served as by DRR, each kept short by CoDel",
+    source: "RFC 8290",
+    scheduler: &[
+        Param {
+            name: "limit",
+            kind: Kind::Count { min: 1, max: 1 << 20 },
+            default: Some("10240"),
+            doc: "so many packets wait at most in all queues together",
+        },
+        Param {
+            name: "queues",
+            kind: Kind::Count { min: 1, max: MOST_QUEUES as u64 },
+            default: Some("1024"),
+            doc: "so many queues that connections are spread over",
+        },
+        crate::disciplines::drr::QUANTUM,
+        codel::PARAMS[0],
+        codel::PARAMS[1],
+        ECN,
+    ],
+    flow: &[],
+};
+
+/// A decision takes this many turns at most before a queue may send.
+const TURNS: u32 = 16;
+
+/// A packet's arrival and its ECN bits, in one number.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stamp(u64);
+
+impl Stamp {
+    #[inline]
+    pub(crate) fn new(arrival: Time, ecn: Ecn) -> Stamp {
+        Stamp(arrival.0 << 2 | ecn as u64)
+    }
+    #[inline]
+    pub(crate) fn arrival(self) -> Time {
+        Time(self.0 >> 2)
+    }
+    #[inline]
+    pub(crate) fn ecn(self) -> Ecn {
+        Ecn::from_bits(self.0 as u8)
+    }
+}
+
+/// What it keeps for a queue.
+#[derive(Clone, Debug, Default)]
+pub struct FqFlow {
+    place: Place,
+    deficit: i64,
+    /// Bytes but those on the wire.
+    waiting: u64,
+    codel: State,
+}
+
+impl AsMut<Place> for FqFlow {
+    fn as_mut(&mut self) -> &mut Place {
+        &mut self.place
+    }
+}
+
+/// Fair queueing with controlled delay.
+#[derive(Debug, Clone)]
+pub struct FqCodel {
+    codel: codel::Parameters,
+    largest: u32,
+    quantum: i64,
+    limit: u64,
+    queues: u32,
+    key: u64,
+    label: Label,
+    /// Queues that were empty, and the others.
+    new: Round,
+    old: Round,
+    /// Packets but the one on the wire.
+    waiting: u64,
+    /// What CoDel said of the head that was chosen last.
+    chosen: (State, Verdict),
+    marked: bool,
+    /// By their bytes, the fattest first; of use while there is too much.
+    fat: Tournament<Reverse<u64>>,
+    too_much: bool,
+}
+
+impl FqCodel {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<FqCodel, Refusals> {
+        finite_rate(setup, "fq_codel")?;
+        none_besides(setup, "fq_codel")?;
+        let codel = codel::Parameters::new(&setup.scheduler)?;
+        let values = &setup.scheduler;
+        let quantum = values.bytes("quantum").unwrap_or(u64::from(setup.largest));
+        let least = u64::from(setup.largest.div_ceil(TURNS));
+        if quantum < least || quantum > 1 << 30 {
+            return Err(Refused {
+                flow: None,
+                param: "quantum",
+                what: format!("a quantum of {quantum} B is out of range"),
+                help: format!(
+                    "at least {least} B, a sixteenth of the largest packet; at most 1 GiB"
+                ),
+            }
+            .into());
+        }
+        let queues = values.count("queues").unwrap_or(1024);
+        let Some(queues) =
+            u32::try_from(queues).ok().filter(|&queues| (1..=MOST_QUEUES).contains(&queues))
+        else {
+            let what = format!("{queues} queues are out of range");
+            return Err(Refused {
+                flow: None,
+                param: "queues",
+                what,
+                help: format!("from 1 to {MOST_QUEUES}"),
+            }
+            .into());
+        };
+        Ok(FqCodel {
+            codel,
+            largest: setup.largest,
+            quantum: quantum as i64,
+            limit: values.count("limit").unwrap_or(10_240),
+            queues,
+            key: 0,
+            label: Label::default(),
+            new: Round::EMPTY,
+            old: Round::EMPTY,
+            waiting: 0,
+            chosen: (State::default(), Verdict::Pass),
+            marked: false,
+            fat: Tournament::new(queues as usize),
+            too_much: false,
+        })
+    }
+
+    /// So many bytes wait in `f` now.
+    #[inline]
+    fn is_as_fat(&mut self, f: FlowId, bytes: u64) {
+        if self.too_much {
+            match bytes {
+                0 => self.fat.remove(f),
+                bytes => self.fat.set(f, Reverse(bytes)),
+            }
+        }
+    }
+
+    /// A packet that waited waits no longer.
+    #[inline]
+    fn left(&mut self, flows: &mut Flows<FqFlow, Stamp>, f: FlowId, bytes: u32) {
+        let state = flows.state_mut(f);
+        state.waiting -= u64::from(bytes);
+        let waiting = state.waiting;
+        self.waiting -= 1;
+        self.is_as_fat(f, waiting);
+        if self.too_much && self.waiting < self.limit / 2 {
+            self.forget();
+        }
+    }
+
+    /// There is not too much any more.
+    fn forget(&mut self) {
+        while let Some((_, f)) = self.fat.first() {
+            self.fat.remove(f);
+        }
+        self.too_much = false;
+    }
+}
+
+impl Discipline for FqCodel {
+    type State = FqFlow;
+    type Tag = Stamp;
+
+    fn start(&mut self, _: &mut Flows<FqFlow, Stamp>) {}
+
+    /// Queues stay as many as they were: a connection that went on in another one would overtake
+    /// itself.
+    fn succeed(&mut self, old: FqCodel, flows: &mut Flows<FqFlow, Stamp>, _: Time) {
+        let FqCodel { codel, largest, quantum, limit, .. } = *self;
+        *self = FqCodel { codel, largest, quantum, limit, ..old };
+        self.forget();
+        self.fat.grow(flows.len());
+    }
+
+    #[inline]
+    fn announce(&mut self, label: Label) {
+        self.label = label;
+    }
+
+    #[inline]
+    fn place(&self, flow: FlowId) -> FlowId {
+        let hash = mix(self.key ^ mix(self.label.connection ^ u64::from(flow.0) << 40));
+        FlowId(((u128::from(hash) * u128::from(self.queues)) >> 64) as u32)
+    }
+
+    fn own_queues(&self) -> Option<(usize, Limit)> {
+        Some((self.queues as usize, Limit::Packets(u32::MAX)))
+    }
+
+    #[inline(always)]
+    fn arrived(
+        &mut self,
+        flows: &mut Flows<FqFlow, Stamp>,
+        f: FlowId,
+        bytes: u32,
+        now: Time,
+    ) -> Stamp {
+        let Label { ecn, waited, .. } = core::mem::take(&mut self.label);
+        let state = flows.state_mut(f);
+        state.waiting += u64::from(bytes);
+        let waiting = state.waiting;
+        self.waiting += 1;
+        self.is_as_fat(f, waiting);
+        Stamp::new(now.before(waited), ecn)
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<FqFlow, Stamp>, f: FlowId, _: Time) {
+        let before = self.new.len();
+        self.new.join(flows, f);
+        if self.new.len() > before {
+            flows.state_mut(f).deficit = self.quantum;
+        }
+    }
+
+    #[inline]
+    fn overfull(&mut self, flows: &Flows<FqFlow, Stamp>) -> Option<(FlowId, bool)> {
+        if self.waiting <= self.limit {
+            return None;
+        }
+        if !self.too_much {
+            self.too_much = true;
+            for f in (0..flows.len() as u32).map(FlowId) {
+                self.is_as_fat(f, flows.state(f).waiting);
+            }
+        }
+        let (_, fattest) = self.fat.first()?;
+        // What is on the wire is in its queue and waits no more. It may have left without anybody
+        // having been asked to go since.
+        Some((fattest, u64::from(flows.bytes(fattest)) > flows.state(fattest).waiting))
+    }
+
+    fn thrown_away(
+        &mut self,
+        flows: &mut Flows<FqFlow, Stamp>,
+        f: FlowId,
+        bytes: u32,
+        because: Thrown,
+        _: Time,
+    ) {
+        if because == Thrown::Answered {
+            flows.state_mut(f).codel = self.chosen.0;
+        }
+        self.left(flows, f, bytes);
+    }
+
+    /// What another discipline had on the wire has left.
+    fn offer_changed(&mut self, flows: &mut Flows<FqFlow, Stamp>, f: FlowId, _: Time) {
+        flows.state_mut(f).waiting = u64::from(flows.bytes(f));
+        self.waiting = (0..flows.len() as u32).map(|f| u64::from(flows.packets(FlowId(f)))).sum();
+        self.forget();
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<FqFlow, Stamp>, now: Time, _: &Wire) -> Answer {
+        loop {
+            let (is_new, f) = match (self.new.first(), self.old.first()) {
+                (Some(f), _) => (true, f),
+                (None, Some(f)) => (false, f),
+                (None, None) => return Answer::Idle,
+            };
+            let head = flows.head(f);
+            if flows.state(f).deficit > 0
+                && let Some(bytes) = head
+            {
+                let stamp = flows.head_tag(f);
+                let of = Head {
+                    waited: now.since(stamp.arrival()),
+                    behind: flows.bytes(f) - bytes,
+                    capable: stamp.ecn().is_capable(),
+                };
+                self.chosen = flows.state(f).codel.step(&self.codel, self.largest, of, now);
+                return if self.chosen.1 == Verdict::Drop {
+                    Answer::Drop(f)
+                } else {
+                    Answer::Serve(f)
+                };
+            }
+            if flows.state(f).deficit <= 0 {
+                flows.state_mut(f).deficit += self.quantum;
+            } else if !is_new {
+                // It had its turn among the others, empty.
+                self.old.leave(flows);
+                continue;
+            }
+            if is_new {
+                self.new.leave(flows);
+                self.old.join(flows, f);
+            } else {
+                self.old.rotate(flows);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<FqFlow, Stamp>, f: FlowId, sent: Sent) {
+        let state = flows.state_mut(f);
+        state.codel = self.chosen.0;
+        state.deficit -= i64::from(sent.bytes);
+        self.marked = self.chosen.1 == Verdict::Mark;
+        self.left(flows, f, sent.bytes);
+    }
+
+    #[inline]
+    fn marked(&mut self) -> bool {
+        core::mem::take(&mut self.marked)
+    }
+
+    #[inline]
+    fn manages_queues(&self) -> bool {
+        true
+    }
+
+    fn seed(&mut self, seed: u64) {
+        self.key = mix(seed);
+    }
+
+    fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
+        let why = "connections share queues by a hash, and packets are dropped to keep the others' delays short";
+        Err(NoPromise(format!("{why}; `drr` with a queue for each flow promises")))
+    }
+}

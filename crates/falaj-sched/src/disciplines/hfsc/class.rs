@@ -1,0 +1,175 @@
+//! A class: its curves as they are set, and where it stands on them.
+
+use crate::contract::discipline::Sent;
+use crate::contract::params::{FlowSetup, Refused};
+use crate::disciplines::sced::{Curve, LONGEST};
+use crate::mechanisms::bucket::begun;
+use crate::mechanisms::weights::{Instant, instant};
+use crate::units::rate::Rate;
+use crate::units::time::{Span, Time};
+use alloc::format;
+
+/// Virtual times are compared in 2^-20 ns.
+const KEY: u32 = 20;
+/// And are never further ahead than this: an hour, so that keys can be told apart.
+const FAR: Instant = instant(Time(3_600_000_000_000));
+
+/// A curve as first slope, its time, and second slope.
+pub(super) type Pieces = (Rate, Span, Rate);
+
+/// A curve of a flow, as first slope, its time, and second slope.
+pub(super) fn curve(
+    flow: usize,
+    f: &FlowSetup,
+    [rate, first, time]: [&'static str; 3],
+) -> Result<Option<Pieces>, Refused> {
+    let refused = |param, what: &str, help: &str| {
+        Err(Refused { flow: Some(flow), param, what: what.into(), help: help.into() })
+    };
+    let (second, slope, lasts) = (f.values.rate(rate), f.values.rate(first), f.values.span(time));
+    for (param, value) in [(rate, second), (first, slope)] {
+        if value == Some(Rate(0)) {
+            return refused(
+                param,
+                "a slope of 0 never ends",
+                "any rate above 0; leave the curve out for none",
+            );
+        }
+    }
+    if lasts.is_some_and(|lasts| lasts > LONGEST) {
+        return refused(
+            time,
+            "it lasts too long",
+            "at most 3600s: it is for a burst at the start of a backlog",
+        );
+    }
+    // A first piece of no length is none.
+    let lasts = lasts.filter(|&lasts| lasts > Span::ZERO);
+    let Some(second) = second else {
+        let given = if slope.is_some() {
+            Some(first)
+        } else {
+            lasts.filter(|l| *l > Span::ZERO).map(|_| time)
+        };
+        return match given {
+            Some(param) => {
+                let help = format!(
+                    "give it a `{rate}` too: what the curve rises by after the first slope"
+                );
+                refused(param, "it is the first piece of a curve that has no second", &help)
+            }
+            None => Ok(None),
+        };
+    };
+    Ok(Some((slope.unwrap_or(second), lasts.unwrap_or(Span::ZERO), second)))
+}
+
+/// Each curve is a cache line.
+#[derive(Debug, Clone)]
+#[repr(align(64))]
+pub(super) struct Class {
+    pub(super) real_time: Option<Curve>,
+    pub(super) sharing: Curve,
+    pub(super) limit: Option<Curve>,
+}
+
+/// The clocks of a curve's two lines.
+pub(super) type Clocks = [Instant; 2];
+
+/// What is known of a class for sharing, and where its entries are.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Shared {
+    pub(super) sharing: Clocks,
+    pub(super) place: Place,
+    /// Its clock for sharing has gone on since its entry among those that share was made.
+    pub(super) moved: bool,
+    /// Of a leaf, for its real-time curve.
+    pub(super) timed: Timed,
+    /// The same of its clocks for that curve, or its head, and its entry there.
+    pub(super) moved_on: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Timed {
+    #[default]
+    Nowhere,
+    Held,
+    Eligible,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Place {
+    #[default]
+    Nowhere,
+    Sharing,
+    Limited,
+}
+
+impl Class {
+    /// When it is below its limit; clocks are looked for only where there is one.
+    #[inline]
+    pub(super) fn limit(&self, clocks: impl FnOnce() -> Clocks) -> Time {
+        self.limit.as_ref().map_or(Time::ZERO, |curve| begun(curve.deadline(clocks())))
+    }
+
+    #[inline]
+    pub(super) fn key(&self, shared: &Shared) -> u64 {
+        (self.sharing.deadline(shared.sharing) >> KEY) as u64
+    }
+
+    /// It sends a packet, shared out by a node whose virtual time is `now` or for a real-time
+    /// curve.
+    #[inline]
+    pub(super) fn send(
+        &self,
+        shared: &mut Shared,
+        now: &mut Instant,
+        by_sharing: bool,
+        sent: Sent,
+    ) {
+        if by_sharing {
+            // What a limit kept it from it does not save.
+            shared.sharing = self.sharing.not_before(shared.sharing, [*now; 2]);
+            *now = (*now).max(self.sharing.deadline(shared.sharing));
+        }
+        shared.sharing =
+            self.sharing.after(shared.sharing, sent.bytes).map(|clock| clock.min(*now + FAR));
+        shared.moved = true;
+    }
+
+    /// It sends a packet: so much closer to its limit.
+    #[inline]
+    pub(super) fn use_limit(&self, clocks: &mut [Clocks], class: u32, largest: u32, sent: Sent) {
+        if let Some(curve) = &self.limit {
+            // Who was kept from using its limit makes up for one packet.
+            let packet = curve.after([0; 2], largest);
+            let least = packet.map(|packet| instant(sent.start).saturating_sub(packet));
+            let clocks = &mut clocks[class as usize];
+            *clocks = curve.after(curve.not_before(*clocks, least), sent.bytes);
+        }
+    }
+
+    /// As it was under `old`, at an instant of its node.
+    pub(super) fn inherit(&self, old: &Class, shared: &Shared, node: Instant) -> Shared {
+        Shared {
+            sharing: self
+                .sharing
+                .inherit(&old.sharing, shared.sharing, node)
+                .map(|clock| clock.min(node + FAR)),
+            ..Shared::default()
+        }
+    }
+}
+
+/// The clocks of a curve that became another; one that there was not begins now.
+pub(super) fn clocks(
+    was: &Option<Curve>,
+    is: &Option<Curve>,
+    clocks: Clocks,
+    now: Instant,
+) -> Clocks {
+    match (was, is) {
+        (Some(was), Some(is)) => is.inherit(was, clocks, now),
+        _ => [now; 2],
+    }
+}

@@ -1,0 +1,395 @@
+//! Hierarchical fair service curves: delay and rate set apart.
+//!
+//! Stoica, Zhang and Ng, "A hierarchical fair service curve algorithm for link-sharing, real-time
+//! and priority services" (1997). A flow has up to three curves of two pieces each, `burst-rate`
+//! for `burst-time`, then `rate`:
+//! - real-time, as in [SCED](crate::disciplines::sced), but only what was sent to keep it counts, and a packet
+//!   is sent for it only when that is needed to keep it later (it is *eligible*). Of the eligible
+//!   the earliest deadline goes first.
+//! - link-sharing, when nobody is eligible: the least virtual time goes first, at which the curve
+//!   reaches all that the flow has sent. So who uses what others leave is not punished later, as it
+//!   is by SCED.
+//! - an upper limit: until it is reached by all that the flow has sent, the link is not shared with
+//!   it. Real-time goes beyond.
+//!
+//! Each piece is a part of a line, and a line is a clock that a byte advances; `sced.rs` has the
+//! arithmetic, and says where it is exact.
+//!
+//! *Trees.* A class that is divided by H-FSC again has a link-sharing curve and an upper limit;
+//! real-time curves have the leaves, which are compared across the whole tree. What is not needed
+//! for them is shared from the link down: at each node the class with the least virtual
+//! time, of those below their limits with somebody to send. What a leaf sends counts for all
+//! classes above it, for whichever reason it was sent. Virtual times are clocks as well, against a
+//! time of their node's own: that of the last packet that the node shared out. There a leaf
+//! starts that comes back; and whoever is chosen starts no earlier, so that nobody saves. (The
+//! paper takes the middle between the least and the largest one of those present; the least is at
+//! most a packet's virtual time away from that here, and needs no second order.)
+
+mod class;
+mod order;
+
+use crate::collections::calendar::Calendar;
+use crate::collections::quad_heap::Heap;
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{Bound, Deadlines, NoPromise, Promise, behind, full_queue};
+use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::disciplines::sced::{Curve, fits};
+use crate::mechanisms::classes::{Classes, LINK, Shape};
+use crate::mechanisms::oversubscription::Excess;
+use crate::mechanisms::weights::{Instant, ROUNDING, instant};
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::rate::{Rate, Wire};
+use crate::units::time::{Span, Time};
+use alloc::vec;
+use alloc::vec::Vec;
+use class::{Class, Clocks, Pieces, Shared, Timed, clocks, curve};
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "hfsc",
+    doc: "fair service curves: a real-time, a link-sharing and an upper limit curve of two pieces for each flow, O(log N)",
+    source: "Stoica, Zhang and Ng 1997",
+    scheduler: &[],
+    flow: &[
+        Param {
+            name: "rate",
+            kind: Kind::Rate,
+            default: Some("none: link-sharing only"),
+            doc: "second slope of the flow's real-time curve: what it is guaranteed",
+        },
+        Param {
+            name: "burst-rate",
+            kind: Kind::Rate,
+            default: Some("the rate"),
+            doc: "first slope of the flow's real-time curve, before `burst-time`",
+        },
+        Param {
+            name: "burst-time",
+            kind: Kind::Span,
+            default: Some("0s"),
+            doc: "how long the burst rate lasts from the start of a backlog on",
+        },
+        Param {
+            name: "share",
+            kind: Kind::Rate,
+            default: Some(
+                "the rate; of a divided flow what its parts have together; 1mbit without any",
+            ),
+            doc: "second slope of the link-sharing curve; shares count in proportion",
+        },
+        Param {
+            name: "share-burst",
+            kind: Kind::Rate,
+            default: Some("the share"),
+            doc: "first slope of the link-sharing curve, before `share-time`",
+        },
+        Param {
+            name: "share-time",
+            kind: Kind::Span,
+            default: Some("0s"),
+            doc: "how long, in the flow's virtual time, the first slope lasts",
+        },
+        Param {
+            name: "limit",
+            kind: Kind::Rate,
+            default: Some("none"),
+            doc: "second slope of the upper limit on what link-sharing brings the flow",
+        },
+        Param {
+            name: "limit-burst",
+            kind: Kind::Rate,
+            default: Some("the limit"),
+            doc: "first slope of the upper limit, before `limit-time`",
+        },
+        Param {
+            name: "limit-time",
+            kind: Kind::Span,
+            default: Some("0s"),
+            doc: "how long the first slope of the limit lasts",
+        },
+    ],
+};
+
+/// Hierarchical fair service curves.
+#[derive(Debug, Clone)]
+pub struct Hfsc {
+    shape: Shape,
+    classes: Vec<Class>,
+    /// The clocks of classes' limits.
+    limits: Vec<Clocks>,
+    /// The leaves' real-time curves, in pieces.
+    promised: Vec<Option<Pieces>>,
+    /// By eligible time: leaves that are not yet.
+    held: Calendar,
+    /// By deadline: leaves that are eligible.
+    eligible: Calendar,
+    /// The link, and each class that is divided.
+    nodes: Vec<Node>,
+    /// By the time of the upper limit: classes that have reached it.
+    limited: Calendar,
+    /// What was decided last is by sharing, not for a real-time curve.
+    by_sharing: bool,
+    link: Rate,
+    largest: u32,
+    full_queues: Vec<u64>,
+}
+
+/// What shares among classes.
+#[derive(Debug, Clone)]
+struct Node {
+    /// By virtual time: those that may be served.
+    sharing: Heap,
+    /// Virtual time of the last packet that was shared out.
+    now: Instant,
+    /// As the class that it is to the node above.
+    own: Shared,
+}
+
+/// What it keeps for a leaf.
+#[derive(Debug, Clone, Default)]
+pub struct HfscFlow {
+    real_time: Clocks,
+    shared: Shared,
+}
+
+fn late(clocks: Clocks, least: Instant) -> Clocks {
+    clocks.map(|clock| clock.max(least))
+}
+
+impl Hfsc {
+    /// Validates the setup: the real-time curves together fit below the link's.
+    pub fn new(setup: &Setup) -> Result<Hfsc, Refusals> {
+        let all = Classes::new("hfsc", "fair service curves", setup)?;
+        let leaves = all.shape.leaves();
+        let mut pieces = Vec::with_capacity(leaves);
+        let (mut curves, mut shares) = (Vec::with_capacity(all.setups.len()), Vec::new());
+        for (class, number, f) in all.iter() {
+            let real_time = curve(number, f, ["rate", "burst-rate", "burst-time"])?;
+            if all.shape.is_leaf(class) {
+                pieces.push(real_time.unwrap_or((Rate(0), Span::ZERO, Rate(0))));
+            } else if real_time.is_some() {
+                return Err(Refused {
+                    flow: Some(number),
+                    param: "rate",
+                    what: "a class that is divided has no real-time curve: its parts have".into(),
+                    help: "give it a `share`, and its parts a `rate`".into(),
+                }
+                .into());
+            }
+            let sharing = curve(number, f, ["share", "share-burst", "share-time"])?;
+            curves.push([
+                real_time,
+                sharing,
+                curve(number, f, ["limit", "limit-burst", "limit-time"])?,
+            ]);
+            let none = if all.shape.is_leaf(class) { Rate::from_mbit(1).0 } else { 0 };
+            shares.push(sharing.or(real_time).map_or(none, |(_, _, rate)| rate.0));
+        }
+        // Each comes before those below it.
+        for class in (0..all.shape.len()).rev() {
+            if shares[class] == 0 && class >= leaves {
+                let below = all.shape.below(all.shape.node(class as u32));
+                shares[class] =
+                    below.map(|below| shares[below as usize]).fold(0, u64::saturating_add);
+            }
+        }
+        let rates = pieces.iter().zip(&all.numbers).map(|(&(_, _, rate), &number)| (number, rate));
+        if let Some(excess) = Excess::of("rate", rates, setup.rate) {
+            return Err(excess
+                .refused("; or give some a `share` instead, which counts in proportion")
+                .into());
+        }
+        fits(setup, &pieces).map_err(|refused| Refused {
+            flow: refused.flow.map(|leaf| all.numbers[leaf]),
+            ..refused
+        })?;
+        let new = |(first, time, rate): Pieces| Curve::new(first, time, rate);
+        let class = |([real_time, sharing, limit], share): ([Option<Pieces>; 3], u64)| Class {
+            real_time: real_time.map(new),
+            sharing: new(sharing.unwrap_or((Rate(share), Span::ZERO, Rate(share)))),
+            limit: limit.map(new),
+        };
+        let node = |node| Node {
+            sharing: Heap::new(all.shape.below(node).count()),
+            now: 0,
+            own: Shared::default(),
+        };
+        let promised = curves[..leaves].iter().map(|[real_time, ..]| *real_time).collect();
+        Ok(Hfsc {
+            limits: vec![[0; 2]; all.shape.len()],
+            promised,
+            classes: curves.into_iter().zip(shares).map(class).collect(),
+            held: Calendar::new(leaves),
+            eligible: Calendar::new(leaves),
+            nodes: (0..all.shape.nodes()).map(node).collect(),
+            limited: Calendar::new(all.shape.len()),
+            by_sharing: false,
+            link: setup.rate,
+            largest: setup.largest,
+            full_queues: all.setups[..leaves].iter().map(|f| full_queue(setup, f.limit)).collect(),
+            shape: all.shape,
+        })
+    }
+
+    /// How long after its deadline a packet has left.
+    fn late(&self) -> Span {
+        self.link.airtime_of_many(u64::from(self.largest)) + ROUNDING + Span(1)
+    }
+}
+
+impl Discipline for Hfsc {
+    type State = HfscFlow;
+    type Tag = ();
+
+    fn start(&mut self, _: &mut Flows<HfscFlow>) {}
+
+    /// What clocks are ahead or behind stays as many bytes; a curve that there was not begins now.
+    /// Classes above the leaves stay what they were where all of them stand where they stood,
+    /// and else begin anew.
+    fn succeed(&mut self, old: Hfsc, flows: &mut Flows<HfscFlow>, now: Time) {
+        self.by_sharing = old.by_sharing;
+        let (time, keeps) = (instant(now), self.shape.keeps(&old.shape));
+        let limit = |is: &Class, was: &Class, clock| clocks(&was.limit, &is.limit, clock, time);
+        for (node, was) in old.nodes.iter().enumerate().filter(|_| keeps) {
+            self.nodes[node].now = was.now;
+            if node != LINK {
+                let (class, before) = (self.shape.class(node), old.shape.class(node));
+                let above = self.nodes[self.shape.above(class)].now;
+                let (is, old, old_limits) =
+                    (&self.classes[class as usize], &old.classes[before as usize], &old.limits);
+                self.nodes[node].own = is.inherit(old, &was.own, above);
+                self.limits[class as usize] = limit(is, old, old_limits[before as usize]);
+            }
+        }
+        for f in (0..old.shape.leaves() as u32).map(FlowId) {
+            let (was, is) = (&old.classes[f.index()], &self.classes[f.index()]);
+            let (before, node) = (old.shape.above(f.0), self.shape.above(f.0));
+            let above = self.nodes[node].now;
+            let state = flows.state_mut(f);
+            let mut shared = is.inherit(was, &state.shared, old.nodes[before].now);
+            self.limits[f.index()] = limit(is, was, old.limits[f.index()]);
+            if !keeps || before != node {
+                shared.sharing = [above; 2];
+            }
+            let real_time = clocks(&was.real_time, &is.real_time, state.real_time, time);
+            *state = HfscFlow { real_time, shared };
+            if flows.head(f).is_some() {
+                // Held in any case: a head that is on the wire has no deadline any more.
+                self.enter(flows, f, Time::ZERO);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, now: Time) {
+        let above = self.nodes[self.shape.above(f.0)].now;
+        let state = flows.state_mut(f);
+        state.real_time = late(state.real_time, instant(now));
+        state.shared.sharing = late(state.shared.sharing, above);
+        (state.shared.moved, state.shared.moved_on) = (true, true);
+        if self.classes[f.index()].limit.is_some() {
+            self.limits[f.index()] = late(self.limits[f.index()], instant(now));
+        }
+        self.enter(flows, f, now);
+    }
+
+    /// Another head may have an earlier deadline, which only who looks inside puts right.
+    fn offer_changed(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, now: Time) {
+        if flows.state(f).shared.timed == Timed::Eligible {
+            self.eligible.clear(f.index());
+            flows.state_mut(f).shared.timed = Timed::Nowhere;
+        }
+        if flows.head(f).is_some() {
+            self.enter(flows, f, now);
+        }
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<HfscFlow>, now: Time, _: &Wire) -> Answer {
+        self.wake_held(flows, now);
+        if let Some(f) = self.first_eligible(flows, now) {
+            self.by_sharing = false;
+            return Answer::Serve(f);
+        }
+        self.wake_limited(flows, now);
+        if let Some(f) = self.first_sharing(flows, now) {
+            self.by_sharing = true;
+            return Answer::Serve(f);
+        }
+        // Whoever was found to have to wait meanwhile is there now.
+        let held = self.first_held(flows);
+        match held.into_iter().chain(self.first_limited(flows)).min() {
+            Some(then) => Answer::NotBefore(then),
+            None => Answer::Idle,
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, sent: Sent) {
+        let class = &self.classes[f.index()];
+        let state = flows.state_mut(f);
+        if let (false, Some(curve)) = (self.by_sharing, &class.real_time) {
+            state.real_time = curve.after(state.real_time, sent.bytes);
+        }
+        state.shared.moved_on = true;
+        let (by_sharing, largest) = (self.by_sharing, self.largest);
+        let mut node = self.shape.above(f.0);
+        class.send(&mut state.shared, &mut self.nodes[node].now, by_sharing, sent);
+        class.use_limit(&mut self.limits, f.0, largest, sent);
+        while node != LINK {
+            let class = self.shape.class(node);
+            let above = self.shape.above(class);
+            let (mut now, rules) = (self.nodes[above].now, &self.classes[class as usize]);
+            rules.send(&mut self.nodes[node].own, &mut now, by_sharing, sent);
+            rules.use_limit(&mut self.limits, class, largest, sent);
+            self.nodes[above].now = now;
+            node = above;
+        }
+    }
+
+    fn forgettable(&self, flows: &Flows<HfscFlow>, f: FlowId, now: Time) -> bool {
+        let state = flows.state(f);
+        let over = |clocks| Curve::is_over(clocks, instant(now));
+        let shared = Curve::is_over(state.shared.sharing, self.nodes[self.shape.above(f.0)].now);
+        over(state.real_time) && over(self.limits[f.index()]) && shared
+    }
+
+    /// A packet leaves at most `L/C` after its deadline (theorem 2 of the paper). The deadlines of
+    /// a flow that has packets are on its curve, begun at most a packet of the second slope
+    /// after now; of a curve that begins slowly, later by what it is behind.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let Some((first, time, rate)) = self.promised[f.index()] else {
+            return Err(NoPromise(
+                "a flow without a real-time `rate` gets its share of what real-time leaves, which may be nothing"
+                    .into(),
+            ));
+        };
+        let late = self.late() + behind(first, time, rate);
+        let own = rate.airtime(self.largest);
+        Ok(Promise {
+            rate,
+            latency: own + own + late,
+            rate_formula: "the second slope r of the real-time curve",
+            delay: Bound {
+                delay: rate.airtime_of_many(
+                    self.full_queues[f.index()].saturating_add(self.largest.into()),
+                ) + late,
+                formula: "(B + L)/r + L/C + what the curve is behind its second slope",
+                condition: "packets that found room",
+            },
+            others: Vec::new(),
+        })
+    }
+
+    /// What counts for the curve is what was sent to keep it, which is no more than all that the
+    /// flow sent.
+    fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
+        Some(Deadlines::new(self.promised[f.index()]?, self.late()))
+    }
+
+    /// Deadlines do not move while there are packets, whatever else the flow is sent.
+    fn serves_strictly(&self) -> bool {
+        true
+    }
+}

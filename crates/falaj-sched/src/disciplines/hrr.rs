@@ -1,0 +1,351 @@
+//! Hierarchical round robin: slots of fixed length, given out by frames.
+//!
+//! Kalmanek, Kanakia and Keshav, "Rate controlled servers for very high-speed
+//! networks" (1990). Time is divided into slots, each as long as the largest
+//! packet is on the wire; a smaller one takes a slot too. `N` slots make a
+//! frame. Flows of level 1 own so many slots of each frame as they ask for; the
+//! `B` slots behind them are handed to level 2, whose frame goes on by one slot
+//! for each that it is handed, and so on. A slot whose owner has nothing to send
+//! stays empty, or is used by a flow that asks for none: best effort.
+//!
+//! No flow gets more than its slots, whatever the others do: delay and jitter
+//! do not depend on the load. Who owns a slot is a function of its number, so
+//! idle time costs nothing, and nothing has to be remembered.
+//!
+//! A level spreads the slots of its flows evenly: the `j`-th of `a` lies
+//! `(j + 1/2)/a` into the level's part of the frame, ties in order of the flows.
+
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{Bound, NoPromise, Promise, finite_rate, room_for_one};
+use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::disciplines::priority::Levels;
+use crate::mechanisms::active_list::Place;
+use crate::queues::queue::{FlowId, Flows, Limit};
+use crate::registry::Entry;
+use crate::units::rate::{BIT_NANOS, Rate, Wire};
+use crate::units::time::{Span, Time};
+use alloc::format;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "hrr",
+    doc: "hierarchical round robin: fixed slots, in frames of frames; idle rather than early",
+    source: "Kalmanek, Kanakia and Keshav 1990",
+    scheduler: &[Param {
+        name: "frame",
+        kind: Kind::Count { min: 1, max: 4096 },
+        default: None,
+        doc: "slots of a frame, each as long as the largest packet is on the wire",
+    }],
+    flow: &[
+        Param {
+            name: "level",
+            kind: Kind::Count { min: 1, max: 4 },
+            default: Some("1"),
+            doc: "a level's frame is made of the slots that the level before leaves over",
+        },
+        Param {
+            name: "slots",
+            kind: Kind::Count { min: 0, max: 4096 },
+            default: Some("1"),
+            doc: "slots in each frame of its level; 0: best effort, in slots that their owners leave empty",
+        },
+    ],
+};
+
+/// Hierarchical round robin.
+#[derive(Debug, Clone)]
+pub struct Hrr {
+    /// How long a slot is.
+    slot: Span,
+    /// `N`.
+    frame: u64,
+    levels: Vec<Level>,
+    /// Level and slots of each flow; no slots: best effort.
+    asked: Vec<(usize, u64)>,
+    best_effort: Levels,
+    /// The first instant of the next slot that is not in use.
+    free: Time,
+    /// When the last packet ends, which may be before its slot does.
+    end: Time,
+    largest: u64,
+    limits: Vec<Limit>,
+}
+
+/// Who owns the slots of a level's frame.
+#[derive(Debug, Clone, Default)]
+struct Level {
+    owners: Vec<u32>,
+    /// `B`: slots behind them that are handed to the next level.
+    handed: u64,
+}
+
+/// What hierarchical round robin keeps for a flow.
+#[derive(Debug, Clone, Default)]
+pub struct HrrFlow {
+    best_effort: bool,
+    place: Place,
+}
+
+impl AsMut<Place> for HrrFlow {
+    fn as_mut(&mut self) -> &mut Place {
+        &mut self.place
+    }
+}
+
+impl Hrr {
+    /// Validates the setup: no level may ask for more than it is handed.
+    pub fn new(setup: &Setup) -> Result<Hrr, Refusals> {
+        finite_rate(setup, "hierarchical round robin")?;
+        room_for_one(setup)?;
+        let frame =
+            setup.scheduler.count("frame").filter(|n| (1..=4096).contains(n)).ok_or_else(|| {
+                Refused {
+                    flow: None,
+                    param: "frame",
+                    what: "a frame needs a length".into(),
+                    help: "1 to 4096 slots".into(),
+                }
+            })?;
+        let asked = setup.flows.iter().map(|f| {
+            let level = f.values.count("level").unwrap_or(1).clamp(1, 4) as usize - 1;
+            (level, f.values.count("slots").unwrap_or(1))
+        });
+        let asked: Vec<(usize, u64)> = asked.collect();
+        let deepest = asked.iter().filter(|&&(_, slots)| slots > 0).map(|&(level, _)| level).max();
+        let mut levels = Vec::new();
+        for level in 0..deepest.map_or(0, |l| l + 1) {
+            let mut handed = frame;
+            let of_level = || asked.iter().enumerate().filter(|(_, (l, _))| *l == level);
+            for (flow, &(_, slots)) in of_level() {
+                handed = handed.checked_sub(slots).ok_or_else(|| Refused {
+                    flow: Some(flow),
+                    param: "slots",
+                    what: format!(
+                        "{slots} slots are more than the {handed} that are left of the frame of level {}",
+                        level + 1
+                    ),
+                    help: match handed {
+                        0 => format!("a longer `frame` than {frame}, or fewer `slots` for the flows before it"),
+                        _ => format!("at most {handed}, or a longer `frame` than {frame}"),
+                    },
+                })?;
+            }
+            if let (0, Some(flow)) =
+                (handed, asked.iter().position(|&(l, slots)| l > level && slots > 0))
+            {
+                return Err(Refused {
+                    flow: Some(flow),
+                    param: "level",
+                    what: format!("level {} leaves no slot for the levels behind it", level + 1),
+                    help: format!(
+                        "a longer `frame` than {frame}, or fewer `slots` for the flows of level {}",
+                        level + 1
+                    ),
+                }
+                .into());
+            }
+            // The j-th of a slots at (2j + 1)/2a.
+            let mut entries: Vec<(u64, u64, u32)> = of_level()
+                .flat_map(|(flow, &(_, a))| (0..a).map(move |j| (2 * j + 1, a, flow as u32)))
+                .collect();
+            entries.sort_by(|x, y| (x.0 * y.1, x.2).cmp(&(y.0 * x.1, y.2)));
+            levels.push(Level { owners: entries.iter().map(|e| e.2).collect(), handed });
+        }
+        Ok(Hrr {
+            slot: setup.largest_airtime().max(Span(1)),
+            frame,
+            levels,
+            asked,
+            best_effort: Levels::new([0].into_iter()),
+            free: Time::ZERO,
+            end: Time::ZERO,
+            largest: u64::from(setup.largest).max(1),
+            limits: setup.flows.iter().map(|f| f.limit).collect(),
+        })
+    }
+
+    /// Whose slot it is.
+    #[inline]
+    fn owner(&self, mut slot: u64) -> Option<FlowId> {
+        for level in &self.levels {
+            let (frame, place) = (slot / self.frame, slot % self.frame);
+            let own = level.owners.len() as u64;
+            if place < own {
+                return Some(FlowId(level.owners[place as usize]));
+            }
+            slot = frame * level.handed + (place - own);
+        }
+        None
+    }
+
+    /// The most slots from any slot on to the end of the `k`-th that `f` owns.
+    fn until(&self, f: FlowId, k: u64) -> u64 {
+        let (level, slots) = self.asked[f.index()];
+        let places = self.places(f);
+        let (frames, rest) = (k / slots, (k % slots) as usize);
+        let place = |j: usize| places[j % places.len()] + (j / places.len()) as u64 * self.frame;
+        // Longest from behind one of its slots on.
+        let gap = (0..places.len()).map(|j| place(j + rest) - place(j)).max().unwrap_or(0);
+        let mut d = frames.saturating_mul(self.frame).saturating_add(gap);
+        for above in self.levels[..level].iter().rev() {
+            // Longest from the first slot on that is not handed.
+            let whole = d.saturating_sub(1) / above.handed;
+            let kept = self.frame - above.handed;
+            d = whole.saturating_mul(kept).saturating_add(kept).saturating_add(d);
+        }
+        d
+    }
+
+    /// Where the slots of `f` lie in its level's frame.
+    fn places(&self, f: FlowId) -> Vec<u64> {
+        let owners = &self.levels[self.asked[f.index()].0].owners;
+        owners
+            .iter()
+            .enumerate()
+            .filter(|&(_, &owner)| owner == f.0)
+            .map(|(place, _)| place as u64)
+            .collect()
+    }
+
+    /// Of all slots, those that `f` owns: a fraction.
+    fn share(&self, f: FlowId) -> (u128, u128) {
+        let (level, slots) = self.asked[f.index()];
+        let frame = u128::from(self.frame);
+        let above = self.levels[..level].iter();
+        above.fold((slots.into(), frame), |(own, all), level| {
+            (own * u128::from(level.handed), all * frame)
+        })
+    }
+}
+
+/// Latencies are counted in this part of a slot, rounded up.
+const PARTS: u128 = 1 << 16;
+
+impl Discipline for Hrr {
+    type State = HrrFlow;
+    type Tag = ();
+
+    fn start(&mut self, flows: &mut Flows<HrrFlow>) {
+        for (f, &(_, slots)) in self.asked.iter().enumerate() {
+            *flows.state_mut(FlowId(f as u32)) =
+                HrrFlow { best_effort: slots == 0, place: Place::default() };
+        }
+    }
+
+    /// Slots are counted from time zero under any setup: the next one begins on
+    /// the new grid, after what is on the wire. The rest of its slot is not waited for: on a
+    /// link that was slow before it may be many of the new ones.
+    fn succeed(&mut self, mut old: Hrr, flows: &mut Flows<HrrFlow>, _: Time) {
+        let (order, _) = old.best_effort.dissolve(flows);
+        self.start(flows);
+        (self.free, self.end) = (old.end, old.end);
+        for f in order {
+            self.join(flows, f);
+        }
+        for f in (0..self.asked.len() as u32).map(FlowId) {
+            if flows.head(f).is_some() {
+                self.join(flows, f);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<HrrFlow>, f: FlowId, _: Time) {
+        self.join(flows, f);
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<HrrFlow>, now: Time, _: &Wire) -> Answer {
+        let volunteer = self.best_effort.next(flows);
+        if flows.backlogged() == 0 {
+            return Answer::Idle;
+        }
+        let slot = now.max(self.free).0.div_ceil(self.slot.0);
+        let begins = Time(slot * self.slot.0);
+        if begins > now {
+            return Answer::NotBefore(begins);
+        }
+        match self.owner(slot).filter(|&f| flows.head(f).is_some()).or(volunteer) {
+            Some(f) => Answer::Serve(f),
+            None => Answer::NotBefore(begins + self.slot),
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<HrrFlow>, f: FlowId, sent: Sent) {
+        (self.free, self.end) = (sent.start + self.slot, sent.end);
+        if flows.state(f).best_effort {
+            self.best_effort.take(0, f);
+        }
+    }
+
+    /// A packet waits for the end of the slot in which it comes, then at most
+    /// until the end of the `k`-th slot of its flow, if `k` packets are queued with
+    /// it. With `c` the most by which that is later than `k/s` slots, `s` the
+    /// flow's share of the slots, the service curve of packets has the latency `1 +
+    /// 1/s + c` slots.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let (level, slots) = self.asked[f.index()];
+        if slots == 0 {
+            return Err(NoPromise(
+                "it is sent in slots that their owners leave empty, and they may use them all: give the flow `slots`"
+                    .into(),
+            ));
+        }
+        let limit = self.limits[f.index()];
+        let until = |k: u64| self.slot * self.until(f, k).saturating_add(1);
+        let (packets, formula) = match limit {
+            Limit::Packets(b) => {
+                (u64::from(b), "(1 + D(b)) L/C, D(k): slots until the k-th of its own")
+            }
+            Limit::Bytes(b) => {
+                (b, "(1 + D(B)) L/C, D(k): slots until the k-th of its own, a packet may have 1 B")
+            }
+        };
+        let mut others = Vec::new();
+        if let Limit::Bytes(bytes) = limit {
+            others.push(Bound {
+                delay: until(bytes / self.largest),
+                formula: "(1 + D(B/L)) L/C, D(k): slots until the k-th of its own",
+                condition: "if its packets have the largest size",
+            });
+        }
+        let (own, all) = self.share(f);
+        // How much later than at its share's pace a slot of its own may be.
+        let deviation = |(j, &place): (usize, &u64)| {
+            i128::from(place * slots) - j as i128 * i128::from(self.frame)
+        };
+        let places = self.places(f);
+        let (least, most) =
+            places.iter().enumerate().map(deviation).fold((0, 0), |(l, m), d| (l.min(d), m.max(d)));
+        let mut late = ((most - least) as u128 * PARTS).div_ceil(slots.into());
+        for above in self.levels[..level].iter().rev() {
+            let (kept, handed) = (u128::from(self.frame - above.handed), u128::from(above.handed));
+            late = (late * u128::from(self.frame) + kept * (handed - 1) * PARTS).div_ceil(handed);
+        }
+        let latency = PARTS + (all * PARTS).div_ceil(own) + late;
+        let latency = (latency * u128::from(self.slot.0)).div_ceil(PARTS);
+        Ok(Promise {
+            rate: Rate((u128::from(BIT_NANOS) * own / (all * u128::from(self.slot.0))) as u64),
+            latency: Span(u64::try_from(latency).unwrap_or(u64::MAX)),
+            rate_formula: "C s/L if its packets have 1 B, C s if they have the largest size, s its share of the slots",
+            delay: Bound { delay: until(packets), formula, condition: "packets that found room" },
+            others,
+        })
+    }
+
+    fn only_on_a_link(&self) -> Option<&'static str> {
+        Some("its slots are times on the link itself")
+    }
+}
+
+impl Hrr {
+    #[inline]
+    fn join(&mut self, flows: &mut Flows<HrrFlow>, f: FlowId) {
+        if flows.state(f).best_effort {
+            self.best_effort.join(flows, 0, f);
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Hierarchical token buckets: a rate that is a class's own, and a ceiling up to which it borrows.
+//!
+//! Devera's HTB (2002), as Linux has it. A class has two buckets. While neither is in debt it is
+//! *green*; with debt in that of its `rate` alone it is *yellow*; with debt in that of its `ceil`
+//! it is *red*. A green leaf sends on its own account. A yellow one borrows from the class above,
+//! if that is green, or that from the one above it, and so on; in the end from the link, which
+//! always lends. Who is red sends nothing, and nobody below borrows through it.
+//!
+//! First go green leaves, then what is borrowed from the deepest classes, last from the link. Among
+//! these the best priority goes first; equals, at each step from the lender down, share in
+//! proportion to their quanta, that is to their rates unless set. A packet is charged to the rates
+//! of the lender and of all above it, and to the ceilings of the leaf and of all above it.
+//!
+//! - A bucket may be overdrawn by the packet that empties it, and by what green leaves send below
+//!   it: they ask nobody, as in Linux. A debt is forgiven beyond a minute, as there.
+//! - Bursts are what the rate is in a millisecond if nothing is set. Smaller ones cost throughput
+//!   on links of many hundred megabits, as whoever comes back late to a full bucket has lost what
+//!   did not fit.
+//! - Equals take turns by virtual starts, where Linux has deficits: the same shares, without its
+//!   turns of many packets. Who is chosen starts no earlier than the last one did, so that nobody
+//!   saves.
+
+mod order;
+mod rule;
+mod turns;
+
+use crate::collections::quad_heap::Heap;
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{Bound, NoPromise, Promise, full_queue};
+use crate::contract::params::{Kind, Param, Refusals, Setup};
+use crate::mechanisms::bucket::{self, BURST};
+use crate::mechanisms::classes::{Classes, LINK, Shape};
+use crate::mechanisms::oversubscription::Excess;
+use crate::mechanisms::weights::{Instant, ROUNDING, instant};
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::rate::{Rate, Wire};
+use crate::units::time::{Span, Time};
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+use order::{Book, Colour};
+use rule::Rule;
+use turns::{PRIORITIES, Turns, each};
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "htb",
+    doc: "token buckets: each class a rate of its own, and a ceiling up to which it borrows from the classes above, O(depth log N)",
+    source: "Devera 2002",
+    scheduler: &[],
+    flow: &[
+        Param {
+            doc: "what the class may send of its own, whatever the others do; beyond it, it borrows, up to `ceil`",
+            ..bucket::RATE
+        },
+        BURST,
+        Param {
+            name: "ceil",
+            kind: Kind::Rate,
+            default: Some("the link's rate"),
+            doc: "up to which rate the flow borrows; never below its rate",
+        },
+        Param {
+            name: "ceil-burst",
+            kind: Kind::Bytes,
+            default: Some("what the ceiling is in 1ms, or the largest packet if that is more"),
+            doc: "what may go at once up to the ceiling",
+        },
+        Param {
+            name: "prio",
+            kind: Kind::Count { min: 0, max: 7 },
+            default: Some("0"),
+            doc: "0 goes first, on its own account and in borrowing; of flows that are not divided",
+        },
+        Param {
+            name: "quantum",
+            kind: Kind::Bytes,
+            default: Some("what the rate is in a tenth of a second"),
+            doc: "its share among equals, in proportion to their quanta",
+        },
+    ],
+};
+
+/// Longer debts are forgiven.
+const DEBT: Instant = instant(Time(60_000_000_000));
+
+/// Hierarchical token buckets.
+#[derive(Debug, Clone)]
+pub struct Htb {
+    shape: Shape,
+    rules: Vec<Rule>,
+    books: Vec<Book>,
+    /// Who sends on his own account: leaves, then the deepest divided classes, then those above
+    /// them.
+    green: Vec<Turns>,
+    /// The link, and each class that is divided.
+    nodes: Vec<Node>,
+    /// By when who is not green is it again.
+    greening: Heap,
+    /// By when who is red is it no longer.
+    red: Heap,
+    serving: Option<FlowId>,
+    link: Rate,
+    largest: u32,
+    full_queues: Vec<u64>,
+}
+
+/// What lends to classes.
+#[derive(Debug, Clone)]
+struct Node {
+    yellow: Turns,
+    /// As a class: virtual starts of its next packet on own account, and borrowed.
+    turns: [[Instant; 2]; PRIORITIES],
+}
+
+impl Htb {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Htb, Refusals> {
+        let all = Classes::new("htb", "HTB", setup)?;
+        let shape = &all.shape;
+        let deepest = (shape.leaves() as u32..shape.len() as u32)
+            .map(|class| shape.path(class).count())
+            .max()
+            .unwrap_or(0);
+        let rules = all
+            .iter()
+            .map(|class| Rule::of(setup, shape, deepest, class))
+            .collect::<Result<Vec<_>, _>>()?;
+        // Each comes before those below it.
+        let mut below = vec![0u8; shape.len()];
+        let mut green = vec![[0; PRIORITIES]; deepest + 1];
+        let mut yellow = vec![[0; PRIORITIES]; shape.nodes()];
+        for class in (0..shape.len())
+            .map(|n| if n < shape.leaves() { n } else { shape.len() - 1 - (n - shape.leaves()) })
+        {
+            if class < shape.leaves() {
+                below[class] = 1 << rules[class].prio;
+            }
+            let node = shape.above(class as u32);
+            for prio in each(below[class]) {
+                green[usize::from(rules[class].level)][prio] += 1;
+                yellow[node][prio] += 1;
+            }
+            if node != LINK {
+                below[shape.class(node) as usize] |= below[class];
+            }
+        }
+        let node = |sizes| Node { yellow: Turns::new(sizes), turns: [[0; 2]; PRIORITIES] };
+        Ok(Htb {
+            books: vec![Book::default(); rules.len()],
+            green: green.into_iter().map(Turns::new).collect(),
+            nodes: yellow.into_iter().map(node).collect(),
+            greening: Heap::new(rules.len()),
+            red: Heap::new(rules.len()),
+            serving: None,
+            link: setup.rate,
+            largest: setup.largest,
+            full_queues: all.setups[..shape.leaves()]
+                .iter()
+                .map(|f| full_queue(setup, f.limit))
+                .collect(),
+            rules,
+            shape: all.shape,
+        })
+    }
+}
+
+impl Discipline for Htb {
+    type State = ();
+    type Tag = ();
+
+    fn start(&mut self, _: &mut Flows<()>) {}
+
+    /// As many tokens are missing as before, or the whole bucket; turns stay as many bytes ahead.
+    /// Classes above the leaves stay what they were where all of them stand where they stood,
+    /// and else begin anew.
+    fn succeed(&mut self, old: Htb, flows: &mut Flows<()>, now: Time) {
+        self.serving = old.serving;
+        let (now, keeps) = (instant(now), self.shape.keeps(&old.shape));
+        self.green[0].now = old.green[0].now;
+        if keeps {
+            self.nodes
+                .iter_mut()
+                .zip(&old.nodes)
+                .for_each(|(node, was)| node.yellow.now = was.yellow.now);
+            self.green.iter_mut().zip(&old.green).for_each(|(turns, was)| turns.now = was.now);
+        }
+        let leaves = 0..old.shape.leaves() as u32;
+        let nodes = (1..old.nodes.len())
+            .filter(|_| keeps)
+            .map(|node| (old.shape.class(node), self.shape.class(node)));
+        for (before, class) in leaves.map(|f| (f, f)).chain(nodes) {
+            let (was, is) = (&old.rules[before as usize], self.rules[class as usize]);
+            let book = &old.books[before as usize];
+            let own = is.own.inherit(&was.own, book.own, now);
+            let ceil = is.ceil.inherit(&was.ceil, book.ceil, now);
+            let (from, to) = (old.shape.above(before), self.shape.above(class));
+            let turns = |prio: usize, after: usize| {
+                let [own, borrowed] = *old.turns(before, prio);
+                let rule = (after, was.pace, is.pace);
+                let own_turns =
+                    (&self.green[usize::from(is.level)], &old.green[usize::from(was.level)]);
+                [
+                    own_turns.0.inherit(own, (prio, own_turns.1), rule),
+                    match keeps && from == to {
+                        true => self.nodes[to].yellow.inherit(
+                            borrowed,
+                            (prio, &old.nodes[from].yellow),
+                            rule,
+                        ),
+                        false => 0,
+                    },
+                ]
+            };
+            if self.shape.is_leaf(class) {
+                let turns = turns(was.prio.into(), is.prio.into());
+                self.books[class as usize] = Book { own, ceil, turns, ..Book::default() };
+            } else {
+                let turns = core::array::from_fn(|prio| turns(prio, prio));
+                self.books[class as usize] = Book { own, ceil, ..Book::default() };
+                self.nodes[self.shape.node(class)].turns = turns;
+            }
+        }
+        for f in 0..old.shape.leaves() as u32 {
+            if self.serving != Some(FlowId(f)) {
+                self.place(f, self.wants(flows, f), now);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<()>, f: FlowId, now: Time) {
+        self.place(f.0, self.wants(flows, f.0), instant(now));
+    }
+
+    /// What it may do depends on its tokens alone; who has nothing is found out when it is his
+    /// turn.
+    fn offer_changed(&mut self, flows: &mut Flows<()>, f: FlowId, now: Time) {
+        self.place(f.0, self.wants(flows, f.0), instant(now));
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<()>, now: Time, _: &Wire) -> Answer {
+        if let Some(f) = self.serving.take() {
+            let mut class = f.0;
+            self.place(class, self.wants(flows, class), instant(now));
+            while let node @ 1.. = self.shape.above(class) {
+                class = self.shape.class(node);
+                self.place(class, 0, instant(now));
+            }
+        }
+        self.wake(flows, now);
+        match self.choose(flows) {
+            Some(f) => Answer::Serve(f),
+            None => self.paid_next(flows).map_or(Answer::Idle, Answer::NotBefore),
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, _: &mut Flows<()>, f: FlowId, sent: Sent) {
+        let prio = usize::from(self.rules[f.index()].prio);
+        let start = instant(sent.start);
+        let mut lent = false;
+        let mut class = f.0;
+        loop {
+            let rule = &self.rules[class as usize];
+            let node = self.shape.above(class);
+            let book = &mut self.books[class as usize];
+            if !lent {
+                lent = book.colour == Colour::Green;
+                let account = usize::from(!lent);
+                let mut turn = match self.shape.is_leaf(class) {
+                    true => book.turns[account],
+                    false => self.nodes[self.shape.node(class)].turns[prio][account],
+                };
+                let turns = match lent {
+                    true => &mut self.green[usize::from(rule.level)],
+                    false => &mut self.nodes[node].yellow,
+                };
+                turns.go(prio, &mut turn, Instant::from(sent.bytes) * rule.pace);
+                match self.shape.is_leaf(class) {
+                    true => book.turns[account] = turn,
+                    false => self.nodes[self.shape.node(class)].turns[prio][account] = turn,
+                }
+            }
+            let most = start + DEBT;
+            if lent {
+                book.own = rule.own.spend(book.own, start, sent.bytes).min(most + rule.own.depth());
+            }
+            book.ceil = rule.ceil.spend(book.ceil, start, sent.bytes).min(most + rule.ceil.depth());
+            if node == LINK {
+                break;
+            }
+            class = self.shape.class(node);
+        }
+        self.serving = Some(f);
+    }
+
+    fn forgettable(&self, _: &Flows<()>, f: FlowId, now: Time) -> bool {
+        let (rule, book, now) = (&self.rules[f.index()], &self.books[f.index()], instant(now));
+        let prio = usize::from(rule.prio);
+        let [own, borrowed] = [&self.green[0], &self.nodes[self.shape.above(f.0)].yellow]
+            .map(|turns| turns.now[prio]);
+        book.own.max(book.ceil) <= now && book.turns[0] <= own && book.turns[1] <= borrowed
+    }
+
+    /// Green leaves ask nobody, and go before all that is borrowed. They send no more than their
+    /// buckets, an overdraft, and their rates: with all of those of the others first, a green class
+    /// waits for `D = (sum (b + L) + L)/(C - R)`. It loses nothing by that if its own bucket
+    /// holds what its rate is in that time.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let (own, leaves) = (&self.rules[f.index()], &self.rules[..self.shape.leaves()]);
+        let others =
+            || leaves.iter().enumerate().filter(|&(n, _)| n != f.index()).map(|(_, rule)| rule);
+        let rates: u128 = others().map(|rule| u128::from(rule.own.rate.0)).sum();
+        let left = u128::from(self.link.0).saturating_sub(rates);
+        let (rate, largest) = (own.own.rate, u64::from(self.largest));
+        let all = leaves.iter().enumerate().map(|(n, rule)| (n, rule.own.rate));
+        if let Some(excess) = Excess::of("rate", all, self.link) {
+            return Err(NoPromise(format!(
+                "{}: somebody's is not kept",
+                excess.words("the flows'")
+            )));
+        }
+        let first = others()
+            .fold(largest, |sum, rule| sum.saturating_add(rule.own.burst).saturating_add(largest));
+        let waits = Rate(left as u64).airtime_of_many(first) + ROUNDING;
+        let needed =
+            u128::from(rate.0) * u128::from(waits.0) / 8_000_000_000 + u128::from(2 * largest);
+        let apart = own.ceil.rate == rate && own.ceil.burst < own.own.burst;
+        if u128::from(own.own.burst) < needed || u128::from(own.ceil.burst) < needed || apart {
+            return Err(NoPromise(format!(
+                "others' bursts may keep it waiting for {waits}, in which its bucket overflows: with bursts of {needed} B, \
+                 for the ceiling too, its {rate} is kept"
+            )));
+        }
+        let packets = rate.airtime_of_many(3 * largest);
+        Ok(Promise {
+            rate,
+            latency: waits + packets + Span(2),
+            rate_formula: "the rate r",
+            delay: Bound {
+                delay: rate
+                    .airtime_of_many(self.full_queues[f.index()].saturating_add(3 * largest))
+                    + waits
+                    + Span(2),
+                formula: "(B + 3 L)/r + (sum (b + L) + L)/(C - R), of the others' bursts and rates",
+                condition: "packets that found room",
+            },
+            others: Vec::new(),
+        })
+    }
+}

@@ -1,0 +1,269 @@
+//! Who may send, on whose account, and who is next.
+//!
+//! Keys only rise. So a class stays in the orders that it has left, and is put out when it has come
+//! to the top; its colour is looked at where a packet was charged to it and when its debt is paid.
+//! A packet touches the tops of a few heaps.
+
+use super::Htb;
+use super::turns::{each, key};
+use crate::mechanisms::bucket::begun;
+use crate::mechanisms::classes::LINK;
+use crate::mechanisms::flow_tag::ahead;
+use crate::mechanisms::weights::{Instant, instant};
+use crate::queues::queue::{FlowId, Flows};
+use crate::units::time::Time;
+
+/// What is known of a class.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Book {
+    /// When its buckets will be full.
+    pub(super) own: Instant,
+    pub(super) ceil: Instant,
+    /// Of a leaf: virtual starts of its next packet on own account, and borrowed.
+    pub(super) turns: [Instant; 2],
+    pub(super) colour: Colour,
+    /// The priorities at which it is in the order of those on own account, and of its node.
+    pub(super) in_green: u8,
+    pub(super) in_node: u8,
+    pub(super) in_greening: bool,
+    pub(super) in_red: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Colour {
+    #[default]
+    Green,
+    Yellow,
+    Red,
+}
+
+impl Htb {
+    /// When its rate, and when its ceiling, is out of debt.
+    #[inline]
+    pub(super) fn paid(&self, class: u32) -> [Instant; 2] {
+        let (rule, book) = (&self.rules[class as usize], &self.books[class as usize]);
+        [rule.own.has(0, book.own), rule.ceil.has(0, book.ceil)]
+    }
+
+    #[inline]
+    pub(super) fn colour(&self, class: u32, now: Instant) -> Colour {
+        match self.paid(class) {
+            [_, ceil] if ceil > now => Colour::Red,
+            [own, _] if own > now => Colour::Yellow,
+            _ => Colour::Green,
+        }
+    }
+
+    /// The priorities at which somebody may send in it or below it.
+    #[inline]
+    pub(super) fn wants(&self, flows: &Flows<()>, class: u32) -> u8 {
+        match self.shape.is_leaf(class) {
+            true => {
+                u8::from(flows.head(FlowId(class)).is_some()) << self.rules[class as usize].prio
+            }
+            false => self.nodes[self.shape.node(class)].yellow.some,
+        }
+    }
+
+    #[inline]
+    pub(super) fn turns(&self, class: u32, prio: usize) -> &[Instant; 2] {
+        match self.shape.is_leaf(class) {
+            true => &self.books[class as usize].turns,
+            false => &self.nodes[self.shape.node(class)].turns[prio],
+        }
+    }
+
+    /// Puts a class where its colour says, at these priorities; if it is yellow, those above it
+    /// too.
+    #[inline]
+    pub(super) fn place(&mut self, mut class: u32, mut prios: u8, now: Instant) {
+        loop {
+            let colour = self.colour(class, now);
+            let is_leaf = self.shape.is_leaf(class);
+            let book = &mut self.books[class as usize];
+            if core::mem::replace(&mut book.colour, colour) != colour && !is_leaf {
+                prios |= self.nodes[self.shape.node(class)].yellow.some;
+            }
+            if prios == 0 {
+                return;
+            }
+            match colour {
+                Colour::Green => {
+                    let new = prios & !book.in_green;
+                    book.in_green |= prios;
+                    let level = usize::from(self.rules[class as usize].level);
+                    for prio in each(new) {
+                        let turn = self.turns(class, prio)[0];
+                        self.green[level].push(prio, turn, class);
+                    }
+                    return;
+                }
+                Colour::Yellow => {
+                    let new = prios & !book.in_node;
+                    book.in_node |= prios;
+                    if !core::mem::replace(&mut book.in_greening, true) {
+                        self.greening.push(begun(self.paid(class)[0]).0, class);
+                    }
+                    let node = self.shape.above(class);
+                    for prio in each(new) {
+                        let turn = self.turns(class, prio)[1];
+                        self.nodes[node].yellow.push(prio, turn, class);
+                    }
+                    if node == LINK {
+                        return;
+                    }
+                    class = self.shape.class(node);
+                }
+                Colour::Red => {
+                    if !core::mem::replace(&mut book.in_red, true) {
+                        self.red.push(begun(self.paid(class)[1]).0, class);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Those whose debts are paid get another colour.
+    #[inline]
+    pub(super) fn wake(&mut self, flows: &Flows<()>, now: Time) {
+        while let Some((_, class)) = self.greening.first().filter(|&(at, _)| at <= now.0) {
+            let is = begun(self.paid(class)[0]);
+            if is > now {
+                self.greening.postpone_first(is.0);
+            } else {
+                self.greening.pop();
+                self.books[class as usize].in_greening = false;
+                self.place(class, self.wants(flows, class), instant(now));
+            }
+        }
+        while let Some((_, class)) = self.red.first().filter(|&(at, _)| at <= now.0) {
+            let is = begun(self.paid(class)[1]);
+            if is > now {
+                self.red.postpone_first(is.0);
+            } else {
+                self.red.pop();
+                self.books[class as usize].in_red = false;
+                self.place(class, self.wants(flows, class), instant(now));
+            }
+        }
+    }
+
+    /// When the next one is paid of those who wait for it: a leaf below a red class may be green
+    /// before that is yellow.
+    pub(super) fn paid_next(&mut self, flows: &Flows<()>) -> Option<Time> {
+        let mut next = None;
+        while let Some((at, class)) = self.greening.first() {
+            let is = begun(self.paid(class)[0]);
+            if self.wants(flows, class) == 0 {
+                self.greening.pop();
+                self.books[class as usize].in_greening = false;
+            } else if is.0 != at {
+                self.greening.postpone_first(is.0);
+            } else {
+                next = Some(is);
+                break;
+            }
+        }
+        while let Some((at, class)) = self.red.first() {
+            let is = begun(self.paid(class)[1]);
+            if self.wants(flows, class) == 0 {
+                self.red.pop();
+                self.books[class as usize].in_red = false;
+            } else if is.0 != at {
+                self.red.postpone_first(is.0);
+            } else {
+                return next.into_iter().chain([is]).min();
+            }
+        }
+        next
+    }
+
+    /// The leaf whose turn it is among those of a colour at a priority, on own account at `level`
+    /// or, without one, of the link.
+    #[inline]
+    pub(super) fn first(
+        &mut self,
+        flows: &Flows<()>,
+        level: Option<usize>,
+        prio: usize,
+    ) -> Option<FlowId> {
+        // Whose turns are looked at: the nodes that lend, and at the start maybe those on own
+        // account.
+        let mut node = level.is_none().then_some(LINK);
+        loop {
+            let turns = match (node, level) {
+                (Some(node), _) => &mut self.nodes[node].yellow,
+                (None, Some(level)) => &mut self.green[level],
+                (None, None) => unreachable!("it starts somewhere"),
+            };
+            let (wanted, account) =
+                if node.is_some() { (Colour::Yellow, 1) } else { (Colour::Green, 0) };
+            let Some((at, class)) = turns.orders[prio].first() else {
+                // Nobody below: back to where this came from, whose first it is.
+                match node {
+                    None => return None,
+                    Some(LINK) if level.is_none() => return None,
+                    Some(inner) => {
+                        let class = self.shape.class(inner);
+                        let lends = self.books[class as usize].colour == Colour::Green;
+                        node = (!lends).then(|| self.shape.above(class));
+                        self.leave(node, level, prio, class);
+                    }
+                }
+                continue;
+            };
+            let is_leaf = self.shape.is_leaf(class);
+            let idle = is_leaf && flows.head(FlowId(class)).is_none();
+            if idle || self.books[class as usize].colour != wanted {
+                self.leave(node, level, prio, class);
+                continue;
+            }
+            let is = key(self.turns(class, prio)[account]);
+            if ahead(is, at) > 0 {
+                match (node, level) {
+                    (Some(node), _) => self.nodes[node].yellow.orders[prio].postpone_first(is),
+                    (None, Some(level)) => self.green[level].orders[prio].postpone_first(is),
+                    (None, None) => {}
+                }
+            } else if is_leaf {
+                return Some(FlowId(class));
+            } else {
+                node = Some(self.shape.node(class));
+            }
+        }
+    }
+
+    /// The first of an order goes out of it.
+    pub(super) fn leave(
+        &mut self,
+        node: Option<usize>,
+        level: Option<usize>,
+        prio: usize,
+        class: u32,
+    ) {
+        let book = &mut self.books[class as usize];
+        match (node, level) {
+            (Some(node), _) => {
+                book.in_node &= !(1 << prio);
+                self.nodes[node].yellow.pop(prio);
+            }
+            (None, Some(level)) => {
+                book.in_green &= !(1 << prio);
+                self.green[level].pop(prio);
+            }
+            (None, None) => {}
+        }
+    }
+
+    pub(super) fn choose(&mut self, flows: &Flows<()>) -> Option<FlowId> {
+        for level in 0..self.green.len() {
+            for prio in each(self.green[level].some) {
+                if let Some(f) = self.first(flows, Some(level), prio) {
+                    return Some(f);
+                }
+            }
+        }
+        each(self.nodes[LINK].yellow.some).find_map(|prio| self.first(flows, None, prio))
+    }
+}

@@ -1,0 +1,72 @@
+//! Whose turn it is among equals: virtual starts, at each priority.
+
+use crate::collections::quad_heap::Heap;
+use crate::mechanisms::weights::{Instant, instant, rescaled};
+use crate::units::time::Time;
+
+/// Turns are compared in 2^-20 ns.
+const KEY: u32 = 20;
+/// And are never further ahead than this: an hour, so that keys can be told apart.
+const FAR: Instant = instant(Time(3_600_000_000_000));
+pub(super) const PRIORITIES: usize = 8;
+
+/// Who takes turns, at each priority.
+#[derive(Debug, Clone)]
+pub(super) struct Turns {
+    pub(super) orders: [Heap; PRIORITIES],
+    /// The last virtual start.
+    pub(super) now: [Instant; PRIORITIES],
+    /// Where there may be somebody.
+    pub(super) some: u8,
+}
+
+/// The priorities of a set, the best first.
+pub(super) fn each(mut set: u8) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let first = (set != 0).then(|| set.trailing_zeros() as usize);
+        set &= set.wrapping_sub(1);
+        first
+    })
+}
+
+pub(super) fn key(turn: Instant) -> u64 {
+    (turn >> KEY) as u64
+}
+
+impl Turns {
+    pub(super) fn new(classes: [usize; PRIORITIES]) -> Turns {
+        Turns { orders: classes.map(Heap::new), now: [0; PRIORITIES], some: 0 }
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, prio: usize, turn: Instant, class: u32) {
+        self.orders[prio].push(key(turn), class);
+        self.some |= 1 << prio;
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self, prio: usize) {
+        self.orders[prio].pop();
+        if self.orders[prio].is_empty() {
+            self.some &= !(1 << prio);
+        }
+    }
+
+    /// What `turn` is after so much work.
+    #[inline]
+    pub(super) fn go(&mut self, prio: usize, turn: &mut Instant, work: Instant) {
+        let now = &mut self.now[prio];
+        *now = (*now).max(*turn);
+        *turn = (*now).saturating_add(work).min(*now + FAR);
+    }
+
+    /// Takes over from turns of which this may be another rule's.
+    pub(super) fn inherit(
+        &self,
+        turn: Instant,
+        (before, was): (usize, &Turns),
+        (prio, from, to): (usize, Instant, Instant),
+    ) -> Instant {
+        self.now[prio] + rescaled(turn.saturating_sub(was.now[before]), from, to).min(FAR)
+    }
+}

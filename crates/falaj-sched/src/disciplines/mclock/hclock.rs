@@ -1,0 +1,495 @@
+//! A minimum, a cap and a weight for each class of a tree: hClock.
+//!
+//! Billaud and Gulati, "hClock: hierarchical QoS for packet scheduling in a hypervisor" (2013).
+//! Each class has the three clocks of [mClock](crate::disciplines::mclock), and from the link down each node
+//! chooses among its own: of those whose `R` has come and that have somebody to send the earliest,
+//! else by weight, of those whose `L` has come. So what a class gets by its reservation goes to the
+//! reservations below it first, and the rest of it by weight.
+//!
+//! - A reservation is kept out of that of the class above, which is therefore at least the sum of
+//!   those below; unless set it is that sum.
+//! - What is sent counts at each node for the clocks by which that node has chosen. Limits count
+//!   all of it.
+//! - Who is chosen by weight starts no earlier than the last one did at his node, so that nobody
+//!   saves.
+//!
+//! - A class that comes back after a pause has clocks that are late set to now, as in mClock. So
+//!   has one whose turn by reservation came while nobody below might be served, all being at their
+//!   limits: what it did not use then is lost.
+//!
+//! A class is among those by reservation while its `R` has come, else among those to come; and
+//! among those by weight while its `L` has come, else among the limited. One with nobody below that
+//! may be served is nowhere, until somebody comes, or an `R` or `L` below it does. Entries that are
+//! out of date are put right when they have come to the top.
+
+use crate::collections::quad_heap::Heap;
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{Bound, NoPromise, Promise, full_queue};
+use crate::contract::params::{Refusals, Refused, Setup};
+use crate::disciplines::mclock::{FAR, Rule};
+use crate::mechanisms::bucket::begun;
+use crate::mechanisms::classes::{Classes, LINK, Shape};
+use crate::mechanisms::flow_tag::ahead;
+use crate::mechanisms::oversubscription::Excess;
+use crate::mechanisms::weights::{Instant, ROUNDING, instant, retagged};
+use crate::queues::queue::{FlowId, Flows};
+use crate::units::rate::{Rate, Wire};
+use crate::units::time::{Span, Time};
+use alloc::format;
+use alloc::vec::Vec;
+
+/// Hierarchical mClock.
+#[derive(Debug, Clone)]
+pub struct HClock {
+    shape: Shape,
+    rules: Vec<Rule>,
+    clocks: Vec<Clocks>,
+    /// The link, and each class that is divided.
+    nodes: Vec<Node>,
+    /// By `R`: classes with reservations whose `R` is still to come.
+    coming: Heap,
+    /// By `L`: classes that have reached their limits.
+    limited: Heap,
+    /// Has this leaf packets, as far as was concluded?
+    backlogged: Vec<bool>,
+    serving: Option<FlowId>,
+    /// What was decided last: at these levels, the first below the link is bit 0, by reservation.
+    by_reservation: u32,
+    link: Rate,
+    largest: u32,
+    full_queues: Vec<u64>,
+}
+
+/// What chooses among classes.
+#[derive(Debug, Clone)]
+struct Node {
+    /// By `R`: those whose `R` has come.
+    due: Heap,
+    /// By `P`: those that may be served by weight.
+    weighed: Heap,
+    /// `P` of the last packet that went by weight.
+    now: u128,
+    /// So many classes right below have packets.
+    backlogged: u32,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Clocks {
+    reserved: Instant,
+    limited: Instant,
+    weighed: u128,
+    reservation: Reservation,
+    place: Place,
+}
+
+/// Where a class's entry by `R` is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Reservation {
+    #[default]
+    Nowhere,
+    Coming,
+    Due,
+}
+
+/// Where its other entry is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Nowhere,
+    Weighed,
+    Limited,
+}
+
+impl HClock {
+    /// Validates the setup: at each node the reservations fit into the one above.
+    pub fn new(setup: &Setup) -> Result<HClock, Refusals> {
+        let all = Classes::new("mclock", "mClock", setup)?;
+        let (shape, leaves) = (&all.shape, all.shape.leaves());
+        let mut below = alloc::vec![0u128; shape.nodes()];
+        let mut rules = alloc::vec![Rule::default(); shape.len()];
+        // Leaves, and then the deepest of the others first: what is below each is known.
+        let order = (0..leaves).chain((leaves..shape.len()).rev());
+        for class in order {
+            let (number, f) = (all.numbers[class], all.setups[class]);
+            let refused = |param, what, help| Refused { flow: Some(number), param, what, help };
+            let mut rule = Rule::of(number, f)?;
+            if class >= leaves {
+                let sum = below[shape.node(class as u32)];
+                let sum = Rate(u64::try_from(sum).unwrap_or(u64::MAX));
+                match rule.reservation {
+                    Some(own) if own < sum => {
+                        let what = format!(
+                            "its parts have reservations of {sum} together, and it has one of {own}"
+                        );
+                        return Err(refused(
+                            "reservation",
+                            what,
+                            format!("at least {sum}, or leave it out for that"),
+                        )
+                        .into());
+                    }
+                    None if sum.0 > 0 => rule.reserve(sum),
+                    _ => {}
+                }
+                rule.fits(number, f)?;
+            }
+            below[shape.above(class as u32)] +=
+                u128::from(rule.reservation.map_or(0, |rate| rate.0));
+            rules[class] = rule;
+        }
+        let at_the_link = (0..shape.len()).filter(|&class| shape.above(class as u32) == LINK);
+        let reserved =
+            at_the_link.filter_map(|class| Some((all.numbers[class], rules[class].reservation?)));
+        if let Some(excess) = Excess::of("reservation", reserved, setup.rate) {
+            return Err(excess.refused("; the rest is shared by `weight`").into());
+        }
+        let node = |node| {
+            let heap = || Heap::new(shape.below(node).count());
+            Node { due: heap(), weighed: heap(), now: 0, backlogged: 0 }
+        };
+        Ok(HClock {
+            clocks: alloc::vec![Clocks::default(); rules.len()],
+            rules,
+            nodes: (0..shape.nodes()).map(node).collect(),
+            coming: Heap::new(shape.len()),
+            limited: Heap::new(shape.len()),
+            backlogged: alloc::vec![false; leaves],
+            serving: None,
+            by_reservation: 0,
+            link: setup.rate,
+            largest: setup.largest,
+            full_queues: all.setups[..leaves].iter().map(|f| full_queue(setup, f.limit)).collect(),
+            shape: all.shape,
+        })
+    }
+
+    #[inline]
+    fn is_idle(&self, flows: &Flows<()>, class: u32) -> bool {
+        match self.shape.is_leaf(class) {
+            true => flows.head(FlowId(class)).is_none(),
+            false => self.nodes[self.shape.node(class)].backlogged == 0,
+        }
+    }
+
+    /// A leaf that had no packets has some: so have those above it from now on.
+    fn comes(&mut self, f: FlowId, now: Time) {
+        if core::mem::replace(&mut self.backlogged[f.index()], true) {
+            return;
+        }
+        let mut class = f.0;
+        loop {
+            let node = self.shape.above(class);
+            let (clocks, rule) = (&mut self.clocks[class as usize], &self.rules[class as usize]);
+            if rule.reserved > 0 {
+                clocks.reserved = clocks.reserved.max(instant(now));
+            }
+            if rule.limited > 0 {
+                clocks.limited = clocks.limited.max(instant(now));
+            }
+            clocks.weighed = clocks.weighed.max(self.nodes[node].now);
+            self.nodes[node].backlogged += 1;
+            if node == LINK || self.nodes[node].backlogged > 1 {
+                return;
+            }
+            class = self.shape.class(node);
+        }
+    }
+
+    /// A leaf has no packets any more, nor have those above it that had no others.
+    fn goes(&mut self, f: FlowId) {
+        if !core::mem::take(&mut self.backlogged[f.index()]) {
+            return;
+        }
+        for class in self.shape.path(f.0) {
+            let above = &mut self.nodes[self.shape.above(class)].backlogged;
+            *above -= 1;
+            if *above > 0 {
+                break;
+            }
+        }
+    }
+
+    /// Gives a class, and those above it, the entries that they lack.
+    fn enter(&mut self, class: u32, now: Time) {
+        let mut next = Some(class);
+        while let Some(class) = next {
+            let node = self.shape.above(class);
+            let clocks = &mut self.clocks[class as usize];
+            if clocks.reservation == Reservation::Nowhere && self.rules[class as usize].reserved > 0
+            {
+                clocks.reserved = clocks.reserved.max(instant(now));
+                clocks.reservation = Reservation::Coming;
+                self.coming.push(begun(clocks.reserved).0, class);
+            }
+            if clocks.place == Place::Nowhere {
+                clocks.place = Place::Weighed;
+                self.nodes[node].weighed.push(clocks.weighed as u64, class);
+            }
+            next = (node != LINK).then(|| self.shape.class(node));
+        }
+    }
+
+    /// Those whose `R` or `L` has come are where they belong. When the next one comes.
+    fn wake(&mut self, flows: &Flows<()>, now: Time) -> Option<Time> {
+        let mut next = None;
+        // These first: who enters may have an `R` that has come.
+        while let Some((at, class)) = self.limited.first() {
+            let is = begun(self.clocks[class as usize].limited);
+            if self.is_idle(flows, class) {
+                self.limited.pop();
+                self.clocks[class as usize].place = Place::Nowhere;
+            } else if is <= now {
+                self.limited.pop();
+                self.clocks[class as usize].place = Place::Nowhere;
+                self.enter(class, now);
+            } else if is.0 != at {
+                self.limited.postpone_first(is.0);
+            } else {
+                next = Some(is);
+                break;
+            }
+        }
+        while let Some((at, class)) = self.coming.first() {
+            let clocks = &mut self.clocks[class as usize];
+            let is = begun(clocks.reserved);
+            if self.is_idle(flows, class) {
+                self.coming.pop();
+                self.clocks[class as usize].reservation = Reservation::Nowhere;
+            } else if is <= now {
+                self.coming.pop();
+                self.clocks[class as usize].reservation = Reservation::Due;
+                self.nodes[self.shape.above(class)].due.push(is.0, class);
+                self.enter(class, now);
+            } else if is.0 != at {
+                self.coming.postpone_first(is.0);
+            } else {
+                return next.into_iter().chain([is]).min();
+            }
+        }
+        next
+    }
+
+    /// Whom a node would serve, and at which levels by reservation.
+    fn first(
+        &mut self,
+        flows: &Flows<()>,
+        node: usize,
+        level: u32,
+        now: Time,
+    ) -> Option<(FlowId, u32)> {
+        while let Some((at, class)) = self.nodes[node].due.first() {
+            let is = begun(self.clocks[class as usize].reserved);
+            if is > now {
+                self.nodes[node].due.pop();
+                self.clocks[class as usize].reservation = Reservation::Coming;
+                self.coming.push(is.0, class);
+            } else if is.0 != at {
+                self.nodes[node].due.postpone_first(is.0);
+            } else if let Some((f, below)) = self.within(flows, class, level, now) {
+                return Some((f, below | 1 << level));
+            } else {
+                self.nodes[node].due.pop();
+                self.clocks[class as usize].reservation = Reservation::Nowhere;
+            }
+        }
+        while let Some((at, class)) = self.nodes[node].weighed.first() {
+            let clocks = &self.clocks[class as usize];
+            let limited = begun(clocks.limited);
+            if limited > now && !self.is_idle(flows, class) {
+                self.nodes[node].weighed.pop();
+                self.clocks[class as usize].place = Place::Limited;
+                self.limited.push(limited.0, class);
+            } else if ahead(clocks.weighed as u64, at) > 0 {
+                let is = clocks.weighed as u64;
+                self.nodes[node].weighed.postpone_first(is);
+            } else if let Some(found) = self.within(flows, class, level, now) {
+                return Some(found);
+            } else {
+                self.nodes[node].weighed.pop();
+                self.clocks[class as usize].place = Place::Nowhere;
+            }
+        }
+        None
+    }
+
+    /// Whom a class at a level would send: itself, or one below it.
+    fn within(
+        &mut self,
+        flows: &Flows<()>,
+        class: u32,
+        level: u32,
+        now: Time,
+    ) -> Option<(FlowId, u32)> {
+        match self.shape.is_leaf(class) {
+            true => flows.head(FlowId(class)).map(|_| (FlowId(class), 0)),
+            false => self.first(flows, self.shape.node(class), level + 1, now),
+        }
+    }
+
+    /// What a class is promised behind what the one above it is.
+    fn promised(&self, class: u32) -> Result<(Rate, Span), NoPromise> {
+        let Some(rate) = self.rules[class as usize].reservation else {
+            return Err(NoPromise(
+                "a flow without a `reservation`, its own and of all above it, gets by its weight what reservations leave, \
+                 which may be nothing"
+                    .into(),
+            ));
+        };
+        let node = self.shape.above(class);
+        let (link, later) = match node {
+            LINK => (self.link, Span::ZERO),
+            node => {
+                let above = self.shape.class(node);
+                let (rate, later) = self.promised(above)?;
+                (rate, later + rate.airtime(self.largest))
+            }
+        };
+        let reserved = self
+            .shape
+            .below(node)
+            .filter(|&class| self.rules[class as usize].reservation.is_some());
+        let others = link.airtime_of_many((reserved.count() as u64 + 1) * u64::from(self.largest));
+        Ok((rate, later + others + ROUNDING + Span(1)))
+    }
+}
+
+impl Discipline for HClock {
+    type State = ();
+    type Tag = ();
+
+    fn start(&mut self, _: &mut Flows<()>) {}
+
+    /// What clocks are ahead stays as many bytes; a clock that there was not begins now. Classes
+    /// above the leaves stay what they were where all of them stand where they stood, and else
+    /// begin anew.
+    fn succeed(&mut self, old: HClock, flows: &mut Flows<()>, now: Time) {
+        self.by_reservation = old.by_reservation;
+        let (now, keeps) = (instant(now), self.shape.keeps(&old.shape));
+        if keeps {
+            self.nodes.iter_mut().zip(&old.nodes).for_each(|(node, was)| node.now = was.now);
+        }
+        let leaves = (0..old.shape.leaves() as u32).map(|f| (f, f));
+        let nodes = (1..old.nodes.len())
+            .filter(|_| keeps)
+            .map(|node| (old.shape.class(node), self.shape.class(node)));
+        for (before, class) in leaves.chain(nodes) {
+            let (was, is) = (&old.rules[before as usize], &self.rules[class as usize]);
+            let clock = |clock, was, is| match (was, is) {
+                (_, 0) => 0,
+                (0, _) => now,
+                (was, is) => retagged(clock, now, was, is),
+            };
+            let clocks = &old.clocks[before as usize];
+            let (from, to) = (old.shape.above(before), self.shape.above(class));
+            let above = self.nodes[to].now;
+            self.clocks[class as usize] = Clocks {
+                reserved: clock(clocks.reserved, was.reserved, is.reserved),
+                limited: clock(clocks.limited, was.limited, is.limited),
+                weighed: match keeps && from == to {
+                    true => retagged(clocks.weighed, above, was.weighed.into(), is.weighed.into())
+                        .min(above + FAR),
+                    false => above,
+                },
+                ..Clocks::default()
+            };
+        }
+        self.serving = old.serving;
+        for f in (0..old.shape.leaves() as u32).map(FlowId).filter(|&f| flows.head(f).is_some()) {
+            // Clocks are as they were: who was there before did not come back.
+            self.backlogged[f.index()] = true;
+            for class in self.shape.path(f.0) {
+                let above = &mut self.nodes[self.shape.above(class)].backlogged;
+                *above += 1;
+                if *above > 1 {
+                    break;
+                }
+            }
+            self.enter(f.0, Time::ZERO);
+        }
+    }
+
+    fn ready(&mut self, _: &mut Flows<()>, f: FlowId, now: Time) {
+        if self.serving.take_if(|served| *served == f).is_some() {
+            // It ran empty with its last packet, and was not asked about since.
+            self.goes(f);
+        }
+        self.comes(f, now);
+        self.enter(f.0, now);
+    }
+
+    fn offer_changed(&mut self, flows: &mut Flows<()>, f: FlowId, now: Time) {
+        match flows.head(f) {
+            Some(_) => self.enter(f.0, now),
+            None => self.goes(f),
+        }
+    }
+
+    fn next(&mut self, flows: &mut Flows<()>, now: Time, _: &Wire) -> Answer {
+        if let Some(f) = self.serving.take()
+            && flows.head(f).is_none()
+        {
+            self.goes(f);
+        }
+        self.wake(flows, now);
+        if let Some((f, by_reservation)) = self.first(flows, LINK, 0, now) {
+            self.by_reservation = by_reservation;
+            return Answer::Serve(f);
+        }
+        // Again: who was found to have to wait meanwhile may be the one to wait for.
+        self.wake(flows, now).map_or(Answer::Idle, Answer::NotBefore)
+    }
+
+    fn take(&mut self, _: &mut Flows<()>, f: FlowId, sent: Sent) {
+        let depth = self.shape.path(f.0).count() as u32;
+        let bytes = Instant::from(sent.bytes);
+        let mut class = f.0;
+        for level in (0..depth).rev() {
+            let node = self.shape.above(class);
+            let (clocks, rule) = (&mut self.clocks[class as usize], &self.rules[class as usize]);
+            let now = &mut self.nodes[node].now;
+            if self.by_reservation >> level & 1 == 0 {
+                // What a limit kept it from it does not save.
+                clocks.weighed = clocks.weighed.max(*now);
+                *now = clocks.weighed;
+            } else {
+                clocks.reserved = clocks.reserved.saturating_add(bytes * rule.reserved);
+            }
+            if rule.limited > 0 {
+                let behind =
+                    instant(sent.start).saturating_sub(Instant::from(self.largest) * rule.limited);
+                clocks.limited = clocks.limited.max(behind).saturating_add(bytes * rule.limited);
+            }
+            clocks.weighed = (clocks.weighed + bytes * u128::from(rule.weighed)).min(*now + FAR);
+            if node != LINK {
+                class = self.shape.class(node);
+            }
+        }
+        self.serving = Some(f);
+    }
+
+    fn forgettable(&self, _: &Flows<()>, f: FlowId, now: Time) -> bool {
+        let clocks = &self.clocks[f.index()];
+        let above = self.nodes[self.shape.above(f.0)].now;
+        clocks.reserved.max(clocks.limited) <= instant(now) && clocks.weighed <= above
+    }
+
+    /// As in mClock, where the class above stands for the link: what that is promised it is served
+    /// at least, later by its own latency; and all that the class gets serves an `R` below it
+    /// that has come before anything else.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let (rate, others) = self.promised(f.0)?;
+        Ok(Promise {
+            rate,
+            latency: rate.airtime(self.largest) + others,
+            rate_formula: "the reservation r",
+            delay: Bound {
+                delay: rate.airtime_of_many(
+                    self.full_queues[f.index()].saturating_add(self.largest.into()),
+                ) + others,
+                formula: "(B + L)/r + sum of (n + 1) L/R + L/R, n reservations at each node of reservation R",
+                condition: "packets that found room",
+            },
+            others: Vec::new(),
+        })
+    }
+}

@@ -1,0 +1,398 @@
+//! A minimum, a cap and a weight for each flow: mClock.
+//!
+//! Gulati, Merchant and Varman, "mClock: handling throughput variability for hypervisor IO
+//! scheduling" (2010). A flow has three clocks, which its packets advance:
+//! - `R`, by bytes over the reservation. Of those whose `R` has come the earliest is served: the
+//!   constraint phase.
+//! - `L`, by bytes over the limit. In the weight phase a flow waits until its `L` has come.
+//! - `P`, by bytes over the weight. In the weight phase, when no `R` has come, the least goes
+//!   first; what it sends does not count for its reservation, so `R` stays.
+//!
+//! Who comes back after a pause has clocks that are late set to now; `P`, to that of the last
+//! packet that went by weight.
+//!
+//! The paper stamps requests as they come, and has clocks follow real time. Here heads are judged
+//! by clocks, which is the same order; and a flow that others kept from using its limit makes up
+//! for one packet of the largest size, not for as long as it waited, so that the limit stays one.
+//!
+//! A tree of classes is [hClock](crate::disciplines::mclock::hclock).
+//!
+//! Clocks only rise, and so do the keys in the heaps: an entry that is out of date is put right
+//! when it has come to the top. So a packet costs two steps from the top of a heap, and nothing is
+//! ever looked for inside.
+
+pub mod hclock;
+
+use crate::collections::quad_heap::Heap;
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{
+    Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
+use crate::mechanisms::bucket::begun;
+use crate::mechanisms::flow_tag::ahead;
+use crate::mechanisms::oversubscription::Excess;
+use crate::mechanisms::weights::{Instant, ROUNDING, WEIGHT, instant, pace, retagged};
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::rate::{Rate, Wire};
+use crate::units::time::{Span, Time};
+use alloc::format;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "mclock",
+    doc: "a minimum, a cap and a weight for each flow: reservations first, the rest by weight up to the limits, O(log N)",
+    source: "Gulati, Merchant and Varman 2010; trees: Billaud and Gulati 2013",
+    scheduler: &[],
+    flow: &[
+        Param {
+            name: "reservation",
+            kind: Kind::Rate,
+            default: Some("none: by weight only; of a divided flow what its parts have together"),
+            doc: "what the flow gets at least; all reservations together fit on the link, or into that of the flow above",
+        },
+        Param {
+            name: "limit",
+            kind: Kind::Rate,
+            default: Some("none"),
+            doc: "what the flow gets at most, also on a free link",
+        },
+        WEIGHT,
+    ],
+};
+
+/// Parts of a byte in `P`, as a power of two.
+const FRACTION: u32 = 38;
+/// `P` is never further ahead than this, so that keys can be told apart: 16 MB for a unit of
+/// weight.
+pub(crate) const FAR: u128 = 1 << 62;
+
+/// mClock.
+#[derive(Debug, Clone)]
+pub struct MClock {
+    rules: Vec<Rule>,
+    /// By `R`: who has a reservation.
+    reserved: Heap,
+    /// By `P`: who may be served by weight.
+    weighed: Heap,
+    /// By `L`: who has reached its limit.
+    limited: Heap,
+    /// `P` of the last packet that went by weight.
+    now: u128,
+    /// What was decided last is by weight, not by reservation.
+    by_weight: bool,
+    link: Rate,
+    largest: u32,
+    full_queues: Vec<u64>,
+}
+
+/// What was set for a flow, or for a class of a [tree](crate::disciplines::mclock::hclock).
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Rule {
+    pub(crate) reservation: Option<Rate>,
+    /// Times of a byte; 0 where there is no such rate.
+    pub(crate) reserved: Instant,
+    pub(crate) limited: Instant,
+    /// `P` of a byte.
+    pub(crate) weighed: u64,
+}
+
+impl Rule {
+    /// What `f` asks for, which is known by this number.
+    pub(crate) fn of(flow: usize, f: &FlowSetup) -> Result<Rule, Refused> {
+        let refused = |param, what, help| Refused { flow: Some(flow), param, what, help };
+        let (reservation, limit) = (f.values.rate("reservation"), f.values.rate("limit"));
+        for (param, rate) in [("reservation", reservation), ("limit", limit)] {
+            if rate == Some(Rate(0)) {
+                let help = "a rate above 0, or leave it out for none".into();
+                return Err(refused(param, "a rate of 0 never sends".into(), help));
+            }
+        }
+        let weight = f.values.count("weight").unwrap_or(1);
+        if weight == 0 || weight > 65_536 {
+            let what = format!("a weight of {weight} is out of range");
+            return Err(refused("weight", what, "from 1 to 65536".into()));
+        }
+        let weighed = (1u64 << FRACTION).div_ceil(weight);
+        let mut rule = Rule { limited: limit.map_or(0, pace), weighed, ..Rule::default() };
+        if let Some(rate) = reservation {
+            rule.reserve(rate);
+        }
+        Ok(rule)
+    }
+
+    /// It has this reservation.
+    pub(crate) fn reserve(&mut self, rate: Rate) {
+        (self.reservation, self.reserved) = (Some(rate), pace(rate));
+    }
+
+    /// A limit that is below the reservation would break it.
+    pub(crate) fn fits(&self, flow: usize, f: &FlowSetup) -> Result<(), Refused> {
+        match (self.reservation, f.values.rate("limit")) {
+            (Some(least), Some(most)) if least > most => Err(Refused {
+                flow: Some(flow),
+                param: "limit",
+                what: format!("a limit of {most} is below the reservation of {least}"),
+                help: format!("at least {least}"),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What it keeps for a flow.
+#[derive(Debug, Clone, Default)]
+pub struct MClockFlow {
+    reserved: Instant,
+    limited: Instant,
+    weighed: u128,
+    /// Has it an entry in the heap of reservations?
+    in_reserved: bool,
+    place: Place,
+}
+
+/// Where a flow's other entry is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Nowhere,
+    Weighed,
+    Limited,
+}
+
+impl MClock {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<MClock, Refusals> {
+        finite_rate(setup, "mClock")?;
+        room_for_one(setup)?;
+        let mut rules = Vec::with_capacity(setup.flows.len());
+        for (flow, f) in setup.flows.iter().enumerate() {
+            let rule = Rule::of(flow, f)?;
+            rule.fits(flow, f)?;
+            rules.push(rule);
+        }
+        let reserved =
+            rules.iter().enumerate().filter_map(|(flow, rule)| Some((flow, rule.reservation?)));
+        if let Some(excess) = Excess::of("reservation", reserved, setup.rate) {
+            return Err(excess.refused("; the rest is shared by `weight`").into());
+        }
+        Ok(MClock {
+            reserved: Heap::new(rules.len()),
+            weighed: Heap::new(rules.len()),
+            limited: Heap::new(rules.len()),
+            rules,
+            now: 0,
+            by_weight: false,
+            link: setup.rate,
+            largest: setup.largest,
+            full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
+        })
+    }
+
+    /// Gives a flow that has packets the entries that it lacks.
+    #[inline]
+    fn enter(&mut self, state: &mut MClockFlow, f: FlowId) {
+        if !state.in_reserved && self.rules[f.index()].reserved > 0 {
+            state.in_reserved = true;
+            self.reserved.push(begun(state.reserved).0, f.0);
+        }
+        if state.place == Place::Nowhere {
+            state.place = Place::Weighed;
+            self.weighed.push(state.weighed as u64, f.0);
+        }
+    }
+
+    /// When the first `R` comes, and whose it is.
+    #[inline]
+    fn first_reserved(&mut self, flows: &mut Flows<MClockFlow>) -> Option<(Time, FlowId)> {
+        while let Some((key, f)) = self.reserved.first() {
+            let f = FlowId(f);
+            let is = begun(flows.state(f).reserved);
+            if flows.head(f).is_none() {
+                self.reserved.pop();
+                flows.state_mut(f).in_reserved = false;
+            } else if is.0 != key {
+                self.reserved.postpone_first(is.0);
+            } else {
+                return Some((is, f));
+            }
+        }
+        None
+    }
+
+    /// When the first `L` comes that has not come yet; those that have wait by weight from now on.
+    #[inline]
+    fn first_limited(&mut self, flows: &mut Flows<MClockFlow>, now: Time) -> Option<Time> {
+        while let Some((key, f)) = self.limited.first() {
+            let (f, waits) = (FlowId(f), flows.head(FlowId(f)).is_some());
+            let state = flows.state_mut(f);
+            let is = begun(state.limited);
+            if !waits {
+                self.limited.pop();
+                state.place = Place::Nowhere;
+            } else if is <= now {
+                self.limited.pop();
+                state.place = Place::Weighed;
+                self.weighed.push(state.weighed as u64, f.0);
+            } else if is.0 != key {
+                self.limited.postpone_first(is.0);
+            } else {
+                return Some(is);
+            }
+        }
+        None
+    }
+
+    /// Who has the least `P` of those below their limits.
+    #[inline]
+    fn first_weighed(&mut self, flows: &mut Flows<MClockFlow>, now: Time) -> Option<FlowId> {
+        while let Some((key, f)) = self.weighed.first() {
+            let (f, waits) = (FlowId(f), flows.head(FlowId(f)).is_some());
+            let state = flows.state_mut(f);
+            let limited = begun(state.limited);
+            if !waits {
+                self.weighed.pop();
+                state.place = Place::Nowhere;
+            } else if limited > now {
+                self.weighed.pop();
+                state.place = Place::Limited;
+                self.limited.push(limited.0, f.0);
+            } else if ahead(state.weighed as u64, key) > 0 {
+                self.weighed.postpone_first(state.weighed as u64);
+            } else {
+                return Some(f);
+            }
+        }
+        None
+    }
+}
+
+impl Discipline for MClock {
+    type State = MClockFlow;
+    type Tag = ();
+
+    fn start(&mut self, _: &mut Flows<MClockFlow>) {}
+
+    /// What clocks are ahead stays as many bytes; a clock that there was not begins now.
+    fn succeed(&mut self, old: MClock, flows: &mut Flows<MClockFlow>, now: Time) {
+        (self.now, self.by_weight) = (old.now, old.by_weight);
+        let now = instant(now);
+        for f in (0..old.rules.len() as u32).map(FlowId) {
+            let (was, is) = (old.rules[f.index()], self.rules[f.index()]);
+            let clock = |clock, was, is| match (was, is) {
+                (_, 0) => 0,
+                (0, _) => now,
+                (was, is) => retagged(clock, now, was, is),
+            };
+            let waits = flows.head(f).is_some();
+            let state = flows.state_mut(f);
+            *state = MClockFlow {
+                reserved: clock(state.reserved, was.reserved, is.reserved),
+                limited: clock(state.limited, was.limited, is.limited),
+                weighed: retagged(state.weighed, self.now, was.weighed.into(), is.weighed.into())
+                    .min(self.now + FAR),
+                ..MClockFlow::default()
+            };
+            if waits {
+                self.enter(state, f);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<MClockFlow>, f: FlowId, now: Time) {
+        let (now, rule) = (instant(now), self.rules[f.index()]);
+        let state = flows.state_mut(f);
+        if rule.reserved > 0 {
+            state.reserved = state.reserved.max(now);
+        }
+        if rule.limited > 0 {
+            state.limited = state.limited.max(now);
+        }
+        state.weighed = state.weighed.max(self.now);
+        self.enter(state, f);
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<MClockFlow>, now: Time, _: &Wire) -> Answer {
+        let reserved = self.first_reserved(flows);
+        if let Some((then, f)) = reserved
+            && then <= now
+        {
+            self.by_weight = false;
+            return Answer::Serve(f);
+        }
+        // Twice: who leaves the heap of weights may be the one to wait for.
+        self.first_limited(flows, now);
+        if let Some(f) = self.first_weighed(flows, now) {
+            self.by_weight = true;
+            return Answer::Serve(f);
+        }
+        let limited = self.first_limited(flows, now);
+        match reserved.map(|(then, _)| then).into_iter().chain(limited).min() {
+            Some(then) => Answer::NotBefore(then),
+            None => Answer::Idle,
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<MClockFlow>, f: FlowId, sent: Sent) {
+        let (state, rule) = (flows.state_mut(f), &self.rules[f.index()]);
+        let bytes = Instant::from(sent.bytes);
+        if self.by_weight {
+            // What a limit kept it from it does not save.
+            state.weighed = state.weighed.max(self.now);
+            self.now = state.weighed;
+        } else {
+            state.reserved = state.reserved.saturating_add(bytes * rule.reserved);
+        }
+        if rule.limited > 0 {
+            let behind =
+                instant(sent.start).saturating_sub(Instant::from(self.largest) * rule.limited);
+            state.limited = state.limited.max(behind).saturating_add(bytes * rule.limited);
+        }
+        state.weighed = (state.weighed + bytes * u128::from(rule.weighed)).min(self.now + FAR);
+    }
+
+    fn forgettable(&self, flows: &Flows<MClockFlow>, f: FlowId, now: Time) -> bool {
+        let state = flows.state(f);
+        state.reserved.max(state.limited) <= instant(now) && state.weighed <= self.now
+    }
+
+    /// The `R` of a flow that has packets is at most a packet ahead of now. When it has come, all
+    /// that goes first has an `R` that came before: of each reserved flow what its reservation
+    /// brings since, and one packet; and one packet may have begun. As the reservations fit on
+    /// the link, that is over `(n L + L)/C` after the `R`.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let Some(rate) = self.rules[f.index()].reservation else {
+            return Err(NoPromise(
+                "a flow without a `reservation` gets by its weight what reservations leave, which may be nothing"
+                    .into(),
+            ));
+        };
+        let reserved = self.rules.iter().filter(|rule| rule.reservation.is_some()).count() as u64;
+        let others = self.link.airtime_of_many((reserved + 1) * u64::from(self.largest))
+            + ROUNDING
+            + Span(1);
+        Ok(Promise {
+            rate,
+            latency: rate.airtime(self.largest) + others,
+            rate_formula: "the reservation r",
+            delay: Bound {
+                delay: rate.airtime_of_many(
+                    self.full_queues[f.index()].saturating_add(self.largest.into()),
+                ) + others,
+                formula: "(B + L)/r + (n + 1) L/C, n flows with reservations",
+                condition: "packets that found room",
+            },
+            others: Vec::new(),
+        })
+    }
+
+    /// An `R` that is behind stays so: no reservation is lost.
+    fn serves_strictly(&self) -> bool {
+        true
+    }
+}

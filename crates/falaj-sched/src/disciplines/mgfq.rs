@@ -1,0 +1,198 @@
+//! Multilayer gated frame queueing: packets wait behind gates until their due dates are near.
+//!
+//! Tsou, Chiou and Tsai (2000), as in C. Zhang's thesis. A packet is due at its arrival and the
+//! flow's `deadline`. Every `period` all gates open: what waits behind the first one joins the
+//! queue that is sent, behind what is there, and each other group moves up by one gate. A packet
+//! joins the group whose gate it passes last before it is due, a whole period before that at most;
+//! so a flow's packets become eligible within a period of each other's due dates, which is the
+//! jitter that it leaves. Nothing is sorted by due dates within a group: that is the price of few
+//! queues.
+//!
+//! The gate at which a packet joins the queue and its number among all arrivals say the same as the
+//! queues do, so that nothing is moved at a gate.
+
+use crate::collections::tournament::Tournament;
+use crate::contract::discipline::{Answer, Discipline, Harm, Sent};
+use crate::contract::guarantee::{
+    Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
+use crate::mechanisms::bucket::ids;
+use crate::mechanisms::weights::ROUNDING;
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::rate::{Rate, Wire};
+use crate::units::time::{Span, Time};
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "mgfq",
+    doc: "multilayer gated frame queueing: packets pass a gate each period until they are nearly due, then first in first out",
+    source: "Tsou, Chiou and Tsai 2000, as in C. Zhang's thesis",
+    scheduler: &[
+        Param {
+            name: "period",
+            kind: Kind::Span,
+            default: None,
+            doc: "between two openings of the gates: the jitter that flows keep, and the error of their due dates",
+        },
+        Param {
+            name: "gates",
+            kind: Kind::Count { min: 1, max: 4_096 },
+            default: Some("16"),
+            doc: "gates one behind the other; a deadline of more periods than gates counts as that many",
+        },
+        Param {
+            name: "idle",
+            kind: Kind::Choice(&["hold", "release"]),
+            default: Some("hold"),
+            doc: "what a free link does while all packets are behind gates: waits, or sends from the nearest one",
+        },
+    ],
+    flow: &[Param {
+        name: "deadline",
+        kind: Kind::Span,
+        default: None,
+        doc: "time from a packet's arrival until it is due",
+    }],
+};
+
+/// When a packet joins the queue that is sent, as a number of gates opened since zero; and its own
+/// number.
+type Place = (u64, u64);
+
+/// Multilayer gated frame queueing.
+#[derive(Debug, Clone)]
+pub struct Mgfq {
+    period: Span,
+    gates: u64,
+    releases: bool,
+    deadlines: Vec<Span>,
+    heads: Tournament<Place>,
+    /// Packets so far.
+    arrivals: u64,
+    serving: Option<FlowId>,
+    /// The link's time for a packet of the largest size, and for all queues full.
+    largest: Span,
+    full_queues: Span,
+}
+
+impl Mgfq {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Mgfq, Refusals> {
+        finite_rate(setup, "multilayer gated frame queueing")?;
+        room_for_one(setup)?;
+        let period = setup.scheduler.span("period").filter(|&period| period > Span::ZERO);
+        let period = period.ok_or_else(|| Refused {
+            flow: None,
+            param: "period",
+            what: "gates open once a period, and there is none".into(),
+            help: "give it the jitter that flows may have, such as `5ms`".into(),
+        })?;
+        let deadline = |(flow, f): (usize, &FlowSetup)| {
+            f.values.span("deadline").ok_or_else(|| Refused {
+                flow: Some(flow),
+                param: "deadline",
+                what: "the flow has no deadline".into(),
+                help: "give it the delay that it needs, such as `20ms`".into(),
+            })
+        };
+        let full =
+            setup.flows.iter().map(|f| full_queue(setup, f.limit)).fold(0, u64::saturating_add);
+        Ok(Mgfq {
+            period,
+            gates: setup.scheduler.count("gates").unwrap_or(16),
+            releases: setup.scheduler.choice("idle") == Some("release"),
+            deadlines: setup.flows.iter().enumerate().map(deadline).collect::<Result<_, _>>()?,
+            heads: Tournament::new(setup.flows.len()),
+            arrivals: 0,
+            serving: None,
+            largest: setup.largest_airtime(),
+            full_queues: setup.rate.airtime_of_many(full),
+        })
+    }
+
+    fn follow(&mut self, flows: &Flows<(), Place>, f: FlowId) {
+        match flows.head(f) {
+            Some(_) => self.heads.set(f, flows.head_tag(f)),
+            None => self.heads.remove(f),
+        }
+    }
+}
+
+impl Discipline for Mgfq {
+    type State = ();
+    type Tag = Place;
+
+    fn start(&mut self, _: &mut Flows<(), Place>) {}
+
+    /// What is behind a gate stays there: until the first opening of the new gates that is no
+    /// sooner.
+    fn retag(&self, old: &mut Mgfq, _: FlowId, (gate, number): Place, _: Time) -> Place {
+        let opens = u128::from(gate) * u128::from(old.period.0);
+        (u64::try_from(opens.div_ceil(self.period.0.into())).unwrap_or(u64::MAX), number)
+    }
+
+    fn succeed(&mut self, old: Mgfq, flows: &mut Flows<(), Place>, _: Time) {
+        (self.serving, self.arrivals) = (old.serving, old.arrivals);
+        ids(old.deadlines.len()).for_each(|f| self.follow(flows, f));
+    }
+
+    #[inline(always)]
+    fn arrived(&mut self, _: &mut Flows<(), Place>, f: FlowId, _: u32, now: Time) -> Place {
+        let opened = now.0 / self.period.0;
+        let due = now + self.deadlines[f.index()];
+        // The last one before it is due.
+        let last = due.0.div_ceil(self.period.0).saturating_sub(1);
+        self.arrivals += 1;
+        (last.clamp(opened, opened + self.gates), self.arrivals)
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<(), Place>, f: FlowId, _: Time) {
+        self.follow(flows, f);
+    }
+
+    fn offer_changed(&mut self, flows: &mut Flows<(), Place>, f: FlowId, _: Time) {
+        self.follow(flows, f);
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<(), Place>, now: Time, _: &Wire) -> Answer {
+        if let Some(f) = self.serving.take() {
+            self.follow(flows, f);
+        }
+        let Some(((gate, _), f)) = self.heads.first() else { return Answer::Idle };
+        let opens = Time::ZERO + self.period * gate;
+        if opens <= now || self.releases { Answer::Serve(f) } else { Answer::NotBefore(opens) }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, _: &mut Flows<(), Place>, f: FlowId, _: Sent) {
+        self.serving = Some(f);
+    }
+
+    /// No packet's time depends on those before it.
+    fn harm_of_drops(&self) -> Harm {
+        Harm::Nobody
+    }
+
+    /// A packet is in the queue that is sent by its due date. What comes later stands behind it, so
+    /// that all it still waits for is in the queues then, itself included, and what they hold
+    /// has its end.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let deadline = self.deadlines[f.index()];
+        Ok(Promise {
+            rate: Rate(0),
+            latency: self.largest,
+            rate_formula: "none: packets go as they are due",
+            delay: Bound {
+                delay: deadline + self.full_queues + ROUNDING,
+                formula: "d + sum B/C",
+                condition: "packets that found room",
+            },
+            others: Vec::new(),
+        })
+    }
+}

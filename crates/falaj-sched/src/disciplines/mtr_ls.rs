@@ -1,0 +1,203 @@
+//! Move-to-rear list scheduling, MTR-LS.
+//!
+//! Bruno, Gabber, Ozden and Silberschatz, "Move-to-rear list scheduling: a new
+//! scheduling algorithm for providing QoS guarantees" (1997), as summed up in C.
+//! Zhang's thesis (section 2.5): a virtual time quantum is divided among
+//! processes by their shares; each uses up its part unless it ends or is
+//! preempted. The thesis leaves open what follows here, for packets:
+//! - Flows stand in a list, at first in the scenario's order. The first in it that has a packet
+//!   sends; when its part is used up it moves to the rear with a new one. A flow that runs empty
+//!   keeps its place and the rest of its part.
+//! - A packet on the wire is not preempted: the next decision sees who came.
+//! - A packet is begun as long as anything of the part is left; what it takes beyond is owed to the
+//!   next part. Nothing else is carried over.
+
+use crate::collections::tournament::Tournament;
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{Bound, NoPromise, Promise};
+use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::mechanisms::weights::{ROUNDING, Shares, WEIGHT};
+use crate::queues::queue::{FlowId, Flows, Limit};
+use crate::registry::Entry;
+use crate::units::rate::{Rate, Wire};
+use crate::units::time::Time;
+use alloc::format;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "mtr-ls",
+    doc: "move-to-rear list: the first that has a packet uses up its part of a time quantum, then goes last",
+    source: "Bruno, Gabber, Ozden and Silberschatz 1997, as in C. Zhang's thesis",
+    scheduler: &[Param {
+        name: "period",
+        kind: Kind::Span,
+        default: Some("as long as the slowest flow needs for a packet"),
+        doc: "the virtual time quantum of which each flow has its part: shorter for less delay",
+    }],
+    flow: &[WEIGHT],
+};
+
+/// Move-to-rear list scheduling.
+#[derive(Debug, Clone)]
+pub struct MtrLs {
+    shares: Shares,
+    /// The flows' parts, in bytes.
+    parts: Vec<u64>,
+    /// The most bytes that a packet finds before it in its queue.
+    ahead: Vec<u64>,
+    /// Who has a packet, by the place in the list.
+    list: Tournament<u64>,
+    rear: u64,
+    serving: Option<FlowId>,
+}
+
+/// What it keeps for a flow.
+#[derive(Debug, Clone, Default)]
+pub struct ListedFlow {
+    /// Bytes left of its part.
+    left: i64,
+    place: u64,
+}
+
+/// Of a part, in bytes: any number of them is still counted in 64 bits.
+const MOST: u64 = 1 << 40;
+
+impl MtrLs {
+    /// Validates the setup: a part below a packet could leave a debt beyond the next.
+    pub fn new(setup: &Setup) -> Result<MtrLs, Refusals> {
+        let shares = Shares::new(setup, "move-to-rear list scheduling")?;
+        let shortest = shares.slowest_packet();
+        let quantum = setup.scheduler.span("period").unwrap_or(shortest);
+        let parts = shares.all().map(|f| shares.own_bytes(quantum, f)).collect::<Vec<_>>();
+        if parts.iter().any(|&part| part < shares.largest() || part > MOST) {
+            return Err(Refused {
+                flow: None,
+                param: "period",
+                what: format!(
+                    "in {quantum} some flow's part is less than a packet, or beyond a terabyte"
+                ),
+                help: format!(
+                    "at least {shortest}, so that the slowest flow's part holds {} B",
+                    setup.largest
+                ),
+            }
+            .into());
+        }
+        let ahead = setup.flows.iter().map(|f| match f.limit {
+            Limit::Packets(n) => u64::from(n - 1) * shares.largest(),
+            Limit::Bytes(n) => n - 1,
+        });
+        Ok(MtrLs {
+            ahead: ahead.collect(),
+            parts,
+            list: Tournament::new(shares.flows()),
+            rear: shares.flows() as u64,
+            shares,
+            serving: None,
+        })
+    }
+
+    /// The head of `f` has left.
+    fn follow(&mut self, flows: &mut Flows<ListedFlow>, f: FlowId) {
+        let head = flows.head(f);
+        let state = flows.state_mut(f);
+        if state.left <= 0 {
+            state.left += self.parts[f.index()] as i64;
+            state.place = self.rear;
+            self.rear += 1;
+        }
+        match head {
+            Some(_) => self.list.set(f, state.place),
+            None => self.list.remove(f),
+        }
+    }
+}
+
+impl Discipline for MtrLs {
+    type State = ListedFlow;
+    type Tag = ();
+
+    fn start(&mut self, flows: &mut Flows<ListedFlow>) {
+        for (f, &part) in self.parts.iter().enumerate() {
+            *flows.state_mut(FlowId(f as u32)) = ListedFlow { left: part as i64, place: f as u64 };
+        }
+    }
+
+    /// Everybody keeps his place, and of his part what the new one allows; who
+    /// is new comes last.
+    fn succeed(&mut self, old: MtrLs, flows: &mut Flows<ListedFlow>, _: Time) {
+        (self.list, self.rear, self.serving) = (old.list, old.rear, old.serving);
+        self.list.grow(self.parts.len());
+        for (f, &part) in self.parts.iter().enumerate() {
+            let state = flows.state_mut(FlowId(f as u32));
+            if f < old.parts.len() {
+                state.left = state.left.min(part as i64);
+            } else {
+                *state = ListedFlow { left: part as i64, place: self.rear };
+                self.rear += 1;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<ListedFlow>, f: FlowId, _: Time) {
+        self.list.set(f, flows.state(f).place);
+    }
+
+    fn offer_changed(&mut self, flows: &mut Flows<ListedFlow>, f: FlowId, _: Time) {
+        self.follow(flows, f);
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<ListedFlow>, _: Time, _: &Wire) -> Answer {
+        if let Some(f) = self.serving.take() {
+            self.follow(flows, f);
+        }
+        self.list.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<ListedFlow>, f: FlowId, sent: Sent) {
+        flows.state_mut(f).left -= i64::from(sent.bytes);
+        self.serving = Some(f);
+    }
+
+    fn forgettable(&self, flows: &Flows<ListedFlow>, f: FlowId, _: Time) -> bool {
+        flows.state(f).left == self.parts[f.index()] as i64
+    }
+
+    /// While a flow waits, whoever uses up his part moves behind it: within `m`
+    /// of its own parts each other flow has `m` of his and a packet begun. A
+    /// packet with `A` bytes before it is begun in part `m = ceil(A/Q) + 1`, as the
+    /// first may be almost used up; and one may be on the wire. `Q` is the
+    /// flow's part, `F` the sum of all (own derivation, as for deficit round robin).
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let own = self.parts[f.index()];
+        let (largest, ahead) = (self.shares.largest(), self.ahead[f.index()]);
+        let total: u64 = self.parts.iter().sum();
+        let others = total - own;
+        let begun = self.shares.one_of_each_other() + largest;
+        let link = self.shares.link();
+        let parts = ahead.div_ceil(own) + 1;
+        let time = |bytes: u64| link.airtime_of_many(bytes) + ROUNDING;
+        let delay = Bound {
+            delay: time(
+                parts
+                    .saturating_mul(others)
+                    .saturating_add(ahead)
+                    .saturating_add(largest)
+                    .saturating_add(begun),
+            ),
+            formula: "(A + L + m (F - Q) + N L)/C, m = ceil(A/Q) + 1, A = the queue without its last packet",
+            condition: "packets that found room",
+        };
+        Ok(Promise {
+            rate: Rate((u128::from(link.0) * u128::from(own) / u128::from(total)) as u64),
+            latency: time((2 * others).saturating_add(largest).saturating_add(begun)),
+            rate_formula: "C Q/F",
+            delay,
+            others: Vec::new(),
+        })
+    }
+}

@@ -1,0 +1,205 @@
+//! Xen's network back end: a credit for each period, and turns.
+//!
+//! Each virtual adapter may send `credit` bytes in a `period`; who has used them up waits for the
+//! next one. Those that have credit take turns, a packet each. That is the whole scheduler of Xen 4
+//! (Adamczyk and Chydzinski 2011 describe it, and measure what it lacks: it caps, and guarantees
+//! nothing; `xen-wrr` is what they put in its place).
+//!
+//! As in the driver a period begins with the first packet after the last one is over, and what
+//! is left of a credit is lost with it: so twice the credit may go within a short time, at the end
+//! of one period and the start of the next. A packet is judged when it comes to the head.
+
+use crate::collections::tournament::Tournament;
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{NoPromise, Promise, finite_rate, room_for_one};
+use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::mechanisms::active_list::{Place, Round};
+use crate::mechanisms::bucket::ids;
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::rate::Wire;
+use crate::units::time::{Span, Time};
+use alloc::format;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "netback",
+    doc: "Xen's network back end: so many bytes in a period for each flow, and turns by packets",
+    source: "Xen 4 netback; Adamczyk and Chydzinski 2011",
+    scheduler: &[Param {
+        name: "period",
+        kind: Kind::Span,
+        default: Some("50ms"),
+        doc: "after which a flow has its whole credit again",
+    }],
+    flow: &[Param {
+        name: "credit",
+        kind: Kind::Bytes,
+        default: Some("no cap"),
+        doc: "what the flow may send in a period",
+    }],
+};
+
+const USUAL_PERIOD: Span = Span::from_millis(50);
+
+/// Xen's network back end.
+#[derive(Debug, Clone)]
+pub struct Netback {
+    period: Span,
+    credits: Vec<Option<u64>>,
+    round: Round,
+    /// Whose credit is used up, and when there is new one.
+    held: Tournament<Time>,
+    serving: Option<FlowId>,
+}
+
+/// What it keeps for an adapter.
+#[derive(Debug, Clone, Default)]
+pub struct NetbackFlow {
+    /// When its period is over.
+    until: Time,
+    /// What it has left of its credit.
+    left: u64,
+    place: Place,
+}
+
+impl AsMut<Place> for NetbackFlow {
+    fn as_mut(&mut self) -> &mut Place {
+        &mut self.place
+    }
+}
+
+impl Netback {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Netback, Refusals> {
+        finite_rate(setup, "Xen's network back end")?;
+        room_for_one(setup)?;
+        let period = setup.scheduler.span("period").unwrap_or(USUAL_PERIOD);
+        if period == Span::ZERO {
+            let (what, help) = ("a period of 0 caps nothing".into(), "such as Xen's `50ms`".into());
+            return Err(Refused { flow: None, param: "period", what, help }.into());
+        }
+        let mut credits = Vec::with_capacity(setup.flows.len());
+        for (flow, f) in setup.flows.iter().enumerate() {
+            let credit = f.values.bytes("credit");
+            if credit.is_some_and(|credit| credit < setup.largest.into()) {
+                let what = format!("a packet of {} B never has that credit", setup.largest);
+                let help = format!("at least `{}B`, or leave it out for no cap", setup.largest);
+                return Err(Refused { flow: Some(flow), param: "credit", what, help }.into());
+            }
+            credits.push(credit);
+        }
+        Ok(Netback {
+            period,
+            held: Tournament::new(credits.len()),
+            credits,
+            round: Round::EMPTY,
+            serving: None,
+        })
+    }
+
+    /// A packet has come to the head of `f`: it takes a turn, or waits for the next period.
+    fn follow(&mut self, flows: &mut Flows<NetbackFlow>, f: FlowId, now: Time) {
+        self.held.remove(f);
+        let Some(bytes) = flows.head(f) else { return };
+        if let Some(credit) = self.credits[f.index()] {
+            let state = flows.state_mut(f);
+            if state.until <= now {
+                (state.until, state.left) = (now + self.period, credit);
+            }
+            if u64::from(bytes) > state.left {
+                return self.held.set(f, state.until);
+            }
+        }
+        self.round.join(flows, f);
+    }
+}
+
+impl Discipline for Netback {
+    type State = NetbackFlow;
+    type Tag = ();
+
+    fn start(&mut self, _: &mut Flows<NetbackFlow>) {}
+
+    /// Turns stay. What was sent in a period under way counts against the new credit, and it ends
+    /// when it was to end.
+    fn succeed(&mut self, mut old: Netback, flows: &mut Flows<NetbackFlow>, now: Time) {
+        let turns = old.round.dissolve(flows);
+        for f in ids(old.credits.len()) {
+            let state = flows.state_mut(f);
+            match (old.credits[f.index()], self.credits[f.index()]) {
+                (Some(was), Some(is)) => state.left = is.saturating_sub(was - state.left.min(was)),
+                _ => state.until = Time::ZERO,
+            }
+        }
+        let waiting: Vec<FlowId> =
+            ids(old.credits.len()).filter(|&f| old.held.tag(f).is_some()).collect();
+        for f in turns.into_iter().chain(waiting) {
+            if old.serving != Some(f) {
+                self.follow(flows, f, now);
+            }
+        }
+        self.serving = old.serving;
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<NetbackFlow>, f: FlowId, now: Time) {
+        self.follow(flows, f, now);
+    }
+
+    fn offer_changed(&mut self, flows: &mut Flows<NetbackFlow>, f: FlowId, now: Time) {
+        if self.held.tag(f).is_some() {
+            self.follow(flows, f, now);
+        }
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<NetbackFlow>, now: Time, _: &Wire) -> Answer {
+        if let Some(f) = self.serving.take() {
+            self.follow(flows, f, now);
+        }
+        while let Some((then, f)) = self.held.first()
+            && then <= now
+        {
+            self.follow(flows, f, now);
+        }
+        while let Some(f) = self.round.first() {
+            // Another head may have come than the one that was judged.
+            let state = flows.state(f);
+            let fits =
+                |bytes: u32| self.credits[f.index()].is_none() || u64::from(bytes) <= state.left;
+            match flows.head(f) {
+                Some(bytes) if fits(bytes) => return Answer::Serve(f),
+                _ => {
+                    self.round.leave(flows);
+                    self.follow(flows, f, now);
+                }
+            }
+        }
+        self.held.first().map_or(Answer::Idle, |(then, _)| Answer::NotBefore(then))
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<NetbackFlow>, f: FlowId, sent: Sent) {
+        self.round.leave(flows);
+        let state = flows.state_mut(f);
+        state.left = state.left.saturating_sub(sent.bytes.into());
+        self.serving = Some(f);
+    }
+
+    fn forgettable(&self, flows: &Flows<NetbackFlow>, f: FlowId, now: Time) -> bool {
+        self.credits[f.index()].is_none() || flows.state(f).until <= now
+    }
+
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        Err(NoPromise(match self.credits[f.index()] {
+            Some(credit) => format!(
+                "a credit of {credit} B in {} is a cap and no guarantee: turns are of packets, however long others' are; \
+                 `mclock` has a reservation beside a limit",
+                self.period
+            ),
+            None => "turns are of packets, however long others' are: `drr` counts bytes".into(),
+        }))
+    }
+}

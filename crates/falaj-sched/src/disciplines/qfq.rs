@@ -1,0 +1,195 @@
+//! Quick fair queueing.
+//!
+//! Checconi, Rizzo and Valente, "QFQ: efficient packet scheduling with tight
+//! guarantees" (2013). Flows whose largest packet lasts about as long in virtual
+//! time form a group; there starts are rounded down to a power of two `sigma`
+//! between that time and twice of it, and finishes are two of them later. Of
+//! the groups that have started, the one that finishes first is served.
+//!
+//! The flow in service is in no group. Where it is the only one, it stays out:
+//! nothing is sorted.
+
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{
+    Bound, NoPromise, Promise, RateCondition, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::params::{Refusals, Setup};
+use crate::mechanisms::flow_tag::{Place, Share};
+use crate::mechanisms::groups::{Choice, Groups};
+use crate::mechanisms::virtual_time::{NONE, SOON, VirtualTime, WEIGHT, Weights, is_free};
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::rate::Wire;
+use crate::units::time::Time;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "qfq",
+    doc: "quick fair queueing: shares by weight, even from packet to packet, O(1)",
+    source: "Checconi, Rizzo and Valente 2013",
+    scheduler: &[],
+    flow: &[WEIGHT],
+};
+
+/// Quick fair queueing.
+#[derive(Debug, Clone)]
+pub struct Qfq {
+    time: VirtualTime,
+    groups: Groups,
+    /// The flow that is served, or alone; in no group.
+    in_hand: u32,
+    weights: Weights,
+    full_queues: Vec<u64>,
+}
+
+impl Qfq {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Qfq, Refusals> {
+        finite_rate(setup, "quick fair queueing")?;
+        room_for_one(setup)?;
+        let weights = Weights::new(setup)?;
+        Ok(Qfq {
+            time: VirtualTime::new(&weights),
+            groups: Groups::new(),
+            in_hand: NONE,
+            weights,
+            full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
+        })
+    }
+}
+
+impl Discipline for Qfq {
+    type State = Share;
+    type Tag = ();
+
+    fn start(&mut self, flows: &mut Flows<Share>) {
+        self.weights.start(flows);
+    }
+
+    /// Flows keep what they owe; who keeps its weight keeps what it is owed too.
+    fn succeed(&mut self, old: Qfq, flows: &mut Flows<Share>, _: Time) {
+        (self.time, self.in_hand) = (old.time, old.in_hand);
+        self.time.reweigh(flows, old.weights.all.len(), &self.weights.all, self.weights.largest);
+        for f in 0..self.weights.all.len() as u32 {
+            let share = flows.state_mut(FlowId(f));
+            if share.place() == Place::Present && f != self.in_hand {
+                self.groups.insert(f, share);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<Share>, f: FlowId, _: Time) {
+        if flows.state(f).place() == Place::Present {
+            return;
+        }
+        let free = self.groups.is_empty() && is_free(self.in_hand, flows);
+        if free && self.in_hand != NONE {
+            flows.state_mut(FlowId(self.in_hand)).set_place(Place::Away);
+            self.time.rest();
+        }
+        for other in self.time.due(flows.len()) {
+            self.time.over(flows.state_mut(FlowId(other as u32)));
+        }
+        let share = flows.state_mut(f);
+        self.time.join(share);
+        if free {
+            self.in_hand = f.0;
+        } else {
+            self.groups.insert(f.0, share);
+        }
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<Share>, _: Time, _: &Wire) -> Answer {
+        loop {
+            if self.in_hand != NONE {
+                let f = FlowId(self.in_hand);
+                let alone = self.groups.is_empty();
+                if flows.head(f).is_some() {
+                    let share = flows.state_mut(f);
+                    if alone {
+                        self.time.leap(share.rounded_start());
+                        return Answer::Serve(f);
+                    }
+                    self.groups.insert(f.0, share);
+                } else if alone {
+                    flows.state_mut(f).set_place(Place::Away);
+                    self.in_hand = NONE;
+                    self.time.rest();
+                    return Answer::Idle;
+                } else {
+                    self.time.leave(flows.state_mut(f));
+                }
+                self.in_hand = NONE;
+            }
+            if self.groups.is_empty() {
+                return Answer::Idle;
+            }
+            let group = loop {
+                match self.groups.choose(self.time.now()) {
+                    Choice::Group(group) => break group,
+                    Choice::After(start) => self.time.leap(start),
+                }
+            };
+            let f = FlowId(self.groups.first(group));
+            if flows.head(f).is_some() {
+                return Answer::Serve(f);
+            }
+            // Another discipline had sent its only packet.
+            self.groups.remove_first(flows.state(f));
+            self.in_hand = f.0;
+        }
+    }
+
+    /// The time rises at once by the whole packet.
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<Share>, f: FlowId, sent: Sent) {
+        let share = flows.state_mut(f);
+        if self.in_hand != f.0 {
+            self.groups.remove_first(share);
+            self.in_hand = f.0;
+        }
+        self.time.work(sent.bytes, share);
+        share.charge(sent.bytes);
+    }
+
+    fn forgettable(&self, flows: &Flows<Share>, f: FlowId, _: Time) -> bool {
+        !self.time.owes(flows.state(f))
+    }
+
+    /// Whatever is served before a packet has, but for one that began before it
+    /// might, an earlier finish: the packet ends at most a packet of work after
+    /// the time is its finish `D`, two roundings after its start. From an instant
+    /// when the flow owes nothing, its start is the time then, and what is on the
+    /// wire is in the time already (the second `L`): the latency. While it has
+    /// packets, its head starts at most a rounding and a packet of its own after
+    /// the time: the delay. At its own departures the worst lag behind its share is
+    /// the paper's `3 phi sigma + 2 phi L`, and by what a packet is longer than the next.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let Weights { rate, largest, .. } = self.weights;
+        let largest = u64::from(largest);
+        let after = |bytes: u64, roundings| {
+            let time = self.weights.of_bytes(f, bytes)
+                + roundings * self.weights.rounding(f)
+                + SOON as u128;
+            rate.airtime_of_many(self.weights.work(time).saturating_add(2 * largest + 1))
+        };
+        Ok(Promise {
+            rate: self.weights.rate(f),
+            latency: after(0, 2),
+            rate_formula: "C w/sum w",
+            delay: Bound {
+                delay: after(self.full_queues[f.index()].saturating_add(largest), 3),
+                formula: "((B + L) W/w + 3 W sigma + 2 L)/C, W = sum w, sigma: the power of two from L/w on",
+                condition: "packets that found room",
+            },
+            others: Vec::new(),
+        })
+    }
+
+    fn rate_condition(&self) -> Option<RateCondition> {
+        Some(RateCondition::OwesNothing)
+    }
+}

@@ -1,0 +1,336 @@
+//! Quick fair queueing of aggregates.
+//!
+//! Valente, "Reducing the execution time of fair-queueing packet schedulers"
+//! (2014), as it is in Linux. Up to eight flows of one weight form an aggregate.
+//! Aggregates share the link as flows do in QFQ, with the sum of their flows'
+//! weights; but one that is served goes on until its budget, a packet of the
+//! largest size for each of its flows, leaves no room for the next packet. Inside,
+//! deficit round robin says who sends. So aggregates are sorted once for eight
+//! packets or so, not for each; the price is that all may be later by a budget,
+//! and a flow by its neighbours in the aggregate, who also share what it leaves.
+//!
+//! Aggregates are placed by budgets, never by packets: a head may become another.
+
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{
+    Bound, NoPromise, Promise, RateCondition, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::params::{Refusals, Setup};
+use crate::disciplines::drr::{DeficitRound, DrrFlow};
+use crate::mechanisms::active_list;
+use crate::mechanisms::flow_tag::{HEAVIEST, LARGEST, Place, Share, ahead, shift};
+use crate::mechanisms::groups::{Choice, Groups};
+use crate::mechanisms::virtual_time::{NONE, SOON, VirtualTime, WEIGHT, Weights};
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::rate::{Rate, Wire};
+use crate::units::time::Time;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "qfq+",
+    doc: "quick fair queueing of aggregates of up to 8 flows of one weight: sorts once a budget, less even",
+    source: "Valente 2014",
+    scheduler: &[],
+    flow: &[WEIGHT],
+};
+
+const FLOWS: u32 = 8;
+
+/// Quick fair queueing of aggregates.
+#[derive(Debug, Clone)]
+pub struct QfqPlus {
+    time: VirtualTime,
+    groups: Groups,
+    aggregates: Vec<Aggregate>,
+    /// The aggregate that is served, or alone; in no group.
+    in_hand: u32,
+    /// The aggregate of each flow.
+    of: Vec<u32>,
+    weights: Weights,
+    full_queues: Vec<u64>,
+}
+
+/// What is kept for a flow.
+#[derive(Debug, Clone, Default)]
+pub struct Member {
+    drr: DrrFlow,
+    aggregate: u32,
+}
+
+impl AsMut<DrrFlow> for Member {
+    fn as_mut(&mut self) -> &mut DrrFlow {
+        &mut self.drr
+    }
+}
+
+impl AsMut<active_list::Place> for Member {
+    fn as_mut(&mut self) -> &mut active_list::Place {
+        self.drr.as_mut()
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Aggregate {
+    share: Share,
+    round: DeficitRound,
+    /// What it may send before it is sorted in again.
+    budget: u32,
+    /// That, at first.
+    full: u32,
+    flows: u32,
+}
+
+impl Aggregate {
+    /// Who sends next of its flows, and how much.
+    #[inline]
+    fn head(&mut self, flows: &mut Flows<Member>) -> Option<(FlowId, u32)> {
+        while self.round.first().is_some() {
+            if let Some(f) = self.round.visit(flows) {
+                return flows.head(f).map(|bytes| (f, bytes));
+            }
+        }
+        None
+    }
+}
+
+impl QfqPlus {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<QfqPlus, Refusals> {
+        finite_rate(setup, "quick fair queueing")?;
+        room_for_one(setup)?;
+        let weights = Weights::new(setup)?;
+        let (of, aggregates) = divide(&weights);
+        Ok(QfqPlus {
+            time: VirtualTime::new(&weights),
+            groups: Groups::new(),
+            aggregates,
+            in_hand: NONE,
+            of,
+            weights,
+            full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
+        })
+    }
+
+    fn aggregate(&self, f: FlowId) -> &Aggregate {
+        &self.aggregates[self.of[f.index()] as usize]
+    }
+
+    fn member(&self, f: FlowId) -> Member {
+        Member { drr: DrrFlow::new(self.weights.largest), aggregate: self.of[f.index()] }
+    }
+}
+
+/// The aggregate of each flow, and the aggregates: as many flows of a weight as
+/// the virtual time has room for, in order.
+fn divide(weights: &Weights) -> (Vec<u32>, Vec<Aggregate>) {
+    let largest = weights.largest.max(1);
+    let (mut of, mut sizes, mut open) = (Vec::new(), Vec::new(), BTreeMap::new());
+    for &weight in &weights.all {
+        let most = FLOWS.min(HEAVIEST / weight).min(LARGEST / largest);
+        let a = match open.get(&weight) {
+            Some(&a) if sizes[a as usize] < (weight, most) => a,
+            _ => {
+                sizes.push((weight, 0));
+                sizes.len() as u32 - 1
+            }
+        };
+        open.insert(weight, a);
+        sizes[a as usize].1 += 1;
+        of.push(a);
+    }
+    let aggregate = |(weight, flows)| Aggregate {
+        share: Share::new(weights.byte, flows * weight, flows * largest),
+        round: DeficitRound::EMPTY,
+        budget: 0,
+        full: flows * largest,
+        flows,
+    };
+    (of, sizes.into_iter().map(aggregate).collect())
+}
+
+impl Discipline for QfqPlus {
+    type State = Member;
+    type Tag = ();
+
+    fn start(&mut self, flows: &mut Flows<Member>) {
+        for f in (0..self.of.len() as u32).map(FlowId) {
+            *flows.state_mut(f) = self.member(f);
+        }
+    }
+
+    /// Flows keep their turns and deficits, up to a quantum each, and an aggregate of the same
+    /// weight and flows what it owes and is owed. Another one owes what the furthest of its
+    /// flows did, two roundings at most, and is owed nothing.
+    fn succeed(&mut self, mut old: QfqPlus, flows: &mut Flows<Member>, _: Time) {
+        self.time = old.time;
+        let now = self.time.now();
+        for (f, &a) in old.of.iter().enumerate() {
+            let (before, after) =
+                (&old.aggregates[a as usize], &mut self.aggregates[self.of[f] as usize]);
+            let same = (self.of[f], before.flows, before.share.weight(), before.full)
+                == (a, after.flows, after.share.weight(), after.full);
+            let start = match () {
+                () if same => before.share.start,
+                () => now.wrapping_add(
+                    ahead(before.share.start, now).clamp(0, 2 << shift(after.share.class())) as u64,
+                ),
+            };
+            let counts = before.share.place() == Place::Present || self.time.owes(&before.share);
+            if counts && (after.share.place() == Place::Away || ahead(start, after.share.start) > 0)
+            {
+                after.share.start = start;
+                after.share.set_place(Place::Silent);
+            }
+        }
+        for aggregate in &mut old.aggregates {
+            let (members, visited) = aggregate.round.dissolve(flows);
+            for f in members {
+                let after = &mut self.aggregates[self.of[f.index()] as usize];
+                after.share.set_place(Place::Present);
+                after.round.join(flows, f);
+            }
+            if let Some(f) = visited {
+                self.aggregates[self.of[f.index()] as usize].round.resume(f);
+            }
+        }
+        for f in (0..self.of.len() as u32).map(FlowId) {
+            if f.index() < old.of.len() {
+                flows.state_mut(f).drr.set_quantum(self.weights.largest);
+                flows.state_mut(f).aggregate = self.of[f.index()];
+            } else {
+                *flows.state_mut(f) = self.member(f);
+            }
+        }
+        self.time.rest();
+        for (a, aggregate) in self.aggregates.iter_mut().enumerate() {
+            self.time.count(&mut aggregate.share);
+            if aggregate.share.place() == Place::Present {
+                self.groups.insert(a as u32, &mut aggregate.share);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<Member>, f: FlowId, _: Time) {
+        let a = flows.state(f).aggregate;
+        for other in self.time.due(self.aggregates.len()) {
+            self.time.over(&mut self.aggregates[other].share);
+        }
+        let aggregate = &mut self.aggregates[a as usize];
+        aggregate.round.join(flows, f);
+        if aggregate.share.place() == Place::Present {
+            return;
+        }
+        self.time.join(&mut aggregate.share);
+        if self.in_hand == NONE && self.groups.is_empty() {
+            aggregate.budget = 0;
+            self.in_hand = a;
+        } else {
+            self.groups.insert(a, &mut aggregate.share);
+        }
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<Member>, _: Time, _: &Wire) -> Answer {
+        loop {
+            if self.in_hand != NONE {
+                let aggregate = &mut self.aggregates[self.in_hand as usize];
+                let alone = self.groups.is_empty();
+                match aggregate.head(flows) {
+                    Some((f, bytes)) if bytes <= aggregate.budget => return Answer::Serve(f),
+                    Some((f, _)) if alone => {
+                        self.time.leap(aggregate.share.rounded_start());
+                        return Answer::Serve(f);
+                    }
+                    Some(_) => self.groups.insert(self.in_hand, &mut aggregate.share),
+                    None if alone => {
+                        aggregate.share.set_place(Place::Away);
+                        self.in_hand = NONE;
+                        self.time.rest();
+                        return Answer::Idle;
+                    }
+                    None => self.time.leave(&mut aggregate.share),
+                }
+                self.in_hand = NONE;
+            }
+            if self.groups.is_empty() {
+                return Answer::Idle;
+            }
+            let group = loop {
+                match self.groups.choose(self.time.now()) {
+                    Choice::Group(group) => break group,
+                    Choice::After(start) => self.time.leap(start),
+                }
+            };
+            let a = self.groups.first(group);
+            let aggregate = &mut self.aggregates[a as usize];
+            if let Some((f, _)) = aggregate.head(flows) {
+                return Answer::Serve(f);
+            }
+            // Whatever its flows had has gone another way.
+            self.groups.remove_first(&aggregate.share);
+            self.in_hand = a;
+        }
+    }
+
+    /// The time rises at once by the whole packet.
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<Member>, f: FlowId, sent: Sent) {
+        let member = flows.state_mut(f);
+        member.drr.pay(sent.bytes);
+        let a = member.aggregate;
+        let aggregate = &mut self.aggregates[a as usize];
+        if self.in_hand != a {
+            self.groups.remove_first(&aggregate.share);
+            self.in_hand = a;
+            aggregate.budget = aggregate.full;
+        } else if aggregate.budget < sent.bytes {
+            aggregate.budget = aggregate.full;
+        }
+        aggregate.budget = aggregate.budget.saturating_sub(sent.bytes);
+        self.time.work(sent.bytes, &aggregate.share);
+        aggregate.share.charge(sent.bytes);
+    }
+
+    /// Budgets are to aggregates what packets are to the flows of QFQ: one whose
+    /// service begins at `S` has ended at most a budget of another's work after the
+    /// time is `S` and two roundings, and what is on the wire is in the time already
+    /// (`L`). Whenever an aggregate of `n` flows has packets, it has been served at most two
+    /// roundings ahead of the time (one that is of one flow is not when that flow
+    /// owes nothing). Inside, until `X` bytes of a flow have left, each of its
+    /// neighbours sends at most `ceil(X/L) L + L` (see DRR): so much must the aggregate be
+    /// served but for the last packet. With `X` made of what has left and a packet
+    /// that is about to, that is `3 (n - 1) L` and `n` times what has left: the latency.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let Aggregate { share, flows, .. } = self.aggregate(f);
+        let (largest, neighbours) = (u64::from(self.weights.largest), u64::from(flows - 1));
+        let budget = self.aggregates.iter().map(|a| u64::from(a.full)).max().unwrap_or(0);
+        let after = |bytes: u64, roundings: u128| {
+            let time = u128::from(bytes) * u128::from(share.inverse())
+                + (roundings << shift(share.class()));
+            let work = self.weights.work(time + 2 * SOON as u128);
+            self.weights.rate.airtime_of_many(work.saturating_add(budget + largest + 1))
+        };
+        let full = self.full_queues[f.index()];
+        let turns = full.div_ceil(largest.max(1)).saturating_add(1);
+        let whole = self.weights.rate_of(share.inverse());
+        Ok(Promise {
+            rate: Rate(whole.0 / u64::from(*flows)),
+            latency: after(3 * neighbours * largest, if neighbours == 0 { 2 } else { 4 }),
+            rate_formula: "C w/sum w",
+            delay: Bound {
+                delay: after(full.saturating_add((neighbours * largest).saturating_mul(turns)), 4),
+                formula: "((B + (n - 1)(ceil(B/L) + 1) L) W/(n w) + 4 W sigma + F + L)/C, W = sum w, n flows of one aggregate, F the largest budget, sigma: the power of two from L/w on",
+                condition: "packets that found room",
+            },
+            others: Vec::new(),
+        })
+    }
+
+    fn rate_condition(&self) -> Option<RateCondition> {
+        Some(RateCondition::OwesNothing)
+    }
+}

@@ -1,0 +1,475 @@
+//! Rate-controlled static priority: regulators that restore a flow's gaps, then plain priorities.
+//!
+//! Zhang and Ferrari, "Rate-controlled static-priority queueing" (1993). A regulator gives each
+//! packet an eligibility time when it arrives. That of rate-jitter keeps a flow to `(Xmin, Xave,
+//! I)`: never two packets within `min-gap`, and no more than `w = interval/mean-gap` within
+//! `interval`: `ET(k) = max(now, ET(k-1) + Xmin, ET(k-w) + I)`. Until then the packet is held, also
+//! on a free link; then it waits in the queue of its priority.
+//!
+//! That of delay-jitter makes a packet as late as it would have been at the worst on the link
+//! before: `ET(j) = ET(j-1) + d(j-1) + pi(j-1)`, `d` what an eligible packet waits for its last bit
+//! there at most, `pi` the time on the way. Nothing but a packet itself can say that on the next
+//! link: what leaves this one by `x = ET + d - end` before the latest carries `x` along, and is
+//! held so much longer where it comes next. On a first link nothing is early, and only the gaps
+//! hold. They are kept here too, so that a flow which breaks its word is held at its first link,
+//! and comes to all others as that one let it go.
+//!
+//! With `idle = "release"` nothing is held on a free link: the packet that would be eligible first
+//! goes at once, and later eligibility times are as if it had waited. That is dynamic regulation
+//! and scheduling (Iatrou and Stavrakakis 2000) as far as the thesis and its abstract tell: the
+//! scheduler's state comes back to the regulator, and releases packets before their time. What
+//! leaves so is early by that much more, and a next link's regulator holds it.
+
+use crate::collections::tournament::Tournament;
+use crate::contract::discipline::{Answer, Discipline, Harm, Sent, Thrown};
+use crate::contract::guarantee::{Bound, NoPromise, Promise, finite_rate, room_for_one};
+use crate::contract::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
+use crate::mechanisms::bucket::ids;
+use crate::mechanisms::substitute_arrivals::Steads;
+use crate::mechanisms::weights::ROUNDING;
+use crate::queues::queue::{FlowId, Flows, Limit};
+use crate::registry::Entry;
+use crate::units::label::Label;
+use crate::units::rate::{BIT_NANOS, Rate, Wire};
+use crate::units::time::{Span, Time};
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "rcsp",
+    doc: "rate-controlled static priority: regulators give a flow's packets their gaps back, then priorities",
+    source: "Zhang and Ferrari 1993, 1994; release on a free link: Iatrou and Stavrakakis 2000",
+    scheduler: &[Param {
+        name: "idle",
+        kind: Kind::Choice(&["hold", "release"]),
+        default: Some("hold"),
+        doc: "what a free link does while all packets are held: waits, or sends the one that would be eligible first, as dynamic R&S does",
+    }],
+    flow: &[
+        Param {
+            name: "priority",
+            kind: Kind::Count { min: 0, max: 65_535 },
+            default: None,
+            doc: "0 is served first; flows of one priority in order of eligibility",
+        },
+        Param {
+            name: "min-gap",
+            kind: Kind::Span,
+            default: Some("none: not regulated"),
+            doc: "least time between two packets of the flow",
+        },
+        Param {
+            name: "mean-gap",
+            kind: Kind::Span,
+            default: Some("the least gap"),
+            doc: "mean time between two packets over `interval`",
+        },
+        Param {
+            name: "interval",
+            kind: Kind::Span,
+            default: Some("the mean gap"),
+            doc: "over which the mean gap is kept; it lets `interval/mean-gap` packets through at their least gap",
+        },
+        Param {
+            name: "regulator",
+            kind: Kind::Choice(&["rate-jitter", "delay-jitter"]),
+            default: Some("rate-jitter"),
+            doc: "holds packets for their gaps; or also for as long as they left the link before sooner than at the latest",
+        },
+        Param {
+            name: "delay-bound",
+            kind: Kind::Span,
+            default: Some("what follows from all gaps"),
+            doc: "with `delay-jitter`: the latest that an eligible packet's last bit leaves after, which it is made good for on the next link",
+        },
+    ],
+};
+
+/// The most packets in an interval: so many eligibility times are kept.
+const MOST: u64 = 4_096;
+
+/// A wait of an hour is none that is worth a promise.
+const LONGEST: Span = Span::from_secs(3_600);
+
+/// Rate-controlled static priority.
+#[derive(Debug, Clone)]
+pub struct Rcsp {
+    flows: Vec<Regulated>,
+    /// Eligibility times of the packets that each flow sent last, the oldest first.
+    last: Vec<VecDeque<Time>>,
+    /// When a head of each flow was thrown out last, or was to be eligible, if that was earlier.
+    thrown_out: Vec<Time>,
+    steads: Steads<Time>,
+    held: Tournament<Time>,
+    eligible: Tournament<(u64, Time)>,
+    releases: bool,
+    serving: Option<FlowId>,
+    label: Label,
+    /// By how much the packet that was taken last leaves before the latest.
+    early: Option<Span>,
+    link: Rate,
+    largest: u32,
+    /// Packets that a full queue may hold.
+    full_queues: Vec<u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Regulated {
+    priority: u64,
+    gaps: Option<Gaps>,
+    /// Of a regulator of delay-jitter: the latest that an eligible packet leaves after.
+    delay_bound: Option<Span>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Gaps {
+    least: Span,
+    interval: Span,
+    /// Packets in it.
+    packets: u64,
+}
+
+impl Rcsp {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Rcsp, Refusals> {
+        finite_rate(setup, "rate-controlled static priority")?;
+        room_for_one(setup)?;
+        let flows: Vec<Regulated> =
+            setup.flows.iter().enumerate().map(regulated).collect::<Result<_, _>>()?;
+        let packets = |f: &FlowSetup| match f.limit {
+            Limit::Packets(n) => n.into(),
+            Limit::Bytes(n) => n,
+        };
+        let mut rcsp = Rcsp {
+            last: flows
+                .iter()
+                .map(|f| VecDeque::with_capacity(f.gaps.map_or(0, |g| g.packets as usize)))
+                .collect(),
+            thrown_out: alloc::vec![Time::ZERO; flows.len()],
+            steads: Steads::new(setup),
+            held: Tournament::new(flows.len()),
+            eligible: Tournament::new(flows.len()),
+            flows,
+            releases: setup.scheduler.choice("idle") == Some("release"),
+            serving: None,
+            label: Label::default(),
+            early: None,
+            link: setup.rate,
+            largest: setup.largest,
+            full_queues: setup.flows.iter().map(packets).collect(),
+        };
+        for (flow, f) in setup.flows.iter().enumerate() {
+            rcsp.flows[flow].delay_bound = rcsp.latest(flow, f)?;
+        }
+        Ok(rcsp)
+    }
+
+    /// The latest that an eligible packet of this flow leaves after, where its regulator is one of
+    /// delay-jitter.
+    fn latest(&self, flow: usize, f: &FlowSetup) -> Result<Option<Span>, Refused> {
+        let given = f.values.span("delay-bound");
+        let refused =
+            |param, what, help: &str| Refused { flow: Some(flow), param, what, help: help.into() };
+        if f.values.choice("regulator") != Some("delay-jitter") {
+            let what = "it is of use to a regulator of delay-jitter only".into();
+            let help = "write `regulator = \"delay-jitter\"` too, or leave it out";
+            return given.map_or(Ok(None), |_| Err(refused("delay-bound", what, help)));
+        }
+        match given {
+            Some(Span::ZERO) => {
+                Err(refused("delay-bound", "no packet leaves at once".into(), "at least 1ns"))
+            }
+            Some(bound) => Ok(Some(bound)),
+            None => match self.waits(self.flows[flow].priority) {
+                Ok(waits) => Ok(Some(waits)),
+                Err(NoPromise(why)) => {
+                    let what =
+                        format!("when its packets leave at the latest does not follow: {why}");
+                    Err(refused("regulator", what, "or give a `delay-bound`"))
+                }
+            },
+        }
+    }
+
+    fn follow(&mut self, flows: &Flows<(), Time>, f: FlowId) {
+        self.eligible.remove(f);
+        match flows.head(f) {
+            Some(_) => self.held.set(f, self.eligibility(flows, f)),
+            None => self.held.remove(f),
+        }
+    }
+
+    /// Eligibility time of the head of `f`: after those of the packets that were sent before it.
+    #[inline]
+    fn eligibility(&self, flows: &Flows<(), Time>, f: FlowId) -> Time {
+        let Regulated { gaps, delay_bound, .. } = self.flows[f.index()];
+        // Who was early on the link before is held for that, in whosever stead he stands.
+        let own = flows.head_tag(f);
+        let came = if delay_bound.is_some() { own } else { self.steads.came(f, own) };
+        let eligible = came.max(self.thrown_out[f.index()]);
+        let Some(gaps) = gaps else { return eligible };
+        let last = &self.last[f.index()];
+        let gap = last.back().map_or(Time::ZERO, |&before| before + gaps.least);
+        let first = last.front().filter(|_| last.len() as u64 >= gaps.packets);
+        eligible.max(gap).max(first.map_or(Time::ZERO, |&first| first + gaps.interval))
+    }
+
+    /// How long an eligible packet of this priority waits at most for its last bit: the least `d`
+    /// in which the link sends one packet that has begun and all that may become eligible
+    /// before it.
+    fn waits(&self, priority: u64) -> Result<Span, NoPromise> {
+        let packet = u128::from(self.largest) * u128::from(BIT_NANOS);
+        let mut first = Vec::new();
+        for (n, f) in self.flows.iter().enumerate().filter(|(_, f)| f.priority <= priority) {
+            let Some(gaps) = f.gaps else {
+                return Err(NoPromise(format!(
+                    "flow {} goes before it or beside it and is not regulated: give it a `min-gap`, or a later priority",
+                    n + 1
+                )));
+            };
+            first.push(gaps.least.0);
+        }
+        let mut waits = 0u128;
+        for _ in 0..10_000 {
+            let come = |gap: &u64| (waits / u128::from(*gap) + 1) * packet;
+            let work = first.iter().map(come).sum::<u128>() + packet;
+            let needed = work.div_ceil(self.link.0.into());
+            if needed == waits {
+                return Ok(Span(u64::try_from(waits).unwrap_or(u64::MAX)) + ROUNDING);
+            }
+            if needed > u128::from(LONGEST.0) {
+                break;
+            }
+            waits = needed;
+        }
+        Err(NoPromise(
+            "packets at their least gaps would fill the link, or nearly: make `min-gap` longer"
+                .into(),
+        ))
+    }
+}
+
+fn regulated((flow, f): (usize, &FlowSetup)) -> Result<Regulated, Refused> {
+    let refused =
+        |param, what, help: &str| Refused { flow: Some(flow), param, what, help: help.into() };
+    let Some(priority) = f.values.count("priority") else {
+        return Err(refused(
+            "priority",
+            "is missing".into(),
+            "0 for the flow that is served first, up to 65535",
+        ));
+    };
+    let [least, mean, interval] =
+        ["min-gap", "mean-gap", "interval"].map(|name| f.values.span(name));
+    let Some(least) = least else {
+        let given = if mean.is_some() { Some("mean-gap") } else { interval.map(|_| "interval") };
+        return match given {
+            Some(param) => Err(refused(
+                param,
+                "it regulates nothing without a least gap".into(),
+                "give a `min-gap` too",
+            )),
+            None => Ok(Regulated { priority, gaps: None, delay_bound: None }),
+        };
+    };
+    let mean = mean.unwrap_or(least);
+    let interval = interval.unwrap_or(mean);
+    if least == Span::ZERO {
+        return Err(refused(
+            "min-gap",
+            "a gap of 0 is none".into(),
+            "at least 1ns, or leave it out",
+        ));
+    }
+    if mean < least {
+        return Err(refused(
+            "mean-gap",
+            format!("{mean} is below the least gap of {least}"),
+            "the least gap, or longer",
+        ));
+    }
+    let packets = interval / mean;
+    if packets == 0 || packets > MOST {
+        let what = format!("in {interval} there are {packets} packets at a mean gap of {mean}");
+        return Err(refused("interval", what, "from one to 4096 times the mean gap"));
+    }
+    Ok(Regulated { priority, gaps: Some(Gaps { least, interval, packets }), delay_bound: None })
+}
+
+impl Discipline for Rcsp {
+    type State = ();
+    /// When it came, and by how much it was early on the link before.
+    type Tag = Time;
+
+    fn start(&mut self, _: &mut Flows<(), Time>) {}
+
+    /// Packets keep their gaps from those that were sent.
+    fn succeed(&mut self, old: Rcsp, flows: &mut Flows<(), Time>, _: Time) {
+        self.serving = old.serving;
+        for (f, last) in ids(old.flows.len()).zip(&old.last) {
+            let kept = self.flows[f.index()].gaps.map_or(0, |gaps| gaps.packets as usize);
+            self.last[f.index()].extend(last.iter().skip(last.len().saturating_sub(kept)));
+            self.thrown_out[f.index()] = old.thrown_out[f.index()];
+            self.follow(flows, f);
+        }
+    }
+
+    #[inline(always)]
+    fn arrived(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: u32, now: Time) -> Time {
+        let Label { earliness, waited, .. } = core::mem::take(&mut self.label);
+        match self.flows[f.index()].delay_bound {
+            Some(_) => now.before(waited) + earliness,
+            None => now,
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<(), Time>, f: FlowId, now: Time) {
+        self.steads.ready(f, now);
+        self.follow(flows, f);
+    }
+
+    fn offer_changed(&mut self, flows: &mut Flows<(), Time>, f: FlowId, _: Time) {
+        self.follow(flows, f);
+    }
+
+    /// Those behind it need no gap from it, and are not eligible before it was, or before now.
+    fn thrown_away(
+        &mut self,
+        flows: &mut Flows<(), Time>,
+        f: FlowId,
+        _: u32,
+        _: Thrown,
+        now: Time,
+    ) {
+        let was = self.eligible.tag(f).map(|(_, then)| then).or(self.held.tag(f));
+        let since = was.map_or(now, |then| then.min(now));
+        self.thrown_out[f.index()] = since;
+        self.steads.shows(f, since);
+        self.steads.thrown_out(f, now);
+        self.follow(flows, f);
+    }
+
+    fn passed_over(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: u32, _: Time) {
+        self.steads.passed_over(f);
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<(), Time>, now: Time, _: &Wire) -> Answer {
+        if let Some(f) = self.serving.take() {
+            self.follow(flows, f);
+        }
+        while let Some((then, f)) = self.held.first()
+            && then <= now
+        {
+            self.held.remove(f);
+            self.eligible.set(f, (self.flows[f.index()].priority, then));
+        }
+        match (self.eligible.first(), self.held.first()) {
+            (Some((_, f)), _) => Answer::Serve(f),
+            (None, Some((_, f))) if self.releases => Answer::Serve(f),
+            (None, Some((then, _))) => Answer::NotBefore(then),
+            (None, None) => Answer::Idle,
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<(), Time>, f: FlowId, sent: Sent) {
+        self.serving = Some(f);
+        let eligible = self.eligibility(flows, f);
+        self.steads.taken(f, sent.start);
+        if let Some(gaps) = self.flows[f.index()].gaps {
+            let last = &mut self.last[f.index()];
+            if last.len() as u64 >= gaps.packets {
+                last.pop_front();
+            }
+            last.push_back(eligible);
+        }
+        let latest = self.flows[f.index()].delay_bound.map(|bound| eligible + bound);
+        self.early = latest.map(|latest| latest.since(sent.end));
+    }
+
+    #[inline]
+    fn announce(&mut self, label: Label) {
+        self.label = label;
+    }
+
+    fn heeds_labels(&self) -> bool {
+        self.flows.iter().any(|f| f.delay_bound.is_some())
+    }
+
+    #[inline]
+    fn early(&mut self) -> Option<Span> {
+        self.early.take()
+    }
+
+    fn forgettable(&self, _: &Flows<(), Time>, f: FlowId, now: Time) -> bool {
+        let Some(gaps) = self.flows[f.index()].gaps else { return true };
+        let last = &self.last[f.index()];
+        last.back().is_none_or(|&last| last + gaps.least.max(gaps.interval) <= now)
+    }
+
+    /// Those behind who is thrown out need no gap from it.
+    fn harm_of_drops(&self) -> Harm {
+        Harm::Nobody
+    }
+
+    /// An eligible packet waits for what its own and higher priorities may bring at their least
+    /// gaps (the paper's theorem 1), if that fits on the link. Before, the packets of a full
+    /// queue, each a part of an interval behind the other, and one interval for those that went
+    /// before.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        if self.releases {
+            let why = "a packet that went before its time makes those behind it wait for longer than their queue says";
+            return Err(NoPromise(format!("{why}; `idle = \"hold\"` promises")));
+        }
+        let own = self.flows[f.index()];
+        let waits = self.waits(own.priority)?;
+        let Some(gaps) = own.gaps else {
+            return Err(NoPromise(
+                "a flow that is not regulated may be behind any number of its own".into(),
+            ));
+        };
+        let regulated = |packets: u64| {
+            let nanos =
+                (u128::from(packets) + u128::from(gaps.packets)) * u128::from(gaps.interval.0);
+            Span(u64::try_from(nanos.div_ceil(gaps.packets.into())).unwrap_or(u64::MAX))
+        };
+        let rate = Rate(
+            (u128::from(BIT_NANOS) * u128::from(gaps.packets) / u128::from(gaps.interval.0)) as u64,
+        );
+        // The packet whose last bit leaves does not count before it.
+        Ok(Promise {
+            rate,
+            latency: regulated(1) + waits,
+            rate_formula: "8 w/I, packets of a byte; L times as much with packets of L",
+            delay: Bound {
+                delay: regulated(self.full_queues[f.index()]) + waits,
+                formula: "(n + w) I/w + d, n packets in a full queue, d the least with sum (d/Xmin + 1) L + L = C d",
+                condition: match own.delay_bound {
+                    None => "packets that found room",
+                    Some(_) => {
+                        "packets that found room; what they were early by on the link before is not counted"
+                    }
+                },
+            },
+            others: Vec::new(),
+        })
+    }
+
+    /// What left a link before is eligible here when it was there and a constant later; so its
+    /// delay differs by what it may wait on this link alone (the paper's theorem for
+    /// delay-jitter; Zhang and Ferrari 1994).
+    fn jitter(&self, f: FlowId) -> Option<Bound> {
+        let waits = self.waits(self.flows[f.index()].priority).ok()?;
+        let bound = self.flows[f.index()].delay_bound?;
+        self.flows[f.index()].gaps?;
+        (waits <= bound && !self.releases).then_some(Bound {
+            delay: waits,
+            formula: "d, the least with sum (d/Xmin + 1) L + L = C d",
+            condition: "since it first came to a chain of such links, this one the last, while it keeps to its gaps",
+        })
+    }
+}

@@ -1,0 +1,306 @@
+//! Service curve based earliest deadline first.
+//!
+//! Sariowan, Cruz and Polyzos, "SCED: a generalized scheduling policy for
+//! guaranteeing quality-of-service" (1999). A flow has a curve `S`: within `t`
+//! of becoming backlogged it shall get `S(t)`. With `c` bytes served when it
+//! becomes backlogged at `a`, its deadlines are those of `D := min(D, c + S(t - a))`:
+//! a packet that ends at byte `y` has the deadline at which `D` reaches `y`. The
+//! earliest goes first.
+//!
+//! Here `S` has two pieces: `burst-rate` for `burst-time`, then `rate`. Each is
+//! a part of a line, and a line is a clock that a byte advances, as in Virtual
+//! Clock; a flow that becomes backlogged sets clocks that are late to now.
+//! - `burst-rate` above `rate`: `S`, and any minimum of such curves, is the lower of two lines. The
+//!   deadline is the later of two readings. Exact.
+//! - below: `S` is the higher of its lines, the deadline the earlier reading. That is exact from
+//!   whenever the flow was not ahead of its curve. A minimum of such curves may have any number of
+//!   pieces; while the flow is ahead its deadlines are therefore no earlier than SCED's, so that
+//!   others keep theirs, and no later than those of the second line alone, on which its delay
+//!   stands.
+//! - equal: both are Virtual Clock's reading, which starts at the packet that found the flow idle.
+//!
+//! A deadline depends on the start of the backlog alone: packets are tagged when
+//! they become heads.
+
+use crate::collections::tournament::Tournament;
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{Deadlines, NoPromise, Promise};
+use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::mechanisms::weights::{
+    Instant, RATE, ROUNDING, duration, instant, pace, rates, shifted,
+};
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::rate::{Rate, Wire};
+use crate::units::time::{Span, Time};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "sced",
+    doc: "service curve earliest deadline first: each flow a curve of two pieces; remembers excess",
+    source: "Sariowan, Cruz and Polyzos 1999",
+    scheduler: &[],
+    flow: &[
+        RATE,
+        Param {
+            name: "burst-rate",
+            kind: Kind::Rate,
+            default: Some("the rate"),
+            doc: "slope of the flow's curve before `burst-time`; below the rate for a flow that can wait",
+        },
+        Param {
+            name: "burst-time",
+            kind: Kind::Span,
+            default: Some("0s"),
+            doc: "how long the burst rate lasts from the start of a backlog on",
+        },
+    ],
+};
+
+/// Service curve based earliest deadline first.
+#[derive(Debug, Clone)]
+pub struct Sced {
+    curves: Vec<Curve>,
+    deadlines: Vec<Deadlines>,
+    /// Deadlines of the heads.
+    heads: Tournament<Instant>,
+    serving: Option<FlowId>,
+}
+
+/// A curve of two pieces, and how to read it.
+#[derive(Debug, Clone)]
+pub(crate) struct Curve {
+    rate: Rate,
+    /// Of a byte on the first and on the second line.
+    paces: [Instant; 2],
+    concave: bool,
+    /// The second line is the first one, and both clocks show the same.
+    single: bool,
+    /// By how much the second line is earlier (concave) or later than its clock.
+    shift: Instant,
+}
+
+/// What it keeps for a flow.
+#[derive(Debug, Clone, Default)]
+pub struct ScedFlow {
+    /// The clocks of the two lines before the head, or after the last packet.
+    clocks: [Instant; 2],
+}
+
+impl Curve {
+    /// The first rate for a time, then the second.
+    pub(crate) fn new(first: Rate, time: Span, rate: Rate) -> Curve {
+        let concave = first >= rate;
+        let ahead = u128::from(first.0.abs_diff(rate.0)) * u128::from(time.0);
+        let (whole, part) = (ahead / u128::from(rate.0), ahead % u128::from(rate.0));
+        // Up to its end the first piece may say more than 2^64 ns; nobody waits for that.
+        let whole = duration(Span(u64::try_from(whole).unwrap_or(u64::MAX)));
+        // Rounded so that deadlines are late rather than early.
+        let part = duration(Span(1)) * part;
+        let up = u128::from(!concave && !part.is_multiple_of(u128::from(rate.0)));
+        let shift = whole + part / u128::from(rate.0) + up;
+        Curve { rate, paces: [pace(first), pace(rate)], concave, single: first == rate, shift }
+    }
+
+    /// What the clocks show after so many bytes more.
+    #[inline]
+    pub(crate) fn after(&self, [first, second]: [Instant; 2], bytes: u32) -> [Instant; 2] {
+        let later = |clock: Instant, pace| clock.saturating_add(Instant::from(bytes) * pace);
+        if self.single {
+            return [later(first, self.paces[0]); 2];
+        }
+        [later(first, self.paces[0]), later(second, self.paces[1])]
+    }
+
+    /// When the curve reaches what the clocks are at.
+    #[inline]
+    pub(crate) fn deadline(&self, [first, second]: [Instant; 2]) -> Instant {
+        if self.single {
+            first
+        } else if self.concave {
+            first.max(second.saturating_sub(self.shift))
+        } else {
+            first.min(second.saturating_add(self.shift))
+        }
+    }
+
+    /// When who must keep the curve later should begin: at the curve itself if it is the lower of
+    /// its lines; else on the second line, without the wait that the first one allows.
+    #[inline]
+    pub(crate) fn eligible(&self, clocks: [Instant; 2]) -> Instant {
+        if self.concave { self.deadline(clocks) } else { clocks[1] }
+    }
+
+    /// The clocks where each line is to be reached no sooner than that, of a curve that has begun
+    /// already: where it begins slowly that wait is over, and the second line stands so much
+    /// behind.
+    #[inline]
+    pub(crate) fn not_before(
+        &self,
+        [first, second]: [Instant; 2],
+        least: [Instant; 2],
+    ) -> [Instant; 2] {
+        let waited = if self.concave { 0 } else { self.shift };
+        [first.max(least[0]), second.max(least[1].saturating_sub(waited))]
+    }
+
+    /// Do the clocks of both lines show no more than `now`?
+    pub(crate) fn is_over(clocks: [Instant; 2], now: Instant) -> bool {
+        clocks.iter().all(|&clock| clock <= now)
+    }
+
+    /// The clocks under a successor of this curve: what they are ahead, or behind, stays as many
+    /// bytes.
+    pub(crate) fn inherit(&self, old: &Curve, clocks: [Instant; 2], now: Instant) -> [Instant; 2] {
+        let clocks =
+            [0, 1].map(|line| shifted(clocks[line], now, old.paces[line], self.paces[line]));
+        if self.single { [clocks[0].max(clocks[1]); 2] } else { clocks }
+    }
+}
+
+/// How long a first piece may last.
+pub(crate) const LONGEST: Span = Span(3_600_000_000_000);
+
+impl Sced {
+    /// Validates the setup: the curves together fit below the link's.
+    pub fn new(setup: &Setup) -> Result<Sced, Refusals> {
+        let rates = rates(setup, "service curve earliest deadline first")?;
+        let mut pieces = Vec::with_capacity(rates.len());
+        for (flow, (f, rate)) in setup.flows.iter().zip(&rates).enumerate() {
+            let refuse = |param, what: String, help: &str| Refused {
+                flow: Some(flow),
+                param,
+                what,
+                help: help.into(),
+            };
+            let (first, time) = (f.values.rate("burst-rate"), f.values.span("burst-time"));
+            if first == Some(Rate(0)) {
+                return Err(refuse(
+                    "burst-rate",
+                    "a rate of 0 never begins".into(),
+                    "any rate above 0",
+                )
+                .into());
+            }
+            if time.is_some_and(|t| t > LONGEST) {
+                let help = "at most 3600s: it is for a burst at the start of a backlog";
+                return Err(refuse("burst-time", "it lasts too long".into(), help).into());
+            }
+            pieces.push((first.unwrap_or(*rate), time.unwrap_or(Span::ZERO), *rate));
+        }
+        fits(setup, &pieces)?;
+        let curve = |&(first, time, rate): &(Rate, Span, Rate)| Curve::new(first, time, rate);
+        let late = setup.largest_airtime() + ROUNDING + Span(1);
+        Ok(Sced {
+            curves: pieces.iter().map(curve).collect(),
+            deadlines: pieces.iter().map(|&pieces| Deadlines::new(pieces, late)).collect(),
+            heads: Tournament::new(pieces.len()),
+            serving: None,
+        })
+    }
+
+    /// The head of `f`, if there is one, ends further along its curve.
+    fn follow(&mut self, flows: &mut Flows<ScedFlow>, f: FlowId) {
+        let Some(bytes) = flows.head(f) else { return self.heads.remove(f) };
+        let curve = &self.curves[f.index()];
+        self.heads.set(f, curve.deadline(curve.after(flows.state(f).clocks, bytes)));
+    }
+}
+
+/// The curves are straight between the ends of their first pieces: their sum is
+/// below the link's line everywhere if it is at each of these, and in slope.
+pub(crate) fn fits(setup: &Setup, pieces: &[(Rate, Span, Rate)]) -> Result<(), Refused> {
+    let link = u128::from(setup.rate.0);
+    let product = |rate: Rate, time: u64| u128::from(rate.0) * u128::from(time);
+    let at = |then: u64| -> u128 {
+        let curve = |&(first, time, rate): &(Rate, Span, Rate)| {
+            product(first, then.min(time.0)) + product(rate, then.saturating_sub(time.0))
+        };
+        pieces.iter().map(curve).sum()
+    };
+    for (flow, &(_, time, _)) in pieces.iter().enumerate() {
+        let (asked, there) = (at(time.0), link * u128::from(time.0));
+        if asked > there {
+            let bytes = |bits: u128| bits / 8_000_000_000;
+            return Err(Refused {
+                flow: Some(flow),
+                param: "burst-time",
+                what: format!(
+                    "within {time} the flows' curves ask for {} B, and the link sends {} B",
+                    bytes(asked),
+                    bytes(there)
+                ),
+                help: "a shorter burst, a lower `burst-rate`, or one below the `rate` for a flow that can wait".into(),
+            });
+        }
+    }
+    Ok(())
+}
+
+impl Discipline for Sced {
+    type State = ScedFlow;
+    type Tag = ();
+
+    fn start(&mut self, _: &mut Flows<ScedFlow>) {}
+
+    /// What the clocks are ahead of now, or behind, stays as many bytes, at the new curve's rates.
+    fn succeed(&mut self, old: Sced, flows: &mut Flows<ScedFlow>, now: Time) {
+        self.serving = old.serving;
+        for f in (0..old.curves.len() as u32).map(FlowId) {
+            let state = flows.state_mut(f);
+            state.clocks =
+                self.curves[f.index()].inherit(&old.curves[f.index()], state.clocks, instant(now));
+            self.follow(flows, f);
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<ScedFlow>, f: FlowId, now: Time) {
+        for clock in &mut flows.state_mut(f).clocks {
+            *clock = instant(now).max(*clock);
+        }
+        self.follow(flows, f);
+    }
+
+    /// What left without having been taken is not charged for.
+    fn offer_changed(&mut self, flows: &mut Flows<ScedFlow>, f: FlowId, _: Time) {
+        self.follow(flows, f);
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<ScedFlow>, _: Time, _: &Wire) -> Answer {
+        if let Some(f) = self.serving.take() {
+            self.follow(flows, f);
+        }
+        self.heads.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<ScedFlow>, f: FlowId, sent: Sent) {
+        let clocks = &mut flows.state_mut(f).clocks;
+        *clocks = self.curves[f.index()].after(*clocks, sent.bytes);
+        self.serving = Some(f);
+    }
+
+    fn forgettable(&self, flows: &Flows<ScedFlow>, f: FlowId, now: Time) -> bool {
+        Curve::is_over(flows.state(f).clocks, instant(now))
+    }
+
+    /// Excess is remembered without end.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        Err(NoPromise(format!(
+            "SCED promises its curve, {} in the long run, only to a flow that never sends more: whoever used what \
+             others left waits until his curve has caught up, however long",
+            self.curves[f.index()].rate
+        )))
+    }
+
+    /// A packet leaves at most `L/C` after its deadline, as all curves together are below the
+    /// link's line.
+    fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
+        Some(self.deadlines[f.index()])
+    }
+}

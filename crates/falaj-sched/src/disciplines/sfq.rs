@@ -1,0 +1,166 @@
+//! Start-time fair queueing.
+//!
+//! Goyal, Vin and Cheng, "Start-time fair queueing: a scheduling algorithm for
+//! integrated services packet switching networks" (1996). A packet starts at
+//! `S = max(F of the flow's last, v)` and finishes at `F = S + L/w`; the
+//! smallest start goes first, and virtual time is the start of the packet in
+//! service. When all is sent it becomes the largest finish there was.
+//!
+//! Packets are tagged when they become heads, which gives the tags of their
+//! arrival: while a packet of the flow waits or is in service, `v` is not
+//! beyond its start, and its successor starts at its finish.
+
+use crate::collections::tournament::Tournament;
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{Bound, NoPromise, Promise, RateCondition};
+use crate::contract::params::{Refusals, Setup};
+use crate::mechanisms::weights::{ROUNDING, Shares, Virtual, WEIGHT, retagged};
+use crate::queues::queue::{FlowId, Flows, Limit};
+use crate::registry::Entry;
+use crate::units::rate::Wire;
+use crate::units::time::Time;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "sfq",
+    doc: "start-time fair queueing: smallest start tag first, for links of any rate",
+    source: "Goyal, Vin and Cheng 1996",
+    scheduler: &[],
+    flow: &[WEIGHT],
+};
+
+/// Start-time fair queueing.
+#[derive(Debug, Clone)]
+pub struct Sfq {
+    shares: Shares,
+    /// The most bytes that a packet finds before it in its queue.
+    ahead: Vec<u64>,
+    /// Start tags of the heads.
+    heads: Tournament<Virtual>,
+    /// Start tag of the packet in service; the largest finish when all is sent.
+    now: Virtual,
+    latest: Virtual,
+    serving: Option<FlowId>,
+}
+
+/// What it keeps for a flow.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, packed(8))]
+pub struct SfqFlow {
+    /// Finish tag of the last packet that went on the wire.
+    finish: Virtual,
+    slope: u64,
+}
+
+impl Sfq {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Sfq, Refusals> {
+        let shares = Shares::new(setup, "start-time fair queueing")?;
+        let ahead = setup.flows.iter().map(|f| match f.limit {
+            Limit::Packets(n) => u64::from(n - 1) * shares.largest(),
+            Limit::Bytes(n) => n - 1,
+        });
+        Ok(Sfq {
+            ahead: ahead.collect(),
+            heads: Tournament::new(shares.flows()),
+            shares,
+            now: 0,
+            latest: 0,
+            serving: None,
+        })
+    }
+
+    fn follow(&mut self, flows: &mut Flows<SfqFlow>, f: FlowId) {
+        match flows.head(f) {
+            Some(_) => self.heads.set(f, flows.state(f).finish),
+            None => self.heads.remove(f),
+        }
+        if self.heads.is_empty() {
+            self.now = self.latest;
+        }
+    }
+}
+
+impl Discipline for Sfq {
+    type State = SfqFlow;
+    type Tag = ();
+
+    fn start(&mut self, flows: &mut Flows<SfqFlow>) {
+        for f in self.shares.all() {
+            flows.state_mut(f).slope = self.shares.slope(f);
+        }
+    }
+
+    /// The time goes on, and what a flow is ahead of it stays as many bytes: at the old
+    /// weight's length, others might send without end before it.
+    fn succeed(&mut self, old: Sfq, flows: &mut Flows<SfqFlow>, _: Time) {
+        (self.now, self.latest, self.serving) = (old.now, old.now, old.serving);
+        for f in old.shares.all() {
+            let state = flows.state_mut(f);
+            let (from, to) = (state.slope.into(), self.shares.slope(f).into());
+            let by_weight = |tag| retagged(tag, old.now, from, to);
+            state.finish = by_weight(state.finish);
+            self.latest = self.latest.max(state.finish);
+            if let Some(start) = old.heads.tag(f) {
+                self.heads.set(f, by_weight(start));
+            }
+        }
+        self.start(flows);
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<SfqFlow>, f: FlowId, _: Time) {
+        self.heads.set(f, flows.state(f).finish.max(self.now));
+    }
+
+    /// What left without having been taken is not charged for.
+    fn offer_changed(&mut self, flows: &mut Flows<SfqFlow>, f: FlowId, _: Time) {
+        let state = flows.state_mut(f);
+        state.finish = state.finish.max(self.heads.tag(f).unwrap_or(self.now));
+        self.latest = self.latest.max(state.finish);
+        self.follow(flows, f);
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<SfqFlow>, _: Time, _: &Wire) -> Answer {
+        if let Some(f) = self.serving.take() {
+            self.follow(flows, f);
+        }
+        self.heads.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<SfqFlow>, f: FlowId, sent: Sent) {
+        self.now = self.heads.tag(f).unwrap_or(self.now);
+        let state = flows.state_mut(f);
+        state.finish = self.now + Virtual::from(sent.bytes) * Virtual::from(state.slope);
+        self.latest = self.latest.max(state.finish);
+        self.serving = Some(f);
+    }
+
+    fn forgettable(&self, flows: &Flows<SfqFlow>, f: FlowId, _: Time) -> bool {
+        flows.state(f).finish <= self.now
+    }
+
+    /// A head starts a packet of its own after `v` at the latest. A packet with
+    /// `A` bytes before it thus starts at `v + (L + A)/w`, and of each other flow
+    /// at most `w_j (L + A)/w` and a packet start no later. For a flow that keeps
+    /// to its rate it is Goyal's bound from the expected arrival time on.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let others = self.shares.link().airtime_of_many(self.shares.one_of_each_other()) + ROUNDING;
+        let delay = Bound {
+            delay: self
+                .shares
+                .own_time(self.ahead[f.index()].saturating_add(self.shares.largest()), f)
+                + others,
+            formula: "(A + L)/r + (N - 1) L/C, A = the queue without its last packet",
+            condition: "packets that found room",
+        };
+        Ok(self.shares.promise(f, others, delay, Vec::new()))
+    }
+
+    fn rate_condition(&self) -> Option<RateCondition> {
+        Some(RateCondition::OwesNothing)
+    }
+}

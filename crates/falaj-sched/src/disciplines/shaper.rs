@@ -1,0 +1,158 @@
+//! A token bucket for each flow: it never sends more than `burst + rate t`.
+//!
+//! Packets are held until their tokens are there, also on a free link, and then go in the
+//! order in which they became eligible. That order is nominal: a head is eligible when its
+//! bucket has its length, and no earlier than the packet before it was; what others do to the flow
+//! meanwhile costs it no tokens. (A bucket that is charged when a packet really leaves
+//! overflows while the packet waits for others, and the flow gets less than its rate.)
+//!
+//! The token bucket is Turner's leaky bucket as a meter (1986); the order is that of Linux' `fq`.
+
+use crate::collections::tournament::Tournament;
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{Bound, NoPromise, Promise, full_queue, room_for_one};
+use crate::contract::params::{Refusals, Setup};
+use crate::mechanisms::bucket::{BURST, Bucket, RATE, begun, buckets, ids, sums};
+use crate::mechanisms::oversubscription::Excess;
+use crate::mechanisms::weights::{Instant, ROUNDING, instant};
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::rate::{Rate, Wire};
+use crate::units::time::Time;
+use alloc::format;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "shaper",
+    doc: "a token bucket for each flow: packets are held until their tokens are there, also on a free link",
+    source: "Turner 1986; the order as in Linux' fq",
+    scheduler: &[],
+    flow: &[RATE, BURST],
+};
+
+/// A token bucket for each flow.
+#[derive(Debug, Clone)]
+pub struct Shaper {
+    buckets: Vec<Bucket>,
+    /// When the heads are eligible.
+    heads: Tournament<Instant>,
+    serving: Option<FlowId>,
+    link: Rate,
+    largest: u32,
+    full_queues: Vec<u64>,
+}
+
+/// What it keeps for a flow.
+#[derive(Debug, Clone, Default)]
+pub struct ShaperFlow {
+    /// When its bucket will be full.
+    full: Instant,
+    /// No packet is eligible before the one before it was.
+    floor: Instant,
+}
+
+impl Shaper {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Shaper, Refusals> {
+        room_for_one(setup)?;
+        Ok(Shaper {
+            buckets: buckets(setup)?,
+            heads: Tournament::new(setup.flows.len()),
+            serving: None,
+            link: setup.rate,
+            largest: setup.largest,
+            full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
+        })
+    }
+
+    /// The head of `f`, if there is one, waits for its tokens.
+    fn follow(&mut self, flows: &Flows<ShaperFlow>, f: FlowId) {
+        let Some(bytes) = flows.head(f) else { return self.heads.remove(f) };
+        let state = flows.state(f);
+        self.heads.set(f, state.floor.max(self.buckets[f.index()].has(bytes, state.full)));
+    }
+}
+
+impl Discipline for Shaper {
+    type State = ShaperFlow;
+    type Tag = ();
+
+    fn start(&mut self, _: &mut Flows<ShaperFlow>) {}
+
+    /// As many tokens are missing as before.
+    fn succeed(&mut self, old: Shaper, flows: &mut Flows<ShaperFlow>, now: Time) {
+        self.serving = old.serving;
+        for f in ids(old.buckets.len()) {
+            let state = flows.state_mut(f);
+            state.full =
+                self.buckets[f.index()].inherit(&old.buckets[f.index()], state.full, instant(now));
+            self.follow(flows, f);
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<ShaperFlow>, f: FlowId, now: Time) {
+        flows.state_mut(f).floor = instant(now);
+        self.follow(flows, f);
+    }
+
+    /// What left without having been taken costs no tokens.
+    fn offer_changed(&mut self, flows: &mut Flows<ShaperFlow>, f: FlowId, _: Time) {
+        self.follow(flows, f);
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<ShaperFlow>, now: Time, _: &Wire) -> Answer {
+        if let Some(f) = self.serving.take() {
+            self.follow(flows, f);
+        }
+        match self.heads.first() {
+            Some((eligible, f)) if eligible <= instant(now) => Answer::Serve(f),
+            Some((eligible, _)) => Answer::NotBefore(begun(eligible)),
+            None => Answer::Idle,
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<ShaperFlow>, f: FlowId, sent: Sent) {
+        let state = flows.state_mut(f);
+        state.floor = self.heads.tag(f).unwrap_or(state.floor);
+        state.full = self.buckets[f.index()].spend(state.full, state.floor, sent.bytes);
+        self.serving = Some(f);
+    }
+
+    fn forgettable(&self, flows: &Flows<ShaperFlow>, f: FlowId, now: Time) -> bool {
+        flows.state(f).full <= instant(now)
+    }
+
+    /// Nominal releases of a flow keep to its bucket, so while the link is busy all that
+    /// goes before a packet is its flows' bursts and what the link sends meanwhile, and one
+    /// packet that began before it came. It is released when its bucket has refilled for all before
+    /// it.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let rates = self.buckets.iter().enumerate().map(|(n, bucket)| (n, bucket.rate));
+        if let Some(excess) = Excess::of("rate", rates, self.link) {
+            return Err(NoPromise(format!(
+                "{}: who comes late waits for all others' bursts, without end; lower the rates, or divide the link by \
+                 `mclock`, whose rates are minima and limits",
+                excess.words("the flows'")
+            )));
+        }
+        let (bursts, _) = sums(self.buckets.iter());
+        let rate = self.buckets[f.index()].rate;
+        let others =
+            self.link.airtime_of_many(bursts.saturating_add(self.largest.into())) + ROUNDING;
+        Ok(Promise {
+            rate,
+            latency: rate.airtime(self.largest) + others,
+            rate_formula: "the bucket's rate r",
+            delay: Bound {
+                delay: rate.airtime_of_many(self.full_queues[f.index()]) + others,
+                formula: "B/r + (sum b + L)/C",
+                condition: "packets that found room",
+            },
+            others: Vec::new(),
+        })
+    }
+}

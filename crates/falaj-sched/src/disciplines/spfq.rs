@@ -1,0 +1,221 @@
+//! Starting potential-based fair queueing, a rate-proportional server.
+//!
+//! Stiliadis and Varma, "Rate-proportional servers: a design methodology for
+//! fair queueing algorithms" and "Efficient fair queueing algorithms for
+//! packet-switched networks" (1998). The system's potential `P` grows as real
+//! time does, and whenever a packet has left it is raised to the least start
+//! among the heads; `S = max(F of the flow's last, P)` when a packet comes,
+//! `F = S + L/r`, smallest finish first.
+//!
+//! Packets are stamped as when they come: between two departures `P` may overtake
+//! the finish of a packet that still waits, and its successor then starts at `P`.
+//! When all is sent `P` becomes the largest finish there was, which is the
+//! papers' reset to zero without a walk over all flows.
+
+use crate::collections::tournament::Tournament;
+use crate::contract::discipline::{Answer, Discipline, Harm, Sent, Thrown};
+use crate::contract::guarantee::{Bound, NoPromise, Promise, RateCondition};
+use crate::contract::params::{Refusals, Setup};
+use crate::mechanisms::substitute_arrivals::Steads;
+use crate::mechanisms::timestamp::Chain;
+use crate::mechanisms::weights::{Instant, ORIGIN, Shares, WEIGHT, duration, shifted};
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::rate::Wire;
+use crate::units::time::Time;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "spfq",
+    doc: "starting potential-based fair queueing: the delay of `wfq` without its fluid clock",
+    source: "Stiliadis and Varma 1998",
+    scheduler: &[],
+    flow: &[WEIGHT],
+};
+
+/// Starting potential-based fair queueing.
+#[derive(Debug, Clone)]
+pub struct Spfq {
+    shares: Shares,
+    /// Of a byte of each flow.
+    paces: Vec<Instant>,
+    /// Finishes of the heads.
+    finishes: Tournament<Instant>,
+    /// Starts of the heads.
+    starts: Tournament<Instant>,
+    steads: Steads<Instant>,
+    /// The system's potential at `at`.
+    potential: Instant,
+    at: Time,
+    /// The largest finish there was.
+    latest: Instant,
+    serving: Option<FlowId>,
+}
+
+/// What it keeps for a flow.
+#[derive(Debug, Clone, Default)]
+pub struct SpfqFlow {
+    /// Starts and finishes of its packets.
+    stamps: Chain,
+}
+
+impl Spfq {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Spfq, Refusals> {
+        let shares = Shares::new(setup, "starting potential-based fair queueing")?;
+        Ok(Spfq {
+            paces: shares.all().map(|f| shares.pace(f)).collect(),
+            finishes: Tournament::new(shares.flows()),
+            starts: Tournament::new(shares.flows()),
+            steads: Steads::new(setup),
+            shares,
+            potential: ORIGIN,
+            at: Time::ZERO,
+            latest: ORIGIN,
+            serving: None,
+        })
+    }
+
+    fn potential(&self, now: Time) -> Instant {
+        self.potential.saturating_add(duration(now.since(self.at)))
+    }
+
+    #[inline]
+    fn length(&self, f: FlowId, bytes: u32) -> Instant {
+        Instant::from(bytes) * self.paces[f.index()]
+    }
+
+    fn offer(&mut self, flows: &Flows<SpfqFlow, Instant>, f: FlowId) {
+        match flows.head(f) {
+            Some(bytes) => {
+                let (stamps, came) =
+                    (&flows.state(f).stamps, self.steads.came(f, flows.head_tag(f)));
+                self.finishes.set(f, stamps.finish(came, self.length(f, bytes)));
+                self.starts.set(f, stamps.start(came));
+                self.steads.shows(f, stamps.start(came));
+            }
+            None => {
+                self.finishes.remove(f);
+                self.starts.remove(f);
+            }
+        }
+    }
+
+    /// A packet of `f` has left.
+    fn left(&mut self, flows: &Flows<SpfqFlow, Instant>, f: FlowId, now: Time) {
+        self.offer(flows, f);
+        let least = self.starts.first().map_or(self.latest, |(start, _)| start);
+        (self.potential, self.at) = (self.potential(now).max(least), now);
+    }
+}
+
+impl Discipline for Spfq {
+    type State = SpfqFlow;
+    /// The potential when it came.
+    type Tag = Instant;
+
+    fn start(&mut self, _: &mut Flows<SpfqFlow, Instant>) {}
+
+    fn retag(&self, old: &mut Spfq, f: FlowId, tag: Instant, now: Time) -> Instant {
+        shifted(tag, old.potential(now), old.paces[f.index()], self.paces[f.index()])
+    }
+
+    /// The potential goes on; what flows are ahead of it stays as many bytes.
+    fn succeed(&mut self, mut old: Spfq, flows: &mut Flows<SpfqFlow, Instant>, now: Time) {
+        (self.potential, self.at, self.serving) = (old.potential(now), now, old.serving);
+        self.latest = self.potential;
+        for f in old.shares.all() {
+            flows.state_mut(f).stamps.map(|stamp| self.retag(&mut old, f, stamp, now));
+            self.latest = self.latest.max(flows.state(f).stamps.start(0));
+            self.offer(flows, f);
+        }
+    }
+
+    #[inline(always)]
+    fn arrived(
+        &mut self,
+        _: &mut Flows<SpfqFlow, Instant>,
+        _: FlowId,
+        _: u32,
+        now: Time,
+    ) -> Instant {
+        self.potential(now)
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, now: Time) {
+        self.steads.ready(f, now);
+        self.offer(flows, f);
+    }
+
+    /// Another discipline sent the head.
+    fn offer_changed(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, now: Time) {
+        if let Some(finish) = self.finishes.tag(f) {
+            flows.state_mut(f).stamps.left(finish);
+            self.latest = self.latest.max(finish);
+        }
+        self.left(flows, f, now);
+    }
+
+    fn thrown_away(
+        &mut self,
+        flows: &mut Flows<SpfqFlow, Instant>,
+        f: FlowId,
+        _: u32,
+        _: Thrown,
+        now: Time,
+    ) {
+        self.steads.thrown_out(f, now);
+        if let Some(finish) = self.finishes.tag(f) {
+            flows.state_mut(f).stamps.thrown_out(finish);
+        }
+        self.left(flows, f, now);
+    }
+
+    fn passed_over(&mut self, _: &mut Flows<SpfqFlow, Instant>, f: FlowId, _: u32, _: Time) {
+        self.steads.passed_over(f);
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<SpfqFlow, Instant>, now: Time, _: &Wire) -> Answer {
+        if let Some(f) = self.serving.take() {
+            self.left(flows, f, now);
+        }
+        self.finishes.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, sent: Sent) {
+        let (came, length) = (self.steads.came(f, flows.head_tag(f)), self.length(f, sent.bytes));
+        self.steads.taken(f, self.potential(sent.start));
+        self.latest = self.latest.max(flows.state_mut(f).stamps.sent(came, length));
+        self.serving = Some(f);
+    }
+
+    fn forgettable(&self, flows: &Flows<SpfqFlow, Instant>, f: FlowId, now: Time) -> bool {
+        flows.state(f).stamps.is_over(self.potential(now))
+    }
+
+    /// A packet leaves at most `L/C` after its potential's time, `F - P` from its
+    /// arrival on. Whoever was served had the smallest finish, so that `P`
+    /// followed to within the slowest packet of it: so far ahead may the flow be.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let queue = self.shares.own_time(self.shares.full_queue(f), f);
+        let delay = Bound {
+            delay: queue + self.shares.slowest_packet() + self.shares.behind_fluid(),
+            formula: "B/r + max over all of L/r_j + L/C",
+            condition: "packets that found room",
+        };
+        Ok(self.shares.promise_by_fluid(f, delay))
+    }
+
+    /// Who is thrown out is in nobody's stamps.
+    fn harm_of_drops(&self) -> Harm {
+        Harm::Nobody
+    }
+
+    fn rate_condition(&self) -> Option<RateCondition> {
+        Some(RateCondition::Queued)
+    }
+}

@@ -1,0 +1,243 @@
+//! The time-aware shaper of IEEE 802.1Qbv (802.1Q-2022, 8.6.8.4): gates that open and close by a
+//! clock.
+//!
+//! Each flow is a traffic class, the first of the scenario the highest, with a gate of its own. All
+//! gates follow one cycle, which begins with the clock; a gate is open for one time in it, or for
+//! as many at equal distances. Of the classes whose gates are open the highest with a packet sends,
+//! but only a packet that is over when its gate closes: the gates themselves are the guard, and as
+//! long as a packet is what they guard. A gate that is open all the cycle never closes.
+//!
+//! It keeps nothing: what it decides follows from the clock and the heads.
+
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{
+    Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
+use crate::mechanisms::weights::ROUNDING;
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::rate::{BIT_NANOS, Rate, Wire};
+use crate::units::time::{Span, Time};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "tas",
+    doc: "time-aware shaper of 802.1Qbv: each flow a traffic class, the first the highest, whose gate opens and closes by the clock",
+    source: "IEEE 802.1Qbv 2015",
+    scheduler: &[Param {
+        name: "cycle",
+        kind: Kind::Span,
+        default: None,
+        doc: "after which all gates are as they were; cycles begin with the clock",
+    }],
+    flow: &[
+        Param {
+            name: "opens",
+            kind: Kind::Span,
+            default: Some("0s"),
+            doc: "when the flow's gate opens, from the start of each cycle",
+        },
+        Param {
+            name: "every",
+            kind: Kind::Span,
+            default: Some("the cycle"),
+            doc: "after which the flow's gate opens again; a whole number of times in the cycle",
+        },
+        Param {
+            name: "open",
+            kind: Kind::Span,
+            default: Some("until it begins anew"),
+            doc: "for how long it is open; a packet goes only if it is over by then",
+        },
+    ],
+};
+
+/// The time-aware shaper.
+#[derive(Debug, Clone)]
+pub struct Tas {
+    gates: Vec<Gate>,
+    rate: Rate,
+    largest: u32,
+    full_queues: Vec<u64>,
+}
+
+/// From the start of each of its rounds.
+#[derive(Debug, Clone, Copy)]
+struct Gate {
+    every: Span,
+    opens: Span,
+    closes: Span,
+}
+
+impl Gate {
+    /// Are both ever open at once? The distances between two openings are all that differ by what
+    /// both rounds are made of.
+    fn meets(self, other: Gate) -> bool {
+        let step = common(self.every.0, other.every.0);
+        let behind = (other.opens.0 % step + step - self.opens.0 % step) % step;
+        behind < self.closes.0 - self.opens.0 || step - behind < other.closes.0 - other.opens.0
+    }
+
+    fn is_always_open(self) -> bool {
+        self.opens == Span::ZERO && self.closes == self.every
+    }
+}
+
+/// The greatest number that divides both.
+fn common(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { common(b, a % b) }
+}
+
+impl Tas {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Tas, Refusals> {
+        finite_rate(setup, "the time-aware shaper")?;
+        room_for_one(setup)?;
+        let packet = setup.largest_airtime();
+        let refused = |flow, param, what: String, help: String| Refused { flow, param, what, help };
+        let cycle = setup.scheduler.span("cycle").unwrap_or(Span::ZERO);
+        if cycle < packet || cycle == Span::ZERO {
+            let what = format!("in a cycle of {cycle} a packet of {} B has no time", setup.largest);
+            return Err(
+                refused(None, "cycle", what, format!("at least {}", packet.max(Span(1)))).into()
+            );
+        }
+        let gate = |(flow, f): (usize, &FlowSetup)| {
+            let every = f.values.span("every").unwrap_or(cycle);
+            if every == Span::ZERO || cycle % every != Span::ZERO {
+                let what = format!(
+                    "the gate begins anew after {every}, which is no part of the cycle of {cycle}"
+                );
+                let help = format!("the cycle, or a half, a third … of it: {}", Span(cycle.0 / 2));
+                return Err(refused(Some(flow), "every", what, help));
+            }
+            let opens = f.values.span("opens").unwrap_or(Span::ZERO);
+            let open = f.values.span("open").unwrap_or(every.saturating_sub(opens));
+            let closes = opens + open;
+            if closes > every {
+                let of = if every == cycle { "the cycle of" } else { "it begins anew after" };
+                let what = format!("the gate closes at {closes}, after {of} {every}");
+                return Err(refused(
+                    Some(flow),
+                    "open",
+                    what,
+                    "gates close before that; shift `opens`".into(),
+                ));
+            }
+            if open < packet || open == Span::ZERO {
+                let what = format!("in {open} a packet of {} B has no time", setup.largest);
+                return Err(refused(
+                    Some(flow),
+                    "open",
+                    what,
+                    format!("at least {}", packet.max(Span(1))),
+                ));
+            }
+            Ok(Gate { every, opens, closes })
+        };
+        Ok(Tas {
+            gates: setup.flows.iter().enumerate().map(gate).collect::<Result<_, _>>()?,
+            rate: setup.rate,
+            largest: setup.largest,
+            full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
+        })
+    }
+
+    /// When the head of `bytes` may go through its gate, from `now` on.
+    #[inline]
+    fn passes(gate: Gate, bytes: u32, now: Time, wire: &Wire) -> Time {
+        if gate.is_always_open() {
+            return now;
+        }
+        let into = Span(now.0 % gate.every.0);
+        let begins = Time(now.0 - into.0);
+        if into < gate.opens {
+            begins + gate.opens
+        } else if into + wire.airtime(bytes) <= gate.closes {
+            now
+        } else {
+            begins + gate.every + gate.opens
+        }
+    }
+}
+
+impl Discipline for Tas {
+    type State = ();
+    type Tag = ();
+
+    fn start(&mut self, _: &mut Flows<()>) {}
+
+    fn succeed(&mut self, _: Tas, _: &mut Flows<()>, _: Time) {}
+
+    fn ready(&mut self, _: &mut Flows<()>, _: FlowId, _: Time) {}
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<()>, now: Time, wire: &Wire) -> Answer {
+        let mut then = Time::NEVER;
+        for (f, &gate) in self.gates.iter().enumerate() {
+            let f = FlowId(f as u32);
+            let Some(bytes) = flows.head(f) else { continue };
+            let passes = Tas::passes(gate, bytes, now, wire);
+            if passes <= now {
+                return Answer::Serve(f);
+            }
+            then = then.min(passes);
+        }
+        if then < Time::NEVER { Answer::NotBefore(then) } else { Answer::Idle }
+    }
+
+    fn take(&mut self, _: &mut Flows<()>, _: FlowId, _: Sent) {}
+
+    /// A window that no higher class may use is left by at most the last packet that does not fit,
+    /// and entered late by one packet of a lower class, if one may be under way. In the worst
+    /// case a backlog begins just as the rest of the window is too short, and then each round
+    /// brings a window.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let own = self.gates[f.index()];
+        let meets = |gates: &[Gate]| gates.iter().position(|gate| gate.meets(own));
+        if let Some(higher) = meets(&self.gates[..f.index()]) {
+            return Err(NoPromise(format!(
+                "the gate of class {} is open at the same time, and its class goes first: let them open one after the other",
+                higher + 1
+            )));
+        }
+        let packet = self.rate.airtime(self.largest);
+        let always = own.is_always_open();
+        let blocked =
+            if meets(&self.gates[f.index() + 1..]).is_some() { packet } else { Span::ZERO };
+        let unused = if always { Span::ZERO } else { packet };
+        let window = Span(own.closes.0 - own.opens.0);
+        // An always open gate is blocked once, and then never again.
+        let lost = if always { Span::ZERO } else { blocked + unused };
+        let used = window.saturating_sub(lost + ROUNDING);
+        let rate =
+            Rate((u128::from(self.rate.0) * u128::from(used.0) / u128::from(own.every.0)) as u64);
+        let room = u128::from(used.0) * u128::from(self.rate.0) >= u128::from(BIT_NANOS);
+        if rate.0 == 0 || !room {
+            return Err(NoPromise(format!(
+                "of {window} open all may be lost to packets that do not fit or are under way: open the gate for longer"
+            )));
+        }
+        let waits = own.every.saturating_sub(window) + blocked + unused + ROUNDING + ROUNDING;
+        Ok(Promise {
+            rate,
+            latency: rate.airtime(self.largest) + waits,
+            rate_formula: "r = C w/T, w = the time open less a packet that does not fit and one under way",
+            delay: Bound {
+                delay: rate.airtime_of_many(self.full_queues[f.index()]) + waits,
+                formula: "B/r + the time closed + a packet that does not fit + one under way",
+                condition: "packets that found room",
+            },
+            others: Vec::new(),
+        })
+    }
+
+    /// Each round brings the same.
+    fn serves_strictly(&self) -> bool {
+        true
+    }
+}

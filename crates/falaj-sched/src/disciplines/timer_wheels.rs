@@ -1,0 +1,298 @@
+//! Timer wheels, one for each class of weights: the rival in Rizzo's plot.
+//!
+//! The talk measures a scheduler of Karsten's, known as interleaved stratified
+//! timer wheels: flows are divided into strata by their weight, each stratum
+//! keeps its flows in the slots of a wheel, and a decision costs as many steps
+//! as there are strata. No more is known here; his paper was not at hand. The
+//! rest is inferred, and is not claimed to be his:
+//!
+//! - Stratum `k` has the weights from `2^k` to `2^(k+1) - 1`. A flow's head is due at `F = max(V, F
+//!   of the packet before) + L/w`; virtual time `V` is that of the slot served last, as with
+//!   self-clocked fair queueing.
+//! - A stratum's slot is an eighth to a sixteenth of what a largest packet of its least weight
+//!   takes, so that 32 slots hold whatever a head may be due at.
+//! - Of the strata's earliest slots the one that ends first is served, the stratum of larger
+//!   weights first where two end at once; within a slot in the order in which flows came to it.
+//!
+//! What a slot blurs is less than an eighth of a packet of one's own. A flow
+//! that runs empty is forgotten: it owes less than a slot.
+
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{NoPromise, Promise, room_for_one};
+use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::rate::Wire;
+use crate::units::time::Time;
+use alloc::format;
+use alloc::vec::Vec;
+
+/// How they are named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "timer-wheels",
+    doc: "shares by weight, from a wheel of slots for each doubling of weights; a rival to measure, no promise",
+    source: "after Karsten 2006, as far as is known of it",
+    scheduler: &[],
+    flow: &[Param {
+        name: "weight",
+        kind: Kind::Count { min: 1, max: MOST },
+        default: Some("1"),
+        doc: "share of the link, beside the weights of the others that have packets",
+    }],
+};
+
+/// The largest weight.
+const MOST: u64 = 65_536;
+/// One for each doubling from 1 to the largest weight.
+const STRATA: usize = MOST.ilog2() as usize + 1;
+/// What a byte takes at weight 1. Virtual time is a `u64` that wraps around (at
+/// 400 Gbit/s and weight 1 in 22 s); only differences are compared, and those of
+/// live heads are a few largest packets.
+const BYTE: u64 = 1 << 24;
+const SLOTS: usize = 32;
+const NONE: u32 = u32::MAX;
+
+/// First and last flow of a slot.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    first: u32,
+    last: u32,
+}
+
+/// Flows of one stratum by when their heads are due.
+#[derive(Debug, Clone)]
+struct Wheel {
+    /// A slot is `2^shift` of virtual time.
+    shift: u32,
+    /// Bit `s`: slot `s` has a flow.
+    occupied: u32,
+    slots: [Slot; SLOTS],
+}
+
+impl Wheel {
+    /// The slot that is served first, from `time` on, and by how much it ends later.
+    #[inline]
+    fn first(&self, time: u64) -> (usize, u64) {
+        let base = time >> self.shift;
+        let ahead = self.occupied.rotate_right(base as u32 % SLOTS as u32).trailing_zeros();
+        let slot = base.wrapping_add(ahead.into());
+        (slot as usize % SLOTS, (slot.wrapping_add(1) << self.shift).wrapping_sub(time))
+    }
+}
+
+/// Timer wheels.
+#[derive(Debug, Clone)]
+pub struct TimerWheels {
+    weights: Vec<u32>,
+    wheels: Vec<Wheel>,
+    /// Bit `k`: the wheel of stratum `k` has a flow.
+    occupied: u32,
+    /// Virtual time.
+    time: u64,
+    /// The flow whose packet is on the wire.
+    sending: Option<FlowId>,
+}
+
+/// What they keep for a flow.
+#[derive(Debug, Clone, Default)]
+pub struct WheelFlow {
+    /// When its head, or its packet on the wire, is due.
+    due: u64,
+    /// What a byte takes.
+    byte: u32,
+    /// The length of the head that it was sorted in for.
+    bytes: u32,
+    /// The flow after it in its slot.
+    next: u32,
+    stratum: u8,
+    /// It stands in a slot.
+    queued: bool,
+}
+
+impl TimerWheels {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<TimerWheels, Refusals> {
+        room_for_one(setup)?;
+        let mut weights = Vec::new();
+        for (flow, f) in setup.flows.iter().enumerate() {
+            let weight = f.values.count("weight").unwrap_or(1);
+            if !(1..=MOST).contains(&weight) {
+                return Err(Refused {
+                    flow: Some(flow),
+                    param: "weight",
+                    what: format!("a weight of {weight} is out of range"),
+                    help: format!("1 to {MOST}: virtual time has no finer parts"),
+                }
+                .into());
+            }
+            weights.push(weight as u32);
+        }
+        let wheel = |stratum: usize| {
+            let packet = (u64::from(setup.largest.max(1)) * BYTE) >> stratum;
+            let empty = Slot { first: NONE, last: NONE };
+            Wheel { shift: packet.ilog2() - 3, occupied: 0, slots: [empty; SLOTS] }
+        };
+        let wheels = (0..STRATA).map(wheel).collect();
+        Ok(TimerWheels { weights, wheels, occupied: 0, time: 0, sending: None })
+    }
+
+    /// The flow's head is due at `due`. What would be beyond the wheel (a packet
+    /// from the time of another setup) goes to its last slot.
+    fn insert(&mut self, flows: &mut Flows<WheelFlow>, f: FlowId, due: u64) {
+        let bytes = flows.head(f).unwrap_or(0);
+        let state = flows.state_mut(f);
+        (state.due, state.bytes, state.next, state.queued) = (due, bytes, NONE, true);
+        let stratum = usize::from(state.stratum);
+        let wheel = &mut self.wheels[stratum];
+        let base = self.time >> wheel.shift;
+        let ahead = (due >> wheel.shift).wrapping_sub(base) & (u64::MAX >> wheel.shift);
+        let slot = base.wrapping_add(ahead.min(SLOTS as u64 - 1)) as usize % SLOTS;
+        let last = core::mem::replace(&mut wheel.slots[slot].last, f.0);
+        if wheel.occupied & (1 << slot) == 0 {
+            wheel.slots[slot].first = f.0;
+        } else {
+            flows.state_mut(FlowId(last)).next = f.0;
+        }
+        wheel.occupied |= 1 << slot;
+        self.occupied |= 1 << stratum;
+    }
+
+    /// What a head takes at its flow's weight.
+    #[inline]
+    fn cost(flows: &Flows<WheelFlow>, f: FlowId, bytes: u32) -> u64 {
+        u64::from(bytes) * u64::from(flows.state(f).byte)
+    }
+
+    /// Stratum and slot that are served next.
+    #[inline]
+    fn choose(&self) -> Option<(usize, usize)> {
+        let mut best = None;
+        let mut rest = self.occupied;
+        while rest != 0 {
+            // Larger weights first: another has to end earlier.
+            let stratum = rest.ilog2() as usize;
+            rest &= !(1 << stratum);
+            let (slot, end) = self.wheels[stratum].first(self.time);
+            if best.is_none_or(|(_, least)| end < least) {
+                best = Some(((stratum, slot), end));
+            }
+        }
+        best.map(|(place, _)| place)
+    }
+
+    /// Takes the first flow of a slot out.
+    #[inline]
+    fn take_out(&mut self, flows: &mut Flows<WheelFlow>, (stratum, slot): (usize, usize)) {
+        let wheel = &mut self.wheels[stratum];
+        let state = flows.state_mut(FlowId(wheel.slots[slot].first));
+        state.queued = false;
+        wheel.slots[slot].first = state.next;
+        if state.next == NONE {
+            wheel.occupied &= !(1 << slot);
+            if wheel.occupied == 0 {
+                self.occupied &= !(1 << stratum);
+            }
+        }
+    }
+
+    /// The flow whose packet has left goes on with its next one.
+    #[inline]
+    fn settle(&mut self, flows: &mut Flows<WheelFlow>) {
+        let Some(f) = self.sending.take() else { return };
+        if let Some(bytes) = flows.head(f) {
+            let due = flows.state(f).due.wrapping_add(Self::cost(flows, f, bytes));
+            self.insert(flows, f, due);
+        }
+    }
+
+    fn set(&self, state: &mut WheelFlow, f: usize) {
+        let weight = self.weights[f];
+        state.byte = ((BYTE + u64::from(weight) / 2) / u64::from(weight)) as u32;
+        state.stratum = weight.ilog2() as u8;
+    }
+}
+
+impl Discipline for TimerWheels {
+    type State = WheelFlow;
+    type Tag = ();
+
+    fn start(&mut self, flows: &mut Flows<WheelFlow>) {
+        for f in 0..self.weights.len() {
+            self.set(flows.state_mut(FlowId(f as u32)), f);
+        }
+    }
+
+    /// Heads keep when they are due, unless that is sooner under the new weight;
+    /// they are entered in that order.
+    fn succeed(&mut self, old: TimerWheels, flows: &mut Flows<WheelFlow>, _: Time) {
+        (self.time, self.sending) = (old.time, old.sending);
+        let mut heads = Vec::new();
+        for f in 0..self.weights.len() {
+            let id = FlowId(f as u32);
+            let stratum = flows.state(id).stratum;
+            self.set(flows.state_mut(id), f);
+            if let (true, Some(bytes)) = (flows.state(id).queued, flows.head(id)) {
+                // It may be due, and its slot not over yet.
+                let left = flows.state(id).due.wrapping_sub(self.time) as i64;
+                let left = if stratum == flows.state(id).stratum { left } else { left.max(0) };
+                heads.push((left.min(Self::cost(flows, id, bytes) as i64), id));
+            }
+            flows.state_mut(id).queued = false;
+        }
+        heads.sort();
+        for (left, f) in heads {
+            self.insert(flows, f, self.time.wrapping_add_signed(left));
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<WheelFlow>, f: FlowId, _: Time) {
+        // One whose last packet has just left goes on from there; one that lost
+        // its head still has its place.
+        if self.sending == Some(f) || flows.state(f).queued {
+            return;
+        }
+        let Some(bytes) = flows.head(f) else { return };
+        let due = self.time.wrapping_add(Self::cost(flows, f, bytes));
+        self.insert(flows, f, due);
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<WheelFlow>, _: Time, _: &Wire) -> Answer {
+        self.settle(flows);
+        while let Some(place) = self.choose() {
+            let f = FlowId(self.wheels[place.0].slots[place.1].first);
+            let WheelFlow { due, bytes: before, .. } = *flows.state(f);
+            match flows.head(f) {
+                // A head that became a shorter one keeps the place, and pays for it.
+                Some(bytes) if bytes <= before => return Answer::Serve(f),
+                Some(bytes) => {
+                    self.take_out(flows, place);
+                    self.insert(flows, f, due.wrapping_add(Self::cost(flows, f, bytes - before)));
+                }
+                None => self.take_out(flows, place),
+            }
+        }
+        Answer::Idle
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<WheelFlow>, f: FlowId, _: Sent) {
+        let Some(place) = self.choose() else { return };
+        let wheel = &self.wheels[place.0];
+        let start = wheel.first(self.time).1.saturating_sub(1 << wheel.shift);
+        self.take_out(flows, place);
+        self.time = self.time.wrapping_add(start);
+        self.sending = Some(f);
+    }
+
+    fn forgettable(&self, _: &Flows<WheelFlow>, f: FlowId, _: Time) -> bool {
+        self.sending != Some(f)
+    }
+
+    fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
+        Err(NoPromise(
+            "timer wheels are a rival to measure: no bound was proven for them; `qfq` and `wf2q+` promise".into(),
+        ))
+    }
+}

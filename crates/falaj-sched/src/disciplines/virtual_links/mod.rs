@@ -1,0 +1,343 @@
+//! Virtual links with partial isolation: what the phase-wise and the
+//! packet-wise server have in common, and what both promise.
+//!
+//! Fortuna and Chydzinski, "Virtualization of links with partial isolation and
+//! a packet-wise policy". Link `j` may be served for at most its phase `W_j`
+//! in each cycle. A link of type A keeps its phase even when it has nothing to
+//! send; a link of type B gives it up when it runs empty. A packet that does
+//! not fit in what is left of the phase waits for the next cycle; that rest,
+//! the tail, is waited out or skipped.
+//!
+//! Notation: `L = MTU/C`, `S = sum W_i`, `k = floor(W_j/L)`, `b` the queue in
+//! packets with the one in service, `m = ceil(b/k)`, `r = b - (m - 1) k`, `N`
+//! links. The formulas are the paper's with its misprints put right: (1) as
+//! printed has `ceil(b C/MTU)`, which is no number of phases.
+
+pub mod packet_wise;
+pub mod phase_wise;
+
+use crate::contract::guarantee::{
+    Bound, NoPromise, Promise, finite_rate, full_queue, without_room,
+};
+use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::queues::queue::{FlowId, Limit};
+use crate::registry::Entry;
+use crate::units::rate::{BIT_NANOS, Rate};
+use crate::units::time::Span;
+use alloc::format;
+use alloc::vec::Vec;
+
+/// How they are named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "virtual-links",
+    doc: "a phase for each flow in each cycle: partial isolation, bounded delay",
+    source: "Fortuna and Chydzinski 2013",
+    scheduler: &[
+        Param {
+            name: "serve",
+            kind: Kind::Choice(&["packet-wise", "phase-wise"]),
+            default: Some("packet-wise"),
+            doc: "a packet of each link in turn, or a whole phase of each link in turn",
+        },
+        Param {
+            name: "tail",
+            kind: Kind::Choice(&["wait", "skip", "carry"]),
+            default: Some("wait"),
+            doc: "the end of a phase that is too short for the next packet passes, is skipped, or is added to the link's next phase",
+        },
+        Param {
+            name: "start",
+            kind: Kind::Choice(&["continue", "second", "rotate"]),
+            default: Some("as the preset has it: clean `continue`, paper `second`"),
+            doc: "where a cycle's first round starts, packet-wise: behind the link served last, at the second link, one link further each cycle",
+        },
+        Param {
+            name: "preset",
+            kind: Kind::Choice(&["clean", "paper"]),
+            default: Some("clean"),
+            doc: "packet-wise rules: plain, or those that give the paper's numbers",
+        },
+    ],
+    flow: &[
+        Param {
+            name: "kind",
+            kind: Kind::Choice(&["A", "B"]),
+            default: None,
+            doc: "A keeps its phase when idle, B gives it up",
+        },
+        Param {
+            name: "lend",
+            kind: Kind::Choice(&["no", "yes"]),
+            default: Some("no"),
+            doc: "packet-wise: while it is idle, links that are done for the cycle may send in its time",
+        },
+        Param {
+            name: "phase",
+            kind: Kind::Span,
+            default: None,
+            doc: "time on the link in each cycle, at most; at least one largest packet",
+        },
+    ],
+};
+
+/// What happens with the end of a phase that is too short for the next packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// It passes unused.
+    Wait,
+    /// The next link's phase begins at once.
+    Skip,
+    /// The next link's phase begins at once, and the rest is added to the
+    /// link's own next phase.
+    Carry,
+}
+
+/// How a link's phase ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// After its whole length, packets or not.
+    A,
+    /// As soon as its queue is empty.
+    B,
+}
+
+/// One virtual link.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    /// How its phase ends.
+    pub kind: Type,
+    /// `W`, the longest time of service in a cycle.
+    pub phase: Span,
+    /// The limit of its queue.
+    pub limit: Limit,
+    /// Others may send in its idle time.
+    pub lends: bool,
+}
+
+/// A validated set of virtual links.
+#[derive(Clone, Debug)]
+pub struct VirtualLinks {
+    /// In the order of service.
+    pub links: Vec<Link>,
+    /// What happens with tails.
+    pub tail: Tail,
+    pub(crate) rate: Rate,
+    /// `L`: transmission time of the largest packet.
+    largest: Span,
+    full_queues: Vec<u64>,
+}
+
+/// Which server the promise is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Serve {
+    PhaseWise,
+    PacketWise,
+}
+
+impl VirtualLinks {
+    /// Validates the setup; a phase shorter than the largest packet would never send it.
+    pub fn new(setup: &Setup) -> Result<VirtualLinks, Refusals> {
+        finite_rate(setup, "a phase")?;
+        let mut refused = without_room(setup);
+        let largest = setup.largest_airtime();
+        let mut links = Vec::new();
+        for (flow, f) in setup.flows.iter().enumerate() {
+            let missing = |param| Refused {
+                flow: Some(flow),
+                param,
+                what: "is missing".into(),
+                help: "every virtual link needs it".into(),
+            };
+            let kind = match f.values.choice("kind").ok_or_else(|| missing("kind"))? {
+                "A" => Type::A,
+                _ => Type::B,
+            };
+            let phase = f.values.span("phase").ok_or_else(|| missing("phase"))?;
+            if phase < largest {
+                refused.push(Refused {
+                    flow: Some(flow),
+                    param: "phase",
+                    what: format!(
+                        "a phase of {phase} is shorter than one packet of {} B, which takes {largest} at {}",
+                        setup.largest, setup.rate
+                    ),
+                    help: format!("at least `{largest}`; or a smaller `mtu`"),
+                });
+            }
+            if phase > Span::from_secs(3600) {
+                refused.push(Refused {
+                    flow: Some(flow),
+                    param: "phase",
+                    what: format!("a phase of {phase} is longer than an hour"),
+                    help: "a cycle of microseconds to seconds is what links are divided by".into(),
+                });
+            }
+            links.push(Link {
+                kind,
+                phase,
+                limit: f.limit,
+                lends: f.values.choice("lend") == Some("yes"),
+            });
+        }
+        Refusals::of(refused)?;
+        let tail = match setup.scheduler.choice("tail") {
+            Some("skip") => Tail::Skip,
+            Some("carry") => Tail::Carry,
+            _ => Tail::Wait,
+        };
+        let full_queues = setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect();
+        Ok(VirtualLinks { links, tail, rate: setup.rate, largest, full_queues })
+    }
+
+    /// `S`: the longest cycle.
+    pub fn cycle(&self) -> Span {
+        self.links.iter().map(|l| l.phase).sum()
+    }
+
+    /// Refuses what a server that attends whole phases does not do.
+    pub(crate) fn only_phases(&self, setup: &Setup) -> Result<(), Refusals> {
+        let mut refused = Vec::new();
+        let packet_wise = || "leave it out, or choose `serve = \"packet-wise\"`".into();
+        let given = [
+            ("start", setup.scheduler.choice("start")),
+            ("preset", setup.scheduler.choice("preset")),
+        ];
+        for (param, word) in given {
+            if let Some(word) = word.filter(|&word| word != "clean") {
+                let what = format!("`{word}` is a rule of the packet-wise server");
+                refused.push(Refused { flow: None, param, what, help: packet_wise() });
+            }
+        }
+        if self.tail == Tail::Carry {
+            let what = "a phase-wise server carries no tails over".into();
+            refused.push(Refused { flow: None, param: "tail", what, help: packet_wise() });
+        }
+        for (flow, _) in self.links.iter().enumerate().filter(|(_, l)| l.lends) {
+            let what = "a phase-wise server lends no idle time".into();
+            refused.push(Refused { flow: Some(flow), param: "lend", what, help: packet_wise() });
+        }
+        Refusals::of(refused)
+    }
+
+    /// The paper's guarantees to link `f`, corrected, and those of what goes
+    /// beyond it:
+    ///
+    /// - A tail carried over makes a cycle longer by less than `L` for each link: `S' = S + N L`
+    ///   stands for `S`. In return nothing of a phase is ever lost, so the rate is `C W/S` whatever
+    ///   the sizes: in `K` cycles a backlogged link gets at least `K W - L`, and they last at most
+    ///   `K S + N L`.
+    /// - A packet sent in idle time that was lent delays whoever arrives meanwhile by at most
+    ///   itself, an `L`. At its end the server stands where it would stand had that time passed
+    ///   idle, so all else holds from there.
+    pub(crate) fn service(&self, f: FlowId, serve: Serve) -> Result<Promise, NoPromise> {
+        let (link, l, n) = (self.links[f.index()], self.largest, self.links.len() as u64);
+        let carries = self.tail == Tail::Carry;
+        let (w, phases) = (link.phase, self.cycle());
+        let s = if carries { phases + l * n } else { phases };
+        let before = match self.tail {
+            Tail::Wait => l,
+            Tail::Skip | Tail::Carry => Span::ZERO,
+        };
+        let lent = if self.links.iter().any(|l| l.lends) { l } else { Span::ZERO };
+        // Charges are whole nanoseconds: a link may be that much over its phase.
+        let s = if serve == Serve::PacketWise && !BIT_NANOS.is_multiple_of(self.rate.0) {
+            s + Span(n)
+        } else {
+            s
+        };
+        let bytes = matches!(link.limit, Limit::Bytes(_));
+        // Full cycles that pass first, and what is left to send in the last one.
+        let (full, rest) = match link.limit {
+            Limit::Packets(b) => {
+                let (b, k) = (u64::from(b), w / l);
+                let m = b.div_ceil(k);
+                (m - 1, l * (b - (m - 1) * k))
+            }
+            Limit::Bytes(_) if w - l <= Span(1) && !carries => {
+                return Err(NoPromise(format!(
+                    "a phase of exactly one packet ({w}) may carry a single byte: give the queue in packets, or a longer phase"
+                )));
+            }
+            // A cycle serves more than W - L of a link that stays backlogged, and
+            // K cycles that carry their tails K W - L; a nanosecond for rounding.
+            Limit::Bytes(_) => {
+                let backlog = self.rate.airtime_of_many(self.full_queues[f.index()]) + Span(1);
+                let full = if carries {
+                    (backlog + l).0.div_ceil((w.0 - 1).max(1))
+                } else {
+                    backlog.0.div_ceil((w - l).0 - 1)
+                };
+                (full - 1, w)
+            }
+        };
+        let own = match serve {
+            Serve::PhaseWise => rest,
+            // How many packets the bytes are, and so how often others send between them, nobody
+            // knows.
+            Serve::PacketWise if bytes => s,
+            Serve::PacketWise => (rest * n).min(s),
+        };
+        let delay = lent + before + s * full + (s - w) + own;
+        let mut others = Vec::new();
+        if !carries && lent == Span::ZERO {
+            others.push(Bound {
+                delay: l + s * (full + 1) + (s - w),
+                formula: "(3) L + m S + (S-W)",
+                condition: "packets that found room; looser, as printed",
+            });
+        }
+        if serve == Serve::PacketWise {
+            others.push(Bound {
+                delay: l * n,
+                formula: "(4) N L",
+                condition: if lent == Span::ZERO {
+                    "packets that find their queue empty and enough of the phase left for themselves"
+                } else {
+                    "packets that find their queue empty and, with what is on the wire, enough of the phase left for themselves"
+                },
+            });
+        }
+        let share = |time: Span| {
+            Rate((u128::from(self.rate.0) * u128::from(time.0) / u128::from(phases.0)) as u64)
+        };
+        let latency = match (serve, self.tail) {
+            (Serve::PhaseWise, _) => s - w + l * 2,
+            (_, Tail::Carry) => {
+                s * 2
+                    + Span((u128::from(l.0) * u128::from(phases.0)).div_ceil(u128::from(w.0)) as u64)
+            }
+            (_, _) => (s - w + l) * 2,
+        };
+        Ok(Promise {
+            rate: if carries { share(w) } else { share(w - l) },
+            latency: latency + lent,
+            rate_formula: if carries { "C W/S" } else { "(2) C (W-L)/S" },
+            delay: Bound {
+                delay,
+                formula: formula(serve, self.tail, lent > Span::ZERO, bytes),
+                condition: "packets that found room",
+            },
+            others,
+        })
+    }
+}
+
+/// The delay bound's formula, as this file and the documentation name it.
+fn formula(serve: Serve, tail: Tail, lent: bool, bytes: bool) -> &'static str {
+    if bytes {
+        return match serve {
+            Serve::PhaseWise => "(1') with W for r L, m = ceil(B/C/(W-L))",
+            Serve::PacketWise => "(1'') with S for the last term, m = ceil(B/C/(W-L))",
+        };
+    }
+    match (serve, tail, lent) {
+        (Serve::PhaseWise, Tail::Wait, _) => "(1') L + (m-1) S + (S-W) + r L",
+        (Serve::PhaseWise, _, _) => "(1') (m-1) S + (S-W) + r L",
+        (_, Tail::Wait, false) => "(1'') L + (m-1) S + (S-W) + min(N r L, S)",
+        (_, Tail::Skip, false) => "(1'') (m-1) S + (S-W) + min(N r L, S)",
+        (_, Tail::Carry, false) => "(1'') (m-1) S' + (S'-W) + min(N r L, S'), S' = S + N L",
+        (_, Tail::Wait, true) => "(1'') 2 L + (m-1) S + (S-W) + min(N r L, S)",
+        (_, Tail::Skip, true) => "(1'') L + (m-1) S + (S-W) + min(N r L, S)",
+        (_, Tail::Carry, true) => "(1'') L + (m-1) S' + (S'-W) + min(N r L, S'), S' = S + N L",
+    }
+}

@@ -1,0 +1,517 @@
+//! Virtual links served packet by packet (Fortuna and Chydzinski, section III).
+//!
+//! At the start of a cycle each link gets its phase as residual time. The
+//! links then send a packet each in turn while their residual lasts, so that
+//! nobody waits for another's whole phase. What idle time is left is spent at
+//! the end of the cycle, which never lasts longer than the sum of the phases.
+//!
+//! The paper leaves open who pays for idle time, where a round starts, and
+//! when an empty link of type B has given up its turn. [`Rules`] names the
+//! choices; the preset `paper` is the combination that gives the published
+//! numbers (an inference, tried against them), `clean` the plain one.
+//!
+//! While nothing can be sent no residual is touched: what has been spent
+//! follows from the time since the wait began, and is settled at an instant
+//! of the server's own making (a residual used up) or when a packet can be
+//! sent. So it makes no difference how often anybody looks. To settle takes a
+//! step for each link that pays; where no time has passed, none.
+
+use crate::collections::flow_set::FlowSet;
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{NoPromise, Promise};
+use crate::contract::params::{Refusals, Setup};
+use crate::disciplines::virtual_links::{Link, Serve, Tail, Type, VirtualLinks};
+use crate::queues::queue::{FlowId, Flows};
+use crate::units::rate::{BIT_NANOS, Wire};
+use crate::units::time::{Span, Time};
+
+/// What the paper leaves open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// Where a cycle's first round starts.
+    pub start: Start,
+    /// An empty link of type B keeps its turn while it is the one that was
+    /// served last, and while the cycle has not sent anything; else it loses
+    /// it whenever the server finds it empty. An empty link of type A at which
+    /// the server rests shields the links behind it.
+    pub lazy_b: bool,
+    /// Idle time is paid by all links that are still alive; else only by
+    /// those of type A.
+    pub all_pay_idle: bool,
+}
+
+/// Where a cycle's first round starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// Behind the link that was served last.
+    Continue,
+    /// At the second link.
+    Second,
+    /// One link further than the cycle before.
+    Rotate,
+}
+
+impl Rules {
+    /// Those that give the paper's numbers.
+    pub const PAPER: Rules = Rules { start: Start::Second, lazy_b: true, all_pay_idle: true };
+    /// The plain ones.
+    pub const CLEAN: Rules = Rules { start: Start::Continue, lazy_b: false, all_pay_idle: false };
+
+    fn of(setup: &Setup) -> Rules {
+        let mut rules = match setup.scheduler.choice("preset") {
+            Some("paper") => Rules::PAPER,
+            _ => Rules::CLEAN,
+        };
+        rules.start = match setup.scheduler.choice("start") {
+            Some("continue") => Start::Continue,
+            Some("second") => Start::Second,
+            Some("rotate") => Start::Rotate,
+            _ => rules.start,
+        };
+        rules
+    }
+}
+
+/// Virtual links served packet by packet.
+#[derive(Debug, Clone)]
+pub struct PacketWise {
+    config: VirtualLinks,
+    rules: Rules,
+    /// Links of type A; links of type B.
+    kind_a: FlowSet,
+    kind_b: FlowSet,
+    /// Links with a packet.
+    ready: FlowSet,
+    /// Nobody: stands for `ready` where the past without packets is made up for.
+    nobody: FlowSet,
+    /// Links that may still send in this cycle.
+    alive: FlowSet,
+    /// Links that keep the wire free for themselves while they are idle, and
+    /// whether there are others.
+    keepers: FlowSet,
+    anybody_lends: bool,
+    /// The link served last in its own time; the round goes on behind it.
+    last: usize,
+    /// The link served last, in whosever time.
+    served: usize,
+    /// The link behind which a rotating round starts.
+    start: usize,
+    /// Nothing has been sent in this cycle.
+    first: bool,
+    /// Nothing was carried over into this cycle.
+    plain: bool,
+    /// Tails of this cycle, to be waited out before it ends.
+    debt: Span,
+    /// When this cycle began.
+    began: Time,
+    /// Residuals and debt are right for this instant.
+    settled: Time,
+    /// Since then nothing could be sent.
+    waiting: bool,
+    /// A packet is on the wire in other links' idle time.
+    lent: bool,
+    /// Nobody had a packet when we were asked last.
+    idle: bool,
+    /// How long a cycle lasts in which nobody has a packet.
+    idle_cycle: Span,
+}
+
+/// What the server keeps for a link.
+#[derive(Debug, Clone, Default)]
+pub struct Residual {
+    /// Time it may still send in this cycle.
+    left: Span,
+    /// Time it may send in each.
+    phase: Span,
+    /// A tail that is added in the next.
+    carried: Span,
+    /// Sent but not charged yet, in `1 / rate` nanoseconds: the part of a
+    /// nanosecond is a link's own, whatever the wire carries over from others.
+    rest: u64,
+}
+
+impl PacketWise {
+    /// Validates the setup. The first cycle begins at time zero.
+    pub fn new(setup: &Setup) -> Result<PacketWise, Refusals> {
+        let (config, rules) = (VirtualLinks::new(setup)?, Rules::of(setup));
+        let n = config.links.len();
+        let of = |wanted: &dyn Fn(&Link) -> bool| {
+            let mut set = FlowSet::new(n);
+            config
+                .links
+                .iter()
+                .enumerate()
+                .filter(|(_, l)| wanted(l))
+                .for_each(|(i, _)| set.insert(i));
+            set
+        };
+        Ok(PacketWise {
+            rules,
+            kind_a: of(&|l| l.kind == Type::A),
+            kind_b: of(&|l| l.kind == Type::B),
+            keepers: of(&|l| !l.lends),
+            anybody_lends: config.links.iter().any(|l| l.lends),
+            ready: FlowSet::new(n),
+            nobody: FlowSet::new(n),
+            alive: FlowSet::new(n),
+            last: n - 1,
+            served: n - 1,
+            start: n - 1,
+            first: true,
+            plain: true,
+            debt: Span::ZERO,
+            began: Time::ZERO,
+            settled: Time::ZERO,
+            waiting: true,
+            lent: false,
+            idle: true,
+            idle_cycle: Span::ZERO,
+            config,
+        })
+    }
+
+    /// A cycle begins at the settled instant.
+    fn begin_cycle(&mut self, flows: &mut Flows<Residual>) {
+        self.plain = true;
+        for f in 0..self.config.links.len() {
+            self.alive.insert(f);
+            let state = flows.state_mut(FlowId(f as u32));
+            self.plain &= state.carried == Span::ZERO;
+            state.left = state.phase + state.carried;
+            state.carried = Span::ZERO;
+        }
+        self.began = self.settled;
+        self.debt = Span::ZERO;
+        self.first = true;
+        match self.rules.start {
+            Start::Continue => {}
+            Start::Second => self.last = 0,
+            Start::Rotate => self.rotate(1),
+        }
+    }
+
+    /// How long the cycle that has just begun lasts if nobody gets a packet.
+    fn time_idle_cycle(&mut self, flows: &mut Flows<Residual>) -> Span {
+        if !self.rules.all_pay_idle || self.kind_b.is_empty() {
+            return self.kind_a.iter().map(|f| self.config.links[f].phase).sum();
+        }
+        // What links of type B pay of it is found by going through it.
+        let wire = Wire::new(self.config.rate);
+        self.stop_at_a();
+        while self.began == Time::ZERO && !self.kind_a.is_empty() {
+            let until = self.until(flows);
+            self.settle(flows, until);
+            self.decide(flows, &wire);
+        }
+        self.began - Time::ZERO
+    }
+
+    /// The round starts so many links further.
+    fn rotate(&mut self, cycles: u64) {
+        let n = self.config.links.len();
+        self.start = (self.start + (cycles % n as u64) as usize) % n;
+        self.last = self.start;
+    }
+
+    /// The next link in the round that has a packet which fits in what it has
+    /// left. Links met on the way whose packet does not fit are done for this
+    /// cycle; empty links of type B lose their turn.
+    fn find(&mut self, flows: &mut Flows<Residual>, wire: &Wire) -> Option<FlowId> {
+        let (n, start) = (self.config.links.len(), self.last + 1);
+        for (from, to) in [(start, n), (0, start)] {
+            let mut at = from;
+            while let Some(f) = self.alive.first_common(&self.ready, at, to) {
+                let bytes = flows.head(f).expect("a ready link has a head");
+                let state = flows.state_mut(f);
+                if wire.airtime(bytes) <= state.left {
+                    self.pass_empty_b(f.index());
+                    return Some(f);
+                }
+                self.alive.remove(f.index());
+                match self.config.tail {
+                    Tail::Wait => self.debt += state.left,
+                    Tail::Skip => {}
+                    Tail::Carry => state.carried = state.left,
+                }
+                at = f.index() + 1;
+            }
+        }
+        None
+    }
+
+    /// The round comes to link `to`: empty links of type B before it lose their turn.
+    fn pass_empty_b(&mut self, to: usize) {
+        let (n, start) = (self.config.links.len(), self.last + 1);
+        if to >= start {
+            self.alive.remove_range(&self.kind_b, &self.ready, start, to);
+        } else {
+            self.alive.remove_range(&self.kind_b, &self.ready, start, n);
+            self.alive.remove_range(&self.kind_b, &self.ready, 0, to);
+        }
+    }
+
+    /// Nothing can be sent: which empty links of type B lose their turn?
+    fn stop_at_a(&mut self) {
+        let n = self.config.links.len();
+        if !self.rules.lazy_b {
+            self.alive.remove_range(&self.kind_b, &self.ready, 0, n);
+            return;
+        }
+        if self.first {
+            return;
+        }
+        // The server rests at the first link of type A; the one served last
+        // is not left yet.
+        let rests_at = self.alive.first_common(&self.kind_a, self.last + 1, n);
+        let rests_at = rests_at.or_else(|| self.alive.first_common(&self.kind_a, 0, self.last));
+        self.pass_empty_b(rests_at.map_or(self.last, FlowId::index));
+    }
+
+    /// Whom to serve at the settled instant; `None`: nothing can be sent.
+    fn decide(&mut self, flows: &mut Flows<Residual>, wire: &Wire) -> Option<FlowId> {
+        loop {
+            if let Some(f) = self.find(flows, wire) {
+                return Some(f);
+            }
+            self.stop_at_a();
+            if self.debt > Span::ZERO || self.alive.intersects(&self.kind_a) {
+                return None;
+            }
+            self.begin_cycle(flows);
+            if self.ready.is_empty() && self.kind_a.is_empty() {
+                return None;
+            }
+        }
+    }
+
+    fn payers(&self) -> (impl Iterator<Item = usize> + '_, u64) {
+        let set = if self.rules.all_pay_idle { &self.alive } else { &self.kind_a };
+        (self.alive.iter().filter(|&f| set.contains(f)), self.alive.count_common(set))
+    }
+
+    /// While nothing can be sent: when that changes without an arrival. The
+    /// tails are spent first, then idle time is shared equally; where it does
+    /// not divide, links of lower index pay a nanosecond earlier.
+    fn until(&self, flows: &Flows<Residual>) -> Time {
+        if self.debt > Span::ZERO {
+            return self.settled + self.debt;
+        }
+        if !self.alive.intersects(&self.kind_a) {
+            return Time::NEVER;
+        }
+        let (payers, n) = self.payers();
+        let used_up = |(rank, f): (usize, usize)| {
+            let left = flows.state(FlowId(f as u32)).left;
+            (left.0 - 1) * n + rank as u64 + 1
+        };
+        let soonest = payers.enumerate().map(used_up).min().expect("a link of type A is alive");
+        self.settled + Span(soonest)
+    }
+
+    /// Nothing can be sent in anybody's own time: who may send in the time that
+    /// would pass idle? A link that is done for this cycle, if its packet ends
+    /// before the cycle does and no idle link keeps the wire for itself.
+    fn borrower(&self, flows: &Flows<Residual>, now: Time, wire: &Wire) -> Option<FlowId> {
+        if !self.anybody_lends || self.alive.intersects(&self.keepers) {
+            return None;
+        }
+        // Whoever pays, idle time is spent a nanosecond in each. Without a link
+        // of type A the cycle ends with its tails.
+        let (payers, _) = self.payers();
+        let resting = self.alive.intersects(&self.kind_a);
+        let left: Span =
+            payers.filter(|_| resting).map(|f| flows.state(FlowId(f as u32)).left).sum();
+        let idle = (self.debt + left).saturating_sub(now - self.settled);
+        let (n, start) = (self.config.links.len(), self.served + 1);
+        for (from, to) in [(start, n), (0, start)] {
+            let mut at = from;
+            while let Some(f) = self.ready.first_common(&self.ready, at, to) {
+                if wire.airtime(flows.head(f).expect("a ready link has a head")) <= idle {
+                    return Some(f);
+                }
+                at = f.index() + 1;
+            }
+        }
+        None
+    }
+
+    /// Settles idle time until `now`, over as many used-up residuals as there
+    /// are on the way.
+    fn spend(&mut self, flows: &mut Flows<Residual>, now: Time) {
+        while self.settled < now {
+            let until = self.until(flows).min(now);
+            self.settle(flows, until);
+        }
+    }
+
+    /// Settles what the wait until `now` (not beyond `until`) has cost.
+    fn settle(&mut self, flows: &mut Flows<Residual>, now: Time) {
+        if now == self.settled {
+            return;
+        }
+        let waited = now - self.settled;
+        self.settled = now;
+        if self.debt > Span::ZERO {
+            self.debt -= waited;
+            return;
+        }
+        if !self.alive.intersects(&self.kind_a) {
+            return;
+        }
+        let (payers, n) = self.payers();
+        let (each, rest) = (waited.0 / n, waited.0 % n);
+        let mut used_up = None;
+        for (rank, f) in payers.enumerate() {
+            let state = flows.state_mut(FlowId(f as u32));
+            state.left -= Span(each + u64::from((rank as u64) < rest));
+            if state.left == Span::ZERO {
+                // One at a time: the next one lasts a nanosecond longer.
+                used_up = Some(f);
+            }
+        }
+        if let Some(f) = used_up {
+            self.alive.remove(f);
+        }
+    }
+
+    /// Lets the cycles go by that ended until now while nobody had a packet.
+    fn catch_up(&mut self, flows: &mut Flows<Residual>, now: Time, wire: &Wire) {
+        if now <= self.settled {
+            return;
+        }
+        core::mem::swap(&mut self.ready, &mut self.nobody);
+        loop {
+            let until = self.until(flows);
+            if until > now {
+                break;
+            }
+            self.settle(flows, until);
+            self.decide(flows, wire);
+            if self.began == self.settled && self.plain && self.idle_cycle > Span::ZERO {
+                let cycles = (now - self.settled) / self.idle_cycle;
+                self.settled += self.idle_cycle * cycles;
+                self.began = self.settled;
+                if self.rules.start == Start::Rotate {
+                    self.rotate(cycles);
+                }
+            }
+        }
+        core::mem::swap(&mut self.ready, &mut self.nobody);
+    }
+}
+
+impl Discipline for PacketWise {
+    type State = Residual;
+    type Tag = ();
+
+    fn start(&mut self, flows: &mut Flows<Residual>) {
+        for (f, link) in self.config.links.iter().enumerate() {
+            flows.state_mut(FlowId(f as u32)).phase = link.phase;
+        }
+        self.begin_cycle(flows);
+        self.idle_cycle = self.time_idle_cycle(flows);
+        let links = self.config.links.len();
+        (self.settled, self.last, self.start) = (Time::ZERO, links - 1, links - 1);
+        self.begin_cycle(flows);
+        if !self.kind_a.is_empty() {
+            self.stop_at_a();
+        }
+    }
+
+    /// A new cycle begins, at the end of the packet on the wire if there is one.
+    fn succeed(&mut self, old: PacketWise, flows: &mut Flows<Residual>, now: Time) {
+        for f in (0..flows.len()).map(|f| FlowId(f as u32)) {
+            *flows.state_mut(f) = Residual::default();
+        }
+        self.start(flows);
+        self.settled = old.settled.max(now);
+        self.began = self.settled;
+        (self.served, self.idle) = (old.served, old.idle);
+        for f in (0..flows.len()).filter(|&f| flows.head(FlowId(f as u32)).is_some()) {
+            self.ready.insert(f);
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, _: &mut Flows<Residual>, f: FlowId, _: Time) {
+        self.ready.insert(f.index());
+    }
+
+    fn offer_changed(&mut self, flows: &mut Flows<Residual>, f: FlowId, _: Time) {
+        if flows.head(f).is_none() {
+            self.ready.remove(f.index());
+        }
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<Residual>, now: Time, wire: &Wire) -> Answer {
+        if self.idle {
+            self.catch_up(flows, now, wire);
+        } else if flows.head(FlowId(self.served as u32)).is_none() {
+            self.ready.remove(self.served);
+        }
+        if self.lent {
+            // A lent packet has left: the time it took was idle time.
+            self.lent = false;
+            self.spend(flows, now);
+            self.waiting = false;
+        }
+        loop {
+            if self.waiting {
+                let until = if self.settled < now { self.until(flows) } else { Time::NEVER };
+                if until <= now {
+                    self.settle(flows, until);
+                } else if self.alive.intersects(&self.ready) {
+                    self.settle(flows, now);
+                } else {
+                    self.idle = flows.backlogged() == 0;
+                    if self.idle {
+                        return Answer::Idle;
+                    }
+                    let borrower = self.borrower(flows, now, wire);
+                    return borrower
+                        .map_or_else(|| Answer::NotBefore(self.until(flows)), Answer::Serve);
+                }
+            }
+            self.idle = false;
+            match self.decide(flows, wire) {
+                Some(f) => {
+                    self.waiting = false;
+                    return Answer::Serve(f);
+                }
+                None => self.waiting = true,
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<Residual>, f: FlowId, sent: Sent) {
+        self.served = f.index();
+        if !self.alive.contains(f.index()) {
+            self.lent = true;
+            return;
+        }
+        let state = flows.state_mut(f);
+        let work = u64::from(sent.bytes) * BIT_NANOS + state.rest;
+        state.left -= Span(work / self.config.rate.0);
+        state.rest = work % self.config.rate.0;
+        if state.left == Span::ZERO {
+            self.alive.remove(f.index());
+        }
+        self.last = f.index();
+        self.first = false;
+        self.settled = sent.end;
+    }
+
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        self.config.service(f, Serve::PacketWise)
+    }
+
+    fn serves_strictly(&self) -> bool {
+        true
+    }
+
+    fn only_on_a_link(&self) -> Option<&'static str> {
+        Some("its phases are times on the link itself")
+    }
+}

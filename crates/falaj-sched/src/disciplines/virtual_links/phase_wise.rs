@@ -1,0 +1,188 @@
+//! Virtual links served phase by phase (Fortuna and Chydzinski, section II).
+//!
+//! The server attends the links in a ring. In a link's phase it sends what
+//! fits in the rest of it; a type A link keeps its phase when it is empty, a
+//! type B link ends it. All phase ends lie at nominal instants. Those at which
+//! nobody can begin to send are not waited for: neither while nobody has a
+//! packet, nor between a phase that has to pass and the next one of a link that
+//! has. The phases that went by are counted when a packet arrives.
+
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{NoPromise, Promise};
+use crate::contract::params::{Refusals, Setup};
+use crate::disciplines::virtual_links::{Serve, Tail, Type, VirtualLinks};
+use crate::queues::queue::{FlowId, Flows};
+use crate::units::rate::Wire;
+use crate::units::time::{Span, Time};
+
+/// Virtual links served phase by phase.
+#[derive(Debug, Clone)]
+pub struct PhaseWise {
+    config: VirtualLinks,
+    /// The link being attended.
+    current: usize,
+    /// When its phase ends.
+    end: Time,
+    /// Nobody had a packet when we were asked last.
+    idle: bool,
+    /// Nobody could send when we were asked last: when the next phase of a link
+    /// with a packet begins, and whose it is, if nothing arrives.
+    waiting: Option<(Time, usize)>,
+    /// Sum of the phases of type A: the cycle of an idle server.
+    idle_cycle: Span,
+}
+
+impl PhaseWise {
+    /// Validates the setup. The first link's phase begins at time zero.
+    pub fn new(setup: &Setup) -> Result<PhaseWise, Refusals> {
+        let config = VirtualLinks::new(setup)?;
+        config.only_phases(setup)?;
+        let idle_cycle = config.links.iter().filter(|l| l.kind == Type::A).map(|l| l.phase).sum();
+        let last = config.links.len() - 1;
+        Ok(PhaseWise {
+            config,
+            current: last,
+            end: Time::ZERO,
+            idle: true,
+            waiting: None,
+            idle_cycle,
+        })
+    }
+
+    fn after(&self, link: usize) -> usize {
+        if link + 1 == self.config.links.len() { 0 } else { link + 1 }
+    }
+
+    /// Ends the current phase; the next link's begins at `now`.
+    fn next_phase(&mut self, now: Time) {
+        self.current = self.after(self.current);
+        self.end = now + self.config.links[self.current].phase;
+    }
+
+    fn current_is(&self, kind: Type) -> bool {
+        self.config.links[self.current].kind == kind
+    }
+
+    /// Nobody has a packet any more: an empty link of type B ends its phase.
+    fn rest(&mut self, now: Time) {
+        self.idle = true;
+        if self.idle_cycle == Span::ZERO {
+            self.next_phase(now);
+            return;
+        }
+        while self.current_is(Type::B) || self.end <= now {
+            self.next_phase(now);
+        }
+    }
+
+    /// Lets the phases go by that ended until now while nobody had a packet.
+    fn catch_up(&mut self, now: Time) {
+        if self.idle_cycle == Span::ZERO {
+            // Nothing but phases of no length: this one begins now.
+            self.end = now + self.config.links[self.current].phase;
+            return;
+        }
+        if self.end <= now {
+            let passed = now - self.end;
+            self.end += passed - passed % self.idle_cycle;
+        }
+        self.let_empty_phases_pass(now);
+    }
+
+    /// Ends the phases that ended until now; the links behind had no packets.
+    fn let_empty_phases_pass(&mut self, now: Time) {
+        while self.end <= now {
+            let ended = self.end;
+            self.next_phase(ended);
+            while self.current_is(Type::B) {
+                self.next_phase(ended);
+            }
+        }
+    }
+
+    /// The rest of the current phase passes, and all phases of links without a
+    /// packet behind it: until then nobody sends, unless a packet arrives.
+    fn wait(&mut self, flows: &Flows<()>) -> Answer {
+        let (mut then, mut link) = (self.end, self.after(self.current));
+        // Somebody has a packet, and a whole phase is enough for any.
+        while flows.head(FlowId(link as u32)).is_none() {
+            if self.config.links[link].kind == Type::A {
+                then += self.config.links[link].phase;
+            }
+            link = self.after(link);
+        }
+        self.waiting = Some((then, link));
+        Answer::NotBefore(then)
+    }
+
+    /// What was waited for, or as much of it as has passed.
+    fn end_wait(&mut self, now: Time) {
+        match self.waiting.take() {
+            Some((then, link)) if then <= now => {
+                self.current = link;
+                self.end = then + self.config.links[link].phase;
+            }
+            Some(_) => self.let_empty_phases_pass(now),
+            None => {}
+        }
+    }
+}
+
+impl Discipline for PhaseWise {
+    type State = ();
+    type Tag = ();
+
+    fn start(&mut self, _: &mut Flows<()>) {}
+
+    /// The phase under way goes on, but not beyond its new length.
+    fn succeed(&mut self, mut old: PhaseWise, _: &mut Flows<()>, now: Time) {
+        old.end_wait(now);
+        (self.current, self.idle) = (old.current, old.idle);
+        self.end = old.end.min(now + self.config.links[self.current].phase);
+    }
+
+    fn ready(&mut self, _: &mut Flows<()>, _: FlowId, _: Time) {}
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<()>, now: Time, wire: &Wire) -> Answer {
+        if self.idle {
+            self.catch_up(now);
+        }
+        self.end_wait(now);
+        if flows.backlogged() == 0 {
+            if !self.idle {
+                self.rest(now);
+            }
+            return Answer::Idle;
+        }
+        self.idle = false;
+        loop {
+            let current = FlowId(self.current as u32);
+            match flows.head(current) {
+                Some(bytes) if now + wire.airtime(bytes) <= self.end => {
+                    return Answer::Serve(current);
+                }
+                Some(_) if self.config.tail == Tail::Wait && now < self.end => {
+                    return self.wait(flows);
+                }
+                None if self.current_is(Type::A) && now < self.end => return self.wait(flows),
+                _ => self.next_phase(now),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, _: &mut Flows<()>, _: FlowId, _: Sent) {}
+
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        self.config.service(f, Serve::PhaseWise)
+    }
+
+    fn serves_strictly(&self) -> bool {
+        true
+    }
+
+    fn only_on_a_link(&self) -> Option<&'static str> {
+        Some("its phases are times on the link itself")
+    }
+}

@@ -1,0 +1,224 @@
+//! Worst-case fair weighted fair queueing, WF2Q.
+//!
+//! Bennett and Zhang, "WF2Q: worst-case fair weighted fair queueing" (1996).
+//! The order is that of weighted fair queueing, but only among packets that the
+//! fluid server has started (`S <= V`): no flow gets ahead of the fluid
+//! by more than a part of a packet.
+
+use crate::collections::tournament::Tournament;
+use crate::contract::discipline::{Answer, Discipline, Harm, Sent, Thrown};
+use crate::contract::guarantee::{Bound, NoPromise, Promise, RateCondition};
+use crate::contract::params::{Refusals, Setup};
+use crate::mechanisms::gps::Beside;
+use crate::mechanisms::substitute_arrivals::Steads;
+use crate::mechanisms::timestamp::Chain;
+use crate::mechanisms::weights::{ROUNDING, Shares, Virtual, WEIGHT};
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::rate::Wire;
+use crate::units::time::Time;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "wf2q",
+    doc: "worst-case fair WFQ: as `wfq`, among the packets that fluid sharing has started",
+    source: "Bennett and Zhang 1996",
+    scheduler: &[],
+    flow: &[WEIGHT],
+};
+
+/// Worst-case fair weighted fair queueing.
+#[derive(Debug, Clone)]
+pub struct Wf2q {
+    shares: Shares,
+    fluid: Beside,
+    /// Heads that the fluid has started, by finish.
+    started: Tournament<Virtual>,
+    /// The other heads, by start.
+    early: Tournament<Virtual>,
+    steads: Steads<Virtual>,
+    serving: Option<FlowId>,
+}
+
+/// What it keeps for a flow.
+#[derive(Debug, Clone, Default)]
+pub struct Wf2qFlow {
+    /// Starts and finishes of its packets.
+    stamps: Chain,
+    /// Length of the head.
+    head: u32,
+}
+
+impl Wf2q {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Wf2q, Refusals> {
+        let shares = Shares::new(setup, "worst-case fair weighted fair queueing")?;
+        let (started, early) = (Tournament::new(shares.flows()), Tournament::new(shares.flows()));
+        Ok(Wf2q {
+            fluid: Beside::new(&shares),
+            started,
+            early,
+            steads: Steads::new(setup),
+            shares,
+            serving: None,
+        })
+    }
+
+    /// Finish of the head that is in one of the two orders.
+    fn finish(&self, flows: &Flows<Wf2qFlow, Virtual>, f: FlowId) -> Virtual {
+        let of_early =
+            |start: Virtual| start.saturating_add(self.fluid.length(f, flows.state(f).head));
+        self.started.tag(f).or(self.early.tag(f).map(of_early)).unwrap_or(0)
+    }
+
+    fn follow(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, now: Time) {
+        self.started.remove(f);
+        self.early.remove(f);
+        if let Some(bytes) = flows.head(f) {
+            let (came, gps) = (self.steads.came(f, flows.head_tag(f)), self.fluid.at(now));
+            let state = flows.state_mut(f);
+            state.head = bytes;
+            let start = state.stamps.start(came);
+            self.steads.shows(f, start);
+            if start <= gps.now() {
+                self.started.set(f, state.stamps.finish(came, gps.length(f, bytes)));
+            } else {
+                self.early.set(f, start);
+            }
+        }
+        if self.started.is_empty() && self.early.is_empty() {
+            self.fluid.run_empty();
+        }
+    }
+}
+
+impl Discipline for Wf2q {
+    type State = Wf2qFlow;
+    /// Virtual time when it came.
+    type Tag = Virtual;
+
+    fn start(&mut self, _: &mut Flows<Wf2qFlow, Virtual>) {}
+
+    fn retag(&self, old: &mut Wf2q, f: FlowId, tag: Virtual, now: Time) -> Virtual {
+        self.fluid.retag(&mut old.fluid, f, tag, now)
+    }
+
+    /// The fluid goes on with the new weights, and what is queued has the tags that it has there.
+    fn succeed(&mut self, mut old: Wf2q, flows: &mut Flows<Wf2qFlow, Virtual>, now: Time) {
+        for f in old.shares.all() {
+            flows.state_mut(f).stamps.map(|stamp| self.fluid.retag(&mut old.fluid, f, stamp, now));
+        }
+        self.fluid.succeed(old.fluid, now);
+        self.serving = old.serving;
+        for f in old.shares.all() {
+            if flows.head(f).is_some() {
+                self.follow(flows, f, now);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn arrived(
+        &mut self,
+        _: &mut Flows<Wf2qFlow, Virtual>,
+        f: FlowId,
+        bytes: u32,
+        now: Time,
+    ) -> Virtual {
+        let gps = self.fluid.at(now);
+        gps.arrive(f, bytes);
+        gps.now()
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, now: Time) {
+        self.steads.ready(f, now);
+        self.follow(flows, f, now);
+    }
+
+    /// Another discipline sent the head.
+    fn offer_changed(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, now: Time) {
+        let finish = self.finish(flows, f);
+        let state = flows.state_mut(f);
+        self.fluid.gone(f, state.head);
+        state.stamps.left(finish);
+        self.follow(flows, f, now);
+    }
+
+    fn thrown_away(
+        &mut self,
+        flows: &mut Flows<Wf2qFlow, Virtual>,
+        f: FlowId,
+        bytes: u32,
+        because: Thrown,
+        now: Time,
+    ) {
+        let finish = self.finish(flows, f);
+        self.steads.thrown_out(f, now);
+        flows.state_mut(f).stamps.thrown_out(finish);
+        self.fluid.forget(f, bytes, because, now);
+        self.follow(flows, f, now);
+    }
+
+    fn passed_over(&mut self, _: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, bytes: u32, now: Time) {
+        self.steads.passed_over(f);
+        self.fluid.forget(f, bytes, Thrown::BehindHead, now);
+    }
+
+    /// The fluid has always started a packet that the link still has, as it has
+    /// served no more. After a change of weights it may be a rounding short of that: then
+    /// the one that it starts first is next.
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, now: Time, _: &Wire) -> Answer {
+        if let Some(f) = self.serving.take() {
+            self.follow(flows, f, now);
+        }
+        let virtual_now = self.fluid.at(now).now();
+        while let Some((_, f)) = self.early.first().filter(|&(start, _)| start <= virtual_now) {
+            self.early.remove(f);
+            let length = self.fluid.length(f, flows.state(f).head);
+            let came = self.steads.came(f, flows.head_tag(f));
+            self.started.set(f, flows.state(f).stamps.finish(came, length));
+        }
+        match self.started.first().or(self.early.first()) {
+            Some((_, f)) => Answer::Serve(f),
+            None => Answer::Idle,
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, sent: Sent) {
+        self.fluid.take(f, sent);
+        let (came, length) =
+            (self.steads.came(f, flows.head_tag(f)), self.fluid.length(f, sent.bytes));
+        flows.state_mut(f).stamps.sent(came, length);
+        self.steads.taken(f, self.fluid.at(sent.start).now());
+        self.serving = Some(f);
+    }
+
+    fn forgettable(&self, _: &Flows<Wf2qFlow, Virtual>, f: FlowId, _: Time) -> bool {
+        self.fluid.done(f)
+    }
+
+    /// A packet leaves at most `L/C` after the fluid finishes it, and when a
+    /// packet has left the fluid has at most `(1 - r/C) L` of it still to serve.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let queue = self.shares.full_queue(f);
+        let delay = Bound {
+            delay: self.shares.own_time(queue.saturating_add(self.shares.largest()), f) + ROUNDING,
+            formula: "(B + L)/r",
+            condition: "packets that found room",
+        };
+        Ok(self.shares.promise_by_fluid(f, delay))
+    }
+
+    fn rate_condition(&self) -> Option<RateCondition> {
+        Some(RateCondition::Queued)
+    }
+
+    /// What is dropped is still in the fluid, or is served there at once: its time is no longer
+    /// that of the link.
+    fn harm_of_drops(&self) -> Harm {
+        Harm::All
+    }
+}

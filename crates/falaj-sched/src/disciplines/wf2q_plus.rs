@@ -1,0 +1,261 @@
+//! Worst-case fair weighted fair queueing, the practical form.
+//!
+//! Bennett and Zhang, "Hierarchical packet fair queueing algorithms" (1997).
+//! Of the flows whose head has started in virtual time the one whose head
+//! finishes first is served. The time goes on while a packet is on the wire,
+//! and leaps to the first start where nobody has started.
+//!
+//! The order is that of the definition, ties included, which the flow's number decides: numbers are
+//! exact where they can be, see `virtual_time::exact_byte`.
+//!
+//! A dequeue costs O(log N) in the mean; as many starts as the time passes in one packet are looked
+//! at in one dequeue, see `starts.rs`.
+
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{
+    Bound, NoPromise, Promise, RateCondition, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::params::{Refusals, Setup};
+use crate::mechanisms::eligible_set::Starts;
+use crate::mechanisms::flow_tag::{Place, Share, ahead};
+use crate::mechanisms::virtual_time::{NONE, PARTS, VirtualTime, WEIGHT, Weights, is_free};
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::rate::Wire;
+use crate::units::time::{Span, Time};
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "wf2q+",
+    doc: "worst-case fair weighted fair queueing: shares by weight, as even as packets allow, O(log N)",
+    source: "Bennett and Zhang 1997",
+    scheduler: &[],
+    flow: &[WEIGHT],
+};
+
+/// Who starts so many units later has started: the time is rounded to one, and by less than one
+/// more until 64 MB were sent without a rest by flows whose weights add up to no divisor of a byte.
+const NEAR: i64 = 2;
+
+/// Worst-case fair weighted fair queueing, the practical form.
+#[derive(Debug, Clone)]
+pub struct Wf2qPlus {
+    time: VirtualTime,
+    starts: Starts,
+    /// The flow that is served, or alone; not among the starts.
+    in_hand: u32,
+    /// The packet on the wire, in parts of a byte, and how many of them are in the time already.
+    whole: u64,
+    counted: u64,
+    from: Time,
+    end: Time,
+    weights: Weights,
+    full_queues: Vec<u64>,
+}
+
+impl Wf2qPlus {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Wf2qPlus, Refusals> {
+        finite_rate(setup, "worst-case fair queueing")?;
+        room_for_one(setup)?;
+        let weights = Weights::new(setup)?.exact();
+        Ok(Wf2qPlus {
+            time: VirtualTime::new(&weights),
+            starts: Starts::new(setup.flows.len()),
+            in_hand: NONE,
+            whole: 0,
+            counted: 0,
+            from: Time::ZERO,
+            end: Time::ZERO,
+            weights,
+            full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
+        })
+    }
+
+    /// The time goes on until `now`.
+    #[inline]
+    fn pass(&mut self, flows: &Flows<Share>, now: Time) {
+        if self.counted == self.whole {
+            return;
+        }
+        let mut sent = self.whole;
+        if now < self.end {
+            // From its start, so that an instant's part is the same whether the time was looked at
+            // before or not.
+            let (gone, whole) = (now.since(self.from).0, (self.end - self.from).0);
+            sent = (u128::from(sent) * u128::from(gone) / u128::from(whole)) as u64;
+        }
+        self.time.work_parts(sent - self.counted, flows.state(FlowId(self.in_hand)));
+        self.counted = sent;
+    }
+
+    #[inline]
+    fn insert(&mut self, flows: &Flows<Share>, f: FlowId) {
+        let share = flows.state(f);
+        if ahead(share.start, self.time.now()) > NEAR {
+            self.starts.wait(share.start, f.0);
+        } else {
+            self.starts.begin(share.finish(flows.head(f).unwrap_or(0)), f.0);
+        }
+    }
+
+    fn idle(&self) -> bool {
+        self.starts.is_empty()
+    }
+}
+
+impl Discipline for Wf2qPlus {
+    type State = Share;
+    type Tag = ();
+
+    fn start(&mut self, flows: &mut Flows<Share>) {
+        self.weights.start(flows);
+    }
+
+    /// Flows keep what they owe; who keeps its weight keeps what it is owed too.
+    fn succeed(&mut self, mut old: Wf2qPlus, flows: &mut Flows<Share>, now: Time) {
+        old.pass(flows, now);
+        if old.time.rests() && self.weights.byte != old.weights.byte {
+            return self.start(flows);
+        }
+        self.weights.byte = old.weights.byte;
+        (self.time, self.in_hand) = (old.time, old.in_hand);
+        (self.whole, self.counted, self.from, self.end) =
+            (old.whole, old.counted, old.from, old.end);
+        if self.weights.all.len() == old.weights.all.len()
+            && self.weights.largest == old.weights.largest
+        {
+            // Of a hundred thousand flows mostly a few change.
+            self.starts = old.starts;
+            let weights = self.weights.all.iter().zip(&old.weights.all).enumerate();
+            let others =
+                weights.filter(|(_, (new, old))| new != old).map(|(f, (&new, _))| (f as u32, new));
+            for (f, weight) in others.collect::<Vec<_>>() {
+                self.time.reweigh_one(flows.state_mut(FlowId(f)), weight, self.weights.largest);
+                if flows.state(FlowId(f)).place() == Place::Present && f != self.in_hand {
+                    self.starts.remove(f);
+                    self.insert(flows, FlowId(f));
+                }
+            }
+            return;
+        }
+        self.time.reweigh(flows, old.weights.all.len(), &self.weights.all, self.weights.largest);
+        for f in 0..self.weights.all.len() as u32 {
+            if flows.state(FlowId(f)).place() == Place::Present && f != self.in_hand {
+                self.insert(flows, FlowId(f));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<Share>, f: FlowId, now: Time) {
+        self.pass(flows, now);
+        if flows.state(f).place() == Place::Present {
+            return;
+        }
+        let free = self.idle() && is_free(self.in_hand, flows);
+        if free && self.in_hand != NONE {
+            flows.state_mut(FlowId(self.in_hand)).set_place(Place::Away);
+            self.time.rest();
+        }
+        for other in self.time.due(flows.len()) {
+            self.time.over(flows.state_mut(FlowId(other as u32)));
+        }
+        let share = flows.state_mut(f);
+        self.time.join(share);
+        if free {
+            self.in_hand = f.0;
+        } else {
+            self.insert(flows, f);
+        }
+    }
+
+    /// Another discipline sent the head.
+    fn offer_changed(&mut self, flows: &mut Flows<Share>, f: FlowId, _: Time) {
+        if self.starts.remove(f.0) {
+            match flows.head(f) {
+                Some(_) => self.insert(flows, f),
+                None => self.time.leave(flows.state_mut(f)),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<Share>, _: Time, _: &Wire) -> Answer {
+        self.pass(flows, self.end);
+        if self.in_hand != NONE {
+            let f = FlowId(self.in_hand);
+            let alone = self.idle();
+            if flows.head(f).is_some() {
+                if alone {
+                    self.time.leap(flows.state(f).start);
+                    return Answer::Serve(f);
+                }
+                self.insert(flows, f);
+            } else if alone {
+                flows.state_mut(f).set_place(Place::Away);
+                self.time.rest();
+            } else {
+                self.time.leave(flows.state_mut(f));
+            }
+            self.in_hand = NONE;
+        }
+        loop {
+            // Up to `NEAR` after the time.
+            let passed = self.time.now().wrapping_add(NEAR as u64 + 1);
+            self.starts.pass(passed, |f| {
+                flows.state(FlowId(f)).finish(flows.head(FlowId(f)).unwrap_or(0))
+            });
+            match (self.starts.first(), self.starts.first_start()) {
+                (Some(f), _) => return Answer::Serve(FlowId(f)),
+                (None, Some(start)) => self.time.leap(start),
+                (None, None) => return Answer::Idle,
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<Share>, f: FlowId, sent: Sent) {
+        if self.in_hand != f.0 {
+            self.starts.take_first(f.0);
+            self.in_hand = f.0;
+        }
+        flows.state_mut(f).charge(sent.bytes);
+        (self.whole, self.counted) = (u64::from(sent.bytes) << PARTS, 0);
+        (self.from, self.end) = (sent.start, sent.end);
+    }
+
+    fn forgettable(&self, flows: &Flows<Share>, f: FlowId, _: Time) -> bool {
+        !self.time.owes(flows.state(f))
+    }
+
+    /// A packet ends at most a packet of work after the time is its finish (the
+    /// latency-rate server of Stiliadis and Varma 1998: `L/r + L/C`, from an instant
+    /// when the flow owes nothing). While it has packets its head starts at most a
+    /// packet of its own after the time. Two bytes and two nanoseconds are for the
+    /// rounded time in mid-packet.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let Weights { rate, largest, .. } = self.weights;
+        let largest = u64::from(largest);
+        let after = |bytes: u64| {
+            let work = self.weights.work(self.weights.of_bytes(f, bytes) + NEAR as u128);
+            rate.airtime_of_many(work.saturating_add(largest + 2)) + Span(2)
+        };
+        Ok(Promise {
+            rate: self.weights.rate(f),
+            latency: after(largest),
+            rate_formula: "C w/sum w",
+            delay: Bound {
+                delay: after(self.full_queues[f.index()].saturating_add(largest)),
+                formula: "(B + L)/r + L/C, r = C w/sum w",
+                condition: "packets that found room",
+            },
+            others: Vec::new(),
+        })
+    }
+
+    fn rate_condition(&self) -> Option<RateCondition> {
+        Some(RateCondition::OwesNothing)
+    }
+}

@@ -1,0 +1,200 @@
+//! Weighted fair queueing, also called PGPS: packets in the order in which the
+//! fluid server would finish them.
+//!
+//! Demers, Keshav and Shenker, "Analysis and simulation of a fair queueing
+//! algorithm" (1989); Parekh and Gallager (1993). Packets are stamped as when they
+//! come: the finish depends on the fluid's virtual time then. The clock is the
+//! exact one of [`gps`](crate::mechanisms::gps).
+
+use crate::collections::tournament::Tournament;
+use crate::contract::discipline::{Answer, Discipline, Harm, Sent, Thrown};
+use crate::contract::guarantee::{Bound, NoPromise, Promise, RateCondition};
+use crate::contract::params::{Refusals, Setup};
+use crate::mechanisms::gps::Beside;
+use crate::mechanisms::substitute_arrivals::Steads;
+use crate::mechanisms::timestamp::Chain;
+use crate::mechanisms::weights::{Shares, Virtual, WEIGHT};
+use crate::queues::queue::{FlowId, Flows};
+use crate::registry::Entry;
+use crate::units::rate::Wire;
+use crate::units::time::Time;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "wfq",
+    doc: "weighted fair queueing (PGPS): in the order in which fluid sharing would finish",
+    source: "Demers, Keshav and Shenker 1989; Parekh and Gallager 1993",
+    scheduler: &[],
+    flow: &[WEIGHT],
+};
+
+/// Weighted fair queueing.
+#[derive(Debug, Clone)]
+pub struct Wfq {
+    shares: Shares,
+    fluid: Beside,
+    /// Finish tags of the heads.
+    heads: Tournament<Virtual>,
+    steads: Steads<Virtual>,
+    serving: Option<FlowId>,
+}
+
+/// What it keeps for a flow.
+#[derive(Debug, Clone, Default)]
+pub struct WfqFlow {
+    /// Starts and finishes of its packets.
+    stamps: Chain,
+    /// Length of the head.
+    head: u32,
+}
+
+impl Wfq {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Wfq, Refusals> {
+        let shares = Shares::new(setup, "weighted fair queueing")?;
+        Ok(Wfq {
+            fluid: Beside::new(&shares),
+            heads: Tournament::new(shares.flows()),
+            steads: Steads::new(setup),
+            shares,
+            serving: None,
+        })
+    }
+
+    fn follow(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId) {
+        match flows.head(f) {
+            Some(bytes) => {
+                let (came, length) =
+                    (self.steads.came(f, flows.head_tag(f)), self.fluid.length(f, bytes));
+                let state = flows.state_mut(f);
+                state.head = bytes;
+                self.steads.shows(f, state.stamps.start(came));
+                self.heads.set(f, state.stamps.finish(came, length));
+            }
+            None => self.heads.remove(f),
+        }
+        if self.heads.is_empty() {
+            self.fluid.run_empty();
+        }
+    }
+}
+
+impl Discipline for Wfq {
+    type State = WfqFlow;
+    /// Virtual time when it came.
+    type Tag = Virtual;
+
+    fn start(&mut self, _: &mut Flows<WfqFlow, Virtual>) {}
+
+    fn retag(&self, old: &mut Wfq, f: FlowId, tag: Virtual, now: Time) -> Virtual {
+        self.fluid.retag(&mut old.fluid, f, tag, now)
+    }
+
+    /// The fluid goes on with the new weights, and what is queued has the tags that it has there.
+    fn succeed(&mut self, mut old: Wfq, flows: &mut Flows<WfqFlow, Virtual>, now: Time) {
+        for f in old.shares.all() {
+            flows.state_mut(f).stamps.map(|stamp| self.fluid.retag(&mut old.fluid, f, stamp, now));
+        }
+        self.fluid.succeed(old.fluid, now);
+        self.serving = old.serving;
+        for f in old.shares.all() {
+            if flows.head(f).is_some() {
+                self.follow(flows, f);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn arrived(
+        &mut self,
+        _: &mut Flows<WfqFlow, Virtual>,
+        f: FlowId,
+        bytes: u32,
+        now: Time,
+    ) -> Virtual {
+        let gps = self.fluid.at(now);
+        gps.arrive(f, bytes);
+        gps.now()
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId, now: Time) {
+        self.steads.ready(f, now);
+        self.follow(flows, f);
+    }
+
+    /// Another discipline sent the head.
+    fn offer_changed(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId, _: Time) {
+        let state = flows.state_mut(f);
+        self.fluid.gone(f, state.head);
+        state.stamps.left(self.heads.tag(f).unwrap_or(0));
+        self.follow(flows, f);
+    }
+
+    fn thrown_away(
+        &mut self,
+        flows: &mut Flows<WfqFlow, Virtual>,
+        f: FlowId,
+        bytes: u32,
+        because: Thrown,
+        now: Time,
+    ) {
+        self.steads.thrown_out(f, now);
+        flows.state_mut(f).stamps.thrown_out(self.heads.tag(f).unwrap_or(0));
+        self.fluid.forget(f, bytes, because, now);
+        self.follow(flows, f);
+    }
+
+    fn passed_over(&mut self, _: &mut Flows<WfqFlow, Virtual>, f: FlowId, bytes: u32, now: Time) {
+        self.steads.passed_over(f);
+        self.fluid.forget(f, bytes, Thrown::BehindHead, now);
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<WfqFlow, Virtual>, now: Time, _: &Wire) -> Answer {
+        if let Some(f) = self.serving.take() {
+            self.fluid.at(now);
+            self.follow(flows, f);
+        }
+        self.heads.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId, sent: Sent) {
+        self.fluid.take(f, sent);
+        let (came, length) =
+            (self.steads.came(f, flows.head_tag(f)), self.fluid.length(f, sent.bytes));
+        flows.state_mut(f).stamps.sent(came, length);
+        self.steads.taken(f, self.fluid.at(sent.start).now());
+        self.serving = Some(f);
+    }
+
+    fn forgettable(&self, _: &Flows<WfqFlow, Virtual>, f: FlowId, _: Time) -> bool {
+        self.fluid.done(f)
+    }
+
+    /// A packet leaves at most `L/C` after the fluid finishes it (Parekh and
+    /// Gallager). The fluid may still have bytes of the flow that the link has
+    /// already sent, as many as others are behind: a packet each. So much longer
+    /// than its queue's time may a packet take that comes after them.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let queue = self.shares.full_queue(f);
+        let delay = Bound {
+            delay: self.shares.own_time(queue.saturating_add(self.shares.one_of_each_other()), f)
+                + self.shares.behind_fluid(),
+            formula: "(B + (N - 1) L)/r + L/C",
+            condition: "packets that found room",
+        };
+        Ok(self.shares.promise_by_fluid(f, delay))
+    }
+
+    fn rate_condition(&self) -> Option<RateCondition> {
+        Some(RateCondition::Queued)
+    }
+
+    /// What is dropped is still in the fluid, or is served there at once: its time is no longer
+    /// that of the link.
+    fn harm_of_drops(&self) -> Harm {
+        Harm::All
+    }
+}

@@ -1,0 +1,195 @@
+//! Round robin by packets, plain and weighted.
+//!
+//! A visit sends up to `weight` packets of a flow, those that come meanwhile
+//! included; who has no packet is not visited. Shares are of packets, not of
+//! bytes: who sends larger packets gets more.
+//!
+//! The bounds, with `F` the sum of the weights, `X = (F - w) L` what others send
+//! at most between two visits of ours, and `k` the packets of a full queue
+//! (`b`, or one for each byte): the last of them leaves in visit `m = ceil(k/w)`
+//! at the latest, and other flows are visited at most `m` times until then. When
+//! `S` bytes are gone in at least as few packets as bytes, the next packet ends
+//! before `[S + L + (S/w + 1) X]/C`: a service curve of rate `C w/(w + X)` and
+//! latency `(L + X)/C`. In cells of one length `L` the rate is `C w/F` (Stiliadis
+//! and Varma 1998).
+
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{
+    Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::mechanisms::active_list::{Place, Round};
+use crate::queues::queue::{FlowId, Flows, Limit};
+use crate::registry::Entry;
+use crate::units::rate::{Rate, Wire};
+use crate::units::time::Time;
+use alloc::vec::Vec;
+
+/// How plain round robin is named and set.
+pub const RR: Entry = Entry {
+    kind: "rr",
+    doc: "round robin: a packet of each flow in turn",
+    source: "Nagle 1987",
+    scheduler: &[],
+    flow: &[],
+};
+
+/// How weighted round robin is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "wrr",
+    doc: "weighted round robin: so many packets of each flow in turn",
+    source: "Katevenis, Sidiropoulos and Courcoubetis 1991",
+    scheduler: &[],
+    flow: &[Param {
+        name: "weight",
+        kind: Kind::Count { min: 1, max: 65_536 },
+        default: Some("1"),
+        doc: "packets that a visit may send",
+    }],
+};
+
+/// Round robin by packets.
+#[derive(Debug, Clone)]
+pub struct Wrr {
+    weights: Vec<u32>,
+    round: Round,
+    /// Packets that the visit under way has sent.
+    sent: u32,
+    rate: Rate,
+    largest: u64,
+    limits: Vec<Limit>,
+    full_queues: Vec<u64>,
+}
+
+/// What round robin keeps for a flow.
+#[derive(Debug, Clone, Default)]
+pub struct WrrFlow {
+    weight: u32,
+    place: Place,
+}
+
+impl AsMut<Place> for WrrFlow {
+    fn as_mut(&mut self) -> &mut Place {
+        &mut self.place
+    }
+}
+
+impl Wrr {
+    /// Validates the setup; flows without a weight have 1.
+    pub fn new(setup: &Setup) -> Result<Wrr, Refusals> {
+        finite_rate(setup, "round robin")?;
+        room_for_one(setup)?;
+        let mut weights = Vec::new();
+        for (flow, f) in setup.flows.iter().enumerate() {
+            let weight = f.values.count("weight").unwrap_or(1);
+            if !(1..=65_536).contains(&weight) {
+                return Err(Refused {
+                    flow: Some(flow),
+                    param: "weight",
+                    what: alloc::format!("a weight of {weight} is out of range"),
+                    help: "1 to 65536 packets".into(),
+                }
+                .into());
+            }
+            weights.push(weight as u32);
+        }
+        Ok(Wrr {
+            weights,
+            round: Round::EMPTY,
+            sent: 0,
+            rate: setup.rate,
+            largest: u64::from(setup.largest).max(1),
+            limits: setup.flows.iter().map(|f| f.limit).collect(),
+            full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
+        })
+    }
+}
+
+impl Discipline for Wrr {
+    type State = WrrFlow;
+    type Tag = ();
+
+    fn start(&mut self, flows: &mut Flows<WrrFlow>) {
+        for (f, &weight) in self.weights.iter().enumerate() {
+            *flows.state_mut(FlowId(f as u32)) = WrrFlow { weight, place: Place::default() };
+        }
+    }
+
+    /// The round goes on; what the visit under way has sent counts against the new weight.
+    fn succeed(&mut self, old: Wrr, flows: &mut Flows<WrrFlow>, _: Time) {
+        (self.round, self.sent) = (old.round, old.sent);
+        for (f, &weight) in self.weights.iter().enumerate() {
+            flows.state_mut(FlowId(f as u32)).weight = weight;
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<WrrFlow>, f: FlowId, _: Time) {
+        self.round.join(flows, f);
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<WrrFlow>, _: Time, _: &Wire) -> Answer {
+        while let Some(f) = self.round.first() {
+            if flows.head(f).is_none() {
+                self.round.leave(flows);
+            } else if self.sent >= flows.state(f).weight {
+                self.round.rotate(flows);
+            } else {
+                return Answer::Serve(f);
+            }
+            self.sent = 0;
+        }
+        Answer::Idle
+    }
+
+    #[inline(always)]
+    fn take(&mut self, _: &mut Flows<WrrFlow>, _: FlowId, _: Sent) {
+        self.sent += 1;
+    }
+
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let (full, limit) = (self.full_queues[f.index()], self.limits[f.index()]);
+        let weight = u64::from(self.weights[f.index()]);
+        let frame: u64 = self.weights.iter().map(|&w| u64::from(w)).sum();
+        let between = (frame - weight) * self.largest;
+        let until = |packets: u64, bytes: u64| {
+            let visits = packets.div_ceil(weight);
+            self.rate.airtime_of_many(visits.saturating_mul(between).saturating_add(bytes))
+        };
+        let (packets, formula) = match limit {
+            Limit::Packets(b) => (u64::from(b), "(B + m (F-w) L)/C, m = ceil(b/w)"),
+            Limit::Bytes(b) => (b, "(B + m (F-w) L)/C, m = ceil(B/w) as a packet may have 1 B"),
+        };
+        let mut others = Vec::new();
+        if let Limit::Bytes(bytes) = limit {
+            others.push(Bound {
+                delay: until(bytes / self.largest, bytes),
+                formula: "(B + m (F-w) L)/C, m = ceil(B/L/w)",
+                condition: "if its packets have the largest size",
+            });
+        }
+        let share = u128::from(self.rate.0) * u128::from(weight) / u128::from(weight + between);
+        Ok(Promise {
+            rate: Rate(share as u64),
+            latency: self.rate.airtime_of_many(between + self.largest),
+            rate_formula: "C w/(w + (F-w) L) if its packets have 1 B, C w/F if all have one size",
+            delay: Bound {
+                delay: until(packets, full),
+                formula,
+                condition: "packets that found room",
+            },
+            others,
+        })
+    }
+
+    /// Wherever in a visit an interval of backlog begins, `m` visits more are preceded by
+    /// at most `m` of each other flow.
+    fn serves_strictly(&self) -> bool {
+        true
+    }
+
+    fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+        Ok(self.service(f)?.after(server.latency))
+    }
+}

@@ -1,0 +1,359 @@
+//! Weighted round robin over virtual adapters, with a minimum rate for those that have one.
+//!
+//! Adamczyk and Chydzinski 2011 put it in the place of Xen's own scheduler
+//! ([`netback`](crate::disciplines::netback) is that one): adapters take turns, of as many packets as their
+//! priority is, and the link is shared in proportion by those that are active. Priorities are
+//! changed while it runs, and what a turn under way has sent counts against the new one. Nothing
+//! that was chosen is dropped before it has left: in falaj a packet stands in its queue until its
+//! last bit is out.
+//!
+//! Whoever runs empty stays active for `delay`. The paper leaves open what that means to a turn;
+//! here, an adapter that comes back by then goes on with what is left of its turn, and is next;
+//! later it stands behind all others, with a whole turn. Either way it sends no more than a turn
+//! between two turns of another.
+//!
+//! A minimum rate raises the priority of an adapter that is below it, as they propose: such a one
+//! goes before all turns, and those are in the order of the instants by which the minimum would
+//! have their packets sent. What it sends that way counts for its turn too. An adapter is below its
+//! minimum from an instant on that each packet moves on by its time at that rate; one that was sent
+//! in a turn moves it to its own start and that time, if that is later, so that nobody waits later
+//! for what its turns have brought. Instants and ends are those of earliest-deadline-first
+//! with a use of at most the whole link, so a packet is late by one of another's at most.
+
+use crate::collections::tournament::Tournament;
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{
+    Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::mechanisms::active_list::{Place, Round};
+use crate::mechanisms::bucket::ids;
+use crate::mechanisms::oversubscription::Excess;
+use crate::mechanisms::weights::{Instant, ROUNDING, instant, pace, retagged};
+use crate::queues::queue::{FlowId, Flows, Limit};
+use crate::registry::Entry;
+use crate::units::rate::{Rate, Wire};
+use crate::units::time::{Span, Time};
+use alloc::format;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "xen-wrr",
+    doc: "turns by packets in proportion to priorities, kept over a pause; who is below a minimum rate goes first",
+    source: "Adamczyk and Chydzinski 2011",
+    scheduler: &[Param {
+        name: "delay",
+        kind: Kind::Span,
+        default: Some("10ms"),
+        doc: "a flow without packets keeps what is left of its turn for so long; then it is inactive",
+    }],
+    flow: &[
+        Param {
+            name: "weight",
+            kind: Kind::Count { min: 1, max: 65_536 },
+            default: Some("1"),
+            doc: "its priority: packets that a turn may send",
+        },
+        Param {
+            name: "min-rate",
+            kind: Kind::Rate,
+            default: Some("none: by turns only"),
+            doc: "below this rate the flow goes before all turns; all minimum rates together fit on the link",
+        },
+    ],
+};
+
+const USUAL_DELAY: Span = Span::from_millis(10);
+
+/// A minimum rate.
+#[derive(Debug, Clone, Copy)]
+struct Minimum {
+    rate: Rate,
+    pace: Instant,
+}
+
+/// The paper's round robin.
+#[derive(Debug, Clone)]
+pub struct XenWrr {
+    delay: Span,
+    weights: Vec<u32>,
+    minima: Vec<Option<Minimum>>,
+    round: Round,
+    /// Whose turn it is; it does not stand in the round.
+    turn: Option<FlowId>,
+    serving: Option<FlowId>,
+    /// Who is not below its minimum yet, and from when on it is.
+    above: Tournament<Instant>,
+    /// Who is below, and until when its packet would be sent at the minimum.
+    below: Tournament<Instant>,
+    rate: Rate,
+    largest: u64,
+    limits: Vec<Limit>,
+    full_queues: Vec<u64>,
+}
+
+/// What it keeps for an adapter.
+#[derive(Debug, Clone, Default)]
+pub struct XenFlow {
+    /// From then on it is below its minimum.
+    due: Instant,
+    /// When it ran empty.
+    emptied: Time,
+    /// Packets that are left of its turn.
+    left: u32,
+    place: Place,
+}
+
+impl AsMut<Place> for XenFlow {
+    fn as_mut(&mut self) -> &mut Place {
+        &mut self.place
+    }
+}
+
+impl XenWrr {
+    /// Validates the setup; flows without a weight have 1.
+    pub fn new(setup: &Setup) -> Result<XenWrr, Refusals> {
+        finite_rate(setup, "round robin")?;
+        room_for_one(setup)?;
+        let (mut weights, mut minima) = (Vec::new(), Vec::new());
+        for (flow, f) in setup.flows.iter().enumerate() {
+            let weight = f.values.count("weight").unwrap_or(1);
+            if !(1..=65_536).contains(&weight) {
+                let (what, help) =
+                    (format!("a weight of {weight} is out of range"), "1 to 65536 packets".into());
+                return Err(Refused { flow: Some(flow), param: "weight", what, help }.into());
+            }
+            weights.push(weight as u32);
+            let rate = f.values.rate("min-rate");
+            if rate == Some(Rate(0)) {
+                let (what, help) =
+                    ("a minimum of 0 is none".into(), "any rate above 0, or leave it out".into());
+                return Err(Refused { flow: Some(flow), param: "min-rate", what, help }.into());
+            }
+            minima.push(rate.map(|rate| Minimum { rate, pace: pace(rate) }));
+        }
+        let given = minima
+            .iter()
+            .enumerate()
+            .filter_map(|(flow, minimum)| Some((flow, minimum.as_ref()?.rate)));
+        if let Some(excess) = Excess::of("min-rate", given, setup.rate) {
+            return Err(excess.refused(", or leave it out").into());
+        }
+        let flows = weights.len();
+        Ok(XenWrr {
+            delay: setup.scheduler.span("delay").unwrap_or(USUAL_DELAY),
+            weights,
+            minima,
+            round: Round::EMPTY,
+            turn: None,
+            serving: None,
+            above: Tournament::new(flows),
+            below: Tournament::new(flows),
+            rate: setup.rate,
+            largest: u64::from(setup.largest).max(1),
+            limits: setup.flows.iter().map(|f| f.limit).collect(),
+            full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
+        })
+    }
+
+    /// A packet has come to the head of `f`, or none: is it below its minimum, and until when would
+    /// it be sent?
+    fn follow(&mut self, flows: &Flows<XenFlow>, f: FlowId, now: Time) {
+        let Some(minimum) = self.minima[f.index()] else { return };
+        self.above.remove(f);
+        self.below.remove(f);
+        let Some(bytes) = flows.head(f) else { return };
+        let due = flows.state(f).due;
+        match due <= instant(now) {
+            true => {
+                self.below.set(f, due.saturating_add(minimum.pace.saturating_mul(bytes.into())))
+            }
+            false => self.above.set(f, due),
+        }
+    }
+
+    /// The packet of `f` has left: it may have been the last.
+    fn settle(&mut self, flows: &mut Flows<XenFlow>, f: FlowId, now: Time) {
+        if flows.head(f).is_none() {
+            flows.state_mut(f).emptied = now;
+        }
+        self.follow(flows, f, now);
+    }
+
+    fn by_turns(&self, f: FlowId) -> Promise {
+        let (full, weight) = (self.full_queues[f.index()], u64::from(self.weights[f.index()]));
+        let frame: u64 = self.weights.iter().map(|&w| u64::from(w)).sum();
+        let between = (frame - weight) * self.largest;
+        let packets = match self.limits[f.index()] {
+            Limit::Packets(packets) => u64::from(packets),
+            Limit::Bytes(bytes) => bytes,
+        };
+        // What is left of a turn is a packet at least.
+        let turns = 1 + packets.saturating_sub(1).div_ceil(weight);
+        let delay = self.rate.airtime_of_many(turns.saturating_mul(between).saturating_add(full));
+        let share = u128::from(self.rate.0) * u128::from(weight) / u128::from(weight + between);
+        Promise {
+            rate: Rate(share as u64),
+            latency: self.rate.airtime_of_many(2 * between + self.largest),
+            rate_formula: "C w/(w + (F-w) L) if its packets have 1 B, C w/F if all have one size",
+            delay: Bound {
+                delay,
+                formula: "(B + m (F-w) L)/C, m = 1 + ceil((b-1)/w), or B for b as a packet may have 1 B",
+                condition: "packets that found room",
+            },
+            others: Vec::new(),
+        }
+    }
+
+    fn by_minimum(&self, f: FlowId, rate: Rate) -> Promise {
+        let (own, other) =
+            (rate.airtime_of_many(self.largest), self.rate.airtime_of_many(self.largest));
+        let late = other + ROUNDING + Span(1);
+        Promise {
+            rate,
+            latency: own + own + late,
+            rate_formula: "the minimum rate",
+            delay: Bound {
+                delay: rate.airtime_of_many(self.full_queues[f.index()]) + own + late,
+                formula: "(B + L)/r + L/C",
+                condition: "packets that found room",
+            },
+            others: Vec::new(),
+        }
+    }
+
+    /// Has a flow other than `f` a minimum?
+    fn others_go_first(&self, f: FlowId) -> bool {
+        self.minima
+            .iter()
+            .enumerate()
+            .any(|(other, minimum)| other != f.index() && minimum.is_some())
+    }
+}
+
+impl Discipline for XenWrr {
+    type State = XenFlow;
+    type Tag = ();
+
+    fn start(&mut self, _: &mut Flows<XenFlow>) {}
+
+    /// Turns go on; what one has sent counts against the new weight. Who had its minimum has it;
+    /// what moved it on stays as many bytes.
+    fn succeed(&mut self, old: XenWrr, flows: &mut Flows<XenFlow>, now: Time) {
+        (self.round, self.turn, self.serving) = (old.round, old.turn, old.serving);
+        for f in ids(old.weights.len()) {
+            let (was, is) = (old.weights[f.index()], self.weights[f.index()]);
+            let state = flows.state_mut(f);
+            state.left = is.saturating_sub(was - state.left.min(was));
+            state.due = match (old.minima[f.index()], self.minima[f.index()]) {
+                (Some(old), Some(new)) => {
+                    retagged(state.due.max(instant(now)), instant(now), old.pace, new.pace)
+                }
+                _ => instant(now),
+            };
+            if self.serving != Some(f) {
+                self.follow(flows, f, now);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn ready(&mut self, flows: &mut Flows<XenFlow>, f: FlowId, now: Time) {
+        let weight = self.weights[f.index()];
+        let state = flows.state_mut(f);
+        state.due = state.due.max(instant(now));
+        if self.turn != Some(f) {
+            let goes_on = state.left > 0 && now.since(state.emptied) < self.delay;
+            if goes_on {
+                self.round.lead(flows, f);
+            } else {
+                state.left = weight;
+                self.round.join(flows, f);
+            }
+        }
+        self.follow(flows, f, now);
+    }
+
+    fn offer_changed(&mut self, flows: &mut Flows<XenFlow>, f: FlowId, now: Time) {
+        if self.serving != Some(f) {
+            self.settle(flows, f, now);
+        }
+    }
+
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<XenFlow>, now: Time, _: &Wire) -> Answer {
+        if let Some(f) = self.serving.take() {
+            self.settle(flows, f, now);
+        }
+        while let Some((due, f)) = self.above.first()
+            && due <= instant(now)
+        {
+            self.follow(flows, f, now);
+        }
+        if let Some((_, f)) = self.below.first() {
+            return Answer::Serve(f);
+        }
+        while let Some(f) = self.turn.or_else(|| self.round.leave(flows)) {
+            self.turn = None;
+            if flows.head(f).is_none() {
+                continue;
+            }
+            if flows.state(f).left > 0 {
+                self.turn = Some(f);
+                return Answer::Serve(f);
+            }
+            flows.state_mut(f).left = self.weights[f.index()];
+            self.round.join(flows, f);
+        }
+        Answer::Idle
+    }
+
+    #[inline(always)]
+    fn take(&mut self, flows: &mut Flows<XenFlow>, f: FlowId, sent: Sent) {
+        let state = flows.state_mut(f);
+        state.left = state.left.saturating_sub(1);
+        if let Some(minimum) = self.minima[f.index()] {
+            let (start, time) =
+                (instant(sent.start), minimum.pace.saturating_mul(sent.bytes.into()));
+            state.due = match state.due <= start {
+                true => state.due.saturating_add(time),
+                false => state.due.max(start.saturating_add(time)),
+            };
+        }
+        self.above.remove(f);
+        self.below.remove(f);
+        self.serving = Some(f);
+    }
+
+    /// What is left of a turn is soon forgotten; what moved its minimum on is owed.
+    fn forgettable(&self, flows: &Flows<XenFlow>, f: FlowId, now: Time) -> bool {
+        let state = flows.state(f);
+        let pauses = state.left > 0 && now.since(state.emptied) < self.delay;
+        !pauses && (self.minima[f.index()].is_none() || state.due <= instant(now))
+    }
+
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        match self.minima[f.index()] {
+            Some(minimum) => Ok(self.by_minimum(f, minimum.rate)),
+            None if self.others_go_first(f) => Err(NoPromise(
+                "who is below a minimum rate goes first, and this flow has none; give it a `min-rate`".into(),
+            )),
+            None => Ok(self.by_turns(f)),
+        }
+    }
+
+    fn serves_strictly(&self) -> bool {
+        true
+    }
+
+    /// Turns are of work alone; minimum rates are of the clock.
+    fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+        if self.minima.iter().any(Option::is_some) {
+            return Err(NoPromise(
+                "minimum rates are kept on a link, and this is a flow of another discipline".into(),
+            ));
+        }
+        Ok(self.service(f)?.after(server.latency))
+    }
+}

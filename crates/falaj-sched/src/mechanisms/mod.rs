@@ -1,0 +1,17 @@
+//! The mechanisms that several disciplines share: lists of active flows, timestamps, virtual time,
+//! token buckets, weights, class trees. Each is one file, and knows no discipline.
+
+pub(crate) mod active_list;
+pub(crate) mod bucket;
+pub mod classes;
+pub(crate) mod common_multiple;
+pub(crate) mod eligible_set;
+pub(crate) mod epoch_sweep;
+pub(crate) mod flow_tag;
+pub mod gps;
+pub(crate) mod groups;
+pub mod oversubscription;
+pub(crate) mod substitute_arrivals;
+pub(crate) mod timestamp;
+pub(crate) mod virtual_time;
+pub(crate) mod weights;

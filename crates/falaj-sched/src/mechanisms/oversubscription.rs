@@ -1,0 +1,86 @@
+//! Rates that flows are given out of a link's, and what becomes of those that are more together.
+//!
+//! One rule for all disciplines. Where each flow is promised its rate whatever the others do, a sum
+//! above the link is *refused*. Where such rates have a use, as caps have, it is *taken*: whoever
+//! it may hurt is promised nothing, with the sum as the reason, and whoever reads the setup warns
+//! ([`taken`]). Ceilings, limits, shares and weights are in proportion or caps alone, and are not
+//! added up.
+
+use crate::contract::params::{FlowSetup, Refused, Setup};
+use crate::mechanisms::classes::Classes;
+use crate::registry::takes_trees;
+use crate::units::rate::Rate;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Who takes rates above the link's, and by which key they are set.
+const TAKEN: &[(&str, &str)] =
+    &[("shaper", "rate"), ("cbs", "idle-slope"), ("ats", "rate"), ("htb", "rate")];
+
+/// Rates of flows that are more than their link's.
+pub(crate) struct Excess {
+    /// The first one that is too much.
+    flow: usize,
+    param: &'static str,
+    sum: Rate,
+    link: Rate,
+}
+
+impl Excess {
+    /// What these flows, by their numbers, are given by `param`, if it is more than the link has.
+    pub(crate) fn of(
+        param: &'static str,
+        rates: impl IntoIterator<Item = (usize, Rate)>,
+        link: Rate,
+    ) -> Option<Excess> {
+        let (mut sum, mut first) = (0u128, None);
+        for (flow, rate) in rates {
+            sum += u128::from(rate.0);
+            if sum > link.0.into() {
+                first = first.or(Some(flow));
+            }
+        }
+        Some(Excess {
+            flow: first?,
+            param,
+            sum: Rate(u64::try_from(sum).unwrap_or(u64::MAX)),
+            link,
+        })
+    }
+
+    /// In words; `whose` as in `the flows'`.
+    pub(crate) fn words(&self, whose: &str) -> String {
+        format!(
+            "{whose} `{}`s add up to {}, more than the link's {}",
+            self.param, self.sum, self.link
+        )
+    }
+
+    /// The refusal where promises are given on the sum; `or` says what else would do.
+    pub(crate) fn refused(&self, or: &str) -> Refused {
+        let (flow, param, what) = (Some(self.flow), self.param, self.words("the flows'"));
+        Refused {
+            flow,
+            param,
+            what,
+            help: format!("at most {} for all flows together{or}", self.link),
+        }
+    }
+}
+
+/// What of `setup`, which `kind` takes, is more than its link has: a flow by its place among all
+/// classes, depth first, and words for a warning.
+pub fn taken(kind: &str, setup: &Setup) -> Option<Refused> {
+    let (kind, param) = *TAKEN.iter().find(|taken| taken.0 == kind)?;
+    let rate = |(n, flow): (usize, &FlowSetup)| Some((n, flow.values.rate(param)?));
+    let rates: Vec<_> = if takes_trees(kind) {
+        let classes = Classes::new(kind, kind, setup).ok()?;
+        let leaves = classes.iter().filter(|(class, ..)| classes.shape.is_leaf(*class));
+        leaves.filter_map(|(_, n, flow)| rate((n, flow))).collect()
+    } else {
+        setup.flows.iter().enumerate().filter_map(rate).collect()
+    };
+    let excess = Excess::of(param, rates, setup.rate)?;
+    Some(excess.refused(" keep all promises; `falaj plan` says who is promised nothing by this"))
+}

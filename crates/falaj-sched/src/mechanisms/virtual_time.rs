@@ -1,0 +1,496 @@
+//! The virtual time that the worst-case fair disciplines share (WF2Q+, QFQ
+//! and QFQ+): it rises by the work done, divided by the weights of the flows
+//! that share the link.
+//!
+//! Whose weights? With those of all configured flows a link on which few are
+//! active has a time that hardly moves, and serves in turns instead of evenly
+//! (an idle neighbour of weight 128 000 makes QFQ twice as bursty as DRR).
+//! With those of the flows that have packets it runs ahead for ever: a flow
+//! that was served early and then falls silent takes its debt with it, and a
+//! newcomer pays. Here a flow counts as long as it has packets and then until
+//! the time has reached its last finish; that is the fluid system's own rule,
+//! and so the lags of all flows that count add up to zero (Stoica and Abdel-
+//! Wahab 1995). Silent flows are let go in slots of their rounding, a slot too
+//! late at worst: a time that is too slow is made good by a leap to the first
+//! start, as in WF2Q+; one that is too fast would break promises.
+//!
+//! The unit is 2^-38 B per weight, or up to twice of it where a byte of each weight shall
+//! be a whole number of units: see [`exact_byte`]. Instants are compared by the sign of their
+//! difference, as serial numbers are. A lap counts each quarter of the way
+//! around, and two when the link falls idle: what is two laps old is over.
+
+use crate::contract::params::{Kind, Param, Refused, Setup};
+use crate::mechanisms::common_multiple::multiple;
+use crate::mechanisms::epoch_sweep::Looks;
+use crate::mechanisms::flow_tag::{
+    BYTE, CLASSES, FINEST, FRACTION, HEAVIEST, LARGEST, Place, Share, ahead, class, floor, inverse,
+    shift,
+};
+use crate::queues::queue::{FlowId, Flows};
+use crate::units::rate::Rate;
+use alloc::format;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// The `weight` of a flow.
+pub(crate) const WEIGHT: Param = Param {
+    name: "weight",
+    kind: Kind::Count { min: 1, max: HEAVIEST as u64 },
+    default: Some("1"),
+    doc: "share of the link, in proportion to the sum of all weights",
+};
+
+/// A byte is so many parts, as a power of two.
+pub(crate) const PARTS: u32 = 24;
+/// Work is summed up in finer units, so that no rounding adds up.
+const FINE: u32 = 64 - FRACTION;
+/// Half a unit: the time is what was summed up, rounded to the nearest.
+const HALF: u128 = 1 << (FINE - 1);
+/// Who starts so little later has started: the time is rounded.
+pub(crate) const SOON: i64 = 1 << 8;
+/// No flow.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Is no flow in hand, or one whose last packet has left?
+#[inline]
+pub(crate) fn is_free(in_hand: u32, flows: &Flows<Share>) -> bool {
+    in_hand == NONE || flows.head(FlowId(in_hand)).is_none()
+}
+
+/// Tried in this order: what weights and sums of weights often are made of.
+const DIVISORS: [u64; 12] = [16, 9, 25, 7, 11, 13, 125, 65_536, 27, 17, 19, 23];
+
+/// A byte for which nothing is rounded: starts and finishes are exact sums where all weights divide
+/// it, and the time is exact while their sum does. So whose finishes are equal by definition has
+/// equal tags, and the flow's number decides. It is a multiple of all weights, of the sum of all,
+/// of as many of `DIVISORS` as there is room for, and of the largest power of two then, above 2^37.
+/// Where the weights have no common multiple up to 2^38 a byte is that, and at weight `w` it is
+/// rounded by a part of `w/2^38` at most.
+fn exact_byte(weights: &[u32]) -> u64 {
+    let Some(mut of) = multiple(1, weights.iter().map(|&w| w.into()), BYTE) else { return BYTE };
+    let sum = weights.iter().map(|&w| u64::from(w)).sum::<u64>().max(1);
+    for divisor in [sum].into_iter().chain(DIVISORS) {
+        of = multiple(of, [divisor], BYTE).unwrap_or(of);
+    }
+    of << (BYTE / of).ilog2()
+}
+
+/// The time, and the weights that it is divided by.
+#[derive(Debug, Clone)]
+pub(crate) struct VirtualTime {
+    fine: u128,
+    sum: u64,
+    /// Of a byte at weight 1.
+    byte: u64,
+    /// That in fine units by `divided_by`, which was the sum when it was last needed.
+    reciprocal: u64,
+    divided_by: u64,
+    laps: u64,
+    looks: Looks,
+    /// Classes that have silent flows, and the weights of these by slot of
+    /// their last finish: this one and the three after it.
+    silent: u64,
+    leaving: [[u64; 4]; CLASSES],
+}
+
+impl VirtualTime {
+    pub(crate) fn new(weights: &Weights) -> VirtualTime {
+        VirtualTime {
+            fine: HALF,
+            sum: 0,
+            byte: weights.byte,
+            reciprocal: 0,
+            divided_by: 0,
+            laps: 2,
+            looks: Looks::default(),
+            silent: 0,
+            leaving: [[0; 4]; CLASSES],
+        }
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        (self.fine >> FINE) as u64
+    }
+
+    #[inline]
+    fn lap(&self) -> u64 {
+        self.laps.wrapping_add((self.fine >> (FINE + 62)) as u64)
+    }
+
+    /// Of so many shares those of which it is to be seen whether they are
+    /// [`over`](VirtualTime::over), before one joins.
+    #[inline]
+    pub(crate) fn due(&mut self, shares: usize) -> Range<usize> {
+        self.looks.due(self.lap(), shares)
+    }
+
+    /// Who fell silent in a lap that is over does not count, and is told so.
+    pub(crate) fn over(&self, share: &mut Share) {
+        if share.place() == Place::Silent && !self.counts(share) {
+            share.set_place(Place::Away);
+        }
+    }
+
+    /// A flow has something to send again: settles when its head starts.
+    #[inline]
+    pub(crate) fn join(&mut self, share: &mut Share) {
+        let now = self.now();
+        if self.counts(share) {
+            self.leaving[usize::from(share.class())][slot(share)] -= share.weight();
+            if ahead(share.start, now) < 0 {
+                share.start = now;
+            }
+        } else {
+            self.sum += share.weight();
+            share.start = now;
+        }
+        share.set_place(Place::Present);
+    }
+
+    /// A silent flow whose weight is still in the sum.
+    #[inline]
+    fn counts(&self, share: &Share) -> bool {
+        share.place() == Place::Silent
+            && share.silent_for(self.lap()) <= 1
+            && ahead(share.start, floor(self.now(), shift(share.class()))) >= 0
+    }
+
+    /// Is a flow without packets ahead of the others?
+    pub(crate) fn owes(&self, share: &Share) -> bool {
+        self.counts(share) && ahead(share.start, self.now()) > 0
+    }
+
+    /// A flow has nothing more to send.
+    #[inline]
+    pub(crate) fn leave(&mut self, share: &mut Share) {
+        let now = self.now();
+        if ahead(share.start, now) <= 0 {
+            share.set_place(Place::Away);
+            self.sum -= share.weight();
+            return;
+        }
+        let shift = shift(share.class());
+        let furthest = floor(now, shift).wrapping_add((4 << shift) - 1);
+        if ahead(share.start, furthest) > 0 {
+            share.start = furthest;
+        }
+        share.fall_silent(self.lap());
+        let class = usize::from(share.class());
+        if self.silent & 1 << class == 0 {
+            self.silent |= 1 << class;
+            self.leaving[class] = [0; 4];
+        }
+        self.leaving[class][slot(share)] += share.weight();
+    }
+
+    /// The link has nothing to send, and neither has the fluid system.
+    #[inline]
+    pub(crate) fn rest(&mut self) {
+        (self.sum, self.silent) = (0, 0);
+        self.laps = self.laps.wrapping_add(2);
+        // What was rounded is over too.
+        self.fine = self.fine >> FINE << FINE | HALF;
+    }
+
+    /// So many bytes of a packet of `share` were sent.
+    #[inline]
+    pub(crate) fn work(&mut self, bytes: u32, share: &Share) {
+        if self.sum == share.weight() {
+            self.rise(u128::from(u64::from(bytes) * share.inverse()) << FINE);
+        } else {
+            let reciprocal = self.reciprocal();
+            self.rise(u128::from(bytes) * u128::from(reciprocal));
+        }
+    }
+
+    /// So many parts of a byte, of which 2^`PARTS` make one.
+    #[inline]
+    pub(crate) fn work_parts(&mut self, parts: u64, share: &Share) {
+        if self.sum == share.weight() {
+            self.rise((u128::from(parts) * u128::from(share.inverse())) << (FINE - PARTS));
+        } else {
+            let reciprocal = self.reciprocal();
+            self.rise((u128::from(parts) * u128::from(reciprocal)) >> PARTS);
+        }
+    }
+
+    #[inline]
+    fn reciprocal(&mut self) -> u64 {
+        if self.sum != self.divided_by {
+            (self.divided_by, self.reciprocal) = (self.sum, reciprocal(self.byte, self.sum));
+        }
+        self.reciprocal
+    }
+
+    /// Nobody may be served before `start`: the time leaps there.
+    #[inline]
+    pub(crate) fn leap(&mut self, start: u64) {
+        let by = ahead(start, self.now());
+        if by > 0 {
+            self.rise((by as u128) << FINE);
+            self.fine = self.fine >> FINE << FINE | HALF;
+        }
+    }
+
+    #[inline]
+    fn rise(&mut self, by: u128) {
+        let before = self.now();
+        self.fine = self.fine.wrapping_add(by);
+        if self.silent != 0 {
+            self.let_go(before);
+        }
+    }
+
+    /// Takes the weights out whose slot has passed.
+    fn let_go(&mut self, before: u64) {
+        let now = self.now();
+        // Only the roundings whose multiples lie between.
+        let Some(highest) = (before ^ now).checked_ilog2().and_then(|bit| bit.checked_sub(FINEST))
+        else {
+            return;
+        };
+        let mut classes = self.silent & (u64::MAX >> (63 - highest));
+        while classes != 0 {
+            let class = classes.trailing_zeros() as usize;
+            classes &= classes - 1;
+            let shift = shift(class as u8);
+            let from = before >> shift;
+            let passed = floor(now, shift).wrapping_sub(floor(before, shift)) >> shift;
+            let leaving = &mut self.leaving[class];
+            for slot in 0..passed.min(4) {
+                self.sum -= core::mem::take(&mut leaving[(from.wrapping_add(slot) & 3) as usize]);
+            }
+            if *leaving == [0; 4] {
+                self.silent &= !(1 << class);
+            }
+        }
+    }
+
+    /// Does nobody count?
+    pub(crate) fn rests(&self) -> bool {
+        self.sum == 0
+    }
+
+    /// After a rest: a share counts again as its place says.
+    pub(crate) fn count(&mut self, share: &mut Share) {
+        if share.place() != Place::Away {
+            self.sum += share.weight();
+        }
+        if share.place() == Place::Silent {
+            self.leave(share);
+        }
+    }
+
+    /// Goes on with another weight of a flow, as [`reweigh`](VirtualTime::reweigh) does: what it
+    /// costs does not depend on how many flows there are.
+    pub(crate) fn reweigh_one(&mut self, share: &mut Share, weight: u32, largest: u32) {
+        let now = self.now();
+        let owes = self.owes(share);
+        let counted = share.place() == Place::Present || self.counts(share);
+        if share.place() == Place::Silent && counted {
+            self.leaving[usize::from(share.class())][slot(share)] -= share.weight();
+        }
+        if counted {
+            self.sum -= share.weight();
+        }
+        share.weigh_from(now, self.byte, weight, largest);
+        match share.place() {
+            Place::Present => self.sum += share.weight(),
+            Place::Silent if owes => {
+                self.sum += share.weight();
+                self.leave(share);
+            }
+            Place::Silent | Place::Away => share.set_place(Place::Away),
+        }
+    }
+
+    /// Goes on with other weights for flows of which the first `known` are not
+    /// new. A flow that keeps its weight keeps its start; what another one lacked of
+    /// its old share is not made up for at the new one. So no lag above zero comes into being, and
+    /// whoever did not change is served as if the others had left and come.
+    pub(crate) fn reweigh(
+        &mut self,
+        flows: &mut Flows<Share>,
+        known: usize,
+        weights: &[u32],
+        largest: u32,
+    ) {
+        let now = self.now();
+        let mut silent = Vec::new();
+        let mut sum = 0;
+        for (f, &weight) in weights.iter().enumerate() {
+            let f = FlowId(f as u32);
+            let share = flows.state_mut(f);
+            if f.index() >= known {
+                *share = Share::new(self.byte, weight, largest);
+                continue;
+            }
+            let counts = share.place() == Place::Present || self.owes(share);
+            share.weigh_from(now, self.byte, weight, largest);
+            if !counts {
+                share.set_place(Place::Away);
+                continue;
+            }
+            sum += share.weight();
+            if share.place() == Place::Silent {
+                silent.push(f);
+            }
+        }
+        (self.sum, self.silent) = (sum, 0);
+        for f in silent {
+            self.leave(flows.state_mut(f));
+        }
+    }
+}
+
+/// What a byte of work adds to the time, in fine units, where these weights count.
+#[inline]
+fn reciprocal(byte: u64, sum: u64) -> u64 {
+    // A byte of 2^38 units would be one more than the most.
+    let fine = if byte == BYTE { u64::MAX } else { byte << FINE };
+    fine / sum.max(1)
+}
+
+#[inline]
+fn slot(share: &Share) -> usize {
+    (share.start >> shift(share.class()) & 3) as usize
+}
+
+/// The weights of all flows, and what follows from them for promises.
+#[derive(Debug, Clone)]
+pub(crate) struct Weights {
+    pub(crate) all: Vec<u32>,
+    pub(crate) largest: u32,
+    pub(crate) rate: Rate,
+    /// Virtual time of a byte at weight 1.
+    pub(crate) byte: u64,
+    sum: u64,
+}
+
+impl Weights {
+    /// The same with a byte that rounds nothing, where there is one.
+    pub(crate) fn exact(self) -> Weights {
+        Weights { byte: exact_byte(&self.all), ..self }
+    }
+
+    /// Validates what the time's format cannot hold.
+    pub(crate) fn new(setup: &Setup) -> Result<Weights, Refused> {
+        if setup.largest > LARGEST {
+            return Err(Refused {
+                flow: None,
+                param: "kind",
+                what: format!("packets of {} B are too large for its virtual time", setup.largest),
+                help: format!("at most {LARGEST} B: lower the link's `mtu`, or choose `drr`"),
+            });
+        }
+        let mut all = Vec::new();
+        for (flow, f) in setup.flows.iter().enumerate() {
+            let weight = f.values.count("weight").unwrap_or(1);
+            if weight == 0 || weight > u64::from(HEAVIEST) {
+                return Err(Refused {
+                    flow: Some(flow),
+                    param: "weight",
+                    what: format!("a weight of {weight} is out of range"),
+                    help: format!(
+                        "from 1 to {HEAVIEST}: only the ratio to the other weights counts"
+                    ),
+                });
+            }
+            all.push(weight as u32);
+        }
+        let sum = all.iter().map(|&w| u64::from(w)).sum();
+        Ok(Weights { all, largest: setup.largest, rate: setup.rate, byte: BYTE, sum })
+    }
+
+    /// Sets the flows up, of which none has anything yet.
+    pub(crate) fn start(&self, flows: &mut Flows<Share>) {
+        for (f, &weight) in self.all.iter().enumerate() {
+            *flows.state_mut(FlowId(f as u32)) = Share::new(self.byte, weight, self.largest);
+        }
+    }
+
+    fn inverse(&self, f: FlowId) -> u64 {
+        inverse(self.byte, self.all[f.index()])
+    }
+
+    fn reciprocal(&self) -> u64 {
+        reciprocal(self.byte, self.sum)
+    }
+
+    /// The rate of a flow when all have packets: what each byte of work adds to
+    /// the time, in bytes of this flow.
+    pub(crate) fn rate(&self, f: FlowId) -> Rate {
+        self.rate_of(self.inverse(f))
+    }
+
+    /// The same for whom a byte costs so much virtual time.
+    pub(crate) fn rate_of(&self, inverse: u64) -> Rate {
+        let inverse = u128::from(inverse) << FINE;
+        Rate((u128::from(self.rate.0) * u128::from(self.reciprocal()) / inverse) as u64)
+    }
+
+    /// Virtual time of so many bytes of a flow.
+    pub(crate) fn of_bytes(&self, f: FlowId, bytes: u64) -> u128 {
+        u128::from(bytes) * u128::from(self.inverse(f))
+    }
+
+    /// The rounding of a flow.
+    pub(crate) fn rounding(&self, f: FlowId) -> u128 {
+        1 << shift(class(self.inverse(f), self.largest))
+    }
+
+    /// The most bytes that a busy link sends while the time rises by so much.
+    pub(crate) fn work(&self, time: u128) -> u64 {
+        let reciprocal = u128::from(self.reciprocal());
+        let per_whole = (1u128 << 64) / reciprocal + 1;
+        // time 2^26 / reciprocal, without losing the upper bits.
+        let work = match time.checked_mul(1 << FINE) {
+            Some(fine) => fine.div_ceil(reciprocal),
+            None => (time >> FRACTION).saturating_add(1).saturating_mul(per_whole),
+        };
+        u64::try_from(work).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(weight: u32) -> Share {
+        Share::new(BYTE, weight, 1500)
+    }
+
+    /// The link falls idle so often that the number of the lap is the same again.
+    #[test]
+    fn who_fell_silent_before_laps_come_around_does_not_count() {
+        let weights = Weights {
+            all: alloc::vec![1, 1],
+            rate: Rate::from_bits(1),
+            byte: BYTE,
+            largest: 1500,
+            sum: 2,
+        };
+        let mut time = VirtualTime::new(&weights);
+        let mut shares = [share(1), share(1)];
+        shares.iter_mut().for_each(|share| time.join(share));
+        shares[0].charge(1500);
+        time.leave(&mut shares[0]);
+        assert!(time.owes(&shares[0]));
+        let lap = time.lap();
+        shares[1].set_place(Place::Away);
+        time.rest();
+        while time.lap() - lap < 1 << 32 {
+            time.laps += (1 << 12) - 2;
+            time.rest();
+            for other in time.due(2) {
+                time.over(&mut shares[other]);
+            }
+        }
+        time.laps -= time.lap() - lap - (1 << 32);
+        assert_eq!(shares[0].silent_for(time.lap()), 0, "as if in this lap");
+        assert!(!time.owes(&shares[0]));
+        time.join(&mut shares[0]);
+        assert_eq!((time.sum, shares[0].start), (1, time.now()));
+    }
+}

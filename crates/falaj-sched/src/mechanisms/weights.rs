@@ -1,0 +1,285 @@
+//! What disciplines that stamp packets have in common: weights and rates, and
+//! the exact numbers in which virtual time runs.
+//!
+//! | unit | format | counts | lasts |
+//! |---|---|---|---|
+//! | [`Virtual`] | `u128`, 63 bits behind the point | bytes for each unit of weight | 23 years of a flow of weight 1 alone at 400 Gbit/s |
+//! | [`Instant`] | `u128`, 40 bits behind the point | nanoseconds | as long as [`Time`]; what is further ahead stays at the end |
+//!
+//! A flow's slope, the virtual time of one byte, is rounded up once, when it is
+//! set up. Tags are sums of whole multiples of slopes: they are exact for a
+//! flow of that slope, and nothing drifts however long a link is busy. The
+//! slope of a rate is off by at most 2^-33 of itself up to 1 Tbit/s. That of a
+//! weight is exact where the weights have a common multiple below 2^40, in which
+//! the byte then is counted; else it is off by at most 2^-47, a byte in 140 TB.
+
+use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::params::{Kind, Param, Refusals, Refused, Setup, Value};
+use crate::mechanisms::common_multiple::multiple;
+use crate::mechanisms::oversubscription::Excess;
+use crate::queues::queue::FlowId;
+use crate::units::rate::{BIT_NANOS, Rate};
+use crate::units::time::{Span, Time};
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Bytes for each unit of weight, in units of 2^-63, or very nearly: see [`Shares::byte`].
+pub(crate) type Virtual = u128;
+const VIRTUAL_BITS: u32 = 63;
+
+/// Nanoseconds, in units of 2^-40.
+pub(crate) type Instant = u128;
+const INSTANT_BITS: u32 = 40;
+
+/// An instant of the clock as a tag.
+#[inline]
+pub(crate) const fn instant(now: Time) -> Instant {
+    (now.0 as u128) << INSTANT_BITS
+}
+
+/// Where the times begin that tags of heads are counted in: what a head gained before a change is
+/// kept also where its new slope takes that back beyond the first packet of all.
+pub(crate) const ORIGIN: u128 = 1 << 120;
+
+/// A length of time as a difference of tags.
+pub(crate) fn duration(span: Span) -> Instant {
+    u128::from(span.0) << INSTANT_BITS
+}
+
+/// What an end rounded to a nanosecond, and work interpolated to one, may add to a delay.
+pub(crate) const ROUNDING: Span = Span(2);
+
+const MOST: u64 = 65_536;
+
+/// The weight of a flow.
+pub(crate) const WEIGHT: Param = Param {
+    name: "weight",
+    kind: Kind::Count { min: 1, max: MOST },
+    default: Some("1"),
+    doc: "the flow's share of the link, in proportion to the other weights",
+};
+
+/// A link divided in proportion to weights: flow `f` has the rate `r = w C/sum w`.
+#[derive(Debug, Clone)]
+pub(crate) struct Shares {
+    weights: Vec<u32>,
+    total: u64,
+    byte: u64,
+    rate: Rate,
+    largest: u64,
+    full_queues: Vec<u64>,
+}
+
+impl Shares {
+    /// The weights of `setup`; `what` names the discipline.
+    pub(crate) fn new(setup: &Setup, what: &'static str) -> Result<Shares, Refusals> {
+        finite_rate(setup, what)?;
+        room_for_one(setup)?;
+        let mut weights = Vec::with_capacity(setup.flows.len());
+        for (flow, f) in setup.flows.iter().enumerate() {
+            let weight = f.values.count("weight").unwrap_or(1);
+            if weight == 0 || weight > MOST {
+                return Err(Refused {
+                    flow: Some(flow),
+                    param: "weight",
+                    what: format!("a weight of {weight} is out of range"),
+                    help: format!(
+                        "from 1 to {MOST}: a flow's share is its weight over the sum of all"
+                    ),
+                }
+                .into());
+            }
+            weights.push(weight as u32);
+        }
+        Ok(Shares {
+            total: weights.iter().map(|&w| u64::from(w)).sum(),
+            byte: byte(&weights),
+            weights,
+            rate: setup.rate,
+            largest: u64::from(setup.largest),
+            full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
+        })
+    }
+
+    pub(crate) fn flows(&self) -> usize {
+        self.weights.len()
+    }
+    pub(crate) fn all(&self) -> impl Iterator<Item = FlowId> + use<> {
+        (0..self.weights.len() as u32).map(FlowId)
+    }
+    pub(crate) fn weight(&self, f: FlowId) -> u32 {
+        self.weights[f.index()]
+    }
+    /// Rate of the whole link.
+    pub(crate) fn link(&self) -> Rate {
+        self.rate
+    }
+    /// Bytes of the largest packet.
+    pub(crate) fn largest(&self) -> u64 {
+        self.largest
+    }
+    /// The most bytes in the queue of `f`.
+    pub(crate) fn full_queue(&self, f: FlowId) -> u64 {
+        self.full_queues[f.index()]
+    }
+    /// The largest packet of each of the others, in bytes.
+    pub(crate) fn one_of_each_other(&self) -> u64 {
+        (self.weights.len() as u64 - 1) * self.largest
+    }
+    /// A byte for a unit of weight: 2^63, or the multiple of all weights next
+    /// below, which differs by less than 2^-23 of itself.
+    pub(crate) fn byte(&self) -> u64 {
+        self.byte
+    }
+    /// Virtual time of a byte of `f`.
+    pub(crate) fn slope(&self, f: FlowId) -> u64 {
+        self.byte.div_ceil(u64::from(self.weight(f)))
+    }
+    /// Time that a byte of `f` takes at its own rate, at least.
+    pub(crate) fn pace(&self, f: FlowId) -> Instant {
+        let whole = (u128::from(BIT_NANOS) * u128::from(self.total)) << INSTANT_BITS;
+        whole.div_ceil(u128::from(self.weight(f)) * u128::from(self.rate.0))
+    }
+    /// The rate of `f`.
+    pub(crate) fn rate(&self, f: FlowId) -> Rate {
+        Rate((u128::from(self.rate.0) * u128::from(self.weight(f)) / u128::from(self.total)) as u64)
+    }
+    /// Time that `f` needs for so many bytes at its own rate.
+    pub(crate) fn own_time(&self, bytes: u64, f: FlowId) -> Span {
+        let bits = u128::from(bytes) * u128::from(BIT_NANOS);
+        let nanos = bits
+            .checked_mul(u128::from(self.total))
+            .map(|work| work.div_ceil(u128::from(self.weight(f)) * u128::from(self.rate.0)));
+        Span(nanos.and_then(|n| u64::try_from(n).ok()).unwrap_or(u64::MAX))
+    }
+    /// Whole bytes that `f` sends in this time at its own rate.
+    pub(crate) fn own_bytes(&self, time: Span, f: FlowId) -> u64 {
+        let whole = u128::from(self.rate.0) * u128::from(time.0);
+        let shared = whole.saturating_mul(u128::from(self.weight(f)));
+        u64::try_from(shared / (u128::from(self.total) * u128::from(BIT_NANOS))).unwrap_or(u64::MAX)
+    }
+    /// The longest that anybody's largest packet takes at its flow's own rate.
+    pub(crate) fn slowest_packet(&self) -> Span {
+        self.all().map(|f| self.own_time(self.largest, f)).max().unwrap_or(Span::ZERO)
+    }
+    /// How much later than in a fluid of its rate a packet leaves at most: one that was on the
+    /// wire.
+    pub(crate) fn behind_fluid(&self) -> Span {
+        self.rate.airtime_of_many(self.largest) + ROUNDING
+    }
+    /// What is promised where packets leave so long after the fluid has finished them: this
+    /// delay, and that of Parekh and Gallager for who keeps to his rate.
+    pub(crate) fn promise_by_fluid(&self, f: FlowId, delay: Bound) -> Promise {
+        let behind = self.behind_fluid();
+        let smooth = Bound {
+            delay: self.own_time(self.full_queue(f), f) + behind,
+            formula: "B/r + L/C",
+            condition: "a flow that never sends more than B + r t",
+        };
+        self.promise(f, behind, delay, vec![smooth])
+    }
+    /// A promise of the flow's rate with this latency beyond `L/r`, and this delay.
+    pub(crate) fn promise(
+        &self,
+        f: FlowId,
+        latency: Span,
+        delay: Bound,
+        others: Vec<Bound>,
+    ) -> Promise {
+        Promise {
+            rate: self.rate(f),
+            latency: self.own_time(self.largest, f) + latency,
+            rate_formula: "w C/sum w",
+            delay,
+            others,
+        }
+    }
+}
+
+/// What bytes come to at one slope, at another: as many bytes, rounded up.
+pub(crate) fn rescaled(time: u128, from: u128, to: u128) -> u128 {
+    let from = from.max(1);
+    // Slopes of less than a kilobit a second may not be multiplied: a byte more, then.
+    let part = (time % from).checked_mul(to).map_or(to, |part| part.div_ceil(from));
+    (time / from).saturating_mul(to).saturating_add(part)
+}
+
+/// The tag of a flow whose slope becomes another: what is ahead of `now` stays as many
+/// bytes, what is over stays over.
+pub(crate) fn retagged(tag: u128, now: u128, from: u128, to: u128) -> u128 {
+    match tag.checked_sub(now) {
+        Some(ahead) => now.saturating_add(rescaled(ahead, from, to)),
+        None => tag,
+    }
+}
+
+/// The start of a head whose slope becomes another: it may be over, and then what was
+/// gained since stays as many bytes too.
+pub(crate) fn shifted(start: u128, now: u128, from: u128, to: u128) -> u128 {
+    match now.checked_sub(start) {
+        Some(behind) => now.saturating_sub(rescaled(behind, from, to)),
+        None => retagged(start, now, from, to),
+    }
+}
+
+/// With many divisors: a byte shared by few flows of small weights is then
+/// exact too, most of the time.
+const DIVISIBLE: u64 = 64 * 81 * 25 * 7 * 11 * 13;
+
+fn byte(weights: &[u32]) -> u64 {
+    let multiple = |of| multiple(of, weights.iter().map(|&w| w.into()), (1 << 40) - 1);
+    let most = 1u64 << VIRTUAL_BITS;
+    most - most % multiple(DIVISIBLE).or_else(|| multiple(1)).unwrap_or(1)
+}
+
+/// The rate of a flow.
+pub(crate) const RATE: Param = Param {
+    name: "rate",
+    kind: Kind::Rate,
+    default: Some("an equal part of what the other flows leave"),
+    doc: "the flow's rate; all rates together fit on the link",
+};
+
+/// The flows' rates: as set, and equal parts of the rest for the others.
+pub(crate) fn rates(setup: &Setup, what: &'static str) -> Result<Vec<Rate>, Refusals> {
+    finite_rate(setup, what)?;
+    room_for_one(setup)?;
+    let given = || {
+        setup.flows.iter().enumerate().filter_map(|(flow, f)| Some((flow, f.values.rate("rate")?)))
+    };
+    if let Some((flow, _)) = given().find(|(_, rate)| rate.0 == 0) {
+        let help = format!("at most {} for all flows together", setup.rate);
+        return Err(Refused {
+            flow: Some(flow),
+            param: "rate",
+            what: "a rate of 0 sends nothing".into(),
+            help,
+        }
+        .into());
+    }
+    if let Some(excess) = Excess::of("rate", given(), setup.rate) {
+        return Err(excess.refused("").into());
+    }
+    let given: u64 = given().map(|(_, rate)| rate.0).sum();
+    let unset = |f: &crate::contract::params::FlowSetup| {
+        !matches!(f.values.get("rate"), Some(Value::Rate(_)))
+    };
+    let sharing = setup.flows.iter().filter(|f| unset(f)).count() as u64;
+    let part = (setup.rate.0 - given).checked_div(sharing).unwrap_or(1);
+    if part == 0 {
+        return Err(Refused {
+            flow: setup.flows.iter().position(unset),
+            param: "rate",
+            what: format!("the other flows leave nothing of the link's {}", setup.rate),
+            help: "give it a `rate`, and others less".into(),
+        }
+        .into());
+    }
+    Ok(setup.flows.iter().map(|f| f.values.rate("rate").unwrap_or(Rate(part))).collect())
+}
+
+/// Time that a byte takes at this rate, at least: rates never add up to more than they did.
+pub(crate) fn pace(rate: Rate) -> Instant {
+    (u128::from(BIT_NANOS) << INSTANT_BITS).div_ceil(u128::from(rate.0))
+}

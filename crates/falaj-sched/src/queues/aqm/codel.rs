@@ -1,0 +1,248 @@
+//! Controlled delay: Nichols and Jacobson, RFC 8289.
+//!
+//! A standing queue is one in which each packet of an interval stayed longer than
+//! the target. Then packets are dropped at their turn, the next one after the
+//! interval divided by the square root of how many were dropped, until one stays
+//! shorter. Names and steps are those of the RFC's pseudo-code; a drop and the look
+//! at the head behind it are two steps here, at one instant.
+
+use super::{ECN, Head, Verdict, in_range, marks};
+use crate::contract::params::{Kind, Param, Refused, Values};
+use crate::units::time::{Span, Time};
+use alloc::format;
+
+/// What may be set.
+pub const PARAMS: &[Param] = &[
+    Param {
+        name: "target",
+        kind: Kind::Span,
+        default: Some("5ms"),
+        doc: "in each interval some packet must have waited for less than this, or packets are dropped",
+    },
+    Param {
+        name: "interval",
+        kind: Kind::Span,
+        default: Some("100ms"),
+        doc: "as long as the longest round trip of the connections",
+    },
+    ECN,
+];
+
+/// Target and interval, and whether packets are marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    /// Below this a queue is good.
+    pub target: Span,
+    /// It has to get below once in this time.
+    pub interval: Span,
+    /// Marks instead of drops.
+    pub ecn: bool,
+}
+
+impl Default for Parameters {
+    fn default() -> Parameters {
+        Parameters { target: Span::from_millis(5), interval: Span::from_millis(100), ecn: false }
+    }
+}
+
+impl Parameters {
+    pub(crate) fn new(values: &Values) -> Result<Parameters, Refused> {
+        let default = Parameters::default();
+        let target = in_range("target", values.span("target").unwrap_or(default.target))?;
+        let interval = in_range("interval", values.span("interval").unwrap_or(default.interval))?;
+        if target >= interval {
+            return Err(Refused {
+                flow: None,
+                param: "target",
+                what: format!("a target of {target} is not below the interval of {interval}"),
+                help: "the target is to be a twentieth to a tenth of the interval".into(),
+            });
+        }
+        Ok(Parameters { target, interval, ecn: marks(values) })
+    }
+}
+
+/// CoDel of one queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoDel {
+    parameters: Parameters,
+    maxpacket: u32,
+    state: State,
+}
+
+/// What changes, by the RFC's names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// When packets will have stayed too long for an interval; 0: they do not.
+    first_above_time: Time,
+    drop_next: Time,
+    count: u64,
+    lastcount: u64,
+    dropping: bool,
+    /// A packet was just dropped; the head behind it decides when the next one goes.
+    again: bool,
+}
+
+/// When to drop the next after so many: interval / sqrt(count), to the nanosecond begun.
+#[inline]
+pub fn control_law(t: Time, interval: Span, count: u64) -> Time {
+    t + Span((interval.0 * interval.0 / count.max(1)).isqrt())
+}
+
+impl CoDel {
+    /// For packets up to this length.
+    pub fn new(parameters: Parameters, maxpacket: u32) -> CoDel {
+        CoDel { parameters, maxpacket, state: State::default() }
+    }
+
+    /// What becomes of a head whose turn it is, and what is known then.
+    #[inline]
+    pub fn step(&self, head: Head, now: Time) -> (CoDel, Verdict) {
+        let (state, verdict) = self.state.step(&self.parameters, self.maxpacket, head, now);
+        (CoDel { state, ..*self }, verdict)
+    }
+
+    pub(crate) fn succeed(&mut self, old: CoDel) {
+        self.state = old.state;
+    }
+}
+
+impl State {
+    /// The same of a queue whose parameters are kept elsewhere.
+    #[inline]
+    pub(crate) fn step(
+        &self,
+        of: &Parameters,
+        maxpacket: u32,
+        head: Head,
+        now: Time,
+    ) -> (State, Verdict) {
+        let mut to = *self;
+        let ok_to_drop = if head.waited < of.target || head.behind <= maxpacket {
+            to.first_above_time = Time::ZERO;
+            false
+        } else if to.first_above_time == Time::ZERO {
+            to.first_above_time = now + of.interval;
+            false
+        } else {
+            now >= to.first_above_time
+        };
+        if to.dropping {
+            if !ok_to_drop {
+                (to.dropping, to.again) = (false, false);
+                return (to, Verdict::Pass);
+            }
+            if to.again {
+                to.again = false;
+                to.drop_next = control_law(to.drop_next, of.interval, to.count);
+            }
+            if now < to.drop_next {
+                return (to, Verdict::Pass);
+            }
+            to.count += 1;
+            if of.ecn && head.capable {
+                to.drop_next = control_law(to.drop_next, of.interval, to.count);
+                return (to, Verdict::Mark);
+            }
+            to.again = true;
+            return (to, Verdict::Drop);
+        }
+        if !ok_to_drop {
+            return (to, Verdict::Pass);
+        }
+        to.dropping = true;
+        // If it was dropping lately, the rate that controlled the queue then is a good one now.
+        let delta = to.count.saturating_sub(to.lastcount);
+        let lately = now < to.drop_next + of.interval * 16;
+        to.count = if delta > 1 && lately { delta } else { 1 };
+        to.drop_next = control_law(now, of.interval, to.count);
+        to.lastcount = to.count;
+        (to, if of.ecn && head.capable { Verdict::Mark } else { Verdict::Drop })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    const LARGE: Head = Head { waited: Span::from_millis(6), behind: 3000, capable: false };
+
+    /// The intervals that the RFC's law has: 100 ms by the square roots of 1, 2, 3 and on.
+    #[test]
+    fn the_control_law_divides_by_square_roots() {
+        let next = |count| control_law(Time::ZERO, Span::from_millis(100), count).0;
+        let law: Vec<u64> = (1..=6).map(next).collect();
+        assert_eq!(law, [100_000_000, 70_710_678, 57_735_026, 50_000_000, 44_721_359, 40_824_829]);
+        assert_eq!((next(100), next(10_000)), (10_000_000, 1_000_000));
+        assert_eq!(control_law(Time(7), super::super::LONGEST, 1), Time(4_000_000_007));
+    }
+
+    /// A head that stays above the target for ever, looked at each millisecond: the first drop
+    /// an interval after it was first above, the others by the law from there.
+    #[test]
+    fn drops_come_as_the_rfc_has_them() {
+        let mut codel = CoDel::new(Parameters::default(), 1500);
+        let mut drops = Vec::new();
+        for now in (1..600).map(|ms| Time(ms * 1_000_000)) {
+            loop {
+                let (then, verdict) = codel.step(LARGE, now);
+                codel = then;
+                if verdict == Verdict::Pass {
+                    break;
+                }
+                drops.push(now.0 / 1_000_000);
+            }
+        }
+        // From 101 on: 100, then 70.7, 57.7, 50, 44.7, 40.8, 37.8, 35.4 ms more, each seen at the
+        // next millisecond.
+        assert_eq!(drops, [101, 201, 272, 330, 380, 425, 465, 503, 539, 572]);
+    }
+
+    #[test]
+    fn a_short_stay_ends_it_and_a_soon_return_goes_on_where_it_was() {
+        let mut codel = CoDel::new(Parameters::default(), 1500);
+        let mut see = |head, ms: u64| {
+            let (then, verdict) = codel.step(head, Time(ms * 1_000_000));
+            codel = then;
+            (verdict, codel.state.count)
+        };
+        assert_eq!(see(LARGE, 1), (Verdict::Pass, 0));
+        assert_eq!(see(LARGE, 101), (Verdict::Drop, 1));
+        assert_eq!(see(LARGE, 101), (Verdict::Pass, 1));
+        for (ms, count) in [(201, 2), (272, 3), (330, 4)] {
+            assert_eq!(see(LARGE, ms), (Verdict::Drop, count));
+            assert_eq!(see(LARGE, ms), (Verdict::Pass, count));
+        }
+        assert_eq!(see(Head { waited: Span::from_millis(4), ..LARGE }, 340), (Verdict::Pass, 4));
+        // Above again for an interval: count goes on at 4 - 1.
+        assert_eq!(see(LARGE, 341), (Verdict::Pass, 4));
+        assert_eq!(see(LARGE, 441), (Verdict::Drop, 3));
+        // A packet or less behind it is no standing queue.
+        assert_eq!(see(Head { behind: 1500, ..LARGE }, 442).0, Verdict::Pass);
+        // Much later it begins anew.
+        assert_eq!(see(LARGE, 9_000).0, Verdict::Pass);
+        assert_eq!(see(LARGE, 9_100), (Verdict::Drop, 1));
+    }
+
+    #[test]
+    fn who_looks_at_marks_is_marked_as_often_as_others_are_dropped() {
+        let of = Parameters { ecn: true, ..Parameters::default() };
+        let mut marking = CoDel::new(of, 1500);
+        let mut marks = Vec::new();
+        for now in (1..600).map(|ms| Time(ms * 1_000_000)) {
+            let (then, verdict) = marking.step(Head { capable: true, ..LARGE }, now);
+            marking = then;
+            assert_ne!(verdict, Verdict::Drop);
+            if verdict == Verdict::Mark {
+                marks.push(now.0 / 1_000_000);
+            }
+        }
+        assert_eq!(marks, [101, 201, 272, 330, 380, 425, 465, 503, 539, 572]);
+        assert_eq!(
+            marking.step(LARGE, Time(1 << 40)).1,
+            Verdict::Drop,
+            "who does not look is dropped"
+        );
+    }
+}

@@ -1,0 +1,270 @@
+//! What a queue does so that it does not stay full: whom it drops or marks, and when.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`red`] | by the average length, at random: RED and gentle RED |
+//! | [`codel`] | by how long packets stay, at their turn |
+//! | [`pie`] | by how long packets stay, at random, when they come |
+//!
+//! Tail drop is the queue without a policy. Head drop needs no state: where there
+//! is no room, the packet that waits longest goes.
+
+pub mod codel;
+pub mod pie;
+pub mod red;
+
+use crate::contract::params::{Kind, Param, Refused, Setup, Values};
+use crate::queues::queue::Limit;
+use crate::units::draws::Draws;
+use crate::units::rate::Rate;
+use crate::units::time::{Span, Time};
+use alloc::format;
+use codel::CoDel;
+use pie::Pie;
+use red::Red;
+
+/// A policy and its parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Where there is no room, the packet that waits longest goes.
+    Head,
+    /// Random early detection.
+    Red(red::Parameters),
+    /// Controlled delay.
+    CoDel(codel::Parameters),
+    /// Proportional integral controller enhanced.
+    Pie(pie::Parameters),
+}
+
+/// How policies are called: the last packet goes where there is no room, or the first, or as these
+/// say.
+pub const NAMES: &[&str] = &["tail", "head", "red", "gred", "codel", "pie"];
+
+/// What a policy of this name takes.
+pub fn params(name: &str) -> &'static [Param] {
+    match name {
+        "red" | "gred" => red::PARAMS,
+        "codel" => codel::PARAMS,
+        "pie" => pie::PARAMS,
+        _ => &[],
+    }
+}
+
+/// Whether it marks instead of dropping, where that may be.
+pub(crate) const ECN: Param = Param {
+    name: "ecn",
+    kind: Kind::Choice(&["no", "yes"]),
+    default: Some("no"),
+    doc: "mark packets whose ends look at marks (ECN) instead of dropping them",
+};
+
+pub(crate) fn marks(values: &Values) -> bool {
+    values.choice("ecn") == Some("yes")
+}
+
+/// No policy looks further ahead than this: the squares of times fit in 64 bits.
+pub const LONGEST: Span = Span::from_secs(4);
+
+/// A time above zero and no longer than [`LONGEST`].
+pub(crate) fn in_range(param: &'static str, span: Span) -> Result<Span, Refused> {
+    if span > Span::ZERO && span <= LONGEST {
+        return Ok(span);
+    }
+    Err(Refused {
+        flow: None,
+        param,
+        what: format!("{span} is out of range"),
+        help: format!("above zero, and no longer than {LONGEST}"),
+    })
+}
+
+impl Policy {
+    /// The policy of this name for a queue with this limit; `None` for tail drop, which is none.
+    pub fn new(name: &str, values: &Values, limit: Limit) -> Result<Option<Policy>, Refused> {
+        Ok(Some(match name {
+            "head" => Policy::Head,
+            "red" | "gred" => Policy::Red(red::Parameters::new(values, limit, name == "gred")?),
+            "codel" => Policy::CoDel(codel::Parameters::new(values)?),
+            "pie" => Policy::Pie(pie::Parameters::new(values)?),
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Does it throw out packets that had found room?
+    pub(crate) fn drops_later(&self) -> bool {
+        matches!(self, Policy::Head | Policy::CoDel(_))
+    }
+
+    /// How it is called.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Policy::Head => "head",
+            Policy::Red(red) if red.gentle => "gred",
+            Policy::Red(_) => "red",
+            Policy::CoDel(_) => "codel",
+            Policy::Pie(_) => "pie",
+        }
+    }
+}
+
+/// The one policy of a queue that all flows share.
+pub(crate) fn shared(setup: &Setup) -> Result<Option<Policy>, Refused> {
+    let mut policies = setup.flows.iter().map(|f| f.values.policy());
+    let first = policies.next().flatten();
+    match setup.flows.iter().position(|f| f.values.policy() != first) {
+        None => Ok(first),
+        Some(flow) => Err(Refused {
+            flow: Some(flow),
+            param: "queue",
+            what: "the flows share one queue, and their policies differ".into(),
+            help:
+                "give all of them the same policy, or choose a scheduler with a queue for each flow"
+                    .into(),
+        }),
+    }
+}
+
+/// Refuses policies of flows whose queues `kind` manages itself.
+pub(crate) fn none_besides(setup: &Setup, kind: &str) -> Result<(), Refused> {
+    match setup.flows.iter().position(|f| f.values.policy().is_some()) {
+        None => Ok(()),
+        Some(flow) => Err(Refused {
+            flow: Some(flow),
+            param: "queue",
+            what: format!("`{kind}` manages its queues itself"),
+            help: "leave the `policy` out here, or choose another scheduler, as `drr`".into(),
+        }),
+    }
+}
+
+/// Has any queue a policy?
+pub fn any(setup: &Setup) -> bool {
+    setup.any_leaf(&mut |f| f.values.policy().is_some())
+}
+
+/// Has any queue a policy that throws out packets that had found room?
+pub fn any_later(setup: &Setup) -> bool {
+    setup.any_leaf(&mut |f| f.values.policy().is_some_and(|policy| policy.drops_later()))
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing.
+    Pass,
+    /// It is marked and goes its way.
+    Mark,
+    /// It is thrown away.
+    Drop,
+}
+
+/// How full a queue is, the packet in service included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Level {
+    /// Packets.
+    pub packets: u32,
+    /// Bytes.
+    pub bytes: u32,
+}
+
+/// A head that may be sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    /// How long it has been in the queue.
+    pub waited: Span,
+    /// Bytes behind it.
+    pub behind: u32,
+    /// May it be marked?
+    pub capable: bool,
+}
+
+/// What does not change while a queue is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    /// How fast it is served at most.
+    pub rate: Rate,
+    /// The largest packet.
+    pub largest: u32,
+}
+
+/// A policy at work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Keeper {
+    Head,
+    Red(Red),
+    CoDel(CoDel),
+    Pie(Pie),
+}
+
+impl Keeper {
+    pub(crate) fn new(policy: Policy, link: Link) -> Keeper {
+        match policy {
+            Policy::Head => Keeper::Head,
+            Policy::Red(red) => Keeper::Red(Red::new(red, link)),
+            Policy::CoDel(codel) => Keeper::CoDel(CoDel::new(codel, link.largest)),
+            Policy::Pie(pie) => Keeper::Pie(Pie::new(pie, link.largest)),
+        }
+    }
+
+    /// A packet comes.
+    #[inline]
+    pub(crate) fn comes(
+        &mut self,
+        level: Level,
+        capable: bool,
+        now: Time,
+        draws: &mut Draws,
+    ) -> Verdict {
+        match self {
+            Keeper::Head | Keeper::CoDel(_) => Verdict::Pass,
+            Keeper::Red(red) => red.comes(level, capable, now, draws.draw()),
+            Keeper::Pie(pie) => pie.comes(level, capable, now, draws.draw()),
+        }
+    }
+
+    /// A head's turn: what becomes of it. Changes nothing.
+    #[inline]
+    pub(crate) fn judge(&self, head: Head, now: Time) -> Verdict {
+        match self {
+            Keeper::CoDel(codel) => codel.step(head, now).1,
+            _ => Verdict::Pass,
+        }
+    }
+
+    /// What was judged is done.
+    #[inline]
+    pub(crate) fn settle(&mut self, head: Head, now: Time) -> Verdict {
+        match self {
+            Keeper::CoDel(codel) => {
+                let (then, verdict) = codel.step(head, now);
+                *codel = then;
+                verdict
+            }
+            Keeper::Pie(pie) => {
+                pie.leaves(head.waited, now);
+                Verdict::Pass
+            }
+            _ => Verdict::Pass,
+        }
+    }
+
+    /// The queue has run empty.
+    #[inline]
+    pub(crate) fn emptied(&mut self, now: Time) {
+        match self {
+            Keeper::Red(red) => red.emptied(now),
+            Keeper::Pie(pie) => pie.leaves(Span::ZERO, now),
+            Keeper::Head | Keeper::CoDel(_) => {}
+        }
+    }
+
+    /// Goes on from another of its kind with other parameters.
+    pub(crate) fn succeed(&mut self, old: Keeper) {
+        match (self, old) {
+            (Keeper::Red(own), Keeper::Red(old)) => own.succeed(old),
+            (Keeper::CoDel(own), Keeper::CoDel(old)) => own.succeed(old),
+            (Keeper::Pie(own), Keeper::Pie(old)) => own.succeed(old),
+            _ => {}
+        }
+    }
+}

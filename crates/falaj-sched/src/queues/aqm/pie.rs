@@ -1,0 +1,286 @@
+//! Proportional integral controller enhanced: Pan and others, RFC 8033.
+//!
+//! Packets are dropped when they come, with a probability that is worked out again
+//! each period: it grows with how much longer than the reference packets stay, and
+//! with how much longer than the last time. Steps and constants are those of the
+//! RFC's appendix A, the rest of chance as in appendix B; how long packets stay is
+//! read off the last that left.
+
+use super::{ECN, Level, Verdict, in_range, marks};
+use crate::contract::params::{Kind, Param, Refused, Values};
+use crate::units::time::{Span, Time};
+
+/// What may be set.
+pub const PARAMS: &[Param] = &[
+    Param {
+        name: "target",
+        kind: Kind::Span,
+        default: Some("15ms"),
+        doc: "how long packets are to stay (QDELAY_REF)",
+    },
+    Param {
+        name: "update",
+        kind: Kind::Span,
+        default: Some("15ms"),
+        doc: "how often the probability is worked out (T_UPDATE)",
+    },
+    Param {
+        name: "burst",
+        kind: Kind::Span,
+        default: Some("150ms"),
+        doc: "for so long a burst is let in (MAX_BURST)",
+    },
+    ECN,
+];
+
+/// Reference, period and burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    /// QDELAY_REF.
+    pub target: Span,
+    /// T_UPDATE.
+    pub update: Span,
+    /// MAX_BURST.
+    pub burst: Span,
+    /// Marks instead of drops, as long as the probability is below a tenth.
+    pub ecn: bool,
+}
+
+impl Default for Parameters {
+    fn default() -> Parameters {
+        let (target, burst) = (Span::from_millis(15), Span::from_millis(150));
+        Parameters { target, update: target, burst, ecn: false }
+    }
+}
+
+impl Parameters {
+    pub(crate) fn new(values: &Values) -> Result<Parameters, Refused> {
+        let default = Parameters::default();
+        Ok(Parameters {
+            target: in_range("target", values.span("target").unwrap_or(default.target))?,
+            update: in_range("update", values.span("update").unwrap_or(default.update))?,
+            burst: in_range("burst", values.span("burst").unwrap_or(default.burst))?,
+            ecn: marks(values),
+        })
+    }
+}
+
+/// Certainty. Probabilities are so many of it.
+const ONE: i128 = 1 << 64;
+/// alpha is an eighth and beta one and a quarter for each second.
+const ALPHA: (i128, i128) = (ONE / 8, 1_000_000_000);
+const BETA: (i128, i128) = (ONE * 5 / 4, 1_000_000_000);
+/// Below the probability 10^-n changes are so much smaller.
+const SCALES: [(i128, i128); 6] =
+    [(1_000_000, 2048), (100_000, 512), (10_000, 128), (1000, 32), (100, 8), (10, 2)];
+
+/// PIE of one queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Pie {
+    of: Parameters,
+    mean_pktsize: u32,
+    drop_prob: i128,
+    /// Probabilities since the last drop.
+    accu_prob: i128,
+    qdelay: Span,
+    qdelay_old: Span,
+    burst_allowance: Span,
+    /// When the probability is worked out next.
+    update: Time,
+}
+
+impl Pie {
+    /// Of an empty queue.
+    pub fn new(of: Parameters, largest: u32) -> Pie {
+        Pie {
+            of,
+            mean_pktsize: largest,
+            drop_prob: 0,
+            accu_prob: 0,
+            qdelay: Span::ZERO,
+            qdelay_old: Span::ZERO,
+            burst_allowance: of.burst,
+            update: Time::ZERO + of.update,
+        }
+    }
+
+    /// A packet comes, by a draw.
+    pub fn comes(&mut self, level: Level, capable: bool, now: Time, draw: u64) -> Verdict {
+        self.catch_up(now);
+        if self.burst_allowance > Span::ZERO || !self.drop_early(level, draw) {
+            return Verdict::Pass;
+        }
+        if self.of.ecn && capable && self.drop_prob <= ONE / 10 {
+            Verdict::Mark
+        } else {
+            Verdict::Drop
+        }
+    }
+
+    fn drop_early(&mut self, level: Level, draw: u64) -> bool {
+        // A queue that is short anyway is left alone.
+        let short = self.qdelay_old.0 < self.of.target.0 / 2 && self.drop_prob < ONE / 5;
+        if short || u64::from(level.bytes) <= 2 * u64::from(self.mean_pktsize) {
+            return false;
+        }
+        if self.drop_prob == 0 {
+            self.accu_prob = 0;
+        }
+        self.accu_prob += self.drop_prob;
+        let hit = self.accu_prob >= ONE * 85 / 100
+            && (self.accu_prob >= ONE * 85 / 10 || i128::from(draw) < self.drop_prob);
+        if hit {
+            self.accu_prob = 0;
+        }
+        hit
+    }
+
+    /// A packet that stayed so long leaves; the queue that is empty has none.
+    pub fn leaves(&mut self, stayed: Span, now: Time) {
+        self.catch_up(now);
+        self.qdelay = stayed;
+    }
+
+    /// All that was to be worked out until now. Nothing changes any more once all is zero.
+    fn catch_up(&mut self, now: Time) {
+        while self.update <= now {
+            let at_rest = self.drop_prob == 0
+                && (self.qdelay, self.qdelay_old) == (Span::ZERO, Span::ZERO)
+                && self.burst_allowance == self.of.burst;
+            if at_rest {
+                let periods = now.since(self.update).0 / self.of.update.0 + 1;
+                self.update += self.of.update * periods;
+                return;
+            }
+            self.calculate_drop_prob();
+            self.update += self.of.update;
+        }
+    }
+
+    fn calculate_drop_prob(&mut self) {
+        let (now, old, target) = (
+            i128::from(self.qdelay.0),
+            i128::from(self.qdelay_old.0),
+            i128::from(self.of.target.0),
+        );
+        let mut p = ALPHA.0 * (now - target) / ALPHA.1 + BETA.0 * (now - old) / BETA.1;
+        if let Some((_, by)) = SCALES.iter().find(|(below, _)| self.drop_prob * below < ONE) {
+            p /= by;
+        }
+        if self.drop_prob >= ONE / 10 {
+            p = p.min(ONE / 50);
+        }
+        self.drop_prob += p;
+        let half = self.of.target.0 / 2;
+        let calm = self.qdelay.0 < half && self.qdelay_old.0 < half;
+        if calm {
+            // Nothing to be seen of congestion: it decays.
+            self.drop_prob = self.drop_prob * 98 / 100;
+        }
+        self.drop_prob = self.drop_prob.clamp(0, ONE);
+        self.qdelay_old = self.qdelay;
+        self.burst_allowance = Span(self.burst_allowance.0.saturating_sub(self.of.update.0));
+        if self.drop_prob == 0 && calm {
+            self.burst_allowance = self.of.burst;
+        }
+    }
+
+    pub(crate) fn succeed(&mut self, old: Pie) {
+        let Parameters { burst, .. } = self.of;
+        *self = Pie { of: self.of, mean_pktsize: self.mean_pktsize, ..old };
+        self.burst_allowance = self.burst_allowance.min(burst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::draws::Draws;
+
+    fn prob(pie: &Pie) -> f64 {
+        pie.drop_prob as f64 / ONE as f64
+    }
+
+    /// Worked out by hand: 0.125 s^-1 (q - 15 ms) + 1.25 s^-1 (q - q_old), scaled by where it is.
+    #[test]
+    fn the_probability_goes_as_worked_out_by_hand() {
+        let mut pie = Pie::new(Parameters::default(), 1000);
+        let mut see = |ms, expected: f64| {
+            pie.qdelay = Span::from_millis(ms);
+            pie.calculate_drop_prob();
+            assert!(
+                (prob(&pie) - expected).abs() < 1e-12,
+                "{ms} ms: {}, not {expected}",
+                prob(&pie)
+            );
+            pie.drop_prob as f64 / ONE as f64
+        };
+        // 0 to 55 ms: 0.125 x 0.040 + 1.25 x 0.055 = 0.07375, by 2048.
+        let mut p = see(55, 0.07375 / 2048.0);
+        // It is below 10^-4, so by 128: 0.125 x 0.040.
+        p = see(55, p + 0.005 / 128.0);
+        p = see(55, p + 0.005 / 128.0);
+        // Above 10^-4: by 32, and 100 ms longer.
+        p = see(155, p + (0.125 * 0.140 + 1.25 * 0.1) / 32.0);
+        // Above 10^-3: by 8. Down to 95 ms.
+        p = see(145, p + (0.125 * 0.130 - 1.25 * 0.010) / 8.0);
+        // And never below zero.
+        assert!(p < 0.01);
+        see(95, 0.0);
+        // From nothing in large steps: never more than 2 % at once above a tenth.
+        pie.drop_prob = ONE / 5;
+        pie.qdelay = Span::from_secs(3);
+        pie.calculate_drop_prob();
+        assert!((prob(&pie) - 0.22).abs() < 1e-12);
+        // Two calm periods: minus alpha 15 ms, minus beta 3 s; then decay.
+        (pie.qdelay, pie.qdelay_old) = (Span::ZERO, Span::ZERO);
+        pie.calculate_drop_prob();
+        assert!((prob(&pie) - (0.22 - 0.125 * 0.015) * 0.98).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_burst_is_let_in_and_then_as_many_are_dropped_as_the_probability_says() {
+        let mut pie = Pie::new(Parameters::default(), 1000);
+        let mut draws = Draws::new(3, 0);
+        let full = Level { packets: 50, bytes: 50_000 };
+        pie.leaves(Span::from_millis(100), Time(1));
+        for ms in 0..150 {
+            assert_eq!(pie.comes(full, false, Time(ms * 1_000_000), 0), Verdict::Pass, "{ms} ms");
+        }
+        // At a probability just below 5 % gaps are 18 packets at least, 20 by chance, 171 at most.
+        pie.comes(full, false, Time(150_000_000), 0);
+        let (mut drops, mut gap, n) = (0, 0, 200_000);
+        for _ in 0..n {
+            (pie.drop_prob, pie.qdelay_old) = (ONE / 20, Span::from_millis(20));
+            gap += 1;
+            if pie.comes(full, false, Time(150_000_001), draws.draw()) == Verdict::Drop {
+                assert!((18..=171).contains(&gap) || drops == 0, "{gap}");
+                (drops, gap) = (drops + 1, 0);
+            }
+        }
+        // Gaps: 17 and a geometric one of mean 20, deviation sqrt(380); that they are cut changes
+        // little.
+        let mean = f64::from(n) / 37.0;
+        let deviation = (380.0 * f64::from(n) / 37.0f64.powi(3)).sqrt();
+        assert!(
+            (f64::from(drops) - mean).abs() < 4.0 * deviation + 0.01 * mean,
+            "{drops}, not {mean}"
+        );
+    }
+
+    #[test]
+    fn a_pause_is_made_up_for() {
+        let mut slow = Pie::new(Parameters::default(), 1000);
+        (slow.drop_prob, slow.qdelay, slow.burst_allowance) =
+            (ONE / 2, Span::from_millis(40), Span::ZERO);
+        let mut quick = slow;
+        slow.leaves(Span::ZERO, Time(1));
+        quick.leaves(Span::ZERO, Time(1));
+        for ms in 0..100_000 {
+            slow.catch_up(Time(ms * 1_000_000));
+        }
+        quick.catch_up(Time(99_999_000_000));
+        assert_eq!((slow.drop_prob, slow.update), (quick.drop_prob, quick.update));
+        assert_eq!((slow.drop_prob, slow.burst_allowance), (0, Span::from_millis(150)));
+    }
+}

@@ -1,0 +1,508 @@
+//! A station: queues and the discipline that serves them (dummynet calls it a
+//! scheduler instance). It keeps the order of calls that the contract names;
+//! pipes, benchmarks and tests all drive a discipline through it.
+//!
+//! What a packet passes is compiled as one piece at each place that drives a station, the
+//! discipline's own part too (`inline(always)`): as calls it took 20 to 100 instructions more.
+
+use crate::contract::discipline::{Air, Answer, Discipline, Sent, Thrown};
+use crate::contract::guarantee::{NoPromise, Promise};
+use crate::contract::params::Setup;
+use crate::queues::aqm::Level;
+use crate::queues::queue::{FlowId, Limit, Packet, Queues};
+use crate::scheduler::plugin::Breach;
+use crate::units::label::{Known, Label};
+use crate::units::rate::Wire;
+use crate::units::time::{Span, Time};
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::ops::Range;
+
+/// So many heads are quickly looked at.
+const FEW: u32 = 16;
+
+/// Why a packet did not get in: its queue has no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// What a link is sent from: a [`Station`], or a [tree](crate::scheduler::tree) of them.
+/// Packets are known by their leaf, answers name a queue.
+pub trait Server: Send + Any {
+    /// Makes its queues, if it was built [without](Station::bare).
+    fn start(&mut self, setup: &Setup) {
+        let _ = setup;
+    }
+    /// A packet comes to the tail of its leaf's queue; true if something may
+    /// be sent that could not before: time to ask [`next`](Server::next) if the link is free.
+    fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full>;
+    /// Would a packet of so many bytes get in?
+    fn has_room(&self, leaf: FlowId, bytes: u32) -> bool;
+    /// What may happen now; see [`Discipline::next`].
+    fn next(&mut self, now: Time, wire: &Wire) -> Answer;
+    /// Is it asked anew while tokens are waited for? See [`Discipline::peeks`].
+    fn peeks(&self) -> bool {
+        false
+    }
+    /// Length of the packet that would be taken from `queue`.
+    fn head(&mut self, queue: FlowId) -> Option<u32>;
+    /// Length of the shortest packet that may be the next to go; `None` where
+    /// that is not known, or takes long to find out.
+    fn shortest_head(&self) -> Option<u32> {
+        None
+    }
+    /// The head of `queue` goes on the wire, as [`next`](Server::next) said.
+    fn take(&mut self, queue: FlowId, start: Time, wire: &mut Wire) -> (Packet, Sent);
+    /// The last bit has left: only now does the packet leave its queue.
+    fn finish(&mut self, queue: FlowId, now: Time) -> Packet;
+    /// The head of `queue` is thrown away, as [`next`](Server::next) said.
+    fn throw_away(&mut self, queue: FlowId, now: Time) -> Packet;
+    /// May it take over from `old` with its queues as they are? Else it [inherits](Server::inherit)
+    /// the packets.
+    fn succeeds(&self, old: &Self) -> bool
+    where
+        Self: Sized,
+    {
+        let _ = old;
+        true
+    }
+    /// Takes over from a server of the same type, whose setup was another. The
+    /// queue that is on the wire, if one is, is called so from now on.
+    fn succeed(
+        &mut self,
+        old: Self,
+        setup: &Setup,
+        on_the_wire: Option<FlowId>,
+        known: Known<'_>,
+        now: Time,
+    ) -> Option<FlowId>
+    where
+        Self: Sized;
+    /// Takes over all packets of another server, in this order; the first is
+    /// `on_the_wire`, and the queue that it stands in is returned. None is lost, even beyond a
+    /// limit.
+    fn inherit(
+        &mut self,
+        packets: Vec<Packet>,
+        on_the_wire: bool,
+        known: Known<'_>,
+        now: Time,
+    ) -> Option<FlowId>;
+    /// Gives all packets away, the one `on_the_wire` first, then in order of
+    /// arrival. It is of no use afterwards.
+    fn dismantle(&mut self, on_the_wire: Option<FlowId>) -> Vec<Packet>;
+    /// Length of the largest packet that waits, apart from the one `on_the_wire`; 0 where none
+    /// does.
+    fn largest_waiting(&self, on_the_wire: Option<FlowId>) -> u32;
+    /// May another flow start afresh in the place of this one?
+    fn forgettable(&mut self, leaf: FlowId, now: Time) -> bool;
+    /// What is known of the packet that arrives next.
+    #[inline]
+    fn announce(&mut self, label: Label) {
+        let _ = label;
+    }
+    /// Are labels of any use?
+    fn heeds_labels(&self) -> bool {
+        false
+    }
+    /// Do policies of queues drop packets that found room, or for which there is room?
+    fn drops_early(&self) -> bool {
+        false
+    }
+    /// A packet that had to go because of the one that arrived last; ask until there is none.
+    #[inline]
+    fn evicted(&mut self) -> Option<Packet> {
+        None
+    }
+    /// Was the packet that arrived or was taken last marked? It is told once.
+    #[inline]
+    fn marked(&mut self) -> bool {
+        false
+    }
+    /// By how much the packet that was taken last leaves before the latest; see
+    /// [`Discipline::early`].
+    #[inline]
+    fn early(&mut self) -> Option<Span> {
+        None
+    }
+    /// Was it a policy of queues that turned the last one away or threw it away?
+    #[inline]
+    fn by_policy(&self) -> bool {
+        false
+    }
+    /// What a leaf had of the air so far, where packets have air times.
+    fn air(&self, leaf: FlowId) -> Option<Air> {
+        let _ = leaf;
+        None
+    }
+    /// Where random decisions begin.
+    fn seed(&mut self, seed: u64) {
+        let _ = seed;
+    }
+    /// Adds how disciplines of libraries broke the contract.
+    fn breaches(&self, out: &mut Vec<Breach>) {
+        let _ = out;
+    }
+    /// What a leaf is promised.
+    fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise>;
+    /// What a leaf is promised below a flow that is promised `server`.
+    fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise>;
+}
+
+/// What a policy has to know of the queues that it stands before, and may do to them.
+pub trait Managed: Server {
+    /// The queue that packets of a leaf stand in.
+    fn queue_of(&self, leaf: FlowId) -> FlowId;
+    /// How full it is.
+    fn level(&mut self, queue: FlowId) -> Level;
+    /// Its head.
+    fn first(&self, queue: FlowId) -> Option<Packet>;
+    /// Throws out the packet that waits longest: the one behind the head, where that is on the
+    /// wire.
+    fn evict(&mut self, queue: FlowId, on_the_wire: bool, now: Time) -> Option<Packet>;
+    /// [Takes over](Server::succeed) from `old`, if that is of the same type; else gives it back.
+    fn try_succeed(
+        &mut self,
+        old: Box<dyn Managed>,
+        setup: &Setup,
+        on_the_wire: Option<FlowId>,
+        known: Known<'_>,
+        now: Time,
+    ) -> Result<Option<FlowId>, Box<dyn Managed>>;
+}
+
+/// Queues, and the discipline that serves them.
+#[derive(Clone, Debug)]
+pub struct Station<D: Discipline> {
+    queues: Queues<D::State, D::Tag>,
+    discipline: D,
+    /// The head of this queue is on the wire, but another discipline took it.
+    inherited: Option<FlowId>,
+    evicted: Option<Packet>,
+    /// The last packet that was lost found no room.
+    full: bool,
+    /// It has no queues yet, and those that it takes over get these limits.
+    bare: Option<Vec<(Range<u32>, Limit)>>,
+}
+
+impl<D: Discipline> Station<D> {
+    /// Empty queues with the limits of `setup`, from which the discipline was built.
+    pub fn new(setup: &Setup, mut discipline: D) -> Station<D> {
+        let mut queues = Queues::new(&limits(setup, &discipline));
+        discipline.start(queues.flows());
+        Station { queues, discipline, inherited: None, evicted: None, full: false, bare: None }
+    }
+
+    /// One that will most likely [take over](Server::succeed) from a station of its own kind whose
+    /// queues these alone have other limits of: it makes none before it is known that it has
+    /// to, by [`start`](Server::start). A hundred thousand take their time.
+    pub fn bare(setup: &Setup, discipline: D, others: &[Range<u32>]) -> Station<D> {
+        let own = discipline.shared_queue().is_some() || discipline.own_queues().is_some();
+        let limits = if own { limits(setup, &discipline) } else { Vec::new() };
+        let own = limits.iter().enumerate().map(|(q, &limit)| (q as u32..q as u32 + 1, limit));
+        let others = others.iter().filter(|_| limits.is_empty());
+        let limit = |queues: &Range<u32>| {
+            Some((queues.clone(), setup.flows.get(queues.start as usize)?.limit))
+        };
+        let bare = own.chain(others.filter_map(limit)).collect();
+        let queues = Queues::new(&[]);
+        Station {
+            queues,
+            discipline,
+            inherited: None,
+            evicted: None,
+            full: false,
+            bare: Some(bare),
+        }
+    }
+
+    /// The queue that the packets of `flow` stand in.
+    #[inline]
+    fn queue_of(&self, flow: FlowId) -> FlowId {
+        self.discipline.place(flow)
+    }
+
+    #[inline(always)]
+    fn admit(&mut self, packet: Packet, now: Time) -> bool {
+        let queue = self.queue_of(packet.flow);
+        let tag = self.discipline.arrived(self.queues.flows(), queue, packet.bytes, now);
+        let is_head = self.queues.push(queue, packet, tag);
+        if is_head {
+            self.discipline.ready(self.queues.flows(), queue, now);
+        }
+        is_head
+    }
+
+    /// The first packet that waits in `queue`.
+    fn throw_out(&mut self, queue: FlowId, on_the_wire: bool, now: Time) -> Option<Packet> {
+        let (packet, because) = match on_the_wire {
+            true => (self.queues.pop_second(queue)?, Thrown::BehindHead),
+            false => (self.queues.pop(queue)?, Thrown::Head),
+        };
+        if on_the_wire && !self.discipline.manages_queues() {
+            self.discipline.passed_over(self.queues.flows(), queue, packet.bytes, now);
+        } else {
+            self.discipline.thrown_away(self.queues.flows(), queue, packet.bytes, because, now);
+        }
+        Some(packet)
+    }
+}
+
+impl<D: Discipline + 'static> Managed for Station<D> {
+    fn queue_of(&self, leaf: FlowId) -> FlowId {
+        self.discipline.place(leaf)
+    }
+
+    fn level(&mut self, queue: FlowId) -> Level {
+        let flows = self.queues.flows();
+        Level { packets: flows.packets(queue), bytes: flows.bytes(queue) }
+    }
+
+    fn first(&self, queue: FlowId) -> Option<Packet> {
+        self.queues.first(queue)
+    }
+
+    fn evict(&mut self, queue: FlowId, on_the_wire: bool, now: Time) -> Option<Packet> {
+        self.throw_out(queue, on_the_wire, now)
+    }
+
+    fn try_succeed(
+        &mut self,
+        old: Box<dyn Managed>,
+        setup: &Setup,
+        on_the_wire: Option<FlowId>,
+        known: Known<'_>,
+        now: Time,
+    ) -> Result<Option<FlowId>, Box<dyn Managed>> {
+        let same = (&*old as &dyn Any).downcast_ref::<Station<D>>();
+        if !same.is_some_and(|old| Server::succeeds(self, old)) {
+            return Err(old);
+        }
+        let old: Box<dyn Any> = old;
+        let old = *old.downcast::<Station<D>>().expect("just looked");
+        Ok(self.succeed(old, setup, on_the_wire, known, now))
+    }
+}
+
+impl<D: Discipline + 'static> Server for Station<D> {
+    fn start(&mut self, setup: &Setup) {
+        if self.bare.take().is_some() {
+            self.queues = Queues::new(&limits(setup, &self.discipline));
+            self.discipline.start(self.queues.flows());
+        }
+    }
+
+    #[inline(always)]
+    fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full> {
+        if !Server::has_room(self, packet.flow, packet.bytes) {
+            self.full = true;
+            return Err(Full);
+        }
+        let is_head = self.admit(packet, now);
+        if let Some((queue, on_the_wire)) = self.discipline.overfull(self.queues.seen()) {
+            // What another discipline took is on the wire all the same.
+            let on_the_wire = on_the_wire || self.inherited == Some(queue);
+            self.evicted = self.throw_out(queue, on_the_wire, now);
+        }
+        Ok(is_head)
+    }
+
+    #[inline(always)]
+    fn has_room(&self, leaf: FlowId, bytes: u32) -> bool {
+        self.queues.has_room(self.queue_of(leaf), bytes)
+            && !self.discipline.is_full(self.queues.seen())
+    }
+
+    #[inline(always)]
+    fn next(&mut self, now: Time, wire: &Wire) -> Answer {
+        let answer = self.discipline.next(self.queues.flows(), now, wire);
+        if cfg!(debug_assertions) {
+            let again = self.discipline.next(self.queues.flows(), now, wire);
+            assert_eq!(answer, again, "asked twice at {now:?}");
+        }
+        answer
+    }
+
+    fn peeks(&self) -> bool {
+        self.discipline.peeks()
+    }
+
+    fn head(&mut self, queue: FlowId) -> Option<u32> {
+        self.queues.flows().head(queue)
+    }
+
+    fn shortest_head(&self) -> Option<u32> {
+        let queues = self.queues.len() as u32;
+        let heads = (0..queues.min(FEW))
+            .filter_map(|q| self.queues.first(FlowId(q)).map(|packet| packet.bytes));
+        heads.min().filter(|_| queues <= FEW)
+    }
+
+    #[inline(always)]
+    fn take(&mut self, queue: FlowId, start: Time, wire: &mut Wire) -> (Packet, Sent) {
+        let packet = self.queues.first(queue).expect("who is served has a packet");
+        let end = match self.discipline.airtime(queue, packet.bytes) {
+            None => wire.send(packet.bytes, start),
+            Some(span) => wire.occupy(span, start),
+        };
+        let sent = Sent { bytes: packet.bytes, start, end };
+        self.discipline.take(self.queues.flows(), queue, sent);
+        (packet, sent)
+    }
+
+    #[inline(always)]
+    fn finish(&mut self, queue: FlowId, now: Time) -> Packet {
+        let packet = self.queues.pop(queue).expect("what was sent was queued");
+        if self.inherited.is_some() {
+            self.inherited = None;
+            self.discipline.offer_changed(self.queues.flows(), queue, now);
+        }
+        packet
+    }
+
+    fn throw_away(&mut self, queue: FlowId, now: Time) -> Packet {
+        let packet = self.queues.pop(queue).expect("what is dropped was queued");
+        self.full = false;
+        self.discipline.thrown_away(
+            self.queues.flows(),
+            queue,
+            packet.bytes,
+            Thrown::Answered,
+            now,
+        );
+        packet
+    }
+
+    fn succeeds(&self, old: &Station<D>) -> bool {
+        self.discipline.succeeds(&old.discipline)
+    }
+
+    fn succeed(
+        &mut self,
+        mut old: Station<D>,
+        setup: &Setup,
+        on_the_wire: Option<FlowId>,
+        _: Known<'_>,
+        now: Time,
+    ) -> Option<FlowId> {
+        match self.bare.take() {
+            Some(others) => {
+                others.into_iter().for_each(|(queues, limit)| old.queues.set_limit(queues, limit))
+            }
+            None => old.queues.set_limits(&limits(setup, &self.discipline)),
+        }
+        self.queues = old.queues;
+        self.queues.retag(|f, tag| self.discipline.retag(&mut old.discipline, f, tag, now));
+        self.inherited = old.inherited;
+        self.discipline.succeed(old.discipline, self.queues.flows(), now);
+        on_the_wire
+    }
+
+    fn inherit(
+        &mut self,
+        packets: Vec<Packet>,
+        on_the_wire: bool,
+        known: Known<'_>,
+        now: Time,
+    ) -> Option<FlowId> {
+        for (n, packet) in packets.into_iter().enumerate() {
+            if self.discipline.heeds_labels() {
+                self.discipline
+                    .announce(Label { waited: now.since(packet.arrival), ..known(packet.handle) });
+            }
+            if on_the_wire && n == 0 {
+                self.inherited = Some(self.queue_of(packet.flow));
+            }
+            self.admit(packet, now);
+        }
+        self.inherited
+    }
+
+    fn dismantle(&mut self, on_the_wire: Option<FlowId>) -> Vec<Packet> {
+        let mut packets = Vec::new();
+        packets.extend(on_the_wire.and_then(|queue| self.queues.pop(queue)));
+        let first = packets.len();
+        for f in 0..self.queues.flows().len() as u32 {
+            packets.extend(core::iter::from_fn(|| self.queues.pop(FlowId(f))));
+        }
+        packets[first..].sort_by_key(|p| p.arrival);
+        packets
+    }
+
+    fn largest_waiting(&self, on_the_wire: Option<FlowId>) -> u32 {
+        self.queues.largest(on_the_wire)
+    }
+
+    fn forgettable(&mut self, leaf: FlowId, now: Time) -> bool {
+        let queue = self.queue_of(leaf);
+        let flows = self.queues.flows();
+        flows.head(queue).is_none() && self.discipline.forgettable(flows, queue, now)
+    }
+
+    #[inline]
+    fn announce(&mut self, label: Label) {
+        self.discipline.announce(label);
+    }
+
+    fn heeds_labels(&self) -> bool {
+        self.discipline.heeds_labels()
+    }
+
+    fn drops_early(&self) -> bool {
+        self.discipline.manages_queues()
+    }
+
+    #[inline]
+    fn evicted(&mut self) -> Option<Packet> {
+        if !self.discipline.manages_queues() {
+            return None;
+        }
+        self.evicted.take()
+    }
+
+    #[inline]
+    fn marked(&mut self) -> bool {
+        self.discipline.marked()
+    }
+
+    #[inline]
+    fn early(&mut self) -> Option<Span> {
+        self.discipline.early()
+    }
+
+    #[inline]
+    fn by_policy(&self) -> bool {
+        self.discipline.manages_queues() && !self.full
+    }
+
+    fn air(&self, leaf: FlowId) -> Option<Air> {
+        self.discipline.air(leaf)
+    }
+
+    fn seed(&mut self, seed: u64) {
+        self.discipline.seed(seed);
+    }
+
+    fn breaches(&self, out: &mut Vec<Breach>) {
+        if let Some(breach) = self.discipline.breach() {
+            breach.join(out);
+        }
+    }
+
+    fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise> {
+        self.discipline.service(leaf)
+    }
+
+    fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+        self.discipline.service_behind(leaf, server)
+    }
+}
+
+pub(crate) fn limits<D: Discipline>(setup: &Setup, discipline: &D) -> Vec<Limit> {
+    match (discipline.shared_queue(), discipline.own_queues()) {
+        (Some(limit), _) => vec![limit],
+        (None, Some((queues, limit))) => vec![limit; queues],
+        (None, None) => setup.flows.iter().map(|f| f.limit).collect(),
+    }
+}

@@ -1,0 +1,573 @@
+//! A discipline below each flow of another.
+//!
+//! The discipline above sees one flow for each child, whose head is the packet
+//! that the child would send. It never looks into a child; changes travel up.
+//! A child chooses when it gets something to send, when its packet has left, and
+//! once more when the discipline above has chosen it: if that is another packet
+//! now, of another length, the discipline above is told and asked again, so
+//! that the packet that was judged to fit is the one that goes.
+//!
+//! The promise to a leaf: what the inner discipline promises on a link of the rate
+//! that the discipline above promises the child, later by the latency that goes with it
+//! ([`Discipline::service_behind`]). That holds where the rate above is kept over any
+//! interval of backlog ([`Discipline::serves_strictly`]); elsewhere nothing is promised.
+
+use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::guarantee::{NoPromise, Promise};
+use crate::contract::params::{FlowSetup, Inner, POLICY, Refusals, Refused, Setup, Value, Values};
+use crate::disciplines::fifo::Fifo;
+use crate::queues::queue::{FlowId, Packet, Queues};
+use crate::registry::{self, Visitor};
+use crate::scheduler::instance::{Full, Server, limits};
+use crate::scheduler::plugin::Breach;
+use crate::scheduler::with_aqm;
+use crate::units::draws::mix;
+use crate::units::label::{Known, Label};
+use crate::units::rate::Wire;
+use crate::units::time::{Span, Time};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// What a child would send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Offer {
+    /// Nothing until a packet arrives.
+    Empty,
+    /// Nothing before this instant.
+    Held(Time),
+    /// The head of this queue of its.
+    Ready(FlowId),
+    /// The head of this queue of its is on the wire.
+    Sending(FlowId),
+    /// The head of this queue of its is to be thrown away.
+    Rejects(FlowId),
+}
+
+struct Child {
+    server: Box<dyn Server>,
+    /// Its first leaf; the next child's begin behind its last.
+    first: u32,
+    offer: Offer,
+    /// All that it holds, the one on the wire included: packets and bytes.
+    packets: u32,
+    bytes: u32,
+    /// Has it flows of its own?
+    divided: bool,
+}
+
+impl Child {
+    fn comes(&mut self, packet: &Packet) {
+        self.packets += 1;
+        self.bytes += packet.bytes;
+    }
+
+    fn goes(&mut self, packet: &Packet) {
+        self.packets -= 1;
+        self.bytes -= packet.bytes;
+    }
+}
+
+/// A discipline, and a server below each of its flows.
+pub struct Tree<D: Discipline> {
+    discipline: D,
+    /// Only what is shown here is of use.
+    heads: Queues<D::State, D::Tag>,
+    children: Vec<Child>,
+    /// The child of each leaf.
+    child_of: Vec<u32>,
+    wire: Wire,
+    /// The packet on the wire was taken by another tree.
+    inherited: bool,
+    /// `None`: nobody below looks at labels.
+    policies: Option<Policies>,
+}
+
+/// What those that look at labels are told and tell, on the way down and up.
+#[derive(Clone, Debug, Default)]
+struct Policies {
+    label: Label,
+    evicted: VecDeque<Packet>,
+    marked: bool,
+    early: Option<Span>,
+    by_policy: bool,
+}
+
+impl<D: Discipline + 'static> Tree<D> {
+    /// Builds the children of `setup` below a discipline that was built from it;
+    /// [joined](Setup::joined) if it takes trees whole.
+    pub fn new(setup: &Setup, mut discipline: D) -> Result<Tree<D>, Refusals> {
+        let refused = |what: &str| Refused {
+            flow: setup.flows.iter().position(|f| f.inner.is_some()),
+            param: "scheduler",
+            what: what.into(),
+            help: "choose `virtual-links` or `drr` above, or leave the flows undivided".into(),
+        };
+        if discipline.shared_queue().is_some() {
+            return Err(
+                refused("a discipline with one queue for all flows has none to divide").into()
+            );
+        }
+        if discipline.only_over_queues() {
+            return Err(refused(
+                "this discipline judges packets at their arrival, or sends one more than once",
+            )
+            .into());
+        }
+        let mut heads = Queues::new(&limits(setup, &discipline));
+        discipline.start(heads.flows());
+        let (mut children, mut child_of) = (Vec::new(), Vec::new());
+        for (f, flow) in setup.flows.iter().enumerate() {
+            let first = child_of.len() as u32;
+            let leaves = flow.inner.as_ref().map_or(1, |inner| inner.setup.number_of_leaves());
+            child_of.resize(child_of.len() + leaves, f as u32);
+            let server = match &flow.inner {
+                Some(inner) => divided(setup, inner, &discipline, f)?,
+                None => undivided(setup, flow, f)?,
+            };
+            children.push(Child {
+                server,
+                first,
+                offer: Offer::Empty,
+                packets: 0,
+                bytes: 0,
+                divided: flow.inner.is_some(),
+            });
+        }
+        let wire = Wire::new(setup.rate);
+        let heeds = children.iter().any(|child: &Child| child.server.heeds_labels());
+        let policies = heeds.then(Policies::default);
+        Ok(Tree { discipline, heads, children, child_of, wire, inherited: false, policies })
+    }
+
+    /// Asks child `c` what it would send, and shows that above.
+    fn look(&mut self, c: usize, now: Time) {
+        let (child, f) = (&mut self.children[c], FlowId(c as u32));
+        let (was, shown) = (child.offer, self.heads.flows().head(f));
+        let (offer, head) = match child.server.next(now, &self.wire) {
+            Answer::Serve(queue) => (Offer::Ready(queue), child.server.head(queue)),
+            Answer::Drop(queue) => (Offer::Rejects(queue), None),
+            Answer::NotBefore(then) => (Offer::Held(then), None),
+            Answer::Idle => (Offer::Empty, None),
+        };
+        child.offer = offer;
+        self.heads.flows().show(f, head, (child.packets, child.bytes));
+        match (shown, head) {
+            // Its packet has just left: the discipline will see for itself.
+            _ if matches!(was, Offer::Sending(_)) => {}
+            (None, Some(_)) => self.discipline.ready(self.heads.flows(), f, now),
+            (shown, head) if shown != head => {
+                self.discipline.offer_changed(self.heads.flows(), f, now)
+            }
+            _ => {}
+        }
+    }
+
+    /// When the first child that holds its packets is to be asked again. One whose gate has closed
+    /// while others were served is found out only when it is chosen: this is asked after that.
+    fn held_until(&self) -> Time {
+        let until =
+            |child: &Child| if let Offer::Held(then) = child.offer { then } else { Time::NEVER };
+        self.children.iter().map(until).min().unwrap_or(Time::NEVER)
+    }
+
+    /// What a leaf is promised whose child is promised `above`.
+    fn below(&self, leaf: FlowId, above: Result<Promise, NoPromise>) -> Result<Promise, NoPromise> {
+        let child = &self.children[self.child_of[leaf.index()] as usize];
+        if !child.divided {
+            return above;
+        }
+        if !self.discipline.serves_strictly() {
+            return Err(NoPromise("the discipline above keeps no rate over every interval".into()));
+        }
+        child.server.promise_behind(FlowId(leaf.0 - child.first), &above?)
+    }
+
+    fn local(&self, packet: Packet) -> (usize, Packet) {
+        let c = self.child_of[packet.flow.index()] as usize;
+        (c, Packet { flow: FlowId(packet.flow.0 - self.children[c].first), ..packet })
+    }
+
+    fn global(&self, c: usize, packet: Packet) -> Packet {
+        Packet { flow: FlowId(packet.flow.0 + self.children[c].first), ..packet }
+    }
+}
+
+/// The server of a flow that has flows of its own.
+fn divided<D: Discipline>(
+    setup: &Setup,
+    inner: &Inner,
+    above: &D,
+    f: usize,
+) -> Result<Box<dyn Server>, Refusals> {
+    let promised = above.service(FlowId(f as u32)).ok().map(|p| p.rate).filter(|r| r.0 > 0);
+    let share = Setup {
+        rate: promised.unwrap_or(setup.rate),
+        largest: setup.largest,
+        ..inner.setup.clone()
+    };
+    // What is wrong below is told of the flow above; its name tells the rest.
+    serve(inner.kind, &share).map_err(|all| {
+        let refused = all.into_iter().next().expect("a refusal has a reason");
+        let below =
+            refused.flow.map_or("its scheduler".into(), |n| format!("flow {} below it", n + 1));
+        let what = format!("{below}: `{}`: {}", refused.param, refused.what);
+        Refused { flow: Some(f), param: "scheduler", what, help: refused.help }.into()
+    })
+}
+
+/// The server of a flow that is just a queue.
+fn undivided(setup: &Setup, flow: &FlowSetup, f: usize) -> Result<Box<dyn Server>, Refusals> {
+    let policy = flow.values.policy();
+    let policy =
+        policy.map_or_else(Values::default, |p| Values::default().with(POLICY, Value::Policy(p)));
+    let alone = Setup {
+        rate: setup.rate,
+        largest: setup.largest,
+        scheduler: Values::default(),
+        flows: vec![FlowSetup::new(policy, flow.limit)],
+    };
+    let of_the_flow = |refused| Refused { flow: Some(f), ..refused };
+    let fifo =
+        Fifo::new(&alone).map_err(|all| Refusals::from_iter(all.into_iter().map(of_the_flow)))?;
+    Ok(with_aqm::station(&alone, fifo))
+}
+
+/// What each leaf of `setup` is promised under `kind` and what stands below its flows.
+pub fn promises(kind: &str, setup: &Setup) -> Result<Vec<Result<Promise, NoPromise>>, Refusals> {
+    struct Ask<'a>(&'a Setup);
+    impl Visitor for Ask<'_> {
+        type Output = Result<Vec<Result<Promise, NoPromise>>, Refusals>;
+        fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+            let leaves = (0..self.0.number_of_leaves() as u32).map(FlowId);
+            if self.0.flows.iter().any(|f| f.inner.is_some()) {
+                let tree = Tree::new(self.0, discipline)?;
+                return Ok(leaves.map(|leaf| tree.promise(leaf)).collect());
+            }
+            Ok(leaves.map(|flow| with_aqm::service(self.0, &discipline, flow)).collect())
+        }
+    }
+    registry::build(kind, setup, Ask(&setup.joined(kind)))?
+}
+
+/// Builds what stands below a flow: a station, or a tree in its turn.
+fn serve(kind: &str, setup: &Setup) -> Result<Box<dyn Server>, Refusals> {
+    struct Builder<'a>(&'a Setup);
+    impl Visitor for Builder<'_> {
+        type Output = Result<Box<dyn Server>, Refusals>;
+        fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+            if let Some(why) = discipline.only_on_a_link() {
+                let help = "choose another discipline here; it may stand above".into();
+                return Err(Refused {
+                    flow: None,
+                    param: "kind",
+                    what: format!("does not divide a flow: {why}"),
+                    help,
+                }
+                .into());
+            }
+            if self.0.flows.iter().any(|f| f.inner.is_some()) {
+                return Ok(Box::new(Tree::new(self.0, discipline)?));
+            }
+            Ok(with_aqm::station(self.0, discipline))
+        }
+    }
+    registry::build(kind, setup, Builder(&setup.joined(kind)))?
+}
+
+impl<D: Discipline + 'static> Server for Tree<D> {
+    fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full> {
+        let (c, packet) = self.local(packet);
+        let child = &mut self.children[c];
+        if let Some(policies) = &mut self.policies {
+            child.server.announce(core::mem::take(&mut policies.label));
+        }
+        let news = child.server.arrive(packet, now);
+        if news.is_ok() {
+            child.comes(&packet);
+        }
+        let (first, mut evicted) = (child.first, false);
+        if let Some(policies) = &mut self.policies {
+            policies.marked = child.server.marked();
+            policies.by_policy = child.server.by_policy();
+            while let Some(gone) = child.server.evicted() {
+                evicted = true;
+                child.goes(&gone);
+                policies.evicted.push_back(Packet { flow: FlowId(gone.flow.0 + first), ..gone });
+            }
+        }
+        let news = news? || evicted;
+        if !news || matches!(child.offer, Offer::Sending(_)) {
+            let (f, holds) = (FlowId(c as u32), (child.packets, child.bytes));
+            let head = self.heads.flows().head(f);
+            self.heads.flows().show(f, head, holds);
+            return Ok(false);
+        }
+        self.look(c, now);
+        Ok(true)
+    }
+
+    fn has_room(&self, leaf: FlowId, bytes: u32) -> bool {
+        let child = &self.children[self.child_of[leaf.index()] as usize];
+        child.server.has_room(FlowId(leaf.0 - child.first), bytes)
+    }
+
+    fn next(&mut self, now: Time, _: &Wire) -> Answer {
+        for c in 0..self.children.len() {
+            if matches!(self.children[c].offer, Offer::Held(then) if then <= now) {
+                self.look(c, now);
+            }
+            if matches!(self.children[c].offer, Offer::Rejects(_)) {
+                return Answer::Drop(FlowId(c as u32));
+            }
+        }
+        loop {
+            match self.discipline.next(self.heads.flows(), now, &self.wire) {
+                Answer::Serve(f) => {
+                    let head = self.heads.flows().head(f);
+                    self.look(f.index(), now);
+                    if self.heads.flows().head(f) == head {
+                        return Answer::Serve(f);
+                    }
+                    if matches!(self.children[f.index()].offer, Offer::Rejects(_)) {
+                        return Answer::Drop(f);
+                    }
+                }
+                answer @ (Answer::NotBefore(_) | Answer::Idle) => {
+                    let then =
+                        if let Answer::NotBefore(then) = answer { then } else { Time::NEVER };
+                    return match then.min(self.held_until()) {
+                        Time::NEVER => Answer::Idle,
+                        then => Answer::NotBefore(then),
+                    };
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// What it sends is decided above; a child that is asked again may name another packet too.
+    fn peeks(&self) -> bool {
+        self.discipline.peeks()
+    }
+
+    fn head(&mut self, queue: FlowId) -> Option<u32> {
+        self.heads.flows().head(queue)
+    }
+
+    fn take(&mut self, queue: FlowId, start: Time, wire: &mut Wire) -> (Packet, Sent) {
+        let child = &mut self.children[queue.index()];
+        let Offer::Ready(chosen) = child.offer else { unreachable!("who is served has a packet") };
+        let (packet, sent) = child.server.take(chosen, start, wire);
+        if let Some(policies) = &mut self.policies {
+            policies.marked = child.server.marked();
+            policies.early = child.server.early();
+        }
+        child.offer = Offer::Sending(chosen);
+        self.discipline.take(self.heads.flows(), queue, sent);
+        (self.global(queue.index(), packet), sent)
+    }
+
+    fn finish(&mut self, queue: FlowId, now: Time) -> Packet {
+        let child = &mut self.children[queue.index()];
+        let Offer::Sending(chosen) = child.offer else { unreachable!("what was sent was taken") };
+        let packet = child.server.finish(chosen, now);
+        child.goes(&packet);
+        self.look(queue.index(), now);
+        if core::mem::take(&mut self.inherited) {
+            self.discipline.offer_changed(self.heads.flows(), queue, now);
+        }
+        self.global(queue.index(), packet)
+    }
+
+    fn throw_away(&mut self, queue: FlowId, now: Time) -> Packet {
+        let child = &mut self.children[queue.index()];
+        let Offer::Rejects(chosen) = child.offer else {
+            unreachable!("what is dropped was rejected")
+        };
+        let packet = child.server.throw_away(chosen, now);
+        if let Some(policies) = &mut self.policies {
+            policies.by_policy = child.server.by_policy();
+        }
+        child.goes(&packet);
+        self.look(queue.index(), now);
+        self.global(queue.index(), packet)
+    }
+
+    /// The disciplines all start afresh.
+    fn succeed(
+        &mut self,
+        mut old: Tree<D>,
+        _: &Setup,
+        on_the_wire: Option<FlowId>,
+        known: Known<'_>,
+        now: Time,
+    ) -> Option<FlowId> {
+        let packets = old.dismantle(on_the_wire);
+        self.inherit(packets, on_the_wire.is_some(), known, now)
+    }
+
+    fn inherit(
+        &mut self,
+        packets: Vec<Packet>,
+        on_the_wire: bool,
+        known: Known<'_>,
+        now: Time,
+    ) -> Option<FlowId> {
+        let first = packets.first().filter(|_| on_the_wire).map(|&p| self.local(p).0);
+        for c in 0..self.children.len() {
+            let mine = packets
+                .iter()
+                .map(|&p| self.local(p))
+                .filter(|(child, _)| *child == c)
+                .map(|(_, p)| p);
+            let mine: Vec<Packet> = mine.collect();
+            (self.children[c].packets, self.children[c].bytes) = (0, 0);
+            mine.iter().for_each(|packet| self.children[c].comes(packet));
+            let sending = self.children[c].server.inherit(mine, first == Some(c), known, now);
+            match sending {
+                Some(queue) => {
+                    self.children[c].offer = Offer::Sending(queue);
+                    let head = self.children[c].server.head(queue);
+                    let holds = (self.children[c].packets, self.children[c].bytes);
+                    self.heads.flows().show(FlowId(c as u32), head, holds);
+                    self.discipline.ready(self.heads.flows(), FlowId(c as u32), now);
+                }
+                None => self.look(c, now),
+            }
+        }
+        self.inherited = first.is_some();
+        first.map(|c| FlowId(c as u32))
+    }
+
+    fn dismantle(&mut self, on_the_wire: Option<FlowId>) -> Vec<Packet> {
+        let mut packets = Vec::new();
+        let order = on_the_wire.map(FlowId::index);
+        for c in order.into_iter().chain((0..self.children.len()).filter(|&c| Some(c) != order)) {
+            let child = &mut self.children[c];
+            let sending = match child.offer {
+                Offer::Sending(queue) => Some(queue),
+                _ => None,
+            };
+            let theirs = child.server.dismantle(sending);
+            packets.extend(theirs.into_iter().map(|p| self.global(c, p)));
+        }
+        let first = usize::from(on_the_wire.is_some()).min(packets.len());
+        packets[first..].sort_by_key(|p| p.arrival);
+        packets
+    }
+
+    fn largest_waiting(&self, _: Option<FlowId>) -> u32 {
+        let of = |child: &Child| {
+            let sending = match child.offer {
+                Offer::Sending(queue) => Some(queue),
+                _ => None,
+            };
+            child.server.largest_waiting(sending)
+        };
+        self.children.iter().map(of).max().unwrap_or(0)
+    }
+
+    fn forgettable(&mut self, leaf: FlowId, now: Time) -> bool {
+        let c = self.child_of[leaf.index()] as usize;
+        let child = &mut self.children[c];
+        child.server.forgettable(FlowId(leaf.0 - child.first), now)
+    }
+
+    fn announce(&mut self, label: Label) {
+        if let Some(policies) = &mut self.policies {
+            policies.label = label;
+        }
+    }
+
+    fn heeds_labels(&self) -> bool {
+        self.policies.is_some()
+    }
+
+    fn drops_early(&self) -> bool {
+        self.children.iter().any(|child| child.server.drops_early())
+    }
+
+    fn evicted(&mut self) -> Option<Packet> {
+        self.policies.as_mut().and_then(|policies| policies.evicted.pop_front())
+    }
+
+    fn marked(&mut self) -> bool {
+        self.policies.as_mut().is_some_and(|policies| core::mem::take(&mut policies.marked))
+    }
+
+    fn early(&mut self) -> Option<Span> {
+        self.policies.as_mut().and_then(|policies| policies.early.take())
+    }
+
+    fn by_policy(&self) -> bool {
+        self.policies.as_ref().is_some_and(|policies| policies.by_policy)
+    }
+
+    fn seed(&mut self, seed: u64) {
+        for (c, child) in self.children.iter_mut().enumerate() {
+            child.server.seed(mix(seed ^ c as u64));
+        }
+    }
+
+    fn breaches(&self, out: &mut Vec<Breach>) {
+        if let Some(breach) = self.discipline.breach() {
+            breach.join(out);
+        }
+        self.children.iter().for_each(|child| child.server.breaches(out));
+    }
+
+    fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise> {
+        self.below(leaf, self.discipline.service(FlowId(self.child_of[leaf.index()])))
+    }
+
+    fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+        self.below(
+            leaf,
+            self.discipline.service_behind(FlowId(self.child_of[leaf.index()]), server),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disciplines::drr::Drr;
+    use crate::queues::queue::Limit;
+    use crate::units::rate::Rate;
+
+    /// Who divides a flow that is divided sees all that waits below it, the packet on the wire
+    /// included.
+    #[test]
+    fn what_waits_below_a_flow_is_seen_above() {
+        let flow = || FlowSetup::new(Values::default(), Limit::Packets(3));
+        let setup = |flows| Setup {
+            rate: Rate::from_mbit(8),
+            largest: 100,
+            scheduler: Values::default(),
+            flows,
+        };
+        let inner = Inner { kind: "fifo", setup: setup(vec![flow(), flow()]) };
+        let whole = setup(vec![FlowSetup { inner: Some(Box::new(inner)), ..flow() }, flow()]);
+        let mut tree =
+            Tree::new(&whole, Drr::new(&whole).expect("it is right")).expect("it is right");
+        let mut wire = Wire::new(whole.rate);
+        let seen = |tree: &mut Tree<Drr>| {
+            let flows = tree.heads.flows();
+            [0, 1].map(|f| (flows.packets(FlowId(f)), flows.bytes(FlowId(f))))
+        };
+        for (handle, (flow, bytes)) in [(0, 40), (1, 100), (2, 7)].into_iter().enumerate() {
+            let packet =
+                Packet { handle: handle as u32, bytes, flow: FlowId(flow), arrival: Time::ZERO };
+            tree.arrive(packet, Time::ZERO).expect("there is room");
+        }
+        assert_eq!(seen(&mut tree), [(2, 140), (1, 7)]);
+        let Answer::Serve(first) = tree.next(Time::ZERO, &wire) else { panic!("packets wait") };
+        let (_, sent) = tree.take(first, Time::ZERO, &mut wire);
+        assert_eq!(seen(&mut tree), [(2, 140), (1, 7)]);
+        tree.finish(first, sent.end);
+        assert_eq!(seen(&mut tree), [(1, 100), (1, 7)]);
+    }
+}

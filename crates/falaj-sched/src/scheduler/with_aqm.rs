@@ -1,0 +1,349 @@
+//! Queues with policies: they stand before a station, whatever its discipline.
+//!
+//! The discipline chooses, the policy settles, the head is taken: where the policy
+//! drops the head that was chosen, the answer is to throw it away, the discipline is
+//! told, and it is asked again. What comes passes the policy before it joins its
+//! queue. Whoever has no policy has nothing of this in his way.
+
+use crate::contract::discipline::{Air, Answer, Discipline, Harm, Sent};
+use crate::contract::guarantee::{NoPromise, Promise};
+use crate::contract::params::{FlowSetup, Setup};
+use crate::queues::aqm::{self, Head, Keeper, Link, Policy, Verdict};
+use crate::queues::queue::{FlowId, Packet};
+use crate::scheduler::instance::{Full, Managed, Server, Station, limits};
+use crate::scheduler::plugin::Breach;
+use crate::units::draws::{Draws, mix};
+use crate::units::label::{Ecn, Known, Label};
+use crate::units::rate::Wire;
+use crate::units::time::{Span, Time};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::vec::Vec;
+
+/// A queue and what keeps it.
+struct Kept {
+    /// `None`: tail drop.
+    keeper: Option<Keeper>,
+    /// Why nothing is promised to its flow.
+    no_promise: Option<NoPromise>,
+    draws: Draws,
+    /// Of its packets, the head first.
+    ecn: VecDeque<Ecn>,
+}
+
+/// A station whose queues have policies.
+pub struct WithPolicies {
+    station: Box<dyn Managed>,
+    queues: Vec<Kept>,
+    /// The queue whose head is on the wire.
+    sending: Option<FlowId>,
+    label: Label,
+    /// The discipline looks at labels too.
+    tells: bool,
+    evicted: VecDeque<Packet>,
+    marked: bool,
+    by_policy: bool,
+}
+
+impl WithPolicies {
+    /// In front of the station that `discipline` is for, which was built from `setup`.
+    pub fn new<D: Discipline + 'static>(setup: &Setup, discipline: D) -> WithPolicies {
+        let link = Link { rate: setup.rate, largest: setup.largest };
+        let policy = |q: usize| setup.flows.get(q).and_then(|flow| flow.values.policy());
+        let kept = |q: usize| Kept {
+            keeper: policy(q).map(|policy| Keeper::new(policy, link)),
+            no_promise: voids(setup, &discipline, FlowId(q as u32)),
+            draws: Draws::default(),
+            ecn: VecDeque::new(),
+        };
+        let queues = (0..limits(setup, &discipline).len()).map(kept).collect();
+        let station = Station::new(setup, discipline);
+        WithPolicies {
+            tells: station.heeds_labels(),
+            station: Box::new(station),
+            queues,
+            sending: None,
+            label: Label::default(),
+            evicted: VecDeque::new(),
+            marked: false,
+            by_policy: false,
+        }
+    }
+
+    /// The head of a queue as its policy sees it, where it has one.
+    #[inline]
+    fn head_of(&mut self, queue: FlowId, now: Time) -> Option<(&mut Keeper, Head)> {
+        let first = self.station.first(queue)?;
+        let kept = &mut self.queues[queue.index()];
+        let keeper = kept.keeper.as_mut()?;
+        let head = Head {
+            waited: now.since(first.arrival),
+            behind: self.station.level(queue).bytes - first.bytes,
+            capable: kept.ecn.front().is_some_and(|ecn| ecn.is_capable()),
+        };
+        Some((keeper, head))
+    }
+
+    /// A packet has left this queue.
+    #[inline]
+    fn left(&mut self, queue: FlowId, now: Time) {
+        let kept = &mut self.queues[queue.index()];
+        kept.ecn.pop_front();
+        if kept.ecn.is_empty()
+            && let Some(keeper) = &mut kept.keeper
+        {
+            keeper.emptied(now);
+        }
+    }
+
+    /// Makes room for so many bytes at the cost of those that wait longest; true if somebody had to
+    /// go.
+    fn make_room(&mut self, packet: &Packet, queue: FlowId, now: Time) -> bool {
+        let on_the_wire = self.sending == Some(queue);
+        let before = self.evicted.len();
+        while !self.station.has_room(packet.flow, packet.bytes) {
+            let Some(gone) = self.station.evict(queue, on_the_wire, now) else { break };
+            self.queues[queue.index()].ecn.remove(usize::from(on_the_wire));
+            self.evicted.push_back(gone);
+        }
+        self.evicted.len() > before
+    }
+
+    fn join(&mut self, queue: FlowId, ecn: Ecn) {
+        self.queues[queue.index()].ecn.push_back(ecn);
+    }
+}
+
+impl Server for WithPolicies {
+    fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full> {
+        let label = core::mem::take(&mut self.label);
+        let ecn = label.ecn;
+        let queue = self.station.queue_of(packet.flow);
+        let level = self.station.level(queue);
+        let Kept { keeper, draws, .. } = &mut self.queues[queue.index()];
+        let verdict = keeper
+            .as_mut()
+            .map_or(Verdict::Pass, |keeper| keeper.comes(level, ecn.is_capable(), now, draws));
+        let head_goes = matches!(keeper, Some(Keeper::Head));
+        (self.marked, self.by_policy) = (false, verdict == Verdict::Drop);
+        if verdict == Verdict::Drop {
+            return Err(Full);
+        }
+        let made = head_goes && self.make_room(&packet, queue, now);
+        if self.tells {
+            self.station.announce(label);
+        }
+        let news = self.station.arrive(packet, now)?;
+        self.marked = verdict == Verdict::Mark;
+        self.join(queue, if self.marked { Ecn::Ce } else { ecn });
+        Ok(news || made)
+    }
+
+    fn has_room(&self, leaf: FlowId, bytes: u32) -> bool {
+        self.station.has_room(leaf, bytes)
+    }
+
+    fn next(&mut self, now: Time, wire: &Wire) -> Answer {
+        match self.station.next(now, wire) {
+            Answer::Serve(queue) => match self.head_of(queue, now) {
+                Some((keeper, head)) if keeper.judge(head, now) == Verdict::Drop => {
+                    Answer::Drop(queue)
+                }
+                _ => Answer::Serve(queue),
+            },
+            answer => answer,
+        }
+    }
+
+    fn peeks(&self) -> bool {
+        self.station.peeks()
+    }
+
+    fn head(&mut self, queue: FlowId) -> Option<u32> {
+        self.station.head(queue)
+    }
+
+    fn take(&mut self, queue: FlowId, start: Time, wire: &mut Wire) -> (Packet, Sent) {
+        self.marked = match self.head_of(queue, start) {
+            Some((keeper, head)) => keeper.settle(head, start) == Verdict::Mark,
+            None => false,
+        };
+        self.sending = Some(queue);
+        self.station.take(queue, start, wire)
+    }
+
+    fn finish(&mut self, queue: FlowId, now: Time) -> Packet {
+        self.sending = None;
+        let packet = self.station.finish(queue, now);
+        self.left(queue, now);
+        packet
+    }
+
+    fn throw_away(&mut self, queue: FlowId, now: Time) -> Packet {
+        self.by_policy = match self.head_of(queue, now) {
+            Some((keeper, head)) if keeper.judge(head, now) == Verdict::Drop => {
+                keeper.settle(head, now);
+                true
+            }
+            _ => self.station.by_policy(),
+        };
+        let packet = self.station.throw_away(queue, now);
+        self.left(queue, now);
+        packet
+    }
+
+    fn succeed(
+        &mut self,
+        old: WithPolicies,
+        setup: &Setup,
+        on_the_wire: Option<FlowId>,
+        known: Known<'_>,
+        now: Time,
+    ) -> Option<FlowId> {
+        for (own, old) in self.queues.iter_mut().zip(&old.queues) {
+            own.draws = old.draws;
+            if let (Some(own), Some(old)) = (&mut own.keeper, old.keeper) {
+                own.succeed(old);
+            }
+        }
+        match self.station.try_succeed(old.station, setup, on_the_wire, known, now) {
+            Ok(sending) => {
+                self.queues.iter_mut().zip(old.queues).for_each(|(own, old)| own.ecn = old.ecn);
+                self.sending = sending;
+                sending
+            }
+            Err(mut other) => {
+                self.inherit(other.dismantle(on_the_wire), on_the_wire.is_some(), known, now)
+            }
+        }
+    }
+
+    fn inherit(
+        &mut self,
+        packets: Vec<Packet>,
+        on_the_wire: bool,
+        known: Known<'_>,
+        now: Time,
+    ) -> Option<FlowId> {
+        for packet in &packets {
+            self.join(self.station.queue_of(packet.flow), known(packet.handle).ecn);
+        }
+        self.sending = self.station.inherit(packets, on_the_wire, known, now);
+        self.sending
+    }
+
+    fn dismantle(&mut self, on_the_wire: Option<FlowId>) -> Vec<Packet> {
+        self.station.dismantle(on_the_wire)
+    }
+
+    fn largest_waiting(&self, on_the_wire: Option<FlowId>) -> u32 {
+        self.station.largest_waiting(on_the_wire)
+    }
+
+    fn forgettable(&mut self, leaf: FlowId, now: Time) -> bool {
+        self.station.forgettable(leaf, now)
+    }
+
+    fn announce(&mut self, label: Label) {
+        self.label = label;
+    }
+
+    fn heeds_labels(&self) -> bool {
+        true
+    }
+
+    fn drops_early(&self) -> bool {
+        true
+    }
+
+    fn evicted(&mut self) -> Option<Packet> {
+        self.evicted.pop_front()
+    }
+
+    fn marked(&mut self) -> bool {
+        core::mem::take(&mut self.marked)
+    }
+
+    fn early(&mut self) -> Option<Span> {
+        self.station.early()
+    }
+
+    fn by_policy(&self) -> bool {
+        self.by_policy
+    }
+
+    fn air(&self, leaf: FlowId) -> Option<Air> {
+        self.station.air(leaf)
+    }
+
+    fn seed(&mut self, seed: u64) {
+        for (q, kept) in self.queues.iter_mut().enumerate() {
+            kept.draws = Draws::new(mix(seed), q as u64);
+        }
+    }
+
+    fn breaches(&self, out: &mut Vec<Breach>) {
+        self.station.breaches(out);
+    }
+
+    fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise> {
+        match &self.queues[self.station.queue_of(leaf).index()].no_promise {
+            Some(why) => Err(why.clone()),
+            None => self.station.promise(leaf),
+        }
+    }
+
+    fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+        match &self.queues[self.station.queue_of(leaf).index()].no_promise {
+            Some(why) => Err(why.clone()),
+            None => self.station.promise_behind(leaf, server),
+        }
+    }
+}
+
+/// Why a discipline can't keep its promise to flow `f` of `setup`, with the policies that there
+/// are. Who looks at packets when they arrive counts those that are thrown out later: what is
+/// behind them goes as late as if they had been sent.
+fn voids<D: Discipline>(setup: &Setup, discipline: &D, f: FlowId) -> Option<NoPromise> {
+    const HELP: &str =
+        "choose `wf2q+` or `drr`, or a policy that drops at arrival: `red`, `gred`, `pie`";
+    let later = |f: &FlowSetup| f.values.policy().filter(Policy::drops_later);
+    match discipline.harm_of_drops() {
+        Harm::Nobody => None,
+        Harm::Own => setup.flows.get(f.index()).and_then(later).map(|policy| {
+            let name = policy.name();
+            NoPromise(format!(
+                "the discipline gives packets their time before their turn, and `{name}` drops some later, whose time is \
+                 lost; {HELP}"
+            ))
+        }),
+        Harm::All => setup.flows.iter().find_map(later).map(|policy| {
+            let name = policy.name();
+            NoPromise(format!(
+                "`{name}` drops packets of a queue of this link that the fluid server has counted, and then its time is \
+                 wrong for all flows; {HELP}"
+            ))
+        }),
+    }
+}
+
+/// What flow `f` of `setup` is promised by its discipline and with the policies of the queues.
+pub(crate) fn service<D: Discipline>(
+    setup: &Setup,
+    discipline: &D,
+    f: FlowId,
+) -> Result<Promise, NoPromise> {
+    match voids(setup, discipline, f) {
+        Some(why) => Err(why),
+        None => discipline.service(f),
+    }
+}
+
+/// A station of `discipline`, with the policies that the flows of `setup` have, if they have any.
+pub(crate) fn station<D: Discipline + 'static>(setup: &Setup, discipline: D) -> Box<dyn Server> {
+    match aqm::any(setup) {
+        true => Box::new(WithPolicies::new(setup, discipline)),
+        false => Box::new(Station::new(setup, discipline)),
+    }
+}

@@ -1,0 +1,362 @@
+//! What a link carries, where that is not one rate without more ado: a token
+//! bucket, a rate that changes, or opportunities at given instants.
+//!
+//! A link that *serialises* is occupied by a packet for as long as its bits
+//! take. One that is a *token bucket* lets packets pass in no time as long as
+//! it has tokens for them, and they differ by what the bucket holds. Both are
+//! the same sum: a bucket of so many bytes is a wire that may have begun as
+//! much earlier as these bytes take.
+
+use crate::contract::guarantee::NoPromise;
+use crate::units::rate::{BIT_NANOS, Rate};
+use crate::units::time::{Span, Time};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// How a link turns bytes into time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Capacity {
+    /// A packet occupies it for its length.
+    #[default]
+    Serialise,
+    /// Packets pass at once while tokens last: so many bytes of them at most,
+    /// as there are at the beginning.
+    TokenBucket(u64),
+    /// Its rate changes.
+    Steps(Arc<Steps>),
+    /// It carries so many bytes at certain instants and nothing between.
+    Opportunities(Arc<Opportunities>),
+}
+
+impl Capacity {
+    /// Why no discipline promises anything on such a link; those that serialise at one rate have
+    /// promises.
+    pub fn no_promise(&self) -> Option<NoPromise> {
+        let why = match self {
+            Capacity::Serialise => return None,
+            Capacity::TokenBucket(_) => {
+                "the link is a token bucket, and bounds are known for links that serialise"
+            }
+            Capacity::Steps(_) | Capacity::Opportunities(_) => {
+                "the rate follows a trace, and bounds are known for one rate"
+            }
+        };
+        Some(NoPromise(why.into()))
+    }
+}
+
+/// A rate that changes at certain instants. It may be zero for a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Steps {
+    /// From when on it is which; the first from the beginning.
+    steps: Vec<(Time, Rate)>,
+    /// After which time it begins anew; `None`: the last rate stays.
+    period: Option<Span>,
+}
+
+impl Steps {
+    /// Rates, each from an instant on, in order; the first holds before as
+    /// well. `None` if there are none, if two have one instant, if one comes
+    /// after the `period`, or if nothing would be carried from some instant on.
+    pub fn new(mut steps: Vec<(Time, Rate)>, period: Option<Span>) -> Option<Steps> {
+        let ordered = steps.windows(2).all(|w| w[0].0 < w[1].0);
+        let first = steps.first_mut()?;
+        first.0 = Time::ZERO;
+        let last = *steps.last()?;
+        let good = match period {
+            Some(period) => last.0.0 < period.0 && steps.iter().any(|s| s.1.0 > 0),
+            None => last.1.0 > 0,
+        };
+        (ordered && good).then_some(Steps { steps, period })
+    }
+
+    /// The lowest and the highest rate.
+    pub fn range(&self) -> (Rate, Rate) {
+        let rates = || self.steps.iter().map(|s| s.1);
+        (rates().min().unwrap_or(Rate(0)), rates().max().unwrap_or(Rate(0)))
+    }
+
+    /// The mean over a period; where there is none, over the changes and as long again of the last
+    /// rate.
+    pub fn mean(&self) -> Rate {
+        let last = self.steps.last().map_or(0, |s| s.0.0);
+        let whole = self.period.map_or(last.max(1).saturating_mul(2), |p| p.0);
+        Rate(u64::try_from(self.work(whole) / u128::from(whole)).unwrap_or(u64::MAX).max(1))
+    }
+
+    /// What is done from the beginning on in this time, which is beyond the last change.
+    fn work(&self, whole: u64) -> u128 {
+        let ends = self.steps.iter().skip(1).map(|s| s.0.0).chain([whole]);
+        self.steps
+            .iter()
+            .zip(ends)
+            .map(|(s, end)| u128::from(s.1.0) * u128::from(end - s.0.0))
+            .sum()
+    }
+
+    /// The rate at `now`, and until when.
+    fn at(&self, now: Time) -> (Rate, Time) {
+        let (round, within) = match self.period {
+            Some(period) => (now.0 / period.0 * period.0, now.0 % period.0),
+            None => (0, now.0),
+        };
+        let next = self.steps.partition_point(|s| s.0.0 <= within);
+        let until = match self.steps.get(next) {
+            Some(step) => Time(round.saturating_add(step.0.0)),
+            None => self.period.map_or(Time::NEVER, |period| Time(round.saturating_add(period.0))),
+        };
+        (self.steps[next - 1].1, until)
+    }
+
+    /// When so much `work` (bytes times [`BIT_NANOS`]) is done that begins at `start`; and what is
+    /// left of it then, for less than a nanosecond.
+    pub(crate) fn send(&self, work: u64, start: Time) -> (Time, u64) {
+        let (mut work, mut now) = (u128::from(work), start);
+        if let Some(period) = self.period
+            && work > 0
+        {
+            // Whole periods at once; what is left is something, and ends where it is done.
+            let rounds = (work - 1) / self.work(period.0);
+            work -= rounds * self.work(period.0);
+            now += period * u64::try_from(rounds).unwrap_or(u64::MAX);
+        }
+        loop {
+            if now == Time::NEVER {
+                return (Time::NEVER, 0);
+            }
+            let (rate, until) = self.at(now);
+            let rate = u128::from(rate.0);
+            let done = rate * u128::from(until.0 - now.0);
+            if work < done {
+                // Below the time until then, and what is left is below the rate.
+                return (now + Span((work / rate) as u64), (work % rate) as u64);
+            }
+            (work, now) = (work - done, until);
+            if work == 0 {
+                return (now, 0);
+            }
+        }
+    }
+}
+
+/// Instants at which a link carries up to so many bytes each; what is not used is lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opportunities {
+    /// Within a period, in order; none later than its end.
+    at: Vec<Time>,
+    period: Span,
+    bytes: u32,
+}
+
+impl Opportunities {
+    /// At these instants of each period, in order. `None` if there are none,
+    /// the last is after the period, or one of them carries no bytes.
+    pub fn new(at: Vec<Time>, period: Span, bytes: u32) -> Option<Opportunities> {
+        let good = at.is_sorted() && at.last()?.0 <= period.0 && period.0 > 0 && bytes > 0;
+        good.then_some(Opportunities { at, period, bytes })
+    }
+
+    /// The mean.
+    pub fn mean(&self) -> Rate {
+        let work = self.at.len() as u128 * u128::from(self.bytes) * u128::from(BIT_NANOS);
+        Rate(u64::try_from(work / u128::from(self.period.0)).unwrap_or(u64::MAX).max(1))
+    }
+
+    fn time(&self, number: u64) -> Time {
+        let n = self.at.len() as u64;
+        Time(
+            (number / n)
+                .saturating_mul(self.period.0)
+                .saturating_add(self.at[(number % n) as usize].0),
+        )
+    }
+
+    /// The first that is not before `start`.
+    fn first(&self, start: Time) -> u64 {
+        // The last of a round may lie where the next one begins.
+        let round = start.0.saturating_sub(1) / self.period.0;
+        let within = start.0 - round * self.period.0;
+        round * self.at.len() as u64 + self.at.partition_point(|t| t.0 < within) as u64
+    }
+}
+
+/// A capacity at work.
+#[derive(Clone, Debug)]
+pub(crate) enum Shape {
+    /// As much earlier as the wire may have begun.
+    TokenBucket(Span),
+    Steps(Arc<Steps>),
+    /// The opportunity that is used now, and the bytes that it has carried.
+    Opportunities {
+        all: Arc<Opportunities>,
+        number: u64,
+        used: u32,
+    },
+}
+
+impl Shape {
+    pub(crate) fn new(capacity: &Capacity, rate: Rate) -> Option<Shape> {
+        Some(match capacity {
+            Capacity::Serialise => return None,
+            Capacity::TokenBucket(bytes) => Shape::TokenBucket(rate.airtime_of_many(*bytes)),
+            Capacity::Steps(steps) => Shape::Steps(Arc::clone(steps)),
+            Capacity::Opportunities(all) => {
+                Shape::Opportunities { all: Arc::clone(all), number: 0, used: 0 }
+            }
+        })
+    }
+}
+
+/// Carries `bytes` from `start` on; returns when the last of them is.
+pub(crate) fn carry(
+    all: &Opportunities,
+    number: &mut u64,
+    used: &mut u32,
+    bytes: u32,
+    start: Time,
+) -> Time {
+    if all.time(*number) < start {
+        (*number, *used) = (all.first(start).max(*number + 1), 0);
+    }
+    let mut left = bytes;
+    while left > all.bytes - *used {
+        left -= all.bytes - *used;
+        (*number, *used) = (*number + 1, 0);
+    }
+    *used += left;
+    all.time(*number)
+}
+
+/// Is this opportunity over by `now`?
+pub(crate) fn is_over(all: &Opportunities, number: u64, now: Time) -> bool {
+    all.time(number) < now
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::rate::Wire;
+    use alloc::vec;
+
+    fn ms(n: u64) -> Time {
+        Time(n * 1_000_000)
+    }
+
+    #[test]
+    fn a_bucket_differs_from_a_wire_by_what_it_holds() {
+        let rate = Rate::from_mbit(8); // 1 byte in a microsecond
+        let mut wire = Wire::new(rate);
+        let mut bucket = Wire::of(rate, &Capacity::TokenBucket(3000));
+        let (mut on_the_wire, mut of_the_bucket) = (Time::ZERO, Time::ZERO);
+        // Two pass at once; from then on each is as much earlier as the bucket held.
+        for n in 0..100 {
+            on_the_wire = wire.send(1500, on_the_wire);
+            of_the_bucket = bucket.send(1500, of_the_bucket);
+            let earlier = Span::from_micros(3000);
+            assert_eq!(of_the_bucket, Time(on_the_wire.0.saturating_sub(earlier.0)), "{n}");
+        }
+        // After 1 ms of rest there is 1 kB of tokens, after long the whole bucket.
+        let now = of_the_bucket + Span::from_millis(1);
+        assert_eq!(bucket.send(1000, now), now);
+        assert_eq!(bucket.send(1500, now), now + Span::from_micros(1500));
+        let later = now + Span::from_secs(5);
+        assert_eq!(
+            (bucket.send(3000, later), bucket.send(1, later)),
+            (later, later + Span::from_micros(1))
+        );
+    }
+
+    #[test]
+    fn a_packet_across_a_step_ends_at_the_right_nanosecond() {
+        // 8 Mbit/s for 1 ms, nothing for 2 ms, 4 Mbit/s for 3 ms, and again.
+        let steps =
+            vec![(ms(0), Rate::from_mbit(8)), (ms(1), Rate(0)), (ms(3), Rate::from_mbit(4))];
+        let steps = Steps::new(steps, Some(Span::from_millis(6))).unwrap();
+        assert_eq!(steps.range(), (Rate(0), Rate::from_mbit(8)));
+        assert_eq!(steps.mean(), Rate(20_000_000 / 6));
+        let mut wire = Wire::of(steps.mean(), &Capacity::Steps(Arc::new(steps)));
+        // 500 B in the first half of a millisecond; 600 B more: 500 until 1 ms, 100 from 3 ms on at
+        // half the rate.
+        let first = wire.send(500, Time::ZERO);
+        assert_eq!(first, Time(500_000));
+        let second = wire.send(600, first);
+        assert_eq!(second, ms(3) + Span::from_micros(200));
+        // 1400 B until 6 ms, at which the wire is free to the nanosecond.
+        let third = wire.send(1400, second);
+        assert_eq!(third, ms(6));
+        assert_eq!(wire.send(250, third), ms(6) + Span::from_micros(250));
+        // What begins while there is nothing waits.
+        assert_eq!(wire.send(2, ms(8)), ms(9) + Span::from_micros(4));
+        // A packet of several periods: 2500 B in each.
+        assert_eq!(wire.send(25_000, ms(12)), ms(72));
+    }
+
+    #[test]
+    fn steps_do_not_drift() {
+        // Odd rates and lengths, back to back: the sum is the exact one, rounded down.
+        let (a, b) = (Rate::from_bits(3_333_333), Rate::from_bits(7_777_777));
+        let steps =
+            Steps::new(vec![(Time(0), a), (Time(1_234_567), b)], Some(Span(3_456_789))).unwrap();
+        let mut wire = Wire::of(a, &Capacity::Steps(Arc::new(steps.clone())));
+        let (mut now, mut work) = (Time::ZERO, 0u128);
+        for n in 0..100_000u32 {
+            let bytes = 40 + n * 37 % 1461;
+            now = wire.send(bytes, now);
+            work += u128::from(bytes) * u128::from(BIT_NANOS);
+            let done = |t: u64| {
+                let (rounds, within) = (t / 3_456_789, t % 3_456_789);
+                let of = |t: u64| {
+                    u128::from(a.0) * u128::from(t.min(1_234_567))
+                        + u128::from(b.0) * u128::from(t.saturating_sub(1_234_567))
+                };
+                u128::from(rounds) * of(3_456_789) + of(within)
+            };
+            assert!(done(now.0) <= work && work < done(now.0 + 1), "{n}");
+        }
+    }
+
+    #[test]
+    fn a_trickle_takes_long_to_send_and_not_to_compute() {
+        // A bit a second, for a nanosecond of two.
+        let steps =
+            Steps::new(vec![(Time(0), Rate(1)), (Time(1), Rate(0))], Some(Span(2))).unwrap();
+        let mut wire = Wire::of(steps.mean(), &Capacity::Steps(Arc::new(steps)));
+        // The last of its nanoseconds is followed by one of nothing.
+        assert_eq!(wire.send(1, Time::ZERO), Time(16_000_000_000 - 1));
+        assert_eq!(wire.send(1, Time(u64::MAX - 5)), Time::NEVER);
+    }
+
+    #[test]
+    fn opportunities_that_nobody_takes_are_lost() {
+        let all =
+            Opportunities::new(vec![ms(1), ms(1), ms(4)], Span::from_millis(4), 1500).unwrap();
+        assert_eq!(all.mean(), Rate(9_000_000));
+        let mut wire = Wire::of(all.mean(), &Capacity::Opportunities(Arc::new(all)));
+        // Two at 1 ms; the rest of the second goes to the next packet, and no further than that
+        // instant.
+        assert_eq!(wire.send(1500, Time::ZERO), ms(1));
+        assert_eq!(wire.send(1000, ms(1)), ms(1));
+        assert_eq!(wire.send(500, ms(1)), ms(1));
+        assert_eq!(wire.send(100, ms(1)), ms(4));
+        // Across the end of a period; the last one of it is at the beginning of the next.
+        assert_eq!(wire.send(3000, ms(4)), ms(5));
+        assert_eq!(wire.send(1, ms(6)), ms(8));
+        assert_eq!(wire.send(1, ms(8)), ms(8));
+        assert_eq!(wire.send(1, ms(4004)), ms(4004));
+        assert_eq!(wire.send(1, Time(ms(4004).0 + 1)), ms(4005));
+    }
+
+    #[test]
+    fn what_would_carry_nothing_is_refused() {
+        let zero = (ms(5), Rate(0));
+        assert_eq!(Steps::new(vec![], None), None);
+        assert_eq!(Steps::new(vec![(ms(0), Rate(1)), zero], None), None, "nothing any more");
+        assert_eq!(Steps::new(vec![zero], Some(Span::from_millis(9))), None, "nothing ever");
+        assert_eq!(
+            Steps::new(vec![(ms(0), Rate(1)), (ms(9), Rate(1))], Some(Span::from_millis(9))),
+            None
+        );
+        assert!(Steps::new(vec![(ms(0), Rate(1)), zero], Some(Span::from_millis(9))).is_some());
+        assert_eq!(Opportunities::new(vec![], Span(1), 1), None);
+    }
+}

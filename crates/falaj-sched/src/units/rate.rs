@@ -1,0 +1,314 @@
+//! Rates, and the wire: what turns a packet's length into transmission time.
+
+use crate::units::capacity::{self, Capacity, Shape};
+use crate::units::time::{Span, Time};
+use alloc::boxed::Box;
+use core::fmt;
+
+/// Bits per second. `Rate::UNLIMITED` sends everything in no time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rate(pub u64);
+
+impl Rate {
+    /// A link that takes no time to send.
+    pub const UNLIMITED: Rate = Rate(u64::MAX);
+
+    /// `n` bits per second.
+    pub const fn from_bits(n: u64) -> Rate {
+        Rate(n)
+    }
+    /// `n` megabits per second.
+    pub const fn from_mbit(n: u64) -> Rate {
+        Rate(n * 1_000_000)
+    }
+    /// No limit at all?
+    pub fn is_unlimited(self) -> bool {
+        self == Rate::UNLIMITED
+    }
+    /// Transmission time of `bytes`, rounded up to a whole nanosecond.
+    pub fn airtime(self, bytes: u32) -> Span {
+        if self.is_unlimited() {
+            return Span::ZERO;
+        }
+        Span((u64::from(bytes) * BIT_NANOS).div_ceil(self.0))
+    }
+    /// The same for any number of bytes sent without a gap.
+    pub fn airtime_of_many(self, bytes: u64) -> Span {
+        if self.is_unlimited() {
+            return Span::ZERO;
+        }
+        let nanos = (u128::from(bytes) * u128::from(BIT_NANOS)).div_ceil(u128::from(self.0));
+        Span(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+impl fmt::Display for Rate {
+    /// As people write it: `100mbit`, `1.5gbit`, `unlimited`; never rounded.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_unlimited() {
+            return f.pad("unlimited");
+        }
+        let (unit, name, mut digits) = match self.0 {
+            0..1_000 => (1, "bit", 0),
+            1_000..1_000_000 => (1_000, "kbit", 3),
+            1_000_000..1_000_000_000 => (1_000_000, "mbit", 6),
+            _ => (1_000_000_000, "gbit", 9),
+        };
+        let (whole, mut rest) = (self.0 / unit, self.0 % unit);
+        while digits > 0 && rest % 10 == 0 {
+            rest /= 10;
+            digits -= 1;
+        }
+        if rest == 0 {
+            f.pad(&alloc::format!("{whole}{name}"))
+        } else {
+            f.pad(&alloc::format!("{whole}.{rest:0digits$}{name}"))
+        }
+    }
+}
+impl fmt::Debug for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// One byte lasts `BIT_NANOS / rate` nanoseconds.
+pub const BIT_NANOS: u64 = 8_000_000_000;
+
+/// The wire of a link: its rate, and the part of a nanosecond by which the
+/// last transmission really ended later than its integer end. Transmissions
+/// that follow each other without a gap therefore never drift: after any
+/// number of them the end is the exact one, rounded down.
+#[derive(Clone, Debug)]
+pub struct Wire {
+    rate: Rate,
+    /// End of the last transmission.
+    end: Time,
+    /// Its remainder, in units of `1 / rate` nanoseconds; below `rate`.
+    rest: u64,
+    /// `(2^64 - 1) / rate`, rounded down: a multiplication instead of a division for each packet.
+    inverse: u64,
+    /// It is unlimited, or has a shape.
+    apart: bool,
+    shape: Option<Box<Shape>>,
+}
+
+impl Wire {
+    /// An idle wire.
+    pub fn new(rate: Rate) -> Wire {
+        assert!(rate.0 > 0, "a rate of zero sends nothing");
+        let (inverse, apart) = (u64::MAX / rate.0, rate.is_unlimited());
+        Wire { rate, end: Time::ZERO, rest: 0, inverse, apart, shape: None }
+    }
+
+    /// An idle wire of this capacity; `rate` is its mean where it changes.
+    pub fn of(rate: Rate, capacity: &Capacity) -> Wire {
+        let shape = Shape::new(capacity, rate).map(Box::new);
+        Wire { apart: rate.is_unlimited() || shape.is_some(), shape, ..Wire::new(rate) }
+    }
+
+    /// A wire that goes on from another, whose rate and capacity may be others: what the
+    /// other has sent is over by the time it ended. Tokens are those that the other had.
+    pub fn succeed(mut self, old: Wire) -> Wire {
+        self.end = match (&self.shape, &old.shape) {
+            (Some(new), Some(old_shape)) => match (&**new, &**old_shape) {
+                (Shape::TokenBucket(new), Shape::TokenBucket(old_credit)) => {
+                    Time((old.end + *new).0.saturating_sub(old_credit.0))
+                }
+                (Shape::Opportunities { all: a, .. }, Shape::Opportunities { all: b, .. })
+                    if a == b =>
+                {
+                    return old;
+                }
+                _ => old.end,
+            },
+            (Some(new), None) => match **new {
+                Shape::TokenBucket(credit) => old.end + credit,
+                _ => old.end,
+            },
+            _ => old.end,
+        };
+        self
+    }
+
+    /// The rate now.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// No transmission of `bytes` is shorter than this.
+    pub fn least_airtime(&self, bytes: u32) -> Span {
+        if self.shape.is_some() {
+            Span::ZERO
+        } else {
+            Span(self.airtime(bytes).0.saturating_sub(1))
+        }
+    }
+
+    /// How long a transmission of `bytes` may occupy the wire: rounded up, so
+    /// that what is judged to fit does fit, wherever it starts. Where the rate
+    /// changes it is that of the mean.
+    #[inline]
+    pub fn airtime(&self, bytes: u32) -> Span {
+        if self.rate.is_unlimited() {
+            return Span::ZERO;
+        }
+        let (nanos, rest) = self.divide(u64::from(bytes) * BIT_NANOS);
+        Span(nanos + u64::from(rest > 0))
+    }
+
+    /// Quotient and remainder of `work` by the rate. `inverse` is at least
+    /// `2^64 / rate - 1`: the product falls short by less than one, and what
+    /// is rounded off it by one at most.
+    #[inline]
+    fn divide(&self, work: u64) -> (u64, u64) {
+        let quotient = ((u128::from(work) * u128::from(self.inverse)) >> 64) as u64;
+        let rest = work - quotient * self.rate.0;
+        if rest >= self.rate.0 { (quotient + 1, rest - self.rate.0) } else { (quotient, rest) }
+    }
+
+    /// Sends `bytes` from `start` on; returns the end. At most [`Wire::airtime`] later.
+    #[inline]
+    pub fn send(&mut self, bytes: u32, start: Time) -> Time {
+        if self.apart {
+            return self.send_apart(bytes, start);
+        }
+        self.serialise(bytes, start)
+    }
+
+    #[inline]
+    fn serialise(&mut self, bytes: u32, start: Time) -> Time {
+        let carried = if start == self.end { self.rest } else { 0 };
+        let work = u64::from(bytes) * BIT_NANOS + carried;
+        let (nanos, rest) = self.divide(work);
+        (self.end, self.rest) = (start + Span(nanos), rest);
+        self.end
+    }
+
+    /// On a link of tokens: when those for so many bytes are there, if that is later than `now` and
+    /// nothing is sent before. A full bucket lets more than it holds begin.
+    pub fn waits_for_tokens(&self, bytes: u32, now: Time) -> Option<Time> {
+        let Some(Shape::TokenBucket(credit)) = self.shape.as_deref() else { return None };
+        // Its own time is ahead by the credit; a bucket is full when that is over.
+        let (nanos, _) = self.divide(u64::from(bytes) * BIT_NANOS + self.rest);
+        let there = Time((self.end + Span(nanos)).0.saturating_sub(credit.0));
+        Some(there.min(self.end)).filter(|&then| then > now)
+    }
+
+    /// Would an idle wire send from `now` on as this one does? What it has sent is over, and a
+    /// bucket is full.
+    pub fn is_rested(&self, now: Time) -> bool {
+        match self.shape.as_deref() {
+            Some(Shape::Opportunities { all, number, .. }) => capacity::is_over(all, *number, now),
+            _ => self.end <= now,
+        }
+    }
+
+    /// A transmission that takes so long, whatever the rate; returns the end.
+    #[inline]
+    pub fn occupy(&mut self, span: Span, start: Time) -> Time {
+        (self.end, self.rest) = (start + span, 0);
+        self.end
+    }
+
+    /// The last transmission occupies the wire for so much longer.
+    pub fn hold(&mut self, longer: Span) {
+        self.end += longer;
+    }
+
+    #[cold]
+    fn send_apart(&mut self, bytes: u32, start: Time) -> Time {
+        if let Some(Shape::TokenBucket(credit)) = self.shape.as_deref() {
+            // Its own time is ahead by the credit, so that there are tokens at the beginning.
+            let credit = *credit;
+            let end = self.serialise(bytes, start.max(self.end));
+            return start.max(Time(end.0.saturating_sub(credit.0)));
+        }
+        match self.shape.as_deref_mut() {
+            Some(Shape::Steps(steps)) => {
+                let carried = if start == self.end { self.rest } else { 0 };
+                (self.end, self.rest) = steps.send(u64::from(bytes) * BIT_NANOS + carried, start);
+                self.end
+            }
+            Some(Shape::Opportunities { all, number, used }) => {
+                capacity::carry(all, number, used, bytes, start)
+            }
+            Some(Shape::TokenBucket(_)) | None => start,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn back_to_back_transmissions_do_not_drift() {
+        // 3 Mbit/s, 500 B: 4000/3 us each; ten million of them are exact.
+        let mut wire = Wire::new(Rate::from_mbit(3));
+        let mut t = Time::ZERO;
+        for n in 1..=10_000_000u64 {
+            t = wire.send(500, t);
+            assert_eq!(u128::from(t.0), u128::from(n) * 500 * u128::from(BIT_NANOS) / 3_000_000);
+        }
+    }
+
+    #[test]
+    fn a_transmission_never_outlasts_its_airtime() {
+        let mut wire = Wire::new(Rate::from_bits(7_777_777));
+        let mut t = Time::ZERO;
+        for bytes in 1..5_000 {
+            let end = wire.send(bytes, t);
+            assert!(end - t <= wire.airtime(bytes));
+            assert!(wire.airtime(bytes) <= end - t + Span(1));
+            t = end;
+        }
+    }
+
+    #[test]
+    fn multiplying_by_the_inverse_divides_exactly() {
+        let edges = |n: u64| [n.saturating_sub(1), n, n.saturating_add(1)];
+        let rates = [
+            1,
+            2,
+            3,
+            7,
+            999_999_937,
+            1_000_000_000,
+            10_000_000_000,
+            1 << 32,
+            1 << 63,
+            u64::MAX - 1,
+        ];
+        for rate in rates.into_iter().flat_map(edges).filter(|&rate| rate > 0) {
+            let wire = Wire::new(Rate(rate));
+            for times in [0, 1, 2, 3, 1_000, u64::MAX / rate - 1, u64::MAX / rate] {
+                for work in edges(rate.wrapping_mul(times)).into_iter().chain([
+                    u64::MAX,
+                    BIT_NANOS,
+                    1500 * BIT_NANOS,
+                ]) {
+                    assert_eq!(wire.divide(work), (work / rate, work % rate), "{work} / {rate}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_terabit_and_a_giant_unit_do_not_overflow() {
+        let mut wire = Wire::new(Rate::from_mbit(1_000_000));
+        assert_eq!(wire.send(u32::MAX / 2, Time::ZERO), Time(u64::from(u32::MAX / 2) * 8 / 1000));
+        assert_eq!(Rate::from_bits(1).airtime(1_000_000), Span(8_000_000_000_000_000));
+    }
+
+    #[test]
+    fn a_rate_is_written_as_people_write_it() {
+        for (bits, text) in
+            [(5, "5bit"), (64_000, "64kbit"), (1_500_000_000, "1.5gbit"), (100_000_000, "100mbit")]
+        {
+            assert_eq!(Rate(bits).to_string(), text);
+        }
+        assert_eq!(Rate::UNLIMITED.to_string(), "unlimited");
+    }
+}
