@@ -29,19 +29,16 @@ def excepted(line, start, end, literals):
     """Returns true if the line may be long: see the help of `.ci/house`."""
     if TABLE.match(line) or URL.match(line):
         return True
-    inside = [s for s in literals if s.start < end and s.end > start]
-    beyond = [s for s in inside if s.end > start + COLUMNS]
-    if len(beyond) != 1:
-        return False
-    string = beyond[0]
-    behind = line[max(string.end - start, 0) :] if string.end <= end else ""
-    if not CLOSING.fullmatch(behind):
+    string = next((s for s in reversed(literals) if s.start < end and s.end > start), None)
+    if string is None or not CLOSING.fullmatch(line[max(string.end - start, 0) :] if string.end <= end else ""):
         return False
     if string.start < start or string.end > end:
         # A line of a text of several lines: a backslash that ends it could stand earlier.
-        continued = not string.raw and line.endswith("\\") and not line.endswith("\\n\\")
-        return not continued
-    return string.start <= start + COLUMNS and LEAD.fullmatch(line[: string.start - start]) is not None
+        backslashes = len(line) - len(line.rstrip("\\"))
+        return string.raw or backslashes % 2 == 0 or line.endswith("\\n\\")
+    indentation = len(line) - len(line.lstrip())
+    alone = indentation + (string.end - string.start) + len(",")
+    return alone > COLUMNS and LEAD.fullmatch(line[: string.start - start]) is not None
 
 
 def check(tree, data):

@@ -126,10 +126,13 @@ CASES = [
     ("lines", "a URL among words", crate(a=f"// see https://{WIDE}"), 1),
     ("lines", "a string alone", crate(a=f'fn f() {{\n    g(\n        "{WIDE}",\n    );\n    let x = "{WIDE}".into();\n}}'), 0),
     ("lines", "an attribute with a string", crate(a=f'#[error("{WIDE}")]\nstruct S;'), 0),
+    ("lines", "a string that fits on a line of its own", crate(a=f'fn f() {{ g("{"x" * 90}"); }}'), 1),
+    ("lines", "a string that fits but for the comma", crate(a=f'const S: [&str; 1] = [\n    "{"x" * 94}",\n];'), 0),
     ("lines", "a string behind another word", crate(a=f'fn f() {{ g(1, "{WIDE}"); }}'), 1),
     ("lines", "code behind a string", crate(a=f'fn f() {{ g("{WIDE}", 1); }}'), 1),
     ("lines", "code that is too long", crate(a=f"fn f() {{{LONG} g(1);{LONG} }}"), 1),
     ("lines", "a text of several lines", crate(a=f'const S: &str = r#"a\n{WIDE}\n"#;\nconst T: &str = "\n{WIDE}\\n\\\n";'), 0),
+    ("lines", "a text whose line ends in a backslash", crate(a=f'const S: &str = "\n{WIDE} \\\\\n  y";'), 0),
     ("lines", "a string continued by a backslash", crate(a=f'const S: &str = "{WIDE} \\\n  y";'), 1),
     ("lines", "tests too", LOW | {"crates/low/tests/t.rs": "// " + "x" * 98}, 1),
 ]
