@@ -15,9 +15,10 @@ macro_rules! tests {
 }
 
 tests!(parsers, "../../crates/falaj-scenario/tests/fuzz.rs");
-tests!(scheduler, "../../crates/falaj-engine/tests/fuzz.rs");
-tests!(rules, "../../crates/falaj-engine/tests/rules.rs");
-tests!(containers, "../../crates/falaj-engine/tests/containers.rs");
+tests!(common, "../../crates/falaj-engine/tests/all/common/mod.rs");
+tests!(scheduler, "../../crates/falaj-engine/tests/all/fuzz.rs");
+tests!(rules, "../../crates/falaj-engine/tests/all/rules.rs");
+tests!(containers, "../../crates/falaj-engine/tests/all/containers.rs");
 tests!(ring, "../../crates/falaj-aggregate/tests/ring.rs");
 tests!(memif, "../../crates/falaj-aggregate/tests/memif.rs");
 tests!(ports, "../../crates/falaj-live/tests/hostile.rs");

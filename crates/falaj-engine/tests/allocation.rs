@@ -1,6 +1,7 @@
 //! Nothing is allocated on the packet path once a pipe is warm: as many
 //! packets queued as ever before, and an output list as long as it gets.
 
+#[path = "all/common/mod.rs"]
 mod common;
 
 use common::{Arrival, Dice, become_kind, bursts, virtual_links};

@@ -1,0 +1,41 @@
+//! The engine's integration tests: one program, so that they are linked once. Tests that need a
+//! program of their own (an allocator that counts) stand beside this folder.
+
+mod common;
+
+mod after_changes;
+mod changes;
+mod class_trees;
+mod containers;
+mod dcf;
+mod defects;
+mod device_paced;
+mod each;
+mod earliness;
+mod envelopes;
+mod every_change;
+mod exact;
+mod fairness;
+mod fq_codel;
+mod fuzz;
+mod heads;
+mod impairments;
+mod minima;
+mod network;
+mod networks_change;
+mod orders;
+mod policies;
+mod poll_invariance;
+mod promises;
+mod qfq;
+mod qfq_plus;
+mod round_robin;
+mod rules;
+mod shapers;
+mod timer_wheels;
+mod timestamps;
+mod transactions;
+mod trees;
+mod values;
+mod virtual_links;
+mod work;

@@ -1,0 +1,675 @@
+//! Disciplines that guarantee a minimum and a cap: worked examples, naive models, and what the
+//! kernel's disciplines were seen to do to a victim. One byte takes 8 ns.
+
+use crate::common::copies::{Copies, nanos_of_a_byte, whole};
+use crate::common::examples::{longest_wait_of_a_victim, order};
+use crate::common::fraction::Fraction;
+use crate::common::stepwise::{Model, beside};
+use crate::common::{Arrival, Dice, bursts, emits, run};
+use falaj_engine::Engine;
+use falaj_engine::pipe::PipeSpec;
+use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::units::capacity::Capacity;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
+use std::collections::VecDeque;
+
+/// A pipe whose largest packet has 4 B; one flow for each list of values.
+fn pipe(kind: &'static str, flows: Vec<Values>) -> PipeSpec {
+    let flows =
+        flows.into_iter().map(|values| FlowSetup::new(values, Limit::Packets(20))).collect();
+    let setup =
+        Setup { rate: Rate::from_mbit(1000), largest: 4, scheduler: Values::default(), flows };
+    PipeSpec::new(kind, setup, Span::ZERO)
+}
+
+fn rates(set: &[(&'static str, u64)]) -> Values {
+    set.iter().fold(Values::default(), |all, &(name, mbit)| {
+        all.with(name, Value::Rate(Rate::from_mbit(mbit)))
+    })
+}
+
+fn weight(values: Values, weight: u64) -> Values {
+    values.with("weight", Value::Count(weight))
+}
+
+const AB: [(u64, char, u32); 10] = [
+    (0, 'A', 4),
+    (0, 'A', 4),
+    (0, 'A', 4),
+    (0, 'A', 4),
+    (0, 'A', 4),
+    (0, 'B', 4),
+    (0, 'B', 4),
+    (0, 'B', 4),
+    (0, 'B', 4),
+    (0, 'B', 4),
+];
+
+/// Half the link is reserved for A: its `R` comes every 8 B. By weight it would have a quarter.
+#[test]
+fn a_reservation_comes_before_weights() {
+    let reserved =
+        pipe("mclock", vec![rates(&[("reservation", 500)]), weight(Values::default(), 3)]);
+    assert_eq!(order(&reserved, &AB), "A1@4 B1@8 A2@12 B2@16 A3@20 B3@24 A4@28 B4@32 A5@36 B5@40");
+    let by_weight = pipe("mclock", vec![Values::default(), weight(Values::default(), 2)]);
+    assert_eq!(order(&by_weight, &AB), "A1@4 B1@8 B2@12 A2@16 B3@20 B4@24 A3@28 B5@32 A4@36 A5@40");
+}
+
+/// A quarter of the link at most, also when nobody else wants it: 4 B every 16.
+#[test]
+fn a_limit_holds_on_a_free_link() {
+    let limited = pipe("mclock", vec![rates(&[("limit", 250)]), Values::default()]);
+    assert_eq!(order(&limited, &AB[..3]), "A1@4 A2@20 A3@36");
+    assert_eq!(order(&limited, &AB), "A1@4 B1@8 B2@12 B3@16 A2@20 B4@24 B5@28 A3@36 A4@52 A5@68");
+}
+
+/// What is sent by weight does not use the reservation up: B comes at 12, and A is served when its
+/// `R`, 16, has come.
+#[test]
+fn weights_leave_reservations_as_they_are() {
+    let both = pipe("mclock", vec![rates(&[("reservation", 250)]), weight(Values::default(), 16)]);
+    let all = [&AB[..5], &[(11, 'B', 4), (11, 'B', 4), (11, 'B', 4)]].concat();
+    assert_eq!(order(&both, &all), "A1@4 A2@8 A3@12 B1@16 A4@20 B2@24 B3@28 A5@32");
+}
+
+/// Within its curve of a quarter for 4 B of time and then a half A is sent what link-sharing
+/// leaves, and is not punished for it when B comes an eighth before 4: B's deadlines are 5 1/3, 6
+/// 2/3, 8, 10, all less an eighth (the sixth example of the notes); the last of them is as much
+/// before A's own 10.
+#[test]
+fn excess_is_not_punished() {
+    let curve = |mbit: u64| {
+        let first = Value::Rate(Rate::from_mbit(mbit));
+        let values = rates(&[("rate", 500), ("share", 500)]);
+        values.with("burst-rate", first).with("burst-time", Value::Span(Span(32)))
+    };
+    let hfsc = pipe("hfsc", vec![curve(250), curve(750)]);
+    let mut arrivals = vec![Arrival { at: Time(0), flow: FlowId(0), bytes: 1 }; 6];
+    arrivals.extend(vec![Arrival { at: Time(31), flow: FlowId(1), bytes: 1 }; 6]);
+    let sent = emits(&run(&hfsc, &arrivals, |_, _, _| {}));
+    let flows: String = sent.iter().map(|e| if e.flow.0 == 0 { 'A' } else { 'B' }).collect();
+    assert_eq!(flows, "AAAABABBBABB");
+    let ends: Vec<u64> = sent.iter().filter(|e| e.flow.0 == 1).map(|e| e.end.0 / 8).collect();
+    assert_eq!(ends, [5, 7, 8, 9, 11, 12]);
+}
+
+/// By link-sharing alone: in halves, and a limit of a quarter.
+#[test]
+fn link_sharing_is_in_proportion_and_has_a_limit() {
+    let halves = pipe("hfsc", vec![rates(&[("share", 10)]), rates(&[("share", 20)])]);
+    assert_eq!(order(&halves, &AB), "A1@4 B1@8 B2@12 A2@16 B3@20 B4@24 A3@28 B5@32 A4@36 A5@40");
+    let limited =
+        pipe("hfsc", vec![rates(&[("share", 10), ("limit", 250)]), rates(&[("share", 10)])]);
+    assert_eq!(order(&limited, &AB[..3]), "A1@4 A2@20 A3@36");
+    assert_eq!(order(&limited, &AB), "A1@4 B1@8 B2@12 B3@16 A2@20 B4@24 B5@28 A3@36 A4@52 A5@68");
+}
+
+/// A curve that begins slowly does so once: behind its first piece shares and limits go by the
+/// second slope, however often a packet is sent.
+#[test]
+fn a_slow_beginning_is_over_once() {
+    let slow = |[rate, first, time]: [&'static str; 3], mbit| {
+        let values = rates(&[(rate, mbit), (first, 1)]);
+        values.with(time, Value::Span(Span(4_000)))
+    };
+    // All queues are full all the time.
+    let run = |flows: Vec<Values>, packets: usize| {
+        let of =
+            |f| std::iter::repeat_n(Arrival { at: Time(0), flow: FlowId(f), bytes: 4 }, packets);
+        let arrivals: Vec<Arrival> = (0..flows.len() as u32).flat_map(of).collect();
+        let mut spec = pipe("hfsc", flows);
+        spec.setup.flows.iter_mut().for_each(|flow| flow.limit = Limit::Packets(packets as u32));
+        emits(&run(&spec, &arrivals, |_, _, _| {}))
+    };
+    // 4 us in virtual time are an eighth of a packet at 1 Mbit/s; the first two packets end at
+    // corners, then it is two for one.
+    let sharing = ["share", "share-burst", "share-time"];
+    let sent = run(vec![slow(sharing, 10), slow(sharing, 20)], 600);
+    let of_the_first = sent[..900].iter().filter(|e| e.flow.0 == 0).count();
+    assert!((298..=302).contains(&of_the_first), "{of_the_first} of 900");
+
+    // A packet at 250 Mbit/s lasts 128 ns; before that there are 4 us at 1 Mbit/s, which bring half
+    // a byte.
+    let limited = run(vec![slow(["limit", "limit-burst", "limit-time"], 250)], 400);
+    let starts: Vec<u64> = limited.iter().map(|e| e.start.0).collect();
+    assert_eq!(starts[0], 0);
+    let gaps: Vec<u64> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps[1..].iter().all(|gap| *gap == 128), "{gaps:?}");
+    assert!((4_000..4_200).contains(&gaps[0]), "{gaps:?}");
+}
+
+/// A has half the link for its own and B a quarter. Buckets of 4 B, overdrawn by a packet: each is
+/// green again when its debt is paid. Equals go in proportion to their rates.
+#[test]
+fn htb_overdraws_by_a_packet_and_shares_by_rate() {
+    let class = |rate: u64, ceil: u64| {
+        let bytes = |name| move |all: Values| all.with(name, Value::Bytes(4));
+        bytes("ceil-burst")(bytes("burst")(rates(&[("rate", rate), ("ceil", ceil)])))
+    };
+    let htb = pipe("htb", vec![class(500, 500), class(250, 1000)]);
+    // A has 4 B at 0, 2 at 4, and none at 8, which is no debt: its third packet is its last
+    // overdraft, of 4 B, paid at 16.
+    let alone = pipe("htb", vec![class(500, 500), class(250, 250)]);
+    assert_eq!(order(&alone, &AB[..4]), "A1@4 A2@8 A3@12 A4@20");
+    let both = order(&htb, &AB);
+    // Both are green throughout: two of A's for one of B's, and of equal turns the first flow's.
+    assert_eq!(both, "A1@4 B1@8 A2@12 A3@16 B2@20 A4@24 A5@28 B3@32 B4@36 B5@40");
+}
+
+/// mClock by its definition, looking at every flow each time.
+struct ByClocks {
+    /// Nanoseconds of a byte: reservation, limit; weight.
+    rules: Vec<(Option<u64>, Option<u64>, u64)>,
+    /// `R`, `L`, `P`.
+    clocks: Vec<(u64, u64, Fraction)>,
+    v: Fraction,
+    largest: u64,
+}
+
+impl ByClocks {
+    fn reserved(&self, heads: &[Option<u32>], now: u64) -> Option<usize> {
+        let has = |f: &usize| {
+            heads[*f].is_some() && self.rules[*f].0.is_some() && self.clocks[*f].0 <= now
+        };
+        (0..heads.len()).filter(has).min_by_key(|&f| (self.clocks[f].0, f))
+    }
+}
+
+impl Model for ByClocks {
+    fn came(&mut self, f: usize, _: u32, first: bool, now: u64) {
+        if first {
+            let (r, l, p) = &mut self.clocks[f];
+            (*r, *l, *p) = ((*r).max(now), (*l).max(now), (*p).max(self.v));
+        }
+    }
+    fn passes(&mut self, _: &[bool], _: Option<usize>, _: u64) {}
+    fn choose(&self, heads: &[Option<u32>], now: u64) -> Option<usize> {
+        let may = |f: &usize| {
+            heads[*f].is_some() && (self.rules[*f].1.is_none() || self.clocks[*f].1 <= now)
+        };
+        self.reserved(heads, now)
+            .or_else(|| (0..heads.len()).filter(may).min_by_key(|&f| (self.clocks[f].2, f)))
+    }
+    fn begin(&mut self, f: usize, bytes: u32, now: u64) {
+        let (reserved, limited, weight) = self.rules[f];
+        // Nobody else had an earlier `R`, or it would have been chosen.
+        let by_reservation = reserved.is_some() && self.clocks[f].0 <= now;
+        let (r, l, p) = &mut self.clocks[f];
+        match by_reservation {
+            true => *r += u64::from(bytes) * reserved.unwrap(),
+            false => {
+                *p = (*p).max(self.v);
+                self.v = *p;
+            }
+        }
+        if let Some(byte) = limited {
+            *l = (*l).max(now.saturating_sub(self.largest * byte)) + u64::from(bytes) * byte;
+        }
+        *p = p.plus(Fraction::new(bytes, weight));
+    }
+    fn left(&mut self, _: usize, _: Option<u32>, _: u64) {}
+}
+
+fn flows(dice: &mut Dice, mut values: impl FnMut(&mut Dice) -> Values) -> Vec<FlowSetup> {
+    let n = dice.from(1, 5);
+    (0..n).map(|_| FlowSetup::new(values(dice), Limit::Packets(dice.from(1, 12) as u32))).collect()
+}
+
+fn pipe_of(kind: &'static str, largest: u32, flows: Vec<FlowSetup>) -> PipeSpec {
+    let setup = Setup { rate: Rate::from_mbit(1000), largest, scheduler: Values::default(), flows };
+    PipeSpec::new(kind, setup, Span::ZERO)
+}
+
+#[test]
+fn mclock_goes_by_its_clocks() {
+    let mut accepted = 0;
+    for seed in 0..900 {
+        let mut dice = Dice::new(seed ^ 0x3c10);
+        let largest = dice.from(1, 12) as u32;
+        let flows = flows(&mut dice, |dice| {
+            let mut values = weight(Values::default(), 1 << dice.from(0, 4));
+            for (name, mbit) in
+                [("reservation", [50, 100, 125, 250, 500]), ("limit", [125, 200, 250, 500, 1000])]
+            {
+                if dice.from(0, 1) == 0 {
+                    values.set(name, Value::Rate(Rate::from_mbit(dice.one_of(&mbit))));
+                }
+            }
+            values
+        });
+        let spec = pipe_of("mclock", largest, flows);
+        if Engine::new(std::slice::from_ref(&spec)).is_err() {
+            continue;
+        }
+        accepted += 1;
+        let rule = |f: &FlowSetup| {
+            let byte = |name| nanos_of_a_byte(&f.values, name);
+            (byte("reservation"), byte("limit"), f.values.count("weight").unwrap())
+        };
+        let rules: Vec<_> = spec.setup.flows.iter().map(rule).collect();
+        let clocks = vec![(0, 0, Fraction::ZERO); rules.len()];
+        let model = ByClocks { rules, clocks, v: Fraction::ZERO, largest: largest.into() };
+        beside(&spec, model, &mut dice, seed);
+    }
+    assert!(accepted > 300, "{accepted}");
+}
+
+/// A flow with a limit starts no more in any time than the limit brings, three packets, and one for
+/// each flow that may keep a reservation waiting.
+#[test]
+fn no_limit_is_exceeded() {
+    let (mut nearest, mut packets) = (0.0f64, 0);
+    for seed in 0..500 {
+        let mut dice = Dice::new(seed ^ 0x11f7);
+        let flows = flows(&mut dice, |dice| {
+            let limit = dice.from(20, 400);
+            let mut values = weight(rates(&[("limit", limit)]), dice.from(1, 20));
+            if dice.from(0, 2) == 0 {
+                values.set(
+                    "reservation",
+                    Value::Rate(Rate::from_mbit(dice.from(10, limit).min(190))),
+                );
+            }
+            values
+        });
+        let spec = pipe_of("mclock", 12, flows);
+        let sent = emits(&run(&spec, &bursts(&mut dice, &spec, 20_000), |_, _, _| {}));
+        for (f, flow) in spec.setup.flows.iter().enumerate() {
+            let rate = flow.values.rate("limit").unwrap().0 as f64 / 8e9;
+            let own: Vec<_> = sent.iter().filter(|e| e.flow.index() == f).collect();
+            packets += own.len();
+            for (n, first) in own.iter().enumerate().step_by(3) {
+                let mut bytes = 0.0;
+                for e in &own[n..] {
+                    bytes += f64::from(e.bytes);
+                    let most = rate * (e.start - first.start).0 as f64
+                        + 12.0 * (3 + spec.setup.flows.len()) as f64;
+                    assert!(bytes <= most, "seed {seed}: {bytes} > {most}: {spec:?}");
+                    nearest = nearest.max(bytes / most);
+                }
+            }
+        }
+    }
+    assert!(packets > 20_000 && nearest > 0.8, "{packets} {nearest}");
+}
+
+/// H-FSC by its definition: curves that rise fast first, or straight ones.
+struct ByCurves {
+    real_time: Vec<Option<Copies>>,
+    sharing: Vec<Copies>,
+    /// Bytes sent for the real-time curve, and at all.
+    kept: Vec<u64>,
+    sent: Vec<u64>,
+    v: Fraction,
+}
+
+impl ByCurves {
+    fn eligible(&self, f: usize, now: u64) -> bool {
+        self.real_time[f]
+            .as_ref()
+            .is_some_and(|curve| curve.reaches(self.kept[f]) <= Fraction::of(now))
+    }
+}
+
+impl Model for ByCurves {
+    fn came(&mut self, f: usize, _: u32, first: bool, now: u64) {
+        if first {
+            if let Some(curve) = &mut self.real_time[f] {
+                curve.begins.push((Fraction::of(now), self.kept[f]));
+            }
+            self.sharing[f].begins.push((self.v, self.sent[f]));
+        }
+    }
+    fn passes(&mut self, _: &[bool], _: Option<usize>, _: u64) {}
+    fn choose(&self, heads: &[Option<u32>], now: u64) -> Option<usize> {
+        let deadline = |f: usize| {
+            let bytes = heads[f].filter(|_| self.eligible(f, now))?;
+            Some((whole(self.real_time[f].as_ref()?.reaches(self.kept[f] + u64::from(bytes))), f))
+        };
+        let share = |f: usize| heads[f].map(|_| (self.sharing[f].reaches(self.sent[f]), f));
+        let first = (0..heads.len()).filter_map(deadline).min();
+        first.or_else(|| (0..heads.len()).filter_map(share).min()).map(|(_, f)| f)
+    }
+    fn begin(&mut self, f: usize, bytes: u32, now: u64) {
+        match self.eligible(f, now) {
+            true => self.kept[f] += u64::from(bytes),
+            false => {
+                self.sharing[f].begins.push((self.v, self.sent[f]));
+                self.v = self.v.max(self.sharing[f].reaches(self.sent[f]));
+            }
+        }
+        self.sent[f] += u64::from(bytes);
+    }
+    fn left(&mut self, _: usize, _: Option<u32>, _: u64) {}
+}
+
+#[test]
+fn hfsc_goes_by_its_curves() {
+    let (mut accepted, mut concave) = (0, 0);
+    for seed in 0..900 {
+        let mut dice = Dice::new(seed ^ 0xcf5c);
+        let largest = dice.from(1, 12) as u32;
+        let flows = flows(&mut dice, |dice| {
+            let mut values = Values::default();
+            for [rate, first, time] in
+                [["rate", "burst-rate", "burst-time"], ["share", "share-burst", "share-time"]]
+            {
+                if dice.from(0, 3) == 0 {
+                    continue;
+                }
+                // A power of two apart, so that the clocks are exact.
+                let slow = dice.from(1, 2);
+                values.set(rate, Value::Rate(Rate::from_mbit(125 * slow)));
+                if dice.from(0, 1) == 0 {
+                    values.set(
+                        first,
+                        Value::Rate(Rate::from_mbit(125 * slow * dice.one_of(&[1, 2, 4]))),
+                    );
+                    values.set(time, Value::Span(Span(dice.from(0, 400))));
+                }
+            }
+            if values.rate("share").is_none() && values.rate("rate").is_none() {
+                values.set("share", Value::Rate(Rate::from_mbit(125)));
+            }
+            values
+        });
+        let spec = pipe_of("hfsc", largest, flows);
+        if Engine::new(std::slice::from_ref(&spec)).is_err() {
+            continue;
+        }
+        accepted += 1;
+        let real_time = |f: &FlowSetup| Copies::of(&f.values, ["rate", "burst-rate", "burst-time"]);
+        let linear = |f: &FlowSetup| Copies::of(&f.values, ["rate", "", ""]);
+        let sharing = |f: &FlowSetup| {
+            Copies::of(&f.values, ["share", "share-burst", "share-time"])
+                .or(linear(f))
+                .expect("it has one")
+        };
+        let flows = &spec.setup.flows;
+        concave +=
+            u64::from(flows.iter().any(|f| f.values.span("burst-time").is_some_and(|s| s.0 > 0)));
+        let model = ByCurves {
+            real_time: flows.iter().map(real_time).collect(),
+            sharing: flows.iter().map(sharing).collect(),
+            kept: vec![0; flows.len()],
+            sent: vec![0; flows.len()],
+            v: Fraction::ZERO,
+        };
+        beside(&spec, model, &mut dice, seed);
+    }
+    assert!(accepted > 300 && concave > 100, "{accepted} {concave}");
+}
+
+fn victim(kind: &'static str, [victim, neighbour]: [Values; 2], capacity: Capacity) -> f64 {
+    let flow = |values| FlowSetup::new(values, Limit::Bytes(100_000));
+    let flows = vec![flow(victim), flow(neighbour)];
+    let setup =
+        Setup { rate: Rate::from_mbit(10), largest: 1514, scheduler: Values::default(), flows };
+    longest_wait_of_a_victim(&PipeSpec { capacity, ..PipeSpec::new(kind, setup, Span::ZERO) })
+}
+
+/// Its own frame, and so many of the neighbour's: never more, and less by no more than the grid of
+/// arrivals makes.
+fn sits_on_whole_frames(kind: &'static str, values: [Values; 2], capacity: Capacity, frames: u32) {
+    let most = 193.6 + 833.6 * f64::from(frames);
+    let longest = victim(kind, values, capacity.clone());
+    assert!(
+        longest <= most + 0.001 && longest > most - 10.0,
+        "{kind}, {capacity:?}: {longest} us, not {most} us"
+    );
+}
+
+fn of(name: &'static str, value: u64) -> Values {
+    let value = if name == "quantum" { Value::Bytes(value) } else { Value::Count(value) };
+    Values::default().with(name, value)
+}
+
+#[test]
+fn a_victims_longest_wait_sits_on_whole_frames_as_in_the_kernel() {
+    let quantum = || of("quantum", 1514);
+    for (kind, values, frames) in [
+        // hfsc ls 1/9: 833.0 and the victim's own frame.
+        ("hfsc", [rates(&[("share", 1)]), rates(&[("share", 9)])], 1),
+        // hfsc rt: the same where a link serialises; by tokens it was 0.
+        ("hfsc", [rates(&[("rate", 1)]), rates(&[("share", 9)])], 1),
+        ("mclock", [rates(&[("reservation", 1)]), Values::default()], 1),
+        ("htb", [rates(&[("rate", 1)]), rates(&[("rate", 9)])], 1),
+        // drr: 1861.1, two frames of the neighbour's turn; ets: 1860.6.
+        ("drr", [quantum(), quantum()], 2),
+        ("ets", [quantum(), quantum()], 2),
+        // qfq: 2684.7, three.
+        ("qfq", [Values::default(), Values::default()], 3),
+        ("priority", [of("priority", 0), of("priority", 1)], 1),
+    ] {
+        sits_on_whole_frames(kind, values, Capacity::Serialise, frames);
+    }
+}
+
+/// The kernel's `tbf` looks at who is next without taking it where the discipline below can:
+/// whoever comes while a frame waits for its tokens goes first. `prio` can, `drr`, `ets` and `qfq`
+/// give the frame away.
+#[test]
+fn behind_tokens_a_victim_waits_for_its_own_alone_where_the_kernels_does() {
+    let quantum = || of("quantum", 1514);
+    for (kind, values, frames) in [
+        // tbf / prio: 193.0.
+        ("priority", [of("priority", 0), of("priority", 1)], 0),
+        ("drr", [quantum(), quantum()], 2),
+        ("ets", [quantum(), quantum()], 2),
+        ("qfq", [Values::default(), Values::default()], 3),
+    ] {
+        sits_on_whole_frames(kind, values, Capacity::TokenBucket(3028), frames);
+    }
+}
+
+/// A frame that is longer than the bucket goes when the bucket is full and the rest would have
+/// come; one that comes before that may pass it.
+#[test]
+fn a_frame_longer_than_the_bucket_is_passed_until_the_bucket_is_full() {
+    let mut spec = pipe("priority", vec![of("priority", 0), of("priority", 1)]);
+    spec.capacity = Capacity::TokenBucket(2);
+    // A byte takes 8 ns. B1 has what the bucket held after 16 ns; B2 would begin when that is full
+    // again, at 32 ns, and A1 is there before.
+    assert_eq!(order(&spec, &[(0, 'B', 4), (0, 'B', 4), (2, 'A', 1)]), "B1@2 A1@3 B2@7");
+}
+
+/// Weights change while packets wait: a flow's reservation begins when it is given, and what it was
+/// ahead by its weight stays as many bytes.
+#[test]
+fn minima_and_limits_change_while_packets_wait() {
+    let set = |reservation: u64| {
+        pipe("mclock", vec![rates(&[("reservation", reservation)]), weight(Values::default(), 9)])
+    };
+    let mut engine = Engine::new(&[set(100)]).unwrap();
+    let mut out = Vec::new();
+    for f in [0, 1] {
+        for handle in 0..20 {
+            let unit = falaj_engine::engine::Unit { flow: FlowId(f), handle, bytes: 4 };
+            engine.input(falaj_engine::PipeId(0), unit, Time(0), &mut out);
+        }
+    }
+    // A tenth, and a tenth of what is left: two packets of eleven or so. From then on half.
+    let change = engine.prepare(falaj_engine::PipeId(0), &set(500)).unwrap();
+    engine.apply(change, Time(16 * 32), &mut out).unwrap();
+    engine.poll(Time(1 << 40), &mut out);
+    let flows: String = emits(&out).iter().map(|e| if e.flow.0 == 0 { 'A' } else { 'B' }).collect();
+    let (before, after) = flows.split_at(17);
+    assert!(before.matches('A').count() <= 4, "{flows}");
+    assert!(after[..6].matches('A').count() == 3, "{flows}");
+}
+
+/// The round robin of Xen's virtual adapters by its definition: a list of turns, and who is below a
+/// minimum first.
+struct ByTurns {
+    delay: u64,
+    /// Nanoseconds of a byte at the minimum; weight.
+    rules: Vec<(Option<u64>, u64)>,
+    /// Whose turns come, in order; the first may have begun.
+    turns: VecDeque<usize>,
+    begun: bool,
+    left: Vec<u64>,
+    emptied: Vec<u64>,
+    due: Vec<u64>,
+    queued: Vec<u32>,
+}
+
+impl ByTurns {
+    fn below(&self, heads: &[Option<u32>], now: u64) -> Option<usize> {
+        let until = |f: usize| {
+            let byte = self.rules[f].0.filter(|_| self.due[f] <= now)?;
+            Some((self.due[f] + byte * u64::from(heads[f]?), f))
+        };
+        (0..heads.len()).filter_map(until).min().map(|(_, f)| f)
+    }
+    /// The turns as they are once one is found that sends.
+    fn pass(&self, waits: impl Fn(usize) -> bool) -> (VecDeque<usize>, Vec<u64>) {
+        let (mut turns, mut left) = (self.turns.clone(), self.left.clone());
+        while let Some(&f) = turns.front() {
+            match (waits(f), left[f]) {
+                (false, _) => _ = turns.pop_front(),
+                (true, 0) => {
+                    left[f] = self.rules[f].1;
+                    turns.rotate_left(1);
+                }
+                (true, _) => break,
+            }
+        }
+        (turns, left)
+    }
+}
+
+impl Model for ByTurns {
+    fn came(&mut self, f: usize, _: u32, first: bool, now: u64) {
+        self.queued[f] += 1;
+        if !first {
+            return;
+        }
+        self.due[f] = self.due[f].max(now);
+        let goes_on = self.left[f] > 0 && now - self.emptied[f] < self.delay;
+        let (stands, begun) =
+            (self.turns.contains(&f), self.begun && self.turns.front() == Some(&f));
+        if goes_on && !stands {
+            // Next, but not before a turn that has begun.
+            self.turns.insert(usize::from(self.begun), f);
+        } else if !goes_on && !begun {
+            self.left[f] = self.rules[f].1;
+            if !stands {
+                self.turns.push_back(f);
+            }
+        }
+    }
+    fn passes(&mut self, _: &[bool], _: Option<usize>, _: u64) {}
+    fn choose(&self, heads: &[Option<u32>], now: u64) -> Option<usize> {
+        self.below(heads, now).or_else(|| self.pass(|f| heads[f].is_some()).0.front().copied())
+    }
+    fn begin(&mut self, f: usize, bytes: u32, now: u64) {
+        let heads: Vec<Option<u32>> = self
+            .queued
+            .iter()
+            .enumerate()
+            .map(|(g, &n)| (n > 0).then_some(if g == f { bytes } else { 0 }))
+            .collect();
+        // Of the others' heads it is known that they are later.
+        let raised = self.rules[f].0.is_some() && self.due[f] <= now;
+        if !raised {
+            (self.turns, self.left) = self.pass(|f| heads[f].is_some());
+            self.begun = true;
+        }
+        self.left[f] = self.left[f].saturating_sub(1);
+        if let Some(byte) = self.rules[f].0 {
+            let time = byte * u64::from(bytes);
+            self.due[f] =
+                if self.due[f] <= now { self.due[f] + time } else { self.due[f].max(now + time) };
+        }
+    }
+    fn left(&mut self, f: usize, head: Option<u32>, now: u64) {
+        self.queued[f] -= 1;
+        if head.is_none() {
+            self.emptied[f] = now;
+        }
+        if self.queued.iter().all(|&n| n == 0) {
+            (self.turns, self.begun) = (VecDeque::new(), false);
+        }
+    }
+}
+
+/// Weights 3 and 1, and a pause of A's: within the delay it goes on with its turn, of which two
+/// packets are left; later it has a whole turn.
+#[test]
+fn an_adapter_that_comes_back_soon_goes_on_with_its_turn() {
+    let delay = |ns| Values::default().with("delay", Value::Span(Span(ns)));
+    let flows = || vec![weight(Values::default(), 3), weight(Values::default(), 1)];
+    let xen = |ns| {
+        let flows =
+            flows().into_iter().map(|values| FlowSetup::new(values, Limit::Packets(20))).collect();
+        let setup = Setup { rate: Rate::from_mbit(1000), largest: 4, scheduler: delay(ns), flows };
+        PipeSpec::new("xen-wrr", setup, Span::ZERO)
+    };
+    // A1 is alone; B's come while it is sent, A's others at byte 6.
+    let all =
+        [(0, 'A', 4), (1, 'B', 4), (1, 'B', 4), (1, 'B', 4), (6, 'A', 4), (6, 'A', 4), (6, 'A', 4)];
+    assert_eq!(order(&xen(1_000), &all), "A1@4 B1@8 A2@12 A3@16 B2@20 A4@24 B3@28");
+    assert_eq!(order(&xen(0), &all), "A1@4 B1@8 A2@12 A3@16 A4@20 B2@24 B3@28");
+}
+
+/// C has a quarter of the link at least, though its turn is one of six.
+#[test]
+fn an_adapter_below_its_minimum_goes_first() {
+    let least = |values: Values| values.with("min-rate", Value::Rate(Rate::from_mbit(250)));
+    let one = || weight(Values::default(), 1);
+    let xen = pipe("xen-wrr", vec![weight(Values::default(), 5), least(one())]);
+    let all: Vec<(u64, char, u32)> =
+        (0..14).map(|n| (0, if n % 2 == 0 { 'A' } else { 'B' }, 4)).collect();
+    // B's due times are 0, 16, 32 and so on.
+    assert_eq!(
+        order(&xen, &all),
+        "A1@4 B1@8 A2@12 A3@16 B2@20 A4@24 A5@28 A6@32 B3@36 A7@40 B4@44 B5@48 B6@52 B7@56"
+    );
+}
+
+#[test]
+fn xens_round_robin_goes_by_turns_and_minima() {
+    let (mut accepted, mut raised) = (0, 0);
+    for seed in 0..900 {
+        let mut dice = Dice::new(seed ^ 0x0e20);
+        let largest = dice.from(1, 12) as u32;
+        let flows = flows(&mut dice, |dice| {
+            let mut values = weight(Values::default(), dice.from(1, 5));
+            if dice.from(0, 2) == 0 {
+                values.set(
+                    "min-rate",
+                    Value::Rate(Rate::from_mbit(dice.one_of(&[50, 100, 125, 250, 500]))),
+                );
+            }
+            values
+        });
+        let mut spec = pipe_of("xen-wrr", largest, flows);
+        let delay = dice.one_of(&[0, 1, 50, 300, 10_000]);
+        spec.setup.scheduler.set("delay", Value::Span(Span(delay)));
+        if Engine::new(std::slice::from_ref(&spec)).is_err() {
+            continue;
+        }
+        accepted += 1;
+        let rule = |f: &FlowSetup| {
+            (nanos_of_a_byte(&f.values, "min-rate"), f.values.count("weight").unwrap())
+        };
+        let rules: Vec<_> = spec.setup.flows.iter().map(rule).collect();
+        raised += u64::from(rules.iter().any(|rule| rule.0.is_some()));
+        let n = rules.len();
+        let (turns, begun, zeros) = (VecDeque::new(), false, vec![0; n]);
+        let model = ByTurns {
+            delay,
+            rules,
+            turns,
+            begun,
+            left: zeros.clone(),
+            emptied: zeros.clone(),
+            due: zeros,
+            queued: vec![0; n],
+        };
+        beside(&spec, model, &mut dice, seed);
+    }
+    assert!(accepted > 500 && raised > 250, "{accepted} {raised}");
+}

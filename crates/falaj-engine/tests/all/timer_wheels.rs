@@ -1,0 +1,239 @@
+//! Timer wheels: worked examples, a plain model without wheels, shares.
+
+use crate::common::{Arrival, emits, run};
+use falaj_engine::engine::Unit;
+use falaj_engine::pipe::PipeSpec;
+use falaj_engine::{Engine, Output, PipeId};
+use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
+use std::collections::VecDeque;
+
+/// Nanoseconds of a byte.
+const BYTE: u64 = 8;
+const LARGEST: u32 = 4;
+
+fn pipe(weights: &[u64], queue: u32) -> PipeSpec {
+    let flow = |&weight| FlowSetup {
+        values: Values::default().with("weight", Value::Count(weight)),
+        limit: Limit::Packets(queue),
+        inner: None,
+    };
+    let flows = weights.iter().map(flow).collect();
+    let setup = Setup {
+        rate: Rate::from_mbit(1000),
+        largest: LARGEST,
+        scheduler: Values::default(),
+        flows,
+    };
+    PipeSpec::new("timer-wheels", setup, Span::ZERO)
+}
+
+/// Departures as `A@2`: flow, end in bytes.
+fn order(spec: &PipeSpec, arrivals: &[(u64, u32, u32)]) -> String {
+    let arrival =
+        |&(at, f, bytes): &(u64, u32, u32)| Arrival { at: Time(at * BYTE), flow: FlowId(f), bytes };
+    let arrivals: Vec<Arrival> = arrivals.iter().map(arrival).collect();
+    let name =
+        |e: &falaj_engine::Emit| format!("{}@{}", (b'A' + e.flow.0 as u8) as char, e.end.0 / BYTE);
+    emits(&run(spec, &arrivals, |_, _, _| {})).iter().map(name).collect::<Vec<_>>().join(" ")
+}
+
+/// A slot is half a byte here, and all that is due at a whole byte is told apart.
+#[test]
+fn equal_flows_go_by_when_their_heads_are_due() {
+    let arrivals = [
+        (0, 0, 2),
+        (0, 0, 2),
+        (0, 0, 2),
+        (0, 0, 2),
+        (0, 1, 4),
+        (0, 1, 1),
+        (0, 1, 3),
+        (1, 2, 3),
+        (1, 2, 3),
+    ];
+    // Due: A 2 4 6 8; B, who finds V = 2, 6 7 10; C 5 8. Whoever came to a slot first goes first.
+    assert_eq!(order(&pipe(&[1, 1, 1], 9), &arrivals), "A@2 A@4 C@7 B@11 A@13 B@14 C@17 A@19 B@22");
+}
+
+#[test]
+fn the_narrower_slot_of_larger_weights_ends_first() {
+    let arrivals = [(0, 0, 4), (0, 0, 4), (0, 0, 4), (0, 1, 4), (0, 1, 4)];
+    // Due: A 2 4 6, B 6 10. A's slot ends at 6.25, B's at 6.5.
+    assert_eq!(order(&pipe(&[2, 1], 9), &arrivals), "A@4 A@8 A@12 B@16 B@20");
+}
+
+/// The same rules without wheels: every head has a number that says when it
+/// is due, and all are looked at.
+struct Model {
+    weights: Vec<u64>,
+    queues: Vec<VecDeque<u32>>,
+    due: Vec<u128>,
+    /// When the head came to its slot.
+    came: Vec<u64>,
+    count: u64,
+    time: u128,
+    sending: Option<(usize, u64)>,
+    out: Vec<(u32, u64)>,
+}
+
+impl Model {
+    fn new(weights: &[u64]) -> Model {
+        let n = weights.len();
+        Model {
+            weights: weights.to_vec(),
+            queues: vec![VecDeque::new(); n],
+            due: vec![0; n],
+            came: vec![0; n],
+            count: 0,
+            time: 0,
+            sending: None,
+            out: Vec::new(),
+        }
+    }
+
+    fn head(&mut self, f: usize, after: u128) {
+        let byte = ((1u128 << 24) as f64 / self.weights[f] as f64).round() as u128;
+        self.due[f] = after + u128::from(self.queues[f][0]) * byte;
+        self.count += 1;
+        self.came[f] = self.count;
+    }
+
+    /// The slot of a flow: when it starts and ends, and the least weight that has such slots.
+    fn slot(&self, f: usize) -> (u128, u128, u64) {
+        let least = (0..).map(|k| 1u64 << k).take_while(|&w| w <= self.weights[f]).last().unwrap();
+        let packet = (u128::from(LARGEST) << 24) / u128::from(least);
+        let width = (0..).map(|k| 1u128 << k).take_while(|&w| w * 8 <= packet).last().unwrap();
+        let start = self.due[f] / width * width;
+        (start, start + width, least)
+    }
+
+    fn serve(&mut self, now: u64) {
+        let waiting = (0..self.queues.len()).filter(|&f| !self.queues[f].is_empty());
+        let key = |&f: &usize| {
+            let (_, end, least) = self.slot(f);
+            (end, u64::MAX - least, self.came[f])
+        };
+        let Some(f) = waiting.min_by_key(key) else { return };
+        self.time = self.time.max(self.slot(f).0);
+        let end = now + u64::from(self.queues[f][0]) * BYTE;
+        self.sending = Some((f, end));
+        self.out.push((f as u32, end));
+    }
+
+    fn until(&mut self, now: u64) {
+        while let Some((f, end)) = self.sending.filter(|&(_, end)| end <= now) {
+            self.sending = None;
+            self.queues[f].pop_front();
+            if !self.queues[f].is_empty() {
+                self.head(f, self.due[f]);
+            }
+            self.serve(end);
+        }
+    }
+
+    fn arrive(&mut self, f: usize, bytes: u32, now: u64) {
+        self.until(now);
+        self.queues[f].push_back(bytes);
+        if self.queues[f].len() == 1 {
+            self.head(f, self.time);
+        }
+        if self.sending.is_none() {
+            self.serve(now);
+        }
+    }
+}
+
+/// All sequences of six steps: a packet of 1 or 4 B for one of three flows, or
+/// three byte times without one.
+#[test]
+fn wheels_do_what_looking_at_all_heads_does() {
+    for weights in [[1, 1, 1], [1, 2, 4], [3, 1, 5], [65_536, 7, 100]] {
+        let spec = pipe(&weights, 9);
+        for sequence in 0..7u32.pow(6) {
+            let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+            let mut model = Model::new(&weights);
+            let (mut out, mut now, mut rest) = (Vec::new(), 0, sequence);
+            for _ in 0..6 {
+                match rest % 7 {
+                    6 => now += 3 * BYTE,
+                    step => {
+                        let (f, bytes) =
+                            (step / 2, if step.is_multiple_of(2) { 1 } else { LARGEST });
+                        let unit = Unit { flow: FlowId(f), handle: 0, bytes };
+                        engine.input(PipeId(0), unit, Time(now), &mut out);
+                        model.arrive(f as usize, bytes, now);
+                    }
+                }
+                rest /= 7;
+            }
+            engine.poll(Time(10_000), &mut out);
+            model.until(10_000);
+            let ours: Vec<_> = emits(&out).iter().map(|e| (e.flow.0, e.end.0)).collect();
+            assert_eq!(ours, model.out, "weights {weights:?}, sequence {sequence}");
+        }
+    }
+}
+
+/// Bytes served of flows that are always backlogged, over `packets` packets each.
+fn served(engine: &mut Engine, from: Time, flows: u32, packets: usize) -> (Vec<u64>, Time) {
+    let (mut bytes, mut now, mut out) = (vec![0; flows as usize], from, Vec::new());
+    for _ in 0..packets {
+        now = engine.next_event();
+        engine.poll(now, &mut out);
+        for output in std::mem::take(&mut out) {
+            let Output::Emit(e) = output else { panic!("{output:?}") };
+            bytes[e.flow.index()] += u64::from(e.bytes);
+            let unit = Unit { flow: e.flow, handle: 0, bytes: 1 + (e.handle + e.bytes) % LARGEST };
+            engine.input(PipeId(0), unit, now, &mut out);
+        }
+    }
+    (bytes, now)
+}
+
+#[test]
+fn backlogged_flows_share_by_weight_and_a_change_of_weights_counts_at_once() {
+    let mut engine = Engine::new(&[pipe(&[1, 3, 40, 65_536], 9)]).unwrap();
+    let mut out = Vec::new();
+    for f in 0..4 {
+        for _ in 0..4 {
+            engine.input(
+                PipeId(0),
+                Unit { flow: FlowId(f), handle: 0, bytes: LARGEST },
+                Time::ZERO,
+                &mut out,
+            );
+        }
+    }
+    let all = |bytes: &[u64]| bytes.iter().sum::<u64>();
+    // Long enough for the least weight to have a share of some packets.
+    let (before, now) = served(&mut engine, Time::ZERO, 4, 1_000_000);
+    for (f, weight) in [1, 3, 40, 65_536].into_iter().enumerate() {
+        let share = all(&before) as f64 * f64::from(weight) / 65_580.0;
+        assert!(
+            (before[f] as f64 - share).abs() <= 40.0,
+            "{before:?}: {share} B for a weight of {weight}"
+        );
+    }
+    let prepared = engine.prepare(PipeId(0), &pipe(&[10, 10, 20, 40], 9)).unwrap();
+    engine.apply(prepared, now, &mut out).unwrap();
+    let (after, _) = served(&mut engine, now, 4, 1_000);
+    for (f, weight) in [10, 10, 20, 40].into_iter().enumerate() {
+        let share = all(&after) as f64 * f64::from(weight) / 80.0;
+        assert!(
+            (after[f] as f64 - share).abs() <= 12.0,
+            "{after:?}: {share} B for a weight of {weight}"
+        );
+    }
+}
+
+#[test]
+fn a_weight_of_nothing_is_refused() {
+    for weight in [0, 65_537, u64::MAX] {
+        let (_, refused) = Engine::new(&[pipe(&[1, weight], 9)]).err().unwrap();
+        let refused = refused.into_iter().next().expect("a reason");
+        assert_eq!((refused.flow, refused.param), (Some(1), "weight"));
+    }
+}

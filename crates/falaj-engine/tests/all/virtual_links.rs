@@ -1,0 +1,183 @@
+//! Virtual links against a plain model.
+
+use crate::common::model::{self, Departure, Variant};
+use crate::common::{Arrival, Dice, bursts, emits, run, virtual_links};
+use falaj_engine::pipe::PipeSpec;
+use falaj_engine::{Engine, PipeId};
+use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
+
+/// Sparse and dense arrivals over some cycles.
+fn scenario(seed: u64, serve: &'static str, preset: &'static str) -> (PipeSpec, Vec<Arrival>) {
+    let mut dice = Dice::new(seed);
+    let spec = virtual_links(&mut dice, serve, preset);
+    let cycle: u64 = spec.setup.flows.iter().map(|f| f.values.span("phase").unwrap().0).sum();
+    let arrivals = bursts(&mut dice, &spec, 9 * cycle + 500);
+    (spec, arrivals)
+}
+
+fn departures(spec: &PipeSpec, arrivals: &[Arrival]) -> Vec<(u32, u64, u64)> {
+    emits(&run(spec, arrivals, |_, _, _| {}))
+        .iter()
+        .map(|e| (e.handle, e.start.0, e.end.0))
+        .collect()
+}
+
+fn plain(departures: &[Departure]) -> Vec<(u32, u64, u64)> {
+    departures.iter().map(|d| (d.handle, d.start, d.end)).collect()
+}
+
+#[track_caller]
+fn assert_same(seed: u64, spec: &PipeSpec, ours: &[(u32, u64, u64)], model: &[(u32, u64, u64)]) {
+    if let Some(i) = (0..ours.len().max(model.len())).find(|&i| ours.get(i) != model.get(i)) {
+        panic!(
+            "seed {seed}: departure {i} is {:?}, in the model {:?}: {spec:?}",
+            ours.get(i),
+            model.get(i)
+        );
+    }
+}
+
+#[test]
+fn phase_wise_departures_are_those_of_the_model() {
+    for seed in 0..4_000 {
+        let (spec, arrivals) = scenario(seed, "phase-wise", "clean");
+        let model = plain(&model::phase_wise(&spec, &arrivals));
+        assert_same(seed, &spec, &departures(&spec, &arrivals), &model);
+    }
+}
+
+#[test]
+fn packet_wise_departures_are_those_of_the_model() {
+    for seed in 0..4_000 {
+        let preset = if seed % 2 == 0 { "paper" } else { "clean" };
+        let (spec, arrivals) = scenario(seed, "packet-wise", preset);
+        let variant = Variant { paper: preset == "paper", interrupt: true };
+        let (model, began) = model::packet_wise(&spec, &arrivals, variant);
+        assert_same(seed, &spec, &departures(&spec, &arrivals), &plain(&model));
+        let phases: u64 = spec.setup.flows.iter().map(|f| f.values.span("phase").unwrap().0).sum();
+        let carried = u64::from(spec.setup.largest) * 8 * spec.setup.flows.len() as u64;
+        let carries = spec.setup.scheduler.choice("tail") == Some("carry");
+        let cycle = if carries { phases + carried } else { phases };
+        let busy = began
+            .windows(2)
+            .filter(|w| model.iter().any(|d| w[0] <= d.arrival && d.arrival < w[1]));
+        for w in
+            busy.filter(|_| spec.setup.flows.iter().any(|f| f.values.choice("kind") == Some("A")))
+        {
+            assert!(
+                w[1] - w[0] <= cycle,
+                "seed {seed}: a cycle of {} is longer than all phases, {cycle}",
+                w[1] - w[0]
+            );
+        }
+    }
+}
+
+/// Idle time costs no events: hours of it are made up for in one step, and the
+/// phases stand where the stepwise machine has them.
+#[test]
+fn an_idle_link_makes_no_events_and_keeps_its_phases() {
+    for seed in 0..2_000 {
+        for (serve, preset) in
+            [("phase-wise", "clean"), ("packet-wise", "clean"), ("packet-wise", "paper")]
+        {
+            let mut dice = Dice::new(seed);
+            let spec = virtual_links(&mut dice, serve, preset);
+            let flows = spec.setup.flows.len() as u64;
+            let mut at = 0;
+            let arrivals: Vec<Arrival> = (0..8)
+                .map(|_| {
+                    at += dice.from(0, 30_000);
+                    Arrival {
+                        at: Time(at),
+                        flow: FlowId(dice.from(0, flows - 1) as u32),
+                        bytes: dice.from(1, spec.setup.largest.into()) as u32,
+                    }
+                })
+                .collect();
+            let model = match serve {
+                "phase-wise" => model::phase_wise(&spec, &arrivals),
+                _ => {
+                    model::packet_wise(
+                        &spec,
+                        &arrivals,
+                        Variant { paper: preset == "paper", interrupt: true },
+                    )
+                    .0
+                }
+            };
+            assert_same(seed, &spec, &departures(&spec, &arrivals), &plain(&model));
+
+            // A hundred days later, in no time at all.
+            let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+            let mut out = Vec::new();
+            assert_eq!(engine.next_event(), Time::NEVER);
+            engine.poll(Time::ZERO + Span::from_secs(8_640_000), &mut out);
+            let unit = falaj_engine::engine::Unit { flow: FlowId(0), handle: 0, bytes: 1 };
+            engine.input(PipeId(0), unit, Time::ZERO + Span::from_secs(8_640_000), &mut out);
+        }
+    }
+}
+
+fn four_is_kept(spec: &PipeSpec, departures: &[Departure]) -> Result<u32, String> {
+    let four = u64::from(spec.setup.largest) * 8 * spec.setup.flows.len() as u64;
+    let mut hot = 0;
+    for d in departures.iter().filter(|d| d.hot) {
+        hot += 1;
+        if d.end - d.arrival > four {
+            return Err(format!("{} > {four}: {d:?}", d.end - d.arrival));
+        }
+    }
+    Ok(hot)
+}
+
+/// (4) holds under its condition, and alone sees that links which are still
+/// alive must interrupt the wait at a cycle's end.
+#[test]
+fn an_empty_queue_waits_for_one_packet_of_each_at_most() {
+    let (mut hot, mut trapped) = (0, 0);
+    for seed in 0..8_000 {
+        let preset = if seed % 4 == 0 { "clean" } else { "paper" };
+        let (spec, arrivals) = scenario(seed, "packet-wise", preset);
+        let right = Variant { paper: preset == "paper", interrupt: true };
+        let (departed, _) = model::packet_wise(&spec, &arrivals, right);
+        assert_same(seed, &spec, &departures(&spec, &arrivals), &plain(&departed));
+        hot += four_is_kept(&spec, &departed)
+            .unwrap_or_else(|broken| panic!("seed {seed}: {broken}: {spec:?}"));
+        let (departed, _) =
+            model::packet_wise(&spec, &arrivals, Variant { interrupt: false, ..right });
+        trapped += u32::from(four_is_kept(&spec, &departed).is_err());
+    }
+    assert!(hot > 10_000, "the condition holds often enough to mean something: {hot}");
+    assert!(trapped > 5, "the trap is there to be seen: {trapped}");
+}
+
+/// In a queue of bytes there may be more packets than cycles have room for packets
+/// of the largest size, and others send one of these between any two.
+#[test]
+fn a_queue_of_tiny_packets_waits_for_the_others_phases() {
+    let link = |kind: &'static str, phase: u64, limit| {
+        let values = Values::default().with("kind", Value::Choice(kind));
+        FlowSetup::new(values.with("phase", Value::Span(Span(phase))), limit)
+    };
+    let setup = Setup {
+        rate: Rate::from_mbit(1000),
+        largest: 100,
+        scheduler: Values::default().with("tail", Value::Choice("skip")),
+        flows: vec![link("B", 1800, Limit::Bytes(100)), link("A", 3200, Limit::Packets(10))],
+    };
+    let spec = PipeSpec::new("virtual-links", setup, Span::ZERO);
+    // The first link has given up its turn when its packets come.
+    let mut arrivals = vec![Arrival { at: Time(0), flow: FlowId(1), bytes: 100 }; 8];
+    arrivals.extend(vec![Arrival { at: Time(0), flow: FlowId(0), bytes: 1 }; 100]);
+    let promise =
+        Engine::new(std::slice::from_ref(&spec)).unwrap().promise(PipeId(0), FlowId(0)).unwrap();
+    let sent = emits(&run(&spec, &arrivals, |_, _, _| {}));
+    let longest = sent.iter().filter(|e| e.flow == FlowId(0)).map(|e| e.end - e.arrival).max();
+    // Four packets of the cycle that has begun, four between its own, and its own.
+    assert_eq!(longest, Some(Span(9 * 800)));
+    assert!(longest <= Some(promise.delay.delay), "{longest:?} > {}", promise.delay.delay);
+}

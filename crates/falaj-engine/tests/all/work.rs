@@ -1,0 +1,88 @@
+//! Work conservation: what a link has still to send is what it would have with one queue, at every
+//! instant.
+
+use crate::common::{Dice, any_pipe, become_kind, bursts, emits, run};
+use falaj_engine::pipe::PipeSpec;
+use falaj_engine::{Emit, Output};
+use falaj_sched::contract::params::{Value, Values};
+use falaj_sched::queues::queue::Limit;
+use falaj_sched::registry::{self, ENTRIES};
+use falaj_sched::units::time::Time;
+
+/// Random pipes of each kind.
+const SEEDS: u64 = 150;
+
+/// Kinds that may leave the link free while packets wait, each for its reason.
+const WAITS: [(&str, &str); 11] = [
+    ("hrr", "slots stand on their grid, and those of others stay empty"),
+    ("virtual-links", "a phase is its flow's alone, and its tail may be waited out"),
+    ("shaper", "a flow waits for its bucket"),
+    ("cbs", "a flow waits for credit"),
+    ("tas", "gates are closed"),
+    ("ats", "a packet waits until it is eligible"),
+    ("htb", "a flow has a ceiling"),
+    ("rcsp", "a packet waits for its regulator"),
+    ("mgfq", "guests have limits"),
+    ("netback", "guests wait for credit"),
+    ("dcf", "stations wait before each packet"),
+];
+
+/// From when until when the link is busy without a pause.
+fn busy(sent: &[Emit]) -> Vec<(Time, Time)> {
+    let mut all: Vec<(Time, Time)> = Vec::new();
+    for e in sent {
+        match all.last_mut() {
+            Some((_, end)) if *end == e.start => *end = e.end,
+            _ => all.push((e.start, e.end)),
+        }
+    }
+    all
+}
+
+/// What has come and is not sent differs between two orders only by how long each has used the
+/// link: it is the same at every instant if and only if they use it at the same times. Rates are
+/// odd, and ends within nanoseconds.
+#[test]
+fn unfinished_work_is_that_of_one_queue_at_every_instant() {
+    assert!(WAITS.iter().all(|(kind, _)| registry::entry(kind).is_some()));
+    for entry in ENTRIES {
+        let waits = WAITS.iter().any(|(kind, _)| *kind == entry.kind);
+        let (mut periods, mut compared, mut waited) = (0, 0, 0);
+        for seed in 0..SEEDS {
+            let mut dice = Dice::new(seed ^ 0x3029_4b1d);
+            let mut spec = any_pipe(&mut dice);
+            spec.setup.flows = spec.setup.leaves().into_iter().cloned().collect();
+            become_kind(&mut dice, &mut spec, entry);
+            for f in &mut spec.setup.flows {
+                f.limit = Limit::Packets(1_000_000);
+                // Who has none is not held back.
+                let kept = f.values.iter().filter(|(name, _)| !name.starts_with("limit"));
+                f.values = kept.fold(Values::default(), |all, (name, value)| all.with(name, value));
+            }
+            let mut one = PipeSpec { kind: "fifo", ..spec.clone() };
+            one.setup.scheduler =
+                Values::default().with("queue", Value::Limit(Limit::Packets(1_000_000)));
+            one.setup.flows.iter_mut().for_each(|f| f.values = Values::default());
+            if entry.kind == "fifo" {
+                spec.setup.scheduler = one.setup.scheduler.clone();
+            }
+            let arrivals = bursts(&mut dice, &spec, 15_000);
+            let [ours, queue] = [&spec, &one].map(|spec| run(spec, &arrivals, |_, _, _| {}));
+            // Two kinds drop by themselves what has waited long.
+            if ours.iter().any(|o| matches!(o, Output::Drop(_))) {
+                continue;
+            }
+            let [ours, queue] = [ours, queue].map(|out| busy(&emits(&out)));
+            assert!(waits || ours == queue, "seed {seed}: {ours:?} instead of {queue:?}: {spec:?}");
+            waited += u64::from(ours != queue);
+            compared += 1;
+            periods += queue.len();
+        }
+        assert!(!waits || waited > SEEDS / 20, "{} waits {waited} times", entry.kind);
+        assert!(
+            waits || compared >= SEEDS / 2 && periods > 2 * SEEDS as usize,
+            "{}: {compared} of {periods}",
+            entry.kind
+        );
+    }
+}
