@@ -3,7 +3,7 @@
 use super::{Cost, cost};
 use crate::bench::median;
 use anyhow::{Context, Result};
-use falaj_aggregate::endpoint::Endpoint;
+use falaj_batch::endpoint::Endpoint;
 use falaj_engine::chance::Chance;
 use falaj_engine::container;
 use falaj_live::clock::{monotonic, thread_cpu};

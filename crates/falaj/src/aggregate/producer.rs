@@ -5,7 +5,7 @@ use super::Cost;
 use super::adaptive::Watched;
 use super::consumer::{PIECE, Piece, Report, STAMP, add};
 use anyhow::{Context, Result, ensure};
-use falaj_aggregate::endpoint::{Endpoint, line};
+use falaj_batch::endpoint::{Endpoint, line};
 use falaj_engine::container::{ADDRESS, Container, Left, Packer, Policy};
 use falaj_live::clock::{monotonic, thread_cpu};
 use falaj_live::priority;

@@ -2,16 +2,16 @@
 //! not there. [`hostile`] is a plain function, for any fuzzer; here it runs over random bytes, and
 //! what it consists of over ones that are nearly right.
 
-use falaj_aggregate::crossing::Crossing;
-use falaj_aggregate::memif::channel::Channel;
-use falaj_aggregate::memif::link::Link;
-use falaj_aggregate::memif::message::{
+use falaj_batch::crossing::Crossing;
+use falaj_batch::memif::channel::Channel;
+use falaj_batch::memif::link::Link;
+use falaj_batch::memif::message::{
     AddRing, ETHERNET, Hello, Init, LENGTH, Malformed, Message, VERSION,
 };
-use falaj_aggregate::memif::ring::BUFFER;
-use falaj_aggregate::memif::session::{Agreed, Role, Session, Terms};
-use falaj_aggregate::memif::station::{News, Station};
-use falaj_aggregate::memory::Shared;
+use falaj_batch::memif::ring::BUFFER;
+use falaj_batch::memif::session::{Agreed, Role, Session, Terms};
+use falaj_batch::memif::station::{News, Station};
+use falaj_batch::memory::Shared;
 use falaj_engine::container::{Packer, Policy};
 use falaj_sched::units::time::{Span, Time};
 use proptest::prelude::*;

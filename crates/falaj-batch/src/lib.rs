@@ -14,7 +14,7 @@
 #![warn(clippy::unwrap_used)]
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("falaj-aggregate shares memory as Linux does and builds only there");
+compile_error!("falaj-batch shares memory as Linux does and builds only there");
 
 pub mod crossing;
 pub mod endpoint;

@@ -2,10 +2,10 @@
 //! a processor may make of them, up to a number of preemptions: no string is
 //! lost, doubled, torn or out of order, and nobody sleeps for ever.
 
-use falaj_aggregate::memif::message::AddRing;
-use falaj_aggregate::memif::region::Region;
-use falaj_aggregate::memif::ring::{BUFFER, Receiver, Sender, Sent, length, of_master, of_slave};
-use falaj_aggregate::ring::{Atomic, CONTROL, Memory, Popped, Pushed, Reader, Writer};
+use falaj_batch::memif::message::AddRing;
+use falaj_batch::memif::region::Region;
+use falaj_batch::memif::ring::{BUFFER, Receiver, Sender, Sent, length, of_master, of_slave};
+use falaj_batch::ring::{Atomic, CONTROL, Memory, Popped, Pushed, Reader, Writer};
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Notify};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! A peer that stops, and one that is killed in the midst of it: it costs what it had to take, and
 //! nothing else.
 
-use falaj_aggregate::endpoint::{Endpoint, line};
+use falaj_batch::endpoint::{Endpoint, line};
 use falaj_sched::units::time::Span;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;

@@ -1,8 +1,8 @@
 //! A ring beside a queue of strings; a peer that writes whatever it likes into
 //! the shared memory; two sides that wake each other.
 
-use falaj_aggregate::endpoint::{Endpoint, line};
-use falaj_aggregate::ring::{CONTROL, Memory, Popped, Pushed, Reader, Took, Writer};
+use falaj_batch::endpoint::{Endpoint, line};
+use falaj_batch::ring::{CONTROL, Memory, Popped, Pushed, Reader, Took, Writer};
 use falaj_sched::units::time::Span;
 use proptest::prelude::*;
 use std::collections::VecDeque;
