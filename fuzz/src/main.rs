@@ -27,14 +27,14 @@ tests!(relays, "../../crates/falaj-relay/tests/hostile.rs");
 // Private to their crate, and lean on nothing of it but each other.
 #[path = "."]
 mod xdp {
-    tests!(sys, "../../crates/falaj-live/src/xdp/sys.rs");
-    tests!(chunks, "../../crates/falaj-live/src/xdp/chunks.rs");
+    tests!(sys, "../../crates/falaj-live/src/backend/xdp/sys.rs");
+    tests!(chunks, "../../crates/falaj-live/src/backend/xdp/chunks.rs");
 
     pub(super) fn hostile(bytes: &[u8]) {
         chunks::hostile(bytes);
     }
 }
-tests!(queues, "../../crates/falaj-live/src/nfqueue/message.rs");
+tests!(queues, "../../crates/falaj-live/src/backend/nfqueue/message.rs");
 tests!(keys, "../../crates/falaj/src/serve/keys.rs");
 
 fn target() -> Box<dyn Fn(&[u8]) + Send + Sync> {

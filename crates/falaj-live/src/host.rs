@@ -1,7 +1,8 @@
 //! What this host allows, asked of it.
 
-use crate::nfqueue::Queue;
-use crate::sandbox::{Error, Sandbox, Spec, UserNamespace};
+use crate::backend::nfqueue::Queue;
+use crate::error::Error;
+use crate::sandbox::{Sandbox, Spec, UserNamespace};
 use nix::sys::resource::{Resource, getrlimit};
 use std::fs;
 use std::io;

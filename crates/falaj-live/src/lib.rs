@@ -2,27 +2,18 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`sandbox`], [`tap`] | two network namespaces, a TAP interface in each |
-//! | [`packet`] | packet sockets at existing interfaces, in this network namespace or another one |
-//! | [`xdp`] | AF_XDP sockets at existing interfaces |
-//! | [`nfqueue`] | packets on their own way, held by the kernel |
-//! | [`memif`] | shared memory interfaces of other programs |
-//! | `vhost_user` (feature `vhost-user`) | guests' network cards |
-//! | [`interface`] | an end of a bridge, by any of them |
-//! | [`port`], [`relay`] | where units enter and leave: TAP; loopback sockets where there are no namespaces |
-//! | [`plug`] | interfaces joined by the kernel's own bridge while nobody forwards between them |
+//! | [`event_loop`] | ports, the engine between them, the release timer; a capture of what passes |
+//! | [`backend`] | where units enter and leave, one file or folder for each kind |
 //! | [`adapters`] | many virtual adapters at one end of a link, and what they share at the other one |
-//! | [`aggregate`] | a port whose packets cross to another process in containers |
 //! | [`gso`] | units of many packets: how many, how long, and how to cut them |
-//! | [`forward`], [`timer`], `rest` | the live loop: ports, the engine between them, and how it waits |
-//! | [`record`] | a capture of what passes, written beside the loop |
-//! | [`attach`], [`ends`] | from a scenario to an engine with ports, and to datagrams in the right flows |
+//! | [`wiring`], [`addressing`] | from a scenario to an engine with ports, and to datagrams in the right flows |
+//! | [`sandbox`] | network namespaces, joined by a link whose packets pass through the caller |
 //! | [`topology`] | more than two ends: hosts, the links between them, and the ways from one to another |
-//! | [`datagrams`] | sources as real datagrams, and what arrives of them |
-//! | [`flood`] | as many small datagrams as go |
-//! | [`probe`] | one datagram after the other, waited for without sleeping |
-//! | [`way_out`] | from the far side to the world, through a user-mode stack or the host |
+//! | [`nat`] | from the far side to the world, through a user-mode stack or the host |
+//! | [`kernel_bridge`] | interfaces joined by the kernel's own bridge while nobody forwards between them |
+//! | [`traffic`] | sources as real datagrams, and what arrives of them; a flood; a probe |
 //! | [`host`] | what this host allows |
+//! | [`error`] | what fails while namespaces and sockets are made, and what to try |
 //! | [`clock`], [`priority`], [`signals`] | one clock; being on time; signals as something to read |
 //! | [`heap`] | where memory is allocated |
 #![deny(unsafe_code)]
@@ -32,38 +23,25 @@
 compile_error!("falaj-live speaks to the Linux kernel and builds only there");
 
 pub mod adapters;
-pub mod aggregate;
-pub mod attach;
-mod buffer;
+pub mod addressing;
+pub mod backend;
 pub mod clock;
-pub mod datagrams;
-pub mod ends;
-pub mod flood;
-pub mod forward;
+pub mod error;
+pub mod event_loop;
 pub mod gso;
 pub mod heap;
 pub mod host;
-pub mod interface;
-pub mod memif;
-pub mod nfqueue;
-pub mod packet;
-pub mod plug;
+pub mod kernel_bridge;
+mod link_end;
+pub mod nat;
+mod netns;
 mod poll;
-mod pool;
-pub mod port;
 pub mod priority;
-pub mod probe;
-pub mod record;
-pub mod relay;
-mod release;
-mod rest;
+mod process;
 pub mod sandbox;
 pub mod signals;
-pub mod tap;
-pub mod timer;
+mod socket_buffer;
+mod sys;
 pub mod topology;
-mod units;
-#[cfg(feature = "vhost-user")]
-pub mod vhost_user;
-pub mod way_out;
-pub mod xdp;
+pub mod traffic;
+pub mod wiring;

@@ -48,13 +48,13 @@ impl Signals {
 
 /// Lets a command start with no signal blocked, whatever this process reads instead.
 pub fn start_unblocked(command: &mut std::process::Command) {
-    crate::sandbox::sys::start_unblocked(command);
+    crate::process::start_unblocked(command);
 }
 
 /// Has a command killed as soon as the thread that starts it ends, in whatever way that is: nothing
 /// of it stays behind.
 pub fn end_with_this_thread(command: &mut std::process::Command) {
-    crate::sandbox::sys::end_with_this_thread(command);
+    crate::process::end_with_this_thread(command);
 }
 
 /// Readable as soon as this child has ended, beside signals and packets.
@@ -62,7 +62,7 @@ pub fn end_with_this_thread(command: &mut std::process::Command) {
 /// # Errors
 /// No descriptor is left, or the kernel is older than 5.3.
 pub fn end_of(child: &Child) -> io::Result<OwnedFd> {
-    Ok(crate::sandbox::sys::pidfd_open(child.id() as i32)?)
+    Ok(crate::process::pidfd_open(child.id() as i32)?)
 }
 
 impl AsFd for Signals {

@@ -16,9 +16,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use falaj_scenario::{Link, ROUTER, Scenario};
 
+use crate::error::Error;
+use crate::link_end::{End, Subnet};
 use crate::sandbox::hosts::All;
 use crate::sandbox::plan::{Attachment, Forwards, Plan, Variable};
-use crate::sandbox::{End, Error, Hosts, Join, Side, Subnet, UserNamespace};
+use crate::sandbox::{Hosts, Join, Side, UserNamespace};
 
 /// Below this a link carries no IPv6.
 const MTU6: u16 = 1280;

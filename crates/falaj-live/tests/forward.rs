@@ -11,11 +11,11 @@ use falaj_engine::key::Key;
 use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::transaction::{Flows, Transaction};
 use falaj_engine::{Engine, Output, PipeId, Prepared};
+use falaj_live::backend::loopback::{RelayPort, Sorted};
+use falaj_live::backend::port::{Port, Received};
 use falaj_live::clock::{Clock, monotonic, thread_cpu};
-use falaj_live::forward::{Attached, Forwarder, Losses, Options, WhenFull, Woken};
-use falaj_live::port::{Port, Received};
-use falaj_live::relay::{RelayPort, Sorted};
-use falaj_live::timer::Timer;
+use falaj_live::event_loop::Timer;
+use falaj_live::event_loop::{Attached, Forwarder, Losses, Options, WhenFull, Woken};
 use falaj_sched::contract::params::{FlowSetup, Setup, Values};
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::units::probability::Probability;
@@ -666,7 +666,7 @@ fn a_change_leaves_what_is_on_its_way_alone() -> io::Result<()> {
     assert!(first >= Some(pushed + Span::from_millis(50)), "{first:?}");
     let snapshot = forwarder.snapshot();
     // Both flows up, and the one down; what was there before is not any more.
-    let mut measured = vec![falaj_live::forward::Sojourns::default(); 2];
+    let mut measured = vec![falaj_live::event_loop::Sojourns::default(); 2];
     measured[0].delay.record(Span::from_secs(9));
     assert_eq!(forwarder.measured(&mut measured, 0, Span::from_secs(1)), 3);
     assert_eq!(forwarder.measured(&mut measured, 1, Span::ZERO), 2);

@@ -4,11 +4,11 @@
 use falaj_engine::engine::Corrupt;
 use falaj_engine::key;
 use falaj_live::adapters::Adapters;
-use falaj_live::attach::unit_port;
+use falaj_live::backend::port::Port;
+use falaj_live::backend::tap::Tap;
+use falaj_live::backend::xdp;
 use falaj_live::gso::Train;
-use falaj_live::port::Port;
-use falaj_live::tap::Tap;
-use falaj_live::xdp;
+use falaj_live::wiring::unit_port;
 use falaj_sched::units::label::Ecn;
 use proptest::prelude::*;
 use std::os::unix::net::UnixDatagram;

@@ -21,16 +21,16 @@ use std::time::{Duration, Instant};
 use falaj_engine::key::Key;
 use falaj_engine::network::Network;
 use falaj_engine::{Corrupt, PipeId};
-use falaj_live::attach;
+use falaj_live::backend::packet::{PacketReader, PacketSocket};
+use falaj_live::backend::port::{Port, Received, TapPort};
+use falaj_live::backend::tap::Tap;
 use falaj_live::clock::{Clock, monotonic};
-use falaj_live::forward::{Attached, Forwarder, LiveFlow, Losses, Options, Woken};
-use falaj_live::packet::{PacketReader, PacketSocket};
-use falaj_live::port::{Port, Received, TapPort};
+use falaj_live::error::Step;
+use falaj_live::event_loop::{Attached, Forwarder, LiveFlow, Losses, Options, Timer, Woken};
 use falaj_live::sandbox::{
-    End, Event, Exit, INTERFACE, Join, Sandbox, Side, Spec, Step, UserNamespace, available,
+    End, Event, Exit, INTERFACE, Join, Sandbox, Side, Spec, UserNamespace, available,
 };
-use falaj_live::tap::Tap;
-use falaj_live::timer::Timer;
+use falaj_live::wiring;
 use falaj_scenario::Scenario;
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::units::rate::Rate;
@@ -878,7 +878,7 @@ fn tagged(users: UserNamespace) {
         let mut sandbox = start(Spec { near, join, tso: false, ..spec(users) });
         let clock = Clock::from_zero(monotonic());
         let mut forwarder =
-            attach::to_sandbox(&network, &mut sandbox, clock, Options::default()).unwrap();
+            wiring::to_sandbox(&network, &mut sandbox, clock, Options::default()).unwrap();
         sandbox.go(End::Near).unwrap();
         assert_eq!(line(&mut said), "sent");
         forwarder.run(clock.now() + Span::from_millis(300), &[]).unwrap();

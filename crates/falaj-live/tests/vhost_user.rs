@@ -3,9 +3,9 @@
 
 mod guest;
 
-use falaj_live::packet::{Monitor, State};
-use falaj_live::port::Port;
-use falaj_live::vhost_user::{VhostUser, VhostUserPort};
+use falaj_live::backend::packet::{Monitor, State};
+use falaj_live::backend::port::Port;
+use falaj_live::backend::vhost_user::{VhostUser, VhostUserPort};
 use guest::{
     CSUM, EVENT_IDX, FROM_GUEST, Guest, HEADER, LEAST, MEMORY, MONITOR, MRG_RXBUF, NEXT, SIZE,
     TO_GUEST, TSO4, WRITE, parts,

@@ -12,12 +12,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use falaj_engine::PipeId;
 use falaj_engine::pipe::Counters;
 use falaj_live::adapters::{Adapters, Addresses, Space, start_with};
-use falaj_live::attach;
-use falaj_live::datagrams::EndReport;
-use falaj_live::ends;
-use falaj_live::forward::{Forwarder, Kept, LiveFlow, Options, Terms, Woken};
+use falaj_live::addressing;
+use falaj_live::event_loop::{Forwarder, Kept, LiveFlow, Options, Terms, Woken};
 use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{Event, Exit, Hosts};
+use falaj_live::traffic::datagrams::EndReport;
+use falaj_live::wiring;
 use falaj_scenario::Scenario;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
@@ -106,21 +106,22 @@ pub(crate) fn measure(plan: &Plan) -> Result<Measured> {
         .context("the mtu does not fit an interface")?;
     let mut hosts = start_with(&spaces, sides, at, mtu)?;
     let addresses: Vec<_> = plan.homes.iter().map(|&adapter| at.address(place(adapter))).collect();
-    let mut plans = ends::plan_of_adapters(scenario, &addresses, at.address(Addresses::UPLINK))?;
+    let mut plans =
+        addressing::plan_of_adapters(scenario, &addresses, at.address(Addresses::UPLINK))?;
     plans.iter_mut().for_each(|ends| ends.window = plan.window.0);
     let adapters = Adapters::new()?;
     let cards = guests.as_mut().map(|guests| guests.plug()).transpose()?;
     for (n, name) in plan.adapters.iter().enumerate() {
         let port = match &cards {
             Some(cards) => cards.port(n)?,
-            None => attach::space_port(&mut hosts, n, &format!("adapter {name}"))?,
+            None => wiring::space_port(&mut hosts, n, &format!("adapter {name}"))?,
         };
         adapters.add(name, port, Some(at.mac(place(n))))?;
     }
-    let uplink = attach::space_port(&mut hosts, inside, "the uplink")?;
+    let uplink = wiring::space_port(&mut hosts, inside, "the uplink")?;
     let clock = set_times(scenario, &mut plans);
     let mut forwarder =
-        attach::to_adapters(&scenario.network(), &adapters, uplink, clock, Options::default())?;
+        wiring::to_adapters(&scenario.network(), &adapters, uplink, clock, Options::default())?;
     if let Some(terms) = &plan.terms {
         forwarder.hold_to(terms.clone());
     }

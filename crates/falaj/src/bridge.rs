@@ -13,14 +13,14 @@ use crate::show::note;
 use crate::summary::{FailIf, JsonFile, of_forwarder};
 use anyhow::{Context, Result, bail};
 use falaj_engine::container::Policy;
-use falaj_live::attach;
+use falaj_live::backend::interface::{EndName, Interface};
+use falaj_live::backend::memif::MemifName;
+use falaj_live::backend::packet::{Monitor, State};
 use falaj_live::clock::{Clock, monotonic};
-use falaj_live::forward::Woken;
-use falaj_live::interface::{EndName, Interface};
-use falaj_live::memif::MemifName;
-use falaj_live::packet::{Monitor, State};
+use falaj_live::event_loop::Woken;
 use falaj_live::priority::{self, Rank};
 use falaj_live::signals::Signals;
+use falaj_live::wiring;
 use falaj_scenario::Link;
 use falaj_scenario::keys::{MTU_MAX, MTU_MIN};
 use falaj_sched::units::time::Time;
@@ -238,7 +238,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let place = args.control.place()?;
     let signals = Signals::take()?;
     let clock = Clock::from_zero(monotonic());
-    let mut forwarder = attach::to_interfaces(
+    let mut forwarder = wiring::to_interfaces(
         &scenario.network(),
         [&a.interface, &b.interface],
         clock,

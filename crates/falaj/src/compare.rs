@@ -8,7 +8,7 @@ use crate::show::say;
 use crate::sim::{INTERRUPTED, Replications, Simulated};
 use crate::traffic::{losses, nanos, rules_json, tell_losses, tell_rules, tell_unsent};
 use anyhow::Result;
-use falaj_live::forward::Options;
+use falaj_live::event_loop::Options;
 use falaj_plan::promises;
 use falaj_scenario::Scenario;
 use falaj_scenario::edit::{Set, parse_set_or_unset};

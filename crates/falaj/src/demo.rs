@@ -5,7 +5,7 @@ use crate::practice::Plan;
 use crate::show::say;
 use crate::{file, show};
 use anyhow::{Context, Result};
-use falaj_live::forward::Options;
+use falaj_live::event_loop::Options;
 use falaj_scenario::Scenario;
 use falaj_sched::contract::params::Values;
 use falaj_sched::registry;

@@ -10,9 +10,10 @@ use crate::honest::{self, FULL, Honest};
 use crate::measure::{Measured, measure};
 use crate::show::{self, note, say};
 use anyhow::{Context, Result};
-use falaj_live::forward::Options;
+use falaj_live::backend::xdp;
+use falaj_live::event_loop::Options;
 use falaj_live::priority::{Rank, Share, be_punctual, kept_for_others};
-use falaj_live::{host, sandbox, way_out, xdp};
+use falaj_live::{host, nat, sandbox};
 use falaj_sched::units::time::Span;
 use serde::Serialize;
 use std::fs;
@@ -64,7 +65,7 @@ impl Finding {
     /// A program.
     fn program(name: &'static str, package: &str, good_for: &str) -> Finding {
         let found =
-            way_out::find(name).map(drop).ok_or(format!("not installed: apt install {package}"));
+            nat::find(name).map(drop).ok_or(format!("not installed: apt install {package}"));
         Finding::new(name, found, good_for)
     }
 }

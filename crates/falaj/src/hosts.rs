@@ -6,12 +6,12 @@ use crate::honest;
 use crate::run::{Args, Within, forward, helper, status, tell};
 use crate::summary::of_forwarder;
 use anyhow::{Result, bail};
-use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{Join, Side, UserNamespace};
 use falaj_live::signals::Signals;
 use falaj_live::topology::Topology;
+use falaj_live::wiring;
 use falaj_scenario::Scenario;
 use std::process::ExitCode;
 
@@ -49,7 +49,7 @@ pub(crate) fn main(args: Args, scenario: &Scenario, text: &str) -> Result<ExitCo
     let mut signals = Signals::take()?;
     let clock = Clock::from_zero(monotonic());
     let mut forwarder =
-        attach::to_hosts(scenario, &topology, &mut hosts, clock, args.pace.options())?;
+        wiring::to_hosts(scenario, &topology, &mut hosts, clock, args.pace.options())?;
     priority::be_punctual(Rank::Link);
     let ports: Vec<String> = scenario
         .links

@@ -1,7 +1,7 @@
 //! A line for each flow while a command runs, on a terminal.
 
 use crate::show;
-use falaj_live::forward::{Forwarder, LiveFlow};
+use falaj_live::event_loop::{Forwarder, LiveFlow};
 use falaj_scenario::Link;
 use falaj_sched::units::time::{Span, Time};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};

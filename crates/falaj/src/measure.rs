@@ -10,13 +10,13 @@ use crate::sim::Interrupted;
 use anyhow::{Context, Result, bail};
 use falaj_engine::account::Account;
 use falaj_engine::rules::Taken;
-use falaj_live::attach;
+use falaj_live::addressing;
 use falaj_live::clock::{Clock, Usage, monotonic, thread_usage};
-use falaj_live::datagrams::{EndPlan, EndReport, FlowKey, ReceivedReport, run_end};
-use falaj_live::ends;
-use falaj_live::forward::{Awake, Forwarder, LiveFlow, Losses, Options, Woken};
+use falaj_live::event_loop::{Awake, Forwarder, LiveFlow, Losses, Options, Woken};
 use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{self, End, Event, Exit, Join, Sandbox};
+use falaj_live::traffic::datagrams::{EndPlan, EndReport, FlowKey, ReceivedReport, run_end};
+use falaj_live::wiring;
 use falaj_scenario::{Link, Scenario};
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
@@ -191,7 +191,7 @@ fn measure_joined(
         no_masks(link, "sources send from one address at each end")?;
         warn_of_spinning(link);
     }
-    let plans = ends::plan(scenario)?;
+    let plans = addressing::plan(scenario)?;
     match sandbox_of(links, join, None) {
         Ok((sandbox, pipes)) => {
             in_namespaces(scenario, plans, sandbox, pipes, (options, begins), what)
@@ -297,7 +297,7 @@ pub(crate) fn set_times(scenario: &Scenario, plans: &mut [EndPlan]) -> Clock {
     for plan in plans {
         plan.zero = zero;
         plan.duration = scenario.run.duration.0;
-        plan.grace = ends::drain(&scenario.links).0;
+        plan.grace = addressing::drain(&scenario.links).0;
         plan.seed = scenario.run.seed;
     }
     // The engine's time begins before the first packet, so that none is at zero.
@@ -313,7 +313,7 @@ fn in_namespaces(
     what: &'static str,
 ) -> Result<Measured> {
     let clock = set_times(scenario, &mut plans);
-    let mut forwarder = attach::to_sandbox(&scenario.network(), &mut sandbox, clock, options)?;
+    let mut forwarder = wiring::to_sandbox(&scenario.network(), &mut sandbox, clock, options)?;
     begins()?;
     priority::be_punctual(Rank::Link);
     for end in End::BOTH {
@@ -352,7 +352,7 @@ fn in_namespaces(
 /// Runs the same traffic between two namespaces that a veth pair joins, where `script` has set what
 /// the kernel does to it: what both ends report.
 pub(crate) fn measure_kernel(scenario: &Scenario, script: &str) -> Result<Vec<EndReport>> {
-    let mut plans = ends::plan(scenario)?;
+    let mut plans = addressing::plan(scenario)?;
     let (mut sandbox, mut pipes) = sandbox_of(&scenario.links, Join::Veth, Some(script))?;
     set_times(scenario, &mut plans);
     for end in End::BOTH {
@@ -385,7 +385,7 @@ fn over_loopback(
     what: &'static str,
 ) -> Result<Measured> {
     let clock = set_times(scenario, &mut plans);
-    let mut forwarder = attach::to_loopback(scenario, &mut plans, clock, options)?;
+    let mut forwarder = wiring::to_loopback(scenario, &mut plans, clock, options)?;
     let mut children = Vec::new();
     for plan in &plans {
         let report = report_file()?;

@@ -1,8 +1,8 @@
 //! How the live loop waits, as it is asked for on the command line.
 
-use falaj_live::forward::{Options, WhenFull};
+use falaj_live::event_loop::Timer;
+use falaj_live::event_loop::{Options, WhenFull};
 use falaj_live::host;
-use falaj_live::timer::Timer;
 use falaj_scenario::parse_span;
 use falaj_sched::units::time::Span;
 

@@ -2,8 +2,8 @@
 
 use crate::show::note;
 use anyhow::{Context, Result};
-use falaj_live::forward::Forwarder;
-use falaj_live::record::Recorder;
+use falaj_live::event_loop::Forwarder;
+use falaj_live::event_loop::Recorder;
 use std::path::PathBuf;
 
 /// What the commands take that move packets of others.

@@ -13,16 +13,14 @@ use crate::recording::Recording;
 use crate::show::note;
 use crate::summary::{FailIf, JsonFile, Summary, of_forwarder};
 use anyhow::{Context, Result, anyhow, bail};
-use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
-use falaj_live::forward::WhenFull;
-use falaj_live::forward::{Forwarder, Woken};
+use falaj_live::error::Step;
+use falaj_live::event_loop::{Forwarder, WhenFull, Woken};
+use falaj_live::nat::{self, WayOut, Wish};
 use falaj_live::priority::{self, Rank};
-use falaj_live::sandbox::{
-    End, Event, Exit, Hosts, Sandbox, Side, Spec, Step, Subnet, UserNamespace,
-};
+use falaj_live::sandbox::{End, Event, Exit, Hosts, Sandbox, Side, Spec, Subnet, UserNamespace};
 use falaj_live::signals::Signals;
-use falaj_live::way_out::{self, WayOut, Wish};
+use falaj_live::wiring;
 use falaj_scenario::Link;
 use std::ffi::OsString;
 use std::fs::File;
@@ -148,7 +146,7 @@ fn tell_of_no_way_out(sandbox: &Sandbox, internet: Internet, why: Option<&str>) 
     }
     match why {
         Some(why) => note!("there was no way out of the far end: {why}"),
-        None => note!("there was no way out of the far end: {}", way_out::HOW_TO),
+        None => note!("there was no way out of the far end: {}", nat::HOW_TO),
     }
 }
 
@@ -212,8 +210,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         Some(_) => Wish::None,
         None => args.internet.wish(),
     };
-    let ways =
-        way_out::ways(wish, args.user_namespace).map_err(|why| anyhow!("--internet: {why}"))?;
+    let ways = nat::ways(wish, args.user_namespace).map_err(|why| anyhow!("--internet: {why}"))?;
     let place = args.control.place()?;
     let about =
         args.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
@@ -231,7 +228,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         routes: !ways.is_empty(),
         // Containers are for packets: units of many would fill one each.
         tso: args.aggregate.is_none(),
-        resolver: ways.first().and_then(way_out::resolver),
+        resolver: ways.first().and_then(nat::resolver),
         user_namespace: if args.user_namespace {
             UserNamespace::Always
         } else {
@@ -271,9 +268,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let guest = args.aggregate.as_ref().map(|asked| asked.start(&mut sandbox)).transpose()?;
     let (mut forwarder, guest) = match guest {
         Some((guest, child)) => {
-            (attach::to_guest(&network, &mut sandbox, guest, clock, options)?, Some(child))
+            (wiring::to_guest(&network, &mut sandbox, guest, clock, options)?, Some(child))
         }
-        None => (attach::to_sandbox(&network, &mut sandbox, clock, options)?, None),
+        None => (wiring::to_sandbox(&network, &mut sandbox, clock, options)?, None),
     };
     priority::be_punctual(Rank::Link);
     args.recording.begin(&mut forwarder, &text)?;

@@ -26,8 +26,8 @@ mod turns;
 pub use opener::{Opener, TapWanted};
 pub use spaces::{Addresses, Space, start, start_with};
 
-use crate::port::{self, Port, Received};
-use crate::tap::Tap;
+use crate::backend::port::{self, Port, Received};
+use crate::backend::tap::Tap;
 use falaj_engine::key::{self, Key};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::cell::RefCell;

@@ -7,14 +7,17 @@
 //! by a copy of it, so that it stays where it is.
 
 use super::spaces::{self, Addresses, Space};
-use crate::interface::Interface;
-use crate::packet::place::{claimed, take_over};
-use crate::packet::{self, Monitor, Place, enter};
-use crate::port::{Port, TapPort};
+use crate::backend::interface::Interface;
+use crate::backend::packet::place::{claimed, take_over};
+use crate::backend::packet::{Monitor, Place};
+use crate::backend::port::{Port, TapPort};
+use crate::backend::tap::Tap;
+use crate::error::{Error, Step};
+use crate::netns::enter;
+use crate::process::{self, Cloned, run_apart, wait};
 use crate::sandbox::control::{self, Message, Received};
-use crate::sandbox::sys::{self, Cloned};
-use crate::sandbox::{Error, INTERFACE, Step, run_apart, tap_in_place, wait};
-use crate::tap::Tap;
+use crate::sandbox::{INTERFACE, tap_in_place};
+use crate::sys;
 use nix::errno::Errno;
 use nix::sched::CloneFlags;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socket};
@@ -65,12 +68,12 @@ impl Opener {
     pub fn start() -> Result<Opener, Error> {
         let failed = |step| move |errno| Error::new(step, None, errno);
         let (ours, theirs) = control::pair().map_err(failed(Step::Sockets))?;
-        let process = sys::clone_process(CloneFlags::empty(), || {
-            sys::close_all_but(&mut [theirs.as_raw_fd()]);
+        let process = process::clone_process(CloneFlags::empty(), || {
+            process::close_all_but(&mut [theirs.as_raw_fd()]);
             // It ends with the link's process, and not before: a terminal's or a service manager's
             // signal is for that one.
             for signal in [nix::libc::SIGINT, nix::libc::SIGTERM, nix::libc::SIGHUP] {
-                sys::ignore_if_default(signal);
+                process::ignore_if_default(signal);
             }
             open_for(&theirs);
             0
@@ -119,7 +122,7 @@ impl Opener {
         let socket = self.ask(&format!("socket {namespace}"))?.pop();
         let failed = |errno| Error::new(Step::HandOver, None, errno);
         let socket = socket.ok_or_else(|| failed(Errno::EPROTO))?;
-        match packet::sys::mac(socket.as_fd(), INTERFACE) {
+        match sys::mac(socket.as_fd(), INTERFACE) {
             Ok(mac) => Ok(Some(mac)),
             Err(Errno::ENODEV) => Ok(None),
             Err(errno) => Err(failed(errno)),

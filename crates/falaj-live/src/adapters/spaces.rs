@@ -1,8 +1,10 @@
 //! Namespaces for adapters: made for them, or found; in each a TAP.
 
+use crate::error::Error;
+use crate::link_end::{End, Subnet};
 use crate::sandbox::hosts::All;
 use crate::sandbox::plan::{Attachment, Forwards, Plan};
-use crate::sandbox::{End, Error, Hosts, Join, Side, Subnet, UserNamespace};
+use crate::sandbox::{Hosts, Join, Side, UserNamespace};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

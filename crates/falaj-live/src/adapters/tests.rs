@@ -1,7 +1,7 @@
 //! Adapters behind sockets that carry a unit each.
 
 use super::*;
-use crate::port::TapPort;
+use crate::backend::port::TapPort;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 

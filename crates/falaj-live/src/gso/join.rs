@@ -13,7 +13,7 @@ use super::{
     ETHERNET, Headers, IPV6, Network, Transport, UDP, add, ones_complement_sum, put, tags, virtio,
     word, word_le,
 };
-use crate::tap::Tap;
+use crate::backend::tap::Tap;
 
 /// As many as a socket may send in one piece (`UDP_MAX_SEGMENTS` of Linux).
 const MOST: usize = 64;

@@ -10,7 +10,9 @@ use nix::sys::socket::{
     sendmsg, socketpair,
 };
 
-use super::{Exit, Step, sys};
+use super::event::Exit;
+use crate::error::Step;
+use crate::process;
 
 /// One message; some carry a descriptor along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +141,7 @@ pub(crate) fn receive(socket: &OwnedFd, wait: bool) -> Result<Received, Errno> {
                 let mut fd = None;
                 for control in got.cmsgs()? {
                     if let ControlMessageOwned::ScmRights(fds) = control {
-                        fd = fds.into_iter().map(sys::adopt).next_back().or(fd);
+                        fd = fds.into_iter().map(process::adopt).next_back().or(fd);
                     }
                 }
                 break (got.bytes, fd);

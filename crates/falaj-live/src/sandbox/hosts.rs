@@ -8,15 +8,19 @@ use nix::errno::Errno;
 use nix::sched::CloneFlags;
 
 use super::control::{self, Message, Received};
+use super::event::Event;
 use super::init::Init;
 use super::network;
 use super::plan::{Plan, interface};
-use super::sys::{self, Cloned};
+use super::spec::{Join, UserNamespace};
 use super::terminal::Terminal;
 use super::userns::{self, Identity};
-use super::{End, Error, Event, Join, Step, Subnet, UserNamespace, wait};
-use crate::packet::{self, PacketSocket};
-use crate::tap::Tap;
+use crate::backend::packet::PacketSocket;
+use crate::backend::tap::Tap;
+use crate::error::{Error, Step};
+use crate::link_end::{End, Subnet};
+use crate::netns;
+use crate::process::{self, Cloned, wait};
 
 /// What holds for all sides.
 pub(crate) struct All {
@@ -69,7 +73,7 @@ impl Held {
     /// Kills process 1 of the side, and with it all others there.
     fn kill(&self) {
         // Fails only if it is dead already.
-        let _ = sys::pidfd_signal(self.init.pidfd.as_fd(), nix::libc::SIGKILL);
+        let _ = process::pidfd_signal(self.init.pidfd.as_fd(), nix::libc::SIGKILL);
     }
 }
 
@@ -346,8 +350,7 @@ fn bear(inits: Vec<Init>, own_users: bool) -> Vec<Result<Cloned, Error>> {
     numbers.into_iter().zip(cloned).for_each(|(n, cloned)| born[n] = Some(cloned));
     for (n, init) in there {
         let namespace = init.plan.namespace.clone().unwrap_or_default();
-        let enter =
-            move || packet::enter(&namespace).map_err(|errno| (Step::EnterNamespace, errno));
+        let enter = move || netns::enter(&namespace).map_err(|errno| (Step::EnterNamespace, errno));
         born[n] = launch(vec![init], CloneFlags::empty(), enter).pop();
     }
     born.into_iter().flatten().collect()
@@ -364,7 +367,7 @@ fn clone_inits(inits: Vec<Init>, flags: CloneFlags) -> Vec<Result<Cloned, Error>
             } else {
                 CloneFlags::CLONE_NEWNET
             };
-            sys::clone_process(flags | network, || init.run())
+            process::clone_process(flags | network, || init.run())
                 .map_err(|errno| Error::new(Step::Namespaces, None, errno))
         })
         .collect()
@@ -387,7 +390,7 @@ fn launch(
         Err(errno) => return all(Step::Sockets, errno),
     };
     let step = if flags.is_empty() { Step::EnterNamespace } else { Step::UserNamespace };
-    let launcher = sys::clone_process(flags, move || {
+    let launcher = process::clone_process(flags, move || {
         let born = match go() {
             Ok(()) => clone_inits(inits, CloneFlags::CLONE_PARENT),
             Err((step, errno)) => all(step, errno),

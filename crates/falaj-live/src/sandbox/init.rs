@@ -25,10 +25,14 @@ use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
 use super::control::{self, Message, Received};
+use super::event::Exit;
 use super::network::{self, Network};
 use super::plan::{Plan, Variable};
+use super::spec::Join;
 use super::userns;
-use super::{End, Exit, Join, Step, Subnet, sys};
+use crate::error::Step;
+use crate::link_end::{End, Subnet};
+use crate::process;
 
 /// All that the first process of a side needs to know.
 pub(super) struct Init {
@@ -64,7 +68,7 @@ impl Init {
                 .flatten()
                 .map(AsRawFd::as_raw_fd),
         );
-        sys::close_all_but(&mut keep);
+        process::close_all_but(&mut keep);
         match self.start() {
             Ok(signals) => self.serve(&signals),
             Err((step, errno)) => {
@@ -77,7 +81,7 @@ impl Init {
 
     fn start(&mut self) -> Result<SignalFd, (Step, Errno)> {
         // A caller that ignores SIGCHLD passes that on, and the command's status would be lost.
-        sys::restore_default(libc::SIGCHLD);
+        process::restore_default(libc::SIGCHLD);
         let signals = prctl::set_pdeathsig(Signal::SIGKILL)
             .and_then(|()| SigSet::all().thread_block())
             .and_then(|()| {
@@ -208,7 +212,7 @@ impl Init {
                     pass_on(signal, command);
                 }
             }
-            while let Some((pid, status)) = sys::reap() {
+            while let Some((pid, status)) = process::reap() {
                 if command == Some(Pid::from_raw(pid)) {
                     // Forgotten before anything else: its number may come to mean another process.
                     command = None;
@@ -264,7 +268,7 @@ impl Init {
             side.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
         let path = given.or_else(|| env::var_os("PATH")).unwrap_or_default();
         command.envs(side.env.drain(..));
-        sys::start_unblocked(&mut command);
+        process::start_unblocked(&mut command);
         Some(match command.spawn() {
             Ok(child) => Ok(Pid::from_raw(child.id() as i32)),
             Err(error) => {

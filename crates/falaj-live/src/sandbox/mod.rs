@@ -30,300 +30,33 @@
 //! ```
 
 pub(crate) mod control;
-mod error;
+mod event;
 pub(crate) mod hosts;
 mod init;
 pub(crate) mod netlink;
 mod network;
 pub(crate) mod plan;
-pub(crate) mod sys;
+mod spec;
 mod terminal;
 mod userns;
 
-use std::ffi::OsString;
-use std::net::{Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::{fmt, fs, io};
+use std::{fs, io};
 
-use falaj_sched::units::rate::Rate;
-use nix::errno::Errno;
-use nix::sched::CloneFlags;
-use nix::sys::wait::{Id, WaitPidFlag, waitid};
-
-pub use self::error::{Error, Step};
-
+pub use self::event::{Event, Exit};
 pub use self::hosts::{Hosts, Joint};
 pub(crate) use self::network::tap_in_place;
+pub(crate) use self::spec::NAT_INTERFACE;
+pub use self::spec::{INTERFACE, Join, Side, Spec, UserNamespace};
+pub use crate::link_end::{End, Subnet};
 
 use self::control::Message;
 use self::hosts::All;
 use self::plan::{Attachment, Forwards, Plan, Variable};
-use self::sys::Cloned;
-use crate::packet::PacketSocket;
-use crate::tap::Tap;
-
-/// The name of the link's interface, the same on both sides.
-pub const INTERFACE: &str = "falaj0";
-
-/// One end of the link, and the side behind it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum End {
-    /// Side a, where `COMMAND` runs.
-    Near,
-    /// Side b, where the peer's command runs.
-    Far,
-}
-
-impl End {
-    /// Both ends, near first.
-    pub const BOTH: [End; 2] = [End::Near, End::Far];
-
-    /// The opposite end.
-    pub fn other(self) -> End {
-        match self {
-            End::Near => End::Far,
-            End::Far => End::Near,
-        }
-    }
-
-    /// 0 for near, 1 for far: an index into what exists once per end.
-    pub fn index(self) -> usize {
-        self as usize
-    }
-
-    /// The IPv4 address of the side in the first subnet; its prefix is 24 bits long.
-    pub fn address(self) -> Ipv4Addr {
-        Subnet::default().address(self)
-    }
-
-    /// The IPv6 address of the side in the first subnet; its prefix is 64 bits long. A link with an
-    /// MTU below 1280 B has none.
-    pub fn address6(self) -> Ipv6Addr {
-        Subnet::default().address6(self)
-    }
-
-    /// The Ethernet address of the side's interface.
-    pub fn mac(self) -> [u8; 6] {
-        [0x02, 0xfa, 0x1a, 0, 0, self.number()]
-    }
-
-    fn number(self) -> u8 {
-        self as u8 + 1
-    }
-}
-
-/// `near` or `far`.
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            End::Near => "near",
-            End::Far => "far",
-        })
-    }
-}
-
-/// Which addresses a link has: 10.77.N.0/24 and fd77:0:0:N::/64. One link inside of another needs
-/// others than that.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Subnet(u8);
-
-impl Subnet {
-    /// Above this they serve other ends: see [`way_out`](crate::way_out).
-    const LAST: u8 = 253;
-    /// The length of its IPv4 prefix.
-    pub(crate) const PREFIX: u8 = 24;
-    /// The length of its IPv6 prefix.
-    pub(crate) const PREFIX6: u8 = 64;
-
-    /// One that no interface of this network namespace is in, behind those that are in use: links
-    /// nest in order.
-    pub fn free() -> Subnet {
-        Subnet::free_ones().next().unwrap_or_default()
-    }
-
-    /// All of them, in that order.
-    pub(crate) fn free_ones() -> impl Iterator<Item = Subnet> {
-        let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
-        let used = interfaces.filter_map(|interface| {
-            match interface.address?.as_sockaddr_in()?.ip().octets() {
-                [10, 77, n, _] if n <= Subnet::LAST => Some(n),
-                _ => None,
-            }
-        });
-        let used: Vec<u8> = used.collect();
-        let behind = used.iter().max().map_or(0, |last| last + 1);
-        (behind..=Subnet::LAST).chain(0..behind).filter(move |n| !used.contains(n)).map(Subnet)
-    }
-
-    pub(crate) fn numbered(number: u8) -> Subnet {
-        Subnet(number)
-    }
-
-    /// Its number.
-    pub fn number(self) -> u8 {
-        self.0
-    }
-
-    /// The IPv4 subnet, without its prefix's length.
-    pub(crate) fn network(self) -> Ipv4Addr {
-        Ipv4Addr::new(10, 77, self.0, 0)
-    }
-
-    /// The IPv6 subnet, without its prefix's length.
-    pub(crate) fn network6(self) -> Ipv6Addr {
-        Ipv6Addr::new(0xfd77, 0, 0, self.0.into(), 0, 0, 0, 0)
-    }
-
-    /// The IPv4 address of a side.
-    pub fn address(self, end: End) -> Ipv4Addr {
-        Ipv4Addr::new(10, 77, self.0, end.number())
-    }
-
-    /// The IPv6 address of a side.
-    pub fn address6(self, end: End) -> Ipv6Addr {
-        Ipv6Addr::new(0xfd77, 0, 0, self.0.into(), 0, 0, 0, end.number().into())
-    }
-
-    /// Two addresses within it, for the way out: the far side's, and that of whoever it goes
-    /// through.
-    pub(crate) fn way_out(self) -> [Ipv4Addr; 2] {
-        [130, 129].map(|n| Ipv4Addr::new(10, 77, self.0, n))
-    }
-}
-
-/// How the two sides are joined.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Join {
-    /// As `Tap`, or as `Packet` where there is no `/dev/net/tun` or it may not be opened.
-    #[default]
-    Auto,
-    /// A TAP interface on each side; the caller reads and writes every packet.
-    Tap,
-    /// An interface of a veth pair on each side, the pair's other one in a namespace where only the
-    /// caller has a packet socket; it reads and writes every packet.
-    Packet,
-    /// The same, and the pair's other interface sends no faster than at this rate, as a card does:
-    /// by the kernel's token bucket (`tbf`), which counts whole frames without their checksums.
-    Device(Rate),
-    /// A pair of veth interfaces, with nothing in between: the yardstick for benchmarks.
-    Veth,
-    /// Two pairs of veth interfaces with a kernel bridge between them, another yardstick.
-    Bridge,
-}
-
-/// When to make a user namespace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum UserNamespace {
-    /// If the caller is not root, or root without `CAP_SYS_ADMIN` and `CAP_NET_ADMIN`.
-    #[default]
-    Auto,
-    /// Always, as root too.
-    Always,
-}
-
-/// What runs on one side.
-#[derive(Debug, Default)]
-pub struct Side {
-    /// The command and its arguments, looked up in `PATH`; `None` leaves the side without one.
-    pub command: Option<Vec<OsString>>,
-    /// The command's standard input; `None`: the caller's.
-    pub stdin: Option<OwnedFd>,
-    /// The command's standard output; `None`: the caller's.
-    pub stdout: Option<OwnedFd>,
-    /// The command's standard error; `None`: the caller's.
-    pub stderr: Option<OwnedFd>,
-    /// Variables added to the caller's environment and to `FALAJ_SIDE` (`a` or `b`), `FALAJ_ADDR`,
-    /// `FALAJ_PEER`, `FALAJ_ADDR6` and `FALAJ_PEER6` (the IPv6 ones only if the link carries
-    /// IPv6), and `MAHIMAHI_BASE`, which is `FALAJ_PEER` for scripts written for mahimahi;
-    /// these win.
-    pub env: Vec<(OsString, OsString)>,
-}
-
-impl Side {
-    /// A side that runs this command with the caller's standard streams.
-    pub fn command<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Side {
-        Side { command: Some(words.into_iter().map(Into::into).collect()), ..Side::default() }
-    }
-}
-
-/// What a sandbox is to be.
-#[derive(Debug)]
-pub struct Spec {
-    /// The link's largest IP packet in bytes, 68 to 65521. Below 1280 the link carries no IPv6.
-    pub mtu: u16,
-    /// Whether a TAP may hand over TCP units larger than the MTU, to be passed on as they are: far
-    /// more throughput, but one unit is then many packets.
-    pub tso: bool,
-    /// How the sides are joined.
-    pub join: Join,
-    /// When to make a user namespace.
-    pub user_namespace: UserNamespace,
-    /// The link's addresses.
-    pub subnet: Subnet,
-    /// Whether the far side is a router: it passes on what is not for itself, once there is a
-    /// [way out](crate::way_out).
-    pub routes: bool,
-    /// What `/etc/resolv.conf` is to hold on both sides; `None`: what the caller's holds.
-    pub resolver: Option<String>,
-    /// Side a.
-    pub near: Side,
-    /// Side b.
-    pub far: Side,
-    /// Side b's network namespace: a name under `/run/netns`, or the number of a process there;
-    /// `None`: one of its own. Of one that is there nothing is changed but that it has the
-    /// link's interface as long as the sandbox lives.
-    pub namespace: Option<String>,
-}
-
-/// Interfaces with an MTU of 1500 bytes and large TCP units; a user namespace if need be; no
-/// commands.
-impl Default for Spec {
-    fn default() -> Spec {
-        Spec {
-            mtu: 1500,
-            tso: true,
-            join: Join::default(),
-            user_namespace: UserNamespace::default(),
-            subnet: Subnet::default(),
-            routes: false,
-            resolver: None,
-            near: Side::default(),
-            far: Side::default(),
-            namespace: None,
-        }
-    }
-}
-
-/// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// It returned this status. As in a shell, 127 also means that it was not found and 126 that it
-    /// could not be executed; its standard error then says why.
-    Code(i32),
-    /// A signal of this number killed it.
-    Signal(i32),
-}
-
-impl Exit {
-    /// The status by which a shell would report it: the code, or 128 + the signal's number.
-    pub fn shell_code(self) -> i32 {
-        match self {
-            Exit::Code(code) => code,
-            Exit::Signal(signal) => 128 + signal,
-        }
-    }
-}
-
-/// News from a side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// Its command ended. What it left running goes on until the sandbox is dropped.
-    Exited(Exit),
-    /// The side itself is gone, killed from outside, with all its processes. Nothing comes after
-    /// this, and [`Sandbox::control_fd`] stays readable for ever: take it out of the poll set.
-    Closed,
-}
+use crate::backend::packet::PacketSocket;
+use crate::backend::tap::Tap;
+use crate::error::Error;
 
 /// Two sides and what holds them; dropping it kills whatever still runs there.
 ///
@@ -510,27 +243,4 @@ impl Sandbox {
 /// As [`Sandbox::start`].
 pub fn available() -> Result<(), Error> {
     Sandbox::start(Spec::default()).map(drop)
-}
-
-/// Does something in a copy of the process, which ends with it; waits for that.
-///
-/// The process must have one thread only, as it is copied as it is.
-pub(crate) fn run_apart(what: impl FnOnce()) -> Result<(), Error> {
-    if fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() > 1) {
-        return Err(Error { step: Step::OneThread, end: None, errno: 0 });
-    }
-    let copy = sys::clone_process(CloneFlags::empty(), || {
-        what();
-        0
-    });
-    let copy = copy.map_err(|errno| Error::new(Step::EnterNamespace, None, errno))?;
-    wait(&copy);
-    Ok(())
-}
-
-/// Waits until a child is dead and reaps it; returns at once if it was reaped already.
-pub(crate) fn wait(child: &Cloned) {
-    while waitid(Id::PIDFd(child.pidfd.as_fd()), WaitPidFlag::WEXITED | WaitPidFlag::__WALL)
-        == Err(Errno::EINTR)
-    {}
 }

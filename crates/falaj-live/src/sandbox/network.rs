@@ -17,10 +17,11 @@ use nix::sys::stat::Mode;
 
 use super::netlink::{Interface, Netlink};
 use super::plan::{Attachment, Forwards};
-use super::{Step, Subnet};
-use crate::packet::PacketSocket;
-use crate::tap::Tap;
-use crate::way_out::INTERFACE as WAY_OUT;
+use super::spec::NAT_INTERFACE;
+use crate::backend::packet::PacketSocket;
+use crate::backend::tap::Tap;
+use crate::error::Step;
+use crate::link_end::Subnet;
 
 /// Frames that wait in the kernel for the forwarder. At a million frames per second this bridges 8
 /// ms in which the forwarder does not get the processor; falaj's own queues, which have limits as
@@ -271,7 +272,7 @@ pub(super) fn forward(forwards: Forwards) {
 pub(super) fn configure_way_out(subnet: Subnet) -> Result<(), Failure> {
     let [own, gateway] = subnet.way_out();
     let mut netlink = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
-    let index = if_nametoindex(WAY_OUT).map_err(|errno| (Step::Interface, errno))?;
+    let index = if_nametoindex(NAT_INTERFACE).map_err(|errno| (Step::Interface, errno))?;
     netlink.up(index).map_err(|errno| (Step::Interface, errno))?;
     netlink.add_address(index, own.into(), 30).map_err(|errno| (Step::Addresses, errno))?;
     netlink.add_default_route(index, gateway.into()).map_err(|errno| (Step::Routes, errno))
@@ -281,7 +282,7 @@ pub(super) fn configure_way_out(subnet: Subnet) -> Result<(), Failure> {
 /// s.
 pub(super) fn answer_at_once() -> Result<(), Failure> {
     let mut netlink = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
-    let index = if_nametoindex(WAY_OUT).map_err(|errno| (Step::Interface, errno))?;
+    let index = if_nametoindex(NAT_INTERFACE).map_err(|errno| (Step::Interface, errno))?;
     netlink.answer_at_once(index).map_err(|errno| (Step::Neighbours, errno))
 }
 

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{End, INTERFACE, Side, Subnet};
+use super::spec::{INTERFACE, Side};
+use crate::link_end::{End, Subnet};
 
 /// An interface at one end of a link, and who is at the other end.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use nix::libc::{O_NOCTTY, SIGINT, SIGQUIT, SIGTTOU};
 use nix::unistd::{getpgrp, tcgetpgrp, tcsetpgrp};
 
-use super::sys;
+use crate::process;
 
 /// The caller's hold on its terminal; letting go restores signal actions and the foreground process
 /// group.
@@ -31,7 +31,7 @@ impl Terminal {
             foreground: terminal.filter(|terminal| tcgetpgrp(terminal) == Ok(getpgrp())),
             ignored: [SIGINT, SIGQUIT, SIGTTOU]
                 .into_iter()
-                .filter(|&s| sys::ignore_if_default(s))
+                .filter(|&s| process::ignore_if_default(s))
                 .collect(),
         }
     }
@@ -51,7 +51,7 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         self.take_back();
         for &signal in &self.ignored {
-            sys::restore_default(signal);
+            process::restore_default(signal);
         }
     }
 }

@@ -12,7 +12,7 @@ use adaptive::Watched;
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use falaj_engine::container::{Nonsense, Packer, Policy};
-use falaj_live::aggregate::{BEFORE, Guest, serve};
+use falaj_live::backend::batch::{BEFORE, Guest, serve};
 use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{End, Sandbox};
 use falaj_queueing::{Measure, Wanted};

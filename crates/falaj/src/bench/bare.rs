@@ -2,9 +2,9 @@
 //! make possible.
 
 use anyhow::{Result, bail};
-use falaj_live::packet::{PacketReader, PacketSocket};
+use falaj_live::backend::packet::{PacketReader, PacketSocket};
+use falaj_live::backend::tap::Tap;
 use falaj_live::sandbox::{End, Sandbox};
-use falaj_live::tap::Tap;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

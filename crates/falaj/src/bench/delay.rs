@@ -8,13 +8,13 @@ use super::{exit, median};
 use crate::show::{self, say};
 use crate::sim::{interruptible, interrupts};
 use anyhow::{Context, Result};
-use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
-use falaj_live::forward::Options;
+use falaj_live::event_loop::Options;
+use falaj_live::event_loop::Timer;
 use falaj_live::priority::{self, Rank};
-use falaj_live::probe;
 use falaj_live::sandbox::{End, Join, Sandbox, Spec};
-use falaj_live::timer::Timer;
+use falaj_live::traffic::probe;
+use falaj_live::wiring;
 use falaj_scenario::Scenario;
 use falaj_sched::queues::queue::Limit;
 use falaj_sched::units::rate::Rate;
@@ -183,7 +183,7 @@ fn probed(path: Path, datagrams: u64) -> Result<(Meter, u64)> {
     let scenario = Scenario::simple(Rate::UNLIMITED, delay, Limit::Packets(1000), 1500);
     let options = Options { timer, ..Options::default() };
     let clock = Clock::from_zero(monotonic());
-    let mut forwarder = attach::to_sandbox(&scenario.network(), &mut sandbox, clock, options)?;
+    let mut forwarder = wiring::to_sandbox(&scenario.network(), &mut sandbox, clock, options)?;
     let (over, ends) = io::pipe()?;
     let probing = thread::spawn(move || {
         let _ends = ends;

@@ -13,15 +13,15 @@ use crate::sim::Interrupted;
 use anyhow::{Context, Result, bail};
 use falaj_engine::PipeId;
 use falaj_live::adapters::Adapters;
-use falaj_live::attach;
+use falaj_live::backend::interface::Interface;
+use falaj_live::backend::packet::Place;
+use falaj_live::backend::xdp;
 use falaj_live::clock::{Clock, monotonic};
-use falaj_live::flood::flood;
-use falaj_live::forward::{Forwarder, Options};
-use falaj_live::interface::Interface;
-use falaj_live::packet::Place;
+use falaj_live::event_loop::{Forwarder, Options};
 use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{End, Event, Exit, INTERFACE, Join, Sandbox, Side, Spec};
-use falaj_live::xdp;
+use falaj_live::traffic::flood::flood;
+use falaj_live::wiring;
 use falaj_scenario::Scenario;
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::units::rate::Rate;
@@ -310,15 +310,15 @@ fn emulated(sandbox: &mut Sandbox, between: Option<&[Interface; 2]>, by: By) -> 
     let mut forwarder = match (by, between) {
         (By::Adapter, _) => {
             let mut port = |end: End, name| match between {
-                Some(interfaces) => attach::interface_port(&interfaces[end.index()]),
-                None => attach::space_port(sandbox.sides(), end.index(), name),
+                Some(interfaces) => wiring::interface_port(&interfaces[end.index()]),
+                None => wiring::space_port(sandbox.sides(), end.index(), name),
             };
             let adapters = Adapters::new()?;
             adapters.add("sender", port(End::Near, "the adapter")?, None)?;
-            attach::to_adapters(&network, &adapters, port(End::Far, "the uplink")?, clock, options)?
+            wiring::to_adapters(&network, &adapters, port(End::Far, "the uplink")?, clock, options)?
         }
-        (_, Some([near, far])) => attach::to_interfaces(&network, [near, far], clock, options)?,
-        (_, None) => attach::to_sandbox(&network, sandbox, clock, options)?,
+        (_, Some([near, far])) => wiring::to_interfaces(&network, [near, far], clock, options)?,
+        (_, None) => wiring::to_sandbox(&network, sandbox, clock, options)?,
     };
     Ok(Box::new(move |long| {
         let handed_over =
@@ -332,7 +332,7 @@ fn emulated(sandbox: &mut Sandbox, between: Option<&[Interface; 2]>, by: By) -> 
 /// Through a loop over the same interfaces and nothing else.
 fn bare(sandbox: &mut Sandbox, between: Option<&[Interface; 2]>) -> Result<Count> {
     let mut way = if let Some([near, far]) = between {
-        let (mut near, mut far) = (attach::interface_port(near)?, attach::interface_port(far)?);
+        let (mut near, mut far) = (wiring::interface_port(near)?, wiring::interface_port(far)?);
         let read = move |unit: &mut [u8]| Ok(near.receive(unit)?.map(|received| received.length));
         Way::new(Box::new(read), Box::new(move |unit| far.transmit(unit)))
     } else {

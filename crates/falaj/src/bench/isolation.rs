@@ -10,7 +10,7 @@ use crate::file;
 use crate::plan::{Standing, standings};
 use crate::show::{self, say};
 use anyhow::{Context, Result};
-use falaj_live::forward::Cause;
+use falaj_live::event_loop::Cause;
 use falaj_sched::units::rate::{BIT_NANOS, Rate};
 use falaj_sched::units::time::Span;
 use serde_json::json;

@@ -13,11 +13,11 @@ use crate::pace::Pace;
 use crate::show::{self, note, say};
 use crate::sim::Interrupted;
 use anyhow::{Context, Result, bail, ensure};
-use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic, thread_cpu};
-use falaj_live::forward::{Forwarder, Options};
+use falaj_live::event_loop::{Forwarder, Options};
 use falaj_live::priority::{self, Rank};
-use falaj_live::sandbox::{self, End, Event, Exit, INTERFACE, Join, Sandbox, Side, Spec};
+use falaj_live::sandbox::{End, Event, Exit, INTERFACE, Join, Sandbox, Side, Spec};
+use falaj_live::wiring;
 use falaj_scenario::{Scenario, parse_rate};
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
@@ -263,7 +263,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 }
 
 /// Whether there can be a kernel bridge between two sides.
-pub(crate) fn kernel_bridge() -> Result<(), sandbox::Error> {
+pub(crate) fn kernel_bridge() -> Result<(), falaj_live::error::Error> {
     Sandbox::start(Spec { join: Join::Bridge, ..Spec::default() }).map(drop)
 }
 
@@ -425,7 +425,7 @@ fn stream(path: Path, ip: u8, how: How<'_>) -> Result<Stream> {
         Path::Bare => Between::Bare(Bare::between(&mut sandbox)?),
         Path::Link(_) => {
             let forwarder =
-                attach::to_sandbox(&scenario.network(), &mut sandbox, clock, how.options)?;
+                wiring::to_sandbox(&scenario.network(), &mut sandbox, clock, how.options)?;
             Between::Link(Box::new(forwarder))
         }
     };

@@ -35,7 +35,7 @@ use desk::asking::{AdaptersThen, Answer, Ask, Changing, HeldTo, Told};
 pub(crate) use desk::lock;
 use difference::WAYS;
 use falaj_live::adapters::Counts;
-use falaj_live::forward::{Changed, Forwarder, Terms};
+use falaj_live::event_loop::{Changed, Forwarder, Terms};
 use falaj_scenario::{Direction, Link, Scenario, Towards};
 use falaj_sched::contract::params::FlowSetup;
 use falaj_sched::units::rate::Rate;

@@ -450,7 +450,7 @@ async fn turns(
     let (links, turns) = blocking(look).await?.map_err(No::from)?;
     let ways =
         links.into_iter().flat_map(|link| ["up", "down"].map(|way| (link.clone(), way.to_owned())));
-    let turn = |(flow, turn): (String, falaj_live::forward::Turn)| {
+    let turn = |(flow, turn): (String, falaj_live::event_loop::Turn)| {
         let (begin_ns, end_ns) = (turn.begin.0, turn.end.0);
         Turn { flow, begin_ns, end_ns, packets: turn.packets }
     };

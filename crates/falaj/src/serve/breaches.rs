@@ -2,7 +2,7 @@
 
 use super::model::{Breach, TooLong, TooSlow};
 use crate::show;
-use falaj_live::forward::{Cause, Late};
+use falaj_live::event_loop::{Cause, Late};
 use std::collections::VecDeque;
 use tracing::{error, info, warn};
 

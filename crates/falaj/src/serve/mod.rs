@@ -54,12 +54,12 @@ use crate::show::note;
 use crate::summary::of_forwarder;
 use anyhow::{Context, Result, bail};
 use falaj_live::adapters::Adapters;
-use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
-use falaj_live::forward::Woken;
+use falaj_live::event_loop::Woken;
 use falaj_live::heap;
 use falaj_live::priority::{self, Rank};
 use falaj_live::signals::Signals;
+use falaj_live::wiring;
 use falaj_scenario::Scenario;
 use falaj_sched::units::time::Time;
 use std::collections::BTreeSet;
@@ -202,7 +202,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let mut signals = Signals::take()?;
     let clock = Clock::from_zero(monotonic());
     let uplink = opened.take_uplink()?;
-    let mut forwarder = attach::to_adapters(
+    let mut forwarder = wiring::to_adapters(
         &scenario.network(),
         opened.adapters(),
         uplink,

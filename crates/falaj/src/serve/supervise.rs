@@ -10,7 +10,7 @@ use super::ports;
 use crate::file;
 use crate::show::note;
 use anyhow::{Context, Result, bail};
-use falaj_live::plug;
+use falaj_live::kernel_bridge;
 use falaj_live::signals::{Signals, end_of, start_unblocked};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -74,13 +74,13 @@ pub(super) fn main(args: &Args, bridge: &str) -> Result<ExitCode> {
 
 /// Starts the service at interfaces that no bridge joins.
 fn begin(bridge: &str, interfaces: &[String]) -> Result<Child> {
-    plug::unplug(interfaces).context("cannot take the interfaces out of their bridge")?;
+    kernel_bridge::unplug(interfaces).context("cannot take the interfaces out of their bridge")?;
     start(bridge)
 }
 
 /// Has the bridge join the interfaces, and says so.
 fn join(bridge: &str, interfaces: &[String], why: &str) {
-    match plug::plug(bridge, interfaces) {
+    match kernel_bridge::plug(bridge, interfaces) {
         Ok(()) => note!("warning: {why}: bridge {bridge} joins {}", interfaces.join(", ")),
         Err(error) => note!("warning: {why}, and bridge {bridge} does not join all: {error}"),
     }

@@ -13,7 +13,7 @@ use crate::plan::Standing;
 use anyhow::Result;
 use axum::body::Bytes;
 use falaj_live::adapters::Counts;
-use falaj_live::forward::{Counted, Kept, Sojourns};
+use falaj_live::event_loop::{Counted, Kept, Sojourns};
 use falaj_scenario::{Direction, Towards};
 use falaj_sched::units::rate::{BIT_NANOS, Rate};
 use falaj_sched::units::time::Span;

@@ -14,7 +14,7 @@ use falaj_engine::pipe::Counters;
 use falaj_engine::rules::Taken;
 #[cfg(feature = "serve")]
 use falaj_live::adapters::{Counts, Lost};
-use falaj_live::forward::{Forwarder, LiveFlow, Losses};
+use falaj_live::event_loop::{Forwarder, LiveFlow, Losses};
 use falaj_relay::RelayFlow;
 use falaj_scenario::{Direction, Link, Scenario};
 use falaj_sched::contract::discipline::Air;
@@ -505,7 +505,7 @@ mod tests {
     #[test]
     #[cfg(feature = "serve")]
     fn memory_that_there_was_not_is_told_of_each_adapter() {
-        let why = falaj_live::forward::Losses { no_memory: 9, ..Default::default() }.by_reason();
+        let why = falaj_live::event_loop::Losses { no_memory: 9, ..Default::default() }.by_reason();
         let losses = why.map(|(n, why)| (n, format!("packets {why}"))).into();
         let lost = |up, down| Counts { no_memory: Lost { up, down }, ..Counts::default() };
         let counts = [("calm", lost(0, 0)), ("wild", lost(7, 2))]

@@ -9,11 +9,11 @@ mod image;
 
 use anyhow::{Context, Result, anyhow, bail};
 use falaj_live::adapters::Addresses;
+use falaj_live::backend::interface::Interface;
+use falaj_live::backend::packet::{Monitor, State};
 use falaj_live::clock::monotonic;
-use falaj_live::datagrams::EndPlan;
-use falaj_live::interface::Interface;
-use falaj_live::packet::{Monitor, State};
 use falaj_live::signals::end_with_this_thread;
+use falaj_live::traffic::datagrams::EndPlan;
 use image::{ARCHIVE, Found, QEMU};
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -210,9 +210,9 @@ impl Drop for Guests {
 
 impl Cards {
     /// The card of a machine, without what a former experiment left in its rings.
-    pub(super) fn port(&self, n: usize) -> Result<Box<dyn falaj_live::port::Port>> {
+    pub(super) fn port(&self, n: usize) -> Result<Box<dyn falaj_live::backend::port::Port>> {
         let Some((card, _)) = self.0.get(n) else { bail!("there are {} guests", self.0.len()) };
-        let mut port = falaj_live::attach::interface_port(card)?;
+        let mut port = falaj_live::wiring::interface_port(card)?;
         let mut unit = vec![0; port.longest()];
         let mut silent = Instant::now();
         while silent.elapsed() < 2 * TURN {

@@ -8,8 +8,8 @@ use falaj_engine::transaction::Transaction;
 use falaj_engine::{PipeId, Unfit};
 use falaj_live::adapters::Counts;
 #[cfg(feature = "serve")]
-use falaj_live::forward::Turn;
-use falaj_live::forward::{Changed, Snapshot, Sojourns, Terms};
+use falaj_live::event_loop::Turn;
+use falaj_live::event_loop::{Changed, Snapshot, Sojourns, Terms};
 use falaj_scenario::Scenario;
 use falaj_sched::queues::queue::FlowId;
 use falaj_traffic::capture::Wanted;

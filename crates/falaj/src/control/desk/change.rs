@@ -9,7 +9,7 @@ use crate::control::{terms, ways, weight, weights};
 use crate::fit::live_links;
 use crate::plan::{Standing, standings};
 use falaj_engine::network::Places;
-use falaj_live::forward::Changed;
+use falaj_live::event_loop::Changed;
 use falaj_scenario::edit::{Edit, parse_set_or_unset};
 use falaj_scenario::{Again, Problem, Scenario, Severity, Undo, set_values};
 use falaj_sched::queues::queue::FlowId;

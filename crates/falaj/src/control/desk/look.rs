@@ -10,8 +10,8 @@ use falaj_engine::PipeId;
 #[cfg(feature = "serve")]
 use falaj_live::adapters::Counts;
 #[cfg(feature = "serve")]
-use falaj_live::forward::Turn;
-use falaj_live::forward::{Snapshot, Sojourns};
+use falaj_live::event_loop::Turn;
+use falaj_live::event_loop::{Snapshot, Sojourns};
 use falaj_scenario::{Direction, Flow, Scenario};
 use falaj_sched::queues::queue::FlowId;
 use std::sync::{Arc, Mutex};

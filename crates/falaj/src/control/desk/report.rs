@@ -7,7 +7,7 @@ use crate::control::protocol::{
 };
 use crate::impairments;
 use falaj_engine::rules::{Active, Taken};
-use falaj_live::forward::{Counted, Snapshot, Sojourns};
+use falaj_live::event_loop::{Counted, Snapshot, Sojourns};
 use falaj_scenario::{Direction, Link, Rule, Scenario, Towards};
 use falaj_sched::scheduler::plugin::Breach;
 use falaj_sched::units::time::{Span, Time};

@@ -6,7 +6,7 @@ use super::Effort;
 use crate::file;
 use crate::measure::{MeasuredFlow, measure_beside};
 use anyhow::{Context, Result};
-use falaj_live::forward::Options;
+use falaj_live::event_loop::Options;
 use falaj_sched::units::time::Span;
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use super::testbed::{Lc, Server, Testbed, simulated};
 use crate::file;
 use crate::measure::measure;
 use anyhow::{Result, bail};
-use falaj_live::forward::Options;
+use falaj_live::event_loop::Options;
 use falaj_sched::units::time::Span;
 
 /// The largest packets that an interface takes.

@@ -6,9 +6,9 @@ use crate::file;
 use crate::plan::standings;
 use anyhow::{Context, Result, ensure};
 use falaj_live::adapters::{Adapters, Opener};
-use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
-use falaj_live::forward::{Forwarder, Options, Woken};
+use falaj_live::event_loop::{Forwarder, Options, Woken};
+use falaj_live::wiring;
 use falaj_sched::units::time::Span;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::BTreeMap;
@@ -49,14 +49,14 @@ impl Stand {
         let all = Adapters::new()?;
         let mut inside = Vec::new();
         for n in 0..adapters {
-            let (port, socket) = attach::unit_port(&format!("adapter a{n}"))?;
+            let (port, socket) = wiring::unit_port(&format!("adapter a{n}"))?;
             all.add(&format!("a{n}"), port, Some(mac(n)))?;
             inside.push(socket);
         }
-        let (uplink, outside) = attach::unit_port("the uplink")?;
+        let (uplink, outside) = wiring::unit_port("the uplink")?;
         let clock = Clock::from_zero(monotonic());
         let mut forwarder =
-            attach::to_adapters(&parsed.network(), &all, uplink, clock, Options::default())?;
+            wiring::to_adapters(&parsed.network(), &all, uplink, clock, Options::default())?;
         forwarder.hold_to(terms(&parsed, &promised));
         forwarder.remember_turns();
         let directory = tempfile::tempdir()?;

@@ -1,0 +1,319 @@
+//! From a scenario's sources to datagrams that its own rules put in the right
+//! flows: which addresses and ports they must have.
+
+use crate::link_end::End;
+use crate::traffic::datagrams::{self, EndPlan, FlowKey, HEADER, Receiving, Sending, Traffic};
+use falaj_engine::classifier::{Match, Protocol, Version};
+use falaj_engine::key::Key;
+use falaj_engine::rules::{Rule, Target, To, sure_way};
+use falaj_scenario::{Direction, Link, Scenario, Source, Towards};
+use falaj_sched::queues::queue::FlowId;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// So much longer is an IPv6 header than an IPv4 header.
+pub(crate) const LONGER_BY: u32 = 20;
+
+/// A source that the live ends cannot send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreachable {
+    /// The source's name.
+    pub source: String,
+    /// Why, and what would do.
+    pub why: String,
+}
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "traffic `{}` cannot be sent as real datagrams: {}", self.source, self.why)
+    }
+}
+impl std::error::Error for Unreachable {}
+
+/// The pipe of one direction: up is 0, down is 1.
+pub fn pipe_of(towards: Towards) -> u32 {
+    match towards {
+        Towards::Up => 0,
+        Towards::Down => 1,
+    }
+}
+
+/// The end at which traffic of this direction comes in.
+pub fn from_end(towards: Towards) -> End {
+    match towards {
+        Towards::Up => End::Near,
+        Towards::Down => End::Far,
+    }
+}
+
+/// What each end sends and receives, near first. Times are still to be set.
+pub fn plan(scenario: &Scenario) -> Result<[EndPlan; 2], Unreachable> {
+    let mut plans = [EndPlan::default(), EndPlan::default()];
+    let rules: Vec<Rule> = scenario.rules.iter().map(|rule| rule.rule.clone()).collect();
+    for (i, source) in scenario.traffic.iter().enumerate() {
+        let direction = scenario.links[source.link].direction(source.towards);
+        if source.sources > 1 {
+            let why = "`sources` of many addresses are simulated only; leave it out".to_owned();
+            return Err(Unreachable { source: source.name.clone(), why });
+        }
+        let traffic = traffic(source)?;
+        let (from, to) = match &source.key {
+            Some(key) => of_headers(source, key)?,
+            None => addresses(source, scenario, &rules, i as u16)?,
+        };
+        let headers = headers(source, direction, from.is_ipv6())?;
+        let flow = FlowKey {
+            pipe: 2 * source.link as u32 + pipe_of(source.towards),
+            flow: source.flow as u32,
+        };
+        let source_id = i as u32;
+        let near = from_end(source.towards);
+        plans[near.index()].sends.push(Sending {
+            source: source_id,
+            flow,
+            headers,
+            from,
+            to,
+            traffic,
+            tos: tos(source),
+        });
+        plans[near.other().index()].receives.push(Receiving { source: source_id, flow, at: to });
+    }
+    Ok(plans)
+}
+
+/// What a source sends, as datagrams.
+fn traffic(source: &Source) -> Result<Traffic, Unreachable> {
+    source.spec().try_into().map_err(|datagrams::Closed| {
+        let why = "`tcp` is simulated only, by `falaj sim`; real connections pass the link in \
+                   `falaj run FILE -- iperf3 …`, whose kernel has Reno, CUBIC and BBR of its own";
+        Unreachable { source: source.name.clone(), why: why.to_owned() }
+    })
+}
+
+/// What each adapter sends, and what is received behind the uplink, last. Source `n` sends from the
+/// address `from[n]`; an adapter's packets are known by where they come in, so nothing else need be
+/// said of them. Times are still to be set.
+pub fn plan_of_adapters(
+    scenario: &Scenario,
+    from: &[Ipv4Addr],
+    uplink: Ipv4Addr,
+) -> Result<Vec<EndPlan>, Unreachable> {
+    let mut adapters: Vec<Ipv4Addr> = Vec::new();
+    from.iter().for_each(|address| {
+        if !adapters.contains(address) {
+            adapters.push(*address);
+        }
+    });
+    let mut plans = vec![EndPlan::default(); adapters.len() + 1];
+    for (n, (source, address)) in scenario.traffic.iter().zip(from).enumerate() {
+        let direction = scenario.links[source.link].direction(source.towards);
+        let flow = FlowKey { pipe: pipe_of(source.towards), flow: source.flow as u32 };
+        let (id, number) = (n as u32, n as u16 % 10_000);
+        let to = (uplink, DESTINATION + number).into();
+        let adapter = adapters.iter().position(|known| known == address).unwrap_or_default();
+        plans[adapter].sends.push(Sending {
+            source: id,
+            flow,
+            headers: headers(source, direction, false)?,
+            from: (*address, SOURCE + number).into(),
+            to,
+            traffic: traffic(source)?,
+            tos: tos(source),
+        });
+        plans[adapters.len()].receives.push(Receiving { source: id, flow, at: to });
+    }
+    Ok(plans)
+}
+
+/// The type of service of a source's datagrams.
+fn tos(source: &Source) -> u8 {
+    source.key.and_then(|key| key.tos).unwrap_or(source.ecn as u8)
+}
+
+/// The key of a source's largest datagrams, as rules and flows will read it.
+pub(crate) fn key_of(
+    source: &Source,
+    direction: &Direction,
+    from: SocketAddr,
+    to: SocketAddr,
+) -> Key {
+    let length = direction.account.to_ip(source.spec().largest());
+    Key { tos: Some(tos(source)), ..Key::of_ordinary(Protocol::UDP, from, to, length) }
+}
+
+/// The addresses that a source's headers say, if they are those of the ends, and a datagram has
+/// such headers.
+fn of_headers(source: &Source, key: &Key) -> Result<(SocketAddr, SocketAddr), Unreachable> {
+    let (from, to) = (from_end(source.towards), from_end(source.towards).other());
+    let is_of = |end: End, address: IpAddr| {
+        [end.address().into(), end.address6().into()].contains(&address)
+    };
+    let fault = match (key.src.zip(key.dst), key.ports) {
+        _ if key.protocol != Some(Protocol::UDP) => "another protocol than UDP",
+        (Some((src, dst)), _) if !is_of(from, src) || !is_of(to, dst) => {
+            "an address that is none of the ends'"
+        }
+        (Some((src, dst)), Some((sport, dport))) => {
+            let ends = (SocketAddr::new(src, sport), SocketAddr::new(dst, dport));
+            let ordinary = Key::of_ordinary(Protocol::UDP, ends.0, ends.1, 0);
+            if (Key { tos: ordinary.tos, length: ordinary.length, ..*key }) == ordinary {
+                return Ok(ends);
+            }
+            "what a socket does not say, of Ethernet or a time to live other than 64"
+        }
+        _ => "no address",
+    };
+    Err(Unreachable {
+        source: source.name.clone(),
+        why: format!(
+            "its `headers` say {fault}; what is sent live is UDP from {} ({}) to {} ({}), with ports and `dscp` of its own: \
+             `falaj sim` has the others",
+            from.address(),
+            from.address6(),
+            to.address(),
+            to.address6(),
+        ),
+    })
+}
+
+/// Largest backlog and delay of links, one behind the other, as the time to wait for the last
+/// packets.
+pub fn drain(links: &[Link]) -> falaj_sched::units::time::Span {
+    use falaj_sched::queues::queue::Limit;
+    use falaj_sched::units::time::Span;
+    let of = |d: &Direction| {
+        let queues: u64 = d
+            .setup
+            .flows
+            .iter()
+            .map(|f| match f.limit {
+                Limit::Packets(n) => u64::from(n) * u64::from(d.setup.largest),
+                Limit::Bytes(n) => n,
+            })
+            .sum();
+        d.impairments.delays(d.delay).1 + d.setup.rate.airtime_of_many(queues) * 2
+    };
+    let all = links.iter().map(|link| of(&link.up).max(of(&link.down)));
+    all.fold(Span::ZERO, |sum, one| (sum + one).min(Span::from_secs(5))) + Span::from_millis(200)
+}
+
+/// So many bytes of a packet's length are not the payload of a UDP datagram.
+fn headers(source: &Source, direction: &Direction, v6: bool) -> Result<i32, Unreachable> {
+    let smallest = source.spec().smallest();
+    let longer = if v6 { LONGER_BY } else { 0 };
+    let payload =
+        direction.account.udp_payload(smallest).and_then(|bytes| bytes.checked_sub(longer));
+    payload.filter(|&bytes| bytes >= HEADER as u32).map(|bytes| smallest as i32 - bytes as i32).ok_or_else(|| {
+        Unreachable {
+            source: source.name.clone(),
+            why: format!("{smallest} B are too few for a datagram with its {HEADER} B of number and time stamp"),
+        }
+    })
+}
+
+/// Addresses and ports that the direction's flows put in the source's flow; where there are rules,
+/// they lead it through the source's link alone.
+fn addresses(
+    source: &Source,
+    scenario: &Scenario,
+    rules: &[Rule],
+    number: u16,
+) -> Result<(SocketAddr, SocketAddr), Unreachable> {
+    let link = &scenario.links[source.link];
+    let direction = link.direction(source.towards);
+    let flows = direction.classifier();
+    let (from, to) = (from_end(source.towards), from_end(source.towards).other());
+    let flow = &direction.flows[source.flow];
+    let way = pipe_of(source.towards) as usize;
+    let leads = |rule: &&Rule| match &rule.to {
+        To::Links(links) => links[..] == [source.link as u32],
+        To::Table { targets, .. } => targets.contains(&Some(Target::Link(source.link as u32))),
+        _ => false,
+    };
+    // What leads to the link may ask for ports, and what the flow takes as well.
+    let any = [Match::ANY];
+    let leading: Vec<&Match> = match rules {
+        [] => any.iter().collect(),
+        rules => rules.iter().filter(leads).flat_map(|rule| &rule.matches).collect(),
+    };
+    for (led, taken) in
+        leading.iter().flat_map(|led| flow.matches.iter().map(move |taken| (*led, taken)))
+    {
+        let six = [led, taken].into_iter().any(|rule| rule.version == Some(Version::V6));
+        let pair: [IpAddr; 2] = if six {
+            [from.address6().into(), to.address6().into()]
+        } else {
+            [from.address().into(), to.address().into()]
+        };
+        let ranges = both(led.sport, taken.sport).zip(both(led.dport, taken.dport));
+        for (sport, dport) in
+            ranges.into_iter().flat_map(|(sport, dport)| ports(sport, dport, number))
+        {
+            let ends = [SocketAddr::new(pair[0], sport), SocketAddr::new(pair[1], dport)];
+            let key = key_of(source, direction, ends[0], ends[1]);
+            let is_led = rules.is_empty()
+                || sure_way(rules, &key, way).is_some_and(|l| l == [source.link as u32]);
+            if is_led && flows.flow_of(&key) == Some(FlowId(source.flow as u32)) {
+                return Ok((ends[0], ends[1]));
+            }
+        }
+    }
+    let ends = format!(
+        "no UDP datagram from {} ({}) to {} ({})",
+        from.address(),
+        from.address6(),
+        to.address(),
+        to.address6()
+    );
+    let taken: Vec<String> = flow.matches.iter().map(Match::to_string).collect();
+    let put = format!(
+        "is put in flow `{}` by its rule `{}` and those before it",
+        flow.name,
+        taken.join("`, `")
+    );
+    let why = if rules.is_empty() {
+        format!("{ends} {put}")
+    } else {
+        let led = format!(
+            "the rules lead {ends} through link `{}` alone, for sure, where it {put}",
+            link.name
+        );
+        format!("{led}; leave `link` and `flow` out, and the rules decide")
+    };
+    Err(Unreachable { source: source.name.clone(), why })
+}
+
+type Ports = Option<(u16, u16)>;
+
+/// From here on a source has ports of its own.
+const SOURCE: u16 = 20_000;
+const DESTINATION: u16 = 40_000;
+
+/// What is in both ranges; none if nothing is.
+fn both(one: Ports, other: Ports) -> Option<Ports> {
+    match (one, other) {
+        (Some(one), Some(other)) => {
+            let (low, high) = (one.0.max(other.0), one.1.min(other.1));
+            (low <= high).then_some(Some((low, high)))
+        }
+        _ => Some(one.or(other)),
+    }
+}
+
+/// Ports to try: two of the source's own, moved into these ranges.
+fn ports(sport: Ports, dport: Ports, number: u16) -> impl Iterator<Item = (u16, u16)> {
+    let within = move |own: u16, range: Ports, step: u16| match range {
+        None => own.wrapping_add(step),
+        Some((low, high)) => {
+            low + ((u32::from(number) + u32::from(step)) % (u32::from(high) - u32::from(low) + 1))
+                as u16
+        }
+    };
+    (0..1000).map(move |step| {
+        (
+            within(SOURCE + number % 10_000, sport, step),
+            within(DESTINATION + number % 10_000, dport, step),
+        )
+    })
+}

@@ -1,0 +1,100 @@
+//! A port for machines that allow no network namespaces: datagrams come to a
+//! loopback socket and are passed on to another. One port serves one source.
+
+use crate::backend::port::{Port, Received};
+use crate::socket_buffer;
+use falaj_engine::account::Account;
+use falaj_engine::engine::Corrupt;
+use falaj_engine::key::Key;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::label::Ecn;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// How datagrams are sorted that have lost their headers.
+#[derive(Clone, Copy, Debug)]
+pub enum Sorted {
+    /// All are of this flow.
+    Flow(FlowId),
+    /// As if their headers were these.
+    Key(Key),
+}
+
+/// Datagrams from a loopback socket to a loopback address.
+pub struct RelayPort {
+    socket: UdpSocket,
+    to: SocketAddr,
+    sorted: Sorted,
+}
+
+impl RelayPort {
+    /// Passes what comes on to `to`; the kernel chooses where to listen.
+    pub fn new(to: SocketAddr, sorted: Sorted) -> io::Result<RelayPort> {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        socket.set_nonblocking(true)?;
+        socket_buffer::enlarge(&socket);
+        Ok(RelayPort { socket, to, sorted })
+    }
+
+    /// Where to send to.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+}
+
+fn unless_it_would_block<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        // A receiver that is not there yet, or not any more, answers with a refusal.
+        Err(e)
+            if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionRefused) =>
+        {
+            Ok(None)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+impl Port for RelayPort {
+    fn name(&self) -> String {
+        format!("The loopback socket that passes on to {}", self.to)
+    }
+
+    fn longest(&self) -> usize {
+        65_536
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
+        let length = unless_it_would_block(self.socket.recv(buffer))?;
+        let flow = match self.sorted {
+            Sorted::Flow(flow) => Some(flow),
+            Sorted::Key(_) => None,
+        };
+        Ok(length.map(|length| Received::packet(length, Account::Ip.from_udp(length as u32), flow)))
+    }
+
+    fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
+        Ok(unless_it_would_block(self.socket.send_to(unit, self.to))?.is_some())
+    }
+
+    fn key(&self, unit: &[u8]) -> Key {
+        match self.sorted {
+            Sorted::Flow(_) => Key::default(),
+            Sorted::Key(key) => {
+                Key { length: Some(Account::Ip.from_udp(unit.len() as u32)), ..key }
+            }
+        }
+    }
+
+    fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
+        corrupt.turn(unit);
+    }
+
+    /// The bits are in a header that the kernel takes off.
+    fn mark(&self, _: &mut [u8], _: Ecn) {}
+
+    fn readable(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

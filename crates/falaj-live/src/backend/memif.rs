@@ -1,0 +1,373 @@
+//! A port at a shared memory interface of another program (memif): frames through its rings, or
+//! containers of them where the other side is falaj and both want it.
+//!
+//! memif knows no notes of what is left to do (virtio-net headers): units of many packets are cut,
+//! and checksums finished.
+
+use crate::backend::packet::{Monitor, State};
+use crate::backend::port::{self, Port, Received};
+use crate::backend::tap::Tap;
+use crate::clock::monotonic;
+use crate::gso::singly;
+use falaj_batch::crossing::Crossing;
+use falaj_batch::memif::link::Link;
+use falaj_batch::memif::session::{Agreed, Role, Terms};
+use falaj_batch::memif::station::{News, Station};
+use falaj_engine::container::{Packer, Policy};
+use falaj_sched::units::time::Time;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use std::cell::RefCell;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::str::FromStr;
+
+/// What the name of such an interface begins with.
+pub(crate) const MEMIF: &str = "memif:";
+
+/// Which interface: `memif:/run/vpp/memif.sock`,
+/// `memif:/run/vpp/memif.sock,slave,id=1,secret=WORD`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemifName {
+    /// The socket; behind `@` one that is not in the file system.
+    pub path: PathBuf,
+    /// Listens there, or connects.
+    pub role: Role,
+    /// The interface's number.
+    pub id: u32,
+    /// What the other side has to know too; empty: nothing.
+    pub secret: String,
+}
+
+impl FromStr for MemifName {
+    type Err = String;
+
+    /// Without `memif:`.
+    fn from_str(text: &str) -> Result<MemifName, String> {
+        const HOW: &str = "write the path of a socket, then whether falaj connects to it, the number and the secret of the \
+                           interface as far as there are any: `memif:/run/vpp/memif.sock,slave,id=1,secret=WORD`";
+        let mut words = text.split(',');
+        let path = words.next().filter(|path| !matches!(*path, "" | "@")).ok_or(HOW)?;
+        let mut name =
+            MemifName { path: path.into(), role: Role::Master, id: 0, secret: String::new() };
+        for word in words {
+            match word.split_once('=') {
+                None if word == "slave" => name.role = Role::Slave,
+                None if word == "master" => name.role = Role::Master,
+                Some(("id", id)) => {
+                    name.id = id
+                        .parse()
+                        .map_err(|_| format!("`id={id}` is no number up to {}", u32::MAX))?;
+                }
+                Some(("secret", secret)) if (1..=24).contains(&secret.len()) => {
+                    name.secret = secret.into()
+                }
+                Some(("secret", _)) => return Err("a secret has 1 to 24 bytes".into()),
+                _ => return Err(format!("`{word}`: {HOW}")),
+            }
+        }
+        Ok(name)
+    }
+}
+
+impl fmt::Display for MemifName {
+    /// Without the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{MEMIF}{}", self.path.display())?;
+        if self.role == Role::Slave {
+            f.write_str(",slave")?;
+        }
+        if self.id != 0 {
+            write!(f, ",id={}", self.id)?;
+        }
+        Ok(())
+    }
+}
+
+/// An interface, whoever is behind it at the time.
+pub struct Memif {
+    name: MemifName,
+    /// Of the station: it stays the same.
+    readable: OwnedFd,
+    /// Readable when `told` may have changed.
+    news: EventFd,
+    inner: RefCell<Inner>,
+}
+
+impl fmt::Debug for Memif {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Memif").field(&self.name).finish()
+    }
+}
+
+struct Inner {
+    station: Station,
+    way: Option<Way>,
+    /// Containers, if they are wanted, leave so.
+    policy: Option<Policy>,
+    /// How it was when last looked at.
+    told: State,
+    /// Why the last peer went, until somebody asks; and what was said last.
+    why: (Option<String>, String),
+    /// A packet of many.
+    part: Vec<u8>,
+}
+
+/// How packets go.
+enum Way {
+    Frames(Link),
+    Containers(Box<Crossing<Link>>),
+}
+
+/// Bytes of a container, where nobody says.
+const LONGEST: u32 = 1 << 16;
+
+impl Memif {
+    /// Listens or connects, and what tells of changes. Packets go in containers by this policy, if
+    /// there is one and the other side can do that.
+    ///
+    /// # Errors
+    /// There can be no such socket, or somebody else listens there.
+    pub fn open(name: &MemifName, policy: Option<Policy>) -> io::Result<(Memif, Monitor)> {
+        let terms = Terms {
+            role: name.role,
+            id: name.id,
+            secret: name.secret.clone(),
+            containers: policy.is_some(),
+            longest: Tap::MAX_UNIT.max(LONGEST as usize),
+        };
+        let station = Station::open(&name.path, terms)?;
+        let readable = station.as_fd().try_clone_to_owned()?;
+        let news =
+            EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        let monitor = Monitor::adopt(news.as_fd().try_clone_to_owned()?);
+        let why = (None, String::new());
+        let inner = RefCell::new(Inner {
+            station,
+            way: None,
+            policy,
+            told: State::Gone,
+            why,
+            part: Vec::new(),
+        });
+        Ok((Memif { name: name.clone(), readable, news, inner }, monitor))
+    }
+
+    /// How it is, if that has changed: up while there is a peer, else gone.
+    pub fn look(&self) -> Option<State> {
+        let inner = &mut *self.inner.borrow_mut();
+        let now = if inner.way.is_some() { State::Up } else { State::Gone };
+        (std::mem::replace(&mut inner.told, now) != now).then_some(now)
+    }
+
+    /// Why there is no peer, or no more, if that was not said before.
+    pub fn why(&self) -> Option<String> {
+        self.inner.borrow_mut().why.0.take()
+    }
+
+    fn tell(&self) {
+        // A counter that is full says it as well.
+        let _ = self.news.write(1);
+    }
+}
+
+fn now() -> Time {
+    Time(monotonic())
+}
+
+impl Inner {
+    /// There are rings.
+    fn connect(&mut self, agreed: Agreed) {
+        let policy = self.policy.unwrap_or(Policy::one_by_one(LONGEST));
+        let packer = agreed.containers.then(|| Packer::new(policy, 0)).and_then(Result::ok);
+        self.way = Some(match packer {
+            Some(packer) => Way::Containers(Box::new(Crossing::new(agreed.link, packer))),
+            None => Way::Frames(agreed.link),
+        });
+        if self.policy.is_some() && !agreed.containers {
+            let other =
+                if agreed.peer.is_empty() { "a program without a name" } else { &agreed.peer };
+            self.reason(format!("the other side is {other}, which knows no containers: frames"));
+        }
+    }
+
+    /// To be told, if it is another one than before.
+    fn reason(&mut self, why: String) {
+        if self.why.1 != why {
+            self.why = (Some(why.clone()), why);
+        }
+    }
+
+    /// The peer broke the rings: it is no peer any more.
+    fn broken(&mut self, error: &io::Error) -> io::Result<()> {
+        self.way = None;
+        let why = error.to_string();
+        self.station.drop_peer(&why)?;
+        self.reason(why);
+        Ok(())
+    }
+
+    /// Whether there was something new, and a wake-up.
+    fn look(&mut self) -> io::Result<bool> {
+        let news = self.station.look()?;
+        let changed = news.is_some();
+        match news {
+            Some(News::Connected(agreed)) => self.connect(agreed),
+            Some(News::Gone(why)) => {
+                self.way = None;
+                self.reason(why);
+            }
+            None => {}
+        }
+        if self.station.was_rung()
+            && let Some(way) = &mut self.way
+        {
+            way.clear()?;
+        }
+        Ok(changed)
+    }
+}
+
+impl Way {
+    fn clear(&mut self) -> io::Result<()> {
+        match self {
+            Way::Frames(link) => link.clear(),
+            Way::Containers(crossing) => crossing.clear(),
+        }
+    }
+
+    /// Reads one unit behind an empty header; of a packet that was none, an error within.
+    fn receive(&mut self, unit: &mut [u8]) -> io::Result<Option<io::Result<usize>>> {
+        let Some((header, frame)) = unit.split_at_mut_checked(Tap::VNET_HEADER) else {
+            return Ok(None);
+        };
+        header.fill(0);
+        let invalid = |error: Box<dyn std::error::Error + Send + Sync>| {
+            io::Error::new(io::ErrorKind::InvalidData, error)
+        };
+        let received = match self {
+            Way::Frames(link) => {
+                link.receive(frame)?.map(|length| length.map_err(|lost| invalid(lost.into())))
+            }
+            Way::Containers(crossing) => {
+                crossing.poll(now())?;
+                crossing
+                    .receive(frame)?
+                    .map(|length| length.map_err(|malformed| invalid(malformed.into())))
+            }
+        };
+        Ok(received.map(|length| length.map(|length| Tap::VNET_HEADER + length)))
+    }
+
+    /// Asks for a wake-up; `true` if there is nothing to do until then.
+    fn rest(&mut self) -> io::Result<bool> {
+        match self {
+            Way::Frames(link) => link.rest(),
+            Way::Containers(crossing) => {
+                let rests = crossing.rest()?;
+                if rests {
+                    crossing.alarm()?;
+                }
+                Ok(rests)
+            }
+        }
+    }
+
+    fn transmit(&mut self, frame: &[u8]) -> io::Result<bool> {
+        match self {
+            Way::Frames(link) => link.send(frame),
+            Way::Containers(crossing) => {
+                let now = now();
+                crossing.poll(now)?;
+                let taken = crossing.offer(frame, now)?;
+                crossing.alarm()?;
+                Ok(taken)
+            }
+        }
+    }
+}
+
+/// A port at such an interface.
+///
+/// It never says that it is gone: another peer may come.
+#[derive(Debug)]
+pub struct MemifPort {
+    memif: Rc<Memif>,
+}
+
+impl MemifPort {
+    /// At this one.
+    pub fn new(memif: Rc<Memif>) -> MemifPort {
+        MemifPort { memif }
+    }
+}
+
+impl Port for MemifPort {
+    fn name(&self) -> String {
+        format!("The peer at {}", self.memif.name)
+    }
+
+    fn longest(&self) -> usize {
+        Tap::MAX_UNIT
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
+        let inner = &mut *self.memif.inner.borrow_mut();
+        let mut looked = false;
+        loop {
+            if let Some(way) = &mut inner.way {
+                match way.receive(buffer) {
+                    Ok(Some(length)) => {
+                        return length.map(|length| Some(port::received(&buffer[..length])));
+                    }
+                    // First forget, then look: a wake-up in between is not lost.
+                    Ok(None) if looked => match way.rest() {
+                        Ok(true) => return Ok(None),
+                        Ok(false) => continue,
+                        Err(error) => {
+                            inner.broken(&error)?;
+                            self.memif.tell();
+                        }
+                    },
+                    Ok(None) => {}
+                    Err(error) => {
+                        inner.broken(&error)?;
+                        self.memif.tell();
+                    }
+                }
+            }
+            if looked {
+                return Ok(None);
+            }
+            looked = true;
+            if inner.look()? {
+                self.memif.tell();
+            }
+        }
+    }
+
+    fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
+        let inner = &mut *self.memif.inner.borrow_mut();
+        let Inner { way: Some(way), part, .. } = inner else { return Ok(false) };
+        let mut broken = None;
+        let taken = singly(unit, part, |packet| {
+            Tap::finish_checksum(packet);
+            let frame = packet.get(Tap::VNET_HEADER..).unwrap_or(&[]);
+            Ok(way.transmit(frame).unwrap_or_else(|error| {
+                broken = Some(error);
+                false
+            }))
+        })?;
+        if let Some(error) = broken {
+            inner.broken(&error)?;
+            self.memif.tell();
+        }
+        Ok(taken)
+    }
+
+    fn readable(&self) -> BorrowedFd<'_> {
+        self.memif.readable.as_fd()
+    }
+}

@@ -1,0 +1,235 @@
+//! Packets on their own way through this host, held by the kernel until they are due (NFQUEUE).
+//!
+//! A rule of the host's firewall gives packets to a numbered queue. The kernel keeps each one and
+//! shows it; what is handed over here is a verdict, after which the packet goes on where it was
+//! going. So a packet leaves where it came in, and one that the link drops has to be told of as
+//! well. `nfq` and `libnetfilter_queue` keep a packet's bytes with its verdict; here they are the
+//! forwarder's, and the verdict is made from a number.
+
+mod message;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+
+use falaj_engine::Corrupt;
+use falaj_sched::units::label::Ecn;
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send,
+    setsockopt, socket, sockopt,
+};
+
+use self::message::{Said, Verdict};
+use crate::backend::port::{Port, Received, mark, turn};
+use crate::backend::tap::Tap;
+
+/// Packets that the kernel holds at most, waiting ones and those that are on their way through the
+/// link.
+const PACKETS: u32 = 1 << 18;
+/// Bytes of messages that may wait for us.
+const ROOM: usize = 8 << 20;
+/// Bytes of the longest message: a packet, and what the kernel says of it.
+const LONGEST: usize = (64 << 10) + 4096;
+
+/// Where in a unit stands what the kernel knows: the number, and whether its bytes were changed
+/// here. To all others it is a virtio-net header that says nothing: the first two bytes are none.
+const CHANGED: usize = 2;
+const NUMBER: usize = 4;
+/// Behind it an Ethernet header is made, so that it is a frame.
+const ETHERNET: usize = 14;
+const PACKET: usize = Tap::VNET_HEADER + ETHERNET;
+
+/// A queue, and the packets in it.
+#[derive(Debug)]
+pub struct Queue {
+    socket: OwnedFd,
+    number: u16,
+    fail_open: bool,
+    held: RefCell<BTreeSet<u32>>,
+    /// Dropped by the kernel because there was no room.
+    lost: Cell<u64>,
+}
+
+impl Queue {
+    /// Takes the queue of this number. What finds no room in it goes on if it is to `fail_open`,
+    /// and is dropped else; the same for what is in it when it ends.
+    ///
+    /// # Errors
+    /// Somebody else has it, or may not be had.
+    pub fn open(number: u16, fail_open: bool) -> io::Result<Queue> {
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let socket =
+            socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkNetFilter)?;
+        bind(socket.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
+        if setsockopt(&socket, sockopt::RcvBufForce, &ROOM).is_err() {
+            let _ = setsockopt(&socket, sockopt::RcvBuf, &ROOM);
+        }
+        let queue = Queue {
+            socket,
+            number,
+            fail_open,
+            held: RefCell::new(BTreeSet::new()),
+            lost: Cell::new(0),
+        };
+        queue.say(&message::bind(number, PACKETS, fail_open))?;
+        // The kernel answers before it returns.
+        let mut answer = [0; 4096];
+        let length = recv(queue.socket.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT)?;
+        match message::read(&answer[..length]) {
+            Said::Answer(0) => {}
+            Said::Answer(error) => return Err(io::Error::from_raw_os_error(error)),
+            _ => return Err(Errno::EPROTO.into()),
+        }
+        queue.say(&message::begin(number))?;
+        Ok(queue)
+    }
+
+    fn say(&self, message: &[u8]) -> Result<(), Errno> {
+        loop {
+            match send(self.socket.as_raw_fd(), message, MsgFlags::MSG_DONTWAIT) {
+                Err(Errno::EINTR) => {}
+                said => return said.map(drop),
+            }
+        }
+    }
+
+    /// Packets that nobody read in time, since it was taken.
+    pub fn unread(&self) -> u64 {
+        let text = fs::read_to_string("/proc/net/netfilter/nfnetlink_queue").unwrap_or_default();
+        // Number, reader, held, copied how, how much, dropped as it was full, dropped as the reader
+        // was.
+        let ours = |line: &&str| line.split_whitespace().next() == Some(&self.number.to_string());
+        if let Some(line) = text.lines().find(ours) {
+            self.lost.set(
+                line.split_whitespace().skip(5).take(2).filter_map(|n| n.parse::<u64>().ok()).sum(),
+            );
+        }
+        self.lost.get()
+    }
+
+    /// What becomes of a packet that has no verdict yet; says whether it had none.
+    fn judge(&self, unit: &[u8], verdict: Verdict) -> Result<bool, Errno> {
+        let (Some(number), Some(packet)) =
+            (unit.get(NUMBER..).and_then(<[u8]>::first_chunk), unit.get(PACKET..))
+        else {
+            return Ok(false);
+        };
+        let id = u32::from_ne_bytes(*number);
+        // One that was doubled has gone on already.
+        if !self.held.borrow_mut().remove(&id) {
+            return Ok(false);
+        }
+        let payload = (unit[CHANGED] != 0 && verdict == Verdict::Accept).then_some(packet);
+        self.say(&message::verdict(self.number, id, verdict, payload)).map(|()| true)
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // The kernel drops what is left by itself.
+        if self.fail_open {
+            for &id in self.held.borrow().iter() {
+                let _ = self.say(&message::verdict(self.number, id, Verdict::Accept, None));
+            }
+        }
+    }
+}
+
+/// A port at a queue; what comes in leaves at the same one.
+#[derive(Debug)]
+pub struct QueuePort {
+    queue: Rc<Queue>,
+    message: Box<[u8]>,
+}
+
+impl QueuePort {
+    /// Of this queue.
+    pub fn new(queue: Rc<Queue>) -> QueuePort {
+        QueuePort { queue, message: vec![0; LONGEST].into() }
+    }
+}
+
+/// The kernel's own bytes are not what goes on.
+fn note_change(unit: &mut [u8]) {
+    if let Some(changed) = unit.get_mut(CHANGED) {
+        *changed = 1;
+    }
+}
+
+impl Port for QueuePort {
+    fn name(&self) -> String {
+        format!("The queue {} of the firewall", self.queue.number)
+    }
+
+    fn longest(&self) -> usize {
+        PACKET + (64 << 10)
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
+        loop {
+            let length = match recv(
+                self.queue.socket.as_raw_fd(),
+                &mut self.message,
+                MsgFlags::MSG_DONTWAIT,
+            ) {
+                Ok(length) => length,
+                Err(Errno::EAGAIN) => return Ok(None),
+                // News that some were lost, which the kernel counts.
+                Err(Errno::EINTR | Errno::ENOBUFS) => continue,
+                Err(errno) => return Err(errno.into()),
+            };
+            match message::read(&self.message[..length]) {
+                Said::Packet { id, protocol, payload } => {
+                    self.queue.held.borrow_mut().insert(id);
+                    let length = PACKET + payload.len();
+                    let unit = buffer.get_mut(..length).ok_or(Errno::EMSGSIZE)?;
+                    unit[..PACKET].fill(0);
+                    unit[NUMBER..NUMBER + 4].copy_from_slice(&id.to_ne_bytes());
+                    unit[PACKET - 2..PACKET].copy_from_slice(&protocol);
+                    unit[PACKET..].copy_from_slice(payload);
+                    return Ok(Some(Received::packet(length, payload.len() as u32, None)));
+                }
+                Said::Cut { id } => {
+                    self.queue.say(&message::verdict(
+                        self.queue.number,
+                        id,
+                        Verdict::Drop,
+                        None,
+                    ))?;
+                    return Err(Errno::EMSGSIZE.into());
+                }
+                // A verdict that came too late, say.
+                Said::Answer(_) | Said::Nothing => {}
+            }
+        }
+    }
+
+    fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
+        Ok(self.queue.judge(unit, Verdict::Accept)?)
+    }
+
+    fn dropped(&mut self, unit: &[u8]) {
+        // It cannot be held for ever: where this fails there is no memory, and it goes with the
+        // queue.
+        let _ = self.queue.judge(unit, Verdict::Drop);
+    }
+
+    fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
+        // As at a wire: a bit of the Ethernet header is none of the packet.
+        turn(unit, corrupt);
+        note_change(unit);
+    }
+
+    fn mark(&self, unit: &mut [u8], ecn: Ecn) {
+        mark(unit, ecn);
+        note_change(unit);
+    }
+
+    fn readable(&self) -> BorrowedFd<'_> {
+        self.queue.socket.as_fd()
+    }
+}

@@ -1,0 +1,83 @@
+//! An interface is one link's: of two that forward there each frame would go on twice.
+//!
+//! Who has it holds a socket whose name tells so. Such a name is no file: the kernel keeps it in
+//! the interface's own network namespace, and takes it back when its holder has ended, however that
+//! was. Anybody may take a name; so one that is held by another user, unless that is root, is no
+//! claim, and keeps nobody from anything.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockopt, listen, socket,
+};
+use nix::unistd::geteuid;
+
+use crate::error::Step;
+
+/// Claims an interface of the network namespace that the process is in now, for as long as the
+/// descriptor is open.
+pub(crate) fn claim(interface: &str) -> Result<OwnedFd, (Step, Errno)> {
+    let name = UnixAddr::new_abstract(format!("falaj/interface/{interface}").as_bytes());
+    name.and_then(|name| take(&name)).map_err(|errno| (Step::Claim, errno))
+}
+
+fn take(name: &UnixAddr) -> Result<OwnedFd, Errno> {
+    let ours = stream()?;
+    match bind(ours.as_raw_fd(), name) {
+        Ok(()) => listen(&ours, Backlog::new(1)?)?,
+        Err(Errno::EADDRINUSE) if is_claimed(name)? => return Err(Errno::EBUSY),
+        // Somebody else's, or gone in this moment: what is held then is no name.
+        Err(Errno::EADDRINUSE) => {}
+        Err(errno) => return Err(errno),
+    }
+    Ok(ours)
+}
+
+fn stream() -> Result<OwnedFd, Errno> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    socket(AddressFamily::Unix, SockType::Stream, flags, None)
+}
+
+/// Is this name held by who may claim something here?
+fn is_claimed(name: &UnixAddr) -> Result<bool, Errno> {
+    let asking = stream()?;
+    match connect(asking.as_raw_fd(), name) {
+        Ok(()) => Ok(counts(getsockopt(&asking, PeerCredentials)?.uid(), geteuid().as_raw())),
+        // Nobody listens: it has ended since, or is no claim.
+        Err(Errno::ECONNREFUSED) => Ok(false),
+        // Many have asked, which nobody answers.
+        Err(Errno::EAGAIN) => Ok(true),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Does a claim of this user count for that one?
+fn counts(holder: u32, asking: u32) -> bool {
+    holder == asking || holder == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_has_one_holder() {
+        let name = format!("test-{}", std::process::id());
+        let held = claim(&name).expect("free");
+        // However many ask.
+        for _ in 0..10 {
+            assert_eq!(claim(&name).map(drop), Err((Step::Claim, Errno::EBUSY)));
+        }
+        assert!(claim(&format!("{name}-other")).is_ok());
+        drop(held);
+        assert!(claim(&name).is_ok());
+    }
+
+    #[test]
+    fn another_users_name_is_no_claim() {
+        assert!(counts(7, 7) && counts(0, 7) && counts(0, 0));
+        assert!(!counts(7, 8) && !counts(7, 0));
+    }
+}

@@ -1,0 +1,239 @@
+//! The system calls of a packet socket that need `unsafe`, each in the smallest safe-to-use
+//! wrapper.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use nix::errno::Errno;
+use nix::libc::{self, c_int, socklen_t};
+
+/// What may be an option's value: any bits are a value of it, and it has no padding.
+pub(super) trait Plain: Copy {}
+impl Plain for c_int {}
+impl Plain for libc::tpacket_req {}
+impl Plain for libc::tpacket_stats {}
+impl Plain for libc::packet_mreq {}
+
+/// Sets an option of the packet layer.
+pub(super) fn set<T: Plain>(socket: BorrowedFd<'_>, option: c_int, value: T) -> Result<(), Errno> {
+    // SAFETY: `value` outlives the call, and the length is its own.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            option,
+            (&raw const value).cast(),
+            size_of::<T>() as socklen_t,
+        )
+    };
+    Errno::result(done).map(drop)
+}
+
+/// An option of the packet layer.
+pub(super) fn get<T: Plain>(socket: BorrowedFd<'_>, option: c_int) -> Result<T, Errno> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    let mut length = size_of::<T>() as socklen_t;
+    // SAFETY: `value` and its length outlive the call, which writes no more bytes than the length
+    // says.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            option,
+            value.as_mut_ptr().cast::<c_void>(),
+            &raw mut length,
+        )
+    };
+    Errno::result(done)?;
+    // SAFETY: all bytes were zero before, and any bits are a value of a `Plain` type.
+    Ok(unsafe { value.assume_init() })
+}
+
+/// Takes the frames of interface `index`, whatever they carry, from now on.
+pub(super) fn bind(socket: BorrowedFd<'_>, index: c_int) -> Result<(), Errno> {
+    // SAFETY: all zeroes are a valid sockaddr_ll.
+    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as libc::sa_family_t;
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_ifindex = index;
+    let length = size_of_val(&address) as socklen_t;
+    // SAFETY: the address outlives the call, and the length is its own.
+    let done = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
+    Errno::result(done).map(drop)
+}
+
+/// A tag that the kernel took out of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tag {
+    pub(super) tpid: u16,
+    pub(super) tci: u16,
+}
+
+impl Tag {
+    fn of(status: u32, tci: u16, tpid: u16) -> Option<Tag> {
+        let tpid = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 {
+            tpid
+        } else {
+            libc::ETH_P_8021Q as u16
+        };
+        (status & libc::TP_STATUS_VLAN_VALID != 0).then_some(Tag { tpid, tci })
+    }
+}
+
+/// One frame from the socket's queue into two buffers, `first` filled first; its
+/// length, which is more than they hold if it was cut off, and its tag.
+pub(super) fn receive(
+    socket: BorrowedFd<'_>,
+    first: &mut [u8],
+    then: &mut [u8],
+) -> Result<(usize, Option<Tag>), Errno> {
+    /// Room for one control message with auxiliary data, aligned for its header.
+    #[repr(align(8))]
+    struct Control([u8; 64]);
+    let mut control = Control([0; 64]);
+    let mut parts = [first, then]
+        .map(|part| libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() });
+    // SAFETY: all zeroes are a valid msghdr, without address, buffers or control data.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = parts.as_mut_ptr();
+    message.msg_iovlen = parts.len() as _;
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = control.0.len() as _;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+    // SAFETY: buffers and control data are exclusively ours and outlive the call; their lengths are
+    // their own.
+    let length =
+        Errno::result(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) })?;
+    let mut tag = None;
+    // SAFETY: the kernel has filled in the control data and its length; the macros stay within
+    // them, and the data of a message of this type is a tpacket_auxdata, which is read without
+    // asking for alignment.
+    unsafe {
+        let mut next = libc::CMSG_FIRSTHDR(&raw const message);
+        while let Some(header) = next.as_ref() {
+            if header.cmsg_level == libc::SOL_PACKET && header.cmsg_type == libc::PACKET_AUXDATA {
+                let data: libc::tpacket_auxdata =
+                    ptr::read_unaligned(libc::CMSG_DATA(header).cast());
+                tag = Tag::of(data.tp_status, data.tp_vlan_tci, data.tp_vlan_tpid);
+            }
+            next = libc::CMSG_NXTHDR(&raw const message, header);
+        }
+    }
+    Ok((length as usize, tag))
+}
+
+/// Bytes for one frame in a ring: an Ethernet frame of the ordinary length with tags and headers.
+/// What is longer comes by way of the socket's queue, so that a ring for 64 KB units need not be 64
+/// KB for each packet.
+const FRAME: usize = 2048;
+/// Frames that wait in the kernel for the forwarder, as many as in front of a TAP interface.
+const FRAMES: usize = 8192;
+/// Memory is asked for in pieces of so many bytes.
+const BLOCK: usize = 1 << 16;
+
+/// Has the kernel put received frames into memory that it shares with whoever maps it.
+pub(super) fn set_up_ring(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    set(socket, libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as c_int)?;
+    let request = libc::tpacket_req {
+        tp_block_size: BLOCK as u32,
+        tp_block_nr: (FRAMES * FRAME / BLOCK) as u32,
+        tp_frame_size: FRAME as u32,
+        tp_frame_nr: FRAMES as u32,
+    };
+    set(socket, libc::PACKET_RX_RING, request)
+}
+
+/// The receive ring of a socket that [`set_up_ring`] had: frames in the order in which they came.
+#[derive(Debug)]
+pub(super) struct Ring {
+    memory: NonNull<u8>,
+    next: usize,
+}
+
+// SAFETY: the memory belongs to this object alone on our side, and the kernel minds no thread.
+unsafe impl Send for Ring {}
+
+/// A received frame as it lies in the ring.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame<'a> {
+    /// The vnet header and behind it the frame, as much of it as fitted.
+    pub(super) bytes: &'a [u8],
+    /// Whether that is less than there was.
+    pub(super) cut: bool,
+    /// Whether all of it is in the socket's queue.
+    pub(super) queued: bool,
+    /// The tag that was taken out.
+    pub(super) tag: Option<Tag>,
+}
+
+impl Ring {
+    /// Maps the ring of a socket.
+    pub(super) fn map(socket: BorrowedFd<'_>) -> Result<Ring, Errno> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+        // SAFETY: a new mapping where the kernel likes it overlaps nothing of ours.
+        let memory = unsafe {
+            libc::mmap(ptr::null_mut(), FRAMES * FRAME, access, flags, socket.as_raw_fd(), 0)
+        };
+        if memory == libc::MAP_FAILED {
+            return Err(Errno::last());
+        }
+        let memory = NonNull::new(memory.cast()).ok_or(Errno::ENOMEM)?;
+        Ok(Ring { memory, next: 0 })
+    }
+
+    fn frame(&self) -> NonNull<u8> {
+        // SAFETY: `next` is below FRAMES, so this stays within the mapping.
+        unsafe { self.memory.add(self.next * FRAME) }
+    }
+
+    /// The word by which kernel and reader pass the frame to each other.
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: each frame begins with a tpacket2_hdr, whose first member this is; frames are
+        // aligned to their size, and the mapping lives as long as `self`.
+        unsafe { self.frame().cast::<AtomicU32>().as_ref() }
+    }
+
+    /// The oldest frame, if there is one; `header` is the length of the socket's vnet header.
+    #[inline]
+    pub(super) fn front(&self, header: usize) -> Option<Frame<'_>> {
+        let status = self.status().load(Ordering::Acquire);
+        if status & libc::TP_STATUS_USER == 0 {
+            return None;
+        }
+        // SAFETY: with the status read (and acquired) as the reader's, the kernel leaves the frame
+        // alone until `pop` gives it back, which takes `self` exclusively: nobody writes
+        // while the slice lives.
+        let all = unsafe { std::slice::from_raw_parts(self.frame().as_ptr(), FRAME) };
+        // SAFETY: a tpacket2_hdr is shorter than a frame; it is read as it is, and any bits are a
+        // value of it.
+        let about: libc::tpacket2_hdr = unsafe { ptr::read_unaligned(all.as_ptr().cast()) };
+        let frame = usize::from(about.tp_mac);
+        let bytes =
+            all.get(frame.saturating_sub(header)..frame + about.tp_snaplen as usize).unwrap_or(&[]);
+        Some(Frame {
+            bytes,
+            cut: about.tp_snaplen < about.tp_len || bytes.is_empty(),
+            queued: status & libc::TP_STATUS_COPY != 0,
+            tag: Tag::of(status, about.tp_vlan_tci, about.tp_vlan_tpid),
+        })
+    }
+
+    /// Gives the oldest frame back to the kernel.
+    #[inline]
+    pub(super) fn pop(&mut self) {
+        self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.next = (self.next + 1) % FRAMES;
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, of this length, and nothing borrows from it any more.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), FRAMES * FRAME) };
+    }
+}

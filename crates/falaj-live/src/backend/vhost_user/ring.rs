@@ -1,0 +1,289 @@
+//! One ring of a guest's network card: descriptors in memory that the guest writes to while we
+//! read.
+//!
+//! Nothing that stands there is believed. An address is looked up for each access, and what lies
+//! outside of the guest's memory is an error of that one unit; a chain is followed for so many
+//! descriptors at most, be it a loop or not; an index that says more than fits the ring is none.
+//! Whatever happens, the guest gets each chain back.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::sync::atomic::{Ordering, fence};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use virtio_queue::desc::split::Descriptor;
+use virtio_queue::{Queue, QueueOwnedT, QueueT};
+use vm_memory::{Address, Bytes, GuestAddress, GuestMemoryMmap};
+
+use crate::backend::tap::Tap;
+
+/// Entries of a ring at most. QEMU takes no more for a card of this kind.
+const ENTRIES: u16 = 1024;
+/// Descriptors of a chain at most: of more no driver makes one, as it is to fit the ring.
+const DESCRIPTORS: usize = ENTRIES as usize;
+
+/// Offsets in the rings (virtio 1.2, sections 2.7.6 and 2.7.8): both begin with flags and an index
+/// of 16 bits.
+const INDEX: u64 = 2;
+const ELEMENTS: u64 = 4;
+const AVAILABLE: u64 = 2;
+const USED: u64 = 8;
+/// The driver's flag: no interrupts.
+const NO_INTERRUPT: u16 = 1;
+
+/// A ring, and how both sides wake each other.
+pub(super) struct Ring {
+    queue: Queue,
+    /// Says the front-end.
+    pub(super) enabled: bool,
+    /// The guest's, that there is something.
+    pub(super) kick: Option<File>,
+    /// Ours, that something was used.
+    call: Option<File>,
+    /// Was the guest asked to kick?
+    asked: bool,
+    /// Of the unit that is being handed over: heads and lengths of its chains, and where its bytes
+    /// go.
+    chains: Vec<(u16, u32)>,
+    pieces: Vec<(GuestAddress, usize)>,
+}
+
+impl Ring {
+    pub(super) fn new() -> Ring {
+        let queue = Queue::new(ENTRIES).expect("a power of two");
+        Ring {
+            queue,
+            enabled: false,
+            kick: None,
+            call: None,
+            asked: true,
+            chains: Vec::new(),
+            pieces: Vec::new(),
+        }
+    }
+
+    /// # Errors
+    /// It is not a power of two, or too many.
+    pub(super) fn set_entries(&mut self, entries: u32) -> Result<(), ()> {
+        self.queue.try_set_size(u16::try_from(entries).map_err(drop)?).map_err(drop)
+    }
+
+    /// Where its parts are: descriptors, available, used.
+    ///
+    /// # Errors
+    /// One is not aligned as it must be.
+    pub(super) fn set_addresses(&mut self, parts: [GuestAddress; 3]) -> Result<(), ()> {
+        self.queue.try_set_desc_table_address(parts[0]).map_err(drop)?;
+        self.queue.try_set_avail_ring_address(parts[1]).map_err(drop)?;
+        self.queue.try_set_used_ring_address(parts[2]).map_err(drop)
+    }
+
+    /// What is to be read next.
+    pub(super) fn set_next(&mut self, next: u16) {
+        self.queue.set_next_avail(next);
+    }
+
+    pub(super) fn next(&self) -> u16 {
+        self.queue.next_avail()
+    }
+
+    /// Whom to tell that something was used.
+    pub(super) fn set_call(&mut self, call: Option<File>) -> Result<(), Errno> {
+        if let Some(call) = &call {
+            // Whatever it is, it must not keep us.
+            let flags = OFlag::from_bits_retain(fcntl(call.as_fd(), FcntlArg::F_GETFL)?);
+            fcntl(call.as_fd(), FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+        }
+        self.call = call;
+        Ok(())
+    }
+
+    /// Begins, where the guest's memory holds all of it.
+    ///
+    /// # Errors
+    /// It does not.
+    pub(super) fn start(&mut self, memory: &GuestMemoryMmap, event_index: bool) -> Result<(), ()> {
+        self.queue.set_event_idx(event_index);
+        self.queue.set_ready(true);
+        if !self.queue.is_valid(memory) {
+            self.queue.set_ready(false);
+            return Err(());
+        }
+        let used = self.queue.used_idx(memory, Ordering::Acquire).map_err(drop)?;
+        self.queue.set_next_used(used.0);
+        self.asked = true;
+        Ok(())
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.queue.set_ready(false);
+    }
+
+    /// Do units pass?
+    pub(super) fn runs(&self) -> bool {
+        self.queue.ready() && self.enabled
+    }
+
+    /// Reads a unit that the guest has sent, behind a header of so many bytes; `None` if there is
+    /// none.
+    pub(super) fn take(
+        &mut self,
+        memory: &GuestMemoryMmap,
+        header: usize,
+        unit: &mut [u8],
+    ) -> Option<Result<usize, Errno>> {
+        let chain = self.queue.pop_descriptor_chain(memory)?;
+        if std::mem::take(&mut self.asked) {
+            // Where this fails we are woken for nothing.
+            let _ = self.queue.disable_notification(memory);
+        }
+        let head = chain.head_index();
+        let missing = Tap::VNET_HEADER - header;
+        let read = read(chain.readable(), memory, &mut unit[missing..]);
+        self.chains.clear();
+        self.chains.push((head, 0));
+        let given_back = self.give_back(memory);
+        Some(given_back.and(read).and_then(|length| {
+            if length < header {
+                return Err(Errno::EBADMSG);
+            }
+            unit.copy_within(missing..Tap::VNET_HEADER, 0);
+            unit[header..Tap::VNET_HEADER].fill(0);
+            Ok(missing + length)
+        }))
+    }
+
+    /// Has the guest tell when it sends something; says whether it has by now.
+    pub(super) fn ask(&mut self, memory: &GuestMemoryMmap) -> bool {
+        self.asked = true;
+        self.queue.enable_notification(memory).unwrap_or(false)
+    }
+
+    /// Hands the guest a unit with a header of so many bytes, over several chains where that is
+    /// `mergeable`; `false` if it has no room.
+    pub(super) fn put(
+        &mut self,
+        memory: &GuestMemoryMmap,
+        header: usize,
+        mergeable: bool,
+        unit: &[u8],
+    ) -> Result<bool, Errno> {
+        let (head, frame) = unit.split_at_checked(Tap::VNET_HEADER).ok_or(Errno::EBADMSG)?;
+        let mut left = header + frame.len();
+        self.chains.clear();
+        self.pieces.clear();
+        while left > 0 {
+            let full = !mergeable && !self.chains.is_empty();
+            let chain = if full { None } else { self.queue.pop_descriptor_chain(memory) };
+            let Some(chain) = chain else {
+                self.chains.iter().for_each(|_| self.queue.go_to_previous_position());
+                return Ok(false);
+            };
+            let (head, before) = (chain.head_index(), left);
+            for descriptor in chain.writable().take(DESCRIPTORS) {
+                let length = left.min(descriptor.len() as usize);
+                self.pieces.push((descriptor.addr(), length));
+                left -= length;
+                if left == 0 {
+                    break;
+                }
+            }
+            self.chains.push((head, (before - left) as u32));
+        }
+        let mut own = [0; Tap::VNET_HEADER];
+        own.copy_from_slice(head);
+        own[10..].copy_from_slice(&(self.chains.len() as u16).to_le_bytes());
+        let written = write(&self.pieces, memory, [&own[..header], frame]);
+        if written.is_err() {
+            self.chains.iter_mut().for_each(|chain| chain.1 = 0);
+        }
+        self.give_back(memory).and(written).map(|()| true)
+    }
+
+    /// Gives all chains back at once, as a unit over several must be seen whole, and tells the
+    /// guest if it wants to know.
+    fn give_back(&mut self, memory: &GuestMemoryMmap) -> Result<(), Errno> {
+        let done = self.used(memory);
+        if done.is_err() {
+            // The ring itself is not where it was any more.
+            self.queue.set_ready(false);
+        }
+        if done? && let Some(call) = &mut self.call {
+            // A counter that is full says it as well.
+            let _ = call.write(&1_u64.to_ne_bytes());
+        }
+        Ok(())
+    }
+
+    /// Says whether the guest wants to know.
+    fn used(&mut self, memory: &GuestMemoryMmap) -> Result<bool, Errno> {
+        let at = |ring: u64, offset: u64| {
+            ring.checked_add(offset).map(GuestAddress).ok_or(Errno::EFAULT)
+        };
+        let fault = |_| Errno::EFAULT;
+        let (size, used) = (self.queue.size(), self.queue.used_ring());
+        let first = self.queue.next_used();
+        let mut next = first;
+        for &(head, length) in &self.chains {
+            let mut element = [0; USED as usize];
+            element[..4].copy_from_slice(&u32::from(head).to_le_bytes());
+            element[4..].copy_from_slice(&length.to_le_bytes());
+            memory
+                .write_slice(&element, at(used, ELEMENTS + USED * u64::from(next % size))?)
+                .map_err(fault)?;
+            next = next.wrapping_add(1);
+        }
+        memory.store(next.to_le(), at(used, INDEX)?, Ordering::Release).map_err(fault)?;
+        self.queue.set_next_used(next);
+        // What it wants is read behind what we said.
+        fence(Ordering::SeqCst);
+        let available = self.queue.avail_ring();
+        let word =
+            |offset| memory.load::<u16>(at(available, offset)?, Ordering::Relaxed).map_err(fault);
+        if self.queue.event_idx_enabled() {
+            let event = u16::from_le(word(ELEMENTS + AVAILABLE * u64::from(size))?);
+            return Ok(next.wrapping_sub(event).wrapping_sub(1) < next.wrapping_sub(first));
+        }
+        Ok(u16::from_le(word(0)?) & NO_INTERRUPT == 0)
+    }
+}
+
+/// All that is in these descriptors.
+fn read(
+    descriptors: impl Iterator<Item = Descriptor>,
+    memory: &GuestMemoryMmap,
+    to: &mut [u8],
+) -> Result<usize, Errno> {
+    let mut at = 0_usize;
+    for descriptor in descriptors.take(DESCRIPTORS) {
+        let end = at.checked_add(descriptor.len() as usize).ok_or(Errno::EMSGSIZE)?;
+        let part = to.get_mut(at..end).ok_or(Errno::EMSGSIZE)?;
+        memory.read_slice(part, descriptor.addr()).map_err(|_| Errno::EFAULT)?;
+        at = end;
+    }
+    Ok(at)
+}
+
+/// One behind the other, into places that are long enough.
+fn write(
+    places: &[(GuestAddress, usize)],
+    memory: &GuestMemoryMmap,
+    parts: [&[u8]; 2],
+) -> Result<(), Errno> {
+    let [mut from, mut then] = parts;
+    for &(mut at, mut room) in places {
+        while room > 0 {
+            if from.is_empty() {
+                from = std::mem::take(&mut then);
+            }
+            let (now, rest) = from.split_at(room.min(from.len()));
+            memory.write_slice(now, at).map_err(|_| Errno::EFAULT)?;
+            at = at.checked_add(now.len() as u64).ok_or(Errno::EFAULT)?;
+            room -= now.len();
+            from = rest;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,315 @@
+//! Memory in chunks, each at any time ours or the kernel's, and the four rings by which they change
+//! hands.
+//!
+//! What stands in the rings is the kernel's word, of which nothing is believed that could be wrong:
+//! no frame is read from outside of the memory, no chunk is written to that is not one of those for
+//! sending, and a call does no more than a ring has places.
+
+use std::ops::Range;
+
+use nix::errno::Errno;
+use nix::libc::xdp_desc;
+
+use super::sys::{Frames, Ring};
+
+/// Bytes of a chunk, in which a frame lies.
+pub(super) const CHUNK: usize = 4096;
+/// So much before a frame the kernel leaves free for itself.
+const HEADROOM: usize = 256;
+/// Bytes of a frame besides its packet: an Ethernet header and two tags.
+const BESIDE: usize = 22;
+/// The largest mtu whose frames fit.
+pub const LARGEST_MTU: u32 = (CHUNK - HEADROOM - BESIDE) as u32;
+
+/// The memory, and what passes over it.
+#[derive(Debug)]
+pub(super) struct Chunks {
+    frames: Frames,
+    /// Chunks that wait for frames.
+    fill: Ring<u64>,
+    received: Ring<xdp_desc>,
+    send: Ring<xdp_desc>,
+    /// Chunks whose frames are on their way.
+    sent: Ring<u64>,
+    /// The chunks for sending, by their numbers.
+    going: Range<u64>,
+    /// Of these, those that are ours.
+    free: Vec<u64>,
+}
+
+/// Where the n-th chunk begins.
+fn place(n: u64) -> u64 {
+    n * CHUNK as u64
+}
+
+impl Chunks {
+    /// The first `coming` chunks are handed to the kernel, for frames that come; the `going` behind
+    /// them are for sending.
+    pub(super) fn new(
+        frames: Frames,
+        [mut fill, sent]: [Ring<u64>; 2],
+        [received, send]: [Ring<xdp_desc>; 2],
+        (coming, going): (u32, u32),
+    ) -> Chunks {
+        (0..coming).for_each(|n| {
+            fill.push(place(n.into()));
+        });
+        let going = coming.into()..u64::from(coming) + u64::from(going);
+        Chunks {
+            frames,
+            fill,
+            received,
+            send,
+            sent,
+            free: going.clone().map(place).collect(),
+            going,
+        }
+    }
+
+    /// Shows the next frame that came, if there is one; the inner nothing says that it lies outside
+    /// of the memory.
+    #[inline]
+    pub(super) fn receive<T>(&mut self, read: impl FnOnce(&[u8]) -> T) -> Option<Option<T>> {
+        let about = self.received.pop()?;
+        let read = self.frames.bytes(about.addr, about.len as usize).map(read);
+        // There is room: what is in neither ring came from this one.
+        self.fill.push(about.addr & !(CHUNK as u64 - 1));
+        Some(read)
+    }
+
+    /// Puts a frame where the kernel takes it from; `false` if there is no room.
+    ///
+    /// # Errors
+    /// `EMSGSIZE`: it is longer than a chunk.
+    #[inline]
+    pub(super) fn send(&mut self, frame: &[u8]) -> Result<bool, Errno> {
+        while let Some(chunk) = self.sent.pop() {
+            let number = chunk / CHUNK as u64;
+            // One that was sent twice would be ours twice.
+            if self.going.contains(&number)
+                && (self.free.len() as u64) < self.going.end - self.going.start
+            {
+                self.free.push(place(number));
+            }
+        }
+        if frame.len() > CHUNK {
+            return Err(Errno::EMSGSIZE);
+        }
+        let Some(chunk) = self.free.pop() else { return Ok(false) };
+        let put = self.frames.bytes_mut(chunk, frame.len()).is_some_and(|place| {
+            place.copy_from_slice(frame);
+            self.send.push(xdp_desc { addr: chunk, len: frame.len() as u32, options: 0 })
+        });
+        if !put {
+            self.free.push(chunk);
+        }
+        Ok(put)
+    }
+
+    /// Takes the frame that was put there last back, if the kernel has not had it.
+    pub(super) fn take_back(&mut self) {
+        if let Some(back) = self.send.take_back() {
+            self.free.push(back.addr);
+        }
+    }
+}
+
+/// Bytes of any kind as what a kernel does, a good one's first: what it says is anything then. No
+/// frame comes from outside, none is written to where frames come in, and nothing goes on for ever;
+/// and before that, frames pass as they are, in order.
+#[cfg_attr(not(test), allow(dead_code, reason = "for tests and fuzzers"))]
+pub(super) fn hostile(bytes: &[u8]) {
+    use super::sys::Mapping;
+    use nix::libc::{off_t, xdp_ring_offset};
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+    use std::collections::VecDeque;
+    use std::fs::File;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
+
+    const PAGE: u64 = 4096;
+    const COMING: u32 = 8;
+    const GOING: u32 = 4;
+    const FILL: u64 = 0;
+    const SENT: u64 = 1;
+    const RECEIVED: u64 = 2;
+    const SEND: u64 = 3;
+    let &[producer, consumer, places, ref bytes @ ..] = bytes else { return };
+
+    // The kernel's side of the rings is a file's: both see the same memory.
+    let file = memfd_create("rings", MFdFlags::MFD_CLOEXEC).map(File::from).expect("memory");
+    file.set_len(5 * PAGE).expect("memory");
+    // Places that no kernel names are refused.
+    let offsets = |producer, consumer, desc| xdp_ring_offset { producer, consumer, desc, flags: 0 };
+    let odd = offsets(u64::from(producer) * 20, u64::from(consumer) * 20, u64::from(places));
+    let fits =
+        [odd.producer, odd.consumer].iter().all(|at| at % 4 == 0 && at + 4 <= odd.desc + 16 * 8)
+            && odd.desc % 8 == 0;
+    assert_eq!(Ring::<xdp_desc>::new(file.as_fd(), 4 * PAGE as off_t, &odd, 8).is_ok(), fits);
+
+    let at = offsets(0, 64, 128);
+    let words =
+        |n: u64, size| Ring::new(file.as_fd(), (n * PAGE) as off_t, &at, size).expect("a ring");
+    let descriptors =
+        |n: u64, size| Ring::new(file.as_fd(), (n * PAGE) as off_t, &at, size).expect("a ring");
+    let memory = CHUNK * (COMING + GOING) as usize;
+    let mut chunks = Chunks::new(
+        Frames(Mapping::new(memory, None).expect("memory")),
+        [words(FILL, COMING), words(SENT, GOING)],
+        [descriptors(RECEIVED, COMING), descriptors(SEND, GOING)],
+        (COMING, GOING),
+    );
+    let word = |ring: u64, n: u64| {
+        let mut word = [0; 4];
+        file.read_exact_at(&mut word, ring * PAGE + n * 64).expect("a word");
+        u32::from_ne_bytes(word)
+    };
+    let set = |ring: u64, n: u64, value: u32| {
+        file.write_all_at(&value.to_ne_bytes(), ring * PAGE + n * 64).expect("a word")
+    };
+    let place_of = |ring: u64, n: u32, size: u32, long: u64| {
+        ring * PAGE + 128 + u64::from(n & (size - 1)) * long
+    };
+    // A kernel takes from a ring, and puts into one, as we do.
+    let take = |ring: u64, size: u32, long: usize| {
+        let n = word(ring, 1);
+        (word(ring, 0) != n).then(|| {
+            let mut value = [0; 16];
+            file.read_exact_at(&mut value[..long], place_of(ring, n, size, long as u64))
+                .expect("a place");
+            set(ring, 1, n.wrapping_add(1));
+            value
+        })
+    };
+    let put = |ring: u64, size: u32, value: &[u8]| {
+        let n = word(ring, 0);
+        file.write_all_at(value, place_of(ring, n, size, value.len() as u64)).expect("a place");
+        set(ring, 0, n.wrapping_add(1));
+    };
+    let descriptor = |addr: u64, len: u32| {
+        let mut value = [0; 16];
+        value[..8].copy_from_slice(&addr.to_ne_bytes());
+        value[8..12].copy_from_slice(&len.to_ne_bytes());
+        value
+    };
+    let number = |value: &[u8]| u64::from_ne_bytes(*value.first_chunk().expect("eight bytes"));
+
+    let mut good = true;
+    let (mut came, mut went): (VecDeque<Vec<u8>>, VecDeque<Vec<u8>>) = Default::default();
+    for piece in bytes.chunks(6).take(400) {
+        let &[what, a, b, c, d, e] = piece else { break };
+        let value = u32::from_ne_bytes([a, b, c, d]);
+        let text =
+            |length: usize| (0..length).map(|n| a.wrapping_add(n as u8)).collect::<Vec<u8>>();
+        match what % 8 {
+            // A frame comes.
+            0 | 1 => {
+                let Some(chunk) = take(FILL, COMING, 8) else { continue };
+                let frame = text(usize::from(b) * 8);
+                // As a kernel does, behind some room of its own.
+                let addr = number(&chunk).wrapping_add(256);
+                match chunks.frames.bytes_mut(addr, frame.len()) {
+                    Some(place) => place.copy_from_slice(&frame),
+                    None => assert!(!good),
+                }
+                put(RECEIVED, COMING, &descriptor(addr, frame.len() as u32));
+                came.push_back(frame);
+            }
+            2 => {
+                let read = chunks.receive(<[u8]>::to_vec);
+                if good {
+                    assert_eq!(read, came.pop_front().map(Some));
+                } else {
+                    assert!(read.flatten().is_none_or(|frame| frame.len() <= memory));
+                }
+            }
+            3 | 4 => {
+                let frame = text(usize::from(b) * 17);
+                let put = chunks.send(&frame);
+                assert_eq!(put.is_err(), frame.len() > CHUNK);
+                // The kernel is short of memory.
+                if put == Ok(true) && what & 0x80 != 0 {
+                    chunks.take_back();
+                } else if put == Ok(true) {
+                    went.push_back(frame);
+                }
+            }
+            // What was put there goes out.
+            5 => {
+                let Some(about) = take(SEND, GOING, 16) else { continue };
+                let (addr, length) = (
+                    number(&about),
+                    u32::from_ne_bytes([about[8], about[9], about[10], about[11]]),
+                );
+                let frame = chunks.frames.bytes(addr, length as usize).map(<[u8]>::to_vec);
+                if good {
+                    assert_eq!(frame, went.pop_front());
+                    assert!(
+                        chunks.going.contains(&(addr / CHUNK as u64)),
+                        "not where frames come in"
+                    );
+                }
+                put(SENT, GOING, &addr.to_ne_bytes());
+            }
+            // From here on anything may be said: how far a ring is, and what stands in it.
+            6 => {
+                good = false;
+                set(
+                    u64::from(e % 4),
+                    u64::from(e / 4 % 2),
+                    if e & 8 == 0 { value % 16 } else { value },
+                );
+            }
+            _ => {
+                good = false;
+                let addr = if e & 4 == 0 {
+                    u64::from(value) % (memory as u64 + 64)
+                } else {
+                    u64::from(value) << (e % 33)
+                };
+                let (ring, size) =
+                    [(FILL, COMING), (SENT, GOING), (RECEIVED, COMING), (SEND, GOING)]
+                        [usize::from(e % 4)];
+                match ring {
+                    FILL | SENT => put(ring, size, &addr.to_ne_bytes()),
+                    _ => put(ring, size, &descriptor(addr, value.rotate_left(u32::from(e)))),
+                }
+            }
+        }
+        assert!(chunks.free.len() <= GOING as usize);
+        if good {
+            let unseen = |ring| word(ring, 0).wrapping_sub(word(ring, 1));
+            assert_eq!(unseen(FILL) as usize + came.len(), COMING as usize, "no chunk is lost");
+            assert_eq!(
+                chunks.free.len() as u32 + unseen(SEND) + unseen(SENT),
+                GOING,
+                "nor one for sending"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_good_kernel_passes_frames_in_order(
+            steps in prop::collection::vec((0..6_u8, any::<bool>(), any::<[u8; 5]>()), 0..300),
+        ) {
+            let mut bytes = vec![0, 4, 128];
+            for (what, short, rest) in &steps {
+                bytes.push(*what | u8::from(*short) << 7);
+                bytes.extend(rest);
+            }
+            hostile(&bytes);
+        }
+
+        #[test]
+        fn anything_may_stand_in_the_rings(bytes in prop::collection::vec(any::<u8>(), 0..2_000)) {
+            hostile(&bytes);
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! What is to be handed over, and when.
+//!
+//! Packets of one unit that are due within `slack` of the first leave together,
+//! at the last one's instant: one system call for all of them. To know whether
+//! the next one will be among them takes waiting for it, at most until the
+//! first has been held for `slack`, and only where the link could be done with
+//! it by then.
+
+use super::units::{Packet, Units};
+use falaj_engine::{Emit, PipeId};
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::{Span, Time};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// One packet of a burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sent {
+    /// Its nominal delay: last bit in to last bit out.
+    pub(crate) delay: Span,
+    /// When it is due.
+    pub(crate) due: Time,
+    /// Handed over by then it is not late: a device that was handed others before it is not done
+    /// with them sooner.
+    pub(crate) by: Time,
+}
+
+/// Packets of one unit, one behind the other, that leave together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Burst {
+    pub(crate) unit: u32,
+    /// Its first packet's index in the unit.
+    pub(crate) from: u32,
+    pub(crate) pipe: u32,
+    pub(crate) flow: u32,
+    /// Length of each as the link accounts it; the last one's may be less.
+    pub(crate) bytes: u32,
+    pub(crate) packets: Vec<Sent>,
+    /// When it is to be looked at, or handed over.
+    pub(crate) at: Time,
+    /// When its port refused it first, if it did.
+    pub(crate) refused: Option<Time>,
+    order: u64,
+}
+
+impl Burst {
+    /// The index behind its last packet.
+    pub(crate) fn to(&self) -> u32 {
+        self.from + self.packets.len() as u32
+    }
+
+    fn first_due(&self) -> Time {
+        self.packets.first().map_or(Time::NEVER, |p| p.due)
+    }
+
+    fn due(&self) -> Time {
+        self.packets.last().map_or(Time::NEVER, |p| p.due)
+    }
+}
+
+/// When a burst is to be looked at; those made earlier first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    at: Time,
+    order: u64,
+    burst: u32,
+}
+
+/// Bursts on their way.
+pub(crate) struct Releases {
+    slack: Span,
+    /// A burst that was moved to another instant left its old entry behind.
+    heap: BinaryHeap<Reverse<Entry>>,
+    bursts: Vec<Burst>,
+    free: Vec<u32>,
+    /// Of each unit, by its handle, the burst that its next packet may join.
+    open: Vec<Option<u32>>,
+    made: u64,
+}
+
+impl Releases {
+    pub(crate) fn new(slack: Span) -> Releases {
+        let (heap, bursts, free, open) = (BinaryHeap::new(), Vec::new(), Vec::new(), Vec::new());
+        Releases { slack, heap, bursts, free, open, made: 0 }
+    }
+
+    /// Packets of a unit are held for so long from now on, at most, so that they leave together.
+    pub(crate) fn allow(&mut self, slack: Span) {
+        self.slack = slack;
+    }
+
+    /// No burst any more.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bursts.len() == self.free.len()
+    }
+
+    /// Nothing is to be handed over before this.
+    #[inline]
+    pub(crate) fn next(&self) -> Time {
+        self.heap.peek().map_or(Time::NEVER, |e| e.0.at)
+    }
+
+    /// The engine has emitted this packet.
+    pub(crate) fn emitted(&mut self, packet: Packet, emit: &Emit) {
+        let sent =
+            Sent { delay: emit.end - emit.arrival, due: emit.due, by: emit.due.max(emit.start) };
+        let unit = packet.unit as usize;
+        if self.open.len() <= unit {
+            self.open.resize(unit + 1, None);
+        }
+        if let Some(open) = self.open[unit] {
+            let burst = &mut self.bursts[open as usize];
+            let behind =
+                burst.to() == packet.index && burst.pipe == emit.pipe.0 && burst.due() <= sent.due;
+            if behind && sent.due.since(burst.first_due()) <= self.slack {
+                burst.packets.push(sent);
+                self.not_later_than_due(open);
+                return;
+            }
+            // Nothing more joins it.
+            self.not_later_than_due(open);
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.bursts.push(Burst::default());
+            (self.bursts.len() - 1) as u32
+        });
+        self.made += 1;
+        let burst = &mut self.bursts[index as usize];
+        // The packets' memory comes again.
+        burst.packets.push(sent);
+        (burst.unit, burst.from, burst.pipe, burst.flow) =
+            (packet.unit, packet.index, emit.pipe.0, emit.flow.0);
+        burst.bytes = emit.bytes;
+        burst.order = self.made;
+        self.open[unit] = Some(index);
+        self.look_at(index, sent.due);
+    }
+
+    /// The engine has dropped a packet of this unit.
+    pub(crate) fn dropped(&mut self, unit: u32, units: &Units) {
+        if let Some(&Some(open)) = self.open.get(unit as usize)
+            && !units.is_undecided(unit)
+        {
+            self.not_later_than_due(open);
+        }
+    }
+
+    fn look_at(&mut self, index: u32, at: Time) {
+        let burst = &mut self.bursts[index as usize];
+        burst.at = at;
+        self.heap.push(Reverse(Entry { at, order: burst.order, burst: index }));
+    }
+
+    /// A burst that was held for what may come need not be any more.
+    fn not_later_than_due(&mut self, index: u32) {
+        let burst = &self.bursts[index as usize];
+        if burst.at > burst.due() {
+            self.look_at(index, burst.due());
+        }
+    }
+
+    /// The next burst that is to be handed over by `now`. `soonest` says when the
+    /// next packet of a unit that the engine has not decided on could be due.
+    pub(crate) fn due(
+        &mut self,
+        now: Time,
+        units: &Units,
+        soonest: impl Fn(&Burst) -> Time,
+    ) -> Option<u32> {
+        while let Some(&Reverse(entry)) = self.heap.peek()
+            && entry.at <= now
+        {
+            self.heap.pop();
+            let burst = &self.bursts[entry.burst as usize];
+            if (burst.order, burst.at) != (entry.order, entry.at) {
+                continue;
+            }
+            if burst.due() > now {
+                self.look_at(entry.burst, burst.due());
+                continue;
+            }
+            let last = burst.first_due() + self.slack;
+            let is_open = self.open[burst.unit as usize] == Some(entry.burst);
+            if now < last && is_open && units.is_undecided(burst.unit) && soonest(burst) <= last {
+                self.look_at(entry.burst, last);
+                continue;
+            }
+            if is_open {
+                self.open[burst.unit as usize] = None;
+            }
+            // Whoever looks late finds more in it than when the instant was set.
+            let burst = &mut self.bursts[entry.burst as usize];
+            burst.at = burst.at.max(burst.due());
+            return Some(entry.burst);
+        }
+        None
+    }
+
+    /// Flows of a pipe are others from now on.
+    pub(crate) fn flows_become(&mut self, pipe: PipeId, become_other: impl Fn(FlowId) -> FlowId) {
+        for burst in
+            self.bursts.iter_mut().filter(|burst| burst.pipe == pipe.0 && !burst.packets.is_empty())
+        {
+            burst.flow = become_other(FlowId(burst.flow)).0;
+        }
+    }
+
+    /// Is anything of this pipe on its way?
+    pub(crate) fn has_any_of(&self, pipe: PipeId) -> bool {
+        self.bursts.iter().any(|burst| burst.pipe == pipe.0 && !burst.packets.is_empty())
+    }
+
+    /// A burst that is due.
+    pub(crate) fn burst(&self, index: u32) -> &Burst {
+        &self.bursts[index as usize]
+    }
+
+    /// Its port has no room for it now.
+    pub(crate) fn refused(&mut self, index: u32, now: Time) {
+        self.bursts[index as usize].refused.get_or_insert(now);
+    }
+
+    /// It was handed over, or could not be.
+    pub(crate) fn done(&mut self, index: u32) {
+        let burst = &mut self.bursts[index as usize];
+        burst.packets.clear();
+        burst.refused = None;
+        burst.order = 0;
+        self.free.push(index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::units::tests::unit_of;
+    use super::*;
+
+    const SLACK: Span = Span::from_micros(20);
+
+    struct Scene {
+        units: Units,
+        releases: Releases,
+        handles: Vec<u32>,
+        /// When the next packet could be due.
+        soonest: Time,
+    }
+
+    impl Scene {
+        fn new(packets: u32) -> Scene {
+            let mut units = Units::new(65_536, 1 << 20);
+            let unit = unit_of(&mut units, packets);
+            let (arrival, flow, bytes) = (Time::ZERO, FlowId(0), 154);
+            let packet = |index| Packet { unit, index, number: index.into(), arrival, flow, bytes };
+            let handles = (0..packets).map(|index| units.packet(packet(index))).collect();
+            Scene { units, releases: Releases::new(SLACK), handles, soonest: Time::ZERO }
+        }
+
+        /// The engine emits this packet, due so many microseconds from the beginning.
+        fn emit(&mut self, index: u32, due: u64) {
+            let packet = self.units.decided(self.handles[index as usize]);
+            let due = Time::ZERO + Span::from_micros(due);
+            let (pipe, flow, handle) = (PipeId(0), FlowId(0), self.handles[index as usize]);
+            let emit = Emit {
+                pipe,
+                flow,
+                handle,
+                bytes: 154,
+                arrival: Time::ZERO,
+                start: due,
+                end: due,
+                due,
+            };
+            self.releases.emitted(packet, &emit);
+        }
+
+        fn drop(&mut self, index: u32) {
+            let packet = self.units.decided(self.handles[index as usize]);
+            self.releases.dropped(packet.unit, &self.units);
+            self.units.gone(packet.unit, 1);
+        }
+
+        /// What is handed over at this instant: which packets, and how long each was held.
+        fn due(&mut self, now: u64) -> Vec<(std::ops::Range<u32>, Vec<u64>)> {
+            let (now, mut all) = (Time::ZERO + Span::from_micros(now), Vec::new());
+            while let Some(index) = self.releases.due(now, &self.units, |_| self.soonest) {
+                let burst = self.releases.burst(index);
+                let held = burst.packets.iter().map(|p| burst.at.since(p.due).0 / 1000).collect();
+                all.push((burst.from..burst.to(), held));
+                self.units.gone(burst.unit, burst.packets.len() as u32);
+                self.releases.done(index);
+            }
+            all
+        }
+    }
+
+    #[test]
+    fn what_is_due_within_the_slack_leaves_at_the_last_ones_instant() {
+        let mut scene = Scene::new(5);
+        // Ahead of time, as behind a delay.
+        [10, 20, 30, 40, 50].into_iter().enumerate().for_each(|(i, due)| scene.emit(i as u32, due));
+        assert_eq!(scene.due(29), []);
+        assert_eq!(scene.due(30), [(0..3, vec![20, 10, 0])]);
+        assert_eq!(scene.due(49), []);
+        assert_eq!(scene.due(50), [(3..5, vec![10, 0])]);
+        assert!(scene.releases.is_empty() && scene.releases.next() == Time::NEVER);
+    }
+
+    #[test]
+    fn the_next_one_is_waited_for_while_it_may_come_in_time() {
+        let mut scene = Scene::new(4);
+        scene.emit(0, 10);
+        assert_eq!(scene.due(10), []);
+        scene.emit(1, 14);
+        assert_eq!(scene.due(14), []);
+        // A later one of another flow was in between, and this one is too late.
+        scene.emit(2, 33);
+        assert_eq!(scene.due(33), [(0..2, vec![4, 0])]);
+        scene.emit(3, 40);
+        assert_eq!(scene.due(40), [(2..4, vec![7, 0])]);
+        assert!(scene.releases.is_empty());
+    }
+
+    #[test]
+    fn nobody_waits_longer_than_the_slack_nor_for_nothing() {
+        let mut scene = Scene::new(4);
+        scene.emit(0, 10);
+        assert_eq!(scene.due(29), []);
+        assert_eq!(scene.due(30), [(0..1, vec![20])]);
+        // The link could not be done with the next one in time.
+        scene.emit(1, 40);
+        scene.soonest = Time::ZERO + Span::from_micros(61);
+        assert_eq!(scene.due(40), [(1..2, vec![0])]);
+        scene.soonest = Time::ZERO;
+        scene.emit(2, 70);
+        assert_eq!(scene.due(71), []);
+        // There is no next one any more.
+        scene.drop(3);
+        assert_eq!(scene.due(71), [(2..3, vec![0])]);
+        assert!(scene.releases.is_empty());
+    }
+
+    #[test]
+    fn what_is_dropped_separates() {
+        let mut scene = Scene::new(4);
+        scene.emit(0, 10);
+        scene.drop(1);
+        scene.emit(2, 11);
+        scene.emit(3, 12);
+        assert_eq!(scene.due(12), [(0..1, vec![0]), (2..4, vec![1, 0])]);
+        assert!(scene.releases.is_empty());
+    }
+}

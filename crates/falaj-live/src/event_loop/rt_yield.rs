@@ -1,0 +1,168 @@
+//! What a thread before all others owes those.
+//!
+//! One that never sleeps is stopped by the kernel for the twentieth part of a second in each
+//! second, or what its owner has set, so that the others get something too. It pays them as much in
+//! small pieces instead: a [`PIECE`] as often as that is owed, in a moment in which nothing is due
+//! until it is over, judging by how late the thread woke from them lately. If there is none,
+//! packets are too dense for that: then, when two are owed, it pays straight after a hand-over if
+//! nothing is due during the piece itself, and when three are in any moment. What is owed by then
+//! is made up for.
+
+use super::timer::Lead;
+use crate::priority::Share;
+use falaj_sched::units::time::{Span, Time};
+
+/// Waking up takes half as long again, but most of that the kernel counts as the thread's. For
+/// shorter pieces it would be more than the piece itself.
+const PIECE: Span = Span::from_micros(50);
+
+/// Whatever is kept for others, between two pieces there is time for packets.
+const LEAST: Span = Span(4 * PIECE.0);
+
+/// What is owed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owed {
+    /// Until when all is paid.
+    since: Time,
+    /// A piece is owed in each so much time; none is where nothing is kept for others.
+    every: Option<Span>,
+    lead: Lead,
+}
+
+impl Owed {
+    /// Of what the kernel keeps for others.
+    pub(super) fn new(kept: Option<Share>) -> Owed {
+        let every =
+            |kept: Share| u128::from(PIECE.0) * u128::from(kept.of.0) / u128::from(kept.part.0);
+        let every =
+            kept.map(|kept| Span(u64::try_from(every(kept)).unwrap_or(u64::MAX)).max(LEAST));
+        Owed { since: Time::ZERO, every, lead: Lead::new() }
+    }
+
+    /// Is it to pay, if the moment suits?
+    #[inline]
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        self.every.is_some_and(|every| now.since(self.since) >= every)
+    }
+
+    /// For how long to sleep now, with nothing due before `next`, and something handed over just
+    /// now or not.
+    pub(super) fn pays(&self, now: Time, next: Time, released: bool) -> Option<Span> {
+        let (owed, until) = (now.since(self.since).0 / self.every?.0, now + PIECE);
+        let suits = self.lead.wake(next, None) >= until || owed >= 2 && released && next >= until;
+        (owed >= 1 && (suits || owed >= 3)).then_some(PIECE)
+    }
+
+    /// It paid, and wanted to wake a [`PIECE`] after `began`.
+    pub(super) fn paid(&mut self, began: Time, woke: Time) {
+        self.lead.woke(began + PIECE, woke);
+        let Some(every) = self.every else { return };
+        // No more than is left after one that was paid at last, three being owed, and its own
+        // length and waking: whoever was stopped by others owes them nothing for that.
+        let most = Span(every.0.saturating_mul(2).saturating_add(2 * PIECE.0));
+        self.since = (self.since + every).max(Time(woke.0.saturating_sub(most.0)));
+    }
+
+    /// It slept, for whatever reason: if that was no less than a piece, nothing is owed.
+    pub(super) fn slept(&mut self, began: Time, woke: Time) {
+        if woke.since(began) >= PIECE {
+            self.since = woke;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As kernels come.
+    const KEPT: Share = Share { part: Span::from_millis(50), of: Span::from_secs(1) };
+    const AWAKE: Span = Span::from_millis(1);
+
+    /// What a loop pays that hands over a packet each `gap`, where waking takes `late` in turns:
+    /// how many pieces in a second, the share of packets that it was late for, and the longest
+    /// time without one.
+    fn pays(gap: u64, late: &[u64]) -> (u32, f64, Span) {
+        let end = Time(1_000_000_000);
+        let mut owed = Owed::new(Some(KEPT));
+        let (mut now, mut next, mut pieces) = (Time::ZERO, Time(gap), 0);
+        let (mut hit, mut packets, mut last, mut longest) = (0, 0, Time::ZERO, Span::ZERO);
+        let mut released = false;
+        while now < end {
+            if let Some(piece) = owed.pays(now, next, released) {
+                longest = longest.max(now.since(last));
+                let woke = now + piece + Span(late[pieces as usize % late.len()]);
+                pieces += 1;
+                owed.paid(now, woke);
+                (now, last) = (woke, woke);
+                hit += u64::from(now > next);
+            } else {
+                now += Span(500);
+            }
+            released = next <= now;
+            while next <= now {
+                next += Span(gap);
+                packets += 1;
+            }
+        }
+        (pieces, hit as f64 / f64::from(packets), longest)
+    }
+
+    #[test]
+    fn a_twentieth_is_given_in_small_pieces() {
+        for gap in [5_000, 12_000, 60_000, 121_000, 1_000_000, 10_000_000] {
+            for late in [&[0][..], &[30_000], &[10_000, 20_000, 10_000, 80_000]] {
+                let (pieces, _, longest) = pays(gap, late);
+                assert!((990..=1000).contains(&pieces), "{gap} {late:?}: {pieces}");
+                assert!(longest <= Span(3 * AWAKE.0 + 1000), "{gap} {late:?}: {longest}");
+            }
+        }
+    }
+
+    #[test]
+    fn it_is_as_much_as_the_owner_has_set() {
+        let of =
+            |part| Owed::new(Some(Share { part: Span::from_millis(part), of: Span::from_secs(1) }));
+        let first = |owed: Owed| {
+            (0..)
+                .map(|us| Time(us * 1_000))
+                .find(|&now| owed.pays(now, Time::NEVER, false).is_some())
+        };
+        assert_eq!(first(of(50)), Some(Time(1_000_000)));
+        assert_eq!(first(of(10)), Some(Time(5_000_000)));
+        assert_eq!(first(of(200)), Some(Time(250_000)));
+        assert_eq!(first(of(999)), Some(Time(LEAST.0)), "between two there is time for packets");
+        let nothing = Owed::new(None);
+        assert!(
+            !nothing.is_due(Time::NEVER) && nothing.pays(Time::NEVER, Time::NEVER, true).is_none()
+        );
+    }
+
+    #[test]
+    fn nobody_is_late_for_it_where_there_is_room_between_packets() {
+        let late = [20_000, 25_000, 30_000, 25_000, 40_000];
+        for gap in [121_000, 1_000_000] {
+            let (_, hit, _) = pays(gap, &late);
+            assert!(hit < 0.001, "{gap}: {hit}");
+        }
+        assert!(pays(12_000, &late).1 > 0.001, "there is no room");
+    }
+
+    #[test]
+    fn who_slept_or_was_stopped_owes_nothing_for_that() {
+        let mut owed = Owed::new(Some(KEPT));
+        let stopped = Time::ZERO + Span::from_secs(10);
+        // With something due at any time.
+        assert_eq!(owed.pays(stopped, stopped, false), Some(PIECE));
+        owed.paid(stopped, stopped + PIECE);
+        let now = stopped + PIECE;
+        assert_eq!(owed.pays(now, now, false), None, "once");
+        owed.slept(now, now + Span(PIECE.0 - 1));
+        assert!(owed.is_due(now), "that was less");
+        let now = now + PIECE;
+        owed.slept(now, now + PIECE);
+        let now = now + PIECE;
+        assert_eq!(owed.pays(now + Span(AWAKE.0 - 1), Time::NEVER, false), None);
+        assert_eq!(owed.pays(now + AWAKE, Time::NEVER, false), Some(PIECE));
+    }
+}

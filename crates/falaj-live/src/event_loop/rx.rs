@@ -1,0 +1,231 @@
+//! What comes in: turns of the ports, and the way of a unit's packets into their queues.
+
+use super::capture::{Before, record};
+use super::units::Packet;
+use super::{Forwarder, gone, lose};
+use crate::backend::port::{Received, is_gone};
+use falaj_engine::Why;
+use falaj_engine::ecn;
+use falaj_engine::key::Key;
+use falaj_engine::network::{self, Entry, Refused};
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::label::Label;
+use falaj_sched::units::time::{Span, Time};
+use falaj_traffic::capture::Verdict;
+use std::io;
+
+/// A unit of which not all packets have got into their queue yet.
+#[derive(Clone, Copy)]
+pub(super) struct Waiting {
+    pub(super) unit: u32,
+    pub(super) received: Received,
+    pub(super) key: Key,
+    /// The packet that is next.
+    pub(super) next: u32,
+    /// Where that one enters, if it was asked.
+    pub(super) entry: Option<Entry>,
+}
+
+/// What a look at the ports brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Found {
+    Nothing,
+    /// Something, and all that there was.
+    All,
+    /// There may be more.
+    Part,
+}
+
+impl Forwarder {
+    /// A turn for each port, or for those seen readable and those whose turn was broken off. Who
+    /// has nothing left in this round is left alone, and may have more.
+    pub(super) fn receive(&mut self, all: bool) -> io::Result<Found> {
+        let mut found = Found::Nothing;
+        self.shares.begin();
+        let mut began = self.clock.now();
+        for i in 0..self.ports.len() {
+            if !(all
+                || self.watch.is_readable(i)
+                || self.waiting[i].is_some()
+                || self.shares.goes_on(i))
+            {
+                continue;
+            }
+            if !self.shares.may_read(i) {
+                found = Found::Part;
+                continue;
+            }
+            let read = self.turn(i, began)?;
+            if read > Found::Nothing {
+                let now = self.clock.now();
+                // Who waits for room does not go on before there is some.
+                self.shares.took(
+                    i,
+                    now.since(began),
+                    read == Found::Part && self.waiting[i].is_none(),
+                );
+                began = now;
+            } else {
+                self.shares.took(i, Span::ZERO, false);
+            }
+            found = found.max(read);
+        }
+        Ok(found)
+    }
+
+    /// Reads from a port until it has nothing more, its quantum is used up or something
+    /// else has to be handed over soon.
+    fn turn(&mut self, i: usize, began: Time) -> io::Result<Found> {
+        if let Some(waiting) = self.waiting[i].take() {
+            self.admit(i, waiting, self.clock.now());
+            if self.waiting[i].is_some() {
+                return Ok(Found::Nothing);
+            }
+        }
+        let may_be_late = if self.sleeps() { self.slack() } else { Span::ZERO };
+        let over = self.shares.over(i, began);
+        let (mut found, mut last) = (Found::Nothing, began);
+        while let Some(now) = self.receive_from(i)? {
+            self.near.took(now.since(last));
+            last = now;
+            let latest = Time(self.releases.next().0.saturating_add(may_be_late.0));
+            if now >= over || self.waiting[i].is_some() || latest.since(now) < self.near.span() {
+                return Ok(Found::Part);
+            }
+            found = Found::All;
+        }
+        Ok(found)
+    }
+
+    /// Reads a unit, if there is one, and says when.
+    fn receive_from(&mut self, i: usize) -> io::Result<Option<Time>> {
+        let port = &mut self.ports[i].port;
+        // Without memory it is read all the same, or it would wake us for ever.
+        let received = port.receive(self.units.buffer());
+        let now = self.clock.now();
+        let received = match received {
+            Ok(Some(received)) => received,
+            Ok(None) => return Ok(None),
+            Err(e) if is_gone(&e) => return Err(gone(port.as_ref(), &e)),
+            Err(_) => {
+                self.losses.unreadable += 1;
+                return Ok(Some(now));
+            }
+        };
+        (self.read, self.gap) = (now, now.since(self.read));
+        let packets = received.packets();
+        let wanted =
+            received.flow.is_none() && self.network.wants_key(self.ports[i].pipe.0 as usize);
+        let key = if wanted {
+            self.ports[i].port.key(&self.units.buffer()[..received.length])
+        } else {
+            Key::default()
+        };
+        let owner = self.ports[i].port.owner(&self.units.buffer()[..received.length]);
+        let Some(unit) = self.units.keep(received.length, (i, owner), received.train) else {
+            self.losses.no_memory += u64::from(packets);
+            self.ports[i].port.found_no_memory(&self.units.buffer()[..received.length], packets);
+            return Ok(Some(now));
+        };
+        self.admit(i, Waiting { unit, received, key, next: 0, entry: None }, now);
+        Ok(Some(now))
+    }
+
+    /// The packets of a unit go to their queue, one behind the other, or wait for room.
+    fn admit(&mut self, i: usize, mut arriving: Waiting, now: Time) {
+        let Waiting { unit, received, key, .. } = arriving;
+        let packets = received.packets();
+        let label = if self.network.heeds_labels() { ecn::label(&key) } else { Label::default() };
+        while arriving.next < packets {
+            let length = if arriving.next + 1 == packets { received.last } else { received.bytes };
+            let entry = match arriving
+                .entry
+                .take()
+                .map_or_else(|| self.entry(i, &arriving, length, now), Ok)
+            {
+                Ok(entry) => entry,
+                Err(why) => {
+                    if self.network.has_rules() {
+                        self.not_let_in(&arriving, length, why, now);
+                    }
+                    arriving.next += 1;
+                    self.losses.unmatched += u64::from(why == Refused::Unmatched);
+                    self.units.refused(unit);
+                    self.releases.dropped(unit, &self.units);
+                    lose(&mut self.units, &mut self.ports, unit);
+                    continue;
+                }
+            };
+            if self.options.when_full.waits(entry.pipe) {
+                self.network.poll(now, &mut self.out);
+                // Where nothing will ever make room the queue is too small for it.
+                let ever = self.network.next_event() != Time::NEVER || self.any_is_full();
+                if ever && !self.network.has_room(&entry, &key, length) {
+                    self.waiting[i] = Some(Waiting { entry: Some(entry), ..arriving });
+                    break;
+                }
+            }
+            let (flow, bytes) = (entry.flow, self.network.bytes(entry.pipe, length));
+            self.active[entry.pipe.0 as usize][flow.index()] = now;
+            let packet = Packet {
+                unit,
+                index: arriving.next,
+                number: self.arrived,
+                arrival: now,
+                flow,
+                bytes,
+            };
+            self.hold(entry.pipe, &packet);
+            let handle = self.units.packet(packet);
+            arriving.next += 1;
+            self.arrived += 1;
+            self.network.enter(
+                entry,
+                &key,
+                network::Packet { handle, length, label: &label },
+                now,
+                &mut self.out,
+            );
+            if !self.network.has_rules() {
+                arriving.entry = Some(entry);
+            }
+        }
+        self.note();
+    }
+
+    /// Where a packet enters: without rules, all of its unit.
+    fn entry(
+        &mut self,
+        i: usize,
+        arriving: &Waiting,
+        length: u32,
+        now: Time,
+    ) -> Result<Entry, Refused> {
+        let pipe = self.ports[i].pipe;
+        match arriving.received.flow {
+            Some(flow) => Ok(self.network.straight(pipe, flow)),
+            None => self.network.route(&arriving.key, pipe.0 as usize, length, now),
+        }
+    }
+
+    /// What rules do not let in is written down as well: chance goes by how many were asked.
+    fn not_let_in(&mut self, arriving: &Waiting, bytes: u32, why: Refused, arrival: Time) {
+        let Waiting { unit, next: index, .. } = *arriving;
+        let packet = Packet { unit, index, number: self.arrived, arrival, flow: FlowId(0), bytes };
+        self.arrived += 1;
+        if let Some(recorder) = &mut self.recorder {
+            let verdict = Verdict::Dropped(match why {
+                Refused::Dropped => Why::Rule,
+                Refused::Unmatched => Why::Unmatched,
+            });
+            record(
+                recorder,
+                &self.units,
+                packet,
+                verdict,
+                (true, Before::default()),
+                &mut self.cut,
+            );
+        }
+    }
+}

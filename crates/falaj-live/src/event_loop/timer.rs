@@ -1,0 +1,205 @@
+//! How the live loop waits for an instant.
+
+use falaj_sched::units::time::{Span, Time};
+use std::fmt;
+use std::str::FromStr;
+
+/// What the loop does until something is due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Timer {
+    /// Looks at ports and clock all the time: an own processor, and nothing is late by a wake-up.
+    Spin,
+    /// Sleeps, and spins for as long as waking up has lately taken; where others wait for a
+    /// processor, it sleeps alone.
+    #[default]
+    Hybrid,
+    /// Sleeps, and wakes at most once in `slack` while there is traffic.
+    Sleep,
+}
+
+impl Timer {
+    /// Their names.
+    pub const NAMES: [&'static str; 3] = ["spin", "hybrid", "sleep"];
+}
+
+impl fmt::Display for Timer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(Timer::NAMES[*self as usize])
+    }
+}
+
+impl FromStr for Timer {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Timer, String> {
+        let all = [Timer::Spin, Timer::Hybrid, Timer::Sleep];
+        let timer = all.into_iter().find(|t| Timer::NAMES[*t as usize] == name);
+        timer.ok_or_else(|| format!("a timer is one of {}", Timer::NAMES.join(", ")))
+    }
+}
+
+/// What is longer than all but one in so many: up by a step where something took longer, down by
+/// that part of the step where not.
+#[inline]
+fn follow(longest: Span, took: Span, step: Span, one_in: u64) -> Span {
+    if took > longest { longest + step } else { Span(longest.0 - step.0 / one_in) }
+}
+
+/// How long before an instant to be awake: as long as waking up takes, but for
+/// the odd one that takes longer.
+///
+/// One in four hundred is late, so that the 99th percentile is not a matter of waking.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lead(Span);
+
+impl Lead {
+    const FIRST: Span = Span::from_micros(60);
+    const LEAST: Span = Span::from_micros(15);
+    const MOST: Span = Span::from_micros(150);
+    const STEP: Span = Span::from_micros(5);
+
+    pub(crate) fn new() -> Lead {
+        Lead(Lead::FIRST)
+    }
+
+    /// When to wake for what is due then: so long before, to spin for the rest, or, sleeping alone,
+    /// later by the slack.
+    #[inline]
+    pub(crate) fn wake(self, due: Time, slack: Option<Span>) -> Time {
+        match slack {
+            None => self.before(due),
+            Some(slack) => Time(due.0.saturating_add(slack.0)),
+        }
+    }
+
+    /// So long before the instant.
+    #[inline]
+    fn before(self, instant: Time) -> Time {
+        Time(instant.0.saturating_sub(self.0.0))
+    }
+
+    /// The loop wanted to wake at `wanted` and woke at `woke`.
+    #[inline]
+    pub(crate) fn woke(&mut self, wanted: Time, woke: Time) {
+        self.0 = follow(self.0, woke.since(wanted), Lead::STEP, 400).clamp(Lead::LEAST, Lead::MOST);
+    }
+}
+
+/// How long before an instant nothing is read any more, as what is due then would be late for it:
+/// as long as looking at the ports and reading a unit takes, but for one in two hundred. That is 2
+/// us where caches are warm, and ten times that after sleeping or where a unit is a burst of many
+/// packets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Near(Span);
+
+impl Near {
+    const LEAST: Span = Span::from_micros(4);
+    const MOST: Span = Span::from_micros(30);
+    const STEP: Span = Span::from_micros(1);
+
+    pub(crate) fn new() -> Near {
+        Near(Near::LEAST)
+    }
+
+    /// So long.
+    #[inline]
+    pub(crate) fn span(self) -> Span {
+        self.0
+    }
+
+    /// A unit took so long.
+    #[inline]
+    pub(crate) fn took(&mut self, took: Span) {
+        self.0 = follow(self.0, took, Near::STEP, 200).clamp(Near::LEAST, Near::MOST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::adaptive_sleep;
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    #[test]
+    fn names() {
+        for (name, timer) in
+            Timer::NAMES.into_iter().zip([Timer::Spin, Timer::Hybrid, Timer::Sleep])
+        {
+            assert_eq!(name.parse(), Ok(timer));
+            assert_eq!(timer.to_string(), name);
+        }
+        assert_eq!("busy".parse::<Timer>(), Err("a timer is one of spin, hybrid, sleep".into()));
+    }
+
+    proptest! {
+        /// A loop that does nothing but wake for the earliest packet, in simulated time: whatever waking up takes, nothing is
+        /// handed over before it is due, and, sleeping alone, nothing later than by the slack and that.
+        #[test]
+        fn nothing_is_early_and_slack_is_kept(
+            gaps in prop::collection::vec(0..30_000_u64, 1..400), took in prop::collection::vec(0..200_000_u64, 1..50), rests: bool,
+        ) {
+            let slack = rests.then_some(adaptive_sleep::SLACK);
+            let mut at = 1_000_000;
+            let mut due: VecDeque<Time> = gaps.iter().map(|gap| { at += gap; Time(at) }).collect();
+            let (mut lead, mut now, mut wakes) = (Lead::new(), Time::ZERO, 0);
+            while let Some(&first) = due.front() {
+                let wanted = lead.wake(first, slack);
+                let took = Span(took[wakes % took.len()]);
+                let woke = if wanted > now { wanted + took } else { now };
+                lead.woke(wanted, woke);
+                wakes += 1;
+                // The rest is spun for, if it is to be.
+                now = woke.max(first);
+                while let Some(&one) = due.front().filter(|due| **due <= now) {
+                    due.pop_front();
+                    prop_assert!(one <= now);
+                    let most = slack.map_or(took, |slack| slack + took);
+                    prop_assert!(now.since(one) <= most, "{} {most}", now.since(one));
+                }
+            }
+            let lasted = at - 1_000_000;
+            prop_assert!(!rests || wakes as u64 <= 1 + lasted / adaptive_sleep::SLACK.0, "{wakes} in {lasted} ns");
+        }
+    }
+
+    #[test]
+    fn the_lead_is_what_waking_up_takes() {
+        // 1999 of 2000 wake-ups take 20 us, one 90: not worth to be spun for.
+        let mut lead = Lead::new();
+        let instant = Time(10_000_000);
+        let mut late = 0;
+        for i in 0..20_000 {
+            let wanted = lead.before(instant);
+            let woke = wanted + Span::from_micros(if i % 2000 == 0 { 90 } else { 20 });
+            late += u32::from(woke > instant && i >= 10_000);
+            lead.woke(wanted, woke);
+        }
+        let is = instant.since(lead.before(instant));
+        assert!(is >= Span::from_micros(20) && is < Span::from_micros(30), "{is}");
+        // One in four hundred is what it steers for.
+        assert!((5..=50).contains(&late), "{late}");
+        // And it comes down again when the machine is quiet.
+        for _ in 0..10_000 {
+            lead.woke(lead.before(instant), lead.before(instant) + Span::from_micros(5));
+        }
+        assert_eq!(instant.since(lead.before(instant)), Lead::LEAST);
+    }
+
+    #[test]
+    fn nothing_is_read_for_as_long_as_that_takes() {
+        let mut near = Near::new();
+        for (usual, odd, least, most) in
+            [(1, 12, 4, 6), (1, 2, 4, 5), (11, 12, 11, 14), (200, 300, 29, 31), (1, 1, 4, 5)]
+        {
+            // One in a thousand is odd.
+            for i in 0..20_000 {
+                near.took(Span::from_micros(if i % 1000 == 0 { odd } else { usual }));
+            }
+            let is = near.span();
+            assert!(
+                (Span::from_micros(least)..Span::from_micros(most)).contains(&is),
+                "{usual}, {odd}: {is}"
+            );
+        }
+    }
+}

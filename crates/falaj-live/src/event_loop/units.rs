@@ -1,0 +1,282 @@
+//! What is on its way: units as they came in, and the packets that they stand
+//! for. The engine decides packet by packet; the bytes stay in one piece until
+//! all of them are gone.
+
+use super::pool::{Owner, Pool};
+use crate::gso::Train;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::Time;
+
+/// One wire packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Packet {
+    /// Which one of which unit it is.
+    pub(crate) unit: u32,
+    pub(crate) index: u32,
+    /// How many came before it.
+    pub(crate) number: u64,
+    /// When it came.
+    pub(crate) arrival: Time,
+    /// As flows were numbered then.
+    pub(crate) flow: FlowId,
+    /// As the link accounted it.
+    pub(crate) bytes: u32,
+}
+
+/// The number of a packet that was decided on.
+const DECIDED: u64 = u64::MAX;
+
+/// What is known of a unit besides its bytes.
+#[derive(Clone, Copy, Debug)]
+struct About {
+    port: u32,
+    train: Option<Train>,
+    /// Packets that the engine has neither emitted nor dropped yet.
+    undecided: u32,
+    /// Packets that were neither handed over nor dropped yet.
+    left: u32,
+}
+
+/// Units and their packets.
+pub(crate) struct Units {
+    pool: Pool,
+    /// By the pool's handle.
+    about: Vec<About>,
+    /// By the engine's handle.
+    packets: Vec<Packet>,
+    free: Vec<u32>,
+}
+
+impl Units {
+    /// For units of `size` bytes at most, `memory` bytes in all at most.
+    pub(crate) fn new(size: usize, memory: usize) -> Units {
+        Units {
+            pool: Pool::new(size, memory),
+            about: Vec::new(),
+            packets: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// Where to read a unit to.
+    #[inline]
+    pub(crate) fn buffer(&mut self) -> &mut [u8] {
+        self.pool.buffer()
+    }
+
+    /// Keeps the unit that was just read at this port; `None` if there is no memory for it, or none
+    /// of its owner's.
+    #[inline]
+    pub(crate) fn keep(
+        &mut self,
+        length: usize,
+        (port, adapter): (usize, Option<u16>),
+        train: Option<Train>,
+    ) -> Option<u32> {
+        let owner = adapter.map_or(Owner::Port(port as u16), Owner::Adapter);
+        self.keep_as(length, (port, owner), train)
+    }
+
+    fn keep_as(
+        &mut self,
+        length: usize,
+        (port, owner): (usize, Owner),
+        train: Option<Train>,
+    ) -> Option<u32> {
+        let unit = self.pool.keep(length, owner)?;
+        let packets = train.map_or(1, |t| t.packets()) as u32;
+        let about = About { port: port as u32, train, undecided: packets, left: packets };
+        match self.about.get_mut(unit as usize) {
+            Some(place) => *place = about,
+            None => self.about.push(about),
+        }
+        Some(unit)
+    }
+
+    /// A handle for a packet.
+    #[inline]
+    pub(crate) fn packet(&mut self, packet: Packet) -> u32 {
+        match self.free.pop() {
+            Some(handle) => {
+                self.packets[handle as usize] = packet;
+                handle
+            }
+            None => {
+                self.packets.push(packet);
+                (self.packets.len() - 1) as u32
+            }
+        }
+    }
+
+    /// The engine has decided on this packet, and its handle may come again.
+    #[inline]
+    pub(crate) fn decided(&mut self, handle: u32) -> Packet {
+        self.free.push(handle);
+        let packet = self.packets[handle as usize];
+        self.packets[handle as usize].number = DECIDED;
+        self.about[packet.unit as usize].undecided -= 1;
+        packet
+    }
+
+    /// Nothing is kept.
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
+        self.about.iter().all(|about| about.left == 0)
+    }
+
+    /// The packets that the engine has not decided on, and their handles.
+    pub(crate) fn undecided(&self) -> impl Iterator<Item = (u32, Packet)> {
+        (0..).zip(self.packets.iter().copied()).filter(|(_, packet)| packet.number != DECIDED)
+    }
+
+    /// One of these.
+    pub(crate) fn packet_of(&self, handle: u32) -> Option<Packet> {
+        self.packets.get(handle as usize).copied().filter(|packet| packet.number != DECIDED)
+    }
+
+    /// May more of its packets be emitted?
+    #[inline]
+    pub(crate) fn is_undecided(&self, unit: u32) -> bool {
+        self.about[unit as usize].undecided > 0
+    }
+
+    /// The port that it came in at.
+    #[inline]
+    pub(crate) fn port(&self, unit: u32) -> usize {
+        self.about[unit as usize].port as usize
+    }
+
+    /// The packets `from..to` of a unit as a unit of their own; `cut` is where it is made, if it
+    /// must be.
+    #[inline]
+    pub(crate) fn part<'a>(
+        &'a self,
+        unit: u32,
+        from: u32,
+        to: u32,
+        cut: &'a mut Vec<u8>,
+    ) -> &'a [u8] {
+        let bytes = self.pool.unit(unit);
+        match &self.about[unit as usize].train {
+            Some(train) if (to - from) as usize != train.packets() => {
+                train.cut(bytes, from as usize..to as usize, cut);
+                cut
+            }
+            _ => bytes,
+        }
+    }
+
+    /// A unit of this packet alone, which the engine emits beside it; `None` if there is no memory
+    /// for it.
+    pub(crate) fn copy(&mut self, handle: u32, cut: &mut Vec<u8>) -> Option<Packet> {
+        let packet = self.packets[handle as usize];
+        let unit = self.alone(packet, cut)?;
+        self.about[unit as usize].undecided = 0;
+        Some(Packet { unit, index: 0, ..packet })
+    }
+
+    /// Takes a packet out of its unit, which it was in until now, into one of its own; `None` if
+    /// there is no memory for it. Says which unit that was.
+    pub(crate) fn separate(&mut self, handle: u32, cut: &mut Vec<u8>) -> Option<u32> {
+        let packet = self.packets[handle as usize];
+        let was = packet.unit;
+        if self.about[was as usize].train.is_some() {
+            let unit = self.alone(packet, cut)?;
+            self.packets[handle as usize] = Packet { unit, index: 0, ..packet };
+            self.about[was as usize].undecided -= 1;
+            self.gone(was, 1);
+        }
+        Some(was)
+    }
+
+    /// A new unit of one packet.
+    fn alone(&mut self, packet: Packet, cut: &mut Vec<u8>) -> Option<u32> {
+        let Packet { unit, index, .. } = packet;
+        let bytes = self.part(unit, index, index + 1, cut);
+        let (length, from) = (bytes.len(), (self.port(unit), self.pool.owner(unit)));
+        let bytes = bytes.to_vec();
+        self.pool.buffer()[..length].copy_from_slice(&bytes);
+        self.keep_as(length, from, None)
+    }
+
+    /// The bytes of a packet that is a unit of its own, and the port that it came in at.
+    pub(crate) fn bytes_of(&mut self, handle: u32) -> (usize, &mut [u8]) {
+        let unit = self.packets[handle as usize].unit;
+        (self.about[unit as usize].port as usize, self.pool.unit_mut(unit))
+    }
+
+    /// The bytes of a unit of one packet, and the port that it came in at.
+    #[inline]
+    pub(crate) fn single(&self, unit: u32) -> Option<(usize, &[u8])> {
+        let about = self.about[unit as usize];
+        about.train.is_none().then(|| (about.port as usize, self.pool.unit(unit)))
+    }
+
+    /// One of its packets does not come to the engine.
+    pub(crate) fn refused(&mut self, unit: u32) {
+        self.about[unit as usize].undecided -= 1;
+    }
+
+    /// So many of its packets were handed over or dropped.
+    #[inline]
+    pub(crate) fn gone(&mut self, unit: u32, packets: u32) {
+        let left = &mut self.about[unit as usize].left;
+        *left -= packets;
+        if *left == 0 {
+            self.pool.release(unit);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A unit of as many packets as this, as a TCP connection would make it.
+    pub(crate) fn unit_of(units: &mut Units, packets: u32) -> u32 {
+        let mut unit = vec![0; 12 + 14 + 20 + 20];
+        (unit[0], unit[1], unit[4], unit[6]) = (1, 1, 100, 34);
+        (unit[24], unit[26], unit[58]) = (0x08, 0x45, 0x50);
+        unit.resize(unit.len() + 100 * packets as usize, 0);
+        units.buffer()[..unit.len()].copy_from_slice(&unit);
+        let train = Train::of(&unit);
+        assert_eq!(train.map_or(1, |t| t.packets()), packets as usize);
+        units.keep(unit.len(), (0, None), train).expect("memory")
+    }
+
+    fn handles(units: &mut Units, unit: u32, packets: u32) -> Vec<u32> {
+        let (arrival, flow, bytes) = (Time::ZERO, FlowId(0), 154);
+        let packet = |index| Packet { unit, index, number: index.into(), arrival, flow, bytes };
+        (0..packets).map(|index| units.packet(packet(index))).collect()
+    }
+
+    #[test]
+    fn a_packet_that_is_corrupted_or_doubled_leaves_its_train_as_it_is() {
+        let (mut units, mut cut) = (Units::new(65_536, 1 << 20), Vec::new());
+        let train = unit_of(&mut units, 3);
+        let handles = handles(&mut units, train, 3);
+        let whole = units.part(train, 0, 3, &mut cut).to_vec();
+        let second = units.part(train, 1, 2, &mut cut).to_vec();
+
+        assert_eq!(units.separate(handles[1], &mut cut), Some(train));
+        let (port, bytes) = units.bytes_of(handles[1]);
+        assert_eq!((port, &*bytes), (0, &second[..]));
+        bytes[100] ^= 1;
+        let copy = units.copy(handles[1], &mut cut).expect("memory");
+        assert_eq!(
+            units.part(copy.unit, 0, 1, &mut cut)[100],
+            second[100] ^ 1,
+            "a copy of what it is now"
+        );
+        assert_eq!(units.part(train, 0, 3, &mut cut), whole);
+
+        // All of them go their way, and their memory comes back.
+        units.gone(copy.unit, 1);
+        for handle in handles {
+            let unit = units.decided(handle).unit;
+            units.gone(unit, 1);
+        }
+        assert_eq!(units.undecided().count(), 0);
+        assert!(units.is_empty());
+    }
+}

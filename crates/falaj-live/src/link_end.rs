@@ -1,0 +1,130 @@
+//! The two ends of a link, and the addresses that they have in a sandbox.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// One end of the link, and the side behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum End {
+    /// Side a, where `COMMAND` runs.
+    Near,
+    /// Side b, where the peer's command runs.
+    Far,
+}
+
+impl End {
+    /// Both ends, near first.
+    pub const BOTH: [End; 2] = [End::Near, End::Far];
+
+    /// The opposite end.
+    pub fn other(self) -> End {
+        match self {
+            End::Near => End::Far,
+            End::Far => End::Near,
+        }
+    }
+
+    /// 0 for near, 1 for far: an index into what exists once per end.
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The IPv4 address of the side in the first subnet; its prefix is 24 bits long.
+    pub fn address(self) -> Ipv4Addr {
+        Subnet::default().address(self)
+    }
+
+    /// The IPv6 address of the side in the first subnet; its prefix is 64 bits long. A link with an
+    /// MTU below 1280 B has none.
+    pub fn address6(self) -> Ipv6Addr {
+        Subnet::default().address6(self)
+    }
+
+    /// The Ethernet address of the side's interface.
+    pub fn mac(self) -> [u8; 6] {
+        [0x02, 0xfa, 0x1a, 0, 0, self.number()]
+    }
+
+    fn number(self) -> u8 {
+        self as u8 + 1
+    }
+}
+
+/// `near` or `far`.
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            End::Near => "near",
+            End::Far => "far",
+        })
+    }
+}
+
+/// Which addresses a link has: 10.77.N.0/24 and fd77:0:0:N::/64. One link inside of another needs
+/// others than that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Subnet(u8);
+
+impl Subnet {
+    /// Above this they serve other ends: see [`nat`](crate::nat).
+    const LAST: u8 = 253;
+    /// The length of its IPv4 prefix.
+    pub(crate) const PREFIX: u8 = 24;
+    /// The length of its IPv6 prefix.
+    pub(crate) const PREFIX6: u8 = 64;
+
+    /// One that no interface of this network namespace is in, behind those that are in use: links
+    /// nest in order.
+    pub fn free() -> Subnet {
+        Subnet::free_ones().next().unwrap_or_default()
+    }
+
+    /// All of them, in that order.
+    pub(crate) fn free_ones() -> impl Iterator<Item = Subnet> {
+        let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
+        let used = interfaces.filter_map(|interface| {
+            match interface.address?.as_sockaddr_in()?.ip().octets() {
+                [10, 77, n, _] if n <= Subnet::LAST => Some(n),
+                _ => None,
+            }
+        });
+        let used: Vec<u8> = used.collect();
+        let behind = used.iter().max().map_or(0, |last| last + 1);
+        (behind..=Subnet::LAST).chain(0..behind).filter(move |n| !used.contains(n)).map(Subnet)
+    }
+
+    pub(crate) fn numbered(number: u8) -> Subnet {
+        Subnet(number)
+    }
+
+    /// Its number.
+    pub fn number(self) -> u8 {
+        self.0
+    }
+
+    /// The IPv4 subnet, without its prefix's length.
+    pub(crate) fn network(self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 77, self.0, 0)
+    }
+
+    /// The IPv6 subnet, without its prefix's length.
+    pub(crate) fn network6(self) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd77, 0, 0, self.0.into(), 0, 0, 0, 0)
+    }
+
+    /// The IPv4 address of a side.
+    pub fn address(self, end: End) -> Ipv4Addr {
+        Ipv4Addr::new(10, 77, self.0, end.number())
+    }
+
+    /// The IPv6 address of a side.
+    pub fn address6(self, end: End) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd77, 0, 0, self.0.into(), 0, 0, 0, end.number().into())
+    }
+
+    /// Two addresses within it, for the way out: the far side's, and that of whoever it goes
+    /// through.
+    pub(crate) fn way_out(self) -> [Ipv4Addr; 2] {
+        [130, 129].map(|n| Ipv4Addr::new(10, 77, self.0, n))
+    }
+}

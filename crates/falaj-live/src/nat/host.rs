@@ -1,0 +1,199 @@
+//! A way out through the host: a pair of interfaces, a route back, forwarding, and the translation
+//! of addresses.
+//!
+//! All of it bears the link's number, `falaj-N`, so that links do not disturb each other and what a
+//! killed machine left behind is replaced. Forwarding is switched off again by whoever switched it
+//! on, unless another link needs it then.
+
+use super::{Care, Far, Translator};
+use crate::link_end::Subnet;
+use crate::sandbox::NAT_INTERFACE;
+use crate::sandbox::netlink::{Interface, Netlink};
+use nix::errno::Errno;
+use nix::net::if_::{if_nameindex, if_nametoindex};
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
+/// What all our interfaces on the host begin with.
+const PREFIX: &str = "falaj-";
+const QUEUE: u32 = 1000;
+
+pub(super) struct Host {
+    translator: Translator,
+    iptables: Option<PathBuf>,
+    name: String,
+    subnet: Subnet,
+    namespace: File,
+    /// What was done, to be undone.
+    interface: Option<u32>,
+    translated: bool,
+    forwarding: bool,
+    accepted: Vec<Vec<String>>,
+}
+
+impl Host {
+    pub(super) fn new(translator: &Translator, far: &Far) -> Result<Host, String> {
+        let path = far.namespace("net");
+        Ok(Host {
+            translator: translator.clone(),
+            iptables: super::find("iptables"),
+            name: format!("{PREFIX}{}", far.subnet.number()),
+            subnet: far.subnet,
+            namespace: File::open(&path)
+                .map_err(|e| format!("cannot open {}: {e}", path.display()))?,
+            interface: None,
+            translated: false,
+            forwarding: false,
+            accepted: Vec::new(),
+        })
+    }
+
+    /// The link's addresses, as rules write them.
+    fn net(&self) -> String {
+        format!("{}/24", Ipv4Addr::new(10, 77, self.subnet.number(), 0))
+    }
+
+    fn interfaces(&mut self) -> Result<(), String> {
+        let failed = |what: &'static str| move |e: Errno| format!("cannot {what}: {}", e.desc());
+        let mac = |n| [0x02, 0xfa, 0x1a, 1, self.subnet.number(), n];
+        let interface =
+            |name, n| Interface { name, mac: mac(n), mtu: 1500, queue: QUEUE, large: true };
+        let mut netlink = Netlink::open().map_err(failed("open a netlink socket"))?;
+        netlink
+            .add_veth(interface(&self.name, 1), interface(NAT_INTERFACE, 2), self.namespace.as_fd())
+            .map_err(failed("make a pair of veth interfaces"))?;
+        let index = if_nametoindex(&*self.name).map_err(failed("find the interface"))?;
+        self.interface = Some(index);
+        let [far, own] = self.subnet.way_out();
+        netlink.up(index).map_err(failed("bring the interface up"))?;
+        netlink
+            .add_address(index, own.into(), 30)
+            .map_err(failed("set the interface's address"))?;
+        let net = Ipv4Addr::new(10, 77, self.subnet.number(), 0);
+        netlink.add_route(index, (net.into(), 24), far.into()).map_err(failed("set the route back"))
+    }
+
+    fn forward(&mut self) -> Result<(), String> {
+        let failed = |e| format!("cannot switch forwarding on: {e}");
+        if fs::read_to_string(FORWARD).map_err(failed)?.trim() == "0" {
+            fs::write(FORWARD, "1").map_err(failed)?;
+            self.forwarding = true;
+        }
+        Ok(())
+    }
+
+    fn translate(&mut self) -> Result<(), String> {
+        let (name, net) = (&self.name, self.net());
+        match &self.translator {
+            Translator::Nft(nft) => {
+                // Added before it is deleted, so that deleting it cannot fail.
+                let rules = format!(
+                    "add table ip {name}\ndelete table ip {name}\ntable ip {name} {{\n chain out {{\n  \
+                     type nat hook postrouting priority srcnat;\n  ip saddr {net} oifname != \"{name}\" masquerade\n }}\n}}\n"
+                );
+                run(nft, &["-f", "-"], &rules)?;
+            }
+            Translator::Iptables(iptables) => {
+                let rule = self.rule();
+                if run(iptables, &words("-C", &rule), "").is_err() {
+                    run(iptables, &words("-A", &rule), "")?;
+                }
+            }
+        }
+        self.translated = true;
+        Ok(())
+    }
+
+    /// The translation as iptables has it.
+    fn rule(&self) -> Vec<String> {
+        let (net, name) = (self.net(), &self.name);
+        let rule = format!("POSTROUTING -t nat -s {net} ! -o {name} -j MASQUERADE");
+        rule.split_whitespace().map(Into::into).collect()
+    }
+
+    /// A host that forwards for nobody by default (as with Docker) is told to forward for us.
+    fn accept(&mut self) {
+        let Some(iptables) = self.iptables.clone() else { return };
+        let policy =
+            Command::new(&iptables).args(["-w", "-S", "FORWARD"]).stderr(Stdio::null()).output();
+        if !policy.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains("-P FORWARD DROP"))
+        {
+            return;
+        }
+        for way in ["-i", "-o"] {
+            let rule: Vec<String> =
+                ["FORWARD", way, &self.name, "-j", "ACCEPT"].map(Into::into).into();
+            if run(&iptables, &words("-I", &rule), "").is_ok() {
+                self.accepted.push(rule);
+            }
+        }
+    }
+}
+
+fn words<'a>(verb: &'a str, rule: &'a [String]) -> Vec<&'a str> {
+    ["-w", verb].into_iter().chain(rule.iter().map(String::as_str)).collect()
+}
+
+/// Runs a program with this input; an error is what it says.
+fn run(program: &Path, arguments: &[&str], input: &str) -> Result<(), String> {
+    let cannot = |e| format!("cannot run {}: {e}", program.display());
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(cannot)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(input.as_bytes()).map_err(cannot)?;
+    }
+    let output = child.wait_with_output().map_err(cannot)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{}: {}", program.display(), said.lines().next().unwrap_or("it failed").trim()))
+}
+
+impl Care for Host {
+    fn open(&mut self) -> Result<(), String> {
+        self.interfaces()?;
+        self.forward()?;
+        self.translate()?;
+        self.accept();
+        Ok(())
+    }
+
+    fn over(&mut self) -> Option<String> {
+        None
+    }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        Some(self.namespace.as_raw_fd())
+    }
+
+    fn close(&mut self) {
+        // Whatever of this fails is gone already.
+        if let Some(iptables) = &self.iptables {
+            for rule in std::mem::take(&mut self.accepted) {
+                let _ = run(iptables, &words("-D", &rule), "");
+            }
+        }
+        if std::mem::take(&mut self.translated) {
+            let _ = match &self.translator {
+                Translator::Nft(nft) => run(nft, &["delete", "table", "ip", &self.name], ""),
+                Translator::Iptables(iptables) => run(iptables, &words("-D", &self.rule()), ""),
+            };
+        }
+        if let Some(index) = self.interface.take() {
+            let _ = Netlink::open().and_then(|mut netlink| netlink.remove(index));
+        }
+        let ours =
+            |i: &nix::net::if_::Interface| i.name().to_bytes().starts_with(PREFIX.as_bytes());
+        let others = if_nameindex().is_ok_and(|all| all.iter().any(ours));
+        if std::mem::take(&mut self.forwarding) && !others {
+            let _ = fs::write(FORWARD, "0");
+        }
+    }
+}

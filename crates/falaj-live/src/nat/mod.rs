@@ -1,0 +1,369 @@
+//! The way out: from the far side of a sandbox to the world.
+//!
+//! ```text
+//!   near - falaj0 ==link== falaj0 - far, a router - out0 - pasta, slirp4netns or the host - the world
+//! ```
+//!
+//! | way | needs | changes on the host |
+//! |---|---|---|
+//! | `pasta` | the program (package `passt`), no privilege | nothing |
+//! | `slirp4netns` | the program, no privilege | nothing |
+//! | the host | `CAP_NET_ADMIN`; `nft` or `iptables` | an interface, a table or rule that is named like it, and forwarding |
+//!
+//! Whatever is started or changed is in the care of a process of its own, the caretaker: when the
+//! caller lets go, or is gone however suddenly, it ends the program, or puts the host back as it
+//! was, and ends.
+
+mod host;
+mod user_mode;
+
+use crate::link_end::{End, Subnet};
+use crate::process;
+use crate::sandbox::{NAT_INTERFACE, Sandbox};
+use caps::{CapSet, Capability};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sched::CloneFlags;
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{env, fmt};
+
+/// Who answers questions for names where the caller's own resolver is on its loopback interface; a
+/// user-mode stack passes them on to that one. These addresses are no link's.
+const NAMES: Ipv4Addr = Ipv4Addr::new(10, 77, 254, 3);
+/// What a user-mode stack is to use: with the host's own address it would take for its own what is
+/// for the host.
+const OWN_NET: &str = "10.77.254.0/24";
+/// Of these, its own one, and whom it takes for the next router.
+const OWN: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 254, 100), Ipv4Addr::new(10, 77, 254, 2)];
+
+/// How long a way out may take to come up.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A way out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// By `pasta`, which is here.
+    Pasta(PathBuf),
+    /// By `slirp4netns`, which is here.
+    Slirp4netns(PathBuf),
+    /// Through the host, translating addresses.
+    Host(Translator),
+}
+
+/// What translates addresses on the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Translator {
+    /// `nft`, which is here.
+    Nft(PathBuf),
+    /// `iptables`, which is here.
+    Iptables(PathBuf),
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Way::Pasta(_) => "pasta",
+            Way::Slirp4netns(_) => "slirp4netns",
+            Way::Host(Translator::Nft(_)) => "the host (nft)",
+            Way::Host(Translator::Iptables(_)) => "the host (iptables)",
+        })
+    }
+}
+
+impl Way {
+    /// Whether it is a program that speaks for the far side through sockets of its own.
+    pub fn is_user_mode(&self) -> bool {
+        !matches!(self, Way::Host(_))
+    }
+}
+
+/// Which way out is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// One that changes nothing outside, if there is one.
+    Auto,
+    /// `pasta`.
+    Pasta,
+    /// `slirp4netns`.
+    Slirp4netns,
+    /// The host.
+    Host,
+    /// None.
+    None,
+}
+
+/// Where a program is, in `PATH` or where the programs of root are.
+pub fn find(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let places = env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
+    places.map(|place| place.join(program)).find(|file| file.is_file())
+}
+
+fn may_configure() -> bool {
+    caps::has_cap(None, CapSet::Effective, Capability::CAP_NET_ADMIN).unwrap_or(false)
+}
+
+/// Whether this process is at the near end of another link: its network is a sandbox, and dies with
+/// it.
+fn is_inside() -> bool {
+    let own = env::var("FALAJ_ADDR").ok().and_then(|address| address.parse::<Ipv4Addr>().ok());
+    let mut interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
+    own.is_some_and(|own| {
+        interfaces
+            .any(|i| i.address.is_some_and(|a| a.as_sockaddr_in().map(|a| a.ip()) == Some(own)))
+    })
+}
+
+/// The ways that there are, best first, for a sandbox with a user namespace of its own or without.
+///
+/// # Errors
+/// What was wanted by name is not to be had: says why, and what to do.
+pub fn ways(wish: Wish, own_users: bool) -> Result<Vec<Way>, String> {
+    let pasta = || find("pasta").map(Way::Pasta);
+    let slirp = || find("slirp4netns").map(Way::Slirp4netns);
+    let translator = || {
+        let nft = find("nft").map(Translator::Nft);
+        nft.or_else(|| find("iptables").map(Translator::Iptables)).map(Way::Host)
+    };
+    let one = |way: Option<Way>, why: &str| way.map(|way| vec![way]).ok_or_else(|| why.to_owned());
+    match wish {
+        Wish::None => Ok(Vec::new()),
+        Wish::Pasta => one(pasta(), "there is no `pasta` here: apt install passt"),
+        Wish::Slirp4netns => {
+            one(slirp(), "there is no `slirp4netns` here: apt install slirp4netns")
+        }
+        Wish::Host if !may_configure() => {
+            Err("the way out through the host needs root (CAP_NET_ADMIN)".into())
+        }
+        Wish::Host => {
+            one(translator(), "there is neither `nft` nor `iptables` here: apt install nftables")
+        }
+        Wish::Auto => {
+            // Inside of another link that one's near end is the host, and nothing outside is
+            // touched.
+            let host = translator().filter(|_| may_configure() && is_inside());
+            let mut stacks = vec![pasta(), slirp()];
+            // pasta is the faster one, but gives up root's rights before it looks at a namespace
+            // that is root's.
+            if nix::unistd::Uid::effective().is_root() && !own_users {
+                stacks.reverse();
+            }
+            Ok(host.into_iter().chain(stacks.into_iter().flatten()).collect())
+        }
+    }
+}
+
+/// How to get a way out, where there is none.
+pub const HOW_TO: &str = "install pasta (apt install passt) or slirp4netns (apt install slirp4netns); root may also say --internet host";
+
+/// What `/etc/resolv.conf` is to hold behind a link with this way out; `None`: the caller's own
+/// will do.
+pub fn resolver(way: &Way) -> Option<String> {
+    /// Where systemd keeps the servers that its own resolver asks.
+    const BEHIND: &str = "/run/systemd/resolve/resolv.conf";
+    let own = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    if servers(&own).any(|server| !server.is_loopback()) {
+        return None;
+    }
+    if let Way::Host(_) = way {
+        return fs::read_to_string(BEHIND)
+            .ok()
+            .filter(|text| servers(text).any(|server| !server.is_loopback()));
+    }
+    let kept = own.lines().filter(|line| line.starts_with("search") || line.starts_with("domain"));
+    Some(kept.map(|line| format!("{line}\n")).chain([format!("nameserver {NAMES}\n")]).collect())
+}
+
+fn servers(text: &str) -> impl Iterator<Item = IpAddr> + '_ {
+    text.lines().filter_map(|line| line.trim().strip_prefix("nameserver")?.trim().parse().ok())
+}
+
+/// A way out that is open until it is dropped.
+#[derive(Debug)]
+pub struct WayOut {
+    caretaker: process::Cloned,
+    /// Its end is the caretaker's sign.
+    held: Option<OwnedFd>,
+    way: Way,
+}
+
+/// What the caretaker looks after.
+trait Care {
+    /// Opens the way; an error in words.
+    fn open(&mut self) -> Result<(), String>;
+    /// Why it has come to an end by itself, if it has.
+    fn over(&mut self) -> Option<String>;
+    /// The descriptor that it needs, if there is one.
+    fn descriptor(&self) -> Option<RawFd>;
+    /// Undoes all that was done, however little that is.
+    fn close(&mut self);
+}
+
+impl WayOut {
+    /// Opens the first of these ways that opens; the sandbox's far side must be a
+    /// [router](crate::sandbox::Spec::routes).
+    ///
+    /// The process must have one thread only, and the commands must not have been started.
+    ///
+    /// # Errors
+    /// Why none opened, in words.
+    pub fn open(sandbox: &Sandbox, ways: &[Way]) -> Result<WayOut, String> {
+        let mut why = Vec::new();
+        for way in ways {
+            match WayOut::by(sandbox, way) {
+                Ok(out) => return Ok(out),
+                Err(error) => why.push(format!("{way}: {error}")),
+            }
+        }
+        // Such programs open a TUN device, and what they say of one that they may not open tells
+        // nobody what to do.
+        if let Some(error) = ways.iter().any(Way::is_user_mode).then(|| sandbox.no_tap()).flatten()
+        {
+            why.push(error.to_string());
+        }
+        Err(why.join("; "))
+    }
+
+    fn by(sandbox: &Sandbox, way: &Way) -> Result<WayOut, String> {
+        let far = Far {
+            pid: sandbox.pid(End::Far),
+            own_users: sandbox.has_own_users(),
+            subnet: sandbox.subnet(),
+        };
+        let mut care: Box<dyn Care> = match way {
+            Way::Pasta(program) => Box::new(user_mode::UserMode::pasta(program, &far)?),
+            Way::Slirp4netns(program) => Box::new(user_mode::UserMode::slirp4netns(program, &far)),
+            Way::Host(translator) => Box::new(host::Host::new(translator, &far)?),
+        };
+        let pipe = |e: std::io::Error| format!("cannot make a pipe: {e}");
+        let (theirs, ours) = std::io::pipe().map_err(pipe)?;
+        let (mut news, say) = std::io::pipe().map_err(pipe)?;
+        let (theirs, held): (OwnedFd, OwnedFd) = (theirs.into(), ours.into());
+        let say = File::from(OwnedFd::from(say));
+        let body = || {
+            // A copy of the caller's end would keep the pipe open for ever, and of the TAPs the
+            // link.
+            let mut keep = vec![theirs.as_raw_fd(), say.as_raw_fd()];
+            keep.extend(care.descriptor());
+            process::close_all_but(&mut keep);
+            watch(care.as_mut(), &theirs, &say);
+            0
+        };
+        let caretaker = process::clone_process(CloneFlags::empty(), body)
+            .map_err(|e| format!("cannot fork: {e}"))?;
+        drop((theirs, say));
+        let out = WayOut { caretaker, held: Some(held), way: way.clone() };
+        let mut word = [0];
+        match news.read(&mut word) {
+            Ok(1) if word == *b"+" => {}
+            Ok(1) => {
+                let mut why = String::new();
+                let _ = news.read_to_string(&mut why);
+                return Err(why);
+            }
+            _ => return Err("its caretaker is gone".into()),
+        }
+        if let Way::Host(_) = way {
+            sandbox.configure_way_out().map_err(|error| error.to_string())?;
+        }
+        let began = Instant::now();
+        while !has_default_route(far.pid) {
+            if out.is_over() {
+                let mut why = String::new();
+                let _ = news.read_to_string(&mut why);
+                return Err(if why.is_empty() { "it ended at once".into() } else { why });
+            }
+            if began.elapsed() > PATIENCE {
+                return Err(format!("it did not come up within {PATIENCE:?}"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if let Way::Slirp4netns(_) = way {
+            // It asks for the near side's address.
+            sandbox.answer_at_once().map_err(|error| error.to_string())?;
+        }
+        Ok(out)
+    }
+
+    /// Which one it is.
+    pub fn way(&self) -> &Way {
+        &self.way
+    }
+
+    /// Whether the caretaker has ended.
+    fn is_over(&self) -> bool {
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        let status = waitid(Id::PIDFd(self.caretaker.pidfd.as_fd()), flags);
+        !matches!(status, Ok(nix::sys::wait::WaitStatus::StillAlive))
+    }
+}
+
+impl Drop for WayOut {
+    /// Waits until the host is as it was. The end of a program nobody need wait for: the kernel
+    /// takes tens of milliseconds to remove its interface.
+    fn drop(&mut self) {
+        self.held = None;
+        if let Way::Host(_) = self.way {
+            let exited = || waitid(Id::PIDFd(self.caretaker.pidfd.as_fd()), WaitPidFlag::WEXITED);
+            while exited() == Err(nix::errno::Errno::EINTR) {}
+        }
+    }
+}
+
+/// The far side, as a way out needs to know it.
+struct Far {
+    pid: i32,
+    own_users: bool,
+    subnet: Subnet,
+}
+
+impl Far {
+    fn namespace(&self, kind: &str) -> PathBuf {
+        Path::new("/proc").join(self.pid.to_string()).join("ns").join(kind)
+    }
+}
+
+/// Whether the far side has a route for everything.
+fn has_default_route(pid: i32) -> bool {
+    let text = fs::read_to_string(format!("/proc/{pid}/net/route")).unwrap_or_default();
+    text.lines().any(|line| {
+        let mut words = line.split_whitespace();
+        words.next() == Some(NAT_INTERFACE) && words.next() == Some("00000000")
+    })
+}
+
+/// The life of the caretaker: opens, says so, and closes when the caller has let go.
+fn watch(care: &mut dyn Care, held: &OwnedFd, mut say: &File) {
+    // Ctrl-C and a terminal's end concern others: this process ends by the pipe.
+    let _ = nix::unistd::setsid();
+    if let Err(why) = care.open() {
+        care.close();
+        let _ = write!(say, "-{why}");
+        return;
+    }
+    // Who is not there to read it shows in the pipe's end.
+    let _ = say.write_all(b"+");
+    let began = Instant::now();
+    loop {
+        // A program that fails does so at the beginning.
+        let early = began.elapsed() < PATIENCE;
+        let look = if early { PollTimeout::from(5u8) } else { PollTimeout::NONE };
+        let mut waiting = [PollFd::new(held.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut waiting, look) {
+            Ok(0) => {
+                if let Some(why) = care.over() {
+                    let _ = say.write_all(why.as_bytes());
+                    break;
+                }
+            }
+            Err(_) => {}
+            Ok(_) => break,
+        }
+    }
+    care.close();
+}

@@ -1,0 +1,67 @@
+//! Other network namespaces: entering them, and making descriptors there.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, setns};
+
+use crate::error::{Error, Step};
+use crate::process::run_apart;
+use crate::sandbox::control::{self, Message, Received};
+
+/// Makes descriptors in the network namespace of that name or process; where none is named, in
+/// that of this process.
+pub(crate) fn made_in(
+    namespace: Option<&str>,
+    make: impl FnOnce() -> Result<Vec<OwnedFd>, (Step, Errno)>,
+) -> Result<Vec<OwnedFd>, Error> {
+    let failed = |(step, errno)| Error::new(step, None, errno);
+    let Some(namespace) = namespace else { return make().map_err(failed) };
+    let (ours, theirs) = control::pair().map_err(|errno| failed((Step::Sockets, errno)))?;
+    run_apart(|| {
+        let made =
+            enter(namespace).map_err(|errno| (Step::EnterNamespace, errno)).and_then(|()| make());
+        // If not even this can be said, nobody is there to hear it.
+        let _ = match made {
+            Ok(made) => made
+                .iter()
+                .try_for_each(|fd| control::send(&theirs, Message::Ready, Some(fd.as_fd()))),
+            Err((step, errno)) => control::send(&theirs, Message::Failed(step, errno as i32), None),
+        };
+    })?;
+    let mut made = Vec::new();
+    loop {
+        match control::receive(&ours, false) {
+            Ok(Received::Message(Message::Ready, Some(fd))) => made.push(fd),
+            Ok(Received::Message(Message::Failed(step, errno), _)) => {
+                return Err(Error { step, end: None, errno });
+            }
+            _ if made.is_empty() => {
+                return Err(Error { step: Step::EnterNamespace, end: None, errno: 0 });
+            }
+            _ => return Ok(made),
+        }
+    }
+}
+
+/// Enters the network namespace of that name or process, for good.
+pub(crate) fn enter(namespace: &str) -> Result<(), Errno> {
+    let open = |path: PathBuf| {
+        File::open(path).map_err(|e| e.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
+    };
+    let network =
+        match (open(PathBuf::from("/run/netns").join(namespace)), namespace.parse::<u32>()) {
+            (Err(Errno::ENOENT), Ok(process)) => open(format!("/proc/{process}/ns/net").into())?,
+            (file, _) => file?,
+        };
+    match (setns(&network, CloneFlags::CLONE_NEWNET), namespace.parse::<u32>()) {
+        // Not ours to enter; whose users are ours to be is.
+        (Err(Errno::EPERM), Ok(process)) => {
+            setns(open(format!("/proc/{process}/ns/user").into())?, CloneFlags::CLONE_NEWUSER)?;
+            setns(&network, CloneFlags::CLONE_NEWNET)
+        }
+        (entered, _) => entered,
+    }
+}

@@ -1,0 +1,31 @@
+//! News from a side of a sandbox.
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It returned this status. As in a shell, 127 also means that it was not found and 126 that it
+    /// could not be executed; its standard error then says why.
+    Code(i32),
+    /// A signal of this number killed it.
+    Signal(i32),
+}
+
+impl Exit {
+    /// The status by which a shell would report it: the code, or 128 + the signal's number.
+    pub fn shell_code(self) -> i32 {
+        match self {
+            Exit::Code(code) => code,
+            Exit::Signal(signal) => 128 + signal,
+        }
+    }
+}
+
+/// News from a side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Its command ended. What it left running goes on until the sandbox is dropped.
+    Exited(Exit),
+    /// The side itself is gone, killed from outside, with all its processes. Nothing comes after
+    /// this, and [`Sandbox::control_fd`] stays readable for ever: take it out of the poll set.
+    Closed,
+}

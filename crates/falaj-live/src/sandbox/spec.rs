@@ -1,0 +1,117 @@
+//! What a sandbox is to be: its link, its addresses, and what runs on its two sides.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+
+use falaj_sched::units::rate::Rate;
+
+use crate::link_end::Subnet;
+
+/// The name of the link's interface, the same on both sides.
+pub const INTERFACE: &str = "falaj0";
+
+/// The far side's interface to the world, where there is a [way out](crate::nat).
+pub(crate) const NAT_INTERFACE: &str = "out0";
+
+/// How the two sides are joined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Join {
+    /// As `Tap`, or as `Packet` where there is no `/dev/net/tun` or it may not be opened.
+    #[default]
+    Auto,
+    /// A TAP interface on each side; the caller reads and writes every packet.
+    Tap,
+    /// An interface of a veth pair on each side, the pair's other one in a namespace where only the
+    /// caller has a packet socket; it reads and writes every packet.
+    Packet,
+    /// The same, and the pair's other interface sends no faster than at this rate, as a card does:
+    /// by the kernel's token bucket (`tbf`), which counts whole frames without their checksums.
+    Device(Rate),
+    /// A pair of veth interfaces, with nothing in between: the yardstick for benchmarks.
+    Veth,
+    /// Two pairs of veth interfaces with a kernel bridge between them, another yardstick.
+    Bridge,
+}
+
+/// When to make a user namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UserNamespace {
+    /// If the caller is not root, or root without `CAP_SYS_ADMIN` and `CAP_NET_ADMIN`.
+    #[default]
+    Auto,
+    /// Always, as root too.
+    Always,
+}
+
+/// What runs on one side.
+#[derive(Debug, Default)]
+pub struct Side {
+    /// The command and its arguments, looked up in `PATH`; `None` leaves the side without one.
+    pub command: Option<Vec<OsString>>,
+    /// The command's standard input; `None`: the caller's.
+    pub stdin: Option<OwnedFd>,
+    /// The command's standard output; `None`: the caller's.
+    pub stdout: Option<OwnedFd>,
+    /// The command's standard error; `None`: the caller's.
+    pub stderr: Option<OwnedFd>,
+    /// Variables added to the caller's environment and to `FALAJ_SIDE` (`a` or `b`), `FALAJ_ADDR`,
+    /// `FALAJ_PEER`, `FALAJ_ADDR6` and `FALAJ_PEER6` (the IPv6 ones only if the link carries
+    /// IPv6), and `MAHIMAHI_BASE`, which is `FALAJ_PEER` for scripts written for mahimahi;
+    /// these win.
+    pub env: Vec<(OsString, OsString)>,
+}
+
+impl Side {
+    /// A side that runs this command with the caller's standard streams.
+    pub fn command<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Side {
+        Side { command: Some(words.into_iter().map(Into::into).collect()), ..Side::default() }
+    }
+}
+
+/// What a sandbox is to be.
+#[derive(Debug)]
+pub struct Spec {
+    /// The link's largest IP packet in bytes, 68 to 65521. Below 1280 the link carries no IPv6.
+    pub mtu: u16,
+    /// Whether a TAP may hand over TCP units larger than the MTU, to be passed on as they are: far
+    /// more throughput, but one unit is then many packets.
+    pub tso: bool,
+    /// How the sides are joined.
+    pub join: Join,
+    /// When to make a user namespace.
+    pub user_namespace: UserNamespace,
+    /// The link's addresses.
+    pub subnet: Subnet,
+    /// Whether the far side is a router: it passes on what is not for itself, once there is a
+    /// [way out](crate::nat).
+    pub routes: bool,
+    /// What `/etc/resolv.conf` is to hold on both sides; `None`: what the caller's holds.
+    pub resolver: Option<String>,
+    /// Side a.
+    pub near: Side,
+    /// Side b.
+    pub far: Side,
+    /// Side b's network namespace: a name under `/run/netns`, or the number of a process there;
+    /// `None`: one of its own. Of one that is there nothing is changed but that it has the
+    /// link's interface as long as the sandbox lives.
+    pub namespace: Option<String>,
+}
+
+/// Interfaces with an MTU of 1500 bytes and large TCP units; a user namespace if need be; no
+/// commands.
+impl Default for Spec {
+    fn default() -> Spec {
+        Spec {
+            mtu: 1500,
+            tso: true,
+            join: Join::default(),
+            user_namespace: UserNamespace::default(),
+            subnet: Subnet::default(),
+            routes: false,
+            resolver: None,
+            near: Side::default(),
+            far: Side::default(),
+            namespace: None,
+        }
+    }
+}

@@ -1,0 +1,476 @@
+//! The scenario's sources as real datagrams, and what arrives of them.
+//!
+//! A sender and a receiver are processes of their own, one at each end of the
+//! link. Both read CLOCK_MONOTONIC, so a datagram's delay is the difference of
+//! two readings of one clock.
+
+use crate::clock::{Clock, monotonic};
+use crate::poll::Watch;
+use crate::priority::{self, Rank};
+use crate::socket_buffer;
+use falaj_sched::collections::calendar::Calendar;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
+use falaj_traffic::meter::Meter;
+use falaj_traffic::source::bucket::Limit;
+use falaj_traffic::source::chain::Chain;
+use falaj_traffic::source::frames::Frames;
+use falaj_traffic::source::greedy::Envelope;
+use falaj_traffic::source::recorded::Recording;
+use falaj_traffic::source::size::Sizes;
+use falaj_traffic::source::{Lasting, Model, Source, SourceSpec};
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::time::TimeSpec;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+/// Bytes of a datagram that are ours: magic, source, number, instant of sending.
+pub const HEADER: usize = 24;
+const MAGIC: u32 = u32::from_le_bytes(*b"flj1");
+
+/// What one end of the link sends and receives.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct EndPlan {
+    /// The instant, of CLOCK_MONOTONIC, at which the scenario begins.
+    pub zero: u64,
+    /// How long it lasts, in nanoseconds.
+    pub duration: u64,
+    /// How long to wait for the last datagrams after that, in nanoseconds.
+    pub grace: u64,
+    /// Seed of the sources.
+    pub seed: u64,
+    /// What is sent from here.
+    pub sends: Vec<Sending>,
+    /// What is received here.
+    pub receives: Vec<Receiving>,
+    /// What is received is counted in windows of so many nanoseconds too; 0: it is not.
+    pub window: u64,
+}
+
+/// A source as datagrams.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Sending {
+    /// The source's number in the scenario.
+    pub source: u32,
+    /// The flow that it feeds.
+    pub flow: FlowKey,
+    /// So many bytes of a packet's length are not the datagram's payload.
+    pub headers: i32,
+    /// Sent from here.
+    pub from: SocketAddr,
+    /// Sent to there.
+    pub to: SocketAddr,
+    /// What it sends, lengths as the link accounts them.
+    pub traffic: Traffic,
+    /// The type of service of its datagrams: DSCP and ECN.
+    pub tos: u8,
+}
+
+/// [`SourceSpec`] as it goes between processes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Bits per second.
+    pub rate: u64,
+    /// Bytes.
+    pub sizes: Sizes,
+    /// A token bucket that they pass.
+    pub limit: Option<Limit>,
+    /// Nanoseconds.
+    pub start: u64,
+    /// Nanoseconds.
+    pub stop: u64,
+    /// What kind of source.
+    pub model: TrafficModel,
+}
+
+/// [`Model`] as it goes between processes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum TrafficModel {
+    /// Exponential gaps.
+    Poisson,
+    /// Equal gaps.
+    Cbr,
+    /// Mean times on and off, in nanoseconds, and the shape where they are Pareto's.
+    OnOff(u64, u64, Option<f64>),
+    /// As a chain says.
+    Markovian(Chain),
+    /// Frames of video.
+    Video(Frames),
+    /// As much as an envelope allows.
+    Greedy(Envelope),
+    /// As was recorded.
+    Recorded(Recording),
+}
+
+/// Why a source is no train of datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed;
+
+impl TryFrom<SourceSpec> for Traffic {
+    type Error = Closed;
+
+    fn try_from(spec: SourceSpec) -> Result<Traffic, Closed> {
+        let model = match spec.model {
+            Model::Poisson => TrafficModel::Poisson,
+            Model::Cbr => TrafficModel::Cbr,
+            Model::OnOff { on, off, law } => {
+                let shape = match law {
+                    Lasting::Pareto(shape) => Some(shape),
+                    Lasting::Exponential => None,
+                };
+                TrafficModel::OnOff(on.0, off.0, shape)
+            }
+            Model::Markovian(chain) => TrafficModel::Markovian(chain),
+            Model::Video(frames) => TrafficModel::Video(frames),
+            Model::Greedy(envelope) => TrafficModel::Greedy(envelope),
+            Model::Recorded(all) => TrafficModel::Recorded(Arc::unwrap_or_clone(all)),
+            Model::Tcp(_) => return Err(Closed),
+        };
+        let (rate, start, stop) = (spec.rate.0, spec.start.0, spec.stop.0);
+        Ok(Traffic { rate, sizes: spec.sizes, limit: spec.limit, start, stop, model })
+    }
+}
+
+impl From<Traffic> for SourceSpec {
+    fn from(t: Traffic) -> SourceSpec {
+        let model = match t.model {
+            TrafficModel::Poisson => Model::Poisson,
+            TrafficModel::Cbr => Model::Cbr,
+            TrafficModel::OnOff(on, off, shape) => {
+                let law = shape.map_or(Lasting::Exponential, Lasting::Pareto);
+                Model::OnOff { on: Span(on), off: Span(off), law }
+            }
+            TrafficModel::Markovian(chain) => Model::Markovian(chain),
+            TrafficModel::Video(frames) => Model::Video(frames),
+            TrafficModel::Greedy(envelope) => Model::Greedy(envelope),
+            TrafficModel::Recorded(all) => Model::Recorded(Arc::new(all)),
+        };
+        let (start, stop) = (Time(t.start), Time(t.stop));
+        SourceSpec { model, rate: Rate(t.rate), sizes: t.sizes, limit: t.limit, start, stop }
+    }
+}
+
+/// A flow of a pipe, as it goes between processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FlowKey {
+    /// The pipe.
+    pub pipe: u32,
+    /// The pipe's flow.
+    pub flow: u32,
+}
+
+/// The datagrams of a source, to be received.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Receiving {
+    /// The source's number in the scenario.
+    pub source: u32,
+    /// The flow that it feeds.
+    pub flow: FlowKey,
+    /// Received here.
+    pub at: SocketAddr,
+}
+
+/// What one end has seen.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct EndReport {
+    /// What was sent from here, by source.
+    pub sent: Vec<SentReport>,
+    /// What was received here, by flow.
+    pub received: Vec<ReceivedReport>,
+    /// Datagrams that came here and were lost because the receiver did not read
+    /// them in time: no fault of the link's.
+    pub overflowed: u64,
+    /// Bytes of payload that were received in each window since the beginning, in the order of the
+    /// plan's [`receives`](EndPlan::receives).
+    pub windows: Vec<Vec<u64>>,
+}
+
+/// What was sent of a source.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SentReport {
+    /// The flow that it feeds.
+    pub flow: FlowKey,
+    /// Datagrams that the kernel took.
+    pub datagrams: u64,
+    /// Datagrams that it did not take.
+    pub refused: u64,
+    /// Datagrams for which there was no time until the end.
+    pub unsent: u64,
+    /// How late 99 of 100 were sent at most, in nanoseconds.
+    pub late_p99: Option<u64>,
+}
+
+/// What was received of a flow. Delays from `send` to `recv`, in nanoseconds.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ReceivedReport {
+    /// The flow.
+    pub flow: FlowKey,
+    /// Datagrams.
+    pub datagrams: u64,
+    /// Mean delay.
+    pub mean: Option<f64>,
+    /// Median delay.
+    pub p50: Option<u64>,
+    /// The delay that 99 of 100 do not exceed.
+    pub p99: Option<u64>,
+    /// Longest delay.
+    pub max: Option<u64>,
+    /// Time from the first datagram to the last.
+    pub between: Option<u64>,
+}
+
+/// Sends and receives what `plan` says; returns when it is over.
+pub fn run_end(plan: &EndPlan) -> io::Result<EndReport> {
+    let receivers = bind(plan.receives.iter().map(|r| r.at))?;
+    // An address may send and receive.
+    let (both, apart): (Vec<_>, Vec<_>) =
+        plan.sends.iter().map(|s| s.from).partition(|at| receivers.contains_key(at));
+    let mut senders = bind(apart.into_iter())?;
+    for at in both {
+        senders.insert(at, receivers[&at].try_clone()?);
+    }
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| send(plan, &senders));
+        let (received, windows) = receive(plan, &receivers)?;
+        let sent = sending.join().map_err(|_| io::Error::other("the sender failed"))??;
+        Ok(EndReport {
+            sent,
+            received,
+            overflowed: receivers.values().map(socket_buffer::overflowed).sum(),
+            windows,
+        })
+    })
+}
+
+/// One socket for each address, however many sources share it.
+fn bind(
+    addresses: impl Iterator<Item = SocketAddr>,
+) -> io::Result<BTreeMap<SocketAddr, UdpSocket>> {
+    let addresses: BTreeSet<SocketAddr> = addresses.collect();
+    let bound = |at| match UdpSocket::bind(at) {
+        Ok(socket) => Ok((at, socket)),
+        Err(e) => Err(io::Error::new(e.kind(), format!("cannot have the UDP address {at}: {e}"))),
+    };
+    addresses.into_iter().map(bound).collect()
+}
+
+/// Sends each datagram at its instant, or a little later where the machine is;
+/// nothing after the end.
+fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result<Vec<SentReport>> {
+    priority::be_punctual(Rank::Sender);
+    let clock = Clock::from_zero(plan.zero);
+    let end = Time(plan.duration);
+    let mut reports: Vec<SentReport> =
+        plan.sends.iter().map(|s| SentReport { flow: s.flow, ..SentReport::default() }).collect();
+    let mut sources: Vec<Source> = plan
+        .sends
+        .iter()
+        .map(|s| Source::new(s.traffic.clone().into(), plan.seed, s.source.into()))
+        .collect();
+    let mut instants = Calendar::new(sources.len());
+    // The lengths of the packets that come next.
+    let mut sizes = vec![0; sources.len()];
+    for i in 0..sources.len() {
+        advance(&mut sources[i], &mut sizes[i], i, &mut instants);
+    }
+    let mut late = vec![Meter::new(); plan.sends.len()];
+    // What each socket sends its datagrams with; sources may share one.
+    let mut bits: BTreeMap<SocketAddr, u8> = BTreeMap::new();
+    // As long as any datagram may be.
+    let mut payload = vec![0; 65_536];
+    payload[..4].copy_from_slice(&MAGIC.to_le_bytes());
+    while let Some((i, at)) = instants.first() {
+        if at >= end {
+            break;
+        }
+        let length = i64::from(sizes[i]) - i64::from(plan.sends[i].headers);
+        let length = (length.max(0) as usize).clamp(HEADER, payload.len());
+        advance(&mut sources[i], &mut sizes[i], i, &mut instants);
+        sleep_until(&clock, at);
+        let now = clock.now();
+        if now >= end {
+            // Who cannot keep up stops in time; the rest is counted.
+            reports[i].unsent += 1;
+            continue;
+        }
+        late[i].record(now.since(at));
+        let sending = &plan.sends[i];
+        payload[4..8].copy_from_slice(&sending.source.to_le_bytes());
+        payload[8..16].copy_from_slice(&reports[i].datagrams.to_le_bytes());
+        payload[16..24].copy_from_slice(&monotonic().to_le_bytes());
+        let socket = &sockets[&sending.from];
+        if bits.insert(sending.from, sending.tos).unwrap_or(0) != sending.tos {
+            set_tos(socket, sending)?;
+        }
+        match socket.send_to(&payload[..length], sending.to) {
+            Ok(_) => reports[i].datagrams += 1,
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::ConnectionRefused | io::ErrorKind::WouldBlock
+                ) =>
+            {
+                reports[i].refused += 1;
+            }
+            // ENOBUFS: the interface's queue is full.
+            Err(e) if e.raw_os_error() == Some(nix::libc::ENOBUFS) => reports[i].refused += 1,
+            Err(e) => return Err(e),
+        }
+    }
+    for (report, late) in reports.iter_mut().zip(&late) {
+        report.late_p99 = late.quantile(0.99).map(|s| s.0);
+    }
+    Ok(reports)
+}
+
+/// The source's next packet.
+fn advance(source: &mut Source, size: &mut u32, number: usize, instants: &mut Calendar) {
+    let next = source.next();
+    *size = next.map_or(0, |packet| packet.bytes);
+    instants.set(number, next.map_or(Time::NEVER, |packet| packet.at));
+}
+
+/// From now on datagrams of this socket have this type of service.
+fn set_tos(socket: &UdpSocket, sending: &Sending) -> io::Result<()> {
+    let bits = i32::from(sending.tos);
+    let set = match sending.from {
+        SocketAddr::V4(_) => setsockopt(socket, sockopt::Ipv4Tos, &bits),
+        SocketAddr::V6(_) => setsockopt(socket, sockopt::Ipv6TClass, &bits),
+    };
+    set.map_err(|e| {
+        io::Error::other(format!(
+            "cannot send datagrams with DSCP or ECN bits from {}: {e}",
+            sending.from
+        ))
+    })
+}
+
+fn sleep_until(clock: &Clock, at: Time) {
+    use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
+    let instant = clock.monotonic_of(at);
+    if instant <= monotonic() {
+        return;
+    }
+    let then = TimeSpec::new((instant / 1_000_000_000) as i64, (instant % 1_000_000_000) as i64);
+    // A signal that wakes us early makes the datagram early by as much; none is expected.
+    let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &then);
+}
+
+/// Source and instant of sending of a datagram of ours.
+fn stamp(datagram: &[u8]) -> Option<(u32, u64)> {
+    let (magic, rest) = datagram.split_first_chunk()?;
+    let (source, rest) = rest.split_first_chunk()?;
+    let (_number, rest) = rest.split_first_chunk::<8>()?;
+    let (sent, _) = rest.split_first_chunk()?;
+    (u32::from_le_bytes(*magic) == MAGIC)
+        .then(|| (u32::from_le_bytes(*source), u64::from_le_bytes(*sent)))
+}
+
+/// What arrived of a source.
+#[derive(Default)]
+struct Arrived {
+    delay: Meter,
+    first: Option<u64>,
+    last: Option<u64>,
+}
+
+impl Arrived {
+    /// All that `other` counted too.
+    fn add(&mut self, other: &Arrived) {
+        self.delay.add(&other.delay);
+        self.first = self.first.into_iter().chain(other.first).min();
+        self.last = self.last.max(other.last);
+    }
+}
+
+/// What each window brought.
+struct Windows {
+    zero: u64,
+    length: u64,
+    /// Where each source stands in a window.
+    places: BTreeMap<u32, usize>,
+    bytes: Vec<Vec<u64>>,
+}
+
+impl Windows {
+    fn new(plan: &EndPlan) -> Windows {
+        let places: BTreeMap<u32, usize> =
+            plan.receives.iter().enumerate().map(|(n, r)| (r.source, n)).collect();
+        let number = plan.duration.checked_div(plan.window).unwrap_or(0);
+        let bytes = (0..number).map(|_| vec![0; plan.receives.len()]).collect();
+        Windows { zero: plan.zero, length: plan.window, places, bytes }
+    }
+
+    fn count(&mut self, source: u32, now: u64, length: usize) {
+        let window = now.checked_sub(self.zero).and_then(|since| since.checked_div(self.length));
+        let window = window.and_then(|n| self.bytes.get_mut(usize::try_from(n).ok()?));
+        if let (Some(window), Some(place)) = (window, self.places.get(&source)) {
+            window[*place] += length as u64;
+        }
+    }
+}
+
+/// Receives until the scenario and the grace after it are over.
+fn receive(
+    plan: &EndPlan,
+    sockets: &BTreeMap<SocketAddr, UdpSocket>,
+) -> io::Result<(Vec<ReceivedReport>, Vec<Vec<u64>>)> {
+    priority::be_punctual(Rank::Receiver);
+    let clock = Clock::from_zero(plan.zero);
+    let end = Time(plan.duration + plan.grace);
+    let mut delays: BTreeMap<u32, Arrived> =
+        plan.receives.iter().map(|r| (r.source, Arrived::default())).collect();
+    for socket in sockets.values() {
+        socket.set_nonblocking(true)?;
+        socket_buffer::enlarge(socket);
+    }
+    let mut watch = Watch::default();
+    watch.set(sockets.values().map(UdpSocket::as_fd));
+    let mut windows = Windows::new(plan);
+    let mut buffer = vec![0; 65_536];
+    let mut last = false;
+    while !last && !sockets.is_empty() {
+        let left = clock.until(end);
+        last = left == Span::ZERO;
+        watch.wait(left)?;
+        for (_, socket) in
+            sockets.values().enumerate().filter(|&(i, _)| last || watch.is_readable(i))
+        {
+            // All shall have their turn, and a flood shall not outlast the end.
+            for _ in 0..64 {
+                let length = match socket.recv(&mut buffer) {
+                    Ok(length) => length,
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(e) => return Err(e),
+                };
+                let now = monotonic();
+                if let Some((source, sent)) = stamp(&buffer[..length])
+                    && let Some(arrived) = delays.get_mut(&source)
+                {
+                    arrived.delay.record(Span(now.saturating_sub(sent)));
+                    arrived.first = arrived.first.or(Some(now));
+                    arrived.last = Some(now);
+                    windows.count(source, now, length);
+                }
+            }
+        }
+    }
+    let mut flows: BTreeMap<FlowKey, Arrived> = BTreeMap::new();
+    for receiving in &plan.receives {
+        flows.entry(receiving.flow).or_default().add(&delays[&receiving.source]);
+    }
+    let report = |(flow, Arrived { delay, first, last }): (FlowKey, Arrived)| ReceivedReport {
+        flow,
+        between: first.zip(last).map(|(first, last)| last - first),
+        datagrams: delay.count(),
+        mean: delay.mean_nanos(),
+        p50: delay.quantile(0.5).map(|s| s.0),
+        p99: delay.quantile(0.99).map(|s| s.0),
+        max: delay.max().map(|s| s.0),
+    };
+    Ok((flows.into_iter().map(report).collect(), windows.bytes))
+}

@@ -1,0 +1,254 @@
+//! From the links of a scenario to an engine with ports.
+
+use crate::adapters::Adapters;
+use crate::addressing::{LONGER_BY, key_of, pipe_of};
+use crate::backend::batch::Guest;
+use crate::backend::interface::Interface;
+use crate::backend::loopback::{RelayPort, Sorted};
+use crate::backend::memif::MemifPort;
+use crate::backend::nfqueue::QueuePort;
+use crate::backend::packet::{PacketPort, PacketReader, PacketSocket};
+use crate::backend::port::{Port, TapPort};
+use crate::backend::tap::Tap;
+#[cfg(feature = "vhost-user")]
+use crate::backend::vhost_user::VhostUserPort;
+use crate::backend::xdp::XdpPort;
+use crate::clock::Clock;
+use crate::event_loop::{Attached, Forwarder, Options};
+use crate::link_end::End;
+use crate::sandbox::{Hosts, INTERFACE, Joint, Sandbox};
+use crate::topology::Topology;
+use crate::traffic::datagrams::EndPlan;
+use falaj_engine::PipeId;
+use falaj_engine::network::{Network, NetworkSpec};
+use falaj_scenario::{Scenario, Towards};
+use falaj_sched::queues::queue::FlowId;
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::unix::net::UnixDatagram;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The links between the two sides of a sandbox, whose TAPs it takes.
+pub fn to_sandbox(
+    spec: &NetworkSpec,
+    sandbox: &mut Sandbox,
+    clock: Clock,
+    options: Options,
+) -> io::Result<Forwarder> {
+    between(spec, clock, options, |from| {
+        joint_port(sandbox.sides(), (from.index(), 0), || {
+            format!("interface {INTERFACE} at the {from} end")
+        })
+    })
+}
+
+/// The links between the near side of a sandbox and a guest that has the far side's TAP.
+///
+/// # Errors
+/// The near side has no TAP.
+pub fn to_guest(
+    spec: &NetworkSpec,
+    sandbox: &mut Sandbox,
+    guest: Guest,
+    clock: Clock,
+    options: Options,
+) -> io::Result<Forwarder> {
+    let mut guest = Some(guest);
+    between(spec, clock, options, |from| {
+        if from == End::Far
+            && let Some(guest) = guest.take()
+        {
+            return Ok(Box::new(guest.port()));
+        }
+        joint_port(sandbox.sides(), (from.index(), 0), || {
+            format!("interface {INTERFACE} at the {from} end")
+        })
+    })
+}
+
+/// All links between hosts, whose interfaces it takes. Of link `n` the pipes are `2 n`, up, and `2
+/// n + 1`, down; so are the ports, near and far.
+pub fn to_hosts(
+    scenario: &Scenario,
+    topology: &Topology,
+    hosts: &mut Hosts,
+    clock: Clock,
+    options: Options,
+) -> io::Result<Forwarder> {
+    let links = &scenario.links;
+    let network =
+        Network::new(&scenario.network()).map_err(|(_, refused)| io::Error::other(refused))?;
+    let names: Vec<&str> = topology.names().collect();
+    let mut ports = Vec::new();
+    for (n, link) in links.iter().enumerate() {
+        let ends = topology.ends(n);
+        for from in [End::Near, End::Far] {
+            let at = ends[from.index()];
+            let name = || format!("end of `{}` at `{}`", link.name, names[at.0]);
+            let port = joint_port(hosts, at, name)?;
+            let number = |end: End| 2 * n + end.index();
+            ports.push(Attached {
+                port,
+                pipe: PipeId(number(from) as u32),
+                leaves_at: number(from.other()),
+            });
+        }
+    }
+    paced(Forwarder::new(clock, network, ports, options))
+}
+
+/// A port at an interface of one of the hosts: which one, and which of its interfaces.
+fn joint_port(
+    hosts: &mut Hosts,
+    (host, interface): (usize, usize),
+    name: impl FnOnce() -> String,
+) -> io::Result<Box<dyn Port>> {
+    if let Some(Joint::Packet(socket)) = hosts.joint(host, interface) {
+        // Whoever holds it asks it for what was not read.
+        return packet_port(socket);
+    }
+    let tap = match hosts.take_joint(host, interface) {
+        Some(Joint::Tap(tap)) => tap,
+        _ => unreachable!("hosts that are not joined by veth have one at each of their interfaces"),
+    };
+    Ok(Box::new(TapPort::new(name(), tap)))
+}
+
+/// The links between two existing interfaces: up from the first to the second. What comes in at a
+/// queue of the firewall leaves there.
+pub fn to_interfaces(
+    spec: &NetworkSpec,
+    interfaces: [&Interface; 2],
+    clock: Clock,
+    options: Options,
+) -> io::Result<Forwarder> {
+    let stays = interfaces.iter().all(|interface| matches!(interface, Interface::Queue(_)));
+    connect(spec, clock, options, stays, |from| interface_port(interfaces[from.index()]))
+}
+
+/// A port at an existing interface.
+pub fn interface_port(interface: &Interface) -> io::Result<Box<dyn Port>> {
+    match interface {
+        Interface::Packet(socket) => packet_port(socket),
+        Interface::Xdp(socket) => Ok(Box::new(XdpPort::new(Rc::clone(socket)))),
+        #[cfg(feature = "vhost-user")]
+        Interface::VhostUser(card) => Ok(Box::new(VhostUserPort::new(Rc::clone(card)))),
+        Interface::Memif(memif) => Ok(Box::new(MemifPort::new(Rc::clone(memif)))),
+        Interface::Queue(queue) => Ok(Box::new(QueuePort::new(Rc::clone(queue)))),
+    }
+}
+
+/// A port at the one interface of a side.
+pub fn space_port(hosts: &mut Hosts, side: usize, name: &str) -> io::Result<Box<dyn Port>> {
+    joint_port(hosts, (side, 0), || format!("interface of {name}"))
+}
+
+/// A port at a socket that carries a unit in each datagram, header and all, and the other end of
+/// it: a machine in memory.
+pub fn unit_port(name: &str) -> io::Result<(Box<dyn Port>, UnixDatagram)> {
+    let (inside, outside) = UnixDatagram::pair()?;
+    inside.set_nonblocking(true)?;
+    outside.set_nonblocking(true)?;
+    let port = TapPort::new(format!("interface of {name}"), Tap::adopt(outside.into()));
+    Ok((Box::new(port), inside))
+}
+
+/// The links between virtual adapters and their uplink.
+pub fn to_adapters(
+    spec: &NetworkSpec,
+    adapters: &Adapters,
+    uplink: Box<dyn Port>,
+    clock: Clock,
+    options: Options,
+) -> io::Result<Forwarder> {
+    let [near, far] = adapters.ends(uplink);
+    let mut ends = [Some(near), Some(far)];
+    between(spec, clock, options, |from| {
+        ends[from.index()].take().ok_or_else(|| io::Error::other("an end twice"))
+    })
+}
+
+fn packet_port(socket: &Arc<PacketSocket>) -> io::Result<Box<dyn Port>> {
+    Ok(Box::new(PacketPort::new(PacketReader::new(Arc::clone(socket))?)))
+}
+
+/// The links between two ports.
+fn between(
+    spec: &NetworkSpec,
+    clock: Clock,
+    options: Options,
+    port: impl FnMut(End) -> io::Result<Box<dyn Port>>,
+) -> io::Result<Forwarder> {
+    connect(spec, clock, options, false, port)
+}
+
+/// The same, or each port by itself where what comes in `stays` there.
+fn connect(
+    spec: &NetworkSpec,
+    clock: Clock,
+    options: Options,
+    stays: bool,
+    mut port: impl FnMut(End) -> io::Result<Box<dyn Port>>,
+) -> io::Result<Forwarder> {
+    let network = Network::new(spec).map_err(|(_, refused)| io::Error::other(refused))?;
+    let mut ports = Vec::new();
+    for (towards, from) in [(Towards::Up, End::Near), (Towards::Down, End::Far)] {
+        let port = port(from)?;
+        let to = if stays { from } else { from.other() };
+        ports.push(Attached { port, pipe: PipeId(pipe_of(towards)), leaves_at: to.index() });
+    }
+    paced(Forwarder::new(clock, network, ports, options))
+}
+
+/// A forwarder whose ports know which devices pace links.
+fn paced(mut forwarder: Forwarder) -> io::Result<Forwarder> {
+    forwarder.pace()?;
+    Ok(forwarder)
+}
+
+/// The links behind loopback sockets, one for each source; where the sources
+/// must send to is written into their plans. Rules see the headers that the plans had.
+pub fn to_loopback(
+    scenario: &Scenario,
+    plans: &mut [EndPlan; 2],
+    clock: Clock,
+    options: Options,
+) -> io::Result<Forwarder> {
+    let network =
+        Network::new(&scenario.network()).map_err(|(_, refused)| io::Error::other(refused))?;
+    let mut ports: Vec<Attached> = Vec::new();
+    for from in [0, 1] {
+        let [near, far] = &mut *plans;
+        let (sender, receiver) = if from == 0 { (near, far) } else { (far, near) };
+        for sending in &mut sender.sends {
+            let source = &scenario.traffic[sending.source as usize];
+            let direction = scenario.links[source.link].direction(source.towards);
+            let sorted = if scenario.rules.is_empty() {
+                Sorted::Flow(FlowId(sending.flow.flow))
+            } else {
+                Sorted::Key(key_of(source, direction, sending.from, sending.to))
+            };
+            let receiving = receiver.receives.iter_mut().find(|r| r.source == sending.source);
+            let receiving = receiving.expect("what one end sends the other receives");
+            // A free port, found by having it for a moment.
+            receiving.at = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+            let port = RelayPort::new(receiving.at, sorted)?;
+            sending.to = port.address()?;
+            if sending.from.is_ipv6() {
+                // Loopback carries it over IPv4: the payload makes up for the shorter header.
+                sending.headers -= LONGER_BY as i32;
+            }
+            sending.from = (Ipv4Addr::LOCALHOST, 0).into();
+            let leaves_at = ports.len();
+            // Rules ask for the direction alone.
+            let pipe = PipeId(if scenario.rules.is_empty() {
+                sending.flow.pipe
+            } else {
+                sending.flow.pipe % 2
+            });
+            ports.push(Attached { port: Box::new(port), pipe, leaves_at });
+        }
+    }
+    paced(Forwarder::new(clock, network, ports, options))
+}
