@@ -6,8 +6,9 @@
 //! What is found follows from seed and effort alone.
 
 use crate::chance::Chance;
-use crate::engine::{Emit, Engine, Output, PipeId, Unit};
+use crate::engine::Engine;
 use crate::fairness::{self, Fairness, Sizes};
+use crate::message::{Emit, Output, PipeId, Unit};
 use crate::pipe::PipeSpec;
 use falaj_sched::contract::params::Refusals;
 use falaj_sched::queues::queue::FlowId;

@@ -15,33 +15,12 @@
 //! A packet on the wire ends when it was to end, and what has left its queue is due when it was to
 //! be due: that was decided when its transmission began.
 
-use crate::engine::{PipeId, Unfit};
-use crate::pipe::{self, For, Pipe, PipeSpec};
-use falaj_sched::queues::queue::FlowId;
+use crate::handover::{FlowMapping, Handover};
+use crate::message::PipeId;
+use crate::pipe::build::{BuildFor, build};
+use crate::pipe::{Pipe, PipeSpec};
+use falaj_sched::contract::params::Refusals;
 use std::ops::Range;
-
-/// What becomes of a flow that a pipe has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It is this one from now on.
-    Is(FlowId),
-    /// It goes, and what waits joins this one's queue, whether there is room or not.
-    Joins(FlowId),
-    /// It is a part of this one from now on, with what it has counted and what waits; others may be
-    /// too.
-    PartOf(FlowId),
-    /// It goes, and what waits is dropped. A packet on the wire is this one's from now on.
-    Dropped(FlowId),
-}
-
-impl Fate {
-    /// The flow that stands for it.
-    pub fn flow(self) -> FlowId {
-        match self {
-            Fate::Is(flow) | Fate::Joins(flow) | Fate::PartOf(flow) | Fate::Dropped(flow) => flow,
-        }
-    }
-}
 
 /// What is to become of a pipe.
 #[derive(Clone, Debug)]
@@ -52,7 +31,7 @@ pub struct Change {
     pub spec: PipeSpec,
     /// What becomes of the flows that it has; empty: each keeps its index, and those beyond are
     /// new.
-    pub flows: Vec<Fate>,
+    pub flows: Vec<FlowMapping>,
     /// May packets that wait and do not fit any more be dropped? Those are what is larger than the
     /// largest packet, and what is beyond the new limit of its queue. Without it the former
     /// make the change unfit, and the latter stay.
@@ -66,12 +45,51 @@ impl Change {
     }
 }
 
-/// How packets come from one pipe to its successor.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Handover {
-    pub(crate) flows: Vec<Fate>,
-    pub(crate) drop: bool,
+/// Why a change of a pipe is not made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChangeError {
+    /// The discipline refuses its new setup.
+    Refused(Refusals),
+    /// It has fewer flows than the pipe has now.
+    Fewer {
+        /// As many as there are now.
+        flows: usize,
+    },
+    /// A packet that waits is larger than its largest packet.
+    Smaller {
+        /// As large as that one.
+        largest: u32,
+    },
+    /// What becomes of the flows was not said for those that there are, or they were to become what
+    /// there is not.
+    NoSuchFlow {
+        /// As many as there would be.
+        flows: usize,
+    },
+    /// There is no such pipe, or it has ended.
+    NoSuchPipe,
+    /// A pipe would begin where another one is.
+    Occupied,
+    /// A pipe would be paced by its device, and the port behind it does not say when it has room.
+    Unpaced,
 }
+
+impl std::fmt::Display for ChangeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ChangeError::Refused(refused) => refused.fmt(f),
+            ChangeError::Fewer { flows } => write!(f, "a pipe of {flows} flows keeps them: packets may wait in each"),
+            ChangeError::Smaller { largest } => write!(f, "a packet of {largest} B waits, and would be too large"),
+            ChangeError::NoSuchFlow { flows } => write!(f, "flows would become others than the {flows} that there are"),
+            ChangeError::NoSuchPipe => f.write_str("there is no such pipe"),
+            ChangeError::Occupied => f.write_str("its place is another's still"),
+            ChangeError::Unpaced => f.write_str(
+                "the interface does not say when it has room: `pace = \"device\"` is for packet sockets, as of `falaj bridge`",
+            ),
+        }
+    }
+}
+impl std::error::Error for ChangeError {}
 
 /// The successor of a pipe, and how it takes over.
 pub(crate) struct Part {
@@ -92,17 +110,17 @@ impl Prepared {
     ///
     /// # Errors
     /// A discipline refuses its new setup, or flows were to become what there is not.
-    pub fn new(changes: &[Change]) -> Result<Prepared, (PipeId, Unfit)> {
+    pub fn new(changes: &[Change]) -> Result<Prepared, (PipeId, ChangeError)> {
         let build = |change: &Change| {
             let successor =
-                pipe::build(change.pipe, &change.spec, For::Any).map_err(Unfit::Refused)?;
+                build(change.pipe, &change.spec, BuildFor::Any).map_err(ChangeError::Refused)?;
             let flows = successor.flows();
             let mut taken = vec![false; flows];
             for fate in &change.flows {
                 let place =
-                    taken.get_mut(fate.flow().index()).ok_or(Unfit::NoSuchFlow { flows })?;
-                if matches!(fate, Fate::Is(_)) && std::mem::replace(place, true) {
-                    return Err(Unfit::NoSuchFlow { flows });
+                    taken.get_mut(fate.flow().index()).ok_or(ChangeError::NoSuchFlow { flows })?;
+                if matches!(fate, FlowMapping::Is(_)) && std::mem::replace(place, true) {
+                    return Err(ChangeError::NoSuchFlow { flows });
                 }
             }
             let handover = Handover { flows: change.flows.clone(), drop: change.drop };
@@ -124,9 +142,9 @@ impl Prepared {
         pipe: PipeId,
         spec: PipeSpec,
         limits: &[Range<u32>],
-    ) -> Result<Prepared, (PipeId, Unfit)> {
-        let successor = pipe::build(pipe, &spec, For::Values(limits));
-        let successor = successor.map_err(|refused| (pipe, Unfit::Refused(refused)))?;
+    ) -> Result<Prepared, (PipeId, ChangeError)> {
+        let successor = build(pipe, &spec, BuildFor::Values(limits));
+        let successor = successor.map_err(|refused| (pipe, ChangeError::Refused(refused)))?;
         self.parts.push(Part { pipe, successor, handover: Handover::default() });
         Ok(self)
     }
@@ -136,9 +154,13 @@ impl Prepared {
     ///
     /// # Errors
     /// The discipline refuses its setup.
-    pub fn beginning(mut self, pipe: PipeId, spec: &PipeSpec) -> Result<Prepared, (PipeId, Unfit)> {
-        let fresh =
-            pipe::build(pipe, spec, For::Any).map_err(|refused| (pipe, Unfit::Refused(refused)))?;
+    pub fn beginning(
+        mut self,
+        pipe: PipeId,
+        spec: &PipeSpec,
+    ) -> Result<Prepared, (PipeId, ChangeError)> {
+        let fresh = build(pipe, spec, BuildFor::Any)
+            .map_err(|refused| (pipe, ChangeError::Refused(refused)))?;
         self.begin.push((pipe, fresh));
         Ok(self)
     }

@@ -1,163 +1,19 @@
 //! The machine: units in, units out, and the only calendar of pipe events.
 
-use crate::change::{Change, Part, Prepared};
+use crate::change::{Change, ChangeError, Part, Prepared};
 use crate::each::beside::take_over;
 use crate::each::{Ids, Report};
-use crate::pipe::{self, Counters, For, Leavings, Pipe, PipeSpec};
+use crate::message::{Output, PipeId, Unit};
+use crate::pipe::build::{BuildFor, build};
+use crate::pipe::{Counters, Leavings, Pipe, PipeSpec};
 use falaj_sched::collections::calendar::Calendar;
 use falaj_sched::contract::guarantee::{NoPromise, Promise};
 use falaj_sched::contract::params::Refusals;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::scheduler::plugin::Breach;
-use falaj_sched::units::label::{Ecn, Known, Label};
+use falaj_sched::units::label::{Known, Label};
 use falaj_sched::units::time::{Span, Time};
 use std::any::Any;
-
-/// A pipe of the engine: its index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PipeId(pub u32);
-
-/// What enters: a handle to bytes that live elsewhere.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unit {
-    /// The flow that it belongs to.
-    pub flow: FlowId,
-    /// Whatever the driver knows the bytes by; it comes out again just once.
-    pub handle: u32,
-    /// Length as the link accounts it; at least 1, below 2^31.
-    pub bytes: u32,
-}
-
-/// What comes out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// A unit that leaves.
-    Emit(Emit),
-    /// A unit that is lost.
-    Drop(Dropped),
-    /// A unit that leaves once more; its own [`Output::Emit`] follows, and its bytes are there
-    /// until then.
-    Copy(Emit),
-    /// A unit that leaves with a bit turned; its other outputs follow.
-    Corrupt(Corrupt),
-    /// A unit is marked as having met congestion (ECN); what becomes of it follows.
-    Mark(Mark),
-    /// A unit leaves sooner than at the latest that was promised, of use where another pipe
-    /// follows; its other outputs do.
-    Early(Early),
-}
-
-/// A unit that leaves before the latest that was promised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Early {
-    /// The pipe it leaves.
-    pub pipe: PipeId,
-    /// The flow that it belongs to.
-    pub flow: FlowId,
-    /// The driver's own.
-    pub handle: u32,
-    /// By so much.
-    pub by: Span,
-}
-
-/// A unit whose ECN bits are to say that it met congestion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
-    /// The pipe that marks it.
-    pub pipe: PipeId,
-    /// The flow that it belongs to.
-    pub flow: FlowId,
-    /// The driver's own.
-    pub handle: u32,
-    /// What they are to be: [`Ecn::Ce`]. Where a copy that shares its bytes is marked alone, what
-    /// they were before follows the copy.
-    pub ecn: Ecn,
-}
-
-/// A unit whose bytes do not arrive as they were.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Corrupt {
-    /// The driver's own.
-    pub handle: u32,
-    /// Which bit, of all that it has: as far along as this is in 2^64.
-    pub draw: u64,
-}
-
-impl Corrupt {
-    /// Turns that bit.
-    pub fn turn(&self, bytes: &mut [u8]) {
-        let bit = ((u128::from(self.draw) * (8 * bytes.len() as u128)) >> 64) as usize;
-        if let Some(byte) = bytes.get_mut(bit / 8) {
-            *byte ^= 1 << (bit % 8);
-        }
-    }
-}
-
-/// A unit that leaves. It is told when its transmission begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Emit {
-    /// The pipe it leaves.
-    pub pipe: PipeId,
-    /// The flow that it belongs to.
-    pub flow: FlowId,
-    /// The driver's own.
-    pub handle: u32,
-    /// Length as the link accounts it.
-    pub bytes: u32,
-    /// Last bit in.
-    pub arrival: Time,
-    /// First bit out of the queue.
-    pub start: Time,
-    /// Last bit out of the queue; `end - arrival` is the delay that is promised.
-    pub end: Time,
-    /// Last bit at the far end of the link: when it shall be handed over. Of a link that its
-    /// device paces, when that was decided: then it shall be handed over, ahead of time.
-    pub due: Time,
-}
-
-impl Emit {
-    /// Last bit at the far end of the link, whoever paces it.
-    #[inline]
-    pub fn arrives(&self) -> Time {
-        self.due.max(self.end)
-    }
-}
-
-/// A unit that is lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dropped {
-    /// The pipe that lost it.
-    pub pipe: PipeId,
-    /// The flow that it belonged to.
-    pub flow: FlowId,
-    /// The driver's own.
-    pub handle: u32,
-    /// Length as the link accounts it.
-    pub bytes: u32,
-    /// Why.
-    pub why: Why,
-}
-
-/// Why a unit is lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// Its queue was full.
-    QueueFull,
-    /// It is larger than the link's largest packet.
-    TooLarge,
-    /// The discipline threw it away.
-    Discipline,
-    /// The link lost it. It is told when its transmission begins.
-    Lost,
-    /// Behind a link, a rule drops it.
-    Rule,
-    /// Behind a link, no flow of the next one takes it.
-    Unmatched,
-    /// The policy of its queue dropped it, full or not.
-    Policy,
-    /// It did not fit any more when the pipe was changed, and was allowed to go.
-    Changed,
-}
 
 /// The machine.
 pub struct Engine {
@@ -175,58 +31,12 @@ pub struct Engine {
     leavings: Vec<Leavings>,
 }
 
-/// Why a change of a pipe is not made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unfit {
-    /// The discipline refuses its new setup.
-    Refused(Refusals),
-    /// It has fewer flows than the pipe has now.
-    Fewer {
-        /// As many as there are now.
-        flows: usize,
-    },
-    /// A packet that waits is larger than its largest packet.
-    Smaller {
-        /// As large as that one.
-        largest: u32,
-    },
-    /// What becomes of the flows was not said for those that there are, or they were to become what
-    /// there is not.
-    NoSuchFlow {
-        /// As many as there would be.
-        flows: usize,
-    },
-    /// There is no such pipe, or it has ended.
-    NoSuchPipe,
-    /// A pipe would begin where another one is.
-    Occupied,
-    /// A pipe would be paced by its device, and the port behind it does not say when it has room.
-    Unpaced,
-}
-
-impl std::fmt::Display for Unfit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Unfit::Refused(refused) => refused.fmt(f),
-            Unfit::Fewer { flows } => write!(f, "a pipe of {flows} flows keeps them: packets may wait in each"),
-            Unfit::Smaller { largest } => write!(f, "a packet of {largest} B waits, and would be too large"),
-            Unfit::NoSuchFlow { flows } => write!(f, "flows would become others than the {flows} that there are"),
-            Unfit::NoSuchPipe => f.write_str("there is no such pipe"),
-            Unfit::Occupied => f.write_str("its place is another's still"),
-            Unfit::Unpaced => f.write_str(
-                "the interface does not say when it has room: `pace = \"device\"` is for packet sockets, as of `falaj bridge`",
-            ),
-        }
-    }
-}
-impl std::error::Error for Unfit {}
-
 impl Engine {
     /// Builds its pipes; [`PipeId`]s follow their order. An error names the pipe.
     pub fn new(pipes: &[PipeSpec]) -> Result<Engine, (PipeId, Refusals)> {
         let build = |(i, spec)| {
             let id = PipeId(i as u32);
-            pipe::build(id, spec, For::Any).map_err(|refused| (id, refused))
+            build(id, spec, BuildFor::Any).map_err(|refused| (id, refused))
         };
         let pipes = pipes.iter().enumerate().map(build).collect::<Result<Vec<_>, _>>()?;
         let calendar = Calendar::new(pipes.len());
@@ -324,7 +134,7 @@ impl Engine {
     /// Checks a change of a pipe: whatever of its spec is to be another.
     /// Flows keep their index, and none may go; new ones stand behind them.
     /// All that can fail or takes long happens here, and nothing changes yet.
-    pub fn prepare(&self, pipe: PipeId, spec: &PipeSpec) -> Result<Prepared, Unfit> {
+    pub fn prepare(&self, pipe: PipeId, spec: &PipeSpec) -> Result<Prepared, ChangeError> {
         let prepared =
             Prepared::new(&[Change::new(pipe, spec.clone())]).map_err(|(_, unfit)| unfit)?;
         prepared.parts.iter().try_for_each(|part| self.fits(part))?;
@@ -332,41 +142,41 @@ impl Engine {
     }
 
     /// May this part of a change be made now?
-    fn fits(&self, part: &Part) -> Result<(), Unfit> {
+    fn fits(&self, part: &Part) -> Result<(), ChangeError> {
         let Part { pipe, successor, handover } = part;
         let now = self
             .pipes
             .get(pipe.0 as usize)
             .filter(|_| !self.ended[pipe.0 as usize])
-            .ok_or(Unfit::NoSuchPipe)?;
+            .ok_or(ChangeError::NoSuchPipe)?;
         let flows = now.flows();
         if handover.flows.is_empty() && successor.flows() < flows {
-            return Err(Unfit::Fewer { flows });
+            return Err(ChangeError::Fewer { flows });
         }
         if !handover.flows.is_empty() && handover.flows.len() != flows {
-            return Err(Unfit::NoSuchFlow { flows });
+            return Err(ChangeError::NoSuchFlow { flows });
         }
         if successor.largest() < now.largest() && !handover.drop {
             let largest = now.largest_waiting();
             if successor.largest() < largest {
-                return Err(Unfit::Smaller { largest });
+                return Err(ChangeError::Smaller { largest });
             }
         }
         Ok(())
     }
 
     /// May these pipes begin and end now?
-    fn may_begin_and_end(&self, change: &Prepared) -> Result<(), Unfit> {
+    fn may_begin_and_end(&self, change: &Prepared) -> Result<(), ChangeError> {
         let mut behind = self.pipes.len();
         for pipe in change.begins() {
             match pipe.0 as usize {
                 i if i == behind => behind += 1,
                 i if i < self.pipes.len() && self.ended[i] && self.is_empty(pipe) => {}
-                _ => return Err(Unfit::Occupied),
+                _ => return Err(ChangeError::Occupied),
             }
         }
         let there = |pipe: &PipeId| self.ended.get(pipe.0 as usize) == Some(&false);
-        if change.end.iter().all(there) { Ok(()) } else { Err(Unfit::NoSuchPipe) }
+        if change.end.iter().all(there) { Ok(()) } else { Err(ChangeError::NoSuchPipe) }
     }
 
     /// All that happened in a pipe.
@@ -407,7 +217,7 @@ impl Engine {
         change: Prepared,
         now: Time,
         out: &mut Vec<Output>,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), ChangeError> {
         self.apply_knowing(change, &|_| Label::default(), now, out)
     }
 
@@ -419,7 +229,7 @@ impl Engine {
         known: Known<'_>,
         now: Time,
         out: &mut Vec<Output>,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), ChangeError> {
         self.poll(now, out);
         self.leavings.clear();
         change.parts.iter().try_for_each(|part| self.fits(part))?;

@@ -14,7 +14,7 @@
 //! above the first divided by `r_i`: on a link that never rests while there is
 //! something, a packet's stay is one of the intervals of the first.
 
-use crate::engine::Emit;
+use crate::message::Emit;
 use falaj_sched::units::rate::{BIT_NANOS, Rate};
 use falaj_sched::units::time::Time;
 

@@ -14,7 +14,7 @@
 //! | TCP or UDP whose first 4 bytes are cut off | all but ports and TCP flags |
 //! | TCP whose first 14 bytes are cut off | all but TCP flags |
 
-use crate::classifier::{Protocol, Version};
+use crate::header::{Protocol, Version};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU64;

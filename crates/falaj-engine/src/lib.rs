@@ -3,11 +3,12 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`message`] | what enters an engine, and what comes out of it |
 //! | [`engine`] | the machine: pipes, the calendar of their events, inputs and outputs |
 //! | [`pipe`] | queues, discipline and link; the moments of the discipline's contract |
 //! | [`network`], [`rules`] | packets through several pipes, one behind the other: which, and in which order |
-//! | [`change`], [`transaction`] | changes while packets wait, all or nothing: of pipes; of all that there is |
-//! | [`classifier`], [`key`] | which flow a packet belongs to, and what is read of it to tell |
+//! | [`change`], [`handover`], [`transaction`] | changes while packets wait, all or nothing: of pipes; of all that there is |
+//! | [`classifier`], [`key`], [`header`] | which flow a packet belongs to, and what is read of it to tell |
 //! | [`term`], [`table`], [`lookup`] | what rules look at, and how the first of many is found |
 //! | [`each`] | masks: a queue or a link of its own for each value |
 //! | [`impair`] | what a link does to packets: loss, copies, wrong bits, jitter, reordering |
@@ -32,9 +33,12 @@ pub mod ecn;
 pub mod engine;
 pub mod fairness;
 pub mod framing;
+pub mod handover;
+pub mod header;
 pub mod impair;
 pub mod key;
 pub mod lookup;
+pub mod message;
 pub mod network;
 pub mod pipe;
 pub mod rules;
@@ -43,5 +47,6 @@ pub mod term;
 pub mod transaction;
 pub mod tuning;
 
-pub use change::Prepared;
-pub use engine::{Corrupt, Dropped, Emit, Engine, Mark, Output, PipeId, Unfit, Why};
+pub use change::{ChangeError, Prepared};
+pub use engine::Engine;
+pub use message::{Corrupt, Dropped, Emit, Mark, Output, PipeId, Why};

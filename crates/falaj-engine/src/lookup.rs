@@ -9,7 +9,8 @@
 //! search each (a pruned tuple space). Shapes stand in the order of their
 //! first rule, and the search ends where no earlier rule can come.
 
-use crate::classifier::{Match, Net, Protocol, Version};
+use crate::classifier::Match;
+use crate::header::{Net, Protocol, Version};
 use crate::key::{Adapter, Fragment, Key};
 use crate::term::{Literal, Term, ports};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Tables: addresses and prefixes, or numbers, and what each stands for. What
 //! is looked up costs a binary search, however many there are.
 
-use crate::classifier::Net;
+use crate::header::Net;
 use crate::key::Key;
 use std::net::IpAddr;
 

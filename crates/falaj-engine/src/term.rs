@@ -1,6 +1,6 @@
 //! Terms: what a packet may be like, each a condition that holds or does not.
 
-use crate::classifier::{Net, Protocol, Version};
+use crate::header::{Net, Protocol, Version};
 use crate::key::{Adapter, Fragment, Key};
 use crate::table::{Field, Table};
 use std::fmt;

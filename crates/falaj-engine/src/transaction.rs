@@ -2,7 +2,7 @@
 //! are sorted, rules. Whoever drives a [`Network`](crate::network::Network) applies it, with
 //! packets of its own in mind.
 
-use crate::change::Fate;
+use crate::handover::FlowMapping;
 use crate::network::{Leading, Sorting};
 use crate::{PipeId, Prepared};
 
@@ -12,7 +12,7 @@ pub struct Flows {
     /// The pipe.
     pub pipe: PipeId,
     /// Of each that there is.
-    pub fates: Vec<Fate>,
+    pub fates: Vec<FlowMapping>,
     /// How many there are from now on.
     pub number: usize,
 }

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Arrival, Dice, become_kind, bursts, virtual_links};
-use falaj_engine::engine::Unit;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};

@@ -3,7 +3,8 @@
 
 use crate::link_end::End;
 use crate::traffic::datagrams::{self, EndPlan, FlowKey, HEADER, Receiving, Sending, Traffic};
-use falaj_engine::classifier::{Match, Protocol, Version};
+use falaj_engine::classifier::Match;
+use falaj_engine::header::{Protocol, Version};
 use falaj_engine::key::Key;
 use falaj_engine::rules::{Rule, Target, To, sure_way};
 use falaj_scenario::{Direction, Link, Scenario, Source, Towards};

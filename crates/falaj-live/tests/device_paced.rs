@@ -4,7 +4,7 @@
 use falaj_engine::change::Prepared;
 use falaj_engine::pipe::{Pace, PipeSpec};
 use falaj_engine::transaction::Transaction;
-use falaj_engine::{Engine, PipeId, Unfit};
+use falaj_engine::{ChangeError, Engine, PipeId};
 use falaj_live::backend::port::{Port, Received};
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::event_loop::{Attached, Awake, Forwarder, Losses, Options, Woken};
@@ -13,11 +13,10 @@ use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
 use nix::libc;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 const SIZE: usize = 1514;
 const FLOW: FlowId = FlowId(0);
@@ -196,7 +195,7 @@ fn a_port_that_does_not_say_when_it_has_room_paces_nothing() -> io::Result<()> {
         let order = vec![PipeId(0), PipeId(1)];
         Transaction { engine, flows: Vec::new(), sorted: Vec::new(), rules: None, order }
     };
-    assert_eq!(forwarder.change(change(pipe(device(20)))).map(|_| ()), Err(Unfit::Unpaced));
+    assert_eq!(forwarder.change(change(pipe(device(20)))).map(|_| ()), Err(ChangeError::Unpaced));
     assert!(forwarder.change(change(pipe(Pace::Falaj))).is_ok());
     assert_eq!(forwarder.run(Time::ZERO, &[])?, Woken::Deadline);
     Ok(())

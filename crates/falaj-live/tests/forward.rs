@@ -2,20 +2,19 @@
 //! namespace. Nothing depends on how fast the machine is, but for the limits on
 //! CPU time, which are wide.
 
-use falaj_engine::change::{self, Fate};
-use falaj_engine::engine::{Corrupt, Unit};
+use falaj_engine::handover::FlowMapping;
 use falaj_engine::impair::Impairments;
 use falaj_engine::impair::event::Event;
 use falaj_engine::impair::loss::Loss;
 use falaj_engine::key::Key;
+use falaj_engine::message::{Corrupt, Unit};
 use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::transaction::{Flows, Transaction};
-use falaj_engine::{Engine, Output, PipeId, Prepared};
+use falaj_engine::{Engine, Output, PipeId, Prepared, change};
 use falaj_live::backend::loopback::{RelayPort, Sorted};
 use falaj_live::backend::port::{Port, Received};
 use falaj_live::clock::{Clock, monotonic, thread_cpu};
-use falaj_live::event_loop::Timer;
-use falaj_live::event_loop::{Attached, Forwarder, Losses, Options, WhenFull, Woken};
+use falaj_live::event_loop::{Attached, Forwarder, Losses, Options, Timer, WhenFull, Woken};
 use falaj_sched::contract::params::{FlowSetup, Setup, Values};
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::units::probability::Probability;
@@ -640,7 +639,7 @@ fn a_change_leaves_what_is_on_its_way_alone() -> io::Result<()> {
     let (mut forwarder, [near, far]) = link(rate, Span::from_millis(50), MEMORY)?;
     let pushed = near.push(ask::NOTHING, 1, 1000)?;
     forwarder.run(forwarder.clock().now() + Span::from_millis(2), &[])?;
-    let change = |forwarder: &mut Forwarder, fates: Vec<Fate>, number: usize| {
+    let change = |forwarder: &mut Forwarder, fates: Vec<FlowMapping>, number: usize| {
         let mut spec = pipe(rate, Span::ZERO);
         spec.setup.flows = vec![spec.setup.flows[0].clone(); number];
         let change = change::Change { pipe: PipeId(0), spec, flows: fates.clone(), drop: false };
@@ -656,7 +655,7 @@ fn a_change_leaves_what_is_on_its_way_alone() -> io::Result<()> {
             })
             .unwrap_or_else(|unfit| panic!("{unfit}"))
     };
-    assert_eq!(change(&mut forwarder, vec![Fate::Is(FlowId(1))], 2).dropped, 0);
+    assert_eq!(change(&mut forwarder, vec![FlowMapping::Is(FlowId(1))], 2).dropped, 0);
     near.push(ask::NOTHING, 2, 1000)?;
     run_dry(&mut forwarder)?;
     let mut numbers = far.numbers();
@@ -675,7 +674,7 @@ fn a_change_leaves_what_is_on_its_way_alone() -> io::Result<()> {
         assert!(counted.active.is_some_and(|at| at <= snapshot.at));
     }
     assert!(snapshot.flows[1][0].active.is_none());
-    change(&mut forwarder, vec![Fate::Is(FlowId(0)), Fate::Joins(FlowId(0))], 1);
+    change(&mut forwarder, vec![FlowMapping::Is(FlowId(0)), FlowMapping::Joins(FlowId(0))], 1);
     let snapshot = forwarder.snapshot();
     assert_eq!(
         (snapshot.flows[0].len(), snapshot.flows[0][0].counters.sent, snapshot.gone[0].sent),

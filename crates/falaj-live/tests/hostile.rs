@@ -1,8 +1,8 @@
 //! What ports read of anybody, as plain functions for any fuzzer; here they run over random bytes,
 //! and libFuzzer's runs are `make fuzz`.
 
-use falaj_engine::engine::Corrupt;
 use falaj_engine::key;
+use falaj_engine::message::Corrupt;
 use falaj_live::adapters::Adapters;
 use falaj_live::backend::port::Port;
 use falaj_live::backend::tap::Tap;

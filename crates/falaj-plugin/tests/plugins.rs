@@ -5,7 +5,7 @@ mod common;
 
 use common::{c_example, library, naughty, root, rust};
 use falaj_engine::change::{Change, Prepared};
-use falaj_engine::engine::Unit;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
 use falaj_plugin::load;

@@ -27,8 +27,9 @@ pub use pipes::RelayFlow;
 
 use falaj_engine::Corrupt;
 use falaj_engine::account::Account;
-use falaj_engine::classifier::{Match, Protocol};
+use falaj_engine::classifier::Match;
 use falaj_engine::each::Stats;
+use falaj_engine::header::Protocol;
 use falaj_engine::impair::Impairments;
 use falaj_engine::key::Key;
 use falaj_engine::network::{Entry, Refused};
@@ -40,13 +41,12 @@ use falaj_sched::contract::params::Refusals;
 use falaj_sched::scheduler::plugin::Breach;
 use falaj_sched::units::time::{Span, Time};
 use pipes::{Cargo, Fate, Pipes, UP, Way};
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
+use std::{fmt, io};
 
 /// What is relayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,16 +2,14 @@
 
 use crate::arrivals::{self, Sends};
 use crate::diagnostics::Problem;
-use crate::exceed;
-use crate::keys;
 use crate::link::Known;
 use crate::model::{Direction, Source, Towards};
-use crate::nearest;
 use crate::read::{Datum, Fields, Got, fields, get};
 use crate::rules::{self, RuleRead};
 use crate::units::quoted;
-use crate::unlikely;
-use falaj_engine::classifier::{Match, Net, Protocol, Version};
+use crate::{exceed, keys, nearest, unlikely};
+use falaj_engine::classifier::Match;
+use falaj_engine::header::{Net, Protocol, Version};
 use falaj_engine::key::{Key, Macs};
 use falaj_engine::term::{Literal, Term};
 use falaj_sched::contract::params::Values;

@@ -1,8 +1,9 @@
 //! Files that are right, and what is made of them.
 
 use falaj_engine::account::Account;
-use falaj_engine::classifier::{Match, Protocol};
+use falaj_engine::classifier::Match;
 use falaj_engine::framing::{Cells, Framing};
+use falaj_engine::header::Protocol;
 use falaj_engine::impair::distribution::Distribution;
 use falaj_engine::impair::event::Event;
 use falaj_engine::impair::jitter::Jitter;

@@ -1,7 +1,7 @@
 //! Scripts of `tc`, and the scenarios that they become.
 
 use expect_test::{Expect, expect};
-use falaj_engine::classifier::Protocol;
+use falaj_engine::header::Protocol;
 use falaj_engine::key::Key;
 use falaj_engine::network::Network;
 use falaj_scenario::import::{Host, tc};

@@ -1,6 +1,7 @@
 //! Rules, good and bad, and back again.
 
-use falaj_engine::classifier::{Match, Net, Protocol, Version};
+use falaj_engine::classifier::Match;
+use falaj_engine::header::{Net, Protocol, Version};
 use falaj_engine::key::Key;
 use falaj_scenario::parse_match;
 use proptest::prelude::*;

@@ -1,14 +1,12 @@
 //! Replaying what entered a live link: the same engine, the same instants, the
 //! same decisions.
 
-use falaj_engine::change::Fate;
-use falaj_engine::ecn;
+use falaj_engine::handover::FlowMapping;
 use falaj_engine::key::Key;
 use falaj_engine::network::{Around, Network, NetworkSpec, Packet, Places, Refused};
 use falaj_engine::pipe::Counters;
-use falaj_engine::rules;
 use falaj_engine::transaction::{Flows, Transaction};
-use falaj_engine::{Output, PipeId, Unfit, Why};
+use falaj_engine::{ChangeError, Output, PipeId, Why, ecn, rules};
 use falaj_sched::contract::params::Refusals;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::Label;
@@ -172,12 +170,12 @@ impl<'a> Replay<'a> {
     ///
     /// # Errors
     /// Packets wait that would be too large, or it is a change of another network.
-    pub fn change(&mut self, change: Transaction, now: Time) -> Result<(), Unfit> {
+    pub fn change(&mut self, change: Transaction, now: Time) -> Result<(), ChangeError> {
         let Transaction { engine, flows, sorted, rules, order } = change;
         // What was decided before names flows as they were.
         self.network.poll(now, &mut self.out);
         self.note();
-        let fates: Vec<(PipeId, &[Fate])> =
+        let fates: Vec<(PipeId, &[FlowMapping])> =
             flows.iter().map(|flows| (flows.pipe, &flows.fates[..])).collect();
         let begin: Vec<PipeId> = engine.begins().collect();
         let arrivals = self.arrivals;
@@ -196,7 +194,7 @@ impl<'a> Replay<'a> {
                 std::mem::replace(&mut self.delays[pipe.0 as usize], vec![Meter::new(); number]);
             for (f, delays) in old.into_iter().enumerate() {
                 match fates.get(f) {
-                    Some(Fate::Is(is)) => self.delays[pipe.0 as usize][is.index()] = delays,
+                    Some(FlowMapping::Is(is)) => self.delays[pipe.0 as usize][is.index()] = delays,
                     Some(_) => {}
                     None => self.delays[pipe.0 as usize][f] = delays,
                 }

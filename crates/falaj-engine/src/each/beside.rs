@@ -4,8 +4,8 @@
 use super::queues::Flat;
 use super::set::Report;
 use super::{Ids, Masks};
-use crate::change::{Fate, Handover};
-use crate::engine::{Output, Unit};
+use crate::handover::{FlowMapping, Handover};
+use crate::message::{Output, Unit};
 use crate::pipe::{Counters, Pipe, Remains};
 use falaj_sched::contract::guarantee::{NoPromise, Promise};
 use falaj_sched::queues::queue::FlowId;
@@ -89,9 +89,10 @@ impl Beside {
         now: Time,
         out: &mut Vec<Output>,
     ) {
-        let fate = |f: usize| how.flows.get(f).copied().unwrap_or(Fate::Is(FlowId(f as u32)));
+        let fate =
+            |f: usize| how.flows.get(f).copied().unwrap_or(FlowMapping::Is(FlowId(f as u32)));
         let flow = |f: usize, is: bool| {
-            (fate(f).flow(), is && matches!(fate(f), Fate::Is(_) | Fate::PartOf(_)))
+            (fate(f).flow(), is && matches!(fate(f), FlowMapping::Is(_) | FlowMapping::PartOf(_)))
         };
         for before in &mut self.before {
             before.flows.iter_mut().for_each(|now| *now = flow(now.0.index(), now.1));

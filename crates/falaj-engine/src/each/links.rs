@@ -4,9 +4,10 @@ use super::queues::Flat;
 use super::set::{Report, Set};
 use super::{Ids, Masks};
 use crate::chance::Chance;
-use crate::change::{Fate, Handover};
-use crate::engine::{Output, PipeId, Unit, Why};
-use crate::pipe::{self, Counters, For, Pipe, PipeSpec, Remains};
+use crate::handover::{FlowMapping, Handover};
+use crate::message::{Output, PipeId, Unit, Why};
+use crate::pipe::build::{BuildFor, build};
+use crate::pipe::{Counters, Pipe, PipeSpec, Remains};
 use falaj_sched::collections::calendar::Calendar;
 use falaj_sched::contract::guarantee::{NoPromise, Promise};
 use falaj_sched::contract::params::Refusals;
@@ -54,7 +55,7 @@ impl Links {
         let masks = spec.masks.clone();
         let each = masks.link.expect("asked for by its mask");
         let spec = PipeSpec { masks: Masks { link: None, ..masks.clone() }, ..spec.clone() };
-        let model = pipe::build(id, &spec, For::Any)?;
+        let model = build(id, &spec, BuildFor::Any)?;
         Ok(Links {
             id,
             set: Set::new(each, spec.seed, id.0, u32::MAX),
@@ -81,7 +82,7 @@ impl Links {
         let seed = Chance::new(self.spec.seed, LINKS, u64::from(self.id.0)).draw(self.built);
         self.built += 1;
         let spec = PipeSpec { seed, ..self.spec.clone() };
-        let pipe = pipe::build(self.id, &spec, For::Any).expect("the model was built of it");
+        let pipe = build(self.id, &spec, BuildFor::Any).expect("the model was built of it");
         if self.links.len() <= place {
             self.links.resize_with(place + 1, || None);
             self.calendar.grow(place + 1);
@@ -289,14 +290,16 @@ impl Pipe for Links {
         self.set.succeed(&mut old.set);
         self.of_the_gone = old.of_the_gone;
         for (f, was) in old.gone.iter().enumerate() {
-            match how.flows.get(f).copied().unwrap_or(Fate::Is(FlowId(f as u32))) {
-                Fate::Is(flow) | Fate::PartOf(flow) => self.gone[flow.index()].add(was),
-                Fate::Joins(_) | Fate::Dropped(_) => self.of_the_gone.add(was),
+            match how.flows.get(f).copied().unwrap_or(FlowMapping::Is(FlowId(f as u32))) {
+                FlowMapping::Is(flow) | FlowMapping::PartOf(flow) => {
+                    self.gone[flow.index()].add(was)
+                }
+                FlowMapping::Joins(_) | FlowMapping::Dropped(_) => self.of_the_gone.add(was),
             }
         }
         for (f, was) in old.of_flows.into_iter().enumerate() {
-            if let (Fate::Is(flow), Some(was)) =
-                (how.flows.get(f).copied().unwrap_or(Fate::Is(FlowId(f as u32))), was)
+            if let (FlowMapping::Is(flow), Some(was)) =
+                (how.flows.get(f).copied().unwrap_or(FlowMapping::Is(FlowId(f as u32))), was)
                 && let Some(Some(sum)) = self.of_flows.get_mut(flow.index())
             {
                 sum.add(was, None, 0);

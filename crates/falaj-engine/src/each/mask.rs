@@ -1,7 +1,7 @@
 //! Masks: which parts of a packet make it another one's. A mask takes no
 //! packet and leaves none out; that is a match's.
 
-use crate::classifier::Protocol;
+use crate::header::Protocol;
 use crate::key::Key;
 use crate::term::Term;
 use falaj_sched::units::time::Span;

@@ -5,11 +5,10 @@
 
 use super::set::{Report, Set};
 use super::{Each, Ids, Masks};
-use crate::change::{Fate, Handover};
-use crate::engine::{Output, PipeId, Unit, Why};
-use crate::pipe::{Counters, For, Leavings, Pipe, PipeSpec, Remains, plain};
+use crate::handover::{FlowMapping, Handover};
+use crate::message::{Output, PipeId, Unit, Why};
+use crate::pipe::{Counters, Leavings, Pipe, PipeSpec, Remains};
 use falaj_sched::contract::guarantee::{NoPromise, Promise};
-use falaj_sched::contract::params::Refusals;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::scheduler::plugin::Breach;
 use falaj_sched::units::label::{Known, Label};
@@ -46,21 +45,21 @@ impl Flat {
         let firsts = masks.firsts(flows);
         let mut fates = Vec::new();
         for f in 0..self.sets.len() {
-            let fate = how.flows.get(f).copied().unwrap_or(Fate::Is(FlowId(f as u32)));
+            let fate = how.flows.get(f).copied().unwrap_or(FlowMapping::Is(FlowId(f as u32)));
             let (is, first) = (masks.of(fate.flow().index()), firsts[fate.flow().index()].0);
             let shared = FlowId(first + is.map_or(0, |each| each.most));
             let was = self.masks.of(f);
             let same = was.zip(is).filter(|(was, is)| was.mask == is.mask);
             fates.extend((0..was.map_or(1, Each::places)).map(|place| match (fate, same) {
-                (Fate::Joins(_), _) => Fate::Joins(shared),
-                (Fate::Dropped(_), _) => Fate::Dropped(shared),
+                (FlowMapping::Joins(_), _) => FlowMapping::Joins(shared),
+                (FlowMapping::Dropped(_), _) => FlowMapping::Dropped(shared),
                 (_, Some((was, is))) if place < was.most.min(is.most) => {
-                    Fate::PartOf(FlowId(first + place))
+                    FlowMapping::PartOf(FlowId(first + place))
                 }
                 (_, Some((was, is))) if place >= was.most && place - was.most < is.shared() => {
-                    Fate::PartOf(FlowId(shared.0 + place - was.most))
+                    FlowMapping::PartOf(FlowId(shared.0 + place - was.most))
                 }
-                _ => Fate::PartOf(shared),
+                _ => FlowMapping::PartOf(shared),
             }));
         }
         (self.pipe, Handover { flows: fates, drop: how.drop })
@@ -68,28 +67,13 @@ impl Flat {
 }
 
 impl Queues {
-    pub(crate) fn new(id: PipeId, spec: &PipeSpec, what: For<'_>) -> Result<Queues, Refusals> {
+    /// Around a pipe that was built of the expanded setup.
+    pub(crate) fn new(id: PipeId, spec: &PipeSpec, inner: Box<dyn Pipe>) -> Queues {
         let masks = spec.masks.clone();
         let flows = spec.setup.flows.len();
-        let firsts = masks.firsts(flows);
-        let whole = PipeSpec {
-            setup: masks.expanded(&spec.setup),
-            masks: Masks::default(),
-            ..spec.clone()
-        };
-        let places = |f: u32| {
-            let first = firsts[f as usize].0;
-            first..first + masks.of(f as usize).map_or(1, Each::places)
-        };
-        let others: Vec<Range<u32>> = match what {
-            For::Any => Vec::new(),
-            For::Values(others) => others.iter().cloned().flatten().map(places).collect(),
-        };
-        let what = if matches!(what, For::Any) { what } else { For::Values(&others) };
-        let inner =
-            plain(id, whole, what).map_err(|refused| masks.refused(refused, &spec.setup))?;
         let set = |f: usize| masks.of(f).map(|each| Set::new(*each, spec.seed, id.0, f as u32));
-        Ok(Queues { inner, sets: (0..flows).map(set).collect(), firsts, masks })
+        let sets = (0..flows).map(set).collect();
+        Queues { inner, sets, firsts: masks.firsts(flows), masks }
     }
 
     /// What came out of the inner pipe, as the driver knows it; and counts it.
@@ -280,8 +264,8 @@ impl Pipe for Queues {
         let alike = how.flows.is_empty() && (0..flows).all(|f| old.masks.of(f) == self.masks.of(f));
         let mut changed = None;
         for (f, before) in old.sets.iter_mut().enumerate() {
-            let fate = how.flows.get(f).copied().unwrap_or(Fate::Is(FlowId(f as u32)));
-            if let (Fate::Is(is), Some(before)) = (fate, before)
+            let fate = how.flows.get(f).copied().unwrap_or(FlowMapping::Is(FlowId(f as u32)));
+            if let (FlowMapping::Is(is), Some(before)) = (fate, before)
                 && let Some(own) = &mut self.sets[is.index()]
             {
                 own.succeed(before);

@@ -27,7 +27,7 @@ pub mod profile;
 pub mod reorder;
 pub mod slots;
 
-use crate::engine::{Corrupt, Dropped, Emit, Output, Why};
+use crate::message::{Corrupt, Dropped, Emit, Output, Why};
 use event::{Chances, Draw, Event, Happening};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};

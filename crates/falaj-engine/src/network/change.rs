@@ -4,11 +4,12 @@ use super::entrance::Entrance;
 use super::passing::Passing;
 use super::{Network, heeds};
 use crate::account::Account;
-use crate::change::{Fate, Prepared};
+use crate::change::{ChangeError, Prepared};
 use crate::classifier::Classifier;
 use crate::each::Masks;
-use crate::engine::{Output, PipeId, Unfit};
+use crate::handover::FlowMapping;
 use crate::key::Key;
+use crate::message::{Output, PipeId};
 use crate::rules::{Rule, RuleSet};
 use falaj_sched::units::label::{Known, Label};
 use falaj_sched::units::time::Time;
@@ -31,7 +32,7 @@ pub struct Sorting {
 #[derive(Default)]
 pub struct Around<'a> {
     /// What becomes of flows, where these are others.
-    pub flows: &'a [(PipeId, &'a [Fate])],
+    pub flows: &'a [(PipeId, &'a [FlowMapping])],
     /// How packets are sorted from then on, where that is another.
     pub sorted: Vec<Sorting>,
     /// Other rules.
@@ -86,7 +87,7 @@ impl Network {
         known: Known<'_>,
         now: Time,
         out: &mut Vec<Output>,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), ChangeError> {
         self.poll(now, out);
         if self.rules.is_some() {
             if !self.heeds_labels() {

@@ -1,8 +1,8 @@
 //! Packets within: on their way through pipes, and what becomes of them.
 
 use super::{Network, Packet};
-use crate::engine::{Corrupt, Dropped, Early, Emit, Mark, Output, Why};
 use crate::key::Key;
+use crate::message::{Corrupt, Dropped, Early, Emit, Mark, Output, Why};
 use crate::rules::{At, Next};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::{Ecn, Label};

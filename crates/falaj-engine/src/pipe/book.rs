@@ -1,7 +1,7 @@
 //! What a pipe knows of its flows' packets: what came, what waits, what left, and what was lost,
 //! and why.
 
-use crate::change::Fate;
+use crate::handover::FlowMapping;
 use crate::impair::Harm;
 use falaj_sched::contract::discipline::Air;
 use falaj_sched::queues::queue::{FlowId, Packet};
@@ -331,7 +331,7 @@ impl Book {
 
     /// Flows become others, of which there are so many. What they have sent and lost goes with
     /// them, or to those that are gone; what waits is the business of the caller.
-    pub(super) fn become_others(&mut self, fates: &[Fate], flows: usize) {
+    pub(super) fn become_others(&mut self, fates: &[FlowMapping], flows: usize) {
         let old = std::mem::replace(self, Book::new(flows));
         self.gone = old.gone;
         if !old.harm.is_empty() {
@@ -341,7 +341,7 @@ impl Book {
             let (tally, lost) = (old.tallies[f], old.lost.of(f));
             let harm = old.harm.get(f).copied().unwrap_or_default();
             match fate {
-                Fate::Is(flow) => {
+                FlowMapping::Is(flow) => {
                     self.tallies[flow.index()] = tally;
                     if lost != Lost::default() {
                         *self.lost.of_mut(flow.index()) = lost;
@@ -350,7 +350,7 @@ impl Book {
                         *place = harm;
                     }
                 }
-                Fate::PartOf(flow) => {
+                FlowMapping::PartOf(flow) => {
                     self.tallies[flow.index()].add(&tally);
                     if lost != Lost::default() {
                         self.lost.of_mut(flow.index()).add(&lost);
@@ -359,7 +359,7 @@ impl Book {
                         place.add(&harm);
                     }
                 }
-                Fate::Joins(_) | Fate::Dropped(_) => {
+                FlowMapping::Joins(_) | FlowMapping::Dropped(_) => {
                     let (all, lost_by_all, harm_of_all) = &mut self.gone;
                     // Those that wait are another flow's.
                     all.queued += tally.packets_gone();

@@ -1,8 +1,9 @@
 //! A pipe: queues, a discipline and a link (dummynet's word for the whole). What the engine asks of
-//! one, and how it is built.
+//! one.
 
 mod around;
 mod book;
+pub(crate) mod build;
 mod device;
 mod spec;
 
@@ -10,31 +11,20 @@ pub use book::{Counters, Tally};
 pub use device::Pace;
 pub use spec::PipeSpec;
 
-use crate::change::Handover;
-use crate::each::links::Links;
-use crate::each::queues::{Flat, Queues};
+use crate::each::queues::Flat;
 use crate::each::{Ids, Masks, Report};
-use crate::engine::{Output, PipeId, Unit};
+use crate::handover::Handover;
 use crate::impair::Impairer;
-use around::pipe;
+use crate::message::{Output, Unit};
 use book::Book;
 use device::Device;
-use falaj_sched::contract::discipline::Discipline;
 use falaj_sched::contract::guarantee::{NoPromise, Promise};
-use falaj_sched::contract::params::Refusals;
-use falaj_sched::queues::aqm;
 use falaj_sched::queues::queue::{FlowId, Packet};
-use falaj_sched::registry::{self, Visitor};
-use falaj_sched::scheduler::instance::Station;
 use falaj_sched::scheduler::plugin::Breach;
-use falaj_sched::scheduler::tree::Tree;
-use falaj_sched::scheduler::with_aqm::WithPolicies;
 use falaj_sched::units::label::{Known, Label};
 use falaj_sched::units::rate::Wire;
 use falaj_sched::units::time::{Span, Time};
 use std::any::Any;
-use std::ops::Range;
-use std::sync::Arc;
 
 /// The engine's view of a pipe, whatever its discipline.
 pub(crate) trait Pipe: Send + Any {
@@ -132,54 +122,4 @@ pub(crate) struct Remains {
     device: Option<Device>,
     book: Book,
     impairer: Option<Box<Impairer>>,
-}
-
-/// For what a pipe is built.
-#[derive(Clone, Copy)]
-pub(crate) enum For<'a> {
-    /// To begin empty, or to take over from whatever there was.
-    Any,
-    /// To take over from one of the same discipline and masks, in which these flows alone have
-    /// another limit of their queue.
-    Values(&'a [Range<u32>]),
-}
-
-/// Builds the pipe that `spec` asks for.
-pub(crate) fn build(id: PipeId, spec: &PipeSpec, what: For<'_>) -> Result<Box<dyn Pipe>, Refusals> {
-    if let Some(refused) = spec.refused() {
-        return Err(refused.into());
-    }
-    if spec.masks.link.is_some() {
-        return Ok(Box::new(Links::new(id, spec)?));
-    }
-    if !spec.masks.is_none() {
-        return Ok(Box::new(Queues::new(id, spec, what)?));
-    }
-    plain(id, spec.clone(), what)
-}
-
-/// The same for one that has no masks and that nothing refuses.
-pub(crate) fn plain(id: PipeId, spec: PipeSpec, what: For<'_>) -> Result<Box<dyn Pipe>, Refusals> {
-    struct Builder<'a>(PipeId, &'a Arc<PipeSpec>, For<'a>);
-    impl Visitor for Builder<'_> {
-        type Output = Result<Box<dyn Pipe>, Refusals>;
-        fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
-            let Builder(id, spec, what) = self;
-            let setup = spec.setup.joined(spec.kind);
-            if setup.flows.iter().any(|f| f.inner.is_some()) {
-                return Ok(pipe(id, spec, Tree::new(&setup, discipline)?, true));
-            }
-            if aqm::any(&setup) {
-                return Ok(pipe(id, spec, WithPolicies::new(&setup, discipline), true));
-            }
-            Ok(match what {
-                For::Any => pipe(id, spec, Station::new(&setup, discipline), true),
-                For::Values(others) => {
-                    pipe(id, spec, Station::bare(&setup, discipline, others), false)
-                }
-            })
-        }
-    }
-    let spec = Arc::new(spec);
-    registry::build(spec.kind, &spec.setup, Builder(id, &spec, what))?
 }

@@ -1,7 +1,7 @@
 //! What flows get after weights, rates and deadlines have changed while packets wait.
 
 use crate::common::{Dice, become_kind, emits};
-use falaj_engine::engine::Unit;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
 use falaj_sched::contract::guarantee::Promise;

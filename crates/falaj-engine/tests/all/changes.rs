@@ -2,10 +2,10 @@
 //! number of flows, of the discipline itself.
 
 use crate::common::{Dice, any_pipe, become_kind, bursts, by_device, divide, impair};
-use falaj_engine::engine::Unit;
 use falaj_engine::impair::Impairments;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::{Pace, PipeSpec};
-use falaj_engine::{Engine, Output, PipeId, Unfit, Why};
+use falaj_engine::{ChangeError, Engine, Output, PipeId, Why};
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry;
@@ -140,7 +140,7 @@ fn flows_do_not_vanish_and_a_bad_setup_changes_nothing() {
     fewer.setup.flows.pop();
     assert_eq!(
         engine.prepare(PIPE, &fewer).err(),
-        Some(Unfit::Fewer { flows: spec.setup.flows.len() })
+        Some(ChangeError::Fewer { flows: spec.setup.flows.len() })
     );
     // What waits would be too large; what is on the wire would not mind.
     let mut smaller = spec.clone();
@@ -148,7 +148,7 @@ fn flows_do_not_vanish_and_a_bad_setup_changes_nothing() {
     let prepared = engine.prepare(PIPE, &smaller).unwrap();
     let unit = Unit { flow: FlowId(0), handle: 0, bytes: spec.setup.largest };
     (0..2).for_each(|_| engine.input(PIPE, unit, Time::ZERO, &mut Vec::new()));
-    let too_large = Unfit::Smaller { largest: spec.setup.largest };
+    let too_large = ChangeError::Smaller { largest: spec.setup.largest };
     assert_eq!(engine.prepare(PIPE, &smaller).err(), Some(too_large.clone()));
     assert_eq!(engine.apply(prepared, Time::ZERO, &mut Vec::new()), Err(too_large));
     assert_eq!(engine.counters(PIPE, FlowId(0)).backlog, 2);
@@ -188,8 +188,8 @@ fn a_change_prepared_before_another_one_takes_nothing_out() {
         };
         send(&mut engine, 0, 1, 0);
         let (with, refused) = match dice.from(0, 1) {
-            0 => (&mut more, Unfit::Fewer { flows: flows + 1 }),
-            _ => (&mut larger, Unfit::Smaller { largest: spec.setup.largest + 1 }),
+            0 => (&mut more, ChangeError::Fewer { flows: flows + 1 }),
+            _ => (&mut larger, ChangeError::Smaller { largest: spec.setup.largest + 1 }),
         };
         let entry =
             registry::entry(dice.one_of(&["drr", "wfq", "qfq", "priority", "fifo"])).unwrap();

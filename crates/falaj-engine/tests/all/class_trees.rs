@@ -6,7 +6,7 @@ use crate::common::examples::longest_wait_of_a_victim;
 use crate::common::fraction::Fraction;
 use crate::common::stepwise::{Model, beside, with};
 use crate::common::{Arrival, Dice, bursts, emits, run};
-use falaj_engine::engine::Unit;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
 use falaj_sched::contract::params::{FlowSetup, Inner, Setup, Value, Values};

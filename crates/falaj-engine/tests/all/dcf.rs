@@ -2,7 +2,7 @@
 //! when all always have packets, beside Bianchi's fixed point.
 
 use crate::common::{Arrival, Dice, emits, run};
-use falaj_engine::engine::Unit;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::{Engine, Output, PipeId};
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};

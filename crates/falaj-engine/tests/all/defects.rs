@@ -5,10 +5,10 @@
 use crate::common::emits;
 use falaj_engine::each::mask::Lengths;
 use falaj_engine::each::{Each, Ids, Mask, Masks};
-use falaj_engine::engine::Unit;
 use falaj_engine::impair::Impairments;
 use falaj_engine::impair::loss::Loss;
 use falaj_engine::key::Key;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
 use falaj_sched::contract::params::{FlowSetup, Setup, Values};

@@ -3,7 +3,7 @@
 
 use crate::common::{Arrival, Dice, any_pipe, bursts, by_device, emits};
 use falaj_engine::each::Ids;
-use falaj_engine::engine::Unit;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::{Pace, PipeSpec};
 use falaj_engine::{Emit, Engine, Output, PipeId};
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};

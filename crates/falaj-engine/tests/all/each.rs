@@ -3,8 +3,8 @@
 use crate::common::{Arrival, Dice, any_pipe, bursts, emits, impair};
 use falaj_engine::each::mask::Lengths;
 use falaj_engine::each::{Each, Ids, Mask, Masks, Report};
-use falaj_engine::engine::Unit;
 use falaj_engine::key::Key;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};

@@ -4,10 +4,11 @@
 use crate::common::{Dice, emits};
 use falaj_engine::account::Account;
 use falaj_engine::change::Change;
-use falaj_engine::classifier::{Classifier, Match, Protocol};
+use falaj_engine::classifier::{Classifier, Match};
 use falaj_engine::each::Ids;
-use falaj_engine::engine::Unit;
+use falaj_engine::header::Protocol;
 use falaj_engine::key::Key;
+use falaj_engine::message::Unit;
 use falaj_engine::network::{Around, Network, NetworkSpec, Packet, Place};
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::rules::{Rule, To};

@@ -6,7 +6,7 @@ use crate::common::aggregates::Naive;
 use crate::common::emits;
 use crate::common::fraction::Fraction;
 use crate::common::units::units_of_a_byte;
-use falaj_engine::engine::Unit;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Engine, PipeId};
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};

@@ -1,7 +1,7 @@
 //! Departures are exact: within any busy period the last bit of each packet leaves when integers
 //! say so.
 
-use falaj_engine::engine::Unit;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Engine, Output, PipeId};
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};

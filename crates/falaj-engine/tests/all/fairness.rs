@@ -4,8 +4,9 @@
 use crate::common::{Arrival, Dice, emits, run};
 use falaj_engine::adversary::Subject;
 use falaj_engine::fairness::{self, Fairness, Sizes};
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
-use falaj_engine::{Emit, Engine, Output, PipeId, engine::Unit};
+use falaj_engine::{Emit, Engine, Output, PipeId};
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::mechanisms::gps::Fluid;
 use falaj_sched::queues::queue::{FlowId, Limit};

@@ -3,7 +3,7 @@
 
 use crate::common::{Dice, bursts};
 use falaj_engine::each::Ids;
-use falaj_engine::engine::Unit;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId, Why};
 use falaj_sched::contract::discipline::Discipline;

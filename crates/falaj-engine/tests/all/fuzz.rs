@@ -3,7 +3,7 @@
 //! over bytes that repeat themselves and over random ones.
 
 use super::common::Dice;
-use falaj_engine::engine::Unit;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId, Prepared, Why};
 use falaj_sched::contract::params::{FlowSetup, Kind, Param, Setup, Value, Values};

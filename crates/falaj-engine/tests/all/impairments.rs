@@ -1,7 +1,6 @@
 //! What a link does to packets: how often, by how much, and that it depends on nothing else.
 
 use crate::common::{Dice, any_pipe, bursts, emits, impair, run};
-use falaj_engine::engine::Unit;
 use falaj_engine::framing::{Cells, Framing};
 use falaj_engine::impair::Impairments;
 use falaj_engine::impair::distribution::{Distribution, Table};
@@ -11,6 +10,7 @@ use falaj_engine::impair::loss::{FourStates, GilbertElliott, Loss};
 use falaj_engine::impair::profile::Profile;
 use falaj_engine::impair::reorder::Reorder;
 use falaj_engine::impair::slots::Slots;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::{Emit, Engine, Output, PipeId, Why};
 use falaj_sched::contract::params::{FlowSetup, Setup, Values};

@@ -486,7 +486,7 @@ fn minima_and_limits_change_while_packets_wait() {
     let mut out = Vec::new();
     for f in [0, 1] {
         for handle in 0..20 {
-            let unit = falaj_engine::engine::Unit { flow: FlowId(f), handle, bytes: 4 };
+            let unit = falaj_engine::message::Unit { flow: FlowId(f), handle, bytes: 4 };
             engine.input(falaj_engine::PipeId(0), unit, Time(0), &mut out);
         }
     }

@@ -1,14 +1,16 @@
 //! Several pipes and rules: what leaves when, and what is counted.
 
 use falaj_engine::account::Account;
-use falaj_engine::change::{Change, Fate};
-use falaj_engine::classifier::{Classifier, Match, Net, Protocol};
+use falaj_engine::change::Change;
+use falaj_engine::classifier::{Classifier, Match};
 use falaj_engine::each::{Each, Mask, Masks};
-use falaj_engine::engine::Emit;
+use falaj_engine::handover::FlowMapping;
+use falaj_engine::header::{Net, Protocol};
 use falaj_engine::impair::Impairments;
 use falaj_engine::impair::event::Event;
 use falaj_engine::impair::loss::Loss;
 use falaj_engine::key::Key;
+use falaj_engine::message::Emit;
 use falaj_engine::network::{Around, Network, NetworkSpec, Packet, Place, Refused, Sorting};
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::rules::{Rule, Taken, Target, To};
@@ -352,7 +354,7 @@ fn a_change_finds_packets_between_links() {
     labelled(&mut network, [(0, 1)], Ecn::Not, &mut out).expect("it enters");
     let (pipe, mut after) = (PipeId(2), spec.places[2].pipe.clone());
     after.setup.flows = vec![after.setup.flows[0].clone(); 2];
-    let fates = vec![Fate::Is(FlowId(1))];
+    let fates = vec![FlowMapping::Is(FlowId(1))];
     let change = Change { pipe, spec: after, flows: fates.clone(), drop: false };
     let prepared = Prepared::new(&[change]).unwrap_or_else(|(_, unfit)| panic!("{unfit}"));
     let nine = Match { dport: Some((9, 9)), ..Match::ANY };

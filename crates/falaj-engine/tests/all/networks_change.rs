@@ -3,18 +3,20 @@
 
 use crate::common::Dice;
 use falaj_engine::account::Account;
-use falaj_engine::change::{Change, Fate};
-use falaj_engine::classifier::{Classifier, Match, Protocol};
+use falaj_engine::change::Change;
+use falaj_engine::classifier::{Classifier, Match};
 use falaj_engine::each::{Each, Mask, Masks};
-use falaj_engine::engine::Emit;
+use falaj_engine::handover::FlowMapping;
+use falaj_engine::header::Protocol;
 use falaj_engine::key::Key;
+use falaj_engine::message::Emit;
 use falaj_engine::network::{
     Around, Leading, Network, NetworkSpec, Packet, Place, Refused, Sorting, unlimited,
 };
 use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::rules::{Rule, Target, To};
 use falaj_engine::table::{Entry, Field, Table};
-use falaj_engine::{Output, PipeId, Prepared, Unfit, Why};
+use falaj_engine::{ChangeError, Output, PipeId, Prepared, Why};
 use falaj_sched::contract::params::{FlowSetup, Setup, Values};
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::units::label::Label;
@@ -87,7 +89,7 @@ impl Sent {
         change: Prepared,
         sorted: Vec<Sorting>,
         rules: Option<Leading>,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), ChangeError> {
         let around = Around { flows: &[], sorted, rules };
         let made = self.network.apply(change, around, &|_| Label::default(), at, &mut self.out);
         self.note();
@@ -175,7 +177,7 @@ fn a_link_that_goes_sends_what_waits() {
     // The place is not free as long as packets wait.
     assert!(sent.network.places().vacant.is_empty());
     let begins = beginning(nothing(), 0, &pipe(Span::ZERO, 1));
-    assert_eq!(sent.change(at(2), begins, vec![], None), Err(Unfit::Occupied));
+    assert_eq!(sent.change(at(2), begins, vec![], None), Err(ChangeError::Occupied));
     assert_eq!(sent.network.of_the_ended().backlog, 1);
     sent.network.poll(at(3), &mut sent.out);
     sent.note();
@@ -195,7 +197,7 @@ fn a_link_that_goes_sends_what_waits() {
         ending(nothing(), 0),
         Prepared::new(&[Change::new(PipeId(0), pipe(Span::ZERO, 1))]).ok().unwrap(),
     ] {
-        assert_eq!(sent.change(at(20), again, vec![], None), Err(Unfit::NoSuchPipe));
+        assert_eq!(sent.change(at(20), again, vec![], None), Err(ChangeError::NoSuchPipe));
     }
 }
 
@@ -373,7 +375,7 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
                     0 if scene.places.len() > 1 => {
                         if dice.from(0, 1) == 0 {
                             let spec = scene.specs[place as usize].clone();
-                            let flows = vec![Fate::Dropped(FlowId(0))];
+                            let flows = vec![FlowMapping::Dropped(FlowId(0))];
                             let change = |way| Change {
                                 pipe: PipeId(2 * place + way),
                                 spec: spec.clone(),

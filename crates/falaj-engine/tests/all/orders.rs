@@ -1,7 +1,7 @@
 //! Worked examples: who leaves when, computed by hand. One byte takes 8 ns.
 
 use crate::common::examples::{E1, order};
-use falaj_engine::engine::Unit;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};

@@ -4,7 +4,7 @@
 use crate::common::{Dice, any_pipe, become_kind, bursts, divide, emits, impair};
 use falaj_engine::chance::Chance;
 use falaj_engine::each::Ids;
-use falaj_engine::engine::Unit;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::{Engine, Output, PipeId, Why};
 use falaj_sched::contract::discipline::Discipline;

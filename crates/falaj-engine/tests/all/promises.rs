@@ -1,7 +1,7 @@
 //! Every discipline against its own promises, under adversarial arrivals.
 
 use crate::common::{Arrival, Dice, any_pipe, become_kind, bursts, by_device, emits, run};
-use falaj_engine::engine::Unit;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
 use falaj_sched::contract::discipline::Discipline;

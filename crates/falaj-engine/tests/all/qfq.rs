@@ -4,7 +4,7 @@ use crate::common::examples::{E1, order};
 use crate::common::fraction::Fraction;
 use crate::common::units::units_of_a_byte;
 use crate::common::{Dice, emits};
-use falaj_engine::engine::Unit;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
 use falaj_sched::contract::discipline::{Answer, Discipline};

@@ -3,7 +3,7 @@
 
 use crate::common::examples::{E1, order};
 use crate::common::{Arrival, Dice, any_pipe, become_kind, bursts, emits, run};
-use falaj_engine::engine::Unit;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Engine, PipeId};
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};

@@ -1,7 +1,8 @@
 //! The first of many rules that takes a packet, against a look at one after the other.
 
 use falaj_engine::chance::Chance;
-use falaj_engine::classifier::{Match, Net, Protocol};
+use falaj_engine::classifier::Match;
+use falaj_engine::header::{Net, Protocol};
 use falaj_engine::key::{Fragment, Key, Macs};
 use falaj_engine::lookup::Lookup;
 use falaj_engine::table::{Entry, Field, Table};

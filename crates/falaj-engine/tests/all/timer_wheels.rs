@@ -1,7 +1,7 @@
 //! Timer wheels: worked examples, a plain model without wheels, shares.
 
 use crate::common::{Arrival, emits, run};
-use falaj_engine::engine::Unit;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};

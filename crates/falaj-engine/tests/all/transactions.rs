@@ -2,11 +2,12 @@
 //! come, go and change places, packets that may be dropped. Every packet is accounted for.
 
 use crate::common::{Dice, any_pipe, become_kind, divide, impair};
-use falaj_engine::change::{Change, Fate};
-use falaj_engine::engine::Unit;
+use falaj_engine::change::Change;
+use falaj_engine::handover::FlowMapping;
 use falaj_engine::impair::Impairments;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::{Counters, PipeSpec};
-use falaj_engine::{Engine, Output, PipeId, Prepared, Unfit, Why};
+use falaj_engine::{ChangeError, Engine, Output, PipeId, Prepared, Why};
 use falaj_sched::contract::params::{FlowSetup, Setup, Values};
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry;
@@ -21,7 +22,7 @@ fn pipe(p: usize) -> PipeId {
 }
 
 /// Anything of a pipe becomes otherwise; says what becomes of its flows.
-fn change(dice: &mut Dice, spec: &mut PipeSpec) -> Vec<Fate> {
+fn change(dice: &mut Dice, spec: &mut PipeSpec) -> Vec<FlowMapping> {
     let flows = spec.setup.leaves().len();
     let mut fates = Vec::new();
     spec.setup.flows = spec.setup.leaves().into_iter().cloned().collect();
@@ -33,10 +34,10 @@ fn change(dice: &mut Dice, spec: &mut PipeSpec) -> Vec<Fate> {
             for _ in 0..flows {
                 let other = FlowId(dice.from(0, number as u64 - 1) as u32);
                 fates.push(match dice.from(0, 3) {
-                    0 => Fate::Joins(other),
-                    1 => Fate::Dropped(other),
-                    _ if places.is_empty() => Fate::Joins(other),
-                    _ => Fate::Is(FlowId(
+                    0 => FlowMapping::Joins(other),
+                    1 => FlowMapping::Dropped(other),
+                    _ if places.is_empty() => FlowMapping::Joins(other),
+                    _ => FlowMapping::Is(FlowId(
                         places.swap_remove(dice.from(0, places.len() as u64 - 1) as usize) as u32,
                     )),
                 });
@@ -121,8 +122,8 @@ fn everything_changes_a_thousand_times_under_load() {
                     if dice.from(0, 3) > 0 {
                         let flows = change(&mut dice, spec);
                         let drop = dice.from(0, 2) == 0;
-                        may_drop[p] =
-                            drop || flows.iter().any(|fate| matches!(fate, Fate::Dropped(_)));
+                        may_drop[p] = drop
+                            || flows.iter().any(|fate| matches!(fate, FlowMapping::Dropped(_)));
                         changes.push(Change { pipe: pipe(p), spec: spec.clone(), flows, drop });
                     }
                 }
@@ -137,7 +138,10 @@ fn everything_changes_a_thousand_times_under_load() {
                     }
                     Err(unfit) => {
                         assert!(
-                            matches!(unfit, Unfit::Fewer { .. } | Unfit::Smaller { .. }),
+                            matches!(
+                                unfit,
+                                ChangeError::Fewer { .. } | ChangeError::Smaller { .. }
+                            ),
                             "seed {seed}: {unfit}"
                         );
                         assert!(
@@ -268,7 +272,7 @@ fn a_change_is_made_of_all_pipes_or_of_none() {
     let changes = [Change::new(pipe(0), faster.clone()), Change::new(pipe(1), smaller.clone())];
     let prepared = Prepared::new(&changes).unwrap();
     let unfit = engine.apply(prepared, Time(500_000), &mut out).unwrap_err();
-    assert_eq!(unfit, Unfit::Smaller { largest: 1000 });
+    assert_eq!(unfit, ChangeError::Smaller { largest: 1000 });
     // The first one would be done in a tenth of the time.
     engine.poll(Time(4_999_999), &mut out);
     assert_eq!([0, 1].map(|p| engine.counters(pipe(p), FlowId(0)).backlog), [1, 1]);
@@ -281,7 +285,7 @@ fn a_change_is_made_of_all_pipes_or_of_none() {
             Time(4_999_999),
             &mut out
         ),
-        Err(Unfit::NoSuchPipe)
+        Err(ChangeError::NoSuchPipe)
     );
 }
 
@@ -298,7 +302,7 @@ fn what_has_left_is_due_when_it_was_to_be() {
     out.clear();
     let mut spec = plain(10, 1);
     (spec.delay, spec.setup.largest) = (Span::ZERO, 500);
-    let flows = vec![Fate::Dropped(FlowId(0)), Fate::Is(FlowId(0))];
+    let flows = vec![FlowMapping::Dropped(FlowId(0)), FlowMapping::Is(FlowId(0))];
     let change = Change { pipe: pipe(0), spec, flows, drop: true };
     engine.apply(Prepared::new(&[change]).unwrap(), Time(1), &mut out).unwrap();
     assert_eq!(
@@ -346,16 +350,16 @@ fn a_shorter_queue_keeps_what_waits_unless_it_may_be_dropped() {
 #[test]
 fn flows_cannot_become_what_there_is_not() {
     let (mut engine, mut out) = filled(10, 2, 2);
-    let change = |flows: &[Fate]| {
+    let change = |flows: &[FlowMapping]| {
         Prepared::new(&[Change { flows: flows.to_vec(), ..Change::new(pipe(0), plain(10, 2)) }])
     };
-    let is = |f| Fate::Is(FlowId(f));
-    let refused = Some((pipe(0), Unfit::NoSuchFlow { flows: 2 }));
+    let is = |f| FlowMapping::Is(FlowId(f));
+    let refused = Some((pipe(0), ChangeError::NoSuchFlow { flows: 2 }));
     assert_eq!(change(&[is(0), is(2)]).err(), refused);
     assert_eq!(change(&[is(1), is(1)]).err(), refused);
-    let of_another_pipe = change(&[is(0), is(1), Fate::Joins(FlowId(0))]).ok().unwrap();
+    let of_another_pipe = change(&[is(0), is(1), FlowMapping::Joins(FlowId(0))]).ok().unwrap();
     assert_eq!(
         engine.apply(of_another_pipe, Time(1), &mut out),
-        Err(Unfit::NoSuchFlow { flows: 2 })
+        Err(ChangeError::NoSuchFlow { flows: 2 })
     );
 }

@@ -3,8 +3,8 @@
 
 use crate::common::{Dice, become_kind, bursts, virtual_links};
 use falaj_engine::each::{Each, Mask, Masks};
-use falaj_engine::engine::Unit;
 use falaj_engine::key::Key;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId, Prepared};
 use falaj_sched::queues::queue::{FlowId, Limit};

@@ -116,7 +116,7 @@ fn an_idle_link_makes_no_events_and_keeps_its_phases() {
             let mut out = Vec::new();
             assert_eq!(engine.next_event(), Time::NEVER);
             engine.poll(Time::ZERO + Span::from_secs(8_640_000), &mut out);
-            let unit = falaj_engine::engine::Unit { flow: FlowId(0), handle: 0, bytes: 1 };
+            let unit = falaj_engine::message::Unit { flow: FlowId(0), handle: 0, bytes: 1 };
             engine.input(PipeId(0), unit, Time::ZERO + Span::from_secs(8_640_000), &mut out);
         }
     }

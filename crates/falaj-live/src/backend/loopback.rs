@@ -4,8 +4,8 @@
 use crate::backend::port::{Port, Received};
 use crate::socket_buffer;
 use falaj_engine::account::Account;
-use falaj_engine::engine::Corrupt;
 use falaj_engine::key::Key;
+use falaj_engine::message::Corrupt;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::Ecn;
 use std::io;

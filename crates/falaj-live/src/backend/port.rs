@@ -3,8 +3,8 @@
 use crate::backend::tap::Tap;
 use crate::gso::{self, Train};
 use falaj_engine::ecn;
-use falaj_engine::engine::Corrupt;
 use falaj_engine::key::Key;
+use falaj_engine::message::Corrupt;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::Ecn;
 use nix::libc::EINVAL;

@@ -2,7 +2,7 @@
 //! engine decides on nobody until they have.
 
 use super::{Attached, Forwarder};
-use falaj_engine::{PipeId, Unfit};
+use falaj_engine::{ChangeError, PipeId};
 use falaj_sched::units::time::{Span, Time};
 use nix::libc::{EAGAIN, ENOBUFS, ENOMEM};
 use std::collections::VecDeque;
@@ -41,7 +41,7 @@ impl Forwarder {
             if backlog.is_some() && !port.says_room() {
                 return Err(io::Error::new(
                     io::ErrorKind::Unsupported,
-                    format!("{}: {}", port.name(), Unfit::Unpaced),
+                    format!("{}: {}", port.name(), ChangeError::Unpaced),
                 ));
             }
             if backlog != self.backlogs[to] {
@@ -56,14 +56,14 @@ impl Forwarder {
     pub(super) fn may_be_paced(
         &self,
         mut pipes: impl Iterator<Item = PipeId>,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), ChangeError> {
         let ruled = self.network.has_rules();
         let may = |pipe: PipeId| {
             let leads = |from: PipeId| if ruled { from.0 % 2 == pipe.0 % 2 } else { from == pipe };
             let mut ports = self.ports.iter().filter(|port| leads(port.pipe));
             ports.all(|port| self.ports[port.leaves_at].port.says_room())
         };
-        if pipes.all(may) { Ok(()) } else { Err(Unfit::Unpaced) }
+        if pipes.all(may) { Ok(()) } else { Err(ChangeError::Unpaced) }
     }
 
     /// Is something kept for this port?

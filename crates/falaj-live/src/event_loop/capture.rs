@@ -6,7 +6,7 @@ use super::units::{Packet, Units};
 use crate::backend::port;
 use crate::backend::tap::Tap;
 use falaj_engine::ecn;
-use falaj_engine::engine::Corrupt;
+use falaj_engine::message::Corrupt;
 use falaj_sched::units::label::Ecn;
 use falaj_traffic::capture::{self, Verdict};
 

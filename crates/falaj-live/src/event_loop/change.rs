@@ -1,11 +1,10 @@
 //! Changes of the link while packets are on their way.
 
 use super::{Forwarder, LiveFlow};
-use falaj_engine::change::Fate;
-use falaj_engine::ecn;
+use falaj_engine::handover::FlowMapping;
 use falaj_engine::network::{Around, Entry, Places};
 use falaj_engine::transaction::{Flows, Transaction};
-use falaj_engine::{Output, PipeId, Unfit, Why};
+use falaj_engine::{ChangeError, Output, PipeId, Why, ecn};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::Label;
 use falaj_sched::units::time::Time;
@@ -28,13 +27,13 @@ impl Forwarder {
     ///
     /// # Errors
     /// Packets wait that would be too large, or another change came between.
-    pub fn change(&mut self, change: Transaction) -> Result<Changed, Unfit> {
+    pub fn change(&mut self, change: Transaction) -> Result<Changed, ChangeError> {
         let now = self.clock.now();
         let Transaction { engine, flows, sorted, rules, order } = change;
         // What was decided before the change names flows as they were.
         self.network.poll(now, &mut self.out);
         self.note();
-        let fates: Vec<(PipeId, &[Fate])> =
+        let fates: Vec<(PipeId, &[FlowMapping])> =
             flows.iter().map(|flows| (flows.pipe, &flows.fates[..])).collect();
         let begin: Vec<PipeId> = engine.begins().collect();
         self.may_be_paced(engine.by_devices())?;
@@ -116,7 +115,7 @@ impl Forwarder {
         }
     }
 
-    fn flows_become(&mut self, pipe: PipeId, fates: &[Fate], number: usize) {
+    fn flows_become(&mut self, pipe: PipeId, fates: &[FlowMapping], number: usize) {
         let become_other = |flow: FlowId| fates.get(flow.index()).map_or(flow, |fate| fate.flow());
         let p = pipe.0 as usize;
         let old = std::mem::take(&mut self.flows[p]);
@@ -126,7 +125,7 @@ impl Forwarder {
         self.active[p] = vec![Time::NEVER; number];
         for (f, (flow, active)) in old.into_iter().zip(active).enumerate() {
             match fates.get(f) {
-                Some(Fate::Is(is)) => {
+                Some(FlowMapping::Is(is)) => {
                     (self.flows[p][is.index()], self.active[p][is.index()]) = (flow, active)
                 }
                 // What the engine counted of it is of those that have gone; what was measured of it

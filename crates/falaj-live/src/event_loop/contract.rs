@@ -22,7 +22,7 @@
 use super::Forwarder;
 use super::units::Packet;
 use falaj_engine::PipeId;
-use falaj_engine::engine::Emit;
+use falaj_engine::message::Emit;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};

@@ -2,7 +2,7 @@
 
 use super::Forwarder;
 use falaj_engine::PipeId;
-use falaj_engine::engine::Emit;
+use falaj_engine::message::Emit;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Time;
 use std::collections::VecDeque;

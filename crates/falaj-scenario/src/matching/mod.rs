@@ -7,7 +7,8 @@ pub(crate) use operands::net_or_numbers;
 
 use crate::nearest;
 use crate::units::{Unreadable, quoted};
-use falaj_engine::classifier::{Match, Protocol, Version};
+use falaj_engine::classifier::Match;
+use falaj_engine::header::{Protocol, Version};
 use falaj_engine::table::{Field, Table};
 use falaj_engine::term::Term;
 use normal::apart;

@@ -2,7 +2,7 @@
 
 use crate::nearest;
 use crate::units::{Unreadable, quoted};
-use falaj_engine::classifier::{Net, Protocol};
+use falaj_engine::header::{Net, Protocol};
 use falaj_engine::table::Entry;
 use falaj_engine::term::{FLAGS, Term};
 use std::net::IpAddr;

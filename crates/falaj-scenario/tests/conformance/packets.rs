@@ -14,7 +14,7 @@
 //! | `delay 8ms..12ms`, `mean 9.9ms..10.1ms`, `deviation 2ms..3ms` | of the time from a packet's start to its arrival; all delays within |
 //! | `gaps 1ms..2ms` | from one arrival to the next, within |
 
-use falaj_engine::classifier::Protocol;
+use falaj_engine::header::Protocol;
 use falaj_engine::key::{Fragment, Key, Macs};
 use falaj_engine::network::{Network, Packet};
 use falaj_engine::{Output, Why};

@@ -1,12 +1,12 @@
 //! From a link that runs to what it shall be: which pipes change, what becomes of flows, how
 //! packets are sorted.
 
-use falaj_engine::change::{self, Fate};
 use falaj_engine::classifier::Match;
+use falaj_engine::handover::FlowMapping;
 use falaj_engine::network::{Leading, Places, Sorting, unlimited};
 use falaj_engine::rules::Rule;
 use falaj_engine::transaction::{Flows, Transaction};
-use falaj_engine::{PipeId, Prepared, Unfit};
+use falaj_engine::{ChangeError, PipeId, Prepared, change};
 use falaj_scenario::{Direction, Link, Scenario, Towards};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sim::scenario::pipe_of;
@@ -139,7 +139,7 @@ pub(crate) fn difference(
         for (towards, name) in WAYS {
             let (was, pipe) = (old.direction(towards), pipe_of(place as usize, towards));
             if drop {
-                let fates = vec![Fate::Dropped(FlowId(0)); was.flows.len()];
+                let fates = vec![FlowMapping::Dropped(FlowId(0)); was.flows.len()];
                 pipes.push(change::Change { pipe, spec: was.pipe(), flows: fates.clone(), drop });
             }
             end.push(pipe);
@@ -178,7 +178,7 @@ pub(crate) fn difference(
             WAYS[pipe as usize % 2].1.to_owned()
         }
     };
-    let unfit = |(pipe, unfit): (PipeId, Unfit)| format!("{}: {unfit}", named(pipe));
+    let unfit = |(pipe, unfit): (PipeId, ChangeError)| format!("{}: {unfit}", named(pipe));
     let mut engine = Prepared::new(&pipes).map_err(unfit)?;
     for (pipe, spec, limits) in values {
         engine = engine.with_values(pipe, spec, &limits).map_err(unfit)?;
@@ -218,7 +218,7 @@ pub(crate) fn of_values(
             let number = flow as u32;
             let limits: Vec<Range<u32>> =
                 (old.limit != new.limit).then_some(number..number + 1).into_iter().collect();
-            let unfit = |(_, unfit): (PipeId, Unfit)| format!("{name}: {unfit}");
+            let unfit = |(_, unfit): (PipeId, ChangeError)| format!("{name}: {unfit}");
             let others = engine.map_or_else(|| Prepared::new(&[]), Ok).map_err(unfit)?;
             engine = Some(others.with_values(pipe, is.pipe(), &limits).map_err(unfit)?);
         }
@@ -265,18 +265,18 @@ fn rules_become(
 
 /// What becomes of each flow; nothing to say where each keeps its place. What waits for one that
 /// goes joins the flow that takes every packet, or else the last one.
-fn fates(was: &Direction, is: &Direction, drop: bool) -> Vec<Fate> {
+fn fates(was: &Direction, is: &Direction, drop: bool) -> Vec<FlowMapping> {
     let any = is.flows.iter().position(|flow| flow.matches.contains(&Match::ANY));
     let refuge = FlowId(any.unwrap_or(is.flows.len().saturating_sub(1)) as u32);
     let places: BTreeMap<&str, usize> =
         is.flows.iter().enumerate().rev().map(|(n, flow)| (&flow.name[..], n)).collect();
     let fate = |name: &str| match places.get(name) {
-        Some(&at) => Fate::Is(FlowId(at as u32)),
-        None if drop => Fate::Dropped(refuge),
-        None => Fate::Joins(refuge),
+        Some(&at) => FlowMapping::Is(FlowId(at as u32)),
+        None if drop => FlowMapping::Dropped(refuge),
+        None => FlowMapping::Joins(refuge),
     };
-    let fates: Vec<Fate> = was.flows.iter().map(|flow| fate(&flow.name)).collect();
-    let stay = fates.iter().enumerate().all(|(f, fate)| *fate == Fate::Is(FlowId(f as u32)));
+    let fates: Vec<FlowMapping> = was.flows.iter().map(|flow| fate(&flow.name)).collect();
+    let stay = fates.iter().enumerate().all(|(f, fate)| *fate == FlowMapping::Is(FlowId(f as u32)));
     if stay { Vec::new() } else { fates }
 }
 
@@ -296,13 +296,13 @@ mod tests {
     fn flows_are_known_by_their_names() {
         let before = scenario(&[("a", "udp"), ("b", "tcp"), ("c", "any")], "");
         let of = |after: &Scenario, drop| fates(&before.links[0].up, &after.links[0].up, drop);
-        let is = |f| Fate::Is(FlowId(f));
+        let is = |f| FlowMapping::Is(FlowId(f));
         assert_eq!(of(&before, true), []);
         let more = scenario(&[("a", "udp"), ("b", "tcp"), ("c", "any"), ("d", "any")], "");
         assert_eq!(of(&more, false), []);
         let fewer = scenario(&[("c", "any"), ("a", "udp")], "");
-        assert_eq!(of(&fewer, false), [is(1), Fate::Joins(FlowId(0)), is(0)]);
-        assert_eq!(of(&fewer, true), [is(1), Fate::Dropped(FlowId(0)), is(0)]);
+        assert_eq!(of(&fewer, false), [is(1), FlowMapping::Joins(FlowId(0)), is(0)]);
+        assert_eq!(of(&fewer, true), [is(1), FlowMapping::Dropped(FlowId(0)), is(0)]);
     }
 
     #[test]

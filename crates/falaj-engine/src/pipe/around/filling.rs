@@ -3,7 +3,7 @@
 use super::super::book::Tally;
 use super::super::device::Room;
 use super::{Link, Of};
-use crate::engine::Output;
+use crate::message::Output;
 use falaj_sched::contract::discipline::Answer;
 use falaj_sched::scheduler::instance::Server;
 use falaj_sched::units::time::Time;

@@ -4,10 +4,10 @@
 use super::super::device::Device;
 use super::super::{Pipe, Remains};
 use super::{Link, Of};
-use crate::change::{Fate, Handover};
 use crate::each::Masks;
-use crate::engine::{Output, Why};
+use crate::handover::{FlowMapping, Handover};
 use crate::impair::{Harm, Impairer};
+use crate::message::{Output, Why};
 use falaj_sched::queues::queue::{FlowId, Packet};
 use falaj_sched::scheduler::instance::Server;
 use falaj_sched::units::label::{Known, Label};
@@ -106,15 +106,16 @@ impl<S: Server + 'static> Of<S> {
         let largest = self.spec.setup.largest;
         let (mut stay, mut rest) = (Vec::new(), Vec::new());
         for (n, mut packet) in packets.into_iter().enumerate() {
-            let fate = how.flows.get(packet.flow.index()).copied().unwrap_or(Fate::Is(packet.flow));
+            let fate =
+                how.flows.get(packet.flow.index()).copied().unwrap_or(FlowMapping::Is(packet.flow));
             let (flow, on_the_wire) = (fate.flow(), sending && n == 0);
             packet.flow = flow;
-            if !on_the_wire && matches!(fate, Fate::Dropped(_)) {
+            if !on_the_wire && matches!(fate, FlowMapping::Dropped(_)) {
                 self.book.dropped_by_change(None, packet.bytes);
                 out.push(self.dropped(packet.handle, flow, packet.bytes, Why::Changed));
                 continue;
             }
-            if matches!(fate, Fate::Joins(_) | Fate::Dropped(_)) {
+            if matches!(fate, FlowMapping::Joins(_) | FlowMapping::Dropped(_)) {
                 self.book.tallies[flow.index()].queued(packet.bytes);
             }
             if on_the_wire && packet.bytes > largest {

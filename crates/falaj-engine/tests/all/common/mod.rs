@@ -10,7 +10,6 @@ pub mod stepwise;
 pub mod units;
 
 use falaj_engine::chance::Chance;
-use falaj_engine::engine::Unit;
 use falaj_engine::framing::{Cells, Framing};
 use falaj_engine::impair::Impairments;
 use falaj_engine::impair::distribution::{Distribution, Table};
@@ -20,6 +19,7 @@ use falaj_engine::impair::loss::{FourStates, GilbertElliott, Loss};
 use falaj_engine::impair::profile::Profile;
 use falaj_engine::impair::reorder::Reorder;
 use falaj_engine::impair::slots::Slots;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::{Pace, PipeSpec};
 use falaj_engine::{Emit, Engine, Output, PipeId};
 use falaj_sched::contract::params::{FlowSetup, Inner, Kind, Param, Setup, Value, Values};

@@ -5,7 +5,7 @@ use super::super::args::no_equal;
 use super::rule::Rule;
 use crate::diagnostics::Problem;
 use crate::units::quoted;
-use falaj_engine::classifier::Net;
+use falaj_engine::header::Net;
 use std::ops::Range;
 
 /// A field of which the last bits are asked for.

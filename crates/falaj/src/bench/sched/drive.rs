@@ -4,7 +4,7 @@ use super::flowsets::{Flowset, Flowsets};
 use super::generator::{Bed, Buffer, Controller, FULL};
 use super::regimes::Regime;
 use crate::bench::cpu_nanos;
-use falaj_engine::engine::Unit;
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::{PipeSpec, Tally};
 use falaj_engine::{Emit, Engine, Output, PipeId};
 use falaj_sched::contract::discipline::{Answer, Discipline};

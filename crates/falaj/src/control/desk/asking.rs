@@ -5,7 +5,7 @@ use crate::control::protocol::Refusal;
 use falaj_engine::each::Report as Made;
 use falaj_engine::network::Places;
 use falaj_engine::transaction::Transaction;
-use falaj_engine::{PipeId, Unfit};
+use falaj_engine::{ChangeError, PipeId};
 use falaj_live::adapters::Counts;
 #[cfg(feature = "serve")]
 use falaj_live::event_loop::Turn;
@@ -55,7 +55,7 @@ pub(crate) enum Told {
     #[cfg(feature = "serve")]
     Paused(Result<(), String>),
     /// What became of the change, and what it has left.
-    Changed(Result<Changed, Unfit>, Vec<Box<dyn Any + Send>>),
+    Changed(Result<Changed, ChangeError>, Vec<Box<dyn Any + Send>>),
     Refused(String),
 }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use falaj_engine::account::Account;
-use falaj_engine::classifier::Protocol;
+use falaj_engine::header::Protocol;
 use falaj_engine::key::Key;
 use falaj_engine::network::NetworkSpec;
 use falaj_scenario::import;
