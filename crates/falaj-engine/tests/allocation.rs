@@ -8,9 +8,10 @@ use common::{Arrival, Dice, become_kind, bursts, virtual_links};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
+use falaj_sched::contract::params::Manifest;
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queues::queue::{FlowId, Limit};
-use falaj_sched::registry::{self, ENTRIES, Entry};
+use falaj_sched::registry::{self, ENTRIES};
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -86,7 +87,7 @@ impl Repeated {
     }
 }
 
-fn pipe(dice: &mut Dice, entry: &'static Entry) -> PipeSpec {
+fn pipe(dice: &mut Dice, entry: &'static Manifest) -> PipeSpec {
     let mut spec = virtual_links(dice, "packet-wise", "clean");
     become_kind(dice, &mut spec, entry);
     spec

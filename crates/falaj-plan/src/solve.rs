@@ -3,9 +3,10 @@
 use crate::bounds::{Envelope, Outlook, outlooks, served};
 use crate::words;
 use falaj_scenario::{Direction, Need};
+use falaj_sched::contract::params::Manifest;
 use falaj_sched::contract::params::{Inner, Kind, Param, Setup, Value};
 use falaj_sched::queues::queue::Limit;
-use falaj_sched::registry::{self, ENTRIES, Entry};
+use falaj_sched::registry::{self, ENTRIES};
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 use falaj_theory::whole;
@@ -103,7 +104,7 @@ struct Share {
 }
 
 /// What the discipline gives a flow more or less of the link by.
-fn shares(entry: &Entry, of: Option<usize>, setup: &Setup) -> Vec<Share> {
+fn shares(entry: &Manifest, of: Option<usize>, setup: &Setup) -> Vec<Share> {
     let share = |param: &Param| {
         let (step, value): (u64, fn(u64) -> Value) = match param.kind {
             // A delay is shortest where a whole number of packets fits.

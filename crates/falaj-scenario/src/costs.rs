@@ -1,7 +1,7 @@
 //! What the page of the disciplines says of each beside its keys: what a packet costs, and what is
 //! promised.
 
-use falaj_sched::registry::Entry;
+use falaj_sched::contract::params::Manifest;
 
 /// Instructions of a packet enqueued and dequeued, by compiler, discipline and load; `falaj bench
 /// sched --instructions` counts them.
@@ -102,7 +102,7 @@ const COSTS: &[(&str, &str, &str, &str)] = &[
 ];
 
 /// What a packet costs in steps, what is promised, and whose bound that is.
-pub(crate) fn of(entry: &Entry) -> [&'static str; 3] {
+pub(crate) fn of(entry: &Manifest) -> [&'static str; 3] {
     let row = COSTS.iter().find(|row| row.0 == entry.kind);
     row.map_or([""; 3], |row| [row.1, row.2, row.3])
 }

@@ -164,10 +164,10 @@ pub(crate) fn divide(
             continue;
         }
         let mut below = Setup { flows: joined(inner, &link, parts), scheduler, ..link };
-        let slots = below.joined(inner).flows.len() as u32;
+        let slots = registry::joined(inner, &below).flows.len() as u32;
         match registry::build(inner, &below, Promised { flows: (0..slots).map(FlowId).collect() }) {
             Ok(rates) => {
-                let taken = oversubscription::taken(inner, &below);
+                let taken = oversubscription::taken(chosen.entry, &below);
                 let classes = classes(inner, parts);
                 problems.extend(
                     taken.map(|t| taken_all_the_same(t, &[&flow.fields], chosen, &classes)),

@@ -13,8 +13,8 @@ use crate::read::{Datum, Fields, Got, fields, get};
 use crate::units::quoted;
 use falaj_engine::classifier::Match;
 use falaj_engine::each::Each;
+use falaj_sched::contract::params::Manifest;
 use falaj_sched::contract::params::{FlowSetup, Value};
-use falaj_sched::registry::Entry;
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
@@ -54,7 +54,7 @@ pub(crate) struct FlowRead<'a> {
 pub(crate) fn read_flows<'a>(
     table: &'a DeTable<'a>,
     keys: &'static [Key],
-    entry: Option<&'static Entry>,
+    entry: Option<&'static Manifest>,
     elsewhere: &[Key],
     (towards, level): (Towards, usize),
     problems: &mut Vec<Problem>,
@@ -191,7 +191,7 @@ fn read_envelope<'a>(
 /// The one flow of a direction that names none.
 pub(crate) fn all<'a>(
     tables: &[&Fields<'a>],
-    entry: &'static Entry,
+    entry: &'static Manifest,
     problems: &mut Vec<Problem>,
 ) -> Option<FlowRead<'a>> {
     let first = tables.first()?;

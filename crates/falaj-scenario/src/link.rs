@@ -21,10 +21,11 @@ use falaj_engine::account::Account;
 use falaj_engine::each::Masks;
 use falaj_engine::framing::{Cells, Framing};
 use falaj_sched::contract::discipline::Discipline;
+use falaj_sched::contract::params::Manifest;
 use falaj_sched::contract::params::{Refused, Setup, Value, Values};
 use falaj_sched::mechanisms::oversubscription;
 use falaj_sched::queues::queue::FlowId;
-use falaj_sched::registry::{self, Entry};
+use falaj_sched::registry;
 use falaj_sched::scheduler::tree;
 use falaj_sched::units::rate::Rate;
 use std::ops::Range;
@@ -87,7 +88,7 @@ pub(crate) fn slips<'a>(links: &'a DeTable<'a>) -> Vec<Slip<'a>> {
 
 /// The discipline that was chosen for a direction.
 pub(crate) struct Chosen<'a> {
-    pub(crate) entry: &'static Entry,
+    pub(crate) entry: &'static Manifest,
     /// Its table, unless the scheduler is the default.
     pub(crate) fields: Option<Fields<'a>>,
 }
@@ -395,7 +396,7 @@ fn direction(
             return (None, names, Vec::new());
         }
     };
-    if let Some(taken) = oversubscription::taken(kind, &masks.expanded(&setup)) {
+    if let Some(taken) = oversubscription::taken(chosen.entry, &masks.expanded(&setup)) {
         let masked = masks.flows.iter().any(Option::is_some);
         let all = if masked { masks.refused(taken.into(), &setup) } else { taken.into() };
         problems.extend(

@@ -8,9 +8,10 @@ use falaj_engine::impair::Impairments;
 use falaj_engine::key::Key;
 use falaj_engine::network::{NetworkSpec, Place};
 use falaj_engine::pipe::{Pace, PipeSpec};
+use falaj_sched::contract::params::Manifest;
 use falaj_sched::contract::params::{FlowSetup, Setup, Values};
 use falaj_sched::queues::queue::Limit;
-use falaj_sched::registry::{self, Entry};
+use falaj_sched::registry;
 use falaj_sched::units::capacity::Capacity;
 use falaj_sched::units::label::Ecn;
 use falaj_sched::units::rate::Rate;
@@ -89,7 +90,7 @@ pub struct Direction {
     /// Which bytes of a packet count.
     pub account: Account,
     /// The discipline.
-    pub scheduler: &'static Entry,
+    pub scheduler: &'static Manifest,
     /// What the discipline is built from; accepted by it. Its leaves are `flows`, one by one.
     pub setup: Setup,
     /// What packets belong to, in the order in which the rules are tried; at
@@ -394,6 +395,6 @@ impl Scenario {
 }
 
 /// FIFO, or whatever the registry has first.
-pub(crate) fn default_scheduler() -> &'static Entry {
+pub(crate) fn default_scheduler() -> &'static Manifest {
     registry::entry("fifo").unwrap_or(&registry::ENTRIES[0])
 }

@@ -1,9 +1,10 @@
 //! Which discipline may stand below a flow of which: all pairs are built, and what is refused is
 //! told with its reason.
 
+use falaj_sched::contract::params::Manifest;
 use falaj_sched::contract::params::{FlowSetup, Inner, Kind, Param, Setup, Value, Values};
 use falaj_sched::queues::queue::Limit;
-use falaj_sched::registry::{self, ENTRIES, Entry};
+use falaj_sched::registry::{self, ENTRIES};
 use falaj_sched::scheduler::tree;
 use falaj_sched::units::probability::Probability;
 use falaj_sched::units::rate::Rate;
@@ -40,7 +41,7 @@ fn examples(params: &[Param], mbit: u64) -> Values {
 }
 
 /// Two flows of this discipline, with what has to be given and nothing else.
-fn smallest(entry: &Entry, mbit: u64) -> Setup {
+fn smallest(entry: &Manifest, mbit: u64) -> Setup {
     let flow = || FlowSetup::new(examples(entry.flow, mbit), Limit::Packets(20));
     let scheduler = examples(entry.scheduler, mbit);
     Setup { rate: Rate::from_mbit(mbit), largest: 1514, scheduler, flows: vec![flow(), flow()] }
@@ -49,7 +50,7 @@ fn smallest(entry: &Entry, mbit: u64) -> Setup {
 /// Of the link; and of a flow, at least, which is promised a rate for packets of a byte.
 const MBIT: [u64; 2] = [100_000, 5];
 
-fn pair(above: &Entry, below: &Entry) -> Outcome {
+fn pair(above: &Manifest, below: &Manifest) -> Outcome {
     let mut setup = smallest(above, MBIT[0]);
     let mut part = smallest(below, MBIT[1]);
     if above.kind == below.kind && registry::takes_trees(above.kind) {
@@ -110,9 +111,10 @@ pub(crate) fn refused() -> Vec<(String, String, String)> {
 /// whichever of the latter.
 pub(crate) fn promised() -> (String, String) {
     let gives =
-        |above: &&Entry| ENTRIES.iter().any(|below| pair(above, below) == Outcome::Promised);
-    let above: Vec<&Entry> = ENTRIES.iter().filter(gives).collect();
-    let gets = |below: &&Entry| above.iter().all(|above| pair(above, below) == Outcome::Promised);
+        |above: &&Manifest| ENTRIES.iter().any(|below| pair(above, below) == Outcome::Promised);
+    let above: Vec<&Manifest> = ENTRIES.iter().filter(gives).collect();
+    let gets =
+        |below: &&Manifest| above.iter().all(|above| pair(above, below) == Outcome::Promised);
     let below: Vec<&str> = ENTRIES.iter().filter(gets).map(|entry| entry.kind).collect();
     (listed(&above.iter().map(|entry| entry.kind).collect::<Vec<_>>()), listed(&below))
 }

@@ -4,9 +4,10 @@ use crate::diagnostics::Problem;
 use crate::keys::Key;
 use crate::read::{Datum, Fields, at_value, mistyped};
 use crate::units::{self, Unreadable, quoted};
+use falaj_sched::contract::params::Manifest;
 use falaj_sched::contract::params::{Given, Unit, Values};
 use falaj_sched::queues::queue::Limit;
-use falaj_sched::registry::{self, Entry};
+use falaj_sched::registry;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
@@ -65,7 +66,7 @@ fn quantity(text: &str) -> (Unit, u64) {
 /// Loads the library that a scheduler names, if it is of the kind that has one; says what is wrong
 /// with it.
 pub(crate) fn load(
-    entry: &Entry,
+    entry: &Manifest,
     fields: Option<&Fields<'_>>,
     scheduler: &mut Values,
     beside: &Path,

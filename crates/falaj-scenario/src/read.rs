@@ -9,8 +9,9 @@ use crate::plugin;
 use crate::reference;
 use crate::units::{self, Unreadable, quoted};
 use falaj_engine::classifier::Match;
+use falaj_sched::contract::params::Manifest;
 use falaj_sched::contract::params::{Given, Kind, Value};
-use falaj_sched::registry::{self, Entry};
+use falaj_sched::registry;
 use falaj_traffic::source::size::Sizes;
 use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
@@ -160,7 +161,7 @@ fn unknown<'k>(
     if let Some(near) = near {
         problem = problem.label(format!("did you mean `{near}`?"));
     }
-    let kinds = |has: fn(&Entry) -> Vec<Key>| -> Vec<&str> {
+    let kinds = |has: fn(&Manifest) -> Vec<Key>| -> Vec<&str> {
         registry::all().filter(|e| has(e).iter().any(|p| p.name == name)).map(|e| e.kind).collect()
     };
     let (flows, schedulers) = (kinds(keys::of_flow), kinds(keys::of_scheduler));

@@ -11,7 +11,8 @@ use crate::nearest;
 use crate::nesting;
 use crate::units::{RATE_MAX, RATE_UNITS, SIZE_UNITS, SPAN_UNITS, quoted};
 use falaj_sched::contract::params::Kind;
-use falaj_sched::registry::{self, Entry, entry};
+use falaj_sched::contract::params::Manifest;
+use falaj_sched::registry::{self, entry};
 use std::fmt::{self, Write};
 
 pub use crate::schema::schema;
@@ -41,7 +42,7 @@ impl std::error::Error for Unknown {}
 struct Topic {
     table: &'static Table,
     key: Key,
-    of: Option<&'static Entry>,
+    of: Option<&'static Manifest>,
 }
 
 impl Topic {
@@ -161,7 +162,7 @@ fn key_text(topic: &Topic) -> String {
     out
 }
 
-fn discipline_text(entry: &Entry) -> String {
+fn discipline_text(entry: &Manifest) -> String {
     let mut out = String::new();
     line(&mut out, format_args!("{}: {}\n", entry.kind, entry.doc));
     row(&mut out, "source", entry.source);

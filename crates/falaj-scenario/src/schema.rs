@@ -159,7 +159,7 @@ fn name() -> Value {
 
 /// One of the disciplines, with its own keys.
 fn scheduler() -> Value {
-    let one = |entry: &falaj_sched::registry::Entry| {
+    let one = |entry: &falaj_sched::contract::params::Manifest| {
         let own = keys::of_scheduler(entry);
         let mut out = table(&own);
         out["properties"]["kind"] = json!({ "const": entry.kind });

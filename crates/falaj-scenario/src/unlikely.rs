@@ -10,9 +10,9 @@ use falaj_engine::account::Account;
 use falaj_engine::classifier::Match;
 use falaj_engine::rules::{Rule, Target, To};
 use falaj_engine::term::Term;
+use falaj_sched::contract::params::Manifest;
 use falaj_sched::contract::params::Setup;
 use falaj_sched::queues::queue::Limit;
-use falaj_sched::registry::Entry;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 use std::ops::Range;
@@ -38,7 +38,7 @@ pub(crate) struct ShortQueue {
 pub(crate) fn short_queues(
     setup: &Setup,
     delay: Span,
-    entry: &Entry,
+    entry: &Manifest,
     promised: &[Option<Rate>],
 ) -> Vec<ShortQueue> {
     if setup.rate.is_unlimited() || delay == Span::ZERO {

@@ -16,6 +16,7 @@ use falaj_scenario::{
 };
 use falaj_sched::contract::params::Value;
 use falaj_sched::queues::queue::Limit;
+use falaj_sched::registry;
 use falaj_sched::units::capacity::{Capacity, Opportunities, Steps};
 use falaj_sched::units::probability::Probability;
 use falaj_sched::units::rate::Rate;
@@ -364,7 +365,7 @@ rate = "40mbit"
         Some(falaj_sched::units::rate::Rate::from_mbit(15))
     );
     // The discipline sees its leaves, of which one is divided by another.
-    let joined = up.setup.joined("htb");
+    let joined = registry::joined("htb", &up.setup);
     let inner: Vec<Option<&str>> =
         joined.flows.iter().map(|f| f.inner.as_ref().map(|inner| inner.kind)).collect();
     assert_eq!(inner, [None, None, Some("drr"), None]);
@@ -390,7 +391,7 @@ share = "30mbit"
 match = "any"
 "#;
     let (scenario, _) = falaj_scenario::parse(text, "a.toml").unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(scenario.links[0].up.setup.joined("hfsc").flows.len(), 3);
+    assert_eq!(registry::joined("hfsc", &scenario.links[0].up.setup).flows.len(), 3);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The disciplines by name. A new one is a new file, and an entry and an arm here.
 
 use crate::contract::discipline::Discipline;
-use crate::contract::params::{Param, Refusals, Setup};
+use crate::contract::params::{Manifest, Refusals, Setup};
 use crate::disciplines::arc::Arc;
 use crate::disciplines::ats::Ats;
 use crate::disciplines::cbs::Cbs;
@@ -45,21 +45,7 @@ use crate::disciplines::wfq::Wfq;
 use crate::disciplines::wrr::Wrr;
 use crate::disciplines::xen_wrr::XenWrr;
 use crate::scheduler::plugin::Guard;
-
-/// What is said of a discipline where people choose one.
-#[derive(Debug, Clone, Copy)]
-pub struct Entry {
-    /// Its name in a scenario.
-    pub kind: &'static str,
-    /// What it does, in one line.
-    pub doc: &'static str,
-    /// Where it was described.
-    pub source: &'static str,
-    /// What may be set for the scheduler.
-    pub scheduler: &'static [Param],
-    /// What may be set for each flow.
-    pub flow: &'static [Param],
-}
+use alloc::borrow::Cow;
 
 /// Receives the discipline that was asked for, as its own type, so that all
 /// that is built around it is compiled for it alone.
@@ -71,67 +57,72 @@ pub trait Visitor {
 }
 
 /// All kinds that are built in.
-pub const ENTRIES: &[Entry] = &[
-    crate::disciplines::fifo::ENTRY,
-    crate::disciplines::priority::ENTRY,
+pub const ENTRIES: &[Manifest] = &[
+    crate::disciplines::fifo::MANIFEST,
+    crate::disciplines::priority::MANIFEST,
     crate::disciplines::wrr::RR,
-    crate::disciplines::wrr::ENTRY,
-    crate::disciplines::hrr::ENTRY,
-    crate::disciplines::corr::ENTRY,
-    crate::disciplines::drr::ENTRY,
-    crate::disciplines::drr_plus::ENTRY,
-    crate::disciplines::drr_plus_plus::ENTRY,
-    crate::disciplines::ets::ENTRY,
-    crate::disciplines::virtual_clock::ENTRY,
-    crate::disciplines::scfq::ENTRY,
-    crate::disciplines::sfq::ENTRY,
-    crate::disciplines::wfq::ENTRY,
-    crate::disciplines::wf2q::ENTRY,
-    crate::disciplines::spfq::ENTRY,
-    crate::disciplines::edf::ENTRY,
-    crate::disciplines::sced::ENTRY,
-    crate::disciplines::mtr_ls::ENTRY,
-    crate::disciplines::arc::ENTRY,
-    crate::disciplines::qfq::ENTRY,
-    crate::disciplines::qfq_plus::ENTRY,
-    crate::disciplines::wf2q_plus::ENTRY,
-    crate::disciplines::ffs::ENTRY,
-    crate::disciplines::timer_wheels::ENTRY,
-    crate::disciplines::virtual_links::ENTRY,
-    crate::disciplines::shaper::ENTRY,
-    crate::disciplines::cbs::ENTRY,
-    crate::disciplines::tas::ENTRY,
-    crate::disciplines::ats::ENTRY,
-    crate::disciplines::mclock::ENTRY,
-    crate::disciplines::hfsc::ENTRY,
-    crate::disciplines::htb::ENTRY,
-    crate::disciplines::rcsp::ENTRY,
-    crate::disciplines::mgfq::ENTRY,
-    crate::disciplines::netback::ENTRY,
-    crate::disciplines::xen_wrr::ENTRY,
-    crate::disciplines::fq_codel::ENTRY,
-    crate::disciplines::dualpi2::ENTRY,
-    crate::disciplines::dcf::ENTRY,
+    crate::disciplines::wrr::MANIFEST,
+    crate::disciplines::hrr::MANIFEST,
+    crate::disciplines::corr::MANIFEST,
+    crate::disciplines::drr::MANIFEST,
+    crate::disciplines::drr_plus::MANIFEST,
+    crate::disciplines::drr_plus_plus::MANIFEST,
+    crate::disciplines::ets::MANIFEST,
+    crate::disciplines::virtual_clock::MANIFEST,
+    crate::disciplines::scfq::MANIFEST,
+    crate::disciplines::sfq::MANIFEST,
+    crate::disciplines::wfq::MANIFEST,
+    crate::disciplines::wf2q::MANIFEST,
+    crate::disciplines::spfq::MANIFEST,
+    crate::disciplines::edf::MANIFEST,
+    crate::disciplines::sced::MANIFEST,
+    crate::disciplines::mtr_ls::MANIFEST,
+    crate::disciplines::arc::MANIFEST,
+    crate::disciplines::qfq::MANIFEST,
+    crate::disciplines::qfq_plus::MANIFEST,
+    crate::disciplines::wf2q_plus::MANIFEST,
+    crate::disciplines::ffs::MANIFEST,
+    crate::disciplines::timer_wheels::MANIFEST,
+    crate::disciplines::virtual_links::MANIFEST,
+    crate::disciplines::shaper::MANIFEST,
+    crate::disciplines::cbs::MANIFEST,
+    crate::disciplines::tas::MANIFEST,
+    crate::disciplines::ats::MANIFEST,
+    crate::disciplines::mclock::MANIFEST,
+    crate::disciplines::hfsc::MANIFEST,
+    crate::disciplines::htb::MANIFEST,
+    crate::disciplines::rcsp::MANIFEST,
+    crate::disciplines::mgfq::MANIFEST,
+    crate::disciplines::netback::MANIFEST,
+    crate::disciplines::xen_wrr::MANIFEST,
+    crate::disciplines::fq_codel::MANIFEST,
+    crate::disciplines::dualpi2::MANIFEST,
+    crate::disciplines::dcf::MANIFEST,
 ];
 
 /// The kind whose discipline comes from a library; it is none of the others, since it is nothing
 /// without one.
-pub const PLUGIN: &Entry = &crate::scheduler::plugin::ENTRY;
+pub const PLUGIN: &Manifest = &crate::scheduler::plugin::MANIFEST;
 
 /// All kinds, [`PLUGIN`] too.
-pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {
+pub fn all() -> impl Iterator<Item = &'static Manifest> + Clone {
     ENTRIES.iter().chain([PLUGIN])
 }
 
 /// What is known of `kind`.
-pub fn entry(kind: &str) -> Option<&'static Entry> {
+pub fn entry(kind: &str) -> Option<&'static Manifest> {
     all().find(|e| e.kind == kind)
 }
 
-/// Is a tree whose flows are divided by `kind` handed to the discipline `kind` whole, rather than
-/// nested?
+/// Returns true if the discipline `kind` takes a tree of its own kind [whole](Manifest::whole_trees).
 pub fn takes_trees(kind: &str) -> bool {
-    matches!(kind, "hfsc" | "htb" | "mclock")
+    entry(kind).is_some_and(|manifest| manifest.whole_trees)
+}
+
+/// `setup` as a discipline of `kind` serves it: with the leaves of the tree as its flows where it
+/// [takes trees whole](Manifest::whole_trees), unchanged elsewhere.
+pub fn joined<'a>(kind: &str, setup: &'a Setup) -> Cow<'a, Setup> {
+    if takes_trees(kind) { setup.flattened(kind) } else { Cow::Borrowed(setup) }
 }
 
 /// Builds the discipline `kind` and hands it to `visitor`.

@@ -70,7 +70,7 @@ fn plain(id: PipeId, spec: PipeSpec, what: BuildFor<'_>) -> Result<Box<dyn Pipe>
         type Output = Result<Box<dyn Pipe>, Refusals>;
         fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
             let Builder(id, spec, what) = self;
-            let setup = spec.setup.joined(spec.kind);
+            let setup = registry::joined(spec.kind, &spec.setup);
             if setup.flows.iter().any(|f| f.inner.is_some()) {
                 return Ok(pipe(id, spec, Tree::new(&setup, discipline)?, true));
             }

@@ -7,15 +7,20 @@ use falaj_engine::key::Key;
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId, Prepared};
+use falaj_sched::contract::params::Manifest;
 use falaj_sched::queues::queue::{FlowId, Limit};
-use falaj_sched::registry::{ENTRIES, Entry};
+use falaj_sched::registry::ENTRIES;
 use falaj_sched::units::time::{Span, Time};
 use std::ops::Range;
 
 const PIPE: PipeId = PipeId(0);
 
 /// Other values of the same discipline; which queues have another limit then.
-fn other(dice: &mut Dice, spec: &PipeSpec, entry: &'static Entry) -> (PipeSpec, Vec<Range<u32>>) {
+fn other(
+    dice: &mut Dice,
+    spec: &PipeSpec,
+    entry: &'static Manifest,
+) -> (PipeSpec, Vec<Range<u32>>) {
     let mut then = spec.clone();
     become_kind(dice, &mut then, entry);
     let one = dice.from(0, spec.setup.flows.len() as u64 - 1) as usize;

@@ -3,7 +3,8 @@
 
 use super::{LINK, NotSet, RULE, Result, name_of_rule};
 use crate::keys::{self, Holds, Key};
-use falaj_sched::registry::{self, Entry};
+use falaj_sched::contract::params::Manifest;
+use falaj_sched::registry;
 use std::rc::Rc;
 use toml_edit::TableLike;
 
@@ -25,7 +26,7 @@ struct Known {
 
 impl Known {
     fn new() -> Known {
-        let with = |keys: &[Key], of: fn(&Entry) -> Vec<Key>| -> Rc<[Key]> {
+        let with = |keys: &[Key], of: fn(&Manifest) -> Vec<Key>| -> Rc<[Key]> {
             keys.iter().copied().chain(registry::all().flat_map(of)).collect()
         };
         Known {

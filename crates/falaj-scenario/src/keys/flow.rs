@@ -4,7 +4,8 @@ use super::Fallback::{Otherwise, Required, Value as Default};
 use super::link::{EXPIRE, MOST};
 use super::{Holds, Key, key};
 use falaj_sched::contract::params::Kind;
-use falaj_sched::registry::{self, ENTRIES, Entry};
+use falaj_sched::contract::params::Manifest;
+use falaj_sched::registry::{self, ENTRIES};
 
 pub(super) const EACH_FLOW: Key = key(
     "each",
@@ -46,13 +47,13 @@ pub(super) const PLUGIN: &[Key] = &[
 ];
 
 /// What a discipline takes for its scheduler, beyond the kind.
-pub fn of_scheduler(entry: &Entry) -> Vec<Key> {
+pub fn of_scheduler(entry: &Manifest) -> Vec<Key> {
     let own = if entry.kind == registry::PLUGIN.kind { PLUGIN } else { &[] };
     entry.scheduler.iter().map(Key::from).chain(own.iter().copied()).collect()
 }
 
 /// What a discipline takes for each flow.
-pub fn of_flow(entry: &Entry) -> Vec<Key> {
+pub fn of_flow(entry: &Manifest) -> Vec<Key> {
     let own = if entry.kind == registry::PLUGIN.kind { &PLUGIN[1..] } else { &[] };
     entry.flow.iter().map(Key::from).chain(own.iter().copied()).collect()
 }

@@ -50,6 +50,24 @@ pub enum Kind {
     Choice(&'static [&'static str]),
 }
 
+/// A discipline as people choose it: its name, its purpose, and what may be set.
+#[derive(Debug, Clone, Copy)]
+pub struct Manifest {
+    /// Its name in a scenario.
+    pub kind: &'static str,
+    /// What it does, in one line.
+    pub doc: &'static str,
+    /// The paper or standard that describes it.
+    pub source: &'static str,
+    /// Parameters of the scheduler.
+    pub scheduler: &'static [Param],
+    /// Parameters of each flow.
+    pub flow: &'static [Param],
+    /// Takes a tree of classes whole, where its own kind divides the flows, instead of being nested
+    /// below itself.
+    pub whole_trees: bool,
+}
+
 /// A value that was set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
@@ -284,16 +302,15 @@ impl Setup {
             None => is_so(flow),
         })
     }
-    /// As a discipline of `kind` serves it: where that takes [trees
-    /// whole](crate::registry::takes_trees), the flows that its own kind divides give way to
-    /// what is below them. What is divided by another kind stays so.
-    pub fn joined(&self, kind: &str) -> Cow<'_, Setup> {
+    /// With the flows that `kind` divides replaced by those below them. Flows that another kind
+    /// divides stay as they are.
+    pub(crate) fn flattened(&self, kind: &str) -> Cow<'_, Setup> {
         let own = |f: &FlowSetup| f.inner.as_ref().is_some_and(|inner| inner.kind == kind);
-        if !crate::registry::takes_trees(kind) || !self.flows.iter().any(own) {
+        if !self.flows.iter().any(own) {
             return Cow::Borrowed(self);
         }
         let below = |f: &FlowSetup| match &f.inner {
-            Some(inner) if inner.kind == kind => inner.setup.joined(kind).into_owned().flows,
+            Some(inner) if inner.kind == kind => inner.setup.flattened(kind).into_owned().flows,
             _ => Vec::from([f.clone()]),
         };
         let Setup { rate, largest, ref scheduler, ref flows } = *self;

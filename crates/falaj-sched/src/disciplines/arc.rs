@@ -17,17 +17,16 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{Deadlines, NoPromise, Promise};
-use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::mechanisms::weights::{Instant, RATE, ROUNDING, instant, pace, rates};
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::{BIT_NANOS, Rate, Wire};
 use crate::units::time::{Span, Time};
 use alloc::format;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "arc",
     doc: "adaptive rate control: each flow in slices of its rate, the earliest expected finish first",
     source: "Yau and Lam 1996, as in C. Zhang's thesis",
@@ -41,6 +40,7 @@ pub const ENTRY: Entry = Entry {
             doc: "length of the flow's slices: shorter for less delay, longer for fewer turns",
         },
     ],
+    whole_trees: false,
 };
 
 /// Adaptive rate-controlled scheduling.

@@ -14,20 +14,19 @@ use crate::contract::discipline::{Answer, Discipline, Harm, Sent, Thrown};
 use crate::contract::guarantee::{
     Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
 };
-use crate::contract::params::{Kind, Param, Refusals, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Setup};
 use crate::mechanisms::bucket::{BURST, Bucket, RATE, begun, buckets, ids, sums};
 use crate::mechanisms::oversubscription::Excess;
 use crate::mechanisms::substitute_arrivals::Steads;
 use crate::mechanisms::weights::{Instant, ROUNDING, instant};
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::Time;
 use alloc::format;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "ats",
     doc: "asynchronous traffic shaping of 802.1Qcr: a token bucket judges packets when they arrive; then by class and eligibility",
     source: "IEEE 802.1Qcr 2020; Specht and Samii 2016",
@@ -42,6 +41,7 @@ pub const ENTRY: Entry = Entry {
             doc: "the traffic class of the flow; 0 is served first",
         },
     ],
+    whole_trees: false,
 };
 
 /// Asynchronous traffic shaping.

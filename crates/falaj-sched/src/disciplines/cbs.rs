@@ -15,18 +15,17 @@ use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{
     Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
 };
-use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::mechanisms::oversubscription::Excess;
 use crate::mechanisms::weights::ROUNDING;
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::{BIT_NANOS, Rate, Wire};
 use crate::units::time::{Span, Time};
 use alloc::format;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "cbs",
     doc: "credit-based shaper of 802.1Qav: each flow a traffic class, the first the highest; some earn the right to send",
     source: "IEEE 802.1Qav 2009; bounds: Zhao, Pop and others 2018",
@@ -37,6 +36,7 @@ pub const ENTRY: Entry = Entry {
         default: Some("not shaped: sends whenever no higher class may"),
         doc: "the rate at which the class earns credit, and which it is guaranteed and limited to",
     }],
+    whole_trees: false,
 };
 
 /// The credit-based shaper.

@@ -21,16 +21,15 @@ use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{
     Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
 };
-use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::queues::queue::{FlowId, Flows, Limit};
-use crate::registry::Entry;
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::Time;
 use alloc::format;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "corr",
     doc: "carry-over round robin: quotas of packets a cycle, parts of a packet carried over",
     source: "Saha, Mukherjee and Tripathi 1998",
@@ -46,6 +45,7 @@ pub const ENTRY: Entry = Entry {
         default: None,
         doc: "the flow's rate when all packets have one size: its part of each cycle",
     }],
+    whole_trees: false,
 };
 
 /// Carry-over round robin.

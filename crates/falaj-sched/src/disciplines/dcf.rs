@@ -17,10 +17,9 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Air, Answer, Discipline, Sent};
 use crate::contract::guarantee::{NoPromise, Promise, room_for_one};
-use crate::contract::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{FlowSetup, Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::mechanisms::bucket::ids;
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::draws::{Draws, mix};
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::{Span, Time};
@@ -28,7 +27,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "dcf",
     doc: "stations of an 802.11b channel: they wait, count down, collide and try again; air time instead of the link's rate",
     source: "IEEE 802.11-1999 and 802.11b; Rizzo's talk on dummynet; saturation: Bianchi 2000",
@@ -76,6 +75,7 @@ pub const ENTRY: Entry = Entry {
         default: Some("the link's"),
         doc: "of the station's frames: 1mbit, 2mbit, 5.5mbit or 11mbit",
     }],
+    whole_trees: false,
 };
 
 /// A slot of the countdown (802.11b).

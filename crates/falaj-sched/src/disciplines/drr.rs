@@ -10,22 +10,22 @@ use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{
     Bound, NoPromise, Promise, Turns, finite_rate, full_queue, without_room,
 };
-use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::mechanisms::active_list::{Place, Round};
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::{Span, Time};
 use alloc::format;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "drr",
     doc: "deficit round robin: shares in proportion to the quanta, O(1)",
     source: "Shreedhar and Varghese 1995",
     scheduler: &[QUANTA],
     flow: &[QUANTUM],
+    whole_trees: false,
 };
 
 /// The parameter of all that visit flows with a deficit.

@@ -25,13 +25,12 @@
 
 use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{Bound, NoPromise, Promise, finite_rate, room_for_one};
-use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::disciplines::drr::{DeficitRound, DrrFlow, QUANTA, QUANTUM, Quanta, Visits};
 use crate::disciplines::drr_plus_plus::{LATENCY, of_low_latency};
 use crate::disciplines::priority::Levels;
 use crate::mechanisms::active_list::Place;
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::{BIT_NANOS, Rate, Wire};
 use crate::units::time::{Span, Time};
 use alloc::collections::VecDeque;
@@ -39,7 +38,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "drr+",
     doc: "DRR with a fast lane for flows that keep a contract, until they break it",
     source: "Shreedhar and Varghese 1996; Zhang's thesis",
@@ -60,6 +59,7 @@ pub const ENTRY: Entry = Entry {
             doc: "the contract: the length of the window; rate times window is the burst",
         },
     ],
+    whole_trees: false,
 };
 
 /// DRR+.

@@ -9,18 +9,17 @@
 
 use crate::contract::discipline::{Answer, Discipline, Sent, Thrown};
 use crate::contract::guarantee::{NoPromise, Promise, finite_rate};
-use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::disciplines::fq_codel::Stamp;
 use crate::queues::aqm::{Verdict, in_range, none_besides};
 use crate::queues::queue::{FlowId, Flows, Limit};
-use crate::registry::Entry;
 use crate::units::label::{Ecn, Label};
 use crate::units::rate::Wire;
 use crate::units::time::{Span, Time};
 use alloc::format;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "dualpi2",
     doc: "two queues, for scalable and for classic connections, coupled so that both get about as much",
     source: "RFC 9332",
@@ -69,6 +68,7 @@ pub const ENTRY: Entry = Entry {
         },
     ],
     flow: &[],
+    whole_trees: false,
 };
 
 /// Certainty.

@@ -9,16 +9,15 @@ use crate::contract::discipline::{Answer, Discipline, Harm, Sent};
 use crate::contract::guarantee::{
     Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
 };
-use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::{Span, Time};
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "edf",
     doc: "earliest deadline first: delays as short as each flow asks, rates for nobody",
     source: "Liu and Layland 1973; Ferrari and Verma 1990",
@@ -29,6 +28,7 @@ pub const ENTRY: Entry = Entry {
         default: None,
         doc: "time from a packet's arrival until its last bit should have left",
     }],
+    whole_trees: false,
 };
 
 /// Earliest deadline first.

@@ -7,19 +7,18 @@
 
 use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{NoPromise, Promise, finite_rate, room_for_one};
-use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::disciplines::drr::{DeficitRound, DrrFlow, QUANTUM, Quanta};
 use crate::disciplines::priority::{Levels, TopLevel};
 use crate::mechanisms::active_list::Place;
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::Wire;
 use crate::units::time::Time;
 use alloc::format;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "ets",
     doc: "strict priorities first; the other flows share the rest by DRR",
     source: "IEEE 802.1Qaz; Linux's sch_ets",
@@ -33,6 +32,7 @@ pub const ENTRY: Entry = Entry {
         },
         QUANTUM,
     ],
+    whole_trees: false,
 };
 
 /// Enhanced transmission selection.

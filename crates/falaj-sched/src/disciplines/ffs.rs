@@ -13,12 +13,11 @@ use crate::contract::discipline::{Answer, Discipline, Harm, Sent};
 use crate::contract::guarantee::{
     Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
 };
-use crate::contract::params::{Refusals, Setup};
+use crate::contract::params::{Manifest, Refusals, Setup};
 use crate::mechanisms::epoch_sweep::Looks;
 use crate::mechanisms::flow_tag::{Place, Share, ahead};
 use crate::mechanisms::virtual_time::{NONE, WEIGHT, Weights, is_free};
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::Wire;
 use crate::units::time::Time;
 use alloc::boxed::Box;
@@ -26,12 +25,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "ffs",
     doc: "fair queueing with finishes rounded to buckets: shares by weight, O(1)",
     source: "Golestani 1994; buckets as in Saeed et al. 2019",
     scheduler: &[],
     flow: &[WEIGHT],
+    whole_trees: false,
 };
 
 const BUCKETS: usize = 4096;

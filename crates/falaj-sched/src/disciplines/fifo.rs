@@ -3,16 +3,15 @@
 
 use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{Bound, NoPromise, Promise, admits_one, full_queue, without_room};
-use crate::contract::params::{Kind, Param, Refusals, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Setup};
 use crate::queues::aqm;
 use crate::queues::queue::{FlowId, Flows, Limit};
-use crate::registry::Entry;
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::{Span, Time};
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "fifo",
     doc: "one queue for all flows, first in first out",
     source: "folklore",
@@ -23,6 +22,7 @@ pub const ENTRY: Entry = Entry {
         doc: "limit of the one queue that all flows share",
     }],
     flow: &[],
+    whole_trees: false,
 };
 
 /// First in, first out.

@@ -8,12 +8,11 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Answer, Discipline, Sent, Thrown};
 use crate::contract::guarantee::{NoPromise, Promise, finite_rate};
-use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::mechanisms::active_list::{Place, Round};
 use crate::queues::aqm::codel::{self, State};
 use crate::queues::aqm::{ECN, Head, Verdict, none_besides};
 use crate::queues::queue::{FlowId, Flows, Limit};
-use crate::registry::Entry;
 use crate::units::draws::mix;
 use crate::units::label::{Ecn, Label};
 use crate::units::rate::Wire;
@@ -25,7 +24,7 @@ use core::cmp::Reverse;
 const MOST_QUEUES: u32 = 65_536;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "fq_codel",
     doc: "connections spread over queues by a hash, served as by DRR, each kept short by CoDel",
     source: "RFC 8290",
@@ -48,6 +47,7 @@ pub const ENTRY: Entry = Entry {
         ECN,
     ],
     flow: &[],
+    whole_trees: false,
 };
 
 /// A decision takes this many turns at most before a queue may send.

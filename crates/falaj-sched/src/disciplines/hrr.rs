@@ -17,18 +17,17 @@
 
 use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{Bound, NoPromise, Promise, finite_rate, room_for_one};
-use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::disciplines::priority::Levels;
 use crate::mechanisms::active_list::Place;
 use crate::queues::queue::{FlowId, Flows, Limit};
-use crate::registry::Entry;
 use crate::units::rate::{BIT_NANOS, Rate, Wire};
 use crate::units::time::{Span, Time};
 use alloc::format;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "hrr",
     doc: "hierarchical round robin: fixed slots, in frames of frames; idle rather than early",
     source: "Kalmanek, Kanakia and Keshav 1990",
@@ -52,6 +51,7 @@ pub const ENTRY: Entry = Entry {
             doc: "slots in each frame of its level; 0: best effort, in slots that their owners leave empty",
         },
     ],
+    whole_trees: false,
 };
 
 /// Hierarchical round robin.

@@ -16,17 +16,16 @@ use crate::contract::discipline::{Answer, Discipline, Harm, Sent};
 use crate::contract::guarantee::{
     Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
 };
-use crate::contract::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{FlowSetup, Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::mechanisms::bucket::ids;
 use crate::mechanisms::weights::ROUNDING;
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::{Span, Time};
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "mgfq",
     doc: "multilayer gated frame queueing: packets pass a gate each period until they are nearly due, then first in first out",
     source: "Tsou, Chiou and Tsai 2000, as in C. Zhang's thesis",
@@ -56,6 +55,7 @@ pub const ENTRY: Entry = Entry {
         default: None,
         doc: "time from a packet's arrival until it is due",
     }],
+    whole_trees: false,
 };
 
 /// When a packet joins the queue that is sent, as a number of gates opened since zero; and its own

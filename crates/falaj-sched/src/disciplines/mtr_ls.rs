@@ -15,17 +15,16 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{Bound, NoPromise, Promise};
-use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::mechanisms::weights::{ROUNDING, Shares, WEIGHT};
 use crate::queues::queue::{FlowId, Flows, Limit};
-use crate::registry::Entry;
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::Time;
 use alloc::format;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "mtr-ls",
     doc: "move-to-rear list: the first that has a packet uses up its part of a time quantum, then goes last",
     source: "Bruno, Gabber, Ozden and Silberschatz 1997, as in C. Zhang's thesis",
@@ -36,6 +35,7 @@ pub const ENTRY: Entry = Entry {
         doc: "the virtual time quantum of which each flow has its part: shorter for less delay",
     }],
     flow: &[WEIGHT],
+    whole_trees: false,
 };
 
 /// Move-to-rear list scheduling.

@@ -12,18 +12,17 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{NoPromise, Promise, finite_rate, room_for_one};
-use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::mechanisms::active_list::{Place, Round};
 use crate::mechanisms::bucket::ids;
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::Wire;
 use crate::units::time::{Span, Time};
 use alloc::format;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "netback",
     doc: "Xen's network back end: so many bytes in a period for each flow, and turns by packets",
     source: "Xen 4 netback; Adamczyk and Chydzinski 2011",
@@ -39,6 +38,7 @@ pub const ENTRY: Entry = Entry {
         default: Some("no cap"),
         doc: "what the flow may send in a period",
     }],
+    whole_trees: false,
 };
 
 const USUAL_PERIOD: Span = Span::from_millis(50);

@@ -10,10 +10,9 @@ use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{
     Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
 };
-use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::mechanisms::active_list::{Place, Round};
 use crate::queues::queue::{FlowId, Flows, Limit};
-use crate::registry::Entry;
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::Time;
 use alloc::format;
@@ -21,7 +20,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "priority",
     doc: "strict priority: a flow waits while one of a higher priority has a packet",
     source: "folklore; dummynet's PRIO without its limits",
@@ -32,6 +31,7 @@ pub const ENTRY: Entry = Entry {
         default: None,
         doc: "0 is served first; flows of one priority take turns, packet by packet",
     }],
+    whole_trees: false,
 };
 
 /// Strict priority.

@@ -13,23 +13,23 @@ use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{
     Bound, NoPromise, Promise, RateCondition, finite_rate, full_queue, room_for_one,
 };
-use crate::contract::params::{Refusals, Setup};
+use crate::contract::params::{Manifest, Refusals, Setup};
 use crate::mechanisms::flow_tag::{Place, Share};
 use crate::mechanisms::groups::{Choice, Groups};
 use crate::mechanisms::virtual_time::{NONE, SOON, VirtualTime, WEIGHT, Weights, is_free};
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::Wire;
 use crate::units::time::Time;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "qfq",
     doc: "quick fair queueing: shares by weight, even from packet to packet, O(1)",
     source: "Checconi, Rizzo and Valente 2013",
     scheduler: &[],
     flow: &[WEIGHT],
+    whole_trees: false,
 };
 
 /// Quick fair queueing.

@@ -15,26 +15,26 @@ use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{
     Bound, NoPromise, Promise, RateCondition, finite_rate, full_queue, room_for_one,
 };
-use crate::contract::params::{Refusals, Setup};
+use crate::contract::params::{Manifest, Refusals, Setup};
 use crate::disciplines::drr::{DeficitRound, DrrFlow};
 use crate::mechanisms::active_list;
 use crate::mechanisms::flow_tag::{HEAVIEST, LARGEST, Place, Share, ahead, shift};
 use crate::mechanisms::groups::{Choice, Groups};
 use crate::mechanisms::virtual_time::{NONE, SOON, VirtualTime, WEIGHT, Weights};
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::Time;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "qfq+",
     doc: "quick fair queueing of aggregates of up to 8 flows of one weight: sorts once a budget, less even",
     source: "Valente 2014",
     scheduler: &[],
     flow: &[WEIGHT],
+    whole_trees: false,
 };
 
 const FLOWS: u32 = 8;

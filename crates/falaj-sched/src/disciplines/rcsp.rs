@@ -23,12 +23,11 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Answer, Discipline, Harm, Sent, Thrown};
 use crate::contract::guarantee::{Bound, NoPromise, Promise, finite_rate, room_for_one};
-use crate::contract::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{FlowSetup, Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::mechanisms::bucket::ids;
 use crate::mechanisms::substitute_arrivals::Steads;
 use crate::mechanisms::weights::ROUNDING;
 use crate::queues::queue::{FlowId, Flows, Limit};
-use crate::registry::Entry;
 use crate::units::label::Label;
 use crate::units::rate::{BIT_NANOS, Rate, Wire};
 use crate::units::time::{Span, Time};
@@ -37,7 +36,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "rcsp",
     doc: "rate-controlled static priority: regulators give a flow's packets their gaps back, then priorities",
     source: "Zhang and Ferrari 1993, 1994; release on a free link: Iatrou and Stavrakakis 2000",
@@ -85,6 +84,7 @@ pub const ENTRY: Entry = Entry {
             doc: "with `delay-jitter`: the latest that an eligible packet's last bit leaves after, which it is made good for on the next link",
         },
     ],
+    whole_trees: false,
 };
 
 /// The most packets in an interval: so many eligibility times are kept.

@@ -25,12 +25,11 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{Deadlines, NoPromise, Promise};
-use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::mechanisms::weights::{
     Instant, RATE, ROUNDING, duration, instant, pace, rates, shifted,
 };
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::{Span, Time};
 use alloc::format;
@@ -38,7 +37,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "sced",
     doc: "service curve earliest deadline first: each flow a curve of two pieces; remembers excess",
     source: "Sariowan, Cruz and Polyzos 1999",
@@ -58,6 +57,7 @@ pub const ENTRY: Entry = Entry {
             doc: "how long the burst rate lasts from the start of a backlog on",
         },
     ],
+    whole_trees: false,
 };
 
 /// Service curve based earliest deadline first.

@@ -11,24 +11,24 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{Bound, NoPromise, Promise, full_queue, room_for_one};
-use crate::contract::params::{Refusals, Setup};
+use crate::contract::params::{Manifest, Refusals, Setup};
 use crate::mechanisms::bucket::{BURST, Bucket, RATE, begun, buckets, ids, sums};
 use crate::mechanisms::oversubscription::Excess;
 use crate::mechanisms::weights::{Instant, ROUNDING, instant};
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::Time;
 use alloc::format;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "shaper",
     doc: "a token bucket for each flow: packets are held until their tokens are there, also on a free link",
     source: "Turner 1986; the order as in Linux' fq",
     scheduler: &[],
     flow: &[RATE, BURST],
+    whole_trees: false,
 };
 
 /// A token bucket for each flow.

@@ -15,23 +15,23 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Answer, Discipline, Harm, Sent, Thrown};
 use crate::contract::guarantee::{Bound, NoPromise, Promise, RateCondition};
-use crate::contract::params::{Refusals, Setup};
+use crate::contract::params::{Manifest, Refusals, Setup};
 use crate::mechanisms::substitute_arrivals::Steads;
 use crate::mechanisms::timestamp::Chain;
 use crate::mechanisms::weights::{Instant, ORIGIN, Shares, WEIGHT, duration, shifted};
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::Wire;
 use crate::units::time::Time;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "spfq",
     doc: "starting potential-based fair queueing: the delay of `wfq` without its fluid clock",
     source: "Stiliadis and Varma 1998",
     scheduler: &[],
     flow: &[WEIGHT],
+    whole_trees: false,
 };
 
 /// Starting potential-based fair queueing.

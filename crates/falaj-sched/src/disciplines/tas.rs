@@ -13,10 +13,9 @@ use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{
     Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
 };
-use crate::contract::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{FlowSetup, Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::mechanisms::weights::ROUNDING;
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::{BIT_NANOS, Rate, Wire};
 use crate::units::time::{Span, Time};
 use alloc::format;
@@ -24,7 +23,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "tas",
     doc: "time-aware shaper of 802.1Qbv: each flow a traffic class, the first the highest, whose gate opens and closes by the clock",
     source: "IEEE 802.1Qbv 2015",
@@ -54,6 +53,7 @@ pub const ENTRY: Entry = Entry {
             doc: "for how long it is open; a packet goes only if it is over by then",
         },
     ],
+    whole_trees: false,
 };
 
 /// The time-aware shaper.

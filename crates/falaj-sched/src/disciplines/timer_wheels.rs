@@ -19,16 +19,15 @@
 
 use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{NoPromise, Promise, room_for_one};
-use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::Wire;
 use crate::units::time::Time;
 use alloc::format;
 use alloc::vec::Vec;
 
 /// How they are named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "timer-wheels",
     doc: "shares by weight, from a wheel of slots for each doubling of weights; a rival to measure, no promise",
     source: "after Karsten 2006, as far as is known of it",
@@ -39,6 +38,7 @@ pub const ENTRY: Entry = Entry {
         default: Some("1"),
         doc: "share of the link, beside the weights of the others that have packets",
     }],
+    whole_trees: false,
 };
 
 /// The largest weight.

@@ -12,24 +12,24 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Answer, Discipline, Harm, Sent, Thrown};
 use crate::contract::guarantee::{Deadlines, NoPromise, Promise};
-use crate::contract::params::{Refusals, Setup};
+use crate::contract::params::{Manifest, Refusals, Setup};
 use crate::mechanisms::substitute_arrivals::Steads;
 use crate::mechanisms::timestamp::Chain;
 use crate::mechanisms::weights::{Instant, ORIGIN, RATE, ROUNDING, instant, pace, rates, shifted};
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::{Span, Time};
 use alloc::format;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "virtual-clock",
     doc: "virtual clock: each flow's packets at the times that its rate gives them; remembers excess",
     source: "L. Zhang 1990",
     scheduler: &[],
     flow: &[RATE],
+    whole_trees: false,
 };
 
 /// What the clock shows, as a reading.

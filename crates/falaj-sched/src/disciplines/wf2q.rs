@@ -8,23 +8,23 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Answer, Discipline, Harm, Sent, Thrown};
 use crate::contract::guarantee::{Bound, NoPromise, Promise, RateCondition};
-use crate::contract::params::{Refusals, Setup};
+use crate::contract::params::{Manifest, Refusals, Setup};
 use crate::mechanisms::gps::Beside;
 use crate::mechanisms::substitute_arrivals::Steads;
 use crate::mechanisms::timestamp::Chain;
 use crate::mechanisms::weights::{ROUNDING, Shares, Virtual, WEIGHT};
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::Wire;
 use crate::units::time::Time;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "wf2q",
     doc: "worst-case fair WFQ: as `wfq`, among the packets that fluid sharing has started",
     source: "Bennett and Zhang 1996",
     scheduler: &[],
     flow: &[WEIGHT],
+    whole_trees: false,
 };
 
 /// Worst-case fair weighted fair queueing.

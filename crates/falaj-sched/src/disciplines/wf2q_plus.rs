@@ -15,23 +15,23 @@ use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{
     Bound, NoPromise, Promise, RateCondition, finite_rate, full_queue, room_for_one,
 };
-use crate::contract::params::{Refusals, Setup};
+use crate::contract::params::{Manifest, Refusals, Setup};
 use crate::mechanisms::eligible_set::Starts;
 use crate::mechanisms::flow_tag::{Place, Share, ahead};
 use crate::mechanisms::virtual_time::{NONE, PARTS, VirtualTime, WEIGHT, Weights, is_free};
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::Wire;
 use crate::units::time::{Span, Time};
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "wf2q+",
     doc: "worst-case fair weighted fair queueing: shares by weight, as even as packets allow, O(log N)",
     source: "Bennett and Zhang 1997",
     scheduler: &[],
     flow: &[WEIGHT],
+    whole_trees: false,
 };
 
 /// Who starts so many units later has started: the time is rounded to one, and by less than one

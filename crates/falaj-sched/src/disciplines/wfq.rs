@@ -9,23 +9,23 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Answer, Discipline, Harm, Sent, Thrown};
 use crate::contract::guarantee::{Bound, NoPromise, Promise, RateCondition};
-use crate::contract::params::{Refusals, Setup};
+use crate::contract::params::{Manifest, Refusals, Setup};
 use crate::mechanisms::gps::Beside;
 use crate::mechanisms::substitute_arrivals::Steads;
 use crate::mechanisms::timestamp::Chain;
 use crate::mechanisms::weights::{Shares, Virtual, WEIGHT};
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::Wire;
 use crate::units::time::Time;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "wfq",
     doc: "weighted fair queueing (PGPS): in the order in which fluid sharing would finish",
     source: "Demers, Keshav and Shenker 1989; Parekh and Gallager 1993",
     scheduler: &[],
     flow: &[WEIGHT],
+    whole_trees: false,
 };
 
 /// Weighted fair queueing.

@@ -17,25 +17,25 @@ use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{
     Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
 };
-use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::mechanisms::active_list::{Place, Round};
 use crate::queues::queue::{FlowId, Flows, Limit};
-use crate::registry::Entry;
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::Time;
 use alloc::vec::Vec;
 
 /// How plain round robin is named and set.
-pub const RR: Entry = Entry {
+pub const RR: Manifest = Manifest {
     kind: "rr",
     doc: "round robin: a packet of each flow in turn",
     source: "Nagle 1987",
     scheduler: &[],
     flow: &[],
+    whole_trees: false,
 };
 
 /// How weighted round robin is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "wrr",
     doc: "weighted round robin: so many packets of each flow in turn",
     source: "Katevenis, Sidiropoulos and Courcoubetis 1991",
@@ -46,6 +46,7 @@ pub const ENTRY: Entry = Entry {
         default: Some("1"),
         doc: "packets that a visit may send",
     }],
+    whole_trees: false,
 };
 
 /// Round robin by packets.

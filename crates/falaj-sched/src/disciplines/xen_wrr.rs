@@ -25,20 +25,19 @@ use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{
     Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
 };
-use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::mechanisms::active_list::{Place, Round};
 use crate::mechanisms::bucket::ids;
 use crate::mechanisms::oversubscription::Excess;
 use crate::mechanisms::weights::{Instant, ROUNDING, instant, pace, retagged};
 use crate::queues::queue::{FlowId, Flows, Limit};
-use crate::registry::Entry;
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::{Span, Time};
 use alloc::format;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "xen-wrr",
     doc: "turns by packets in proportion to priorities, kept over a pause; who is below a minimum rate goes first",
     source: "Adamczyk and Chydzinski 2011",
@@ -62,6 +61,7 @@ pub const ENTRY: Entry = Entry {
             doc: "below this rate the flow goes before all turns; all minimum rates together fit on the link",
         },
     ],
+    whole_trees: false,
 };
 
 const USUAL_DELAY: Span = Span::from_millis(10);

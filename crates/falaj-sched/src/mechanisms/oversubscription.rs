@@ -6,9 +6,8 @@
 //! ([`taken`]). Ceilings, limits, shares and weights are in proportion or caps alone, and are not
 //! added up.
 
-use crate::contract::params::{FlowSetup, Refused, Setup};
+use crate::contract::params::{FlowSetup, Manifest, Refused, Setup};
 use crate::mechanisms::classes::Classes;
-use crate::registry::takes_trees;
 use crate::units::rate::Rate;
 use alloc::format;
 use alloc::string::String;
@@ -69,12 +68,12 @@ impl Excess {
     }
 }
 
-/// What of `setup`, which `kind` takes, is more than its link has: a flow by its place among all
+/// What of `setup`, which the discipline of `manifest` takes, is more than its link has: a flow by its place among all
 /// classes, depth first, and words for a warning.
-pub fn taken(kind: &str, setup: &Setup) -> Option<Refused> {
-    let (kind, param) = *TAKEN.iter().find(|taken| taken.0 == kind)?;
+pub fn taken(manifest: &Manifest, setup: &Setup) -> Option<Refused> {
+    let (kind, param) = *TAKEN.iter().find(|taken| taken.0 == manifest.kind)?;
     let rate = |(n, flow): (usize, &FlowSetup)| Some((n, flow.values.rate(param)?));
-    let rates: Vec<_> = if takes_trees(kind) {
+    let rates: Vec<_> = if manifest.whole_trees {
         let classes = Classes::new(kind, kind, setup).ok()?;
         let leaves = classes.iter().filter(|(class, ..)| classes.shape.is_leaf(*class));
         leaves.filter_map(|(_, n, flow)| rate((n, flow))).collect()

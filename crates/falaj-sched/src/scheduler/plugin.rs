@@ -11,10 +11,9 @@
 
 use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{Bound, NoPromise, Promise};
-use crate::contract::params::{Refusals, Refused, Setup};
+use crate::contract::params::{Manifest, Refusals, Refused, Setup};
 use crate::mechanisms::active_list::{Place, Round};
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::{Span, Time};
 use alloc::boxed::Box;
@@ -27,12 +26,13 @@ use core::any::Any;
 use core::fmt;
 
 /// How it is named; what it takes beyond that is the library's matter.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "plugin",
     doc: "a discipline of one's own, in a shared library; what breaks the contract is not obeyed",
     source: "whoever wrote the library",
     scheduler: &[],
     flow: &[],
+    whole_trees: false,
 };
 
 /// So many waits in a row, and nothing came or left: it waits for ever.

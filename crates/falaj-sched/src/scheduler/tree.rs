@@ -97,7 +97,7 @@ struct Policies {
 
 impl<D: Discipline + 'static> Tree<D> {
     /// Builds the children of `setup` below a discipline that was built from it;
-    /// [joined](Setup::joined) if it takes trees whole.
+    /// [joined](registry::joined) if it takes trees whole.
     pub fn new(setup: &Setup, mut discipline: D) -> Result<Tree<D>, Refusals> {
         let refused = |what: &str| Refused {
             flow: setup.flows.iter().position(|f| f.inner.is_some()),
@@ -249,7 +249,7 @@ pub fn promises(kind: &str, setup: &Setup) -> Result<Vec<Result<Promise, NoPromi
             Ok(leaves.map(|flow| with_aqm::service(self.0, &discipline, flow)).collect())
         }
     }
-    registry::build(kind, setup, Ask(&setup.joined(kind)))?
+    registry::build(kind, setup, Ask(&registry::joined(kind, setup)))?
 }
 
 /// Builds what stands below a flow: a station, or a tree in its turn.
@@ -274,7 +274,7 @@ fn serve(kind: &str, setup: &Setup) -> Result<Box<dyn Server>, Refusals> {
             Ok(with_aqm::station(self.0, discipline))
         }
     }
-    registry::build(kind, setup, Builder(&setup.joined(kind)))?
+    registry::build(kind, setup, Builder(&registry::joined(kind, setup)))?
 }
 
 impl<D: Discipline + 'static> Server for Tree<D> {

@@ -9,6 +9,7 @@ use crate::handover::{FlowMapping, Handover};
 use crate::impair::{Harm, Impairer};
 use crate::message::{Output, Why};
 use falaj_sched::queues::queue::{FlowId, Packet};
+use falaj_sched::registry;
 use falaj_sched::scheduler::instance::Server;
 use falaj_sched::units::label::{Known, Label};
 use falaj_sched::units::rate::Wire;
@@ -50,12 +51,12 @@ impl<S: Server + 'static> Of<S> {
             self.leavings = Some(Box::new(old.spec));
             let sending = old.link.sending();
             let queue = sending.map(|(queue, _)| queue);
-            let setup = self.spec.setup.joined(self.spec.kind);
+            let setup = registry::joined(self.spec.kind, &self.spec.setup);
             (self.server.succeed(old.server, &setup, queue, known, at), sending.map(|(_, end)| end))
         } else {
             let Remains { packets, sending, wire: its, device: its_device, book, impairer } =
                 old.dismantle();
-            self.server.start(&self.spec.setup.joined(self.spec.kind));
+            self.server.start(&registry::joined(self.spec.kind, &self.spec.setup));
             (wire, self.book, before, device) = (its, book, impairer, its_device);
             let at = device.map_or(now, |device| device.clock(now));
             (self.inherit((packets, sending.is_some()), flows, how, known, at, out), sending)

@@ -22,10 +22,11 @@ use falaj_engine::impair::slots::Slots;
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::{Pace, PipeSpec};
 use falaj_engine::{Emit, Engine, Output, PipeId};
+use falaj_sched::contract::params::Manifest;
 use falaj_sched::contract::params::{FlowSetup, Inner, Kind, Param, Setup, Value, Values};
 use falaj_sched::disciplines::dcf;
 use falaj_sched::queues::queue::{FlowId, Limit};
-use falaj_sched::registry::{self, ENTRIES, Entry};
+use falaj_sched::registry::{self, ENTRIES};
 use falaj_sched::units::capacity::{Capacity, Opportunities, Steps};
 use falaj_sched::units::probability::Probability;
 use falaj_sched::units::rate::Rate;
@@ -280,7 +281,7 @@ fn divide_to(dice: &mut Dice, spec: &mut PipeSpec, levels: u64) {
 
 /// Turns the pipe into one of this kind, with random values for each of its
 /// parameters that the discipline accepts together.
-pub fn become_kind(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
+pub fn become_kind(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Manifest) {
     for _ in 0..1_000 {
         draw_values(dice, spec, entry);
         accepted(spec);
@@ -291,7 +292,7 @@ pub fn become_kind(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) 
     panic!("no values are accepted: {spec:?}");
 }
 
-fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
+fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Manifest) {
     spec.kind = entry.kind;
     let Setup { rate, largest, flows, .. } = &spec.setup;
     let (rate, largest, n) = (*rate, u64::from(*largest), flows.len() as u64);

@@ -30,17 +30,16 @@ pub mod mw00;
 
 use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{Bound, NoPromise, Promise, finite_rate, room_for_one};
-use crate::contract::params::{Kind, Param, Refusals, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Setup};
 use crate::disciplines::drr::{DeficitRound, DrrFlow, QUANTA, QUANTUM, Quanta, Visits};
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::Wire;
 use crate::units::time::Time;
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "drr++",
     doc: "DRR with flows of low latency, which wait for a visit instead of a round",
     source: "MacGregor and Shi 2000; Zhang's thesis",
@@ -54,6 +53,7 @@ pub const ENTRY: Entry = Entry {
         },
     ],
     flow: &[QUANTUM, LATENCY],
+    whole_trees: false,
 };
 
 /// Which of the two sorts a flow is of.

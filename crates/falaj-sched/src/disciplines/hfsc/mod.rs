@@ -32,13 +32,12 @@ use crate::collections::calendar::Calendar;
 use crate::collections::quad_heap::Heap;
 use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{Bound, Deadlines, NoPromise, Promise, behind, full_queue};
-use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::disciplines::sced::{Curve, fits};
 use crate::mechanisms::classes::{Classes, LINK, Shape};
 use crate::mechanisms::oversubscription::Excess;
 use crate::mechanisms::weights::{Instant, ROUNDING, instant};
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::{Span, Time};
 use alloc::vec;
@@ -46,7 +45,7 @@ use alloc::vec::Vec;
 use class::{Class, Clocks, Pieces, Shared, Timed, clocks, curve};
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "hfsc",
     doc: "fair service curves: a real-time, a link-sharing and an upper limit curve of two pieces for each flow, O(log N)",
     source: "Stoica, Zhang and Ng 1997",
@@ -109,6 +108,7 @@ pub const ENTRY: Entry = Entry {
             doc: "how long the first slope of the limit lasts",
         },
     ],
+    whole_trees: true,
 };
 
 /// Hierarchical fair service curves.

@@ -27,13 +27,12 @@ mod turns;
 use crate::collections::quad_heap::Heap;
 use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{Bound, NoPromise, Promise, full_queue};
-use crate::contract::params::{Kind, Param, Refusals, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Setup};
 use crate::mechanisms::bucket::{self, BURST};
 use crate::mechanisms::classes::{Classes, LINK, Shape};
 use crate::mechanisms::oversubscription::Excess;
 use crate::mechanisms::weights::{Instant, ROUNDING, instant};
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::{Span, Time};
 use alloc::format;
@@ -44,7 +43,7 @@ use rule::Rule;
 use turns::{PRIORITIES, Turns, each};
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "htb",
     doc: "token buckets: each class a rate of its own, and a ceiling up to which it borrows from the classes above, O(depth log N)",
     source: "Devera 2002",
@@ -80,6 +79,7 @@ pub const ENTRY: Entry = Entry {
             doc: "its share among equals, in proportion to their quanta",
         },
     ],
+    whole_trees: true,
 };
 
 /// Longer debts are forgiven.

@@ -28,20 +28,19 @@ use crate::contract::discipline::{Answer, Discipline, Sent};
 use crate::contract::guarantee::{
     Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
 };
-use crate::contract::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{FlowSetup, Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::mechanisms::bucket::begun;
 use crate::mechanisms::flow_tag::ahead;
 use crate::mechanisms::oversubscription::Excess;
 use crate::mechanisms::weights::{Instant, ROUNDING, WEIGHT, instant, pace, retagged};
 use crate::queues::queue::{FlowId, Flows};
-use crate::registry::Entry;
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::{Span, Time};
 use alloc::format;
 use alloc::vec::Vec;
 
 /// How it is named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "mclock",
     doc: "a minimum, a cap and a weight for each flow: reservations first, the rest by weight up to the limits, O(log N)",
     source: "Gulati, Merchant and Varman 2010; trees: Billaud and Gulati 2013",
@@ -61,6 +60,7 @@ pub const ENTRY: Entry = Entry {
         },
         WEIGHT,
     ],
+    whole_trees: true,
 };
 
 /// Parts of a byte in `P`, as a power of two.

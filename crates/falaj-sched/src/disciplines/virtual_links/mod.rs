@@ -19,16 +19,15 @@ pub mod phase_wise;
 use crate::contract::guarantee::{
     Bound, NoPromise, Promise, finite_rate, full_queue, without_room,
 };
-use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::queues::queue::{FlowId, Limit};
-use crate::registry::Entry;
 use crate::units::rate::{BIT_NANOS, Rate};
 use crate::units::time::Span;
 use alloc::format;
 use alloc::vec::Vec;
 
 /// How they are named and set.
-pub const ENTRY: Entry = Entry {
+pub const MANIFEST: Manifest = Manifest {
     kind: "virtual-links",
     doc: "a phase for each flow in each cycle: partial isolation, bounded delay",
     source: "Fortuna and Chydzinski 2013",
@@ -78,6 +77,7 @@ pub const ENTRY: Entry = Entry {
             doc: "time on the link in each cycle, at most; at least one largest packet",
         },
     ],
+    whole_trees: false,
 };
 
 /// What happens with the end of a phase that is too short for the next packet.

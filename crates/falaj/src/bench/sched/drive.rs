@@ -8,12 +8,13 @@ use falaj_engine::message::Unit;
 use falaj_engine::pipe::{PipeSpec, Tally};
 use falaj_engine::{Emit, Engine, Output, PipeId};
 use falaj_sched::contract::discipline::{Answer, Discipline};
+use falaj_sched::contract::params::Manifest;
 use falaj_sched::contract::params::{
     self, FlowSetup, Given, Kind, Param, Refusals, Setup, Value, Values,
 };
 use falaj_sched::queues::aqm;
 use falaj_sched::queues::queue::{Limit, Packet};
-use falaj_sched::registry::{self, Entry, Visitor};
+use falaj_sched::registry::{self, Visitor};
 use falaj_sched::scheduler::instance::{Server, Station};
 use falaj_sched::scheduler::plugin::{Guard, Loaded};
 use falaj_sched::scheduler::with_aqm::WithPolicies;
@@ -38,13 +39,13 @@ pub(super) enum What {
 /// A discipline, set as the flows say or in a regime of its own; built in, or of a library.
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
-    pub(super) entry: &'static Entry,
+    pub(super) entry: &'static Manifest,
     pub(super) regime: Option<&'static Regime>,
     library: Option<Loaded>,
 }
 
 impl Subject {
-    pub(super) fn built_in(entry: &'static Entry, regime: Option<&'static Regime>) -> Subject {
+    pub(super) fn built_in(entry: &'static Manifest, regime: Option<&'static Regime>) -> Subject {
         Subject { entry, regime, library: None }
     }
 
@@ -221,7 +222,7 @@ impl Run<'_> {
                 registry::build(
                     kind,
                     &setup,
-                    AtStation { setup: &setup.joined(kind), controller, drive },
+                    AtStation { setup: &registry::joined(kind, &setup), controller, drive },
                 )
                 .map_err(why)
             }

@@ -15,9 +15,10 @@ use falaj_engine::fairness::{self, Known, Sizes};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Engine, Output, PipeId};
+use falaj_sched::contract::params::Manifest;
 use falaj_sched::contract::params::{FlowSetup, Kind, Setup, Value, Values};
 use falaj_sched::queues::queue::{Limit, Packet};
-use falaj_sched::registry::{ENTRIES, Entry, entry};
+use falaj_sched::registry::{ENTRIES, entry};
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
 use serde_json::json;
@@ -113,7 +114,7 @@ const BESIDE: [&str; 5] = ["fifo", "priority", "rr", "drr", "virtual-clock"];
 const RATE: Rate = Rate::from_mbit(8);
 
 /// The same shares for any discipline, said in its own words.
-fn spec(entry: &'static Entry, flowsets: &Flowsets, limit: Limit) -> Result<PipeSpec, String> {
+fn spec(entry: &'static Manifest, flowsets: &Flowsets, limit: Limit) -> Result<PipeSpec, String> {
     let (weights, largest) = (flowsets.weights(), flowsets.largest());
     let mut setup = Setup {
         rate: RATE,
@@ -224,10 +225,11 @@ struct Row {
 }
 
 impl Args {
-    fn entries(&self) -> Result<Vec<&'static Entry>> {
+    fn entries(&self) -> Result<Vec<&'static Manifest>> {
         if self.alg.is_empty() {
-            let by_weight =
-                |e: &&Entry| e.flow.iter().any(|p| p.name == "weight") || BESIDE.contains(&e.kind);
+            let by_weight = |e: &&Manifest| {
+                e.flow.iter().any(|p| p.name == "weight") || BESIDE.contains(&e.kind)
+            };
             return Ok(ENTRIES.iter().filter(by_weight).collect());
         }
         let known = |kind: &String| {
@@ -282,7 +284,7 @@ impl Args {
 
     fn one(
         &self,
-        entry: &'static Entry,
+        entry: &'static Manifest,
         flowsets: &Flowsets,
         case: &mut Case<'_>,
     ) -> Result<Outcome> {
