@@ -3,11 +3,11 @@
 
 use crate::errors;
 use falaj_scenario::{Scenario, Towards};
-use falaj_sched::contract::discipline::Sent;
+use falaj_sched::contract::library::{Declared, Instance, Library, Loaded, Said, Seen, Traits};
 use falaj_sched::contract::params::{POLICY, Refused, Setup, Value, Values};
+use falaj_sched::contract::transmission::Sent;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::registry;
-use falaj_sched::scheduler::plugin::{Declared, Instance, Library, Loaded, Said, Seen, Traits};
 use falaj_sched::units::time::Time;
 use falaj_sim::Run;
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};

@@ -31,7 +31,8 @@ pub mod words;
 
 use bounds::Outlook;
 use falaj_scenario::{Direction, Scenario, Towards};
-use falaj_sched::contract::guarantee::{NoPromise, Promise};
+use falaj_sched::contract::guarantee::Promise;
+use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::contract::params::Refusals;
 use solve::Unmet;
 

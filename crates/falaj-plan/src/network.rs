@@ -6,7 +6,7 @@ use crate::bounds::{Envelope, sent_by};
 use falaj_engine::key::Key;
 use falaj_engine::rules::{Rule, sure_way};
 use falaj_scenario::{Direction, Scenario, Source, Towards};
-use falaj_sched::contract::guarantee::NoPromise;
+use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;

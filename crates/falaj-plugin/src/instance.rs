@@ -1,9 +1,9 @@
 //! An instance of a library's discipline: each moment is a call of C.
 
 use falaj_plugin_api::abi;
-use falaj_sched::contract::discipline::Sent;
+use falaj_sched::contract::library::{Declared, Instance, Said, Seen};
+use falaj_sched::contract::transmission::Sent;
 use falaj_sched::queues::queue::FlowId;
-use falaj_sched::scheduler::plugin::{Declared, Instance, Said, Seen};
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
 use std::any::Any;

@@ -17,7 +17,7 @@ mod instance;
 #[allow(unsafe_code)]
 mod library;
 
-use falaj_sched::scheduler::plugin::Loaded;
+use falaj_sched::contract::library::Loaded;
 use library::Shared;
 use std::path::{Path, PathBuf};
 

@@ -3,9 +3,9 @@
 use crate::instance::{Foreign, Functions};
 use crate::{SYMBOL, Unloadable};
 use falaj_plugin_api::abi;
+use falaj_sched::contract::library::{Instance, Library, Traits};
 use falaj_sched::contract::params::{Given, Refused, Setup, Unit};
 use falaj_sched::queues::queue::Limit;
-use falaj_sched::scheduler::plugin::{Instance, Library, Traits};
 use std::ffi::{CStr, CString, c_char};
 use std::path::Path;
 use std::{fmt, mem, ptr};

@@ -37,7 +37,7 @@
 //! [`scheduler`] puts queues and a discipline together: an [instance](scheduler::instance), a
 //! [tree](scheduler::tree) of disciplines below each other's flows, instances with
 //! [active queue management](scheduler::with_aqm), and the guard in front of a
-//! [plug-in](scheduler::plugin).
+//! [plug-in](scheduler::guard).
 //!
 //! Nothing here needs `std`, and nothing allocates on the packet path but the pool of packets, when
 //! more are queued than ever before.

@@ -44,7 +44,7 @@ use crate::disciplines::wf2q_plus::Wf2qPlus;
 use crate::disciplines::wfq::Wfq;
 use crate::disciplines::wrr::Wrr;
 use crate::disciplines::xen_wrr::XenWrr;
-use crate::scheduler::plugin::Guard;
+use crate::scheduler::guard::Guard;
 use alloc::borrow::Cow;
 
 /// Receives the discipline that was asked for, as its own type, so that all
@@ -102,7 +102,7 @@ pub const ENTRIES: &[Manifest] = &[
 
 /// The kind whose discipline comes from a library; it is none of the others, since it is nothing
 /// without one.
-pub const PLUGIN: &Manifest = &crate::scheduler::plugin::MANIFEST;
+pub const PLUGIN: &Manifest = &crate::scheduler::guard::MANIFEST;
 
 /// All kinds, [`PLUGIN`] too.
 pub fn all() -> impl Iterator<Item = &'static Manifest> + Clone {

@@ -3,7 +3,7 @@
 
 use crate::handover::FlowMapping;
 use crate::impair::Harm;
-use falaj_sched::contract::discipline::Air;
+use falaj_sched::contract::transmission::Air;
 use falaj_sched::queues::queue::{FlowId, Packet};
 use std::ops::Range;
 

@@ -4,7 +4,7 @@ use super::device::Pace;
 use crate::each::Masks;
 use crate::framing::Framing;
 use crate::impair::Impairments;
-use falaj_sched::contract::guarantee::NoPromise;
+use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::contract::params::{Refused, Setup};
 use falaj_sched::units::capacity::Capacity;
 use falaj_sched::units::time::Span;

@@ -8,7 +8,7 @@ use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Engine, Output, PipeId};
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
-use falaj_sched::mechanisms::gps::Fluid;
+use falaj_sched::mechanisms::gps::fluid::Fluid;
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};

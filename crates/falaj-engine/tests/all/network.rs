@@ -18,7 +18,7 @@ use falaj_engine::table::{Entry, Field, Table};
 use falaj_engine::term::{Literal, Term};
 use falaj_engine::{Output, PipeId, Prepared, Why};
 use falaj_sched::contract::params::{FlowSetup, POLICY, Setup, Value, Values};
-use falaj_sched::queues::aqm::Policy;
+use falaj_sched::queues::aqm::policy::Policy;
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::units::label::{Ecn, Label};
 use falaj_sched::units::probability::Probability;

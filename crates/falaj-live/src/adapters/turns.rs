@@ -6,6 +6,7 @@
 //! reason, takes no more of the processor than its part while others want theirs. What it has not
 //! read stays in the kernel, at the adapter's own cost.
 
+use falaj_sched::mechanisms::deficit::Surplus;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ const QUANTUM: i64 = 10_000;
 struct Turn {
     weight: u32,
     /// Nanoseconds that it may take before the next one's turn; what it took beyond is a debt.
-    credit: i64,
+    credit: Surplus,
     /// Was it charged since its last quantum?
     served: bool,
     /// How often its quantum was used up while it had more.
@@ -34,7 +35,7 @@ pub(super) struct Turns {
 impl Turns {
     /// One more of this number: the next one, or that of one that is gone.
     pub(super) fn add(&mut self, n: u16) {
-        let turn = Turn { weight: 1, credit: 0, served: false, ended: 0 };
+        let turn = Turn { weight: 1, credit: Surplus::default(), served: false, ended: 0 };
         match self.of.get_mut(usize::from(n)) {
             Some(gone) => *gone = turn,
             None => self.of.push(turn),
@@ -63,10 +64,10 @@ impl Turns {
         loop {
             let n = *self.order.front()?;
             let turn = self.of.get_mut(usize::from(n))?;
-            if turn.credit > 0 {
+            if turn.credit.is_positive() {
                 return Some(n);
             }
-            turn.credit += QUANTUM * i64::from(turn.weight);
+            turn.credit.add(QUANTUM * i64::from(turn.weight));
             if self.order.len() > 1 {
                 turn.ended += u64::from(std::mem::take(&mut turn.served));
                 self.order.rotate_left(1);
@@ -77,8 +78,7 @@ impl Turns {
     /// That was its cost.
     pub(super) fn charge(&mut self, n: u16, cost: Duration) {
         if let Some(turn) = self.of.get_mut(usize::from(n)) {
-            turn.credit =
-                turn.credit.saturating_sub(i64::try_from(cost.as_nanos()).unwrap_or(i64::MAX));
+            turn.credit.pay(i64::try_from(cost.as_nanos()).unwrap_or(i64::MAX));
             turn.served = true;
         }
     }
@@ -86,7 +86,7 @@ impl Turns {
     /// It has nothing more: a credit is none of a later turn's, a debt is.
     pub(super) fn is_done(&mut self, n: u16) {
         if let Some(turn) = self.of.get_mut(usize::from(n)) {
-            turn.credit = turn.credit.min(0);
+            turn.credit.forfeit();
         }
         if self.order.front() == Some(&n) {
             self.order.pop_front();
@@ -145,7 +145,7 @@ mod tests {
         turns.ready(0..2);
         let first = turns.next().unwrap();
         turns.is_done(first);
-        assert_eq!(turns.of[usize::from(first)].credit, 0);
+        assert_eq!(turns.of[usize::from(first)].credit, Surplus::default());
         let second = turns.next().unwrap();
         assert_ne!(first, second);
         turns.charge(second, Duration::from_micros(35));

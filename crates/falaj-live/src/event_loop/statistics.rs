@@ -5,8 +5,8 @@ use falaj_engine::PipeId;
 use falaj_engine::each::Report;
 use falaj_engine::pipe::Counters;
 use falaj_engine::rules::{Active, Taken};
+use falaj_sched::contract::breach::Breach;
 use falaj_sched::queues::queue::FlowId;
-use falaj_sched::scheduler::plugin::Breach;
 use falaj_sched::units::time::Span;
 use falaj_traffic::meter::Meter;
 

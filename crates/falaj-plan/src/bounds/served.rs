@@ -3,9 +3,8 @@
 use super::follows::{By, Distances};
 use falaj_scenario::Direction;
 use falaj_sched::contract::discipline::Discipline;
-use falaj_sched::contract::guarantee::{
-    Bound, Deadlines, NoPromise, Promise, RateCondition, Turns,
-};
+use falaj_sched::contract::guarantee::{Bound, Deadlines, Promise, RateCondition, Turns};
+use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::contract::params::{Refusals, Setup};
 use falaj_sched::queues::aqm::any_later;
 use falaj_sched::queues::queue::{FlowId, Limit};

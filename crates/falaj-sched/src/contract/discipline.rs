@@ -14,9 +14,11 @@
 //! - `next` may be asked any number of times, early, late or twice; only what arrives, what is
 //!   taken and the instants of the discipline's own making change what it will decide.
 
-use crate::contract::guarantee::{Bound, Deadlines, NoPromise, Promise, RateCondition, Turns};
+use crate::contract::breach::Breach;
+use crate::contract::guarantee::{Bound, Deadlines, Promise, RateCondition, Turns};
+use crate::contract::no_guarantee::NoPromise;
+use crate::contract::transmission::{Air, Sent};
 use crate::queues::queue::{FlowId, Flows, Limit};
-use crate::scheduler::plugin::Breach;
 use crate::units::label::Label;
 use crate::units::rate::Wire;
 use crate::units::time::{Span, Time};
@@ -55,28 +57,6 @@ pub enum Harm {
     Own,
     /// Those of all flows.
     All,
-}
-
-/// A transmission that begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sent {
-    /// Length as the link accounts it.
-    pub bytes: u32,
-    /// First bit out.
-    pub start: Time,
-    /// Last bit out.
-    pub end: Time,
-}
-
-/// What a flow had of a medium that packets occupy for longer than their length lasts, or in vain.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Air {
-    /// Of packets that left, with all that belongs to them.
-    pub used: Span,
-    /// Of those that collided.
-    pub lost: Span,
-    /// How many did; a packet may again and again.
-    pub collisions: u64,
 }
 
 /// Decides which queued packet goes on the link next.

@@ -6,7 +6,6 @@ use crate::queues::queue::Limit;
 use crate::units::rate::Rate;
 use crate::units::time::Span;
 use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 /// A guarantee to one flow.
@@ -143,10 +142,6 @@ pub struct Bound {
     /// What must hold for it.
     pub condition: &'static str,
 }
-
-/// Why there is no guarantee, and what would bring one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoPromise(pub String);
 
 /// The most bytes that a queue with this limit holds.
 pub(crate) fn full_queue(setup: &Setup, limit: Limit) -> u64 {

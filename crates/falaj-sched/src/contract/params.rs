@@ -1,9 +1,9 @@
 //! What a person may set, described once: name, unit, range, default, meaning.
 //! The scenario file, its error messages and the reference are made from it.
 
-use crate::queues::aqm::Policy;
+use crate::contract::library::Loaded;
+use crate::queues::aqm::policy::Policy;
 use crate::queues::queue::Limit;
-use crate::scheduler::plugin::Loaded;
 use crate::units::probability::Probability;
 use crate::units::rate::Rate;
 use crate::units::time::Span;

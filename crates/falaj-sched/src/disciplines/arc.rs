@@ -15,9 +15,11 @@
 //!   next slice on.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{Deadlines, NoPromise, Promise};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Deadlines, Promise};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::weights::{Instant, RATE, ROUNDING, instant, pace, rates};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::{BIT_NANOS, Rate, Wire};

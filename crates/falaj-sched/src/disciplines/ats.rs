@@ -10,11 +10,11 @@
 //! would wait too long is not thrown away: the queue's limit does that.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Harm, Sent, Thrown};
-use crate::contract::guarantee::{
-    Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
-};
+use crate::contract::discipline::{Answer, Discipline, Harm, Thrown};
+use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Kind, Manifest, Param, Refusals, Setup};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::bucket::{BURST, Bucket, RATE, begun, buckets, ids, sums};
 use crate::mechanisms::oversubscription::Excess;
 use crate::mechanisms::substitute_arrivals::Steads;

@@ -11,11 +11,11 @@
 //! others took, not more. Credit is counted in bits times 10^9: a nanosecond adds
 //! the slope, a byte costs 8 10^9; nothing is rounded.
 
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{
-    Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
-};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::oversubscription::Excess;
 use crate::mechanisms::weights::ROUNDING;
 use crate::queues::queue::{FlowId, Flows};

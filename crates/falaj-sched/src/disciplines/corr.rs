@@ -17,11 +17,11 @@
 //!
 //! Credits are integers in parts of `1/C` of a packet, so that nothing is rounded.
 
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{
-    Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
-};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::transmission::Sent;
 use crate::queues::queue::{FlowId, Flows, Limit};
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::Time;

@@ -15,9 +15,11 @@
 //! Draws are by (seed, station, number of the draw).
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Air, Answer, Discipline, Sent};
-use crate::contract::guarantee::{NoPromise, Promise, room_for_one};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Promise, room_for_one};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{FlowSetup, Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::transmission::{Air, Sent};
 use crate::mechanisms::bucket::ids;
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::draws::{Draws, mix};

@@ -6,17 +6,15 @@
 //! when it runs empty. Whether it ran empty is seen after the transmission
 //! ended ("lazy reset"): a packet that came meanwhile keeps the flow's turn.
 
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{
-    Bound, NoPromise, Promise, Turns, finite_rate, full_queue, without_room,
-};
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
-use crate::mechanisms::active_list::{Place, Round};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Promise, Turns, finite_rate};
+use crate::contract::no_guarantee::NoPromise;
+use crate::contract::params::{Manifest, Refusals, Setup};
+use crate::contract::transmission::Sent;
+use crate::mechanisms::deficit::{DeficitFlow, DeficitRound, QUANTA, QUANTUM, Quanta};
 use crate::queues::queue::{FlowId, Flows};
-use crate::units::rate::{Rate, Wire};
-use crate::units::time::{Span, Time};
-use alloc::format;
-use alloc::vec::Vec;
+use crate::units::rate::Wire;
+use crate::units::time::Time;
 
 /// How it is named and set.
 pub const MANIFEST: Manifest = Manifest {
@@ -28,67 +26,11 @@ pub const MANIFEST: Manifest = Manifest {
     whole_trees: false,
 };
 
-/// The parameter of all that visit flows with a deficit.
-pub(crate) const QUANTUM: Param = Param {
-    name: "quantum",
-    kind: Kind::Bytes,
-    default: Some("one packet of the largest size"),
-    doc: "bytes that a visit adds to the flow's deficit",
-};
-
-/// Whether a visit may bring less than a packet.
-pub(crate) const QUANTA: Param = Param {
-    name: "quanta",
-    kind: Kind::Choice(&["packet", "any"]),
-    default: Some("packet"),
-    doc: "`packet`: at least the largest packet, so that each decision is O(1); `any`: down to a 64th of it, at the price of \
-          visits that send nothing",
-};
-
 /// Deficit round robin.
 #[derive(Debug, Clone)]
 pub struct Drr {
     quanta: Quanta,
     round: DeficitRound,
-}
-
-/// What DRR keeps for a flow.
-#[derive(Debug, Clone, Default)]
-pub struct DrrFlow {
-    quantum: u32,
-    deficit: u32,
-    place: Place,
-}
-
-impl AsMut<Place> for DrrFlow {
-    fn as_mut(&mut self) -> &mut Place {
-        &mut self.place
-    }
-}
-
-impl AsMut<DrrFlow> for DrrFlow {
-    fn as_mut(&mut self) -> &mut DrrFlow {
-        self
-    }
-}
-
-impl DrrFlow {
-    /// A flow that nobody has visited yet.
-    pub(crate) fn new(quantum: u32) -> DrrFlow {
-        DrrFlow { quantum, ..DrrFlow::default() }
-    }
-
-    /// Another quantum, and no more carried over than it allows.
-    pub(crate) fn set_quantum(&mut self, quantum: u32) {
-        self.quantum = quantum;
-        self.deficit = self.deficit.min(quantum);
-    }
-
-    /// Pays for a packet.
-    #[inline]
-    pub(crate) fn pay(&mut self, bytes: u32) {
-        self.deficit -= bytes;
-    }
 }
 
 impl Drr {
@@ -101,18 +43,18 @@ impl Drr {
 }
 
 impl Discipline for Drr {
-    type State = DrrFlow;
+    type State = DeficitFlow;
     type Tag = ();
 
-    fn start(&mut self, flows: &mut Flows<DrrFlow>) {
+    fn start(&mut self, flows: &mut Flows<DeficitFlow>) {
         for (f, &quantum) in self.quanta.each.iter().enumerate() {
-            *flows.state_mut(FlowId(f as u32)) = DrrFlow::new(quantum);
+            *flows.state_mut(FlowId(f as u32)) = DeficitFlow::new(quantum);
         }
     }
 
     /// The round and the deficits stay, these as far as they are below what a
     /// flow may carry over under the new quantum.
-    fn succeed(&mut self, old: Drr, flows: &mut Flows<DrrFlow>, _: Time) {
+    fn succeed(&mut self, old: Drr, flows: &mut Flows<DeficitFlow>, _: Time) {
         self.round = old.round;
         for (f, &quantum) in self.quanta.each.iter().enumerate() {
             flows.state_mut(FlowId(f as u32)).set_quantum(quantum);
@@ -120,12 +62,12 @@ impl Discipline for Drr {
     }
 
     #[inline(always)]
-    fn ready(&mut self, flows: &mut Flows<DrrFlow>, f: FlowId, _: Time) {
+    fn ready(&mut self, flows: &mut Flows<DeficitFlow>, f: FlowId, _: Time) {
         self.round.join(flows, f);
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<DrrFlow>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<DeficitFlow>, _: Time, _: &Wire) -> Answer {
         while self.round.first().is_some() {
             if let Some(f) = self.round.visit(flows) {
                 return Answer::Serve(f);
@@ -135,7 +77,7 @@ impl Discipline for Drr {
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<DrrFlow>, f: FlowId, sent: Sent) {
+    fn take(&mut self, flows: &mut Flows<DeficitFlow>, f: FlowId, sent: Sent) {
         flows.state_mut(f).pay(sent.bytes);
     }
 
@@ -153,234 +95,5 @@ impl Discipline for Drr {
 
     fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
         Ok(self.service(f)?.after(server.latency))
-    }
-}
-
-/// The quanta of flows, and what their bounds are made of.
-#[derive(Debug, Clone)]
-pub(crate) struct Quanta {
-    pub(crate) each: Vec<u32>,
-    pub(crate) rate: Rate,
-    pub(crate) largest: u64,
-    full_queues: Vec<u64>,
-}
-
-impl Quanta {
-    /// Validates the quanta, and the queues beside them.
-    pub(crate) fn new(setup: &Setup) -> Result<Quanta, Refusals> {
-        let mut refused = without_room(setup);
-        let mut each = Vec::new();
-        let (least, of) = match setup.scheduler.choice("quanta") {
-            Some("any") => (setup.largest.div_ceil(64), "a 64th of the largest packet"),
-            _ => (setup.largest, "the largest packet"),
-        };
-        for (flow, f) in setup.flows.iter().enumerate() {
-            let quantum = f.values.bytes("quantum").unwrap_or(u64::from(setup.largest));
-            if quantum < u64::from(least) || quantum > 1 << 30 {
-                refused.push(Refused {
-                    flow: Some(flow),
-                    param: "quantum",
-                    what: format!("a quantum of {quantum} B is out of range"),
-                    help: format!(
-                        "at least {least} B, {of} as the link accounts it; at most 1 GiB"
-                    ),
-                });
-            }
-            each.push(quantum as u32);
-        }
-        Refusals::of(refused)?;
-        Ok(Quanta {
-            each,
-            rate: setup.rate,
-            largest: u64::from(setup.largest).max(1),
-            full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
-        })
-    }
-
-    pub(crate) fn of(&self, f: FlowId) -> u64 {
-        u64::from(self.each[f.index()])
-    }
-
-    /// The most bytes that the queue of `f` holds.
-    pub(crate) fn full_queue(&self, f: FlowId) -> u64 {
-        self.full_queues[f.index()]
-    }
-
-    /// The flows for which `which` holds.
-    pub(crate) fn flows(&self, which: impl Fn(FlowId) -> bool) -> impl Iterator<Item = FlowId> {
-        (0..self.each.len() as u32).map(FlowId).filter(move |&f| which(f))
-    }
-
-    /// What `f` is promised in a round of all.
-    ///
-    /// A packet that fills its queue to `B` bytes needs at most `m = ceil(B/Q_i)`
-    /// visits of its flow, and in any `m` consecutive visits another flow sends
-    /// less than `m Q_j` and a packet. The latency of the service curve is
-    /// `[(F - Q)(1 + L/Q) + sum L]/C`, with `F` the sum of the quanta (Boyer, Stea
-    /// and Sofack 2012, with completed packets only: a last `L` of one's own).
-    pub(crate) fn promise(&self, f: FlowId) -> Promise {
-        let visits = self.visits(f, |j| j != f);
-        Promise {
-            rate: visits.rate(),
-            latency: visits.latency(),
-            rate_formula: "C Q/sum Q",
-            delay: Bound {
-                delay: visits.delay(self.full_queue(f)),
-                formula: "(B + sum over others of (m Q_j + L))/C, m = ceil(B/Q)",
-                condition: "packets that found room",
-            },
-            others: Vec::new(),
-        }
-    }
-
-    /// How `f` is visited in a round of its own and `others`.
-    pub(crate) fn visits(&self, f: FlowId, others: impl Fn(FlowId) -> bool) -> Visits {
-        let between = self.flows(&others).map(|j| self.of(j)).sum();
-        let once = self.flows(&others).count() as u64 * self.largest;
-        Visits { rate: self.rate, largest: self.largest, quantum: self.of(f), between, once }
-    }
-}
-
-/// How a flow is visited: what others send at most until the end of its `m`-th
-/// visit is `m` times `between` and `once`.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Visits {
-    /// Of the link, or what is left of it.
-    pub(crate) rate: Rate,
-    pub(crate) largest: u64,
-    pub(crate) quantum: u64,
-    pub(crate) between: u64,
-    pub(crate) once: u64,
-}
-
-impl Visits {
-    pub(crate) fn rate(&self) -> Rate {
-        let share = u128::from(self.rate.0) * u128::from(self.quantum)
-            / u128::from(self.quantum + self.between);
-        Rate(share as u64)
-    }
-
-    /// The last of `bytes` leaves in visit `ceil(bytes/Q)`. With `S` bytes gone
-    /// and a packet of `L` under way that is before `[S + L + ceil((S+L)/Q) X +
-    /// K]/C`, so a curve of rate `r = C Q/(Q+X)` holds from `[X (1 + L/Q) + K + L]/C` on.
-    pub(crate) fn latency(&self) -> Span {
-        let carry = (u128::from(self.between) * u128::from(self.largest))
-            .div_ceil(u128::from(self.quantum));
-        let carry = u64::try_from(carry).unwrap_or(u64::MAX);
-        self.rate.airtime_of_many((self.between + self.once + self.largest).saturating_add(carry))
-    }
-
-    /// The same without a line laid below: `S` bytes and a packet of `L` take `S + L +
-    /// ceil((S+L)/Q) X + K`. That is Tabatabaee and Le Boudec's curve that is not convex ("Deficit
-    /// round-robin: a second network calculus analysis", 2021); they count bits, and so any
-    /// deficit that the flow may have, where here packets have left whole. Ends are told in
-    /// nanoseconds begun. `None` where a turn may bring nothing.
-    pub(crate) fn turns(&self) -> Option<Turns> {
-        Some(Turns {
-            rate: self.rate,
-            latency: self.rate.airtime_of_many(self.between + self.once + self.largest) + Span(1),
-            first: self.quantum.checked_sub(self.largest)?,
-            turn: self.quantum,
-            between: self.between,
-        })
-    }
-
-    /// Until the last of so many bytes has left.
-    pub(crate) fn delay(&self, bytes: u64) -> Span {
-        let others = bytes.div_ceil(self.quantum).saturating_mul(self.between);
-        self.rate.airtime_of_many(others.saturating_add(bytes).saturating_add(self.once))
-    }
-}
-
-/// A round of flows that are visited with a deficit.
-#[derive(Debug, Clone)]
-pub(crate) struct DeficitRound {
-    round: Round,
-    /// The first flow has got its quantum for this visit.
-    visited: bool,
-}
-
-impl DeficitRound {
-    pub(crate) const EMPTY: DeficitRound = DeficitRound { round: Round::EMPTY, visited: false };
-
-    /// The flow that is visited, or will be next.
-    #[inline]
-    pub(crate) fn first(&self) -> Option<FlowId> {
-        self.round.first()
-    }
-
-    /// Has a visit begun?
-    #[inline]
-    pub(crate) fn visiting(&self) -> bool {
-        self.visited
-    }
-
-    /// How many flows there are.
-    #[inline]
-    pub(crate) fn len(&self) -> u32 {
-        self.round.len()
-    }
-
-    /// All flows go out of the round, in order; and the one whose visit is under way.
-    pub(crate) fn dissolve<S: AsMut<Place>, T: Copy>(
-        &mut self,
-        flows: &mut Flows<S, T>,
-    ) -> (Vec<FlowId>, Option<FlowId>) {
-        let visited = self.first().filter(|_| self.visited);
-        self.visited = false;
-        (self.round.dissolve(flows), visited)
-    }
-
-    /// The visit of `f` goes on, if it is the first.
-    pub(crate) fn resume(&mut self, f: FlowId) {
-        self.visited = self.first() == Some(f);
-    }
-
-    #[inline]
-    pub(crate) fn join<S: AsMut<DrrFlow> + AsMut<Place>, T: Copy>(
-        &mut self,
-        flows: &mut Flows<S, T>,
-        f: FlowId,
-    ) {
-        self.round.join(flows, f);
-    }
-
-    /// Ends a visit whose flow has run empty, where somebody else may be served
-    /// before the next [`visit`](DeficitRound::visit); true if it did.
-    #[inline]
-    pub(crate) fn conclude<S: AsMut<DrrFlow> + AsMut<Place>, T: Copy>(
-        &mut self,
-        flows: &mut Flows<S, T>,
-    ) -> bool {
-        let empty = self.visited && self.first().is_some_and(|f| flows.head(f).is_none());
-        empty && self.visit(flows).is_none()
-    }
-
-    /// Begins a visit of the first flow or goes on with it: who may send now,
-    /// or `None` when the visit is over.
-    #[inline]
-    pub(crate) fn visit<S: AsMut<DrrFlow> + AsMut<Place>, T: Copy>(
-        &mut self,
-        flows: &mut Flows<S, T>,
-    ) -> Option<FlowId> {
-        let f = self.round.first()?;
-        let Some(bytes) = flows.head(f) else {
-            self.round.leave(flows);
-            self.visited = false;
-            let state: &mut DrrFlow = flows.state_mut(f).as_mut();
-            state.deficit = 0;
-            return None;
-        };
-        let state: &mut DrrFlow = flows.state_mut(f).as_mut();
-        if !self.visited {
-            state.deficit += state.quantum;
-            self.visited = true;
-        }
-        if bytes <= state.deficit {
-            return Some(f);
-        }
-        self.visited = false;
-        self.round.rotate(flows);
-        None
     }
 }

@@ -23,13 +23,15 @@
 //!
 //! A flow of low latency, whatever it does: one after the other.
 
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{Bound, NoPromise, Promise, finite_rate, room_for_one};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Bound, Promise, finite_rate, room_for_one};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
-use crate::disciplines::drr::{DeficitRound, DrrFlow, QUANTA, QUANTUM, Quanta, Visits};
-use crate::disciplines::drr_plus_plus::{LATENCY, of_low_latency};
-use crate::disciplines::priority::Levels;
+use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::Place;
+use crate::mechanisms::deficit::{DeficitFlow, DeficitRound, QUANTA, QUANTUM, Quanta, Visits};
+use crate::mechanisms::levels::Levels;
+use crate::mechanisms::low_latency::{LATENCY, of_low_latency};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::{BIT_NANOS, Rate, Wire};
 use crate::units::time::{Span, Time};
@@ -110,7 +112,7 @@ impl Contract {
 /// What DRR+ keeps for a flow.
 #[derive(Debug, Clone, Default)]
 pub struct DrrPlusFlow {
-    drr: DrrFlow,
+    drr: DeficitFlow,
     /// Of low latency, and its contract is kept.
     fast: bool,
 }
@@ -121,8 +123,8 @@ impl AsMut<Place> for DrrPlusFlow {
     }
 }
 
-impl AsMut<DrrFlow> for DrrPlusFlow {
-    fn as_mut(&mut self) -> &mut DrrFlow {
+impl AsMut<DeficitFlow> for DrrPlusFlow {
+    fn as_mut(&mut self) -> &mut DeficitFlow {
         &mut self.drr
     }
 }
@@ -249,7 +251,8 @@ impl Discipline for DrrPlus {
     fn start(&mut self, flows: &mut Flows<DrrPlusFlow>) {
         for (f, &quantum) in self.quanta.each.iter().enumerate() {
             let fast = self.contracts[f].as_ref().is_some_and(|c| !c.broken);
-            *flows.state_mut(FlowId(f as u32)) = DrrPlusFlow { drr: DrrFlow::new(quantum), fast };
+            *flows.state_mut(FlowId(f as u32)) =
+                DrrPlusFlow { drr: DeficitFlow::new(quantum), fast };
         }
     }
 

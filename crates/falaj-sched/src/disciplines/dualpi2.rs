@@ -7,11 +7,15 @@
 //! about as much, and L stays short. Names and steps are those of the RFC's appendix A;
 //! marks come at even distances (its function `recur`), so that there is no chance in it.
 
-use crate::contract::discipline::{Answer, Discipline, Sent, Thrown};
-use crate::contract::guarantee::{NoPromise, Promise, finite_rate};
+use crate::contract::discipline::{Answer, Discipline, Thrown};
+use crate::contract::guarantee::{Promise, finite_rate};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
-use crate::disciplines::fq_codel::Stamp;
-use crate::queues::aqm::{Verdict, in_range, none_besides};
+use crate::contract::transmission::Sent;
+use crate::mechanisms::arrival_stamp::ArrivalStamp;
+use crate::queues::aqm::none_besides;
+use crate::queues::aqm::settings::in_range;
+use crate::queues::aqm::verdict::Verdict;
 use crate::queues::queue::{FlowId, Flows, Limit};
 use crate::units::label::{Ecn, Label};
 use crate::units::rate::Wire;
@@ -211,7 +215,7 @@ impl DualPi2 {
         })
     }
 
-    fn catch_up(&mut self, flows: &Flows<(), Stamp>, now: Time) {
+    fn catch_up(&mut self, flows: &Flows<(), ArrivalStamp>, now: Time) {
         let head = flows.head(C).map(|_| flows.head_tag(C).arrival());
         self.controller.catch_up(&self.of, head, now);
     }
@@ -245,11 +249,11 @@ impl DualPi2 {
 
 impl Discipline for DualPi2 {
     type State = ();
-    type Tag = Stamp;
+    type Tag = ArrivalStamp;
 
-    fn start(&mut self, _: &mut Flows<(), Stamp>) {}
+    fn start(&mut self, _: &mut Flows<(), ArrivalStamp>) {}
 
-    fn succeed(&mut self, old: DualPi2, flows: &mut Flows<(), Stamp>, now: Time) {
+    fn succeed(&mut self, old: DualPi2, flows: &mut Flows<(), ArrivalStamp>, now: Time) {
         *self = DualPi2 { of: self.of, limit: self.limit, ..old };
         self.catch_up(flows, now);
     }
@@ -268,19 +272,25 @@ impl Discipline for DualPi2 {
         Some((2, Limit::Packets(u32::MAX)))
     }
 
-    fn is_full(&self, flows: &Flows<(), Stamp>) -> bool {
+    fn is_full(&self, flows: &Flows<(), ArrivalStamp>) -> bool {
         u64::from(flows.packets(L)) + u64::from(flows.packets(C)) >= self.limit
     }
 
-    fn arrived(&mut self, flows: &mut Flows<(), Stamp>, _: FlowId, _: u32, now: Time) -> Stamp {
+    fn arrived(
+        &mut self,
+        flows: &mut Flows<(), ArrivalStamp>,
+        _: FlowId,
+        _: u32,
+        now: Time,
+    ) -> ArrivalStamp {
         self.catch_up(flows, now);
         let Label { ecn, waited, .. } = core::mem::take(&mut self.label);
-        Stamp::new(now.before(waited), ecn)
+        ArrivalStamp::new(now.before(waited), ecn)
     }
 
-    fn ready(&mut self, _: &mut Flows<(), Stamp>, _: FlowId, _: Time) {}
+    fn ready(&mut self, _: &mut Flows<(), ArrivalStamp>, _: FlowId, _: Time) {}
 
-    fn next(&mut self, flows: &mut Flows<(), Stamp>, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<(), ArrivalStamp>, now: Time, _: &Wire) -> Answer {
         self.catch_up(flows, now);
         let head = |queue| flows.head(queue).map(|_| flows.head_tag(queue));
         // Time-shifted: who came first, L as if by so much earlier.
@@ -297,12 +307,19 @@ impl Discipline for DualPi2 {
         if self.chosen.1 == Verdict::Drop { Answer::Drop(queue) } else { Answer::Serve(queue) }
     }
 
-    fn take(&mut self, _: &mut Flows<(), Stamp>, _: FlowId, _: Sent) {
+    fn take(&mut self, _: &mut Flows<(), ArrivalStamp>, _: FlowId, _: Sent) {
         self.counts = self.chosen.0;
         self.marked = self.chosen.1 == Verdict::Mark;
     }
 
-    fn thrown_away(&mut self, _: &mut Flows<(), Stamp>, _: FlowId, _: u32, _: Thrown, _: Time) {
+    fn thrown_away(
+        &mut self,
+        _: &mut Flows<(), ArrivalStamp>,
+        _: FlowId,
+        _: u32,
+        _: Thrown,
+        _: Time,
+    ) {
         self.counts = self.chosen.0;
     }
 

@@ -5,11 +5,11 @@
 //! hard-real-time environment" (1973); for packets Ferrari and Verma (1990).
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Harm, Sent};
-use crate::contract::guarantee::{
-    Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
-};
+use crate::contract::discipline::{Answer, Discipline, Harm};
+use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::transmission::Sent;
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::{Span, Time};

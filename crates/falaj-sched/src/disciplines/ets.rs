@@ -5,12 +5,14 @@
 //! take turns then, and each of the others has a quantum of its own. A strict flow
 //! interrupts visits between packets.
 
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{NoPromise, Promise, finite_rate, room_for_one};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Promise, finite_rate, room_for_one};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
-use crate::disciplines::drr::{DeficitRound, DrrFlow, QUANTUM, Quanta};
-use crate::disciplines::priority::{Levels, TopLevel};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::Place;
+use crate::mechanisms::deficit::{DeficitFlow, DeficitRound, QUANTUM, Quanta};
+use crate::mechanisms::levels::{Levels, TopLevel};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;
 use crate::units::time::Time;
@@ -48,7 +50,7 @@ pub struct Ets {
 /// What it keeps for a flow.
 #[derive(Debug, Clone, Default)]
 pub struct EtsFlow {
-    drr: DrrFlow,
+    drr: DeficitFlow,
     /// Of a strict flow.
     level: Option<u32>,
 }
@@ -59,8 +61,8 @@ impl AsMut<Place> for EtsFlow {
     }
 }
 
-impl AsMut<DrrFlow> for EtsFlow {
-    fn as_mut(&mut self) -> &mut DrrFlow {
+impl AsMut<DeficitFlow> for EtsFlow {
+    fn as_mut(&mut self) -> &mut DeficitFlow {
         &mut self.drr
     }
 }
@@ -108,7 +110,7 @@ impl Discipline for Ets {
     fn start(&mut self, flows: &mut Flows<EtsFlow>) {
         for (f, &quantum) in self.quanta.each.iter().enumerate() {
             let level = self.priorities[f].map(|p| self.strict.rank(p));
-            *flows.state_mut(FlowId(f as u32)) = EtsFlow { drr: DrrFlow::new(quantum), level };
+            *flows.state_mut(FlowId(f as u32)) = EtsFlow { drr: DeficitFlow::new(quantum), level };
         }
     }
 

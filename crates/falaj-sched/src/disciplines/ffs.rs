@@ -9,11 +9,11 @@
 //! at the least weight; and, as the time follows finishes only, a newcomer waits
 //! for a packet of each other flow, where WF2Q+ and QFQ let it go ahead.
 
-use crate::contract::discipline::{Answer, Discipline, Harm, Sent};
-use crate::contract::guarantee::{
-    Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
-};
+use crate::contract::discipline::{Answer, Discipline, Harm};
+use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Manifest, Refusals, Setup};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::epoch_sweep::Looks;
 use crate::mechanisms::flow_tag::{Place, Share, ahead};
 use crate::mechanisms::virtual_time::{NONE, WEIGHT, Weights, is_free};

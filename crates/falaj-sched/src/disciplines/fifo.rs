@@ -1,9 +1,11 @@
 //! First in, first out: one queue for all flows. No isolation at all; what
 //! every other discipline is compared with.
 
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{Bound, NoPromise, Promise, admits_one, full_queue, without_room};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Bound, Promise, admits_one, full_queue, without_room};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Kind, Manifest, Param, Refusals, Setup};
+use crate::contract::transmission::Sent;
 use crate::queues::aqm;
 use crate::queues::queue::{FlowId, Flows, Limit};
 use crate::units::rate::{Rate, Wire};

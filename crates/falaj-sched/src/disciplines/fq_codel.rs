@@ -6,15 +6,22 @@
 //! found without a look at all: while there is too much, a tournament holds the queues.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Sent, Thrown};
-use crate::contract::guarantee::{NoPromise, Promise, finite_rate};
+use crate::contract::discipline::{Answer, Discipline, Thrown};
+use crate::contract::guarantee::{Promise, finite_rate};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::{Place, Round};
+use crate::mechanisms::arrival_stamp::ArrivalStamp;
+use crate::mechanisms::deficit::{QUANTUM, Surplus};
 use crate::queues::aqm::codel::{self, State};
-use crate::queues::aqm::{ECN, Head, Verdict, none_besides};
+use crate::queues::aqm::none_besides;
+use crate::queues::aqm::policy::CoDelParameters;
+use crate::queues::aqm::settings::ECN;
+use crate::queues::aqm::verdict::{Head, Verdict};
 use crate::queues::queue::{FlowId, Flows, Limit};
 use crate::units::draws::mix;
-use crate::units::label::{Ecn, Label};
+use crate::units::label::Label;
 use crate::units::rate::Wire;
 use crate::units::time::Time;
 use alloc::format;
@@ -41,7 +48,7 @@ pub const MANIFEST: Manifest = Manifest {
             default: Some("1024"),
             doc: "so many queues that connections are spread over",
         },
-        crate::disciplines::drr::QUANTUM,
+        QUANTUM,
         codel::PARAMS[0],
         codel::PARAMS[1],
         ECN,
@@ -53,30 +60,11 @@ pub const MANIFEST: Manifest = Manifest {
 /// A decision takes this many turns at most before a queue may send.
 const TURNS: u32 = 16;
 
-/// A packet's arrival and its ECN bits, in one number.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Stamp(u64);
-
-impl Stamp {
-    #[inline]
-    pub(crate) fn new(arrival: Time, ecn: Ecn) -> Stamp {
-        Stamp(arrival.0 << 2 | ecn as u64)
-    }
-    #[inline]
-    pub(crate) fn arrival(self) -> Time {
-        Time(self.0 >> 2)
-    }
-    #[inline]
-    pub(crate) fn ecn(self) -> Ecn {
-        Ecn::from_bits(self.0 as u8)
-    }
-}
-
 /// What it keeps for a queue.
 #[derive(Clone, Debug, Default)]
 pub struct FqFlow {
     place: Place,
-    deficit: i64,
+    deficit: Surplus,
     /// Bytes but those on the wire.
     waiting: u64,
     codel: State,
@@ -91,7 +79,7 @@ impl AsMut<Place> for FqFlow {
 /// Fair queueing with controlled delay.
 #[derive(Debug, Clone)]
 pub struct FqCodel {
-    codel: codel::Parameters,
+    codel: CoDelParameters,
     largest: u32,
     quantum: i64,
     limit: u64,
@@ -116,7 +104,7 @@ impl FqCodel {
     pub fn new(setup: &Setup) -> Result<FqCodel, Refusals> {
         finite_rate(setup, "fq_codel")?;
         none_besides(setup, "fq_codel")?;
-        let codel = codel::Parameters::new(&setup.scheduler)?;
+        let codel = CoDelParameters::new(&setup.scheduler)?;
         let values = &setup.scheduler;
         let quantum = values.bytes("quantum").unwrap_or(u64::from(setup.largest));
         let least = u64::from(setup.largest.div_ceil(TURNS));
@@ -175,7 +163,7 @@ impl FqCodel {
 
     /// A packet that waited waits no longer.
     #[inline]
-    fn left(&mut self, flows: &mut Flows<FqFlow, Stamp>, f: FlowId, bytes: u32) {
+    fn left(&mut self, flows: &mut Flows<FqFlow, ArrivalStamp>, f: FlowId, bytes: u32) {
         let state = flows.state_mut(f);
         state.waiting -= u64::from(bytes);
         let waiting = state.waiting;
@@ -197,13 +185,13 @@ impl FqCodel {
 
 impl Discipline for FqCodel {
     type State = FqFlow;
-    type Tag = Stamp;
+    type Tag = ArrivalStamp;
 
-    fn start(&mut self, _: &mut Flows<FqFlow, Stamp>) {}
+    fn start(&mut self, _: &mut Flows<FqFlow, ArrivalStamp>) {}
 
     /// Queues stay as many as they were: a connection that went on in another one would overtake
     /// itself.
-    fn succeed(&mut self, old: FqCodel, flows: &mut Flows<FqFlow, Stamp>, _: Time) {
+    fn succeed(&mut self, old: FqCodel, flows: &mut Flows<FqFlow, ArrivalStamp>, _: Time) {
         let FqCodel { codel, largest, quantum, limit, .. } = *self;
         *self = FqCodel { codel, largest, quantum, limit, ..old };
         self.forget();
@@ -228,31 +216,31 @@ impl Discipline for FqCodel {
     #[inline(always)]
     fn arrived(
         &mut self,
-        flows: &mut Flows<FqFlow, Stamp>,
+        flows: &mut Flows<FqFlow, ArrivalStamp>,
         f: FlowId,
         bytes: u32,
         now: Time,
-    ) -> Stamp {
+    ) -> ArrivalStamp {
         let Label { ecn, waited, .. } = core::mem::take(&mut self.label);
         let state = flows.state_mut(f);
         state.waiting += u64::from(bytes);
         let waiting = state.waiting;
         self.waiting += 1;
         self.is_as_fat(f, waiting);
-        Stamp::new(now.before(waited), ecn)
+        ArrivalStamp::new(now.before(waited), ecn)
     }
 
     #[inline(always)]
-    fn ready(&mut self, flows: &mut Flows<FqFlow, Stamp>, f: FlowId, _: Time) {
+    fn ready(&mut self, flows: &mut Flows<FqFlow, ArrivalStamp>, f: FlowId, _: Time) {
         let before = self.new.len();
         self.new.join(flows, f);
         if self.new.len() > before {
-            flows.state_mut(f).deficit = self.quantum;
+            flows.state_mut(f).deficit = Surplus::new(self.quantum);
         }
     }
 
     #[inline]
-    fn overfull(&mut self, flows: &Flows<FqFlow, Stamp>) -> Option<(FlowId, bool)> {
+    fn overfull(&mut self, flows: &Flows<FqFlow, ArrivalStamp>) -> Option<(FlowId, bool)> {
         if self.waiting <= self.limit {
             return None;
         }
@@ -270,7 +258,7 @@ impl Discipline for FqCodel {
 
     fn thrown_away(
         &mut self,
-        flows: &mut Flows<FqFlow, Stamp>,
+        flows: &mut Flows<FqFlow, ArrivalStamp>,
         f: FlowId,
         bytes: u32,
         because: Thrown,
@@ -283,14 +271,14 @@ impl Discipline for FqCodel {
     }
 
     /// What another discipline had on the wire has left.
-    fn offer_changed(&mut self, flows: &mut Flows<FqFlow, Stamp>, f: FlowId, _: Time) {
+    fn offer_changed(&mut self, flows: &mut Flows<FqFlow, ArrivalStamp>, f: FlowId, _: Time) {
         flows.state_mut(f).waiting = u64::from(flows.bytes(f));
         self.waiting = (0..flows.len() as u32).map(|f| u64::from(flows.packets(FlowId(f)))).sum();
         self.forget();
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<FqFlow, Stamp>, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<FqFlow, ArrivalStamp>, now: Time, _: &Wire) -> Answer {
         loop {
             let (is_new, f) = match (self.new.first(), self.old.first()) {
                 (Some(f), _) => (true, f),
@@ -298,7 +286,7 @@ impl Discipline for FqCodel {
                 (None, None) => return Answer::Idle,
             };
             let head = flows.head(f);
-            if flows.state(f).deficit > 0
+            if flows.state(f).deficit.is_positive()
                 && let Some(bytes) = head
             {
                 let stamp = flows.head_tag(f);
@@ -314,8 +302,8 @@ impl Discipline for FqCodel {
                     Answer::Serve(f)
                 };
             }
-            if flows.state(f).deficit <= 0 {
-                flows.state_mut(f).deficit += self.quantum;
+            if !flows.state(f).deficit.is_positive() {
+                flows.state_mut(f).deficit.add(self.quantum);
             } else if !is_new {
                 // It had its turn among the others, empty.
                 self.old.leave(flows);
@@ -331,10 +319,10 @@ impl Discipline for FqCodel {
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<FqFlow, Stamp>, f: FlowId, sent: Sent) {
+    fn take(&mut self, flows: &mut Flows<FqFlow, ArrivalStamp>, f: FlowId, sent: Sent) {
         let state = flows.state_mut(f);
         state.codel = self.chosen.0;
-        state.deficit -= i64::from(sent.bytes);
+        state.deficit.pay(i64::from(sent.bytes));
         self.marked = self.chosen.1 == Verdict::Mark;
         self.left(flows, f, sent.bytes);
     }

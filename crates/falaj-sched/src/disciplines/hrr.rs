@@ -15,11 +15,13 @@
 //! A level spreads the slots of its flows evenly: the `j`-th of `a` lies
 //! `(j + 1/2)/a` into the level's part of the frame, ties in order of the flows.
 
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{Bound, NoPromise, Promise, finite_rate, room_for_one};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Bound, Promise, finite_rate, room_for_one};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
-use crate::disciplines::priority::Levels;
+use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::Place;
+use crate::mechanisms::levels::Levels;
 use crate::queues::queue::{FlowId, Flows, Limit};
 use crate::units::rate::{BIT_NANOS, Rate, Wire};
 use crate::units::time::{Span, Time};

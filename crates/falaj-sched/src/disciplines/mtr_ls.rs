@@ -13,9 +13,11 @@
 //!   next part. Nothing else is carried over.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{Bound, NoPromise, Promise};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Bound, Promise};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::weights::{ROUNDING, Shares, WEIGHT};
 use crate::queues::queue::{FlowId, Flows, Limit};
 use crate::units::rate::{Rate, Wire};

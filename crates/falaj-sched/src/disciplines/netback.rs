@@ -10,9 +10,11 @@
 //! of one period and the start of the next. A packet is judged when it comes to the head.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{NoPromise, Promise, finite_rate, room_for_one};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Promise, finite_rate, room_for_one};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::{Place, Round};
 use crate::mechanisms::bucket::ids;
 use crate::queues::queue::{FlowId, Flows};

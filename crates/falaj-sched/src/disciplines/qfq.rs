@@ -9,11 +9,13 @@
 //! The flow in service is in no group. Where it is the only one, it stays out:
 //! nothing is sorted.
 
-use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::discipline::{Answer, Discipline};
 use crate::contract::guarantee::{
-    Bound, NoPromise, Promise, RateCondition, finite_rate, full_queue, room_for_one,
+    Bound, Promise, RateCondition, finite_rate, full_queue, room_for_one,
 };
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Manifest, Refusals, Setup};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::flow_tag::{Place, Share};
 use crate::mechanisms::groups::{Choice, Groups};
 use crate::mechanisms::virtual_time::{NONE, SOON, VirtualTime, WEIGHT, Weights, is_free};

@@ -11,13 +11,15 @@
 //!
 //! Aggregates are placed by budgets, never by packets: a head may become another.
 
-use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::discipline::{Answer, Discipline};
 use crate::contract::guarantee::{
-    Bound, NoPromise, Promise, RateCondition, finite_rate, full_queue, room_for_one,
+    Bound, Promise, RateCondition, finite_rate, full_queue, room_for_one,
 };
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Manifest, Refusals, Setup};
-use crate::disciplines::drr::{DeficitRound, DrrFlow};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list;
+use crate::mechanisms::deficit::{DeficitFlow, DeficitRound};
 use crate::mechanisms::flow_tag::{HEAVIEST, LARGEST, Place, Share, ahead, shift};
 use crate::mechanisms::groups::{Choice, Groups};
 use crate::mechanisms::virtual_time::{NONE, SOON, VirtualTime, WEIGHT, Weights};
@@ -56,12 +58,12 @@ pub struct QfqPlus {
 /// What is kept for a flow.
 #[derive(Debug, Clone, Default)]
 pub struct Member {
-    drr: DrrFlow,
+    drr: DeficitFlow,
     aggregate: u32,
 }
 
-impl AsMut<DrrFlow> for Member {
-    fn as_mut(&mut self) -> &mut DrrFlow {
+impl AsMut<DeficitFlow> for Member {
+    fn as_mut(&mut self) -> &mut DeficitFlow {
         &mut self.drr
     }
 }
@@ -119,7 +121,7 @@ impl QfqPlus {
     }
 
     fn member(&self, f: FlowId) -> Member {
-        Member { drr: DrrFlow::new(self.weights.largest), aggregate: self.of[f.index()] }
+        Member { drr: DeficitFlow::new(self.weights.largest), aggregate: self.of[f.index()] }
     }
 }
 

@@ -21,9 +21,11 @@
 //! leaves so is early by that much more, and a next link's regulator holds it.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Harm, Sent, Thrown};
-use crate::contract::guarantee::{Bound, NoPromise, Promise, finite_rate, room_for_one};
+use crate::contract::discipline::{Answer, Discipline, Harm, Thrown};
+use crate::contract::guarantee::{Bound, Promise, finite_rate, room_for_one};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{FlowSetup, Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::bucket::ids;
 use crate::mechanisms::substitute_arrivals::Steads;
 use crate::mechanisms::weights::ROUNDING;

@@ -23,12 +23,13 @@
 //! they become heads.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{Deadlines, NoPromise, Promise};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Deadlines, Promise};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
-use crate::mechanisms::weights::{
-    Instant, RATE, ROUNDING, duration, instant, pace, rates, shifted,
-};
+use crate::contract::transmission::Sent;
+use crate::mechanisms::curve::{Curve, LONGEST, fits};
+use crate::mechanisms::weights::{Instant, RATE, ROUNDING, instant, rates};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::{Span, Time};
@@ -70,99 +71,12 @@ pub struct Sced {
     serving: Option<FlowId>,
 }
 
-/// A curve of two pieces, and how to read it.
-#[derive(Debug, Clone)]
-pub(crate) struct Curve {
-    rate: Rate,
-    /// Of a byte on the first and on the second line.
-    paces: [Instant; 2],
-    concave: bool,
-    /// The second line is the first one, and both clocks show the same.
-    single: bool,
-    /// By how much the second line is earlier (concave) or later than its clock.
-    shift: Instant,
-}
-
 /// What it keeps for a flow.
 #[derive(Debug, Clone, Default)]
 pub struct ScedFlow {
     /// The clocks of the two lines before the head, or after the last packet.
     clocks: [Instant; 2],
 }
-
-impl Curve {
-    /// The first rate for a time, then the second.
-    pub(crate) fn new(first: Rate, time: Span, rate: Rate) -> Curve {
-        let concave = first >= rate;
-        let ahead = u128::from(first.0.abs_diff(rate.0)) * u128::from(time.0);
-        let (whole, part) = (ahead / u128::from(rate.0), ahead % u128::from(rate.0));
-        // Up to its end the first piece may say more than 2^64 ns; nobody waits for that.
-        let whole = duration(Span(u64::try_from(whole).unwrap_or(u64::MAX)));
-        // Rounded so that deadlines are late rather than early.
-        let part = duration(Span(1)) * part;
-        let up = u128::from(!concave && !part.is_multiple_of(u128::from(rate.0)));
-        let shift = whole + part / u128::from(rate.0) + up;
-        Curve { rate, paces: [pace(first), pace(rate)], concave, single: first == rate, shift }
-    }
-
-    /// What the clocks show after so many bytes more.
-    #[inline]
-    pub(crate) fn after(&self, [first, second]: [Instant; 2], bytes: u32) -> [Instant; 2] {
-        let later = |clock: Instant, pace| clock.saturating_add(Instant::from(bytes) * pace);
-        if self.single {
-            return [later(first, self.paces[0]); 2];
-        }
-        [later(first, self.paces[0]), later(second, self.paces[1])]
-    }
-
-    /// When the curve reaches what the clocks are at.
-    #[inline]
-    pub(crate) fn deadline(&self, [first, second]: [Instant; 2]) -> Instant {
-        if self.single {
-            first
-        } else if self.concave {
-            first.max(second.saturating_sub(self.shift))
-        } else {
-            first.min(second.saturating_add(self.shift))
-        }
-    }
-
-    /// When who must keep the curve later should begin: at the curve itself if it is the lower of
-    /// its lines; else on the second line, without the wait that the first one allows.
-    #[inline]
-    pub(crate) fn eligible(&self, clocks: [Instant; 2]) -> Instant {
-        if self.concave { self.deadline(clocks) } else { clocks[1] }
-    }
-
-    /// The clocks where each line is to be reached no sooner than that, of a curve that has begun
-    /// already: where it begins slowly that wait is over, and the second line stands so much
-    /// behind.
-    #[inline]
-    pub(crate) fn not_before(
-        &self,
-        [first, second]: [Instant; 2],
-        least: [Instant; 2],
-    ) -> [Instant; 2] {
-        let waited = if self.concave { 0 } else { self.shift };
-        [first.max(least[0]), second.max(least[1].saturating_sub(waited))]
-    }
-
-    /// Do the clocks of both lines show no more than `now`?
-    pub(crate) fn is_over(clocks: [Instant; 2], now: Instant) -> bool {
-        clocks.iter().all(|&clock| clock <= now)
-    }
-
-    /// The clocks under a successor of this curve: what they are ahead, or behind, stays as many
-    /// bytes.
-    pub(crate) fn inherit(&self, old: &Curve, clocks: [Instant; 2], now: Instant) -> [Instant; 2] {
-        let clocks =
-            [0, 1].map(|line| shifted(clocks[line], now, old.paces[line], self.paces[line]));
-        if self.single { [clocks[0].max(clocks[1]); 2] } else { clocks }
-    }
-}
-
-/// How long a first piece may last.
-pub(crate) const LONGEST: Span = Span(3_600_000_000_000);
 
 impl Sced {
     /// Validates the setup: the curves together fit below the link's.
@@ -208,36 +122,6 @@ impl Sced {
         let curve = &self.curves[f.index()];
         self.heads.set(f, curve.deadline(curve.after(flows.state(f).clocks, bytes)));
     }
-}
-
-/// The curves are straight between the ends of their first pieces: their sum is
-/// below the link's line everywhere if it is at each of these, and in slope.
-pub(crate) fn fits(setup: &Setup, pieces: &[(Rate, Span, Rate)]) -> Result<(), Refused> {
-    let link = u128::from(setup.rate.0);
-    let product = |rate: Rate, time: u64| u128::from(rate.0) * u128::from(time);
-    let at = |then: u64| -> u128 {
-        let curve = |&(first, time, rate): &(Rate, Span, Rate)| {
-            product(first, then.min(time.0)) + product(rate, then.saturating_sub(time.0))
-        };
-        pieces.iter().map(curve).sum()
-    };
-    for (flow, &(_, time, _)) in pieces.iter().enumerate() {
-        let (asked, there) = (at(time.0), link * u128::from(time.0));
-        if asked > there {
-            let bytes = |bits: u128| bits / 8_000_000_000;
-            return Err(Refused {
-                flow: Some(flow),
-                param: "burst-time",
-                what: format!(
-                    "within {time} the flows' curves ask for {} B, and the link sends {} B",
-                    bytes(asked),
-                    bytes(there)
-                ),
-                help: "a shorter burst, a lower `burst-rate`, or one below the `rate` for a flow that can wait".into(),
-            });
-        }
-    }
-    Ok(())
 }
 
 impl Discipline for Sced {
@@ -294,7 +178,7 @@ impl Discipline for Sced {
         Err(NoPromise(format!(
             "SCED promises its curve, {} in the long run, only to a flow that never sends more: whoever used what \
              others left waits until his curve has caught up, however long",
-            self.curves[f.index()].rate
+            self.curves[f.index()].rate()
         )))
     }
 

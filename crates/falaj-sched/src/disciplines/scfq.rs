@@ -16,9 +16,11 @@
 //! served for a time that was over.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{Bound, NoPromise, Promise};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Bound, Promise};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Manifest, Refusals, Setup};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::weights::{ROUNDING, Shares, Virtual, WEIGHT, retagged, shifted};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;

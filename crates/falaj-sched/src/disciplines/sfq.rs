@@ -11,9 +11,11 @@
 //! beyond its start, and its successor starts at its finish.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{Bound, NoPromise, Promise, RateCondition};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Bound, Promise, RateCondition};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Manifest, Refusals, Setup};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::weights::{ROUNDING, Shares, Virtual, WEIGHT, retagged};
 use crate::queues::queue::{FlowId, Flows, Limit};
 use crate::units::rate::Wire;

@@ -9,9 +9,11 @@
 //! The token bucket is Turner's leaky bucket as a meter (1986); the order is that of Linux' `fq`.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{Bound, NoPromise, Promise, full_queue, room_for_one};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Bound, Promise, full_queue, room_for_one};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Manifest, Refusals, Setup};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::bucket::{BURST, Bucket, RATE, begun, buckets, ids, sums};
 use crate::mechanisms::oversubscription::Excess;
 use crate::mechanisms::weights::{Instant, ROUNDING, instant};

@@ -13,9 +13,11 @@
 //! papers' reset to zero without a walk over all flows.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Harm, Sent, Thrown};
-use crate::contract::guarantee::{Bound, NoPromise, Promise, RateCondition};
+use crate::contract::discipline::{Answer, Discipline, Harm, Thrown};
+use crate::contract::guarantee::{Bound, Promise, RateCondition};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Manifest, Refusals, Setup};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::substitute_arrivals::Steads;
 use crate::mechanisms::timestamp::Chain;
 use crate::mechanisms::weights::{Instant, ORIGIN, Shares, WEIGHT, duration, shifted};

@@ -9,11 +9,11 @@
 //!
 //! It keeps nothing: what it decides follows from the clock and the heads.
 
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{
-    Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
-};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{FlowSetup, Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::weights::ROUNDING;
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::{BIT_NANOS, Rate, Wire};

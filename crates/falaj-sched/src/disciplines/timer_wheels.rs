@@ -17,9 +17,11 @@
 //! What a slot blurs is less than an eighth of a packet of one's own. A flow
 //! that runs empty is forgotten: it owes less than a slot.
 
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{NoPromise, Promise, room_for_one};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Promise, room_for_one};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::transmission::Sent;
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;
 use crate::units::time::Time;

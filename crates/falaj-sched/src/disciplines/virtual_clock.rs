@@ -10,9 +10,11 @@
 //! nothing.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Harm, Sent, Thrown};
-use crate::contract::guarantee::{Deadlines, NoPromise, Promise};
+use crate::contract::discipline::{Answer, Discipline, Harm, Thrown};
+use crate::contract::guarantee::{Deadlines, Promise};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Manifest, Refusals, Setup};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::substitute_arrivals::Steads;
 use crate::mechanisms::timestamp::Chain;
 use crate::mechanisms::weights::{Instant, ORIGIN, RATE, ROUNDING, instant, pace, rates, shifted};

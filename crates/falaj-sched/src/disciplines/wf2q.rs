@@ -6,10 +6,12 @@
 //! by more than a part of a packet.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Harm, Sent, Thrown};
-use crate::contract::guarantee::{Bound, NoPromise, Promise, RateCondition};
+use crate::contract::discipline::{Answer, Discipline, Harm, Thrown};
+use crate::contract::guarantee::{Bound, Promise, RateCondition};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Manifest, Refusals, Setup};
-use crate::mechanisms::gps::Beside;
+use crate::contract::transmission::Sent;
+use crate::mechanisms::gps::reference::ReferenceFluid;
 use crate::mechanisms::substitute_arrivals::Steads;
 use crate::mechanisms::timestamp::Chain;
 use crate::mechanisms::weights::{ROUNDING, Shares, Virtual, WEIGHT};
@@ -31,7 +33,7 @@ pub const MANIFEST: Manifest = Manifest {
 #[derive(Debug, Clone)]
 pub struct Wf2q {
     shares: Shares,
-    fluid: Beside,
+    fluid: ReferenceFluid,
     /// Heads that the fluid has started, by finish.
     started: Tournament<Virtual>,
     /// The other heads, by start.
@@ -55,7 +57,7 @@ impl Wf2q {
         let shares = Shares::new(setup, "worst-case fair weighted fair queueing")?;
         let (started, early) = (Tournament::new(shares.flows()), Tournament::new(shares.flows()));
         Ok(Wf2q {
-            fluid: Beside::new(&shares),
+            fluid: ReferenceFluid::new(&shares),
             started,
             early,
             steads: Steads::new(setup),

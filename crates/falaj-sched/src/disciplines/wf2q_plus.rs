@@ -11,11 +11,13 @@
 //! A dequeue costs O(log N) in the mean; as many starts as the time passes in one packet are looked
 //! at in one dequeue, see `starts.rs`.
 
-use crate::contract::discipline::{Answer, Discipline, Sent};
+use crate::contract::discipline::{Answer, Discipline};
 use crate::contract::guarantee::{
-    Bound, NoPromise, Promise, RateCondition, finite_rate, full_queue, room_for_one,
+    Bound, Promise, RateCondition, finite_rate, full_queue, room_for_one,
 };
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Manifest, Refusals, Setup};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::eligible_set::Starts;
 use crate::mechanisms::flow_tag::{Place, Share, ahead};
 use crate::mechanisms::virtual_time::{NONE, PARTS, VirtualTime, WEIGHT, Weights, is_free};

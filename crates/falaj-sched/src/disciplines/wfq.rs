@@ -7,10 +7,12 @@
 //! exact one of [`gps`](crate::mechanisms::gps).
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Harm, Sent, Thrown};
-use crate::contract::guarantee::{Bound, NoPromise, Promise, RateCondition};
+use crate::contract::discipline::{Answer, Discipline, Harm, Thrown};
+use crate::contract::guarantee::{Bound, Promise, RateCondition};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Manifest, Refusals, Setup};
-use crate::mechanisms::gps::Beside;
+use crate::contract::transmission::Sent;
+use crate::mechanisms::gps::reference::ReferenceFluid;
 use crate::mechanisms::substitute_arrivals::Steads;
 use crate::mechanisms::timestamp::Chain;
 use crate::mechanisms::weights::{Shares, Virtual, WEIGHT};
@@ -32,7 +34,7 @@ pub const MANIFEST: Manifest = Manifest {
 #[derive(Debug, Clone)]
 pub struct Wfq {
     shares: Shares,
-    fluid: Beside,
+    fluid: ReferenceFluid,
     /// Finish tags of the heads.
     heads: Tournament<Virtual>,
     steads: Steads<Virtual>,
@@ -53,7 +55,7 @@ impl Wfq {
     pub fn new(setup: &Setup) -> Result<Wfq, Refusals> {
         let shares = Shares::new(setup, "weighted fair queueing")?;
         Ok(Wfq {
-            fluid: Beside::new(&shares),
+            fluid: ReferenceFluid::new(&shares),
             heads: Tournament::new(shares.flows()),
             steads: Steads::new(setup),
             shares,

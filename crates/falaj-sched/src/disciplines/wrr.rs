@@ -13,11 +13,11 @@
 //! latency `(L + X)/C`. In cells of one length `L` the rate is `C w/F` (Stiliadis
 //! and Varma 1998).
 
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{
-    Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
-};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::{Place, Round};
 use crate::queues::queue::{FlowId, Flows, Limit};
 use crate::units::rate::{Rate, Wire};

@@ -21,11 +21,11 @@
 //! with a use of at most the whole link, so a packet is late by one of another's at most.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{
-    Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
-};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::{Place, Round};
 use crate::mechanisms::bucket::ids;
 use crate::mechanisms::oversubscription::Excess;
@@ -167,7 +167,7 @@ impl XenWrr {
         let due = flows.state(f).due;
         match due <= instant(now) {
             true => {
-                self.below.set(f, due.saturating_add(minimum.pace.saturating_mul(bytes.into())))
+                self.below.set(f, due.saturating_add(minimum.pace.saturating_mul(bytes.into())));
             }
             false => self.above.set(f, due),
         }

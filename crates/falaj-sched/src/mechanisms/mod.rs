@@ -2,14 +2,19 @@
 //! token buckets, weights, class trees. Each is one file, and knows no discipline.
 
 pub(crate) mod active_list;
+pub(crate) mod arrival_stamp;
 pub(crate) mod bucket;
 pub mod classes;
 pub(crate) mod common_multiple;
+pub(crate) mod curve;
+pub mod deficit;
 pub(crate) mod eligible_set;
 pub(crate) mod epoch_sweep;
 pub(crate) mod flow_tag;
 pub mod gps;
 pub(crate) mod groups;
+pub(crate) mod levels;
+pub(crate) mod low_latency;
 pub mod oversubscription;
 pub(crate) mod substitute_arrivals;
 pub(crate) mod timestamp;

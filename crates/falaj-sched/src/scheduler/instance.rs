@@ -5,12 +5,14 @@
 //! What a packet passes is compiled as one piece at each place that drives a station, the
 //! discipline's own part too (`inline(always)`): as calls it took 20 to 100 instructions more.
 
-use crate::contract::discipline::{Air, Answer, Discipline, Sent, Thrown};
-use crate::contract::guarantee::{NoPromise, Promise};
+use crate::contract::breach::Breach;
+use crate::contract::discipline::{Answer, Discipline, Thrown};
+use crate::contract::guarantee::Promise;
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::Setup;
-use crate::queues::aqm::Level;
+use crate::contract::transmission::{Air, Sent};
+use crate::queues::aqm::verdict::Level;
 use crate::queues::queue::{FlowId, Limit, Packet, Queues};
-use crate::scheduler::plugin::Breach;
 use crate::units::label::{Known, Label};
 use crate::units::rate::Wire;
 use crate::units::time::{Span, Time};
@@ -388,7 +390,7 @@ impl<D: Discipline + 'static> Server for Station<D> {
     ) -> Option<FlowId> {
         match self.bare.take() {
             Some(others) => {
-                others.into_iter().for_each(|(queues, limit)| old.queues.set_limit(queues, limit))
+                others.into_iter().for_each(|(queues, limit)| old.queues.set_limit(queues, limit));
             }
             None => old.queues.set_limits(&limits(setup, &self.discipline)),
         }

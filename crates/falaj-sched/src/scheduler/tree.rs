@@ -12,14 +12,16 @@
 //! ([`Discipline::service_behind`]). That holds where the rate above is kept over any
 //! interval of backlog ([`Discipline::serves_strictly`]); elsewhere nothing is promised.
 
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{NoPromise, Promise};
+use crate::contract::breach::Breach;
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::Promise;
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{FlowSetup, Inner, POLICY, Refusals, Refused, Setup, Value, Values};
+use crate::contract::transmission::Sent;
 use crate::disciplines::fifo::Fifo;
 use crate::queues::queue::{FlowId, Packet, Queues};
 use crate::registry::{self, Visitor};
 use crate::scheduler::instance::{Full, Server, limits};
-use crate::scheduler::plugin::Breach;
 use crate::scheduler::with_aqm;
 use crate::units::draws::mix;
 use crate::units::label::{Known, Label};
@@ -159,7 +161,7 @@ impl<D: Discipline + 'static> Tree<D> {
             _ if matches!(was, Offer::Sending(_)) => {}
             (None, Some(_)) => self.discipline.ready(self.heads.flows(), f, now),
             (shown, head) if shown != head => {
-                self.discipline.offer_changed(self.heads.flows(), f, now)
+                self.discipline.offer_changed(self.heads.flows(), f, now);
             }
             _ => {}
         }

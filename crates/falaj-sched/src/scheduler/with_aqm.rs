@@ -5,13 +5,17 @@
 //! told, and it is asked again. What comes passes the policy before it joins its
 //! queue. Whoever has no policy has nothing of this in his way.
 
-use crate::contract::discipline::{Air, Answer, Discipline, Harm, Sent};
-use crate::contract::guarantee::{NoPromise, Promise};
+use crate::contract::breach::Breach;
+use crate::contract::discipline::{Answer, Discipline, Harm};
+use crate::contract::guarantee::Promise;
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{FlowSetup, Setup};
-use crate::queues::aqm::{self, Head, Keeper, Link, Policy, Verdict};
+use crate::contract::transmission::{Air, Sent};
+use crate::queues::aqm::policy::Policy;
+use crate::queues::aqm::verdict::{Head, Link, Verdict};
+use crate::queues::aqm::{self, Keeper};
 use crate::queues::queue::{FlowId, Packet};
 use crate::scheduler::instance::{Full, Managed, Server, Station, limits};
-use crate::scheduler::plugin::Breach;
 use crate::units::draws::{Draws, mix};
 use crate::units::label::{Ecn, Known, Label};
 use crate::units::rate::Wire;

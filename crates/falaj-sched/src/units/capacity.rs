@@ -7,7 +7,7 @@
 //! the same sum: a bucket of so many bytes is a wire that may have begun as
 //! much earlier as these bytes take.
 
-use crate::contract::guarantee::NoPromise;
+use crate::contract::no_guarantee::NoPromise;
 use crate::units::rate::{BIT_NANOS, Rate};
 use crate::units::time::{Span, Time};
 use alloc::sync::Arc;

@@ -5,7 +5,7 @@ use super::protocol::{Asked, DirectionReport, FlowReport, Report, RuleReport};
 use crate::each;
 use crate::show::{self, DASH, note, print, say};
 use anyhow::{Result, bail};
-use falaj_sched::scheduler::plugin::Breach;
+use falaj_sched::contract::breach::Breach;
 use falaj_sched::units::time::Time;
 use serde_json::json;
 use std::fmt::Write;

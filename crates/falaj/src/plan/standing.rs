@@ -5,7 +5,8 @@ use anyhow::Result;
 use falaj_plan::bounds::{Outlook, outlooks};
 use falaj_plan::solve::unmet;
 use falaj_scenario::{Direction, Flow, Need, Scenario, Towards};
-use falaj_sched::contract::guarantee::{NoPromise, RateCondition};
+use falaj_sched::contract::guarantee::RateCondition;
+use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 

@@ -28,10 +28,13 @@
 
 pub mod mw00;
 
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{Bound, NoPromise, Promise, finite_rate, room_for_one};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Bound, Promise, finite_rate, room_for_one};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Kind, Manifest, Param, Refusals, Setup};
-use crate::disciplines::drr::{DeficitRound, DrrFlow, QUANTA, QUANTUM, Quanta, Visits};
+use crate::contract::transmission::Sent;
+use crate::mechanisms::deficit::{DeficitFlow, DeficitRound, QUANTA, QUANTUM, Quanta, Visits};
+use crate::mechanisms::low_latency::{LATENCY, of_low_latency};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;
 use crate::units::time::Time;
@@ -55,19 +58,6 @@ pub const MANIFEST: Manifest = Manifest {
     flow: &[QUANTUM, LATENCY],
     whole_trees: false,
 };
-
-/// Which of the two sorts a flow is of.
-pub(crate) const LATENCY: Param = Param {
-    name: "latency",
-    kind: Kind::Choice(&["normal", "low"]),
-    default: Some("normal"),
-    doc: "whether the flow is one of those that shall not wait for a round",
-};
-
-/// For each flow: is it one of low latency?
-pub(crate) fn of_low_latency(setup: &Setup) -> Vec<bool> {
-    setup.flows.iter().map(|f| f.values.choice("latency") == Some("low")).collect()
-}
 
 /// DRR++ as modified by Zhang.
 #[derive(Debug, Clone)]
@@ -96,18 +86,18 @@ impl DrrPlusPlus {
 }
 
 impl Discipline for DrrPlusPlus {
-    type State = DrrFlow;
+    type State = DeficitFlow;
     type Tag = ();
 
-    fn start(&mut self, flows: &mut Flows<DrrFlow>) {
+    fn start(&mut self, flows: &mut Flows<DeficitFlow>) {
         for (f, &quantum) in self.quanta.each.iter().enumerate() {
-            *flows.state_mut(FlowId(f as u32)) = DrrFlow::new(quantum);
+            *flows.state_mut(FlowId(f as u32)) = DeficitFlow::new(quantum);
         }
     }
 
     /// The visit under way goes on, even if its flow is of the other sort now;
     /// the order within a sort and the deficits stay.
-    fn succeed(&mut self, mut old: DrrPlusPlus, flows: &mut Flows<DrrFlow>, _: Time) {
+    fn succeed(&mut self, mut old: DrrPlusPlus, flows: &mut Flows<DeficitFlow>, _: Time) {
         for (f, &quantum) in self.quanta.each.iter().enumerate() {
             flows.state_mut(FlowId(f as u32)).set_quantum(quantum);
         }
@@ -124,12 +114,12 @@ impl Discipline for DrrPlusPlus {
     }
 
     #[inline(always)]
-    fn ready(&mut self, flows: &mut Flows<DrrFlow>, f: FlowId, _: Time) {
+    fn ready(&mut self, flows: &mut Flows<DeficitFlow>, f: FlowId, _: Time) {
         self.sorts[self.sort(f)].join(flows, f);
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<DrrFlow>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<DeficitFlow>, _: Time, _: &Wire) -> Answer {
         while self.sorts.iter().any(|sort| sort.first().is_some()) {
             if self.sorts[self.turn].first().is_none() {
                 self.turn = 1 - self.turn;
@@ -143,7 +133,7 @@ impl Discipline for DrrPlusPlus {
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<DrrFlow>, f: FlowId, sent: Sent) {
+    fn take(&mut self, flows: &mut Flows<DeficitFlow>, f: FlowId, sent: Sent) {
         flows.state_mut(f).pay(sent.bytes);
     }
 

@@ -17,11 +17,13 @@
 //! more than `n Q + L - 1`: others send at most `m (F - Q_i) + (n-1) (L-1)` and `(m+1) n Q
 //! + L-1`.
 
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{Bound, NoPromise, Promise, finite_rate, room_for_one};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Bound, Promise, finite_rate, room_for_one};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Refusals, Refused, Setup};
-use crate::disciplines::drr::{DeficitRound, DrrFlow, Quanta, Visits};
-use crate::disciplines::drr_plus_plus::of_low_latency;
+use crate::contract::transmission::Sent;
+use crate::mechanisms::deficit::{DeficitFlow, DeficitRound, Quanta, Visits};
+use crate::mechanisms::low_latency::of_low_latency;
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;
 use crate::units::time::Time;
@@ -80,18 +82,18 @@ impl Mw00 {
 }
 
 impl Discipline for Mw00 {
-    type State = DrrFlow;
+    type State = DeficitFlow;
     type Tag = ();
 
-    fn start(&mut self, flows: &mut Flows<DrrFlow>) {
+    fn start(&mut self, flows: &mut Flows<DeficitFlow>) {
         for (f, &quantum) in self.quanta.each.iter().enumerate() {
-            *flows.state_mut(FlowId(f as u32)) = DrrFlow::new(quantum);
+            *flows.state_mut(FlowId(f as u32)) = DeficitFlow::new(quantum);
         }
     }
 
     /// Round, cycle and deficits stay; the credit as far as the new setup could
     /// have given it. A flow that was of low latency joins the round last.
-    fn succeed(&mut self, mut old: Mw00, flows: &mut Flows<DrrFlow>, _: Time) {
+    fn succeed(&mut self, mut old: Mw00, flows: &mut Flows<DeficitFlow>, _: Time) {
         for (f, &quantum) in self.quanta.each.iter().enumerate() {
             flows.state_mut(FlowId(f as u32)).set_quantum(quantum);
         }
@@ -114,14 +116,14 @@ impl Discipline for Mw00 {
     }
 
     #[inline(always)]
-    fn ready(&mut self, flows: &mut Flows<DrrFlow>, f: FlowId, _: Time) {
+    fn ready(&mut self, flows: &mut Flows<DeficitFlow>, f: FlowId, _: Time) {
         if Some(f) != self.low {
             self.round.join(flows, f);
         }
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<DrrFlow>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<DeficitFlow>, _: Time, _: &Wire) -> Answer {
         if self.round.conclude(flows) {
             self.left -= 1;
         }
@@ -150,7 +152,7 @@ impl Discipline for Mw00 {
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<DrrFlow>, f: FlowId, sent: Sent) {
+    fn take(&mut self, flows: &mut Flows<DeficitFlow>, f: FlowId, sent: Sent) {
         if Some(f) == self.low {
             self.credit = self.credit.saturating_sub(sent.bytes.into());
         } else {

@@ -1,9 +1,9 @@
 //! A class: its curves as they are set, and where it stands on them.
 
-use crate::contract::discipline::Sent;
 use crate::contract::params::{FlowSetup, Refused};
-use crate::disciplines::sced::{Curve, LONGEST};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::bucket::begun;
+use crate::mechanisms::curve::{Curve, LONGEST};
 use crate::mechanisms::weights::{Instant, instant};
 use crate::units::rate::Rate;
 use crate::units::time::{Span, Time};

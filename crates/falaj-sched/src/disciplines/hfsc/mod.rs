@@ -30,11 +30,13 @@ mod order;
 
 use crate::collections::calendar::Calendar;
 use crate::collections::quad_heap::Heap;
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{Bound, Deadlines, NoPromise, Promise, behind, full_queue};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Bound, Deadlines, Promise, behind, full_queue};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
-use crate::disciplines::sced::{Curve, fits};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::classes::{Classes, LINK, Shape};
+use crate::mechanisms::curve::{Curve, fits};
 use crate::mechanisms::oversubscription::Excess;
 use crate::mechanisms::weights::{Instant, ROUNDING, instant};
 use crate::queues::queue::{FlowId, Flows};

@@ -25,9 +25,11 @@ mod rule;
 mod turns;
 
 use crate::collections::quad_heap::Heap;
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{Bound, NoPromise, Promise, full_queue};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Bound, Promise, full_queue};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Kind, Manifest, Param, Refusals, Setup};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::bucket::{self, BURST};
 use crate::mechanisms::classes::{Classes, LINK, Shape};
 use crate::mechanisms::oversubscription::Excess;

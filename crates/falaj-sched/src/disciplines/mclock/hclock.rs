@@ -23,9 +23,11 @@
 //! out of date are put right when they have come to the top.
 
 use crate::collections::quad_heap::Heap;
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{Bound, NoPromise, Promise, full_queue};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Bound, Promise, full_queue};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Refusals, Refused, Setup};
+use crate::contract::transmission::Sent;
 use crate::disciplines::mclock::{FAR, Rule};
 use crate::mechanisms::bucket::begun;
 use crate::mechanisms::classes::{Classes, LINK, Shape};

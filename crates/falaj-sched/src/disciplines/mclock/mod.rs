@@ -24,11 +24,11 @@
 pub mod hclock;
 
 use crate::collections::quad_heap::Heap;
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{
-    Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one,
-};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{FlowSetup, Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::bucket::begun;
 use crate::mechanisms::flow_tag::ahead;
 use crate::mechanisms::oversubscription::Excess;

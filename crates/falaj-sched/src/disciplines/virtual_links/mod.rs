@@ -16,9 +16,8 @@
 pub mod packet_wise;
 pub mod phase_wise;
 
-use crate::contract::guarantee::{
-    Bound, NoPromise, Promise, finite_rate, full_queue, without_room,
-};
+use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, without_room};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
 use crate::queues::queue::{FlowId, Limit};
 use crate::units::rate::{BIT_NANOS, Rate};

@@ -17,9 +17,11 @@
 //! step for each link that pays; where no time has passed, none.
 
 use crate::collections::flow_set::FlowSet;
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{NoPromise, Promise};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::Promise;
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Refusals, Setup};
+use crate::contract::transmission::Sent;
 use crate::disciplines::virtual_links::{Link, Serve, Tail, Type, VirtualLinks};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::{BIT_NANOS, Wire};

@@ -7,9 +7,11 @@
 //! packet, nor between a phase that has to pass and the next one of a link that
 //! has. The phases that went by are counted when a packet arrives.
 
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{NoPromise, Promise};
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::Promise;
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Refusals, Setup};
+use crate::contract::transmission::Sent;
 use crate::disciplines::virtual_links::{Serve, Tail, Type, VirtualLinks};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;

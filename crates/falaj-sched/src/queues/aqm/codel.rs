@@ -6,7 +6,9 @@
 //! shorter. Names and steps are those of the RFC's pseudo-code; a drop and the look
 //! at the head behind it are two steps here, at one instant.
 
-use super::{ECN, Head, Verdict, in_range, marks};
+use super::policy::CoDelParameters;
+use super::settings::{ECN, in_range, marks};
+use super::verdict::{Head, Verdict};
 use crate::contract::params::{Kind, Param, Refused, Values};
 use crate::units::time::{Span, Time};
 use alloc::format;
@@ -28,26 +30,9 @@ pub const PARAMS: &[Param] = &[
     ECN,
 ];
 
-/// Target and interval, and whether packets are marked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parameters {
-    /// Below this a queue is good.
-    pub target: Span,
-    /// It has to get below once in this time.
-    pub interval: Span,
-    /// Marks instead of drops.
-    pub ecn: bool,
-}
-
-impl Default for Parameters {
-    fn default() -> Parameters {
-        Parameters { target: Span::from_millis(5), interval: Span::from_millis(100), ecn: false }
-    }
-}
-
-impl Parameters {
-    pub(crate) fn new(values: &Values) -> Result<Parameters, Refused> {
-        let default = Parameters::default();
+impl CoDelParameters {
+    pub(crate) fn new(values: &Values) -> Result<CoDelParameters, Refused> {
+        let default = CoDelParameters::default();
         let target = in_range("target", values.span("target").unwrap_or(default.target))?;
         let interval = in_range("interval", values.span("interval").unwrap_or(default.interval))?;
         if target >= interval {
@@ -58,14 +43,14 @@ impl Parameters {
                 help: "the target is to be a twentieth to a tenth of the interval".into(),
             });
         }
-        Ok(Parameters { target, interval, ecn: marks(values) })
+        Ok(CoDelParameters { target, interval, ecn: marks(values) })
     }
 }
 
 /// CoDel of one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoDel {
-    parameters: Parameters,
+    parameters: CoDelParameters,
     maxpacket: u32,
     state: State,
 }
@@ -91,7 +76,7 @@ pub fn control_law(t: Time, interval: Span, count: u64) -> Time {
 
 impl CoDel {
     /// For packets up to this length.
-    pub fn new(parameters: Parameters, maxpacket: u32) -> CoDel {
+    pub fn new(parameters: CoDelParameters, maxpacket: u32) -> CoDel {
         CoDel { parameters, maxpacket, state: State::default() }
     }
 
@@ -112,7 +97,7 @@ impl State {
     #[inline]
     pub(crate) fn step(
         &self,
-        of: &Parameters,
+        of: &CoDelParameters,
         maxpacket: u32,
         head: Head,
         now: Time,
@@ -175,14 +160,14 @@ mod tests {
         let law: Vec<u64> = (1..=6).map(next).collect();
         assert_eq!(law, [100_000_000, 70_710_678, 57_735_026, 50_000_000, 44_721_359, 40_824_829]);
         assert_eq!((next(100), next(10_000)), (10_000_000, 1_000_000));
-        assert_eq!(control_law(Time(7), super::super::LONGEST, 1), Time(4_000_000_007));
+        assert_eq!(control_law(Time(7), super::super::settings::LONGEST, 1), Time(4_000_000_007));
     }
 
     /// A head that stays above the target for ever, looked at each millisecond: the first drop
     /// an interval after it was first above, the others by the law from there.
     #[test]
     fn drops_come_as_the_rfc_has_them() {
-        let mut codel = CoDel::new(Parameters::default(), 1500);
+        let mut codel = CoDel::new(CoDelParameters::default(), 1500);
         let mut drops = Vec::new();
         for now in (1..600).map(|ms| Time(ms * 1_000_000)) {
             loop {
@@ -201,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_short_stay_ends_it_and_a_soon_return_goes_on_where_it_was() {
-        let mut codel = CoDel::new(Parameters::default(), 1500);
+        let mut codel = CoDel::new(CoDelParameters::default(), 1500);
         let mut see = |head, ms: u64| {
             let (then, verdict) = codel.step(head, Time(ms * 1_000_000));
             codel = then;
@@ -227,7 +212,7 @@ mod tests {
 
     #[test]
     fn who_looks_at_marks_is_marked_as_often_as_others_are_dropped() {
-        let of = Parameters { ecn: true, ..Parameters::default() };
+        let of = CoDelParameters { ecn: true, ..CoDelParameters::default() };
         let mut marking = CoDel::new(of, 1500);
         let mut marks = Vec::new();
         for now in (1..600).map(|ms| Time(ms * 1_000_000)) {

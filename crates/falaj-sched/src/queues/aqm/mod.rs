@@ -11,30 +11,21 @@
 
 pub mod codel;
 pub mod pie;
+pub mod policy;
 pub mod red;
+pub mod settings;
+pub mod verdict;
 
-use crate::contract::params::{Kind, Param, Refused, Setup, Values};
+use crate::contract::params::{Param, Refused, Setup, Values};
 use crate::queues::queue::Limit;
 use crate::units::draws::Draws;
-use crate::units::rate::Rate;
 use crate::units::time::{Span, Time};
 use alloc::format;
 use codel::CoDel;
 use pie::Pie;
+use policy::{CoDelParameters, PieParameters, Policy, RedParameters};
 use red::Red;
-
-/// A policy and its parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
-    /// Where there is no room, the packet that waits longest goes.
-    Head,
-    /// Random early detection.
-    Red(red::Parameters),
-    /// Controlled delay.
-    CoDel(codel::Parameters),
-    /// Proportional integral controller enhanced.
-    Pie(pie::Parameters),
-}
+use verdict::{Head, Level, Link, Verdict};
 
 /// How policies are called: the last packet goes where there is no room, or the first, or as these
 /// say.
@@ -50,60 +41,16 @@ pub fn params(name: &str) -> &'static [Param] {
     }
 }
 
-/// Whether it marks instead of dropping, where that may be.
-pub(crate) const ECN: Param = Param {
-    name: "ecn",
-    kind: Kind::Choice(&["no", "yes"]),
-    default: Some("no"),
-    doc: "mark packets whose ends look at marks (ECN) instead of dropping them",
-};
-
-pub(crate) fn marks(values: &Values) -> bool {
-    values.choice("ecn") == Some("yes")
-}
-
-/// No policy looks further ahead than this: the squares of times fit in 64 bits.
-pub const LONGEST: Span = Span::from_secs(4);
-
-/// A time above zero and no longer than [`LONGEST`].
-pub(crate) fn in_range(param: &'static str, span: Span) -> Result<Span, Refused> {
-    if span > Span::ZERO && span <= LONGEST {
-        return Ok(span);
-    }
-    Err(Refused {
-        flow: None,
-        param,
-        what: format!("{span} is out of range"),
-        help: format!("above zero, and no longer than {LONGEST}"),
-    })
-}
-
 impl Policy {
     /// The policy of this name for a queue with this limit; `None` for tail drop, which is none.
     pub fn new(name: &str, values: &Values, limit: Limit) -> Result<Option<Policy>, Refused> {
         Ok(Some(match name {
             "head" => Policy::Head,
-            "red" | "gred" => Policy::Red(red::Parameters::new(values, limit, name == "gred")?),
-            "codel" => Policy::CoDel(codel::Parameters::new(values)?),
-            "pie" => Policy::Pie(pie::Parameters::new(values)?),
+            "red" | "gred" => Policy::Red(RedParameters::new(values, limit, name == "gred")?),
+            "codel" => Policy::CoDel(CoDelParameters::new(values)?),
+            "pie" => Policy::Pie(PieParameters::new(values)?),
             _ => return Ok(None),
         }))
-    }
-
-    /// Does it throw out packets that had found room?
-    pub(crate) fn drops_later(&self) -> bool {
-        matches!(self, Policy::Head | Policy::CoDel(_))
-    }
-
-    /// How it is called.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Policy::Head => "head",
-            Policy::Red(red) if red.gentle => "gred",
-            Policy::Red(_) => "red",
-            Policy::CoDel(_) => "codel",
-            Policy::Pie(_) => "pie",
-        }
     }
 }
 
@@ -145,46 +92,6 @@ pub fn any(setup: &Setup) -> bool {
 /// Has any queue a policy that throws out packets that had found room?
 pub fn any_later(setup: &Setup) -> bool {
     setup.any_leaf(&mut |f| f.values.policy().is_some_and(|policy| policy.drops_later()))
-}
-
-/// What becomes of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Nothing.
-    Pass,
-    /// It is marked and goes its way.
-    Mark,
-    /// It is thrown away.
-    Drop,
-}
-
-/// How full a queue is, the packet in service included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Level {
-    /// Packets.
-    pub packets: u32,
-    /// Bytes.
-    pub bytes: u32,
-}
-
-/// A head that may be sent.
-#[derive(Clone, Copy, Debug)]
-pub struct Head {
-    /// How long it has been in the queue.
-    pub waited: Span,
-    /// Bytes behind it.
-    pub behind: u32,
-    /// May it be marked?
-    pub capable: bool,
-}
-
-/// What does not change while a queue is kept.
-#[derive(Clone, Copy, Debug)]
-pub struct Link {
-    /// How fast it is served at most.
-    pub rate: Rate,
-    /// The largest packet.
-    pub largest: u32,
 }
 
 /// A policy at work.

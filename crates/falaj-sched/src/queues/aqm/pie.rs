@@ -6,7 +6,9 @@
 //! RFC's appendix A, the rest of chance as in appendix B; how long packets stay is
 //! read off the last that left.
 
-use super::{ECN, Level, Verdict, in_range, marks};
+use super::policy::PieParameters;
+use super::settings::{ECN, in_range, marks};
+use super::verdict::{Level, Verdict};
 use crate::contract::params::{Kind, Param, Refused, Values};
 use crate::units::time::{Span, Time};
 
@@ -33,30 +35,10 @@ pub const PARAMS: &[Param] = &[
     ECN,
 ];
 
-/// Reference, period and burst.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parameters {
-    /// QDELAY_REF.
-    pub target: Span,
-    /// T_UPDATE.
-    pub update: Span,
-    /// MAX_BURST.
-    pub burst: Span,
-    /// Marks instead of drops, as long as the probability is below a tenth.
-    pub ecn: bool,
-}
-
-impl Default for Parameters {
-    fn default() -> Parameters {
-        let (target, burst) = (Span::from_millis(15), Span::from_millis(150));
-        Parameters { target, update: target, burst, ecn: false }
-    }
-}
-
-impl Parameters {
-    pub(crate) fn new(values: &Values) -> Result<Parameters, Refused> {
-        let default = Parameters::default();
-        Ok(Parameters {
+impl PieParameters {
+    pub(crate) fn new(values: &Values) -> Result<PieParameters, Refused> {
+        let default = PieParameters::default();
+        Ok(PieParameters {
             target: in_range("target", values.span("target").unwrap_or(default.target))?,
             update: in_range("update", values.span("update").unwrap_or(default.update))?,
             burst: in_range("burst", values.span("burst").unwrap_or(default.burst))?,
@@ -77,7 +59,7 @@ const SCALES: [(i128, i128); 6] =
 /// PIE of one queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Pie {
-    of: Parameters,
+    of: PieParameters,
     mean_pktsize: u32,
     drop_prob: i128,
     /// Probabilities since the last drop.
@@ -91,7 +73,7 @@ pub struct Pie {
 
 impl Pie {
     /// Of an empty queue.
-    pub fn new(of: Parameters, largest: u32) -> Pie {
+    pub fn new(of: PieParameters, largest: u32) -> Pie {
         Pie {
             of,
             mean_pktsize: largest,
@@ -186,7 +168,7 @@ impl Pie {
     }
 
     pub(crate) fn succeed(&mut self, old: Pie) {
-        let Parameters { burst, .. } = self.of;
+        let PieParameters { burst, .. } = self.of;
         *self = Pie { of: self.of, mean_pktsize: self.mean_pktsize, ..old };
         self.burst_allowance = self.burst_allowance.min(burst);
     }
@@ -204,7 +186,7 @@ mod tests {
     /// Worked out by hand: 0.125 s^-1 (q - 15 ms) + 1.25 s^-1 (q - q_old), scaled by where it is.
     #[test]
     fn the_probability_goes_as_worked_out_by_hand() {
-        let mut pie = Pie::new(Parameters::default(), 1000);
+        let mut pie = Pie::new(PieParameters::default(), 1000);
         let mut see = |ms, expected: f64| {
             pie.qdelay = Span::from_millis(ms);
             pie.calculate_drop_prob();
@@ -240,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_burst_is_let_in_and_then_as_many_are_dropped_as_the_probability_says() {
-        let mut pie = Pie::new(Parameters::default(), 1000);
+        let mut pie = Pie::new(PieParameters::default(), 1000);
         let mut draws = Draws::new(3, 0);
         let full = Level { packets: 50, bytes: 50_000 };
         pie.leaves(Span::from_millis(100), Time(1));
@@ -270,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_pause_is_made_up_for() {
-        let mut slow = Pie::new(Parameters::default(), 1000);
+        let mut slow = Pie::new(PieParameters::default(), 1000);
         (slow.drop_prob, slow.qdelay, slow.burst_allowance) =
             (ONE / 2, Span::from_millis(40), Span::ZERO);
         let mut quick = slow;

@@ -5,7 +5,9 @@
 //! more of them since the last one, the sooner. Above the upper one all are dropped;
 //! gently, the probability goes on to grow until the average is twice as large.
 
-use super::{ECN, Level, Link, Verdict, marks};
+use super::policy::RedParameters;
+use super::settings::{ECN, marks};
+use super::verdict::{Level, Link, Verdict};
 use crate::contract::params::{Kind, Param, Refused, Values};
 use crate::queues::queue::Limit;
 use crate::units::probability::Probability;
@@ -41,27 +43,12 @@ pub const PARAMS: &[Param] = &[
     ECN,
 ];
 
-/// Thresholds, probability and weight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parameters {
-    /// Below it nothing happens.
-    pub min: u32,
-    /// Where the probability is reached.
-    pub max: u32,
-    /// Are the thresholds, and the average, bytes?
-    pub bytes: bool,
-    /// Just below `max`.
-    pub probability: Probability,
-    /// Of the length at an arrival.
-    pub weight: Probability,
-    /// Not everything is dropped beyond `max`, but beyond twice as much.
-    pub gentle: bool,
-    /// Marks instead of drops, where they are at random.
-    pub ecn: bool,
-}
-
-impl Parameters {
-    pub(crate) fn new(values: &Values, limit: Limit, gentle: bool) -> Result<Parameters, Refused> {
+impl RedParameters {
+    pub(crate) fn new(
+        values: &Values,
+        limit: Limit,
+        gentle: bool,
+    ) -> Result<RedParameters, Refused> {
         let refused =
             |param, what, help: &str| Refused { flow: None, param, what, help: help.into() };
         let min = values.limit("min").unwrap_or(Limit::Packets(5));
@@ -110,7 +97,7 @@ impl Parameters {
                 ));
             }
         }
-        Ok(Parameters {
+        Ok(RedParameters {
             min: least,
             max: most,
             bytes,
@@ -130,7 +117,7 @@ const ONE: u128 = 1 << 64;
 /// RED of one queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Red {
-    of: Parameters,
+    of: RedParameters,
     /// What a typical packet takes: the average of an idle queue sinks once in this time.
     typical: Span,
     avg: u64,
@@ -143,7 +130,7 @@ pub struct Red {
 
 impl Red {
     /// Of an empty queue.
-    pub fn new(of: Parameters, link: Link) -> Red {
+    pub fn new(of: RedParameters, link: Link) -> Red {
         Red {
             of,
             typical: link.rate.airtime(link.largest),
@@ -235,13 +222,13 @@ mod tests {
 
     const LINK: Link = Link { rate: Rate::from_mbit(8), largest: 1000 };
 
-    fn parameters(gentle: bool, ecn: bool) -> Parameters {
+    fn parameters(gentle: bool, ecn: bool) -> RedParameters {
         let values = Values::default();
-        Parameters { ecn, ..Parameters::new(&values, Limit::Packets(100), gentle).unwrap() }
+        RedParameters { ecn, ..RedParameters::new(&values, Limit::Packets(100), gentle).unwrap() }
     }
 
     /// How many of `n` packets are marked, dropped, where the average stays at this length.
-    fn sample(of: Parameters, length: u32, capable: bool, n: u64) -> (u64, u64) {
+    fn sample(of: RedParameters, length: u32, capable: bool, n: u64) -> (u64, u64) {
         let mut red = Red::new(of, LINK);
         let mut draws = Draws::new(5, u64::from(length));
         let (mut marked, mut dropped) = (0, 0);
@@ -339,12 +326,12 @@ mod tests {
                 .with("max", crate::contract::params::Value::Limit(max))
         };
         let refused =
-            |values: &Values, limit| Parameters::new(values, limit, false).unwrap_err().param;
+            |values: &Values, limit| RedParameters::new(values, limit, false).unwrap_err().param;
         assert_eq!(refused(&with(Limit::Packets(5), Limit::Packets(5)), Limit::Packets(9)), "max");
         assert_eq!(refused(&with(Limit::Packets(5), Limit::Bytes(5000)), Limit::Packets(9)), "max");
         assert_eq!(refused(&with(Limit::Packets(5), Limit::Packets(10)), Limit::Packets(9)), "max");
         assert!(
-            Parameters::new(&with(Limit::Bytes(5), Limit::Bytes(10)), Limit::Packets(9), false)
+            RedParameters::new(&with(Limit::Bytes(5), Limit::Bytes(10)), Limit::Packets(9), false)
                 .is_ok()
         );
     }

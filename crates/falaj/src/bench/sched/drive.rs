@@ -8,6 +8,7 @@ use falaj_engine::message::Unit;
 use falaj_engine::pipe::{PipeSpec, Tally};
 use falaj_engine::{Emit, Engine, Output, PipeId};
 use falaj_sched::contract::discipline::{Answer, Discipline};
+use falaj_sched::contract::library::Loaded;
 use falaj_sched::contract::params::Manifest;
 use falaj_sched::contract::params::{
     self, FlowSetup, Given, Kind, Param, Refusals, Setup, Value, Values,
@@ -15,8 +16,8 @@ use falaj_sched::contract::params::{
 use falaj_sched::queues::aqm;
 use falaj_sched::queues::queue::{Limit, Packet};
 use falaj_sched::registry::{self, Visitor};
+use falaj_sched::scheduler::guard::Guard;
 use falaj_sched::scheduler::instance::{Server, Station};
-use falaj_sched::scheduler::plugin::{Guard, Loaded};
 use falaj_sched::scheduler::with_aqm::WithPolicies;
 use falaj_sched::units::probability::Probability;
 use falaj_sched::units::rate::{Rate, Wire};

@@ -1,8 +1,8 @@
 //! Regimes: disciplines whose packets cost more or less by what was set, each measured apart.
 
 use falaj_sched::contract::params::{FlowSetup, Inner, POLICY, Setup, Value, Values};
-use falaj_sched::queues::aqm::Policy;
-use falaj_sched::queues::aqm::codel;
+
+use falaj_sched::queues::aqm::policy::{CoDelParameters, Policy};
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 
@@ -138,7 +138,7 @@ fn grouped(kind: &'static str, setup: Setup, values: impl Fn(u64) -> Values) -> 
 
 /// Each flow's queue is kept by CoDel with this target and interval.
 fn controlled(mut setup: Setup, target: Span, interval: Span) -> Setup {
-    let parameters = codel::Parameters { target, interval, ..codel::Parameters::default() };
+    let parameters = CoDelParameters { target, interval, ..CoDelParameters::default() };
     setup
         .flows
         .iter_mut()

@@ -9,7 +9,7 @@ use crate::impairments;
 use falaj_engine::rules::{Active, Taken};
 use falaj_live::event_loop::{Counted, Snapshot, Sojourns};
 use falaj_scenario::{Direction, Link, Rule, Scenario, Towards};
-use falaj_sched::scheduler::plugin::Breach;
+use falaj_sched::contract::breach::Breach;
 use falaj_sched::units::time::{Span, Time};
 use falaj_traffic::meter::Meter;
 

@@ -1,28 +1,28 @@
-//! Disciplines that come from elsewhere, and the guard in front of them.
+//! The guard in front of a discipline that comes from a library.
 //!
-//! Nothing is known here of libraries and how they are loaded: whoever does that is a [`Library`],
-//! and makes an [`Instance`] for each pipe. What an instance says is looked at before it is obeyed.
-//! It names flows and never holds a packet, so it can neither lose nor invent one; where it breaks
+//! The answers of an [`Instance`] are checked before they are obeyed. It names flows and never holds a packet, so it can neither lose nor invent one; where it breaks
 //! the contract, it is not asked again, and the flows take turns, a packet each, until another
 //! discipline takes over.
 //!
 //! The guard also keeps polls from it: it is asked once for each moment at which the answer may be
 //! another one.
 
-use crate::contract::discipline::{Answer, Discipline, Sent};
-use crate::contract::guarantee::{Bound, NoPromise, Promise};
+use crate::contract::breach::Breach;
+use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::guarantee::{Bound, Promise};
+use crate::contract::library::{Declared, Instance, Loaded, Said, Seen, Traits};
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{Manifest, Refusals, Refused, Setup};
+use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::{Place, Round};
 use crate::queues::queue::{FlowId, Flows};
-use crate::units::rate::{Rate, Wire};
-use crate::units::time::{Span, Time};
+use crate::units::rate::Wire;
+use crate::units::time::Time;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::any::Any;
 use core::fmt;
 
 /// How it is named; what it takes beyond that is the library's matter.
@@ -37,166 +37,6 @@ pub const MANIFEST: Manifest = Manifest {
 
 /// So many waits in a row, and nothing came or left: it waits for ever.
 const MOST_WAITS: u32 = 1_000;
-
-/// What an instance sees of a queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct Seen {
-    /// What [`Instance::arrived`] said of the packet at the head.
-    pub tag: u64,
-    /// Bytes that are queued, the packet in service included.
-    pub bytes: u64,
-    /// Length of the packet at the head; 0 where there is none.
-    pub head: u32,
-    /// Packets that are queued, the one in service included.
-    pub packets: u32,
-}
-
-/// What a library said, before anybody has looked at it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
-    /// The head of this flow goes.
-    Serve(u32),
-    /// The head of this flow is thrown away.
-    Drop(u32),
-    /// Nothing before this instant.
-    Wait(Time),
-    /// Nothing until a packet comes.
-    Idle,
-    /// It cannot go on; [`Instance::why`] knows more.
-    Failed,
-    /// A number that is no answer.
-    Unknown(u32),
-}
-
-/// What a library declares of a flow, without a proof.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Declared {
-    /// See [`Promise::rate`].
-    pub rate: Rate,
-    /// See [`Promise::latency`].
-    pub latency: Span,
-    /// See [`Promise::delay`].
-    pub delay: Span,
-}
-
-/// A discipline of a library, at work for one pipe. The moments are those of [`Discipline`].
-pub trait Instance: Send + Any {
-    /// See [`Discipline::arrived`]; the tag is shown while the packet is the head.
-    fn arrived(&mut self, queues: &[Seen], f: FlowId, bytes: u32, now: Time) -> u64;
-    /// See [`Discipline::ready`].
-    fn ready(&mut self, queues: &[Seen], f: FlowId, now: Time);
-    /// See [`Discipline::offer_changed`].
-    fn changed(&mut self, queues: &[Seen], f: FlowId, now: Time);
-    /// See [`Discipline::next`].
-    fn next(&mut self, queues: &[Seen], now: Time) -> Said;
-    /// Why it has just [failed](Said::Failed).
-    fn why(&self) -> String;
-    /// See [`Discipline::take`].
-    fn take(&mut self, queues: &[Seen], f: FlowId, sent: Sent);
-    /// See [`Discipline::succeed`]; `old` is of the same library.
-    fn succeed(&mut self, old: Box<dyn Instance>, queues: &[Seen], now: Time);
-    /// See [`Discipline::forgettable`].
-    fn forgettable(&self, f: FlowId, now: Time) -> bool;
-    /// What it declares of a flow.
-    fn promise(&self, f: FlowId) -> Option<Declared>;
-}
-
-/// What is known of a library's discipline before there is an instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Traits {
-    /// It says that it never waits while there is a packet.
-    pub work_conserving: bool,
-    /// It looks at packets when they arrive.
-    pub sees_arrivals: bool,
-    /// It can take over from another instance of its own.
-    pub succeeds: bool,
-}
-
-/// A library that was loaded, and holds one discipline.
-pub trait Library: Send + Sync + fmt::Debug {
-    /// As the scenario names it.
-    fn name(&self) -> &str;
-    /// Two with the same number are the same code.
-    fn code(&self) -> usize;
-    /// What it says of itself.
-    fn traits(&self) -> Traits;
-    /// An instance for this setup.
-    ///
-    /// # Errors
-    /// It refuses a value, of a flow or of its own.
-    fn make(&self, setup: &Setup) -> Result<Box<dyn Instance>, Refused>;
-}
-
-/// A library, shared by all that are built from it.
-#[derive(Clone, Debug)]
-pub struct Loaded(Arc<dyn Library>);
-
-impl Loaded {
-    /// From whoever has loaded it.
-    pub fn new(library: impl Library + 'static) -> Loaded {
-        Loaded(Arc::new(library))
-    }
-
-    /// As the scenario names it.
-    pub fn name(&self) -> &str {
-        self.0.name()
-    }
-}
-
-impl PartialEq for Loaded {
-    fn eq(&self, other: &Loaded) -> bool {
-        (self.0.name(), self.0.code()) == (other.0.name(), other.0.code())
-    }
-}
-impl Eq for Loaded {}
-
-/// How a library's discipline broke the contract, and what was done instead.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Breach {
-    /// As the scenario names it.
-    pub library: String,
-    /// What it did.
-    pub what: String,
-    /// When, the first time.
-    pub at: Time,
-    /// How many instances did so.
-    pub times: u64,
-    /// Packets that were sent by turns since then.
-    pub instead: u64,
-}
-
-impl Breach {
-    /// Puts it among others: those that are alike are one.
-    pub fn join(self, all: &mut Vec<Breach>) {
-        match all
-            .iter_mut()
-            .find(|other| (&other.library, &other.what) == (&self.library, &self.what))
-        {
-            Some(other) => {
-                other.at = other.at.min(self.at);
-                other.times += self.times;
-                other.instead += self.instead;
-            }
-            None => all.push(self),
-        }
-    }
-}
-
-impl fmt::Display for Breach {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Breach { library, what, at, times, instead } = self;
-        write!(
-            f,
-            "the plug-in `{library}` broke its contract at {}: {what}",
-            at.since(Time::ZERO)
-        )?;
-        if *times > 1 {
-            write!(f, " ({times} times, each in a pipe of its own)")?;
-        }
-        write!(f, "; it is not asked again, and {instead} packets took turns")
-    }
-}
 
 /// What is kept of a flow in place of a discipline that is not asked any more.
 #[derive(Debug, Clone, Default)]

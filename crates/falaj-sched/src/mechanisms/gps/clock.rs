@@ -1,0 +1,175 @@
+//! The virtual clock of generalised processor sharing, driven by work.
+
+use crate::collections::tournament::Tournament;
+use crate::contract::discipline::Thrown;
+use crate::mechanisms::weights::{ORIGIN, Shares, Virtual, retagged};
+use crate::queues::queue::FlowId;
+use alloc::vec::Vec;
+
+/// Bytes, in units of which [`Shares::byte`] are one.
+pub(super) type Work = u128;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Share {
+    /// Of the flow's last packet.
+    pub(super) finish: Virtual,
+    /// What was served of packets that were thrown out, in virtual time: less is to be served of
+    /// those that come in their stead.
+    owed: Virtual,
+    slope: u64,
+    pub(super) weight: u32,
+}
+
+/// The clock of generalised processor sharing.
+#[derive(Debug, Clone)]
+pub(crate) struct Gps {
+    pub(super) flows: Vec<Share>,
+    /// Who has something, by the finish of his last packet.
+    pub(super) present: Tournament<Virtual>,
+    /// The sum of their weights.
+    pub(super) weight: u64,
+    pub(super) now: Virtual,
+    /// Work that is done, and too little to move `now`.
+    pub(super) rest: Work,
+}
+
+impl Gps {
+    pub(crate) fn new(shares: &Shares) -> Gps {
+        let share =
+            |f| Share { finish: 0, owed: 0, slope: shares.slope(f), weight: shares.weight(f) };
+        Gps {
+            flows: shares.all().map(share).collect(),
+            present: Tournament::new(shares.flows()),
+            weight: 0,
+            now: ORIGIN,
+            rest: 0,
+        }
+    }
+
+    /// Goes on where `old` stands: with the bytes that it has of each flow, from now on with these
+    /// weights.
+    pub(super) fn succeed(&mut self, old: Gps) {
+        (self.now, self.rest) = (old.now, old.rest);
+        for f in (0..old.flows.len() as u32).map(FlowId) {
+            let finish = self.retag(&old, f, old.finish(f));
+            let flow = &mut self.flows[f.index()];
+            flow.finish = finish;
+            if old.present.tag(f).is_some() {
+                self.weight += u64::from(flow.weight);
+                self.present.set(f, finish);
+            }
+        }
+    }
+
+    /// What a finish of `old`, at its time, is by these weights.
+    pub(super) fn retag(&self, old: &Gps, f: FlowId, tag: Virtual) -> Virtual {
+        retagged(tag, old.now, old.slope(f), self.slope(f))
+    }
+
+    pub(super) fn slope(&self, f: FlowId) -> Virtual {
+        self.flows[f.index()].slope.into()
+    }
+
+    pub(crate) fn now(&self) -> Virtual {
+        self.now
+    }
+
+    /// Virtual time that a packet of `f` takes.
+    #[inline]
+    pub(crate) fn length(&self, f: FlowId, bytes: u32) -> Virtual {
+        Virtual::from(bytes) * Virtual::from(self.flows[f.index()].slope)
+    }
+
+    #[inline]
+    pub(super) fn work(&self, f: FlowId, bytes: u32) -> Work {
+        self.length(f, bytes) * Work::from(self.flows[f.index()].weight)
+    }
+
+    /// A packet comes to `f`: its finish.
+    #[inline]
+    pub(crate) fn arrive(&mut self, f: FlowId, bytes: u32) -> Virtual {
+        let mut length = self.length(f, bytes);
+        let flow = &mut self.flows[f.index()];
+        if flow.owed > 0 {
+            let less = flow.owed.min(length);
+            (flow.owed, length) = (flow.owed - less, length - less);
+            if length == 0 {
+                return flow.finish;
+            }
+        }
+        if self.present.tag(f).is_none() {
+            self.weight += u64::from(flow.weight);
+        }
+        flow.finish = flow.finish.max(self.now) + length;
+        self.present.set(f, flow.finish);
+        flow.finish
+    }
+
+    /// A packet of `f` is thrown out: as many bytes less are to be served of the flow, from its
+    /// end. What of them is served already is owed by who comes in its stead; where nobody
+    /// does, it was done for all.
+    pub(super) fn forget(&mut self, f: FlowId, bytes: u32, because: Thrown) {
+        let length = self.length(f, bytes);
+        let left = self.finish(f).saturating_sub(self.now);
+        let flow = &mut self.flows[f.index()];
+        flow.finish -= length.min(left);
+        if left > length {
+            self.present.set(f, flow.finish);
+            return;
+        }
+        let weight = Work::from(flow.weight);
+        if because != Thrown::Answered {
+            flow.owed += length - left;
+        }
+        if self.present.tag(f).is_some() {
+            self.leave(f);
+        }
+        if because == Thrown::Answered {
+            self.serve((length - left) * weight);
+        }
+    }
+
+    /// So much work has been done.
+    #[inline]
+    pub(crate) fn serve(&mut self, work: Work) {
+        self.rest += work;
+        while let Some((finish, f)) = self.present.first() {
+            let needed = self.until(finish);
+            if needed > self.rest {
+                let step = self.rest / Work::from(self.weight);
+                self.now += step;
+                self.rest -= step * Work::from(self.weight);
+                return;
+            }
+            self.rest -= needed;
+            self.now = finish;
+            self.leave(f);
+        }
+        self.rest = 0;
+    }
+
+    /// Work, with what is done of it, until virtual time is `then`.
+    #[inline]
+    pub(super) fn until(&self, then: Virtual) -> Work {
+        then.saturating_sub(self.now).saturating_mul(Work::from(self.weight))
+    }
+
+    pub(super) fn leave(&mut self, f: FlowId) {
+        self.present.remove(f);
+        self.weight -= u64::from(self.flows[f.index()].weight);
+    }
+
+    /// The link has nothing left. So has the fluid, unless weights changed
+    /// meanwhile: then all that it still has is over.
+    pub(super) fn run_empty(&mut self) {
+        while let Some((finish, f)) = self.present.first() {
+            self.now = self.now.max(finish);
+            self.leave(f);
+        }
+        self.rest = 0;
+    }
+
+    pub(super) fn finish(&self, f: FlowId) -> Virtual {
+        self.flows[f.index()].finish
+    }
+}

@@ -1,0 +1,110 @@
+//! A fluid server of its own.
+
+use crate::contract::params::{Refusals, Setup};
+use crate::mechanisms::gps::clock::{Gps, Work};
+use crate::mechanisms::gps::work::{time_of, work_in};
+use crate::mechanisms::weights::{Shares, Virtual};
+use crate::queues::queue::FlowId;
+use crate::units::rate::Rate;
+use crate::units::time::Time;
+use alloc::collections::BTreeSet;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// A fluid server of its own. Fed with a discipline's arrivals, in order of
+/// time, it says when each packet starts and finishes in the fluid, and what
+/// each flow has got.
+///
+/// Its instants are the exact ones rounded up to a nanosecond, or one more: each
+/// packet that comes may cost it a part of `2^-62` of a byte.
+#[derive(Debug, Clone)]
+pub struct Fluid {
+    gps: Gps,
+    rate: Rate,
+    byte: u64,
+    now: Time,
+    /// Bytes that came, for each flow.
+    arrived: Vec<u64>,
+    /// The flow's last packet.
+    last: Vec<Option<usize>>,
+    /// Packets that are not finished, by their finish.
+    waiting: BTreeSet<(Virtual, usize)>,
+    packets: Vec<FluidPacket>,
+}
+
+/// What happens to a packet in the fluid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FluidPacket {
+    arrival: Time,
+    finish: Option<Time>,
+    /// The packet of the same flow before it.
+    before: Option<usize>,
+}
+
+impl Fluid {
+    /// A server with the rate and the weights of `setup`.
+    pub fn new(setup: &Setup) -> Result<Fluid, Refusals> {
+        let shares = Shares::new(setup, "generalised processor sharing")?;
+        Ok(Fluid {
+            gps: Gps::new(&shares),
+            rate: setup.rate,
+            byte: shares.byte(),
+            now: Time::ZERO,
+            arrived: vec![0; shares.flows()],
+            last: vec![None; shares.flows()],
+            waiting: BTreeSet::new(),
+            packets: Vec::new(),
+        })
+    }
+
+    /// A packet comes to `f`; packets are numbered as they come.
+    pub fn arrive(&mut self, f: FlowId, bytes: u32, now: Time) -> usize {
+        self.advance(now);
+        let packet = self.packets.len();
+        self.waiting.insert((self.gps.arrive(f, bytes), packet));
+        let before = self.last[f.index()].replace(packet);
+        self.packets.push(FluidPacket { arrival: now, finish: None, before });
+        self.arrived[f.index()] += u64::from(bytes);
+        packet
+    }
+
+    /// Serves until `now`.
+    pub fn advance(&mut self, now: Time) {
+        let work = work_in(self.rate, self.byte, now.since(self.now));
+        let mut done = 0;
+        while let Some(&(finish, packet)) = self.waiting.first() {
+            let step = self.gps.until(finish).saturating_sub(self.gps.rest);
+            if step > work - done {
+                self.gps.serve(work - done);
+                break;
+            }
+            done += step;
+            self.gps.serve(step);
+            self.waiting.pop_first();
+            self.packets[packet].finish = Some(self.now + time_of(self.rate, self.byte, done));
+        }
+        self.now = self.now.max(now);
+    }
+
+    /// When the last bit of a packet has been served, if it has.
+    pub fn finish(&self, packet: usize) -> Option<Time> {
+        self.packets.get(packet)?.finish
+    }
+
+    /// When its first bit was served: when it came, or after the packet before it.
+    pub fn start(&self, packet: usize) -> Option<Time> {
+        let packet = self.packets.get(packet)?;
+        match packet.before {
+            None => Some(packet.arrival),
+            Some(before) => Some(packet.arrival.max(self.packets[before].finish?)),
+        }
+    }
+
+    /// Whole bytes of `f` that have been served so far.
+    pub fn served(&self, f: FlowId) -> u64 {
+        let left = self.gps.finish(f).saturating_sub(self.gps.now)
+            * Work::from(self.gps.flows[f.index()].weight);
+        let left = u64::try_from(left.div_ceil(Work::from(self.byte))).unwrap_or(u64::MAX);
+        self.arrived[f.index()].saturating_sub(left)
+    }
+}

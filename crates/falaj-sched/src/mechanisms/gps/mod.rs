@@ -1,0 +1,109 @@
+//! Generalised processor sharing, the fluid that packet disciplines imitate:
+//! every flow that has something is served at once, in proportion to its
+//! weight.
+//!
+//! Parekh and Gallager, "A generalized processor sharing approach to flow
+//! control in integrated services networks: the single-node case" (1993).
+//! Virtual time `V` grows by `work/sum of the weights present`; a packet starts
+//! at `S = max(F of the flow's last, V)` and finishes at `F = S + L/w`, both
+//! known when it comes. A flow is present until `V` reaches its last `F`.
+//!
+//! The clock is driven by work: what a link sends is what its fluid
+//! serves, as both keep working while there is anything, so that they run
+//! empty together whatever a nanosecond is rounded to. The
+//! reference is that fluid beside a link; [`Fluid`](fluid::Fluid) is a server of its own, driven by
+//! time: what tests and meters compare a discipline with.
+//!
+//! Work is counted in units of about `2^-63` bytes. Tags are exact and the work
+//! that `V` has not shown yet is kept, so `V` is the exact one rounded down. Where
+//! the weights have no small common multiple, a packet counts up to a part of
+//! `2^-47` longer than it is, in both the link and the fluid.
+
+pub(crate) mod clock;
+pub mod fluid;
+pub(crate) mod reference;
+mod work;
+
+#[cfg(test)]
+mod tests {
+    use super::clock::{Gps, Work};
+    use super::fluid::Fluid;
+    use crate::contract::params::{FlowSetup, Setup, Value, Values};
+    use crate::mechanisms::weights::Shares;
+    use crate::queues::queue::{FlowId, Limit};
+    use crate::units::rate::Rate;
+    use crate::units::time::Time;
+
+    fn setup(weights: &[u64]) -> Setup {
+        let flow = |&w: &u64| FlowSetup {
+            values: Values::default().with("weight", Value::Count(w)),
+            limit: Limit::Packets(100),
+            inner: None,
+        };
+        let flows = weights.iter().map(flow).collect();
+        // A byte takes 1000 ns.
+        Setup { rate: Rate::from_mbit(8), largest: 1500, scheduler: Values::default(), flows }
+    }
+
+    /// Weights 2, 1, 1; the packets of the notes' first example. Computed by hand:
+    /// A has 1/2, B 1/4 from 0 on, of 3/4 together until C comes at 1.
+    #[test]
+    fn a_fluid_serves_all_at_once() {
+        let mut fluid = Fluid::new(&setup(&[2, 1, 1])).unwrap();
+        let (a, b, c) = (FlowId(0), FlowId(1), FlowId(2));
+        for bytes in [2, 2, 2, 2] {
+            fluid.arrive(a, bytes, Time(0));
+        }
+        for bytes in [4, 1, 3] {
+            fluid.arrive(b, bytes, Time(0));
+        }
+        fluid.advance(Time(1000));
+        assert_eq!(
+            (fluid.served(a), fluid.served(b)),
+            (0, 0),
+            "two thirds and one third of a byte"
+        );
+        fluid.arrive(c, 3, Time(1000));
+        fluid.arrive(c, 3, Time(1000));
+        fluid.advance(Time(30_000));
+        // A: 8 B; 2/3 by 1, then 1/2 a byte each: 22/3 more until 47/3.
+        // B: 1/3 by 1, then a quarter: its 4 B at 47/3 too, where A is gone. Half each
+        // for B and C until C's last 4/3 B are served, at 61/3; the rest is B's.
+        let finish = |n| fluid.finish(n).unwrap().0;
+        assert_eq!([0, 1, 2, 3].map(finish), [3_667, 7_667, 11_667, 15_667]);
+        assert_eq!([4, 5, 6].map(finish), [15_667, 17_667, 22_000]);
+        assert_eq!([7, 8].map(finish), [13_000, 20_334]);
+        assert_eq!((fluid.start(5), fluid.start(7)), (Some(Time(15_667)), Some(Time(1_000))));
+    }
+
+    /// Virtual time is the exact one rounded down, whatever the weights do.
+    #[test]
+    fn no_work_is_lost() {
+        let setup = setup(&[3, 7, 65_535, 1]);
+        let shares = Shares::new(&setup, "").unwrap();
+        let mut gps = Gps::new(&shares);
+        let mut dice = 1u64;
+        let mut roll = |n: u64| {
+            dice = dice
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (dice >> 33) % n
+        };
+        let mut owed = 0;
+        for _ in 0..200_000 {
+            let f = FlowId(roll(4) as u32);
+            let bytes = 1 + roll(1500) as u32;
+            gps.arrive(f, bytes);
+            owed += gps.work(f, bytes);
+            let work = owed.min(Work::from(roll(4_000)) * Work::from(shares.byte()) / 3);
+            gps.serve(work);
+            owed -= work;
+            let left = |f: usize| {
+                gps.flows[f].finish.saturating_sub(gps.now) * Work::from(gps.flows[f].weight)
+            };
+            let fluid: Work = (0..4).map(left).sum();
+            assert_eq!(fluid, owed + gps.rest, "all that came and was not served is still there");
+            assert_eq!(gps.present.is_empty(), owed == 0);
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Flows of low latency, which are served before the round of the others.
+
+use crate::contract::params::{Kind, Param, Setup};
+use alloc::vec::Vec;
+
+/// Which of the two sorts a flow is of.
+pub(crate) const LATENCY: Param = Param {
+    name: "latency",
+    kind: Kind::Choice(&["normal", "low"]),
+    default: Some("normal"),
+    doc: "whether the flow is one of those that shall not wait for a round",
+};
+
+/// For each flow: is it one of low latency?
+pub(crate) fn of_low_latency(setup: &Setup) -> Vec<bool> {
+    setup.flows.iter().map(|f| f.values.choice("latency") == Some("low")).collect()
+}

@@ -1,0 +1,33 @@
+//! What several policies are set by: marks instead of drops, and times within a range.
+
+use crate::contract::params::{Kind, Param, Refused, Values};
+use crate::units::time::Span;
+use alloc::format;
+
+/// Whether it marks instead of dropping, where that may be.
+pub(crate) const ECN: Param = Param {
+    name: "ecn",
+    kind: Kind::Choice(&["no", "yes"]),
+    default: Some("no"),
+    doc: "mark packets whose ends look at marks (ECN) instead of dropping them",
+};
+
+pub(crate) fn marks(values: &Values) -> bool {
+    values.choice("ecn") == Some("yes")
+}
+
+/// No policy looks further ahead than this: the squares of times fit in 64 bits.
+pub const LONGEST: Span = Span::from_secs(4);
+
+/// A time above zero and no longer than [`LONGEST`].
+pub(crate) fn in_range(param: &'static str, span: Span) -> Result<Span, Refused> {
+    if span > Span::ZERO && span <= LONGEST {
+        return Ok(span);
+    }
+    Err(Refused {
+        flow: None,
+        param,
+        what: format!("{span} is out of range"),
+        help: format!("above zero, and no longer than {LONGEST}"),
+    })
+}
