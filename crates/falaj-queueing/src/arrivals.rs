@@ -1,17 +1,17 @@
 //! Markovian arrival processes: a chain some of whose moves are arrivals.
 
+use crate::linear::Mat;
 use crate::matrix::{check_within, from_rows, kron_sum, row_sums, row_times, stationary};
 use crate::phase::PhaseType;
 use crate::refused::{Refused, positive};
-use faer::Mat;
 use std::collections::BTreeMap;
 
 /// A Markovian arrival process: moves without an arrival, and moves with one. A service with memory
 /// is one, too, whose arrivals are departures.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
-    pub(crate) silent: Mat<f64>,
-    pub(crate) heard: Mat<f64>,
+    pub(crate) silent: Mat,
+    pub(crate) heard: Mat,
 }
 
 const WHAT: &str = "Markovian arrival process";
@@ -25,7 +25,7 @@ impl Arrivals {
             return refuse("both matrices must have the same size");
         }
         check_within(WHAT, &silent)?;
-        if heard.col_iter().flat_map(|c| c.iter()).any(|&v| v < 0.0) {
+        if heard.entries().any(|v| v < 0.0) {
             return refuse("a move with an arrival has a negative rate");
         }
         let most = crate::matrix::largest(&silent);

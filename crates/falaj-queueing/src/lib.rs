@@ -35,6 +35,8 @@ mod dimension;
 mod forward;
 mod line;
 #[cfg(feature = "matrices")]
+mod linear;
+#[cfg(feature = "matrices")]
 mod matrix;
 #[cfg(feature = "matrices")]
 mod phase;

@@ -1,16 +1,10 @@
 //! What matrices of chains need beyond the library's operators.
 
 use crate::Refused;
-use faer::Mat;
-use faer::linalg::solvers::Solve;
-
-/// The identity.
-pub(crate) fn identity(n: usize) -> Mat<f64> {
-    Mat::identity(n, n)
-}
+use crate::linear::Mat;
 
 /// Rows of numbers as a matrix.
-pub(crate) fn from_rows(what: &'static str, rows: &[Vec<f64>]) -> Result<Mat<f64>, Refused> {
+pub(crate) fn from_rows(what: &'static str, rows: &[Vec<f64>]) -> Result<Mat, Refused> {
     let n = rows.len();
     if n == 0 || rows.iter().any(|row| row.len() != n) {
         return Err(Refused::Shape { what, why: "a matrix is not square".into() });
@@ -22,7 +16,7 @@ pub(crate) fn from_rows(what: &'static str, rows: &[Vec<f64>]) -> Result<Mat<f64
 }
 
 /// The Kronecker product.
-pub(crate) fn kron(a: &Mat<f64>, b: &Mat<f64>) -> Mat<f64> {
+pub(crate) fn kron(a: &Mat, b: &Mat) -> Mat {
     let (rows, columns) = (b.nrows(), b.ncols());
     Mat::from_fn(a.nrows() * rows, a.ncols() * columns, |i, j| {
         a[(i / rows, j / columns)] * b[(i % rows, j % columns)]
@@ -30,22 +24,22 @@ pub(crate) fn kron(a: &Mat<f64>, b: &Mat<f64>) -> Mat<f64> {
 }
 
 /// The Kronecker sum: two chains side by side.
-pub(crate) fn kron_sum(a: &Mat<f64>, b: &Mat<f64>) -> Mat<f64> {
-    kron(a, &identity(b.nrows())) + kron(&identity(a.nrows()), b)
+pub(crate) fn kron_sum(a: &Mat, b: &Mat) -> Mat {
+    &kron(a, &Mat::identity(b.nrows())) + &kron(&Mat::identity(a.nrows()), b)
 }
 
 /// Row times matrix.
-pub(crate) fn row_times(row: &[f64], m: &Mat<f64>) -> Vec<f64> {
-    m.col_iter().map(|column| column.iter().zip(row).map(|(a, b)| a * b).sum()).collect()
+pub(crate) fn row_times(row: &[f64], m: &Mat) -> Vec<f64> {
+    let mut product = vec![0.0; m.ncols()];
+    for (i, factor) in row.iter().enumerate() {
+        product.iter_mut().zip(m.row(i)).for_each(|(sum, value)| *sum += value * factor);
+    }
+    product
 }
 
 /// Matrix times column.
-pub(crate) fn times_column(m: &Mat<f64>, column: &[f64]) -> Vec<f64> {
-    let mut product = vec![0.0; m.nrows()];
-    for (values, factor) in m.col_iter().zip(column) {
-        product.iter_mut().zip(values.iter()).for_each(|(sum, value)| *sum += value * factor);
-    }
-    product
+pub(crate) fn times_column(m: &Mat, column: &[f64]) -> Vec<f64> {
+    (0..m.nrows()).map(|i| m.row(i).zip(column).map(|(a, b)| a * b).sum()).collect()
 }
 
 /// Row times column.
@@ -54,38 +48,37 @@ pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// The sums of the rows.
-pub(crate) fn row_sums(m: &Mat<f64>) -> Vec<f64> {
+pub(crate) fn row_sums(m: &Mat) -> Vec<f64> {
     times_column(m, &vec![1.0; m.ncols()])
 }
 
 /// The largest absolute value.
-pub(crate) fn largest(m: &Mat<f64>) -> f64 {
-    m.col_iter().flat_map(|column| column.iter()).fold(0.0, |most, v| f64::max(most, v.abs()))
+pub(crate) fn largest(m: &Mat) -> f64 {
+    m.entries().fold(0.0, |most, v| f64::max(most, v.abs()))
 }
 
 /// Solves `m x = b` for a column.
-pub(crate) fn solve_column(m: &Mat<f64>, b: &[f64]) -> Vec<f64> {
-    let x = m.partial_piv_lu().solve(Mat::from_fn(b.len(), 1, |i, _| b[i]));
-    x.col(0).iter().copied().collect()
+pub(crate) fn solve_column(m: &Mat, b: &[f64]) -> Vec<f64> {
+    m.clone().lu().solve(&Mat::from_fn(b.len(), 1, |i, _| b[i])).entries().collect()
 }
 
 /// Solves `x m = b` for a row.
-pub(crate) fn solve_row(m: &Mat<f64>, b: &[f64]) -> Vec<f64> {
-    solve_column(&m.transpose().to_owned(), b)
+pub(crate) fn solve_row(m: &Mat, b: &[f64]) -> Vec<f64> {
+    m.clone().lu().solve_left(&Mat::from_fn(1, b.len(), |_, j| b[j])).entries().collect()
 }
 
 /// The columns of these numbers.
-pub(crate) fn columns(m: &Mat<f64>, which: &[usize]) -> Mat<f64> {
+pub(crate) fn columns(m: &Mat, which: &[usize]) -> Mat {
     Mat::from_fn(m.nrows(), which.len(), |i, j| m[(i, which[j])])
 }
 
 /// The rows of these numbers.
-pub(crate) fn rows(m: &Mat<f64>, which: &[usize]) -> Mat<f64> {
+pub(crate) fn rows(m: &Mat, which: &[usize]) -> Mat {
     Mat::from_fn(which.len(), m.ncols(), |i, j| m[(which[i], j)])
 }
 
 /// Adds `factor * part` to the columns of these numbers.
-pub(crate) fn add_columns(m: &mut Mat<f64>, which: &[usize], part: &Mat<f64>, factor: f64) {
+pub(crate) fn add_columns(m: &mut Mat, which: &[usize], part: &Mat, factor: f64) {
     for (j, &to) in which.iter().enumerate() {
         for i in 0..part.nrows() {
             m[(i, to)] += factor * part[(i, j)];
@@ -94,12 +87,12 @@ pub(crate) fn add_columns(m: &mut Mat<f64>, which: &[usize], part: &Mat<f64>, fa
 }
 
 /// The columns that are not zero throughout.
-pub(crate) fn occupied(m: &Mat<f64>) -> Vec<usize> {
-    (0..m.ncols()).filter(|&j| m.col(j).iter().any(|&v| v != 0.0)).collect()
+pub(crate) fn occupied(m: &Mat) -> Vec<usize> {
+    (0..m.ncols()).filter(|&j| m.column(j).any(|v| v != 0.0)).collect()
 }
 
 /// The stationary row of a generator, summing to one.
-pub(crate) fn stationary(generator: &Mat<f64>) -> Vec<f64> {
+pub(crate) fn stationary(generator: &Mat) -> Vec<f64> {
     let n = generator.nrows();
     // One of the equations follows from the others; the sum stands in its place.
     let with_sum = Mat::from_fn(n, n, |i, j| if j == 0 { 1.0 } else { generator[(i, j)] });
@@ -110,7 +103,7 @@ pub(crate) fn stationary(generator: &Mat<f64>) -> Vec<f64> {
 
 /// Is this a generator's part within its states: rates off the diagonal not negative, and no row
 /// above zero?
-pub(crate) fn check_within(what: &'static str, m: &Mat<f64>) -> Result<(), Refused> {
+pub(crate) fn check_within(what: &'static str, m: &Mat) -> Result<(), Refused> {
     let most = largest(m);
     for (i, sum) in row_sums(m).into_iter().enumerate() {
         if (0..m.ncols()).any(|j| j != i && m[(i, j)] < 0.0) {

@@ -1,15 +1,15 @@
 //! Phase-type distributions: the time until a chain is absorbed.
 
+use crate::linear::Mat;
 use crate::matrix::{check_within, dot, from_rows, poisson, row_times, solve_row};
 use crate::refused::{Refused, positive};
-use faer::Mat;
 
 /// A phase-type distribution: a chain begins in `start`, moves within `within`, and the time until
 /// it leaves is the variable. What `start` lacks to one is the probability of zero.
 #[derive(Clone, Debug)]
 pub struct PhaseType {
     pub(crate) start: Vec<f64>,
-    pub(crate) within: Mat<f64>,
+    pub(crate) within: Mat,
 }
 
 const WHAT: &str = "phase-type distribution";

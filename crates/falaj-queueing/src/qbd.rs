@@ -8,23 +8,21 @@
 //! Where arrivals come from few phases and services begin in few, most columns of `A0` and `A2` are
 //! zero, and both reductions keep them so: only the others are computed.
 
+use crate::linear::Mat;
 use crate::matrix::{
-    add_columns, columns, from_rows, identity, largest, occupied, row_sums, row_times, rows,
-    stationary,
+    add_columns, columns, from_rows, largest, occupied, row_sums, row_times, rows, stationary,
 };
 use crate::refused::Refused;
-use faer::Mat;
-use faer::linalg::solvers::Solve;
 
 /// The rates of a quasi-birth-death process away from its boundary.
 #[derive(Clone, Debug)]
 pub struct Qbd {
     /// To the level above, `A0`.
-    up: Mat<f64>,
+    up: Mat,
     /// Within a level, `A1`.
-    within: Mat<f64>,
+    within: Mat,
     /// To the level below, `A2`.
-    down: Mat<f64>,
+    down: Mat,
 }
 
 /// How `G` is found.
@@ -39,8 +37,8 @@ pub enum Method {
 /// `G` and `R`, and how well they solve their equations.
 #[derive(Clone, Debug)]
 pub struct Solved {
-    pub(crate) g: Mat<f64>,
-    pub(crate) r: Mat<f64>,
+    pub(crate) g: Mat,
+    pub(crate) r: Mat,
     /// Steps of the reduction.
     pub steps: usize,
     /// The largest entry of `A2 + A1 G + A0 G^2`, over the fastest rate.
@@ -54,7 +52,7 @@ const STEPS: usize = 64;
 
 impl Qbd {
     /// From the rates up, within a level, and down: one row's sum up to zero.
-    pub(crate) fn new(up: Mat<f64>, within: Mat<f64>, down: Mat<f64>) -> Qbd {
+    pub(crate) fn new(up: Mat, within: Mat, down: Mat) -> Qbd {
         Qbd { up, within, down }
     }
 
@@ -78,8 +76,8 @@ impl Qbd {
         {
             return wrong("its three matrices are to be square, and of one size");
         }
-        let all = &up + &within + &down;
-        let rate = |m: &Mat<f64>, i: usize, j: usize| m[(i, j)] >= 0.0 && m[(i, j)].is_finite();
+        let all = &(&up + &within) + &down;
+        let rate = |m: &Mat, i: usize, j: usize| m[(i, j)] >= 0.0 && m[(i, j)].is_finite();
         let fits = |i: usize| {
             (0..size.0)
                 .all(|j| rate(&up, i, j) && rate(&down, i, j) && (i == j || rate(&within, i, j)))
@@ -95,7 +93,7 @@ impl Qbd {
 
     /// Levels climbed for each unit of time, far from the boundary. Stable below zero.
     pub fn drift(&self) -> f64 {
-        let phases = stationary(&(&self.up + &self.within + &self.down));
+        let phases = stationary(&(&(&self.up + &self.within) + &self.down));
         let sum = |m| row_times(&phases, m).iter().sum::<f64>();
         sum(&self.up) - sum(&self.down)
     }
@@ -118,20 +116,19 @@ impl Qbd {
         let fastest = largest(&self.within);
         let down = columns(&self.down, &from);
         let up = columns(&self.up, &to);
-        let left = |g: &Mat<f64>| {
+        let left = |g: &Mat| {
             let mut left = -&self.within;
-            add_columns(&mut left, &from, &(&up * rows(g, &to)), -1.0);
-            left.partial_piv_lu()
+            add_columns(&mut left, &from, &(&up * &rows(g, &to)), -1.0);
+            left.lu()
         };
         let g = left(&first).solve(&down);
-        let mut residual = &down + &self.within * &g;
-        residual += &up * (rows(&g, &to) * rows(&g, &from));
+        let mut residual = &down + &(&self.within * &g);
+        residual += &(&up * &(&rows(&g, &to) * &rows(&g, &from)));
         let residual_g = largest(&residual) / fastest;
 
-        let senders: Vec<usize> = occupied(&self.up.transpose().to_owned());
+        let senders: Vec<usize> = occupied(&self.up.transpose());
         let sent = rows(&self.up, &senders);
-        let some = left(&g).solve_transpose(sent.transpose());
-        let some = some.transpose().to_owned();
+        let some = left(&g).solve_left(&sent);
         let mut r = Mat::zeros(n, n);
         for (i, &row) in senders.iter().enumerate() {
             for j in 0..n {
@@ -139,8 +136,8 @@ impl Qbd {
                 r[(row, j)] = some[(i, j)].max(0.0);
             }
         }
-        let mut residual = &sent + &some * &self.within;
-        let twice = columns(&some, &senders) * (&some * &down);
+        let mut residual = &sent + &(&some * &self.within);
+        let twice = &columns(&some, &senders) * &(&some * &down);
         add_columns(&mut residual, &from, &twice, 1.0);
         let residual_r = largest(&residual) / fastest;
         let worst = residual_g.max(residual_r);
@@ -153,21 +150,21 @@ impl Qbd {
     }
 
     /// Columns of `G` by logarithmic reduction.
-    fn logarithmic(&self, at: &Occupied<'_>) -> Result<(Mat<f64>, usize), Refused> {
-        let lu = (-&self.within).partial_piv_lu();
-        let mut high = lu.solve(columns(&self.up, at.up));
-        let mut low = lu.solve(columns(&self.down, at.down));
+    fn logarithmic(&self, at: &Occupied<'_>) -> Result<(Mat, usize), Refused> {
+        let lu = (-&self.within).lu();
+        let mut high = lu.solve(&columns(&self.up, at.up));
+        let mut low = lu.solve(&columns(&self.down, at.down));
         let (mut g, mut reached) = (low.clone(), high.clone());
         for step in 1..=STEPS {
-            let mut stay = identity(self.order());
-            add_columns(&mut stay, at.down, &(&high * rows(&low, at.up)), -1.0);
-            add_columns(&mut stay, at.up, &(&low * rows(&high, at.down)), -1.0);
-            let lu = stay.partial_piv_lu();
-            let (higher, lower) = (&high * rows(&high, at.up), &low * rows(&low, at.down));
-            (high, low) = (lu.solve(higher), lu.solve(lower));
-            let more = &reached * rows(&low, at.up);
+            let mut stay = Mat::identity(self.order());
+            add_columns(&mut stay, at.down, &(&high * &rows(&low, at.up)), -1.0);
+            add_columns(&mut stay, at.up, &(&low * &rows(&high, at.down)), -1.0);
+            let lu = stay.lu();
+            let (higher, lower) = (&high * &rows(&high, at.up), &low * &rows(&low, at.down));
+            (high, low) = (lu.solve(&higher), lu.solve(&lower));
+            let more = &reached * &rows(&low, at.up);
             g += &more;
-            reached = &reached * rows(&high, at.up);
+            reached = &reached * &rows(&high, at.up);
             if ended(largest(&more), step)? || largest(&reached) < 1e-300 {
                 return Ok((g, step));
             }
@@ -176,7 +173,7 @@ impl Qbd {
     }
 
     /// Columns of `G` by cyclic reduction.
-    fn cyclic(&self, at: &Occupied<'_>) -> Result<(Mat<f64>, usize), Refused> {
+    fn cyclic(&self, at: &Occupied<'_>) -> Result<(Mat, usize), Refused> {
         let mut up = columns(&self.up, at.up);
         let mut down = columns(&self.down, at.down);
         let first_down = down.clone();
@@ -184,16 +181,16 @@ impl Qbd {
         let mut lowest = stay.clone();
         let fastest = largest(&self.within);
         for step in 1..=STEPS {
-            let lu = stay.partial_piv_lu();
+            let lu = stay.clone().lu();
             let (falls, climbs) = (lu.solve(&down), lu.solve(&up));
-            let returns = &up * rows(&falls, at.up);
+            let returns = &up * &rows(&falls, at.up);
             add_columns(&mut lowest, at.down, &returns, -1.0);
             add_columns(&mut stay, at.down, &returns, -1.0);
-            add_columns(&mut stay, at.up, &(&down * rows(&climbs, at.down)), -1.0);
-            up = &up * rows(&climbs, at.up);
-            down = &down * rows(&falls, at.down);
+            add_columns(&mut stay, at.up, &(&down * &rows(&climbs, at.down)), -1.0);
+            up = &up * &rows(&climbs, at.up);
+            down = &down * &rows(&falls, at.down);
             if ended(largest(&returns) / fastest, step)? {
-                return Ok((lowest.partial_piv_lu().solve(&first_down), step));
+                return Ok((lowest.lu().solve(&first_down), step));
             }
         }
         Err(Refused::NotConverged { what: "cyclic reduction", residual: largest(&up) / fastest })
@@ -215,8 +212,8 @@ fn ended(change: f64, step: usize) -> Result<bool, Refused> {
     }
 }
 
-fn by_rows(m: &Mat<f64>) -> Vec<Vec<f64>> {
-    (0..m.nrows()).map(|i| (0..m.ncols()).map(|j| m[(i, j)]).collect()).collect()
+fn by_rows(m: &Mat) -> Vec<Vec<f64>> {
+    (0..m.nrows()).map(|i| m.row(i).collect()).collect()
 }
 
 impl Solved {

@@ -2,12 +2,11 @@
 //! and PH/PH/1.
 
 use crate::arrivals::Arrivals;
-use crate::matrix::{dot, identity, kron, poisson, row_sums, row_times, solve_row};
+use crate::linear::Mat;
+use crate::matrix::{dot, kron, poisson, row_sums, row_times, solve_row};
 use crate::phase::PhaseType;
 use crate::qbd::{Method, Qbd, Solved};
 use crate::refused::{Refused, stable};
-use faer::Mat;
-use faer::linalg::solvers::Solve;
 
 /// A queue in its steady state.
 #[derive(Clone, Debug)]
@@ -45,7 +44,7 @@ impl Queue {
         let n = qbd.order();
         let m = service.order();
         // B1 + R A2, where A2 has a service's departures in blocks along its diagonal.
-        let mut boundary = kron(&arrivals.silent, &identity(m));
+        let mut boundary = kron(&arrivals.silent, &Mat::identity(m));
         for i in 0..n {
             for j in 0..n {
                 let block = j - j % m;
@@ -54,9 +53,8 @@ impl Queue {
                     .sum::<f64>();
             }
         }
-        let left = (identity(n) - &solved.r).partial_piv_lu();
-        let visits = left.solve(Mat::from_fn(n, 1, |_, _| 1.0));
-        let visits: Vec<f64> = visits.col(0).iter().copied().collect();
+        let left = (&Mat::identity(n) - &solved.r).lu();
+        let visits: Vec<f64> = left.solve(&Mat::from_fn(n, 1, |_, _| 1.0)).entries().collect();
         // One of the equations follows from the others; the sum over all levels stands in its
         // place.
         let with_sum = Mat::from_fn(n, n, |i, j| if j == 0 { visits[i] } else { boundary[(i, j)] });
@@ -64,8 +62,8 @@ impl Queue {
         right[0] = 1.0;
         let empty = solve_row(&with_sum, &right);
         let once = row_times(&empty, &solved.r);
-        let busy = left.solve_transpose(Mat::from_fn(n, 1, |i, _| once[i]));
-        let busy: Vec<f64> = busy.col(0).iter().copied().collect();
+        let once = Mat::from_fn(1, n, |_, j| once[j]);
+        let busy: Vec<f64> = left.solve_left(&once).entries().collect();
         let number = dot(&busy, &visits);
         let idle: f64 = empty.iter().sum();
         let off = (idle - (1.0 - load)).abs();
@@ -102,13 +100,13 @@ impl Queue {
 
     /// Probability that an arrival finds nobody.
     pub fn no_wait(&self) -> f64 {
-        let heard = kron(&self.arrivals.heard, &identity(self.service.order()));
+        let heard = kron(&self.arrivals.heard, &Mat::identity(self.service.order()));
         dot(&self.empty, &row_sums(&heard)) / self.rate
     }
 
     /// Phases of the service that an arrival finds, by phases before it: `D1 1 (x) I` over the
     /// rate.
-    fn found(&self) -> Mat<f64> {
+    fn found(&self) -> Mat {
         let heard = row_sums(&self.arrivals.heard);
         let m = self.service.order();
         Mat::from_fn(
@@ -139,7 +137,7 @@ impl Queue {
             for (sum, weights) in sums.iter_mut().zip(&weights) {
                 *sum += weights.get(look).unwrap_or(&0.0) * longer;
             }
-            found = &found * &stay + &self.solved.r * (&found * &leave);
+            found = &(&found * &stay) + &(&self.solved.r * &(&found * &leave));
         }
         sums
     }
@@ -169,10 +167,10 @@ impl Queue {
 
 /// The queue as a quasi-birth-death process: the level is how many are there.
 pub(crate) fn blocks(arrivals: &Arrivals, service: &Arrivals) -> Qbd {
-    let (a, s) = (identity(arrivals.order()), identity(service.order()));
+    let (a, s) = (Mat::identity(arrivals.order()), Mat::identity(service.order()));
     Qbd::new(
         kron(&arrivals.heard, &s),
-        kron(&arrivals.silent, &s) + kron(&a, &service.silent),
+        &kron(&arrivals.silent, &s) + &kron(&a, &service.silent),
         kron(&a, &service.heard),
     )
 }

@@ -2,13 +2,12 @@
 //! after Asmussen and Ramaswami, with what is wrong in print put right.
 
 use crate::arrivals::Arrivals;
-use crate::matrix::{dot, identity, kron, row_times, solve_column, solve_row};
+use crate::linear::Mat;
+use crate::matrix::{dot, kron, row_times, solve_column, solve_row};
 use crate::phase::PhaseType;
 use crate::qbd::Method;
 use crate::queue::blocks;
 use crate::refused::{Refused, stable};
-use faer::Mat;
-use faer::linalg::solvers::Solve;
 
 /// The wait where intervals and services are independent: start `P[W > 0] theta D / (theta D 1)`
 /// and rates `Delta^-1 (S + R* s alpha)^T Delta`. `R*` is the rate matrix at arrivals, as large as
@@ -19,15 +18,16 @@ pub fn renewal_wait(interval: &PhaseType, service: &PhaseType) -> Result<PhaseTy
     let qbd = blocks(&arrivals, &Arrivals::renewal(service));
     let solved = qbd.solve(Method::LogarithmicReduction)?;
     let (m, exits) = (service.order(), service.exits());
-    let stay = identity(m);
+    let stay = Mat::identity(m);
     // N = (-A1 - A0 G)^-1, and R* = (tau (x) I) N (t (x) I).
     let up = kron(&arrivals.heard, &stay);
-    let within = kron(&arrivals.silent, &stay) + kron(&identity(interval.order()), &service.within);
-    let left = -within - &up * &solved.g;
+    let within =
+        &kron(&arrivals.silent, &stay) + &kron(&Mat::identity(interval.order()), &service.within);
+    let left = &-&within - &(&up * &solved.g);
     let starts = Mat::from_fn(1, interval.order(), |_, j| interval.start[j]);
     let leaves = interval.exits();
     let leaves = Mat::from_fn(leaves.len(), 1, |i, _| leaves[i]);
-    let seen = kron(&starts, &stay) * left.partial_piv_lu().solve(kron(&leaves, &stay));
+    let seen = &kron(&starts, &stay) * &left.lu().solve(&kron(&leaves, &stay));
     // sigma, the phases of a service at a random time.
     let mean = service.mean();
     let sigma: Vec<f64> =
@@ -39,7 +39,7 @@ pub fn renewal_wait(interval: &PhaseType, service: &PhaseType) -> Result<PhaseTy
     let d = Mat::from_fn(m, m, |i, j| seen[(j, i)] * sigma[j] / sigma[i]);
     let theta: Vec<f64> = exits.iter().zip(&sigma).map(|(s, sigma)| mean * s * sigma).collect();
     let after = row_times(&theta, &d);
-    let visits = solve_column(&(identity(m) - &seen), &vec![1.0; m]);
+    let visits = solve_column(&(&Mat::identity(m) - &seen), &vec![1.0; m]);
     let waits = 1.0 - 1.0 / dot(&service.start, &visits);
     let sum: f64 = after.iter().sum();
     let start = after.into_iter().map(|v| waits * v / sum).collect();

@@ -13,11 +13,11 @@
 
 use crate::arrivals::Arrivals;
 use crate::line::Stream;
+use crate::linear::Mat;
 use crate::phase::PhaseType;
 use crate::printed::{self, Printed};
 use crate::queue::Queue;
 use crate::refused::{Refused, positive, stable};
-use faer::Mat;
 
 /// Containers of one size from several streams, served one after another, exponentially.
 #[derive(Clone, Debug, PartialEq)]
