@@ -14,7 +14,7 @@ macro_rules! tests {
     };
 }
 
-tests!(parsers, "../../crates/falaj-scenario/tests/fuzz.rs");
+tests!(parsers, "../../crates/falaj-scenario/tests/all/fuzz.rs");
 tests!(common, "../../crates/falaj-engine/tests/all/common/mod.rs");
 tests!(scheduler, "../../crates/falaj-engine/tests/all/fuzz.rs");
 tests!(rules, "../../crates/falaj-engine/tests/all/rules.rs");

@@ -1,4 +1,5 @@
-//! What a simulation needs of memory does not grow with the time that is simulated.
+//! The memory of a simulation does not grow with the simulated time. A program of its own: its
+//! allocator counts what the whole process uses.
 
 use falaj_engine::PipeId;
 use falaj_sched::queues::queue::FlowId;

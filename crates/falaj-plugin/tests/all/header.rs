@@ -1,7 +1,6 @@
 //! The header, the same in Rust, and the page that shows it.
 
-mod common;
-
+use crate::common;
 use falaj_plugin_api::abi;
 use std::fmt::Write;
 use std::mem::offset_of;

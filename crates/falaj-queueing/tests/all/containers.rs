@@ -15,7 +15,7 @@ fn equal(sources: usize, size: usize, load: f64) -> Superposed {
 
 #[test]
 fn exact_and_printed_are_the_reference() {
-    let reference: Value = serde_json::from_str(include_str!("reference.json")).unwrap();
+    let reference: Value = serde_json::from_str(include_str!("../reference.json")).unwrap();
     let rows = reference["superposed"].as_array().unwrap();
     assert_eq!(rows.len(), 21);
     for row in rows {

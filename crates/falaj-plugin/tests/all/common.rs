@@ -1,5 +1,4 @@
 //! Libraries, built from their sources.
-#![allow(dead_code)]
 
 use std::env;
 use std::path::{Path, PathBuf};

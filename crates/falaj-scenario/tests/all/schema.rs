@@ -147,7 +147,7 @@ fn root() -> PathBuf {
 
 #[test]
 fn files_that_are_right_fit_the_schema() {
-    let mut texts = vec![("whole.toml".to_owned(), include_str!("whole.toml").to_owned())];
+    let mut texts = vec![("whole.toml".to_owned(), include_str!("../whole.toml").to_owned())];
     for entry in std::fs::read_dir(root().join("examples")).expect("there are examples") {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|e| e == "toml") {

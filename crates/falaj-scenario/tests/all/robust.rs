@@ -3,7 +3,7 @@
 use falaj_scenario::{Severity, parse};
 use proptest::prelude::*;
 
-const WHOLE: &str = include_str!("whole.toml");
+const WHOLE: &str = include_str!("../whole.toml");
 
 /// Reads `text` and holds the answer against what it promises.
 fn check(text: &str) {

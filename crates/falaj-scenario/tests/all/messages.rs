@@ -3832,7 +3832,7 @@ fn the_way_back_of_acknowledgements() {
 /// Every scenario of the how-to on traffic, on a link that carries it.
 #[test]
 fn the_sources_of_the_book() {
-    let page = include_str!("../../../docs/how-to/traffic.md");
+    let page = include_str!("../../../../docs/how-to/traffic.md");
     let files = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
     // A capture is a file, which the page has not.
     let whole: Vec<&str> = files

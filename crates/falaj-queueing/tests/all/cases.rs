@@ -4,7 +4,7 @@ use falaj_queueing::{Arrivals, Method, Queue};
 use serde_json::Value;
 
 fn reference() -> Value {
-    serde_json::from_str(include_str!("reference.json")).unwrap()
+    serde_json::from_str(include_str!("../reference.json")).unwrap()
 }
 
 fn matrix(value: &Value) -> Vec<Vec<f64>> {

@@ -8,8 +8,8 @@ use toml::de::{DeTable, DeValue};
 use toml_parser::Source;
 use toml_parser::lexer::TokenKind;
 
-const WHOLE: &str = include_str!("whole.toml");
-const EXAMPLE: &str = include_str!("../../../examples/tenants.toml");
+const WHOLE: &str = include_str!("../whole.toml");
+const EXAMPLE: &str = include_str!("../../../../examples/tenants.toml");
 
 fn formatted(text: &str) -> String {
     format(text, "a.toml").unwrap_or_else(|errors| panic!("{errors}"))

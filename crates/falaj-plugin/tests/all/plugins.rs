@@ -1,9 +1,7 @@
 //! Libraries at work: as their built-in twins where they are sound, and not obeyed where they are
 //! not.
 
-mod common;
-
-use common::{c_example, library, naughty, root, rust};
+use crate::common::{c_example, library, naughty, root, rust};
 use falaj_engine::change::{Change, Prepared};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// A name, what reads a text, and words that such texts have.
-pub type Target = (&'static str, fn(&str), &'static str);
+pub(crate) type Target = (&'static str, fn(&str), &'static str);
 
 /// What is wrong stands somewhere in the text, and says something.
 fn placed(text: &str, problems: &Diagnostics) {
@@ -120,7 +120,7 @@ fn packet(text: &str) {
 }
 
 /// Every parser.
-pub const TARGETS: [Target; 10] = [
+pub(crate) const TARGETS: [Target; 10] = [
     (
         "scenario",
         scenario,

@@ -29,7 +29,7 @@ fn read(text: &str) -> (Scenario, Diagnostics) {
     parse(text, "a.toml").unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-const WHOLE: &str = include_str!("whole.toml");
+const WHOLE: &str = include_str!("../whole.toml");
 
 #[test]
 fn a_whole_file() {

@@ -1,0 +1,5 @@
+//! All integration tests of this crate, as one program: each file is a module.
+
+mod common;
+mod header;
+mod plugins;

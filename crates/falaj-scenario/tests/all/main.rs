@@ -1,0 +1,21 @@
+//! All integration tests of this crate, as one program: each file is a module.
+
+mod captures;
+mod conformance;
+mod disciplines;
+mod every_message;
+mod explain;
+mod files;
+mod format;
+mod fuzz;
+mod hosts;
+mod import_ipfw;
+mod import_tc;
+mod masks;
+mod messages;
+mod robust;
+mod rules;
+mod schema;
+mod sums;
+mod table;
+mod units;

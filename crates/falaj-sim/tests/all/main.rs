@@ -1,0 +1,7 @@
+//! All integration tests of this crate, as one program: each file is a module.
+
+mod course;
+mod device_paced;
+mod network;
+mod practice;
+mod tcp;

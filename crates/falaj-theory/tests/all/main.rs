@@ -1,0 +1,3 @@
+//! All integration tests of this crate, as one program: each file is a module.
+
+mod naive;
