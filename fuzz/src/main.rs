@@ -15,6 +15,7 @@ macro_rules! tests {
 }
 
 tests!(parsers, "../../crates/falaj-scenario/tests/all/fuzz.rs");
+tests!(importers, "../../crates/falaj-import/tests/all/fuzz.rs");
 tests!(common, "../../crates/falaj-engine/tests/all/common/mod.rs");
 tests!(scheduler, "../../crates/falaj-engine/tests/all/fuzz.rs");
 tests!(rules, "../../crates/falaj-engine/tests/all/rules.rs");
@@ -63,8 +64,8 @@ fn target() -> Box<dyn Fn(&[u8]) + Send + Sync> {
             }
         }),
         name => {
-            let (_, target, _) =
-                parsers::TARGETS.into_iter().find(|known| known.0 == name).expect("a target");
+            let mut all = parsers::TARGETS.into_iter().chain(importers::TARGETS);
+            let (_, target, _) = all.find(|known| known.0 == name).expect("a target");
             Box::new(move |bytes| {
                 if let Ok(text) = std::str::from_utf8(bytes) {
                     target(text);

@@ -4,7 +4,7 @@
 use crate::diagnostics::Problem;
 use crate::model::{Adapter, Flow, Link};
 use crate::read::Fields;
-use crate::units::quoted;
+use crate::suggest::quoted;
 use falaj_engine::classifier::Match;
 use falaj_engine::term::{Literal, Term};
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,8 +3,8 @@
 use crate::diagnostics::Problem;
 use crate::model::Direction;
 use crate::read::{Datum, Fields};
+use crate::suggest::quoted;
 use crate::traffic::STAMP;
-use crate::units::quoted;
 use falaj_engine::classifier::Match;
 use falaj_engine::key::Key;
 use falaj_sched::contract::params::Values;

@@ -46,20 +46,24 @@ impl Problem {
         }
     }
 
-    pub(crate) fn error(span: Range<usize>, title: impl Into<String>) -> Problem {
+    /// An error at this place of the file.
+    pub fn error(span: Range<usize>, title: impl Into<String>) -> Problem {
         Problem::new(Severity::Error, span, title)
     }
 
-    pub(crate) fn warning(span: Range<usize>, title: impl Into<String>) -> Problem {
+    /// A warning at this place of the file.
+    pub fn warning(span: Range<usize>, title: impl Into<String>) -> Problem {
         Problem::new(Severity::Warning, span, title)
     }
 
-    pub(crate) fn label(mut self, label: impl Into<String>) -> Problem {
+    /// The same with this under the caret.
+    pub fn label(mut self, label: impl Into<String>) -> Problem {
         self.label = label.into();
         self
     }
 
-    pub(crate) fn help(mut self, help: impl Into<String>) -> Problem {
+    /// The same with one more line of help.
+    pub fn help(mut self, help: impl Into<String>) -> Problem {
         self.help.push(help.into());
         self
     }
@@ -79,7 +83,9 @@ impl Diagnostics {
     /// No more problems than these are shown.
     pub const MOST: usize = 40;
 
-    pub(crate) fn new(file: &str, text: &str, mut problems: Vec<Problem>) -> Diagnostics {
+    /// All that is wrong with the file of this name and text: in order, each once, lines and columns
+    /// filled in.
+    pub fn new(file: &str, text: &str, mut problems: Vec<Problem>) -> Diagnostics {
         for problem in &mut problems {
             problem.span = inside(text, &problem.span);
         }

@@ -17,7 +17,7 @@ pub(crate) fn parse(text: &str) -> Result<Table, At> {
         let number = word.parse::<i16>().map_err(|_| {
             at.says(format!(
                 "{} is no whole number from {} to {}",
-                crate::units::quoted(word),
+                crate::suggest::quoted(word),
                 i16::MIN,
                 i16::MAX
             ))

@@ -2,15 +2,14 @@
 
 use crate::adapters;
 use crate::diagnostics::Problem;
-use crate::divided::{self, Parts};
+use crate::hierarchy::{self, Parts};
 use crate::keys::{self, Fallback, Key};
 use crate::link::{name_is_fit, not_a_table, values};
 use crate::masks;
 use crate::model::{Adapter, Bucket, Flow, Need, Towards};
-use crate::nearest;
 use crate::queue;
 use crate::read::{Datum, Fields, Got, fields, get};
-use crate::units::quoted;
+use crate::suggest::{self, quoted};
 use falaj_engine::classifier::Match;
 use falaj_engine::each::Each;
 use falaj_sched::contract::params::Manifest;
@@ -130,7 +129,7 @@ fn flow<'a>(
         adapter,
     };
     let each = masks::each(&[&fields], keys, towards, problems);
-    let parts = match divided::parts(&fields, (towards, level), problems) {
+    let parts = match hierarchy::parts(&fields, (towards, level), problems) {
         Ok(parts) => parts,
         Err(()) => return None,
     };
@@ -210,7 +209,7 @@ pub(crate) fn all<'a>(
             )
             .help(format!(
                 "add flows `[link.NAME.flow.FLOW]` with `match` and {}",
-                nearest::list(required)
+                suggest::list(required)
             )),
         );
         return None;

@@ -3,9 +3,8 @@
 use crate::diagnostics::Problem;
 use crate::keys;
 use crate::model::{Host, ROUTER};
-use crate::nearest;
 use crate::read::{Datum, Fields, Got, fields, get};
-use crate::units::quoted;
+use crate::suggest::{self, quoted};
 use std::ops::Range;
 use toml::de::DeTable;
 
@@ -62,11 +61,11 @@ impl<'a> Reader<'a> {
         let Some(found) = self.names.iter().position(|name| *name == link) else {
             let mut problem =
                 Problem::error(at.clone(), format!("there is no link {}", quoted(link)));
-            if let Some(near) = nearest::among(link, self.names.iter().copied()) {
+            if let Some(near) = suggest::nearest(link, self.names.iter().copied()) {
                 problem = problem.label(format!("did you mean {}?", quoted(near)));
             }
             problems.push(
-                problem.help(format!("links: {}", nearest::list(self.names.iter().copied()))),
+                problem.help(format!("links: {}", suggest::list(self.names.iter().copied()))),
             );
             return None;
         };

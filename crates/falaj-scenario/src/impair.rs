@@ -3,9 +3,9 @@
 use crate::diagnostics::Problem;
 use crate::dist;
 use crate::keys::{self, Holds, Key};
-use crate::nearest;
 use crate::place;
 use crate::read::{Datum, Fields, Got, fields, get};
+use crate::suggest;
 use falaj_engine::impair::Impairments;
 use falaj_engine::impair::distribution::Distribution;
 use falaj_engine::impair::event::Event;
@@ -211,7 +211,7 @@ fn read_loss(given: &Given<'_>, problems: &mut Vec<Problem>) -> Result<Loss, ()>
         .copied()
         .collect();
     if !missing.is_empty() {
-        let what = format!("{} lacks {}", given.fields.what, nearest::list(missing));
+        let what = format!("{} lacks {}", given.fields.what, suggest::list(missing));
         problems.push(Problem::error(given.fields.at.clone(), what).help(format!(
             "the kind `{kind}` needs it, as in `{}`",
             loss_example(needs.first().unwrap_or(&""))

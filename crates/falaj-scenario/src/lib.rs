@@ -31,51 +31,48 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `units` | quantities: exact decimals and unambiguous units |
+//! | [`units`] | quantities: exact decimals and unambiguous units |
 //! | `matching` | rules that say which packets are a flow's |
 //! | `rules`, `tables` | rules that say which links packets pass, and what they look up |
 //! | `masks` | what makes a flow or a link many |
 //! | [`keys`] | every key of the file, described once |
 //! | `model` | what a scenario says |
-//! | `unlikely` | values that are legal but hardly meant |
-//! | `exceed` | sources that send more than their flow declares |
+//! | `lints` | values that are legal but hardly meant |
 //! | `adapters` | virtual adapters, and what is at the other end of their link |
-//! | `read`, `syntax`, `link`, `capacity`, `impair`, `flows`, `divided`, `traffic`, `hosts`, `parse` | from the text to the scenario |
+//! | `read`, `syntax`, `link`, `capacity`, `impair`, `flows`, `hierarchy`, `traffic`, `hosts`, `parse` | from the text to the scenario |
 //! | [`mod@reference`] | a key explained, the reference page, the JSON Schema, made from `keys` |
 //! | `format` | one way to write the file |
 //! | [`edit`] | values set in it, at the place that a key names |
-//! | `again` | values of one flow set in a scenario that was read |
+//! | `incremental` | values of one flow set in a scenario that was read |
 //! | `dist`, `trace`, `profile`, `place` | other files that a scenario names |
 //! | `plugin` | libraries that it names, and what it says to them |
-//! | [`import`] | other tools' configurations, made into scenarios |
 //! | `presets` | links that many people know by a name |
+//! | [`suggest`] | names in messages: quoted, listed, and the nearest one |
 //! | `diagnostics` | what is wrong, and where |
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
 mod adapters;
-mod again;
 mod arrivals;
 mod capacity;
 mod captured;
 mod costs;
 mod diagnostics;
 mod dist;
-mod divided;
 pub mod edit;
 mod envelopes;
-mod exceed;
 mod flows;
 mod format;
+mod hierarchy;
 mod hosts;
 mod impair;
-pub mod import;
+mod incremental;
 pub mod keys;
 mod link;
+mod lints;
 mod masks;
 mod matching;
 mod model;
-mod nearest;
 mod nesting;
 mod pace;
 mod parse;
@@ -88,19 +85,19 @@ mod read;
 pub mod reference;
 mod rules;
 mod schema;
+pub mod suggest;
 mod syntax;
 mod tables;
 mod tcp;
 mod trace;
 mod traffic;
-mod units;
-mod unlikely;
+pub mod units;
 
-pub use again::{Again, Undo, set_values};
 pub use diagnostics::{Diagnostics, Problem, Severity};
 pub use format::{RULES, WIDTH, format};
+pub use incremental::{FlowChange, Undo, set_values};
 pub use masks::PARTS;
-pub use matching::{TERMS, parse_match};
+pub use matching::{TERMS, parse_match, parse_match_or_empty};
 pub use model::{
     ALL, Adapter, Bucket, Direction, Flow, Host, Link, Need, ROUTER, Rule, Run, SIMPLE, Scenario,
     Source, Towards,

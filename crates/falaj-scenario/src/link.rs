@@ -3,20 +3,19 @@
 use crate::adapters;
 use crate::capacity::{self, CARRIES};
 use crate::diagnostics::{Problem, Severity};
-use crate::divided;
 use crate::flows::{FlowRead, FlowTable, all, flow_table, read_flows, unmatched};
+use crate::hierarchy;
 use crate::impair;
 use crate::keys::{self, Holds, Key};
+use crate::lints;
 use crate::masks;
 use crate::model::{ALL, Direction, Flow, Link, Run, Towards, default_scheduler};
-use crate::nearest;
 use crate::pace;
 use crate::plugin;
 use crate::presets;
 use crate::profile;
 use crate::read::{Datum, Field, Fields, Got, fields, get};
-use crate::units::quoted;
-use crate::unlikely;
+use crate::suggest::{self, quoted};
 use falaj_engine::account::Account;
 use falaj_engine::each::Masks;
 use falaj_engine::framing::{Cells, Framing};
@@ -68,7 +67,7 @@ pub(crate) fn slips<'a>(links: &'a DeTable<'a>) -> Vec<Slip<'a>> {
     // A misspelt `rate` is said where it stands.
     let rate = |table: &DeTable<'_>| {
         let carries =
-            |name: &str| CARRIES.contains(&name) || nearest::among(name, CARRIES).is_some();
+            |name: &str| CARRIES.contains(&name) || suggest::nearest(name, CARRIES).is_some();
         table.keys().any(|k| carries(k.get_ref()))
     };
     let has_rate = |link: &DeValue<'_>| {
@@ -82,7 +81,7 @@ pub(crate) fn slips<'a>(links: &'a DeTable<'a>) -> Vec<Slip<'a>> {
         links.iter().filter(of).map(|(name, _)| -> &str { name.get_ref() })
     };
     named(false)
-        .filter_map(|name| Some(Slip { name, meant: nearest::among(name, named(true))? }))
+        .filter_map(|name| Some(Slip { name, meant: suggest::nearest(name, named(true))? }))
         .collect()
 }
 
@@ -299,7 +298,7 @@ fn direction(
                 (towards, 1),
                 problems,
             ),
-            Some(divided::leaf_names(table)),
+            Some(hierarchy::leaf_names(table)),
         ),
     };
     if let (Some(flows), Some(owner)) = (&flows, tables.iter().find(|t| t.field("flow").is_some()))
@@ -355,13 +354,13 @@ fn direction(
         flows: Vec::new(),
     };
     let kind = chosen.entry.kind;
-    let mut setup = Setup { flows: divided::joined(kind, &setup, &flows), ..setup };
+    let mut setup = Setup { flows: hierarchy::joined(kind, &setup, &flows), ..setup };
     let mut masks = Masks { link: each, flows: flows.iter().map(|f| f.each).collect() };
     let said: Vec<bool> = flows.iter().map(|f| f.fields.field("max-flows").is_some()).collect();
     masks.fit(tables.iter().any(|t| t.field("max-flows").is_some()), &said);
-    let classes = divided::classes(kind, &flows);
+    let classes = hierarchy::classes(kind, &flows);
     let slots: Vec<&FlowRead<'_>> =
-        classes.iter().copied().filter(|f| !divided::is_joined(kind, f)).collect();
+        classes.iter().copied().filter(|f| !hierarchy::is_joined(kind, f)).collect();
     // Where flows have masks none is divided.
     if slots.len() < classes.len()
         && let Some(refused) = masks.impossible(kind, &setup)
@@ -403,7 +402,7 @@ fn direction(
             all.into_iter().map(|taken| taken_all_the_same(taken, tables, chosen, &classes)),
         );
     }
-    if !divided::divide(&mut setup, &mut rates.iter(), &flows, beside, problems) {
+    if !hierarchy::divide(&mut setup, &mut rates.iter(), &flows, beside, problems) {
         return (None, names, Vec::new());
     }
     if let Some(refused) = masks.impossible(kind, &setup) {
@@ -416,13 +415,13 @@ fn direction(
         problems.extend(refused.into_iter().map(|r| refusal(r, tables, chosen, &slots)));
         return (None, names, Vec::new());
     }
-    let promised = divided::promised(kind, &rates, &flows);
+    let promised = hierarchy::promised(kind, &rates, &flows);
     let rates: Vec<Option<Rate>> = promised.iter().map(|of| of[0]).collect();
     let place = |field: Option<&Field<'_>>, header: &Range<usize>| match field {
         Some(field) => (field.at.clone(), false),
         None => (header.clone(), true),
     };
-    for queue in unlikely::short_queues(&setup, delay, chosen.entry, &rates) {
+    for queue in lints::short_queues(&setup, delay, chosen.entry, &rates) {
         // A FIFO's one queue is the scheduler's, unless its only flow says how long it is.
         let own =
             |n: &usize| chosen.entry.kind != "fifo" || flows[*n].fields.field("queue").is_some();
@@ -443,7 +442,7 @@ fn direction(
         let what = flow.map_or("the scheduler `fifo`", |n| &flows[n].fields.what);
         problems.push(queue.problem(at, what, unset, flow.is_some()));
     }
-    for tail in unlikely::long_tails(&setup) {
+    for tail in lints::long_tails(&setup) {
         let fields = &flows[tail.flow].fields;
         let (at, _) = place(fields.field("phase"), &fields.at);
         problems.push(tail.problem(at, &fields.what));

@@ -3,9 +3,9 @@
 use crate::diagnostics::Problem;
 use crate::keys::Key;
 use crate::model::Towards;
-use crate::nearest;
 use crate::read::{Datum, Fields, Got, get};
-use crate::units::{Unreadable, quoted};
+use crate::suggest::{self, quoted};
+use crate::units::Unreadable;
 use falaj_engine::each::mask::Lengths;
 use falaj_engine::each::{Each, Mask};
 use falaj_sched::contract::params::Value;
@@ -181,9 +181,9 @@ fn unknown(name: &str, at: Range<usize>) -> Unreadable {
         "udp" | "tcp" | "icmp" | "any" => {
             "which packets a flow takes is said by its `match`".to_owned()
         }
-        _ => format!("parts: {}", nearest::list(PARTS.iter().map(|part| part.0))),
+        _ => format!("parts: {}", suggest::list(PARTS.iter().map(|part| part.0))),
     };
-    let near = nearest::among(name, PARTS.iter().map(|part| part.0)).map(str::to_owned);
+    let near = suggest::nearest(name, PARTS.iter().map(|part| part.0)).map(str::to_owned);
     Unreadable { near, ..wrong(at, what, help) }
 }
 

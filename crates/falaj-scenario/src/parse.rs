@@ -5,13 +5,13 @@ use crate::diagnostics::{Diagnostics, Problem};
 use crate::hosts;
 use crate::keys;
 use crate::link::{self, Known};
+use crate::lints;
 use crate::model::{Run, Scenario};
 use crate::read::{Datum, Fields, Got, fields, get};
 use crate::rules;
 use crate::syntax;
 use crate::tables::Tables;
 use crate::traffic;
-use crate::unlikely;
 use falaj_sched::contract::params::Value;
 use falaj_sched::units::time::Span;
 use std::path::Path;
@@ -84,7 +84,7 @@ fn scenario<'a>(
         _ => None,
     };
     if let (Some(rules), Some((links, _))) = (&rules, file.table("link")) {
-        unlikely::marks(links, rules, problems);
+        lints::marks(links, rules, problems);
     }
 
     let mut sources = Vec::new();

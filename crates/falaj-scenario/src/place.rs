@@ -2,7 +2,7 @@
 
 use crate::diagnostics::Problem;
 use crate::read::Field;
-use crate::units::quoted;
+use crate::suggest::quoted;
 use std::path::Path;
 
 /// Reads the file that a key of the scenario names; says what is wrong with it, and what its form

@@ -3,7 +3,8 @@
 use crate::diagnostics::Problem;
 use crate::keys::Key;
 use crate::read::{Datum, Fields, at_value, mistyped};
-use crate::units::{self, Unreadable, quoted};
+use crate::suggest::quoted;
+use crate::units::{self, Unreadable};
 use falaj_sched::contract::params::Manifest;
 use falaj_sched::contract::params::{Given, Unit, Values};
 use falaj_sched::queues::queue::Limit;

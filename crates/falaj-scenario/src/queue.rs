@@ -2,8 +2,8 @@
 
 use crate::diagnostics::Problem;
 use crate::keys::{self, Key};
-use crate::nearest;
 use crate::read::{Datum, Fields, Got, fields, get, plain};
+use crate::suggest;
 use falaj_sched::contract::params::{Kind, Value, Values};
 use falaj_sched::queues::aqm;
 use falaj_sched::queues::aqm::policy::Policy;
@@ -95,7 +95,7 @@ fn whose(title: &str) -> Option<String> {
     let takes = |name: &&&str| aqm::params(name).iter().any(|p| p.name == key);
     let names: Vec<&str> = aqm::NAMES.iter().filter(takes).copied().collect();
     let plural = if names.len() == 1 { "policy" } else { "policies" };
-    (!names.is_empty()).then(|| format!("`{key}` is for the {plural} {}", nearest::list(names)))
+    (!names.is_empty()).then(|| format!("`{key}` is for the {plural} {}", suggest::list(names)))
 }
 
 /// How a key of a queue's table is written.

@@ -4,10 +4,10 @@ use crate::diagnostics::Problem;
 use crate::keys::{self, Fallback, Holds, Key};
 use crate::masks::{Written, parse_mask};
 use crate::matching::parse_match;
-use crate::nearest;
 use crate::plugin;
 use crate::reference;
-use crate::units::{self, Unreadable, quoted};
+use crate::suggest::{self, quoted};
+use crate::units::{self, Unreadable};
 use falaj_engine::classifier::Match;
 use falaj_sched::contract::params::Manifest;
 use falaj_sched::contract::params::{Given, Kind, Value};
@@ -133,7 +133,7 @@ pub(crate) fn fields<'a>(
             let datum = datum(key, value, problems);
             out.found.push(Field { key: *key, name_at: name.span(), at: value.span(), datum });
         } else if !elsewhere.iter().any(|k| k.name == text) {
-            let near = nearest::among(text, keys.iter().chain(elsewhere).map(|k| k.name));
+            let near = suggest::nearest(text, keys.iter().chain(elsewhere).map(|k| k.name));
             problems.push(unknown(
                 text,
                 name.span(),
@@ -176,12 +176,12 @@ fn unknown<'k>(
         problem =
             problem.help(format!("`{name}` is for {}: `{example}`", of_schedulers(schedulers)));
     }
-    problem.help(format!("allowed: {}", nearest::list(names)))
+    problem.help(format!("allowed: {}", suggest::list(names)))
 }
 
 /// `the scheduler `drr``, `the schedulers `drr`, `wrr``.
 fn of_schedulers(kinds: Vec<&str>) -> String {
-    format!("the scheduler{} {}", if kinds.len() == 1 { "" } else { "s" }, nearest::list(kinds))
+    format!("the scheduler{} {}", if kinds.len() == 1 { "" } else { "s" }, suggest::list(kinds))
 }
 
 /// The value of `key` in the first of `tables` that has it, or its default.
@@ -249,9 +249,9 @@ pub(crate) fn plain(kind: Kind, text: &str) -> Result<Value, Unreadable> {
         Kind::Choice(words) => match words.iter().find(|w| **w == text) {
             Some(word) => Value::Choice(word),
             None => {
-                let near = nearest::among(text, words.iter().copied()).map(str::to_owned);
+                let near = suggest::nearest(text, words.iter().copied()).map(str::to_owned);
                 let what = format!("{} is not one of the words allowed", quoted(text));
-                let allowed = format!("allowed: {}", nearest::list(words.iter().copied()));
+                let allowed = format!("allowed: {}", suggest::list(words.iter().copied()));
                 return Err(Unreadable { near, ..Unreadable::new(what, allowed) });
             }
         },
@@ -546,7 +546,7 @@ fn advice(key: &Key) -> String {
         Holds::Value(Kind::Choice(words)) => {
             return format!(
                 "write one of these in quotes: {}",
-                nearest::list(words.iter().copied())
+                suggest::list(words.iter().copied())
             );
         }
         Holds::Rules => ("a rule in quotes, or a list of them", "\"udp dport 5004\""),
@@ -563,10 +563,10 @@ fn advice(key: &Key) -> String {
         }
         Holds::Scheduler => ("a table", "{ kind = \"fifo\" }"),
         Holds::Table(keys) | Holds::Brief(keys) => {
-            return format!("write a table of {}", nearest::list(keys.iter().map(|k| k.name)));
+            return format!("write a table of {}", suggest::list(keys.iter().map(|k| k.name)));
         }
         Holds::Tables(keys) => {
-            let names = nearest::list(keys.iter().map(|k| k.name));
+            let names = suggest::list(keys.iter().map(|k| k.name));
             return format!(
                 "write a table of {names}, as in `{}`, or a list of such tables",
                 reference::inline(keys)

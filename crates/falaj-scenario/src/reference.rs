@@ -7,9 +7,9 @@ use crate::costs;
 use crate::keys::{self, FILE, Fallback, Holds, Key, TABLES, TO, Table};
 use crate::masks::PARTS;
 use crate::matching::TERMS;
-use crate::nearest;
 use crate::nesting;
-use crate::units::{RATE_MAX, RATE_UNITS, SIZE_UNITS, SPAN_UNITS, quoted};
+use crate::suggest::{self, quoted};
+use crate::units::{RATE_MAX, RATE_UNITS, SIZE_UNITS, SPAN_UNITS};
 use falaj_sched::contract::params::Kind;
 use falaj_sched::contract::params::Manifest;
 use falaj_sched::registry::{self, entry};
@@ -101,10 +101,10 @@ pub fn explain(asked: &str) -> Result<String, Unknown> {
     }
     let paths: Vec<String> = topics.iter().map(Topic::path).collect();
     let names = topics.iter().map(|t| t.key.name).chain(registry::all().map(|e| e.kind));
-    let near = nearest::among(asked, names.chain(paths.iter().map(String::as_str)));
+    let near = suggest::nearest(asked, names.chain(paths.iter().map(String::as_str)));
     // `link.dealy`: the last word alone may be what is wrong.
     let last = asked.rsplit('.').next().unwrap_or(asked);
-    let near = near.or_else(|| nearest::among(last, topics.iter().map(|t| t.key.name)));
+    let near = near.or_else(|| suggest::nearest(last, topics.iter().map(|t| t.key.name)));
     Err(Unknown { name: asked.to_owned(), near: near.map(str::to_owned) })
 }
 
@@ -224,13 +224,13 @@ pub(crate) fn value(holds: Holds) -> String {
         Holds::Rows => "a list of lists of numbers".into(),
         Holds::File => "the path of a file, from where the scenario lies".into(),
         Holds::Brief(keys) => {
-            let names = nearest::list(keys.iter().map(|k| k.name));
+            let names = suggest::list(keys.iter().map(|k| k.name));
             let first = keys.first().map_or(String::new(), |k| value(k.holds));
             format!("{first}; or a table of {names}")
         }
         Holds::Value(Kind::Count { min, max }) => format!("a whole number from {min} to {max}"),
         Holds::Value(Kind::Choice(words)) => {
-            format!("one of {}", nearest::list(words.iter().copied()))
+            format!("one of {}", suggest::list(words.iter().copied()))
         }
         Holds::Rules => "a rule, or a list of rules".into(),
         Holds::Mask => "parts of a packet".into(),
@@ -241,25 +241,25 @@ pub(crate) fn value(holds: Holds) -> String {
         Holds::Target => {
             format!(
                 "a link, a list of links, `drop`, `pass`, or a table of {}",
-                nearest::list(TO.iter().map(|k| k.name))
+                suggest::list(TO.iter().map(|k| k.name))
             )
         }
         Holds::Headers => "a rule of single values".into(),
         Holds::Entries => "a text".into(),
         Holds::Given => "a table of texts and whole numbers".into(),
         Holds::Scheduler => {
-            format!("a table with the `kind`, {}", nearest::list(registry::all().map(|e| e.kind)))
+            format!("a table with the `kind`, {}", suggest::list(registry::all().map(|e| e.kind)))
         }
-        Holds::Table(keys) => format!("a table of {}", nearest::list(keys.iter().map(|k| k.name))),
+        Holds::Table(keys) => format!("a table of {}", suggest::list(keys.iter().map(|k| k.name))),
         Holds::Tables(keys) => {
             format!(
                 "a table of {}, or a list of such tables",
-                nearest::list(keys.iter().map(|k| k.name))
+                suggest::list(keys.iter().map(|k| k.name))
             )
         }
         Holds::Parts => value(Holds::Named(crate::keys::PART)),
         Holds::Named(keys) => {
-            format!("tables with names, each of {}", nearest::list(keys.iter().map(|k| k.name)))
+            format!("tables with names, each of {}", suggest::list(keys.iter().map(|k| k.name)))
         }
     }
 }

@@ -3,12 +3,11 @@
 use crate::diagnostics::Problem;
 use crate::keys;
 use crate::link::Known;
+use crate::lints;
 use crate::model::{Rule, Towards};
-use crate::nearest;
 use crate::read::{Datum, Fields, Got, fields, get};
+use crate::suggest::{self, quoted};
 use crate::tables::{Read, Tables};
-use crate::units::quoted;
-use crate::unlikely;
 use falaj_engine::classifier::Match;
 use falaj_engine::key::Key;
 use falaj_engine::rules::{self, Target, To};
@@ -58,7 +57,7 @@ pub(crate) fn read<'a>(
     }
     let mut out = out.into_iter().collect::<Option<Vec<_>>>()?;
     out.iter_mut().for_each(|read| tables.resolve(&mut read.rule.rule.matches));
-    unlikely::rules(&out, links, problems);
+    lints::rules(&out, links, problems);
     Some(out)
 }
 
@@ -145,7 +144,7 @@ fn target(
                         Problem::error(item.span(), "`to`: in a list stand links alone").help(
                             format!(
                                 "links: {}",
-                                nearest::list(scene.links.iter().map(|k| k.name.as_str()))
+                                suggest::list(scene.links.iter().map(|k| k.name.as_str()))
                             ),
                         ),
                     );
@@ -181,13 +180,13 @@ fn one(
     if found.is_none() {
         let names = || links.iter().map(|known| known.name.as_str());
         let mut problem = Problem::error(at, format!("{whose}: there is no link {}", quoted(text)));
-        if let Some(near) = nearest::among(text, names().chain([DROP, PASS])) {
+        if let Some(near) = suggest::nearest(text, names().chain([DROP, PASS])) {
             problem = problem.label(format!("did you mean {}?", quoted(near)));
         }
         problems.push(
             problem.help(format!(
                 "links: {}; or `drop`, or `pass` for no link",
-                nearest::list(names())
+                suggest::list(names())
             )),
         );
     }
@@ -273,10 +272,10 @@ fn skip_to(
 ) -> Option<To> {
     let Some(to) = scene.names.iter().position(|n| n == name) else {
         let mut problem = Problem::error(at, format!("there is no rule {}", quoted(name)));
-        if let Some(near) = nearest::among(name, scene.names.iter().map(String::as_str)) {
+        if let Some(near) = suggest::nearest(name, scene.names.iter().map(String::as_str)) {
             problem = problem.label(format!("did you mean {}?", quoted(near)));
         }
-        let behind = nearest::list(scene.names[scene.n + 1..].iter().map(String::as_str));
+        let behind = suggest::list(scene.names[scene.n + 1..].iter().map(String::as_str));
         problems.push(problem.help(format!("rules behind this one: {behind}")));
         return None;
     };

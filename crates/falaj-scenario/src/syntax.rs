@@ -1,7 +1,7 @@
 //! What the TOML reader found wrong, said for people.
 
 use crate::diagnostics::Problem;
-use crate::units::quoted;
+use crate::suggest::quoted;
 use std::ops::Range;
 use toml::de::{DeTable, DeValue, Error};
 

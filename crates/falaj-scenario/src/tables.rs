@@ -3,9 +3,8 @@
 use crate::diagnostics::Problem;
 use crate::link::not_a_table;
 use crate::matching::{Named, net_or_numbers, parse_named};
-use crate::nearest;
 use crate::read::part_of;
-use crate::units::quoted;
+use crate::suggest::{self, quoted};
 use falaj_engine::classifier::Match;
 use falaj_engine::table::{Field, Table};
 use falaj_engine::term::{Literal, Term};
@@ -59,7 +58,7 @@ impl<'a> Tables<'a> {
             let names =
                 || self.read.iter().map(|read| read.table.name()).chain(self.wrong.iter().copied());
             let mut problem = Problem::error(at, format!("there is no table {}", quoted(name)));
-            if let Some(near) = nearest::among(name, names()) {
+            if let Some(near) = suggest::nearest(name, names()) {
                 problem = problem.label(format!("did you mean {}?", quoted(near)));
             }
             problems.push(if names().next().is_none() {
@@ -67,7 +66,7 @@ impl<'a> Tables<'a> {
                     "tables are written `[table.NAME]`, and below it `\"10.1.0.0/16\" = \"slow\"`",
                 )
             } else {
-                problem.help(format!("tables: {}", nearest::list(names())))
+                problem.help(format!("tables: {}", suggest::list(names())))
             });
         }
         found

@@ -2,12 +2,14 @@
 
 use crate::arrivals::{self, Sends};
 use crate::diagnostics::Problem;
+use crate::keys;
 use crate::link::Known;
+use crate::lints;
+use crate::lints::envelope;
 use crate::model::{Direction, Source, Towards};
 use crate::read::{Datum, Fields, Got, fields, get};
 use crate::rules::{self, RuleRead};
-use crate::units::quoted;
-use crate::{exceed, keys, nearest, unlikely};
+use crate::suggest::{self, quoted};
 use falaj_engine::classifier::Match;
 use falaj_engine::header::{Net, Protocol, Version};
 use falaj_engine::key::{Key, Macs};
@@ -304,7 +306,7 @@ pub(crate) fn counted(
     for (way, towards) in [Towards::Up, Towards::Down].into_iter().enumerate() {
         let of_this = |s: &&(Source, Range<usize>)| (s.0.link, s.0.towards) == (n, towards);
         let mine: Vec<_> = sources.iter().copied().filter(of_this).collect();
-        exceed::envelopes(link.direction(towards), &mine, problems);
+        envelope::envelopes(link.direction(towards), &mine, problems);
         if known.account[way] {
             continue;
         }
@@ -315,7 +317,7 @@ pub(crate) fn counted(
             };
             let mine: Vec<_> = sources.iter().filter(of).collect();
             let specs: Vec<&Source> = mine.iter().map(|s| &s.0).collect();
-            let headers = unlikely::headers(&specs, direction.account, limit)?;
+            let headers = lints::headers(&specs, direction.account, limit)?;
             let flow = flow.map(|flow| direction.flows[flow].name.as_str());
             problems.push(headers.problem(mine.first()?.1.clone(), &known.name, flow));
             Some(())
@@ -341,7 +343,7 @@ fn pick<'n>(
     problems: &mut Vec<Problem>,
 ) -> Option<usize> {
     let count = names.clone().count();
-    let list = || format!("{key}s{of}: {}", nearest::list(names.clone()));
+    let list = || format!("{key}s{of}: {}", suggest::list(names.clone()));
     match given {
         None if count == 1 => Some(0),
         // A file without links is wrong as a whole, which was said.
@@ -357,7 +359,7 @@ fn pick<'n>(
                 let at = fields.field(key).map_or(fields.at.clone(), |f| f.at.clone());
                 let mut problem =
                     Problem::error(at, format!("there is no {key} {}{of}", quoted(name)));
-                if let Some(near) = nearest::among(name, names.clone()) {
+                if let Some(near) = suggest::nearest(name, names.clone()) {
                     problem = problem.label(format!("did you mean {}?", quoted(near)));
                 }
                 problems.push(problem.help(list()));

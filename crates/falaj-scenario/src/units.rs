@@ -5,7 +5,7 @@
 //! a unit that could be meant two ways are refused with what to write instead.
 
 use crate::keys::{MTU_MAX, MTU_MIN};
-use crate::nearest;
+use crate::suggest::{self, quoted};
 use falaj_sched::queues::queue::Limit;
 use falaj_sched::units::probability::Probability;
 use falaj_sched::units::rate::Rate;
@@ -28,6 +28,7 @@ pub struct Unreadable {
 }
 
 impl Unreadable {
+    /// Of all of the text, and without a guess.
     pub(crate) fn new(what: impl Into<String>, help: impl Into<String>) -> Unreadable {
         Unreadable { what: what.into(), help: help.into(), near: None, at: None }
     }
@@ -102,7 +103,7 @@ pub(crate) const SIZE_UNITS: &str =
 /// # Errors
 /// Without a known unit, not whole in nanoseconds, or beyond 584 years.
 pub fn parse_span(text: &str) -> Result<Span, Unreadable> {
-    let (number, unit) = split(text, "40ms")?;
+    let (number, unit) = number_and_unit(text, "40ms")?;
     let n = number.text;
     let nanos = match unit {
         "ns" => 1,
@@ -146,7 +147,7 @@ pub fn parse_rate(text: &str) -> Result<Rate, Unreadable> {
     if text.trim() == "unlimited" {
         return Ok(Rate::UNLIMITED);
     }
-    let (number, unit) = split(text, "100mbit")?;
+    let (number, unit) = number_and_unit(text, "100mbit")?;
     let bits = rate_unit(unit).ok_or_else(|| rate_unit_error(text, &number, unit))?;
     let rate = Rate(number.times(bits, text, "bits a second", |n| Rate(n).to_string())?);
     if rate.0 == 0 {
@@ -169,7 +170,7 @@ pub fn parse_rate(text: &str) -> Result<Rate, Unreadable> {
 /// # Errors
 /// Without a known unit, not whole in bytes, or beyond 2^64.
 pub fn parse_size(text: &str) -> Result<u64, Unreadable> {
-    let (number, unit) = split(text, "1500B")?;
+    let (number, unit) = number_and_unit(text, "1500B")?;
     let bytes = size_unit(unit).ok_or_else(|| size_unit_error(text, &number, unit))?;
     number.times(bytes, text, "bytes", |n| format!("{n}B"))
 }
@@ -249,7 +250,7 @@ pub fn parse_mtu(text: &str) -> Result<u32, Unreadable> {
 /// # Errors
 /// As [`parse_size`]; zero; a part of a packet; 2^32 packets or more.
 pub fn parse_limit(text: &str) -> Result<Limit, Unreadable> {
-    let (number, unit) = split(text, "20p")?;
+    let (number, unit) = number_and_unit(text, "20p")?;
     let n = number.text;
     let limit = match unit {
         "p" | "packet" | "packets" => {
@@ -275,7 +276,7 @@ pub fn parse_limit(text: &str) -> Result<Limit, Unreadable> {
                 error.help.push_str("; or packets: `20p`");
                 error.near = error
                     .near
-                    .or_else(|| nearest::among(unit, ["packets", "packet"]).map(str::to_owned));
+                    .or_else(|| suggest::nearest(unit, ["packets", "packet"]).map(str::to_owned));
                 return Err(error);
             }
         },
@@ -317,7 +318,7 @@ pub fn parse_overhead(text: &str) -> Result<i32, Unreadable> {
 /// # Errors
 /// Without a percent sign, above `100%`, or with more digits than a probability has.
 pub fn parse_probability(text: &str) -> Result<Probability, Unreadable> {
-    let (number, unit) = split(text, "1%")?;
+    let (number, unit) = number_and_unit(text, "1%")?;
     let n = number.text;
     if unit.is_empty() {
         return Err(Unreadable::new(
@@ -352,9 +353,12 @@ pub fn parse_probability(text: &str) -> Result<Probability, Unreadable> {
 }
 
 /// Reads a number from 0 to 1, as files of other tools have probabilities.
-pub(crate) fn parse_fraction(text: &str) -> Result<Probability, Unreadable> {
+///
+/// # Errors
+/// No number, below 0 or above 1.
+pub fn parse_fraction(text: &str) -> Result<Probability, Unreadable> {
     let help = "write a number from 0 to 1";
-    let (number, unit) = split(text, "0.5")?;
+    let (number, unit) = number_and_unit(text, "0.5")?;
     if !unit.is_empty() {
         return Err(Unreadable::new(format!("{} is no number", quoted(text)), help));
     }
@@ -407,35 +411,20 @@ pub fn parse_numbers(text: &str) -> Result<Vec<RangeInclusive<u64>>, Unreadable>
     }
 }
 
-/// `text` in backquotes, without control characters, and shortened if long.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut out = String::from("`");
-    for (n, c) in text.chars().enumerate() {
-        if n == 40 {
-            out.push('…');
-            break;
-        }
-        // Plain letters of any script stay; what would not print is escaped.
-        if c.is_control() || c.escape_debug().len() > 2 {
-            out.extend(c.escape_debug());
-        } else {
-            out.push(c);
-        }
-    }
-    out.push('`');
-    out
-}
-
 /// An exact decimal number: `mantissa / 10^places`.
-pub(crate) struct Decimal<'a> {
+pub struct Decimal<'a> {
     text: &'a str,
     mantissa: u128,
     places: u32,
 }
 
 impl Decimal<'_> {
-    /// This many times `factor`, which has to be whole and fit 64 bits.
-    pub(crate) fn times(
+    /// This many times `factor`, which has to be whole and fit 64 bits. `text` is the quantity as it
+    /// was written, `unit` that of the result, and `show` writes one, all for messages.
+    ///
+    /// # Errors
+    /// It is not whole, or too large.
+    pub fn times(
         &self,
         factor: u128,
         text: &str,
@@ -468,7 +457,10 @@ impl Decimal<'_> {
 }
 
 /// Number and unit, of which the unit may be empty and is not looked at.
-pub(crate) fn split<'a>(
+///
+/// # Errors
+/// It does not begin with a number; the help is to write one, as in `example`.
+pub fn number_and_unit<'a>(
     text: &'a str,
     example: &str,
 ) -> Result<(Decimal<'a>, &'a str), Unreadable> {
@@ -645,7 +637,7 @@ fn size_unit_error(text: &str, number: &Decimal<'_>, unit: &str) -> Unreadable {
 }
 
 fn unknown_unit(text: &str, unit: &str, of: &str, all: &str, known: &[&str]) -> Unreadable {
-    let near = nearest::among(unit, known.iter().copied()).map(str::to_owned);
+    let near = suggest::nearest(unit, known.iter().copied()).map(str::to_owned);
     Unreadable {
         near,
         ..Unreadable::new(format!("{}: {} is not a unit of {of}", quoted(text), quoted(unit)), all)

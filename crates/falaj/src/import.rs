@@ -4,7 +4,7 @@ use crate::file;
 use crate::show::{print, say};
 use anyhow::{Context, Result};
 use clap::Subcommand;
-use falaj_scenario::import::{self, Host, Imported};
+use falaj_import::{Host, Imported, ipfw, tc};
 use falaj_scenario::{Diagnostics, parse_rate};
 use falaj_sched::units::rate::Rate;
 use serde_json::json;
@@ -57,11 +57,11 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let made = match &args.from {
         From::Tc { file, rate, down } => {
             let (text, name) = read(file)?;
-            import::tc(&text, &name, &Host { rate: *rate, down: down.clone() })
+            tc(&text, &name, &Host { rate: *rate, down: down.clone() })
         }
         From::Ipfw { file } => {
             let (text, name) = read(file)?;
-            import::ipfw(&text, &name)
+            ipfw(&text, &name)
         }
     };
     if args.json {

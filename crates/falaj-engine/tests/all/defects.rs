@@ -37,7 +37,7 @@ const TESTS: &[(&str, &str, &str)] = &[
     ),
     (
         "`pri` is read and means nothing",
-        "falaj-scenario/tests/all/import_ipfw.rs",
+        "falaj-import/tests/all/ipfw.rs",
         "pri_means_nothing_and_that_is_said",
     ),
     (
@@ -51,7 +51,7 @@ const TESTS: &[(&str, &str, &str)] = &[
         IMPAIRMENTS,
         "a_profile_takes_the_air_and_loses_what_fails",
     ),
-    ("1.5Mbit/s is 1 bit/s", "falaj-scenario/tests/all/import_ipfw.rs", "a_pipe_in_each_direction"),
+    ("1.5Mbit/s is 1 bit/s", "falaj-import/tests/all/ipfw.rs", "a_pipe_in_each_direction"),
     ("a delay below a tick is none", HERE, "a_delay_is_kept_to_the_nanosecond"),
     (
         "a burst is not what the page of the manual says",

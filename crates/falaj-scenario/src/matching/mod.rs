@@ -5,8 +5,8 @@ mod operands;
 
 pub(crate) use operands::net_or_numbers;
 
-use crate::nearest;
-use crate::units::{Unreadable, quoted};
+use crate::suggest::{self, quoted};
+use crate::units::Unreadable;
 use falaj_engine::classifier::Match;
 use falaj_engine::header::{Protocol, Version};
 use falaj_engine::table::{Field, Table};
@@ -98,8 +98,12 @@ pub(crate) fn parse_named(text: &str) -> Result<(Vec<Match>, Vec<Named>), Unread
     Ok((matches, named))
 }
 
-/// The same of a rule that may match nothing: then there is none.
-pub(crate) fn parse_possible(text: &str) -> Result<Vec<Match>, Unreadable> {
+/// Reads a rule as [`parse_match`] does, but one that no packet can match is no error: it is an
+/// empty list.
+///
+/// # Errors
+/// As [`parse_match`].
+pub fn parse_match_or_empty(text: &str) -> Result<Vec<Match>, Unreadable> {
     alternatives(text).map(|(matches, _)| matches)
 }
 
@@ -341,7 +345,7 @@ impl Parser<'_> {
                 let near = match word {
                     // As others' filters write either.
                     "port" | "ports" => Some("sport` or `dport".to_owned()),
-                    _ => nearest::among(word, TERMS.iter().map(|(t, _)| *t)).map(str::to_owned),
+                    _ => suggest::nearest(word, TERMS.iter().map(|(t, _)| *t)).map(str::to_owned),
                 };
                 return Err(Unreadable {
                     near,

@@ -1,7 +1,7 @@
 //! What stands behind the word of a term: addresses, ports, ranges, names.
 
-use crate::nearest;
-use crate::units::{Unreadable, quoted};
+use crate::suggest::{self, quoted};
+use crate::units::Unreadable;
 use falaj_engine::header::{Net, Protocol};
 use falaj_engine::table::Entry;
 use falaj_engine::term::{FLAGS, Term};
@@ -140,7 +140,7 @@ pub(super) fn flags((word, at): (&str, Range<usize>)) -> Result<Term, Unreadable
             None => (part, &mut set),
         };
         let Some(n) = FLAGS.iter().position(|flag| *flag == name) else {
-            let near = nearest::among(name, FLAGS).map(str::to_owned);
+            let near = suggest::nearest(name, FLAGS).map(str::to_owned);
             let what = format!("{} is not a flag of TCP", quoted(name));
             let help = format!("flags: {}; `!` before one that is not set", FLAGS.join(", "));
             return Err(Unreadable { near, ..wrong(part_at, what, help) });

@@ -1,7 +1,6 @@
 //! All integration tests of this crate, as one program: each file is a module.
 
 mod captures;
-mod conformance;
 mod disciplines;
 mod every_message;
 mod explain;
@@ -9,8 +8,6 @@ mod files;
 mod format;
 mod fuzz;
 mod hosts;
-mod import_ipfw;
-mod import_tc;
 mod masks;
 mod messages;
 mod robust;

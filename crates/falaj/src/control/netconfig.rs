@@ -6,7 +6,7 @@ use super::protocol::{ScenarioAnswer, SetRequest};
 use crate::file;
 use crate::show::{note, print};
 use anyhow::{Context, Result, ensure};
-use falaj_scenario::import::{Netconfig, netconfig};
+use falaj_import::{Netconfig, netconfig};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -11,7 +11,7 @@ use crate::plan::{Standing, standings};
 use falaj_engine::network::Places;
 use falaj_live::event_loop::Changed;
 use falaj_scenario::edit::{Edit, parse_set_or_unset};
-use falaj_scenario::{Again, Problem, Scenario, Severity, Undo, set_values};
+use falaj_scenario::{FlowChange, Problem, Scenario, Severity, Undo, set_values};
 use falaj_sched::queues::queue::FlowId;
 use falaj_traffic::capture::Wanted;
 use std::path::Path;
@@ -240,7 +240,7 @@ impl Desk {
             None => self.running.text.parse().ok()?,
         };
         let file = self.running.file.to_string_lossy();
-        let Some(Again { scenario, flow, undo }) =
+        let Some(FlowChange { scenario, flow, undo }) =
             set_values(&self.running.scenario, &mut edited, &file, &sets)
         else {
             self.edited = Some(edited);

@@ -5,7 +5,7 @@ use falaj_engine::account::Account;
 use falaj_engine::header::Protocol;
 use falaj_engine::key::Key;
 use falaj_engine::network::NetworkSpec;
-use falaj_scenario::import;
+use falaj_import::ipfw;
 use falaj_sched::units::time::Time;
 use falaj_sim::replay::{Arrival, replay};
 use falaj_traffic::capture::Verdict;
@@ -17,7 +17,7 @@ pub(super) const IN: u32 = 1;
 
 /// What these commands make; lengths are those of IP packets, as dummynet counts them.
 pub(super) fn dummynet(commands: &str) -> Result<NetworkSpec> {
-    let imported = import::ipfw(commands, "rizzo");
+    let imported = ipfw(commands, "rizzo");
     let imported = imported.map_err(|errors| anyhow!("{:?}", errors.problems()))?;
     network(&imported.scenario)
 }

@@ -1,0 +1,94 @@
+//! The words of a command, one after the other.
+
+use crate::lines::Word;
+use falaj_scenario::Problem;
+use falaj_scenario::suggest::{self, quoted};
+use std::ops::Range;
+
+/// What is left of a command.
+#[derive(Debug, Clone)]
+pub(crate) struct Args<'a> {
+    words: &'a [Word],
+    at: usize,
+}
+
+impl<'a> Args<'a> {
+    /// All words of one that has some.
+    pub(crate) fn new(words: &'a [Word]) -> Args<'a> {
+        Args { words, at: 0 }
+    }
+
+    pub(crate) fn next(&mut self) -> Option<&'a Word> {
+        let word = self.words.get(self.at)?;
+        self.at += 1;
+        Some(word)
+    }
+
+    pub(crate) fn peek(&self) -> Option<&'a Word> {
+        self.words.get(self.at)
+    }
+
+    /// The next word if it is this one.
+    pub(crate) fn take(&mut self, text: &str) -> Option<&'a Word> {
+        self.peek().filter(|w| w.text == text).inspect(|_| self.at += 1)
+    }
+
+    /// The next word if it begins as a number does.
+    pub(crate) fn number(&mut self) -> Option<&'a Word> {
+        let number = |w: &&Word| w.text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+        self.peek().filter(number).inspect(|_| self.at += 1)
+    }
+
+    /// The words before one that is such, or all.
+    pub(crate) fn until(&mut self, is: impl Fn(&Word) -> bool) -> &'a [Word] {
+        let rest = &self.words[self.at..];
+        let own = &rest[..rest.iter().position(is).unwrap_or(rest.len())];
+        self.at += own.len();
+        own
+    }
+
+    /// The word behind the one before.
+    pub(crate) fn value(&mut self, what: &str) -> Result<&'a Word, Problem> {
+        let before = self.before();
+        self.next().ok_or_else(|| {
+            let name = before.map_or("the command", |w| &w.text);
+            Problem::error(self.end(), format!("{} needs {what}", quoted(name)))
+        })
+    }
+
+    /// The word that was taken last.
+    pub(crate) fn before(&self) -> Option<&'a Word> {
+        self.at.checked_sub(1).and_then(|n| self.words.get(n))
+    }
+
+    /// The words in a line.
+    pub(crate) fn line(&self) -> String {
+        let words: Vec<&str> = self.words.iter().map(|w| w.text.as_str()).collect();
+        words.join(" ")
+    }
+
+    /// From the first word to the last.
+    pub(crate) fn all(&self) -> Range<usize> {
+        self.words.first().map_or(0, |w| w.at.start)..self.end().end
+    }
+
+    /// The last word.
+    fn end(&self) -> Range<usize> {
+        self.words.last().map_or(0..0, |w| w.at.clone())
+    }
+}
+
+/// A word that is none of those that may stand here.
+pub(crate) fn unknown(word: &Word, what: &str, known: &[&str]) -> Problem {
+    let problem = Problem::error(word.at.clone(), format!("{} is not {what}", quoted(&word.text)));
+    let problem = match suggest::nearest(&word.text, known.iter().copied()) {
+        Some(near) => problem.label(format!("did you mean {}?", quoted(near))),
+        None => problem,
+    };
+    problem.help(format!("one of {}", suggest::list(known.iter().copied())))
+}
+
+/// Something that exists there and has no equal here.
+pub(crate) fn no_equal(at: Range<usize>, what: &str, why: &str) -> Problem {
+    Problem::error(at, format!("{} has no equal here", quoted(what))).help(why)
+}

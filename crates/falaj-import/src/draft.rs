@@ -1,0 +1,87 @@
+//! A scenario as it is being made: tables of keys, in order.
+
+use std::fmt;
+use std::ops::Range;
+
+/// A table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) header: String,
+    /// The command that it was made of.
+    pub(crate) at: Range<usize>,
+    /// Lines above it.
+    pub(crate) comments: Vec<String>,
+    keys: Vec<(String, String)>,
+}
+
+impl Table {
+    pub(crate) fn new(header: impl Into<String>, at: Range<usize>) -> Table {
+        Table { header: header.into(), at, ..Table::default() }
+    }
+
+    /// Sets a key to what TOML has for its value; the last one holds.
+    pub(crate) fn set(&mut self, key: &str, value: impl Into<String>) {
+        let value = value.into();
+        match self.keys.iter_mut().find(|(k, _)| k == key) {
+            Some((_, old)) => *old = value,
+            None => self.keys.push((key.to_owned(), value)),
+        }
+    }
+
+    /// What TOML has for a key.
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+        self.keys.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Takes a key out again.
+    pub(crate) fn unset(&mut self, key: &str) {
+        self.keys.retain(|(k, _)| k != key);
+    }
+
+    /// Sets a key to a text.
+    pub(crate) fn text(&mut self, key: &str, value: impl fmt::Display) {
+        self.set(key, quote(&value.to_string()));
+    }
+}
+
+/// The tables of a scenario.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Draft {
+    pub(crate) tables: Vec<Table>,
+}
+
+impl fmt::Display for Draft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for table in &self.tables {
+            for comment in &table.comments {
+                // Names may have what no comment of TOML has.
+                writeln!(f, "# {}", comment.replace(char::is_control, "\u{fffd}"))?;
+            }
+            writeln!(f, "{}", table.header)?;
+            for (key, value) in &table.keys {
+                writeln!(f, "{key} = {value}")?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+/// A text of TOML, which has the escapes of JSON, and escapes what JSON need not: the character for
+/// deletion.
+pub(crate) fn quote(text: &str) -> String {
+    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+}
+
+/// A key of TOML, bare where it can be.
+pub(crate) fn key(name: &str) -> String {
+    let bare = !name.is_empty()
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+    if bare { name.to_owned() } else { quote(name) }
+}
+
+/// `{ a = 1, b = 2 }`.
+pub(crate) fn inline(keys: &[(&str, String)]) -> String {
+    let keys: Vec<String> = keys.iter().map(|(k, v)| format!("{k} = {v}")).collect();
+    format!("{{ {} }}", keys.join(", "))
+}

@@ -1,0 +1,60 @@
+//! `mask src-ip 0x000000ff`: of addresses the last bits alone tell who is who. Where rules send one
+//! network, whole addresses tell the same apart.
+
+use super::rule::Rule;
+use crate::args::no_equal;
+use falaj_engine::header::Net;
+use falaj_scenario::Problem;
+use falaj_scenario::suggest::quoted;
+use std::ops::Range;
+
+/// A field of which the last bits are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Last {
+    /// Of the source; else of the destination.
+    pub(super) src: bool,
+    /// So many.
+    pub(super) bits: u32,
+    /// Of so many.
+    pub(super) of: u32,
+    pub(super) at: Range<usize>,
+}
+
+impl Last {
+    /// The note where whole addresses tell the same apart, as all these rules send one network.
+    pub(super) fn within<'a>(
+        &self,
+        rules: impl Iterator<Item = &'a Rule>,
+    ) -> Result<Problem, Problem> {
+        let side = |rule: &Rule| {
+            let matches = falaj_scenario::parse_match(&rule.matches).unwrap_or_default();
+            matches.into_iter().map(|m| if self.src { m.src } else { m.dst }).collect::<Vec<_>>()
+        };
+        let long = (self.of - self.bits) as u8;
+        let fixed = |net: Option<Net>| {
+            net.filter(|n| u32::from(n.bits()) == self.of && n.len >= long)
+                .map(|n| Net::new(n.addr, long))
+        };
+        let mut nets = rules.flat_map(side).map(fixed);
+        let first = nets.next().flatten();
+        match first.filter(|first| nets.all(|net| net == Some(*first))) {
+            Some(net) => {
+                let what = format!(
+                    "rules send {} alone here: whole addresses tell the same apart",
+                    quoted(&net.to_string())
+                );
+                Ok(Problem::warning(self.at.clone(), what))
+            }
+            None => {
+                let side = if self.src { "from" } else { "to" };
+                let whole = if self.of == 32 { "0xffffffff" } else { "/128" };
+                let why = format!(
+                    "the last {} bits are whole addresses where all rules send one network, `{side} A.B.C.0/{long}`; \
+                     `{whole}` is one for each address",
+                    self.bits
+                );
+                Err(no_equal(self.at.clone(), "a mask of the last bits of addresses", &why))
+            }
+        }
+    }
+}

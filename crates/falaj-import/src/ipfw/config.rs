@@ -1,0 +1,438 @@
+//! `pipe N config …`, `queue N config …`, `sched N config …`.
+
+use super::bits::Last;
+use super::policy::{self, Keys};
+use crate::amounts::{self, part_of_one, whole};
+use crate::args::{Args, no_equal, unknown};
+use crate::draft::{inline, quote};
+use crate::lines::Word;
+use falaj_scenario::Problem;
+use falaj_scenario::suggest::quoted;
+use falaj_scenario::units::number_and_unit;
+use std::ops::Range;
+
+/// What is configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Pipe,
+    Queue,
+    Sched,
+}
+
+/// What was said of one of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Configured {
+    pub(super) number: u64,
+    /// Keys of a link, and what TOML has for them.
+    pub(super) link: Vec<(&'static str, String)>,
+    /// The limit of its queue.
+    pub(super) queue: Option<String>,
+    /// What its queue does before it is full.
+    pub(super) policy: Keys,
+    pub(super) weight: Option<u64>,
+    /// The pipe or scheduler that a queue belongs to.
+    pub(super) of: Option<u64>,
+    /// The discipline, as a scenario calls it, and its keys.
+    pub(super) scheduler: Option<&'static str>,
+    pub(super) own: Keys,
+    /// Fields for `each`: of a queue its own, of a pipe or a scheduler those of the link.
+    pub(super) each: Vec<String>,
+    /// Those of them of which the last bits are asked for.
+    pub(super) last: Vec<Last>,
+    /// Where a `pri` stands.
+    pub(super) pri: Option<Range<usize>>,
+    pub(super) at: Range<usize>,
+    pub(super) line: String,
+}
+
+const WORDS: &[&str] = &[
+    "bw",
+    "delay",
+    "queue",
+    "burst",
+    "plr",
+    "mask",
+    "flow_mask",
+    "sched_mask",
+    "buckets",
+    "profile",
+    "weight",
+    "pipe",
+    "sched",
+    "type",
+    "droptail",
+    "noerror",
+    "lmax",
+    "pri",
+    "red",
+    "gred",
+    "codel",
+    "pie",
+];
+
+/// Reads all that stands behind `config`.
+pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Configured, Problem> {
+    let mut made = Configured {
+        number,
+        link: Vec::new(),
+        queue: None,
+        policy: Vec::new(),
+        weight: None,
+        of: None,
+        scheduler: None,
+        own: Vec::new(),
+        each: Vec::new(),
+        last: Vec::new(),
+        pri: None,
+        at: args.all(),
+        line: args.line(),
+    };
+    let mut early = None;
+    while let Some(word) = args.next() {
+        match word.text.as_str() {
+            "bw" | "bandwidth" | "delay" | "burst" | "profile" if kind == Kind::Queue => {
+                return Err(misplaced(word, "a `pipe`", kind));
+            }
+            "plr" if kind == Kind::Queue => {
+                let why =
+                    "a link loses packets, whatever their queue: give this queue a pipe of its own";
+                return Err(no_equal(word.at.clone(), "plr of a queue", why));
+            }
+            "bw" | "bandwidth" => {
+                let bits = bandwidth(args.value("a bandwidth")?)?;
+                made.link.push(("rate", quote(&amounts::rate(bits))));
+            }
+            "delay" => {
+                made.link.push(("delay", quote(&milliseconds(args.value("milliseconds")?)?)))
+            }
+            "burst" => {
+                let size = size(args.value("a size")?)?;
+                if size > 0 {
+                    made.link.push(("burst", quote(&amounts::size(size))));
+                }
+            }
+            "plr" => {
+                made.link.extend(loss(args.value("a probability")?)?.map(|loss| ("loss", loss)))
+            }
+            "profile" => made.link.push(("profile", quote(&args.value("a file")?.text))),
+            "queue" => made.queue = Some(limit(args.value("a limit")?)?),
+            "weight" => made.weight = Some(whole(args.value("a number")?)?),
+            "pipe" | "sched" | "flowset" if kind == Kind::Queue => {
+                made.of = Some(whole(args.value("a number")?)?)
+            }
+            "pipe" if kind == Kind::Sched => {
+                let of = args.value("a number")?;
+                if whole(of)? != number {
+                    let why = format!(
+                        "the scheduler of a pipe has its number: `sched {} config …`",
+                        of.text
+                    );
+                    return Err(no_equal(
+                        of.at.clone(),
+                        "a scheduler for a pipe of another number",
+                        &why,
+                    ));
+                }
+            }
+            "pipe" | "sched" | "flowset" => return Err(misplaced(word, "a `queue`", kind)),
+            "type" if kind == Kind::Queue => {
+                return Err(misplaced(word, "a `pipe` or a `sched`", kind));
+            }
+            "type" => {
+                let of = scheduler(args.value("a type")?)?;
+                made.scheduler = Some(of);
+                if of == "fq_codel" {
+                    made.own = policy::fq_codel(args)?;
+                }
+            }
+            "mask" | "flow_mask" | "sched_mask" => {
+                if kind == Kind::Sched && word.text == "flow_mask" {
+                    return Err(no_equal(
+                        word.at.clone(),
+                        "a mask of a scheduler's flows",
+                        "give the mask to its queues",
+                    ));
+                }
+                made.each = mask(args, &mut made.last)?;
+            }
+            // How they keep what they keep; nothing here depends on it.
+            "buckets" | "lmax" | "maxlen" => _ = whole(args.value("a number")?)?,
+            "pri" => {
+                whole(args.value("a number")?)?;
+                made.pri = Some(word.at.clone());
+            }
+            "droptail" => (made.policy, early) = (Vec::new(), None),
+            "noerror" => {}
+            "red" | "gred" | "codel" | "pie" if early.is_some() || !made.policy.is_empty() => {
+                return Err(Problem::error(
+                    word.at.clone(),
+                    format!("{}: a queue has one policy", quoted(&word.text)),
+                )
+                .help("keep one of `red`, `gred`, `codel` and `pie`"));
+            }
+            // Whether thresholds are slots or bytes is known when all is read.
+            "red" | "gred" => {
+                let numbers = args.clone();
+                args.value("its four numbers")?;
+                early = Some((word, numbers, args.take("ecn").is_some()));
+            }
+            "codel" => made.policy = policy::codel(args)?,
+            "pie" => made.policy = policy::pie(args)?,
+            "ecn" => {
+                return Err(Problem::error(word.at.clone(), "ecn goes with a policy")
+                    .help("as in `red 0.002/5/15/0.1 ecn`"));
+            }
+            _ => return Err(unknown(word, "an option that can be imported", WORDS)),
+        }
+    }
+    if let Some((name, mut numbers, ecn)) = early {
+        let slots = made.queue.as_ref().is_none_or(|limit| limit.ends_with('p'));
+        made.policy = policy::red(name, &mut numbers, slots)?;
+        made.policy.extend(ecn.then(|| ("ecn", quote("yes"))));
+    }
+    if kind == Kind::Queue && made.of.is_none() {
+        return Err(Problem::error(
+            args.all(),
+            "which pipe is this queue of? `pipe NUMBER` is missing",
+        ));
+    }
+    Ok(made)
+}
+
+/// What is for another kind of object.
+fn misplaced(word: &Word, of: &str, kind: Kind) -> Problem {
+    let name = match kind {
+        Kind::Pipe => "pipe",
+        Kind::Queue => "queue",
+        Kind::Sched => "sched",
+    };
+    Problem::error(
+        word.at.clone(),
+        format!("{} is for {of}, and this is a `{name}`", quoted(&word.text)),
+    )
+}
+
+/// `1.5Mbit/s` is 1,500,000 bits a second.
+pub(super) fn bandwidth(word: &Word) -> Result<u64, Problem> {
+    if word.text.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return Err(no_equal(
+            word.at.clone(),
+            "a device as the clock of a pipe",
+            "write a bandwidth, as in `1.5Mbit/s` or `300KByte/s`",
+        ));
+    }
+    let wrong =
+        |what: String, help: &str| Problem::error(word.at.clone(), what).help(help.to_owned());
+    let help = "as in `1.5Mbit/s` or `300KByte/s`";
+    let (number, unit) = number_and_unit(&word.text, "1Mbit/s").map_err(|e| wrong(e.what, help))?;
+    let (prefix, rest) = match unit.chars().next() {
+        Some('k' | 'K') => (1_000, &unit[1..]),
+        Some('m' | 'M') => (1_000_000, &unit[1..]),
+        Some('g' | 'G') => (1_000_000_000, &unit[1..]),
+        _ => (1, unit),
+    };
+    let bits = match rest {
+        "" | "b/s" | "bit/s" | "bits/s" | "bit" | "bits" | "bps" => 1,
+        "B/s" | "Byte/s" | "Bytes/s" | "Byte" | "Bytes" | "B" => 8,
+        _ => return Err(wrong(format!("{} is no bandwidth", quoted(&word.text)), help)),
+    };
+    number
+        .times(bits * prefix, &word.text, "bits a second", |n| n.to_string())
+        .map_err(|e| wrong(e.what, help))
+}
+
+/// Milliseconds, or with a unit.
+pub(super) fn milliseconds(word: &Word) -> Result<String, Problem> {
+    let bare = word.text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let text = if bare { format!("{}ms", word.text) } else { word.text.clone() };
+    let span = falaj_scenario::parse_span(&text)
+        .map_err(|e| Problem::error(word.at.clone(), e.what).help(e.help))?;
+    Ok(amounts::time(span.0))
+}
+
+fn size(word: &Word) -> Result<u64, Problem> {
+    let wrong =
+        |what: String| Problem::error(word.at.clone(), what).help("as in `10KB` or `1500B`");
+    let (number, unit) = number_and_unit(&word.text, "10KB").map_err(|e| wrong(e.what))?;
+    let bytes = match unit.to_ascii_lowercase().trim_end_matches("ytes") {
+        "" | "b" => 1,
+        "k" | "kb" => 1 << 10,
+        "m" | "mb" => 1 << 20,
+        _ => return Err(wrong(format!("{} is no size", quoted(&word.text)))),
+    };
+    number.times(bytes, &word.text, "bytes", |n| n.to_string()).map_err(|e| wrong(e.what))
+}
+
+/// A probability, or `K,p,H,r`: losses in the good state, into the bad one, losses there, and back.
+/// None: nothing is lost.
+fn loss(word: &Word) -> Result<Option<String>, Problem> {
+    let parts: Vec<&str> = word.text.split(',').collect();
+    let part = |text: &str| {
+        Ok(part_of_one(&Word { text: text.to_owned(), at: word.at.clone() })?
+            .unwrap_or("0%".to_owned()))
+    };
+    match parts[..] {
+        [_] => Ok(part_of_one(word)?.map(|p| quote(&p))),
+        [good, to_bad, bad, to_good] => Ok(Some(inline(&[
+            ("kind", quote("gilbert-elliott")),
+            ("to-bad", quote(&part(to_bad)?)),
+            ("to-good", quote(&part(to_good)?)),
+            ("loss-bad", quote(&part(bad)?)),
+            ("loss-good", quote(&part(good)?)),
+        ]))),
+        _ => Err(Problem::error(word.at.clone(), format!("{} is no loss", quoted(&word.text)))
+            .help("a probability, `0.01`, or K,p,H,r of two states, `0.001,0.01,0.5,0.2`")),
+    }
+}
+
+/// Slots, or a size.
+fn limit(word: &Word) -> Result<String, Problem> {
+    let slots = word.text.bytes().all(|b| b.is_ascii_digit());
+    Ok(if slots { format!("{}p", whole(word)?.max(1)) } else { amounts::size(size(word)?) })
+}
+
+fn scheduler(word: &Word) -> Result<&'static str, Problem> {
+    Ok(match word.text.to_ascii_lowercase().as_str() {
+        "fifo" => "fifo",
+        "wf2q+" => "wf2q+",
+        "rr" => "drr",
+        "qfq" => "qfq",
+        "prio" => "priority",
+        "fq_codel" => "fq_codel",
+        "fq_pie" => {
+            let why = "queues by a hash have CoDel here, `type fq_codel`; PIE is for the queue of a flow, also one for each: `mask all … pie`";
+            return Err(no_equal(word.at.clone(), &word.text, why));
+        }
+        _ => {
+            return Err(unknown(
+                word,
+                "a type of scheduler",
+                &["fifo", "wf2q+", "rr", "qfq", "prio", "fq_codel"],
+            ));
+        }
+    })
+}
+
+/// `all`, or fields with the bits of each that count.
+fn mask(args: &mut Args<'_>, last: &mut Vec<Last>) -> Result<Vec<String>, Problem> {
+    let mut fields = Vec::new();
+    while let Some(word) = args.peek() {
+        let (name, bits) = match word.text.as_str() {
+            "all" => {
+                args.next();
+                fields.extend(["src", "dst", "proto", "sport", "dport"].map(str::to_owned));
+                continue;
+            }
+            "src-ip" => ("src", 32),
+            "dst-ip" => ("dst", 32),
+            "src-ip6" | "src-ipv6" => ("src6", 128),
+            "dst-ip6" | "dst-ipv6" => ("dst6", 128),
+            "src-port" => ("sport", 16),
+            "dst-port" => ("dport", 16),
+            "proto" => ("proto", 8),
+            "flow-id" => ("flow-label", 20),
+            "queue" if fields.is_empty() => {
+                return Err(no_equal(
+                    word.at.clone(),
+                    "mask queue",
+                    "the queues of a pipe are its flows, each apart",
+                ));
+            }
+            _ => break,
+        };
+        args.next();
+        let mask = args.value("a mask")?;
+        if let (Some(kept), 32 | 128) = (trailing(mask, bits), bits) {
+            last.push(Last {
+                src: name.starts_with("src"),
+                bits: kept,
+                of: bits,
+                at: mask.at.clone(),
+            });
+            fields.push(name.to_owned());
+            continue;
+        }
+        match leading(mask, bits)? {
+            0 => {}
+            n if n == bits => fields.push(name.to_owned()),
+            n if matches!(bits, 16 | 32 | 128) => fields.push(format!("{name}/{n}")),
+            _ => {
+                return Err(no_equal(
+                    word.at.clone(),
+                    "a part of this field",
+                    "whole protocols and labels tell flows apart, and prefixes of addresses and ports",
+                ));
+            }
+        }
+    }
+    if fields.is_empty() {
+        return Err(Problem::error(args.before().map_or(0..0, |w| w.at.clone()), "a mask of which fields?")
+            .help("`all`, or dst-ip, src-ip, dst-port, src-port, proto with the bits that count, as in `mask src-ip 0xffffff00`"));
+    }
+    Ok(fields)
+}
+
+/// How many last bits of `bits` a mask keeps, if it keeps those alone and not all.
+fn trailing(word: &Word, bits: u32) -> Option<u32> {
+    let mask = match word.text.strip_prefix("0x") {
+        Some(hex) => u128::from_str_radix(hex, 16).ok()?,
+        None => u128::from(whole(word).ok()?),
+    };
+    let kept = mask.count_ones();
+    (kept > 0 && kept < bits && mask.trailing_ones() == kept).then_some(kept)
+}
+
+/// How many leading bits of `bits` a mask keeps: `0xffffff00` or `/24`.
+fn leading(word: &Word, bits: u32) -> Result<u32, Problem> {
+    let refused = || {
+        no_equal(
+            word.at.clone(),
+            "this mask",
+            "a mask has ones and then zeros, such as `0xffffff00` or `/24`",
+        )
+    };
+    if let Some(length) = word.text.strip_prefix('/') {
+        return length.parse::<u32>().ok().filter(|n| *n <= bits).ok_or_else(refused);
+    }
+    let mask = match word.text.strip_prefix("0x") {
+        Some(hex) => u128::from_str_radix(hex, 16).map_err(|_| refused())?,
+        None => u128::from(whole(word)?),
+    };
+    let all = u128::MAX >> (128 - bits);
+    let free = all & !mask;
+    if mask > all || free & (free.wrapping_add(1)) != 0 {
+        return Err(refused());
+    }
+    Ok(bits - free.count_ones())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(text: &str) -> Word {
+        Word { text: text.to_owned(), at: 0..text.len() }
+    }
+
+    #[test]
+    fn amounts_are_what_was_meant() {
+        assert_eq!(bandwidth(&word("1.5Mbit/s")), Ok(1_500_000), "dummynet makes 1 bit/s of it");
+        assert_eq!(bandwidth(&word("2Gbit/s")), Ok(2_000_000_000));
+        assert_eq!(bandwidth(&word("300KByte/s")), Ok(2_400_000));
+        assert_eq!(bandwidth(&word("64000")), Ok(64_000));
+        assert!(bandwidth(&word("tun0")).is_err());
+        assert_eq!(milliseconds(&word("50")), Ok("50ms".to_owned()));
+        assert_eq!(milliseconds(&word("0.25")), Ok("250us".to_owned()));
+        assert_eq!(limit(&word("50")), Ok("50p".to_owned()));
+        assert_eq!(limit(&word("30KBytes")), Ok("30KiB".to_owned()));
+        assert_eq!(
+            [
+                leading(&word("0xffffff00"), 32),
+                leading(&word("/16"), 32),
+                leading(&word("0xffff"), 16)
+            ],
+            [Ok(24), Ok(16), Ok(16)]
+        );
+        assert!(leading(&word("0xff00ff00"), 32).is_err() && leading(&word("/33"), 32).is_err());
+    }
+}

@@ -1,0 +1,60 @@
+//! Interfaces are ends of links. What passes the first one that is named is the far end's, what
+//! passes a second one the near end's: packets come in by one and go out by the other.
+
+use super::rule::Rule;
+use crate::args::no_equal;
+use falaj_scenario::Problem;
+use falaj_scenario::suggest::quoted;
+
+/// Gives rules their directions by the interfaces that they name.
+pub(super) fn ends(rules: &mut [Rule], problems: &mut Vec<Problem>) {
+    let mut named: Vec<_> = Vec::new();
+    for name in
+        rules.iter().flat_map(|rule| &rule.interfaces).map(|interface| interface.name.clone())
+    {
+        if named.iter().all(|other: &crate::lines::Word| other.text != name.text) {
+            named.push(name);
+        }
+    }
+    let Some(first) = named.first() else { return };
+    if let Some(third) = named.get(2) {
+        let why = "a link has two ends: import what is said of these two, and of others apart";
+        problems.push(no_equal(third.at.clone(), "a third interface", why));
+        return;
+    }
+    let Some(second) = named.get(1) else {
+        let what =
+            format!("{} is the end of these links: rules need not name it", quoted(&first.text));
+        problems.push(Problem::warning(first.at.clone(), what));
+        return;
+    };
+    let what = format!(
+        "{} is the far end of these links, and {} the near one: what goes out by the first, or comes in by the second, is up",
+        quoted(&first.text),
+        quoted(&second.text)
+    );
+    problems.push(Problem::warning(second.at.clone(), what));
+    let passes = rules.iter().find_map(|rule| rule.pass);
+    for rule in rules {
+        if rule.pass.is_some_and(|pass| passes != Some(pass)) {
+            let why = "there a packet is looked at twice between two interfaces, here once: write all rules for packets that go `out`";
+            problems.push(no_equal(rule.at.clone(), "in beside out", why));
+        }
+        let said = rule.direction;
+        let mut ways = rule.interfaces.iter().map(|interface| {
+            let way = interface.passes.or(said);
+            if interface.name.text == first.text { way } else { way.map(turned) }
+        });
+        // Where none is named it is for both ways.
+        let way = ways.next().flatten();
+        if ways.any(|other| other != way) {
+            let why = "packets come in by one interface and go out by the other";
+            problems.push(no_equal(rule.at.clone(), "these interfaces of one rule", why));
+        }
+        rule.direction = way;
+    }
+}
+
+fn turned(way: &'static str) -> &'static str {
+    if way == "up" { "down" } else { "up" }
+}

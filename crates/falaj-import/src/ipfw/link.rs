@@ -1,0 +1,385 @@
+//! The links and rules that dummynet's objects amount to.
+
+use super::Firewall;
+use super::config::Configured;
+use super::queues::{self, Sorted};
+use super::rule::{Action, Rule};
+use crate::draft::{Draft, Table, inline, key, quote};
+use falaj_scenario::Problem;
+
+/// What a table is called.
+pub(super) fn table_name(number: &str) -> String {
+    if number.bytes().all(|b| b.is_ascii_digit()) {
+        format!("table{number}")
+    } else {
+        number.to_owned()
+    }
+}
+
+/// A link for each pipe, with a flow for each of its queues; then the tables and rules.
+pub(super) fn links(all: &Firewall, draft: &mut Draft, problems: &mut Vec<Problem>) {
+    // A scheduler of a number stands for the pipe of that number.
+    let mut numbers: Vec<u64> = all.pipes.iter().chain(&all.scheds).map(|c| c.number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    for &number in &numbers {
+        link(all, number, draft, problems);
+    }
+    if numbers.is_empty() {
+        problems.push(no_pipe(all));
+        return;
+    }
+    tables(all, draft, problems);
+    let names = names(&all.rules);
+    for n in 0..all.rules.len() {
+        match made(all, &numbers, n, &names) {
+            Ok(table) => draft.tables.extend(table),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    problems.extend(several_tags(&all.rules));
+    if !all.one_pass {
+        problems.extend(beyond(all));
+    }
+    if all.rules.is_empty() {
+        // As it is of no use without rules, all that passes goes through the first one.
+        let what = "no `ipfw add` sends packets to these pipes: they pass the first one";
+        problems.push(Problem::warning(0..0, what));
+    }
+}
+
+/// Without a pipe there is nothing that packets could pass.
+fn no_pipe(all: &Firewall) -> Problem {
+    let what = "there is no `pipe N config` in it, and so no link";
+    let loses = all.rules.iter().find(|r| r.action == Action::Deny && r.probability.is_some());
+    match loses.and_then(|rule| Some((rule, rule.probability.as_ref()?))) {
+        Some((rule, percent)) => Problem::error(rule.at.clone(), what).help(format!(
+            "let a pipe lose them: `ipfw pipe 1 config plr P` and `ipfw add pipe 1 …` in place of `prob P deny`; \
+             in a scenario that is `loss = \"{percent}\"` of a link"
+        )),
+        None => Problem::error(0..0, what),
+    }
+}
+
+/// Packets gather tags there.
+fn several_tags(rules: &[Rule]) -> Option<Problem> {
+    let mut marks = rules.iter().filter_map(|rule| rule.mark.as_ref());
+    let first = marks.next()?;
+    let other = marks.find(|mark| mark.number != first.number && (mark.tag || first.tag))?;
+    let what = "a packet that gets several tags has all of them there; here it has one mark, the one that it got last";
+    Some(Problem::warning(other.at.clone(), what))
+}
+
+/// Rules may share a number, and have names of their own here.
+fn names(rules: &[Rule]) -> Vec<String> {
+    let name = |(n, rule): (usize, &Rule)| match rules[..n]
+        .iter()
+        .filter(|r| r.number == rule.number)
+        .count()
+    {
+        0 => rule.number.to_string(),
+        more => format!("{}-{}", rule.number, more + 1),
+    };
+    rules.iter().enumerate().map(name).collect()
+}
+
+/// With one_pass=0 packets go on behind their last pipe, to the rule that nobody writes.
+fn beyond(all: &Firewall) -> Vec<Problem> {
+    let mut said: Vec<Problem> = Vec::new();
+    for way in ["up", "down"] {
+        let rules: Vec<&Rule> =
+            all.rules.iter().filter(|r| r.direction.is_none_or(|d| d == way)).collect();
+        let leads = |r: &&Rule| {
+            matches!(r.action, Action::Pipe(_) | Action::Queue(_) | Action::PipeOfTable)
+        };
+        let Some(last) = rules.iter().rposition(leads) else { continue };
+        let ends = |r: &&Rule| {
+            matches!(r.action, Action::Allow | Action::Deny)
+                && r.matches == "any"
+                && r.probability.is_none()
+        };
+        if rules[last + 1..].iter().any(ends) || said.iter().any(|p| p.span == rules[last].at) {
+            continue;
+        }
+        let what = "what no rule behind this one takes leaves here; the last rule of ipfw drops it, with one_pass=0";
+        let problem = Problem::warning(rules[last].at.clone(), what);
+        said.push(
+            problem.help(
+                "end with `add allow ip from any to any`, or with `deny`, and both do the same",
+            ),
+        );
+    }
+    said
+}
+
+fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Problem>) {
+    let of = |list: &'_ [Configured]| list.iter().find(|c| c.number == number).cloned();
+    let (pipe, sched) = (of(&all.pipes), of(&all.scheds));
+    let Some(at) = pipe.as_ref().or(sched.as_ref()).map(|c| c.at.clone()) else { return };
+    let header = format!("link.pipe{number}");
+    let mut table = Table::new(format!("[{header}]"), at);
+    table.comments.extend(pipe.iter().chain(&sched).map(|c| c.line.clone()));
+    // A profile may have a bandwidth, which counts where the pipe says none.
+    let says =
+        |name: &str| pipe.iter().chain(&sched).flat_map(|c| &c.link).any(|(said, _)| *said == name);
+    if !says("profile") {
+        table.text("rate", "unlimited");
+    }
+    let of_pipe = |rule: &&Rule| {
+        rule.action == Action::Pipe(number) || queues::queue_of(all, rule, number).is_some()
+    };
+    table.text("account", counted(all.rules.iter().filter(of_pipe)));
+    for (name, value) in pipe.iter().chain(&sched).flat_map(|c| &c.link) {
+        table.set(name, value.clone());
+    }
+    let each: Vec<String> = pipe.iter().chain(&sched).flat_map(|c| c.each.clone()).collect();
+    if !each.is_empty() {
+        table.text("each", each.join(" "));
+    }
+    let lossy = table.get("loss").is_some() && table.get("rate") != Some("\"unlimited\"");
+    if let Some(pipe) = pipe.as_ref().filter(|_| lossy) {
+        let what = "dummynet loses packets before they wait; here behind the rate: what is lost took its time";
+        problems.push(Problem::warning(pipe.at.clone(), what));
+    }
+    for last in pipe.iter().chain(&sched).flat_map(|c| &c.last) {
+        problems
+            .push(last.within(all.rules.iter().filter(of_pipe)).unwrap_or_else(|refused| refused));
+    }
+    let sorted = match queues::sorted(all, number) {
+        Ok(sorted) => sorted,
+        Err(problem) => return problems.push(problem),
+    };
+    for queue in all.queues.iter().filter(|q| q.of == Some(number)) {
+        let sent = all.rules.iter().any(|r| r.action == Action::Queue(queue.number));
+        if !sent {
+            problems.push(Problem::warning(
+                queue.at.clone(),
+                "no rule sends to this queue: it is left out",
+            ));
+        } else if sorted.iter().flatten().all(|(number, _)| *number != queue.number) {
+            let what = "rules before take all that this queue would get: it is left out";
+            problems.push(Problem::warning(queue.at.clone(), what));
+        } else {
+            let of_queue = |rule: &&Rule| rule.action == Action::Queue(queue.number);
+            for last in &queue.last {
+                problems.push(
+                    last.within(all.rules.iter().filter(of_queue))
+                        .unwrap_or_else(|refused| refused),
+                );
+            }
+        }
+    }
+    if sorted.iter().all(Vec::is_empty) {
+        let policy = pipe.iter().chain(&sched).flat_map(|c| c.policy.clone()).collect::<Vec<_>>();
+        draft.tables.extend(one_queue(
+            table,
+            &header,
+            pipe.as_ref().and_then(|p| p.queue.as_deref()),
+            &policy,
+        ));
+        return;
+    }
+    let typed = sched.iter().chain(&pipe).find(|c| c.scheduler.is_some());
+    let kind = typed.and_then(|c| c.scheduler).unwrap_or("wf2q+");
+    let own = typed.iter().flat_map(|c| c.own.clone());
+    let keys: Vec<(&str, String)> = [("kind", quote(kind))].into_iter().chain(own).collect();
+    table.set("scheduler", inline(&keys));
+    draft.tables.push(table);
+    let [up, down] = &sorted;
+    // Where one direction has none, or the same, they are those of the link.
+    let of_link = up.is_empty() || down.is_empty() || up == down;
+    let parts: Vec<(&Sorted, &str)> = match of_link {
+        true => vec![(if up.is_empty() { down } else { up }, "")],
+        false => vec![(up, ".up"), (down, ".down")],
+    };
+    for (sorted, part) in parts {
+        for (number, takes) in sorted {
+            let Some(queue) = all.queues.iter().find(|q| q.number == *number) else { continue };
+            draft.tables.push(flow(queue, takes, kind, &format!("{header}{part}")));
+        }
+    }
+}
+
+/// dummynet counts IP packets; of frames that it sees as such their headers too.
+fn counted<'a>(mut rules: impl Iterator<Item = &'a Rule>) -> &'static str {
+    let frames = rules.next().is_some_and(|first| first.frames) && rules.all(|rule| rule.frames);
+    if frames { "l2" } else { "ip" }
+}
+
+/// A queue is a flow.
+fn flow(queue: &Configured, takes: &[String], kind: &str, header: &str) -> Table {
+    let mut flow = Table::new(format!("[{header}.flow.queue{}]", queue.number), queue.at.clone());
+    flow.comments.push(queue.line.clone());
+    let rules: Vec<String> = takes.iter().map(|rule| quote(rule)).collect();
+    flow.set(
+        "match",
+        if rules.len() == 1 { rules.concat() } else { format!("[{}]", rules.join(", ")) },
+    );
+    if kind != "fq_codel" {
+        flow.set("queue", queue_of(queue.queue.as_deref().unwrap_or("50p"), &queue.policy));
+    }
+    let weight = queue.weight.unwrap_or(1);
+    match kind {
+        "fifo" | "fq_codel" => {}
+        "priority" => flow.set("priority", weight.to_string()),
+        // A visit's quantum is so many steps of 1500 bytes there.
+        "drr" => flow.text("quantum", format!("{}B", weight * 1500)),
+        _ => flow.set("weight", weight.to_string()),
+    }
+    if !queue.each.is_empty() {
+        flow.text("each", queue.each.join(" "));
+    }
+    flow
+}
+
+/// What a pipe has by itself.
+fn one_queue(
+    mut table: Table,
+    header: &str,
+    limit: Option<&str>,
+    policy: &[(&'static str, String)],
+) -> Vec<Table> {
+    // Slots are 50 unless it is said otherwise.
+    let limit = limit.unwrap_or("50p");
+    if policy.is_empty() {
+        table.set("scheduler", inline(&[("kind", quote("fifo")), ("queue", quote(limit))]));
+        return vec![table];
+    }
+    let mut flow = Table::new(format!("[{header}.flow.all]"), table.at.clone());
+    flow.text("match", "any");
+    flow.set("queue", queue_of(limit, policy));
+    vec![table, flow]
+}
+
+/// A pipe with the one queue that it has by itself.
+pub(super) fn alone(pipe: &Configured, header: &str) -> Vec<Table> {
+    let mut table = Table::new(format!("[{header}]"), pipe.at.clone());
+    for (name, value) in &pipe.link {
+        table.set(name, value.clone());
+    }
+    if !pipe.each.is_empty() {
+        table.text("each", pipe.each.join(" "));
+    }
+    one_queue(table, header, pipe.queue.as_deref(), &pipe.policy)
+}
+
+/// A limit, and what the queue does before it is reached.
+fn queue_of(limit: &str, policy: &[(&'static str, String)]) -> String {
+    if policy.is_empty() {
+        return quote(limit);
+    }
+    let keys: Vec<(&str, String)> =
+        [("limit", quote(limit))].into_iter().chain(policy.iter().cloned()).collect();
+    inline(&keys)
+}
+
+fn tables(all: &Firewall, draft: &mut Draft, problems: &mut Vec<Problem>) {
+    let mut names: Vec<&str> = Vec::new();
+    for entry in &all.tables {
+        if !names.contains(&entry.table.as_str()) {
+            names.push(&entry.table);
+        }
+    }
+    for name in names {
+        let entries = || all.tables.iter().filter(|e| e.table == name);
+        let at = entries().next().map_or(0..0, |e| e.at.clone());
+        let mut table = Table::new(format!("[table.{}]", key(&table_name(name))), at);
+        let names_pipes = all.rules.iter().any(|r| {
+            r.action == Action::PipeOfTable && r.table.as_ref().is_some_and(|(t, _)| t == name)
+        });
+        for entry in entries() {
+            let value = match (&entry.value, names_pipes) {
+                (Some(number), true)
+                    if all.pipes.iter().any(|p| p.number.to_string() == *number) =>
+                {
+                    format!("pipe{number}")
+                }
+                (Some(number), true) => {
+                    problems.push(Problem::error(
+                        entry.at.clone(),
+                        format!("there is no pipe {number}"),
+                    ));
+                    continue;
+                }
+                (value, _) => value.clone().unwrap_or_default(),
+            };
+            table.set(&quote(&entry.address), quote(&value));
+        }
+        draft.tables.push(table);
+    }
+}
+
+/// The rule of a scenario; a rule that only counts stays a rule that goes on.
+fn made(
+    all: &Firewall,
+    links: &[u64],
+    n: usize,
+    names: &[String],
+) -> Result<Option<Table>, Problem> {
+    let rule = &all.rules[n];
+    let mut table = Table::new("[[rule]]", rule.at.clone());
+    table.comments.push(rule.line.clone());
+    table.text("name", &names[n]);
+    table.text("match", &rule.matches);
+    if let Some(direction) = rule.direction {
+        table.text("direction", direction);
+    }
+    if let Some(probability) = &rule.probability {
+        table.text("probability", probability);
+    }
+    if let Some(mark) = &rule.mark {
+        table.set("mark", mark.number.clone());
+    }
+    let link = |number: u64, what: &str| {
+        links
+            .contains(&number)
+            .then(|| format!("pipe{number}"))
+            .ok_or_else(|| Problem::error(rule.at.clone(), format!("there is no {what} {number}")))
+    };
+    match &rule.action {
+        Action::Pipe(number) if queues::divide(all, *number) => {
+            return Err(queues::beside(rule, *number));
+        }
+        Action::Pipe(number) => table.text("to", link(*number, "pipe")?),
+        Action::Queue(number) => {
+            let queue = all.queues.iter().find(|q| q.number == *number);
+            let of = queue.and_then(|q| q.of).ok_or_else(|| {
+                Problem::error(rule.at.clone(), format!("there is no queue {number}"))
+            })?;
+            table.text("to", link(of, "pipe")?);
+        }
+        Action::PipeOfTable => {
+            if let Some((name, by)) = &rule.table {
+                let named = all
+                    .tables
+                    .iter()
+                    .filter(|e| e.table == *name)
+                    .filter_map(|e| e.value.as_ref()?.parse().ok());
+                if let Some(number) = named.into_iter().find(|number| queues::divide(all, *number))
+                {
+                    return Err(queues::beside(rule, number));
+                }
+                table.set("to", inline(&[("table", quote(&table_name(name))), ("by", quote(by))]));
+            }
+        }
+        Action::Allow => table.text("to", "pass"),
+        Action::Deny => table.text("to", "drop"),
+        // What is counted goes on with the next rule; where none is left, it passes.
+        Action::Count => match names.get(n + 1) {
+            Some(next) => table.set("to", inline(&[("skip-to", quote(next))])),
+            None => return Ok(None),
+        },
+        Action::SkipTo(number) => {
+            let next = (n + 1..all.rules.len()).find(|next| all.rules[*next].number >= *number);
+            let next = next
+                .ok_or_else(|| Problem::error(rule.at.clone(), "it skips beyond the last rule"))?;
+            table.set("to", inline(&[("skip-to", quote(&names[next]))]));
+        }
+    }
+    if !all.one_pass
+        && matches!(rule.action, Action::Pipe(_) | Action::Queue(_) | Action::PipeOfTable)
+    {
+        table.text("then", "on");
+    }
+    Ok(Some(table))
+}

@@ -1,0 +1,280 @@
+//! `ipfw` and `dnctl`: the pipes, queues, schedulers, rules and tables of dummynet.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `config` | `pipe`, `queue` and `sched`, with their options |
+//! | `policy` | what a queue does before it is full |
+//! | `bits` | masks of the last bits of addresses |
+//! | `queues` | which packets are whose queue's |
+//! | `ends` | interfaces, which are ends of links |
+//! | `rule` | `add`: which packets, and what becomes of them |
+//! | `link` | the links and rules that they amount to |
+
+mod bits;
+mod config;
+mod ends;
+mod link;
+mod policy;
+mod queues;
+mod rule;
+
+use crate::amounts::whole;
+use crate::args::{Args, no_equal, unknown};
+use crate::draft::{Draft, Table};
+use crate::lines::{self, Word};
+use crate::{Imported, finish};
+use config::{Configured, Kind};
+use falaj_scenario::suggest::quoted;
+use falaj_scenario::{Diagnostics, Problem, Severity};
+use rule::Rule;
+use std::ops::Range;
+
+/// All that the commands have set.
+#[derive(Debug, Clone)]
+struct Firewall {
+    pipes: Vec<Configured>,
+    queues: Vec<Configured>,
+    scheds: Vec<Configured>,
+    rules: Vec<Rule>,
+    tables: Vec<Entry>,
+    /// Does a packet leave the rules behind its first pipe?
+    one_pass: bool,
+}
+
+/// A line of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    table: String,
+    address: String,
+    value: Option<String>,
+    at: Range<usize>,
+}
+
+/// The scenario that a script of `ipfw` or `dnctl` commands amounts to: a link for each pipe, and
+/// rules. What goes out is `up`, what comes in is `down`.
+///
+/// # Errors
+/// Every line that cannot be read or has no equal, and why.
+pub fn ipfw(text: &str, file: &str) -> Result<Imported, Diagnostics> {
+    let mut problems = Vec::new();
+    let mut all = Firewall {
+        pipes: Vec::new(),
+        queues: Vec::new(),
+        scheds: Vec::new(),
+        rules: Vec::new(),
+        tables: Vec::new(),
+        one_pass: true,
+    };
+    for words in lines::commands(text, &mut problems) {
+        if let Err(problem) = command(&words, &mut all, &mut problems) {
+            problems.push(problem);
+        }
+    }
+    let mut draft = Draft::default();
+    if problems.iter().all(|p| p.severity != Severity::Error) {
+        ends::ends(&mut all.rules, &mut problems);
+        link::links(&all, &mut draft, &mut problems);
+    }
+    finish(&draft, file, text, problems)
+}
+
+/// The tables of one direction of a link, by what `pipe N config` takes.
+pub(super) fn direction(args: &mut Args<'_>, header: &str) -> Result<Vec<Table>, Problem> {
+    let made = config::read(Kind::Pipe, 0, args)?;
+    match made.last.first() {
+        Some(last) => Err(last.within([].iter()).unwrap_or_else(|refused| refused)),
+        None => Ok(link::alone(&made, header)),
+    }
+}
+
+const OBJECTS: &[&str] =
+    &["pipe", "queue", "sched", "add", "delete", "table", "flush", "enable", "disable"];
+
+fn command(words: &[Word], all: &mut Firewall, notes: &mut Vec<Problem>) -> Result<(), Problem> {
+    let mut args = Args::new(words);
+    args.take("sudo");
+    let name = |w: &Word| w.text.rsplit('/').next().unwrap_or("").to_owned();
+    let program = args.peek().map(name).unwrap_or_default();
+    if program == "sysctl" {
+        args.next();
+        return sysctl(&mut args, all, notes);
+    }
+    let named = matches!(program.as_str(), "ipfw" | "dnctl" | "cmd");
+    if named {
+        args.next();
+        while args.peek().is_some_and(|w| w.text.starts_with('-')) {
+            args.next();
+        }
+    }
+    let object = args.value("a command")?;
+    match object.text.as_str() {
+        "pipe" => numbered(&mut args, &mut all.pipes, Kind::Pipe, notes),
+        "queue" => numbered(&mut args, &mut all.queues, Kind::Queue, notes),
+        "sched" => numbered(&mut args, &mut all.scheds, Kind::Sched, notes),
+        "add" => {
+            let rule = rule::read(&mut args, all.rules.last().map_or(0, |r| r.number), notes)?;
+            // Later ones of a number stand behind the earlier.
+            let at =
+                all.rules.iter().position(|r| r.number > rule.number).unwrap_or(all.rules.len());
+            all.rules.insert(at, rule);
+            Ok(())
+        }
+        "delete" => {
+            while let Some(word) = args.next() {
+                let number = whole(word)?;
+                all.rules.retain(|r| r.number != number);
+            }
+            Ok(())
+        }
+        "flush" => {
+            all.rules.clear();
+            Ok(())
+        }
+        "table" => table(&mut args, all),
+        "enable" | "disable" => {
+            let what = args.value("what")?;
+            match what.text.as_str() {
+                "one_pass" => all.one_pass = object.text == "enable",
+                _ => notes.push(left_out(&args)),
+            }
+            Ok(())
+        }
+        "set" if named => match args.next() {
+            Some(verb) if matches!(verb.text.as_str(), "show" | "list") => Ok(()),
+            _ => Err(no_equal(
+                object.at.clone(),
+                "set",
+                "rules are in no sets here: leave those out that shall not hold; `falaj set` changes what runs",
+            )),
+        },
+        "show" | "list" | "zero" | "resetlog" => Ok(()),
+        _ if named => Err(unknown(object, "a command of ipfw that can be imported", OBJECTS)),
+        _ => {
+            notes.push(left_out(&args));
+            Ok(())
+        }
+    }
+}
+
+fn left_out(args: &Args<'_>) -> Problem {
+    Problem::warning(args.all(), "this is no command of dummynet or its rules, and was left out")
+}
+
+/// dummynet reads it, and looks at it nowhere.
+fn pri(at: Range<usize>) -> Problem {
+    let what = "dummynet reads `pri` and does nothing with it, and it was left out: under `type prio` the `weight` is the priority";
+    Problem::warning(at, what)
+}
+
+/// `pipe 1 config bw 1Mbit/s`, `pipe 1 delete`, `pipe flush`.
+fn numbered(
+    args: &mut Args<'_>,
+    configured: &mut Vec<Configured>,
+    kind: Kind,
+    notes: &mut Vec<Problem>,
+) -> Result<(), Problem> {
+    let word = args.value("a number")?;
+    match word.text.as_str() {
+        "flush" => {
+            configured.clear();
+            return Ok(());
+        }
+        "show" | "list" => return Ok(()),
+        "delete" => {
+            let number = whole(args.value("a number")?)?;
+            configured.retain(|c| c.number != number);
+            return Ok(());
+        }
+        _ => {}
+    }
+    let number = whole(word)?;
+    if !(1..=65_535).contains(&number) {
+        return Err(Problem::error(
+            word.at.clone(),
+            format!("{} is out of range", quoted(&word.text)),
+        )
+        .help("1 to 65535"));
+    }
+    let verb = args.value("`config`")?;
+    match verb.text.as_str() {
+        "config" => {
+            let made = config::read(kind, number, args)?;
+            notes.extend(made.pri.clone().map(pri));
+            configured.retain(|c| c.number != number);
+            configured.push(made);
+            Ok(())
+        }
+        "delete" => {
+            configured.retain(|c| c.number != number);
+            Ok(())
+        }
+        "show" | "list" => Ok(()),
+        _ => Err(unknown(verb, "what can be done with it", &["config", "delete", "show"])),
+    }
+}
+
+/// `sysctl net.inet.ip.fw.one_pass=0`.
+fn sysctl(
+    args: &mut Args<'_>,
+    all: &mut Firewall,
+    notes: &mut Vec<Problem>,
+) -> Result<(), Problem> {
+    while let Some(word) = args.next() {
+        match word.text.split_once('=') {
+            Some((name, value)) if name.ends_with("fw.one_pass") => all.one_pass = value != "0",
+            None if word.text.starts_with('-') => {}
+            _ => notes.push(Problem::warning(
+                word.at.clone(),
+                "this says nothing of links, and was left out",
+            )),
+        }
+    }
+    Ok(())
+}
+
+/// `table T add ADDRESS [VALUE]`.
+fn table(args: &mut Args<'_>, all: &mut Firewall) -> Result<(), Problem> {
+    let name = args.value("a table")?.text.clone();
+    args.take("atomic");
+    let verb = args.value("a verb")?;
+    match verb.text.as_str() {
+        "add" => {
+            let mut next = Some(args.value("an address")?);
+            while let Some(address) = next {
+                falaj_scenario::parse_match(&format!("src {}", address.text))
+                    .map_err(|e| Problem::error(address.at.clone(), e.what).help(e.help))?;
+                let value = args.next().map(|w| w.text.clone());
+                let at = args.all();
+                all.tables.push(Entry {
+                    table: name.clone(),
+                    address: address.text.clone(),
+                    value,
+                    at,
+                });
+                next = args.next();
+            }
+        }
+        "delete" => {
+            let mut next = Some(args.value("an address")?);
+            while let Some(address) = next {
+                all.tables.retain(|e| e.table != name || e.address != address.text);
+                next = args.next();
+            }
+        }
+        "flush" | "destroy" => all.tables.retain(|e| e.table != name),
+        "create" => {
+            while let Some(word) = args.next() {
+                if word.text == "type" && args.value("a type")?.text != "addr" {
+                    return Err(no_equal(
+                        word.at.clone(),
+                        "this type of a table",
+                        "tables of addresses can be imported",
+                    ));
+                }
+            }
+        }
+        "list" | "show" | "info" | "detail" | "lock" | "unlock" => {}
+        _ => return Err(unknown(verb, "a verb of table", &["add", "delete", "flush", "create"])),
+    }
+    Ok(())
+}

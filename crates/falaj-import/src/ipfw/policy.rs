@@ -1,0 +1,146 @@
+//! `red`, `gred`, `codel`, `pie`, and what `fq_codel` takes of them.
+
+use super::config::milliseconds;
+use crate::amounts::{part_of_one, size, whole};
+use crate::args::{Args, no_equal, unknown};
+use crate::draft::quote;
+use crate::lines::Word;
+use falaj_scenario::Problem;
+use falaj_scenario::suggest::quoted;
+
+/// Keys, and what TOML has for them.
+pub(super) type Keys = Vec<(&'static str, String)>;
+
+/// `w_q/min_th/max_th/max_p`; thresholds are slots, or bytes where the queue has bytes.
+pub(super) fn red(name: &Word, args: &mut Args<'_>, slots: bool) -> Result<Keys, Problem> {
+    let word = args.value("its four numbers")?;
+    let parts: Vec<&str> = word.text.split('/').collect();
+    let [weight, min, max, most] = parts[..] else {
+        return Err(Problem::error(
+            word.at.clone(),
+            format!("{} is not four numbers", quoted(&word.text)),
+        )
+        .help("w_q/min_th/max_th/max_p, as in `red 0.002/5/15/0.1`"));
+    };
+    let part = |text: &str| Word { text: text.to_owned(), at: word.at.clone() };
+    let chance = |text: &str| {
+        part_of_one(&part(text))?
+            .ok_or_else(|| Problem::error(word.at.clone(), "of zero it never does anything"))
+    };
+    let threshold = |text: &str| {
+        let n = whole(&part(text))?;
+        Ok(if slots { format!("{n}p") } else { size(n) })
+    };
+    let policy = if name.text == "gred" { "gred" } else { "red" };
+    Ok(vec![
+        ("policy", quote(policy)),
+        ("min", quote(&threshold(min)?)),
+        ("max", quote(&threshold(max)?)),
+        ("probability", quote(&chance(most)?)),
+        ("weight", quote(&chance(weight)?)),
+    ])
+}
+
+const CODEL: &[&str] = &["target", "interval", "ecn", "noecn"];
+
+/// One word of `codel`; of others none.
+fn of_codel(word: &Word, args: &mut Args<'_>, keys: &mut Keys) -> Result<bool, Problem> {
+    match word.text.as_str() {
+        "target" => set(keys, "target", quote(&milliseconds(args.value("a time")?)?)),
+        "interval" => set(keys, "interval", quote(&milliseconds(args.value("a time")?)?)),
+        "ecn" => set(keys, "ecn", quote("yes")),
+        "noecn" => keys.retain(|(key, _)| *key != "ecn"),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn set(keys: &mut Keys, key: &'static str, value: String) {
+    keys.retain(|(k, _)| *k != key);
+    keys.push((key, value));
+}
+
+/// All that stands behind `codel`.
+pub(super) fn codel(args: &mut Args<'_>) -> Result<Keys, Problem> {
+    let mut keys = vec![("policy", quote("codel"))];
+    while let Some(word) = args.next() {
+        if !of_codel(word, args, &mut keys)? {
+            return Err(unknown(word, "a parameter of codel", CODEL));
+        }
+    }
+    Ok(keys)
+}
+
+/// All that stands behind `fq_codel`.
+pub(super) fn fq_codel(args: &mut Args<'_>) -> Result<Keys, Problem> {
+    // It marks unless it is told not to.
+    let mut keys = vec![("ecn", quote("yes"))];
+    while let Some(word) = args.next() {
+        match word.text.as_str() {
+            "quantum" => set(&mut keys, "quantum", quote(&size(whole(args.value("bytes")?)?))),
+            "limit" => {
+                set(&mut keys, "limit", whole(args.value("a number of packets")?)?.to_string())
+            }
+            "flows" => set(&mut keys, "queues", whole(args.value("a number")?)?.to_string()),
+            _ if of_codel(word, args, &mut keys)? => {}
+            _ => {
+                let known: Vec<&str> =
+                    ["quantum", "limit", "flows"].iter().chain(CODEL).copied().collect();
+                return Err(unknown(word, "a parameter of fq_codel", &known));
+            }
+        }
+    }
+    Ok(keys)
+}
+
+const PIE: &[&str] = &[
+    "target",
+    "tupdate",
+    "alpha",
+    "beta",
+    "max_burst",
+    "max_ecnth",
+    "ecn",
+    "noecn",
+    "capdrop",
+    "nocapdrop",
+    "drand",
+    "nodrand",
+    "onoff",
+    "dre",
+    "ts",
+];
+
+/// All that stands behind `pie`.
+pub(super) fn pie(args: &mut Args<'_>) -> Result<Keys, Problem> {
+    let mut keys = vec![("policy", quote("pie"))];
+    while let Some(word) = args.next() {
+        match word.text.as_str() {
+            "target" => set(&mut keys, "target", quote(&milliseconds(args.value("a time")?)?)),
+            "tupdate" => set(&mut keys, "update", quote(&milliseconds(args.value("a time")?)?)),
+            "max_burst" => set(&mut keys, "burst", quote(&milliseconds(args.value("a time")?)?)),
+            "alpha" => fixed(word, args.value("a number")?, &["0.125"])?,
+            "beta" => fixed(word, args.value("a number")?, &["1.25"])?,
+            "max_ecnth" => fixed(word, args.value("a number")?, &["0.1", "0.10"])?,
+            "ecn" => set(&mut keys, "ecn", quote("yes")),
+            "noecn" => keys.retain(|(key, _)| *key != "ecn"),
+            // As RFC 8033 has it; how long packets wait is known here, and need not be estimated.
+            "capdrop" | "drand" | "dre" | "ts" => {}
+            "nocapdrop" | "nodrand" | "onoff" => {
+                let why = "PIE is as RFC 8033 has it: its probability is capped and spread, and it is always on";
+                return Err(no_equal(word.at.clone(), &word.text, why));
+            }
+            _ => return Err(unknown(word, "a parameter of pie", PIE)),
+        }
+    }
+    Ok(keys)
+}
+
+/// What is as RFC 8033 has it, and cannot be set.
+fn fixed(name: &Word, value: &Word, to: &[&str]) -> Result<(), Problem> {
+    if to.contains(&value.text.as_str()) {
+        return Ok(());
+    }
+    let what = format!("{} {}", name.text, value.text);
+    Err(no_equal(value.at.clone(), &what, &format!("it is {}, as RFC 8033 has it", to[0])))
+}

@@ -1,0 +1,582 @@
+//! `add [NUMBER] [prob P] ACTION PROTOCOL from SOURCE to DESTINATION [OPTIONS]`.
+
+use crate::amounts::{part_of_one, whole};
+use crate::args::{Args, no_equal, unknown};
+use crate::lines::Word;
+use falaj_scenario::Problem;
+use falaj_scenario::suggest::quoted;
+use std::ops::Range;
+
+/// What becomes of the packets of a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Action {
+    Pipe(u64),
+    Queue(u64),
+    /// The pipe that a table names.
+    PipeOfTable,
+    Allow,
+    Deny,
+    Count,
+    SkipTo(u64),
+}
+
+/// A rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Rule {
+    pub(super) number: u64,
+    /// In percent.
+    pub(super) probability: Option<String>,
+    pub(super) action: Action,
+    /// What it marks packets with, and where it says so.
+    pub(super) mark: Option<Mark>,
+    /// In the grammar of a scenario's `match`.
+    pub(super) matches: String,
+    /// `up` or `down`; none: both.
+    pub(super) direction: Option<&'static str>,
+    /// It looks at packets as they come in alone (`down`), or as they go out (`up`).
+    pub(super) pass: Option<&'static str>,
+    /// The table whose value counts, and which address is looked up in it.
+    pub(super) table: Option<(String, &'static str)>,
+    /// The interfaces that it names.
+    pub(super) interfaces: Vec<Interface>,
+    /// It sees frames, whose headers count.
+    pub(super) frames: bool,
+    pub(super) at: Range<usize>,
+    pub(super) line: String,
+}
+
+/// A number that a rule notes of its packets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) number: String,
+    /// Of which a packet may have several there.
+    pub(super) tag: bool,
+    pub(super) at: Range<usize>,
+}
+
+/// An interface that a rule names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Interface {
+    pub(super) name: Word,
+    /// Packets come in by it, or go out; else as the rule's direction says.
+    pub(super) passes: Option<&'static str>,
+}
+
+/// Reads what stands behind `add`; `last` is the highest number so far.
+pub(super) fn read(
+    args: &mut Args<'_>,
+    last: u64,
+    notes: &mut Vec<Problem>,
+) -> Result<Rule, Problem> {
+    let number = match args.number() {
+        Some(word) => whole(word)?,
+        // Steps are of 100 there.
+        None => last.saturating_add(100),
+    };
+    let (mut chance, mut mark) = (None, None);
+    let action = loop {
+        let word = args.value("an action")?;
+        match word.text.as_str() {
+            "prob" => chance = part_of_one(args.value("a probability")?)?.or(Some("0%".to_owned())),
+            "set" => _ = whole(args.value("a number")?)?,
+            "pipe" if args.take("tablearg").is_some() => break Action::PipeOfTable,
+            "queue" if args.peek().is_some_and(|w| w.text == "tablearg") => {
+                let why = "tables lead to links here: write a rule for each queue, `queue 1 ip from 10.1.0.0/16 to any`";
+                return Err(no_equal(word.at.clone(), "queue tablearg", why));
+            }
+            "pipe" => break Action::Pipe(whole(args.value("a number")?)?),
+            "queue" => break Action::Queue(whole(args.value("a number")?)?),
+            "allow" | "accept" | "pass" | "permit" => break Action::Allow,
+            "deny" | "drop" => break Action::Deny,
+            "count" => break Action::Count,
+            "setmark" => {
+                let word = args.value("a mark")?;
+                mark = Some(Mark {
+                    number: marked(word, "setmark", u32::MAX)?,
+                    tag: false,
+                    at: word.at.clone(),
+                });
+                break Action::Count;
+            }
+            "skipto" if args.peek().is_some_and(|w| w.text == "tablearg") => {
+                let why = "tables lead to links here: write a rule for each number to skip to";
+                return Err(no_equal(word.at.clone(), "skipto tablearg", why));
+            }
+            "skipto" => break Action::SkipTo(whole(args.value("a number")?)?),
+            _ => return Err(no_action(word)),
+        }
+    };
+    for word in ["log", "logamount"] {
+        if args.take(word).is_some() {
+            args.number();
+        }
+    }
+    if let Some(word) = args.take("untag") {
+        return Err(no_equal(
+            word.at.clone(),
+            "untag",
+            "a packet has one mark here, and another `tag` takes its place",
+        ));
+    }
+    if args.take("tag").is_some() {
+        let word = args.value("a number")?;
+        mark = Some(Mark { number: marked(word, "tag", 65_534)?, tag: true, at: word.at.clone() });
+    }
+    let mut body = Body::default();
+    body.read(args)?;
+    // Where a packet comes in or goes out is said by the interface, at whichever of both it is
+    // looked at.
+    let by_interface = body.interfaces.iter().rev().find_map(|interface| interface.passes);
+    let goes_out = body.interfaces.iter().any(|interface| interface.passes == Some("up"));
+    let pass = body.direction.or(goes_out.then_some("up"));
+    let direction = by_interface.or(body.direction);
+    let matches = if body.terms.is_empty() { "any".to_owned() } else { body.terms.join(" ") };
+    if let Err(error) = falaj_scenario::parse_match(&matches) {
+        let what = format!("this comes to {}: {}", quoted(&matches), error.what);
+        return Err(Problem::error(args.all(), what).help(error.help));
+    }
+    if direction.is_none() && matches!(action, Action::Pipe(_) | Action::Queue(_)) {
+        let what =
+            "without `in` or `out` both directions share the pipe there; here each has its own";
+        notes.push(Problem::warning(args.all(), what));
+    }
+    if action == Action::PipeOfTable && body.table.is_none() {
+        return Err(Problem::error(args.all(), "`tablearg` of which table?")
+            .help("as in `pipe tablearg ip from table(1) to any`"));
+    }
+    Ok(Rule {
+        number,
+        probability: chance,
+        action,
+        mark,
+        matches,
+        direction,
+        pass,
+        table: body.table,
+        interfaces: body.interfaces,
+        frames: body.frames,
+        at: args.all(),
+        line: args.line(),
+    })
+}
+
+/// What a rule looks at.
+#[derive(Default)]
+struct Body {
+    terms: Vec<String>,
+    direction: Option<&'static str>,
+    table: Option<(String, &'static str)>,
+    interfaces: Vec<Interface>,
+    frames: bool,
+}
+
+impl Body {
+    fn read(&mut self, args: &mut Args<'_>) -> Result<(), Problem> {
+        let begins = |w: &Word| OPTIONS.contains(&w.text.as_str()) || w.text == "not";
+        if let Some(first) = args.peek().filter(|w| !begins(w)) {
+            args.next();
+            if opens(first) {
+                let sides = sides(args, |word, _, body| body.protocol(word, false))?;
+                self.block(false, sides);
+            } else {
+                self.protocol(first, false)?;
+            }
+            if args.take("from").is_some() {
+                self.end(args, "src", "sport")?;
+                if args.take("to").is_none() {
+                    return Err(Problem::error(args.all(), "`from` needs `to`")
+                        .help("as in `ip from any to any`"));
+                }
+                self.end(args, "dst", "dport")?;
+            }
+        }
+        while let Some(word) = args.next() {
+            self.option(word, args)?;
+        }
+        Ok(())
+    }
+
+    /// Sides of which one holds.
+    fn block(&mut self, not: bool, sides: Vec<String>) {
+        // What takes all packets says nothing.
+        if !sides.iter().any(String::is_empty) {
+            self.term(not, format!("( {} )", sides.join(" or ")));
+        }
+    }
+
+    fn term(&mut self, not: bool, text: impl AsRef<str>) {
+        let not = if not { "not " } else { "" };
+        self.terms.push(format!("{not}{}", text.as_ref()));
+    }
+
+    fn protocol(&mut self, word: &Word, not: bool) -> Result<(), Problem> {
+        match word.text.as_str() {
+            "all" | "ip" if !not => {}
+            "ip4" | "ipv4" => self.term(not, "ip"),
+            "ip6" | "ipv6" => self.term(not, "ip6"),
+            "ipv6-icmp" | "icmp6" => self.term(not, "icmp6"),
+            "tcp" | "udp" | "icmp" => self.term(not, &word.text),
+            _ => {
+                let number = whole(word).map_err(|_| {
+                    unknown(
+                        word,
+                        "a protocol",
+                        &["ip", "ip4", "ip6", "tcp", "udp", "icmp", "icmp6"],
+                    )
+                })?;
+                self.term(not, format!("proto {number}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// An address and perhaps ports.
+    fn end(&mut self, args: &mut Args<'_>, side: &'static str, port: &str) -> Result<(), Problem> {
+        let not = args.take("not").is_some();
+        let word = args.value("an address")?;
+        if word.text == "{" || word.text == "(" {
+            let mut any = Vec::new();
+            loop {
+                let word = args.value("an address")?;
+                match word.text.as_str() {
+                    "}" | ")" => break,
+                    "or" => {}
+                    _ => any.extend(self.address(word, side)?),
+                }
+            }
+            self.term(not, format!("( {} )", any.join(" or ")));
+        } else if let Some(text) = self.address(word, side)? {
+            self.term(not, text);
+        } else if not {
+            return Err(Problem::error(word.at.clone(), "`not any` takes no packet"));
+        }
+        let list = |w: &&Word| w.text.starts_with(|c: char| c.is_ascii_digit());
+        // What else `not` may be of, an option reads.
+        let mut ahead = args.clone();
+        let not = ahead.take("not").is_some();
+        if let Some(ports) = ahead.peek().filter(list) {
+            ahead.next();
+            self.term(not, format!("{port} {}", ports.text));
+            *args = ahead;
+        }
+        Ok(())
+    }
+
+    /// A comma separates addresses of one list.
+    fn address(&mut self, word: &Word, side: &'static str) -> Result<Option<String>, Problem> {
+        if let Some(table) = word.text.strip_prefix("table(").and_then(|t| t.strip_suffix(')')) {
+            let name = table.split(',').next().unwrap_or("").to_owned();
+            self.table.get_or_insert((name.clone(), side));
+            return Ok(Some(format!("{side} table {}", super::link::table_name(&name))));
+        }
+        if word.text == "any" {
+            return Ok(None);
+        }
+        if word.text.starts_with("me") {
+            return Err(no_equal(
+                word.at.clone(),
+                &word.text,
+                "write the address: a scenario knows no host",
+            ));
+        }
+        if word.text.contains('{') {
+            let why = "write the addresses apart, as a list or as prefixes";
+            return Err(no_equal(word.at.clone(), "a set of last bytes", why));
+        }
+        let all = word.text.split(',').map(|a| Ok(format!("{side} {}", prefix(a, word)?)));
+        let all: Vec<String> = all.collect::<Result<_, Problem>>()?;
+        Ok(Some(if all.len() == 1 { all.concat() } else { format!("( {} )", all.join(" or ")) }))
+    }
+
+    fn option(&mut self, word: &Word, args: &mut Args<'_>) -> Result<(), Problem> {
+        let mut word = word;
+        let not = word.text == "not";
+        if not {
+            word = args.value("what")?;
+        }
+        if opens(word) {
+            let sides = sides(args, |word, args, body| body.option(word, args))?;
+            self.block(not, sides);
+            return Ok(());
+        }
+        match word.text.as_str() {
+            "or" => {
+                return Err(Problem::error(word.at.clone(), "`or` stands in a block")
+                    .help("as in `{ dst-port 80 or dst-port 443 }`"));
+            }
+            "in" => self.direction = Some(if not { "up" } else { "down" }),
+            "out" => self.direction = Some(if not { "down" } else { "up" }),
+            "via" => self.interface(args.value("an interface")?, None, not)?,
+            "recv" => self.interface(args.value("an interface")?, Some("down"), not)?,
+            "xmit" => self.interface(args.value("an interface")?, Some("up"), not)?,
+            "src-port" | "dst-port" => {
+                let port = if word.text == "src-port" { "sport" } else { "dport" };
+                self.term(not, format!("{port} {}", args.value("ports")?.text));
+            }
+            "src-ip" | "dst-ip" | "src-ip6" | "dst-ip6" | "src-ipv6" | "dst-ipv6" => {
+                let side = if word.text.starts_with("src") { "src" } else { "dst" };
+                let address = args.value("an address")?;
+                if let Some(text) = self.address(address, side)? {
+                    self.term(not, text);
+                }
+            }
+            "proto" => {
+                let protocol = args.value("a protocol")?;
+                self.protocol(protocol, not)?;
+            }
+            "ipversion" => match args.value("a version")? {
+                version if version.text == "4" => self.term(not, "ip"),
+                version if version.text == "6" => self.term(not, "ip6"),
+                version => return Err(unknown(version, "a version of IP", &["4", "6"])),
+            },
+            "lookup" => {
+                let key = args.value("a field")?;
+                let side = match key.text.as_str() {
+                    "src-ip" => "src",
+                    "dst-ip" => "dst",
+                    _ => {
+                        return Err(no_equal(
+                            key.at.clone(),
+                            &key.text,
+                            "addresses can be looked up: src-ip, dst-ip",
+                        ));
+                    }
+                };
+                let name = args.value("a table")?.text.clone();
+                self.term(not, format!("{side} table {}", super::link::table_name(&name)));
+                self.table.get_or_insert((name, side));
+            }
+            "mac" | "MAC" => {
+                for side in ["mac-dst", "mac-src"] {
+                    let address = args.value("an address")?;
+                    if address.text != "any" {
+                        self.term(not, format!("{side} {}", address.text));
+                    }
+                }
+            }
+            "mac-type" => {
+                let types = args.value("a type")?;
+                let list: Vec<String> =
+                    types.text.split(',').map(|t| format!("ether {}", ether(t))).collect();
+                self.block(not, list);
+            }
+            "iplen" => self.term(not, format!("length {}", args.value("a length")?.text)),
+            "ipttl" => self.term(not, format!("ttl {}", args.value("a number")?.text)),
+            "dscp" => {
+                let points = args.value("a number")?;
+                let list: Vec<String> =
+                    points.text.split(',').map(|p| format!("dscp {}", dscp(p))).collect();
+                self.block(not, list);
+            }
+            "mark" => {
+                let mark = marked(args.value("a mark")?, "mark", u32::MAX)?;
+                self.term(not, format!("mark {mark}"));
+            }
+            "tagged" => {
+                let tags = args.value("a number")?;
+                let list =
+                    tags.text.split(',').map(|tag| Word { text: tag.to_owned(), ..tags.clone() });
+                let list = list.map(|tag| Ok(format!("mark {}", marked(&tag, "tagged", 65_534)?)));
+                self.block(not, list.collect::<Result<_, Problem>>()?);
+            }
+            "tcpflags" => self.term(not, format!("flags {}", args.value("flags")?.text)),
+            "setup" => self.term(not, "flags syn,!ack"),
+            "established" => self.term(not, "( flags ack or flags rst )"),
+            // Not the first piece.
+            "frag" => {
+                args.take("offset");
+                self.term(not, "( fragment not first-fragment )");
+            }
+            "layer2" | "bridged" => self.frames |= !not,
+            "//" => while args.next().is_some() {},
+            _ => return Err(no_option(word)),
+        }
+        Ok(())
+    }
+
+    /// Links have two ends, which interfaces stand for.
+    fn interface(
+        &mut self,
+        word: &Word,
+        passes: Option<&'static str>,
+        not: bool,
+    ) -> Result<(), Problem> {
+        if not || word.text.starts_with("table(") || word.text.contains('*') {
+            let why = "a link has two ends, of which `in` and `out` tell the direction: name one interface, or two";
+            return Err(no_equal(word.at.clone(), "this choice of interfaces", why));
+        }
+        if word.text != "any" {
+            self.interfaces.push(Interface { name: word.clone(), passes });
+        }
+        Ok(())
+    }
+}
+
+/// A mark, in base 10 or 16.
+fn marked(word: &Word, what: &str, most: u32) -> Result<String, Problem> {
+    let text = word.text.as_str();
+    let number = match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16).ok().filter(|_| !hex.starts_with('+')),
+        None => text.parse().ok().filter(|_| !text.starts_with('+')),
+    };
+    let least = u32::from(most < u32::MAX);
+    match number.filter(|number| (least..=most).contains(number)) {
+        Some(number) => Ok(number.to_string()),
+        None if text == "tablearg" || text.contains(':') => Err(no_equal(
+            word.at.clone(),
+            &format!("{what} {text}"),
+            "marks are set and compared as whole numbers",
+        )),
+        None => Err(Problem::error(
+            word.at.clone(),
+            format!("{} is no number for `{what}`", quoted(text)),
+        )
+        .help(format!("{least} to {most}"))),
+    }
+}
+
+fn opens(word: &Word) -> bool {
+    matches!(word.text.as_str(), "{" | "(")
+}
+
+/// What stands in a block, up to its end.
+fn sides<'a>(
+    args: &mut Args<'a>,
+    mut read: impl FnMut(&'a Word, &mut Args<'a>, &mut Body) -> Result<(), Problem>,
+) -> Result<Vec<String>, Problem> {
+    let mut sides = Vec::new();
+    let mut side = Body::default();
+    loop {
+        let word = args.value("the end of the block, `}`")?;
+        match word.text.as_str() {
+            "}" | ")" => break,
+            "or" => sides.push(std::mem::take(&mut side).terms.join(" ")),
+            "in" | "out" | "via" | "recv" | "xmit" => {
+                let why = "directions and interfaces hold for a whole rule: write two rules";
+                return Err(no_equal(word.at.clone(), "a block with these", why));
+            }
+            _ if opens(word) => {
+                return Err(Problem::error(word.at.clone(), "a block within a block"));
+            }
+            _ => read(word, args, &mut side)?,
+        }
+    }
+    sides.push(side.terms.join(" "));
+    Ok(sides)
+}
+
+/// `10.0.0.0:255.0.0.0` is `10.0.0.0/8`.
+fn prefix(address: &str, word: &Word) -> Result<String, Problem> {
+    let Some((base, mask)) = address.split_once(':').filter(|(base, _)| base.contains('.')) else {
+        return Ok(address.to_owned());
+    };
+    let bits = mask.parse::<std::net::Ipv4Addr>().map(u32::from).ok();
+    match bits.filter(|bits| bits.leading_ones() + bits.trailing_zeros() == 32) {
+        Some(bits) => Ok(format!("{base}/{}", bits.leading_ones())),
+        None => Err(no_equal(
+            word.at.clone(),
+            "this mask",
+            "a mask has ones and then zeros, such as `:255.255.0.0`",
+        )),
+    }
+}
+
+/// A type of Ethernet; some have names.
+fn ether(text: &str) -> &str {
+    match text {
+        "ip" | "ipv4" => "0x0800",
+        "ipv6" => "0x86dd",
+        text => text,
+    }
+}
+
+/// `be` is what has none.
+fn dscp(text: &str) -> &str {
+    if text == "be" { "0" } else { text }
+}
+
+/// An action that has no equal, and why.
+fn no_action(word: &Word) -> Problem {
+    let why = match word.text.as_str() {
+        "check-state" => "rules know packets, and no connections",
+        "divert" | "tee" | "ngtee" | "netgraph" => {
+            "packets stay in the link; `--capture` writes copies of them"
+        }
+        "fwd" | "forward" | "setfib" => "a link leads to its other end alone",
+        "nat" | "nat64lsn" | "nat64stl" | "nat64clat" | "nptv6" => {
+            "packets arrive as they were sent"
+        }
+        "reject" | "unreach" | "unreach6" | "reset" | "reset6" | "abort" | "abort6" => {
+            "nothing is answered in the place of the other end: `deny` drops"
+        }
+        "call" | "return" => "rules are tried from the top: `skipto` leads further down",
+        "setdscp" | "tcp-setmss" => "packets arrive as they were sent",
+        "reass" => "fragments pass as they are; rules see what each has",
+        _ => "actions that can be imported: pipe, queue, allow, deny, count, skipto",
+    };
+    no_equal(word.at.clone(), &word.text, why)
+}
+
+/// An option that has no equal, and why.
+fn no_option(word: &Word) -> Problem {
+    let why = match word.text.as_str() {
+        "keep-state"
+        | "limit"
+        | "record-state"
+        | "set-limit"
+        | "defer-action"
+        | "defer-immediate-action" => "rules know packets, and no connections",
+        "uid" | "gid" | "jail" | "sockarg" => {
+            "a packet on a link does not tell whose process sent it"
+        }
+        "diverted" | "diverted-loopback" | "diverted-output" | "fib" | "ipsec" => {
+            "a packet on a link has nothing of what the kernel noted beside it"
+        }
+        "antispoof" | "verrevpath" | "versrcreach" => "a link knows no routes",
+        "icmptypes" | "icmp6types" | "ipoptions" | "ipid" | "ipprecedence" | "iptos" | "tcpack"
+        | "tcpdatalen" | "tcpseq" | "tcpwin" | "tcpmss" | "tcpoptions" | "ext6hdr" | "flow-id"
+        | "flow" => "rules do not look at this field: `falaj explain match` tells at which they do",
+        _ => {
+            return no_equal(
+                word.at.clone(),
+                &word.text,
+                &format!("options that can be imported: {}", OPTIONS.join(", ")),
+            );
+        }
+    };
+    no_equal(word.at.clone(), &word.text, why)
+}
+
+/// What may stand behind the addresses.
+const OPTIONS: &[&str] = &[
+    "in",
+    "out",
+    "via",
+    "recv",
+    "xmit",
+    "src-port",
+    "dst-port",
+    "src-ip",
+    "dst-ip",
+    "src-ip6",
+    "dst-ip6",
+    "proto",
+    "ipversion",
+    "lookup",
+    "mac",
+    "MAC",
+    "mac-type",
+    "iplen",
+    "ipttl",
+    "dscp",
+    "tcpflags",
+    "mark",
+    "tagged",
+    "setup",
+    "established",
+    "frag",
+    "layer2",
+    "bridged",
+    "not",
+    "//",
+];

@@ -1,0 +1,67 @@
+//! Other tools' configurations, made into scenarios.
+//!
+//! | module | what it reads |
+//! |---|---|
+//! | `tc` | `tc qdisc`, `tc class` and `tc filter`, of Linux |
+//! | `ipfw` | `ipfw` and `dnctl`: pipes, queues, schedulers, rules and tables of dummynet |
+//! | `netconfig` | PlanetLab's command for both directions |
+//!
+//! A line either becomes part of the scenario, or is refused with what has no
+//! equal here: nothing is left out in silence.
+
+mod amounts;
+mod args;
+mod draft;
+mod first_match;
+mod ipfw;
+mod lines;
+mod netconfig;
+mod tc;
+
+use falaj_scenario::{Diagnostics, Problem, Severity};
+pub use ipfw::ipfw;
+pub use netconfig::{Netconfig, netconfig};
+pub use tc::{Host, tc};
+
+/// What became of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    /// The scenario, as [`falaj_scenario::format()`] lays it out; [`falaj_scenario::parse`] accepts it.
+    pub scenario: String,
+    /// What is not quite as it was there, and why.
+    pub notes: Diagnostics,
+}
+
+/// The scenario of a draft, unless something was wrong.
+fn finish(
+    draft: &draft::Draft,
+    file: &str,
+    text: &str,
+    problems: Vec<Problem>,
+) -> Result<Imported, Diagnostics> {
+    let notes = Diagnostics::new(file, text, problems);
+    if notes.has_errors() {
+        return Err(notes);
+    }
+    let scenario = falaj_scenario::format(&draft.to_string(), "the scenario")?;
+    match falaj_scenario::parse(&scenario, "the scenario") {
+        Ok(_) => Ok(Imported { scenario, notes }),
+        Err(errors) => Err(Diagnostics::new(file, text, at_the_source(draft, &scenario, &errors))),
+    }
+}
+
+/// What a scenario says that is refused, at the commands that it was made of.
+fn at_the_source(draft: &draft::Draft, scenario: &str, errors: &Diagnostics) -> Vec<Problem> {
+    let source = |problem: &&Problem| problem.severity == Severity::Error;
+    let of = |problem: &Problem| {
+        let header =
+            scenario.lines().take(problem.line).filter(|line| line.starts_with('[')).last();
+        let table = draft.tables.iter().find(|t| Some(t.header.as_str()) == header);
+        let at = table.map_or(0..0, |t| t.at.clone());
+        problem
+            .help
+            .iter()
+            .fold(Problem::error(at, problem.title.clone()), |p, help| p.help(help.clone()))
+    };
+    errors.problems().iter().filter(source).map(of).collect()
+}

@@ -1,0 +1,159 @@
+//! PlanetLab's `netconfig`: one command for both directions of what an application sends and
+//! receives.
+//!
+//! `config CLIENT 80 IN delay 100ms OUT bw 1Mbit/s`: connections that are opened here, to port 80
+//! elsewhere. A `SERVER` is asked at that port here, a `SERVICE` does both. What stands behind `IN`
+//! and `OUT` is what `ipfw pipe N config` takes.
+
+use crate::amounts::whole;
+use crate::args::{Args, unknown};
+use crate::draft::{Draft, Table, key};
+use crate::ipfw;
+use crate::lines::{self, Word};
+use falaj_scenario::suggest::quoted;
+use falaj_scenario::{Diagnostics, Problem};
+
+/// What a command asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Netconfig {
+    /// The link's name: `client-80`; its rules are `client-80-out` and `client-80-in`.
+    pub name: String,
+    /// The tables of link and rules, as in a scenario; `None`: they shall go.
+    pub tables: Option<String>,
+    /// What is not quite as it was there, and why.
+    pub notes: Diagnostics,
+}
+
+const SIDES: &[&str] = &["client", "server", "service"];
+
+/// Reads `[config] SIDE [PORTS] [ADDRESS] IN … OUT …`, or `delete SIDE [PORTS] [ADDRESS]`.
+///
+/// # Errors
+/// What cannot be read or has no equal, and where.
+pub fn netconfig(text: &str, file: &str) -> Result<Netconfig, Diagnostics> {
+    let mut problems = Vec::new();
+    let words: Vec<Word> = lines::commands(text, &mut problems).into_iter().flatten().collect();
+    let made = read(&words);
+    match made {
+        Ok((name, tables)) if problems.is_empty() => {
+            if let Some(Err(errors)) =
+                tables.as_ref().map(|tables| falaj_scenario::parse(tables, "the scenario"))
+            {
+                let titles = errors.problems().iter().map(|p| {
+                    p.help.iter().fold(Problem::error(0..text.len(), p.title.clone()), |q, help| {
+                        q.help(help.clone())
+                    })
+                });
+                return Err(Diagnostics::new(file, text, titles.collect()));
+            }
+            Ok(Netconfig { name, tables, notes: Diagnostics::new(file, text, Vec::new()) })
+        }
+        made => {
+            problems.extend(made.err());
+            Err(Diagnostics::new(file, text, problems))
+        }
+    }
+}
+
+fn read(words: &[Word]) -> Result<(String, Option<String>), Problem> {
+    let mut args = Args::new(words);
+    let deletes = args.take("delete").is_some();
+    args.take("config");
+    let side = args.value("a side: client, server or service")?;
+    let lower = side.text.to_ascii_lowercase();
+    if !SIDES.contains(&lower.as_str()) {
+        return Err(unknown(side, "a side", SIDES));
+    }
+    let (mut ports, mut address) = (None, None);
+    while let Some(word) = args.peek().filter(|w| !is_direction(w)) {
+        args.next();
+        let list = |text: &str| {
+            text.split([',', '-']).all(|n| whole(&Word { text: n.to_owned(), at: 0..0 }).is_ok())
+        };
+        let into = if list(&word.text) { &mut ports } else { &mut address };
+        let term = if list(&word.text) { "dport" } else { "dst" };
+        falaj_scenario::parse_match(&format!("{term} {}", word.text))
+            .map_err(|e| Problem::error(word.at.clone(), e.what).help(e.help))?;
+        if into.replace(word.text.clone()).is_some() {
+            return Err(Problem::error(
+                word.at.clone(),
+                format!("{} is one too many", quoted(&word.text)),
+            )
+            .help("one list of ports, `80,8000-8080`, and one address or prefix"));
+        }
+    }
+    if ports.is_none() && address.is_none() {
+        return Err(
+            Problem::error(side.at.clone(), "of which ports?").help(format!("as in `{lower} 80`"))
+        );
+    }
+    let name: String = [Some(&lower), address.as_ref(), ports.as_ref()]
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect::<Vec<_>>()
+        .join("-");
+    let name = name.replace(['/', ',', '.', ':'], "_");
+    if deletes {
+        return match args.next() {
+            None => Ok((name, None)),
+            Some(word) => Err(unknown(word, "a word behind what shall go", &["(there is none)"])),
+        };
+    }
+    let mut link = Table::new(format!("[link.{}]", key(&name)), args.all());
+    link.text("rate", "unlimited");
+    // As dummynet, whose `netconfig` this is.
+    link.text("account", "ip");
+    let mut draft = Draft { tables: vec![link] };
+    let mut seen: Vec<&str> = Vec::new();
+    while let Some(word) = args.next() {
+        let way = if word.text.eq_ignore_ascii_case("in") { "down" } else { "up" };
+        if !is_direction(word) {
+            return Err(unknown(word, "a direction", &["IN", "OUT"]));
+        }
+        if seen.contains(&way) {
+            return Err(Problem::error(
+                word.at.clone(),
+                format!("{} is said already", quoted(&word.text)),
+            ));
+        }
+        seen.push(way);
+        let own = args.until(is_direction);
+        draft
+            .tables
+            .extend(ipfw::direction(&mut Args::new(own), &format!("link.{}.{way}", key(&name)))?);
+    }
+    if seen.is_empty() {
+        return Err(Problem::error(args.all(), "what is it to be like?")
+            .help(format!("as in `{lower} 80 IN delay 100ms OUT bw 1Mbit/s`")));
+    }
+    for (way, rule) in [("up", "out"), ("down", "in")] {
+        let mut table = Table::new("[[rule]]", args.all());
+        table.text("name", format!("{name}-{rule}"));
+        table.text("match", matches(&lower, way == "up", ports.as_deref(), address.as_deref()));
+        table.text("direction", way);
+        table.text("to", &name);
+        draft.tables.push(table);
+    }
+    Ok((name, Some(draft.to_string())))
+}
+
+fn is_direction(word: &Word) -> bool {
+    word.text.eq_ignore_ascii_case("in") || word.text.eq_ignore_ascii_case("out")
+}
+
+/// A client's packets go out to the port and come in from it, a server's the other way, a service's
+/// both ways.
+fn matches(side: &str, out: bool, ports: Option<&str>, address: Option<&str>) -> String {
+    let to = |to: bool| {
+        let [port, end] = if to { ["dport", "dst"] } else { ["sport", "src"] };
+        let address = address.map(|a| format!("{end} {a}"));
+        let ports = ports.map(|p| format!("{port} {p}"));
+        address.into_iter().chain(ports).collect::<Vec<_>>().join(" ")
+    };
+    match side {
+        "client" => to(out),
+        "server" => to(!out),
+        _ => format!("( {} or {} )", to(true), to(false)),
+    }
+}

@@ -1,0 +1,340 @@
+//! Disciplines that keep a queue short: `red`, `codel`, `pie`; and `fq_codel` and `sfq`, with a
+//! queue for each connection.
+
+use super::device::stray;
+use crate::amounts::{part_of_one, size, tc_rate, tc_size, tc_time, time, whole};
+use crate::args::{Args, no_equal};
+use crate::draft::quote;
+use crate::lines::Word;
+use falaj_scenario::Problem;
+
+/// Keys, and what TOML has for them.
+pub(super) type Keys = Vec<(&'static str, String)>;
+
+/// A queue that does something before it is full.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Managed {
+    /// As a scenario has it.
+    pub(super) limit: String,
+    pub(super) policy: Keys,
+    /// Where it is not quite the same, and why.
+    pub(super) notes: Vec<Problem>,
+}
+
+/// A queue for each connection.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Fair {
+    /// The discipline, and its keys.
+    pub(super) scheduler: Keys,
+    pub(super) notes: Vec<Problem>,
+}
+
+fn set(keys: &mut Keys, key: &'static str, value: String) {
+    keys.retain(|(k, _)| *k != key);
+    keys.push((key, value));
+}
+
+/// `red limit B avpkt B …`; what is left out is as in tc.
+pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
+    const WORDS: &[&str] = &[
+        "limit",
+        "min",
+        "max",
+        "avpkt",
+        "burst",
+        "probability",
+        "bandwidth",
+        "ecn",
+        "harddrop",
+        "nodrop",
+        "adaptive",
+    ];
+    let (mut limit, mut min, mut max, mut packet, mut burst) = (None, None, None, None, None);
+    let (mut chance, mut ecn, mut hard) = ("2%".to_owned(), None, false);
+    while let Some(word) = args.next() {
+        match word.text.as_str() {
+            "limit" => limit = Some(tc_size(args.value("a size")?)?),
+            "min" => min = Some(tc_size(args.value("a size")?)?),
+            "max" => max = Some(tc_size(args.value("a size")?)?),
+            "avpkt" => packet = Some(tc_size(args.value("a size")?)?),
+            "burst" => burst = Some(whole(args.value("a number of packets")?)?),
+            "probability" => {
+                let value = args.value("a number from 0 to 1")?;
+                let never = || Problem::error(value.at.clone(), "of zero it never does anything");
+                chance = part_of_one(value)?.ok_or_else(never)?;
+            }
+            // How fast an idle queue's average sinks: by the link's own rate here.
+            "bandwidth" => _ = tc_rate(args.value("a rate")?)?,
+            "ecn" => ecn = Some(word),
+            "harddrop" => hard = true,
+            "nodrop" => {
+                let why = "packets that cannot be marked are dropped as often as others are marked";
+                return Err(no_equal(word.at.clone(), "nodrop", why));
+            }
+            "adaptive" => {
+                let why = "the probability is the one that is said; `codel` and `pie` find theirs by themselves";
+                return Err(no_equal(word.at.clone(), "adaptive", why));
+            }
+            "qevent" => {
+                return Err(no_equal(
+                    word.at.clone(),
+                    "qevent",
+                    "nothing else happens to a packet that is dropped",
+                ));
+            }
+            _ => return Err(stray(word, "red", WORDS)),
+        }
+    }
+    let missing = |what: &str| Problem::error(args.all(), format!("red needs {what}"));
+    let limit = limit.ok_or_else(|| missing("a `limit`"))?;
+    let packet = packet.filter(|p| *p > 0).ok_or_else(|| missing("an `avpkt`"))?;
+    let max = max.unwrap_or(match min {
+        Some(min) => min.saturating_mul(3),
+        None => limit / 4,
+    });
+    let min = min.unwrap_or(max / 3);
+    let burst = burst.unwrap_or_else(|| {
+        ((2 * u128::from(min) + u128::from(max)) / (3 * u128::from(packet))) as u64
+    });
+    let log = weight(min, burst, packet).ok_or_else(|| {
+        Problem::error(
+            args.all(),
+            format!("a burst of {burst} packets is too small for this `min` and `avpkt`"),
+        )
+        .help(format!("at least {}", min / packet + 1))
+    })?;
+    let mut policy = vec![
+        ("policy", quote("red")),
+        ("min", quote(&size(min))),
+        ("max", quote(&size(max))),
+        ("probability", quote(&chance)),
+        ("weight", quote(&half_powers(log))),
+    ];
+    let mut notes = Vec::new();
+    if let Some(word) = ecn {
+        policy.push(("ecn", quote("yes")));
+        if !hard {
+            let what = "beyond `max` packets are dropped here, as with `harddrop`; tc goes on marking them";
+            notes.push(Problem::warning(word.at.clone(), what));
+        }
+    }
+    Ok(Managed { limit: size(limit), policy, notes })
+}
+
+/// As tc finds it: the least n for which an average that is moved by 2^-n lets `burst` packets pass
+/// below `min`.
+fn weight(min: u64, burst: u64, packet: u64) -> Option<u32> {
+    let room = burst as f64 + 1.0 - min as f64 / packet as f64;
+    if room < 1.0 {
+        return None;
+    }
+    (1..32)
+        .find(|n| {
+            let part = 0.5f64.powi(*n);
+            room <= (1.0 - (1.0 - part).powf(burst as f64)) / part
+        })
+        .map(|n| n as u32)
+}
+
+/// 2^-n in percent, with as many places as a probability takes.
+fn half_powers(n: u32) -> String {
+    // Of 2^-31 as many places are left as it has digits that count.
+    let places = 16;
+    let scaled = 10u128.pow(places + 2) >> n;
+    let (whole, rest) = (scaled / 10u128.pow(places), scaled % 10u128.pow(places));
+    let text = format!("{whole}.{rest:016}");
+    format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// `codel limit P target T interval T`.
+pub(super) fn codel(args: &mut Args<'_>) -> Result<Managed, Problem> {
+    const WORDS: &[&str] = &["limit", "target", "interval", "ecn", "noecn"];
+    let mut made = Managed {
+        limit: "1000p".to_owned(),
+        policy: vec![("policy", quote("codel"))],
+        notes: Vec::new(),
+    };
+    while let Some(word) = args.next() {
+        match word.text.as_str() {
+            "limit" => made.limit = format!("{}p", whole(args.value("a number of packets")?)?),
+            _ if of_codel(word, args, &mut made.policy)? => {}
+            _ => return Err(stray(word, "codel", WORDS)),
+        }
+    }
+    Ok(made)
+}
+
+/// One word that `fq_codel` takes too; of others none.
+fn of_codel(word: &Word, args: &mut Args<'_>, keys: &mut Keys) -> Result<bool, Problem> {
+    match word.text.as_str() {
+        "target" => set(keys, "target", quote(&time(tc_time(args.value("a time")?)?))),
+        "interval" => set(keys, "interval", quote(&time(tc_time(args.value("a time")?)?))),
+        "ecn" => set(keys, "ecn", quote("yes")),
+        "noecn" => keys.retain(|(key, _)| *key != "ecn"),
+        "ce_threshold" | "ce_threshold_selector" => {
+            let why = "marks by a threshold are for scalable connections: `scheduler = { kind = \"dualpi2\", … }`";
+            return Err(no_equal(word.at.clone(), &word.text, why));
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// `pie limit P target T tupdate T`.
+pub(super) fn pie(args: &mut Args<'_>) -> Result<Managed, Problem> {
+    const WORDS: &[&str] = &[
+        "limit",
+        "target",
+        "tupdate",
+        "alpha",
+        "beta",
+        "ecn",
+        "noecn",
+        "nobytemode",
+        "no_dq_rate_estimator",
+    ];
+    let mut made = Managed {
+        limit: "1000p".to_owned(),
+        policy: vec![("policy", quote("pie"))],
+        notes: Vec::new(),
+    };
+    while let Some(word) = args.next() {
+        match word.text.as_str() {
+            "limit" => made.limit = format!("{}p", whole(args.value("a number of packets")?)?),
+            "target" => {
+                set(&mut made.policy, "target", quote(&time(tc_time(args.value("a time")?)?)))
+            }
+            "tupdate" => {
+                set(&mut made.policy, "update", quote(&time(tc_time(args.value("a time")?)?)))
+            }
+            "ecn" => set(&mut made.policy, "ecn", quote("yes")),
+            "noecn" => made.policy.retain(|(key, _)| *key != "ecn"),
+            // How long packets wait is known, and all sizes are alike to it.
+            "nobytemode" | "no_dq_rate_estimator" | "dq_rate_estimator" => {}
+            "alpha" | "beta" => {
+                let value = args.value("a number")?;
+                let usual = if word.text == "alpha" { 2 } else { 20 };
+                if whole(value)? != usual {
+                    let what = format!("{} {}", word.text, value.text);
+                    return Err(no_equal(
+                        value.at.clone(),
+                        &what,
+                        &format!("it is {usual}, as RFC 8033 has it"),
+                    ));
+                }
+            }
+            "bytemode" => {
+                return Err(no_equal(
+                    word.at.clone(),
+                    "bytemode",
+                    "packets of all sizes are alike to PIE here",
+                ));
+            }
+            _ => return Err(stray(word, "pie", WORDS)),
+        }
+    }
+    Ok(made)
+}
+
+/// `fq_codel limit P flows N quantum B …`.
+pub(super) fn fq_codel(args: &mut Args<'_>) -> Result<Fair, Problem> {
+    const WORDS: &[&str] = &[
+        "limit",
+        "flows",
+        "quantum",
+        "target",
+        "interval",
+        "ecn",
+        "noecn",
+        "memory_limit",
+        "drop_batch",
+    ];
+    let mut made = Fair {
+        scheduler: vec![("kind", quote("fq_codel")), ("ecn", quote("yes"))],
+        notes: Vec::new(),
+    };
+    while let Some(word) = args.next() {
+        match word.text.as_str() {
+            "limit" => set(
+                &mut made.scheduler,
+                "limit",
+                whole(args.value("a number of packets")?)?.to_string(),
+            ),
+            "flows" => {
+                set(&mut made.scheduler, "queues", whole(args.value("a number")?)?.to_string())
+            }
+            "quantum" => {
+                set(&mut made.scheduler, "quantum", quote(&size(tc_size(args.value("a size")?)?)))
+            }
+            "memory_limit" => {
+                tc_size(args.value("a size")?)?;
+                let what =
+                    "the memory of the kernel does not count here: `limit` is the one that holds";
+                made.notes.push(Problem::warning(word.at.clone(), what));
+            }
+            // One packet at a time goes: never more than is needed.
+            "drop_batch" => _ = whole(args.value("a number of packets")?)?,
+            _ if of_codel(word, args, &mut made.scheduler)? => {}
+            _ => return Err(stray(word, "fq_codel", WORDS)),
+        }
+    }
+    Ok(made)
+}
+
+/// `sfq`: what `fq_codel` is without CoDel, which acts never where its times are the longest.
+pub(super) fn sfq(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
+    const WORDS: &[&str] = &["limit", "quantum", "perturb", "divisor", "flows", "depth"];
+    let (mut limit, mut queues, mut quantum) = (127, 1024, None);
+    while let Some(word) = args.next() {
+        match word.text.as_str() {
+            "limit" => limit = whole(args.value("a number of packets")?)?,
+            "divisor" => queues = whole(args.value("a number")?)?,
+            "quantum" => quantum = Some(tc_size(args.value("a size")?)?),
+            // The hash is keyed, and connections stay where they are: nothing has to be stirred.
+            "perturb" | "flows" => _ = whole(args.value("a number")?)?,
+            // The packet that waits longest goes in any case.
+            "headdrop" => {}
+            "depth" => {
+                let why = "the fattest queue makes room, and none has a limit of its own";
+                return Err(no_equal(word.at.clone(), "depth of sfq", why));
+            }
+            "redflowlimit" | "min" | "max" | "avpkt" | "burst" | "probability" | "ecn"
+            | "harddrop" => {
+                let why = "`fq_codel` keeps each queue short, by CoDel";
+                return Err(no_equal(word.at.clone(), &format!("{} of sfq", word.text), why));
+            }
+            _ => return Err(stray(word, "sfq", WORDS)),
+        }
+    }
+    let mut scheduler = vec![
+        ("kind", quote("fq_codel")),
+        ("limit", limit.to_string()),
+        ("queues", queues.to_string()),
+    ];
+    scheduler.extend(quantum.map(|q| ("quantum", quote(&size(q)))));
+    scheduler.extend([("target", quote("3s")), ("interval", quote("4s"))]);
+    let what = "as `fq_codel` whose CoDel waits for seconds: where there is no room the packet that waits longest goes";
+    Ok(Fair { scheduler, notes: vec![Problem::warning(kind.at.clone(), what)] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_those_of_tc() {
+        // limit 400000 min 30000 max 90000 avpkt 1000 burst 55, of its manual page.
+        assert_eq!(weight(30_000, 55, 1000), Some(5));
+        assert_eq!(weight(10_000, 5, 1000), None);
+        assert_eq!(
+            [half_powers(1), half_powers(9), half_powers(5)],
+            ["50%", "0.1953125%", "3.125%"]
+        );
+        for n in 1..32 {
+            let percent = half_powers(n);
+            let probability = falaj_scenario::parse_probability(&percent)
+                .unwrap_or_else(|e| panic!("{percent}: {}", e.what));
+            assert_ne!(probability, falaj_sched::units::probability::Probability::NEVER);
+        }
+    }
+}

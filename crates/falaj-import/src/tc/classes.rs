@@ -1,0 +1,273 @@
+//! Classes of `htb` and `hfsc`; `cbs`.
+
+use super::aqm::Keys;
+use super::device::stray;
+use crate::amounts::{rate, size, tc_rate, tc_size, tc_time, time, whole};
+use crate::args::{Args, no_equal};
+use crate::draft::quote;
+use crate::lines::Word;
+use falaj_scenario::Problem;
+
+/// `default MINOR`, in hexadecimal.
+fn default_class(word: &Word) -> Result<u16, Problem> {
+    let digits = word.text.trim_start_matches("0x");
+    let hex = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    u16::from_str_radix(digits, 16).ok().filter(|_| hex).ok_or_else(|| {
+        Problem::error(word.at.clone(), format!("`{}` is not the number of a class", word.text))
+            .help("its minor part, as 20 of `1:20`")
+    })
+}
+
+/// `htb default 20 r2q 10`: where the rest goes.
+pub(super) fn htb_qdisc(args: &mut Args<'_>) -> Result<Option<u16>, Problem> {
+    let mut rest = None;
+    while let Some(word) = args.next() {
+        match word.text.as_str() {
+            "default" => rest = Some(default_class(args.value("a class")?)?),
+            // Of what quanta are made; equals share by their rates in any case.
+            "r2q" | "debug" | "direct_qlen" => _ = whole(args.value("a number")?)?,
+            "offload" => return Err(no_equal(word.at.clone(), "offload", "a link is no hardware")),
+            _ => return Err(stray(word, "htb", &["default", "r2q"])),
+        }
+    }
+    Ok(rest)
+}
+
+/// What a class of htb says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Htb {
+    pub(super) rate: u64,
+    pub(super) ceil: u64,
+    pub(super) burst: Option<u64>,
+    pub(super) ceil_burst: Option<u64>,
+    pub(super) prio: Option<u64>,
+}
+
+impl Htb {
+    /// Of a flow.
+    pub(super) fn keys(&self) -> Keys {
+        let mut keys = vec![("rate", quote(&rate(self.rate))), ("ceil", quote(&rate(self.ceil)))];
+        keys.extend(self.burst.map(|b| ("burst", quote(&size(b)))));
+        keys.extend(self.ceil_burst.map(|b| ("ceil-burst", quote(&size(b)))));
+        keys.extend(self.prio.map(|p| ("prio", p.to_string())));
+        keys
+    }
+}
+
+pub(super) fn htb(args: &mut Args<'_>) -> Result<Htb, Problem> {
+    const WORDS: &[&str] = &["rate", "ceil", "burst", "cburst", "prio", "quantum", "mtu"];
+    let (mut own, mut ceil, mut burst, mut ceil_burst, mut prio) = (None, None, None, None, None);
+    // `burst/cell`: the second is a detail of its tables.
+    let bucket = |word: &Word| {
+        let text = word.text.split('/').next().unwrap_or("").to_owned();
+        tc_size(&Word { text, at: word.at.clone() })
+    };
+    while let Some(word) = args.next() {
+        match word.text.as_str() {
+            "rate" => own = Some(tc_rate(args.value("a rate")?)?),
+            "ceil" => ceil = Some(tc_rate(args.value("a rate")?)?),
+            "burst" | "buffer" | "maxburst" => burst = Some(bucket(args.value("a size")?)?),
+            "cburst" | "cbuffer" | "cmaxburst" => ceil_burst = Some(bucket(args.value("a size")?)?),
+            "prio" => prio = Some(whole(args.value("a number")?)?),
+            // Equals take turns by their rates, whatever their quanta.
+            "quantum" | "mtu" => _ = tc_size(args.value("a size")?)?,
+            "overhead" | "mpu" | "linklayer" => {
+                let value = args.value("a value")?;
+                if !matches!(value.text.as_str(), "0" | "ethernet") {
+                    let why = "what a packet costs is for the whole link: write its `overhead` or `cells`";
+                    return Err(no_equal(
+                        word.at.clone(),
+                        &format!("{} of a class", word.text),
+                        why,
+                    ));
+                }
+            }
+            _ => return Err(stray(word, "htb", WORDS)),
+        }
+    }
+    let own = own.ok_or_else(|| Problem::error(args.all(), "a class of htb needs a `rate`"))?;
+    let ceil = ceil.unwrap_or(own);
+    if ceil < own {
+        return Err(Problem::error(args.all(), "a `ceil` below the `rate`")
+            .help("at least as much, or leave it out"));
+    }
+    Ok(Htb { rate: own, ceil, burst, ceil_burst, prio })
+}
+
+/// A curve of two pieces: m1 for d, then m2.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Curve {
+    pub(super) first: u64,
+    pub(super) span: u64,
+    pub(super) then: u64,
+}
+
+impl Curve {
+    /// Under these names, of slopes that nothing reaches the least that there is.
+    fn keys(self, names: [&'static str; 3]) -> Keys {
+        let [slope, first, span] = names;
+        let mut keys = Vec::new();
+        if self.span > 0 && self.first != self.then {
+            keys.extend([
+                (first, quote(&rate(self.first.max(1)))),
+                (span, quote(&time(self.span))),
+            ]);
+        }
+        keys.insert(0, (slope, quote(&rate(self.then.max(1)))));
+        keys
+    }
+}
+
+/// What a class of hfsc says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Hfsc {
+    pub(super) real_time: Option<Curve>,
+    pub(super) share: Option<Curve>,
+    pub(super) limit: Option<Curve>,
+}
+
+impl Hfsc {
+    /// Of a flow.
+    pub(super) fn keys(&self) -> Keys {
+        let curves = [
+            (self.real_time, ["rate", "burst-rate", "burst-time"]),
+            (self.share, ["share", "share-burst", "share-time"]),
+            (self.limit, ["limit", "limit-burst", "limit-time"]),
+        ];
+        curves.into_iter().filter_map(|(curve, names)| Some(curve?.keys(names))).flatten().collect()
+    }
+}
+
+/// `hfsc default 30`: where the rest goes.
+pub(super) fn hfsc_qdisc(args: &mut Args<'_>) -> Result<Option<u16>, Problem> {
+    let mut rest = None;
+    while let Some(word) = args.next() {
+        match word.text.as_str() {
+            "default" => rest = Some(default_class(args.value("a class")?)?),
+            _ => return Err(stray(word, "hfsc", &["default"])),
+        }
+    }
+    Ok(rest)
+}
+
+pub(super) fn hfsc(args: &mut Args<'_>) -> Result<Hfsc, Problem> {
+    let mut made = Hfsc::default();
+    while let Some(word) = args.next() {
+        match word.text.as_str() {
+            "rt" => made.real_time = Some(curve(args)?),
+            "ls" => made.share = Some(curve(args)?),
+            "sc" => {
+                let both = Some(curve(args)?);
+                (made.real_time, made.share) = (both, both);
+            }
+            "ul" => made.limit = Some(curve(args)?),
+            _ => return Err(stray(word, "hfsc", &["rt", "ls", "sc", "ul"])),
+        }
+    }
+    match made {
+        Hfsc { real_time: None, share: None, .. } => {
+            Err(Problem::error(args.all(), "a class of hfsc needs a curve")
+                .help("one of `rt`, `ls` and `sc`"))
+        }
+        Hfsc { share: None, limit: Some(_), .. } => {
+            Err(Problem::error(args.all(), "a limit of nothing that is shared")
+                .help("`ul` goes with `ls` or `sc`"))
+        }
+        made => Ok(made),
+    }
+}
+
+/// `[m1 R d T] m2 R`, or `[[umax B] dmax T] rate R`: so much within that time, and then the rate.
+fn curve(args: &mut Args<'_>) -> Result<Curve, Problem> {
+    let from = args.before().map_or(0..0, |w| w.at.clone());
+    let (mut first, mut span, mut work, mut within, mut then) = (None, None, None, None, None);
+    while let Some(word) = args.peek() {
+        let into = match word.text.as_str() {
+            "m1" => &mut first,
+            "d" => &mut span,
+            "umax" => &mut work,
+            "dmax" => &mut within,
+            "m2" | "rate" => &mut then,
+            _ => break,
+        };
+        let name = word.text.clone();
+        args.next();
+        *into = Some(match name.as_str() {
+            "d" | "dmax" => tc_time(args.value("a time")?)?,
+            "umax" => tc_size(args.value("a size")?)?,
+            _ => tc_rate(args.value("a rate")?)?,
+        });
+        if matches!(name.as_str(), "m2" | "rate") {
+            break;
+        }
+    }
+    let wrong = |what: &str| {
+        Problem::error(from.clone(), what.to_owned())
+            .help("as in `m1 2mbit d 10ms m2 1mbit`, or `umax 1500b dmax 20ms rate 1mbit`")
+    };
+    let then = then.ok_or_else(|| wrong("a curve needs `m2`, or `rate`"))?;
+    match (first, span, work, within) {
+        (None, None, None, None) => Ok(Curve { first: then, span: 0, then }),
+        (first, Some(span), None, None) => Ok(Curve { first: first.unwrap_or(0), span, then }),
+        (None, None, work, Some(within)) => {
+            let bits = u128::from(work.unwrap_or(0)) * 8;
+            let steep = (bits * 1_000_000_000).div_ceil(u128::from(within.max(1)));
+            if within > 0 && steep > u128::from(then) {
+                let first = u64::try_from(steep)
+                    .map_err(|_| wrong("so much in so little time is beyond any rate"))?;
+                return Ok(Curve { first, span: within, then });
+            }
+            // Nothing at first, so that the work is done by then at the rate.
+            let needed = (bits * 1_000_000_000).div_ceil(u128::from(then.max(1)));
+            Ok(Curve {
+                first: 0,
+                span: within.saturating_sub(needed.min(u128::from(u64::MAX)) as u64),
+                then,
+            })
+        }
+        _ => Err(wrong("a curve has `m1` with `d`, or `umax` with `dmax`")),
+    }
+}
+
+/// What `cbs` says: the slopes, in kbit/s, one of which the class has and the other it pays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cbs {
+    pub(super) idle: u64,
+    /// How fast the port is: the slopes say it together.
+    pub(super) port: u64,
+}
+
+pub(super) fn cbs(args: &mut Args<'_>) -> Result<Cbs, Problem> {
+    const WORDS: &[&str] = &["idleslope", "sendslope", "hicredit", "locredit", "offload"];
+    let (mut idle, mut send) = (None, None);
+    while let Some(word) = args.next() {
+        match word.text.as_str() {
+            name @ ("idleslope" | "sendslope" | "hicredit" | "locredit") => {
+                let value = args.value("a number")?;
+                let digits = value.text.trim_start_matches('-').to_owned();
+                let number = whole(&Word { text: digits, at: value.at.clone() })?;
+                match name {
+                    "idleslope" => idle = Some(number),
+                    "sendslope" => send = Some(number),
+                    // What credit there can be follows from the packets that others send meanwhile.
+                    _ => {}
+                }
+            }
+            "offload" if args.value("0 or 1")?.text == "0" => {}
+            "offload" => return Err(no_equal(word.at.clone(), "offload", "a link is no hardware")),
+            _ => return Err(stray(word, "cbs", WORDS)),
+        }
+    }
+    match (idle, send) {
+        (Some(idle), Some(send)) if idle > 0 => {
+            match idle.checked_add(send).and_then(|port| port.checked_mul(1000)) {
+                Some(port) => Ok(Cbs { idle: idle * 1000, port }),
+                None => Err(Problem::error(args.all(), "slopes beyond any rate")),
+            }
+        }
+        _ => Err(Problem::error(
+            args.all(),
+            "cbs needs an `idleslope` above zero and a `sendslope`, in kbit/s",
+        )),
+    }
+}

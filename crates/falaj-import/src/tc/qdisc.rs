@@ -1,0 +1,306 @@
+//! The other disciplines, and their classes.
+
+use super::aqm::{self, Fair, Managed};
+use super::classes::{self, Cbs, Hfsc, Htb};
+use super::device::stray;
+use super::netem::{self, Netem};
+use super::stab;
+use crate::amounts::{tc_rate, tc_size, tc_time, whole};
+use crate::args::{Args, no_equal, unknown};
+use crate::draft::quote;
+use crate::lines::Word;
+use falaj_scenario::Problem;
+
+/// A discipline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Qdisc {
+    Netem(Netem),
+    /// `limit` in bytes.
+    Tbf {
+        rate: u64,
+        burst: u64,
+        limit: u64,
+        overhead: Option<String>,
+        atm: bool,
+    },
+    /// A queue of so many packets or bytes.
+    Fifo {
+        packets: Option<u64>,
+        bytes: Option<u64>,
+    },
+    /// A queue that does something before it is full.
+    Managed(Managed),
+    /// A queue for each connection.
+    Fair(Fair),
+    Cbs(Cbs),
+    /// Classes of a tree, and the one that takes the rest.
+    Htb(Option<u16>),
+    Hfsc(Option<u16>),
+    /// Bands by number.
+    Prio {
+        bands: u64,
+        of_best_effort: u64,
+    },
+    Ets {
+        bands: u64,
+        strict: u64,
+        quanta: Vec<u64>,
+        of_best_effort: u64,
+    },
+    Drr,
+    Qfq,
+}
+
+/// A class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Class {
+    Drr { quantum: Option<u64> },
+    Qfq { weight: u64 },
+    Htb(Htb),
+    Hfsc(Hfsc),
+}
+
+/// All that are known, for messages.
+const KINDS: &[&str] = &[
+    "netem",
+    "tbf",
+    "pfifo",
+    "bfifo",
+    "pfifo_head_drop",
+    "red",
+    "codel",
+    "pie",
+    "fq_codel",
+    "sfq",
+    "cbs",
+    "prio",
+    "ets",
+    "drr",
+    "qfq",
+    "htb",
+    "hfsc",
+    "noqueue",
+];
+
+/// Reads what stands behind the kind.
+pub(super) fn read(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
+    match kind.text.as_str() {
+        "netem" => netem::read(args).map(Qdisc::Netem),
+        "tbf" => tbf(args),
+        "pfifo" | "bfifo" | "pfifo_head_drop" => fifo(kind, args),
+        // What a device has by itself: a queue of 1000 packets.
+        "pfifo_fast" | "noqueue" | "mq" => Ok(Qdisc::Fifo { packets: None, bytes: None }),
+        "red" => aqm::red(args).map(Qdisc::Managed),
+        "codel" => aqm::codel(args).map(Qdisc::Managed),
+        "pie" => aqm::pie(args).map(Qdisc::Managed),
+        "fq_codel" => aqm::fq_codel(args).map(Qdisc::Fair),
+        "sfq" => aqm::sfq(args, kind).map(Qdisc::Fair),
+        "cbs" => classes::cbs(args).map(Qdisc::Cbs),
+        "prio" => prio(args),
+        "ets" => ets(args),
+        "drr" => nothing_more(args, "drr").map(|()| Qdisc::Drr),
+        "qfq" => nothing_more(args, "qfq").map(|()| Qdisc::Qfq),
+        "htb" => classes::htb_qdisc(args).map(Qdisc::Htb),
+        "hfsc" => classes::hfsc_qdisc(args).map(Qdisc::Hfsc),
+        other => match without_equal(other) {
+            Some(why) => Err(no_equal(kind.at.clone(), other, why)),
+            None => Err(unknown(kind, "a discipline that can be imported", KINDS)),
+        },
+    }
+}
+
+/// What exists there and not here, and why.
+fn without_equal(kind: &str) -> Option<&'static str> {
+    Some(match kind {
+        "cake" => {
+            "it is many things in one: a `rate`, `overhead`, and `fq_codel` below a `tbf` or a class come near"
+        }
+        "fq" => {
+            "it paces as sockets ask for it: `shaper` holds each connection to a rate, `sfq` gives each its turn"
+        }
+        "fq_pie" => "queues by a hash have CoDel here: `fq_codel`",
+        "sfb" | "choke" | "gred" => "a queue is kept short by `red`, `codel` or `pie`",
+        "hhf" => "it tells heavy connections apart: `fq_codel` gives each its turn",
+        "cbq" => "kernels have it no more: `htb` and `hfsc` do what it did",
+        "dsmark" => "packets keep their DSCP",
+        "atm" => "cells are for links: `netem rate … 48 5`",
+        "mqprio" | "multiq" | "etf" | "taprio" => {
+            "it is for the queues of a card; of time-aware gates there is `scheduler = { kind = \"tas\", … }`"
+        }
+        "skbprio" => {
+            "it reads priorities that the kernel notes beside packets: `prio` with filters"
+        }
+        "plug" | "teql" | "blackhole" => "a link sends what it has, by itself",
+        _ => return None,
+    })
+}
+
+fn nothing_more(args: &mut Args<'_>, kind: &str) -> Result<(), Problem> {
+    match args.next() {
+        None => Ok(()),
+        Some(word) => Err(stray(word, kind, &["(it has none)"])),
+    }
+}
+
+/// `tbf rate R burst B latency T`, or `limit L`.
+fn tbf(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
+    const WORDS: &[&str] = &["rate", "burst", "limit", "latency", "overhead", "linklayer", "mpu"];
+    let (mut rate, mut burst, mut limit, mut latency) = (None, None, None, None);
+    let (mut overhead, mut atm) = (None, false);
+    while let Some(word) = args.next() {
+        match word.text.as_str() {
+            "rate" => rate = Some(tc_rate(args.value("a rate")?)?),
+            "burst" | "buffer" | "maxburst" => {
+                let size = args.value("a size")?;
+                // `burst/cell`: the second is a detail of its tables.
+                let text = size.text.split('/').next().unwrap_or("").to_owned();
+                burst = Some(tc_size(&Word { text, at: size.at.clone() })?);
+            }
+            "limit" => limit = Some(tc_size(args.value("a size")?)?),
+            "latency" => latency = Some(tc_time(args.value("a time")?)?),
+            "overhead" => overhead = Some(format!("{}B", whole(args.value("a number of bytes")?)?)),
+            "linklayer" => atm = stab::cells(args)?,
+            "mpu" => stab::mpu(word, args)?,
+            "peakrate" | "mtu" | "minburst" => {
+                return Err(no_equal(
+                    word.at.clone(),
+                    &word.text,
+                    "a second bucket: what passes in a burst is as fast as the device",
+                ));
+            }
+            _ => return Err(stray(word, "tbf", WORDS)),
+        }
+    }
+    let missing = |what: &str| Problem::error(args.all(), format!("tbf needs {what}"));
+    let (rate, burst) =
+        (rate.ok_or_else(|| missing("a `rate`"))?, burst.ok_or_else(|| missing("a `burst`"))?);
+    let limit = match (limit, latency) {
+        (Some(limit), _) => limit,
+        (None, Some(latency)) => {
+            (u128::from(rate) * u128::from(latency) / 8_000_000_000) as u64 + burst
+        }
+        (None, None) => return Err(missing("a `limit` or a `latency`")),
+    };
+    Ok(Qdisc::Tbf { rate, burst, limit, overhead, atm })
+}
+
+fn fifo(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
+    let mut limit = None;
+    while let Some(word) = args.next() {
+        match word.text.as_str() {
+            "limit" if kind.text != "bfifo" => {
+                limit = Some(whole(args.value("a number of packets")?)?)
+            }
+            "limit" => limit = Some(tc_size(args.value("a size")?)?),
+            _ => return Err(stray(word, &kind.text, &["limit"])),
+        }
+    }
+    Ok(match kind.text.as_str() {
+        "pfifo" => Qdisc::Fifo { packets: limit, bytes: None },
+        // The packet that waits longest goes where there is no room.
+        "pfifo_head_drop" => Qdisc::Managed(Managed {
+            limit: format!("{}p", limit.unwrap_or(1000)),
+            policy: vec![("policy", quote("head"))],
+            notes: Vec::new(),
+        }),
+        _ => Qdisc::Fifo { packets: None, bytes: limit },
+    })
+}
+
+/// Where a `priomap` sends what has no priority of its own; the rest of it follows the type of
+/// service.
+fn priomap(args: &mut Args<'_>) -> Result<Option<u64>, Problem> {
+    let mut first = None;
+    while let Some(word) = args.number() {
+        let band = whole(word)?;
+        first.get_or_insert(band);
+    }
+    Ok(first)
+}
+
+fn prio(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
+    let (mut bands, mut of_best_effort) = (3, None);
+    while let Some(word) = args.next() {
+        match word.text.as_str() {
+            "bands" => bands = band_count(args.value("a number")?)?,
+            "priomap" => of_best_effort = priomap(args)?,
+            _ => return Err(stray(word, "prio", &["bands", "priomap"])),
+        }
+    }
+    Ok(Qdisc::Prio { bands, of_best_effort: of_best_effort.unwrap_or(1).min(bands - 1) })
+}
+
+fn band_count(word: &Word) -> Result<u64, Problem> {
+    let bands = whole(word)?;
+    if (2..=16).contains(&bands) {
+        Ok(bands)
+    } else {
+        Err(Problem::error(word.at.clone(), "bands are 2 to 16"))
+    }
+}
+
+fn ets(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
+    let (mut bands, mut strict, mut quanta, mut of_best_effort) = (None, 0, Vec::new(), None);
+    while let Some(word) = args.next() {
+        match word.text.as_str() {
+            "bands" => bands = Some(band_count(args.value("a number")?)?),
+            "strict" => strict = whole(args.value("a number")?)?,
+            "quanta" => {
+                while let Some(word) = args.number() {
+                    quanta.push(whole(word)?);
+                }
+            }
+            "priomap" => of_best_effort = priomap(args)?,
+            _ => return Err(stray(word, "ets", &["bands", "strict", "quanta", "priomap"])),
+        }
+    }
+    let bands = bands.unwrap_or(strict + quanta.len() as u64);
+    if !(1..=16).contains(&bands) || strict + quanta.len() as u64 > bands {
+        return Err(Problem::error(
+            args.all(),
+            "ets has 1 to 16 bands, of which some are strict and the others have quanta",
+        ));
+    }
+    // Packets without a priority go to the last band unless a map says otherwise.
+    Ok(Qdisc::Ets {
+        bands,
+        strict,
+        quanta,
+        of_best_effort: of_best_effort.unwrap_or(bands - 1).min(bands - 1),
+    })
+}
+
+/// Reads what stands behind the kind of a class.
+pub(super) fn class(kind: &Word, args: &mut Args<'_>) -> Result<Class, Problem> {
+    match kind.text.as_str() {
+        "drr" => {
+            let mut quantum = None;
+            while let Some(word) = args.next() {
+                match word.text.as_str() {
+                    "quantum" => quantum = Some(tc_size(args.value("a size")?)?),
+                    _ => return Err(stray(word, "drr", &["quantum"])),
+                }
+            }
+            Ok(Class::Drr { quantum })
+        }
+        "qfq" => {
+            let mut weight = 1;
+            while let Some(word) = args.next() {
+                match word.text.as_str() {
+                    "weight" => weight = whole(args.value("a number")?)?,
+                    // The largest packet is the link's here.
+                    "maxpkt" => _ = tc_size(args.value("a size")?)?,
+                    _ => return Err(stray(word, "qfq", &["weight", "maxpkt"])),
+                }
+            }
+            Ok(Class::Qfq { weight })
+        }
+        "htb" => classes::htb(args).map(Class::Htb),
+        "hfsc" => classes::hfsc(args).map(Class::Hfsc),
+        _ => Err(unknown(
+            kind,
+            "a discipline whose classes can be imported",
+            &["drr", "qfq", "htb", "hfsc"],
+        )),
+    }
+}

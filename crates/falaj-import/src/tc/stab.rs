@@ -1,0 +1,64 @@
+//! `stab`, and what others say alike: what a packet costs beside its own bytes.
+
+use crate::amounts::whole;
+use crate::args::{Args, no_equal, unknown};
+use crate::lines::Word;
+use falaj_scenario::Problem;
+use std::ops::Range;
+
+/// What each packet costs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Stab {
+    /// So many bytes more, as a scenario has it.
+    pub(super) overhead: Option<String>,
+    /// It takes whole cells.
+    pub(super) atm: bool,
+    pub(super) at: Range<usize>,
+}
+
+/// Reads what stands behind `stab`, up to the kind.
+pub(super) fn read(word: &Word, args: &mut Args<'_>) -> Result<Stab, Problem> {
+    let mut stab = Stab { at: word.at.clone(), ..Stab::default() };
+    while let Some(word) = args.peek() {
+        match word.text.as_str() {
+            "overhead" | "linklayer" | "mpu" | "mtu" | "tsize" => args.next(),
+            _ => break,
+        };
+        match word.text.as_str() {
+            "overhead" => stab.overhead = bytes(args.value("a number of bytes")?)?,
+            "linklayer" => stab.atm = cells(args)?,
+            "mpu" => mpu(word, args)?,
+            // How large the kernel's table is; here it is reckoned for each packet.
+            _ => _ = whole(args.value("a number")?)?,
+        }
+    }
+    Ok(stab)
+}
+
+/// Bytes more, or less; none: as many.
+pub(super) fn bytes(word: &Word) -> Result<Option<String>, Problem> {
+    let (sign, digits) =
+        word.text.strip_prefix('-').map_or(("", word.text.as_str()), |digits| ("-", digits));
+    let bytes = whole(&Word { text: digits.to_owned(), at: word.at.clone() })?;
+    Ok((bytes != 0).then(|| format!("{sign}{bytes}B")))
+}
+
+/// `linklayer atm`: are there cells?
+pub(super) fn cells(args: &mut Args<'_>) -> Result<bool, Problem> {
+    let layer = args.value("a link layer")?;
+    match layer.text.as_str() {
+        "atm" | "adsl" => Ok(true),
+        "ethernet" => Ok(false),
+        _ => Err(unknown(layer, "a link layer", &["ethernet", "atm", "adsl"])),
+    }
+}
+
+/// `mpu 0`.
+pub(super) fn mpu(word: &Word, args: &mut Args<'_>) -> Result<(), Problem> {
+    match args.value("a size")?.text.as_str() {
+        "0" => Ok(()),
+        _ => {
+            Err(no_equal(word.at.clone(), "mpu", "packets cost what they have, and an `overhead`"))
+        }
+    }
+}

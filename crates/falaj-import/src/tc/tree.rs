@@ -1,0 +1,440 @@
+//! The classes of a discipline, and which packets go to them.
+
+use super::aqm::Keys;
+use super::classes::{Hfsc, Htb};
+use super::device::{Device, Node};
+use super::filter::Filter;
+use super::qdisc::{Class, Qdisc};
+use crate::amounts::{rate, size};
+use crate::args::no_equal;
+use crate::draft::quote;
+use crate::first_match::{Sends, Takes, apart};
+use falaj_scenario::Problem;
+use falaj_scenario::units::Unreadable;
+use std::ops::Range;
+
+/// What will be a flow.
+#[derive(Debug)]
+pub(super) struct Band {
+    pub(super) minor: u16,
+    /// The class that it is below; 0: the discipline.
+    parent: u16,
+    /// The discipline's keys for it.
+    pub(super) own: Keys,
+    pub(super) at: Range<usize>,
+}
+
+/// The classes of a discipline.
+#[derive(Debug)]
+pub(super) struct Tree {
+    /// As a scenario calls the discipline.
+    pub(super) kind: &'static str,
+    pub(super) major: u16,
+    /// What one class above all others, which is none here, says of the link: its rate and burst.
+    pub(super) rate: Option<(u64, Option<u64>)>,
+    pub(super) notes: Vec<Problem>,
+    bands: Vec<Band>,
+    /// The leaves that packets go to, as filters are tried, and what these look at; the one that
+    /// takes the rest comes last.
+    order: Vec<(u16, Vec<String>)>,
+    rest: Option<u16>,
+}
+
+impl Tree {
+    /// Of the discipline at this node; where it is the link's own, a class above all others says
+    /// how fast that is.
+    pub(super) fn of(node: &Node<Qdisc>, device: &Device, at_link: bool) -> Result<Tree, Problem> {
+        let major = node.handle.map_or(0, |h| h.major);
+        let mut tree = Tree {
+            kind: "",
+            major,
+            rate: None,
+            notes: Vec::new(),
+            bands: Vec::new(),
+            order: Vec::new(),
+            rest: None,
+        };
+        tree.fixed(node, device)?;
+        tree.classes(device)?;
+        if tree.bands.is_empty() {
+            let what = format!("`{}` without classes sends nothing", tree.kind);
+            return Err(
+                Problem::error(node.at.clone(), what).help("add its `tc class add …` lines")
+            );
+        }
+        if let Some(odd) = tree
+            .bands
+            .iter()
+            .find(|b| b.parent != 0 && tree.bands.iter().all(|c| c.minor != b.parent))
+        {
+            return Err(Problem::error(
+                odd.at.clone(),
+                format!("there is no class {major:x}:{:x}", odd.parent),
+            ));
+        }
+        if at_link {
+            tree.lift(device)?;
+        }
+        tree.filters(node, device)?;
+        Ok(tree)
+    }
+
+    /// The kind; and the bands of disciplines that have them by themselves.
+    fn fixed(&mut self, node: &Node<Qdisc>, device: &Device) -> Result<(), Problem> {
+        let mut band = |number: u64, own: Option<(&'static str, String)>| {
+            let own = own.into_iter().collect();
+            self.bands.push(Band { minor: number as u16 + 1, parent: 0, own, at: node.at.clone() });
+        };
+        match &node.what {
+            Qdisc::Prio { bands, of_best_effort } => {
+                (0..*bands).for_each(|b| band(b, Some(("priority", b.to_string()))));
+                self.rest = Some(*of_best_effort as u16 + 1);
+                self.kind = "priority";
+                self.notes.push(Problem::warning(
+                    node.at.clone(),
+                    "filters alone choose bands here: what `priomap` makes of the type of service is for a `match`",
+                ));
+                self.shaped(device)?;
+            }
+            Qdisc::Ets { bands, strict, quanta, of_best_effort } => {
+                for b in 0..*bands {
+                    band(
+                        b,
+                        match b.checked_sub(*strict) {
+                            None => Some(("priority", b.to_string())),
+                            Some(n) => {
+                                quanta.get(n as usize).map(|q| ("quantum", quote(&size(*q))))
+                            }
+                        },
+                    );
+                }
+                self.rest = Some(*of_best_effort as u16 + 1);
+                self.kind = "ets";
+            }
+            Qdisc::Drr => self.kind = "drr",
+            Qdisc::Qfq => self.kind = "qfq",
+            Qdisc::Htb(rest) => (self.kind, self.rest) = ("htb", *rest),
+            Qdisc::Hfsc(rest) => (self.kind, self.rest) = ("hfsc", *rest),
+            _ => {
+                return Err(no_equal(
+                    node.at.clone(),
+                    "this discipline below a class",
+                    "a class has a queue",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Bands with a credit-based shaper below: that is a discipline of its own.
+    fn shaped(&mut self, device: &Device) -> Result<(), Problem> {
+        let below = |minor: u16| {
+            let is = |q: &&Node<Qdisc>| {
+                q.parent.is_some_and(|p| p.major == self.major && p.minor == minor)
+            };
+            device.qdiscs.iter().find(is)
+        };
+        let shaped: Vec<_> = self.bands.iter().map(|b| below(b.minor)).collect();
+        let mut port = None;
+        for (node, band) in shaped.into_iter().zip(&mut self.bands) {
+            let Some(Node { what: Qdisc::Cbs(cbs), at, .. }) = node else { continue };
+            if port.is_some_and(|port| port != cbs.port) {
+                return Err(Problem::error(
+                    at.clone(),
+                    "these slopes are of another port than those before",
+                )
+                .help("idleslope less sendslope is the rate of the port"));
+            }
+            port = Some(cbs.port);
+            band.own = vec![("idle-slope", quote(&rate(cbs.idle)))];
+        }
+        if let Some(port) = port {
+            self.kind = "cbs";
+            self.rate = Some((port, None));
+            for band in &mut self.bands {
+                band.own.retain(|(key, _)| *key != "priority");
+            }
+        }
+        Ok(())
+    }
+
+    fn classes(&mut self, device: &Device) -> Result<(), Problem> {
+        for class in &device.classes {
+            let Some(handle) = class.handle.filter(|h| h.major == self.major) else { continue };
+            let own = match (&class.what, self.kind) {
+                (Class::Drr { quantum }, "drr") => {
+                    quantum.map(|q| ("quantum", quote(&size(q)))).into_iter().collect()
+                }
+                (Class::Qfq { weight }, "qfq") => vec![("weight", weight.to_string())],
+                (Class::Htb(htb), "htb") => htb.keys(),
+                (Class::Hfsc(hfsc), "hfsc") => {
+                    if hfsc.share.is_none() {
+                        let what =
+                            "with `rt` alone a class shares what others leave too, by its rate";
+                        self.notes.push(Problem::warning(class.at.clone(), what));
+                    }
+                    hfsc.keys()
+                }
+                _ => {
+                    let what =
+                        format!("a class of another discipline than its own, `{}`", self.kind);
+                    return Err(Problem::error(class.at.clone(), what));
+                }
+            };
+            let parent = class.parent.map_or(0, |p| p.minor);
+            self.bands.push(Band { minor: handle.minor, parent, own, at: class.at.clone() });
+        }
+        Ok(())
+    }
+
+    /// One class above all others is the link.
+    fn lift(&mut self, device: &Device) -> Result<(), Problem> {
+        let mut tops = self.bands.iter().filter(|b| b.parent == 0);
+        let (Some(top), None) = (tops.next(), tops.next()) else { return Ok(()) };
+        let (minor, at) = (top.minor, top.at.clone());
+        if self.is_leaf(minor) {
+            return Ok(());
+        }
+        let is =
+            |c: &&Node<Class>| c.handle.is_some_and(|h| h.major == self.major && h.minor == minor);
+        match device.classes.iter().find(is).map(|c| &c.what) {
+            Some(Class::Htb(Htb { ceil, ceil_burst, .. })) => {
+                self.rate = Some((*ceil, *ceil_burst))
+            }
+            Some(Class::Hfsc(Hfsc { limit: Some(limit), .. })) if limit.span == 0 => {
+                self.rate = Some((limit.then, None));
+            }
+            Some(Class::Hfsc(Hfsc { limit: Some(_), .. })) => {
+                let why = "the rate of a link is one: `ul rate R`, or `ul m2 R`";
+                return Err(no_equal(at, "an upper limit of two pieces above all classes", why));
+            }
+            _ => {}
+        }
+        self.bands.retain(|b| b.minor != minor);
+        self.bands.iter_mut().filter(|b| b.parent == minor).for_each(|b| b.parent = 0);
+        Ok(())
+    }
+
+    /// Which packets go where.
+    fn filters(&mut self, node: &Node<Qdisc>, device: &Device) -> Result<(), Problem> {
+        let major = self.major;
+        let mut filters: Vec<(u16, &Filter, String)> = Vec::new();
+        let mut asked = Vec::new();
+        self.asked((0, None), device, &mut filters, &mut asked)?;
+        let idle = device
+            .filters
+            .iter()
+            .filter(|f| f.parent.is_some_and(|p| p.major == major && p.minor != 0));
+        let idle = idle.filter(|f| !asked.contains(&f.at));
+        let idle: Vec<Problem> = idle
+            .map(|f| {
+                Problem::warning(
+                    f.at.clone(),
+                    "no filter sends to the class that it belongs to: it is not asked",
+                )
+            })
+            .collect();
+        self.notes.extend(idle);
+        if let Some(rest) = self.rest.filter(|rest| !self.bands.iter().any(|b| b.minor == *rest)) {
+            return Err(Problem::error(
+                node.at.clone(),
+                format!("there is no class {major:x}:{rest:x}"),
+            ));
+        }
+        let mut order: Vec<u16> = Vec::new();
+        for (minor, ..) in &filters {
+            if !order.contains(minor) {
+                order.push(*minor);
+            }
+        }
+        order.retain(|minor| Some(*minor) != self.rest);
+        order.extend(self.rest);
+        let unused =
+            self.bands.iter().filter(|b| self.is_leaf(b.minor) && !order.contains(&b.minor));
+        let unused = unused.map(|band| {
+            let what = format!("no filter sends to {major:x}:{:x}: it is left out", band.minor);
+            Problem::warning(band.at.clone(), what)
+        });
+        self.notes.extend(unused.collect::<Vec<_>>());
+        if order.is_empty() {
+            return Err(Problem::error(node.at.clone(), "no filter sends to any of its classes")
+                .help("add `tc filter add … flowid CLASS`, or `default` where there is one"));
+        }
+        // Flows of one class stay together, whatever filters stand between theirs.
+        self.order = order.into_iter().map(|minor| (minor, Vec::new())).collect();
+        let mut flat = Vec::new();
+        self.flatten(0, &mut flat);
+        let many = |filter: &Filter, why: Unreadable| {
+            let what = format!("which packets go to which class cannot be said: {}", why.what);
+            Problem::error(filter.at.clone(), what).help(why.help)
+        };
+        let mut sends = Vec::new();
+        for (minor, filter, rule) in &filters {
+            let takes = Takes::of(rule).map_err(|why| many(filter, why))?;
+            sends.push(Sends {
+                flow: flat.iter().position(|m| m == minor).unwrap_or(flat.len()),
+                takes,
+            });
+        }
+        let left = apart(&sends).map_err(|(n, why)| many(filters[n].1, why))?;
+        self.order = flat.into_iter().map(|minor| (minor, Vec::new())).collect();
+        for (send, takes) in sends.iter().zip(left).filter(|(_, takes)| !takes.is_nothing()) {
+            if let Some((_, rules)) =
+                self.order.get_mut(send.flow).filter(|(_, rules)| !rules.contains(&takes.text))
+            {
+                rules.push(takes.text);
+            }
+        }
+        let rest = self.rest;
+        let taken = |(minor, rules): &(u16, Vec<String>)| Some(*minor) != rest && rules.is_empty();
+        for (minor, _) in self.order.iter().filter(|one| taken(one)) {
+            let Some((_, filter, _)) = filters.iter().find(|(to, ..)| to == minor) else {
+                continue;
+            };
+            let what = format!(
+                "filters before take all that {major:x}:{minor:x} would get: it is left out"
+            );
+            self.notes.push(Problem::warning(filter.at.clone(), what));
+        }
+        self.order.retain(|one| !taken(one));
+        Ok(())
+    }
+
+    /// The filters of a class, 0 for those of the discipline itself, in the order in which they are
+    /// tried; and behind each that sends to a class with classes, that one's own, which take
+    /// what both take. `asked`: those that were looked at.
+    fn asked<'a>(
+        &mut self,
+        (class, above): (u16, Option<&str>),
+        device: &'a Device,
+        into: &mut Vec<(u16, &'a Filter, String)>,
+        asked: &mut Vec<Range<usize>>,
+    ) -> Result<(), Problem> {
+        let major = self.major;
+        let of = |f: &&Filter| f.parent.is_some_and(|p| p.major == major && p.minor == class);
+        let mut own: Vec<&Filter> = device.filters.iter().filter(of).collect();
+        own.sort_by_key(|f| f.prio);
+        for (n, filter) in own.iter().enumerate() {
+            asked.push(filter.at.clone());
+            let Some(to) = filter.to.filter(|to| self.bands.iter().any(|b| b.minor == to.minor))
+            else {
+                return Err(Problem::error(
+                    filter.at.clone(),
+                    "it sends to a class that is not there",
+                ));
+            };
+            if class != 0 && (to.minor == class || !self.is_below(to.minor, class)) {
+                let what = format!(
+                    "a filter of {major:x}:{class:x} sends to a class that is not below it"
+                );
+                return Err(
+                    Problem::error(filter.at.clone(), what).help("filters of a class lead down")
+                );
+            }
+            let rules = both(above.unwrap_or("any"), &filter.rule);
+            if rules.is_empty() {
+                let what = "it takes nothing of what the filters above it take: it is left out";
+                self.notes.push(Problem::warning(filter.at.clone(), what));
+            }
+            if self.is_leaf(to.minor) {
+                into.extend(rules.into_iter().map(|rule| (to.minor, *filter, rule)));
+                continue;
+            }
+            let mut takes_all = false;
+            for rule in rules {
+                let before = into.len();
+                self.asked((to.minor, Some(&rule)), device, into, asked)?;
+                if device
+                    .filters
+                    .iter()
+                    .all(|f| f.parent.is_none_or(|p| (p.major, p.minor) != (major, to.minor)))
+                {
+                    let what = "it sends to a class that has classes, and no filter of its own";
+                    let help = format!(
+                        "send to one that has none, or add `tc filter add … parent {major:x}:{:x} …`",
+                        to.minor
+                    );
+                    return Err(Problem::error(filter.at.clone(), what).help(help));
+                }
+                takes_all = into[before..].last().is_some_and(|(.., last)| *last == rule);
+            }
+            if !takes_all && n + 1 < own.len() {
+                let what = "what the filters below this one leave goes on with the next one here, and not to the class of the rest";
+                self.notes.push(Problem::warning(filter.at.clone(), what));
+            }
+        }
+        Ok(())
+    }
+
+    fn flatten(&self, parent: u16, into: &mut Vec<u16>) {
+        for band in self.below(parent) {
+            match self.is_leaf(band.minor) {
+                true => into.push(band.minor),
+                false => self.flatten(band.minor, into),
+            }
+        }
+    }
+
+    pub(super) fn is_leaf(&self, minor: u16) -> bool {
+        self.bands.iter().all(|b| b.parent != minor)
+    }
+
+    /// A class is below itself; loops end where their classes do.
+    fn is_below(&self, leaf: u16, above: u16) -> bool {
+        let mut at = leaf;
+        for _ in 0..=self.bands.len() {
+            if at == above {
+                return true;
+            }
+            match self.bands.iter().find(|b| b.minor == at) {
+                Some(band) if band.parent != 0 => at = band.parent,
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    /// The classes below this one that packets go to, in the order of their first filters.
+    pub(super) fn below(&self, parent: u16) -> Vec<&Band> {
+        let first = |band: &&Band| {
+            let mut places =
+                (0..self.order.len()).filter(|n| self.is_below(self.order[*n].0, band.minor));
+            if self.takes_rest(band.minor) { Some(usize::MAX) } else { places.next() }
+        };
+        let mut below: Vec<&Band> = self
+            .bands
+            .iter()
+            .filter(|b| b.parent == parent && b.minor != parent && first(b).is_some())
+            .collect();
+        below.sort_by_key(first);
+        below
+    }
+
+    pub(super) fn takes_rest(&self, minor: u16) -> bool {
+        self.rest.is_some_and(|rest| self.is_below(rest, minor))
+    }
+
+    /// What packets are like that go to this class, or to one below it.
+    pub(super) fn rules(&self, minor: u16) -> Vec<String> {
+        self.order
+            .iter()
+            .filter(|(leaf, _)| self.is_below(*leaf, minor))
+            .flat_map(|(_, rules)| rules.clone())
+            .collect()
+    }
+}
+
+/// What both rules take, each as a `match` that can be read; none if nothing is.
+pub(super) fn both(one: &str, other: &str) -> Vec<String> {
+    match (one, other) {
+        ("any", only) | (only, "any") => vec![only.to_owned()],
+        (one, other) => {
+            let [one, other] =
+                [one, other].map(|rule| falaj_scenario::parse_match(rule).unwrap_or_default());
+            one.iter()
+                .flat_map(|one| other.iter().filter_map(|other| one.and(other)))
+                .map(|m| m.to_string())
+                .collect()
+        }
+    }
+}

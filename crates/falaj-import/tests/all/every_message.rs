@@ -1,0 +1,167 @@
+//! Every error and warning of a script of `tc` or `ipfw`, or of `netconfig`, is in some test: those
+//! that no other test has are here.
+
+#[path = "../../../falaj-scenario/tests/all/every_message/scan.rs"]
+mod scan;
+
+use falaj_import::{Host, ipfw, netconfig, tc};
+use falaj_scenario::Severity;
+use scan::said;
+
+#[test]
+fn scripts_of_tc() {
+    let htb = "tc qdisc add dev eth0 root handle 1: htb default 10\ntc class add dev eth0 parent 1: classid 1:10 htb rate 1mbit\n";
+    let prio = "tc qdisc add dev eth0 root handle 1: prio bands 2\n";
+    for (text, title) in [
+        ("tc qdisc add dev eth0 root", "which discipline? its kind is missing"),
+        ("tc class add dev eth0 parent 1: htb rate 1mbit", "which class? `classid` is missing"),
+        ("tc class add dev eth0 parent 1: classid 1:10", "which discipline? its kind is missing"),
+        ("tc filter add dev eth0 parent 1: protocol ip", "which filter? its kind is missing"),
+        (
+            &format!("{prio}tc filter add dev eth0 parent 1: fw flowid 1:1"),
+            "which mark? `handle MARK` before `fw` is missing",
+        ),
+        (
+            &format!("{prio}tc filter add dev eth0 parent 1: handle 0x100000000 fw flowid 1:1"),
+            "a mark has 32 bits",
+        ),
+        ("tc qdisc add dev eth0 root netem parent 1:", "`parent` stands before the kind"),
+        (
+            "tc filter add dev eth0 parent 1: protocol ip u32 match ip dport 80 0xffff",
+            "where to? `flowid CLASS` is missing",
+        ),
+        (
+            "tc qdisc add dev eth0 root netem delay 10ms distribution normal",
+            "a distribution of what? there is no jitter",
+        ),
+        (
+            "tc filter add dev eth0 parent 1: protocol ip flower ip_proto icmp dst_port 80 flowid 1:1",
+            "this comes to `ip icmp dport 80`: `icmp` has no ports",
+        ),
+        ("tc qdisc add dev eth0 root prio bands 1", "bands are 2 to 16"),
+        (
+            "tc qdisc add dev eth0 root ets bands 2 strict 3",
+            "ets has 1 to 16 bands, of which some are strict and the others have quanta",
+        ),
+        (
+            &format!("{htb}tc class add dev eth0 parent 1:5 classid 1:20 htb rate 1mbit"),
+            "there is no class 1:5",
+        ),
+        (&htb.replace("default 10", "default 30"), "there is no class 1:30"),
+        (&htb.replace("default 10", "default zz"), "`zz` is not the number of a class"),
+        (&htb.replace(" default 10", ""), "no filter sends to any of its classes"),
+        (&htb.replace("rate 1mbit", "ceil 1mbit"), "a class of htb needs a `rate`"),
+        (&htb.replace("rate 1mbit", "rate 1mbit ceil 500kbit"), "a `ceil` below the `rate`"),
+        (
+            &format!(
+                "{htb}tc filter add dev eth0 parent 1: protocol ip u32 match ip dport 80 0xffff flowid 1:99"
+            ),
+            "it sends to a class that is not there",
+        ),
+        (
+            "tc qdisc add dev eth0 root red limit 30kb min 5kb max 15kb avpkt 1kb probability 0",
+            "of zero it never does anything",
+        ),
+        (
+            &format!("{prio}tc qdisc add dev eth0 parent 1:1 cbs idleslope 0 sendslope -1000"),
+            "cbs needs an `idleslope` above zero and a `sendslope`, in kbit/s",
+        ),
+        (
+            &format!(
+                "{prio}tc qdisc add dev eth0 parent 1:1 cbs idleslope 18446744073709551 sendslope -18446744073709551"
+            ),
+            "slopes beyond any rate",
+        ),
+        (
+            &format!(
+                "{prio}tc qdisc add dev eth0 parent 1:1 cbs idleslope 20000 sendslope -80000\n\
+                 tc qdisc add dev eth0 parent 1:2 cbs idleslope 20000 sendslope -180000"
+            ),
+            "these slopes are of another port than those before",
+        ),
+    ] {
+        let errors = tc(text, "tc.sh", &Host::default())
+            .err()
+            .unwrap_or_else(|| panic!("{text}: no `{title}`"));
+        said(&errors, Severity::Error, text, title);
+    }
+}
+
+#[test]
+fn scripts_of_ipfw() {
+    let pipe = "ipfw add 100 pipe 1 ip from any to any out\nipfw pipe 1 config bw 1Mbit/s\n";
+    for (text, title) in [
+        ("ipfw queue 1 config weight 5", "which pipe is this queue of? `pipe NUMBER` is missing"),
+        ("ipfw pipe 1 config mask", "a mask of which fields?"),
+        ("ipfw pipe 1 config bw 1Mbit/s red 0.002/5/15/0", "of zero it never does anything"),
+        (&format!("{pipe}ipfw add 50 queue 3 ip from any to any out"), "there is no queue 3"),
+        (
+            &format!("{pipe}ipfw add 200 skipto 500 ip from any to any"),
+            "it skips beyond the last rule",
+        ),
+        (
+            &format!("{pipe}ipfw add 200 pipe tablearg ip from any to any out"),
+            "`tablearg` of which table?",
+        ),
+        (&format!("{pipe}ipfw add 200 pipe 1 ip from any out"), "`from` needs `to`"),
+        (
+            &format!("{pipe}ipfw add 200 pipe 1 ip from not any to any out"),
+            "`not any` takes no packet",
+        ),
+        (
+            &format!("{pipe}ipfw add 200 pipe 1 {{ udp or {{ tcp }} }} from any to any out"),
+            "a block within a block",
+        ),
+        (
+            &format!("{pipe}ipfw add 200 count tag 70000 ip from any to any"),
+            "`70000` is no number for `tag`",
+        ),
+        (
+            &format!("{pipe}ipfw add 200 pipe 1 ip from any to any mark x"),
+            "`x` is no number for `mark`",
+        ),
+        ("ipfw pipe 1 config bw '1Mbit/s", "a quote that does not end"),
+    ] {
+        let errors = ipfw(text, "ipfw.sh").err().unwrap_or_else(|| panic!("{text}: no `{title}`"));
+        said(&errors, Severity::Error, text, title);
+    }
+    for (text, title) in [
+        (
+            "ipfw pipe 1 config bw 1Mbit/s\nipfw queue 1 config pipe 1\nipfw queue 2 config pipe 1\n\
+             ipfw add 50 queue 2 ip from any to any out"
+                .to_owned(),
+            "no rule sends to this queue: it is left out",
+        ),
+        (
+            format!("{pipe}ipfw add 10 count tag 1 ip from any to any\nipfw add 20 count tag 2 udp from any to any"),
+            "a packet that gets several tags has all of them there; here it has one mark, the one that it got last",
+        ),
+        (format!("{pipe}kldload dummynet"), "this is no command of dummynet or its rules, and was left out"),
+        (format!("{pipe}sysctl net.inet.ip.forwarding=1"), "this says nothing of links, and was left out"),
+    ] {
+        let imported = ipfw(&text, "ipfw.sh").unwrap_or_else(|errors| panic!("{errors}"));
+        said(&imported.notes, Severity::Warning, &text, title);
+    }
+}
+
+#[test]
+fn commands_of_netconfig() {
+    for (text, title) in [
+        ("config client 80 90 IN delay 100ms", "`90` is one too many"),
+        ("config client IN delay 100ms", "of which ports?"),
+        ("config client 80 IN delay 100ms IN delay 50ms", "`IN` is said already"),
+        ("config client 80", "what is it to be like?"),
+    ] {
+        let errors =
+            netconfig(text, "the command").err().unwrap_or_else(|| panic!("{text}: no `{title}`"));
+        said(&errors, Severity::Error, text, title);
+    }
+}
+
+#[test]
+fn no_message_is_without_a_test() {
+    let tests = ["tests", "../falaj/tests"];
+    let (messages, missing) = scan::untested(env!("CARGO_MANIFEST_DIR"), &tests);
+    assert!(messages > 60, "{messages}");
+    assert!(missing.is_empty(), "in no test: {missing:#?}");
+}

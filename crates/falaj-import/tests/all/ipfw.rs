@@ -1,0 +1,1316 @@
+//! Scripts of `ipfw`, and the scenarios that they become.
+
+use expect_test::{Expect, expect};
+use falaj_engine::header::Protocol;
+use falaj_engine::key::Key;
+use falaj_engine::network::Network;
+use falaj_import::ipfw;
+use falaj_scenario::Towards;
+use falaj_sched::units::time::Time;
+use proptest::prelude::*;
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+fn becomes(script: &str, expected: Expect) {
+    match ipfw(script, "ipfw.sh") {
+        Ok(imported) => {
+            let notes = imported
+                .notes
+                .problems()
+                .iter()
+                .map(|p| format!("# note: {}: {}\n", p.line, p.title));
+            expected.assert_eq(&(notes.collect::<String>() + &imported.scenario));
+        }
+        Err(errors) => expected.assert_eq(&errors.to_string()),
+    }
+}
+
+#[test]
+fn a_pipe_in_each_direction() {
+    becomes(
+        "ipfw add 100 pipe 1 ip from any to any out\n\
+         ipfw add 200 pipe 2 ip from any to any in\n\
+         ipfw pipe 1 config bw 1.5Mbit/s delay 50 queue 30KBytes plr 0.01\n\
+         ipfw pipe 2 config bw 10Mbit/s delay 50",
+        expect![[r##"
+            # note: 3: dummynet loses packets before they wait; here behind the rate: what is lost took its time
+            # ipfw pipe 1 config bw 1.5Mbit/s delay 50 queue 30KBytes plr 0.01
+            [link.pipe1]
+            rate = "1500kbit"
+            account = "ip"
+            delay = "50ms"
+            loss = "1%"
+            scheduler = { kind = "fifo", queue = "30KiB" }
+
+            # ipfw pipe 2 config bw 10Mbit/s delay 50
+            [link.pipe2]
+            rate = "10mbit"
+            account = "ip"
+            delay = "50ms"
+            scheduler = { kind = "fifo", queue = "50p" }
+
+            # ipfw add 100 pipe 1 ip from any to any out
+            [[rule]]
+            name = "100"
+            match = "any"
+            direction = "up"
+            to = "pipe1"
+
+            # ipfw add 200 pipe 2 ip from any to any in
+            [[rule]]
+            name = "200"
+            match = "any"
+            direction = "down"
+            to = "pipe2"
+        "##]],
+    );
+}
+
+#[test]
+fn packets_reorder_by_chance() {
+    becomes(
+        "ipfw add prob 0.3 pipe 1 udp from 10.0.0.0/8 to any 5000-5010,80 out\n\
+         ipfw add pipe 2 ip from any to any out\n\
+         ipfw add allow ip from any to any\n\
+         ipfw pipe 1 config delay 100\n\
+         ipfw pipe 2 config delay 10",
+        expect![[r##"
+            # ipfw pipe 1 config delay 100
+            [link.pipe1]
+            rate = "unlimited"
+            account = "ip"
+            delay = "100ms"
+            scheduler = { kind = "fifo", queue = "50p" }
+
+            # ipfw pipe 2 config delay 10
+            [link.pipe2]
+            rate = "unlimited"
+            account = "ip"
+            delay = "10ms"
+            scheduler = { kind = "fifo", queue = "50p" }
+
+            # ipfw add prob 0.3 pipe 1 udp from 10.0.0.0/8 to any 5000-5010,80 out
+            [[rule]]
+            name = "100"
+            match = "udp src 10.0.0.0/8 dport 5000-5010,80"
+            direction = "up"
+            probability = "30%"
+            to = "pipe1"
+
+            # ipfw add pipe 2 ip from any to any out
+            [[rule]]
+            name = "200"
+            match = "any"
+            direction = "up"
+            to = "pipe2"
+
+            # ipfw add allow ip from any to any
+            [[rule]]
+            name = "300"
+            match = "any"
+            to = "pass"
+        "##]],
+    );
+}
+
+#[test]
+fn a_pipe_for_each_customer() {
+    becomes(
+        "ipfw pipe 1 config bw 5Mbit/s mask dst-ip 0xffffffff\n\
+         ipfw add pipe 1 ip from any to 10.1.0.0/16 in\n\
+         ipfw sched 2 config type qfq\nipfw pipe 2 config bw 100Mbit/s\n\
+         ipfw queue 1 config pipe 2 weight 10 mask src-ip 0xffffff00\nipfw queue 2 config pipe 2 weight 1 queue 20\n\
+         ipfw add queue 1 tcp from any to any 22 out\nipfw add queue 2 ip from any to any out",
+        expect![[r##"
+            # ipfw pipe 1 config bw 5Mbit/s mask dst-ip 0xffffffff
+            [link.pipe1]
+            rate = "5mbit"
+            account = "ip"
+            each = "dst"
+            scheduler = { kind = "fifo", queue = "50p" }
+
+            # ipfw pipe 2 config bw 100Mbit/s
+            # ipfw sched 2 config type qfq
+            [link.pipe2]
+            rate = "100mbit"
+            account = "ip"
+            scheduler = { kind = "qfq" }
+
+            # ipfw queue 1 config pipe 2 weight 10 mask src-ip 0xffffff00
+            [link.pipe2.flow.queue1]
+            match = "tcp dport 22"
+            queue = "50p"
+            weight = 10
+            each = "src/24"
+
+            # ipfw queue 2 config pipe 2 weight 1 queue 20
+            [link.pipe2.flow.queue2]
+            match = "any"
+            queue = "20p"
+            weight = 1
+
+            # ipfw add pipe 1 ip from any to 10.1.0.0/16 in
+            [[rule]]
+            name = "100"
+            match = "dst 10.1.0.0/16"
+            direction = "down"
+            to = "pipe1"
+
+            # ipfw add queue 1 tcp from any to any 22 out
+            [[rule]]
+            name = "200"
+            match = "tcp dport 22"
+            direction = "up"
+            to = "pipe2"
+
+            # ipfw add queue 2 ip from any to any out
+            [[rule]]
+            name = "300"
+            match = "any"
+            direction = "up"
+            to = "pipe2"
+        "##]],
+    );
+}
+
+#[test]
+fn chains_and_tables() {
+    becomes(
+        "sysctl net.inet.ip.fw.one_pass=0\n\
+         ipfw table 1 add 10.1.0.0/16 1\nipfw table 1 add 10.2.0.0/16 2\n\
+         ipfw pipe 1 config bw 1Mbit/s\nipfw pipe 2 config bw 2Mbit/s\nipfw pipe 3 config plr 0.001\n\
+         ipfw add 10 pipe 3 ip from any to any out\n\
+         ipfw add 20 pipe tablearg ip from table(1) to any out\n\
+         ipfw add 30 skipto 50 tcp from any to any established\n\
+         ipfw add 40 deny icmp from any to any\n\
+         ipfw add 50 allow ip from any to not 10.9.0.0/16",
+        expect![[r##"
+            # note: 8: what no rule behind this one takes leaves here; the last rule of ipfw drops it, with one_pass=0
+            # ipfw pipe 1 config bw 1Mbit/s
+            [link.pipe1]
+            rate = "1mbit"
+            account = "ip"
+            scheduler = { kind = "fifo", queue = "50p" }
+
+            # ipfw pipe 2 config bw 2Mbit/s
+            [link.pipe2]
+            rate = "2mbit"
+            account = "ip"
+            scheduler = { kind = "fifo", queue = "50p" }
+
+            # ipfw pipe 3 config plr 0.001
+            [link.pipe3]
+            rate = "unlimited"
+            account = "ip"
+            loss = "0.1%"
+            scheduler = { kind = "fifo", queue = "50p" }
+
+            [table.table1]
+            "10.1.0.0/16" = "pipe1"
+            "10.2.0.0/16" = "pipe2"
+
+            # ipfw add 10 pipe 3 ip from any to any out
+            [[rule]]
+            name = "10"
+            match = "any"
+            direction = "up"
+            to = "pipe3"
+            then = "on"
+
+            # ipfw add 20 pipe tablearg ip from table(1) to any out
+            [[rule]]
+            name = "20"
+            match = "src table table1"
+            direction = "up"
+            to = { table = "table1", by = "src" }
+            then = "on"
+
+            # ipfw add 30 skipto 50 tcp from any to any established
+            [[rule]]
+            name = "30"
+            match = "tcp ( flags ack or flags rst )"
+            to = { skip-to = "50" }
+
+            # ipfw add 40 deny icmp from any to any
+            [[rule]]
+            name = "40"
+            match = "icmp"
+            to = "drop"
+
+            # ipfw add 50 allow ip from any to not 10.9.0.0/16
+            [[rule]]
+            name = "50"
+            match = "not dst 10.9.0.0/16"
+            to = "pass"
+        "##]],
+    );
+}
+
+#[test]
+fn policies_and_fair_queues() {
+    becomes(
+        "ipfw pipe 1 config bw 1Mbit/s queue 60 red 0.002/5/15/0.1 ecn\n\
+         ipfw pipe 2 config bw 1Mbit/s queue 60KB gred 0.002/5000/15000/0.02\n\
+         ipfw pipe 3 config bw 1Mbit/s codel target 10 interval 200ms ecn\n\
+         ipfw pipe 4 config bw 2Mbit/s plr 0.001,0.01,0.5,0.2\n\
+         ipfw sched 4 config type fq_codel target 4ms flows 64 noecn\n\
+         ipfw queue 1 config sched 4\n\
+         ipfw pipe 5 config bw 3Mbit/s\n\
+         ipfw sched 5 config type rr mask src-ip 0xffffffff\n\
+         ipfw queue 2 config sched 5 weight 2 pie target 20ms tupdate 30 max_burst 100ms capdrop ts\n\
+         ipfw add pipe 1 udp from any to any out\nipfw add pipe 2 icmp from any to any out\n\
+         ipfw add pipe 3 ip from any to any 22 in\nipfw add queue 1 tcp from any to any out\nipfw add queue 2 tcp from any to any in",
+        expect![[r##"
+            # note: 4: dummynet loses packets before they wait; here behind the rate: what is lost took its time
+            # ipfw pipe 1 config bw 1Mbit/s queue 60 red 0.002/5/15/0.1 ecn
+            [link.pipe1]
+            rate = "1mbit"
+            account = "ip"
+
+            [link.pipe1.flow.all]
+            match = "any"
+            queue = { limit = "60p", policy = "red", min = "5p", max = "15p", probability = "10%", weight = "0.2%", ecn = "yes" }
+
+            # ipfw pipe 2 config bw 1Mbit/s queue 60KB gred 0.002/5000/15000/0.02
+            [link.pipe2]
+            rate = "1mbit"
+            account = "ip"
+
+            [link.pipe2.flow.all]
+            match = "any"
+            queue = { limit = "60KiB", policy = "gred", min = "5kB", max = "15kB", probability = "2%", weight = "0.2%" }
+
+            # ipfw pipe 3 config bw 1Mbit/s codel target 10 interval 200ms ecn
+            [link.pipe3]
+            rate = "1mbit"
+            account = "ip"
+
+            [link.pipe3.flow.all]
+            match = "any"
+            queue = { limit = "50p", policy = "codel", target = "10ms", interval = "200ms", ecn = "yes" }
+
+            # ipfw pipe 4 config bw 2Mbit/s plr 0.001,0.01,0.5,0.2
+            # ipfw sched 4 config type fq_codel target 4ms flows 64 noecn
+            [link.pipe4]
+            rate = "2mbit"
+            account = "ip"
+            loss = { kind = "gilbert-elliott", to-bad = "1%", to-good = "20%", loss-bad = "50%", loss-good = "0.1%" }
+            scheduler = { kind = "fq_codel", target = "4ms", queues = 64 }
+
+            # ipfw queue 1 config sched 4
+            [link.pipe4.flow.queue1]
+            match = "tcp"
+
+            # ipfw pipe 5 config bw 3Mbit/s
+            # ipfw sched 5 config type rr mask src-ip 0xffffffff
+            [link.pipe5]
+            rate = "3mbit"
+            account = "ip"
+            each = "src"
+            scheduler = { kind = "drr" }
+
+            # ipfw queue 2 config sched 5 weight 2 pie target 20ms tupdate 30 max_burst 100ms capdrop ts
+            [link.pipe5.flow.queue2]
+            match = "tcp"
+            queue = { limit = "50p", policy = "pie", target = "20ms", update = "30ms", burst = "100ms" }
+            quantum = "3000B"
+
+            # ipfw add pipe 1 udp from any to any out
+            [[rule]]
+            name = "100"
+            match = "udp"
+            direction = "up"
+            to = "pipe1"
+
+            # ipfw add pipe 2 icmp from any to any out
+            [[rule]]
+            name = "200"
+            match = "icmp"
+            direction = "up"
+            to = "pipe2"
+
+            # ipfw add pipe 3 ip from any to any 22 in
+            [[rule]]
+            name = "300"
+            match = "dport 22"
+            direction = "down"
+            to = "pipe3"
+
+            # ipfw add queue 1 tcp from any to any out
+            [[rule]]
+            name = "400"
+            match = "tcp"
+            direction = "up"
+            to = "pipe4"
+
+            # ipfw add queue 2 tcp from any to any in
+            [[rule]]
+            name = "500"
+            match = "tcp"
+            direction = "down"
+            to = "pipe5"
+        "##]],
+    );
+    becomes(
+        "ipfw pipe 1 config red 5/15\n\
+         ipfw pipe 1 config codel alpha 1\n\
+         ipfw pipe 1 config pie alpha 2\n\
+         ipfw pipe 1 config pie onoff\n\
+         ipfw sched 1 config type fq_pie\n\
+         ipfw pipe 1 config plr 0.1,0.2\n\
+         ipfw pipe 1 config mask queue 1\n\
+         ipfw pipe 1 config ecn",
+        expect![[r#"
+            error: `5/15` is not four numbers
+             --> ipfw.sh:1:24
+              |
+            1 | ipfw pipe 1 config red 5/15
+              |                        ^^^^
+              |
+              = help: w_q/min_th/max_th/max_p, as in `red 0.002/5/15/0.1`
+
+            error: `alpha` is not a parameter of codel
+             --> ipfw.sh:2:26
+              |
+            2 | ipfw pipe 1 config codel alpha 1
+              |                          ^^^^^
+              |
+              = help: one of `target`, `interval`, `ecn`, `noecn`
+
+            error: `alpha 2` has no equal here
+             --> ipfw.sh:3:30
+              |
+            3 | ipfw pipe 1 config pie alpha 2
+              |                              ^
+              |
+              = help: it is 0.125, as RFC 8033 has it
+
+            error: `onoff` has no equal here
+             --> ipfw.sh:4:24
+              |
+            4 | ipfw pipe 1 config pie onoff
+              |                        ^^^^^
+              |
+              = help: PIE is as RFC 8033 has it: its probability is capped and spread, and it is always on
+
+            error: `fq_pie` has no equal here
+             --> ipfw.sh:5:26
+              |
+            5 | ipfw sched 1 config type fq_pie
+              |                          ^^^^^^
+              |
+              = help: queues by a hash have CoDel here, `type fq_codel`; PIE is for the queue of a flow, also one for each: `mask all … pie`
+
+            error: `0.1,0.2` is no loss
+             --> ipfw.sh:6:24
+              |
+            6 | ipfw pipe 1 config plr 0.1,0.2
+              |                        ^^^^^^^
+              |
+              = help: a probability, `0.01`, or K,p,H,r of two states, `0.001,0.01,0.5,0.2`
+
+            error: `mask queue` has no equal here
+             --> ipfw.sh:7:25
+              |
+            7 | ipfw pipe 1 config mask queue 1
+              |                         ^^^^^
+              |
+              = help: the queues of a pipe are its flows, each apart
+
+            error: ecn goes with a policy
+             --> ipfw.sh:8:20
+              |
+            8 | ipfw pipe 1 config ecn
+              |                    ^^^
+              |
+              = help: as in `red 0.002/5/15/0.1 ecn`"#]],
+    );
+}
+
+#[test]
+fn rules_look_at_what_ipfw_looks_at() {
+    becomes(
+        "ipfw pipe 1 config bw 1Mbit/s\nipfw table 7 add 10.0.0.0/8\n\
+         ipfw add pipe 1 { tcp or udp } from 10.0.0.0:255.0.0.0 to any out via em0\n\
+         ipfw add pipe 1 ip from any to any { dst-port 80,443 or src-port 22 } in recv em0\n\
+         ipfw add pipe 1 ip from any to any dscp ef,af41,be ipversion 4 frag out\n\
+         ipfw add pipe 1 ip from any to any not { proto icmp or proto 47 } lookup dst-ip 7 out\n\
+         ipfw add pipe 1 mac-type 0x0806 MAC any 02:00:00:00:00:01 in",
+        expect![[r##"
+            # note: 3: `em0` is the end of these links: rules need not name it
+            # ipfw pipe 1 config bw 1Mbit/s
+            [link.pipe1]
+            rate = "1mbit"
+            account = "ip"
+            scheduler = { kind = "fifo", queue = "50p" }
+
+            [table.table7]
+            "10.0.0.0/8" = ""
+
+            # ipfw add pipe 1 { tcp or udp } from 10.0.0.0:255.0.0.0 to any out via em0
+            [[rule]]
+            name = "100"
+            match = "( tcp or udp ) src 10.0.0.0/8"
+            direction = "up"
+            to = "pipe1"
+
+            # ipfw add pipe 1 ip from any to any { dst-port 80,443 or src-port 22 } in recv em0
+            [[rule]]
+            name = "200"
+            match = "( dport 80,443 or sport 22 )"
+            direction = "down"
+            to = "pipe1"
+
+            # ipfw add pipe 1 ip from any to any dscp ef,af41,be ipversion 4 frag out
+            [[rule]]
+            name = "300"
+            match = "( dscp ef or dscp af41 or dscp 0 ) ip ( fragment not first-fragment )"
+            direction = "up"
+            to = "pipe1"
+
+            # ipfw add pipe 1 ip from any to any not { proto icmp or proto 47 } lookup dst-ip 7 out
+            [[rule]]
+            name = "400"
+            match = "not ( icmp or proto 47 ) dst table table7"
+            direction = "up"
+            to = "pipe1"
+
+            # ipfw add pipe 1 mac-type 0x0806 MAC any 02:00:00:00:00:01 in
+            [[rule]]
+            name = "500"
+            match = "( ether 0x0806 ) mac-src 02:00:00:00:00:01"
+            direction = "down"
+            to = "pipe1"
+        "##]],
+    );
+    becomes(
+        "ipfw add pipe 1 ip from any to any out via em0\nipfw add pipe 1 ip from any to any in via em1\nipfw pipe 1 config delay 1",
+        expect![[r#"
+            error: `in beside out` has no equal here
+             --> ipfw.sh:2:1
+              |
+            2 | ipfw add pipe 1 ip from any to any in via em1
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: there a packet is looked at twice between two interfaces, here once: write all rules for packets that go `out`
+
+            warning: `em0` is the far end of these links, and `em1` the near one: what goes out by the first, or comes in by the second, is up
+             --> ipfw.sh:2:43
+              |
+            2 | ipfw add pipe 1 ip from any to any in via em1
+              |                                           ^^^"#]],
+    );
+    becomes(
+        "ipfw add count ip from any to any iptos lowdelay\n\
+         ipfw add count ip from any to any uid 0\n\
+         ipfw add reject ip from any to any\n\
+         ipfw add count ip from any to 1.2.3.0/24{1,7}\n\
+         ipfw add count ip from any to 1.2.3.4:255.0.255.0\n\
+         ipfw add count ip from any to any { in or out }\n\
+         ipfw add count ip from any to any via em*\n\
+         ipfw add count ip from any to any { dst-port 1",
+        expect![[r#"
+            error: `iptos` has no equal here
+             --> ipfw.sh:1:35
+              |
+            1 | ipfw add count ip from any to any iptos lowdelay
+              |                                   ^^^^^
+              |
+              = help: rules do not look at this field: `falaj explain match` tells at which they do
+
+            error: `uid` has no equal here
+             --> ipfw.sh:2:35
+              |
+            2 | ipfw add count ip from any to any uid 0
+              |                                   ^^^
+              |
+              = help: a packet on a link does not tell whose process sent it
+
+            error: `reject` has no equal here
+             --> ipfw.sh:3:10
+              |
+            3 | ipfw add reject ip from any to any
+              |          ^^^^^^
+              |
+              = help: nothing is answered in the place of the other end: `deny` drops
+
+            error: `a set of last bytes` has no equal here
+             --> ipfw.sh:4:31
+              |
+            4 | ipfw add count ip from any to 1.2.3.0/24{1,7}
+              |                               ^^^^^^^^^^^^^^^
+              |
+              = help: write the addresses apart, as a list or as prefixes
+
+            error: `this mask` has no equal here
+             --> ipfw.sh:5:31
+              |
+            5 | ipfw add count ip from any to 1.2.3.4:255.0.255.0
+              |                               ^^^^^^^^^^^^^^^^^^^
+              |
+              = help: a mask has ones and then zeros, such as `:255.255.0.0`
+
+            error: `a block with these` has no equal here
+             --> ipfw.sh:6:37
+              |
+            6 | ipfw add count ip from any to any { in or out }
+              |                                     ^^
+              |
+              = help: directions and interfaces hold for a whole rule: write two rules
+
+            error: `this choice of interfaces` has no equal here
+             --> ipfw.sh:7:39
+              |
+            7 | ipfw add count ip from any to any via em*
+              |                                       ^^^
+              |
+              = help: a link has two ends, of which `in` and `out` tell the direction: name one interface, or two
+
+            error: `1` needs the end of the block, `}`
+             --> ipfw.sh:8:46
+              |
+            8 | ipfw add count ip from any to any { dst-port 1
+              |                                              ^"#]],
+    );
+}
+
+#[test]
+fn what_has_no_equal_is_refused_line_by_line() {
+    becomes(
+        "ipfw pipe 1 config bw tun0\n\
+         ipfw pipe 0 config bw 1Mbit/s\n\
+         ipfw pipe 1 config bw 1Mbit/s dealy 10\n\
+         ipfw add fwd 10.0.0.1 ip from any to any\n\
+         ipfw add pipe 1 ip from me to any\n\
+         ipfw add pipe 1 ip from any to any keep-state\n\
+         ipfw pipe 1 config mask src-ip 0xff00ff00\n\
+         ipfw pipe 2 config dre 1\n",
+        expect![[r#"
+            error: `a device as the clock of a pipe` has no equal here
+             --> ipfw.sh:1:23
+              |
+            1 | ipfw pipe 1 config bw tun0
+              |                       ^^^^
+              |
+              = help: write a bandwidth, as in `1.5Mbit/s` or `300KByte/s`
+
+            error: `0` is out of range
+             --> ipfw.sh:2:11
+              |
+            2 | ipfw pipe 0 config bw 1Mbit/s
+              |           ^
+              |
+              = help: 1 to 65535
+
+            error: `dealy` is not an option that can be imported
+             --> ipfw.sh:3:31
+              |
+            3 | ipfw pipe 1 config bw 1Mbit/s dealy 10
+              |                               ^^^^^ did you mean `delay`?
+              |
+              = help: one of `bw`, `delay`, `queue`, `burst`, `plr`, `mask`, `flow_mask`, `sched_mask`, `buckets`, `profile`, `weight`, `pipe`, `sched`, `type`, `droptail`, `noerror`, `lmax`, `pri`, `red`, `gred`, `codel`, `pie`
+
+            error: `fwd` has no equal here
+             --> ipfw.sh:4:10
+              |
+            4 | ipfw add fwd 10.0.0.1 ip from any to any
+              |          ^^^
+              |
+              = help: a link leads to its other end alone
+
+            error: `me` has no equal here
+             --> ipfw.sh:5:25
+              |
+            5 | ipfw add pipe 1 ip from me to any
+              |                         ^^
+              |
+              = help: write the address: a scenario knows no host
+
+            error: `keep-state` has no equal here
+             --> ipfw.sh:6:36
+              |
+            6 | ipfw add pipe 1 ip from any to any keep-state
+              |                                    ^^^^^^^^^^
+              |
+              = help: rules know packets, and no connections
+
+            error: `this mask` has no equal here
+             --> ipfw.sh:7:32
+              |
+            7 | ipfw pipe 1 config mask src-ip 0xff00ff00
+              |                                ^^^^^^^^^^
+              |
+              = help: a mask has ones and then zeros, such as `0xffffff00` or `/24`
+
+            error: `dre` is not an option that can be imported
+             --> ipfw.sh:8:20
+              |
+            8 | ipfw pipe 2 config dre 1
+              |                    ^^^
+              |
+              = help: one of `bw`, `delay`, `queue`, `burst`, `plr`, `mask`, `flow_mask`, `sched_mask`, `buckets`, `profile`, `weight`, `pipe`, `sched`, `type`, `droptail`, `noerror`, `lmax`, `pri`, `red`, `gred`, `codel`, `pie`"#]],
+    );
+    becomes(
+        "ipfw pipe 1 config bw 1Mbit/s\nipfw add pipe 9 ip from any to any out",
+        expect![[r#"
+        error: there is no pipe 9
+         --> ipfw.sh:2:1
+          |
+        2 | ipfw add pipe 9 ip from any to any out
+          | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^"#]],
+    );
+    becomes(
+        "",
+        expect![[r#"
+        error: there is no `pipe N config` in it, and so no link
+         --> ipfw.sh:1:1
+          |
+        1 |
+          | ^"#]],
+    );
+}
+
+/// Two queues of one pipe.
+const QUEUES: &str = "ipfw pipe 1 config bw 10Mbit/s\nipfw queue 1 config pipe 1 weight 10\nipfw queue 2 config pipe 1 weight 1\n";
+
+fn queues_become(rules: &str, expected: Expect) {
+    becomes(&format!("{QUEUES}{rules}"), expected);
+}
+
+#[test]
+fn the_rule_that_takes_a_packet_says_its_queue() {
+    queues_become(
+        "ipfw add queue 1 ip from any to any out\nipfw add queue 2 ip from any to any in",
+        expect![[r##"
+            # ipfw pipe 1 config bw 10Mbit/s
+            [link.pipe1]
+            rate = "10mbit"
+            account = "ip"
+            scheduler = { kind = "wf2q+" }
+
+            # ipfw queue 1 config pipe 1 weight 10
+            [link.pipe1.up.flow.queue1]
+            match = "any"
+            queue = "50p"
+            weight = 10
+
+            # ipfw queue 2 config pipe 1 weight 1
+            [link.pipe1.down.flow.queue2]
+            match = "any"
+            queue = "50p"
+            weight = 1
+
+            # ipfw add queue 1 ip from any to any out
+            [[rule]]
+            name = "100"
+            match = "any"
+            direction = "up"
+            to = "pipe1"
+
+            # ipfw add queue 2 ip from any to any in
+            [[rule]]
+            name = "200"
+            match = "any"
+            direction = "down"
+            to = "pipe1"
+        "##]],
+    );
+    queues_become(
+        "ipfw add 10 skipto 30 ip from any to 10.1.0.0/16 out\n\
+         ipfw add 20 queue 1 ip from any to any out\nipfw add 30 queue 2 ip from any to any out",
+        expect![[r##"
+            # ipfw pipe 1 config bw 10Mbit/s
+            [link.pipe1]
+            rate = "10mbit"
+            account = "ip"
+            scheduler = { kind = "wf2q+" }
+
+            # ipfw queue 1 config pipe 1 weight 10
+            [link.pipe1.flow.queue1]
+            match = "not dst 10.1.0.0/16"
+            queue = "50p"
+            weight = 10
+
+            # ipfw queue 2 config pipe 1 weight 1
+            [link.pipe1.flow.queue2]
+            match = "any"
+            queue = "50p"
+            weight = 1
+
+            # ipfw add 10 skipto 30 ip from any to 10.1.0.0/16 out
+            [[rule]]
+            name = "10"
+            match = "dst 10.1.0.0/16"
+            direction = "up"
+            to = { skip-to = "30" }
+
+            # ipfw add 20 queue 1 ip from any to any out
+            [[rule]]
+            name = "20"
+            match = "any"
+            direction = "up"
+            to = "pipe1"
+
+            # ipfw add 30 queue 2 ip from any to any out
+            [[rule]]
+            name = "30"
+            match = "any"
+            direction = "up"
+            to = "pipe1"
+        "##]],
+    );
+    queues_become(
+        "ipfw add 10 queue 1 ip from any to 10.0.0.5 out\n\
+         ipfw add 20 queue 2 ip from any to 10.0.0.0/24 out\nipfw add 30 queue 1 ip from any to 10.0.0.0/16 out",
+        expect![[r##"
+            # ipfw pipe 1 config bw 10Mbit/s
+            [link.pipe1]
+            rate = "10mbit"
+            account = "ip"
+            scheduler = { kind = "wf2q+" }
+
+            # ipfw queue 1 config pipe 1 weight 10
+            [link.pipe1.flow.queue1]
+            match = ["dst 10.0.0.5", "dst 10.0.0.0/16 not dst 10.0.0.0/24"]
+            queue = "50p"
+            weight = 10
+
+            # ipfw queue 2 config pipe 1 weight 1
+            [link.pipe1.flow.queue2]
+            match = "dst 10.0.0.0/24"
+            queue = "50p"
+            weight = 1
+
+            # ipfw add 10 queue 1 ip from any to 10.0.0.5 out
+            [[rule]]
+            name = "10"
+            match = "dst 10.0.0.5"
+            direction = "up"
+            to = "pipe1"
+
+            # ipfw add 20 queue 2 ip from any to 10.0.0.0/24 out
+            [[rule]]
+            name = "20"
+            match = "dst 10.0.0.0/24"
+            direction = "up"
+            to = "pipe1"
+
+            # ipfw add 30 queue 1 ip from any to 10.0.0.0/16 out
+            [[rule]]
+            name = "30"
+            match = "dst 10.0.0.0/16"
+            direction = "up"
+            to = "pipe1"
+        "##]],
+    );
+}
+
+#[test]
+fn where_packets_do_not_tell_the_queue_it_is_refused() {
+    queues_become(
+        "ipfw add 20 prob 0.5 queue 2 ip from any to any out\nipfw add 30 queue 1 ip from any to any out",
+        expect![[r#"
+            error: chance sends the same packets to queue 2 and to queue 1 of one pipe
+             --> ipfw.sh:4:1
+              |
+            4 | ipfw add 20 prob 0.5 queue 2 ip from any to any out
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: flows of a link are told apart by what packets are like: give queue 2 a pipe of its own, and send to that, `prob P pipe N …`"#]],
+    );
+    queues_become(
+        "ipfw add 10 prob 0.5 skipto 30 ip from any to any out\n\
+         ipfw add 20 queue 1 ip from any to any out\nipfw add 30 queue 2 ip from any to any out",
+        expect![[r#"
+            error: chance sends the same packets to queue 1 and to queue 2 of one pipe
+             --> ipfw.sh:5:1
+              |
+            5 | ipfw add 20 queue 1 ip from any to any out
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: flows of a link are told apart by what packets are like: give queue 1 a pipe of its own, and send to that, `prob P pipe N …`"#]],
+    );
+    queues_become(
+        "ipfw disable one_pass\nipfw add queue 2 udp from any to any out\nipfw add queue 1 ip from any to any out\n\
+         ipfw add allow ip from any to any",
+        expect![[r#"
+            error: these packets were in queue 2 of the same pipe before, and one_pass is 0
+             --> ipfw.sh:6:1
+              |
+            6 | ipfw add queue 1 ip from any to any out
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: flows of a link are told apart by what packets are like: give queue 1 a pipe of its own"#]],
+    );
+    queues_become(
+        "ipfw add queue 2 udp from any to any out\nipfw add pipe 1 ip from any to any out",
+        expect![[r#"
+            warning: no rule sends to this queue: it is left out
+             --> ipfw.sh:2:1
+              |
+            2 | ipfw queue 1 config pipe 1 weight 10
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+            error: pipe 1 has queues, and this rule sends to none of them
+             --> ipfw.sh:5:1
+              |
+            5 | ipfw add pipe 1 ip from any to any out
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: there it has a link of its own: configure another pipe like it for what this rule takes"#]],
+    );
+    queues_become(
+        "ipfw table 1 add 10.0.0.0/8 1\nipfw add queue tablearg ip from table(1) to any out",
+        expect![[r#"
+        error: `queue tablearg` has no equal here
+         --> ipfw.sh:5:10
+          |
+        5 | ipfw add queue tablearg ip from table(1) to any out
+          |          ^^^^^
+          |
+          = help: tables lead to links here: write a rule for each queue, `queue 1 ip from 10.1.0.0/16 to any`"#]],
+    );
+}
+
+#[test]
+fn a_queue_that_gets_nothing_is_left_out() {
+    queues_become(
+        "ipfw add 20 prob 0.5 queue 2 udp from any to any out\nipfw add 30 queue 2 udp from any to any out\n\
+         ipfw add 40 queue 1 tcp from any to any out\nipfw queue 3 config pipe 1\n\
+         ipfw add 50 queue 3 tcp from any to any 53 out",
+        expect![[r##"
+            # ipfw pipe 1 config bw 10Mbit/s
+            [link.pipe1]
+            rate = "10mbit"
+            account = "ip"
+            scheduler = { kind = "wf2q+" }
+
+            # ipfw queue 2 config pipe 1 weight 1
+            [link.pipe1.flow.queue2]
+            match = "udp"
+            queue = "50p"
+            weight = 1
+
+            # ipfw queue 1 config pipe 1 weight 10
+            [link.pipe1.flow.queue1]
+            match = "tcp"
+            queue = "50p"
+            weight = 10
+
+            # ipfw queue 3 config pipe 1
+            [link.pipe1.flow.queue3]
+            match = "tcp dport 53"
+            queue = "50p"
+            weight = 1
+
+            # ipfw add 20 prob 0.5 queue 2 udp from any to any out
+            [[rule]]
+            name = "20"
+            match = "udp"
+            direction = "up"
+            probability = "50%"
+            to = "pipe1"
+
+            # ipfw add 30 queue 2 udp from any to any out
+            [[rule]]
+            name = "30"
+            match = "udp"
+            direction = "up"
+            to = "pipe1"
+
+            # ipfw add 40 queue 1 tcp from any to any out
+            [[rule]]
+            name = "40"
+            match = "tcp"
+            direction = "up"
+            to = "pipe1"
+
+            # ipfw add 50 queue 3 tcp from any to any 53 out
+            [[rule]]
+            name = "50"
+            match = "tcp dport 53"
+            direction = "up"
+            to = "pipe1"
+        "##]],
+    );
+}
+
+#[test]
+fn rules_may_share_a_number() {
+    becomes(
+        "ipfw pipe 1 config delay 10\nipfw pipe 2 config delay 20\n\
+         ipfw add 100 skipto 200 icmp from any to any\nipfw add 100 pipe 1 ip from any to any out\n\
+         ipfw add 200 count ip from any to any\nipfw add 200 pipe 2 ip from any to any out\nipfw add deny ip from any to any",
+        expect![[r##"
+            # ipfw pipe 1 config delay 10
+            [link.pipe1]
+            rate = "unlimited"
+            account = "ip"
+            delay = "10ms"
+            scheduler = { kind = "fifo", queue = "50p" }
+
+            # ipfw pipe 2 config delay 20
+            [link.pipe2]
+            rate = "unlimited"
+            account = "ip"
+            delay = "20ms"
+            scheduler = { kind = "fifo", queue = "50p" }
+
+            # ipfw add 100 skipto 200 icmp from any to any
+            [[rule]]
+            name = "100"
+            match = "icmp"
+            to = { skip-to = "200" }
+
+            # ipfw add 100 pipe 1 ip from any to any out
+            [[rule]]
+            name = "100-2"
+            match = "any"
+            direction = "up"
+            to = "pipe1"
+
+            # ipfw add 200 count ip from any to any
+            [[rule]]
+            name = "200"
+            match = "any"
+            to = { skip-to = "200-2" }
+
+            # ipfw add 200 pipe 2 ip from any to any out
+            [[rule]]
+            name = "200-2"
+            match = "any"
+            direction = "up"
+            to = "pipe2"
+
+            # ipfw add deny ip from any to any
+            [[rule]]
+            name = "300"
+            match = "any"
+            to = "drop"
+        "##]],
+    );
+}
+
+#[test]
+fn last_bits_of_addresses_are_whole_ones_within_a_network() {
+    becomes(
+        "ipfw add pipe 1 ip from 192.168.2.0/24 to any out\nipfw add pipe 2 ip from any to 192.168.2.0/24 in\n\
+         ipfw pipe 1 config mask src-ip 0x000000ff bw 200Kbit/s queue 20Kbytes\n\
+         ipfw pipe 2 config mask dst-ip 0x000000ff bw 200Kbit/s queue 20Kbytes",
+        expect![[r##"
+            # note: 3: rules send `192.168.2.0/24` alone here: whole addresses tell the same apart
+            # note: 4: rules send `192.168.2.0/24` alone here: whole addresses tell the same apart
+            # ipfw pipe 1 config mask src-ip 0x000000ff bw 200Kbit/s queue 20Kbytes
+            [link.pipe1]
+            rate = "200kbit"
+            account = "ip"
+            each = "src"
+            scheduler = { kind = "fifo", queue = "20KiB" }
+
+            # ipfw pipe 2 config mask dst-ip 0x000000ff bw 200Kbit/s queue 20Kbytes
+            [link.pipe2]
+            rate = "200kbit"
+            account = "ip"
+            each = "dst"
+            scheduler = { kind = "fifo", queue = "20KiB" }
+
+            # ipfw add pipe 1 ip from 192.168.2.0/24 to any out
+            [[rule]]
+            name = "100"
+            match = "src 192.168.2.0/24"
+            direction = "up"
+            to = "pipe1"
+
+            # ipfw add pipe 2 ip from any to 192.168.2.0/24 in
+            [[rule]]
+            name = "200"
+            match = "dst 192.168.2.0/24"
+            direction = "down"
+            to = "pipe2"
+        "##]],
+    );
+    becomes(
+        "ipfw add pipe 1 ip from 192.168.2.0/24 to any out\nipfw add pipe 1 ip from 192.168.3.0/24 to any out\n\
+         ipfw pipe 1 config mask src-ip 0x000000ff bw 200Kbit/s",
+        expect![[r#"
+            error: `a mask of the last bits of addresses` has no equal here
+             --> ipfw.sh:3:32
+              |
+            3 | ipfw pipe 1 config mask src-ip 0x000000ff bw 200Kbit/s
+              |                                ^^^^^^^^^^
+              |
+              = help: the last 8 bits are whole addresses where all rules send one network, `from A.B.C.0/24`; `0xffffffff` is one for each address"#]],
+    );
+}
+
+#[test]
+fn what_stands_where_it_cannot_says_so() {
+    becomes(
+        "ipfw pipe 1 config bw 1Mbit/s type rr\nipfw queue 1 config pipe 1 weight 2\nipfw queue 2 config pipe 1\n\
+         ipfw add queue 1 udp from any to any out\nipfw add queue 2 ip from any to any out",
+        expect![[r##"
+            # ipfw pipe 1 config bw 1Mbit/s type rr
+            [link.pipe1]
+            rate = "1mbit"
+            account = "ip"
+            scheduler = { kind = "drr" }
+
+            # ipfw queue 1 config pipe 1 weight 2
+            [link.pipe1.flow.queue1]
+            match = "udp"
+            queue = "50p"
+            quantum = "3000B"
+
+            # ipfw queue 2 config pipe 1
+            [link.pipe1.flow.queue2]
+            match = "any"
+            queue = "50p"
+            quantum = "1500B"
+
+            # ipfw add queue 1 udp from any to any out
+            [[rule]]
+            name = "100"
+            match = "udp"
+            direction = "up"
+            to = "pipe1"
+
+            # ipfw add queue 2 ip from any to any out
+            [[rule]]
+            name = "200"
+            match = "any"
+            direction = "up"
+            to = "pipe1"
+        "##]],
+    );
+    becomes(
+        "ipfw queue 1 config pipe 1 type fifo\n\
+         ipfw queue 1 config pipe 1 bw 1Mbit/s\n\
+         ipfw queue 1 config pipe 1 plr 0.1\n\
+         ipfw pipe 1 config pipe 2\n\
+         ipfw sched 1 config pipe 2 type rr\n\
+         ipfw pipe 1 config droptail red 0.002/5/15/0.1 codel\n\
+         ipfw set disable 3",
+        expect![[r#"
+            error: `type` is for a `pipe` or a `sched`, and this is a `queue`
+             --> ipfw.sh:1:28
+              |
+            1 | ipfw queue 1 config pipe 1 type fifo
+              |                            ^^^^
+
+            error: `bw` is for a `pipe`, and this is a `queue`
+             --> ipfw.sh:2:28
+              |
+            2 | ipfw queue 1 config pipe 1 bw 1Mbit/s
+              |                            ^^
+
+            error: `plr of a queue` has no equal here
+             --> ipfw.sh:3:28
+              |
+            3 | ipfw queue 1 config pipe 1 plr 0.1
+              |                            ^^^
+              |
+              = help: a link loses packets, whatever their queue: give this queue a pipe of its own
+
+            error: `pipe` is for a `queue`, and this is a `pipe`
+             --> ipfw.sh:4:20
+              |
+            4 | ipfw pipe 1 config pipe 2
+              |                    ^^^^
+
+            error: `a scheduler for a pipe of another number` has no equal here
+             --> ipfw.sh:5:26
+              |
+            5 | ipfw sched 1 config pipe 2 type rr
+              |                          ^
+              |
+              = help: the scheduler of a pipe has its number: `sched 2 config …`
+
+            error: `codel`: a queue has one policy
+             --> ipfw.sh:6:48
+              |
+            6 | ipfw pipe 1 config droptail red 0.002/5/15/0.1 codel
+              |                                                ^^^^^
+              |
+              = help: keep one of `red`, `gred`, `codel` and `pie`
+
+            error: `set` has no equal here
+             --> ipfw.sh:7:6
+              |
+            7 | ipfw set disable 3
+              |      ^^^
+              |
+              = help: rules are in no sets here: leave those out that shall not hold; `falaj set` changes what runs"#]],
+    );
+    becomes(
+        "ipfw add prob 0.05 deny ip from any to any in",
+        expect![[r#"
+        error: there is no `pipe N config` in it, and so no link
+         --> ipfw.sh:1:1
+          |
+        1 | ipfw add prob 0.05 deny ip from any to any in
+          | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+          |
+          = help: let a pipe lose them: `ipfw pipe 1 config plr P` and `ipfw add pipe 1 …` in place of `prob P deny`; in a scenario that is `loss = "5%"` of a link"#]],
+    );
+}
+
+#[test]
+fn what_differs_is_said() {
+    becomes(
+        "ipfw pipe 1 config bw 1Mbit/s plr 0.01\nsysctl net.inet.ip.fw.one_pass=0\nipfw add pipe 1 ip from any to any out",
+        expect![[r##"
+            # note: 1: dummynet loses packets before they wait; here behind the rate: what is lost took its time
+            # note: 3: what no rule behind this one takes leaves here; the last rule of ipfw drops it, with one_pass=0
+            # ipfw pipe 1 config bw 1Mbit/s plr 0.01
+            [link.pipe1]
+            rate = "1mbit"
+            account = "ip"
+            loss = "1%"
+            scheduler = { kind = "fifo", queue = "50p" }
+
+            # ipfw add pipe 1 ip from any to any out
+            [[rule]]
+            name = "100"
+            match = "any"
+            direction = "up"
+            to = "pipe1"
+            then = "on"
+        "##]],
+    );
+}
+
+/// dummynet stores `pri`, and takes the weight for the priority.
+#[test]
+fn pri_means_nothing_and_that_is_said() {
+    becomes(
+        "ipfw pipe 1 config bw 1Mbit/s\nipfw sched 1 config type prio\nipfw queue 1 config sched 1 pri 5 weight 3\n\
+         ipfw add queue 1 ip from any to any out",
+        expect![[r##"
+            # note: 3: dummynet reads `pri` and does nothing with it, and it was left out: under `type prio` the `weight` is the priority
+            # ipfw pipe 1 config bw 1Mbit/s
+            # ipfw sched 1 config type prio
+            [link.pipe1]
+            rate = "1mbit"
+            account = "ip"
+            scheduler = { kind = "priority" }
+
+            # ipfw queue 1 config sched 1 pri 5 weight 3
+            [link.pipe1.flow.queue1]
+            match = "any"
+            queue = "50p"
+            priority = 3
+
+            # ipfw add queue 1 ip from any to any out
+            [[rule]]
+            name = "100"
+            match = "any"
+            direction = "up"
+            to = "pipe1"
+        "##]],
+    );
+}
+
+/// What rules look at: the destination, its port, the protocol.
+const TO: &[(&str, &[&str])] = &[
+    ("any", &["10.0.0.5", "10.0.0.7", "10.0.9.9", "10.1.0.1"]),
+    ("10.0.0.0/8", &["10.0.0.5", "10.0.0.7", "10.0.9.9", "10.1.0.1"]),
+    ("10.0.0.0/16", &["10.0.0.5", "10.0.0.7", "10.0.9.9"]),
+    ("10.0.0.0/24", &["10.0.0.5", "10.0.0.7"]),
+    ("10.0.0.5", &["10.0.0.5"]),
+    ("not 10.0.0.0/24", &["10.0.9.9", "10.1.0.1"]),
+];
+const PORTS: &[(&str, &[u16])] =
+    &[("", &[53, 80, 85]), ("80", &[80]), ("80-90", &[80, 85]), ("53,85", &[53, 85])];
+const PROTOCOLS: &[(&str, &[Protocol])] = &[
+    ("ip", &[Protocol::UDP, Protocol::TCP]),
+    ("udp", &[Protocol::UDP]),
+    ("tcp", &[Protocol::TCP]),
+];
+const WAYS: &[(&str, &[usize])] = &[("", &[0, 1]), ("out", &[0]), ("in", &[1])];
+
+/// To a queue, or so many rules further.
+#[derive(Debug, Clone)]
+struct Rule {
+    looks: [usize; 4],
+    queue: Option<u64>,
+    skips: usize,
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let looks = (0..TO.len(), 0..PORTS.len(), 0..PROTOCOLS.len(), 0..WAYS.len());
+    let queue = prop_oneof![3 => (1..4u64).prop_map(Some), 1 => Just(None)];
+    (looks, queue, 1..4usize).prop_map(|((a, b, c, d), queue, skips)| Rule {
+        looks: [a, b, c, d],
+        queue,
+        skips,
+    })
+}
+
+proptest! {
+    #[test]
+    fn packets_come_to_the_queue_of_their_rule(mut rules in proptest::collection::vec(rule(), 1..9)) {
+        rules.push(Rule { looks: [0; 4], queue: Some(1), skips: 1 });
+        let mut script = String::from("ipfw pipe 1 config bw 1Mbit/s\n");
+        for queue in 1..4 {
+            writeln!(script, "ipfw queue {queue} config pipe 1 weight {queue}").expect("a text takes all");
+        }
+        let target = |n: usize| (n + rules[n].skips).min(rules.len() - 1);
+        for (n, Rule { looks: [to, ports, protocol, way], queue, .. }) in rules.iter().enumerate() {
+            let action = match queue {
+                Some(queue) => format!("queue {queue}"),
+                None => format!("skipto {}", 10 * (target(n) + 1)),
+            };
+            let [protocol, to, ports, way] = [PROTOCOLS[*protocol].0, TO[*to].0, PORTS[*ports].0, WAYS[*way].0];
+            writeln!(script, "ipfw add {} {action} {protocol} from any to {to} {ports} {way}", 10 * (n + 1))
+                .expect("a text takes all");
+        }
+        let imported = ipfw(&script, "a").unwrap_or_else(|e| panic!("{e}"));
+        let (scenario, _) = falaj_scenario::parse(&imported.scenario, "b").unwrap_or_else(|e| panic!("{e}"));
+        let mut network = Network::new(&scenario.network()).expect("a network");
+        for dst in TO[0].1 {
+            for port in PORTS[0].1 {
+                for protocol in PROTOCOLS[0].1 {
+                    for way in 0..2 {
+                        let takes = |rule: &Rule| {
+                            let [a, b, c, d] = rule.looks;
+                            TO[a].1.contains(dst) && PORTS[b].1.contains(port) && PROTOCOLS[c].1.contains(protocol)
+                                && WAYS[d].1.contains(&way)
+                        };
+                        let mut n = 0;
+                        let queue = loop {
+                            match rules[n].queue {
+                                _ if !takes(&rules[n]) => n += 1,
+                                Some(queue) => break queue,
+                                None => n = target(n),
+                            }
+                        };
+                        let far = SocketAddr::new(dst.parse().expect("an address"), *port);
+                        let key = Key::of_ordinary(*protocol, SocketAddr::from(([10, 9, 9, 9], 4000)), far, 100);
+                        let entry = network.route(&key, way, 100, Time::ZERO).expect("a rule takes it");
+                        let direction = scenario.links[0].direction([Towards::Up, Towards::Down][way]);
+                        let flow = &direction.flows[entry.flow.0 as usize].name;
+                        prop_assert_eq!(flow, &format!("queue{queue}"), "{:?}\n{}\n{}", key, script, imported.scenario);
+                    }
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_a_scenario_or_refused(words in proptest::collection::vec(
+        prop_oneof![
+            "ipfw|dnctl|add|pipe|queue|sched|table|config|1|2|100|prob|0\\.5|bw|1Mbit/s|delay|10|plr|mask|all|src-ip|0xffff|weight|type|qfq",
+            "red|gred|codel|pie|fq_codel|ecn|target|5ms|0\\.002/5/15/0\\.1|0\\.1,0\\.2,0\\.3,0\\.4|via|em0|mac-type|lookup|dscp|ef|frag|ipversion|4|burst|queue|50|profile",
+            "set|0x000000ff|/8|disable|one_pass|flush|rr|sched_mask",
+            "ip|udp|from|to|any|10\\.0\\.0\\.0/8|table\\(1\\)|in|out|not|skipto|allow|deny|\n|;|'|\\$x|\\{|\\}|or|tablearg",
+            "\\PC{0,5}",
+        ], 0..40))
+    {
+        let text = words.join(" ");
+        if let Ok(imported) = ipfw(&text, "a") {
+            prop_assert!(falaj_scenario::parse(&imported.scenario, "b").is_ok());
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! All integration tests of this crate, as one program: each file is a module.
+
+mod conformance;
+mod every_message;
+mod fuzz;
+mod ipfw;
+mod tc;

@@ -1,0 +1,1616 @@
+//! Scripts of `tc`, and the scenarios that they become.
+
+use expect_test::{Expect, expect};
+use falaj_engine::header::Protocol;
+use falaj_engine::key::Key;
+use falaj_engine::network::Network;
+use falaj_import::{Host, tc};
+use falaj_sched::units::time::Time;
+use proptest::prelude::*;
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+fn becomes(script: &str, expected: Expect) {
+    becomes_at(script, &Host::default(), expected);
+}
+
+fn becomes_at(script: &str, host: &Host, expected: Expect) {
+    match tc(script, "tc.sh", host) {
+        Ok(imported) => {
+            let notes = imported
+                .notes
+                .problems()
+                .iter()
+                .map(|p| format!("# note: {}: {}\n", p.line, p.title));
+            expected.assert_eq(&(notes.collect::<String>() + &imported.scenario));
+        }
+        Err(errors) => expected.assert_eq(&errors.to_string()),
+    }
+}
+
+#[test]
+fn netem() {
+    becomes(
+        "tc qdisc add dev eth0 root netem delay 100ms 10ms 25% distribution normal loss 0.3% 25% duplicate 1% corrupt 0.1% reorder 25% 50% gap 5",
+        expect![[r##"
+            # note: 1: correlated loss keeps its mean here; netem's loses far less than asked, often nothing
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root netem delay 100ms 10ms 25% distribution normal loss 0.3% 25% duplicate 1% corrupt 0.1% reorder 25% 50% gap 5
+            [link.eth0.up]
+            delay = "100ms"
+            loss = { probability = "0.3%", correlation = "25%" }
+            duplicate = { probability = "1%" }
+            corrupt = { probability = "0.1%" }
+            jitter = { amount = "10ms", distribution = "normal", correlation = "25%", order = "free" }
+            reorder = { probability = "25%", correlation = "50%", gap = 5 }
+        "##]],
+    );
+    becomes(
+        "tc qdisc add dev eth0 root netem rate 1mbit 20 48 5 limit 50 delay 10ms 1ms loss gemodel 1% 10% 70% 0.1%",
+        expect![[r##"
+            # note: 1: netem loses and doubles packets before the rate; here that is behind it: what is lost has taken its time
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root netem rate 1mbit 20 48 5 limit 50 delay 10ms 1ms loss gemodel 1% 10% 70% 0.1%
+            [link.eth0.up]
+            scheduler = { kind = "fifo", queue = "50p" }
+            rate = "1mbit"
+            overhead = "20B"
+            cells = "atm"
+            delay = "10ms"
+            loss = { kind = "gilbert-elliott", to-bad = "1%", to-good = "10%", loss-bad = "70%", loss-good = "0.1%" }
+            jitter = { amount = "1ms" }
+        "##]],
+    );
+    becomes(
+        "tc qdisc add dev eth0 root netem loss state 1% 10% 5% 50% 0.5% slot 20ms 30ms packets 5 bytes 6000",
+        expect![[r##"
+        # what eth0 sends goes up
+        [link.eth0]
+        rate = "unlimited"
+
+        # tc qdisc add dev eth0 root netem loss state 1% 10% 5% 50% 0.5% slot 20ms 30ms packets 5 bytes 6000
+        [link.eth0.up]
+        loss = { kind = "four-states", p13 = "1%", p31 = "10%", p32 = "5%", p23 = "50%", p14 = "0.5%" }
+        slot = { least = "20ms", most = "30ms", packets = 5, bytes = "6kB" }
+    "##]],
+    );
+}
+
+#[test]
+fn a_bucket_with_a_delay_below() {
+    becomes(
+        "sudo tc qdisc add dev eth0 root handle 1: tbf rate 10mbit burst 32kbit latency 400ms\ntc qdisc add dev eth0 parent 1:1 handle 10: netem delay 20ms",
+        expect![[r##"
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # sudo tc qdisc add dev eth0 root handle 1: tbf rate 10mbit burst 32kbit latency 400ms
+            # tc qdisc add dev eth0 parent 1:1 handle 10: netem delay 20ms
+            [link.eth0.up]
+            rate = "10mbit"
+            burst = "4KiB"
+            scheduler = { kind = "fifo", queue = "504096B" }
+            delay = "20ms"
+        "##]],
+    );
+}
+
+#[test]
+fn what_comes_in_is_sent_by_another_device() {
+    becomes(
+        "modprobe ifb\nip link set ifb0 up\n\
+         tc qdisc add dev eth0 handle ffff: ingress\n\
+         tc filter add dev eth0 parent ffff: protocol ip u32 match u32 0 0 action mirred egress redirect dev ifb0\n\
+         tc qdisc add dev ifb0 root netem delay 50ms\ntc qdisc add dev eth0 root netem delay 30ms loss 1%",
+        expect![[r##"
+            # note: 1: `modprobe` is not a command of tc, and was left out
+            # note: 2: `ip` is not a command of tc, and was left out
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root netem delay 30ms loss 1%
+            [link.eth0.up]
+            delay = "30ms"
+            loss = { probability = "1%" }
+
+            # tc qdisc add dev ifb0 root netem delay 50ms
+            [link.eth0.down]
+            delay = "50ms"
+        "##]],
+    );
+}
+
+#[test]
+fn classes_and_their_filters() {
+    let host = Host { rate: Some(falaj_scenario::parse_rate("1gbit").unwrap()), down: None };
+    becomes_at(
+        "tc qdisc add dev eth0 root handle 1: drr\n\
+         tc class add dev eth0 parent 1: classid 1:1 drr quantum 1500\n\
+         tc class add dev eth0 parent 1: classid 1:2 drr quantum 3000\n\
+         tc qdisc add dev eth0 parent 1:2 pfifo limit 30\n\
+         tc filter add dev eth0 parent 1: protocol ip prio 2 u32 match u32 0 0 flowid 1:2\n\
+         tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip protocol 17 0xff match ip dport 5004 0xfffe flowid 1:1",
+        &host,
+        expect![[r#"
+            error: flow `1-1`: a quantum of 1500 B is out of range
+             --> tc.sh:2:1
+              |
+            2 | tc class add dev eth0 parent 1: classid 1:1 drr quantum 1500
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: at least 1514 B, the largest packet as the link accounts it; at most 1 GiB"#]],
+    );
+    becomes_at(
+        "tc qdisc add dev eth0 root handle 1: drr\n\
+         tc class add dev eth0 parent 1: classid 1:a drr quantum 3028\n\
+         tc class add dev eth0 parent 1: classid 1:b drr\n\
+         tc filter add dev eth0 parent 1: protocol ipv6 prio 1 u32 match ip6 dst 2001:db8::/32 flowid 1:a\n\
+         tc filter add dev eth0 parent 1: protocol all prio 9 matchall flowid 1:b",
+        &host,
+        expect![[r##"
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "1gbit"
+
+            # tc qdisc add dev eth0 root handle 1: drr
+            [link.eth0.up]
+            scheduler = { kind = "drr" }
+
+            [link.eth0.up.flow.1-a]
+            match = "dst 2001:db8::/32"
+            quantum = "3028B"
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-b]
+            match = "any"
+            queue = "1000p"
+        "##]],
+    );
+    becomes_at(
+        "tc qdisc add dev eth0 root handle 1: prio\n\
+         tc filter add dev eth0 parent 1: prio 1 flower ip_proto tcp dst_port 22 classid 1:1",
+        &host,
+        expect![[r##"
+            # note: 1: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
+            # note: 1: no filter sends to 1:3: it is left out
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "1gbit"
+
+            # tc qdisc add dev eth0 root handle 1: prio
+            [link.eth0.up]
+            scheduler = { kind = "priority" }
+
+            [link.eth0.up.flow.1-1]
+            match = "tcp dport 22"
+            priority = 0
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-2]
+            match = "any"
+            priority = 1
+            queue = "1000p"
+        "##]],
+    );
+    becomes(
+        "tc qdisc add dev eth0 root handle 1: tbf rate 1mbit burst 5kb limit 9kb\n\
+         tc qdisc add dev eth0 parent 1: handle 2: ets bands 3 strict 1 quanta 3000 1514\n\
+         tc filter add dev eth0 parent 2: prio 1 u32 match ip dport 22 0xffff flowid 2:1\n\
+         tc filter add dev eth0 parent 2: prio 2 u32 match ip dport 80 0xffff flowid 2:2\n\
+         tc filter add dev eth0 parent 2: prio 3 u32 match ip dport 23 0xffff flowid 2:1",
+        expect![[r##"
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: tbf rate 1mbit burst 5kb limit 9kb
+            # tc qdisc add dev eth0 parent 1: handle 2: ets bands 3 strict 1 quanta 3000 1514
+            [link.eth0.up]
+            rate = "1mbit"
+            burst = "5KiB"
+            scheduler = { kind = "ets" }
+
+            [link.eth0.up.flow.2-1]
+            match = ["ip dport 22", "ip dport 23"]
+            priority = 0
+            queue = "1000p"
+
+            [link.eth0.up.flow.2-2]
+            match = "ip dport 80"
+            quantum = "3kB"
+            queue = "1000p"
+
+            [link.eth0.up.flow.2-3]
+            match = "any"
+            quantum = "1514B"
+            queue = "1000p"
+        "##]],
+    );
+}
+
+#[test]
+fn token_buckets_and_their_classes() {
+    becomes(
+        "tc qdisc add dev eth0 root handle 1: htb default 30 r2q 10\n\
+         tc class add dev eth0 parent 1: classid 1:1 htb rate 10mbit ceil 10mbit burst 15k cburst 15k\n\
+         tc class add dev eth0 parent 1:1 classid 1:10 htb rate 2mbit ceil 10mbit prio 0 quantum 1514\n\
+         tc class add dev eth0 parent 1:1 classid 1:20 htb rate 5mbit burst 6k\n\
+         tc class add dev eth0 parent 1:1 classid 1:30 htb rate 1mbit ceil 10mbit prio 7\n\
+         tc qdisc add dev eth0 parent 1:10 handle 10: fq_codel limit 600 flows 256 noecn\n\
+         tc qdisc add dev eth0 parent 1:20 handle 20: sfq perturb 10\n\
+         tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dport 5004 0xffff flowid 1:10\n\
+         tc filter add dev eth0 parent 1: protocol ip prio 2 u32 match ip dport 80 0xffff flowid 1:20",
+        expect![[r##"
+            # note: 7: as `fq_codel` whose CoDel waits for seconds: where there is no room the packet that waits longest goes
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: htb default 30 r2q 10
+            [link.eth0.up]
+            rate = "10mbit"
+            burst = "15KiB"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-10]
+            match = "ip dport 5004"
+            rate = "2mbit"
+            ceil = "10mbit"
+            prio = 0
+            scheduler = { kind = "fq_codel", limit = 600, queues = 256 }
+
+            [link.eth0.up.flow.1-10.flow.all]
+            match = "any"
+
+            [link.eth0.up.flow.1-20]
+            match = "ip dport 80"
+            rate = "5mbit"
+            ceil = "5mbit"
+            burst = "6KiB"
+            scheduler = { kind = "fq_codel", limit = 127, queues = 1024, target = "3s", interval = "4s" }
+
+            [link.eth0.up.flow.1-20.flow.all]
+            match = "any"
+
+            [link.eth0.up.flow.1-30]
+            match = "any"
+            rate = "1mbit"
+            ceil = "10mbit"
+            prio = 7
+            queue = "1000p"
+        "##]],
+    );
+}
+
+#[test]
+fn fair_service_curves() {
+    becomes(
+        "tc qdisc add dev eth0 root handle 1: hfsc default 12\n\
+         tc class add dev eth0 parent 1: classid 1:1 hfsc sc rate 10mbit ul rate 10mbit\n\
+         tc class add dev eth0 parent 1:1 classid 1:11 hfsc sc umax 1500b dmax 10ms rate 500kbit ul rate 2mbit\n\
+         tc class add dev eth0 parent 1:1 classid 1:12 hfsc ls m1 2mbit d 20ms m2 1mbit\n\
+         tc class add dev eth0 parent 1:1 classid 1:13 hfsc rt umax 1500b dmax 100ms rate 1mbit\n\
+         tc filter add dev eth0 parent 1: prio 1 u32 match ip dport 5060 0xffff flowid 1:11\n\
+         tc filter add dev eth0 parent 1: prio 2 u32 match ip dport 22 0xffff flowid 1:13",
+        expect![[r##"
+            # note: 5: with `rt` alone a class shares what others leave too, by its rate
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: hfsc default 12
+            [link.eth0.up]
+            rate = "10mbit"
+            scheduler = { kind = "hfsc" }
+
+            [link.eth0.up.flow.1-11]
+            match = "ip dport 5060"
+            rate = "500kbit"
+            burst-rate = "1200kbit"
+            burst-time = "10ms"
+            share = "500kbit"
+            share-burst = "1200kbit"
+            share-time = "10ms"
+            limit = "2mbit"
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-13]
+            match = "ip dport 22"
+            rate = "1mbit"
+            burst-rate = "1bit"
+            burst-time = "88ms"
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-12]
+            match = "any"
+            share = "1mbit"
+            share-burst = "2mbit"
+            share-time = "20ms"
+            queue = "1000p"
+        "##]],
+    );
+    becomes(
+        "tc qdisc add dev eth0 root handle 1: hfsc\n\
+         tc class add dev eth0 parent 1: classid 1:1 hfsc ul rate 1mbit\n\
+         tc class add dev eth0 parent 1: classid 1:2 hfsc sc m1 1mbit rate 1mbit\n\
+         tc class add dev eth0 parent 1: classid 1:3 hfsc rt rate 1mbit ul rate 2mbit",
+        expect![[r#"
+            error: a class of hfsc needs a curve
+             --> tc.sh:2:1
+              |
+            2 | tc class add dev eth0 parent 1: classid 1:1 hfsc ul rate 1mbit
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: one of `rt`, `ls` and `sc`
+
+            error: a curve has `m1` with `d`, or `umax` with `dmax`
+             --> tc.sh:3:50
+              |
+            3 | tc class add dev eth0 parent 1: classid 1:2 hfsc sc m1 1mbit rate 1mbit
+              |                                                  ^^
+              |
+              = help: as in `m1 2mbit d 10ms m2 1mbit`, or `umax 1500b dmax 20ms rate 1mbit`
+
+            error: a limit of nothing that is shared
+             --> tc.sh:4:1
+              |
+            4 | tc class add dev eth0 parent 1: classid 1:3 hfsc rt rate 1mbit ul rate 2mbit
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: `ul` goes with `ls` or `sc`"#]],
+    );
+}
+
+#[test]
+fn queues_that_are_kept_short() {
+    becomes(
+        "tc qdisc add dev a root handle 1: tbf rate 10mbit burst 10k limit 100k\n\
+         tc qdisc add dev a parent 1:1 red limit 400000 min 30000 max 90000 avpkt 1000 burst 55 ecn harddrop bandwidth 10mbit\n\
+         tc qdisc add dev b root codel limit 500 target 4ms interval 30ms ecn\n\
+         tc qdisc add dev c root handle 1: netem rate 1mbit delay 10ms\n\
+         tc qdisc add dev c parent 1: pie limit 200 target 20ms tupdate 30ms alpha 2 beta 20 ecn\n\
+         tc qdisc add dev d root handle 1: tbf rate 10mbit burst 10k limit 100k\n\
+         tc qdisc add dev d parent 1: fq_codel target 3ms quantum 300 memory_limit 32mb",
+        expect![[r##"
+            # note: 7: the memory of the kernel does not count here: `limit` is the one that holds
+            # what a sends goes up
+            [link.a]
+            rate = "unlimited"
+
+            # tc qdisc add dev a root handle 1: tbf rate 10mbit burst 10k limit 100k
+            # tc qdisc add dev a parent 1:1 red limit 400000 min 30000 max 90000 avpkt 1000 burst 55 ecn harddrop bandwidth 10mbit
+            [link.a.up]
+            rate = "10mbit"
+            burst = "10KiB"
+
+            [link.a.up.flow.all]
+            match = "any"
+            queue = { limit = "400kB", policy = "red", min = "30kB", max = "90kB", probability = "2%", weight = "3.125%", ecn = "yes" }
+
+            # what b sends goes up
+            [link.b]
+            rate = "unlimited"
+
+            # tc qdisc add dev b root codel limit 500 target 4ms interval 30ms ecn
+            [link.b.up]
+
+            [link.b.up.flow.all]
+            match = "any"
+            queue = { limit = "500p", policy = "codel", target = "4ms", interval = "30ms", ecn = "yes" }
+
+            # what c sends goes up
+            [link.c]
+            rate = "unlimited"
+
+            # tc qdisc add dev c root handle 1: netem rate 1mbit delay 10ms
+            # tc qdisc add dev c parent 1: pie limit 200 target 20ms tupdate 30ms alpha 2 beta 20 ecn
+            [link.c.up]
+            rate = "1mbit"
+            delay = "10ms"
+
+            [link.c.up.flow.all]
+            match = "any"
+            queue = { limit = "200p", policy = "pie", target = "20ms", update = "30ms", ecn = "yes" }
+
+            # what d sends goes up
+            [link.d]
+            rate = "unlimited"
+
+            # tc qdisc add dev d root handle 1: tbf rate 10mbit burst 10k limit 100k
+            # tc qdisc add dev d parent 1: fq_codel target 3ms quantum 300 memory_limit 32mb
+            [link.d.up]
+            rate = "10mbit"
+            burst = "10KiB"
+            scheduler = { kind = "fq_codel", ecn = "yes", target = "3ms", quantum = "300B" }
+        "##]],
+    );
+    becomes(
+        "tc qdisc add dev a root red limit 400000 avpkt 1000 adaptive\n\
+         tc qdisc add dev a root red limit 400000\n\
+         tc qdisc add dev a root red limit 400000 avpkt 1000 burst 3\n\
+         tc qdisc add dev a root pie alpha 5\n\
+         tc qdisc add dev a root codel ce_threshold 1ms\n\
+         tc qdisc add dev a root fq maxrate 1mbit\n\
+         tc qdisc add dev a root sfq depth 10",
+        expect![[r#"
+            error: `adaptive` has no equal here
+             --> tc.sh:1:53
+              |
+            1 | tc qdisc add dev a root red limit 400000 avpkt 1000 adaptive
+              |                                                     ^^^^^^^^
+              |
+              = help: the probability is the one that is said; `codel` and `pie` find theirs by themselves
+
+            error: red needs an `avpkt`
+             --> tc.sh:2:1
+              |
+            2 | tc qdisc add dev a root red limit 400000
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+            error: a burst of 3 packets is too small for this `min` and `avpkt`
+             --> tc.sh:3:1
+              |
+            3 | tc qdisc add dev a root red limit 400000 avpkt 1000 burst 3
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: at least 34
+
+            error: `alpha 5` has no equal here
+             --> tc.sh:4:35
+              |
+            4 | tc qdisc add dev a root pie alpha 5
+              |                                   ^
+              |
+              = help: it is 2, as RFC 8033 has it
+
+            error: `ce_threshold` has no equal here
+             --> tc.sh:5:31
+              |
+            5 | tc qdisc add dev a root codel ce_threshold 1ms
+              |                               ^^^^^^^^^^^^
+              |
+              = help: marks by a threshold are for scalable connections: `scheduler = { kind = "dualpi2", … }`
+
+            error: `fq` has no equal here
+             --> tc.sh:6:25
+              |
+            6 | tc qdisc add dev a root fq maxrate 1mbit
+              |                         ^^
+              |
+              = help: it paces as sockets ask for it: `shaper` holds each connection to a rate, `sfq` gives each its turn
+
+            error: `depth of sfq` has no equal here
+             --> tc.sh:7:29
+              |
+            7 | tc qdisc add dev a root sfq depth 10
+              |                             ^^^^^
+              |
+              = help: the fattest queue makes room, and none has a limit of its own"#]],
+    );
+}
+
+#[test]
+fn classes_within_classes() {
+    let host = Host { rate: Some(falaj_scenario::parse_rate("100mbit").unwrap()), down: None };
+    becomes_at(
+        "tc qdisc add dev eth0 root handle 1: drr\n\
+         tc class add dev eth0 parent 1: classid 1:1 drr\n\
+         tc class add dev eth0 parent 1: classid 1:2 drr\n\
+         tc qdisc add dev eth0 parent 1:1 handle 10: prio bands 2\n\
+         tc filter add dev eth0 parent 1: prio 1 u32 match ip src 10.1.0.0/16 flowid 1:1\n\
+         tc filter add dev eth0 parent 1: prio 2 matchall flowid 1:2\n\
+         tc filter add dev eth0 parent 10: prio 3 u32 match ip dport 22 0xffff flowid 10:1",
+        &host,
+        expect![[r##"
+            # note: 4: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "100mbit"
+
+            # tc qdisc add dev eth0 root handle 1: drr
+            [link.eth0.up]
+            scheduler = { kind = "drr" }
+
+            [link.eth0.up.flow.1-1]
+            match = "src 10.1.0.0/16"
+            scheduler = { kind = "priority" }
+
+            [link.eth0.up.flow.1-1.flow.10-1]
+            match = "ip dport 22"
+            priority = 0
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-1.flow.10-2]
+            match = "any"
+            priority = 1
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-2]
+            match = "any"
+            queue = "1000p"
+        "##]],
+    );
+    becomes_at(
+        "tc qdisc add dev eth0 root handle 1: prio bands 3\n\
+         tc qdisc add dev eth0 parent 1:1 cbs idleslope 20000 sendslope -80000 hicredit 30 locredit -1000\n\
+         tc filter add dev eth0 parent 1: prio 1 u32 match ip dport 5004 0xffff flowid 1:1",
+        &Host::default(),
+        expect![[r##"
+            # note: 1: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
+            # note: 1: no filter sends to 1:3: it is left out
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: prio bands 3
+            [link.eth0.up]
+            rate = "100mbit"
+            scheduler = { kind = "cbs" }
+
+            [link.eth0.up.flow.1-1]
+            match = "ip dport 5004"
+            idle-slope = "20mbit"
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-2]
+            match = "any"
+            queue = "1000p"
+        "##]],
+    );
+    becomes_at(
+        "tc qdisc add dev eth0 root handle 1: drr\n\
+         tc class add dev eth0 parent 1: classid 1:1 drr\n\
+         tc filter add dev eth0 parent 1: prio 1 matchall flowid 1:1\n\
+         tc qdisc add dev eth0 parent 1:1 handle 1: drr",
+        &host,
+        expect![[r#"
+            error: it stands below itself
+             --> tc.sh:4:1
+              |
+            4 | tc qdisc add dev eth0 parent 1:1 handle 1: drr
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: give each discipline a handle of its own"#]],
+    );
+}
+
+/// Two companies, their departments and these ones' services: four levels of classes below the
+/// link.
+const COMPANIES: &str = "\
+tc qdisc add dev eth0 root handle 1: htb default 99
+tc class add dev eth0 parent 1: classid 1:1 htb rate 100mbit
+tc class add dev eth0 parent 1:1 classid 1:a htb rate 60mbit ceil 100mbit
+tc class add dev eth0 parent 1:1 classid 1:b htb rate 40mbit ceil 100mbit
+tc class add dev eth0 parent 1:a classid 1:a1 htb rate 40mbit ceil 60mbit
+tc class add dev eth0 parent 1:a classid 1:a2 htb rate 20mbit ceil 60mbit
+tc class add dev eth0 parent 1:a1 classid 1:a11 htb rate 30mbit ceil 60mbit prio 0
+tc class add dev eth0 parent 1:a1 classid 1:a12 htb rate 10mbit ceil 60mbit prio 1
+tc class add dev eth0 parent 1:a11 classid 1:a111 htb rate 20mbit ceil 60mbit
+tc class add dev eth0 parent 1:a11 classid 1:a112 htb rate 10mbit ceil 60mbit
+tc class add dev eth0 parent 1:b classid 1:99 htb rate 40mbit ceil 100mbit
+tc qdisc add dev eth0 parent 1:a112 handle 20: fq_codel
+tc filter add dev eth0 parent 1: prio 1 u32 match ip src 10.1.0.0/16 flowid 1:a
+tc filter add dev eth0 parent 1: prio 2 u32 match ip dport 7 0xffff flowid 1:99
+tc filter add dev eth0 parent 1:a prio 1 u32 match ip src 10.1.1.0/24 flowid 1:a1
+tc filter add dev eth0 parent 1:a prio 2 matchall flowid 1:a2
+tc filter add dev eth0 parent 1:a1 prio 2 u32 match ip protocol 17 0xff match ip dport 5004 0xffff flowid 1:a111
+tc filter add dev eth0 parent 1:a1 prio 3 u32 match ip protocol 17 0xff flowid 1:a112
+tc filter add dev eth0 parent 1:a1 prio 4 matchall flowid 1:a12
+";
+
+#[test]
+fn trees_of_classes() {
+    becomes(
+        COMPANIES,
+        expect![[r##"
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: htb default 99
+            [link.eth0.up]
+            rate = "100mbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-a]
+            match = [
+                "udp src 10.1.1.0/24 dport 5004",
+                "udp src 10.1.1.0/24",
+                "src 10.1.1.0/24",
+                "src 10.1.0.0/16",
+            ]
+            rate = "60mbit"
+            ceil = "100mbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-a.flow.1-a1]
+            match = ["udp src 10.1.1.0/24 dport 5004", "udp src 10.1.1.0/24", "src 10.1.1.0/24"]
+            rate = "40mbit"
+            ceil = "60mbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-a.flow.1-a1.flow.1-a11]
+            match = ["udp src 10.1.1.0/24 dport 5004", "udp src 10.1.1.0/24"]
+            rate = "30mbit"
+            ceil = "60mbit"
+            prio = 0
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-a.flow.1-a1.flow.1-a11.flow.1-a111]
+            match = "udp src 10.1.1.0/24 dport 5004"
+            rate = "20mbit"
+            ceil = "60mbit"
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-a.flow.1-a1.flow.1-a11.flow.1-a112]
+            match = "any"
+            rate = "10mbit"
+            ceil = "60mbit"
+            scheduler = { kind = "fq_codel", ecn = "yes" }
+
+            [link.eth0.up.flow.1-a.flow.1-a1.flow.1-a11.flow.1-a112.flow.all]
+            match = "any"
+
+            [link.eth0.up.flow.1-a.flow.1-a1.flow.1-a12]
+            match = "any"
+            rate = "10mbit"
+            ceil = "60mbit"
+            prio = 1
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-a.flow.1-a2]
+            match = "any"
+            rate = "20mbit"
+            ceil = "60mbit"
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-b]
+            match = "any"
+            rate = "40mbit"
+            ceil = "100mbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-b.flow.1-99]
+            match = "any"
+            rate = "40mbit"
+            ceil = "100mbit"
+            queue = "1000p"
+        "##]],
+    );
+    becomes(
+        "tc qdisc add dev eth0 root handle 1: hfsc default 20\n\
+         tc class add dev eth0 parent 1: classid 1:1 hfsc sc rate 10mbit ul rate 10mbit\n\
+         tc class add dev eth0 parent 1:1 classid 1:10 hfsc ls rate 6mbit ul rate 8mbit\n\
+         tc class add dev eth0 parent 1:1 classid 1:20 hfsc ls rate 4mbit\n\
+         tc class add dev eth0 parent 1:10 classid 1:11 hfsc ls m1 5mbit d 10ms m2 2mbit\n\
+         tc class add dev eth0 parent 1:10 classid 1:12 hfsc ls rate 4mbit\n\
+         tc class add dev eth0 parent 1:11 classid 1:111 hfsc sc umax 1500b dmax 20ms rate 1mbit\n\
+         tc class add dev eth0 parent 1:11 classid 1:112 hfsc sc rate 500kbit\n\
+         tc filter add dev eth0 parent 1: prio 1 u32 match ip dport 5060 0xffff flowid 1:111\n\
+         tc filter add dev eth0 parent 1: prio 2 u32 match ip dport 5061 0xffff flowid 1:112\n\
+         tc filter add dev eth0 parent 1: prio 3 u32 match ip src 10.1.0.0/16 flowid 1:12",
+        expect![[r##"
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: hfsc default 20
+            [link.eth0.up]
+            rate = "10mbit"
+            scheduler = { kind = "hfsc" }
+
+            [link.eth0.up.flow.1-10]
+            match = ["ip dport 5060", "ip dport 5061", "src 10.1.0.0/16"]
+            share = "6mbit"
+            limit = "8mbit"
+            scheduler = { kind = "hfsc" }
+
+            [link.eth0.up.flow.1-10.flow.1-11]
+            match = ["ip dport 5060", "ip dport 5061"]
+            share = "2mbit"
+            share-burst = "5mbit"
+            share-time = "10ms"
+            scheduler = { kind = "hfsc" }
+
+            [link.eth0.up.flow.1-10.flow.1-11.flow.1-111]
+            match = "ip dport 5060"
+            rate = "1mbit"
+            burst-rate = "1bit"
+            burst-time = "8ms"
+            share = "1mbit"
+            share-burst = "1bit"
+            share-time = "8ms"
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-10.flow.1-11.flow.1-112]
+            match = "any"
+            rate = "500kbit"
+            share = "500kbit"
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-10.flow.1-12]
+            match = "any"
+            share = "4mbit"
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-20]
+            match = "any"
+            share = "4mbit"
+            queue = "1000p"
+        "##]],
+    );
+    // Filters that lead nowhere, up, or where nothing can be.
+    let filters = |lines: &str| {
+        let (classes, _) = COMPANIES.split_once("tc filter").unwrap();
+        format!("{classes}{lines}")
+    };
+    let of = |lines: &str, expected: Expect| becomes(&filters(lines), expected);
+    of(
+        "tc filter add dev eth0 parent 1: prio 1 matchall flowid 1:a",
+        expect![[r#"
+            error: it sends to a class that has classes, and no filter of its own
+              --> tc.sh:13:1
+               |
+            13 | tc filter add dev eth0 parent 1: prio 1 matchall flowid 1:a
+               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+               |
+               = help: send to one that has none, or add `tc filter add … parent 1:a …`"#]],
+    );
+    of(
+        "tc filter add dev eth0 parent 1: prio 1 matchall flowid 1:a\n\
+         tc filter add dev eth0 parent 1:a prio 2 matchall flowid 1:99",
+        expect![[r#"
+            error: a filter of 1:a sends to a class that is not below it
+              --> tc.sh:14:1
+               |
+            14 | tc filter add dev eth0 parent 1:a prio 2 matchall flowid 1:99
+               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+               |
+               = help: filters of a class lead down"#]],
+    );
+    of(
+        "tc filter add dev eth0 parent 1: prio 1 u32 match ip dport 80 0xffff flowid 1:a\n\
+         tc filter add dev eth0 parent 1:a prio 2 u32 match ip dport 22 0xffff flowid 1:a2\n\
+         tc filter add dev eth0 parent 1:a prio 3 u32 match ip src 10.7.0.0/16 flowid 1:a2\n\
+         tc filter add dev eth0 parent 1: prio 4 matchall flowid 1:99",
+        expect![[r##"
+            # note: 8: no filter sends to 1:a12: it is left out
+            # note: 9: no filter sends to 1:a111: it is left out
+            # note: 10: no filter sends to 1:a112: it is left out
+            # note: 13: what the filters below this one leave goes on with the next one here, and not to the class of the rest
+            # note: 14: it takes nothing of what the filters above it take: it is left out
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: htb default 99
+            [link.eth0.up]
+            rate = "100mbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-a]
+            match = "src 10.7.0.0/16 dport 80"
+            rate = "60mbit"
+            ceil = "100mbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-a.flow.1-a2]
+            match = "any"
+            rate = "20mbit"
+            ceil = "60mbit"
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-b]
+            match = "any"
+            rate = "40mbit"
+            ceil = "100mbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-b.flow.1-99]
+            match = "any"
+            rate = "40mbit"
+            ceil = "100mbit"
+            queue = "1000p"
+        "##]],
+    );
+    of(
+        "tc filter add dev eth0 parent 1: prio 1 u32 match ip dport 80 0xffff flowid 1:a2\n\
+         tc filter add dev eth0 parent 1:a1 prio 2 u32 match ip dport 22 0xffff flowid 1:a12",
+        expect![[r##"
+            # note: 8: no filter sends to 1:a12: it is left out
+            # note: 9: no filter sends to 1:a111: it is left out
+            # note: 10: no filter sends to 1:a112: it is left out
+            # note: 14: no filter sends to the class that it belongs to: it is not asked
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: htb default 99
+            [link.eth0.up]
+            rate = "100mbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-a]
+            match = "ip dport 80"
+            rate = "60mbit"
+            ceil = "100mbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-a.flow.1-a2]
+            match = "any"
+            rate = "20mbit"
+            ceil = "60mbit"
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-b]
+            match = "any"
+            rate = "40mbit"
+            ceil = "100mbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-b.flow.1-99]
+            match = "any"
+            rate = "40mbit"
+            ceil = "100mbit"
+            queue = "1000p"
+        "##]],
+    );
+}
+
+#[test]
+fn what_has_no_equal_is_refused_line_by_line() {
+    becomes(
+        "tc qdisc add dev eth0 root netem delay 10\n\
+         tc qdisc add dev eth0 root netem delya 10ms\n\
+         tc qdisc add dev eth0 root cake bandwidth 10mbit\n\
+         tc qdisc add root netem delay 1ms\n\
+         tc qdisc add dev $DEV root netem loss 101%\n\
+         tc qdisc add dev eth0 root tbf rate 1mbit burst 10k\n\
+         tc qdisc add dev eth0 root netem gap 5\n\
+         tc qdisc add dev eth0 root netem reorder 5%\n",
+        expect![[r#"
+            error: `10` is a number without a unit
+             --> tc.sh:1:40
+              |
+            1 | tc qdisc add dev eth0 root netem delay 10
+              |                                        ^^
+              |
+              = help: one of `s`, `sec`, `secs`, `ms`, `msec`, `msecs`, `us`, `usec`, `usecs`, `ns`, `nsec`, `nsecs`
+
+            error: `delya` is not a parameter of netem
+             --> tc.sh:2:34
+              |
+            2 | tc qdisc add dev eth0 root netem delya 10ms
+              |                                  ^^^^^ did you mean `delay`?
+              |
+              = help: one of `limit`, `delay`, `distribution`, `loss`, `corrupt`, `duplicate`, `reorder`, `gap`, `rate`, `slot`, `ecn`, `seed`
+
+            error: `cake` has no equal here
+             --> tc.sh:3:28
+              |
+            3 | tc qdisc add dev eth0 root cake bandwidth 10mbit
+              |                            ^^^^
+              |
+              = help: it is many things in one: a `rate`, `overhead`, and `fq_codel` below a `tbf` or a class come near
+
+            error: which device? `dev NAME` is missing
+             --> tc.sh:4:1
+              |
+            4 | tc qdisc add root netem delay 1ms
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+            error: only a shell knows what this is
+             --> tc.sh:5:18
+              |
+            5 | tc qdisc add dev $DEV root netem loss 101%
+              |                  ^^^^
+              |
+              = help: let the shell print the commands as it runs them, as in `bash -x SCRIPT`, and import those
+
+            error: `101%` is more than certain
+             --> tc.sh:5:39
+              |
+            5 | tc qdisc add dev $DEV root netem loss 101%
+              |                                       ^^^^
+              |
+              = help: write at most `100%`
+
+            error: tbf needs a `limit` or a `latency`
+             --> tc.sh:6:1
+              |
+            6 | tc qdisc add dev eth0 root tbf rate 1mbit burst 10k
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+            error: gap goes with reorder
+             --> tc.sh:7:38
+              |
+            7 | tc qdisc add dev eth0 root netem gap 5
+              |                                      ^
+              |
+              = help: as in `delay 10ms reorder 100% gap 5`
+
+            error: reorder needs a delay, which packets can skip
+             --> tc.sh:8:1
+              |
+            8 | tc qdisc add dev eth0 root netem reorder 5%
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: as in `delay 10ms reorder 25%`"#]],
+    );
+    becomes(
+        "tc qdisc add dev a root handle 1: drr\ntc class add dev a parent 1: classid 1:1 drr\n\
+         tc filter add dev a parent 1: prio 1 matchall flowid 1:1",
+        expect![[r#"
+            error: nothing says how fast a is, and `drr` divides the time of a link
+             --> tc.sh:1:1
+              |
+            1 | tc qdisc add dev a root handle 1: drr
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: add `--rate RATE`"#]],
+    );
+    becomes(
+        "",
+        expect![[r#"
+        error: there is no `tc qdisc add` in it, and so no link
+         --> tc.sh:1:1
+          |
+        1 |
+          | ^"#]],
+    );
+}
+
+/// A tree of htb: 1:10 with two leaves below, two leaves beside it.
+const LEAVES: [&str; 4] = ["11", "12", "20", "30"];
+
+fn tree(rest: &str) -> String {
+    let mut script = format!(
+        "tc qdisc add dev e root handle 1: htb default {rest}\n\
+         tc class add dev e parent 1: classid 1:1 htb rate 10mbit\ntc class add dev e parent 1:1 classid 1:10 htb rate 4mbit\n"
+    );
+    for (leaf, parent) in LEAVES.iter().zip(["10", "10", "1", "1"]) {
+        writeln!(script, "tc class add dev e parent 1:{parent} classid 1:{leaf} htb rate 2mbit")
+            .expect("a text takes all");
+    }
+    script
+}
+
+#[test]
+fn the_filter_that_takes_a_packet_says_its_class() {
+    becomes(
+        &(tree("12")
+            + "tc filter add dev e parent 1: prio 1 u32 match ip dst 10.0.0.5/32 flowid 1:12\n\
+               tc filter add dev e parent 1: prio 2 u32 match ip dst 10.0.0.0/24 flowid 1:11\n\
+               tc filter add dev e parent 1: prio 3 u32 match ip dst 10.0.0.0/16 flowid 1:20\n\
+               tc filter add dev e parent 1: prio 4 u32 match ip dst 10.0.0.0/8 flowid 1:11\n\
+               tc filter add dev e parent 1: prio 5 u32 match ip dst 10.0.0.9/32 flowid 1:30"),
+        expect![[r##"
+            # note: 12: filters before take all that 1:30 would get: it is left out
+            # what e sends goes up
+            [link.e]
+            rate = "unlimited"
+
+            # tc qdisc add dev e root handle 1: htb default 12
+            [link.e.up]
+            rate = "10mbit"
+            scheduler = { kind = "htb" }
+
+            [link.e.up.flow.1-20]
+            match = "dst 10.0.0.0/16 not dst 10.0.0.5/32 not dst 10.0.0.0/24"
+            rate = "2mbit"
+            ceil = "2mbit"
+            queue = "1000p"
+
+            [link.e.up.flow.1-10]
+            match = "any"
+            rate = "4mbit"
+            ceil = "4mbit"
+            scheduler = { kind = "htb" }
+
+            [link.e.up.flow.1-10.flow.1-11]
+            match = ["dst 10.0.0.0/24 not dst 10.0.0.5/32", "dst 10.0.0.0/8 not dst 10.0.0.5/32"]
+            rate = "2mbit"
+            ceil = "2mbit"
+            queue = "1000p"
+
+            [link.e.up.flow.1-10.flow.1-12]
+            match = "any"
+            rate = "2mbit"
+            ceil = "2mbit"
+            queue = "1000p"
+        "##]],
+    );
+}
+
+#[test]
+fn of_filters_without_a_preference_the_newest_is_tried_first() {
+    becomes(
+        &(tree("30")
+            + "tc filter add dev e parent 1: u32 match ip dst 10.0.0.0/24 flowid 1:11\n\
+               tc filter add dev e parent 1: u32 match ip dst 10.0.0.5/32 flowid 1:20\n\
+               tc filter add dev e parent 1: prio 9 u32 match ip dport 53 0xffff flowid 1:30"),
+        expect![[r##"
+            # note: 5: no filter sends to 1:12: it is left out
+            # what e sends goes up
+            [link.e]
+            rate = "unlimited"
+
+            # tc qdisc add dev e root handle 1: htb default 30
+            [link.e.up]
+            rate = "10mbit"
+            scheduler = { kind = "htb" }
+
+            [link.e.up.flow.1-20]
+            match = "dst 10.0.0.5/32 not ( ip dport 53 )"
+            rate = "2mbit"
+            ceil = "2mbit"
+            queue = "1000p"
+
+            [link.e.up.flow.1-10]
+            match = "dst 10.0.0.0/24 not ( ip dport 53 )"
+            rate = "4mbit"
+            ceil = "4mbit"
+            scheduler = { kind = "htb" }
+
+            [link.e.up.flow.1-10.flow.1-11]
+            match = "any"
+            rate = "2mbit"
+            ceil = "2mbit"
+            queue = "1000p"
+
+            [link.e.up.flow.1-30]
+            match = "any"
+            rate = "2mbit"
+            ceil = "2mbit"
+            queue = "1000p"
+        "##]],
+    );
+}
+
+#[test]
+fn what_differs_is_said() {
+    becomes(
+        "tc qdisc add dev a root netem rate 1mbit loss 1% duplicate 2%\n\
+         tc qdisc add dev b root handle 1: tbf rate 1mbit burst 1000b limit 9000b\n\
+         tc qdisc add dev b parent 1: netem loss 1%\n\
+         tc qdisc add dev c root netem limit 5000 delay 10ms loss 1%",
+        expect![[r##"
+            # note: 1: netem loses and doubles packets before the rate; here that is behind it: what is lost has taken its time, and copies take none
+            # note: 2: tbf drops every packet larger than its burst of 1kB; here they pass
+            # note: 3: netem loses and doubles packets before the rate; here that is behind it: what is lost has taken its time
+            # note: 4: netem counts packets on their way; here none waits where there is no rate: `limit` is left out
+            # what a sends goes up
+            [link.a]
+            rate = "unlimited"
+
+            # tc qdisc add dev a root netem rate 1mbit loss 1% duplicate 2%
+            [link.a.up]
+            scheduler = { kind = "fifo", queue = "1000p" }
+            rate = "1mbit"
+            loss = { probability = "1%" }
+            duplicate = { probability = "2%" }
+
+            # what b sends goes up
+            [link.b]
+            rate = "unlimited"
+
+            # tc qdisc add dev b root handle 1: tbf rate 1mbit burst 1000b limit 9000b
+            # tc qdisc add dev b parent 1: netem loss 1%
+            [link.b.up]
+            rate = "1mbit"
+            burst = "1kB"
+            scheduler = { kind = "fifo", queue = "9kB" }
+            loss = { probability = "1%" }
+
+            # what c sends goes up
+            [link.c]
+            rate = "unlimited"
+
+            # tc qdisc add dev c root netem limit 5000 delay 10ms loss 1%
+            [link.c.up]
+            delay = "10ms"
+            loss = { probability = "1%" }
+        "##]],
+    );
+}
+
+#[test]
+fn what_packets_cost() {
+    becomes(
+        "tc qdisc add dev a root handle 1: stab overhead 32 mtu 2048 tsize 128 mpu 0 linklayer atm tbf rate 1mbit burst 2k limit 9k\n\
+         tc qdisc add dev b handle 1: root stab overhead -4 htb default 2\n\
+         tc class add dev b parent 1: classid 1:1 htb rate 1mbit\n\
+         tc class add dev b parent 1:1 classid 1:2 htb rate 1mbit\n\
+         tc qdisc add dev c root stab overhead 8 netem rate 1mbit",
+        expect![[r##"
+            # what a sends goes up
+            [link.a]
+            rate = "unlimited"
+
+            # tc qdisc add dev a root handle 1: stab overhead 32 mtu 2048 tsize 128 mpu 0 linklayer atm tbf rate 1mbit burst 2k limit 9k
+            [link.a.up]
+            overhead = "32B"
+            cells = "atm"
+            rate = "1mbit"
+            burst = "2KiB"
+            scheduler = { kind = "fifo", queue = "9KiB" }
+
+            # what b sends goes up
+            [link.b]
+            rate = "unlimited"
+
+            # tc qdisc add dev b handle 1: root stab overhead -4 htb default 2
+            [link.b.up]
+            overhead = "-4B"
+            rate = "1mbit"
+            scheduler = { kind = "htb" }
+
+            [link.b.up.flow.1-2]
+            match = "any"
+            rate = "1mbit"
+            ceil = "1mbit"
+            queue = "1000p"
+
+            # what c sends goes up
+            [link.c]
+            rate = "unlimited"
+
+            # tc qdisc add dev c root stab overhead 8 netem rate 1mbit
+            [link.c.up]
+            overhead = "8B"
+            scheduler = { kind = "fifo", queue = "1000p" }
+            rate = "1mbit"
+        "##]],
+    );
+    becomes(
+        "tc qdisc add dev a root stab mpu 64 netem rate 1mbit\n\
+         tc qdisc add dev a root stab linklayer ppp netem rate 1mbit\n\
+         tc class add dev a parent 1: classid 1:1 stab overhead 4 htb rate 1mbit",
+        expect![[r#"
+            error: `mpu` has no equal here
+             --> tc.sh:1:30
+              |
+            1 | tc qdisc add dev a root stab mpu 64 netem rate 1mbit
+              |                              ^^^
+              |
+              = help: packets cost what they have, and an `overhead`
+
+            error: `ppp` is not a link layer
+             --> tc.sh:2:40
+              |
+            2 | tc qdisc add dev a root stab linklayer ppp netem rate 1mbit
+              |                                        ^^^
+              |
+              = help: one of `ethernet`, `atm`, `adsl`
+
+            error: `stab of a class` has no equal here
+             --> tc.sh:3:42
+              |
+            3 | tc class add dev a parent 1: classid 1:1 stab overhead 4 htb rate 1mbit
+              |                                          ^^^^
+              |
+              = help: what a packet costs is for the whole link: give it to the `qdisc`"#]],
+    );
+    becomes(
+        "tc qdisc add dev a root stab overhead 8 tbf rate 1mbit burst 2k limit 9k overhead 4",
+        expect![[r#"
+            error: `a second overhead` has no equal here
+             --> tc.sh:1:1
+              |
+            1 | tc qdisc add dev a root stab overhead 8 tbf rate 1mbit burst 2k limit 9k overhead 4
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: what a packet costs is for the whole link: say it once"#]],
+    );
+}
+
+#[test]
+fn words_may_be_cut_short() {
+    becomes(
+        "tc q a dev a root netem delay 10ms\ntc qd r dev a root netem delay 20ms\ntc -s q s dev a\ntc q d dev b root\n\
+         q a dev c root netem delay 1ms",
+        expect![[r##"
+            # note: 5: `q` is not a command of tc, and was left out
+            # what a sends goes up
+            [link.a]
+            rate = "unlimited"
+
+            # tc qd r dev a root netem delay 20ms
+            [link.a.up]
+            delay = "20ms"
+        "##]],
+    );
+    becomes(
+        "tc x a dev a root netem\ntc q link dev a root netem",
+        expect![[r#"
+        error: `x` is not an object of tc
+         --> tc.sh:1:4
+          |
+        1 | tc x a dev a root netem
+          |    ^
+          |
+          = help: one of `qdisc`, `class`, `filter`
+
+        error: `link` is not a verb of tc
+         --> tc.sh:2:6
+          |
+        2 | tc q link dev a root netem
+          |      ^^^^
+          |
+          = help: one of `add`, `replace`, `change`, `delete`"#]],
+    );
+}
+
+/// What packets of one class pass alone is a link before that of all.
+#[test]
+fn what_is_below_a_class_is_a_link_before_it() {
+    // As in the manual page of netem: nothing says how fast the device is, so no band waits for
+    // another.
+    becomes(
+        "tc qdisc add dev eth0 root handle 1: prio\n\
+         tc qdisc add dev eth0 parent 1:3 handle 30: tbf rate 20kbit buffer 1600 limit 3000\n\
+         tc qdisc add dev eth0 parent 30:1 handle 31: netem delay 200ms 10ms distribution normal\n\
+         tc filter add dev eth0 protocol ip parent 1:0 prio 3 u32 match ip dst 65.172.181.4/32 flowid 1:3",
+        expect![[r##"
+            # note: 1: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
+            # note: 1: no filter sends to 1:1: it is left out
+            # note: 1: nothing says how fast eth0 is, and no class waits for another: `--rate` does
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: prio
+            [link.eth0.up]
+
+            # what packets of class 1:3 pass before it
+            # tc qdisc add dev eth0 parent 1:3 handle 30: tbf rate 20kbit buffer 1600 limit 3000
+            # tc qdisc add dev eth0 parent 30:1 handle 31: netem delay 200ms 10ms distribution normal
+            [link.eth0-1-3]
+            rate = "20kbit"
+            burst = "1600B"
+            scheduler = { kind = "fifo", queue = "3kB" }
+            delay = "200ms"
+            jitter = { amount = "10ms", distribution = "normal", order = "free" }
+
+            [[rule]]
+            match = "dst 65.172.181.4/32"
+            direction = "up"
+            to = ["eth0-1-3", "eth0"]
+
+            [[rule]]
+            to = "eth0"
+        "##]],
+    );
+    // Of filters the first decides, whatever its class has; the class of the rest comes last.
+    becomes(
+        &tree(
+            "30\n\
+             tc qdisc add dev e parent 1:30 handle 30: netem delay 20ms loss 1%\n\
+             tc qdisc add dev e parent 30: handle 31: fq_codel\n\
+             tc filter add dev e parent 1: protocol ip prio 1 flower ip_proto udp dst_port 53 flowid 1:11\n\
+             tc filter add dev e parent 1: protocol ip prio 2 flower ip_proto tcp flowid 1:12\n\
+             tc filter add dev e parent 1: protocol ip prio 3 flower dst_ip 10.0.0.0/8 flowid 1:20\n\
+             tc qdisc add dev e parent 1:20 tbf rate 1mbit burst 2kb latency 50ms",
+        ),
+        expect![[r##"
+            # what e sends goes up
+            [link.e]
+            rate = "unlimited"
+
+            # tc qdisc add dev e root handle 1: htb default 30
+            [link.e.up]
+            rate = "10mbit"
+            scheduler = { kind = "htb" }
+
+            [link.e.up.flow.1-10]
+            match = ["ip udp dport 53", "ip tcp"]
+            rate = "4mbit"
+            ceil = "4mbit"
+            scheduler = { kind = "htb" }
+
+            [link.e.up.flow.1-10.flow.1-11]
+            match = "ip udp dport 53"
+            rate = "2mbit"
+            ceil = "2mbit"
+            queue = "1000p"
+
+            [link.e.up.flow.1-10.flow.1-12]
+            match = "any"
+            rate = "2mbit"
+            ceil = "2mbit"
+            queue = "1000p"
+
+            [link.e.up.flow.1-20]
+            match = "dst 10.0.0.0/8"
+            rate = "2mbit"
+            ceil = "2mbit"
+            queue = "1000p"
+
+            [link.e.up.flow.1-30]
+            match = "any"
+            rate = "2mbit"
+            ceil = "2mbit"
+            scheduler = { kind = "fq_codel", ecn = "yes" }
+
+            [link.e.up.flow.1-30.flow.all]
+            match = "any"
+
+            # what packets of class 1:20 pass before it
+            # tc qdisc add dev e parent 1:20 tbf rate 1mbit burst 2kb latency 50ms
+            [link.e-1-20]
+            rate = "1mbit"
+            burst = "2KiB"
+            scheduler = { kind = "fifo", queue = "8298B" }
+
+            # what packets of class 1:30 pass before it
+            # tc qdisc add dev e parent 1:30 handle 30: netem delay 20ms loss 1%
+            [link.e-1-30]
+            rate = "unlimited"
+            delay = "20ms"
+            loss = { probability = "1%" }
+
+            [[rule]]
+            match = ["ip udp dport 53", "ip tcp"]
+            direction = "up"
+            to = "e"
+
+            [[rule]]
+            match = "dst 10.0.0.0/8"
+            direction = "up"
+            to = ["e-1-20", "e"]
+
+            [[rule]]
+            direction = "up"
+            to = ["e-1-30", "e"]
+
+            [[rule]]
+            direction = "down"
+            to = "e"
+        "##]],
+    );
+    // In both directions; and below a class of a discipline that is below a class.
+    becomes(
+        "tc qdisc add dev eth0 handle ffff: ingress\n\
+         tc filter add dev eth0 parent ffff: matchall action mirred egress redirect dev ifb0\n\
+         tc qdisc add dev eth0 root handle 1: htb default 20\n\
+         tc class add dev eth0 parent 1: classid 1:1 htb rate 10mbit\n\
+         tc class add dev eth0 parent 1:1 classid 1:10 htb rate 2mbit ceil 10mbit\n\
+         tc class add dev eth0 parent 1:1 classid 1:20 htb rate 8mbit ceil 10mbit\n\
+         tc qdisc add dev eth0 parent 1:10 handle 10: prio bands 2\n\
+         tc qdisc add dev eth0 parent 10:1 netem delay 5ms limit 30\n\
+         tc filter add dev eth0 parent 1: u32 match ip protocol 17 0xff flowid 1:10\n\
+         tc filter add dev eth0 parent 10: u32 match ip dport 53 0xffff flowid 10:1\n\
+         tc qdisc add dev ifb0 root handle 1: htb default 10\n\
+         tc class add dev ifb0 parent 1: classid 1:1 htb rate 10mbit\n\
+         tc class add dev ifb0 parent 1:1 classid 1:10 htb rate 10mbit\n\
+         tc qdisc add dev ifb0 parent 1:10 netem delay 30ms rate 5mbit",
+        expect![[r##"
+            # note: 7: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: htb default 20
+            [link.eth0.up]
+            rate = "10mbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-10]
+            match = "ip udp"
+            rate = "2mbit"
+            ceil = "10mbit"
+            scheduler = { kind = "priority" }
+
+            [link.eth0.up.flow.1-10.flow.10-1]
+            match = "ip dport 53"
+            priority = 0
+            queue = "30p"
+
+            [link.eth0.up.flow.1-10.flow.10-2]
+            match = "any"
+            priority = 1
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-20]
+            match = "any"
+            rate = "8mbit"
+            ceil = "10mbit"
+            queue = "1000p"
+
+            # what packets of class 10:1 pass before it
+            # tc qdisc add dev eth0 parent 10:1 netem delay 5ms limit 30
+            [link.eth0-10-1]
+            rate = "unlimited"
+            delay = "5ms"
+
+            # tc qdisc add dev ifb0 root handle 1: htb default 10
+            [link.eth0.down]
+            rate = "10mbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.down.flow.1-10]
+            match = "any"
+            rate = "10mbit"
+            ceil = "10mbit"
+            queue = "1000p"
+
+            # what packets of class 1:10 pass before it
+            # tc qdisc add dev ifb0 parent 1:10 netem delay 30ms rate 5mbit
+            [link.ifb0-1-10]
+            rate = "5mbit"
+            scheduler = { kind = "fifo", queue = "1000p" }
+            delay = "30ms"
+
+            [[rule]]
+            match = "ip udp dport 53"
+            direction = "up"
+            to = ["eth0-10-1", "eth0"]
+
+            [[rule]]
+            direction = "down"
+            to = ["ifb0-1-10", "eth0"]
+
+            [[rule]]
+            direction = "up"
+            to = "eth0"
+        "##]],
+    );
+}
+
+#[test]
+fn links_below_classes_that_rules_cannot_lead_through_are_refused() {
+    becomes(
+        "tc qdisc add dev a root handle 1: prio\ntc qdisc add dev a parent 1:2 netem delay 5ms\n\
+         tc filter add dev a parent 1: matchall flowid 1:2\ntc qdisc add dev b root netem delay 5ms",
+        expect![[r#"
+            warning: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
+             --> tc.sh:1:1
+              |
+            1 | tc qdisc add dev a root handle 1: prio
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+            warning: no filter sends to 1:1: it is left out
+             --> tc.sh:1:1
+              |
+            1 | tc qdisc add dev a root handle 1: prio
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+            warning: no filter sends to 1:3: it is left out
+             --> tc.sh:1:1
+              |
+            1 | tc qdisc add dev a root handle 1: prio
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+            warning: nothing says how fast a is, and no class waits for another: `--rate` does
+             --> tc.sh:1:1
+              |
+            1 | tc qdisc add dev a root handle 1: prio
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+            error: `this discipline below a class` has no equal here
+             --> tc.sh:2:1
+              |
+            2 | tc qdisc add dev a parent 1:2 netem delay 5ms
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: it is a link that rules lead through, and there are several devices: import what is said of each apart"#]],
+    );
+    becomes(
+        "tc qdisc add dev e root handle 1: prio\ntc filter add dev e parent 1: matchall flowid 1:2\n\
+         tc qdisc add dev e parent 1:2 handle 2: tbf rate 8mbit burst 2000b limit 30kb\n\
+         tc qdisc add dev e parent 2: handle 3: prio\ntc qdisc add dev e parent 3:2 netem delay 5ms\n\
+         tc filter add dev e parent 3: matchall flowid 3:2",
+        expect![[r#"
+            error: `this discipline below a class` has no equal here
+             --> tc.sh:5:1
+              |
+            5 | tc qdisc add dev e parent 3:2 netem delay 5ms
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: there is a link before a class above it already: write one for each, and a rule that leads through all, `to = ["first", "second", "third"]`"#]],
+    );
+}
+
+/// What filters look at: the destination, its port, the protocol.
+const TO: &[(&str, &[&str])] = &[
+    ("", &["10.0.0.5", "10.0.0.7", "10.0.9.9", "10.1.0.1"]),
+    ("dst_ip 10.0.0.0/16", &["10.0.0.5", "10.0.0.7", "10.0.9.9"]),
+    ("dst_ip 10.0.0.0/24", &["10.0.0.5", "10.0.0.7"]),
+    ("dst_ip 10.0.0.5", &["10.0.0.5"]),
+];
+const PORTS: &[(&str, &[u16])] = &[("", &[53, 80]), ("dst_port 80", &[80])];
+const PROTOCOLS: &[(&str, &[Protocol])] = &[
+    ("", &[Protocol::UDP, Protocol::TCP]),
+    ("ip_proto udp", &[Protocol::UDP]),
+    ("ip_proto tcp", &[Protocol::TCP]),
+];
+
+#[derive(Debug, Clone)]
+struct Looks {
+    at: [usize; 3],
+    /// With this preference, or with none.
+    prio: Option<u64>,
+    leaf: usize,
+}
+
+fn looks() -> impl Strategy<Value = Looks> {
+    let at = (0..TO.len(), 0..PORTS.len(), 0..PROTOCOLS.len());
+    (at, proptest::option::of(1..4u64), 0..LEAVES.len()).prop_map(|((a, b, c), prio, leaf)| Looks {
+        at: [a, b, c],
+        prio,
+        leaf,
+    })
+}
+
+proptest! {
+    #[test]
+    fn packets_come_to_the_class_of_their_filter(filters in proptest::collection::vec(looks(), 0..9), rest in 0..LEAVES.len()) {
+        let mut script = tree(LEAVES[rest]);
+        for Looks { at: [to, ports, protocol], prio, leaf } in &filters {
+            let prio = prio.map(|prio| format!("prio {prio}")).unwrap_or_default();
+            let [to, ports, protocol] = [TO[*to].0, PORTS[*ports].0, PROTOCOLS[*protocol].0];
+            writeln!(script, "tc filter add dev e parent 1: {prio} flower {protocol} {to} {ports} classid 1:{}", LEAVES[*leaf])
+                .expect("a text takes all");
+        }
+        // Preferences of those that say none begin high and fall.
+        let mut order: Vec<usize> = (0..filters.len()).collect();
+        order.sort_by_key(|n| filters[*n].prio.map_or((u64::MAX, filters.len() - n), |prio| (prio, *n)));
+        let imported = tc(&script, "a", &Host::default()).unwrap_or_else(|e| panic!("{e}"));
+        let (scenario, _) = falaj_scenario::parse(&imported.scenario, "b").unwrap_or_else(|e| panic!("{e}"));
+        let mut network = Network::new(&scenario.network()).expect("a network");
+        for dst in TO[0].1 {
+            for port in PORTS[0].1 {
+                for protocol in PROTOCOLS[0].1 {
+                    let takes = |n: &&usize| {
+                        let [a, b, c] = filters[**n].at;
+                        TO[a].1.contains(dst) && PORTS[b].1.contains(port) && PROTOCOLS[c].1.contains(protocol)
+                    };
+                    let leaf = LEAVES[order.iter().find(takes).map_or(rest, |n| filters[*n].leaf)];
+                    let far = SocketAddr::new(dst.parse().expect("an address"), *port);
+                    let key = Key::of_ordinary(*protocol, SocketAddr::from(([10, 9, 9, 9], 4000)), far, 100);
+                    let entry = network.route(&key, 0, 100, Time::ZERO).expect("a class takes it");
+                    let flow = &scenario.links[0].up.flows[entry.flow.0 as usize].name;
+                    prop_assert!(
+                        flow.ends_with(&format!("1-{leaf}")), "{} and not {}: {:?}\n{}\n{}", flow, leaf, key, script, imported.scenario
+                    );
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_a_scenario_or_refused(words in proptest::collection::vec(
+        prop_oneof![
+            "tc|qdisc|class|filter|add|del|dev|eth0|root|parent|handle|1:|1:1|10:|netem|tbf|prio|drr|qfq|ets|delay|loss|rate|limit|burst|latency",
+            "htb|hfsc|red|codel|pie|fq_codel|sfq|cbs|default|10|sc|rt|ls|ul|m1|m2|d|umax|dmax|ceil|cburst|avpkt|min|max|target|interval|ecn|idleslope|sendslope|-9|matchall",
+            "stab|overhead|linklayer|atm|prio|q|a|duplicate|classid|1:2|src|10\\.0\\.0\\.0/8",
+            "10ms|1%|1mbit|1500|u32|match|ip|dport|80|0xffff|flowid|quantum|weight|bands|3|strict|quanta|\n|\\\\|'|\\$x|;|protocol|flower",
+            "\\PC{0,5}",
+        ], 0..40))
+    {
+        let text = words.join(" ");
+        if let Ok(imported) = tc(&text, "a", &Host::default()) {
+            prop_assert!(falaj_scenario::parse(&imported.scenario, "b").is_ok());
+        }
+    }
+}
+
+/// What is wrong with a name of a device that has what no comment of a scenario has is told at its
+/// line, and not as a scenario that is none.
+#[test]
+fn a_name_may_have_what_no_comment_has() {
+    let script = "tc qdisc add dev eth0 root netem delay 10ms\ntc qdisc add dev \u{1}\u{0}l root netem delay 2ms";
+    let refused = tc(script, "tc.sh", &Host::default()).unwrap_err();
+    assert_eq!((refused.problems().len(), refused.problems()[0].line), (1, 2));
+    assert!(refused.problems()[0].title.contains("cannot be the name of a link"), "{refused}");
+}

@@ -1,0 +1,55 @@
+//! Names in messages: in quotes, in a list, and the one that was probably meant instead.
+
+/// `text` in backquotes, without control characters, and shortened if long.
+pub fn quoted(text: &str) -> String {
+    let mut out = String::from("`");
+    for (n, c) in text.chars().enumerate() {
+        if n == 40 {
+            out.push('…');
+            break;
+        }
+        // Plain letters of any script stay; what would not print is escaped.
+        if c.is_control() || c.escape_debug().len() > 2 {
+            out.extend(c.escape_debug());
+        } else {
+            out.push(c);
+        }
+    }
+    out.push('`');
+    out
+}
+
+/// The candidate nearest to `word`, if any is near enough to be worth a guess:
+/// the same but for letter case, or a third of its letters off at most.
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // A word that long is no slip of the pen, and the distance costs its square.
+    if word.is_empty() || word.len() > 64 {
+        return None;
+    }
+    let lower = word.to_lowercase();
+    candidates
+        .into_iter()
+        .filter(|c| *c != word && c.len() <= 64)
+        .map(|c| (strsim::damerau_levenshtein(&lower, &c.to_lowercase()), c))
+        .filter(|(distance, c)| {
+            *distance <= c.chars().count().max(3) / 3 && *distance < c.chars().count()
+        })
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, c)| c)
+}
+
+/// The names in a row, for "one of": `` `a`, `b`, `c` ``.
+pub fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let mut out = String::new();
+    for (n, name) in names.into_iter().enumerate() {
+        if n == 28 {
+            out.push_str(", …");
+            break;
+        }
+        if n > 0 {
+            out.push_str(", ");
+        }
+        out.push_str(&quoted(name));
+    }
+    out
+}
