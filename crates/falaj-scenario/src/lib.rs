@@ -53,19 +53,11 @@
 #![warn(clippy::unwrap_used)]
 
 mod adapters;
-mod arrivals;
-mod capacity;
-mod captured;
-mod costs;
 mod diagnostics;
-mod dist;
 pub mod edit;
-mod envelopes;
-mod flows;
+mod files;
 mod format;
-mod hierarchy;
 mod hosts;
-mod impair;
 mod incremental;
 pub mod keys;
 mod link;
@@ -73,27 +65,18 @@ mod lints;
 mod masks;
 mod matching;
 mod model;
-mod nesting;
-mod pace;
 mod parse;
-mod place;
-mod plugin;
 mod presets;
-mod profile;
-mod queue;
 mod read;
 pub mod reference;
-mod rules;
-mod schema;
+mod routing;
 pub mod suggest;
 mod syntax;
-mod tables;
-mod tcp;
-mod trace;
 mod traffic;
 pub mod units;
 
 pub use diagnostics::{Diagnostics, Problem, Severity};
+pub use files::place::text_of;
 pub use format::{RULES, WIDTH, format};
 pub use incremental::{FlowChange, Undo, set_values};
 pub use masks::PARTS;
@@ -103,7 +86,6 @@ pub use model::{
     Source, Towards,
 };
 pub use parse::parse;
-pub use place::text_of;
 pub use presets::{PRESETS, Preset, presets};
 pub use traffic::STAMP;
 pub use units::{

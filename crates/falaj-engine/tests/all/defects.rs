@@ -107,7 +107,7 @@ const HERE: &str = "falaj-engine/tests/all/defects.rs";
 const ENGINE_QFQ: &str = "falaj-engine/tests/all/qfq.rs";
 const ROUND_ROBIN: &str = "falaj-engine/tests/all/round_robin.rs";
 const IMPAIRMENTS: &str = "falaj-engine/tests/all/impairments.rs";
-const PROFILE: &str = "falaj-scenario/src/profile.rs";
+const PROFILE: &str = "falaj-scenario/src/files/profile.rs";
 
 #[test]
 fn every_defect_has_its_test() {

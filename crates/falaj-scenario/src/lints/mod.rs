@@ -6,7 +6,7 @@ pub(crate) mod envelope;
 use crate::diagnostics::Problem;
 use crate::link::Known;
 use crate::model::Source;
-use crate::rules::RuleRead;
+use crate::routing::rules::RuleRead;
 use crate::suggest::quoted;
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Match;

@@ -1,6 +1,6 @@
 //! Reads the tables of distributions that netem takes, as they are.
 
-use crate::place::{At, words};
+use crate::files::place::{At, words};
 use falaj_engine::impair::distribution::Table;
 
 /// What such a file is.

@@ -2,12 +2,12 @@
 
 use crate::adapters;
 use crate::diagnostics::Problem;
-use crate::hierarchy::{self, Parts};
 use crate::keys::{self, Fallback, Key};
+use crate::link::hierarchy::{self, Parts};
+use crate::link::queue;
 use crate::link::{name_is_fit, not_a_table, values};
 use crate::masks;
 use crate::model::{Adapter, Bucket, Flow, Need, Towards};
-use crate::queue;
 use crate::read::{Datum, Fields, Got, fields, get};
 use crate::suggest::{self, quoted};
 use falaj_engine::classifier::Match;

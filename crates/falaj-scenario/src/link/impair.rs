@@ -1,9 +1,9 @@
 //! Reads what a link does to packets.
 
 use crate::diagnostics::Problem;
-use crate::dist;
+use crate::files::dist;
+use crate::files::place;
 use crate::keys::{self, Holds, Key};
-use crate::place;
 use crate::read::{Datum, Fields, Got, fields, get};
 use crate::suggest;
 use falaj_engine::impair::Impairments;

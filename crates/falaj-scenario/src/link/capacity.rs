@@ -1,11 +1,11 @@
 //! Reads how a link turns bytes into time: its rate, and what else there may be.
 
 use crate::diagnostics::Problem;
-use crate::impair::Given;
+use crate::files::place;
+use crate::files::trace::{self, Trace};
 use crate::keys;
-use crate::place;
+use crate::link::impair::Given;
 use crate::read::{Datum, Fields, Got, get};
-use crate::trace::{self, Trace};
 use falaj_engine::account::Account;
 use falaj_sched::contract::params::Value;
 use falaj_sched::units::capacity::{Capacity, Opportunities, Steps};

@@ -1,8 +1,8 @@
 //! Reads profiles of extra air time, as dummynet takes them.
 
 use crate::diagnostics::Problem;
-use crate::impair::Given;
-use crate::place::{self, At, words_of_lines};
+use crate::files::place::{self, At, words_of_lines};
+use crate::link::impair::Given;
 use crate::read::{Datum, Fields};
 use crate::suggest::quoted;
 use crate::units::{parse_fraction, parse_rate, parse_span};

@@ -1,21 +1,24 @@
 //! Reads links and their directions.
 
+pub(crate) mod capacity;
+pub(crate) mod flows;
+pub(crate) mod hierarchy;
+pub(crate) mod impair;
+pub(crate) mod pace;
+pub(crate) mod plugin;
+pub(crate) mod queue;
+
 use crate::adapters;
-use crate::capacity::{self, CARRIES};
 use crate::diagnostics::{Problem, Severity};
-use crate::flows::{FlowRead, FlowTable, all, flow_table, read_flows, unmatched};
-use crate::hierarchy;
-use crate::impair;
+use crate::files::profile;
 use crate::keys::{self, Holds, Key};
 use crate::lints;
 use crate::masks;
 use crate::model::{ALL, Direction, Flow, Link, Run, Towards, default_scheduler};
-use crate::pace;
-use crate::plugin;
 use crate::presets;
-use crate::profile;
 use crate::read::{Datum, Field, Fields, Got, fields, get};
 use crate::suggest::{self, quoted};
+use capacity::CARRIES;
 use falaj_engine::account::Account;
 use falaj_engine::each::Masks;
 use falaj_engine::framing::{Cells, Framing};
@@ -27,6 +30,7 @@ use falaj_sched::queues::queue::FlowId;
 use falaj_sched::registry;
 use falaj_sched::scheduler::tree;
 use falaj_sched::units::rate::Rate;
+use flows::{FlowRead, FlowTable, all, flow_table, read_flows, unmatched};
 use std::ops::Range;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};

@@ -1,6 +1,6 @@
 //! Reads traces of a link's rate: lines of time and rate, and those of mahimahi.
 
-use crate::place::{At, lines};
+use crate::files::place::{At, lines};
 use crate::suggest::quoted;
 use crate::units::{parse_rate, parse_span};
 use falaj_sched::units::rate::Rate;

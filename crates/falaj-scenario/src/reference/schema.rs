@@ -1,7 +1,7 @@
 //! The file as JSON Schema, for editors and other programs.
 
-use crate::capacity::CARRIES;
 use crate::keys::{self, Fallback, Holds, Key};
+use crate::link::capacity::CARRIES;
 use crate::units::pattern;
 use falaj_sched::contract::params::Kind;
 use falaj_sched::registry;

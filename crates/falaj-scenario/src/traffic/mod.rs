@@ -1,6 +1,10 @@
 //! Reads sources of traffic.
 
-use crate::arrivals::{self, Sends};
+pub(crate) mod arrivals;
+pub(crate) mod captured;
+pub(crate) mod envelopes;
+pub(crate) mod tcp;
+
 use crate::diagnostics::Problem;
 use crate::keys;
 use crate::link::Known;
@@ -8,8 +12,9 @@ use crate::lints;
 use crate::lints::envelope;
 use crate::model::{Direction, Source, Towards};
 use crate::read::{Datum, Fields, Got, fields, get};
-use crate::rules::{self, RuleRead};
+use crate::routing::rules::{self, RuleRead};
 use crate::suggest::{self, quoted};
+use arrivals::Sends;
 use falaj_engine::classifier::Match;
 use falaj_engine::header::{Net, Protocol, Version};
 use falaj_engine::key::{Key, Macs};

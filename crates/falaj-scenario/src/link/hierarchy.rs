@@ -2,11 +2,11 @@
 //! that divides its share among them.
 
 use crate::diagnostics::Problem;
-use crate::flows::{FlowRead, FlowTable, flow_table, read_flows};
 use crate::keys;
+use crate::link::flows::{FlowRead, FlowTable, flow_table, read_flows};
+use crate::link::plugin;
 use crate::link::{Chosen, Promised, chosen, refusal, taken_all_the_same, values};
 use crate::model::{Adapter, Flow, Towards};
-use crate::plugin;
 use crate::read::Fields;
 use falaj_engine::classifier::Match;
 use falaj_sched::contract::params::{FlowSetup, Inner, Setup, Values};

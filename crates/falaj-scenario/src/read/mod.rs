@@ -2,9 +2,9 @@
 
 use crate::diagnostics::Problem;
 use crate::keys::{self, Fallback, Holds, Key};
+use crate::link::plugin;
 use crate::masks::{Written, parse_mask};
 use crate::matching::parse_match;
-use crate::plugin;
 use crate::reference;
 use crate::suggest::{self, quoted};
 use crate::units::{self, Unreadable};

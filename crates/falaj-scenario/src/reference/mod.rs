@@ -3,11 +3,13 @@
 //! [`falaj_sched::registry::all`], so that it cannot say anything else
 //! than what the parser does.
 
-use crate::costs;
+mod costs;
+mod nesting;
+mod schema;
+
 use crate::keys::{self, FILE, Fallback, Holds, Key, TABLES, TO, Table};
 use crate::masks::PARTS;
 use crate::matching::TERMS;
-use crate::nesting;
 use crate::suggest::{self, quoted};
 use crate::units::{RATE_MAX, RATE_UNITS, SIZE_UNITS, SPAN_UNITS};
 use falaj_sched::contract::params::Kind;
@@ -15,7 +17,7 @@ use falaj_sched::contract::params::Manifest;
 use falaj_sched::registry::{self, entry};
 use std::fmt::{self, Write};
 
-pub use crate::schema::schema;
+pub use schema::schema;
 
 /// No key or discipline has this name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -362,8 +364,8 @@ fn example(topic: &Topic) -> String {
             format!("scheduler = {{ kind = \"{}\", {set} }}", entry.kind)
         }
         ("need", _, _) => format!("need = {{ {set} }}"),
-        ("queue", _, _) => crate::queue::example(key.name).to_owned(),
-        ("loss", _, _) => crate::impair::loss_example(key.name).to_owned(),
+        ("queue", _, _) => crate::link::queue::example(key.name).to_owned(),
+        ("loss", _, _) => crate::link::impair::loss_example(key.name).to_owned(),
         (word @ ("duplicate" | "reorder" | "jitter" | "slot" | "trace" | "profile"), _, _) => {
             with_first(word, topic.table.keys, key, &set)
         }

@@ -5,9 +5,9 @@ use falaj_sched::contract::params::Manifest;
 
 /// Instructions of a packet enqueued and dequeued, by compiler, discipline and load; `falaj bench
 /// sched --instructions` counts them.
-const INSTRUCTIONS: &str = include_str!("../../../docs/instructions.toml");
+const INSTRUCTIONS: &str = include_str!("../../../../docs/instructions.toml");
 /// Nanoseconds net of `none`, with the machine; `falaj bench sched --record` writes them.
-const NANOSECONDS: &str = include_str!("../../../docs/nanoseconds.toml");
+const NANOSECONDS: &str = include_str!("../../../../docs/nanoseconds.toml");
 /// The load of the page: 256 flows, filled to 20 packets each and drained.
 const LOAD: &str = "1::256 0..20n";
 

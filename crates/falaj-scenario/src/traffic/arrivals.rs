@@ -1,14 +1,14 @@
 //! Reads how the packets of a source follow each other, and how long they are.
 
-use crate::captured;
 use crate::diagnostics::Problem;
-use crate::envelopes;
 use crate::keys::STATE;
 use crate::model::Direction;
 use crate::read::{Datum, Fields, Got, fields, get};
 use crate::suggest::quoted;
-use crate::tcp;
 use crate::traffic::STAMP;
+use crate::traffic::captured;
+use crate::traffic::envelopes;
+use crate::traffic::tcp;
 use falaj_sched::contract::params::{Value, Values};
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
