@@ -67,7 +67,7 @@ $(target)/api/tools: tests/api/requirements.txt
 
 # The program carries the page as it was built, so that nobody needs Node.js to build the program. With CI set another one is an
 # error; else it is taken over. The program is that of the other tests, so that it is not built twice.
-carried := crates/falaj/src/serve/page
+carried := crates/falaj-serve/src/page
 page: cargo page/node_modules/.package-lock.json ## build the dashboard; test it in Chromium, against a service with real packets
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && { apt-get install -qy --no-install-recommends chromium || \
 	{ apt-get update -q && apt-get install -qy --no-install-recommends chromium; }; } >$(target)/chromium.log 2>&1; } || \

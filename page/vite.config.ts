@@ -1,7 +1,7 @@
 import { defineConfig } from "vite";
 
 // What is built goes where the program takes it from, under names that do not change.
-const into = process.env.PAGE_OUT ?? "../crates/falaj/src/serve/page";
+const into = process.env.PAGE_OUT ?? "../crates/falaj-serve/src/page";
 
 export default defineConfig({
   base: "./",

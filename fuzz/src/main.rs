@@ -36,7 +36,7 @@ mod xdp {
     }
 }
 tests!(queues, "../../crates/falaj-live/src/backend/nfqueue/message.rs");
-tests!(keys, "../../crates/falaj/src/serve/keys.rs");
+tests!(keys, "../../crates/falaj-serve/src/keys.rs");
 
 fn target() -> Box<dyn Fn(&[u8]) + Send + Sync> {
     let name = std::env::var("FALAJ_FUZZ_TARGET").expect("FALAJ_FUZZ_TARGET names a target");

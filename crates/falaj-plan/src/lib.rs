@@ -13,6 +13,7 @@
 //! |---|---|
 //! | [`bounds`] | promise, envelope, and what follows: delay, backlog, what limits them |
 //! | [`solve`] | what a flow needs and is not promised, and what would do |
+//! | [`standing`] | what each flow is promised whatever is sent, for admission and for the watch over promises |
 //! | [`network`] | what packets wait at most over all links that they pass |
 //! | [`saihu`] | networks of other tools for bounds, read and written |
 //! | [`stations`] | what stations of a channel get that always have packets |
@@ -26,6 +27,7 @@ pub mod json;
 pub mod network;
 pub mod saihu;
 pub mod solve;
+pub mod standing;
 pub mod stations;
 pub mod words;
 

@@ -83,7 +83,7 @@ pub use masks::PARTS;
 pub use matching::{TERMS, parse_match, parse_match_or_empty};
 pub use model::{
     ALL, Adapter, Bucket, Direction, Flow, Host, Link, Need, ROUTER, Rule, Run, SIMPLE, Scenario,
-    Source, Towards,
+    Source, Towards, pipe_of,
 };
 pub use parse::parse;
 pub use presets::{PRESETS, Preset, presets};

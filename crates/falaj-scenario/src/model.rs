@@ -1,5 +1,6 @@
 //! What a scenario says, after validation.
 
+use falaj_engine::PipeId;
 use falaj_engine::account::Account;
 use falaj_engine::classifier::{Classifier, Match};
 use falaj_engine::each::Masks;
@@ -213,6 +214,12 @@ pub struct Host {
 
 /// The name of the router in the middle, which no host has.
 pub const ROUTER: &str = "router";
+
+/// The pipe that carries a link's traffic in one direction: two for each link,
+/// up before down.
+pub fn pipe_of(link: usize, towards: Towards) -> PipeId {
+    PipeId(2 * link as u32 + u32::from(towards == Towards::Down))
+}
 
 /// A direction of travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,17 +1,12 @@
 //! From a scenario to an experiment.
 
+pub use falaj_scenario::pipe_of;
+
 use crate::headers;
 use crate::simulate::{Experiment, Feed};
-use falaj_engine::PipeId;
 use falaj_scenario::{Link, Scenario, Source, Towards};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Span;
-
-/// The pipe that carries a link's traffic in one direction: two for each link,
-/// up before down.
-pub fn pipe_of(link: usize, towards: Towards) -> PipeId {
-    PipeId(2 * link as u32 + u32::from(towards == Towards::Down))
-}
 
 /// Where the random streams of the second of several sources alike begin, and so on.
 const MORE: u64 = 1 << 32;

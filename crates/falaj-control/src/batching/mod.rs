@@ -1,0 +1,170 @@
+//! How packets cross in batches from one process to another, as it is asked for on the command line:
+//! `62,200us`, `62,idle`, `adaptive,delay=200us`.
+
+mod watched;
+
+pub use watched::Watched;
+
+use anyhow::{Context, Result};
+use falaj_engine::container::{Nonsense, Packer, Policy};
+use falaj_live::backend::batch::{BEFORE, Guest};
+use falaj_live::sandbox::{End, Sandbox};
+use falaj_queueing::{Measure, Wanted};
+use falaj_scenario::parse_span;
+use falaj_sched::units::time::Span;
+use std::process::{Child, Command};
+use std::str::FromStr;
+
+/// How packets cross, as it is asked for: `62,200us`, `62,idle`, `adaptive,delay=200us`.
+#[derive(Clone, Debug)]
+pub struct Batching {
+    text: String,
+    how: How,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum How {
+    /// By this policy.
+    Fixed(Policy),
+    /// By the one that keeps this delay.
+    Adaptive(Wanted),
+}
+
+/// A container's largest length where nobody says one.
+pub const LONGEST: u32 = 1 << 16;
+
+impl FromStr for Batching {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Batching, String> {
+        Ok(Batching { text: text.to_owned(), how: how(text)? })
+    }
+}
+
+impl Batching {
+    /// Starts the far end's process and gives it the interface there.
+    pub fn start(&self, sandbox: &mut Sandbox) -> Result<(Guest, Child)> {
+        let no_tap =
+            "--aggregate needs TAP interfaces, and there are none here; see `falaj doctor`";
+        let tap = sandbox.take_tap(End::Far).context(no_tap)?;
+        let mut command =
+            Command::new(std::env::current_exe().context("cannot find this program's own file")?);
+        command.args(["aggregate", "guest", &self.text]);
+        Guest::start(command, &tap, self.packer("to the far end")?)
+            .context("cannot start the far end's process")
+    }
+
+    /// Packs so; `whither` is said where a delay is not kept.
+    pub fn packer(&self, whither: &'static str) -> Result<Packer, Nonsense> {
+        match self.how {
+            How::Fixed(policy) => Packer::new(policy, BEFORE),
+            How::Adaptive(wanted) => Watched::new(wanted).told(whither).packer(LONGEST, BEFORE),
+        }
+    }
+}
+
+fn how(text: &str) -> Result<How, String> {
+    match text.split_once(',').map_or((text, ""), |(first, rest)| (first.trim(), rest)) {
+        ("adaptive", rest) => wanted(rest).map(How::Adaptive),
+        _ => policy(text).map(How::Fixed),
+    }
+}
+
+/// `delay=200us`, `delay=200us,p99`.
+fn wanted(text: &str) -> Result<Wanted, String> {
+    const HOW: &str = "a mean delay, or one that so many percent of the packets keep: \
+                       adaptive,delay=200us or adaptive,delay=1ms,p99";
+    let (mut delay, mut measure) = (None, Measure::Mean);
+    for word in text.split(',').map(str::trim) {
+        if let Some(span) = word.strip_prefix("delay=").filter(|_| delay.is_none()) {
+            delay = Some(parse_span(span).map_err(|error| format!("{error}; {HOW}"))?);
+        } else if let Some(percent) = word.strip_prefix('p').filter(|_| measure == Measure::Mean) {
+            measure = percentile(percent)
+                .map(Measure::Percentile)
+                .map_err(|error| format!("{error}; {HOW}"))?;
+        } else {
+            return Err(HOW.into());
+        }
+    }
+    match delay {
+        Some(delay) if delay != Span::ZERO => Ok(Wanted { delay: delay.as_secs_f64(), measure }),
+        _ => Err(format!("a delay is above zero; {HOW}")),
+    }
+}
+
+/// As a part of one, of which the tuner can tell.
+pub fn percentile(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if (90.0..100.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err("a percentile is 90 or above, and below 100".into()),
+    }
+}
+
+fn policy(text: &str) -> Result<Policy, String> {
+    const HOW: &str = "packets of a full container, then when else it leaves: 62,200us or 62,idle, or both: 62,200us,idle; \
+         or for a delay: adaptive,delay=200us";
+    let mut words = text.split(',').map(str::trim);
+    let packets = words.next().and_then(|word| word.parse::<u32>().ok()).ok_or(HOW)?;
+    let mut policy = Policy { packets, bytes: LONGEST, timeout: Span::MAX, when_idle: false };
+    for word in words {
+        match word {
+            "idle" if !policy.when_idle => policy.when_idle = true,
+            _ if policy.timeout == Span::MAX => {
+                policy.timeout = parse_span(word).map_err(|e| format!("{e}; {HOW}"))?
+            }
+            _ => return Err(HOW.into()),
+        }
+    }
+    policy.check().map_err(|nonsense| format!("{nonsense}; {HOW}"))
+}
+
+/// A policy whose containers leave full or after a time, and not because the other side is idle: of
+/// which not all ways tell.
+pub fn by_timeout(text: &str) -> Result<Policy, String> {
+    const HOW: &str = "packets of a full container, and when else it leaves: 62,200us";
+    match policy(text) {
+        Ok(policy) if !policy.when_idle => Ok(policy),
+        Ok(_) => Err(format!("memif does not tell when the other side is idle; {HOW}")),
+        Err(_) => Err(HOW.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_in_words() {
+        let of =
+            |packets, timeout, when_idle| Policy { packets, bytes: LONGEST, timeout, when_idle };
+        assert_eq!(policy("62,200us"), Ok(of(62, Span::from_micros(200), false)));
+        assert_eq!(policy("62, idle"), Ok(of(62, Span::MAX, true)));
+        assert_eq!(policy("8,1ms,idle"), Ok(of(8, Span::from_millis(1), true)));
+        assert_eq!(policy("1"), Ok(of(1, Span::MAX, false)));
+        for wrong in
+            ["", "0,200us", "62", "62,200", "62,idle,idle", "62,1ms,2ms", "-1,1ms", "x,1ms"]
+        {
+            assert!(policy(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_delay_in_words() {
+        let of = |delay, measure| Ok(How::Adaptive(Wanted { delay, measure }));
+        assert_eq!(how("adaptive,delay=200us"), of(200e-6, Measure::Mean));
+        assert_eq!(how("adaptive, p99, delay=1ms"), of(1e-3, Measure::Percentile(0.99)));
+        assert_eq!(how("1"), policy("1").map(How::Fixed));
+        for (wrong, told) in [
+            ("adaptive", "adaptive,delay=200us"),
+            ("adaptive,p99", "a delay is above zero"),
+            ("adaptive,delay=0s", "a delay is above zero"),
+            ("adaptive,delay=1", "unit"),
+            ("adaptive,delay=1ms,p50", "90 or above"),
+            ("adaptive,delay=1ms,p100", "below 100"),
+            ("adaptive,delay=1ms,delay=2ms", "adaptive,delay=200us"),
+            ("adaptive,62", "adaptive,delay=200us"),
+        ] {
+            let error = how(wrong).unwrap_err();
+            assert!(error.contains(told), "{wrong}: {error}");
+        }
+    }
+}

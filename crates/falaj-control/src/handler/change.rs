@@ -1,0 +1,441 @@
+//! Changes: the text is edited and read anew, what it promises is admitted, and what differs is
+//! handed to the forwarder.
+
+use super::state::Handler;
+use crate::difference::{difference, needs_places, of_values};
+use crate::live_links::live_links;
+use crate::messages::{AdaptersThen, Changing, HeldTo, Query, Reply};
+use crate::protocol::{Refusal, Remark, SetAnswer, SetRequest};
+use crate::terms::{terms, ways, weight, weights};
+use falaj_engine::network::Places;
+use falaj_live::event_loop::Changed;
+use falaj_plan::standing::{Standing, standings};
+use falaj_scenario::edit::{Edit, parse_set_or_unset};
+use falaj_scenario::{FlowChange, Problem, Scenario, Severity, Undo, set_values};
+use falaj_sched::queues::queue::FlowId;
+use falaj_traffic::capture::Wanted;
+use std::path::Path;
+use std::sync::Arc;
+use toml_edit::DocumentMut;
+
+/// What is to be running.
+struct Read {
+    scenario: Arc<Scenario>,
+    /// The one flow of the only link whose values are others, where that is all.
+    only: Option<usize>,
+    /// What is promised then, where that was asked already.
+    standings: Option<Vec<Vec<Standing>>>,
+    remarks: Vec<Remark>,
+}
+
+/// Its text.
+enum Text {
+    Whole(String),
+    /// As it is edited; of thousands of adapters it takes its time to be written out, and mostly
+    /// nobody asks.
+    Edited(Box<(DocumentMut, Undo)>),
+}
+
+impl Handler {
+    /// Makes a change, all of it or nothing.
+    pub fn set(&mut self, wanted: &SetRequest) -> Result<SetAnswer, Refusal> {
+        let file = wanted.file.clone().unwrap_or_else(|| self.running.file.clone());
+        let (read, text) = match self.values_of_a_flow(wanted) {
+            Some((read, edited, undo)) => (read, Text::Edited(Box::new((edited, undo)))),
+            None => {
+                let (read, text) = self.whole(wanted, &file)?;
+                (read, Text::Whole(text))
+            }
+        };
+        let made = self.make(wanted, &file, read, &text);
+        let stays = wanted.check || made.is_err();
+        match text {
+            Text::Edited(edited) => {
+                let (mut edited, undo) = *edited;
+                if stays {
+                    undo.take_back(&mut edited);
+                }
+                self.is_written &= stays;
+                self.edited = Some(edited);
+            }
+            Text::Whole(text) if !stays => {
+                (self.running.text, self.edited, self.is_written) = (text, None, true);
+            }
+            Text::Whole(_) => {}
+        }
+        if !stays {
+            self.running.file = file;
+            self.keep();
+        }
+        made
+    }
+
+    /// The same but for the text.
+    fn make(
+        &mut self,
+        wanted: &SetRequest,
+        file: &Path,
+        read: Read,
+        text: &Text,
+    ) -> Result<SetAnswer, Refusal> {
+        let Read { scenario, only, standings, remarks } = read;
+        live_links(&scenario).map_err(|error| Refusal::new(format!("{error:#}")))?;
+        if !scenario.hosts.is_empty() {
+            return Err(Refusal::new(
+                "this link has two ends, and hosts stay as they are: leave `host` out",
+            ));
+        }
+        let ways = || scenario.links.iter().flat_map(|link| [&link.up, &link.down]);
+        let adapters = ways().any(|way| way.flows.iter().any(|flow| flow.adapter.is_some()));
+        if adapters && self.running.standings.is_none() {
+            return Err(Refusal::new(
+                "this link has two ends, and a flow with an `adapter` is for `falaj serve`",
+            ));
+        }
+        let standings = match (standings, &self.running.standings) {
+            (Some(standings), _) => Some(standings),
+            (None, Some(_)) => Some(promised(&scenario)?),
+            (None, None) => None,
+        };
+        let standings = standings.map(|standings| admitted(standings).map(Arc::new)).transpose()?;
+        // What is written down is to be the same change wherever it is read.
+        let places = if self.running.recording || needs_places(&self.running.scenario, &scenario) {
+            match self.forwarder.ask(Query::Places)? {
+                Reply::Places(places) => places,
+                _ => return Err(Refusal::new("another answer than one about places")),
+            }
+        } else {
+            Places { number: 0, vacant: Vec::new(), bypass: None }
+        };
+        let vacant = places.vacant.clone();
+        let before = &self.running.scenario;
+        let difference = match only.filter(|_| !wanted.drop) {
+            Some(flow) => of_values(before, &scenario, flow, &self.at),
+            None => difference(before, &scenario, (&self.at, places), wanted.drop),
+        };
+        let difference = difference.map_err(Refusal::new)?;
+        let mut made = SetAnswer { changed: difference.ways, at_ns: None, dropped: 0, remarks };
+        if wanted.check {
+            return Ok(made);
+        }
+        if difference.change.is_some() || standings.is_some() {
+            let held_to =
+                self.held_to(&scenario, standings.as_ref().map(|standings| &standings[..]));
+            let adapters = self.adapters_then(&scenario, only);
+            let what = if wanted.set.is_empty() {
+                file.display().to_string()
+            } else {
+                wanted.set.join(" ")
+            };
+            let whole = || match text {
+                Text::Whole(text) => text.clone(),
+                Text::Edited(edited) => edited.0.to_string(),
+            };
+            let written = self.running.recording.then(|| Wanted {
+                what,
+                scenario: whole(),
+                drop: wanted.drop,
+                vacant,
+            });
+            let changing = Changing {
+                change: difference.change,
+                scenario: Arc::clone(&scenario),
+                held_to,
+                adapters,
+                written,
+            };
+            let changed = match self.forwarder.ask(Query::Change(Box::new(changing)))? {
+                // What it has left is dropped here, where no packet waits for it.
+                Reply::Changed(changed, leavings) => {
+                    drop(leavings);
+                    changed
+                }
+                Reply::Refused(why) => return Err(Refusal::new(why)),
+                _ => return Err(Refusal::new("another answer than one to a change")),
+            };
+            let Changed { at, dropped } = changed.map_err(|unfit| {
+                let hint = if wanted.drop { "" } else { "; with --drop such packets are dropped" };
+                Refusal::new(format!("{unfit}{hint}"))
+            })?;
+            (made.at_ns, made.dropped) = (Some(at.0), dropped);
+        }
+        if difference.others {
+            self.others += 1;
+        }
+        self.said.extend(made.remarks.iter().map(|remark| remark.title.clone()));
+        self.forget_pauses(&scenario);
+        (self.running.scenario, self.at, self.running.standings) =
+            (scenario, difference.at, standings);
+        Ok(made)
+    }
+
+    /// What flows are held to from then on: where they stay who they are, only those of which that
+    /// changes.
+    fn held_to(&self, then: &Scenario, standings: Option<&[Vec<Standing>]>) -> HeldTo {
+        let Some(after) = standings else { return HeldTo::Same };
+        let (was, running) = (&self.running.scenario, self.running.standings.as_ref());
+        let links = |scenario: &'_ Scenario| {
+            scenario.links.iter().map(|link| link.name.clone()).collect::<Vec<_>>()
+        };
+        let same = |(a, b): (&Vec<Standing>, &Vec<Standing>)| {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.flow == b.flow)
+        };
+        let stay = |before: &Vec<Vec<Standing>>| {
+            links(was) == links(then)
+                && before.len() == after.len()
+                && before.iter().zip(after).all(same)
+        };
+        let Some(before) = running.filter(|before| stay(before)) else {
+            return HeldTo::All(terms(then, after));
+        };
+        let mut others = Vec::new();
+        for (pipe, (is, was)) in ways(then).zip(ways(was)).enumerate() {
+            for (f, (before, after)) in before[pipe].iter().zip(&after[pipe]).enumerate() {
+                if is.holds(f, after) != was.holds(f, before) {
+                    others.push((pipe, FlowId(f as u32), is.terms(f, after)));
+                }
+            }
+        }
+        HeldTo::Some(others)
+    }
+
+    fn adapters_then(&self, then: &Scenario, only: Option<usize>) -> AdaptersThen {
+        let before = &self.running.scenario;
+        if let Some(flow) = only {
+            // Ports are none of a flow's values.
+            let weight = |scenario: &Scenario| weight(&scenario.links[0].up.setup.flows[flow]);
+            let other = (weight(before) != weight(then)).then(|| weight(then));
+            let name =
+                before.links[0].up.flows[flow].adapter.as_ref().map(|adapter| adapter.name.clone());
+            return AdaptersThen::Stay(name.zip(other).into_iter().collect());
+        }
+        let uplinks = |scenario: &Scenario| {
+            scenario.links.iter().map(|link| link.uplink.clone()).collect::<Vec<_>>()
+        };
+        if uplinks(before) != uplinks(then) || before.adapters() != then.adapters() {
+            return AdaptersThen::Others;
+        }
+        let was = weights(before);
+        let others =
+            weights(then).into_iter().filter(|(name, weight)| was.get(name) != Some(weight));
+        AdaptersThen::Stay(others.map(|(name, weight)| (name.to_owned(), weight)).collect())
+    }
+
+    /// The scenario with other values of one flow, if they are no more than that: the others are
+    /// not read for it.
+    fn values_of_a_flow(&mut self, wanted: &SetRequest) -> Option<(Read, DocumentMut, Undo)> {
+        // Without promises nobody asks the discipline whether all fit together.
+        if wanted.toml.is_some() || wanted.file.is_some() || self.running.standings.is_none() {
+            return None;
+        }
+        let sets = wanted
+            .set
+            .iter()
+            .map(|set| parse_set_or_unset(set))
+            .collect::<Result<Vec<_>, _>>()
+            .ok()?;
+        let mut edited = match self.edited.take() {
+            Some(edited) => edited,
+            None => self.running.text.parse().ok()?,
+        };
+        let file = self.running.file.to_string_lossy();
+        let Some(FlowChange { scenario, flow, undo }) =
+            set_values(&self.running.scenario, &mut edited, &file, &sets)
+        else {
+            self.edited = Some(edited);
+            return None;
+        };
+        // What it refuses is said best of the whole.
+        let Ok(standings) = standings(&scenario) else {
+            undo.take_back(&mut edited);
+            self.edited = Some(edited);
+            return None;
+        };
+        let scenario = Arc::new(scenario);
+        Some((
+            Read { scenario, only: Some(flow), standings: Some(standings), remarks: Vec::new() },
+            edited,
+            undo,
+        ))
+    }
+
+    fn whole(&mut self, wanted: &SetRequest, file: &Path) -> Result<(Read, String), Refusal> {
+        let text = match &wanted.toml {
+            Some(toml) if wanted.set.is_empty() => toml.clone(),
+            Some(toml) => edited(toml, &wanted.set)?,
+            None => edited(self.text(), &wanted.set)?,
+        };
+        let (scenario, remarks) = self.read(&text, file, &wanted.set)?;
+        Ok((Read { scenario: Arc::new(scenario), only: None, standings: None, remarks }, text))
+    }
+
+    /// Reads the text that was edited: the scenario and its new warnings, or what is wrong with it.
+    fn read(
+        &self,
+        text: &str,
+        file: &Path,
+        sets: &[String],
+    ) -> Result<(Scenario, Vec<Remark>), Refusal> {
+        let new = |problems: &[Problem]| -> Vec<Remark> {
+            let mut remarks: Vec<Remark> = Vec::new();
+            for problem in problems.iter().filter(|p| !self.said.contains(&p.title)) {
+                let mut remark = remark(problem);
+                // A text that was edited here has lines that nobody has seen.
+                if sets.is_empty() {
+                    remark.title = format!("line {}: {}", problem.line, remark.title);
+                }
+                // What both directions have alike is said once.
+                if !remarks.contains(&remark) {
+                    remarks.push(remark);
+                }
+            }
+            remarks
+        };
+        match falaj_scenario::parse(text, &file.to_string_lossy()) {
+            Ok((scenario, warnings)) => Ok((scenario, new(warnings.problems()))),
+            Err(errors) => Err(Refusal {
+                what: ["nothing was changed", &sets.join(" ")].join(if sets.is_empty() {
+                    ""
+                } else {
+                    ": "
+                }),
+                remarks: new(errors.problems()),
+            }),
+        }
+    }
+}
+
+fn promised(scenario: &Scenario) -> Result<Vec<Vec<Standing>>, Refusal> {
+    standings(scenario).map_err(|error| Refusal::new(format!("{error:#}")))
+}
+
+/// What is promised, if that is all that anybody needs.
+fn admitted(standings: Vec<Vec<Standing>>) -> Result<Vec<Vec<Standing>>, Refusal> {
+    let refused =
+        standings.iter().flatten().filter_map(|flow| Some((&flow.flow, flow.refused.as_ref()?)));
+    let mut remarks: Vec<Remark> = Vec::new();
+    for (flow, (what, help)) in refused {
+        let remark = Remark {
+            severity: "error".into(),
+            title: format!("{flow} {what}"),
+            help: vec![help.clone()],
+        };
+        // What both directions have alike is said once.
+        if !remarks.contains(&remark) {
+            remarks.push(remark);
+        }
+    }
+    if remarks.is_empty() {
+        Ok(standings)
+    } else {
+        Err(Refusal { what: "that does not fit".into(), remarks })
+    }
+}
+
+/// The text with these values.
+fn edited(text: &str, sets: &[String]) -> Result<String, Refusal> {
+    let mut file: DocumentMut =
+        text.parse().map_err(|_| Refusal::new("the scenario is no TOML"))?;
+    let mut edit = Edit::new(&mut file);
+    for set in sets {
+        let read =
+            parse_set_or_unset(set).map_err(|error| Refusal::new(format!("{set}: {error}")))?;
+        edit.set(&read.path, read.value.as_ref())
+            .map_err(|error| Refusal::new(format!("{set}: {error:#}")))?;
+    }
+    edit.finish();
+    Ok(file.to_string())
+}
+
+fn remark(problem: &Problem) -> Remark {
+    let label = Some(&problem.label).filter(|label| !label.is_empty());
+    Remark {
+        severity: if problem.severity == Severity::Error { "error" } else { "warning" }.into(),
+        title: problem.title.clone(),
+        help: label.into_iter().chain(&problem.help).cloned().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "[link.a]\nrate = \"1mbit\"\n[link.a.flow.voice]\nmatch = \"udp\"\n[link.a.flow.rest]\nmatch = \"any\"\n";
+
+    /// Any words for values to be set: a text that is TOML, or a refusal.
+    fn any_sets(sets: &[String]) {
+        match edited(TEXT, sets) {
+            Ok(text) => drop(falaj_scenario::parse(&text, "x")),
+            Err(refusal) => assert!(!refusal.what.is_empty()),
+        }
+    }
+
+    #[test]
+    fn any_words_are_set_or_refused() {
+        let words = [
+            "a",
+            "voice",
+            "link",
+            "flow",
+            "rate",
+            "up",
+            "scheduler",
+            "kind",
+            ".",
+            "..",
+            "=",
+            "\"",
+            "'",
+            "{",
+            "}",
+            "[",
+            "]",
+            "/",
+            "1mbit",
+            "\n",
+            "#",
+            "",
+            " ",
+            "loss",
+            "queue",
+            "need",
+            "\u{0}",
+            "é",
+            "traffic",
+            "run",
+            "seed",
+            "1",
+            "{ kind = \"drr\" }",
+        ];
+        let mut random = 88_172_645_463_325_252_u64;
+        let mut next = || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random as usize
+        };
+        for _ in 0..5_000 {
+            let mut set =
+                || (0..1 + next() % 8).map(|_| words[next() % words.len()]).collect::<Vec<_>>();
+            let sets = [set().concat(), format!("{}={}", set().join("."), set().concat())];
+            any_sets(&sets);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_as_of_a_file() {
+        let of = |set: &str| edited(TEXT, &[set.to_owned()]);
+        assert_eq!(
+            of("rate").unwrap_err().what,
+            "rate: there is no `=`; write a key of the scenario and its value, as in `voice.phase=60us`"
+        );
+        let text = of("a.rate=3").unwrap();
+        let errors = falaj_scenario::parse(&text, "x").unwrap_err();
+        let Remark { severity, title, help } = remark(&errors.problems()[0]);
+        assert_eq!(
+            (severity.as_str(), title.as_str()),
+            ("error", "`rate`: `3` is a number without a unit")
+        );
+        assert!(help[0].contains("`3mbit`"), "{help:?}");
+    }
+}

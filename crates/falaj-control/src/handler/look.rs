@@ -1,0 +1,141 @@
+//! What is known of links now: counted at one instant, measured a little later, a piece at a time.
+
+use super::report;
+use super::state::{Handler, rested};
+use crate::difference::WAYS;
+use crate::messages::{Query, Reply};
+use crate::protocol::{MaskReport, Refusal, Report, ShowRequest};
+use falaj_engine::PipeId;
+use falaj_live::adapters::Counts;
+use falaj_live::event_loop::Turn;
+use falaj_live::event_loop::{Snapshot, Sojourns};
+use falaj_plan::standing::Standing;
+use falaj_scenario::{Direction, Flow, Scenario};
+use falaj_sched::queues::queue::FlowId;
+use std::sync::{Arc, Mutex};
+
+/// All that is known of links and their promises at one instant.
+pub struct Look {
+    pub scenario: Arc<Scenario>,
+    pub standings: Arc<Vec<Vec<Standing>>>,
+    pub snapshot: Snapshot,
+    /// By pipe and flow in a row, measured a little later.
+    pub measured: Vec<Sojourns>,
+    pub adapters: Vec<(String, Counts)>,
+    /// How often flows had become others then.
+    others: u64,
+}
+
+/// Links and promises as they are now. Others may change something between two pieces; where flows
+/// are others then, it begins anew. What was measured goes into the memory of what was `measured`
+/// before and is not needed any more: who looks again and again takes no more.
+pub fn look(handler: &Mutex<Handler>, mut measured: Vec<Sojourns>) -> Result<Look, Refusal> {
+    loop {
+        if let Some(look) = undisturbed(handler, &mut measured)? {
+            return Ok(look);
+        }
+    }
+}
+
+fn undisturbed(
+    handler: &Mutex<Handler>,
+    measured: &mut Vec<Sojourns>,
+) -> Result<Option<Look>, Refusal> {
+    let other = || Refusal::new("another answer than one to statistics");
+    let mut look = {
+        let mut handler = rested(handler);
+        let Reply::Snapshot(snapshot, _adapters) = handler.forwarder.ask(Query::Snapshot)? else {
+            return Err(other());
+        };
+        Look {
+            scenario: Arc::clone(&handler.running.scenario),
+            standings: handler.running.standings.clone().unwrap_or_default(),
+            snapshot: *snapshot,
+            measured: Vec::new(),
+            adapters: _adapters,
+            others: handler.others,
+        }
+    };
+    let flows: usize = look.snapshot.flows.iter().map(Vec::len).sum();
+    let mut from = 0;
+    while from < flows {
+        let mut handler = rested(handler);
+        if handler.others != look.others {
+            return Ok(None);
+        }
+        match handler.forwarder.ask(Query::Measured { to: std::mem::take(measured), from })? {
+            Reply::Measured(copied, end) if end > from => (*measured, from) = (copied, end),
+            _ => return Err(other()),
+        }
+    }
+    look.measured = std::mem::take(measured);
+    look.measured.truncate(flows);
+    Ok(Some(look))
+}
+
+/// What links do, for `falaj show`.
+pub(super) fn show(handler: &Mutex<Handler>, wanted: &ShowRequest) -> Result<Report, Refusal> {
+    loop {
+        let look = look(handler, Vec::new())?;
+        if let Some(made) = made(handler, &look)? {
+            return Ok(report::report(
+                &look.scenario,
+                &look.snapshot,
+                look.measured,
+                made,
+                wanted.histograms,
+            ));
+        }
+    }
+}
+
+/// What masks made, by pipe. They are asked one by one, and packets pass between; `None`: flows
+/// have become others.
+fn made(handler: &Mutex<Handler>, look: &Look) -> Result<Option<Vec<Vec<MaskReport>>>, Refusal> {
+    let mut all = Vec::new();
+    let ways = look
+        .scenario
+        .links
+        .iter()
+        .flat_map(|link| WAYS.map(|(towards, way)| (link.direction(towards), way)));
+    for (pipe, (Direction { masks, flows, .. }, way)) in ways.enumerate() {
+        let of_link = masks.link.map(|_| (None, None));
+        let named = |(f, flow): (usize, &Flow)| {
+            masks.of(f).map(|_| (Some(FlowId(f as u32)), Some(format!("{way} {}", flow.name))))
+        };
+        let mut made = Vec::new();
+        for (flow, name) in of_link.into_iter().chain(flows.iter().enumerate().filter_map(named)) {
+            let mut handler = rested(handler);
+            if handler.others != look.others {
+                return Ok(None);
+            }
+            let Reply::Made(told) =
+                handler.forwarder.ask(Query::Made(PipeId(pipe as u32), flow))?
+            else {
+                return Err(Refusal::new("another answer than one about masks"));
+            };
+            made.extend(told.map(|told| MaskReport::new(name, &told)));
+        }
+        all.push(made);
+    }
+    Ok(Some(all))
+}
+
+impl Handler {
+    /// By pipe, which are those of each link up and down: who held it when.
+    pub fn turns(&mut self) -> Result<Vec<Vec<(String, Turn)>>, Refusal> {
+        let Reply::Turns(turns) = self.forwarder.ask(Query::Turns)? else {
+            return Err(Refusal::new("another answer than one about turns"));
+        };
+        let links = &self.running.scenario.links;
+        let ways =
+            links.iter().flat_map(|link| WAYS.iter().map(|(towards, _)| link.direction(*towards)));
+        let name = |direction: &Direction, turn: &Turn| {
+            direction.flows.get(turn.flow.index()).map(|flow| flow.name.clone())
+        };
+        let of = |(direction, turns): (&Direction, Vec<Turn>)| {
+            turns.into_iter().filter_map(|turn| Some((name(direction, &turn)?, turn))).collect()
+        };
+        Ok(ways.zip(turns).map(of).collect())
+    }
+}

@@ -1,0 +1,149 @@
+//! What of a scenario fits links of real packets, and of what there is a warning.
+
+mod paced;
+
+use anyhow::{Result, bail};
+use falaj_engine::PipeId;
+use falaj_scenario::{Link, Scenario};
+use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
+
+/// The one link of a scenario, without rules.
+pub fn only_link(scenario: &Scenario) -> Result<usize> {
+    match scenario.links.len() {
+        1 if scenario.rules.is_empty() => Ok(0),
+        1 => {
+            bail!("this scenario has rules, and here all packets pass one link: leave [[rule]] out")
+        }
+        n => bail!(
+            "this scenario has {n} links, and here all packets pass one: leave one [link.NAME]"
+        ),
+    }
+}
+
+/// Its links, where they stand between two ends.
+pub fn between_two_ends(scenario: &Scenario) -> Result<&[Link]> {
+    if !scenario.hosts.is_empty() {
+        bail!(
+            "this scenario has hosts, and here links stand between two ends: leave [host.NAME] out, or use `run`"
+        );
+    }
+    live_links(scenario)
+}
+
+/// Its links live, of which rules say which ones packets pass, and of which devices pace those
+/// before ports alone.
+pub fn live_links(scenario: &Scenario) -> Result<&[Link]> {
+    let links = led_to(scenario)?;
+    paced::before_ports(scenario)?;
+    Ok(links)
+}
+
+/// Its links, of which rules say which ones packets pass.
+pub fn led_to(scenario: &Scenario) -> Result<&[Link]> {
+    match scenario.links.len() {
+        n if n > 1 && scenario.rules.is_empty() => {
+            bail!(
+                "this scenario has {n} links, and nothing says which packets pass which: add [[rule]], or leave one [link.NAME]"
+            )
+        }
+        _ => Ok(&scenario.links),
+    }
+}
+
+/// Refuses a scenario with more ends than are here.
+pub fn no_adapters(scenario: &Scenario) -> Result<()> {
+    match scenario.adapters().first() {
+        None => Ok(()),
+        Some(adapter) => bail!(
+            "flow {} has an adapter, and here a link has two ends: `falaj serve` gives each adapter its own; `plan` and `sim` know it too",
+            adapter.name
+        ),
+    }
+}
+
+/// Refuses a link with masks where packets do not come from whom they would tell apart.
+pub fn no_masks(link: &Link, why: &str) -> Result<()> {
+    if [&link.up, &link.down].iter().all(|direction| direction.masks.is_none()) {
+        return Ok(());
+    }
+    bail!("link {} has `each`, and here {why}: `falaj sim`, `run` and `bridge` know it", link.name)
+}
+
+/// That a queue was full for the first time: packets are lost, and whoever did not mean that is
+/// told how to have it otherwise.
+pub fn warn_of_overflow(links: &[Link], pipe: PipeId, flow: FlowId) {
+    let Some(link) = links.get(pipe.0 as usize / 2) else { return };
+    let (way, direction) = [("up", &link.up), ("down", &link.down)][pipe.0 as usize % 2];
+    let leaves = direction.setup.leaves();
+    let Some((flow, setup)) = direction.flows.get(flow.index()).zip(leaves.get(flow.index()))
+    else {
+        return;
+    };
+    let whose = if links.len() > 1 {
+        format!("{} {way} {}", link.name, flow.name)
+    } else {
+        format!("{way} {}", flow.name)
+    };
+    note!(
+        "warning: the queue of `{whose}` was full, and a packet lost; it holds {}, `queue` sets another length. Others are \
+         counted, and not told",
+        setup.limit
+    );
+}
+
+/// That there were more ids than a mask makes queues or links for, for the first time.
+pub fn warn_of_sharing(links: &[Link], pipe: PipeId, flow: Option<FlowId>) {
+    let Some(link) = links.get(pipe.0 as usize / 2) else { return };
+    let (way, direction) = [("up", &link.up), ("down", &link.down)][pipe.0 as usize % 2];
+    let (each, name) = match flow {
+        None => (direction.masks.link, Some("")),
+        Some(flow) => (
+            direction.masks.of(flow.index()).copied(),
+            direction.flows.get(flow.index()).map(|flow| flow.name.as_str()),
+        ),
+    };
+    let Some((each, name)) = each.zip(name) else { return };
+    let whose = [if links.len() > 1 { link.name.as_str() } else { "" }, way, name];
+    let whose: Vec<&str> = whose.into_iter().filter(|word| !word.is_empty()).collect();
+    note!(
+        "warning: of `{}`, each {}, there are more than {}, and those beyond share {} more; `max-flows` sets another number. \
+         They are counted, and not told again",
+        whose.join(" "),
+        each.mask,
+        each.most,
+        each.shared()
+    );
+}
+
+/// Phases shorter than this are waited for by spinning.
+const SPINS: Span = Span::from_micros(60);
+
+/// A short phase keeps the processor busy: said before it surprises anybody.
+pub fn warn_of_spinning(link: &Link) {
+    let mut told = Vec::new();
+    for direction in [&link.up, &link.down] {
+        for (flow, setup) in direction.flows.iter().zip(direction.setup.leaves()) {
+            if let Some(phase) = setup.values.span("phase").filter(|&phase| phase < SPINS)
+                && !told.contains(&(&flow.name, phase))
+            {
+                told.push((&flow.name, phase));
+                note!(
+                    "warning: flow `{}` has a phase of {phase}; below {SPINS} a processor spins to keep it",
+                    flow.name
+                );
+            }
+        }
+    }
+}
+
+/// What a link carries in a round trip, or in 50 ms if that is longer; 20 packets at least.
+pub fn default_queue(rate: Rate, delay: Span) -> Limit {
+    if rate.is_unlimited() {
+        return Limit::Packets(1000);
+    }
+    let time = Span(delay.0.saturating_mul(2)).max(Span::from_millis(50));
+    let bytes = u128::from(rate.0) * u128::from(time.0) / 8_000_000_000;
+    Limit::Bytes(u64::try_from(bytes).unwrap_or(u64::MAX).clamp(20 * 1514, u32::MAX.into()))
+}

@@ -1,0 +1,91 @@
+//! What masks made, as people read it and as JSON.
+
+use crate::protocol::{IdReport, MaskReport};
+use falaj_engine::each::{Report, Stats};
+use falaj_sched::units::time::Span;
+use falaj_terminal::text;
+use serde_json::{Value as Json, json};
+
+/// So many of the busiest are shown.
+const SHOWN: usize = 5;
+
+/// What a mask made of what is called `name`: a line or two, and a table of the busiest.
+pub fn told(name: &str, report: &Report) -> String {
+    let mut report = MaskReport::new(None, report);
+    report.busiest.truncate(SHOWN);
+    text(name, &report)
+}
+
+/// The same with all that are named there.
+pub fn text(name: &str, report: &MaskReport) -> String {
+    let MaskReport {
+        each,
+        most,
+        active,
+        made,
+        gone,
+        beyond_packets: beyond,
+        shared,
+        total,
+        of_gone,
+        ..
+    } = report;
+    let mut text =
+        format!("{name}, each {each}: {active} active of {most}, {made} made, {gone} gone");
+    if *gone > 0 {
+        text += &format!(" ({} packets)", of_gone.packets);
+    }
+    if *beyond > 0 {
+        text += &format!(
+            "\nwarning: for {beyond} packets there was none: they shared {shared} more; see `max-flows`"
+        );
+    }
+    let rows = report.busiest.iter().map(|of| row(of.id.as_deref().unwrap_or_default(), of));
+    let all = [row("all", total)].into_iter().filter(|_| made + beyond > 0);
+    text + "\n"
+        + &text::table(
+            &["busiest", "packets", "amount", "dropped", "p50 <=", "p99 <=", "max"],
+            rows.chain(all),
+        )
+        .to_string()
+}
+
+fn row(name: &str, of: &IdReport) -> Vec<String> {
+    let lost = of.dropped + of.lost;
+    let span = |ns: Option<u64>| text::span(ns.map(Span));
+    vec![
+        name.to_owned(),
+        format!("{} p", of.packets),
+        text::bytes(of.bytes as f64),
+        text::percent(lost, of.packets + lost),
+        span(of.sojourn.p50_ns),
+        span(of.sojourn.p99_ns),
+        span(of.sojourn.max_ns),
+    ]
+}
+
+fn stats(stats: &Stats) -> Json {
+    json!({
+        "packets": stats.packets(), "bytes": stats.bytes, "dropped": stats.dropped, "lost": stats.lost,
+        "sojourn_max_ns": stats.longest.0, "sojourns": stats.sojourns(),
+    })
+}
+
+/// The same as JSON. Sojourns are numbers in buckets of which each is four times as wide as the one
+/// before, the first up to 1,024 ns.
+pub fn json(name: &str, report: &Report) -> Json {
+    let named = |all: &[(String, Stats)]| -> Vec<Json> {
+        let one = |(id, of): &(String, Stats)| {
+            let mut one = stats(of);
+            one["id"] = json!(id);
+            one
+        };
+        all.iter().map(one).collect()
+    };
+    json!({
+        "of": name, "each": report.mask, "most": report.most, "active": report.active, "made": report.made,
+        "gone": report.gone, "beyond_packets": report.beyond, "shared": report.shared,
+        "total": stats(&report.total), "of_gone": stats(&report.of_gone), "of_shared": stats(&report.of_shared),
+        "busiest": named(&report.busiest), "last_gone": named(&report.last_gone),
+    })
+}

@@ -1,0 +1,85 @@
+//! What the socket's thread and the forwarder's say to each other.
+
+use falaj_engine::each::Report as Made;
+use falaj_engine::network::Places;
+use falaj_engine::transaction::Transaction;
+use falaj_engine::{ChangeError, PipeId};
+use falaj_live::adapters::Counts;
+use falaj_live::event_loop::{Changed, Snapshot, Sojourns, Terms, Turn};
+use falaj_scenario::Scenario;
+use falaj_sched::queues::queue::FlowId;
+use falaj_traffic::capture::Wanted;
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the forwarder is asked for.
+pub enum Query {
+    Snapshot,
+    /// Where links are, and where others may begin.
+    Places,
+    /// What was measured of flows, from this one on, to their places there.
+    Measured {
+        to: Vec<Sojourns>,
+        from: usize,
+    },
+    /// What a mask of this pipe made: that of the flow, or of the link.
+    Made(PipeId, Option<FlowId>),
+    /// Who held the links when.
+    Turns,
+    /// An adapter is to pause, or to go on.
+    Pause {
+        name: String,
+        paused: bool,
+    },
+    Change(Box<Changing>),
+}
+
+/// What it says.
+pub enum Reply {
+    Places(Places),
+    Snapshot(Box<Snapshot>, Vec<(String, Counts)>),
+    /// It is there, up to this place.
+    Measured(Vec<Sojourns>, usize),
+    Made(Option<Box<Made>>),
+    Turns(Vec<Vec<Turn>>),
+    Paused(Result<(), String>),
+    /// What became of the change, and what it has left.
+    Changed(Result<Changed, ChangeError>, Vec<Box<dyn Any + Send>>),
+    Refused(String),
+}
+
+/// A change as the forwarder makes it.
+pub struct Changing {
+    /// The engine's, if there is something to change.
+    pub change: Option<Transaction>,
+    /// What is running then.
+    pub scenario: Arc<Scenario>,
+    pub held_to: HeldTo,
+    pub adapters: AdaptersThen,
+    /// What is to be written down of it.
+    pub written: Option<Wanted>,
+}
+
+/// What flows are held to from then on.
+pub enum HeldTo {
+    /// As before.
+    Same,
+    /// These, by the number of the pipe, to other terms.
+    Some(Vec<(usize, FlowId, Terms)>),
+    /// Each, by pipe and flow, to these.
+    All(Vec<Vec<Terms>>),
+}
+
+/// What becomes of virtual adapters.
+pub enum AdaptersThen {
+    /// They stay; these have another weight.
+    Stay(Vec<(String, u32)>),
+    Others,
+}
+
+/// What it says, and how long no packet passed for that.
+pub struct TimedReply {
+    pub told: Reply,
+    pub took: Duration,
+}

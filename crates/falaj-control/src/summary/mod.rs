@@ -1,0 +1,516 @@
+//! What a link did, told at the end of a run: a table, JSON, and conditions under which the run has
+//! failed.
+
+mod condition;
+
+pub use condition::FailIf;
+
+use crate::masks;
+use anyhow::{Context, Result};
+use falaj_engine::PipeId;
+use falaj_engine::each::{Report, Stats};
+use falaj_engine::pipe::Counters;
+use falaj_engine::rules::Taken;
+use falaj_live::adapters::{Counts, Lost};
+use falaj_live::event_loop::{Forwarder, LiveFlow, Losses};
+use falaj_scenario::{Direction, Link, Scenario};
+use falaj_sched::contract::breach::Breach;
+use falaj_sched::contract::transmission::Air;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
+use falaj_terminal::text;
+use falaj_traffic::meter::Meter;
+use serde_json::{Value as Json, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What was measured of a flow.
+#[derive(Clone, Default)]
+pub struct Flow {
+    counters: Counters,
+    delay: Meter,
+    release: Meter,
+    /// How much later than due a packet was to be handed over, so that it left with others.
+    held: Meter,
+}
+
+impl From<LiveFlow> for Flow {
+    fn from(flow: LiveFlow) -> Flow {
+        Flow {
+            counters: flow.counters,
+            delay: flow.delay,
+            release: flow.release_error,
+            held: flow.held,
+        }
+    }
+}
+
+impl Flow {
+    /// A flow each of whose packets was handed over by itself: its counters, its delays in the
+    /// queue, and its release errors.
+    pub fn handed_over_singly(counters: Counters, delay: Meter, release: Meter) -> Flow {
+        Flow { counters, delay, release, held: Meter::default() }
+    }
+}
+
+/// What a station had of the air in this time; nothing where packets have no air times, or it had
+/// none.
+pub fn air_told(name: &str, air: &Air, time: Span) -> Option<String> {
+    let of = |part: Span| text::percent(part.0, time.0);
+    let had = format!("{name} had the air for {} of the time", of(air.used));
+    let collided = format!("{had}, and in {} collisions for {}", air.collisions, of(air.lost));
+    match air {
+        Air { used: Span::ZERO, collisions: 0, .. } => None,
+        Air { collisions: 0, .. } => Some(had),
+        _ => Some(collided),
+    }
+}
+
+/// The same as JSON; zeros where packets have no air times.
+pub fn air_json(air: &Air) -> Json {
+    json!({ "used_ns": air.used.0, "lost_ns": air.lost.0, "collisions": air.collisions })
+}
+
+/// What a forwarder's links did until now; `unread` is what was lost before them, if anybody knows.
+pub fn of_forwarder(scenario: &Scenario, forwarder: &Forwarder, unread: Option<u64>) -> Summary {
+    let losses = Losses { unread: unread.unwrap_or(0), ..forwarder.losses() };
+    let elapsed = forwarder.clock().now().since(Time::ZERO);
+    let losses = losses.by_reason().map(|(n, why)| (n, format!("packets {why}")));
+    let links = &scenario.links;
+    let took =
+        forwarder.taken().iter().copied().zip(forwarder.active().iter().map(|active| active.stats));
+    let breaches = (0..2 * links.len() as u32).map(|pipe| forwarder.breaches(PipeId(pipe)));
+    let summary =
+        Summary::new(links, elapsed, forwarder.flows(), losses.into()).ruled(scenario, took);
+    Summary {
+        many: many(links, forwarder),
+        rested: forwarder.awake().rested,
+        ..summary.with_breaches(links, breaches)
+    }
+}
+
+/// Of so many of those that a mask made it is told what each did.
+const BUSIEST: usize = 10;
+
+/// What the masks of a forwarder's links made.
+fn many(links: &[Link], forwarder: &Forwarder) -> Vec<(String, Report)> {
+    let mut out = Vec::new();
+    for (pipe, (way, direction)) in ways(links).enumerate() {
+        let pipe = PipeId(pipe as u32);
+        let report = |flow| forwarder.report(pipe, flow, BUSIEST);
+        out.extend(report(None).map(|report| (way.clone(), report)));
+        for (f, flow) in direction.flows.iter().enumerate() {
+            out.extend(
+                report(Some(FlowId(f as u32)))
+                    .map(|report| (format!("{way} {}", flow.name), report)),
+            );
+        }
+    }
+    out
+}
+
+/// Both directions of each link, by name.
+fn ways(links: &[Link]) -> impl Iterator<Item = (String, &Direction)> {
+    let several = links.len() > 1;
+    links.iter().flat_map(move |link| {
+        let name =
+            |way: &str| if several { format!("{} {way}", link.name) } else { way.to_owned() };
+        [(name("up"), &link.up), (name("down"), &link.down)]
+    })
+}
+
+impl Flow {
+    fn add(&mut self, other: &Flow) {
+        self.counters.add(&other.counters);
+        self.delay.add(&other.delay);
+        self.release.add(&other.release);
+        self.held.add(&other.held);
+    }
+
+    fn loss(&self) -> f64 {
+        (self.counters.dropped() + self.counters.lost) as f64 / self.counters.offered.max(1) as f64
+    }
+
+    fn rate(&self, elapsed: Span) -> f64 {
+        self.counters.delivered_bytes() as f64 * 8e9 / elapsed.0.max(1) as f64
+    }
+}
+
+/// A direction of a link: what was asked for.
+struct Way {
+    /// `up`; of several links `dsl up`.
+    name: String,
+    rate: Rate,
+    delay: Span,
+    /// It is many, each with this rate.
+    many: bool,
+}
+
+struct Named {
+    way: usize,
+    name: String,
+    flow: Flow,
+}
+
+impl Named {
+    fn full_name(&self, ways: &[Way]) -> String {
+        format!("{} {}", ways[self.way].name, self.name)
+    }
+}
+
+/// Why some were lost, as [`Losses`] has it.
+const NO_MEMORY: &str = "packets found no memory";
+
+/// What a link did, or several.
+pub struct Summary {
+    elapsed: Span,
+    /// Up and down of each link.
+    ways: Vec<Way>,
+    flows: Vec<Named>,
+    /// What each rule has taken, and what became of it in the links that it leads to.
+    rules: Vec<(String, Taken, Stats)>,
+    losses: Vec<(u64, String)>,
+    /// What masks made, by name.
+    many: Vec<(String, Report)>,
+    /// How plug-ins broke their contract, and in which direction.
+    breaches: Vec<(String, Breach)>,
+    /// How long the timer rested, as others waited for a processor.
+    rested: Span,
+}
+
+impl Summary {
+    /// Of links that ran for so long, each up and down; `losses` are those outside their queues.
+    pub fn new<F: Into<Flow>>(
+        links: &[Link],
+        elapsed: Span,
+        measured: impl IntoIterator<Item = Vec<F>>,
+        losses: Vec<(u64, String)>,
+    ) -> Summary {
+        let (mut known, mut flows) = (Vec::new(), Vec::new());
+        let mut measured = measured.into_iter();
+        for (way, (name, direction)) in ways(links).enumerate() {
+            let many = direction.masks.link.is_some();
+            known.push(Way { name, rate: direction.setup.rate, delay: direction.delay, many });
+            let mut measured = measured.next().into_iter().flatten();
+            for flow in &direction.flows {
+                let flow_measured = measured.next().map_or_else(Flow::default, Into::into);
+                flows.push(Named { way, name: flow.name.clone(), flow: flow_measured });
+            }
+        }
+        let losses = losses.into_iter().filter(|(n, _)| *n > 0).collect();
+        let (rules, many, breaches, rested) = (Vec::new(), Vec::new(), Vec::new(), Span::ZERO);
+        Summary { elapsed, ways: known, flows, rules, losses, many, breaches, rested }
+    }
+
+    /// With what plug-ins did that broke their contract, by direction.
+    pub fn with_breaches(
+        self,
+        links: &[Link],
+        breaches: impl IntoIterator<Item = Vec<Breach>>,
+    ) -> Summary {
+        let named = ways(links).zip(breaches);
+        let breaches = named
+            .flat_map(|((way, _), all)| all.into_iter().map(move |breach| (way.clone(), breach)));
+        Summary { breaches: breaches.collect(), ..self }
+    }
+
+    /// With what each rule has taken, and what became of it.
+    pub fn ruled(
+        self,
+        scenario: &Scenario,
+        took: impl IntoIterator<Item = (Taken, Stats)>,
+    ) -> Summary {
+        let names = scenario.rules.iter().map(|rule| rule.name.clone());
+        let rules = names.zip(took).map(|(name, (taken, stats))| (name, taken, stats)).collect();
+        Summary { rules, ..self }
+    }
+
+    fn of_way(&self, way: usize) -> Flow {
+        let mut sum = Flow::default();
+        self.flows.iter().filter(|f| f.way == way).for_each(|f| sum.add(&f.flow));
+        sum
+    }
+
+    /// The flow that lost the largest share; where none lost, the one that waited longest; where
+    /// none waited, none.
+    fn worst(&self) -> Option<&Named> {
+        let key = |f: &&Named| (f.flow.loss(), f.flow.delay.max().unwrap_or(Span::ZERO));
+        let larger = |a: &&Named, b: &&Named| {
+            let (a, b) = (key(a), key(b));
+            a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
+        };
+        self.flows.iter().max_by(larger).filter(|f| key(f) > (0.0, Span::ZERO))
+    }
+
+    /// As people read it, on standard error: standard output is the command's.
+    pub fn tell(&self) {
+        let header = [
+            "flow",
+            "offered",
+            "sent",
+            "dropped",
+            "lost",
+            "rate",
+            "queueing p50",
+            "max",
+            "release error p50",
+            "p99",
+            "max",
+        ];
+        let rows = self.flows.iter().map(|named| {
+            let Flow { counters, delay, release, .. } = &named.flow;
+            vec![
+                named.full_name(&self.ways),
+                counters.offered.to_string(),
+                counters.sent.to_string(),
+                counters.dropped().to_string(),
+                counters.lost.to_string(),
+                text::rate(named.flow.rate(self.elapsed)),
+                text::span(delay.quantile(0.5)),
+                text::span(delay.max()),
+                text::span(release.quantile(0.5)),
+                text::span(release.quantile(0.99)),
+                text::span(release.max()),
+            ]
+        });
+        eprintln!("{}", text::table(&header, rows));
+        for (n, way) in self.ways.iter().enumerate() {
+            let sum = self.of_way(n);
+            let given = |error: Option<Span>| text::span(error.map(|error| way.delay + error));
+            let release = &sum.release;
+            eprintln!(
+                "{}: asked {}{} and {}; given {} in {}, and a delay of {} (p50), {} (p99), {} (max)",
+                way.name,
+                text::link_rate(way.rate),
+                if way.many { " each" } else { "" },
+                text::nanos(way.delay.0 as f64),
+                text::rate(sum.rate(self.elapsed)),
+                text::nanos(self.elapsed.0 as f64),
+                given(release.quantile(0.5)),
+                given(release.quantile(0.99)),
+                given(release.max()),
+            );
+            let held = &sum.held;
+            if held.max() > Some(Span::ZERO) {
+                let [p50, p99, max] =
+                    [held.quantile(0.5), held.quantile(0.99), held.max()].map(text::span);
+                eprintln!(
+                    "{}: held for others of their unit, beside that: {p50} (p50), {p99} (p99), {max} (max)",
+                    way.name
+                );
+            }
+        }
+        if !self.rules.is_empty() {
+            let header =
+                [&RULE_HEADER[..], &["dropped", "lost", "queueing p50 <=", "p99 <=", "max"]]
+                    .concat();
+            let rows = self.rules.iter().map(|(name, taken, stats)| {
+                let quantiles = [0.5, 0.99, 1.0].map(|share| text::span(stats.quantile(share)));
+                let counts = [stats.dropped, stats.lost].map(|count| count.to_string());
+                [&rule_row(name, taken)[..], &counts[..], &quantiles[..]].concat()
+            });
+            eprintln!("{}", text::table(&header, rows));
+        }
+        for (name, report) in self.many.iter().filter(|(_, report)| report.made > 0) {
+            eprintln!("{}", masks::told(name, report));
+        }
+        for named in &self.flows {
+            let told =
+                air_told(&named.full_name(&self.ways), &named.flow.counters.air, self.elapsed);
+            told.iter().for_each(|told| eprintln!("{told}"));
+        }
+        if let Some(worst) = self.worst() {
+            let Flow { counters, delay, .. } = &worst.flow;
+            let lost = text::percent(counters.dropped() + counters.lost, counters.offered);
+            let name = worst.full_name(&self.ways);
+            eprintln!("worst flow: {name}: {lost} lost, queueing max {}", text::span(delay.max()));
+        }
+        for (n, why) in &self.losses {
+            eprintln!("{n} {why}");
+        }
+        if self.rested > Span::ZERO {
+            let share = text::percent(self.rested.0, self.elapsed.0);
+            eprintln!("the timer rested for {share} of the time, as others waited for a processor");
+        }
+        self.warn();
+    }
+
+    /// What nobody who ran a plug-in may miss: that it broke its contract.
+    pub fn warn(&self) {
+        for (way, breach) in &self.breaches {
+            eprintln!("{way}: {breach}");
+        }
+    }
+
+    /// Whose those are for which there was no memory.
+    pub fn of_adapters(mut self, counts: &[(String, Counts)]) -> Summary {
+        let of = |(name, counts): &(String, Counts)| {
+            let Lost { up, down } = counts.no_memory;
+            [(up, format!("{up} that {name} sent")), (down, format!("{down} for {name}"))]
+        };
+        let known: Vec<String> =
+            counts.iter().flat_map(of).filter(|(n, _)| *n > 0).map(|(_, words)| words).collect();
+        if let Some((_, why)) =
+            self.losses.iter_mut().find(|(_, why)| why == NO_MEMORY && !known.is_empty())
+        {
+            *why = format!("{why}: {}", known.join(", "));
+        }
+        self
+    }
+
+    fn json(&self) -> Json {
+        let nanos = |span: Option<Span>| span.map(|span| span.0);
+        let meter = |meter: &Meter| {
+            json!({
+                "packets": meter.count(), "p50_ns": nanos(meter.quantile(0.5)),
+                "p99_ns": nanos(meter.quantile(0.99)), "max_ns": nanos(meter.max()),
+            })
+        };
+        let flow = |named: &Named| {
+            let c = &named.flow.counters;
+            json!({
+                "flow": named.full_name(&self.ways), "offered": c.offered, "sent": c.sent, "dropped": c.dropped(), "dropped_by_policy": c.dropped_by_policy, "marked": c.marked, "lost": c.lost, "air": air_json(&c.air),
+                "rate": named.flow.rate(self.elapsed),
+                "queueing": meter(&named.flow.delay), "release_error": meter(&named.flow.release),
+                "held": meter(&named.flow.held),
+            })
+        };
+        let way = |(n, way): (usize, &Way)| {
+            let sum = self.of_way(n);
+            let given = |error: Option<Span>| nanos(error.map(|error| way.delay + error));
+            json!({
+                "way": way.name,
+                "asked": { "rate": (!way.rate.is_unlimited()).then_some(way.rate.0), "delay_ns": way.delay.0 },
+                "given": {
+                    "rate": sum.rate(self.elapsed), "delay_p50_ns": given(sum.release.quantile(0.5)),
+                    "delay_p99_ns": given(sum.release.quantile(0.99)), "delay_max_ns": given(sum.release.max()),
+                },
+            })
+        };
+        let rule = |(name, taken, stats): &(String, Taken, Stats)| {
+            let mut json = rule_json(name, taken);
+            let quantile = |share| nanos(stats.quantile(share));
+            json["dropped"] = stats.dropped.into();
+            json["lost"] = stats.lost.into();
+            json["queueing"] = json!({
+                "packets": stats.packets(), "p50_ns": quantile(0.5), "p99_ns": quantile(0.99), "max_ns": quantile(1.0),
+            });
+            json
+        };
+        json!({
+            "elapsed_ns": self.elapsed.0,
+            "rested_ns": self.rested.0,
+            "directions": self.ways.iter().enumerate().map(way).collect::<Vec<_>>(),
+            "flows": self.flows.iter().map(flow).collect::<Vec<_>>(),
+            "rules": self.rules.iter().map(rule).collect::<Vec<_>>(),
+            "each": self.many.iter().map(|(name, report)| masks::json(name, report)).collect::<Vec<_>>(),
+            "worst": self.worst().map(|worst| worst.full_name(&self.ways)),
+            "breaches": self.breaches.iter().map(|(way, breach)| breach_json(way, breach)).collect::<Vec<_>>(),
+            "lost_elsewhere": self.losses.iter().map(|(n, why)| json!({ "count": n, "what": why })).collect::<Vec<_>>(),
+        })
+    }
+
+    /// Writes JSON to a file, or to standard output if that is `-`.
+    fn write(&self, to: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(&self.json())?;
+        if to == Path::new("-") {
+            say!("{text}");
+            return Ok(());
+        }
+        fs::write(to, text + "\n").with_context(|| format!("cannot write {}", to.display()))
+    }
+}
+
+/// How a plug-in broke its contract, as JSON.
+pub fn breach_json(way: &str, breach: &Breach) -> Json {
+    let Breach { library, what, at, times, instead } = breach;
+    json!({ "way": way, "library": library, "what": what, "at_ns": at.0, "times": times, "packets_by_turns": instead })
+}
+
+/// What is told of rules.
+pub const RULE_HEADER: [&str; 3] = ["rule", "packets", "bytes (IP)"];
+
+/// A rule in a table of them.
+pub fn rule_row(name: &str, taken: &Taken) -> Vec<String> {
+    vec![name.to_owned(), taken.packets.to_string(), taken.bytes.to_string()]
+}
+
+/// A rule as JSON.
+pub fn rule_json(name: &str, taken: &Taken) -> Json {
+    json!({ "rule": name, "packets": taken.packets, "bytes": taken.bytes })
+}
+
+/// `--json FILE` of commands whose standard output is somebody else's.
+#[derive(clap::Args)]
+pub struct JsonFile {
+    /// At the end, write what the link did as JSON to this file; `-`: to standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl JsonFile {
+    /// Writes it, if that was asked for.
+    pub fn write(&self, summary: &Summary) -> Result<()> {
+        self.json.as_deref().map_or(Ok(()), |file| summary.write(file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use falaj_sched::queues::queue::Limit;
+
+    pub(super) fn summary() -> Summary {
+        let scenario = falaj_scenario::Scenario::simple(
+            Rate::from_mbit(10),
+            Span::from_millis(4),
+            Limit::Packets(9),
+            1500,
+        );
+        let flow = |late: u64, dropped: u64| {
+            let mut flow = Flow::default();
+            flow.release.record(Span(late));
+            flow.delay.record(Span(1000 * late));
+            flow.counters = Counters {
+                offered: 10,
+                sent: 10 - dropped,
+                dropped_full: dropped,
+                ..Counters::default()
+            };
+            flow.counters.sent_bytes = 1000;
+            flow
+        };
+        let lost = vec![(3, "packets matched no rule".to_owned()), (0, NO_MEMORY.to_owned())];
+        Summary::new(
+            &scenario.links,
+            Span::from_secs(1),
+            [vec![flow(100, 0)], vec![flow(900, 2)]],
+            lost,
+        )
+    }
+
+    #[test]
+    fn memory_that_there_was_not_is_told_of_each_adapter() {
+        let why = falaj_live::event_loop::Losses { no_memory: 9, ..Default::default() }.by_reason();
+        let losses = why.map(|(n, why)| (n, format!("packets {why}"))).into();
+        let lost = |up, down| Counts { no_memory: Lost { up, down }, ..Counts::default() };
+        let counts = [("calm", lost(0, 0)), ("wild", lost(7, 2))]
+            .map(|(name, counts)| (name.to_owned(), counts));
+        let summary = Summary { losses, ..summary() }.of_adapters(&counts);
+        let told = summary.losses.iter().find(|(n, _)| *n > 0);
+        assert_eq!(told.unwrap().1, "packets found no memory: 7 that wild sent, 2 for wild");
+    }
+
+    #[test]
+    fn the_worst_flow_lost_most() {
+        let summary = summary();
+        assert_eq!(summary.worst().unwrap().full_name(&summary.ways), "down all");
+        let json = summary.json();
+        assert_eq!(
+            json["lost_elsewhere"],
+            json!([{ "count": 3, "what": "packets matched no rule" }])
+        );
+        assert_eq!(json["directions"][1]["given"]["delay_max_ns"], 4_000_900);
+    }
+}

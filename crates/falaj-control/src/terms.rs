@@ -1,0 +1,77 @@
+//! What flows of a running link are held to, and their weights, by pipe and flow.
+
+use crate::difference::WAYS;
+use falaj_live::event_loop::Terms;
+use falaj_plan::standing::Standing;
+use falaj_scenario::{Direction, Link, Scenario, Towards};
+use falaj_sched::contract::params::FlowSetup;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
+use std::collections::BTreeMap;
+
+/// How much of the link's processor an adapter may take beside the others: as much as its flow's
+/// weight upwards says.
+pub fn weight(flow: &FlowSetup) -> u32 {
+    u32::try_from(flow.values.count("weight").unwrap_or(1)).unwrap_or(u32::MAX)
+}
+
+/// The same by adapter.
+pub fn weights(scenario: &Scenario) -> BTreeMap<&str, u32> {
+    let mut weights = BTreeMap::new();
+    for direction in scenario.links.iter().map(|link| link.direction(Towards::Up)) {
+        for (flow, setup) in direction.flows.iter().zip(direction.setup.leaves()) {
+            if let Some(adapter) = &flow.adapter {
+                weights.insert(&adapter.name[..], weight(setup));
+            }
+        }
+    }
+    weights
+}
+
+/// A direction of a link, and what people call it.
+pub struct Way<'a> {
+    link: &'a Link,
+    name: &'static str,
+    direction: &'a Direction,
+}
+
+/// All of them: by pipe.
+pub fn ways(scenario: &Scenario) -> impl Iterator<Item = Way<'_>> {
+    let of = |link| {
+        WAYS.map(|(towards, name)| Way { link, name, direction: Link::direction(link, towards) })
+    };
+    scenario.links.iter().flat_map(of)
+}
+
+/// To what a flow is held: its delay, what it may send for that, and whether it gets that only
+/// then.
+pub(crate) type Holds<'a> = (Option<Span>, &'a [(Rate, u64)], bool);
+
+impl Way<'_> {
+    /// What a flow is held to. Where a mask makes many of one, promise and envelope are of each of
+    /// them, and what is counted is of all: these are held to nothing.
+    pub(crate) fn holds<'a>(&self, flow: usize, standing: &'a Standing) -> Option<Holds<'a>> {
+        let is_many = self.direction.masks.flows.get(flow).is_some_and(Option::is_some);
+        let delay = standing.delay.as_ref().map(|(delay, _)| *delay);
+        (!is_many).then_some((delay, &standing.envelope[..], standing.on_condition))
+    }
+
+    /// The same as the forwarder has it.
+    pub(crate) fn terms(&self, flow: usize, standing: &Standing) -> Terms {
+        let name = format!("{} {} {}", self.link.name, self.name, standing.flow);
+        match self.holds(flow, standing) {
+            None => Terms { name, many: true, ..Terms::default() },
+            Some((delay, envelope, on_condition)) => {
+                Terms { name, delay, envelope: envelope.to_vec(), on_condition, many: false }
+            }
+        }
+    }
+}
+
+/// What flows are held to, by pipe and flow.
+pub fn terms(scenario: &Scenario, standings: &[Vec<Standing>]) -> Vec<Vec<Terms>> {
+    let of = |(way, flows): (Way<'_>, &Vec<Standing>)| {
+        flows.iter().enumerate().map(|(f, standing)| way.terms(f, standing)).collect()
+    };
+    ways(scenario).zip(standings).map(of).collect()
+}

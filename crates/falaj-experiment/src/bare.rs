@@ -1,0 +1,83 @@
+//! Loops that read and write and do nothing else, over the interfaces of a link: what those alone
+//! make possible.
+
+use anyhow::{Result, bail};
+use falaj_live::backend::packet::{PacketReader, PacketSocket};
+use falaj_live::backend::tap::Tap;
+use falaj_live::sandbox::{End, Sandbox};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+/// So many units before it looks at anything else.
+const TURN: usize = 64;
+
+type Read = Box<dyn FnMut(&mut [u8]) -> io::Result<Option<usize>>>;
+type Write = Box<dyn FnMut(&[u8]) -> io::Result<bool>>;
+
+/// From one interface to another.
+pub struct Way {
+    unit: Vec<u8>,
+    read: Read,
+    write: Write,
+}
+
+impl Way {
+    pub fn new(read: Read, write: Write) -> Way {
+        Way { unit: vec![0; Tap::MAX_UNIT], read, write }
+    }
+
+    /// Forwards what there is, and not much at a time; says how many units were taken.
+    pub fn turn(&mut self) -> io::Result<u64> {
+        let mut taken = 0;
+        for _ in 0..TURN {
+            let Some(length) = (self.read)(&mut self.unit)? else { break };
+            taken += u64::from((self.write)(&self.unit[..length])?);
+        }
+        Ok(taken)
+    }
+}
+
+/// Both ways between the ends of a sandbox, which are joined by nothing else.
+pub struct Bare {
+    /// To the far end, and back.
+    pub ways: [Way; 2],
+    readable: [Arc<dyn AsFd>; 2],
+}
+
+impl Bare {
+    pub fn between(sandbox: &mut Sandbox) -> Result<Bare> {
+        if let (Some(near), Some(far)) = (sandbox.packet(End::Near), sandbox.packet(End::Far)) {
+            let way = |from: &Arc<PacketSocket>, to: &Arc<PacketSocket>| -> Result<Way> {
+                let (mut from, to) = (PacketReader::new(Arc::clone(from))?, Arc::clone(to));
+                Ok(Way::new(
+                    Box::new(move |unit| from.read(unit)),
+                    Box::new(move |unit| to.send(unit)),
+                ))
+            };
+            let readable: [Arc<dyn AsFd>; 2] = [Arc::clone(near) as _, Arc::clone(far) as _];
+            return Ok(Bare { ways: [way(near, far)?, way(far, near)?], readable });
+        }
+        let [Some(near), Some(far)] = End::BOTH.map(|end| sandbox.take_tap(end).map(Arc::new))
+        else {
+            bail!("a sandbox that is not joined by packet sockets has a TAP at each end")
+        };
+        let way = |from: &Arc<Tap>, to: &Arc<Tap>| {
+            let (from, to) = (Arc::clone(from), Arc::clone(to));
+            Way::new(Box::new(move |unit| from.read(unit)), Box::new(move |unit| to.write(unit)))
+        };
+        Ok(Bare { ways: [way(&near, &far), way(&far, &near)], readable: [near as _, far as _] })
+    }
+
+    /// A turn each way; where there is nothing, waits for it, or for one of `others`, for a while.
+    pub fn run(&mut self, others: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let [to_far, back] = &mut self.ways;
+        if to_far.turn()? + back.turn()? == 0 {
+            let fds = self.readable.iter().map(|fd| fd.as_fd()).chain(others.iter().copied());
+            let mut fds: Vec<PollFd> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+            poll(&mut fds, PollTimeout::from(5u8))?;
+        }
+        Ok(())
+    }
+}

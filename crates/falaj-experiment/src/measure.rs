@@ -1,0 +1,553 @@
+//! A scenario on real packets: its sources as datagrams between two network
+//! namespaces (or, where there are none, two processes), through its link.
+
+use anyhow::{Context, Result, bail};
+use falaj_control::live_links::{between_two_ends, no_adapters, no_masks, warn_of_spinning};
+use falaj_control::pacing::Pace;
+use falaj_engine::account::Account;
+use falaj_engine::rules::Taken;
+use falaj_live::addressing;
+use falaj_live::clock::{Clock, Usage, monotonic, thread_usage};
+use falaj_live::event_loop::{Awake, Forwarder, LiveFlow, Losses, Options, Woken};
+use falaj_live::priority::{self, Rank};
+use falaj_live::sandbox::{self, End, Event, Exit, Join, Sandbox};
+use falaj_live::traffic::datagrams::{EndPlan, EndReport, FlowKey, ReceivedReport, run_end};
+use falaj_live::wiring;
+use falaj_scenario::{Link, Scenario};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
+use falaj_terminal::effective_config::Asked;
+use falaj_terminal::interrupt::Interrupted;
+use falaj_terminal::{arguments, file, progress};
+use signal_hook::consts::SIGINT;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+/// The sources begin this long after the ends were started.
+pub const LEAD: Span = Span::from_millis(300);
+
+/// What the commands take that measure a scenario.
+#[derive(clap::Args)]
+pub struct Measuring {
+    /// The scenario; of several links, rules say which ones packets pass.
+    file: PathBuf,
+    /// How long to measure, and to simulate beside it; else the scenario's.
+    #[arg(long, value_parser = arguments::parse_duration)]
+    duration: Option<Span>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pace: Pace,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+impl Measuring {
+    /// How the live loop is to wait.
+    pub fn options(&self) -> Options {
+        self.pace.options()
+    }
+
+    /// The scenario's file.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// How long, if that was said.
+    pub fn duration(&self) -> Option<Span> {
+        self.duration
+    }
+
+    /// The scenario that was asked for, said where that is wanted.
+    pub fn scenario(&self) -> Result<Scenario> {
+        let mut scenario = file::read(&self.file)?;
+        scenario.run.duration = self.duration.unwrap_or(scenario.run.duration);
+        between_two_ends(&scenario)?;
+        self.asked.tell(&scenario);
+        Ok(scenario)
+    }
+}
+
+/// A scenario as it was measured.
+pub struct Measured {
+    /// By direction (up and down of each link), then by flow.
+    pub flows: Vec<Vec<MeasuredFlow>>,
+    /// What each rule has taken, by name.
+    pub rules: Vec<(String, Taken)>,
+    /// What was lost outside the queues.
+    pub losses: Losses,
+    /// Where the packets went: `namespaces` or `loopback`.
+    pub over: &'static str,
+    /// What the forwarding thread did and cost while the sources sent.
+    pub thread: Thread,
+}
+
+/// What the forwarding thread did and cost.
+#[derive(Clone, Copy, Default)]
+pub struct Thread {
+    /// How long it was watched.
+    pub elapsed: Span,
+    /// What woke it.
+    pub awake: Awake,
+    /// What the kernel counted.
+    pub usage: Usage,
+}
+
+impl Thread {
+    /// From the thread's beginning, or any other instant.
+    fn until_now(forwarder: &Forwarder) -> Thread {
+        let elapsed = forwarder.clock().now().since(Time::ZERO);
+        Thread { elapsed, awake: forwarder.awake(), usage: thread_usage() }
+    }
+
+    fn since(self, then: Thread) -> Thread {
+        let (now, was) = (self.awake, then.awake);
+        Thread {
+            elapsed: self.elapsed - then.elapsed,
+            awake: Awake {
+                by_timer: now.by_timer - was.by_timer,
+                by_packet: now.by_packet - was.by_packet,
+                by_room: now.by_room - was.by_room,
+                by_caller: now.by_caller - was.by_caller,
+                for_others: now.for_others - was.for_others,
+                refused: now.refused - was.refused,
+                spun: now.spun - was.spun,
+                rested: now.rested - was.rested,
+            },
+            usage: Usage {
+                cpu: self.usage.cpu - then.usage.cpu,
+                slept: self.usage.slept - then.usage.slept,
+                preempted: self.usage.preempted - then.usage.preempted,
+            },
+        }
+    }
+}
+
+/// A flow as it was measured.
+#[derive(Default)]
+pub struct MeasuredFlow {
+    /// In the forwarder: counters, nominal delay, release error.
+    pub link: LiveFlow,
+    /// Datagrams that were sent.
+    pub sent: u64,
+    /// Datagrams that the sender had no time for.
+    pub unsent: u64,
+    /// How late 99 of 100 were sent at most, in nanoseconds.
+    pub late_p99: Option<u64>,
+    /// What was received.
+    pub received: ReceivedReport,
+}
+
+/// Runs the links of the scenario on real packets.
+pub fn measure(scenario: &Scenario, options: Options, what: &'static str) -> Result<Measured> {
+    measure_beside(scenario, options, what, &|| Ok(()))
+}
+
+/// The same where packets come to the link by packet sockets, whoever paces it.
+pub fn measure_by_sockets(
+    scenario: &Scenario,
+    options: Options,
+    what: &'static str,
+) -> Result<Measured> {
+    let join = match join_of(&scenario.links) {
+        Join::Auto => Join::Packet,
+        join => join,
+    };
+    measure_joined(scenario, join, (options, &|| Ok(())), what)
+}
+
+/// The same beside something that `begins` starts, as the sources are about to begin; it may have
+/// threads.
+pub fn measure_beside(
+    scenario: &Scenario,
+    options: Options,
+    what: &'static str,
+    begins: &dyn Fn() -> Result<()>,
+) -> Result<Measured> {
+    measure_joined(scenario, join_of(&scenario.links), (options, begins), what)
+}
+
+fn measure_joined(
+    scenario: &Scenario,
+    join: Join,
+    (options, begins): (Options, &dyn Fn() -> Result<()>),
+    what: &'static str,
+) -> Result<Measured> {
+    let links = between_two_ends(scenario)?;
+    if scenario.traffic.is_empty() {
+        bail!("link {} has no [traffic.NAME]: there is nothing to send", links[0].name);
+    }
+    no_adapters(scenario)?;
+    for link in links {
+        no_masks(link, "sources send from one address at each end")?;
+        warn_of_spinning(link);
+    }
+    let plans = addressing::plan(scenario)?;
+    match sandbox_of(links, join, None) {
+        Ok((sandbox, pipes)) => {
+            in_namespaces(scenario, plans, sandbox, pipes, (options, begins), what)
+        }
+        Err(error) if !matches!(join, Join::Device(_)) => {
+            // Who measures again and again need not hear it each time.
+            static TOLD: std::sync::Once = std::sync::Once::new();
+            TOLD.call_once(|| {
+                note!("{error}");
+                note!("no network namespaces here: packets go over loopback sockets instead");
+            });
+            over_loopback(scenario, plans, (options, begins), what)
+        }
+        Err(error) => Err(error)
+            .context("a link that its device paces is measured between network namespaces alone"),
+    }
+}
+
+/// How sides are joined: where devices pace links, by interfaces that send at their rate. Of
+/// several the fastest counts, and frames are as much longer than what a link accounts as of its
+/// largest packets.
+fn join_of(links: &[Link]) -> Join {
+    let paced = links
+        .iter()
+        .flat_map(|link| [&link.up, &link.down])
+        .filter(|d| d.pace != falaj_engine::pipe::Pace::Falaj);
+    let rate = paced.map(|direction| {
+        let [frame, counted] = [Account::L2, direction.account]
+            .map(|account| u128::from(account.largest(direction.mtu)));
+        let rate = u128::from(direction.setup.rate.0) * frame / counted.max(1);
+        Rate(u64::try_from(rate).unwrap_or(u64::MAX))
+    });
+    rate.max().map_or(Join::Auto, Join::Device)
+}
+
+/// What the ends write and read.
+struct Pipes {
+    to: [File; 2],
+    from: [File; 2],
+}
+
+fn this_program() -> Result<std::path::PathBuf> {
+    std::env::current_exe().context("cannot find this program's own file")
+}
+
+/// A side that sends and receives.
+pub struct Piped {
+    pub side: sandbox::Side,
+    /// Where its plan is written to.
+    pub plan: File,
+    /// Where its report is read.
+    pub report: File,
+}
+
+/// One side of the traffic; before it begins, this script runs there.
+pub fn traffic_side(script: Option<&str>) -> Result<Piped> {
+    let (stdin, writer) = std::io::pipe()?;
+    let report = report_file()?;
+    let program = this_program()?.into_os_string();
+    let mut side = match script {
+        None => sandbox::Side::command([program, "traffic-end".into()]),
+        Some(script) => {
+            let script = format!("set -e\n{script}\nexec \"$0\" traffic-end");
+            sandbox::Side::command(["sh".into(), "-c".into(), script.into(), program])
+        }
+    };
+    side.stdin = Some(OwnedFd::from(stdin));
+    side.stdout = Some(OwnedFd::from(report.try_clone()?));
+    Ok(Piped { side, plan: File::from(OwnedFd::from(writer)), report })
+}
+
+/// What an end writes its report to. No pipe: an end waits for a pipe that is full, and whoever
+/// would empty it waits for the end; a report of ten minutes is longer than a pipe.
+fn report_file() -> Result<File> {
+    tempfile::tempfile().context("no file for what the traffic reports")
+}
+
+/// Both ends of the traffic; before the near one begins, this script runs there.
+fn sandbox_of(links: &[Link], join: Join, script: Option<&str>) -> Result<(Sandbox, Pipes)> {
+    let (mut sides, mut to, mut from) = (Vec::new(), Vec::new(), Vec::new());
+    for end in End::BOTH {
+        let Piped { side, plan, report } = traffic_side(script.filter(|_| end == End::Near))?;
+        sides.push(side);
+        to.push(plan);
+        from.push(report);
+    }
+    let (Some(far), Some(near)) = (sides.pop(), sides.pop()) else { unreachable!("two ends") };
+    let mtu = links.iter().map(|link| link.up.mtu.max(link.down.mtu)).max().unwrap_or(1500);
+    let sandbox = Sandbox::start(sandbox::Spec {
+        mtu: u16::try_from(mtu).context("the mtu does not fit an interface")?,
+        join,
+        near,
+        far,
+        ..sandbox::Spec::default()
+    })?;
+    let (Ok(to), Ok(from)) = (to.try_into(), from.try_into()) else { unreachable!("two ends") };
+    Ok((sandbox, Pipes { to, from }))
+}
+
+/// Sets the instants that all ends share.
+pub fn set_times(scenario: &Scenario, plans: &mut [EndPlan]) -> Clock {
+    let zero = monotonic() + LEAD.0;
+    for plan in plans {
+        plan.zero = zero;
+        plan.duration = scenario.run.duration.0;
+        plan.grace = addressing::drain(&scenario.links).0;
+        plan.seed = scenario.run.seed;
+    }
+    // The engine's time begins before the first packet, so that none is at zero.
+    Clock::from_zero(zero - LEAD.0)
+}
+
+fn in_namespaces(
+    scenario: &Scenario,
+    mut plans: [EndPlan; 2],
+    mut sandbox: Sandbox,
+    mut pipes: Pipes,
+    (options, begins): (Options, &dyn Fn() -> Result<()>),
+    what: &'static str,
+) -> Result<Measured> {
+    let clock = set_times(scenario, &mut plans);
+    let mut forwarder = wiring::to_sandbox(&scenario.network(), &mut sandbox, clock, options)?;
+    begins()?;
+    priority::be_punctual(Rank::Link);
+    for end in End::BOTH {
+        sandbox.go(end)?;
+        pipes.to[end.index()].write_all(&serde_json::to_vec(&plans[end.index()])?)?;
+    }
+    drop(pipes.to);
+    let mut progress = Progress::new(scenario, what);
+    let mut watched = Watched::new(scenario);
+    let mut open = [true; 2];
+    while open.contains(&true) {
+        let waiting: Vec<End> = End::BOTH.into_iter().filter(|e| open[e.index()]).collect();
+        let fds: Vec<_> = waiting.iter().map(|&e| sandbox.control_fd(e)).collect();
+        let woken = forwarder.run(watched.next(clock.now() + progress.step()), &fds)?;
+        progress.update(&forwarder);
+        watched.look(&forwarder);
+        let Woken::Readable(i) = woken else { continue };
+        match sandbox.read_event(waiting[i])? {
+            Some(Event::Exited(Exit::Code(0))) => open[waiting[i].index()] = false,
+            // A terminal's Ctrl-C reaches the ends.
+            Some(Event::Exited(Exit::Signal(SIGINT))) => {
+                return Err(Interrupted("while measuring").into());
+            }
+            Some(Event::Exited(Exit::Signal(signal))) => {
+                bail!("the traffic at the {} end got signal {signal}", waiting[i])
+            }
+            Some(_) => bail!("the traffic at the {} end failed", waiting[i]),
+            None => {}
+        }
+    }
+    progress.end();
+    let reports = pipes.from.into_iter().map(read_report).collect::<Result<Vec<_>>>()?;
+    Ok(collect(scenario, &forwarder, &reports, "namespaces", sandbox.unread(), watched.thread))
+}
+
+/// Runs the same traffic between two namespaces that a veth pair joins, where `script` has set what
+/// the kernel does to it: what both ends report.
+pub fn measure_kernel(scenario: &Scenario, script: &str) -> Result<Vec<EndReport>> {
+    let mut plans = addressing::plan(scenario)?;
+    let (mut sandbox, mut pipes) = sandbox_of(&scenario.links, Join::Veth, Some(script))?;
+    set_times(scenario, &mut plans);
+    for end in End::BOTH {
+        sandbox.go(end)?;
+        pipes.to[end.index()].write_all(&serde_json::to_vec(&plans[end.index()])?)?;
+    }
+    drop(pipes.to);
+    for end in End::BOTH {
+        loop {
+            match sandbox.read_event(end)? {
+                Some(Event::Exited(Exit::Code(0))) => break,
+                Some(Event::Exited(Exit::Signal(SIGINT))) => {
+                    return Err(Interrupted("while measuring").into());
+                }
+                Some(_) => {
+                    bail!("the traffic at the {end} end failed, or what the kernel was to do")
+                }
+                // Nothing depends on hearing of it at once.
+                None => std::thread::sleep(std::time::Duration::from_millis(20)),
+            }
+        }
+    }
+    pipes.from.into_iter().map(read_report).collect()
+}
+
+fn over_loopback(
+    scenario: &Scenario,
+    mut plans: [EndPlan; 2],
+    (options, begins): (Options, &dyn Fn() -> Result<()>),
+    what: &'static str,
+) -> Result<Measured> {
+    let clock = set_times(scenario, &mut plans);
+    let mut forwarder = wiring::to_loopback(scenario, &mut plans, clock, options)?;
+    let mut children = Vec::new();
+    for plan in &plans {
+        let report = report_file()?;
+        let mut child = Command::new(this_program()?)
+            .arg("traffic-end")
+            .stdin(Stdio::piped())
+            .stdout(report.try_clone()?)
+            .spawn()
+            .context("cannot start the traffic")?;
+        child.stdin.take().context("no pipe")?.write_all(&serde_json::to_vec(plan)?)?;
+        children.push((child, report));
+    }
+    begins()?;
+    priority::be_punctual(Rank::Link);
+    let mut progress = Progress::new(scenario, what);
+    let mut watched = Watched::new(scenario);
+    while children.iter_mut().any(|(child, _)| matches!(child.try_wait(), Ok(None))) {
+        forwarder.run(watched.next(clock.now() + Span::from_millis(20)), &[])?;
+        progress.update(&forwarder);
+        watched.look(&forwarder);
+    }
+    progress.end();
+    let mut reports = Vec::new();
+    for (mut child, report) in children {
+        let status = child.wait()?;
+        if !status.success() {
+            bail!("the traffic failed: {status}");
+        }
+        reports.push(read_report(report)?);
+    }
+    Ok(collect(scenario, &forwarder, &reports, "loopback", None, watched.thread))
+}
+
+/// Of an end that has gone.
+pub fn read_report(mut from: File) -> Result<EndReport> {
+    let mut text = Vec::new();
+    from.rewind()?;
+    from.read_to_end(&mut text)?;
+    serde_json::from_slice(&text).context("the traffic's report cannot be read")
+}
+
+fn collect(
+    scenario: &Scenario,
+    forwarder: &Forwarder,
+    reports: &[EndReport],
+    over: &'static str,
+    unread: Option<u64>,
+    thread: Thread,
+) -> Measured {
+    let of = |pipe: usize, flow: usize, link: LiveFlow| {
+        let key = FlowKey { pipe: pipe as u32, flow: flow as u32 };
+        let sent = || reports.iter().flat_map(|r| &r.sent).filter(|s| s.flow == key);
+        let received = reports.iter().flat_map(|r| &r.received).find(|r| r.flow == key).cloned();
+        MeasuredFlow {
+            link,
+            sent: sent().map(|s| s.datagrams).sum(),
+            unsent: sent().map(|s| s.unsent).sum(),
+            late_p99: sent().filter_map(|s| s.late_p99).max(),
+            received: received.unwrap_or_default(),
+        }
+    };
+    let pipe = |(p, flows): (usize, Vec<LiveFlow>)| {
+        flows.into_iter().enumerate().map(|(f, flow)| of(p, f, flow)).collect()
+    };
+    let losses = Losses {
+        unread: unread.unwrap_or(0),
+        overflowed: reports.iter().map(|r| r.overflowed).sum(),
+        ..forwarder.losses()
+    };
+    let flows = forwarder.flows().into_iter().enumerate().map(pipe).collect();
+    let names = scenario.rules.iter().map(|rule| rule.name.clone());
+    let rules = names.zip(forwarder.taken().iter().copied()).collect();
+    Measured { flows, rules, losses, over, thread }
+}
+
+/// `falaj traffic-end`: one end of the traffic.
+pub fn end() -> Result<ExitCode> {
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text)?;
+    let plan: EndPlan =
+        serde_json::from_str(&text).context("this command is for falaj's own use")?;
+    let report = run_end(&plan)?;
+    println!("{}", serde_json::to_string(&report)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The forwarding thread, watched from the sources' first instant to their last.
+struct Watched {
+    from: Time,
+    to: Time,
+    began: Option<Thread>,
+    done: bool,
+    thread: Thread,
+}
+
+impl Watched {
+    fn new(scenario: &Scenario) -> Watched {
+        let from = Time::ZERO + LEAD;
+        let to = from + scenario.run.duration;
+        Watched { from, to, began: None, done: false, thread: Thread::default() }
+    }
+
+    /// When to look again: at `then`, or before.
+    fn next(&self, then: Time) -> Time {
+        match self.began {
+            None => then.min(self.from),
+            Some(_) if !self.done => then.min(self.to),
+            Some(_) => then,
+        }
+    }
+
+    fn look(&mut self, forwarder: &Forwarder) {
+        let now = forwarder.clock().now();
+        match self.began {
+            None if now >= self.from => self.began = Some(Thread::until_now(forwarder)),
+            Some(began) if !self.done && now >= self.to => {
+                self.thread = Thread::until_now(forwarder).since(began);
+                self.done = true;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Seconds gone and packets moved, a few times a second, on a terminal.
+struct Progress {
+    bar: indicatif::ProgressBar,
+    zero: Time,
+}
+
+impl Progress {
+    fn new(scenario: &Scenario, what: &'static str) -> Progress {
+        Progress {
+            bar: progress::bar(scenario.run.duration.0 / 100_000_000, what),
+            zero: Time::ZERO + LEAD,
+        }
+    }
+    /// How long until somebody wants to see it move; where nobody looks nobody is woken for it.
+    fn step(&self) -> Span {
+        if self.bar.is_hidden() { Span::from_secs(3600) } else { Span::from_millis(100) }
+    }
+    fn update(&mut self, forwarder: &Forwarder) {
+        self.bar.set_position(forwarder.clock().now().since(self.zero).0 / 100_000_000);
+    }
+    fn end(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_longer_than_a_pipe_is_read_when_its_end_has_gone() {
+        let windows = vec![vec![1_000_000; 20]; 10_000];
+        let mut told = tempfile::tempfile().unwrap();
+        told.write_all(
+            &serde_json::to_vec(&EndReport { windows: windows.clone(), ..EndReport::default() })
+                .unwrap(),
+        )
+        .unwrap();
+        told.rewind().unwrap();
+        let report = report_file().unwrap();
+        let status =
+            Command::new("cat").stdin(told).stdout(report.try_clone().unwrap()).status().unwrap();
+        assert!(status.success());
+        assert_eq!(read_report(report).unwrap().windows, windows);
+    }
+}

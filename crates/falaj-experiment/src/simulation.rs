@@ -1,0 +1,328 @@
+//! How a simulation is asked for on the command line, done, and told: replications, warm-up, and
+//! until when.
+
+use anyhow::{Result, bail};
+use falaj_scenario::{Scenario, parse_span};
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::Span;
+use falaj_sim::measure::Until;
+use falaj_sim::practice::PILOTS;
+use falaj_sim::scenario::{all_flows, name_of};
+use falaj_sim::scenario::{experiment, pipe_of};
+use falaj_sim::until;
+use falaj_sim::{Experiment, How, Practice, Progress, Study, WarmUp, Warmed};
+use falaj_terminal::interrupt::{Interrupted, interrupts};
+use falaj_terminal::progress;
+use serde_json::{Value as Json, json};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+/// What the commands take that simulate.
+#[derive(clap::Args)]
+pub struct Practising {
+    /// Independent replications; else the scenario's. With --until the most there may be [default
+    /// there: 1000].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    replications: Option<u32>,
+    /// Where random numbers begin; else the scenario's. Replication n has the seed n higher.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Add replications until a 95 % interval is so narrow: `delay.mean ±1%`, `loss ±5%`, `rate
+    /// ±1%`, `FLOW.delay.p99 ±2%`; without FLOW of every flow. May be given again.
+    #[arg(long, value_name = "INTERVAL")]
+    until: Vec<Until>,
+    /// What comes before the steady state, and is not counted: auto (MSER-5 finds it), none, or a
+    /// time. Beside packets that are measured it is none, as those begin with an empty link
+    /// too.
+    #[arg(long, value_name = "auto|none|TIME", value_parser = warm_up)]
+    warm_up: Option<WarmUp>,
+}
+
+fn warm_up(text: &str) -> Result<WarmUp, String> {
+    match text {
+        "auto" => Ok(WarmUp::Found),
+        "none" => Ok(WarmUp::Nothing),
+        _ => parse_span(text)
+            .map(WarmUp::Given)
+            .map_err(|why| format!("{why}; or write `auto` or `none`")),
+    }
+}
+
+/// The exit status where replications ended before they were enough.
+pub const INCONCLUSIVE: u8 = 3;
+
+impl Practising {
+    /// What was said about a scenario's run goes there.
+    pub fn apply(&self, scenario: &mut Scenario) {
+        scenario.run.replications = self.replications.unwrap_or(scenario.run.replications);
+        scenario.run.seed = self.seed.unwrap_or(scenario.run.seed);
+    }
+
+    /// How to simulate a scenario that [`Practising::apply`] has seen; `otherwise` is the warm-up
+    /// where none was said.
+    pub fn plan(&self, scenario: &Scenario, otherwise: WarmUp) -> Result<Plan> {
+        let warm_up = self.warm_up.unwrap_or(otherwise);
+        let duration = scenario.run.duration;
+        if let WarmUp::Given(cut) = warm_up
+            && cut >= duration
+        {
+            bail!(
+                "--warm-up {cut} leaves nothing of a run of {duration}: write less, or a longer --duration"
+            );
+        }
+        for until in &self.until {
+            if let Err(what) = until::known(scenario, until) {
+                bail!("--until {what}");
+            }
+        }
+        let most = if self.until.is_empty() {
+            scenario.run.replications as usize
+        } else {
+            self.replications.map_or(until::LIMIT, |n| n as usize)
+        };
+        Ok(Plan { warm_up, until: self.until.clone(), most, shares: &[] })
+    }
+}
+
+/// How to simulate.
+pub struct Plan {
+    warm_up: WarmUp,
+    until: Vec<Until>,
+    most: usize,
+    /// Of these shares of packets delays shall have intervals too.
+    shares: &'static [f64],
+}
+
+impl Plan {
+    /// The same; of these shares of packets delays shall have intervals too.
+    pub fn with(self, shares: &'static [f64]) -> Plan {
+        Plan { shares, ..self }
+    }
+
+    /// Until these intervals are as narrow as they say, behind a warm-up that is found.
+    pub fn until(until: Vec<Until>) -> Plan {
+        Plan { warm_up: WarmUp::Found, until, most: until::LIMIT, shares: &[] }
+    }
+
+    /// All replications of the scenario, from the first packet on: as what is measured beside it.
+    pub fn beside(scenario: &Scenario) -> Plan {
+        Plan {
+            warm_up: WarmUp::Nothing,
+            until: Vec::new(),
+            most: scenario.run.replications as usize,
+            shares: &[],
+        }
+    }
+}
+
+/// A scenario simulated, or several under the same arrivals.
+pub struct Simulation {
+    /// One for each scenario.
+    pub studies: Vec<Study>,
+    pub warmed: Warmed,
+    /// How far the intervals have come that were asked for.
+    until: Vec<Reached>,
+    /// How many replications there may be.
+    most: usize,
+    interrupted: bool,
+}
+
+/// An interval that was asked for.
+struct Reached {
+    until: Until,
+    /// How wide the widest is.
+    now: Option<f64>,
+}
+
+impl Reached {
+    fn is_enough(&self) -> bool {
+        self.now.is_some_and(|now| now <= self.until.within)
+    }
+}
+
+impl Simulation {
+    /// Simulates, with progress on a terminal; Ctrl-C ends it where it is, a second one the
+    /// program.
+    pub fn run(scenarios: &[&Scenario], plan: &Plan) -> Result<Simulation> {
+        let first = scenarios[0];
+        let duration = first.run.duration;
+        let experiments: Vec<Experiment> =
+            scenarios.iter().map(|s| experiment(s, duration)).collect();
+        let stop = interrupts()?;
+        stop.store(false, Ordering::Relaxed);
+        let steps =
+            |replications: usize| (replications * experiments.len()) as u64 * micros(duration);
+        let first_ones =
+            if plan.until.is_empty() { plan.most } else { until::FIRST.min(plan.most) };
+        let bar = progress::bar_of_time(steps(first_ones + PILOTS));
+        let gone = |span: Span| bar.inc(micros(span));
+        let progress = Progress { gone: &gone, stop: &stop };
+        let mut quantiles = until::quantiles(&plan.until);
+        quantiles.extend(plan.shares);
+        let practice =
+            Practice { seed: first.run.seed, warm_up: plan.warm_up, quantiles, most: plan.most };
+        let (studies, warmed) = practice
+            .studies(&experiments, &progress, |studies| {
+                let have = studies[0].replications();
+                let next = if plan.until.is_empty() {
+                    plan.most
+                } else {
+                    until::wanted(first, &plan.until, studies)
+                };
+                bar.set_length(bar.position() + steps(next.min(plan.most).saturating_sub(have)));
+                if !plan.until.is_empty() {
+                    bar.set_message(format!("{have} replications, simulating more"));
+                }
+                next
+            })
+            .map_err(|(_, refused)| refused)?;
+        bar.finish_and_clear();
+        let interrupted = stop.swap(true, Ordering::Relaxed);
+        let until = plan.until.iter().map(|asked| Reached {
+            until: asked.clone(),
+            now: until::width(first, asked, &studies),
+        });
+        let until = until.collect();
+        let simulation = Simulation { studies, warmed, until, most: plan.most, interrupted };
+        simulation.tell_interruption(duration)?;
+        Ok(simulation)
+    }
+
+    fn tell_interruption(&self, duration: Span) -> Result<()> {
+        let study = &self.studies[0];
+        if self.studies.iter().any(|study| study.replications() == 0) {
+            return Err(Interrupted("before the first packet").into());
+        }
+        if !study.is_complete() {
+            eprintln!("interrupted: {} of {duration} simulated", study.duration());
+        } else if self.interrupted() {
+            eprintln!("interrupted: {} of {} replications", study.replications(), self.most);
+        }
+        Ok(())
+    }
+
+    /// Did Ctrl-C end it, before it would have ended?
+    pub fn interrupted(&self) -> bool {
+        let all = |study: &Study| study.is_complete() && study.replications() == self.most;
+        let done = self.studies.iter().all(all) || !self.until.is_empty() && self.is_enough();
+        self.interrupted && !done
+    }
+
+    /// Are all intervals as narrow as was asked for?
+    pub fn is_enough(&self) -> bool {
+        self.until.iter().all(Reached::is_enough)
+    }
+
+    /// 130 after Ctrl-C, 3 where the replications ended before they were enough.
+    pub fn exit(&self) -> ExitCode {
+        match () {
+            () if self.interrupted() => ExitCode::from(falaj_terminal::interrupt::INTERRUPTED),
+            () if !self.is_enough() => ExitCode::from(INCONCLUSIVE),
+            () => ExitCode::SUCCESS,
+        }
+    }
+
+    /// `8 x 10s, seed 1, less 50ms of warm-up each`.
+    pub fn title(&self, scenario: &Scenario) -> String {
+        let study = &self.studies[0];
+        let warm_up = match self.warmed.cut {
+            Span::ZERO => String::new(),
+            cut => format!(", less {cut} of warm-up each"),
+        };
+        format!(
+            "{} x {}, seed {}{warm_up}",
+            study.replications(),
+            study.duration(),
+            scenario.run.seed
+        )
+    }
+
+    /// What is to be known of warm-up and intervals, in lines.
+    pub fn notes(&self, scenario: &Scenario) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let How::Found { late, unknown, .. } = &self.warmed.how {
+            for (pipe, flow, cut) in late {
+                notes.push(format!(
+                    "no steady state of {}: its delays change until the end, MSER-5 would cut {cut} of {} or more; nothing was cut \
+                     for it. Simulate longer (--duration), or see whether it is offered more than it gets",
+                    name_at(scenario, pipe.0, *flow),
+                    self.studies[0].duration(),
+                ));
+            }
+            if !unknown.is_empty() {
+                let names: Vec<String> =
+                    unknown.iter().map(|(p, f)| name_at(scenario, p.0, *f)).collect();
+                notes.push(format!(
+                    "too few packets to tell when it had warmed up: {}",
+                    names.join(", ")
+                ));
+            }
+        }
+        if self.warmed.how == How::Scheduled {
+            notes.push("sources begin or end within the run: no warm-up was cut".into());
+        }
+        for reached in &self.until {
+            let short = "fewer than five packets lie beyond it in one of them, and they should be longer: no interval";
+            let unknown = if until::quantile(reached.until.measure).is_some() {
+                short
+            } else {
+                "no interval"
+            };
+            let now = reached.now.map_or(unknown.into(), |now| format!("±{:.2} %", now * 100.0));
+            let (until, n) = (&reached.until, self.studies[0].replications());
+            notes.push(if reached.is_enough() {
+                format!("{until}: reached, {now} after {n} replications")
+            } else {
+                format!(
+                    "{until}: not reached, {now} after {n} replications; there may be {}",
+                    self.most
+                )
+            });
+        }
+        notes
+    }
+
+    /// The same, and what maxima are.
+    pub fn tell(&self, scenario: &Scenario) {
+        self.notes(scenario).iter().for_each(|note| say!("{note}"));
+        say!(
+            "maxima are the largest seen, and no estimates: longer runs see larger ones, and `falaj plan` bounds them"
+        );
+    }
+
+    /// The same as JSON: of the warm-up, and of the intervals.
+    pub fn json(&self, scenario: &Scenario) -> (Json, Json) {
+        let (how, late, unknown) = match &self.warmed.how {
+            How::Asked => ("asked", &[][..], &[][..]),
+            How::Scheduled => ("scheduled", &[][..], &[][..]),
+            How::Stopped => ("stopped", &[][..], &[][..]),
+            How::Found { late, unknown, .. } => ("mser-5", &late[..], &unknown[..]),
+        };
+        let late: Vec<Json> = late
+            .iter()
+            .map(|(pipe, flow, cut)| json!({ "flow": name_at(scenario, pipe.0, *flow), "cut_ns": cut.0 }))
+            .collect();
+        let unknown: Vec<String> =
+            unknown.iter().map(|(pipe, flow)| name_at(scenario, pipe.0, *flow)).collect();
+        let until: Vec<Json> = self
+            .until
+            .iter()
+            .map(|r| json!({ "asked": r.until.to_string(), "reached": r.is_enough(), "within": r.now }))
+            .collect();
+        (
+            json!({ "cut_ns": self.warmed.cut.0, "how": how, "late": late, "unknown": unknown }),
+            json!(until),
+        )
+    }
+}
+
+fn micros(span: Span) -> u64 {
+    span.0 / 1000
+}
+
+fn name_at(scenario: &Scenario, pipe: u32, flow: FlowId) -> String {
+    let at = all_flows(scenario)
+        .into_iter()
+        .find(|&(l, t, f)| (pipe_of(l, t).0, f) == (pipe, flow.index()));
+    at.map_or_else(String::new, |at| name_of(scenario, at))
+}

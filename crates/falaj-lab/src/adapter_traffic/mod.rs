@@ -1,0 +1,218 @@
+//! A scenario's sources as real datagrams, sent from virtual adapters in namespaces or in guests to
+//! what is behind the uplink, and counted window by window; the link may become another one as
+//! windows begin.
+
+mod guests;
+mod simulated;
+
+use anyhow::{Context, Result, anyhow, bail};
+use falaj_control::difference::difference;
+use falaj_engine::PipeId;
+use falaj_engine::pipe::Counters;
+use falaj_experiment::measure::{LEAD, Piped, read_report, set_times, traffic_side};
+use falaj_live::adapters::{Adapters, Addresses, Space, start_with};
+use falaj_live::addressing;
+use falaj_live::event_loop::{Forwarder, Kept, LiveFlow, Options, Terms, Woken};
+use falaj_live::priority::{self, Rank};
+use falaj_live::sandbox::{Event, Exit, Hosts};
+use falaj_live::traffic::datagrams::EndReport;
+use falaj_live::wiring;
+use falaj_scenario::Scenario;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::{Span, Time};
+use falaj_terminal::interrupt::Interrupted;
+pub(crate) use guests::Guests;
+use signal_hook::consts::SIGINT;
+pub(crate) use simulated::simulate;
+use std::cell::RefCell;
+use std::io::Write;
+
+const UP: PipeId = PipeId(0);
+
+/// What is to be sent, and from where.
+pub(crate) struct Plan<'a> {
+    pub(crate) scenario: &'a Scenario,
+    /// By source, the adapter that it sends from. Each adapter sends something.
+    pub(crate) homes: &'a [usize],
+    /// By their names, which flows with an `adapter` ask for.
+    pub(crate) adapters: &'a [&'a str],
+    pub(crate) window: Span,
+    /// What the link is from the beginning of this window on.
+    pub(crate) changes: &'a [(usize, Scenario)],
+    /// Called when the sources are about to begin; what it starts may have threads.
+    pub(crate) begins: &'a dyn Fn() -> Result<()>,
+    /// What flows are held to, by pipe and flow, if to anything.
+    pub(crate) terms: Option<Vec<Vec<Terms>>>,
+    /// Where adapters are, by their number, if not in namespaces; the uplink is in one.
+    pub(crate) guests: Option<&'a RefCell<Guests>>,
+}
+
+/// What was measured.
+pub(crate) struct Measured {
+    pub(crate) windows: Vec<Window>,
+    /// Upwards, by flow.
+    pub(crate) flows: Vec<LiveFlow>,
+    /// And what became of what they are held to.
+    pub(crate) kept: Vec<Kept>,
+}
+
+/// What happened in a window.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Window {
+    /// Bytes of payload that were received, by adapter.
+    pub(crate) received: Vec<u64>,
+    /// Packets whose transmission began, by flow of the link upwards.
+    pub(crate) sent: Vec<u64>,
+    /// The same in bytes, as the link accounts them.
+    pub(crate) bytes: Vec<u64>,
+    /// In which of these flows did packets wait all the time, where they are held to something?
+    pub(crate) demanded: Vec<bool>,
+    /// How long it was.
+    pub(crate) lasted: Span,
+    /// How late the latest hand-over was.
+    pub(crate) late: Span,
+}
+
+/// What the forwarder said as a window began.
+struct Mark {
+    at: Time,
+    flows: Vec<Counters>,
+    kept: Vec<Kept>,
+    late: Span,
+}
+
+/// Sends, and says what each window had, and what all had.
+///
+/// # Errors
+/// Network namespaces are not allowed here; or Ctrl-C came.
+pub(crate) fn measure(plan: &Plan) -> Result<Measured> {
+    let scenario = plan.scenario;
+    let mut guests = plan.guests.map(RefCell::borrow_mut);
+    let at = guests.as_ref().map_or_else(Addresses::free, |guests| guests.addresses());
+    let place = |adapter: usize| Addresses::UPLINK + 1 + adapter as u8;
+    // Of the adapters, those that are in namespaces: all or none.
+    let inside = if guests.is_some() { 0 } else { plan.adapters.len() };
+    let places = (0..inside).map(place).chain([Addresses::UPLINK]);
+    let spaces: Vec<Space> = places.map(|place| Space::placed(None, at, place)).collect();
+    let (mut sides, mut to, mut from) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in &spaces {
+        let Piped { side, plan, report } = traffic_side(None)?;
+        sides.push(side);
+        to.push(plan);
+        from.push(report);
+    }
+    let link = scenario.links.first().context("a link")?;
+    let mtu = u16::try_from(link.up.mtu.max(link.down.mtu))
+        .context("the mtu does not fit an interface")?;
+    let mut hosts = start_with(&spaces, sides, at, mtu)?;
+    let addresses: Vec<_> = plan.homes.iter().map(|&adapter| at.address(place(adapter))).collect();
+    let mut plans =
+        addressing::plan_of_adapters(scenario, &addresses, at.address(Addresses::UPLINK))?;
+    plans.iter_mut().for_each(|ends| ends.window = plan.window.0);
+    let adapters = Adapters::new()?;
+    let cards = guests.as_mut().map(|guests| guests.plug()).transpose()?;
+    for (n, name) in plan.adapters.iter().enumerate() {
+        let port = match &cards {
+            Some(cards) => cards.port(n)?,
+            None => wiring::space_port(&mut hosts, n, &format!("adapter {name}"))?,
+        };
+        adapters.add(name, port, Some(at.mac(place(n))))?;
+    }
+    let uplink = wiring::space_port(&mut hosts, inside, "the uplink")?;
+    let clock = set_times(scenario, &mut plans);
+    let mut forwarder =
+        wiring::to_adapters(&scenario.network(), &adapters, uplink, clock, Options::default())?;
+    if let Some(terms) = &plan.terms {
+        forwarder.hold_to(terms.clone());
+    }
+    (plan.begins)()?;
+    priority::be_punctual(Rank::Link);
+    let (away, here) = plans.split_at(plans.len() - to.len());
+    for (n, (mut pipe, plan)) in to.into_iter().zip(here).enumerate() {
+        hosts.go(n)?;
+        pipe.write_all(&serde_json::to_vec(plan)?)?;
+    }
+    for (n, plan) in away.iter().enumerate() {
+        guests.as_mut().context("adapters are guests")?.send(n, plan)?;
+    }
+    let marks = forward(plan, &mut forwarder, &mut hosts)?;
+    for n in 0..away.len() {
+        guests.as_mut().context("adapters are guests")?.done(n)?;
+    }
+    let report: EndReport =
+        from.into_iter().map(read_report).next_back().context("the uplink's end")??;
+    let flows = forwarder.flows().into_iter().next().unwrap_or_default();
+    Ok(Measured { windows: windows(plan, &marks, &report), flows, kept: kept(&forwarder) })
+}
+
+/// Upwards, by flow; none where they are held to nothing.
+fn kept(forwarder: &Forwarder) -> Vec<Kept> {
+    forwarder.kept().into_iter().next().unwrap_or_default()
+}
+
+/// Forwards until all ends are done; what was counted as each window began, and at the end of the
+/// last.
+fn forward(plan: &Plan, forwarder: &mut Forwarder, hosts: &mut Hosts) -> Result<Vec<Mark>> {
+    let number = (plan.scenario.run.duration.0 / plan.window.0.max(1)) as usize;
+    let begin = |window: usize| Time::ZERO + LEAD + plan.window * window as u64;
+    let flows = plan.scenario.links[0].up.flows.len();
+    let mut marks = Vec::with_capacity(number + 1);
+    let (mut now, mut places) = (plan.scenario.clone(), vec![0]);
+    let mut open: Vec<usize> = (0..hosts.count()).collect();
+    while !open.is_empty() {
+        let until = if marks.len() <= number { begin(marks.len()) } else { Time::NEVER };
+        let fds: Vec<_> = open.iter().map(|&side| hosts.control_fd(side)).collect();
+        let woken = forwarder.run(until, &fds)?;
+        while marks.len() <= number && forwarder.clock().now() >= begin(marks.len()) {
+            forwarder.settle();
+            let flows = (0..flows).map(|f| forwarder.counters(UP, FlowId(f as u32))).collect();
+            let (at, kept) = (forwarder.clock().now(), kept(forwarder));
+            marks.push(Mark { at, flows, kept, late: forwarder.take_latest() });
+            for (_, then) in plan.changes.iter().filter(|(window, _)| window + 1 == marks.len()) {
+                let made = difference(&now, then, (&places, forwarder.places()), false)
+                    .map_err(|why| anyhow!(why))?;
+                if let Some(change) = made.change {
+                    forwarder.change(change).map_err(|unfit| anyhow!("{unfit}"))?;
+                }
+                (now, places) = (then.clone(), made.at);
+            }
+        }
+        let Woken::Readable(n) = woken else { continue };
+        match hosts.read_event(open[n])? {
+            Some(Event::Exited(Exit::Code(0))) => drop(open.remove(n)),
+            Some(Event::Exited(Exit::Signal(SIGINT))) => {
+                return Err(Interrupted("while measuring").into());
+            }
+            Some(_) => bail!("the traffic of an adapter failed"),
+            None => {}
+        }
+    }
+    Ok(marks)
+}
+
+fn windows(plan: &Plan, marks: &[Mark], report: &EndReport) -> Vec<Window> {
+    let received = |bytes: &[u64]| {
+        let mut of = vec![0; plan.adapters.len()];
+        plan.homes.iter().zip(bytes).for_each(|(&adapter, bytes)| of[adapter] += bytes);
+        of
+    };
+    let one = |(pair, bytes): (&[Mark], &Vec<u64>)| {
+        let (was, is) = (&pair[0], &pair[1]);
+        let grown = |of: fn(&Counters) -> u64| {
+            is.flows.iter().zip(&was.flows).map(|(is, was)| of(is) - of(was)).collect()
+        };
+        // No packet came to an empty queue meanwhile, and it was empty at neither end.
+        let waited = |f: usize| was.flows[f].backlog > 0 && is.flows[f].backlog > 0;
+        let demanded =
+            |(f, (is, was)): (usize, (&Kept, &Kept))| waited(f) && is.periods == was.periods;
+        Window {
+            received: received(bytes),
+            sent: grown(|counters| counters.sent),
+            bytes: grown(|counters| counters.sent_bytes),
+            demanded: is.kept.iter().zip(&was.kept).enumerate().map(demanded).collect(),
+            lasted: is.at.since(was.at),
+            late: is.late,
+        }
+    };
+    marks.windows(2).zip(&report.windows).map(one).collect()
+}

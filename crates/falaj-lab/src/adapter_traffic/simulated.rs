@@ -1,0 +1,93 @@
+//! The same in simulated time.
+
+use anyhow::{Context, Result, anyhow};
+use falaj_control::difference::difference;
+use falaj_engine::key::Key;
+use falaj_engine::network::{Around, Network, Packet};
+use falaj_engine::{Output, PipeId};
+use falaj_scenario::Scenario;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::label::Label;
+use falaj_sched::units::time::{Span, Time};
+use falaj_traffic::source::Source;
+
+const UP: PipeId = PipeId(0);
+
+/// What came of it.
+pub(crate) struct Simulated {
+    /// Bytes that left the link, as it accounts them, by window and adapter.
+    pub(crate) windows: Vec<Vec<u64>>,
+    /// By adapter, how long the packet stayed that stayed longest.
+    pub(crate) longest: Vec<Span>,
+}
+
+/// Sends from the adapters that are the sources' homes. From the beginning of some windows on the
+/// link is another.
+pub(crate) fn simulate(
+    scenario: &Scenario,
+    homes: &[usize],
+    window: Span,
+    changes: &[(usize, Scenario)],
+) -> Result<Simulated> {
+    let number = (scenario.run.duration.0 / window.0.max(1)) as usize;
+    let over = Time::ZERO + window * number as u64;
+    let mut sources: Vec<_> = scenario
+        .traffic
+        .iter()
+        .enumerate()
+        .map(|(n, source)| Source::new(source.spec(), scenario.run.seed, n as u64).peekable())
+        .collect();
+    let mut network =
+        Network::new(&scenario.network()).map_err(|(_, refused)| anyhow!("{refused}"))?;
+    let adapters = homes.iter().max().map_or(1, |last| last + 1);
+    let (mut windows, mut longest) = (vec![vec![0; adapters]; number], vec![Span::ZERO; adapters]);
+    // By handle, whose packet it is.
+    let mut owners: Vec<u8> = Vec::new();
+    let mut out = Vec::new();
+    let mut note = |out: &mut Vec<Output>, owners: &[u8]| {
+        for output in out.drain(..) {
+            let Output::Emit(emit) = output else { continue };
+            let home = usize::from(owners[emit.handle as usize]);
+            longest[home] = longest[home].max(emit.end - emit.arrival);
+            if let Some(window) = windows.get_mut((emit.end.0 / window.0) as usize) {
+                window[home] += u64::from(emit.bytes);
+            }
+        }
+    };
+    let (mut now, mut places) = (scenario.clone(), vec![0]);
+    let mut changes = changes.iter();
+    let mut next_change = changes.next();
+    loop {
+        let instants =
+            sources.iter_mut().enumerate().filter_map(|(n, source)| Some((source.peek()?.at, n)));
+        let Some((at, n)) = instants.min().filter(|(at, _)| *at < over) else { break };
+        while let Some((_, then)) =
+            next_change.filter(|(n, _)| Time::ZERO + window * *n as u64 <= at)
+        {
+            let begins = Time::ZERO + window * next_change.map_or(0, |(n, _)| *n as u64);
+            let made = difference(&now, then, (&places, network.places()), false)
+                .map_err(|why| anyhow!(why))?;
+            if let Some(change) = made.change {
+                let around = Around { flows: &[], sorted: change.sorted, rules: None };
+                let known = |_: u32| Label::default();
+                network
+                    .apply(change.engine, around, &known, begins, &mut out)
+                    .map_err(|unfit| anyhow!("{unfit}"))?;
+            }
+            note(&mut out, &owners);
+            (now, places) = (then.clone(), made.at);
+            next_change = changes.next();
+        }
+        let packet = sources[n].next().context("a packet that was seen")?;
+        let handle = owners.len() as u32;
+        owners.push(homes[n] as u8);
+        let entry = network.straight(UP, FlowId(scenario.traffic[n].flow as u32));
+        // The link counts IP packets.
+        let packet = Packet { handle, length: packet.bytes, label: &Label::default() };
+        network.enter(entry, &Key::default(), packet, at, &mut out);
+        note(&mut out, &owners);
+    }
+    network.poll(over, &mut out);
+    note(&mut out, &owners);
+    Ok(Simulated { windows, longest })
+}

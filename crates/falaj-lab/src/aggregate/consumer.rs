@@ -1,0 +1,228 @@
+//! The process that takes containers from the ring and counts what is in them.
+
+use super::{Cost, cost};
+use crate::bench::median;
+use anyhow::{Context, Result};
+use falaj_batch::endpoint::Endpoint;
+use falaj_engine::chance::Chance;
+use falaj_engine::container;
+use falaj_live::clock::{monotonic, thread_cpu};
+use falaj_live::priority::{self, Rank};
+use falaj_scenario::parse_span;
+use falaj_sched::units::time::Span;
+use falaj_traffic::meter::Meter;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+
+/// Where a packet has its stamp: behind both addresses and the type.
+pub(super) const STAMP: usize = 14;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// What a crossing costs.
+    #[arg(long, value_parser = cost, default_value = "0s,0s")]
+    cost: Cost,
+    /// That is the mean of an exponential distribution, drawn by this seed.
+    #[arg(long, value_name = "SEED")]
+    exponential: Option<u64>,
+    /// Packets tell when they were given away.
+    #[arg(long)]
+    stamped: bool,
+    /// From when on it is counted, after the first container.
+    #[arg(long, value_parser = parse_span, default_value = "0s")]
+    skip: Span,
+    /// Which part of the packets the delay that is told besides the mean keeps.
+    #[arg(long, default_value_t = 0.99)]
+    part: f64,
+    /// Where it is to run.
+    #[arg(long)]
+    processor: Option<usize>,
+}
+
+/// How long a [`Piece`] is.
+pub(super) const PIECE: Span = Span::from_millis(20);
+
+/// Packets that were given away in a piece of the time.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Piece {
+    pub(super) packets: u64,
+    /// Their delays, together.
+    pub(super) delay: u64,
+}
+
+/// What came.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Report {
+    pub(super) packets: u64,
+    pub(super) containers: u64,
+    /// Containers that were not what they said.
+    pub(super) malformed: u64,
+    /// From the first container's end to the last's.
+    pub(super) nanos: u64,
+    /// CPU time between the first container and the last.
+    pub(super) cpu: u64,
+    /// Wake-ups sent to the writer.
+    pub(super) rung: u64,
+    /// The stamps' sum, so that every packet was read.
+    pub(super) sum: u64,
+    /// Delays in nanoseconds: mean, and what the part of the packets keeps that was asked for.
+    pub(super) delay: Option<(f64, u64)>,
+    /// Where packets tell when they were given away: all of the time, one piece after another.
+    pub(super) pieces: Vec<Piece>,
+    /// The same by the last byte of their destination, which numbers a stream.
+    pub(super) streams: Vec<Piece>,
+}
+
+/// Adds packets and their delays to the piece of this number, which is made if there is none.
+pub(super) fn add(all: &mut Vec<Piece>, number: usize, packets: u64, delay: u64) {
+    if number >= all.len() {
+        all.resize(number + 1, Piece::default());
+    }
+    all[number].packets += packets;
+    all[number].delay += delay;
+}
+
+/// The mean delay of the piece in the middle; `None` where nothing came.
+pub(super) fn middle<'a>(pieces: impl IntoIterator<Item = &'a Piece>) -> Option<f64> {
+    let with_packets = pieces.into_iter().filter(|piece| piece.packets > 0);
+    let means: Vec<f64> =
+        with_packets.map(|piece| piece.delay as f64 / piece.packets as f64).collect();
+    (!means.is_empty()).then(|| median(means))
+}
+
+/// A server that is as slow as it is declared to be: all that a container needs here is a part of
+/// it.
+struct Server<'a> {
+    args: &'a Args,
+    /// When it was done with the last one; none if it has slept since.
+    done: Option<u64>,
+    served: u64,
+}
+
+impl Server<'_> {
+    /// From when on a container is served.
+    fn begin(&self) -> u64 {
+        if self.args.cost == Cost::default() { 0 } else { self.done.unwrap_or_else(monotonic) }
+    }
+
+    /// Waits until that is over.
+    fn end(&mut self, began: u64, packets: u32) {
+        if self.args.cost == Cost::default() {
+            return;
+        }
+        let mut cost = self.args.cost.of(packets).0;
+        if let Some(seed) = self.args.exponential {
+            let chance = Chance::new(seed, 0, 0).draw(self.served);
+            cost = (cost as f64 * -((chance as f64 + 1.0) / (u64::MAX as f64 + 2.0)).ln()) as u64;
+        }
+        self.served += 1;
+        let ends = began + cost;
+        while monotonic() < ends {
+            std::hint::spin_loop();
+        }
+        self.done = Some(ends);
+    }
+}
+
+pub fn main(args: &Args) -> Result<ExitCode> {
+    let line = io::stdin().as_fd().try_clone_to_owned()?;
+    let (mut endpoint, _) =
+        Endpoint::accept(line).context("this command is for falaj's own use")?;
+    args.processor.into_iter().for_each(priority::stay_on);
+    priority::be_punctual(Rank::Receiver);
+    println!("{}", serde_json::to_string(&consume(&mut endpoint, args)?)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<Report> {
+    let (mut report, mut delays, mut bytes) = (Report::default(), Meter::new(), Vec::new());
+    // What is told is what came after the first container.
+    while !endpoint.receive(&mut bytes)? && !endpoint.is_gone() {
+        if endpoint.rest()? {
+            endpoint.wait(None)?;
+        }
+    }
+    let first = monotonic();
+    let (mut began, mut cpu, mut skips) = (first, thread_cpu(), args.skip != Span::ZERO);
+    let mut ended = began;
+    let mut server = Server { args, done: None, served: 0 };
+    loop {
+        let mut took = false;
+        while endpoint.receive(&mut bytes)? {
+            // Looked at for each of them: who has always something to do would not see it.
+            if skips && monotonic() >= first + args.skip.0 {
+                skips = false;
+                (began, cpu, delays) = (monotonic(), thread_cpu(), Meter::new());
+                report = Report {
+                    pieces: report.pieces,
+                    malformed: report.malformed,
+                    ..Report::default()
+                };
+            }
+            take(&bytes, &mut server, first, &mut report, &mut delays);
+            took = true;
+        }
+        server.done = None;
+        if took {
+            ended = monotonic();
+            report.cpu = thread_cpu() - cpu;
+        } else if endpoint.is_gone() {
+            break;
+        }
+        if endpoint.rest()? {
+            endpoint.wait(None)?;
+        }
+    }
+    report.nanos = ended - began;
+    report.rung = endpoint.rung();
+    report.delay = delays.mean_nanos().zip(delays.quantile(args.part)).map(|(mean, q)| (mean, q.0));
+    Ok(report)
+}
+
+/// Takes a container apart, after what it is declared to cost.
+fn take(
+    bytes: &[u8],
+    server: &mut Server<'_>,
+    first: u64,
+    report: &mut Report,
+    delays: &mut Meter,
+) {
+    let began = server.begin();
+    report.containers += 1;
+    let Ok(packets) = container::unload(bytes) else {
+        report.malformed += 1;
+        return;
+    };
+    let mut count = 0;
+    for packet in packets.clone() {
+        match packet {
+            Ok(packet) => {
+                count += 1;
+                report.sum = report.sum.wrapping_add(stamp(&packet).unwrap_or(0));
+            }
+            Err(_) => report.malformed += 1,
+        }
+    }
+    report.packets += u64::from(count);
+    server.end(began, count);
+    if server.args.stamped {
+        let now = monotonic();
+        for packet in packets.flatten() {
+            if let Some(stamp) = stamp(&packet) {
+                let delay = now.saturating_sub(stamp);
+                delays.record(Span(delay));
+                let piece = (stamp.saturating_sub(first) / PIECE.0) as usize;
+                add(&mut report.pieces, piece, 1, delay);
+                add(&mut report.streams, usize::from(packet.to[container::ADDRESS - 1]), 1, delay);
+            }
+        }
+    }
+}
+
+/// When a packet was given away; the address that it stands behind is not in it any more.
+fn stamp(packet: &container::Packet<'_>) -> Option<u64> {
+    let (_, behind) = packet.rest.split_at_checked(STAMP - container::ADDRESS)?;
+    behind.first_chunk().map(|stamp| u64::from_le_bytes(*stamp))
+}

@@ -1,0 +1,354 @@
+//! `falaj aggregate tune`: containers that follow the load, beside the best of those that do not,
+//! within one run.
+
+use super::bench::per_second;
+use super::consumer::{PIECE, Piece, middle};
+use super::producer::{Load, ONE, Outcome, RING, Way, apart, run};
+use super::{Cost, cost};
+use anyhow::{Context, Result, ensure};
+use falaj_control::batching::{LONGEST, percentile};
+use falaj_engine::container::Policy;
+use falaj_live::priority::{self, Rank};
+use falaj_queueing::{Measure, Wanted};
+use falaj_scenario::{parse_size, parse_span};
+use falaj_sched::units::time::Span;
+use falaj_terminal::arguments::parse_duration;
+use falaj_terminal::{progress, text};
+use serde::Serialize;
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// What `aggregate tune` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Two processes, as in `falaj aggregate bench`. At each rate: sizes and timeouts around those that should keep the
+delay, of which the best is the one that kept it with the least processor time of the reader; then that one
+again, in turns with the tuner, which is told nothing but the delay. Then the rate steps up, tenfold unless you say otherwise,
+and down again: settled is when it is within 1.1 of the delay for 100 ms.
+
+A mean delay is that of each 20 ms, and of these the one in the middle: where the machine stalls for
+milliseconds, that is not the containers' doing. JSON has the mean of all packets too.
+
+Examples:
+  falaj aggregate tune --delay 200us
+  falaj aggregate tune --delay 1ms --percentile 99 --rates 400e3
+  falaj aggregate tune --delay 300us --cost 5.7us,530ns --rates 100e3")]
+pub struct Args {
+    /// The delay that is asked for.
+    #[arg(long, value_name = "TIME", value_parser = parse_span)]
+    delay: Span,
+    /// Of so many percent of the packets, instead of the mean.
+    #[arg(long, value_name = "PERCENT", value_parser = percentile)]
+    percentile: Option<f64>,
+    /// Packets a second, with a comma between.
+    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = "100e3,400e3", value_parser = per_second)]
+    rates: Vec<f64>,
+    /// How many times as many come in the middle of the last part; 1: none of that.
+    #[arg(long, value_name = "TIMES", default_value_t = 10.0)]
+    step: f64,
+    /// Bytes of a packet.
+    #[arg(long, value_name = "SIZE", default_value = "64B", value_parser = parse_size)]
+    size: u64,
+    /// What a crossing costs the reader: of each container, and of each packet.
+    #[arg(long, value_name = "TIME,TIME", default_value = "0s,0s", value_parser = cost)]
+    cost: Cost,
+    /// How long each is measured at a time.
+    #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_duration)]
+    each: Span,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is not counted in the beginning, at most: the tuner knows nothing then.
+const SKIP: Span = Span::from_millis(200);
+/// Turns of the tuner and of the best of the others.
+const TURNS: usize = 5;
+/// Pieces of 20 ms in which a delay has settled.
+const SETTLED: usize = 5;
+/// Sizes, as parts of the one that takes the delay to fill, and timeouts, as parts of the delay.
+const SIZES: [f64; 6] = [0.3, 0.5, 0.7, 0.85, 1.0, 1.2];
+const TIMEOUTS: [f64; 5] = [0.6, 0.9, 1.3, 1.8, 2.6];
+
+/// One way at one rate.
+#[derive(Clone, Serialize)]
+struct Row {
+    /// Packets of a full container, and its timeout in nanoseconds; of the tuner, in the end.
+    packets: u32,
+    timeout: u64,
+    when_idle: bool,
+    /// The measure of the delay, in nanoseconds: of a mean, that of the 20 ms in the middle.
+    delay: f64,
+    /// The mean of all packets.
+    mean: f64,
+    /// Processor time of the reader for each packet, in nanoseconds.
+    cpu: f64,
+    /// Of the tuner: changes of the policy, and whether it says that the delay is kept.
+    changes: u64,
+    kept: bool,
+}
+
+#[derive(Serialize)]
+struct Rate {
+    rate: f64,
+    tuned: Row,
+    best: Option<Row>,
+    tried: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Step {
+    from: f64,
+    to: f64,
+    /// After so many nanoseconds; none if it never did.
+    up: Option<u64>,
+    down: Option<u64>,
+    /// Mean delays before, between and after, in nanoseconds, each without what it took to settle.
+    means: [f64; 3],
+    changes: u64,
+}
+
+pub fn main(args: &Args) -> Result<ExitCode> {
+    ensure!(args.delay != Span::ZERO, "--delay is above zero");
+    ensure!((22..=9000).contains(&args.size), "--size: a packet here has 22 B to 9 kB");
+    ensure!(args.step.is_finite() && args.step > 0.0, "--step is above zero");
+    let rates: Vec<f64> = args.rates.iter().copied().filter(|rate| *rate > 0.0).collect();
+    ensure!(!rates.is_empty(), "--rates: at least one above zero");
+    let measure = args.percentile.map_or(Measure::Mean, Measure::Percentile);
+    let wanted = Wanted { delay: args.delay.as_secs_f64(), measure };
+    priority::be_punctual(Rank::Sender);
+    let run = Run { args, wanted, apart: apart() };
+    let bar = progress::bar(
+        (rates.len() * (SIZES.len() + 1) * TIMEOUTS.len() + rates.len()) as u64,
+        "measuring",
+    );
+    let mut found = Vec::new();
+    for &rate in &rates {
+        found.push(run.at(rate, &bar)?);
+    }
+    let mut steps = Vec::new();
+    if args.step != 1.0 {
+        for &rate in &rates {
+            steps.push(run.step(rate)?);
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    if args.json {
+        say!(
+            "{}",
+            serde_json::to_string_pretty(&serde_json::json!({ "rates": found, "steps": steps }))?
+        );
+    } else {
+        tell(args, &found, &steps);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Of the tuner it begins with a policy of its own.
+fn way(policy: Policy, tuned: Option<Wanted>) -> Way {
+    Way { policy, always_ring: false, tuned }
+}
+
+fn fixed(packets: u32, timeout: Span) -> Policy {
+    Policy { packets, bytes: LONGEST, timeout, when_idle: false }
+}
+
+/// What is the same for all that is measured.
+struct Run<'a> {
+    args: &'a Args,
+    wanted: Wanted,
+    /// Where the reader is to run.
+    apart: Option<usize>,
+}
+
+impl Run<'_> {
+    /// What is not counted in the beginning.
+    fn skip(&self) -> Span {
+        SKIP.min(self.args.each)
+    }
+
+    fn measured(&self, way: Way, rate: f64, step: Option<f64>, long: Span) -> Result<Outcome> {
+        let Args { size, cost, percentile, .. } = *self.args;
+        let skip = if step.is_some() { Span::ZERO } else { self.skip() };
+        let (size, part) = (size as usize, percentile.unwrap_or(0.99));
+        let load = Load {
+            rate: Some(rate),
+            streams: ONE,
+            step,
+            size,
+            long,
+            skip,
+            part,
+            cost,
+            exponential: false,
+            ring: RING,
+            seed: 1,
+            apart: self.apart,
+        };
+        let outcome = run(way, &load)?;
+        // Whoever else is there gets something too, before the kernel makes sure of it.
+        sleep(Duration::from_nanos(long.0 / 8));
+        Ok(outcome)
+    }
+
+    fn row(&self, outcome: &Outcome) -> Row {
+        let (mean, high) = outcome.report.delay.unwrap_or((f64::INFINITY, u64::MAX));
+        let skipped = (self.skip().0 / PIECE.0) as usize;
+        let delay = match self.wanted.measure {
+            Measure::Mean => outcome.report.pieces.get(skipped..).and_then(middle).unwrap_or(mean),
+            Measure::Percentile(_) => high as f64,
+        };
+        let cpu = outcome.report.cpu as f64 / outcome.report.packets.max(1) as f64;
+        let Policy { packets, timeout, when_idle, .. } = outcome.last;
+        Row {
+            packets,
+            timeout: timeout.0,
+            when_idle,
+            delay,
+            mean,
+            cpu,
+            changes: outcome.changes,
+            kept: outcome.kept,
+        }
+    }
+
+    fn at(&self, rate: f64, bar: &indicatif::ProgressBar) -> Result<Rate> {
+        let long = self.skip() + self.args.each;
+        let filled = 1.0 + 2.0 * rate * self.wanted.delay;
+        let mut ways = Vec::new();
+        for timeout in TIMEOUTS {
+            let timeout = Span((self.wanted.delay * timeout * 1e9) as u64);
+            let sizes = SIZES.iter().map(|part| ((filled * part).round() as u32).max(1));
+            ways.extend(sizes.chain([u32::MAX]).map(|packets| fixed(packets, timeout)));
+        }
+        let mut tried = Vec::new();
+        for policy in &ways {
+            tried.push(self.row(&self.measured(way(*policy, None), rate, None, long)?));
+            bar.inc(1);
+        }
+        let keeps = |row: &&Row| row.delay <= self.args.delay.0 as f64;
+        let best = tried.iter().filter(keeps).min_by(|a, b| a.cpu.total_cmp(&b.cpu));
+        // The least of many was lucky, too: both are measured again, in turns.
+        let (mut tuned, mut again) = (Vec::new(), Vec::new());
+        for _ in 0..TURNS {
+            let first = ways[0];
+            tuned.push(self.row(&self.measured(
+                way(first, Some(self.wanted)),
+                rate,
+                None,
+                long,
+            )?));
+            if let Some(best) = best {
+                let best = fixed(best.packets, Span(best.timeout));
+                again.push(self.row(&self.measured(way(best, None), rate, None, long)?));
+            }
+        }
+        let (tuned, best) = (in_the_middle(tuned), in_the_middle(again));
+        let tuned = tuned.context("the tuner had its turns")?;
+        Ok(Rate { rate, tuned, best, tried })
+    }
+
+    fn step(&self, rate: f64) -> Result<Step> {
+        // A second for each third, if they are not to be longer.
+        let third = self.args.each.max(Span::from_secs(1));
+        let way = way(fixed(1, self.args.delay), Some(self.wanted));
+        let outcome = self.measured(way, rate, Some(self.args.step), third * 3)?;
+        let thirds = (third.0 / PIECE.0) as usize;
+        let pieces = &outcome.report.pieces;
+        let part = |i: usize| {
+            &pieces[(i * thirds).min(pieces.len())..((i + 1) * thirds).min(pieces.len())]
+        };
+        let settled = [0, 1, 2].map(|i| settles(part(i), self.args.delay.0 as f64));
+        let means =
+            [0, 1, 2].map(|i| middle(&part(i)[settled[i].unwrap_or(0)..]).unwrap_or(f64::INFINITY));
+        let time = |pieces: usize| pieces as u64 * PIECE.0;
+        let (up, down) = (settled[1].map(time), settled[2].map(time));
+        Ok(Step {
+            from: rate,
+            to: rate * self.args.step,
+            up,
+            down,
+            means,
+            changes: outcome.changes,
+        })
+    }
+}
+
+/// Of several turns the one in the middle, by its processor time; and the delay in the middle.
+fn in_the_middle(mut turns: Vec<Row>) -> Option<Row> {
+    let middle = turns.len() / 2;
+    turns.sort_by(|a, b| a.delay.total_cmp(&b.delay));
+    let delay = turns.get(middle)?.delay;
+    turns.sort_by(|a, b| a.cpu.total_cmp(&b.cpu));
+    let row = turns.into_iter().nth(middle)?;
+    Some(Row { delay, ..row })
+}
+
+/// From which piece on the delay is kept.
+fn settles(pieces: &[Piece], delay: f64) -> Option<usize> {
+    let kept = |pieces: &[Piece]| middle(pieces).is_some_and(|found| found <= 1.1 * delay);
+    (0..pieces.len().saturating_sub(SETTLED - 1)).find(|&i| kept(&pieces[i..i + SETTLED]))
+}
+
+fn policy(row: &Row) -> String {
+    let packets = if row.packets == u32::MAX { "any".into() } else { row.packets.to_string() };
+    format!(
+        "{packets}, {}{}",
+        text::nanos(row.timeout as f64),
+        if row.when_idle { ", idle" } else { "" }
+    )
+}
+
+fn tell(args: &Args, rates: &[Rate], steps: &[Step]) {
+    let measure = args.percentile.map_or("mean".into(), |part| format!("p{}", 100.0 * part));
+    say!("a {measure} delay of {} is asked for; packets of {} B", args.delay, args.size);
+    let rows = rates.iter().map(|Rate { rate, tuned, best, .. }| {
+        let or_dash = |text: Option<String>| text.unwrap_or(text::DASH.into());
+        vec![
+            format!("{:.0} K/s", rate / 1e3),
+            policy(tuned),
+            text::nanos(tuned.delay),
+            format!("{:.2}", tuned.delay / args.delay.0 as f64),
+            format!("{:.0}", tuned.cpu),
+            tuned.changes.to_string(),
+            if tuned.kept { "yes".into() } else { "no".into() },
+            or_dash(best.as_ref().map(policy)),
+            or_dash(best.as_ref().map(|best| text::nanos(best.delay))),
+            or_dash(best.as_ref().map(|best| format!("{:.0}", best.cpu))),
+            or_dash(best.as_ref().map(|best| format!("{:.2}", tuned.cpu / best.cpu))),
+        ]
+    });
+    let head = [
+        "load",
+        "tuned",
+        "delay",
+        "of it",
+        "reader ns",
+        "changes",
+        "feasible",
+        "best fixed",
+        "delay",
+        "reader ns",
+        "times",
+    ];
+    say!("{}", text::table(&head, rows));
+    if !steps.is_empty() {
+        let after =
+            |settled: Option<u64>| settled.map_or("never".into(), |at| text::nanos(at as f64));
+        let rows = steps.iter().map(|step| {
+            vec![
+                format!("{:.0} to {:.0} K/s", step.from / 1e3, step.to / 1e3),
+                after(step.up),
+                after(step.down),
+                text::nanos(step.means[0]),
+                text::nanos(step.means[1]),
+                text::nanos(step.means[2]),
+                step.changes.to_string(),
+            ]
+        });
+        let head = ["step", "settled up", "and down", "mean before", "between", "after", "changes"];
+        say!("{}", text::table(&head, rows));
+    }
+}

@@ -1,0 +1,349 @@
+//! `falaj bench io`: small packets from one network namespace to another,
+//! through an unlimited emulated link and, beside it, through a loop that only
+//! reads and writes, over each kind of port.
+//!
+//! The paths take turns within one run, so that a busy machine slows all. What
+//! counts is what the far end's interface was handed in a second while more
+//! came than could be forwarded.
+
+use super::{exit, median};
+use anyhow::{Context, Result, bail};
+use falaj_engine::PipeId;
+use falaj_experiment::bare::{Bare, Way};
+use falaj_live::adapters::Adapters;
+use falaj_live::backend::interface::Interface;
+use falaj_live::backend::packet::Place;
+use falaj_live::backend::xdp;
+use falaj_live::clock::{Clock, monotonic};
+use falaj_live::event_loop::{Forwarder, Options};
+use falaj_live::priority::{self, Rank};
+use falaj_live::sandbox::{End, Event, Exit, INTERFACE, Join, Sandbox, Side, Spec};
+use falaj_live::traffic::flood::flood;
+use falaj_live::wiring;
+use falaj_scenario::Scenario;
+use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
+use falaj_terminal::interrupt::Interrupted;
+use falaj_terminal::{progress, text};
+use indicatif::ProgressBar;
+use serde::Serialize;
+use signal_hook::consts::SIGINT;
+use std::net::{SocketAddr, UdpSocket};
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// What `bench io` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Packets are UDP of 64 B on the wire (60 B without the check sequence), one way. Offered is what came
+to the link; where that is hardly more than was forwarded, the sender was the limit. AF_XDP takes
+root, and is left out where it is not to be had.
+
+Example:
+  falaj bench io --bare --seconds 2 --repeat 5")]
+pub struct Args {
+    /// How long each path forwards at a time.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// How often each path has its turn.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    repeat: u64,
+    /// Beside each, a loop that reads and writes and does nothing else.
+    #[arg(long)]
+    bare: bool,
+    /// Beside each, the same with the sender as a service's adapter, whose turns are of the
+    /// processor's time.
+    #[arg(long)]
+    adapter: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Be one end: for falaj's own use.
+    #[arg(long, hide = true)]
+    end: Option<Role>,
+}
+
+/// What an end does.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Role {
+    Send,
+    Receive,
+}
+
+const PORT: u16 = 5301;
+/// Fills a frame of 60 B.
+const PAYLOAD: u16 = 18;
+/// Everything is warm after that.
+const WARM: Duration = Duration::from_millis(200);
+
+/// What is read and written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Over {
+    Tap,
+    Packet,
+    Xdp,
+}
+
+impl Over {
+    fn words(self) -> &'static str {
+        match self {
+            Over::Tap => "TAP",
+            Over::Packet => "packet socket",
+            Over::Xdp => "AF_XDP",
+        }
+    }
+}
+
+impl Serialize for Over {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.words())
+    }
+}
+
+/// What forwards.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum By {
+    /// A loop that reads and writes.
+    Bare,
+    /// A link between two ports.
+    Engine,
+    /// A link between virtual adapters, of which there is one, and their uplink.
+    Adapter,
+}
+
+impl By {
+    fn words(self) -> &'static str {
+        match self {
+            By::Bare => "bare",
+            By::Engine => "with the engine",
+            By::Adapter => "as an adapter",
+        }
+    }
+}
+
+/// One path's turns.
+#[derive(Serialize)]
+struct Series {
+    over: Over,
+    by: By,
+    /// Millions of packets a second that were handed over, and that came.
+    turns: Vec<Turn>,
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct Turn {
+    mpps: f64,
+    offered_mpps: f64,
+}
+
+pub fn main(args: &Args) -> Result<ExitCode> {
+    if let Some(role) = args.end {
+        let at = SocketAddr::new(End::Far.address().into(), PORT);
+        match role {
+            Role::Send => {
+                // As the link is: others' load would make it the limit.
+                priority::be_punctual(Rank::Sender);
+                flood(at, PAYLOAD, Duration::from_secs(3600))?;
+            }
+            // Nobody need read: what finds the socket full is thrown away at once.
+            Role::Receive => {
+                let _socket = UdpSocket::bind(at)?;
+                sleep(Duration::from_secs(3600));
+            }
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let wanted = [(By::Bare, args.bare), (By::Engine, true), (By::Adapter, args.adapter)];
+    let by = || wanted.iter().filter(|(_, wanted)| *wanted).map(|(by, _)| *by);
+    let mut over = vec![Over::Tap, Over::Packet];
+    match xdp::available() {
+        Ok(()) => over.push(Over::Xdp),
+        Err(error) => note!("without AF_XDP: {error}"),
+    }
+    let paths = over.into_iter().flat_map(|over| by().map(move |by| (over, by)));
+    let mut series: Vec<Series> =
+        paths.map(|(over, by)| Series { over, by, turns: Vec::new() }).collect();
+    let bar = progress::bar(args.repeat * series.len() as u64, "forwarding");
+    let mut turns = 0;
+    let interrupted = loop {
+        match turn(&mut series, args.seconds, &bar) {
+            Ok(()) => turns += 1,
+            // Only whole turns compare.
+            Err(error) if error.is::<Interrupted>() => break true,
+            Err(error) => return Err(error),
+        }
+        if turns == args.repeat {
+            break false;
+        }
+    };
+    series.iter_mut().for_each(|s| s.turns.truncate(turns as usize));
+    bar.finish_and_clear();
+    let exit = exit(interrupted, turns == 0)?;
+    if args.json {
+        say!(
+            "{}",
+            serde_json::to_string_pretty(
+                &serde_json::json!({ "seconds": args.seconds, "series": series })
+            )?
+        );
+        return Ok(exit);
+    }
+    say!(
+        "packets of 64 B, one way, {} s, {turns} times each, in turns; medians, Mpps",
+        args.seconds
+    );
+    let of = |s: &Series, figure: fn(&Turn) -> f64| median(s.turns.iter().map(figure).collect());
+    let rows = series.iter().map(|s| {
+        let bare = series
+            .iter()
+            .find(|other| other.over == s.over && other.by == By::Bare)
+            .filter(|_| s.by != By::Bare);
+        let rates = || s.turns.iter().map(|t| t.mpps);
+        vec![
+            format!("{} {}", s.over.words(), s.by.words()),
+            format!("{:.3}", of(s, |t| t.mpps)),
+            format!(
+                "{:.3} to {:.3}",
+                rates().fold(f64::INFINITY, f64::min),
+                rates().fold(0.0, f64::max)
+            ),
+            format!("{:.3}", of(s, |t| t.offered_mpps)),
+            bare.map_or(text::DASH.into(), |bare| {
+                format!("{:.2}", of(s, |t| t.mpps) / of(bare, |t| t.mpps))
+            }),
+        ]
+    });
+    say!("{}", text::table(&["", "forwarded", "range", "offered", "of bare"], rows));
+    Ok(exit)
+}
+
+/// Every path once.
+fn turn(series: &mut [Series], seconds: u64, bar: &ProgressBar) -> Result<()> {
+    for series in series {
+        series.turns.push(forward(series.over, series.by, Duration::from_secs(seconds))?);
+        bar.inc(1);
+    }
+    Ok(())
+}
+
+/// One path between two fresh namespaces.
+fn forward(over: Over, by: By, long: Duration) -> Result<Turn> {
+    let side = |role: &str| -> Result<Side> {
+        let program = std::env::current_exe()
+            .context("cannot find this program's own file")?
+            .into_os_string();
+        Ok(Side::command([program, "bench".into(), "io".into(), "--end".into(), role.into()]))
+    };
+    // Datagrams that were sent many at once come one by one.
+    let spec = |join| Spec { join, tso: false, ..Spec::default() };
+    let (near, far) = (side("send")?, side("receive")?);
+    // The sender's is the first one, the receiver's the last.
+    let mut sandboxes = match over {
+        Over::Tap => vec![Sandbox::start(Spec { near, far, ..spec(Join::Tap) })?],
+        Over::Packet => vec![Sandbox::start(Spec { near, far, ..spec(Join::Packet) })?],
+        // Two pairs of veth, whose addresses are the same: what one's far end is sent the other's
+        // near end sends on.
+        Over::Xdp => {
+            vec![
+                Sandbox::start(Spec { near, ..spec(Join::Veth) })?,
+                Sandbox::start(Spec { far, ..spec(Join::Veth) })?,
+            ]
+        }
+    };
+    let between = between(&sandboxes)?;
+    priority::be_punctual(Rank::Link);
+    let last = sandboxes.len() - 1;
+    sandboxes[last].go(End::Far)?;
+    sandboxes[0].go(End::Near)?;
+    let mut count = match by {
+        By::Bare => bare(&mut sandboxes[0], between.as_ref())?,
+        _ => emulated(&mut sandboxes[0], between.as_ref(), by)?,
+    };
+    let unread = || match &between {
+        Some(interfaces) => interfaces.iter().map(Interface::unread).sum(),
+        None => sandboxes[0].unread().unwrap_or(0),
+    };
+    count(WARM)?;
+    let (before, began) = (unread(), Instant::now());
+    let handed_over = count(long)?;
+    let (seconds, unread) = (began.elapsed().as_secs_f64(), unread() - before);
+    for (n, end) in [(0, End::Near), (last, End::Far)] {
+        match sandboxes[n].read_event(end)? {
+            None => {}
+            Some(Event::Exited(Exit::Signal(SIGINT))) => {
+                return Err(Interrupted("while forwarding").into());
+            }
+            Some(_) => bail!("the traffic at the {end} end failed"),
+        }
+    }
+    // The sender before its interface, of whose end it would complain.
+    drop(sandboxes);
+    drop(count);
+    let of_time = |packets: u64| packets as f64 / seconds / 1e6;
+    Ok(Turn { mpps: of_time(handed_over), offered_mpps: of_time(handed_over + unread) })
+}
+
+/// Between two pairs of veth, the inner ends by AF_XDP.
+fn between(sandboxes: &[Sandbox]) -> Result<Option<[Interface; 2]>> {
+    let [first, second] = sandboxes else { return Ok(None) };
+    let open = |sandbox: &Sandbox, end| -> Result<Interface> {
+        let place = Place {
+            interface: INTERFACE.to_owned(),
+            namespace: Some(sandbox.pid(end).to_string()),
+        };
+        Ok(Interface::xdp(&place)?.0)
+    };
+    Ok(Some([open(first, End::Far)?, open(second, End::Near)?]))
+}
+
+/// Forwards for so long; how many packets the far end was handed then.
+type Count = Box<dyn FnMut(Duration) -> Result<u64>>;
+
+/// Through an unlimited link.
+fn emulated(sandbox: &mut Sandbox, between: Option<&[Interface; 2]>, by: By) -> Result<Count> {
+    let scenario = Scenario::simple(Rate::UNLIMITED, Span::ZERO, Limit::Packets(1000), 1500);
+    let (network, clock, options) =
+        (scenario.network(), Clock::from_zero(monotonic()), Options::default());
+    let mut forwarder = match (by, between) {
+        (By::Adapter, _) => {
+            let mut port = |end: End, name| match between {
+                Some(interfaces) => wiring::interface_port(&interfaces[end.index()]),
+                None => wiring::space_port(sandbox.sides(), end.index(), name),
+            };
+            let adapters = Adapters::new()?;
+            adapters.add("sender", port(End::Near, "the adapter")?, None)?;
+            wiring::to_adapters(&network, &adapters, port(End::Far, "the uplink")?, clock, options)?
+        }
+        (_, Some([near, far])) => wiring::to_interfaces(&network, [near, far], clock, options)?,
+        (_, None) => wiring::to_sandbox(&network, sandbox, clock, options)?,
+    };
+    Ok(Box::new(move |long| {
+        let handed_over =
+            |f: &Forwarder| f.counters(PipeId(0), FlowId(0)).sent - f.losses().not_taken;
+        let before = handed_over(&forwarder);
+        forwarder.run(forwarder.clock().now() + Span(long.as_nanos() as u64), &[])?;
+        Ok(handed_over(&forwarder) - before)
+    }))
+}
+
+/// Through a loop over the same interfaces and nothing else.
+fn bare(sandbox: &mut Sandbox, between: Option<&[Interface; 2]>) -> Result<Count> {
+    let mut way = if let Some([near, far]) = between {
+        let (mut near, mut far) = (wiring::interface_port(near)?, wiring::interface_port(far)?);
+        let read = move |unit: &mut [u8]| Ok(near.receive(unit)?.map(|received| received.length));
+        Way::new(Box::new(read), Box::new(move |unit| far.transmit(unit)))
+    } else {
+        let [to_far, _] = Bare::between(sandbox)?.ways;
+        to_far
+    };
+    Ok(Box::new(move |long| {
+        let (began, mut handed_over) = (Instant::now(), 0);
+        while began.elapsed() < long {
+            handed_over += way.turn()?;
+        }
+        Ok(handed_over)
+    }))
+}

@@ -1,0 +1,46 @@
+//! `falaj bench`: what falaj costs, beside what it is compared with.
+//!
+//! Every figure comes with its command and is printed as JSON on request. CPU
+//! times are the thread's own, so that a busy machine changes them little.
+
+pub mod delay;
+pub mod each;
+mod instructions;
+pub mod io;
+pub mod isolation;
+pub mod kernel;
+pub mod path;
+#[cfg(feature = "queueing")]
+pub mod queueing;
+pub mod release;
+pub mod sched;
+pub mod sim;
+pub mod tcp;
+
+use anyhow::Result;
+use falaj_terminal::interrupt::{INTERRUPTED, Interrupted};
+use std::process::ExitCode;
+
+/// The exit status of a measurement; an error if Ctrl-C came before there was
+/// anything to tell.
+fn exit(interrupted: bool, nothing: bool) -> Result<ExitCode> {
+    match (interrupted, nothing) {
+        (true, true) => Err(Interrupted("before there was anything to tell").into()),
+        (true, false) => {
+            eprintln!("interrupted: this is what was measured until then");
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// CPU time of this thread, in nanoseconds.
+fn cpu_nanos() -> u64 {
+    falaj_live::clock::thread_cpu()
+}
+
+/// Median of some figures.
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}

@@ -1,0 +1,291 @@
+//! `falaj bench release`: how late packets are handed over, how exact a rate
+//! is, and what waiting for the instants costs, for each way to wait.
+//!
+//! Real datagrams between two network namespaces, as `falaj traffic` sends them.
+
+use super::exit;
+use anyhow::{Result, ensure};
+use falaj_experiment::measure::{MeasuredFlow, Thread, measure};
+use falaj_live::clock::{monotonic, thread_cpu};
+use falaj_live::event_loop::Options;
+use falaj_live::event_loop::Timer;
+use falaj_live::priority::{self, Rank};
+use falaj_scenario::{Scenario, parse_span};
+use falaj_sched::units::time::Span;
+use falaj_terminal::interrupt::Interrupted;
+use falaj_terminal::{file, progress, text};
+use serde_json::json;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// What `bench release` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Release error: the instant at which a packet is handed to the kernel, less the one at which it
+was due; never negative. CPU: of the link's thread, of one core. Rate: what was received under
+overload, from the first datagram to the last, less what was asked for; left out where the sender
+itself found no processor to send so much. Gap error: by how much the time between a packet and the
+next one differs from what it was to be, which on a full link is a packet's time on the wire.
+Sleeping, packets may be late by --slack on purpose; how much waking so often takes by itself stands
+below, and how exact a thread is that only looks at the clock.
+
+Example:
+  falaj bench release --seconds 10")]
+pub struct Args {
+    /// How long each load lasts.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// How late packets may be while the timer sleeps.
+    #[arg(long, value_name = "TIME", default_value = "200us", value_parser = parse_span)]
+    slack: Span,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A load: the link, its traffic, and whether it is more than the link can carry.
+struct Load {
+    name: &'static str,
+    link: &'static str,
+    /// 12 ms of the link where it is full: a sender that finds no processor for so long must not
+    /// be what empties it.
+    queue: &'static str,
+    traffic: &'static str,
+    rate: Option<f64>,
+}
+
+/// Bytes of a datagram in the account of the overloaded links: an Ethernet frame of a full packet.
+const FRAME: f64 = 1514.0;
+
+const LOADS: [Load; 4] = [
+    Load {
+        name: "1,000 packets/s",
+        link: "rate = '1gbit'",
+        queue: "100p",
+        traffic: "model = 'cbr'\nrate = '1.6mbit'\nsize = '200B'",
+        rate: None,
+    },
+    Load {
+        name: "1,000 packets/s, 10 ms",
+        link: "rate = '1gbit'\ndelay = '10ms'",
+        queue: "100p",
+        traffic: "model = 'cbr'\nrate = '1.6mbit'\nsize = '200B'",
+        rate: None,
+    },
+    Load {
+        name: "100 Mbit/s, full",
+        link: "rate = '100mbit'",
+        queue: "100p",
+        traffic: "model = 'cbr'\nrate = '105mbit'\nsize = '1514B'",
+        rate: Some(100e6),
+    },
+    Load {
+        name: "1 Gbit/s, full",
+        link: "rate = '1gbit'",
+        queue: "1000p",
+        traffic: "model = 'cbr'\nrate = '1050mbit'\nsize = '1514B'",
+        rate: Some(1e9),
+    },
+];
+
+struct Row {
+    timer: Timer,
+    load: &'static str,
+    flow: MeasuredFlow,
+    thread: Thread,
+    rate: Option<f64>,
+}
+
+impl Row {
+    /// What was received from the first datagram to the last, of what was asked for, less 1.
+    /// Nothing is known of it where the sender had no time to send what was asked for.
+    fn rate_error(&self) -> Option<f64> {
+        let (asked, received) = (self.rate.filter(|_| self.flow.unsent <= 1)?, &self.flow.received);
+        let seconds = received.between? as f64 / 1e9;
+        Some((received.datagrams as f64 - 1.0) * FRAME * 8.0 / seconds / asked - 1.0)
+    }
+
+    fn gap(&self, share: f64) -> Option<Span> {
+        self.flow.link.gap_error.quantile(share)
+    }
+
+    /// The share of the time in which the hybrid timer rested, as others waited for a processor.
+    fn rested(&self) -> f64 {
+        self.thread.awake.rested.0 as f64 / self.thread.elapsed.0.max(1) as f64
+    }
+
+    fn cpu(&self) -> f64 {
+        self.thread.usage.cpu.0 as f64 / self.thread.elapsed.0.max(1) as f64
+    }
+}
+
+pub fn main(args: &Args) -> Result<ExitCode> {
+    let mut rows = Vec::new();
+    let timers = [Timer::Spin, Timer::Hybrid, Timer::Sleep];
+    let bar = progress::bar((timers.len() * LOADS.len()) as u64, "measuring");
+    let mut interrupted = false;
+    'all: for load in &LOADS {
+        let scenario = scenario(load, args.seconds)?;
+        for timer in timers {
+            let slack = if timer == Timer::Sleep { args.slack } else { Options::default().slack };
+            let options = Options { timer, slack, ..Options::default() };
+            let mut measured = match measure(&scenario, options, "measuring") {
+                Err(error) if error.is::<Interrupted>() => {
+                    interrupted = true;
+                    break 'all;
+                }
+                measured => measured?,
+            };
+            ensure!(measured.over == "namespaces", "this measurement needs network namespaces");
+            let flow = measured.flows[0].swap_remove(0);
+            rows.push(Row {
+                timer,
+                load: load.name,
+                flow,
+                thread: measured.thread,
+                rate: load.rate,
+            });
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    let exit = exit(interrupted, rows.is_empty())?;
+    let alone = (!interrupted).then(|| (waking(args.slack), INSTANTS.map(spinning)));
+    if args.json {
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|r| {
+                let error = &r.flow.link.release_error;
+                let nanos = |share| error.quantile(share).map(|s| s.0);
+                json!({
+                    "load": r.load, "timer": r.timer.to_string(), "packets": error.count(), "unsent": r.flow.unsent,
+                    "release_p50_ns": nanos(0.5), "release_p99_ns": nanos(0.99), "release_max_ns": error.max().map(|s| s.0),
+                    "gap_error_p50_ns": r.gap(0.5).map(|s| s.0), "gap_error_p99_ns": r.gap(0.99).map(|s| s.0),
+                    "delay_p50_ns": r.flow.received.p50, "delay_p99_ns": r.flow.received.p99,
+                    "cpu": r.cpu(), "rested": r.rested(), "rate_error": r.rate_error(),
+                })
+            })
+            .collect();
+        let (seconds, slack) = (args.seconds, args.slack.0);
+        let waking = alone.as_ref().map(|(waking, _)| waking);
+        let spinning: Vec<_> = alone
+            .iter()
+            .flat_map(|(_, spinning)| spinning)
+            .map(|s| json!({ "each_ns": s.each.0, "late_p99_ns": s.late.0, "gap_error_p99_ns": s.gap.0 }))
+            .collect();
+        let all = json!({ "seconds": seconds, "slack_ns": slack, "rows": rows, "waking_cpu": waking, "spinning": spinning });
+        say!("{}", serde_json::to_string_pretty(&all)?);
+        return Ok(exit);
+    }
+    say!("{} s each; sleeping with a slack of {}", args.seconds, args.slack);
+    let header = [
+        "load",
+        "timer",
+        "packets",
+        "release error p50",
+        "p99",
+        "max",
+        "gap error p50",
+        "p99",
+        "delay p50",
+        "p99",
+        "CPU",
+        "rested",
+        "rate",
+    ];
+    let rows = rows.iter().map(|r| {
+        let (error, received) = (&r.flow.link.release_error, &r.flow.received);
+        vec![
+            r.load.into(),
+            r.timer.to_string(),
+            error.count().to_string(),
+            text::span(error.quantile(0.5)),
+            text::span(error.quantile(0.99)),
+            text::span(error.max()),
+            text::span(r.gap(0.5)),
+            text::span(r.gap(0.99)),
+            text::span(received.p50.map(Span)),
+            text::span(received.p99.map(Span)),
+            format!("{:.1} %", 100.0 * r.cpu()),
+            format!("{:.0} %", 100.0 * r.rested()),
+            r.rate_error().map_or(text::DASH.into(), |e| format!("{:+.3} %", 100.0 * e)),
+        ]
+    });
+    say!("{}", text::table(&header, rows));
+    if let Some((waking, spinning)) = alone {
+        say!(
+            "a thread that wakes every {} and does nothing else: {:.1} %",
+            args.slack,
+            100.0 * waking
+        );
+        for Spinning { each, late, gap } in spinning {
+            say!(
+                "a thread that spins for an instant every {each} and does nothing else: late by {late} at p99, gap error {gap}"
+            );
+        }
+    }
+    Ok(exit)
+}
+
+/// How far apart the packets of the loads are, but for the densest: there the kernel's own work for
+/// them is most of it.
+const INSTANTS: [Span; 2] = [Span::from_millis(1), Span(121_120)];
+
+/// What this machine lets a thread of the link's class have that never sleeps: 99 of 100 instants
+/// are noticed in so long, and 99 of 100 gaps are exact to so much.
+struct Spinning {
+    each: Span,
+    late: Span,
+    gap: Span,
+}
+
+/// In stretches shorter than those after which the kernel stops such a thread.
+fn spinning(each: Span) -> Spinning {
+    let look = || {
+        priority::be_punctual(Rank::Link);
+        let (mut late, mut gaps) = (Vec::new(), Vec::new());
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(100));
+            let (began, mut due, mut last) = (monotonic(), monotonic() + each.0, None);
+            while due < began + 900_000_000 {
+                let mut now = monotonic();
+                while now < due {
+                    now = monotonic();
+                }
+                late.push(now - due);
+                gaps.extend(last.replace(now).map(|last: u64| (now - last).abs_diff(each.0)));
+                due += each.0;
+            }
+        }
+        [late, gaps].map(|mut all| {
+            all.sort_unstable();
+            Span(all[all.len() * 99 / 100])
+        })
+    };
+    let [late, gap] =
+        std::thread::scope(|scope| scope.spawn(look).join()).expect("it only looks at the clock");
+    Spinning { each, late, gap }
+}
+
+/// What waking alone takes of a core, of a thread of the link's class that sleeps for so long each
+/// time.
+fn waking(slack: Span) -> f64 {
+    let share = || {
+        priority::be_punctual(Rank::Link);
+        let (began, cpu) = (Instant::now(), thread_cpu());
+        while began.elapsed() < Duration::from_secs(1) {
+            std::thread::sleep(Duration::from_nanos(slack.0));
+        }
+        (thread_cpu() - cpu) as f64 / began.elapsed().as_nanos() as f64
+    };
+    std::thread::scope(|scope| scope.spawn(share).join()).expect("it only sleeps")
+}
+
+fn scenario(load: &Load, seconds: u64) -> Result<Scenario> {
+    let text = format!(
+        "[link.l]\n{}\nscheduler = {{ kind = 'fifo' }}\n[link.l.flow.all]\nmatch = 'any'\nqueue = '{}'\n\
+         [traffic.all]\nflow = 'all'\n{}\n[run]\nduration = '{seconds}s'\n",
+        load.link, load.queue, load.traffic
+    );
+    file::parse(&text, load.name)
+}

@@ -1,0 +1,64 @@
+//! The plot of the talk: nanoseconds for a pair over the number of flows, a
+//! panel for each swing, both axes in doublings.
+
+use super::{Case, Row};
+use anyhow::{Result, ensure};
+use falaj_pictures::chart::{Axis, Chart, Line, STROKE, Scale, Sheet, svg as drawn};
+
+/// The swings that have a panel each.
+///
+/// # Errors
+/// There is none: nothing could stand on the axis of flows.
+pub(super) fn swings(cases: &[Case]) -> Result<Vec<String>> {
+    let mut swings: Vec<String> = Vec::new();
+    for case in cases.iter().filter(|case| case.equal_flows().is_some()) {
+        if !swings.contains(&case.swing()) {
+            swings.push(case.swing());
+        }
+    }
+    ensure!(
+        !swings.is_empty(),
+        "the plot is of equal flows, their number on one axis: give `--flows` or a load of such"
+    );
+    Ok(swings)
+}
+
+pub(super) fn svg(cases: &[Case], rows: &[Row]) -> Result<String> {
+    let swings = swings(cases)?;
+    let charts = swings.iter().map(|swing| chart(swing, cases, rows)).collect();
+    drawn(&Sheet { panel: (560, 400), columns: swings.len(), charts })
+}
+
+/// Flows and median of each case of this swing that there is a figure for.
+fn curve(row: &Row, swing: &str, cases: &[Case]) -> Vec<(f64, f64)> {
+    let point = |(i, case): (usize, &Case)| Some((f64::from(case.equal_flows()?), row.median(i)?));
+    let mut points: Vec<_> = cases
+        .iter()
+        .enumerate()
+        .filter(|(_, case)| case.swing() == swing)
+        .filter_map(point)
+        .collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    points
+}
+
+fn chart(swing: &str, cases: &[Case], rows: &[Row]) -> Chart {
+    let lines: Vec<Line> = rows
+        .iter()
+        .enumerate()
+        .map(|(n, row)| Line::new(row.name.as_str(), n, curve(row, swing, cases)))
+        .collect();
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let most = points().map(|p| p.0).fold(2.0, f64::max);
+    let low = points().map(|p| p.1).fold(f64::INFINITY, f64::min).clamp(0.125, 1e12);
+    let high = points().map(|p| p.1).fold(0.25, f64::max);
+    Chart {
+        title: format!("{swing} packets queued"),
+        x: Axis::whole("Flows", Scale::Doublings, 1.0, most),
+        y: Axis::whole("ns for each packet", Scale::Doublings, low, high.max(low)),
+        lines,
+        places: Vec::new(),
+        marks: true,
+        stroke: STROKE,
+    }
+}

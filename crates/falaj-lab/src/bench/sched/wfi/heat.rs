@@ -1,0 +1,37 @@
+//! `bench wfi --plot`: disciplines over loads, each cell as dark as its worst flow falls behind.
+
+use super::{Outcome, Row};
+use anyhow::Result;
+use falaj_pictures::heat::{Heat, svg as drawn};
+
+pub(super) fn svg(rows: &[Row]) -> Result<String> {
+    let (mut kinds, mut loads): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+    for row in rows {
+        if !kinds.iter().any(|kind| kind == row.kind) {
+            kinds.push(row.kind.to_owned());
+        }
+        if !loads.contains(&row.flowsets) {
+            loads.push(row.flowsets.clone());
+        }
+    }
+    let cell = |kind: &String, load: &String| {
+        let row = rows.iter().find(|row| row.kind == kind && row.flowsets == *load)?;
+        match &row.outcome {
+            Outcome::Refused(_) => None,
+            Outcome::Measured { lag, .. } => {
+                let bytes = lag.fairness.b_wfi.amount;
+                Some((bytes.max(1.0), format!("{bytes:.0}")))
+            }
+        }
+    };
+    drawn(&Heat {
+        title: "B-WFI: bytes behind the fluid share, by discipline and flows (weight:bytes:flows)"
+            .into(),
+        cells: kinds
+            .iter()
+            .map(|kind| loads.iter().map(|load| cell(kind, load)).collect())
+            .collect(),
+        rows: kinds,
+        columns: loads,
+    })
+}

@@ -1,0 +1,221 @@
+//! `falaj bench tcp`: TCP between two network namespaces, joined by bare veth
+//! and by a kernel bridge (the yardsticks: the kernel alone) and by an emulated
+//! link, unlimited or of a given rate; for that the kernel's token bucket filter stands beside.
+//!
+//! The paths take turns within one run, so that a busy machine slows both. One
+//! stream, from the near end to the far one; what counts is what the receiver's program has
+//! read, from its first byte to its last.
+
+use super::{exit, median};
+use anyhow::Result;
+use falaj_control::pacing::Pace;
+use falaj_experiment::tcp::{How, Path, Stream, has_filter, kernel_bridge, stream};
+use falaj_live::sandbox::Join;
+use falaj_scenario::parse_rate;
+use falaj_sched::units::rate::Rate;
+use falaj_terminal::interrupt::Interrupted;
+use falaj_terminal::{progress, text};
+use indicatif::ProgressBar;
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// What `bench tcp` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+CPU is of one core, for the sender, the receiver and the emulated link; the kernel's work for a
+packet is counted with whoever runs when it is done, so it moves between them.
+
+Of a rate, goodput is compared with what it leaves to TCP's payload: 1448 of 1514 bytes over IPv4, 1428
+over IPv6. `tc` must be there for the kernel's filter (sch_tbf); where it is not, that path is left out, and
+so is the bridge where the kernel has none. An unlimited link is compared with the bridge, or else with veth.
+
+Examples:
+  falaj bench tcp --seconds 3 --repeat 5 --bare
+  falaj bench tcp --rate 1gbit --rate 10gbit --congestion cubic")]
+pub struct Args {
+    /// How long each stream lasts.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// How often each path has its turn.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    repeat: u64,
+    /// Also a link of this rate; may be given several times.
+    #[arg(long, value_parser = parse_rate)]
+    rate: Vec<Rate>,
+    /// The senders' congestion control, as the kernel calls it: cubic, reno, bbr; the kernel's
+    /// choice unless given.
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
+    #[command(flatten)]
+    pace: Pace,
+    /// How packets reach the emulated link.
+    #[arg(long, value_enum, default_value_t = Over::Tap)]
+    over: Over,
+    /// Beside the unlimited link, a loop over the same interfaces that reads and writes and does
+    /// nothing else.
+    #[arg(long)]
+    bare: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is between a namespace and the emulated link.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Over {
+    /// A TAP interface.
+    Tap,
+    /// A packet socket at a veth pair.
+    Packet,
+}
+
+impl Over {
+    fn join(self) -> Join {
+        match self {
+            Over::Tap => Join::Tap,
+            Over::Packet => Join::Packet,
+        }
+    }
+}
+
+/// A path and its streams.
+#[derive(Serialize)]
+struct Series {
+    #[serde(serialize_with = "by_name")]
+    path: Path,
+    ip: u8,
+    streams: Vec<Stream>,
+}
+
+fn by_name<S: serde::Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&path.name())
+}
+
+impl Series {
+    fn median(&self, of: impl Fn(&Stream) -> f64) -> f64 {
+        median(self.streams.iter().map(of).collect())
+    }
+}
+
+const VERSIONS: [u8; 2] = [4, 6];
+
+pub fn main(args: &Args) -> Result<ExitCode> {
+    let mut paths = vec![Path::Veth];
+    match kernel_bridge() {
+        Ok(()) => paths.push(Path::Bridge),
+        Err(error) => note!("no kernel bridge to compare with: {error}"),
+    }
+    paths.extend(args.bare.then_some(Path::Bare));
+    paths.push(Path::Link(Rate::UNLIMITED));
+    let filters = has_filter();
+    for &rate in &args.rate {
+        paths.extend(filters.then_some(Path::Filter(rate)));
+        paths.push(Path::Link(rate));
+    }
+    let mut series: Vec<Series> = VERSIONS
+        .into_iter()
+        .flat_map(|ip| paths.iter().map(move |&path| Series { path, ip, streams: Vec::new() }))
+        .collect();
+    let bar = progress::bar(args.repeat * series.len() as u64, "streaming");
+    let mut turns = 0;
+    let interrupted = loop {
+        match turn(&mut series, args, &bar) {
+            Ok(()) => turns += 1,
+            // Only whole turns compare.
+            Err(error) if error.is::<Interrupted>() => break true,
+            Err(error) => return Err(error),
+        }
+        if turns == args.repeat {
+            break false;
+        }
+    };
+    series.iter_mut().for_each(|s| s.streams.truncate(turns as usize));
+    bar.finish_and_clear();
+    let exit = exit(interrupted, turns == 0)?;
+    let ratios: Vec<Option<f64>> = series.iter().map(|s| ratio(s, &series)).collect();
+    if args.json {
+        let of = |(s, ratio): (&Series, &Option<f64>)| {
+            let mut json = serde_json::to_value(s)?;
+            json["ratio_of_medians"] = (*ratio).into();
+            Ok(json)
+        };
+        let series =
+            series.iter().zip(&ratios).map(of).collect::<Result<Vec<_>, serde_json::Error>>()?;
+        let json = serde_json::json!({ "seconds": args.seconds, "series": series });
+        say!("{}", serde_json::to_string_pretty(&json)?);
+        return Ok(exit);
+    }
+    print(args, turns, &series, &ratios);
+    Ok(exit)
+}
+
+/// How the medians compare: with what the rate leaves, or, without a rate, with the kernel bridge,
+/// or else, as that one does itself, with bare veth.
+fn ratio(of: &Series, all: &[Series]) -> Option<f64> {
+    let goodput = |s: &Series| s.median(|s| s.gbit_per_s);
+    let with = |path| all.iter().find(|s| s.ip == of.ip && s.path == path);
+    let yardstick = match of.path {
+        Path::Veth => None,
+        Path::Bridge => with(Path::Veth),
+        Path::Filter(_) | Path::Bare | Path::Link(_) => with(Path::Bridge).or(with(Path::Veth)),
+    };
+    let best = of.path.best(of.ip).or(yardstick.map(goodput))?;
+    Some(goodput(of) / best)
+}
+
+/// A stream through each path.
+fn turn(series: &mut [Series], args: &Args, bar: &ProgressBar) -> Result<()> {
+    let congestion = args.congestion.as_deref();
+    let how = How {
+        over: args.over.join(),
+        seconds: args.seconds,
+        options: args.pace.options(),
+        congestion,
+    };
+    for s in series {
+        s.streams.push(stream(s.path, s.ip, how)?);
+        bar.inc(1);
+    }
+    Ok(())
+}
+
+fn print(args: &Args, turns: u64, series: &[Series], ratios: &[Option<f64>]) {
+    let congestion =
+        series.iter().find_map(|s| s.streams.first()).map_or("", |stream| &stream.congestion);
+    say!(
+        "one TCP stream ({congestion}) from the near to the far end, {} s, {turns} times each, in turns; medians",
+        args.seconds
+    );
+    let rows = series.iter().zip(ratios).map(|(s, ratio)| {
+        let rates = || s.streams.iter().map(|s| s.gbit_per_s);
+        let cpu = |of: fn(&Stream) -> f64| format!("{:.0} %", 100.0 * s.median(of));
+        let emulated = matches!(s.path, Path::Bare | Path::Link(_));
+        vec![
+            format!("IPv{} {}", s.ip, s.path.name()),
+            format!("{:.2}", s.median(|s| s.gbit_per_s)),
+            format!(
+                "{:.2} to {:.2}",
+                rates().fold(f64::INFINITY, f64::min),
+                rates().fold(0.0, f64::max)
+            ),
+            ratio.map_or(text::DASH.into(), |ratio| format!("{ratio:.3}")),
+            cpu(|s| s.sender_cpu),
+            cpu(|s| s.receiver_cpu),
+            if emulated { cpu(|s| s.link_cpu) } else { text::DASH.into() },
+            format!("{:.0}", s.median(|s| s.retransmitted as f64)),
+            format!("{:.0}", s.median(|s| s.lost as f64)),
+        ]
+    });
+    let header = [
+        "",
+        "Gbit/s",
+        "range",
+        "of kernel or rate",
+        "CPU sender",
+        "receiver",
+        "link",
+        "sent again",
+        "lost in link",
+    ];
+    say!("{}", text::table(&header, rows));
+}

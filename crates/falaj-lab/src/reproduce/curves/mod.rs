@@ -1,0 +1,264 @@
+//! Papers whose figures and tables are curves: what they state beside what we get, printed, as JSON
+//! and as a page.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`cells`] | statements, judged; those on a closed list are known not to be reproducible |
+//! | `draw` | a figure as SVG |
+
+pub(super) mod cells;
+#[cfg(feature = "plots")]
+mod draw;
+
+use super::Args;
+use super::page::{Head, command, escape, table};
+use anyhow::{Context, Result};
+use cells::{Cell, Published, judged};
+use falaj_terminal::{progress, text};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::process::ExitCode;
+
+/// A paper.
+pub(super) struct Work {
+    /// As `falaj reproduce` knows it, and its files are named.
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    pub(super) source: &'static str,
+    /// What holds of all that follows.
+    pub(super) setting: &'static str,
+    pub(super) published: &'static [Published],
+    /// How chance is made, and what of it follows from what.
+    pub(super) seeds: &'static str,
+    /// The closed list, as JSON.
+    pub(super) known: &'static str,
+}
+
+/// A figure or a table, and the numbers that the cells judge.
+#[derive(Serialize)]
+pub(super) struct Figure {
+    /// As the paper numbers it: `Figure 3`, `Table 5.1`.
+    pub(super) label: String,
+    pub(super) title: String,
+    pub(super) x: &'static str,
+    pub(super) y: &'static str,
+    #[serde(skip)]
+    #[cfg_attr(not(feature = "plots"), allow(dead_code, reason = "pictures alone have axes"))]
+    pub(super) axes: Axes,
+    /// Without any there is nothing to draw.
+    pub(super) curves: Vec<Curve>,
+    pub(super) notes: Vec<String>,
+    /// By the statements of the paper.
+    pub(super) found: Vec<(&'static str, f64)>,
+}
+
+/// How a figure is drawn.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Axes {
+    Plain,
+    /// A bar for each whole number, and nothing between.
+    Each,
+    /// The upright one goes by powers of ten.
+    Decades,
+    /// The same over kinds of something, by their numbers, with a mark at each.
+    DecadesOfKinds,
+    /// Both go by powers of two.
+    Doublings,
+}
+
+/// A curve, in the figure's units.
+#[derive(Serialize)]
+pub(super) struct Curve {
+    pub(super) name: &'static str,
+    pub(super) points: Vec<Point>,
+}
+
+#[derive(Clone, Copy, Serialize)]
+pub(super) struct Point {
+    pub(super) x: f64,
+    pub(super) y: f64,
+    /// Error bound, or half of the 95 % interval.
+    pub(super) off: Option<f64>,
+}
+
+impl Figure {
+    /// The name of its files.
+    fn file(&self) -> String {
+        self.label.to_lowercase().replace(' ', "-")
+    }
+}
+
+impl Work {
+    /// Makes these figures and tells all of it, as the arguments say.
+    pub(super) fn reproduce(
+        &self,
+        args: &Args,
+        wanted: &[&str],
+        make: impl Fn(&str) -> Result<Figure>,
+    ) -> Result<ExitCode> {
+        if let Some(out) = &args.out {
+            std::fs::create_dir_all(out)
+                .with_context(|| format!("cannot make the directory {}", out.display()))?;
+        }
+        let bar = progress::bar(wanted.len() as u64, "figures");
+        let mut figures = Vec::new();
+        for label in wanted {
+            figures.push(make(label)?);
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        let cells = judged(self, &figures)?;
+        if args.json {
+            say!("{}", serde_json::to_string_pretty(&self.to_json(&figures, &cells))?);
+        } else {
+            self.print(&figures, &cells);
+        }
+        if let Some(out) = &args.out {
+            let put = |name: &str, text: &str| {
+                let path = out.join(name);
+                std::fs::write(&path, text)
+                    .with_context(|| format!("cannot write {}", path.display()))
+            };
+            let pictures = pictures(&figures)?;
+            #[cfg(feature = "plots")]
+            falaj_pictures::save(out, &pictures)?;
+            put(&format!("{}.html", self.name), &self.page(&figures, &cells, &pictures))?;
+            put(
+                &format!("{}.json", self.name),
+                &serde_json::to_string_pretty(&self.to_json(&figures, &cells))?,
+            )?;
+            note!("{}: {name}.html, {name}.json and the figures", out.display(), name = self.name);
+        }
+        Ok(ExitCode::from(u8::from(cells.iter().any(|c| c.verdict == "MISSED"))))
+    }
+
+    fn to_json(&self, figures: &[Figure], cells: &[Cell]) -> Value {
+        json!({
+            "paper": self.source, "setting": self.setting, "version": env!("CARGO_PKG_VERSION"),
+            "command": command(), "seeds": self.seeds,
+            "figures": figures, "cells": cells,
+            "summary": {
+                "cells": cells.len(),
+                "known": cells.iter().filter(|c| c.verdict == "known").count(),
+                "missed": cells.iter().filter(|c| c.verdict == "MISSED").count(),
+            },
+        })
+    }
+
+    fn print(&self, figures: &[Figure], cells: &[Cell]) {
+        say!("{}\n{}\n", self.source, self.setting);
+        for figure in figures {
+            say!("{}: {}", figure.label, figure.title);
+            if !figure.curves.is_empty() {
+                say!("{}", text::table(&header(figure), rows(figure)));
+            }
+            for line in &figure.notes {
+                say!("  {line}");
+            }
+            say!("");
+        }
+        say!("{}", text::table(&CELLS, cells.iter().map(cell_row)));
+    }
+
+    fn page(&self, figures: &[Figure], cells: &[Cell], pictures: &[(String, String)]) -> String {
+        let head = Head {
+            title: self.title,
+            source: self.source,
+            setting: self.setting,
+            command: &command(),
+            seeds: self.seeds,
+        };
+        let count = |verdict: &str| cells.iter().filter(|c| c.verdict == verdict).count();
+        let mut html = head.html();
+        let _ = writeln!(
+            html,
+            "<p>{} statements: {} as published, {} known not to be, {} missed; <a href=\"#cells\">all of them</a>.</p>",
+            cells.len(),
+            count("ok"),
+            count("known"),
+            count("MISSED")
+        );
+        let plain = |row: Vec<String>| row.into_iter().map(|text| ("", text)).collect::<Vec<_>>();
+        for figure in figures {
+            let _ = writeln!(html, "<h2>{}: {}</h2>", escape(&figure.label), escape(&figure.title));
+            if let Some((_, svg)) = pictures.iter().find(|(label, _)| *label == figure.file()) {
+                let _ = writeln!(html, "<figure class=\"two\">{svg}</figure>");
+            }
+            if !figure.curves.is_empty() {
+                html.push_str(&table(&header(figure), rows(figure).into_iter().map(plain)));
+            }
+            for line in &figure.notes {
+                let _ = writeln!(html, "<p>{}</p>", escape(line));
+            }
+        }
+        html.push_str("<h2 id=\"cells\">Published and ours</h2>\n");
+        let judged = |c: &Cell| {
+            let class = |n: usize| match n {
+                5 => c.verdict,
+                0 | 1 | 6 => "words",
+                _ => "",
+            };
+            cell_row(c)
+                .into_iter()
+                .enumerate()
+                .map(|(n, text)| (class(n), text))
+                .collect::<Vec<_>>()
+        };
+        html.push_str(&table(&CELLS, cells.iter().map(judged)));
+        html.push_str("</body></html>\n");
+        html
+    }
+}
+
+/// A figure's points as rows: one value of x, and what each curve has there.
+fn rows(figure: &Figure) -> Vec<Vec<String>> {
+    let mut xs: Vec<f64> =
+        figure.curves.iter().flat_map(|c| c.points.iter().map(|p| p.x)).collect();
+    xs.sort_by(f64::total_cmp);
+    xs.dedup();
+    let row = |x: &f64| {
+        let cell = |curve: &Curve| {
+            let point = curve.points.iter().find(|p| p.x == *x);
+            point.map_or(text::DASH.into(), |p| match p.off {
+                Some(off) if off >= 0.05 => format!("{:.1} ± {off:.1}", p.y),
+                _ if p.y != 0.0 && p.y.abs() < 0.1 => format!("{:.3}", p.y),
+                _ => format!("{:.1}", p.y),
+            })
+        };
+        std::iter::once(format!("{x}")).chain(figure.curves.iter().map(cell)).collect()
+    };
+    xs.iter().map(row).collect()
+}
+
+fn header(figure: &Figure) -> Vec<&str> {
+    std::iter::once(figure.x).chain(figure.curves.iter().map(|c| c.name)).collect()
+}
+
+const CELLS: [&str; 7] = ["where", "statement", "published", "ours", "tolerance", "", "why"];
+
+fn cell_row(c: &Cell) -> Vec<String> {
+    vec![
+        c.label.clone(),
+        c.statement.clone(),
+        format!("{} {}", c.published, c.unit),
+        if c.ours.is_nan() { text::DASH.into() } else { format!("{:.3} {}", c.ours, c.unit) },
+        format!("± {}", c.tolerance),
+        c.verdict.to_owned(),
+        c.why.clone().unwrap_or_default(),
+    ]
+}
+
+#[cfg(feature = "plots")]
+fn pictures(figures: &[Figure]) -> Result<Vec<(String, String)>> {
+    let drawn = figures.iter().filter(|f| !f.curves.is_empty());
+    drawn.map(|f| Ok((f.file(), draw::svg(f)?))).collect()
+}
+
+#[cfg(not(feature = "plots"))]
+fn pictures(_: &[Figure]) -> Result<Vec<(String, String)>> {
+    note!(
+        "no pictures: this program was built without them; get them with `cargo build --release --features plots`"
+    );
+    Ok(Vec::new())
+}

@@ -1,0 +1,157 @@
+//! Load of a disk beside that of the network: a process that writes, in a control group of its own
+//! where there may be one.
+
+use super::group::Group;
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What is written again and again, and forced onto the disk each time.
+const BYTES: usize = 16 << 20;
+
+/// What the process is told before anything else; it ends when its standard input does.
+#[derive(Serialize, Deserialize)]
+struct Times {
+    from: Duration,
+    to: Duration,
+}
+
+/// What it says first.
+#[derive(Serialize, Deserialize)]
+struct Begun {
+    /// About its control group.
+    group: String,
+    /// Directories that are no longer there when it has ended.
+    directories: Vec<PathBuf>,
+}
+
+/// What it says last.
+#[derive(Serialize, Deserialize)]
+struct Ended {
+    written: u64,
+    /// Of a processor.
+    spent: Duration,
+}
+
+/// What came of the load.
+#[derive(Clone, Debug)]
+pub(super) struct Done {
+    /// Bytes that were written, and forced onto the disk.
+    pub(super) written: u64,
+    /// What a processor did for it.
+    pub(super) spent: Duration,
+    /// In which control group that was, or why in none.
+    pub(super) group: String,
+}
+
+/// Writes from one instant to another, as long as this is there.
+pub(super) struct Load {
+    process: Child,
+    says: BufReader<ChildStdout>,
+    begun: Begun,
+}
+
+impl Load {
+    /// Begins then, and ends then.
+    pub(super) fn between(from: Duration, to: Duration) -> Result<Load> {
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let mut command = Command::new(program);
+        // A Ctrl-C is for us: we end it, and it has to tidy up.
+        command.arg("disk-load").stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        let mut process = command.spawn().context("the load of the disk")?;
+        let (mut input, output) =
+            process.stdin.take().zip(process.stdout.take()).context("both are pipes")?;
+        // Its input stays open as long as it is to go on.
+        writeln!(input, "{}", serde_json::to_string(&Times { from, to })?)?;
+        process.stdin = Some(input);
+        let mut says = BufReader::new(output);
+        let begun = line(&mut says)?;
+        Ok(Load { process, says, begun })
+    }
+
+    /// Ends it; what it did.
+    pub(super) fn end(mut self) -> Result<Done> {
+        drop(self.process.stdin.take());
+        let ended: Ended = line(&mut self.says)?;
+        ensure!(self.process.wait()?.success(), "the load of the disk failed");
+        Ok(Done {
+            written: ended.written,
+            spent: ended.spent,
+            group: std::mem::take(&mut self.begun.group),
+        })
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        drop(self.process.stdin.take());
+        let _ = self.process.wait();
+        // It leaves none, unless somebody killed it.
+        self.begun.directories.iter().for_each(|directory| drop(fs::remove_dir(directory)));
+    }
+}
+
+fn line<T: for<'a> Deserialize<'a>>(says: &mut impl BufRead) -> Result<T> {
+    let mut line = String::new();
+    says.read_line(&mut line)?;
+    // What went wrong it has said itself.
+    serde_json::from_str(&line).context("the load of the disk failed")
+}
+
+/// `falaj disk-load`: the process that writes.
+pub fn main() -> Result<ExitCode> {
+    let mut input = BufReader::new(std::io::stdin());
+    let mut told = String::new();
+    input.read_line(&mut told)?;
+    let times: Times =
+        serde_json::from_str(&told).context("this command is for falaj's own use")?;
+    let file = tempfile::tempfile().context("no file for the load of the disk")?;
+    let group = Group::enter(&file);
+    let began = Instant::now();
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let listen = move || {
+        let _ = input.read_to_end(&mut Vec::new());
+        stopped.store(true, Ordering::Relaxed);
+    };
+    std::thread::Builder::new().name("listen".into()).spawn(listen)?;
+    say(&Begun { group: group.to_string(), directories: group.directories() })?;
+    let written = write(file, began, &times, &stop);
+    drop(group);
+    say(&Ended { written: written.context("the load of the disk")?, spent: spent() })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn say(what: &impl Serialize) -> Result<()> {
+    // Whoever started it may be gone, which is no reason not to tidy up.
+    let _ = writeln!(std::io::stdout(), "{}", serde_json::to_string(what)?);
+    Ok(())
+}
+
+fn write(mut file: File, began: Instant, times: &Times, stop: &AtomicBool) -> std::io::Result<u64> {
+    let (bytes, mut written) = (vec![0x5a; BYTES], 0);
+    while !stop.load(Ordering::Relaxed) && began.elapsed() < times.to {
+        if began.elapsed() < times.from {
+            std::thread::sleep(Duration::from_millis(5));
+            continue;
+        }
+        file.seek(SeekFrom::Start(0))?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        written += BYTES as u64;
+    }
+    Ok(written)
+}
+
+/// What this thread had of a processor.
+fn spent() -> Duration {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0))
+}

@@ -1,0 +1,144 @@
+//! Beyond the paper: its rows with idle time lent, with tails carried over,
+//! and with both; then with the first link divided among a small part and the
+//! rest, by one queue and by DRR. No maximum may exceed its bound.
+
+use super::runs::{Effort, PARTS, Server, Watch, run};
+use super::tables::{Published, verdict};
+use anyhow::Result;
+use falaj_terminal::{progress, text};
+use serde::Serialize;
+use std::sync::atomic::AtomicBool;
+
+pub(super) const EFFORT: Effort = Effort { seconds: 10.0, seeds: 4 };
+
+pub(super) const SERVERS: [Server; 4] = [
+    Server::Clean { lend: false, carry: false },
+    Server::Clean { lend: true, carry: false },
+    Server::Clean { lend: false, carry: true },
+    Server::Clean { lend: true, carry: true },
+];
+
+pub(super) const DIVIDED: [Server; 2] =
+    [Server::Divided { drr: false }, Server::Divided { drr: true }];
+
+/// One link of a row, or a part of it, under one server: Mbit/s and us.
+#[derive(Serialize)]
+pub(super) struct Outcome {
+    pub(super) row: usize,
+    pub(super) types: String,
+    /// `2`; the parts of the first are `1/small` and `1/rest`.
+    pub(super) link: String,
+    pub(super) input: u64,
+    pub(super) server: String,
+    pub(super) out: f64,
+    pub(super) avg: f64,
+    pub(super) max: f64,
+    pub(super) bound: Option<f64>,
+    pub(super) verdict: &'static str,
+}
+
+/// All that is run, in both tables; of the rows that were done, if it was stopped.
+pub(super) fn outcomes(
+    published: &Published,
+    effort: Effort,
+    stop: &AtomicBool,
+) -> Result<[Vec<Outcome>; 2]> {
+    let runs = published.rows.len() * (SERVERS.len() + DIVIDED.len()) * effort.seeds;
+    let bar = progress::bar(runs as u64, "beyond");
+    let both = [&SERVERS[..], &DIVIDED[..]]
+        .map(|servers| under(servers, published, effort, Watch { bar: &bar, stop }));
+    bar.finish_and_clear();
+    let [links, parts] = both;
+    Ok([links?, parts?.into_iter().filter(|o| o.link.contains('/')).collect()])
+}
+
+/// By row, then link or part, then server.
+fn under(
+    servers: &[Server],
+    published: &Published,
+    effort: Effort,
+    watch: Watch<'_>,
+) -> Result<Vec<Outcome>> {
+    let mut outcomes = Vec::new();
+    for row in &published.rows {
+        let links = row.links();
+        let runs =
+            servers.iter().map(|s| run(&links, *s, effort, watch)).collect::<Result<Vec<_>>>()?;
+        if runs.iter().any(Vec::is_empty) {
+            break;
+        }
+        let mut names: Vec<(String, u64)> =
+            links.iter().enumerate().map(|(n, (_, input))| ((n + 1).to_string(), *input)).collect();
+        if matches!(servers[0], Server::Divided { .. }) {
+            let (_, input) = names.remove(0);
+            names.splice(
+                0..0,
+                PARTS.map(|(part, share)| (format!("1/{part}"), input * share / 100)),
+            );
+        }
+        for (n, (name, input)) in names.iter().enumerate() {
+            for (server, run) in servers.iter().zip(&runs) {
+                let Some(ours) = &run[n] else { continue };
+                outcomes.push(Outcome {
+                    row: row.no,
+                    types: row.types.clone(),
+                    link: name.clone(),
+                    input: *input,
+                    server: server.name(),
+                    out: ours.out.mean,
+                    avg: ours.avg.mean,
+                    max: ours.max,
+                    bound: ours.bound,
+                    verdict: verdict(ours.within_bound()),
+                });
+            }
+        }
+    }
+    Ok(outcomes)
+}
+
+pub(super) fn broken(outcomes: &[Vec<Outcome>; 2]) -> usize {
+    outcomes.iter().flatten().filter(|o| o.verdict != "ok").count()
+}
+
+/// `476.2; 12.3; 190 <= 202`.
+pub(super) fn show(o: &Outcome) -> String {
+    let bound = o.bound.map_or(text::DASH.into(), |b| format!("{b:.0}"));
+    let relation = if o.verdict == "ok" { "<=" } else { ">" };
+    format!("{:.1}; {:.1}; {:.0} {relation} {bound}", o.out, o.avg, o.max)
+}
+
+/// Title, column names and rows of each table, as text.
+pub(super) type Tables = [(&'static str, Vec<String>, Vec<Vec<String>>); 2];
+
+/// Both as tables: a row for each link, a column for each server.
+pub(super) fn tables(outcomes: &[Vec<Outcome>; 2]) -> Tables {
+    let table = |servers: &[Server], of: &[Outcome]| {
+        let header = ["no", "types", "link", "input"].map(str::to_owned).into_iter();
+        let rows = of.chunks(servers.len()).map(|of| {
+            let o = &of[0];
+            let mut row =
+                vec![o.row.to_string(), o.types.clone(), o.link.clone(), o.input.to_string()];
+            row.extend(of.iter().map(show));
+            row
+        });
+        (header.chain(servers.iter().map(|s| s.name())).collect(), rows.collect())
+    };
+    let (links, parts) = (table(&SERVERS, &outcomes[0]), table(&DIVIDED, &outcomes[1]));
+    [
+        ("lending and carrying over", links.0, links.1),
+        ("the first link divided: a tenth of its load, and the rest", parts.0, parts.1),
+    ]
+}
+
+pub(super) fn print(outcomes: &[Vec<Outcome>; 2]) {
+    let Effort { seconds, seeds } = EFFORT;
+    say!(
+        "Beyond the paper: packet-wise, preset clean\n{seeds} seeds of {seconds} s; rate in Mbit/s; mean delay; maximum and its bound, in us\n"
+    );
+    for (title, header, rows) in tables(outcomes) {
+        let header: Vec<&str> = header.iter().map(String::as_str).collect();
+        say!("{title}\n{}\n", text::table(&header, rows));
+    }
+    say!("{} maxima: {} beyond their bound\n", outcomes.iter().flatten().count(), broken(outcomes));
+}

@@ -1,0 +1,384 @@
+//! What the figures show, and Section II.B says, as claims that a run can fail.
+//!
+//! The paper says it in words and curves without values; the thresholds are
+//! ours, set beside the values of an independent model of the same servers.
+
+use super::figures::{A, B, DRR, Sweep};
+use super::live::{Load, Outcome, Paced};
+use super::runs::{Ours, Server};
+use super::tables::verdict;
+use Server::{PacketWise, PacketWiseSkip, PhaseWise};
+use falaj_sched::units::time::Span;
+use falaj_terminal::text;
+use serde::Serialize;
+
+/// A claim, and what became of it.
+#[derive(Serialize)]
+pub(super) struct Claim {
+    /// Its number; `None` of what Section II.B says in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) figure: Option<usize>,
+    pub(super) claim: String,
+    pub(super) ours: f64,
+    pub(super) unit: &'static str,
+    pub(super) threshold: Threshold,
+    pub(super) verdict: &'static str,
+}
+
+/// `ours` must lie between the two.
+#[derive(Clone, Copy, Serialize)]
+pub(super) struct Threshold {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) min: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max: Option<f64>,
+}
+
+impl Threshold {
+    fn holds(self, ours: f64) -> bool {
+        // NaN holds nothing.
+        !ours.is_nan()
+            && self.min.is_none_or(|min| ours >= min)
+            && self.max.is_none_or(|max| ours <= max)
+    }
+
+    pub(super) fn show(self) -> String {
+        match (self.min, self.max) {
+            (Some(min), Some(max)) => format!("{min} to {max}"),
+            (Some(min), None) => format!(">= {min}"),
+            (None, Some(max)) => format!("<= {max}"),
+            (None, None) => text::DASH.into(),
+        }
+    }
+}
+
+fn least(min: f64) -> Threshold {
+    Threshold { min: Some(min), max: None }
+}
+
+fn most(max: f64) -> Threshold {
+    Threshold { min: None, max: Some(max) }
+}
+
+fn within(min: f64, max: f64) -> Threshold {
+    Threshold { min: Some(min), max: Some(max) }
+}
+
+fn largest(values: impl IntoIterator<Item = f64>) -> f64 {
+    values.into_iter().reduce(f64::max).unwrap_or(f64::NAN)
+}
+
+fn smallest(values: impl IntoIterator<Item = f64>) -> f64 {
+    values.into_iter().reduce(f64::min).unwrap_or(f64::NAN)
+}
+
+/// One value for each offered rate, from two servers' curves.
+fn beside(
+    sweep: &Sweep,
+    (one, other): (Server, Server),
+    link: usize,
+    (from, to): (u64, u64),
+    value: impl Fn(&Ours, &Ours) -> f64,
+) -> Vec<f64> {
+    let (one, other) = (sweep.curve(one, link, from, to), sweep.curve(other, link, from, to));
+    one.iter().zip(&other).map(|((_, one), (_, other))| value(one, other)).collect()
+}
+
+/// What is claimed of the figure of this number.
+pub(super) fn of(figure: usize, sweep: &Sweep) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    let mut claim = |text: &str, ours: f64, unit: &'static str, threshold: Threshold| {
+        let verdict = verdict(threshold.holds(ours));
+        claims.push(Claim {
+            figure: Some(figure),
+            claim: text.to_owned(),
+            ours,
+            unit,
+            threshold,
+            verdict,
+        });
+    };
+    let mean = |server, link, x| sweep.at(server, link, x).avg.mean;
+    let rise = |server, link, from, to| mean(server, link, to) - mean(server, link, from);
+    let maxima = |server, link, from, to| {
+        sweep.curve(server, link, from, to).into_iter().map(|(_, o)| o.max)
+    };
+    let delivered = |servers: &[Server], link, to| {
+        let of = |s: &Server| {
+            sweep.curve(*s, link, 30, to).into_iter().map(|(_, o)| o.out.mean / o.offered)
+        };
+        smallest(servers.iter().flat_map(of).collect::<Vec<_>>()) * 100.0
+    };
+    let both = (PhaseWise, PacketWise);
+    let tail = (PacketWise, PacketWiseSkip);
+    match figure {
+        5 => {
+            let whole = rise(PhaseWise, A, 0, 600);
+            claim(
+                "phase-wise, A's mean delay rises with the load of B: from 0 to 600 Mbit/s",
+                whole,
+                "us",
+                least(9.0),
+            );
+            let share = rise(PhaseWise, A, 0, 510) / whole * 100.0;
+            claim(
+                "phase-wise, the rise is done once B is saturated: its part up to 510 Mbit/s",
+                share,
+                "%",
+                least(95.0),
+            );
+            let rise = rise(PacketWise, A, 0, 600);
+            claim(
+                "packet-wise, A's mean delay hardly rises: from 0 to 600 Mbit/s",
+                rise,
+                "us",
+                most(1.1),
+            );
+        }
+        6 => {
+            let ratio = mean(PacketWise, B, 150) / mean(PhaseWise, B, 150);
+            claim(
+                "at low load B waits less packet-wise: its mean delay at 150 Mbit/s over phase-wise",
+                ratio,
+                "",
+                most(0.5),
+            );
+            let gap = largest(beside(sweep, both, B, (510, 600), |one, other| {
+                (one.avg.mean - other.avg.mean).abs()
+            }));
+            claim(
+                "the difference disappears once B is saturated: its largest from 510 Mbit/s on",
+                gap,
+                "us",
+                most(0.5),
+            );
+        }
+        7 => {
+            for (link, name) in [(B, "B"), (A, "A")] {
+                let apart = beside(sweep, both, link, (0, 600), |one, other| {
+                    (one.out.mean / other.out.mean - 1.0).abs()
+                });
+                let text =
+                    format!("both servers deliver the same rate: largest difference on {name}");
+                claim(&text, largest(apart) * 100.0, "%", most(0.1));
+            }
+            for server in [PhaseWise, PacketWise] {
+                let text =
+                    format!("{}, B is held to 28/60 of the link at 600 Mbit/s", server.name());
+                let out = sweep.at(server, B, 600).out.mean;
+                claim(&text, out, "Mbit/s", within(466.2, 467.1));
+            }
+            claim(
+                "A gets out what it is offered, at every load of B",
+                delivered(&[PhaseWise, PacketWise], A, 600),
+                "%",
+                least(99.95),
+            );
+        }
+        8 => {
+            let ratio = smallest(beside(sweep, both, A, (150, 600), |phase, packet| {
+                phase.max / packet.max
+            }));
+            claim(
+                "A's maximum is larger phase-wise: over packet-wise, least from 150 Mbit/s on",
+                ratio,
+                "",
+                least(1.2),
+            );
+            for server in [PhaseWise, PacketWise] {
+                let bound = sweep.at(server, A, 600).bound.unwrap_or(f64::NAN);
+                let text = format!("{}, A's maximum stays within its bound", server.name());
+                claim(&text, largest(maxima(server, A, 0, 600)), "us", most(bound));
+            }
+        }
+        9 => {
+            let flat = largest(maxima(PhaseWise, B, 540, 600).map(|max| (max - 176.0).abs()));
+            claim(
+                "phase-wise, B's maximum once saturated is 176 us: largest difference from 540 Mbit/s on",
+                flat,
+                "us",
+                most(0.5),
+            );
+            let packet = maxima(PacketWise, B, 540, 600);
+            let bound = sweep.at(PacketWise, B, 600).bound.unwrap_or(f64::NAN);
+            claim(
+                "packet-wise, B's maximum once saturated lies higher: least from 540 Mbit/s on",
+                smallest(packet),
+                "us",
+                within(185.0, bound),
+            );
+            for server in [PhaseWise, PacketWise] {
+                let bound = sweep.at(server, B, 600).bound.unwrap_or(f64::NAN);
+                let text = format!("{}, B's maximum stays within its bound", server.name());
+                claim(&text, largest(maxima(server, B, 30, 600)), "us", most(bound));
+            }
+        }
+        10 => {
+            let lower =
+                beside(sweep, tail, A, (0, 600), |plain, skip| plain.avg.mean - skip.avg.mean);
+            claim(
+                "skipping tails lowers A's mean delay: least, over all loads",
+                smallest(lower.iter().copied()),
+                "us",
+                least(0.05),
+            );
+            claim("… and most", largest(lower), "us", most(0.3));
+            for (x, threshold) in [(510, within(13.0, 21.0)), (600, within(6.0, 9.0))] {
+                let lower = mean(PacketWise, B, x) - mean(PacketWiseSkip, B, x);
+                claim(
+                    &format!("skipping tails lowers B's mean delay: at {x} Mbit/s"),
+                    lower,
+                    "us",
+                    threshold,
+                );
+            }
+            let gain = sweep.at(PacketWiseSkip, B, 600).out.mean
+                / sweep.at(PacketWise, B, 600).out.mean
+                - 1.0;
+            claim(
+                "skipping tails raises B's saturated rate, at 600 Mbit/s",
+                gain * 100.0,
+                "%",
+                within(3.4, 3.8),
+            );
+        }
+        11 => {
+            for (link, name, from) in [(B, "B", 540), (A, "A", 150)] {
+                let average = |server| {
+                    let maxima: Vec<f64> = maxima(server, link, from, 600).collect();
+                    maxima.iter().sum::<f64>() / maxima.len() as f64
+                };
+                let text = format!(
+                    "skipping tails lowers {name}'s maximum: on average from {from} Mbit/s on"
+                );
+                claim(&text, average(PacketWise) - average(PacketWiseSkip), "us", least(0.0));
+            }
+            for (link, name) in [(B, "B"), (A, "A")] {
+                let bound = sweep.at(PacketWiseSkip, link, 600).bound.unwrap_or(f64::NAN);
+                let text = format!("with tails skipped, {name}'s maximum stays within its bound");
+                claim(&text, largest(maxima(PacketWiseSkip, link, 30, 600)), "us", most(bound));
+            }
+        }
+        12 => {
+            let text = "packet-wise with tails skipped, A's mean delay is flat once B exceeds its share: growth from 540 to 720 Mbit/s";
+            claim(text, rise(PacketWiseSkip, A, 540, 720), "us", most(0.02));
+            for (server, threshold) in DRR.into_iter().zip([0.3, 1.0, 2.5]) {
+                let text =
+                    format!("{}, it continues to grow: from 540 to 720 Mbit/s", server.name());
+                claim(&text, rise(server, A, 540, 720), "us", least(threshold));
+            }
+            for (server, from) in DRR.into_iter().zip([510, 150, 150]) {
+                let above = beside(sweep, (server, PacketWiseSkip), A, (from, 720), |drr, skip| {
+                    drr.avg.mean - skip.avg.mean
+                });
+                let text = format!(
+                    "{}, A waits longer than packet-wise: least from {from} Mbit/s on",
+                    server.name()
+                );
+                claim(&text, smallest(above), "us", least(0.0));
+            }
+        }
+        13 => {
+            let out = sweep
+                .curve(PacketWiseSkip, B, 600, 720)
+                .into_iter()
+                .map(|(_, o)| (o.out.mean - 483.6).abs());
+            claim(
+                "packet-wise with tails skipped, B is throttled to 483.6 Mbit/s: largest difference from 600 Mbit/s on",
+                largest(out),
+                "Mbit/s",
+                most(1.0),
+            );
+            claim(
+                "DRR does not throttle: B gets out what it is offered up to 720 Mbit/s, all quanta",
+                delivered(&DRR, B, 720),
+                "%",
+                least(99.9),
+            );
+            let all = [PacketWiseSkip, DRR[0], DRR[1], DRR[2]];
+            claim(
+                "no server drops A's packets: it gets out what it is offered",
+                delivered(&all, A, 720),
+                "%",
+                least(99.95),
+            );
+        }
+        _ => {}
+    }
+    claims
+}
+
+/// What Section II.B and the paper's argument for the packet-wise server come to in counts, which a
+/// busy machine changes little; CPU times are told and not judged.
+pub(super) fn live(outcomes: &[Outcome]) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    let mut claim = |claim: String, ours: f64, unit: &'static str, threshold: Threshold| {
+        let verdict = verdict(threshold.holds(ours));
+        claims.push(Claim { figure: None, claim, ours, unit, threshold, verdict });
+    };
+    let idle: Vec<f64> =
+        outcomes.iter().filter(|o| o.is(Load::Idle)).map(Outcome::timer_wakes_a_second).collect();
+    if !idle.is_empty() {
+        let text = "without packets nobody is woken for a phase: wake-ups by the timer in a second, most of all servers";
+        claim(text.into(), largest(idle), "", most(5.0));
+    }
+    let by_falaj = || outcomes.iter().filter(|o| o.is_paced_by(Paced::Falaj));
+    for phase in by_falaj()
+        .filter(|o| o.is(Load::Light) && o.server == PhaseWise.name() && o.phase() >= LONG)
+    {
+        let packet_wise = |o: &&Outcome| {
+            (o.is(Load::Light), o.server.as_str(), o.phase())
+                == (true, &PacketWise.name(), phase.phase())
+        };
+        let Some(packet) = by_falaj().find(packet_wise) else { continue };
+        let text = format!(
+            "phases of {}, light load, the phase-wise server needs the timer more often: wake-ups for 100 packets, \
+             less packet-wise",
+            phase.phase()
+        );
+        let ours = phase.timer_wakes_for_100_packets() - packet.timer_wakes_for_100_packets();
+        claim(text, ours, "", least(10.0));
+    }
+    let by_device = || outcomes.iter().filter(|o| o.is_paced_by(Paced::Device));
+    if by_device().next().is_some() {
+        let text = "a device is handed packets ahead of time: those that the link sent and that did not come, of all loads";
+        claim(text.into(), by_device().map(|o| o.missing() as f64).sum(), "", most(0.0));
+    }
+    // Where no time is kept free, a device that is full has to be looked after twice in a
+    // millisecond.
+    let skips = |o: &&Outcome| o.server == PacketWiseSkip.name() && o.phase() >= LONG;
+    for device in by_device().filter(|o| o.is(Load::Flood)).filter(skips) {
+        let text = format!(
+            "phases of {}, flooded, tails skipped: a device is handed many packets at once: wake-ups for 100 packets",
+            device.phase(),
+        );
+        claim(text, device.wakes_for_100_packets(), "", most(40.0));
+    }
+    claims
+}
+
+/// In shorter phases most waits are shorter than a sleep is worth.
+const LONG: Span = Span::from_micros(300);
+
+pub(super) fn missed(claims: &[Claim]) -> usize {
+    claims.iter().filter(|c| c.verdict == "MISSED").count()
+}
+
+pub(super) fn print(claims: &[Claim]) {
+    let rows = claims.iter().map(|c| {
+        let figure = c.figure.map_or(String::new(), |no| format!("{no:>2}: "));
+        vec![
+            format!("{figure}{}", c.claim),
+            format!("{:.2} {}", c.ours, c.unit),
+            c.threshold.show(),
+            c.verdict.to_owned(),
+        ]
+    });
+    say!("{}\n", text::table(&["claim", "ours", "threshold", ""], rows));
+    say!(
+        "{} claims: {} hold, {} missed\n",
+        claims.len(),
+        claims.len() - missed(claims),
+        missed(claims)
+    );
+}

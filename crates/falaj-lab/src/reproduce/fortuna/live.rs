@@ -1,0 +1,502 @@
+//! Section II.B on real packets: what it costs to keep phases on a machine that
+//! is no real-time system.
+//!
+//! The paper says it in words: timer interrupts come late, so a phase-wise
+//! server has to wait busily, or to sleep until shortly before a phase ends and
+//! wait busily from there; that occupies a processor and its power. A
+//! packet-wise server needs the timer at a cycle's end only. Here the same
+//! packets pass both servers, and the thread that forwards them is watched: what
+//! woke it, how long it spun, what CPU time it took.
+//!
+//! The paper's 1 Gbit/s is 100 Mbit/s here, its phase of 30 us is 300 us and its
+//! loads are a tenth: all delays are ten times the paper's, and nothing else is
+//! another. Shorter and longer phases stand beside.
+
+use super::claims::{self, Claim};
+use super::runs::{Effort, FIRST_SEED, Link, Scale, Server, scenario_text};
+use super::tables::SERVERS;
+use anyhow::Result;
+use clap::ValueEnum;
+use falaj_engine::PipeId;
+use falaj_experiment::measure::{Measured, Thread, measure_by_sockets};
+use falaj_experiment::replications::{Replications, Simulated};
+use falaj_live::event_loop::Timer;
+use falaj_live::event_loop::{Losses, Options};
+use falaj_sched::units::time::Span;
+use falaj_terminal::interrupt::Interrupted;
+use falaj_terminal::{file, progress, text};
+use falaj_traffic::meter::Meter;
+use serde::Serialize;
+
+/// What is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(in crate::reproduce) enum Load {
+    /// Nothing at all, AB.
+    Idle,
+    /// 250 packets a second on each link, AB.
+    Light,
+    /// The tables' row 7: AB, a tenth of the line each.
+    Row7,
+    /// The tables' row 4: BA, 0.8 and 0.2 of the line.
+    Row4,
+    /// More than the line carries: BB, 0.6 of it each.
+    Flood,
+    /// The tables' row 14: BAB, 0.7, 0.2 and 0.1 of the line.
+    Row14,
+}
+
+impl Load {
+    /// Virtual links, and what each is offered in Mbit/s.
+    fn links(self) -> &'static [Link] {
+        match self {
+            Load::Idle => &[('A', 0), ('B', 0)],
+            Load::Light => &[('A', 1), ('B', 1)],
+            Load::Row7 => &[('A', 10), ('B', 10)],
+            Load::Row4 => &[('B', 80), ('A', 20)],
+            Load::Flood => &[('B', 60), ('B', 60)],
+            Load::Row14 => &[('B', 70), ('A', 20), ('B', 10)],
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Load::Idle => "idle",
+            Load::Light => "light",
+            Load::Row7 => "row 7",
+            Load::Row4 => "row 4",
+            Load::Flood => "flood",
+            Load::Row14 => "row 14",
+        }
+    }
+
+    /// `BA 80/20`.
+    fn shape(self) -> String {
+        let kinds: String = self.links().iter().map(|l| l.0).collect();
+        let rates: Vec<String> = self.links().iter().map(|l| l.1.to_string()).collect();
+        format!("{kinds} {}", rates.join("/"))
+    }
+}
+
+/// Who paces the links.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(in crate::reproduce) enum Paced {
+    /// falaj hands each packet over when it is due.
+    Falaj,
+    /// The device is handed packets ahead of time.
+    Device,
+}
+
+impl Paced {
+    /// What the link's table has.
+    fn word(self) -> &'static str {
+        match self {
+            Paced::Falaj => "falaj",
+            Paced::Device => "device",
+        }
+    }
+}
+
+/// What a loop that sleeps may be late by.
+const SLACK: Span = Span::from_micros(50);
+
+/// How long, unless told.
+pub(super) const DURATION: Span = Span::from_secs(2);
+
+/// Which loads and phases, and how long each is measured.
+#[derive(Clone, Debug)]
+pub(in crate::reproduce) struct Plan {
+    pub(in crate::reproduce) loads: Vec<Load>,
+    pub(in crate::reproduce) paces: Vec<Paced>,
+    pub(in crate::reproduce) phases: Vec<Span>,
+    pub(in crate::reproduce) duration: Span,
+}
+
+/// One virtual link, simulated and measured.
+#[derive(Serialize)]
+pub(super) struct Tenant {
+    kind: char,
+    offered: u64,
+    simulated: View,
+    measured: View,
+    /// What the source had no time for, and how late it sent 99 of 100 at most.
+    unsent: u64,
+    sent_late_p99_ns: Option<u64>,
+    /// Of what the link sent, at the far end.
+    pub(super) received: u64,
+    release_error_p99_ns: Option<u64>,
+    end_to_end_p50_ns: Option<u64>,
+    end_to_end_p99_ns: Option<u64>,
+}
+
+/// Bit/s and nanoseconds.
+#[derive(Serialize)]
+struct View {
+    packets: u64,
+    rate: f64,
+    p50_ns: Option<u64>,
+    p99_ns: Option<u64>,
+}
+
+impl View {
+    fn of(packets: u64, rate: f64, delay: &Meter) -> View {
+        let at = |q| delay.quantile(q).map(|s| s.0);
+        View { packets, rate, p50_ns: at(0.5), p99_ns: at(0.99) }
+    }
+}
+
+/// One load under one server with one phase.
+#[derive(Serialize)]
+pub(super) struct Outcome {
+    load: &'static str,
+    shape: String,
+    phase_ns: u64,
+    pub(super) server: String,
+    paced_by: &'static str,
+    over: &'static str,
+    /// Of the forwarding thread, while the sources sent. Sleeps that ended for
+    /// what was due, for a packet, for room of the device, for falaj's own progress.
+    elapsed_ns: u64,
+    woken_by_timer: u64,
+    woken_by_packet: u64,
+    woken_by_room: u64,
+    woken_by_caller: u64,
+    /// Sleeps, soon over, that a thread owes to those that it is before.
+    slept_for_others: u64,
+    /// Times that the device had no room.
+    refused: u64,
+    /// Context switches, as the kernel counts them.
+    voluntary_switches: u64,
+    involuntary_switches: u64,
+    cpu_ns: u64,
+    /// What of it passed with nothing to do.
+    spun_ns: u64,
+    /// Handed over.
+    packets: u64,
+    release_error_p50_ns: Option<u64>,
+    release_error_p99_ns: Option<u64>,
+    tenants: Vec<Tenant>,
+    /// Lost outside the queues.
+    lost_outside: Vec<Lost>,
+}
+
+#[derive(Serialize)]
+struct Lost {
+    packets: u64,
+    why: &'static str,
+}
+
+/// What was asked for, and came out.
+pub(super) struct Results {
+    plan: Plan,
+    pub(super) outcomes: Vec<Outcome>,
+    pub(super) claims: Vec<Claim>,
+    /// Ctrl-C came before all of it was done.
+    pub(super) interrupted: bool,
+}
+
+/// Sends everything through everything, one after the other.
+pub(super) fn run(plan: &Plan) -> Result<Results> {
+    let mut outcomes = Vec::new();
+    let mut interrupted = false;
+    let total = plan.loads.len() * plan.phases.len() * SERVERS.len() * plan.paces.len();
+    'all: for &load in &plan.loads {
+        for &phase in &plan.phases {
+            for (server, &paced) in
+                SERVERS.into_iter().flat_map(|server| plan.paces.iter().map(move |p| (server, p)))
+            {
+                if progress::wanted() {
+                    let (n, by) = (outcomes.len() + 1, paced.word());
+                    eprintln!(
+                        "{n}/{total}: {}, {phase}, {}, paced by {by}",
+                        load.shape(),
+                        server.name()
+                    );
+                }
+                match outcome(load, phase, (server, paced), plan.duration) {
+                    Err(error) if error.is::<Interrupted>() && !outcomes.is_empty() => {
+                        interrupted = true;
+                        break 'all;
+                    }
+                    outcome => outcomes.push(outcome?),
+                }
+            }
+        }
+    }
+    let claims = claims::live(&outcomes);
+    Ok(Results { plan: plan.clone(), outcomes, claims, interrupted })
+}
+
+fn outcome(
+    load: Load,
+    phase: Span,
+    (server, paced): (Server, Paced),
+    duration: Span,
+) -> Result<Outcome> {
+    let (links, scale) = (load.links(), Scale { rate: "100mbit", phase });
+    let title = format!("Section II.B, {}", load.shape());
+    let mut text = scenario_text(
+        &title,
+        links,
+        server,
+        scale,
+        Effort { seconds: duration.as_secs_f64(), seeds: 1 },
+    );
+    let link = "[link.virtual]\n";
+    text = text.replace(link, &format!("{link}pace = \"{}\"\n", paced.word()));
+    if load == Load::Idle {
+        // Somebody listens, nobody speaks.
+        text.push_str(&format!(
+            "\n[traffic.v1]\nflow = \"v1\"\nmodel = \"cbr\"\nrate = \"1mbit\"\nsize = \"500B\"\nstart = \"{duration}\"\n"
+        ));
+    }
+    let scenario = file::parse_quietly(&text, "fortuna, live")?;
+    let options = match paced {
+        Paced::Falaj => Options::default(),
+        // There is nothing to be handed over at an instant: it sleeps, as a loop does that has no
+        // processor of its own.
+        Paced::Device => Options { timer: Timer::Sleep, slack: SLACK, ..Options::default() },
+    };
+    // Live first: namespaces are made while the program has one thread.
+    let measured = measure_by_sockets(&scenario, options, "measuring")?;
+    let simulated = Replications::run(&scenario)?;
+    if simulated.duration() < duration {
+        return Err(Interrupted("while simulating").into());
+    }
+    let tenants: Vec<Tenant> = links
+        .iter()
+        .enumerate()
+        .map(|(flow, &(kind, offered))| {
+            tenant(kind, offered, &simulated.flow(PipeId(0), flow), &measured, flow, duration)
+        })
+        .collect();
+    let mut error = Meter::new();
+    measured.flows[0].iter().for_each(|f| error.add(&f.link.release_error));
+    let Measured { over, losses, thread: Thread { elapsed, awake, usage }, .. } = measured;
+    Ok(Outcome {
+        load: load.name(),
+        shape: load.shape(),
+        phase_ns: phase.0,
+        server: server.name(),
+        paced_by: paced.word(),
+        over,
+        elapsed_ns: elapsed.0,
+        woken_by_timer: awake.by_timer,
+        woken_by_packet: awake.by_packet,
+        woken_by_room: awake.by_room,
+        woken_by_caller: awake.by_caller,
+        slept_for_others: awake.for_others,
+        refused: awake.refused,
+        voluntary_switches: usage.slept,
+        involuntary_switches: usage.preempted,
+        cpu_ns: usage.cpu.0,
+        spun_ns: awake.spun.0,
+        packets: error.count(),
+        release_error_p50_ns: error.quantile(0.5).map(|s| s.0),
+        release_error_p99_ns: error.quantile(0.99).map(|s| s.0),
+        tenants,
+        lost_outside: lost(losses),
+    })
+}
+
+fn lost(losses: Losses) -> Vec<Lost> {
+    let lost = losses.by_reason().into_iter().filter(|&(packets, _)| packets > 0);
+    lost.map(|(packets, why)| Lost { packets, why }).collect()
+}
+
+fn tenant(
+    kind: char,
+    offered: u64,
+    simulated: &Simulated,
+    measured: &Measured,
+    flow: usize,
+    duration: Span,
+) -> Tenant {
+    let live = &measured.flows[0][flow];
+    let rate = live.link.counters.delivered_bytes() as f64 * 8.0 / duration.as_secs_f64();
+    Tenant {
+        kind,
+        offered: offered * 1_000_000,
+        simulated: View::of(
+            simulated.sent,
+            simulated.sent_rate.map_or(0.0, |e| e.mean),
+            &simulated.delay,
+        ),
+        measured: View::of(live.link.counters.delivered(), rate, &live.link.delay),
+        unsent: live.unsent,
+        sent_late_p99_ns: live.late_p99,
+        received: live.received.datagrams,
+        release_error_p99_ns: live.link.release_error.quantile(0.99).map(|s| s.0),
+        end_to_end_p50_ns: live.received.p50,
+        end_to_end_p99_ns: live.received.p99,
+    }
+}
+
+impl Outcome {
+    fn a_second(&self, count: u64) -> f64 {
+        count as f64 * 1e9 / self.elapsed_ns as f64
+    }
+
+    pub(super) fn timer_wakes_a_second(&self) -> f64 {
+        self.a_second(self.woken_by_timer)
+    }
+
+    pub(super) fn timer_wakes_for_100_packets(&self) -> f64 {
+        self.woken_by_timer as f64 * 100.0 / self.packets as f64
+    }
+
+    /// Whatever woke it.
+    pub(super) fn wakes_for_100_packets(&self) -> f64 {
+        (self.woken_by_timer + self.woken_by_packet + self.woken_by_room) as f64 * 100.0
+            / self.packets as f64
+    }
+
+    pub(super) fn phase(&self) -> Span {
+        Span(self.phase_ns)
+    }
+
+    pub(super) fn is_paced_by(&self, paced: Paced) -> bool {
+        self.paced_by == paced.word()
+    }
+
+    /// Of what the link sent, what did not come to the far end.
+    pub(super) fn missing(&self) -> u64 {
+        self.tenants.iter().map(|t| t.measured.packets.saturating_sub(t.received)).sum()
+    }
+
+    pub(super) fn is(&self, load: Load) -> bool {
+        self.load == load.name()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let load = format!("{}: {}", self.load, self.shape);
+        vec![load, text::nanos(self.phase_ns as f64), self.server.clone(), self.paced_by.to_owned()]
+    }
+
+    /// The thread's line.
+    fn cells(&self) -> Vec<String> {
+        let share = |ns: u64| format!("{:.1} %", ns as f64 * 100.0 / self.elapsed_ns as f64);
+        let each = |ns: u64| match self.packets {
+            0 => text::DASH.to_owned(),
+            n => text::nanos(ns as f64 / n as f64),
+        };
+        let mut cells = self.names();
+        cells.extend([
+            format!("{:.0}", self.a_second(self.packets)),
+            format!("{:.0}", self.timer_wakes_a_second()),
+            format!("{:.0}", self.a_second(self.woken_by_packet)),
+            format!("{:.0}", self.a_second(self.woken_by_room)),
+            format!("{:.0}", self.a_second(self.slept_for_others)),
+            format!("{:.0}", self.a_second(self.voluntary_switches)),
+            share(self.cpu_ns),
+            share(self.spun_ns),
+            each(self.cpu_ns),
+            each(self.cpu_ns.saturating_sub(self.spun_ns)),
+            nanos(self.release_error_p99_ns),
+        ]);
+        cells
+    }
+
+    /// A line for each tenant that was sent anything.
+    fn tenant_cells(&self) -> impl Iterator<Item = Vec<String>> {
+        let sent = self.tenants.iter().enumerate().filter(|(_, t)| t.offered > 0);
+        sent.map(|(i, t)| {
+            let mut cells = self.names();
+            cells.extend([
+                format!("{} {}", i + 1, t.kind),
+                text::rate(t.simulated.rate),
+                text::rate(t.measured.rate),
+                nanos(t.simulated.p50_ns),
+                nanos(t.measured.p50_ns),
+                nanos(t.simulated.p99_ns),
+                nanos(t.measured.p99_ns),
+                nanos(t.end_to_end_p50_ns),
+            ]);
+            cells
+        })
+    }
+}
+
+fn nanos(ns: Option<u64>) -> String {
+    text::span(ns.map(Span))
+}
+
+/// Columns of the thread's table.
+pub(super) const THREAD: [&str; 15] = [
+    "load",
+    "phase",
+    "server",
+    "paced by",
+    "packets/s",
+    "woken/s by timer",
+    "by packet",
+    "by room",
+    "slept for others",
+    "switches/s",
+    "CPU",
+    "spinning",
+    "CPU a packet",
+    "without spinning",
+    "release error p99",
+];
+
+/// Columns of the tenants' table.
+pub(super) const TENANTS: [&str; 12] = [
+    "load",
+    "phase",
+    "server",
+    "paced by",
+    "link",
+    "rate simulated",
+    "measured",
+    "delay p50 simulated",
+    "measured",
+    "p99 simulated",
+    "measured",
+    "end to end p50",
+];
+
+impl Results {
+    pub(super) fn title(&self) -> String {
+        let over = self.outcomes.first().map_or("", |o| o.over);
+        format!(
+            "Section II.B live: 100 Mbit/s, packets of 500 B, {} each, measured over {over}",
+            self.plan.duration
+        )
+    }
+
+    pub(super) fn thread_rows(&self) -> impl Iterator<Item = Vec<String>> {
+        self.outcomes.iter().map(Outcome::cells)
+    }
+
+    pub(super) fn tenant_rows(&self) -> impl Iterator<Item = Vec<String>> {
+        self.outcomes.iter().flat_map(Outcome::tenant_cells)
+    }
+
+    /// What was lost outside the queues, by load and server.
+    pub(super) fn lost(&self) -> impl Iterator<Item = String> {
+        let of = |o: &Outcome| {
+            let at = o.names().join(", ");
+            o.lost_outside
+                .iter()
+                .map(move |l| format!("{at}: {} packets {}", l.packets, l.why))
+                .collect::<Vec<_>>()
+        };
+        self.outcomes.iter().flat_map(of)
+    }
+
+    pub(super) fn print(&self) {
+        say!("{}", self.title());
+        say!("{}\n", text::table(&THREAD, self.thread_rows()));
+        say!("{}\n", text::table(&TENANTS, self.tenant_rows()));
+        self.lost().for_each(|line| say!("{line}"));
+        if !self.claims.is_empty() {
+            claims::print(&self.claims);
+        }
+    }
+
+    pub(super) fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "duration_ns": self.plan.duration.0, "seed": FIRST_SEED, "outcomes": self.outcomes, "claims": self.claims,
+        })
+    }
+}

@@ -1,0 +1,287 @@
+//! Fortuna and Chydzinski, "Packet-wise scheduler for virtualization of links
+//! with partial performance isolation": two or three virtual links, 1 Gbit/s,
+//! packets of 500 B, phases of 30 us, queues of 20 packets, Poisson arrivals.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`runs`] | the servers as scenarios; what they give over all seeds |
+//! | [`tables`] | Tables I-IV, every cell |
+//! | [`figures`], [`claims`], `draw` | Figures 5-13: their runs, what they show, their pictures |
+//! | [`beyond`] | what the paper does not have: lending, carry-over |
+//! | [`live`] | Section II.B on real packets: wake-ups and CPU time |
+//! | [`report`] | one page with all of it |
+
+mod beyond;
+mod claims;
+#[cfg(feature = "plots")]
+mod draw;
+mod figures;
+mod live;
+mod report;
+mod runs;
+mod tables;
+
+use super::Args;
+use super::page::command;
+use anyhow::{Context, Result};
+use falaj_terminal::interrupt::{INTERRUPTED, Interrupted, interruptible};
+use figures::{FIGURES, Figure, Sweep};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+pub(super) use live::{Load, Paced};
+
+/// What was asked for, and came out.
+struct Results {
+    source: String,
+    cells: Option<Vec<tables::Cell>>,
+    figures: Option<(Sweep, Vec<claims::Claim>)>,
+    beyond: Option<[Vec<beyond::Outcome>; 2]>,
+    live: Option<live::Results>,
+    /// Ctrl-C came before all of it was done.
+    interrupted: bool,
+}
+
+impl Results {
+    fn all_well(&self) -> bool {
+        self.cells.as_ref().is_none_or(|cells| tables::missed(cells) == 0)
+            && self.figures.as_ref().is_none_or(|(_, claims)| claims::missed(claims) == 0)
+            && self.beyond.as_ref().is_none_or(|outcomes| beyond::broken(outcomes) == 0)
+            && self.live.as_ref().is_none_or(|live| claims::missed(&live.claims) == 0)
+    }
+
+    fn print(&self) {
+        say!("{}\n", self.source);
+        if let Some(cells) = &self.cells {
+            tables::print(cells);
+        }
+        if let Some((_, claims)) = &self.figures {
+            let runs::Effort { seconds, seeds } = figures::EFFORT;
+            say!(
+                "Figures 5-13: link 1 = B, offered more and more; link 2 = A at 50 Mbit/s\n{seeds} seeds of {seconds} s"
+            );
+            claims::print(claims);
+        }
+        if let Some(outcomes) = &self.beyond {
+            beyond::print(outcomes);
+        }
+        if let Some(live) = &self.live {
+            live.print();
+        }
+    }
+
+    fn json(&self) -> Value {
+        let mut json = json!({
+            "paper": self.source, "first_seed": runs::FIRST_SEED, "version": env!("CARGO_PKG_VERSION"),
+            "complete": !self.interrupted,
+        });
+        let mut summary = json!({});
+        if let Some(cells) = &self.cells {
+            json["seconds"] = json!(tables::EFFORT.seconds);
+            json["seeds"] = json!(tables::EFFORT.seeds);
+            json["cells"] = json!(cells);
+            summary["cells"] = json!(cells.len());
+            summary["missed"] = json!(tables::missed(cells));
+            summary["known"] = json!(cells.iter().filter(|c| c.verdict == "known").count());
+        }
+        if let Some((sweep, claims)) = &self.figures {
+            json["figures"] = json!({ "effort": figures::EFFORT, "points": sweep.points() });
+            json["claims"] = json!(claims);
+            summary["claims"] = json!(claims.len());
+            summary["claims_missed"] = json!(claims::missed(claims));
+        }
+        if let Some(outcomes) = &self.beyond {
+            json["beyond"] = json!({ "effort": beyond::EFFORT, "outcomes": outcomes[0], "divided": outcomes[1] });
+            summary["bounds"] = json!(outcomes.iter().flatten().count());
+            summary["bounds_broken"] = json!(beyond::broken(outcomes));
+        }
+        if let Some(live) = &self.live {
+            json["live"] = live.json();
+            summary["live_claims"] = json!(live.claims.len());
+            summary["live_claims_missed"] = json!(claims::missed(&live.claims));
+        }
+        json["summary"] = summary;
+        json
+    }
+}
+
+pub(super) fn main(args: &Args) -> Result<ExitCode> {
+    let published = tables::Published::read()?;
+    if let Some(no) = args.scenario {
+        say!("{}", tables::scenario(&published, no)?.trim_end());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let one = match args.figure {
+        Some(no) => Some(
+            FIGURES
+                .iter()
+                .find(|f| f.no == no)
+                .with_context(|| format!("there is no figure {no}: 5 to 13"))?,
+        ),
+        None => None,
+    };
+    // Before minutes are spent.
+    if let Some(out) = &args.out {
+        std::fs::create_dir_all(out)
+            .with_context(|| format!("cannot make the directory {}", out.display()))?;
+    }
+    let everything = !(args.tables || args.figures || args.beyond || args.live || one.is_some());
+    let wanted: Vec<&Figure> = match one {
+        Some(figure) if !args.figures => vec![figure],
+        None if !args.figures && !everything => Vec::new(),
+        _ => FIGURES.iter().collect(),
+    };
+    // Live first: namespaces are made while the program has one thread.
+    let plan = live::Plan {
+        loads: args.load.clone(),
+        paces: args.pace.clone(),
+        phases: args.phase.clone(),
+        duration: args.duration.unwrap_or(live::DURATION),
+    };
+    let live = args.live.then(|| live::run(&plan)).transpose()?;
+    let simulated = interruptible(|stop| {
+        if live.as_ref().is_some_and(|live| live.interrupted) {
+            stop.store(true, Ordering::Relaxed);
+        }
+        let cells =
+            (args.tables || everything).then(|| tables::cells(&published, stop)).transpose()?;
+        let sweep =
+            if wanted.is_empty() { None } else { Sweep::of(&wanted, figures::EFFORT, stop)? };
+        let beyond =
+            args.beyond.then(|| beyond::outcomes(&published, beyond::EFFORT, stop)).transpose()?;
+        Ok((cells, sweep, beyond))
+    });
+    let ((cells, sweep, beyond), interrupted) = simulated?;
+    // Of what was only begun there is nothing to tell.
+    let cells = cells.filter(|cells| !cells.is_empty());
+    let beyond = beyond.filter(|[links, _]| !links.is_empty());
+    let figures = sweep.map(|sweep| {
+        let claims = wanted.iter().flat_map(|f| claims::of(f.no, &sweep)).collect();
+        (sweep, claims)
+    });
+    if interrupted && live.is_none() && cells.is_none() && figures.is_none() && beyond.is_none() {
+        return Err(Interrupted("before there was anything to tell").into());
+    }
+    let results = Results { source: published.source, cells, figures, beyond, live, interrupted };
+    if args.json {
+        say!("{}", serde_json::to_string_pretty(&results.json())?);
+    } else {
+        results.print();
+    }
+    if interrupted {
+        let kept = args.out.as_ref().map_or("", |_| "; nothing is written");
+        eprintln!("interrupted: this is what was done until then{kept}");
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    if let Some(out) = &args.out {
+        write(&results, &wanted, out)?;
+    }
+    Ok(if results.all_well() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// The page, the pictures and the numbers.
+fn write(results: &Results, wanted: &[&Figure], out: &Path) -> Result<()> {
+    let put = |name: &str, text: &str| {
+        let path = out.join(name);
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    };
+    let pictures = pictures(results, wanted)?;
+    #[cfg(feature = "plots")]
+    {
+        let named: Vec<(String, String)> =
+            pictures.iter().map(|(no, svg)| (format!("figure-{no}"), svg.clone())).collect();
+        falaj_pictures::save(out, &named)?;
+    }
+    put("fortuna.html", &report::page(results, &pictures, &command()))?;
+    put("fortuna.json", &serde_json::to_string_pretty(&results.json())?)?;
+    let figures = if pictures.len() == 1 { "figure" } else { "figures" };
+    note!("{}: fortuna.html, fortuna.json and {} {figures}", out.display(), pictures.len());
+    Ok(())
+}
+
+#[cfg(feature = "plots")]
+fn pictures(results: &Results, wanted: &[&Figure]) -> Result<Vec<(usize, String)>> {
+    let Some((sweep, _)) = &results.figures else { return Ok(Vec::new()) };
+    wanted.iter().map(|f| Ok((f.no, draw::svg(f, sweep)?))).collect()
+}
+
+#[cfg(not(feature = "plots"))]
+fn pictures(_: &Results, wanted: &[&Figure]) -> Result<Vec<(usize, String)>> {
+    if !wanted.is_empty() {
+        note!(
+            "no pictures: this program was built without them; get them with `cargo build --release --features plots`"
+        );
+    }
+    Ok(Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use runs::Effort;
+    use std::sync::atomic::AtomicBool;
+
+    const SHORT: Effort = Effort { seconds: 0.01, seeds: 2 };
+    static RUN: AtomicBool = AtomicBool::new(false);
+
+    /// Claims, points, pictures and page of short runs; numbers are not judged.
+    #[test]
+    fn figures_are_drawn_and_told() {
+        let wanted: Vec<&Figure> = FIGURES.iter().collect();
+        let sweep = Sweep::of(&wanted, SHORT, &RUN).unwrap().expect("nobody stopped it");
+        // Three servers and DRR's three quanta; nothing twice.
+        assert_eq!(sweep.points().len(), 2 * (2 * 21 + 4 * 25) - 6);
+        let claims: Vec<claims::Claim> =
+            wanted.iter().flat_map(|f| claims::of(f.no, &sweep)).collect();
+        for figure in FIGURES {
+            assert!(
+                claims.iter().any(|c| c.figure == Some(figure.no)),
+                "nothing is claimed of figure {}",
+                figure.no
+            );
+        }
+        assert!(claims.iter().all(|c| c.ours.is_finite()), "a claim has no value");
+        let results = Results {
+            source: "A & B".into(),
+            cells: None,
+            figures: Some((sweep, claims)),
+            beyond: None,
+            live: None,
+            interrupted: false,
+        };
+        let pictures = pictures(&results, &wanted).unwrap();
+        if cfg!(feature = "plots") {
+            assert_eq!(pictures.len(), FIGURES.len());
+            assert!(
+                pictures.iter().all(|(_, svg)| svg.starts_with("<svg ") && !svg.contains("NaN"))
+            );
+        }
+        let page = report::page(&results, &pictures, "falaj reproduce fortuna");
+        assert_eq!(page.matches("<figure ").count(), pictures.len());
+        assert!(page.contains("A &amp; B") && page.contains(env!("CARGO_PKG_VERSION")));
+        let json = results.json();
+        assert_eq!(json["claims"][0]["threshold"]["min"], 9.0);
+        assert!(json["claims"][0]["verdict"].is_string() && json.get("cells").is_none());
+    }
+
+    #[test]
+    fn what_the_paper_does_not_have_keeps_its_bounds() {
+        let published = tables::Published::read().unwrap();
+        let outcomes = beyond::outcomes(&published, SHORT, &RUN).unwrap();
+        // Seven rows of two links and eight of three, under four servers; two parts of each row's
+        // first under two.
+        assert_eq!(outcomes.each_ref().map(Vec::len), [4 * (7 * 2 + 8 * 3), 2 * 15 * 2]);
+        assert_eq!(beyond::broken(&outcomes), 0);
+    }
+
+    #[test]
+    fn of_a_row_that_was_only_begun_nothing_is_told() {
+        let published = tables::Published::read().unwrap();
+        let stopped = AtomicBool::new(true);
+        assert!(tables::cells(&published, &stopped).unwrap().is_empty());
+        assert!(beyond::outcomes(&published, SHORT, &stopped).unwrap().iter().all(Vec::is_empty));
+        assert!(Sweep::of(&[&FIGURES[0]], SHORT, &stopped).unwrap().is_none());
+    }
+}

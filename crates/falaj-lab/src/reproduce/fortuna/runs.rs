@@ -1,0 +1,243 @@
+//! The paper's servers as scenario files, and what a scenario gives over its seeds.
+
+use anyhow::Result;
+use falaj_engine::{Engine, PipeId};
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::Span;
+use falaj_sim::scenario::experiment;
+use falaj_sim::{Progress, replicate};
+use falaj_terminal::file;
+use falaj_traffic::interval::Estimate;
+use serde::Serialize;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+pub(super) const FIRST_SEED: u64 = 1;
+
+/// How much is simulated of each scenario.
+#[derive(Clone, Copy, Serialize)]
+pub(super) struct Effort {
+    pub(super) seconds: f64,
+    pub(super) seeds: usize,
+}
+
+/// A way to serve the links.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Server {
+    PhaseWise,
+    PacketWise,
+    PacketWiseSkip,
+    /// Deficit round robin with this quantum in bytes.
+    Drr(u32),
+    /// Packet-wise, preset clean, and what the paper does not have.
+    Clean {
+        lend: bool,
+        carry: bool,
+    },
+    /// The same, plain, with the first link divided: a tenth of its load is
+    /// one part, the rest another; behind one queue, or by DRR.
+    Divided {
+        drr: bool,
+    },
+}
+
+impl Server {
+    pub(super) fn name(self) -> String {
+        match self {
+            Server::PhaseWise => "phase-wise".into(),
+            Server::PacketWise => "packet-wise".into(),
+            Server::PacketWiseSkip => "packet-wise, tail skipped".into(),
+            Server::Drr(quantum) => format!("DRR, quantum {quantum} B"),
+            Server::Clean { lend: false, carry: false } => "plain".into(),
+            Server::Clean { lend: true, carry: false } => "lending".into(),
+            Server::Clean { lend: false, carry: true } => "tail carried".into(),
+            Server::Clean { lend: true, carry: true } => "both".into(),
+            Server::Divided { drr: false } => "one queue".into(),
+            Server::Divided { drr: true } => "DRR within".into(),
+        }
+    }
+
+    fn scheduler(self) -> &'static str {
+        match self {
+            Server::PhaseWise => r#"kind = "virtual-links", serve = "phase-wise""#,
+            Server::PacketWise => {
+                r#"kind = "virtual-links", serve = "packet-wise", preset = "paper""#
+            }
+            Server::PacketWiseSkip => {
+                r#"kind = "virtual-links", serve = "packet-wise", preset = "paper", tail = "skip""#
+            }
+            Server::Drr(_) => r#"kind = "drr""#,
+            Server::Clean { carry: false, .. } | Server::Divided { .. } => {
+                r#"kind = "virtual-links", serve = "packet-wise", preset = "clean""#
+            }
+            Server::Clean { carry: true, .. } => {
+                r#"kind = "virtual-links", serve = "packet-wise", preset = "clean", tail = "carry""#
+            }
+        }
+    }
+
+    /// What the scenario says of a link of this type with this phase.
+    fn flow(self, kind: char, phase: Span) -> String {
+        match self {
+            Server::Drr(quantum) => format!("quantum = \"{quantum}B\"\n"),
+            Server::Clean { lend: true, .. } => {
+                format!("kind = \"{kind}\"\nphase = \"{phase}\"\nlend = \"yes\"\n")
+            }
+            _ => format!("kind = \"{kind}\"\nphase = \"{phase}\"\n"),
+        }
+    }
+}
+
+/// The parts of a divided link: their names, and the share of its load.
+pub(super) const PARTS: [(&str, u64); 2] = [("small", 10), ("rest", 90)];
+
+/// A virtual link: its type, and the Mbit/s that are offered to it.
+pub(super) type Link = (char, u64);
+
+/// The line's rate and the phase of each link; loads are Mbit/s in any case.
+#[derive(Clone, Copy)]
+pub(super) struct Scale {
+    pub(super) rate: &'static str,
+    pub(super) phase: Span,
+}
+
+/// The paper's.
+pub(super) const PUBLISHED: Scale = Scale { rate: "1gbit", phase: Span::from_micros(30) };
+
+/// The scenario file; the paper counts payload, and its packets are the largest
+/// there are.
+pub(super) fn scenario_text(
+    title: &str,
+    links: &[Link],
+    server: Server,
+    scale: Scale,
+    effort: Effort,
+) -> String {
+    let mut text = format!(
+        "# Fortuna and Chydzinski, {title}\n\n[run]\nduration = \"{}s\"\nseed = {FIRST_SEED}\nreplications = {}\n\n\
+         [link.virtual]\nrate = \"{}\"\naccount = \"payload\"\nmtu = \"528B\"\nscheduler = {{ {} }}\n",
+        effort.seconds,
+        effort.seeds,
+        scale.rate,
+        server.scheduler()
+    );
+    for (i, (kind, mbit)) in links.iter().enumerate() {
+        let n = i + 1;
+        let rule =
+            if n == links.len() { "any".to_owned() } else { format!("udp dport {}", 5000 + n) };
+        // Writing to a string never fails.
+        let _ = write!(
+            text,
+            "\n[link.virtual.flow.v{n}]\nmatch = \"{rule}\"\n{}",
+            server.flow(*kind, scale.phase)
+        );
+        let source = |name: &str, flow: &str, kbit: u64| {
+            format!(
+                "\n[traffic.{name}]\nflow = \"{flow}\"\nmodel = \"poisson\"\nrate = \"{kbit}kbit\"\nsize = \"500B\"\n"
+            )
+        };
+        match server {
+            Server::Divided { drr } if i == 0 => {
+                let scheduler =
+                    if drr { "kind = \"drr\"" } else { "kind = \"fifo\", queue = \"20p\"" };
+                let _ = writeln!(text, "scheduler = {{ {scheduler} }}");
+                for (part, share) in PARTS {
+                    let rule = if part == "rest" { "any".to_owned() } else { rule.clone() };
+                    let _ = write!(
+                        text,
+                        "\n[link.virtual.flow.v{n}.flow.{part}]\nmatch = \"{rule}\"\nqueue = \"10p\"\n{}",
+                        source(part, &format!("v{n}/{part}"), mbit * 10 * share)
+                    );
+                }
+            }
+            _ => {
+                text.push_str("queue = \"20p\"\n");
+                if *mbit > 0 {
+                    text.push_str(&source(&format!("v{n}"), &format!("v{n}"), mbit * 1000));
+                }
+            }
+        }
+    }
+    text
+}
+
+/// One link of one scenario, over all seeds.
+pub(super) struct Ours {
+    /// Mbit/s.
+    pub(super) out: Estimate,
+    pub(super) offered: f64,
+    /// us.
+    pub(super) avg: Estimate,
+    /// The largest of all seeds, and the least of the seeds' maxima.
+    pub(super) max: f64,
+    pub(super) least_max: f64,
+    /// Promised; `None` where nothing is.
+    pub(super) bound: Option<f64>,
+}
+
+impl Ours {
+    /// The paper's own run differs from the nominal load by sampling; a link
+    /// that loses packets does not.
+    pub(super) fn saturated(&self) -> bool {
+        self.out.mean < 0.995 * self.offered
+    }
+
+    pub(super) fn within_bound(&self) -> bool {
+        self.bound.is_some_and(|bound| self.max <= bound)
+    }
+}
+
+/// What long work is watched by.
+#[derive(Clone, Copy)]
+pub(super) struct Watch<'a> {
+    pub(super) bar: &'a indicatif::ProgressBar,
+    /// Set by Ctrl-C.
+    pub(super) stop: &'a AtomicBool,
+}
+
+/// Runs a scenario: its links, or their parts; `None` for those to which nothing
+/// was offered. Empty if it was stopped.
+pub(super) fn run(
+    links: &[Link],
+    server: Server,
+    effort: Effort,
+    watch: Watch<'_>,
+) -> Result<Vec<Option<Ours>>> {
+    let scenario =
+        file::parse_quietly(&scenario_text("", links, server, PUBLISHED, effort), "fortuna")?;
+    let experiment = experiment(&scenario, scenario.run.duration);
+    // The bar counts runs: what each has done of itself comes to one.
+    let simulated = AtomicU64::new(0);
+    let gone = |span: Span| {
+        let before = simulated.fetch_add(span.0, Ordering::Relaxed);
+        watch.bar.inc((before + span.0) / experiment.duration.0 - before / experiment.duration.0);
+    };
+    let progress = Progress { gone: &gone, stop: watch.stop };
+    let runs = replicate(&experiment, FIRST_SEED, effort.seeds, &progress)
+        .map_err(|(_, refused)| refused)?;
+    if runs.len() < effort.seeds || runs.iter().any(|run| !run.complete) {
+        return Ok(Vec::new());
+    }
+    let engine = Engine::new(&[scenario.links[0].up.pipe()]).map_err(|(_, refused)| refused)?;
+    let duration = experiment.duration;
+    let link = |f: usize| -> Option<Ours> {
+        let flows: Vec<_> = runs.iter().map(|r| &r.pipes[0][f]).collect();
+        let of = |values: Vec<f64>| Estimate::of(&values);
+        let maxima: Vec<f64> =
+            flows.iter().filter_map(|r| r.delay.max()).map(|s| s.as_micros_f64()).collect();
+        let promise = engine.promise(PipeId(0), FlowId(f as u32)).ok();
+        Some(Ours {
+            out: of(flows.iter().map(|r| r.delivered_rate(duration) / 1e6).collect())?,
+            offered: of(flows.iter().map(|r| r.offered_rate(duration) / 1e6).collect())?.mean,
+            avg: of(flows
+                .iter()
+                .filter_map(|r| r.delay.mean_nanos())
+                .map(|ns| ns / 1e3)
+                .collect())?,
+            max: maxima.iter().copied().fold(0.0, f64::max),
+            least_max: maxima.iter().copied().fold(f64::INFINITY, f64::min),
+            bound: promise.map(|p| p.delay.delay.as_micros_f64()),
+        })
+    };
+    Ok((0..scenario.links[0].up.flows.len()).map(link).collect())
+}

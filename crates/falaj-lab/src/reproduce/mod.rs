@@ -1,0 +1,146 @@
+//! `falaj reproduce`: a paper's numbers and figures, published beside ours.
+
+#[cfg(feature = "queueing")]
+mod aggregation;
+mod curves;
+mod disk;
+mod fortuna;
+mod group;
+mod page;
+mod rizzo;
+mod xen;
+mod zhang;
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+use falaj_sched::units::time::Span;
+use falaj_terminal::arguments;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What `reproduce` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Every cell says what was published, what we get, the difference, the tolerance and a verdict;
+every figure what it claims, what we get, the threshold and a verdict.
+Exit status 1 if a claim fails, or a cell is missed that is not on the closed list of known misprints.
+
+Examples:
+  falaj reproduce fortuna --out report
+  falaj reproduce fortuna --figure 12 --out report
+  falaj reproduce fortuna --live
+  falaj reproduce zhang --out report
+  falaj reproduce zhang --live --figure 10
+  falaj reproduce xen --quick
+  falaj reproduce xen --guests --figure 5
+  falaj reproduce rizzo --out report
+  falaj reproduce rizzo --live --figure 11
+  falaj reproduce aggregation --figure 4 --out report
+  falaj reproduce aggregation --live --quick
+  falaj reproduce fortuna --live --load light,row4 --phase 300us --duration 5s")]
+pub struct Args {
+    /// Which paper.
+    paper: Paper,
+    /// Its tables. Without --tables, --figures, --figure, --beyond or --live: tables and figures.
+    #[arg(long)]
+    tables: bool,
+    /// Its figures.
+    #[arg(long)]
+    figures: bool,
+    /// One of its figures.
+    #[arg(long, value_name = "NUMBER")]
+    figure: Option<usize>,
+    /// What the paper does not have: its rows with idle time lent and tails carried over.
+    #[arg(long)]
+    beyond: bool,
+    /// On this machine. Of `fortuna`, Section II.B on real packets: what wakes the server, how
+    /// long it spins, what it costs, phase-wise and packet-wise, beside what simulation says
+    /// of rates and delays. Of `zhang`, its flows sent through a gateway, beside
+    /// the same packets simulated. Of `rizzo`, also what is measured: costs, and how the load of
+    /// the machine shows. Of `aggregation`, Figures 3 and 4 measured between two processes,
+    /// too.
+    #[arg(long)]
+    live: bool,
+    /// What is sent, live; more than one with a comma between.
+    #[arg(long, value_enum, value_delimiter = ',', requires = "live", default_values = ["idle", "light", "row7", "row4", "row14", "flood"])]
+    load: Vec<fortuna::Load>,
+    /// Who paces the links, live; both with a comma between. A device, here a veth that sends no
+    /// faster than at their rate, is handed packets ahead of time, up to what it sends in a
+    /// millisecond, by a loop that sleeps (`--timer sleep`).
+    #[arg(long, value_enum, value_delimiter = ',', requires = "live", default_values = ["falaj", "device"])]
+    pace: Vec<fortuna::Paced>,
+    /// The phase of each link, live; more than one with a comma between. At least 40us, a packet's
+    /// time.
+    #[arg(long, value_delimiter = ',', requires = "live", value_parser = arguments::parse_duration, default_values = ["60us", "300us", "3ms"])]
+    phase: Vec<Span>,
+    /// How long each is measured, live: 2 s of `fortuna`, 20 s of `zhang`, nine times 600 ms of
+    /// `aggregation`, unless given.
+    #[arg(long, requires = "live", value_parser = arguments::parse_duration)]
+    duration: Option<Span>,
+    /// Of `xen`: the main figures, once each and in seconds that are a tenth as long; the tests'
+    /// form. Of `rizzo` with --live: the same figures, measured for a shorter time; of
+    /// `aggregation`, likewise, a third of the measured points, once each, and simulations
+    /// a tenth as long.
+    #[arg(long, conflicts_with_all = ["tables", "beyond"])]
+    quick: bool,
+    /// Of `xen`, all figures but 8: virtual machines under QEMU instead of namespaces, with a
+    /// quarter of all rates, in seconds of 300 ms: half an hour. With --quick all once, in
+    /// seconds of 100 ms: some minutes. Takes Debian's qemu-system-x86,
+    /// linux-image-cloud-amd64 and busybox-static; the last two may lie unpacked (`dpkg -x`) below
+    /// a directory, --guests=DIR.
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = "/", conflicts_with_all = ["tables", "beyond", "live"])]
+    guests: Option<PathBuf>,
+    /// Write a page with all of it, the figures as SVG (and as PNG, where falaj was built with the
+    /// feature `png`) and the numbers as JSON into this directory.
+    #[arg(long, visible_alias = "html", value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Prints the scenario file of this row of the tables instead of running anything.
+    #[arg(long, value_name = "ROW", conflicts_with_all = ["tables", "figures", "figure", "beyond", "live", "out", "json"])]
+    scenario: Option<usize>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Paper {
+    /// Fortuna and Chydzinski: virtual links with partial isolation, Tables I-IV and Figures 5-13.
+    Fortuna,
+    /// Zhang's thesis on DRR+ and DRR++: Tables 5.1 and 5.2, Figures 2.1 and 5.1-5.14; --figure 3
+    /// is Figure 5.3.
+    Zhang,
+    /// Adamczyk and Chydzinski on virtual network adapters in Xen: Figures 4-9, on real packets;
+    /// the whole takes an hour.
+    Xen,
+    /// Rizzo's talk on dummynet and QFQ: its examples, accuracy, service and costs, Figures 1-12;
+    /// those of this machine with --live.
+    Rizzo,
+    /// Packet aggregation between a driver domain and its virtual machines: Figures 1-4.
+    #[cfg(feature = "queueing")]
+    Aggregation,
+}
+
+pub use disk::main as disk_load;
+
+pub fn main(args: &Args) -> Result<ExitCode> {
+    let quick = match args.paper {
+        Paper::Xen | Paper::Rizzo => true,
+        #[cfg(feature = "queueing")]
+        Paper::Aggregation => args.live,
+        _ => false,
+    };
+    if args.quick && !quick {
+        bail!("--quick is for xen and rizzo, and for aggregation with --live: take it away");
+    }
+    if args.guests.is_some() && !matches!(args.paper, Paper::Xen) {
+        bail!("--guests is for xen: take it away");
+    }
+    match args.paper {
+        Paper::Fortuna => fortuna::main(args),
+        Paper::Zhang => zhang::main(args),
+        Paper::Xen => xen::main(args),
+        Paper::Rizzo => rizzo::main(args),
+        #[cfg(feature = "queueing")]
+        Paper::Aggregation => aggregation::main(args),
+    }
+}

@@ -1,0 +1,126 @@
+//! The third of the talk's factors, on real packets: what else the operating system has to do.
+
+use super::super::curves::{Axes, Curve, Figure, Point};
+use super::super::disk;
+use super::Effort;
+use anyhow::{Context, Result};
+use falaj_experiment::measure::{MeasuredFlow, measure_beside};
+use falaj_live::event_loop::Options;
+use falaj_sched::units::time::Span;
+use falaj_terminal::file;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What the machine does beside the link.
+#[derive(Clone, Copy, PartialEq)]
+enum Beside {
+    Nothing,
+    Processors,
+    ProcessorsAndDisk,
+}
+
+/// A thread on each processor that never rests, and one that writes to the disk.
+struct Load {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    disk: Option<disk::Load>,
+}
+
+impl Load {
+    fn start(beside: Beside, length: Duration) -> Result<Load> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut threads = Vec::new();
+        if beside != Beside::Nothing {
+            for _ in 0..std::thread::available_parallelism().map_or(1, |n| n.get()) {
+                let stop = Arc::clone(&stop);
+                let work = move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                };
+                threads.push(std::thread::Builder::new().name("busy".into()).spawn(work)?);
+            }
+        }
+        let writes = beside == Beside::ProcessorsAndDisk;
+        let disk = writes.then(|| disk::Load::between(Duration::ZERO, length)).transpose()?;
+        Ok(Load { stop, threads, disk })
+    }
+
+    fn end(self) -> Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads {
+            thread.join().ok().context("the load of the processors failed")?;
+        }
+        self.disk.map(disk::Load::end).transpose()?;
+        Ok(())
+    }
+}
+
+const DELAY: Span = Span::from_millis(10);
+
+/// A thousand packets in a second on a link that has nothing else to do, and where they went.
+fn measured(beside: Beside, length: Span) -> Result<(MeasuredFlow, &'static str)> {
+    let text = format!(
+        "[link.l]\nrate = \"1gbit\"\ndelay = \"{DELAY}\"\n[link.l.flow.all]\nmatch = \"any\"\nqueue = \"100p\"\n\
+         [traffic.all]\nflow = \"all\"\nmodel = \"cbr\"\nrate = \"1.6mbit\"\nsize = \"200B\"\n[run]\nduration = \"{length}\"\n"
+    );
+    let scenario = file::parse_quietly(&text, "rizzo")?;
+    let load = RefCell::new(None);
+    let begins = || -> Result<()> {
+        *load.borrow_mut() = Some(Load::start(beside, Duration::from_nanos((length * 3).0))?);
+        Ok(())
+    };
+    let measured = measure_beside(&scenario, Options::default(), "measuring", &begins);
+    load.into_inner().map(Load::end).transpose()?;
+    let mut measured = measured?;
+    Ok((measured.flows[0].swap_remove(0), measured.over))
+}
+
+/// Figure 8: how late packets are handed over.
+pub(super) fn load(effort: Effort) -> Result<Figure> {
+    let [mut half, mut most, mut latest, mut through] = [const { Vec::new() }; 4];
+    let mut over = "";
+    for (x, beside) in
+        [(0.0, Beside::Nothing), (1.0, Beside::Processors), (2.0, Beside::ProcessorsAndDisk)]
+    {
+        let (flow, way) = measured(beside, effort.live)?;
+        over = way;
+        let errors = &flow.link.release_error;
+        let micros = |span: Option<Span>| span.map_or(f64::NAN, |span| span.0 as f64 / 1e3);
+        let point = |y: f64| Point { x, y, off: None };
+        half.push(point(micros(errors.quantile(0.5))));
+        most.push(point(micros(errors.quantile(0.99))));
+        latest.push(point(micros(errors.max())));
+        through.push(point(micros(flow.received.p50.map(Span)) - DELAY.0 as f64 / 1e3));
+    }
+    let within = |y: f64, bound: f64| f64::from(u8::from(y <= bound));
+    let busy = most[1..].iter().map(|p: &Point| p.y).fold(0.0, f64::max);
+    let found = vec![
+        ("at rest half of the packets are handed over within 100 us", within(half[0].y, 100.0)),
+        ("at rest 99 of 100 are", within(most[0].y, 100.0)),
+        ("on a busy machine these 99 are later", f64::from(u8::from(busy > most[0].y))),
+    ];
+    Ok(Figure {
+        label: String::new(),
+        title: "the operating system: how late packets are handed over while the machine is busy"
+            .into(),
+        x: "0 at rest, 1 processors busy, 2 disk too",
+        y: "us late",
+        axes: Axes::Decades,
+        curves: vec![
+            Curve { name: "half of them", points: half },
+            Curve { name: "99 of 100", points: most },
+            Curve { name: "the latest", points: latest },
+            Curve { name: "between sockets, half of them", points: through },
+        ],
+        notes: vec![format!(
+            "Measured over {over}: 1,000 packets in a second for {} at each load, due after 10 ms. The talk has a ping of 50 to 70 us that goes \
+             up to hundreds of them, and 100 us of accuracy on a machine that is kept quiet.",
+            effort.live
+        )],
+        found,
+    })
+}

@@ -1,0 +1,341 @@
+//! The paper's figures, each with what it had, and with what falaj has in its place.
+
+use super::super::curves::{Axes, Curve, Figure, Point};
+use super::super::disk::Done;
+use super::bed::{Bed, Sends, Server};
+use super::lab::{Experiment, Lab, Runs, Series, most};
+use anyhow::{Result, bail};
+use falaj_terminal::text;
+use falaj_traffic::interval::Estimate;
+
+/// Mbit/s that a machine sends where its rate is capped: more than any cap.
+const GREEDY: u32 = 60;
+const CAPS: [(&str, u32); 4] = [("4a", 25), ("4b", 30), ("4c", 35), ("4d", 40)];
+
+fn sends(vm: usize, rate: u32) -> Sends {
+    Sends { vm, rate, locked: false, from: 0 }
+}
+
+/// Two machines; the second begins after 5 s.
+fn capped(server: Server) -> Experiment {
+    let second = Sends { from: 5, ..sends(1, GREEDY) };
+    Experiment::of(Bed { server, sends: vec![sends(0, GREEDY), second], seconds: 25 })
+}
+
+/// Who sends in Figures 6 and 7, and how long they are looked at.
+fn free(lab: &Lab, server: Server, sends: Vec<Sends>) -> Experiment {
+    Experiment::of(Bed { server, sends, seconds: if lab.effort.long { 60 } else { 20 } }).once()
+}
+
+const OURS: Server = Server::Mclock([None; 2]);
+
+/// The figure of this name; `ours` behind it for what falaj has in the place of Xen's.
+pub(super) fn of(lab: &Lab, label: &str) -> Result<Figure> {
+    let name = label.strip_prefix("Figure ").unwrap_or(label);
+    let (name, ours) = name.strip_suffix(" ours").map_or((name, false), |name| (name, true));
+    let mut figure = match name {
+        "4a" | "4b" | "4c" | "4d" => {
+            let cap = CAPS.iter().find(|(known, _)| *known == name).map_or(0, |(_, cap)| *cap);
+            caps(lab, [cap; 2], ours)?
+        }
+        "5" => caps(lab, [30, 40], ours)?,
+        "6a" => unlimited(
+            lab,
+            "two machines that send as much",
+            vec![sends(0, 100), sends(1, 100)],
+            ours,
+        )?,
+        "6b" => unlimited(lab, "one sends twice as much", vec![sends(0, 140), sends(1, 70)], ours)?,
+        "6c" => {
+            let locked = |vm| Sends { locked: true, ..sends(vm, 100) };
+            unlimited(
+                lab,
+                "two machines that send in step with the link",
+                vec![locked(0), locked(1)],
+                ours,
+            )?
+        }
+        "7a" => active(lab, 2, ours)?,
+        "7b" => active(lab, 3, ours)?,
+        "8" => disk(lab, ours)?,
+        "9" => priorities(lab, ours)?,
+        _ => bail!("the paper has no {label}"),
+    };
+    label.clone_into(&mut figure.label);
+    Ok(figure)
+}
+
+/// Throughput of both machines over time, measured and simulated, with intervals where it was
+/// repeated.
+fn figure(title: String, runs: &Runs) -> Figure {
+    let mut curves = Vec::new();
+    let names = [["VM 1 measured", "VM 2 measured"], ["VM 1 simulated", "VM 2 simulated"]];
+    for ((all, names), parts) in
+        [&runs.live, &runs.simulated].into_iter().zip(names).zip(runs.parts)
+    {
+        for (vm, name) in names.into_iter().enumerate() {
+            let seconds = all.iter().map(|series| series.len()).min().unwrap_or(0) / parts.max(1);
+            let points: Vec<Point> = (0..seconds)
+                .filter_map(|n| {
+                    let values: Vec<f64> = all
+                        .iter()
+                        .map(|series| mean(series, vm, n * parts, (n + 1) * parts))
+                        .collect();
+                    let e = Estimate::of(&values)?;
+                    Some(Point { x: n as f64 + 0.5, y: e.mean, off: e.half_width })
+                })
+                .collect();
+            // A machine that sends nothing has no curve.
+            if points.iter().any(|point| point.y > 0.0) {
+                curves.push(Curve { name, points });
+            }
+        }
+    }
+    let late = text::nanos(runs.late.0 as f64);
+    let notes =
+        vec![format!("The latest packet was handed over {late} after its nominal instant.")];
+    Figure {
+        label: String::new(),
+        title,
+        x: "s",
+        y: "Mbit/s",
+        axes: Axes::Plain,
+        curves,
+        notes,
+        found: Vec::new(),
+    }
+}
+
+/// Mean of these windows.
+fn mean(series: &Series, vm: usize, from: usize, to: usize) -> f64 {
+    let windows = &series[from.min(series.len())..to.min(series.len())];
+    windows.iter().map(|w| w[vm]).sum::<f64>() / windows.len().max(1) as f64
+}
+
+/// Mean over all repetitions.
+fn over_all(all: &[Series], vm: usize, from: usize, to: usize) -> f64 {
+    all.iter().map(|series| mean(series, vm, from, to)).sum::<f64>() / all.len().max(1) as f64
+}
+
+/// Half of the interval's width, on the mean of windows in which both send.
+fn spread(all: &[Series], windows: std::ops::Range<usize>) -> f64 {
+    let number = windows.len().max(1) as f64;
+    let of = |n: usize| {
+        Estimate::of(&all.iter().map(|s| s[n][0]).collect::<Vec<_>>()).and_then(|e| e.half_width)
+    };
+    windows.filter_map(of).sum::<f64>() / number
+}
+
+fn caps(lab: &Lab, caps: [u32; 2], ours: bool) -> Result<Figure> {
+    let server =
+        if ours { Server::Mclock(caps.map(Some)) } else { Server::Netback(caps.map(Some)) };
+    let runs = lab.runs(&capped(server))?;
+    let with = if ours { "mClock" } else { "Xen's netback" };
+    let title = match caps {
+        [a, b] if a == b => format!("rate = {a} Mbit/s for both, {with}"),
+        [a, b] => format!("rate = {a} and {b} Mbit/s, {with}"),
+    };
+    let mut figure = figure(title, &runs);
+    // While both send; the first second of each is that of its start.
+    let (from, to) = (6, 25);
+    let of_cap = |vm: usize| over_all(&runs.live, vm, from, to) / f64::from(caps[vm]);
+    let simulated = |vm, from, to| over_all(&runs.simulated, vm, from, to);
+    figure.found = vec![
+        ("VM 1's actual rate, over the rate that is set", of_cap(0)),
+        ("VM 2's actual rate, over the rate that is set", of_cap(1)),
+        (
+            "VM 1's rate once VM 2 sends, over that before, simulated",
+            simulated(0, from, to) / simulated(0, 1, 5),
+        ),
+        (
+            "VM 1's measured rate, over that simulated",
+            over_all(&runs.live, 0, from, to) / simulated(0, from, to),
+        ),
+    ];
+    if caps == [40, 40] && !ours {
+        let low = lab.simulated(&capped(Server::Netback([Some(25); 2])))?;
+        let grown = spread(&runs.simulated, from..to) > 1.5 * spread(&low, from..to);
+        figure
+            .found
+            .push(("the intervals grow with the rate, simulated", f64::from(u8::from(grown))));
+    }
+    Ok(figure)
+}
+
+/// The smaller share of each window's; windows in which nothing was sent say nothing.
+fn shares(series: &Series) -> impl Iterator<Item = f64> {
+    let sent = series.iter().filter(|w| w[0] + w[1] > 0.0);
+    sent.map(|w| w[0].min(w[1]) / (w[0] + w[1]))
+}
+
+fn smallest(all: &[Series]) -> f64 {
+    // The first second is that of the start.
+    all.iter().flat_map(|series| shares(series).skip(1)).fold(1.0, f64::min)
+}
+
+/// The same senders where netback takes turns, with a queue for each machine and none behind it;
+/// its curves beside the others.
+fn turns(lab: &Lab, figure: &mut Figure, sends: Vec<Sends>) -> Result<Runs> {
+    let turns = lab.runs(&free(lab, Server::Netback([None; 2]), sends))?;
+    let curves = self::figure(String::new(), &turns).curves;
+    for (name, beside) in [
+        ("VM 1 measured", "VM 1 measured, netback's turns"),
+        ("VM 2 measured", "VM 2 measured, netback's turns"),
+    ] {
+        let of = curves.iter().filter(|curve| curve.name == name);
+        figure.curves.extend(of.map(|curve| Curve { name: beside, points: curve.points.clone() }));
+    }
+    Ok(turns)
+}
+
+fn unlimited(lab: &Lab, what: &str, sends: Vec<Sends>, ours: bool) -> Result<Figure> {
+    let runs = lab.runs(&free(lab, if ours { OURS } else { Server::Fifo }, sends.clone()))?;
+    let with = if ours { "mClock, 40 Mbit/s promised to each" } else { "one plain queue for all" };
+    let mut figure = figure(format!("no caps, {what}, {with}"), &runs);
+    let series = |all: &[Series]| all.first().cloned().unwrap_or_default();
+    let (live, simulated) = (series(&runs.live), series(&runs.simulated));
+    let last = simulated.len();
+    let part = |series: &Series, vm| {
+        mean(series, vm, 1, last) / (mean(series, 0, 1, last) + mean(series, 1, 1, last))
+    };
+    figure.notes.push(format!(
+        "VM 2's share: {:.3} measured, {:.3} simulated; the smaller share of a second: {:.3} measured, {:.3} simulated.",
+        part(&live, 1),
+        part(&simulated, 1),
+        smallest(&runs.live),
+        smallest(&runs.simulated)
+    ));
+    figure.found = if ours {
+        vec![
+            ("smaller share of any second, as the link sent", smallest(&runs.sent)),
+            ("smaller share of any second, simulated", smallest(&runs.simulated)),
+        ]
+    } else {
+        let turns = turns(lab, &mut figure, sends)?;
+        vec![
+            ("VM 2's share, simulated", part(&simulated, 1)),
+            ("smaller share of any second, simulated", smallest(&runs.simulated)),
+            (
+                "smaller share of any second with netback's turns by adapter, as the link sent",
+                smallest(&turns.sent),
+            ),
+            (
+                "smaller share of any second with netback's turns by adapter, simulated",
+                smallest(&turns.simulated),
+            ),
+        ]
+    };
+    Ok(figure)
+}
+
+fn active(lab: &Lab, times: u32, ours: bool) -> Result<Figure> {
+    let all: Vec<Sends> =
+        std::iter::once(sends(0, 80)).chain((0..times).map(|_| sends(1, 80))).collect();
+    let runs = lab.runs(&free(lab, if ours { OURS } else { Server::Fifo }, all.clone()))?;
+    let with = if ours { "mClock, 40 Mbit/s promised to each" } else { "one plain queue for all" };
+    let mut figure = figure(format!("VM 2 is {times} times as active, {with}"), &runs);
+    let seconds = runs.simulated.first().map_or(0, Vec::len);
+    let ratio = |all: &[Series]| over_all(all, 1, 1, seconds) / over_all(all, 0, 1, seconds);
+    figure.found = if ours {
+        vec![
+            ("VM 2's rate over VM 1's, as the link sent", ratio(&runs.sent)),
+            ("the same, simulated", ratio(&runs.simulated)),
+        ]
+    } else {
+        let turns = turns(lab, &mut figure, all)?;
+        figure.notes.push(format!("VM 2's rate over VM 1's, measured: {:.2}.", ratio(&runs.live)));
+        vec![
+            ("VM 2's rate over VM 1's, simulated", ratio(&runs.simulated)),
+            ("the same with netback's turns by adapter", ratio(&turns.simulated)),
+            ("the same with netback's turns by adapter, as the link sent", ratio(&turns.sent)),
+        ]
+    };
+    Ok(figure)
+}
+
+fn disk(lab: &Lab, ours: bool) -> Result<Figure> {
+    let (seconds, from, to) = if lab.effort.long { (45, 10, 30) } else { (20, 7, 14) };
+    let server = if ours { OURS } else { Server::Netback([None; 2]) };
+    let bed = Bed { server, sends: vec![sends(0, 150)], seconds };
+    let runs = lab.runs(&Experiment { disk: Some((from, to)), ..Experiment::of(bed).once() })?;
+    let with = if ours { "mClock" } else { "Xen's netback" };
+    let mut figure =
+        figure(format!("the disk is written to from {from} s to {to} s, {with}"), &runs);
+    if let Some(Done { written, spent, group }) = &runs.disk {
+        figure.notes.push(format!(
+            "{} MB were written meanwhile, and forced onto the disk, by a process {group}. It had {} of a processor.",
+            written / 1_000_000,
+            text::nanos(spent.as_nanos() as f64)
+        ));
+    }
+    let [from, to] = [from, to].map(|second| second as usize);
+    let during = over_all(&runs.live, 0, from, to);
+    figure.found = vec![
+        (
+            "VM 1's rate while the disk is written to, over that before",
+            during / over_all(&runs.live, 0, 1, from),
+        ),
+        ("VM 1's rate while the disk is written to, over what the link carries", during / most()),
+    ];
+    Ok(figure)
+}
+
+/// By second, priorities from 30:1 to 1:30.
+fn steps() -> impl Iterator<Item = [u32; 2]> {
+    (1..=30).rev().map(|first| [first, 31 - first])
+}
+
+fn priorities(lab: &Lab, ours: bool) -> Result<Figure> {
+    let with = |weights| if ours { Server::Wf2q(weights) } else { Server::XenWrr(weights) };
+    let all: Vec<[u32; 2]> = steps().collect();
+    let changes = all.iter().enumerate().skip(1).map(|(n, weights)| (n as u32, with(*weights)));
+    let bed = Bed { server: with(all[0]), sends: vec![sends(0, 150), sends(1, 150)], seconds: 30 };
+    let runs = lab.runs(&Experiment {
+        changes: changes.collect(),
+        fine: true,
+        ..Experiment::of(bed).once()
+    })?;
+    let name = if ours { "WF2Q+" } else { "the paper's weighted round robin" };
+    let mut figure =
+        figure(format!("priorities change every second from 30:1 to 1:30, {name}"), &runs);
+    let due = |second: usize| f64::from(all[second][0]) / 31.0;
+    // How far VM 1's share is from its weight at most, in hundredths of the link: of whole seconds,
+    // and just after changes.
+    let [live, simulated] = runs.parts;
+    let farthest =
+        |series: &[Series], parts: usize, looked: usize| farthest(series, parts, looked, &due);
+    figure.notes.push(format!(
+        "As was received, on windows of the receiver: {:.2} hundredths of the link from the weights at most.",
+        farthest(&runs.live, live, live)
+    ));
+    figure.found = vec![
+        (
+            "each second's share, farthest from the weights, as the link sent",
+            farthest(&runs.sent, live, live),
+        ),
+        ("the same in the first 100 ms after a change", farthest(&runs.sent, live, 1)),
+        (
+            "each second's share, farthest from the weights, simulated",
+            farthest(&runs.simulated, simulated, simulated),
+        ),
+        (
+            "the same in the first 100 ms after a change, simulated",
+            farthest(&runs.simulated, simulated, 1),
+        ),
+    ];
+    Ok(figure)
+}
+
+/// Hundredths of the link between VM 1's share and what is due, at most: in the first `looked` of
+/// each second's `parts`. The first second is that of the start.
+fn farthest(all: &[Series], parts: usize, looked: usize, due: &dyn Fn(usize) -> f64) -> f64 {
+    let of = |series: &Series| {
+        let seconds = series.chunks(parts).enumerate().skip(1);
+        let off = |(n, windows): (usize, &[[f64; 2]])| {
+            let sum = |vm: usize| windows.iter().take(looked).map(|w| w[vm]).sum::<f64>();
+            (sum(0) / (sum(0) + sum(1)) - due(n)).abs() * 100.0
+        };
+        seconds.map(off).fold(0.0, f64::max)
+    };
+    all.iter().map(of).fold(0.0, f64::max)
+}

@@ -1,0 +1,246 @@
+//! Experiments, simulated and on real packets; each is made once, whatever figures it is for.
+
+use super::super::disk::{Done, Load};
+use super::bed::{Bed, PACKET, PAYLOAD, Server, VMS};
+use crate::adapter_traffic;
+use crate::adapter_traffic::{Guests, Plan, Window, simulate};
+use anyhow::Result;
+use falaj_scenario::Scenario;
+use falaj_sched::units::time::Span;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How thoroughly.
+#[derive(Clone, Copy)]
+pub(super) struct Effort {
+    /// What a second of the paper lasts on real packets; Xen's period of 50 ms stays what it is.
+    pub(super) second: Span,
+    /// Where no period of 50 ms counts.
+    pub(super) short: Span,
+    pub(super) live: u64,
+    pub(super) simulated: u64,
+    /// Repetitions are for experiments that the paper repeated; the others are made once.
+    pub(super) long: bool,
+    /// So many times are all rates slower than the paper's; they are told times this.
+    pub(super) slower: u32,
+}
+
+impl Effort {
+    pub(super) const FULL: Effort = Effort {
+        second: Span::from_secs(1),
+        short: Span::from_secs(1),
+        live: 10,
+        simulated: 10,
+        long: true,
+        slower: 1,
+    };
+    pub(super) const QUICK: Effort = Effort {
+        second: Span::from_millis(100),
+        short: Span::from_millis(50),
+        live: 1,
+        simulated: 3,
+        long: false,
+        slower: 1,
+    };
+    /// In guests: each of Xen's periods six times in a second of the paper, and three windows of
+    /// 100 ms.
+    pub(super) const GUESTS: Effort = Effort {
+        second: Span::from_millis(300),
+        short: Span::from_millis(300),
+        slower: SLOWER,
+        long: false,
+        ..Effort::FULL
+    };
+    /// The same in a third of the time and once each.
+    pub(super) const QUICK_GUESTS: Effort =
+        Effort { second: Effort::QUICK.second, live: 1, simulated: 3, ..Effort::GUESTS };
+}
+
+/// An experiment, and how it is looked at.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Experiment {
+    pub(super) bed: Bed,
+    /// What divides the link from the beginning of this second on.
+    pub(super) changes: Vec<(u32, Server)>,
+    /// The disk is loaded from this second to that one.
+    pub(super) disk: Option<(u32, u32)>,
+    /// As often as the paper repeated it, or once.
+    pub(super) repeated: bool,
+    /// Windows of 100 ms beside those of seconds.
+    pub(super) fine: bool,
+}
+
+/// Mbit/s of payload, by window and machine.
+pub(super) type Series = Vec<[f64; 2]>;
+
+/// What came of it.
+#[derive(Clone, Default)]
+pub(super) struct Runs {
+    pub(super) simulated: Vec<Series>,
+    /// As was received.
+    pub(super) live: Vec<Series>,
+    /// Packets that the link sent, at nominal instants; not known where all share one queue.
+    pub(super) sent: Vec<Series>,
+    /// How late the latest hand-over was.
+    pub(super) late: Span,
+    /// What the disk was loaded with.
+    pub(super) disk: Option<Done>,
+    /// Windows in a second of the paper: on real packets, and simulated.
+    pub(super) parts: [usize; 2],
+}
+
+pub(super) struct Lab {
+    pub(super) effort: Effort,
+    made: RefCell<BTreeMap<Experiment, Runs>>,
+    /// The machines, where they are virtual machines; else they are namespaces.
+    guests: Option<RefCell<Guests>>,
+}
+
+/// In guests: what emulated processors fill, two of them on two processors that do other things
+/// too.
+pub(super) const SLOWER: u32 = 4;
+/// The first seed.
+const SEED: u64 = 1;
+
+fn mbit(bytes: u64, window: Span) -> f64 {
+    bytes as f64 * 8e3 / window.0 as f64
+}
+
+impl Lab {
+    pub(super) fn new(effort: Effort, guests: Option<Guests>) -> Lab {
+        Lab { effort, made: RefCell::default(), guests: guests.map(RefCell::new) }
+    }
+
+    pub(super) fn runs(&self, experiment: &Experiment) -> Result<Runs> {
+        if let Some(runs) = self.made.borrow().get(experiment) {
+            return Ok(runs.clone());
+        }
+        let runs = self.make(experiment)?;
+        self.made.borrow_mut().insert(experiment.clone(), runs.clone());
+        Ok(runs)
+    }
+
+    /// What is only simulated.
+    pub(super) fn simulated(&self, experiment: &Experiment) -> Result<Vec<Series>> {
+        if let Some(runs) = self.made.borrow().get(experiment) {
+            return Ok(runs.simulated.clone());
+        }
+        self.simulate(experiment, 1)
+    }
+
+    /// In the paper's Mbit/s.
+    fn both(&self, of: &[u64], window: Span) -> [f64; 2] {
+        let slower = f64::from(self.effort.slower);
+        [0, 1].map(|vm| of.get(vm).map_or(0.0, |bytes| mbit(*bytes, window) * slower))
+    }
+
+    fn times(&self, experiment: &Experiment, of: u64) -> u64 {
+        if experiment.repeated { of } else { 1 }
+    }
+
+    /// In simulated time a second is one.
+    fn simulate(&self, experiment: &Experiment, parts: usize) -> Result<Vec<Series>> {
+        let second = SECOND;
+        let window = Span(second.0 / parts as u64);
+        let run = |seed: u64| {
+            let scenario = experiment.bed.scenario(second, self.effort.slower, seed)?;
+            let changes = experiment.changes(second, self.effort.slower, seed, parts)?;
+            let homes = experiment.bed.homes();
+            let simulated = simulate(&scenario, &homes, window, &changes)?;
+            let payload = |bytes: &u64| bytes / u64::from(PACKET) * u64::from(PAYLOAD);
+            Ok(simulated
+                .windows
+                .iter()
+                .map(|w| self.both(&w.iter().map(payload).collect::<Vec<_>>(), window))
+                .collect())
+        };
+        (SEED..SEED + self.times(experiment, self.effort.simulated)).map(run).collect()
+    }
+
+    fn make(&self, experiment: &Experiment) -> Result<Runs> {
+        let Experiment { bed, disk, fine, .. } = experiment;
+        let effort = self.effort;
+        let periods = matches!(bed.server, Server::Netback(_)) || !experiment.changes.is_empty();
+        let second = if periods { effort.second } else { effort.short };
+        let parts = if *fine && second > FINE { (second.0 / FINE.0) as usize } else { 1 };
+        let simulated_parts = if *fine { (SECOND.0 / FINE.0) as usize } else { 1 };
+        let mut runs = Runs { parts: [parts, simulated_parts], ..Runs::default() };
+        let homes = bed.homes();
+        for seed in SEED..SEED + self.times(experiment, effort.live) {
+            let scenario = bed.scenario(second, self.effort.slower, seed)?;
+            let window = Span(second.0 / parts as u64);
+            let changes = experiment.changes(second, self.effort.slower, seed, parts)?;
+            let load = RefCell::new(None);
+            let begins = || -> Result<()> {
+                let at = |seconds: u32| Duration::from_nanos(second.0) * seconds;
+                let lead = Duration::from_nanos(falaj_experiment::measure::LEAD.0);
+                if let Some((from, to)) = disk {
+                    *load.borrow_mut() = Some(Load::between(lead + at(*from), lead + at(*to))?);
+                }
+                Ok(())
+            };
+            let adapters = &VMS[..homes.iter().max().map_or(1, |last| last + 1)];
+            let plan = Plan {
+                scenario: &scenario,
+                homes: &homes,
+                adapters,
+                window,
+                changes: &changes,
+                begins: &begins,
+                terms: None,
+                guests: self.guests.as_ref(),
+            };
+            let measured = adapter_traffic::measure(&plan).map(|measured| measured.windows);
+            let loaded = load.into_inner().map(Load::end).transpose();
+            let windows = measured?;
+            runs.disk = loaded?;
+            runs.late = windows.iter().map(|w| w.late).max().unwrap_or_default().max(runs.late);
+            runs.live.push(windows.iter().map(|w| self.both(&w.received, window)).collect());
+            let sent = |w: &Window| {
+                self.both(
+                    &w.sent.iter().map(|p| p * u64::from(PAYLOAD)).collect::<Vec<_>>(),
+                    window,
+                )
+            };
+            if bed.server != Server::Fifo {
+                runs.sent.push(windows.iter().map(sent).collect());
+            }
+        }
+        runs.simulated = self.simulate(experiment, simulated_parts)?;
+        Ok(runs)
+    }
+}
+
+/// How soon a change has to be seen.
+const FINE: Span = Span::from_millis(100);
+const SECOND: Span = Span::from_secs(1);
+
+impl Experiment {
+    /// As the paper has it, with this server; repeated ten times.
+    pub(super) fn of(bed: Bed) -> Experiment {
+        Experiment { bed, changes: Vec::new(), disk: None, repeated: true, fine: false }
+    }
+
+    /// The same once.
+    pub(super) fn once(self) -> Experiment {
+        Experiment { repeated: false, ..self }
+    }
+
+    fn changes(
+        &self,
+        second: Span,
+        slower: u32,
+        seed: u64,
+        parts: usize,
+    ) -> Result<Vec<(usize, Scenario)>> {
+        let then =
+            |server: Server| Bed { server, ..self.bed.clone() }.scenario(second, slower, seed);
+        self.changes.iter().map(|(at, server)| Ok((*at as usize * parts, then(*server)?))).collect()
+    }
+}
+
+/// What the link carries of payload at most, in Mbit/s.
+pub(super) fn most() -> f64 {
+    100.0 * f64::from(PAYLOAD) / f64::from(PACKET)
+}

@@ -1,0 +1,191 @@
+//! Adamczyk and Chydzinski on Xen: experiments 1 to 5, and the one of their improvement, Figures 4
+//! to 9; on real packets between virtual adapters in namespaces or guests, and simulated.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`bed`] | the testbed as a scenario |
+//! | [`lab`] | experiments, made |
+//! | [`figures`] | the figures |
+
+mod bed;
+mod figures;
+mod lab;
+
+use super::Args;
+use super::curves::Work;
+use crate::adapter_traffic::Guests;
+use anyhow::{Result, bail};
+use lab::{Effort, Lab};
+use std::process::ExitCode;
+
+/// What is set is counted in IP packets, what is received in payload: 1472 of 1500 B.
+const SET: f64 = 0.981;
+
+const OF_1: &str = "VM 1's actual rate, over the rate that is set";
+const OF_2: &str = "VM 2's actual rate, over the rate that is set";
+const AFTER: &str = "VM 1's rate once VM 2 sends, over that before, simulated";
+const BESIDE: &str = "VM 1's measured rate, over that simulated";
+const GROW: &str = "the intervals grow with the rate, simulated";
+const SHARE_2: &str = "VM 2's share, simulated";
+const LEAST: &str = "smaller share of any second, simulated";
+const LEAST_SENT: &str = "smaller share of any second, as the link sent";
+const RATIO: &str = "VM 2's rate over VM 1's, simulated";
+const TURNS: &str = "the same with netback's turns by adapter";
+const TURNS_SENT: &str = "the same with netback's turns by adapter, as the link sent";
+const LEAST_TURNS: &str = "smaller share of any second with netback's turns by adapter, simulated";
+const LEAST_TURNS_SENT: &str =
+    "smaller share of any second with netback's turns by adapter, as the link sent";
+const RATIO_SENT: &str = "VM 2's rate over VM 1's, as the link sent";
+const RATIO_SAME: &str = "the same, simulated";
+const DISK: &str = "VM 1's rate while the disk is written to, over that before";
+const DISK_LINK: &str = "VM 1's rate while the disk is written to, over what the link carries";
+const WEIGHTS_SENT: &str = "each second's share, farthest from the weights, as the link sent";
+const FIRST_SENT: &str = "the same in the first 100 ms after a change";
+const WEIGHTS: &str = "each second's share, farthest from the weights, simulated";
+const FIRST: &str = "the same in the first 100 ms after a change, simulated";
+
+const IN_GUESTS: &str = "Two virtual machines under QEMU, each with a virtio-net card that is a virtual adapter (vhost-user); datagrams of 1500 B go over \
+    a link of 25 Mbit/s to a network namespace: all rates are a quarter of the paper's, as processors that are emulated send no faster, and stand here \
+    times four. Figures 4 and 5 ten times, the others once, in seconds of 300 ms (with --quick all once, in 100 ms). Rates are those of payload. Each \
+    figure with what the paper had, and with what falaj has in its place (\"ours\"). Simulated beside measured: the same scenario, the same scheduler. \
+    The paper prints curves and no numbers: what is published here is what its text states, and for ours what is promised; \
+    in Figures 6a and 6b, whose senders are not the paper's, what the scheduler's model says.";
+
+const WORK: Work = Work {
+    name: "xen",
+    title: "Virtual adapters in Xen, reproduced",
+    source: "B. Adamczyk and A. Chydzinski, On the Performance Isolation Across Virtual Network Adapters in Xen (2011): Figures 4-9",
+    setting: "Two virtual machines are two network namespaces, each behind a virtual adapter; datagrams of 1500 B go over a link of \
+              100 Mbit/s to a third. Rates are those of payload. Each figure with what the paper had, and with what falaj has in its place \
+              (\"ours\"). Simulated beside measured: the same scenario, the same scheduler. The paper prints curves and no numbers: what is \
+              published here is what its text states, and for ours what is promised; in Figures 6a and 6b, whose senders are not the \
+              paper's, what the scheduler's model says.",
+    published: &[
+        ("Figure 4a", OF_1, SET, 0.04, ""),
+        ("Figure 4a", OF_2, SET, 0.04, ""),
+        ("Figure 4a", AFTER, 1.0, 0.02, ""),
+        ("Figure 4a", BESIDE, 1.0, 0.04, ""),
+        ("Figure 4a ours", OF_1, SET, 0.02, ""),
+        ("Figure 4a ours", OF_2, SET, 0.02, ""),
+        ("Figure 4a ours", AFTER, 1.0, 0.01, ""),
+        ("Figure 4a ours", BESIDE, 1.0, 0.02, ""),
+        ("Figure 4b", OF_1, SET, 0.04, ""),
+        ("Figure 4b", OF_2, SET, 0.04, ""),
+        ("Figure 4b", AFTER, 1.0, 0.02, ""),
+        ("Figure 4b", BESIDE, 1.0, 0.04, ""),
+        ("Figure 4b ours", OF_1, SET, 0.02, ""),
+        ("Figure 4b ours", OF_2, SET, 0.02, ""),
+        ("Figure 4b ours", AFTER, 1.0, 0.01, ""),
+        ("Figure 4b ours", BESIDE, 1.0, 0.02, ""),
+        ("Figure 4c", OF_1, SET, 0.04, ""),
+        ("Figure 4c", OF_2, SET, 0.04, ""),
+        ("Figure 4c", AFTER, 1.0, 0.02, ""),
+        ("Figure 4c", BESIDE, 1.0, 0.04, ""),
+        ("Figure 4c ours", OF_1, SET, 0.02, ""),
+        ("Figure 4c ours", OF_2, SET, 0.02, ""),
+        ("Figure 4c ours", AFTER, 1.0, 0.01, ""),
+        ("Figure 4c ours", BESIDE, 1.0, 0.02, ""),
+        ("Figure 4d", OF_1, SET, 0.04, ""),
+        ("Figure 4d", OF_2, SET, 0.04, ""),
+        ("Figure 4d", AFTER, 1.0, 0.02, ""),
+        ("Figure 4d", BESIDE, 1.0, 0.04, ""),
+        ("Figure 4d", GROW, 1.0, 0.0, ""),
+        ("Figure 4d ours", OF_1, SET, 0.02, ""),
+        ("Figure 4d ours", OF_2, SET, 0.02, ""),
+        ("Figure 4d ours", AFTER, 1.0, 0.01, ""),
+        ("Figure 4d ours", BESIDE, 1.0, 0.02, ""),
+        ("Figure 5", OF_1, SET, 0.04, ""),
+        ("Figure 5", OF_2, SET, 0.04, ""),
+        ("Figure 5", AFTER, 1.0, 0.02, ""),
+        ("Figure 5", BESIDE, 1.0, 0.04, ""),
+        ("Figure 5 ours", OF_1, SET, 0.02, ""),
+        ("Figure 5 ours", OF_2, SET, 0.02, ""),
+        ("Figure 5 ours", AFTER, 1.0, 0.01, ""),
+        ("Figure 5 ours", BESIDE, 1.0, 0.02, ""),
+        ("Figure 6a", SHARE_2, 0.5, 0.05, ""),
+        ("Figure 6a", LEAST_TURNS_SENT, 0.5, 0.01, ""),
+        ("Figure 6a", LEAST_TURNS, 0.5, 0.01, ""),
+        ("Figure 6a ours", LEAST_SENT, 0.5, 0.01, ""),
+        ("Figure 6a ours", LEAST, 0.5, 0.01, ""),
+        ("Figure 6b", SHARE_2, 0.333, 0.02, ""),
+        ("Figure 6b", LEAST_TURNS_SENT, 0.5, 0.01, ""),
+        ("Figure 6b", LEAST_TURNS, 0.5, 0.01, ""),
+        ("Figure 6b ours", LEAST_SENT, 0.5, 0.01, ""),
+        ("Figure 6b ours", LEAST, 0.5, 0.01, ""),
+        ("Figure 6c", LEAST, 0.0, 0.01, ""),
+        ("Figure 6c", LEAST_TURNS_SENT, 0.0, 0.01, ""),
+        ("Figure 6c", LEAST_TURNS, 0.0, 0.01, ""),
+        ("Figure 6c ours", LEAST_SENT, 0.5, 0.01, ""),
+        ("Figure 6c ours", LEAST, 0.5, 0.01, ""),
+        ("Figure 7a", RATIO, 2.0, 0.1, ""),
+        ("Figure 7a", TURNS, 2.0, 0.1, ""),
+        ("Figure 7a", TURNS_SENT, 2.0, 0.1, ""),
+        ("Figure 7a ours", RATIO_SENT, 1.0, 0.01, ""),
+        ("Figure 7a ours", RATIO_SAME, 1.0, 0.01, ""),
+        ("Figure 7b", RATIO, 3.0, 0.15, ""),
+        ("Figure 7b", TURNS, 3.0, 0.15, ""),
+        ("Figure 7b", TURNS_SENT, 3.0, 0.15, ""),
+        ("Figure 7b ours", RATIO_SENT, 1.0, 0.01, ""),
+        ("Figure 7b ours", RATIO_SAME, 1.0, 0.01, ""),
+        ("Figure 8 ours", DISK, 1.0, 0.03, ""),
+        ("Figure 8 ours", DISK_LINK, 1.0, 0.03, ""),
+        ("Figure 9", WEIGHTS_SENT, 0.0, 2.0, "%"),
+        ("Figure 9", FIRST_SENT, 0.0, 2.0, "%"),
+        ("Figure 9", WEIGHTS, 0.0, 2.0, "%"),
+        ("Figure 9", FIRST, 0.0, 2.0, "%"),
+        ("Figure 9 ours", WEIGHTS_SENT, 0.0, 2.0, "%"),
+        ("Figure 9 ours", FIRST_SENT, 0.0, 2.0, "%"),
+        ("Figure 9 ours", WEIGHTS, 0.0, 2.0, "%"),
+        ("Figure 9 ours", FIRST, 0.0, 2.0, "%"),
+    ],
+    seeds: "What is simulated is decided by its seed. What is measured is of one machine at one time, and comes out a little \
+            otherwise each time.",
+    known: include_str!("../../../data/xen-known.json"),
+};
+
+/// With virtual machines in the place of namespaces.
+const GUESTS: Work =
+    Work { setting: IN_GUESTS, known: include_str!("../../../data/xen-guests-known.json"), ..WORK };
+
+const ALL: [&str; 12] = ["4a", "4b", "4c", "4d", "5", "6a", "6b", "6c", "7a", "7b", "8", "9"];
+const QUICK: [&str; 5] = ["4d", "6c", "7b", "8", "9"];
+
+pub(super) fn main(args: &Args) -> Result<ExitCode> {
+    if args.beyond || args.live || args.tables || args.scenario.is_some() {
+        bail!(
+            "of this paper there are figures, all of them on real packets: take --beyond, --live, --tables and --scenario away"
+        );
+    }
+    let effort = match (&args.guests, args.quick) {
+        (Some(_), true) => Effort::QUICK_GUESTS,
+        (Some(_), false) => Effort::GUESTS,
+        (None, true) => Effort::QUICK,
+        (None, false) => Effort::FULL,
+    };
+    let of = |name: &&&str| {
+        args.figure.is_none_or(|no| name.trim_end_matches(char::is_alphabetic) == no.to_string())
+    };
+    if args.guests.is_some() && args.figure == Some(8) {
+        bail!("Figure 8 loads this host's disk, and guests here have none: take --guests away");
+    }
+    let mut names: Vec<&str> = match args.figure {
+        Some(no) if !(4..=9).contains(&no) => {
+            bail!("there is no figure {no} to be reproduced: 4 to 9")
+        }
+        None if args.quick => QUICK.to_vec(),
+        _ => ALL.iter().filter(of).copied().collect(),
+    };
+    if args.guests.is_some() {
+        names.retain(|name| *name != "8");
+    }
+    let labels: Vec<String> = names
+        .iter()
+        .flat_map(|name| [format!("Figure {name}"), format!("Figure {name} ours")])
+        .collect();
+    let wanted: Vec<&str> = labels.iter().map(String::as_str).collect();
+    let guests =
+        args.guests.as_ref().map(|root| Guests::start(root, bed::VMS.len())).transpose()?;
+    let work = if guests.is_some() { GUESTS } else { WORK };
+    let lab = Lab::new(effort, guests);
+    work.reproduce(args, &wanted, |label| figures::of(&lab, label))
+}

@@ -1,0 +1,375 @@
+//! Lines over axes, in panels with one legend above.
+
+use super::palette::{ASIDE, GRID, INK, PAGE, stroked, tone};
+use super::units::digits;
+use anyhow::{Result, anyhow};
+use plotters::coord::types::RangedCoordf64;
+use plotters::coord::{CoordTranslate, Shift};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub type Drawn = Result<(), Box<dyn std::error::Error>>;
+type Context<'a, 'b> =
+    ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+pub const FONT: &str = "sans-serif";
+
+/// Height of a line of the legend.
+const LEGEND: u32 = 24;
+
+/// How an axis goes.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Scale {
+    Linear,
+    /// Whole numbers, and nothing between.
+    Each,
+    /// From one power of ten to the next.
+    Decades,
+    /// From one power of two to the next.
+    Doublings,
+}
+
+impl Scale {
+    fn place(self, value: f64) -> f64 {
+        match self {
+            Scale::Linear | Scale::Each => value,
+            Scale::Decades => value.log10(),
+            Scale::Doublings => value.log2(),
+        }
+    }
+
+    /// What stands beside a place, with so many digits behind the point.
+    fn label(self, place: f64, digits: usize) -> String {
+        match self {
+            Scale::Linear => format!("{place:.digits$}"),
+            Scale::Decades | Scale::Each if place.fract().abs() > 1e-6 => String::new(),
+            Scale::Each => format!("{place:.0}"),
+            Scale::Decades if (-2.0..=4.0).contains(&place) => {
+                format!("{}", 10f64.powf(place.round()))
+            }
+            Scale::Decades => format!("10{}", superscript(place.round() as i32)),
+            Scale::Doublings => thousands(place.exp2()),
+        }
+    }
+}
+
+/// 2048 as `2k`, a quarter as `0.25`.
+fn thousands(value: f64) -> String {
+    if value >= 1024.0 { format!("{:.0}k", value / 1024.0) } else { format!("{value}") }
+}
+
+fn superscript(number: i32) -> String {
+    let raised = |c: char| match c {
+        '-' => '⁻',
+        '1' => '¹',
+        '2' => '²',
+        '3' => '³',
+        '0' => '⁰',
+        c => char::from_u32('⁰' as u32 + c.to_digit(10).unwrap_or(0)).unwrap_or(c),
+    };
+    number.to_string().chars().map(raised).collect()
+}
+
+/// An axis: what stands beside it, how it goes, and from where to where.
+pub struct Axis {
+    pub name: String,
+    pub scale: Scale,
+    pub from: f64,
+    pub to: f64,
+}
+
+impl Axis {
+    pub fn linear(name: impl Into<String>, from: f64, to: f64) -> Axis {
+        Axis {
+            name: name.into(),
+            scale: Scale::Linear,
+            from,
+            to: if to > from { to } else { from + 1.0 },
+        }
+    }
+
+    /// In whole steps of `scale` around these values, which are above zero.
+    pub fn whole(name: impl Into<String>, scale: Scale, least: f64, most: f64) -> Axis {
+        let low = scale.place(least).floor();
+        let high = scale.place(most).ceil().max(low + 1.0);
+        let back =
+            |place: f64| if scale == Scale::Doublings { place.exp2() } else { 10f64.powf(place) };
+        Axis { name: name.into(), scale, from: back(low), to: back(high) }
+    }
+
+    /// Each whole number from one to another, with room for bars.
+    pub fn each(name: impl Into<String>, least: f64, most: f64) -> Axis {
+        Axis {
+            name: name.into(),
+            scale: Scale::Each,
+            from: least.floor() - 0.5,
+            to: most.ceil() + 0.5,
+        }
+    }
+
+    fn range(&self) -> std::ops::Range<f64> {
+        self.scale.place(self.from)..self.scale.place(self.to)
+    }
+
+    /// So many labels at most, and so many digits behind their points.
+    fn labels(&self, usual: usize) -> (usize, usize) {
+        let range = self.range();
+        let labels = if self.scale == Scale::Linear {
+            usual
+        } else {
+            ((range.end - range.start) as usize + 1).min(12)
+        };
+        (labels, digits(self.from, self.to, labels))
+    }
+}
+
+/// A line of a chart. Where it is not a number there is a gap.
+pub struct Line {
+    pub name: String,
+    /// Which of several it is, by colour and stroke; and by mark, if the chart has marks.
+    pub number: usize,
+    pub points: Vec<(f64, f64)>,
+    /// Around the line, both edges: where it may as well be.
+    pub band: Vec<(f64, f64)>,
+    /// Upright bars: where, from, to.
+    pub bars: Vec<(f64, f64, f64)>,
+}
+
+impl Line {
+    pub fn new(name: impl Into<String>, number: usize, points: Vec<(f64, f64)>) -> Line {
+        Line { name: name.into(), number, points, band: Vec::new(), bars: Vec::new() }
+    }
+
+    fn is_seen(&self) -> bool {
+        self.points.iter().any(|(_, y)| !y.is_nan())
+    }
+
+    /// The same in steps: a value holds until the next one.
+    pub fn steps(name: impl Into<String>, number: usize, points: &[(f64, f64)]) -> Line {
+        let mut all: Vec<(f64, f64)> = Vec::with_capacity(2 * points.len());
+        for &(x, y) in points {
+            if let Some(&(_, before)) = all.last() {
+                all.push((x, before));
+            }
+            all.push((x, y));
+        }
+        Line::new(name, number, all)
+    }
+}
+
+/// A panel.
+pub struct Chart {
+    pub title: String,
+    pub x: Axis,
+    pub y: Axis,
+    pub lines: Vec<Line>,
+    /// Upright lines with a word beside them: what is at that place.
+    pub places: Vec<(f64, String)>,
+    pub marks: bool,
+    /// How wide lines are: as wide as bars where they are.
+    pub stroke: u32,
+}
+
+/// How wide lines are, unless they are something else.
+pub const STROKE: u32 = 2;
+
+/// Panels of one size, in rows.
+pub struct Sheet {
+    pub panel: (u32, u32),
+    pub columns: usize,
+    pub charts: Vec<Chart>,
+}
+
+/// The sheet as SVG.
+pub fn svg(sheet: &Sheet) -> Result<String> {
+    let mut text = String::new();
+    draw(&mut text, sheet).map_err(|error| anyhow!("cannot draw: {error}"))?;
+    Ok(stroked(&text))
+}
+
+fn draw(text: &mut String, sheet: &Sheet) -> Drawn {
+    let columns = sheet.columns.min(sheet.charts.len()).max(1);
+    let rows = sheet.charts.len().div_ceil(columns).max(1);
+    let mut names: Vec<(&str, usize)> = Vec::new();
+    for line in sheet.charts.iter().flat_map(|chart| &chart.lines).filter(|line| line.is_seen()) {
+        if !names.contains(&(&line.name, line.number)) {
+            names.push((&line.name, line.number));
+        }
+    }
+    // A letter is that wide, about; before it there are the stroke and some room.
+    let longest = names.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0) as u32;
+    let wide = 72 + longest * 15 / 2;
+    let in_a_row = ((sheet.panel.0 * columns as u32 - 62) / wide).max(1) as usize;
+    let legend = LEGEND * names.len().div_ceil(in_a_row) as u32 + 14;
+    let size = (sheet.panel.0 * columns as u32, sheet.panel.1 * rows as u32 + legend);
+    let root = SVGBackend::with_string(text, size).into_drawing_area();
+    root.fill(&PAGE.0)?;
+    let (top, below) = root.split_vertically(legend);
+    let marks = sheet.charts.iter().any(|chart| chart.marks);
+    let stroke = sheet.charts.iter().map(|chart| chart.stroke).max().unwrap_or(STROKE);
+    self::names(&top, &names, (in_a_row, wide as i32), (marks, stroke))?;
+    for (area, chart) in below.split_evenly((rows, columns)).iter().zip(&sheet.charts) {
+        panel(area, chart)?;
+    }
+    root.present()?;
+    Ok(())
+}
+
+fn names(
+    area: &Area<'_>,
+    names: &[(&str, usize)],
+    (in_a_row, width): (usize, i32),
+    (marks, stroke): (bool, u32),
+) -> Drawn {
+    let style = (FONT, 14).into_font().color(&INK.0).pos(Pos::new(HPos::Left, VPos::Center));
+    for (i, &(name, number)) in names.iter().enumerate() {
+        let left = 62 + (i % in_a_row) as i32 * width;
+        let middle = 20 + (i / in_a_row) as i32 * LEGEND as i32;
+        area.draw(&PathElement::new(
+            [(left, middle), (left + 36, middle)],
+            tone(number).stroke_width(stroke),
+        ))?;
+        if marks {
+            mark(area, (left + 18, middle), number)?;
+        }
+        area.draw(&Text::new(name, (left + 44, middle), style.clone()))?;
+    }
+    Ok(())
+}
+
+/// A mark for each; when the colours are used up, another.
+fn mark<C: CoordTranslate>(
+    area: &DrawingArea<SVGBackend<'_>, C>,
+    at: C::From,
+    number: usize,
+) -> Drawn
+where
+    C::From: Clone,
+{
+    let style = tone(number);
+    match number / super::palette::SEVERAL.len() {
+        0 => area.draw(&Circle::new(at, 3, style.filled())),
+        1 => area.draw(&TriangleMarker::new(at, 5, style.filled())),
+        2 => area.draw(
+            &(EmptyElement::at(at) + Rectangle::new([(-4, -4), (4, 4)], style.stroke_width(1))),
+        ),
+        _ => area.draw(&Cross::new(at, 4, style.stroke_width(2))),
+    }?;
+    Ok(())
+}
+
+fn panel(area: &Area<'_>, chart: &Chart) -> Drawn {
+    let (x, y) = (&chart.x, &chart.y);
+    let ((across, x_digits), (up, y_digits)) = (x.labels(8), y.labels(7));
+    let mut context = ChartBuilder::on(area)
+        .caption(&chart.title, (FONT, 16).into_font().color(&INK.0))
+        .margin(10)
+        .margin_right(26)
+        .x_label_area_size(46)
+        .y_label_area_size(64)
+        .build_cartesian_2d(x.range(), y.range())?;
+    context
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(GRID.0)
+        .axis_style(INK.0)
+        .x_labels(across)
+        .y_labels(up)
+        .x_label_formatter(&|place| x.scale.label(*place, x_digits))
+        .y_label_formatter(&|place| y.scale.label(*place, y_digits))
+        .x_desc(&x.name)
+        .y_desc(&y.name)
+        .axis_desc_style((FONT, 14).into_font().color(&INK.0))
+        .label_style((FONT, 13).into_font().color(&INK.0))
+        .draw()?;
+    for (at, word) in &chart.places {
+        upright(&mut context, chart, *at, word)?;
+    }
+    let place = |&(a, b): &(f64, f64)| (x.scale.place(a), y.scale.place(b));
+    for line in &chart.lines {
+        let colour = tone(line.number);
+        if !line.band.is_empty() {
+            let edges: Vec<_> = line.band.iter().map(place).collect();
+            context.draw_series(std::iter::once(Polygon::new(edges, colour.mix(0.18))))?;
+        }
+        for points in line.points.split(|(_, y)| y.is_nan()).filter(|points| !points.is_empty()) {
+            let seen = thinned(&context, points.iter().map(place));
+            context.draw_series(LineSeries::new(seen, colour.stroke_width(chart.stroke)))?;
+        }
+        let bar = |&(at, low, high): &(f64, f64, f64)| {
+            PathElement::new([place(&(at, low)), place(&(at, high))], colour.stroke_width(1))
+        };
+        context.draw_series(line.bars.iter().map(bar))?;
+        for at in line.points.iter().filter(|_| chart.marks).map(place) {
+            mark(context.plotting_area(), at, line.number)?;
+        }
+    }
+    Ok(())
+}
+
+fn upright(context: &mut Context<'_, '_>, chart: &Chart, at: f64, word: &str) -> Drawn {
+    let at = chart.x.scale.place(at);
+    let (bottom, top) = (chart.y.range().start, chart.y.range().end);
+    context.draw_series(DashedLineSeries::new(
+        [(at, bottom), (at, top)],
+        5,
+        4,
+        ASIDE.0.stroke_width(1),
+    ))?;
+    let style = (FONT, 13).into_font().color(&ASIDE.0).pos(Pos::new(HPos::Left, VPos::Top));
+    context.draw_series(std::iter::once(
+        EmptyElement::at((at, top)) + Text::new(word.to_owned(), (5, 3), style),
+    ))?;
+    Ok(())
+}
+
+/// The points that the eye tells apart, by whole pixels.
+fn thinned(context: &Context<'_, '_>, points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
+    let area = context.plotting_area();
+    let mut seen: Vec<(f64, f64)> = Vec::new();
+    let mut last = None;
+    let mut hidden = None;
+    for point in points {
+        let pixel = area.map_coordinate(&point);
+        if last == Some(pixel) {
+            hidden = Some(point);
+            continue;
+        }
+        // Where a line leaves a pixel counts, lest it be drawn aslant.
+        seen.extend(hidden.take());
+        seen.push(point);
+        last = Some(pixel);
+    }
+    seen.extend(hidden);
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plotters::coord::ranged1d::Ranged;
+
+    fn labels(from: f64, to: f64) -> Vec<String> {
+        let axis = Axis::linear("", from, to);
+        let (most, digits) = axis.labels(7);
+        let range: RangedCoordf64 = axis.range().into();
+        range.key_points(most).into_iter().map(|place| axis.scale.label(place, digits)).collect()
+    }
+
+    /// Far from zero labels need more digits than near it.
+    #[test]
+    fn no_two_labels_of_an_axis_are_the_same() {
+        assert_eq!(labels(0.0, 1.0)[..3], ["0.00", "0.20", "0.40"]);
+        assert_eq!(labels(0.0, 30.0)[..3], ["0", "5", "10"]);
+        for step in 1..400 {
+            let extent = 1.05f64.powi(step) * 1e-6;
+            for from in [0.0, 11.68, 1234.5] {
+                let labels = labels(from, from + extent);
+                let mut once = labels.clone();
+                once.dedup();
+                assert_eq!(labels, once, "{from} and {extent} more");
+            }
+        }
+    }
+}

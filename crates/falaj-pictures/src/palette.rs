@@ -1,0 +1,80 @@
+//! Colours and strokes of all pictures: Okabe and Ito's, told apart by those who see few colours,
+//! and in grey by their strokes. A picture follows the reader's choice of a light or a dark page.
+
+use plotters::style::RGBColor;
+
+/// A colour in the light, and its counterpart in the dark: what is drawn in the first is found
+/// again by it.
+pub type Tone = (RGBColor, &'static str);
+
+pub const PAGE: Tone = (RGBColor(255, 255, 255), "#15181C");
+pub const INK: Tone = (RGBColor(30, 30, 30), "#E8E8E8");
+pub const GRID: Tone = (RGBColor(228, 228, 228), "#31363D");
+/// What stands aside: limits, waiting.
+pub const ASIDE: Tone = (RGBColor(112, 112, 112), "#A2A8B0");
+
+/// Of flows, or whatever there are several of.
+pub const SEVERAL: [Tone; 7] = [
+    (RGBColor(213, 94, 0), "#FF9F4A"),
+    (RGBColor(0, 114, 178), "#5CB8F2"),
+    (RGBColor(0, 158, 115), "#4FD0A8"),
+    (RGBColor(204, 121, 167), "#E8A5CB"),
+    (RGBColor(230, 159, 0), "#F5C04D"),
+    (RGBColor(86, 180, 233), "#A5DAFB"),
+    (RGBColor(90, 90, 90), "#C4C4C4"),
+];
+
+/// The strokes of these: drawn and blank, in turns.
+const STROKES: [&str; 7] = ["", "7 3", "2 3", "12 3 2 3", "5 4", "16 4", "7 2 2 2 2 2"];
+
+/// The colour of the n-th.
+pub fn tone(n: usize) -> RGBColor {
+    SEVERAL[n % SEVERAL.len()].0
+}
+
+/// As SVG has it, and as `plotters` writes it.
+fn hex(c: RGBColor) -> String {
+    format!("#{:02X}{:02X}{:02X}", c.0, c.1, c.2)
+}
+
+/// A picture as it was drawn, given colours for the dark, these of its own besides.
+pub fn coloured(mut svg: String, own: &[Tone]) -> String {
+    let mut dark = String::new();
+    for (light, colour) in [PAGE, INK, GRID, ASIDE].iter().chain(own) {
+        let light = hex(*light);
+        dark += &format!(
+            "[fill=\"{light}\"] {{ fill: {colour} }}\n[stroke=\"{light}\"] {{ stroke: {colour} }}\n"
+        );
+    }
+    let style = format!("\n<style>\n@media (prefers-color-scheme: dark) {{\n{dark}}}\n</style>");
+    svg.insert_str(behind_the_head(&svg), &style);
+    svg
+}
+
+fn behind_the_head(svg: &str) -> usize {
+    svg.find('>').map_or(0, |n| n + 1)
+}
+
+/// The same, with a margin around words that lie on lines.
+pub fn finished(svg: String, own: &[Tone]) -> String {
+    let mut svg = coloured(svg, own);
+    let style = format!(
+        "\n<style>\ntext {{ paint-order: stroke; stroke: {}; stroke-width: 4px; stroke-linejoin: round }}\n\
+         @media (prefers-color-scheme: dark) {{ text {{ stroke: {} }} }}\n</style>",
+        hex(PAGE.0),
+        PAGE.1
+    );
+    svg.insert_str(behind_the_head(&svg), &style);
+    svg
+}
+
+/// The same; lines of several have a stroke each.
+pub fn stroked(svg: &str) -> String {
+    let mut svg = svg.to_owned();
+    for ((light, _), stroke) in SEVERAL.iter().zip(STROKES).filter(|(_, stroke)| !stroke.is_empty())
+    {
+        let plain = format!("fill=\"none\" opacity=\"1\" stroke=\"{}\"", hex(*light));
+        svg = svg.replace(&plain, &format!("{plain} stroke-dasharray=\"{stroke}\""));
+    }
+    finished(svg, &SEVERAL)
+}

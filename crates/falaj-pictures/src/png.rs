@@ -1,0 +1,87 @@
+//! Pictures as PNG, made from their SVG with the system's fonts.
+
+use anyhow::{Context, Result};
+use resvg::tiny_skia::{Pixmap, Transform};
+use resvg::usvg::fontdb::{Database, Family, Query};
+use resvg::usvg::{Options, Tree};
+use std::path::Path;
+
+/// Dots for each unit of the SVG: sharp in print and on dense screens.
+const SCALE: f32 = 2.0;
+
+/// What stands for `sans-serif` where the system does not say.
+const SANS: [&str; 5] = ["DejaVu Sans", "Liberation Sans", "Noto Sans", "Arial", "Helvetica"];
+
+/// Writes a PNG for each, by its name. Without a font there would be no
+/// words in them: then there are none, which is said.
+pub fn write(out: &Path, figures: &[(String, String)]) -> Result<()> {
+    if figures.is_empty() {
+        return Ok(());
+    }
+    let Some(options) = with_fonts() else {
+        note!("no PNG: this system has no fonts to write in them; the SVGs are there");
+        return Ok(());
+    };
+    figures.iter().try_for_each(|(name, svg)| put(&out.join(format!("{name}.png")), svg, &options))
+}
+
+/// Writes one of which nothing else is wanted.
+pub(super) fn write_one(path: &Path, svg: &str) -> Result<()> {
+    let none =
+        || format!("{}: this system has no fonts to write in a PNG; take `.svg`", path.display());
+    put(path, svg, &with_fonts().with_context(none)?)
+}
+
+fn put(path: &Path, svg: &str, options: &Options<'_>) -> Result<()> {
+    let png = png(svg, options).with_context(|| format!("cannot make {}", path.display()))?;
+    std::fs::write(path, png).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// How PNGs are made where there are fonts.
+fn with_fonts() -> Option<Options<'static>> {
+    let mut options = Options::default();
+    options.fontdb_mut().load_system_fonts();
+    has_sans(options.fontdb_mut()).then_some(options)
+}
+
+/// Sees to a font for `sans-serif`; is there any?
+fn has_sans(fonts: &mut Database) -> bool {
+    let known = |fonts: &Database, family| {
+        fonts.query(&Query { families: &[family], ..Query::default() }).is_some()
+    };
+    if known(fonts, Family::SansSerif) {
+        return true;
+    }
+    let any = || Some(fonts.faces().next()?.families.first()?.0.clone());
+    let usual = SANS.into_iter().find(|name| known(fonts, Family::Name(name))).map(str::to_owned);
+    let Some(family) = usual.or_else(any) else { return false };
+    fonts.set_sans_serif_family(family);
+    true
+}
+
+fn png(svg: &str, options: &Options<'_>) -> Result<Vec<u8>> {
+    let tree = Tree::from_str(svg, options)?;
+    let size = tree.size().to_int_size().scale_by(SCALE).context("the figure has no size")?;
+    let mut pixels = Pixmap::new(size.width(), size.height()).context("the figure is too large")?;
+    resvg::render(&tree, Transform::from_scale(SCALE, SCALE), &mut pixels.as_mut());
+    Ok(pixels.encode_png()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_without_fonts_is_told_apart() {
+        assert!(!has_sans(&mut Database::new()));
+    }
+
+    #[test]
+    fn shapes_need_no_font() {
+        let svg = r##"<svg width="4" height="3" xmlns="http://www.w3.org/2000/svg"><rect width="4" height="3" fill="#fff"/></svg>"##;
+        let pixels = Pixmap::decode_png(&png(svg, &Options::default()).unwrap()).unwrap();
+        assert_eq!((pixels.width(), pixels.height()), (8, 6));
+        assert!(pixels.pixels().iter().all(|p| (p.red(), p.alpha()) == (255, 255)));
+        assert!(png("no picture", &Options::default()).is_err());
+    }
+}

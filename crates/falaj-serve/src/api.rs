@@ -1,0 +1,576 @@
+//! The API over HTTP: what the watch published last is read without asking the link; what changes
+//! goes by the handler of the control socket, which reads, checks and admits it as it does any other
+//! change.
+
+use super::connections::{Known, answer};
+use super::model::{
+    Adapter, Breach, Breaches, Bucket, Delays, Flow, Made, Problem, Promise, Quantiles, Remark,
+    Sample, Service, TooLong, TooSlow, Total, Turn, Turns, Window,
+};
+use super::secret::warn_of_readers;
+use super::watch::Published;
+use super::{keys, metrics, page};
+use anyhow::{Context, Result, ensure};
+use axum::extract::{Extension, FromRequest, FromRequestParts, Path, Query, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router};
+use falaj_control::handler::{Handler, lock};
+use falaj_control::protocol;
+use falaj_control::protocol::{Refusal, SetAnswer, SetRequest};
+use nix::sys::stat::{Mode, umask};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::convert::Infallible;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Instant;
+use subtle::ConstantTimeEq;
+use tokio::sync::oneshot;
+use tokio_rustls::TlsAcceptor;
+use tokio_stream::wrappers::BroadcastStream;
+use tokio_stream::{Stream, StreamExt};
+use tracing::{debug, info};
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// So many changes may be under way at once; others wait.
+const CHANGES: usize = 4;
+/// A token has that many bytes at least: shorter ones can be guessed.
+const TOKEN: usize = 16;
+
+/// What every request may need.
+pub(super) struct App {
+    handler: Arc<Mutex<Handler>>,
+    published: Arc<Published>,
+    service: Service,
+    token: Option<Vec<u8>>,
+}
+
+impl App {
+    pub(super) fn new(
+        handler: Arc<Mutex<Handler>>,
+        published: Arc<Published>,
+        service: Service,
+        token: Option<Vec<u8>>,
+    ) -> Arc<App> {
+        Arc::new(App { handler, published, service, token })
+    }
+}
+
+/// The token in that file.
+pub(super) fn token(file: &std::path::Path) -> Result<Vec<u8>> {
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("--token-file {}", file.display()))?;
+    warn_of_readers("--token-file", file);
+    let token = text.trim().as_bytes().to_vec();
+    ensure!(
+        token.len() >= TOKEN,
+        "--token-file {}: a token has {TOKEN} bytes at least",
+        file.display()
+    );
+    Ok(token)
+}
+
+/// Where it listens.
+pub(super) struct Listeners {
+    unix: UnixListener,
+    path: PathBuf,
+    tcp: Option<TcpListener>,
+    /// Who the service is to those who come over TCP; `None`: nothing is encrypted.
+    identity: Option<TlsAcceptor>,
+}
+
+impl Listeners {
+    /// The address over TCP, with the port that it got.
+    pub(super) fn tcp(&self) -> Option<SocketAddr> {
+        self.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok())
+    }
+}
+
+/// Listens there, at the socket for this user alone.
+pub(super) fn listen(
+    path: &std::path::Path,
+    tcp: Option<SocketAddr>,
+    identity: Option<TlsAcceptor>,
+) -> Result<Listeners> {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|is| is.file_type().is_socket());
+    if is_socket && UnixStream::connect(path).is_err() {
+        // Left by one that was killed.
+        let _ = std::fs::remove_file(path);
+    }
+    // The program still has one thread.
+    let before = umask(Mode::from_bits_truncate(0o177));
+    let bound = UnixListener::bind(path);
+    umask(before);
+    let unix = bound.with_context(|| format!("cannot listen at {}", path.display()))?;
+    let tcp = tcp
+        .map(|address| TcpListener::bind(address).with_context(|| format!("--tcp {address}")))
+        .transpose()?;
+    unix.set_nonblocking(true)?;
+    tcp.as_ref().map_or(Ok(()), |tcp| tcp.set_nonblocking(true))?;
+    Ok(Listeners { unix, path: path.to_owned(), tcp, identity })
+}
+
+/// The API's thread.
+pub(super) struct Serving {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+    path: PathBuf,
+}
+
+impl Serving {
+    pub(super) fn begin(listeners: Listeners, app: Arc<App>) -> Result<Serving> {
+        let Listeners { unix, path, tcp, identity } = listeners;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(CHANGES)
+            .build()
+            .context("no runtime for the API")?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serve = async move {
+            let router = router(Arc::clone(&app)).merge(page::router()).layer(from_fn(noted));
+            if let Ok(unix) = tokio::net::UnixListener::from_std(unix) {
+                tokio::spawn(answer(unix, None, router, Known::everybody));
+            }
+            if let Some(Ok(tcp)) = tcp.map(tokio::net::TcpListener::from_std) {
+                let guarded = self::router(Arc::clone(&app)).layer(from_fn_with_state(app, guard));
+                // The page itself holds nothing that is not known; it asks for the token.
+                let guarded = guarded.merge(page::router()).layer(from_fn(noted));
+                tokio::spawn(answer(tcp, identity, guarded, Known::default));
+            }
+            let _ = stopped.await;
+        };
+        let work = move || {
+            runtime.block_on(serve);
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name("api".into()).spawn(work)?;
+        Ok(Serving { stop, thread, path })
+    }
+
+    pub(super) fn end(self) {
+        let _ = self.stop.send(());
+        let _ = self.thread.join();
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Whoever comes over TCP has to bear the token.
+async fn guard(
+    State(app): State<Arc<App>>,
+    Extension(known): Extension<Known>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let said = request
+        .headers()
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+    let good =
+        app.token.as_ref().zip(said).is_some_and(|(token, said)| bool::from(token.ct_eq(said)));
+    if good {
+        known.greet();
+        return next.run(request).await;
+    }
+    let why =
+        problem("send the header `Authorization: Bearer TOKEN`, with what --token-file holds");
+    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], Json(why)).into_response()
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "falaj serve",
+        description = "Virtual adapters with promises. Times are in nanoseconds, rates in bits per second."
+    ),
+    components(schemas(
+        Adapter, Breach, Breaches, Bucket, Delays, Flow, Made, Problem, Promise, Quantiles, Remark,
+        Sample, Service, TooLong, TooSlow, Total, Turn, Turns, Window
+    ))
+)]
+struct Described;
+
+fn router(app: Arc<App>) -> Router {
+    let (router, described) = OpenApiRouter::with_openapi(Described::openapi())
+        .routes(routes!(service))
+        .routes(routes!(adapters))
+        .routes(routes!(adapter, add, change, remove))
+        .routes(routes!(delays))
+        .routes(routes!(pause))
+        .routes(routes!(breaches))
+        .routes(routes!(turns))
+        .routes(routes!(events))
+        .routes(routes!(scenario, replace))
+        .routes(routes!(openmetrics))
+        .split_for_parts();
+    let described = axum::routing::get(move || std::future::ready(Json(described.clone())));
+    router.route("/v1/openapi.json", described).with_state(app)
+}
+
+/// What was asked, and how it was answered. What a path has behind `?` may be anything, and is not
+/// repeated.
+async fn noted(request: Request, next: Next) -> Response {
+    let (began, method, path) =
+        (Instant::now(), request.method().clone(), request.uri().path().to_owned());
+    let response = next.run(request).await;
+    let took_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+    debug!(%method, path, status = response.status().as_u16(), took_us, "asked");
+    response
+}
+
+fn problem(what: impl Into<String>) -> Problem {
+    Problem { what: what.into(), remarks: Vec::new() }
+}
+
+/// What is not done, with its status.
+struct No(StatusCode, Problem);
+
+impl IntoResponse for No {
+    fn into_response(self) -> Response {
+        (self.0, Json(self.1)).into_response()
+    }
+}
+
+impl From<Refusal> for No {
+    fn from(refusal: Refusal) -> No {
+        let Refusal { what, remarks } = refusal;
+        No(
+            StatusCode::CONFLICT,
+            Problem { what, remarks: remarks.into_iter().map(Remark::from).collect() },
+        )
+    }
+}
+
+impl From<protocol::Remark> for Remark {
+    fn from(remark: protocol::Remark) -> Remark {
+        let protocol::Remark { severity, title, help } = remark;
+        Remark { severity, title, help }
+    }
+}
+
+impl From<SetAnswer> for Made {
+    fn from(made: SetAnswer) -> Made {
+        let SetAnswer { changed, at_ns, dropped, remarks } = made;
+        Made { changed, at_ns, dropped, remarks: remarks.into_iter().map(Remark::from).collect() }
+    }
+}
+
+/// What a request holds, as the parameter of a handler: what cannot be read is said as any other
+/// problem is.
+struct Given<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<Json<T>> {
+    type Rejection = No;
+    async fn from_request(request: Request, state: &S) -> Result<Self, No> {
+        Json::from_request(request, state).await.map(Given).map_err(|why| unread(&why.body_text()))
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Given<Query<T>> {
+    type Rejection = No;
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, No> {
+        Query::from_request_parts(parts, state)
+            .await
+            .map(Given)
+            .map_err(|why| unread(&why.body_text()))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Given<Path<String>> {
+    type Rejection = No;
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, No> {
+        Path::from_request_parts(parts, state)
+            .await
+            .map(Given)
+            .map_err(|why| unread(&why.body_text()))
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for Given<String> {
+    type Rejection = No;
+    async fn from_request(request: Request, state: &S) -> Result<Self, No> {
+        String::from_request(request, state)
+            .await
+            .map(Given)
+            .map_err(|why| unread(&why.body_text()))
+    }
+}
+
+fn unread(why: &str) -> No {
+    No(StatusCode::BAD_REQUEST, problem(why))
+}
+
+/// How a change is meant.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+struct Meant {
+    /// Only say whether it could be: the question of admission.
+    #[serde(default)]
+    check: bool,
+    /// Packets that wait and do not fit any more may be dropped.
+    #[serde(default)]
+    drop: bool,
+}
+
+/// How much of it.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+struct Newest {
+    /// So many turns of each direction at most, the newest; else all that are remembered.
+    last: Option<usize>,
+}
+
+/// The service itself.
+#[utoipa::path(get, path = "/v1", responses((status = 200, body = Service)))]
+async fn service(State(app): State<Arc<App>>) -> Json<Service> {
+    Json(app.service.clone())
+}
+
+/// All adapters: what they are promised, and what they got in the last second and since the start.
+#[utoipa::path(get, path = "/v1/adapters", responses((status = 200, body = Sample)))]
+async fn adapters(State(app): State<Arc<App>>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], app.published.json()).into_response()
+}
+
+/// One adapter; a `/` in its name is written `%2F`.
+#[utoipa::path(get, path = "/v1/adapters/{name}", params(("name" = String, Path)),
+    responses((status = 200, body = Adapter), (status = 400, body = Problem), (status = 404, body = Problem)))]
+async fn adapter(
+    State(app): State<Arc<App>>,
+    Given(Path(name)): Given<Path<String>>,
+) -> Result<Json<Adapter>, No> {
+    let sample = app.published.sample();
+    let found = sample.adapters.iter().find(|adapter| adapter.name == name);
+    Ok(Json(found.ok_or_else(|| unknown(&sample, &name))?.clone()))
+}
+
+/// Adds an adapter: the keys of a flow of the scenario, `adapter` among them.
+#[utoipa::path(put, path = "/v1/adapters/{name}", params(("name" = String, Path), Meant),
+    request_body = Object, responses((status = 200, body = Made), (status = 400, body = Problem), (status = 409, body = Problem)))]
+async fn add(
+    State(app): State<Arc<App>>,
+    Given(Path(name)): Given<Path<String>>,
+    Given(Query(meant)): Given<Query<Meant>>,
+    Given(Json(keys)): Given<Json<Map<String, Value>>>,
+) -> Result<Json<Made>, No> {
+    let sample = app.published.sample();
+    if sample.adapters.iter().any(|adapter| adapter.name == name) {
+        return Err(No(
+            StatusCode::CONFLICT,
+            problem(format!("there is an adapter {name} already: PATCH changes it")),
+        ));
+    }
+    let link = sample.adapters.first().map(|adapter| adapter.link.clone());
+    let link = link.ok_or_else(|| {
+        No(StatusCode::CONFLICT, problem("there is no other adapter, whose link would be its"))
+    })?;
+    set(app, sets(&link, &name, &keys)?, meant).await
+}
+
+/// Changes keys of an adapter's flow: weight, cap, queue, need; null takes one out.
+#[utoipa::path(patch, path = "/v1/adapters/{name}", params(("name" = String, Path), Meant),
+    request_body = Object, responses((status = 200, body = Made), (status = 400, body = Problem), (status = 404, body = Problem),
+    (status = 409, body = Problem)))]
+async fn change(
+    State(app): State<Arc<App>>,
+    Given(Path(name)): Given<Path<String>>,
+    Given(Query(meant)): Given<Query<Meant>>,
+    Given(Json(keys)): Given<Json<Map<String, Value>>>,
+) -> Result<Json<Made>, No> {
+    let link = link_of(&app, &name)?;
+    set(app, sets(&link, &name, &keys)?, meant).await
+}
+
+/// Takes an adapter away; what waits for it joins another flow, or, with `drop`, is dropped.
+#[utoipa::path(delete, path = "/v1/adapters/{name}", params(("name" = String, Path), Meant),
+    responses((status = 200, body = Made), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
+async fn remove(
+    State(app): State<Arc<App>>,
+    Given(Path(name)): Given<Path<String>>,
+    Given(Query(meant)): Given<Query<Meant>>,
+) -> Result<Json<Made>, No> {
+    let link = link_of(&app, &name)?;
+    let set_to_nothing = format!("{}=", place(&link, &name)?);
+    set(app, vec![set_to_nothing], meant).await
+}
+
+/// How long packets of an adapter stayed, by flow: the whole distribution since the start.
+#[utoipa::path(get, path = "/v1/adapters/{name}/delays", params(("name" = String, Path)),
+    responses((status = 200, body = Vec<Delays>), (status = 400, body = Problem), (status = 404, body = Problem)))]
+async fn delays(
+    State(app): State<Arc<App>>,
+    Given(Path(name)): Given<Path<String>>,
+) -> Result<Json<Vec<Delays>>, No> {
+    let sample = app.published.sample();
+    let found = sample.adapters.iter().find(|adapter| adapter.name == name);
+    Ok(Json(app.published.delays(found.ok_or_else(|| unknown(&sample, &name))?)))
+}
+
+/// Pauses an adapter, or lets it go on: meanwhile it is not read from, and gets nothing. A new
+/// start of the service forgets it, unless it keeps its state.
+#[utoipa::path(put, path = "/v1/adapters/{name}/paused", params(("name" = String, Path)), request_body = bool,
+    responses((status = 200, body = bool), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
+async fn pause(
+    State(app): State<Arc<App>>,
+    Given(Path(name)): Given<Path<String>>,
+    Given(Json(paused)): Given<Json<bool>>,
+) -> Result<Json<bool>, No> {
+    link_of(&app, &name)?;
+    let pause = move || {
+        lock(&app.handler).pause(&name, paused)?;
+        app.published.pauses(&name, paused);
+        Ok::<_, Refusal>(())
+    };
+    blocking(pause).await?.map_err(No::from)?;
+    Ok(Json(paused))
+}
+
+/// Who held the link when, in each direction: the last turns, since flows changed last.
+#[utoipa::path(get, path = "/v1/turns", params(Newest), responses((status = 200, body = Vec<Turns>), (status = 400, body = Problem), (status = 409, body = Problem)))]
+async fn turns(
+    State(app): State<Arc<App>>,
+    Given(Query(newest)): Given<Query<Newest>>,
+) -> Result<Json<Vec<Turns>>, No> {
+    let look = move || {
+        let mut handler = lock(&app.handler);
+        let turns = handler.turns()?;
+        Ok::<_, Refusal>((handler.links(), turns))
+    };
+    let (links, turns) = blocking(look).await?.map_err(No::from)?;
+    let ways =
+        links.into_iter().flat_map(|link| ["up", "down"].map(|way| (link.clone(), way.to_owned())));
+    let turn = |(flow, turn): (String, falaj_live::event_loop::Turn)| {
+        let (begin_ns, end_ns) = (turn.begin.0, turn.end.0);
+        Turn { flow, begin_ns, end_ns, packets: turn.packets }
+    };
+    let of = |((link, way), turns): (_, Vec<_>)| {
+        let beyond = newest.last.map_or(0, |last| turns.len().saturating_sub(last));
+        Turns { link, way, turns: turns.into_iter().skip(beyond).map(turn).collect() }
+    };
+    Ok(Json(ways.zip(turns).map(of).collect()))
+}
+
+/// What was not as promised: the last packets that stayed longer, and windows with less than the
+/// promised rate, as they were seen.
+#[utoipa::path(get, path = "/v1/breaches", responses((status = 200, body = Vec<Breach>)))]
+async fn breaches(State(app): State<Arc<App>>) -> Json<Vec<Breach>> {
+    Json(app.published.breaches())
+}
+
+/// A sample each second, as server-sent events of the name `sample`.
+#[utoipa::path(get, path = "/v1/events", responses((status = 200, content_type = "text/event-stream", body = Sample)))]
+async fn events(State(app): State<Arc<App>>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    // Who was too slow for some has the next one.
+    let samples = BroadcastStream::new(app.published.news.subscribe()).filter_map(Result::ok);
+    let event =
+        |sample: Arc<Sample>| Event::default().event("sample").json_data(&*sample).ok().map(Ok);
+    Sse::new(samples.filter_map(event)).keep_alive(KeepAlive::default())
+}
+
+/// The scenario as it is now, as TOML; or, who accepts `application/json` alone, as that.
+#[utoipa::path(get, path = "/v1/scenario", responses((status = 200, content(
+    (String = "application/toml"), (Object = "application/json")))))]
+async fn scenario(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, No> {
+    let text = blocking(move || lock(&app.handler).text().to_owned()).await?;
+    if headers.get(header::ACCEPT).is_some_and(|accepted| accepted == "application/json") {
+        // What is running was read before.
+        let read: Map<String, Value> = ::toml::from_str(&text)
+            .map_err(|error| No(StatusCode::CONFLICT, problem(error.to_string())))?;
+        return Ok(Json(read).into_response());
+    }
+    Ok(([(header::CONTENT_TYPE, "application/toml")], text).into_response())
+}
+
+/// The whole scenario as it is to be, as TOML: all of it takes over at one instant, or nothing
+/// does.
+#[utoipa::path(put, path = "/v1/scenario", params(Meant), request_body(content = String, content_type = "application/toml"),
+    responses((status = 200, body = Made), (status = 400, body = Problem), (status = 409, body = Problem)))]
+async fn replace(
+    State(app): State<Arc<App>>,
+    Given(Query(meant)): Given<Query<Meant>>,
+    Given(text): Given<String>,
+) -> Result<Json<Made>, No> {
+    let Meant { check, drop } = meant;
+    ask(app, SetRequest { toml: Some(text), drop, check, ..SetRequest::default() }).await
+}
+
+/// How finely.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+struct Finely {
+    /// A series for each flow of an adapter, instead of one for all of them.
+    #[serde(default)]
+    flows: bool,
+}
+
+/// The same numbers for Prometheus and its kin: of each adapter in each direction.
+#[utoipa::path(get, path = "/metrics", params(Finely),
+    responses((status = 200, content_type = "application/openmetrics-text", body = String), (status = 400, body = Problem)))]
+async fn openmetrics(
+    State(app): State<Arc<App>>,
+    Given(Query(Finely { flows })): Given<Query<Finely>>,
+) -> Result<Response, No> {
+    // Of thousands of adapters it takes its time, and others are answered meanwhile.
+    let text = blocking(move || app.published.openmetrics(flows)).await?;
+    Ok(([(header::CONTENT_TYPE, metrics::TYPE)], text).into_response())
+}
+
+fn unknown(sample: &Sample, name: &str) -> No {
+    let known: Vec<&str> =
+        sample.adapters.iter().map(|adapter| adapter.name.as_str()).take(20).collect();
+    No(
+        StatusCode::NOT_FOUND,
+        problem(format!("there is no adapter {name}; there are {}", known.join(", "))),
+    )
+}
+
+fn link_of(app: &App, name: &str) -> Result<String, No> {
+    let sample = app.published.sample();
+    let found = sample.adapters.iter().find(|adapter| adapter.name == name);
+    Ok(found.ok_or_else(|| unknown(&sample, name))?.link.clone())
+}
+
+/// Where the flow of an adapter stands.
+fn place(link: &str, name: &str) -> Result<String, No> {
+    keys::place(link, name).map_err(|why| unread(&why))
+}
+
+/// Keys of an adapter as values to be set.
+fn sets(link: &str, name: &str, keys: &Map<String, Value>) -> Result<Vec<String>, No> {
+    keys::sets(link, name, keys).map_err(|why| unread(&why))
+}
+
+async fn set(app: Arc<App>, set: Vec<String>, meant: Meant) -> Result<Json<Made>, No> {
+    let Meant { check, drop } = meant;
+    ask(app, SetRequest { set, drop, check, ..SetRequest::default() }).await
+}
+
+async fn ask(app: Arc<App>, wanted: SetRequest) -> Result<Json<Made>, No> {
+    let what =
+        if wanted.toml.is_some() { "the whole scenario".to_owned() } else { wanted.set.join(" ") };
+    let check = wanted.check;
+    let made = blocking(move || lock(&app.handler).set(&wanted)).await?.map_err(No::from)?;
+    if !check && !made.changed.is_empty() {
+        let (at_ns, dropped) = (made.at_ns.unwrap_or(0), made.dropped);
+        info!(what, at_ns, dropped, "changed by the API");
+    }
+    Ok(Json(made.into()))
+}
+
+/// Where it may take a while, beside what answers others.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, No> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| No(StatusCode::CONFLICT, problem("the service is ending")))
+}

@@ -1,0 +1,168 @@
+//! A service in memory: all of it as it is, but that an adapter's port is a socket of this process.
+
+use super::super::{api, model, ports, watch};
+use anyhow::{Context, Result, ensure};
+use falaj_control::endpoint::Control;
+use falaj_control::running::Running;
+use falaj_control::terms::terms;
+use falaj_live::adapters::{Adapters, Opener};
+use falaj_live::clock::{Clock, monotonic};
+use falaj_live::event_loop::{Forwarder, Options, Woken};
+use falaj_live::wiring;
+use falaj_plan::standing::standings;
+use falaj_sched::units::time::Span;
+use falaj_terminal::file;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A packet's headers: Ethernet, IPv4, UDP.
+const HEADERS: usize = 14 + 28;
+
+/// The service; its link runs while [`Stand::run`] does.
+pub(super) struct Stand {
+    pub(super) forwarder: Forwarder,
+    control: Control,
+    watching: watch::Watching,
+    serving: api::Serving,
+    _directory: tempfile::TempDir,
+}
+
+/// The ends of its ports, and where its API listens: what other threads have.
+pub(super) struct Outside {
+    /// By adapter.
+    pub(super) adapters: Vec<UnixDatagram>,
+    pub(super) uplink: UnixDatagram,
+    pub(super) http: PathBuf,
+}
+
+impl Stand {
+    /// Of a scenario with so many adapters, which are called `a0`, `a1` and so on. The program must
+    /// have one thread.
+    pub(super) fn new(text: String, adapters: u32) -> Result<(Stand, Outside)> {
+        open_files(u64::from(adapters) * 2 + 200)?;
+        let parsed = file::parse(&text, "bench serve")?;
+        let promised = standings(&parsed)?;
+        let opener = Opener::start()?;
+        let all = Adapters::new()?;
+        let mut inside = Vec::new();
+        for n in 0..adapters {
+            let (port, socket) = wiring::unit_port(&format!("adapter a{n}"))?;
+            all.add(&format!("a{n}"), port, Some(mac(n)))?;
+            inside.push(socket);
+        }
+        let (uplink, outside) = wiring::unit_port("the uplink")?;
+        let clock = Clock::from_zero(monotonic());
+        let mut forwarder =
+            wiring::to_adapters(&parsed.network(), &all, uplink, clock, Options::default())?;
+        forwarder.hold_to(terms(&parsed, &promised));
+        forwarder.remember_turns();
+        let directory = tempfile::tempdir()?;
+        let (place, http) = (directory.path().join("control"), directory.path().join("http"));
+        let beside = ports::beside(&all, opener, &parsed)?;
+        let running = Running {
+            command: "serve",
+            about: "bench".into(),
+            file: PathBuf::from("bench"),
+            scenario: Arc::new(parsed),
+            text,
+            recording: false,
+            standings: Some(Arc::new(promised)),
+        };
+        let mut control = Control::open(Some(&place), running)?;
+        control.change_with(beside);
+        let handler = control.handler().context("the control socket is open")?;
+        let published = watch::Published::new();
+        let watching = watch::Watching::begin(Arc::clone(&handler), Arc::clone(&published))?;
+        let told = model::Service::new(Path::new("bench"), BTreeMap::new());
+        let listeners = api::listen(&http, None, None)?;
+        let serving =
+            api::Serving::begin(listeners, api::App::new(handler, published, told, None))?;
+        let stand = Stand { forwarder, control, watching, serving, _directory: directory };
+        Ok((stand, Outside { adapters: inside, uplink: outside, http }))
+    }
+
+    /// Runs the link for so long; says when it is to be looked at whether it goes on.
+    pub(super) fn run(&mut self, long: Span) -> Result<()> {
+        let end = self.forwarder.clock().now() + long;
+        loop {
+            let fd = self.control.as_fd().context("the control socket is open")?;
+            match self.forwarder.run(end, &[fd])? {
+                Woken::Deadline => return Ok(()),
+                _ => drop(self.control.serve(&mut self.forwarder)?),
+            }
+        }
+    }
+
+    pub(super) fn end(self) {
+        drop(self.control);
+        self.serving.end();
+        self.watching.end();
+    }
+}
+
+/// Files that this process may have open.
+fn open_files(wanted: u64) -> Result<()> {
+    let (now, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    ensure!(
+        wanted <= most,
+        "{wanted} open files are needed, and {most} allowed: raise `ulimit -Hn`"
+    );
+    Ok(setrlimit(Resource::RLIMIT_NOFILE, wanted.max(now), most)?)
+}
+
+fn mac(n: u32) -> [u8; 6] {
+    let [a, b, c, d] = n.to_be_bytes();
+    [2, 0xfa, a, b, c, d]
+}
+
+/// A unit of one conversation of an adapter: header, frame with so many bytes of payload.
+pub(super) fn unit(adapter: u32, conversation: u32, payload: usize) -> Vec<u8> {
+    let mut unit = vec![0; 12];
+    unit.extend([2, 0, 0, 0, 0, 0xfe]);
+    unit.extend(mac(adapter));
+    unit.extend([0x08, 0]);
+    let [high, low] = ((28 + payload) as u16).to_be_bytes();
+    unit.extend([0x45, 0, high, low, 0, 0, 0, 0, 64, 17, 0, 0]);
+    let [_, a, b, c] = adapter.to_be_bytes();
+    unit.extend([10, a, b, c, 10, 255, 255, 1]);
+    unit.extend((1_024 + conversation as u16).to_be_bytes());
+    unit.extend(9u16.to_be_bytes());
+    unit.extend((8 + payload as u16).to_be_bytes());
+    unit.extend([0, 0]);
+    unit.resize(12 + HEADERS + payload, 0);
+    unit
+}
+
+/// The adapter that a unit is of.
+pub(super) fn adapter_of(unit: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(unit.get(20..24)?.try_into().ok()?))
+}
+
+/// What the API answered to a request: its status, how long it took, how long it is.
+pub(super) fn ask(
+    api: &Path,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> Result<(u16, Duration, usize)> {
+    let began = Instant::now();
+    let mut stream = UnixStream::connect(api)?;
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: falaj\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    let status = answer
+        .get(9..12)
+        .and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok())
+        .unwrap_or(0);
+    Ok((status, began.elapsed(), answer.len()))
+}

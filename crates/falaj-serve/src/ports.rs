@@ -1,0 +1,630 @@
+//! Adapters and the uplink: opened before anything runs, and those that come and go with changes.
+
+use anyhow::{Context, Result, anyhow, bail};
+use falaj_control::running::Beside;
+use falaj_control::terms::weights;
+use falaj_live::adapters::{self, Adapters, Addresses, Counts, Opener, Space, TapWanted};
+use falaj_live::backend::interface::{EndName, Interface};
+use falaj_live::backend::packet::{Monitor, State};
+use falaj_live::backend::port::Port;
+use falaj_live::sandbox::Hosts;
+use falaj_live::wiring::{interface_port, space_port};
+use falaj_scenario::{Adapter, Scenario};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+use tracing::{error, info, warn};
+
+/// The uplink among the names of adapters, none of which is empty.
+const UPLINK: &str = "";
+
+/// Where packets enter and leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// A namespace of its own.
+    Own,
+    /// One that is there, with an interface made for it.
+    Tap(String),
+    /// An interface, or a guest's card.
+    There(EndName),
+}
+
+impl Place {
+    fn parse(text: &str) -> Result<Place> {
+        Ok(match (text, text.strip_prefix("tap:")) {
+            ("namespace", _) => Place::Own,
+            (_, Some("")) => {
+                bail!("write the namespace behind `tap:`: a name under /run/netns, or a process")
+            }
+            (_, Some(namespace)) => Place::Tap(namespace.to_owned()),
+            _ => match text.parse::<EndName>().map_err(|why| anyhow!(why))? {
+                EndName::Queue(_) => {
+                    bail!(
+                        "a queue of the firewall is for `falaj bridge`: it is neither an adapter nor an uplink"
+                    )
+                }
+                there => Place::There(there),
+            },
+        })
+    }
+
+    fn is_space(&self) -> bool {
+        matches!(self, Place::Own | Place::Tap(_))
+    }
+}
+
+fn called(name: &str) -> String {
+    if name == UPLINK { "the uplink".into() } else { format!("adapter {name}") }
+}
+
+/// An interface, and what tells of its changes.
+struct Watched {
+    name: String,
+    interface: Interface,
+    monitor: Monitor,
+}
+
+/// All interfaces that may change.
+struct Interfaces {
+    epoll: Epoll,
+    /// By the numbers that they are watched by.
+    all: Vec<Option<Watched>>,
+}
+
+impl Interfaces {
+    fn add(&mut self, watched: Watched) -> Result<()> {
+        let n = self.all.iter().position(Option::is_none).unwrap_or(self.all.len());
+        self.epoll.add(watched.monitor.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, n as u64))?;
+        match self.all.get_mut(n) {
+            Some(gone) => *gone = Some(watched),
+            None => self.all.push(Some(watched)),
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, name: &str) {
+        for place in &mut self.all {
+            if let Some(watched) = place.take_if(|watched| watched.name == name) {
+                let _ = self.epoll.delete(watched.monitor.as_fd());
+            }
+        }
+    }
+
+    /// Tells of those that are otherwise than they were.
+    fn look(&mut self) {
+        let mut events = [EpollEvent::empty(); 16];
+        let ready = self.epoll.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
+        for event in &events[..ready] {
+            let Some(Some(watched)) = self.all.get(event.data() as usize) else { continue };
+            watched.monitor.clear();
+            if let Some(why) = watched.interface.why() {
+                warn!(adapter = watched.name.as_str(), "{}: {why}", called(&watched.name));
+            }
+            match watched.interface.look() {
+                Some(State::Up) => {
+                    info!(adapter = watched.name.as_str(), "{} is up", called(&watched.name))
+                }
+                Some(state) => {
+                    warn!(
+                        adapter = watched.name.as_str(),
+                        "{} {state}: waiting for it",
+                        called(&watched.name)
+                    );
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+/// An adapter with another port is another one.
+type Known<'a> = (&'a str, &'a str);
+
+fn known(adapter: &Adapter) -> Known<'_> {
+    (&adapter.name, &adapter.port)
+}
+
+/// Those of them that will not be there any more.
+fn leaving<'a>(all: &'a [Adapter], then: &Scenario) -> Vec<&'a Adapter> {
+    let stay = then.adapters();
+    let stay: BTreeSet<Known<'_>> = stay.iter().map(|adapter| known(adapter)).collect();
+    all.iter().filter(|adapter| !stay.contains(&known(adapter))).collect()
+}
+
+/// All that is open.
+pub(super) struct Opened {
+    adapters: Adapters,
+    opener: Rc<Opener>,
+    at: Addresses,
+    places: Places,
+    mtu: u16,
+    stays: bool,
+    uplink: Option<Box<dyn Port>>,
+    interfaces: Rc<RefCell<Interfaces>>,
+    epoll: Rc<Epoll>,
+    hosts: Option<Hosts>,
+    /// Of adapters in namespaces: the first process there, and the address.
+    spaces: Vec<(String, i32, Option<std::net::Ipv4Addr>)>,
+    known: Vec<Adapter>,
+    uplink_name: String,
+}
+
+/// Opens the ports of a service; interfaces that are made in namespaces that are there may stay
+/// when the service has ended. Before there are threads of guests' cards, it gives up what rights
+/// it will not need. The program must have one thread.
+pub(super) fn open(
+    scenario: &Scenario,
+    stays: bool,
+    give_up: impl FnOnce() -> Result<()>,
+) -> Result<Opened> {
+    let opener = Rc::new(Opener::start()?);
+    let link = &scenario.links[0];
+    let uplink_name = link.uplink.clone().context("a service has an uplink")?;
+    let known: Vec<Adapter> = scenario.adapters().into_iter().cloned().collect();
+    let mut places = vec![(UPLINK.to_owned(), Place::parse(&uplink_name).context("uplink")?)];
+    for adapter in &known {
+        places.push((
+            adapter.name.clone(),
+            Place::parse(&adapter.port).with_context(|| called(&adapter.name))?,
+        ));
+    }
+    let mtu = link.up.mtu.max(link.down.mtu);
+    let mtu = u16::try_from(mtu).context("the mtu does not fit an interface")?;
+
+    let at = Addresses::free();
+    // Who has the uplink to itself gives the others addresses too.
+    let mut free = if places[0].1 == Place::Own { Places::all() } else { Places::default() };
+    let mut wanted = Vec::new();
+    for (name, place) in places.iter().filter(|(_, place)| place.is_space()) {
+        let namespace =
+            if let Place::Tap(namespace) = place { Some(namespace.clone()) } else { None };
+        let stayed =
+            namespace.as_deref().filter(|_| stays).map_or(Ok(None), |there| opener.stayed(there));
+        wanted.push((name, namespace, stayed.with_context(|| called(name))?));
+    }
+    // What stayed has a place; the others take what is left.
+    wanted.sort_by_key(|(.., stayed)| stayed.is_none());
+    let mut spaces: Vec<(&str, Space)> = Vec::new();
+    for (name, namespace, stayed) in wanted {
+        spaces.push((name, free.space(name, namespace, stayed, at).with_context(|| called(name))?));
+    }
+    // What is to stay is no part of a side, which is gone with this process.
+    let (kept, spaces): (Vec<_>, Vec<_>) =
+        spaces.into_iter().partition(|(_, s)| stays && s.namespace.is_some());
+    let wanted: Vec<Space> = spaces.iter().map(|(_, space)| space.clone()).collect();
+    let mut hosts = if wanted.is_empty() { None } else { Some(adapters::start(&wanted, at, mtu)?) };
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+    let outside = Rc::new(Epoll(epoll.0.try_clone()?));
+    let mut interfaces = Interfaces { epoll, all: Vec::new() };
+    let (all, mut uplink) = (Adapters::new()?, None);
+    let mut told = Vec::new();
+    // Guests' cards last: they bring threads, and other namespaces are entered by a process that
+    // has one.
+    let mut order: Vec<_> = places.iter().collect();
+    order.sort_by_key(|(_, place)| matches!(place, Place::There(EndName::VhostUser(_))));
+    let mut give_up = Some(give_up);
+    for (name, place) in order {
+        if matches!(place, Place::There(EndName::VhostUser(_))) {
+            give_up.take().map_or(Ok(()), |give_up| give_up())?;
+        }
+        let (port, mac) = match place {
+            Place::There(end) => {
+                let (interface, monitor) = there(end, &opener).with_context(|| called(name))?;
+                let port = interface_port(&interface)?;
+                interfaces.add(Watched { name: name.clone(), interface, monitor })?;
+                (port, None)
+            }
+            Place::Own | Place::Tap(_) => {
+                if let Some((_, space)) = kept.iter().find(|(known, _)| known == name) {
+                    let opened = opener
+                        .tap(&TapWanted { space: space.clone(), at, mtu, stays }, &called(name));
+                    let (port, mac) = opened.with_context(|| called(name))?;
+                    (port, Some(mac))
+                } else {
+                    let side = spaces
+                        .iter()
+                        .position(|(known, _)| known == name)
+                        .context("a space for each")?;
+                    let hosts = hosts.as_mut().context("spaces were made")?;
+                    let space = &spaces[side].1;
+                    told.push((
+                        name.clone(),
+                        hosts.pid(side),
+                        space.place.map(|place| at.address(place)),
+                    ));
+                    (space_port(hosts, side, &called(name))?, Some(space.mac))
+                }
+            }
+        };
+        if name == UPLINK {
+            uplink = Some(port);
+        } else {
+            all.add(name, port, mac)?;
+        }
+    }
+    give_up.take().map_or(Ok(()), |give_up| give_up())?;
+    all.set_weights(&weights(scenario));
+    Ok(Opened {
+        adapters: all,
+        opener,
+        at,
+        places: free,
+        mtu,
+        stays,
+        uplink,
+        interfaces: Rc::new(RefCell::new(interfaces)),
+        epoll: outside,
+        hosts,
+        spaces: told,
+        known,
+        uplink_name,
+    })
+}
+
+/// The names of interfaces of a service that are there, in this namespace.
+pub(super) fn here(scenario: &Scenario) -> Result<Vec<String>> {
+    let uplinks = scenario.links.iter().filter_map(|link| link.uplink.as_ref());
+    let ports = uplinks.chain(scenario.adapters().into_iter().map(|adapter| &adapter.port));
+    let mut names = Vec::new();
+    for port in ports {
+        if let Place::There(EndName::Interface(place)) = Place::parse(port)?
+            && place.namespace.is_none()
+        {
+            names.push(place.interface);
+        }
+    }
+    Ok(names)
+}
+
+fn there(end: &EndName, opener: &Opener) -> Result<(Interface, Monitor)> {
+    match end {
+        EndName::Interface(place) => Ok(opener.interface(place)?),
+        EndName::VhostUser(path) => guest(path),
+        EndName::Memif(name) => Interface::memif(name, None)
+            .context("cannot make that socket; take a name that is free, in a directory that you may write to"),
+        EndName::Queue(_) => {
+            bail!("a queue of the firewall is for `falaj bridge`: it is neither an adapter nor an uplink")
+        }
+    }
+}
+
+#[cfg(feature = "vhost-user")]
+fn guest(path: &std::path::Path) -> Result<(Interface, Monitor)> {
+    Interface::vhost_user(path).context(
+        "cannot listen there; take a name that is free, in a directory that you may write to",
+    )
+}
+
+#[cfg(not(feature = "vhost-user"))]
+fn guest(_path: &std::path::Path) -> Result<(Interface, Monitor)> {
+    bail!("this program was built without guests' cards")
+}
+
+impl Opened {
+    pub(super) fn adapters(&self) -> &Adapters {
+        &self.adapters
+    }
+
+    pub(super) fn take_uplink(&mut self) -> Result<Box<dyn Port>> {
+        self.uplink.take().context("one uplink")
+    }
+
+    /// Readable when an interface has changed.
+    pub(super) fn changes(&self) -> BorrowedFd<'_> {
+        self.epoll.0.as_fd()
+    }
+
+    pub(super) fn look(&self) {
+        self.interfaces.borrow_mut().look();
+    }
+
+    /// Of adapters in namespaces, a process that is there.
+    pub(super) fn processes(&self) -> BTreeMap<String, i32> {
+        self.spaces.iter().map(|(name, process, _)| (name.clone(), *process)).collect()
+    }
+
+    /// Where namespaces are.
+    pub(super) fn tell(&self) {
+        for (name, process, address) in &self.spaces {
+            let address = address.map_or(String::new(), |address| format!(" {address},"));
+            note!("{}:{address} in the network namespace of process {process}", called(name));
+        }
+    }
+
+    /// Packets that nobody read in time, if that is known.
+    pub(super) fn unread(&self) -> Option<u64> {
+        let interfaces = self.interfaces.borrow();
+        let of: u64 =
+            interfaces.all.iter().flatten().map(|watched| watched.interface.unread()).sum();
+        Some(of + self.hosts.as_ref().map_or(Some(0), Hosts::unread)?)
+    }
+
+    /// What changes with the link.
+    pub(super) fn beside(&self) -> Box<dyn Beside> {
+        Box::new(Fleet {
+            adapters: self.adapters.clone(),
+            interfaces: Rc::clone(&self.interfaces),
+            opener: Rc::clone(&self.opener),
+            at: self.at,
+            places: self.places.clone(),
+            mtu: self.mtu,
+            stays: self.stays,
+            known: self.known.clone(),
+            uplink: self.uplink_name.clone(),
+            coming: Vec::new(),
+            places_before: Places::default(),
+            then: None,
+        })
+    }
+}
+
+/// What changes with a link whose adapters were opened elsewhere.
+pub(super) fn beside(
+    adapters: &Adapters,
+    opener: Opener,
+    scenario: &Scenario,
+) -> Result<Box<dyn Beside>> {
+    let interfaces =
+        Interfaces { epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?, all: Vec::new() };
+    let link = scenario.links.first().context("a service has one link")?;
+    let mtu = u16::try_from(link.up.mtu.max(link.down.mtu))
+        .context("the mtu does not fit an interface")?;
+    Ok(Box::new(Fleet {
+        adapters: adapters.clone(),
+        interfaces: Rc::new(RefCell::new(interfaces)),
+        opener: Rc::new(opener),
+        at: Addresses::free(),
+        places: Places::default(),
+        mtu,
+        stays: false,
+        known: scenario.adapters().into_iter().cloned().collect(),
+        uplink: link.uplink.clone().context("a service has an uplink")?,
+        coming: Vec::new(),
+        places_before: Places::default(),
+        then: None,
+    }))
+}
+
+/// Places in the subnet, and whose they are.
+#[derive(Clone, Debug, Default)]
+struct Places {
+    /// Is there a subnet? Else nobody has a place.
+    addressed: bool,
+    /// Who left last is followed last: there may be packets for it on their way.
+    free: VecDeque<u8>,
+    of: BTreeMap<String, u8>,
+}
+
+impl Places {
+    fn all() -> Places {
+        let free = (Addresses::UPLINK + 1..=Addresses::LAST).collect();
+        Places { addressed: true, free, of: BTreeMap::new() }
+    }
+
+    /// A namespace for this adapter, or the uplink; there may be an interface of it that has
+    /// stayed, with its Ethernet address.
+    fn space(
+        &mut self,
+        name: &str,
+        namespace: Option<String>,
+        stayed: Option<[u8; 6]>,
+        at: Addresses,
+    ) -> Result<Space> {
+        if !self.addressed {
+            return Ok(Space::bare(namespace));
+        }
+        if name == UPLINK {
+            return Ok(Space::placed(namespace, at, Addresses::UPLINK));
+        }
+        let most = Addresses::LAST - Addresses::UPLINK;
+        let place = match stayed.and_then(|mac| at.place(mac)) {
+            Some(had) => {
+                let free = self.free.iter().position(|&place| place == had).and_then(|n| self.free.remove(n));
+                free.with_context(|| {
+                    format!("the interface that stayed there has {}, which is another's now: delete it", at.address(had))
+                })?
+            }
+            None => self.free.pop_front().with_context(|| {
+                format!(
+                    "at most {most} adapters have addresses behind an uplink that is a namespace: take an interface for it"
+                )
+            })?,
+        };
+        self.of.insert(name.to_owned(), place);
+        Ok(Space::placed(namespace, at, place))
+    }
+
+    /// Whoever comes now may have its place, if there is no other.
+    fn leave(&mut self, name: &str) {
+        self.free.extend(self.of.remove(name));
+    }
+}
+
+/// The port of an adapter that comes, opened.
+enum Coming {
+    Interface(Interface, Monitor),
+    /// A TAP, and its Ethernet address.
+    Tap(Box<dyn Port>, [u8; 6]),
+}
+
+/// The adapters that there are, and those that are to be.
+struct Fleet {
+    adapters: Adapters,
+    interfaces: Rc<RefCell<Interfaces>>,
+    opener: Rc<Opener>,
+    at: Addresses,
+    places: Places,
+    mtu: u16,
+    /// Whether TAPs in namespaces stay when this process ends.
+    stays: bool,
+    known: Vec<Adapter>,
+    uplink: String,
+    coming: Vec<(String, Coming)>,
+    /// As they are if what comes does not.
+    places_before: Places,
+    then: Option<Arc<Scenario>>,
+}
+
+impl Fleet {
+    /// Opens the port of an adapter that comes while the link runs.
+    fn come(&mut self, adapter: &Adapter) -> Result<Coming> {
+        match Place::parse(&adapter.port)? {
+            Place::There(end) => there(&end, &self.opener)
+                .map(|(interface, monitor)| Coming::Interface(interface, monitor)),
+            Place::Tap(namespace) => {
+                let stayed = if self.stays { self.opener.stayed(&namespace)? } else { None };
+                let space = self.places.space(&adapter.name, Some(namespace), stayed, self.at)?;
+                let wanted = TapWanted { space, at: self.at, mtu: self.mtu, stays: self.stays };
+                let (port, mac) = self.opener.tap(&wanted, &called(&adapter.name))?;
+                Ok(Coming::Tap(port, mac))
+            }
+            Place::Own => {
+                bail!(
+                    "a namespace of its own is only made at the start: write `tap:NETNS` with one that is there, or start the service anew"
+                )
+            }
+        }
+    }
+}
+
+impl Beside for Fleet {
+    fn prepare(&mut self, then: &Arc<Scenario>) -> Result<(), String> {
+        let [link] = &then.links[..] else { return Err("a service has one link".into()) };
+        if link.uplink.as_deref() != Some(&self.uplink) {
+            return Err(format!("the uplink stays `{}` as long as the service runs", self.uplink));
+        }
+        let known: BTreeSet<Known<'_>> = self.known.iter().map(known).collect();
+        let new = then
+            .adapters()
+            .into_iter()
+            .filter(|adapter| !known.contains(&self::known(adapter)))
+            .cloned();
+        let new: Vec<Adapter> = new.collect();
+        let mut coming = Vec::new();
+        let before = self.places.clone();
+        for gone in leaving(&self.known, then) {
+            self.places.leave(&gone.name);
+        }
+        for adapter in &new {
+            match self.come(adapter) {
+                Ok(come) => coming.push((adapter.name.clone(), come)),
+                Err(error) => {
+                    self.places = before;
+                    return Err(format!("{}: {error:#}", called(&adapter.name)));
+                }
+            }
+        }
+        (self.coming, self.places_before, self.then) = (coming, before, Some(Arc::clone(then)));
+        Ok(())
+    }
+
+    fn settle(&mut self, made: bool) {
+        let (coming, then) = (std::mem::take(&mut self.coming), self.then.take());
+        let before = std::mem::take(&mut self.places_before);
+        let Some(then) = then.filter(|_| made) else {
+            self.places = before;
+            return;
+        };
+        let mut interfaces = self.interfaces.borrow_mut();
+        for gone in leaving(&self.known, &then) {
+            self.adapters.remove(&gone.name);
+            interfaces.remove(&gone.name);
+            info!(adapter = gone.name.as_str(), "{} is gone", called(&gone.name));
+        }
+        for (name, coming) in coming {
+            let added = match coming {
+                Coming::Tap(port, mac) => {
+                    self.adapters.add(&name, port, Some(mac)).map_err(anyhow::Error::from)
+                }
+                Coming::Interface(interface, monitor) => {
+                    let port = interface_port(&interface).map_err(anyhow::Error::from);
+                    let added = port.and_then(|port| Ok(self.adapters.add(&name, port, None)?));
+                    added.and_then(|()| {
+                        interfaces.add(Watched { name: name.clone(), interface, monitor })
+                    })
+                }
+            };
+            match added {
+                Ok(()) => info!(adapter = name.as_str(), "{} is here", called(&name)),
+                Err(error) => {
+                    error!(adapter = name.as_str(), "{} cannot be read: {error:#}", called(&name))
+                }
+            }
+        }
+        self.adapters.set_weights(&weights(&then));
+        self.known = then.adapters().into_iter().cloned().collect();
+    }
+
+    fn weigh(&mut self, weights: &BTreeMap<&str, u32>) {
+        self.adapters.set_weights(weights);
+    }
+
+    fn pause(&self, name: &str, paused: bool) -> Result<(), String> {
+        match self.adapters.pause(name, paused) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(format!("{} is not there now", called(name))),
+            Err(error) => Err(format!("{}: {error}", called(name))),
+        }
+    }
+
+    fn counts(&self) -> Vec<(String, Counts)> {
+        self.adapters.counts()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_that_stayed_has_the_place_that_it_had() {
+        let at = Addresses::default();
+        let mut places = Places::all();
+        assert_eq!(places.space("late", None, Some(at.mac(7)), at).unwrap().place, Some(7));
+        let others: Vec<_> =
+            (0..8).map(|n| places.space(&n.to_string(), None, None, at).unwrap().place).collect();
+        assert_eq!(others, [2, 3, 4, 5, 6, 8, 9, 10].map(Some));
+        let error = places.space("again", None, Some(at.mac(3)), at).unwrap_err().to_string();
+        assert!(error.contains("10.77.0.3, which is another's now"), "{error}");
+        // Somebody gave it another one.
+        assert_eq!(
+            places.space("own", None, Some([2, 0, 0, 0, 0, 1]), at).unwrap().place,
+            Some(11)
+        );
+    }
+
+    #[test]
+    fn a_place_is_free_again_when_its_adapter_has_left() {
+        let at = Addresses::default();
+        let mut places = Places::all();
+        let mut taken = Vec::new();
+        // Four times as many as there are places, one after the other.
+        for n in 0..1_000 {
+            let name = format!("a{}", n % 3);
+            taken.push(places.space(&name, None, None, at).unwrap().place);
+            places.leave(&name);
+        }
+        // Whoever takes a place over does so as late as can be.
+        assert!(taken.windows(250).all(|few| few.iter().collect::<BTreeSet<_>>().len() == 250));
+        let all = 253 - places.of.len();
+        (0..all).for_each(|n| drop(places.space(&format!("b{n}"), None, None, at).unwrap()));
+        let error = places.space("more", None, None, at).unwrap_err().to_string();
+        assert!(error.contains("at most 253 adapters"), "{error}");
+        // In a full subnet who comes has the place of one that leaves at the same instant, and the
+        // same name may come again.
+        for (goes, comes) in [("b7", "late"), ("b100", "b100")] {
+            let left = places.of[goes];
+            places.leave(goes);
+            assert_eq!(places.space(comes, None, None, at).unwrap().place, Some(left));
+        }
+        assert_eq!((places.of.len(), places.free.len()), (253, 0));
+        // Behind an interface there is no such end.
+        let mut bare = Places::default();
+        assert!(
+            (0..1_000).all(|n| bare.space(&n.to_string(), None, None, at).unwrap().place.is_none())
+        );
+    }
+}

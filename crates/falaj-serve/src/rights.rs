@@ -1,0 +1,142 @@
+//! Rights that are not needed once all is open: given up for good.
+//!
+//! What is opened later is opened by the process that was made for it
+//! ([`Opener`](falaj_live::adapters::Opener)), which no packet and no request reaches. So the
+//! link's own process, which reads both, keeps none.
+
+use anyhow::{Context, Result};
+use caps::CapSet;
+use nix::libc;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+use std::collections::BTreeMap;
+
+/// What a link does never: start programs, go elsewhere, look into others, change the kernel.
+const NEVER: &[libc::c_long] = &[
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_setns,
+    libc::SYS_unshare,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_move_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_open_tree,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+];
+
+/// Namespaces that a new process or thread would be in. A link begins threads, in those that it is
+/// in.
+const NAMESPACES: &[libc::c_int] = &[
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWUTS,
+];
+
+/// Gives all capabilities up, and system calls that a link never makes. Threads that begin later
+/// have as little.
+pub(super) fn give_up() -> Result<()> {
+    // Without the right to, the bounding set stays; it bounds programs, and none will be started.
+    let _ = caps::clear(None, CapSet::Bounding);
+    for set in [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
+        caps::clear(None, set)
+            .with_context(|| format!("cannot give up the {set:?} capabilities"))?;
+    }
+    nix::sys::prctl::set_no_new_privs().context("cannot renounce new rights")?;
+    filter()
+}
+
+/// Has the kernel refuse, to this thread and those that it begins, what a link never asks for.
+fn filter() -> Result<()> {
+    let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
+        note!("no filter of system calls for this processor");
+        return Ok(());
+    };
+    let mut never: BTreeMap<_, _> = NEVER.iter().map(|&call| (call, Vec::new())).collect();
+    let elsewhere = |&flag: &libc::c_int| {
+        let flag = flag as u64;
+        let is_set =
+            SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(flag), flag)?;
+        SeccompRule::new(vec![is_set])
+    };
+    let elsewhere: Result<_, _> = NAMESPACES.iter().map(elsewhere).collect();
+    never.insert(libc::SYS_clone, elsewhere.context("the filter of system calls")?);
+    // Its flags are in memory, where a filter does not look. Without it the C library begins
+    // threads by the older call.
+    let unseen = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    for (rules, errno) in [(never, libc::EPERM), (unseen, libc::ENOSYS)] {
+        let filter = SeccompFilter::new(
+            rules,
+            SeccompAction::Allow,
+            SeccompAction::Errno(errno as u32),
+            arch,
+        );
+        let program: BpfProgram = filter
+            .context("the filter of system calls")?
+            .try_into()
+            .context("the filter of system calls")?;
+        seccompiler::apply_filter(&program)
+            .context("the kernel takes no filter of system calls")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::errno::Errno;
+    use nix::sched::{CloneFlags, unshare};
+    use std::process::Command;
+    use std::thread;
+
+    #[test]
+    fn a_filtered_thread_begins_threads_and_nothing_else() {
+        // A filter is a thread's own, and that of whom it begins.
+        let filtered = thread::spawn(|| {
+            nix::sys::prctl::set_no_new_privs().unwrap();
+            filter().unwrap();
+            let program = Command::new("/bin/true").status().map_err(|error| error.raw_os_error());
+            assert_eq!(program.err(), Some(Some(libc::EPERM)), "no programs");
+            // Unfiltered: EINVAL, as there are other threads.
+            assert_eq!(unshare(CloneFlags::CLONE_NEWUSER), Err(Errno::EPERM));
+            let new = thread::spawn(|| std::fs::read_to_string("/proc/thread-self/status"));
+            let status = new.join().unwrap().unwrap();
+            assert!(status.contains("Seccomp:\t2"), "{status}");
+        });
+        filtered.join().unwrap();
+        assert!(Command::new("/bin/true").status().is_ok(), "others are as they were");
+    }
+}

@@ -1,0 +1,346 @@
+//! `falaj serve`: the command, from its options to its end.
+
+use crate::{api, log, manager, model, page, ports, rights, supervise, tls, watch};
+use anyhow::{Context, Result, bail};
+use falaj_control::endpoint::{Control, ControlArgs};
+use falaj_control::handler::{Handler, lock, paused_beside};
+use falaj_control::host_limits;
+use falaj_control::live_links::{live_links, warn_of_overflow, warn_of_sharing, warn_of_spinning};
+use falaj_control::pacing::Pace;
+use falaj_control::protocol::SetRequest;
+use falaj_control::running::Running;
+use falaj_control::summary::of_forwarder;
+use falaj_control::terms::terms;
+use falaj_live::adapters::Adapters;
+use falaj_live::clock::{Clock, monotonic};
+use falaj_live::event_loop::Woken;
+use falaj_live::heap;
+use falaj_live::priority::{self, Rank};
+use falaj_live::signals::Signals;
+use falaj_live::wiring;
+use falaj_plan::standing::{Standing, standings};
+use falaj_scenario::Scenario;
+use falaj_sched::units::time::Time;
+use falaj_terminal::file;
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use tracing::{error, info};
+
+/// What `serve` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+The file is a scenario of one link, whose flows have an `adapter` each, and which has an `uplink`:
+  [link.uplink]
+  rate = \"1gbit\"
+  uplink = \"eth1\"
+  scheduler = { kind = \"mclock\" }
+
+  [link.uplink.flow.web]
+  adapter = \"tap:web\"
+  reservation = \"200mbit\"
+  need = { rate = \"200mbit\", delay = \"5ms\" }
+  envelope = { rate = \"200mbit\", burst = \"30kB\" }
+
+An adapter, and the uplink, is one of
+  namespace       a network namespace made for it, with an interface falaj0: to try things out
+  tap:NETNS       an interface falaj0 in a namespace that is there: a name under /run/netns, or a process
+  eth1            an interface, such as one of a veth pair; eth1@NETNS in another namespace
+  vhost:PATH      the network card of a virtual machine
+  memif:PATH      memory shared with another program, as for `falaj bridge`
+
+What is needed and cannot be promised is refused, with what would fit. SIGHUP reads the file again: all of
+it takes over at one instant, or nothing does. SIGTERM and Ctrl-C end it.
+
+Examples:
+  falaj plan fits service.toml
+  falaj serve service.toml
+  falaj serve service.toml --api /run/falaj.http
+  curl --unix-socket /run/falaj.http http://falaj/v1/adapters
+  falaj serve service.toml --tcp 127.0.0.1:7700 --token-file token
+  falaj serve service.toml --tcp 0.0.0.0:7700 --token-file token --tls-cert cert.pem --tls-key key.pem")]
+pub struct Args {
+    /// The service: a scenario with adapters.
+    pub(crate) file: PathBuf,
+    /// Where the HTTP API listens, a socket for this user alone [default: beside the control
+    /// socket, *.http].
+    #[arg(long, value_name = "PATH")]
+    api: Option<PathBuf>,
+    /// The API also over TCP; takes --token-file, and --tls-cert where the address is not of this
+    /// host alone.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = falaj_terminal::arguments::socket_address, requires = "token_file")]
+    tcp: Option<std::net::SocketAddr>,
+    /// The file with the token that each request over TCP has to bear.
+    #[arg(long, value_name = "FILE", requires = "tcp")]
+    token_file: Option<PathBuf>,
+    /// Over TCP it is encrypted (TLS 1.2 or 1.3), by this certificate and those that it leans on,
+    /// in PEM.
+    #[arg(long, value_name = "FILE", requires_all = ["tcp", "tls_key"])]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's private key, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Interfaces that it makes in namespaces that are there stay when it ends, killed or not:
+    /// without a carrier, so that nothing passes, until it is started again and takes them.
+    #[arg(long)]
+    keep: bool,
+    /// Where the scenario is kept as changes have made it; when it is there it is served instead
+    /// of the file, until the file is read again.
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+    /// When the service is killed or fails, the kernel's bridge of this name joins its interfaces
+    /// within a second, until it is started again, which this command does too. Only for
+    /// interfaces that are there, such as `eth1`.
+    #[arg(long, value_name = "BRIDGE")]
+    fail_open: Option<String>,
+    #[command(flatten)]
+    pace: Pace,
+    #[command(flatten)]
+    control: ControlArgs,
+    /// At the end, tells on standard error what the link did.
+    #[arg(long)]
+    stats: bool,
+    /// How much is said while it runs, on standard error: to a journal with levels, each line's
+    /// values as KEY=VALUE.
+    #[arg(long, value_enum, default_value_t = log::Much::Info, value_name = "LEVEL")]
+    log: log::Much,
+}
+
+pub fn main(args: &Args) -> Result<ExitCode> {
+    log::begin(args.log);
+    if let Some(bridge) = &args.fail_open {
+        return supervise::main(args, bridge);
+    }
+    heap::one_for_all();
+    let kept = args.state.as_deref().filter(|state| state.exists());
+    if let Some(state) = kept {
+        note!(
+            "{} holds changes made before: it is served instead of {}",
+            state.display(),
+            args.file.display()
+        );
+    }
+    let (name, text) = file::text(kept.unwrap_or(&args.file))?;
+    let scenario = file::parse(&text, &name)?;
+    fit(&scenario)?;
+    let promised = standings(&scenario)?;
+    admit(&promised)?;
+    let token = args.token_file.as_deref().map(api::token).transpose()?;
+    let identity = args.tls_cert.as_deref().zip(args.tls_key.as_deref());
+    if let Some(address) =
+        args.tcp.filter(|address| !address.ip().is_loopback() && identity.is_none())
+    {
+        bail!(
+            "--tcp {address}: beyond this host the token would be there for all to read: give a certificate by --tls-cert \
+             and --tls-key, or an address of this host itself, such as 127.0.0.1:{}",
+            address.port()
+        );
+    }
+    let identity =
+        identity.map(|(certificate, key)| tls::identity(certificate, key)).transpose()?;
+    let encrypted = identity.is_some();
+    scenario.links.iter().for_each(warn_of_spinning);
+    host_limits::warn(&scenario.links);
+    let place = args
+        .control
+        .place()?
+        .context("a service needs a control socket: name a place for it by --control")?;
+    let http = args.api.clone().unwrap_or_else(|| place.with_extension("http"));
+    let give_up = || {
+        // Its class and its memory are rights of the link's thread, which it has from here on.
+        priority::be_punctual(Rank::Link);
+        rights::give_up()
+    };
+    let mut opened = ports::open(&scenario, args.keep, give_up)?;
+    let listeners = api::listen(&http, args.tcp, identity)?;
+    let tcp = listeners.tcp();
+
+    let mut signals = Signals::take()?;
+    let clock = Clock::from_zero(monotonic());
+    let uplink = opened.take_uplink()?;
+    let mut forwarder = wiring::to_adapters(
+        &scenario.network(),
+        opened.adapters(),
+        uplink,
+        clock,
+        args.pace.options(),
+    )?;
+    forwarder.hold_to(terms(&scenario, &promised));
+    let about = args.file.display().to_string();
+    let running = Running {
+        command: "serve",
+        about,
+        file: args.file.clone(),
+        scenario: Arc::new(scenario.clone()),
+        text,
+        recording: false,
+        standings: Some(Arc::new(promised)),
+    };
+    let mut control = Control::open(Some(&place), running)?;
+    control.change_with(opened.beside());
+    let handler = control.handler().context("the control socket is open")?;
+    if let Some(state) = &args.state {
+        let state = std::path::absolute(state).context("--state")?;
+        let paused = pause_again(&state, opened.adapters())?;
+        lock(&handler).keep_in(state, paused);
+    }
+    let told = model::Service::new(&args.file, opened.processes());
+    let published = watch::Published::new();
+    let watching = watch::Watching::begin(Arc::clone(&handler), Arc::clone(&published))?;
+    let serving = api::Serving::begin(
+        listeners,
+        api::App::new(Arc::clone(&handler), published, told, token.clone()),
+    )?;
+    let reload = reloader(handler, args.file.clone())?;
+    forwarder.tell_of_overflow();
+    forwarder.remember_turns();
+    opened.tell();
+    note!("serving {}; API at {}; Ctrl-C ends it", args.file.display(), http.display());
+    if let Some(address) = tcp {
+        page::tell(address, encrypted, token.as_deref());
+    }
+    manager::ready(&format!("API at {}", http.display()));
+    loop {
+        let others = [signals.as_fd(), opened.changes()];
+        let others: Vec<BorrowedFd<'_>> = others.into_iter().chain(control.as_fd()).collect();
+        match forwarder.run(Time::NEVER, &others)? {
+            Woken::Readable(0) => match signals.next_of_any()? {
+                Some(nix::libc::SIGHUP) => {
+                    // Gone only if it panicked, which it said.
+                    let _ = reload.send(());
+                }
+                Some(nix::libc::SIGUSR1 | nix::libc::SIGUSR2) | None => {}
+                Some(_) => break,
+            },
+            Woken::Readable(1) => opened.look(),
+            Woken::Readable(_) => {
+                control.serve(&mut forwarder)?;
+            }
+            Woken::Overflow(pipe, flow) => warn_of_overflow(control.links(), pipe, flow),
+            Woken::Shared(pipe, flow) => warn_of_sharing(control.links(), pipe, flow),
+            Woken::Deadline => {}
+        }
+    }
+    manager::stopping();
+    let summary = of_forwarder(control.scenario(), &forwarder, opened.unread())
+        .of_adapters(&opened.adapters().counts());
+    // Whoever asks is answered no more, and then nobody waits for anything.
+    drop(control);
+    drop(reload);
+    serving.end();
+    watching.end();
+    if args.stats {
+        summary.tell();
+    }
+    drop(forwarder);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Pauses the adapters that did when the service ended, those of them that are there: their names.
+fn pause_again(state: &Path, adapters: &Adapters) -> Result<BTreeSet<String>> {
+    let file = paused_beside(state);
+    let text = match std::fs::read_to_string(&file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeSet::new()),
+        text => text.with_context(|| file.display().to_string())?,
+    };
+    let mut paused = BTreeSet::new();
+    for name in text.lines() {
+        if adapters.pause(name, true).with_context(|| format!("adapter {name}"))? {
+            note!("adapter {name} pauses, as before");
+            paused.insert(name.to_owned());
+        }
+    }
+    Ok(paused)
+}
+
+/// Is it a service's file?
+fn fit(scenario: &Scenario) -> Result<()> {
+    let links = live_links(scenario)?;
+    let [link] = links else { bail!("a service has one link; this file has {}", links.len()) };
+    if scenario.adapters().is_empty() {
+        bail!("no flow of link {} has an `adapter`; `falaj serve --help` shows a file", link.name);
+    }
+    if !scenario.hosts.is_empty() || !scenario.rules.is_empty() {
+        bail!("a service has adapters instead of [host.NAME] and [[rule]]: leave them out");
+    }
+    if [&link.up, &link.down].iter().any(|d| d.masks.link.is_some()) {
+        bail!(
+            "link {} has `each`, and a service has one link: give `each` to the flows of its adapters",
+            link.name
+        );
+    }
+    Ok(())
+}
+
+/// Says what cannot be promised; that is an error.
+fn admit(promised: &[Vec<Standing>]) -> Result<()> {
+    let refused: Vec<_> = promised
+        .iter()
+        .flatten()
+        .filter_map(|flow| Some((&flow.flow, flow.refused.as_ref()?)))
+        .collect();
+    let mut told = Vec::new();
+    for (flow, (what, help)) in &refused {
+        let line = format!("{flow} {what}; {help}");
+        // What both directions have alike is said once.
+        if !told.contains(&line) {
+            eprintln!("error: {line}");
+            told.push(line);
+        }
+    }
+    if told.is_empty() {
+        Ok(())
+    } else {
+        bail!("not all that is needed fits: `falaj plan fits` shows the whole")
+    }
+}
+
+/// Reads the file again when told to.
+fn reloader(handler: Arc<Mutex<Handler>>, file: PathBuf) -> Result<Sender<()>> {
+    let (send, told) = channel();
+    let work = move || {
+        told.iter().for_each(|()| {
+            manager::reloading();
+            reload(&handler, &file);
+            manager::ready("read again");
+        });
+    };
+    std::thread::Builder::new().name("reload".into()).spawn(work)?;
+    Ok(send)
+}
+
+fn reload(handler: &Mutex<Handler>, file: &Path) {
+    let name = file.display();
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) => return error!("{name}: {error}; all stays as it is"),
+    };
+    let wanted = SetRequest { toml: Some(text), ..SetRequest::default() };
+    let made = lock(handler).set(&wanted);
+    let (remarks, line) = match made {
+        Ok(made) if made.changed.is_empty() => {
+            (made.remarks, Ok(format!("{name} was read again: nothing is otherwise")))
+        }
+        Ok(made) => {
+            (made.remarks, Ok(format!("{name} was read again: {}", made.changed.join(", "))))
+        }
+        Err(refusal) => {
+            (refusal.remarks, Err(format!("{name}: {}; all stays as it is", refusal.what)))
+        }
+    };
+    for remark in remarks {
+        let words = std::iter::once(&remark.title)
+            .chain(&remark.help)
+            .map(String::as_str)
+            .collect::<Vec<_>>();
+        note!("{}: {}", remark.severity, words.join("; "));
+    }
+    match line {
+        Ok(line) => info!("{line}"),
+        Err(line) => error!("{line}"),
+    }
+}

@@ -1,0 +1,215 @@
+//! `falaj top`: what flows get beside what they are promised, on a terminal; a few keys change it.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`source`] | where samples come from, and changes go to: a service's API, or any link's control socket |
+//! | [`http`] | the API's client |
+//! | [`seen`] | what is shown, wherever it is from |
+//! | [`state`] | what was chosen and typed, and what was before |
+//! | [`screen`] | how it looks |
+
+mod http;
+mod screen;
+mod seen;
+mod source;
+mod state;
+
+use anyhow::{Context, Result, bail};
+use falaj_control::client::Which;
+use falaj_terminal::output::print;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use seen::Way;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use source::Source;
+use state::State;
+use std::io::{IsTerminal, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often it looks.
+const STEP: Duration = Duration::from_secs(1);
+/// How long a signal may have to wait.
+const LOOK: Duration = Duration::from_millis(200);
+/// So many columns where nobody says how wide it is to be.
+const WIDE: u16 = 120;
+
+/// What `top` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Without --api and --control it finds the link of this user that is running: a service by its API, with what
+is promised; any other link by its control socket.
+
+Keys:
+  up, down, j, k   another flow             Tab   what is sent, what is received
+  + -  w           weight                   c     cap, where the discipline has one
+  p                pause the adapter, let it go on
+  q, Esc, Ctrl-C   end                      space hold what is shown
+
+Examples:
+  falaj top
+  falaj top --api /run/falaj.http
+  falaj top --once --way down")]
+pub struct Args {
+    /// The socket of a service's HTTP API.
+    #[arg(long, value_name = "PATH", conflicts_with = "control")]
+    api: Option<PathBuf>,
+    #[command(flatten)]
+    which: Which,
+    /// Prints one screen as text, for scripts.
+    #[arg(long)]
+    once: bool,
+    /// What to begin with: what is sent, or what is received.
+    #[arg(long, value_enum, default_value_t = Way::Up)]
+    way: Way,
+    /// How wide that one screen is.
+    #[arg(long, value_name = "COLUMNS", requires = "once", value_parser = clap::value_parser!(u16).range(40..=500))]
+    width: Option<u16>,
+}
+
+pub fn main(args: &Args) -> Result<ExitCode> {
+    let mut source = Source::find(args.api.as_deref(), &args.which)?;
+    let mut state = State::new(args.way);
+    state.take(source.look()?);
+    if args.once {
+        if !source.has_rates() {
+            std::thread::sleep(STEP);
+            state.take(source.look()?);
+        }
+        print(&screen::text(&mut state, args.width.unwrap_or(WIDE)));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !stdout().is_terminal() {
+        bail!("standard output is no terminal; --once prints one screen as text");
+    }
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&ended)).context("signals")?;
+    }
+    state.coloured = std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
+    // From here on a panic too leaves the terminal as it was.
+    let terminal = ratatui::try_init().context("the terminal")?;
+    let outcome = watch(terminal, &mut source, &mut state, &ended);
+    ratatui::restore();
+    if let Gone::Service(why) = outcome? {
+        note!("{why:#}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Why it ended.
+enum Gone {
+    Asked,
+    Service(anyhow::Error),
+}
+
+fn watch(
+    mut terminal: DefaultTerminal,
+    source: &mut Source,
+    state: &mut State,
+    ended: &AtomicBool,
+) -> Result<Gone> {
+    let mut next = Instant::now() + STEP;
+    while !ended.load(Ordering::Relaxed) {
+        terminal.draw(|frame| screen::draw(frame, state))?;
+        let left = next.saturating_duration_since(Instant::now());
+        if event::poll(left.min(LOOK))? {
+            if let Event::Key(key) = event::read()?
+                && key.kind != KeyEventKind::Release
+                && !pressed(key, source, state)
+            {
+                return Ok(Gone::Asked);
+            }
+            continue;
+        }
+        if Instant::now() >= next {
+            next = Instant::now() + STEP;
+            match source.look() {
+                Ok(seen) => state.take(seen),
+                Err(why) => return Ok(Gone::Service(why)),
+            }
+        }
+    }
+    Ok(Gone::Asked)
+}
+
+/// Does what a key asks for; says whether it goes on.
+fn pressed(key: KeyEvent, source: &mut Source, state: &mut State) -> bool {
+    if key.modifiers.contains(KeyModifiers::CONTROL) {
+        return !matches!(key.code, KeyCode::Char('c' | 'd'));
+    }
+    if state.types() {
+        match key.code {
+            KeyCode::Enter => {
+                let typed = state.typed();
+                change(source, state, typed);
+            }
+            KeyCode::Esc => state.leave(),
+            KeyCode::Backspace => state.erase(),
+            KeyCode::Char(c) => state.write(c),
+            _ => {}
+        }
+        return true;
+    }
+    match key.code {
+        KeyCode::Char('q') | KeyCode::Esc => return false,
+        KeyCode::Up | KeyCode::Char('k') => state.step(-1),
+        KeyCode::Down | KeyCode::Char('j') => state.step(1),
+        KeyCode::PageUp => state.step(-10),
+        KeyCode::PageDown => state.step(10),
+        KeyCode::Tab => state.turn(),
+        KeyCode::Char(' ') => state.hold(),
+        KeyCode::Char('w') => state.ask_weight(),
+        KeyCode::Char('c') => state.ask_cap(),
+        KeyCode::Char('p') => pause(source, state),
+        KeyCode::Char('+' | '=') => {
+            let heavier = state.weight_by(1);
+            change(source, state, heavier);
+        }
+        KeyCode::Char('-') => {
+            let lighter = state.weight_by(-1);
+            change(source, state, lighter);
+        }
+        _ => {}
+    }
+    true
+}
+
+/// Makes a change, and says what came of it.
+fn change(source: &mut Source, state: &mut State, wanted: Option<state::Wanted>) {
+    let Some(wanted) = wanted else { return };
+    let said = match source.change(&wanted) {
+        Ok(()) => format!(
+            "{}: {} {}",
+            wanted.flow,
+            wanted.key,
+            wanted.value.as_deref().unwrap_or("is gone")
+        ),
+        Err(why) => why,
+    };
+    tell(source, state, said);
+}
+
+/// Pauses the adapter that is chosen, or lets it go on.
+fn pause(source: &mut Source, state: &mut State) {
+    let Some((name, paused)) = state.row().map(|row| (row.adapter.clone(), !row.paused)) else {
+        return;
+    };
+    let name = name.unwrap_or_default();
+    let said = match source.pause(&name, paused) {
+        Ok(()) => format!("{name} {}", if paused { "pauses" } else { "goes on" }),
+        Err(why) => why,
+    };
+    tell(source, state, said);
+}
+
+fn tell(source: &mut Source, state: &mut State, said: String) {
+    state.say(said);
+    // A link that is gone says so by the next look.
+    if let Ok(seen) = source.look() {
+        state.take(seen);
+    }
+}

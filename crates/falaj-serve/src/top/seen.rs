@@ -1,0 +1,186 @@
+//! What is shown of a link, wherever it is from.
+
+use crate::model::{Flow, Sample};
+use falaj_control::protocol::{FlowReport, Report};
+use serde_json::Value as Json;
+
+/// A direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Way {
+    /// What adapters send.
+    Up,
+    /// What they receive.
+    Down,
+}
+
+/// What is known at one instant.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// What runs: a file, or a command.
+    pub(super) about: String,
+    /// Since it began, in nanoseconds.
+    pub(super) at: u64,
+    pub(super) rows: Vec<Row>,
+    /// Delays are of the last second; else since the start.
+    pub(super) recent: bool,
+}
+
+/// A flow in one direction.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Row {
+    pub(super) up: bool,
+    pub(super) link: String,
+    /// As it is called in the scenario; parts of a flow behind a `/`.
+    pub(super) flow: String,
+    /// The adapter, where it is a service's.
+    pub(super) adapter: Option<String>,
+    pub(super) paused: bool,
+    /// Its interface is gone for good.
+    pub(super) gone: bool,
+    /// How often the adapter's turn on the link's thread was used up since the start.
+    pub(super) held_back: u64,
+    /// Packets of the adapter in this direction for which there was no memory, since the start.
+    pub(super) no_memory: u64,
+    pub(super) rate: Option<f64>,
+    pub(super) promised_rate: Option<u64>,
+    pub(super) p99: Option<u64>,
+    pub(super) max: Option<u64>,
+    pub(super) bound: Option<u64>,
+    pub(super) backlog: u64,
+    /// Since the start.
+    pub(super) dropped: u64,
+    pub(super) broken: u64,
+    pub(super) host: u64,
+    pub(super) own: u64,
+    /// The formula of the bound, or why there is none.
+    pub(super) why: Option<String>,
+    /// What the scenario says of it.
+    pub(super) kind: String,
+    pub(super) weight: Option<u64>,
+    pub(super) cap: Option<String>,
+}
+
+/// The key that caps a flow of that discipline.
+pub(super) fn cap_key(kind: &str) -> Option<&'static str> {
+    match kind {
+        "mclock" | "hfsc" => Some("limit"),
+        "htb" => Some("ceil"),
+        "shaper" | "ats" => Some("rate"),
+        "cbs" => Some("idle-slope"),
+        _ => None,
+    }
+}
+
+/// Has a flow of that discipline a weight?
+pub(super) fn has_weight(kind: &str) -> bool {
+    const WEIGHED: [&str; 14] = [
+        "wrr",
+        "scfq",
+        "sfq",
+        "wfq",
+        "wf2q",
+        "wf2q+",
+        "spfq",
+        "mtr-ls",
+        "qfq",
+        "qfq+",
+        "ffs",
+        "timer-wheels",
+        "mclock",
+        "xen-wrr",
+    ];
+    WEIGHED.contains(&kind)
+}
+
+impl Seen {
+    /// What a service says.
+    pub(super) fn of_service(about: &str, sample: &Sample, scenario: &Json) -> Seen {
+        let mut rows = Vec::new();
+        for adapter in &sample.adapters {
+            for (up, flows) in [(true, &adapter.up), (false, &adapter.down)] {
+                for flow in flows {
+                    let mut row = of_flow(flow);
+                    (row.up, row.paused, row.held_back) = (up, adapter.paused, adapter.held_back);
+                    row.gone = adapter.gone;
+                    row.no_memory = if up { adapter.no_memory.up } else { adapter.no_memory.down };
+                    (row.link, row.adapter) = (adapter.link.clone(), Some(adapter.name.clone()));
+                    row.configure(scenario);
+                    rows.push(row);
+                }
+            }
+        }
+        Seen { about: about.to_owned(), at: sample.at_ns, rows, recent: true }
+    }
+
+    /// What any link says.
+    pub(super) fn of_link(about: &str, report: &Report, scenario: &Json) -> Seen {
+        let mut rows = Vec::new();
+        for link in &report.links {
+            for direction in &link.directions {
+                for flow in &direction.flows {
+                    let mut row = of_report(flow);
+                    (row.up, row.link) = (direction.way == "up", link.link.clone());
+                    row.kind.clone_from(&direction.asked.scheduler);
+                    row.configure(scenario);
+                    rows.push(row);
+                }
+            }
+        }
+        Seen { about: about.to_owned(), at: report.elapsed_ns, rows, recent: false }
+    }
+}
+
+fn of_flow(flow: &Flow) -> Row {
+    let delay = flow.window.as_ref().map(|window| &window.delay);
+    Row {
+        flow: flow.flow.clone(),
+        rate: flow.window.as_ref().map(|window| window.sent),
+        promised_rate: flow.promise.rate,
+        p99: delay.and_then(|delay| delay.p99_ns),
+        max: delay.and_then(|delay| delay.max_ns),
+        bound: flow.promise.delay_ns,
+        backlog: flow.backlog,
+        dropped: flow.total.dropped.values().sum(),
+        broken: flow.breaches.promise + flow.breaches.rate,
+        host: flow.breaches.host,
+        own: flow.breaches.own_burst,
+        why: flow.promise.formula.clone().or_else(|| flow.promise.none.clone()),
+        ..Row::default()
+    }
+}
+
+fn of_report(flow: &FlowReport) -> Row {
+    let name = flow.flow.split_once(' ').map_or(flow.flow.as_str(), |(_, name)| name);
+    Row {
+        flow: name.to_owned(),
+        rate: flow.rate,
+        p99: flow.sojourn.p99_ns,
+        max: flow.sojourn.max_ns,
+        backlog: flow.backlog,
+        dropped: flow.dropped.all(),
+        ..Row::default()
+    }
+}
+
+impl Row {
+    /// Adds what the scenario says of the flow: under which discipline it stands, its weight, its
+    /// cap.
+    fn configure(&mut self, scenario: &Json) {
+        let kind = |table: &Json| table["scheduler"]["kind"].as_str().map(str::to_owned);
+        let link = &scenario["link"][&self.link];
+        let way = &link[if self.up { "up" } else { "down" }];
+        // A direction's own scheduler and flows come before those of both.
+        let mut at = if way["flow"].is_null() { link } else { way };
+        if let Some(kind) = kind(way).or_else(|| kind(link)) {
+            self.kind = kind;
+        }
+        for (n, part) in self.flow.split('/').enumerate() {
+            if n > 0 {
+                self.kind = kind(at).unwrap_or_else(|| "fifo".into());
+            }
+            at = &at["flow"][part];
+        }
+        self.weight = has_weight(&self.kind).then(|| at["weight"].as_u64().unwrap_or(1));
+        self.cap = cap_key(&self.kind).and_then(|key| at[key].as_str()).map(str::to_owned);
+    }
+}

@@ -1,0 +1,151 @@
+//! Where samples come from, and changes go to.
+
+use super::http::Client as Http;
+use super::seen::Seen;
+use super::state::Wanted;
+use crate::model::{Problem, Sample, Service};
+use anyhow::{Context, Result};
+use falaj_control::client::{Client, Which, add_rates};
+use falaj_control::protocol::{Refusal, Remark, Report, ScenarioAnswer, SetAnswer, SetRequest};
+use hyper::Method;
+use hyper::body::Bytes;
+use serde_json::{Value as Json, json};
+use std::path::Path;
+
+/// A link that runs.
+pub(super) enum Source {
+    /// A service, by its API.
+    Service { http: Http, about: String },
+    /// Any link, by its control socket; and what it said last.
+    Link { client: Box<Client>, before: Option<Box<Report>> },
+}
+
+impl Source {
+    /// Finds what runs.
+    pub(super) fn find(api: Option<&Path>, which: &Which) -> Result<Source> {
+        if let Some(path) = api {
+            return Source::service(path).with_context(|| format!("--api {}", path.display()));
+        }
+        let client = which
+            .connect()
+            .context("there is nothing to show: `falaj serve FILE` starts a service, whose socket --api names")?;
+        let beside = client.path.with_extension("http");
+        if client.hello.command == "serve" && beside.exists() {
+            return Source::service(&beside);
+        }
+        Ok(Source::Link { client: Box::new(client), before: None })
+    }
+
+    fn service(path: &Path) -> Result<Source> {
+        let http = Http::new(path)?;
+        let service: Service = http.get("/v1")?;
+        let about = format!("falaj serve {} (pid {})", service.file, service.pid);
+        Ok(Source::Service { http, about })
+    }
+
+    /// Has it rates at once, or only when it was looked at twice?
+    pub(super) fn has_rates(&self) -> bool {
+        matches!(self, Source::Service { .. })
+    }
+
+    /// What is now.
+    pub(super) fn look(&mut self) -> Result<Seen> {
+        match self {
+            Source::Service { http, about } => {
+                let sample: Sample = http.get("/v1/adapters")?;
+                let scenario: Json = http.get("/v1/scenario")?;
+                Ok(Seen::of_service(about, &sample, &scenario))
+            }
+            Source::Link { client, before } => {
+                let mut report: Report = client.must("show", json!({}))?;
+                let text: ScenarioAnswer = client.must("scenario", json!({}))?;
+                let scenario: Json =
+                    toml::from_str(&text.toml).context("the link's scenario is not to be read")?;
+                let now = report.clone();
+                if let Some(before) = before {
+                    add_rates(&mut report, before);
+                }
+                *before = Some(Box::new(now));
+                let about = format!(
+                    "falaj {} {} (pid {})",
+                    client.hello.command, client.hello.about, client.hello.pid
+                );
+                Ok(Seen::of_link(&about, &report, &scenario))
+            }
+        }
+    }
+
+    /// Pauses an adapter, or lets it go on.
+    pub(super) fn pause(&mut self, adapter: &str, paused: bool) -> Result<(), String> {
+        let Source::Service { http, .. } = self else {
+            return Err("only adapters of a service pause".into());
+        };
+        let path = format!("/v1/adapters/{}/paused", adapter.replace('/', "%2F"));
+        answered(http.ask(Method::PUT, &path, paused.to_string()))
+    }
+
+    /// Makes a change, or says why not.
+    pub(super) fn change(&mut self, wanted: &Wanted) -> Result<(), String> {
+        match self {
+            Source::Service { http, .. } => {
+                let adapter = wanted.adapter.as_deref().unwrap_or(&wanted.flow);
+                let value = wanted.value.as_deref().map_or(Json::Null, value);
+                let path = format!("/v1/adapters/{}", adapter.replace('/', "%2F"));
+                answered(http.ask(Method::PATCH, &path, json!({ wanted.key: value }).to_string()))
+            }
+            Source::Link { client, .. } => {
+                let place = format!(
+                    "link.{}.flow.{}",
+                    json!(wanted.link),
+                    wanted.flow.replace('/', ".flow.")
+                );
+                let set = vec![format!(
+                    "{place}.{}={}",
+                    wanted.key,
+                    wanted.value.as_deref().unwrap_or_default()
+                )];
+                let request = json!(SetRequest { set, ..SetRequest::default() });
+                match client
+                    .ask::<SetAnswer>("set", request)
+                    .map_err(|error| format!("{error:#}"))?
+                {
+                    Ok(_) => Ok(()),
+                    Err(Refusal { what, remarks }) => {
+                        let said = |remark: &Remark| (remark.title.clone(), remark.help.clone());
+                        let remarks: Vec<_> = remarks.iter().map(said).collect();
+                        Err(refused(
+                            &what,
+                            remarks.iter().map(|(title, help)| (title.as_str(), &help[..])),
+                        ))
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What the service says to a change.
+fn answered(asked: Result<(u16, Bytes)>) -> Result<(), String> {
+    let (status, body) = asked.map_err(|error| format!("{error:#}"))?;
+    if status == 200 {
+        return Ok(());
+    }
+    let Problem { what, remarks } = serde_json::from_slice(&body).unwrap_or_else(|_| Problem {
+        what: format!("the service answers {status}"),
+        remarks: Vec::new(),
+    });
+    Err(refused(&what, remarks.iter().map(|remark| (remark.title.as_str(), &remark.help[..]))))
+}
+
+/// A number as a number, all else as a text.
+fn value(text: &str) -> Json {
+    text.parse::<u64>().map_or_else(|_| json!(text), |number| json!(number))
+}
+
+fn refused<'a>(what: &str, remarks: impl Iterator<Item = (&'a str, &'a [String])>) -> String {
+    let mut all = vec![what.to_owned()];
+    for (title, help) in remarks {
+        all.push(format!("{title}. {}", help.join(" ")));
+    }
+    all.join(": ")
+}

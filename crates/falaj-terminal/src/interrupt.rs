@@ -1,0 +1,51 @@
+//! Ctrl-C during long work: a flag that the work looks at, so that it ends with what is known.
+
+use anyhow::Result;
+use signal_hook::consts::SIGINT;
+use signal_hook::flag;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// The exit status after Ctrl-C, as shells have it.
+pub const INTERRUPTED: u8 = 128 + 2;
+
+/// The error where Ctrl-C came before there was any result; it holds what was interrupted.
+#[derive(Debug)]
+pub struct Interrupted(pub &'static str);
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "interrupted {}", self.0)
+    }
+}
+impl std::error::Error for Interrupted {}
+
+/// The flag that Ctrl-C sets. While it is set already, Ctrl-C ends the program:
+/// the second one during a simulation, and any outside.
+///
+/// # Errors
+/// The signal handler cannot be registered.
+pub fn interrupts() -> Result<Arc<AtomicBool>> {
+    static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    if let Some(stop) = STOP.get() {
+        return Ok(Arc::clone(stop));
+    }
+    let stop = Arc::new(AtomicBool::new(true));
+    flag::register_conditional_default(SIGINT, Arc::clone(&stop))?;
+    flag::register(SIGINT, Arc::clone(&stop))?;
+    Ok(Arc::clone(STOP.get_or_init(|| stop)))
+}
+
+/// Runs work that Ctrl-C ends early, with what is known: `work` looks at the flag. Returns its
+/// result, and true if it was interrupted.
+///
+/// # Errors
+/// Those of the work.
+pub fn interruptible<T>(work: impl FnOnce(&AtomicBool) -> Result<T>) -> Result<(T, bool)> {
+    let stop = interrupts()?;
+    stop.store(false, Ordering::Relaxed);
+    let done = work(&stop);
+    let interrupted = stop.swap(true, Ordering::Relaxed);
+    Ok((done?, interrupted))
+}

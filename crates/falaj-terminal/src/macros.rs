@@ -1,0 +1,32 @@
+//! The macros by which commands write. Crates take all of them at once, by
+//! `#[macro_use] extern crate falaj_terminal;`, so that none uses the standard library's
+//! `eprintln!` by mistake.
+
+/// Writes a line to standard error.
+///
+/// The standard library's macro panics where the reader of standard error has gone
+/// (`falaj bridge … 2>&1 | head -1`), and a link would end because of a remark.
+#[macro_export]
+macro_rules! eprintln {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($words)*);
+    }};
+}
+
+/// Writes a remark to standard error, neither a result nor an error; `--quiet` suppresses it.
+#[macro_export]
+macro_rules! note {
+    ($($words:tt)*) => {
+        $crate::output::remark(format_args!($($words)*))
+    };
+}
+
+/// Writes a line of the result to standard output.
+///
+/// Where the reader has seen enough (`falaj plan … | head -1`) the program ends quietly, with the
+/// status of one that SIGPIPE killed.
+#[macro_export]
+macro_rules! say {
+    ($($words:tt)*) => { $crate::output::line(format_args!($($words)*)) };
+}

@@ -1,0 +1,76 @@
+//! Results on standard output, errors and remarks on standard error.
+
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// A log that takes remarks and errors in the place of standard error.
+pub trait Log: Send + Sync {
+    /// Writes a remark, which may begin with `warning: ` or `error: `. Returns false if the log does
+    /// not take it: then it goes to standard error.
+    fn remark(&self, words: fmt::Arguments<'_>) -> bool;
+
+    /// Writes why the program ends; returns false as above.
+    fn failure(&self, error: &anyhow::Error) -> bool;
+}
+
+static LOG: OnceLock<Box<dyn Log>> = OnceLock::new();
+
+/// From now on remarks and errors go to this log; a second one is ignored.
+pub fn log_to(log: Box<dyn Log>) {
+    let _ = LOG.set(log);
+}
+
+/// From now on only results and errors are written.
+pub fn be_quiet() {
+    QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Returns true if `--quiet` was given.
+pub fn quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
+/// Writes why the command ends.
+pub fn failure(error: &anyhow::Error) {
+    if LOG.get().is_some_and(|log| log.failure(error)) {
+        return;
+    }
+    eprintln!("falaj: {error:#}");
+}
+
+/// Writes a remark; [`note!`](crate::note) calls it.
+pub fn remark(words: fmt::Arguments<'_>) {
+    if quiet() || LOG.get().is_some_and(|log| log.remark(words)) {
+        return;
+    }
+    eprintln!("falaj: {words}");
+}
+
+/// Writes a line of the result; [`say!`](crate::say) calls it.
+pub fn line(text: fmt::Arguments<'_>) {
+    if let Err(error) = writeln!(io::stdout(), "{text}") {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            std::process::exit(128 + 13);
+        }
+        eprintln!("falaj: cannot write the result: {error}");
+        std::process::exit(2);
+    }
+}
+
+/// Writes a text of several lines, its last newline included.
+pub fn print(text: &str) {
+    line(format_args!("{}", text.strip_suffix('\n').unwrap_or(text)));
+}
+
+/// Returns true if colours may be used on standard error: unless NO_COLOR
+/// (<https://no-color.org>) or the terminal says no.
+pub fn colour_wanted() -> bool {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    io::stderr().is_terminal()
+        && set("NO_COLOR").is_none()
+        && set("TERM").is_none_or(|term| term != "dumb")
+}

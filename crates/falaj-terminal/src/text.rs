@@ -1,0 +1,61 @@
+//! Numbers as people read them, and tables.
+
+pub use falaj_plan::words::{DASH, bytes, link_rate, nanos, percent, rate, span};
+
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+use falaj_traffic::interval::Estimate;
+
+/// A mean delay with its interval: `4.97 us ± 0.02`.
+pub fn delay(e: Option<Estimate>) -> String {
+    let Some(e) = e else { return DASH.into() };
+    let text = nanos(e.mean);
+    match e.half_width {
+        Some(half) if half > 0.0 => {
+            let unit = if e.mean < 999.5 {
+                1.0
+            } else if e.mean < 999.5e3 {
+                1e3
+            } else if e.mean < 999.5e6 {
+                1e6
+            } else {
+                1e9
+            };
+            format!("{text} ± {}", two_digits(half / unit))
+        }
+        _ => text,
+    }
+}
+
+/// A share of packets with the interval of that: `1.58 % ± 0.03`.
+pub fn share(part: u64, whole: u64, e: Option<Estimate>) -> String {
+    let text = percent(part, whole);
+    match e.and_then(|e| e.half_width).filter(|half| *half > 0.0) {
+        Some(half) => format!("{text} ± {}", two_digits(half * 100.0)),
+        None => text,
+    }
+}
+
+fn two_digits(value: f64) -> String {
+    match value {
+        v if v < 0.0995 => format!("{v:.3}"),
+        v if v < 0.995 => format!("{v:.2}"),
+        v => format!("{v:.1}"),
+    }
+}
+
+/// Lines under the header only.
+const STYLE: TableStyle =
+    TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+
+/// A table: the first column to the left, numbers to the right.
+pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
+    let mut table = Table::new();
+    table.load_style(STYLE).set_header(header.iter().copied());
+    for row in rows {
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}

@@ -1,0 +1,174 @@
+//! A link told by flags: the same words for both directions, or behind `up-` and `down-` for one.
+
+use anyhow::{Result, anyhow};
+use clap::builder::PossibleValuesParser;
+use falaj_control::live_links::default_queue;
+use falaj_scenario::{
+    PRESETS, Problem, SIMPLE, Scenario, parse_limit, parse_mtu, parse_probability, parse_rate,
+    parse_span,
+};
+use std::fmt::Write;
+
+/// A value of the scenario file, as it was written; found good.
+macro_rules! reads {
+    ($($name:ident by $parse:ident;)*) => {
+        $(fn $name(text: &str) -> Result<String, falaj_scenario::Unreadable> {
+            $parse(text).map(|_| text.to_owned())
+        })*
+    };
+}
+reads! {
+    rate by parse_rate;
+    span by parse_span;
+    probability by parse_probability;
+    limit by parse_limit;
+    mtu by parse_mtu;
+}
+
+/// The flags of a direction, or of both.
+macro_rules! flags {
+    ($name:ident, $prefix:literal, $way:literal) => {
+        #[derive(clap::Args)]
+        pub(crate) struct $name {
+            #[arg(id = concat!($prefix, "rate"), long = concat!($prefix, "rate"), value_name = "RATE",
+                  value_parser = rate, conflicts_with = "file",
+                  help = concat!("The link's rate, ", $way, ": 10mbit, 1.5Gbit/s, unlimited"))]
+            rate: Option<String>,
+            #[arg(id = concat!($prefix, "delay"), long = concat!($prefix, "delay"), value_name = "TIME",
+                  value_parser = span, conflicts_with = "file",
+                  help = concat!("Its propagation delay, ", $way, ": 40ms"))]
+            delay: Option<String>,
+            #[arg(id = concat!($prefix, "jitter"), long = concat!($prefix, "jitter"), value_name = "TIME",
+                  value_parser = span, conflicts_with = "file",
+                  help = concat!("As much shorter or longer its delay is, ", $way, ": 5ms; packets stay in order"))]
+            jitter: Option<String>,
+            #[arg(id = concat!($prefix, "loss"), long = concat!($prefix, "loss"), value_name = "PERCENT",
+                  value_parser = probability, conflicts_with = "file",
+                  help = concat!("Packets that it loses, ", $way, ": 1%"))]
+            loss: Option<String>,
+            #[arg(id = concat!($prefix, "dup"), long = concat!($prefix, "dup"), value_name = "PERCENT",
+                  value_parser = probability, conflicts_with = "file",
+                  help = concat!("Packets that arrive twice, ", $way, ": 1%"))]
+            duplicate: Option<String>,
+            #[arg(id = concat!($prefix, "corrupt"), long = concat!($prefix, "corrupt"), value_name = "PERCENT",
+                  value_parser = probability, conflicts_with = "file",
+                  help = concat!("Packets that arrive with a bit turned, ", $way, ": 0.1%"))]
+            corrupt: Option<String>,
+            #[arg(id = concat!($prefix, "reorder"), long = concat!($prefix, "reorder"), value_name = "PERCENT",
+                  value_parser = probability, conflicts_with = "file",
+                  help = concat!("Packets that overtake by skipping its delay, ", $way, ": 25%"))]
+            reorder: Option<String>,
+            #[arg(id = concat!($prefix, "preset"), long = concat!($prefix, "preset"), value_name = "NAME",
+                  value_parser = PossibleValuesParser::new(PRESETS.map(|preset| preset.name)), hide_possible_values = true,
+                  conflicts_with = "file",
+                  help = concat!("A link that many know by a name, ", $way, ": lte; `falaj presets` shows them"))]
+            preset: Option<String>,
+            #[arg(id = concat!($prefix, "queue"), long = concat!($prefix, "queue"),
+                  visible_alias = concat!($prefix, "limit"), value_name = "LIMIT",
+                  value_parser = limit, conflicts_with = "file",
+                  help = concat!("Its queue, ", $way, ": 50p, 64kB [default: what it carries in 50 ms or one round trip]"))]
+            queue: Option<String>,
+            #[arg(id = concat!($prefix, "queue-policy"), long = concat!($prefix, "queue-policy"), value_name = "POLICY",
+                  value_parser = PossibleValuesParser::new(falaj_sched::queues::aqm::NAMES), conflicts_with = "file",
+                  help = concat!("Whom its queue drops, ", $way))]
+            queue_policy: Option<String>,
+        }
+
+        impl $name {
+            /// As keys of a link.
+            fn keys(&self) -> String {
+                let all = [
+                    ("preset", &self.preset),
+                    ("rate", &self.rate),
+                    ("delay", &self.delay),
+                    ("jitter", &self.jitter),
+                    ("loss", &self.loss),
+                    ("duplicate", &self.duplicate),
+                    ("corrupt", &self.corrupt),
+                    ("reorder", &self.reorder),
+                ];
+                let given = all.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
+                given.map(|(key, value)| format!("{key} = \"{}\"\n", value.trim())).collect()
+            }
+        }
+    };
+}
+flags!(Both, "", "each way");
+flags!(Up, "up-", "from the command to the far end");
+flags!(Down, "down-", "from the far end to the command");
+
+/// What a link is, without a file.
+#[derive(clap::Args)]
+pub(crate) struct Flags {
+    #[command(flatten)]
+    both: Both,
+    #[command(flatten)]
+    up: Up,
+    #[command(flatten)]
+    down: Down,
+    /// Its largest IP packet [default: 1500B; of `bridge`, that of its interfaces]
+    #[arg(long, value_parser = mtu, conflicts_with = "file", value_name = "SIZE")]
+    mtu: Option<String>,
+}
+
+impl Flags {
+    /// The scenario that they say, by way of the file that says the same, and that file's text;
+    /// what nobody said about the mtu is `mtu`.
+    pub(crate) fn scenario(&self, mtu: u32) -> Result<(Scenario, String)> {
+        let mut text = format!("[link.{SIMPLE}]\n{}", self.both.keys());
+        if self.both.rate.is_none() && self.both.preset.is_none() {
+            text.push_str("rate = \"unlimited\"\n");
+        }
+        let mtu = self.mtu.as_ref().map_or_else(|| format!("{mtu}B"), |mtu| mtu.trim().to_owned());
+        // Writing to a string never fails.
+        let _ = writeln!(text, "mtu = \"{mtu}\"");
+        let ways = [
+            ("up", self.up.keys(), &self.up.queue, &self.up.queue_policy),
+            ("down", self.down.keys(), &self.down.queue, &self.down.queue_policy),
+        ];
+        for (way, keys, _, _) in &ways {
+            let _ = write!(text, "[link.{SIMPLE}.{way}]\n{keys}");
+        }
+        let known = read(&text)?.0;
+        for ((way, _, queue, policy), direction) in
+            ways.iter().zip([&known.links[0].up, &known.links[0].down])
+        {
+            let given = queue.as_ref().or(self.both.queue.as_ref());
+            let queue = given.map_or_else(
+                || default_queue(direction.setup.rate, direction.delay).to_string(),
+                |q| q.trim().to_owned(),
+            );
+            let queue = match policy.as_ref().or(self.both.queue_policy.as_ref()) {
+                Some(policy) => format!("{{ limit = \"{queue}\", policy = \"{policy}\" }}"),
+                None => format!("\"{queue}\""),
+            };
+            let _ =
+                write!(text, "[link.{SIMPLE}.{way}.flow.all]\nmatch = \"any\"\nqueue = {queue}\n");
+        }
+        let (scenario, mut warnings) = read(&text)?;
+        // Both ways may look unlikely alike.
+        warnings.dedup();
+        warnings.iter().for_each(|warning| note!("warning: {warning}"));
+        Ok((scenario, text))
+    }
+}
+
+/// Reads the file that nobody wrote: what is wrong with it, or unlikely, is told without its lines.
+fn read(text: &str) -> Result<(Scenario, Vec<String>)> {
+    match falaj_scenario::parse(text, "flags") {
+        Ok((scenario, warnings)) => {
+            Ok((scenario, warnings.problems().iter().map(in_words).collect()))
+        }
+        // The last is the one of the flow, and so the plainest.
+        Err(errors) => Err(anyhow!(errors.problems().last().map(in_words).unwrap_or_default())),
+    }
+}
+
+fn in_words(problem: &Problem) -> String {
+    let title = problem.title.strip_prefix("flow `all`: ").unwrap_or(&problem.title);
+    if problem.help.is_empty() {
+        title.to_owned()
+    } else {
+        format!("{title}: {}", problem.help.join(", "))
+    }
+}

@@ -1,0 +1,63 @@
+//! `--capture`: what passes a live link, written down.
+
+use anyhow::{Context, Result};
+use falaj_live::event_loop::Forwarder;
+use falaj_live::event_loop::Recorder;
+use std::path::PathBuf;
+
+/// What the commands take that move packets of others.
+#[derive(clap::Args)]
+pub(crate) struct Recording {
+    /// Writes down each packet and what became of it: a pcapng that `falaj sim --replay` replays.
+    #[arg(long, value_name = "FILE")]
+    capture: Option<PathBuf>,
+}
+
+impl Recording {
+    /// Begins one, if it was asked for, of a link with this scenario.
+    pub(crate) fn begin(&self, forwarder: &mut Forwarder, scenario: &str) -> Result<()> {
+        self.begin_at(forwarder, scenario, &["near", "far"])
+    }
+
+    /// The same, where the ports are not the ends of one link: these are their names.
+    pub(crate) fn begin_at(
+        &self,
+        forwarder: &mut Forwarder,
+        scenario: &str,
+        ports: &[&str],
+    ) -> Result<()> {
+        let Some(path) = &self.capture else { return Ok(()) };
+        let recorder = Recorder::start(path, scenario, ports, forwarder.clock());
+        forwarder.record(
+            recorder.with_context(|| format!("cannot write the capture {}", path.display()))?,
+        );
+        Ok(())
+    }
+
+    /// Was it asked for?
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.capture.is_some()
+    }
+
+    /// Ends it, and tells if it is not whole: what the link was there for has gone well all the
+    /// same.
+    pub(crate) fn end(&self, forwarder: &mut Forwarder) {
+        let (Some(recorder), Some(path)) = (forwarder.stop_recording(), &self.capture) else {
+            return;
+        };
+        let name = path.display();
+        let (recorded, written) = recorder.finish();
+        match written {
+            Err(error) => {
+                note!("warning: {} packets are missing in {name}: {error}", recorded.missing)
+            }
+            Ok(()) if recorded.missing > 0 => {
+                note!(
+                    "warning: {} packets are missing in {name}: the disk was too slow",
+                    recorded.missing
+                );
+            }
+            Ok(()) => {}
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! `falaj aggregate`: packets in containers from one process to another. What is measured of them is
+//! in `falaj-lab`.
+
+use anyhow::Result;
+use clap::Subcommand;
+use falaj_control::batching::Batching;
+#[cfg(feature = "lab")]
+use falaj_lab::aggregate::{bench, consumer, tune};
+use falaj_live::backend::batch::serve;
+use falaj_live::priority::{self, Rank};
+use std::io;
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+
+/// What `aggregate` takes.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Packets a second, processor time and delay: one by one, in containers, with containers that
+    /// leave when the reader is idle.
+    #[cfg(feature = "lab")]
+    Bench(bench::Args),
+    /// Containers for a delay, beside the best of those that do not change: delay, processor time,
+    /// and how soon they follow a step of the load.
+    #[cfg(feature = "lab")]
+    Tune(tune::Args),
+    /// The other process: takes its side of the rings from standard input.
+    #[cfg(feature = "lab")]
+    #[command(hide = true)]
+    Consumer(consumer::Args),
+    /// The far end of `run --aggregate`: takes its side of the rings and its interface from
+    /// standard input.
+    #[command(hide = true)]
+    Guest { asked: Batching },
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    match &args.what {
+        #[cfg(feature = "lab")]
+        What::Bench(args) => bench::main(args),
+        #[cfg(feature = "lab")]
+        What::Consumer(args) => consumer::main(args),
+        #[cfg(feature = "lab")]
+        What::Tune(args) => tune::main(args),
+        What::Guest { asked } => {
+            priority::be_punctual(Rank::Receiver);
+            serve(
+                io::stdin().as_fd().try_clone_to_owned()?,
+                asked.packer("back from the far end")?,
+            )?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! `falaj bench`: what falaj costs, beside what it is compared with. The benchmarks are in
+//! `falaj-lab` and, of a service, in `falaj-serve`.
+
+use anyhow::Result;
+use clap::Subcommand;
+use falaj_lab::bench::*;
+use std::process::ExitCode;
+
+/// What `bench` takes.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Packets simulated a second of CPU time, on one core.
+    Sim(sim::Args),
+    /// Nanoseconds for each packet enqueued and dequeued, by number of flows.
+    Sched(sched::Args),
+    /// Nanoseconds for each packet from its headers to the end of its link, by number of rules.
+    Path(path::Args),
+    /// Nanoseconds and memory for each packet, queue and link where masks make many of them.
+    Each(each::Args),
+    /// How far behind its share the worst served flow falls, by discipline.
+    Wfi(sched::wfi::Args),
+    /// TCP through an emulated link beside the kernel's own ways, in one run.
+    Tcp(tcp::Args),
+    /// How late packets are handed over, how exact a rate is, and the CPU that it takes.
+    Release(release::Args),
+    /// What a link adds between two sockets, beside veth interfaces with nothing between.
+    Delay(delay::Args),
+    /// CPU time of solving queues, by the size of their blocks, and of a dimensioning.
+    #[cfg(feature = "queueing")]
+    Queueing(queueing::Args),
+    /// The kernel's disciplines and ours, told by one script of tc, over the same traffic.
+    Kernel(kernel::Args),
+    /// A service with a thousand adapters: its memory, and how long its API takes under load.
+    #[cfg(feature = "serve")]
+    Serve(falaj_serve::bench::Args),
+    /// What adapters are promised, and what they get while all the others send more than they may.
+    Isolation(isolation::Args),
+    /// Small packets forwarded a second, over each kind of port, with the engine and without.
+    Io(io::Args),
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    match &args.what {
+        What::Sim(args) => sim::main(args),
+        What::Sched(args) => sched::main(args),
+        #[cfg(feature = "serve")]
+        What::Serve(args) => falaj_serve::bench::main(args),
+        What::Path(args) => path::main(args),
+        What::Each(args) => each::main(args),
+        What::Wfi(args) => sched::wfi::main(args),
+        What::Tcp(args) => tcp::main(args),
+        What::Release(args) => release::main(args),
+        What::Delay(args) => delay::main(args),
+        #[cfg(feature = "queueing")]
+        What::Queueing(args) => queueing::main(args),
+        What::Kernel(args) => kernel::main(args),
+        What::Isolation(args) => isolation::main(args),
+        What::Io(args) => io::main(args),
+    }
+}

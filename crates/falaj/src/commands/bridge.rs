@@ -1,0 +1,311 @@
+//! `falaj bridge`: an emulated link between two interfaces that are there, guests' cards, shared
+//! memory of other programs, or queues of the firewall.
+
+use crate::cli::link::LinkArgs;
+use crate::cli::recording::Recording;
+use anyhow::{Context, Result, bail};
+use falaj_control::batching::by_timeout;
+use falaj_control::endpoint::{Control, ControlArgs};
+use falaj_control::host_limits;
+use falaj_control::live_links::{
+    live_links, no_adapters, warn_of_overflow, warn_of_sharing, warn_of_spinning,
+};
+use falaj_control::pacing::Pace;
+use falaj_control::running::Running;
+use falaj_control::summary::{FailIf, JsonFile, of_forwarder};
+use falaj_engine::container::Policy;
+use falaj_live::backend::interface::{EndName, Interface};
+use falaj_live::backend::memif::MemifName;
+use falaj_live::backend::packet::{Monitor, State};
+use falaj_live::clock::{Clock, monotonic};
+use falaj_live::event_loop::Woken;
+use falaj_live::priority::{self, Rank};
+use falaj_live::signals::Signals;
+use falaj_live::wiring;
+use falaj_scenario::Link;
+use falaj_scenario::keys::{MTU_MAX, MTU_MIN};
+use falaj_sched::units::time::Time;
+use falaj_terminal::effective_config::Asked;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// What `bridge` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+An interface is a name, or NAME@NETNS for one in another network namespace: a name under /run/netns or
+the number of a process there, such as a container's first. Up is from the first to the second.
+Packet sockets take CAP_NET_RAW, other namespaces root as well, unless they are your own. AF_XDP is
+cheaper for small packets, takes root, and frames are the link's alone; where it is not to be had,
+packet sockets take its place, and a message says why.
+
+vhost:PATH is the network card of a virtual machine: QEMU, or another monitor, connects to the socket
+PATH, which falaj makes. The guest needs memory that is shared. No privilege is needed, but for PATH.
+
+memif:PATH is memory shared with another program (memif 2.0: VPP, libmemif and others), which connects
+to the socket PATH; with memif:PATH,slave it is falaj who connects, again and again until somebody is
+there. Behind the path may stand id=NUMBER and secret=WORD. Packets are frames; if the other side is
+falaj too, --aggregate has them go in containers.
+
+nfqueue:N is queue N of this host's firewall, for packets whose way cannot be moved: a rule gives them to
+the queue, and when they are due they go on as if nothing had been. The first queue is up, the second down:
+  iptables -A FORWARD -o eth1 -j NFQUEUE --queue-num 1   (nft: oif eth1 queue num 1)
+Without falaj the kernel drops what such a rule takes, unless it has --queue-bypass (nft: queue num 1 bypass).
+
+Ctrl-C or SIGTERM ends it, with exit status 0. The interfaces are promiscuous until then; nothing else
+about them is changed. One that goes down or vanishes is told of, and taken again when it is back.
+
+Examples:
+  falaj bridge eth1 eth2 --rate 10mbit --delay 40ms
+  falaj bridge veth0 eth0@4711 --delay 20ms --stats
+  falaj bridge eth1@blue eth1@green examples/tenants.toml
+  falaj bridge eth1 eth2 --via xdp --rate 1gbit
+  falaj bridge vhost:/run/a.sock vhost:/run/b.sock --rate 1gbit --delay 5ms
+  falaj bridge memif:/run/memif.sock eth1 --rate 1gbit --delay 5ms
+  falaj bridge nfqueue:1 nfqueue:2 --rate 10mbit --delay 40ms")]
+pub(crate) struct Args {
+    /// The interface at the near end, vhost:PATH, memif:PATH, or nfqueue:N.
+    #[arg(value_name = "IF_A[@NETNS]")]
+    a: EndName,
+    /// The interface at the far end, vhost:PATH, memif:PATH, or nfqueue:N.
+    #[arg(value_name = "IF_B[@NETNS]")]
+    b: EndName,
+    /// How the interfaces are read and written.
+    #[arg(long, value_enum, default_value_t = Via::Packet, value_name = "WAY")]
+    via: Via,
+    /// Of memif: packets go to another falaj in containers of so many, which leave after that time
+    /// at the latest.
+    #[arg(long, value_name = "PACKETS,TIME", value_parser = by_timeout)]
+    aggregate: Option<Policy>,
+    /// Of queues: what finds no room, and what is in them at the end, goes on instead of being
+    /// dropped.
+    #[arg(long)]
+    fail_open: bool,
+    #[command(flatten)]
+    link: LinkArgs,
+    #[command(flatten)]
+    pace: Pace,
+    #[command(flatten)]
+    control: ControlArgs,
+    #[command(flatten)]
+    recording: Recording,
+    /// At the end, tells on standard error what the link did.
+    #[arg(long)]
+    stats: bool,
+    #[command(flatten)]
+    json: JsonFile,
+    #[command(flatten)]
+    fail_if: FailIf,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+/// Ways to read and write an interface.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Via {
+    /// Packet sockets: units of many packets and unfinished checksums pass as they are.
+    Packet,
+    /// AF_XDP sockets: root alone; one packet at a time. VLAN tags that a driver takes out are
+    /// lost.
+    Xdp,
+}
+
+/// An end of the link.
+struct End<'a> {
+    name: &'a EndName,
+    interface: Interface,
+    monitor: Monitor,
+}
+
+impl<'a> End<'a> {
+    fn open(name: &'a EndName, via: Via, args: &Args) -> Result<End<'a>> {
+        let opened = match (name, via) {
+            (EndName::Interface(place), Via::Packet) => {
+                Interface::packet(place).map_err(anyhow::Error::from)
+            }
+            (EndName::Interface(place), Via::Xdp) => {
+                Interface::xdp(place).map_err(anyhow::Error::from)
+            }
+            (EndName::VhostUser(path), _) => listen(path),
+            (EndName::Memif(memif), _) => share(memif, args.aggregate),
+            (EndName::Queue(number), _) => queue(*number, args.fail_open),
+        };
+        let (interface, monitor) = opened.with_context(|| name.to_string())?;
+        Ok(End { name, interface, monitor })
+    }
+
+    /// Both, by AF_XDP only if both can be had so.
+    fn both(args: &'a Args) -> Result<[End<'a>; 2]> {
+        let Args { a, b, via, .. } = args;
+        let end = |name, via| End::open(name, via, args);
+        let open = |via| {
+            // Another network namespace is entered by a process with one thread, and a guest's card
+            // brings one more.
+            if matches!(a, EndName::VhostUser(_)) {
+                let [b, a] = [end(b, via)?, end(a, via)?];
+                return Ok([a, b]);
+            }
+            Ok([end(a, via)?, end(b, via)?])
+        };
+        open(*via).or_else(|error: anyhow::Error| {
+            if *via == Via::Packet {
+                return Err(error);
+            }
+            note!("{error:#}: packet sockets instead");
+            open(Via::Packet)
+        })
+    }
+
+    /// Tells of the interface if it is otherwise than it was.
+    fn look(&self) {
+        if let Some(why) = self.interface.why() {
+            note!("{}: {why}", self.name);
+        }
+        match self.interface.look() {
+            Some(State::Up) => note!("{} is up: forwarding", self.name),
+            Some(state) => note!("{} {state}: waiting for it", self.name),
+            None => {}
+        }
+    }
+}
+
+fn share(name: &MemifName, policy: Option<Policy>) -> Result<(Interface, Monitor)> {
+    Interface::memif(name, policy).context(
+        "cannot make that socket; take a name that is free, in a directory that you may write to",
+    )
+}
+
+fn queue(number: u16, fail_open: bool) -> Result<(Interface, Monitor)> {
+    Interface::queue(number, fail_open).with_context(|| {
+        format!(
+            "cannot take queue {number} of the firewall; that takes CAP_NET_ADMIN, and a queue that nobody else has"
+        )
+    })
+}
+
+#[cfg(feature = "vhost-user")]
+fn listen(path: &std::path::Path) -> Result<(Interface, Monitor)> {
+    Interface::vhost_user(path).context(
+        "cannot listen there; take a name that is free, in a directory that you may write to",
+    )
+}
+
+#[cfg(not(feature = "vhost-user"))]
+fn listen(_path: &std::path::Path) -> Result<(Interface, Monitor)> {
+    bail!("this program was built without guests' cards")
+}
+
+/// An mtu where nobody says another one: of cards that do not say.
+const MTU: u32 = 1500;
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    if args.a == args.b {
+        bail!("{} is one interface: a link has two ends", args.a);
+    }
+    let ends = [&args.a, &args.b];
+    if args.via == Via::Xdp && ends.iter().any(|name| !matches!(name, EndName::Interface(_))) {
+        bail!("--via xdp is for two interfaces: leave it out");
+    }
+    let queues = ends.iter().filter(|name| matches!(name, EndName::Queue(_))).count();
+    if queues == 1 {
+        bail!(
+            "packets of a queue go on by their own way and reach no other end: give two queues, one for each direction"
+        );
+    }
+    if args.fail_open && queues == 0 {
+        bail!("--fail-open is for queues of the firewall: nfqueue:N");
+    }
+    if args.aggregate.is_some() && !ends.iter().any(|name| matches!(name, EndName::Memif(_))) {
+        bail!("--aggregate is for shared memory: memif:PATH");
+    }
+    let ends = End::both(args)?;
+    let [a, b] = &ends;
+    if let (EndName::Interface(first), EndName::Interface(second)) = (&args.a, &args.b)
+        && first.namespace == second.namespace
+        && a.interface.index() == b.interface.index()
+    {
+        bail!("{} is one interface: a link has two ends", args.a);
+    }
+    let mtus = [a.interface.mtu()?, b.interface.mtu()?];
+    let (scenario, text) =
+        args.link.scenario(mtus[0].max(mtus[1]).unwrap_or(MTU).clamp(MTU_MIN, MTU_MAX))?;
+    let links = live_links(&scenario)?;
+    no_adapters(&scenario)?;
+    args.fail_if.check(links)?;
+    args.asked.tell(&scenario);
+    links.iter().for_each(warn_of_spinning);
+    host_limits::warn(links);
+    warn_of_mtu(links, &ends, mtus);
+
+    let place = args.control.place()?;
+    let signals = Signals::take()?;
+    let clock = Clock::from_zero(monotonic());
+    let mut forwarder = wiring::to_interfaces(
+        &scenario.network(),
+        [&a.interface, &b.interface],
+        clock,
+        args.pace.options(),
+    )?;
+    args.recording.begin(&mut forwarder, &text)?;
+    let about = format!("{} {}", args.a, args.b);
+    let recording = args.recording.is_wanted();
+    let running = Running {
+        command: "bridge",
+        about,
+        file: args.link.name(),
+        scenario: Arc::new(scenario.clone()),
+        text,
+        recording,
+        standings: None,
+    };
+    let mut control = Control::open(place.as_deref(), running)?;
+    priority::be_punctual(Rank::Link);
+    forwarder.tell_of_overflow();
+    note!("forwarding between {} and {}; Ctrl-C ends it", args.a, args.b);
+    for end in ends.iter().filter(|end| end.interface.loses_tags()) {
+        note!(
+            "warning: the driver of {} takes VLAN tags out of frames, and AF_XDP does not see them: ethtool -K … rxvlan off",
+            end.name
+        );
+    }
+    loop {
+        let others = [signals.as_fd(), a.monitor.as_fd(), b.monitor.as_fd()];
+        let others: Vec<BorrowedFd<'_>> = others.into_iter().chain(control.as_fd()).collect();
+        match forwarder.run(Time::NEVER, &others)? {
+            Woken::Readable(0) => break,
+            Woken::Readable(i @ (1 | 2)) => {
+                ends[i - 1].monitor.clear();
+                ends[i - 1].look();
+            }
+            Woken::Readable(_) => {
+                control.serve(&mut forwarder)?;
+            }
+            Woken::Overflow(pipe, flow) => warn_of_overflow(control.links(), pipe, flow),
+            Woken::Shared(pipe, flow) => warn_of_sharing(control.links(), pipe, flow),
+            Woken::Deadline => {}
+        }
+    }
+    args.recording.end(&mut forwarder);
+    let unread = ends.iter().map(|end| end.interface.unread()).sum();
+    let summary = of_forwarder(control.scenario(), &forwarder, Some(unread));
+    if args.stats {
+        summary.tell();
+    }
+    args.json.write(&summary)?;
+    Ok(args.fail_if.judge(&summary)?.unwrap_or(ExitCode::SUCCESS))
+}
+
+/// What an interface sends may be more than the link takes.
+fn warn_of_mtu(links: &[Link], ends: &[End<'_>], mtus: [Option<u32>; 2]) {
+    let least = |mtu: fn(&Link) -> u32| links.iter().map(mtu).min().unwrap_or(MTU_MAX);
+    for ((end, mtu), takes) in
+        ends.iter().zip(mtus).zip([least(|link| link.up.mtu), least(|link| link.down.mtu)])
+    {
+        if let Some(mtu) = mtu.filter(|&mtu| mtu > takes) {
+            note!(
+                "warning: {} has an mtu of {mtu} B and the link one of {takes} B; what is longer is dropped",
+                end.name
+            );
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! `falaj compare`: what is promised, what simulation says, what was measured.
+
+mod pairs;
+
+use crate::commands::traffic::{losses, nanos, rules_json, tell_losses, tell_rules, tell_unsent};
+use anyhow::Result;
+use falaj_experiment::measure::{Measured, MeasuredFlow, Measuring, measure};
+use falaj_experiment::replications::{Replications, Simulated};
+use falaj_experiment::simulation::{INCONCLUSIVE, Plan, Practising};
+use falaj_live::event_loop::Options;
+use falaj_plan::promises;
+use falaj_scenario::Scenario;
+use falaj_scenario::edit::{Set, parse_set_or_unset};
+use falaj_sched::contract::guarantee::Promise;
+use falaj_sched::units::time::Span;
+use falaj_sim::WarmUp;
+use falaj_sim::scenario::{fed_flows, name_of, pipe_of};
+use falaj_terminal::interrupt::INTERRUPTED;
+use falaj_terminal::text;
+use serde_json::{Value as Json, json};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What `compare` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Checked: the nominal delay of every packet, simulated and measured, is within its bound, without slack.
+Release error (how late packets were handed over) and the application's end-to-end delay stand beside.
+
+With another scenario, or --what-if, nothing is measured: both are simulated under the same arrivals, and
+what differs is told with its interval, which is narrower than those of both.
+
+Exit status: 0 all within bounds; 1 a bound was broken; 3 inconclusive: at its 99th percentile the
+release error exceeds a tenth of the smallest bound, or a flow had no packet that got through; 130
+Ctrl-C ended the simulation, and what was simulated until then is compared. Of two scenarios: 0; 3 and 130
+as of `falaj sim`.
+
+Where there are rules, each link that packets came to has its rows: what it promises, simulated and
+measured in that link alone. The end-to-end delay stands at the flow where a source begins, and is
+over all links that its packets pass.
+
+Examples:
+  falaj compare examples/tenants.toml --duration 5s
+  falaj compare examples/tenants.toml --what-if link.uplink.rate=110mbit --until 'delay.mean ±1%'")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    what: Measuring,
+    /// Another scenario with the same sources: both are simulated, and compared in pairs.
+    other: Option<PathBuf>,
+    /// The other scenario is this one with another value, `uplink.rate=50mbit`, or `KEY=` without
+    /// one; may be given again.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set_or_unset, conflicts_with = "other")]
+    what_if: Vec<Set>,
+    #[command(flatten)]
+    practice: Practising,
+}
+
+/// A flow in all three views.
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) promise: Option<Promise>,
+    pub(crate) simulated: Simulated,
+    pub(crate) measured: MeasuredFlow,
+}
+
+impl Row {
+    fn bound(&self) -> Option<Span> {
+        self.promise.as_ref().map(|p| p.delay.delay)
+    }
+    fn broken(&self) -> bool {
+        let longest = self.simulated.delay.max().max(self.measured.link.delay.max());
+        matches!((self.bound(), longest), (Some(bound), Some(longest)) if longest > bound)
+    }
+    /// A bound that no measured packet has tried says nothing.
+    fn untried(&self) -> bool {
+        self.promise.is_some() && self.measured.link.delay.count() == 0
+    }
+}
+
+fn verdict(rows: &[Row]) -> Verdict {
+    let smallest = rows.iter().filter_map(Row::bound).min();
+    match (smallest, release_p99(rows)) {
+        _ if rows.iter().any(Row::broken) => Verdict::Broken,
+        _ if rows.iter().any(Row::untried) => Verdict::Inconclusive,
+        (Some(bound), Some(error)) if error.0 * 10 > bound.0 => Verdict::Inconclusive,
+        _ => Verdict::Kept,
+    }
+}
+
+/// The worst flow's.
+fn release_p99(rows: &[Row]) -> Option<Span> {
+    rows.iter().filter_map(|r| r.measured.link.release_error.quantile(0.99)).max()
+}
+
+/// What the three views say together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Kept,
+    Broken,
+    Inconclusive,
+}
+
+/// The table, not yet printed.
+pub(crate) struct Comparison {
+    pub(crate) rows: Vec<Row>,
+    measured: Measured,
+    title: String,
+    duration: Span,
+    /// What is to be known of the simulation, and how it was done, as JSON.
+    notes: Vec<String>,
+    practice: (Json, Json),
+    /// Its intervals are as narrow as was asked for.
+    enough: bool,
+    /// Ctrl-C ended it.
+    pub(crate) interrupted: bool,
+}
+
+impl Comparison {
+    /// Promises, simulates and measures a scenario.
+    pub(crate) fn of(
+        scenario: &Scenario,
+        plan: &Plan,
+        options: Options,
+        what: &'static str,
+    ) -> Result<Comparison> {
+        // Live first: namespaces are made while the program has one thread.
+        let mut measured = measure(scenario, options, what)?;
+        let simulated = Replications::as_planned(scenario, plan)?;
+        let links = &scenario.links;
+        let mut promised = Vec::new();
+        for link in links {
+            promised.extend([promises(&link.up)?, promises(&link.down)?]);
+        }
+        // Where there are rules, packets come to links that no source names.
+        let told = if scenario.rules.is_empty() {
+            fed_flows(scenario)
+        } else {
+            simulated.reached(scenario)
+        };
+        let mut rows = Vec::new();
+        for at in told {
+            let pipe = pipe_of(at.0, at.1);
+            rows.push(Row {
+                name: name_of(scenario, at),
+                promise: promised[pipe.0 as usize][at.2].clone().ok(),
+                simulated: simulated.flow(pipe, at.2),
+                measured: std::mem::take(&mut measured.flows[pipe.0 as usize][at.2]),
+            });
+        }
+        let what = links.iter().map(|link| {
+            let up = &link.up;
+            format!(
+                "link {:?} {}, {}",
+                link.name,
+                text::link_rate(up.setup.rate),
+                up.scheduler.kind
+            )
+        });
+        let title = format!(
+            "{}; simulated {} x {d}, measured {d} over {}",
+            what.collect::<Vec<_>>().join("; "),
+            simulated.len(),
+            measured.over,
+            d = scenario.run.duration,
+        );
+        let simulation = &simulated.simulation;
+        Ok(Comparison {
+            rows,
+            measured,
+            title,
+            duration: scenario.run.duration,
+            notes: simulation.notes(scenario),
+            practice: simulation.json(scenario),
+            enough: simulation.is_enough(),
+            interrupted: simulated.interrupted(),
+        })
+    }
+
+    pub(crate) fn verdict(&self) -> Verdict {
+        verdict(&self.rows)
+    }
+
+    /// The verdict, unless Ctrl-C came before it.
+    pub(crate) fn exit(&self) -> ExitCode {
+        match self.verdict() {
+            _ if self.interrupted => ExitCode::from(INTERRUPTED),
+            Verdict::Kept if !self.enough => ExitCode::from(INCONCLUSIVE),
+            verdict => verdict.exit(),
+        }
+    }
+
+    /// The signature table, the columns beside it, and the verdict.
+    pub(crate) fn print(&self) {
+        say!("{}", self.title);
+        let mut rows = Vec::new();
+        for r in &self.rows {
+            let (sim, live) = (&r.simulated.delay, &r.measured.link.delay);
+            rows.push(vec![
+                format!("{}  delay max", r.name),
+                text::span(r.bound()),
+                text::span(sim.max()),
+                text::span(live.max()),
+            ]);
+            rows.push(vec![
+                "  delay p99".into(),
+                String::new(),
+                text::span(sim.quantile(0.99)),
+                text::span(live.quantile(0.99)),
+            ]);
+            rows.push(vec![
+                "  delay p50".into(),
+                String::new(),
+                text::span(sim.quantile(0.5)),
+                text::span(live.quantile(0.5)),
+            ]);
+            let promised = r.promise.as_ref().map_or(0, |p| p.rate.0);
+            let c = &r.measured.link.counters;
+            rows.push(vec![
+                "  rate".into(),
+                if promised == 0 {
+                    text::DASH.into()
+                } else {
+                    format!(">= {}", text::rate(promised as f64))
+                },
+                text::rate(r.simulated.sent_rate.map_or(0.0, |e| e.mean)),
+                text::rate(self.measured_rate(r)),
+            ]);
+            rows.push(vec![
+                "  lost".into(),
+                String::new(),
+                text::percent(r.simulated.dropped, r.simulated.offered),
+                text::percent(c.dropped(), c.offered),
+            ]);
+        }
+        say!("{}", text::table(&["", "bound", "simulated", "measured"], rows));
+        let beside = self.rows.iter().map(|r| {
+            let error = &r.measured.link.release_error;
+            let end = &r.measured.received;
+            vec![
+                r.name.clone(),
+                nanos(r.measured.late_p99),
+                text::span(error.quantile(0.5)),
+                text::span(error.quantile(0.99)),
+                text::span(error.max()),
+                nanos(end.p50),
+                nanos(end.p99),
+                nanos(end.max),
+            ]
+        });
+        let header = [
+            "measured beside",
+            "sent late p99",
+            "release error p50",
+            "p99",
+            "max",
+            "end to end p50",
+            "p99",
+            "max",
+        ];
+        say!("{}", text::table(&header, beside));
+        self.notes.iter().for_each(|note| say!("{note}"));
+        tell_rules(&self.measured);
+        tell_losses(&self.measured);
+        self.rows.iter().for_each(|r| tell_unsent(&r.name, &r.measured));
+        match self.verdict() {
+            Verdict::Kept => say!("every packet stayed within its bound"),
+            Verdict::Broken => {
+                for r in self.rows.iter().filter(|r| r.broken()) {
+                    say!("BROKEN: flow {} exceeded its bound of {}", r.name, text::span(r.bound()));
+                }
+            }
+            Verdict::Inconclusive => match self.rows.iter().find(|r| r.untried()) {
+                Some(r) => say!("inconclusive: no packet of flow {} got to the far end", r.name),
+                None => say!(
+                    "inconclusive: this machine handed 1 packet in 100 over more than {} late, over a tenth of the smallest bound",
+                    text::span(release_p99(&self.rows))
+                ),
+            },
+        }
+    }
+
+    fn measured_rate(&self, r: &Row) -> f64 {
+        r.measured.link.counters.delivered_bytes() as f64 * 8.0 / self.duration.as_secs_f64()
+    }
+
+    pub(crate) fn to_json(&self) -> Json {
+        let delay = |m: &falaj_traffic::meter::Meter| {
+            json!({
+                "packets": m.count(), "mean_ns": m.mean_nanos(), "p50_ns": m.quantile(0.5).map(|s| s.0),
+                "p99_ns": m.quantile(0.99).map(|s| s.0), "max_ns": m.max().map(|s| s.0),
+            })
+        };
+        let flows: Vec<Json> = self
+            .rows
+            .iter()
+            .map(|r| {
+                json!({
+                    "flow": r.name,
+                    "bound_ns": r.bound().map(|s| s.0),
+                    "formula": r.promise.as_ref().map(|p| p.delay.formula),
+                    "promised_rate": r.promise.as_ref().map(|p| p.rate.0),
+                    "simulated": {
+                        "delay": delay(&r.simulated.delay), "rate": r.simulated.sent_rate.map(|e| e.mean),
+                        "offered": r.simulated.offered, "dropped": r.simulated.dropped,
+                    },
+                    "measured": {
+                        "delay": delay(&r.measured.link.delay), "rate": self.measured_rate(r),
+                        "offered": r.measured.link.counters.offered, "dropped": r.measured.link.counters.dropped(),
+                        "release_error": delay(&r.measured.link.release_error),
+                        "end_to_end": r.measured.received,
+                        "unsent": r.measured.unsent, "sent_late_p99_ns": r.measured.late_p99,
+                    },
+                    "broken": r.broken(),
+                })
+            })
+            .collect();
+        let verdict = match self.verdict() {
+            Verdict::Kept => "kept",
+            Verdict::Broken => "broken",
+            Verdict::Inconclusive => "inconclusive",
+        };
+        json!({
+            "over": self.measured.over, "flows": flows, "rules": rules_json(&self.measured),
+            "lost_elsewhere": losses(&self.measured),
+            "complete": !self.interrupted, "verdict": verdict,
+            "warm_up": self.practice.0, "until": self.practice.1,
+        })
+    }
+}
+
+impl Verdict {
+    pub(crate) fn exit(self) -> ExitCode {
+        match self {
+            Verdict::Kept => ExitCode::SUCCESS,
+            Verdict::Broken => ExitCode::from(1),
+            Verdict::Inconclusive => ExitCode::from(INCONCLUSIVE),
+        }
+    }
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    if args.other.is_some() || !args.what_if.is_empty() {
+        let Args { what, other, what_if, practice } = args;
+        return pairs::main(what, other.as_deref(), what_if, practice);
+    }
+    let mut scenario = args.what.scenario()?;
+    args.practice.apply(&mut scenario);
+    let plan = args.practice.plan(&scenario, WarmUp::Nothing)?;
+    let comparison = Comparison::of(&scenario, &plan, args.what.options(), "measuring")?;
+    if args.what.json {
+        say!("{}", serde_json::to_string_pretty(&comparison.to_json())?);
+    } else {
+        comparison.print();
+    }
+    Ok(comparison.exit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use falaj_sched::contract::guarantee::Bound;
+    use falaj_sched::units::rate::Rate;
+    use falaj_traffic::meter::Meter;
+
+    const BOUND: Option<u64> = Some(1_000_000);
+
+    fn meter(of: &[u64]) -> Meter {
+        let mut meter = Meter::new();
+        of.iter().for_each(|&ns| meter.record(Span(ns)));
+        meter
+    }
+
+    /// A flow with this bound; its delays simulated and measured, and its release errors.
+    fn row(bound: Option<u64>, simulated: &[u64], measured: &[u64], errors: &[u64]) -> Row {
+        let bound = bound.map(|b| Bound { delay: Span(b), formula: "", condition: "" });
+        let promise = bound.map(|delay| Promise {
+            rate: Rate(0),
+            latency: Span::ZERO,
+            rate_formula: "",
+            delay,
+            others: Vec::new(),
+        });
+        let mut flow = MeasuredFlow::default();
+        flow.link.delay = meter(measured);
+        flow.link.release_error = meter(errors);
+        let simulated = Simulated { delay: meter(simulated), ..Simulated::default() };
+        Row { name: "a".into(), promise, simulated, measured: flow }
+    }
+
+    #[test]
+    fn a_bound_is_kept_to_the_nanosecond() {
+        assert_eq!(verdict(&[row(BOUND, &[1_000_000], &[1_000_000], &[10])]), Verdict::Kept);
+        assert_eq!(verdict(&[row(BOUND, &[1_000_001], &[1], &[10])]), Verdict::Broken, "simulated");
+        assert_eq!(
+            verdict(&[row(BOUND, &[1], &[1, 1_000_001], &[10])]),
+            Verdict::Broken,
+            "measured"
+        );
+        let other = row(Some(10), &[11], &[5], &[0]);
+        assert_eq!(verdict(&[row(BOUND, &[1], &[1], &[0]), other]), Verdict::Broken, "any flow's");
+    }
+
+    #[test]
+    fn a_late_machine_is_inconclusive_and_no_excuse() {
+        let at_a_tenth = row(BOUND, &[1], &[1], &[100_000]);
+        assert_eq!(verdict(&[at_a_tenth]), Verdict::Kept);
+        let late = row(BOUND, &[1], &[1], &[200_000]);
+        assert_eq!(verdict(&[late]), Verdict::Inconclusive);
+        let late_and_broken = row(BOUND, &[1], &[1_000_001], &[200_000]);
+        assert_eq!(verdict(&[late_and_broken]), Verdict::Broken);
+        // One packet in a hundred may be late.
+        let mut errors = vec![10; 199];
+        errors.push(900_000);
+        assert_eq!(verdict(&[row(BOUND, &[1], &[1], &errors)]), Verdict::Kept);
+        // The smallest bound is the measure, also for the errors of flows without one.
+        let without = row(None, &[1], &[1], &[200_000]);
+        assert_eq!(verdict(&[row(BOUND, &[1], &[1], &[0]), without]), Verdict::Inconclusive);
+    }
+
+    #[test]
+    fn what_was_not_measured_was_not_kept() {
+        assert_eq!(verdict(&[row(BOUND, &[1], &[], &[])]), Verdict::Inconclusive);
+        assert_eq!(
+            verdict(&[row(None, &[1], &[9_000_000], &[9_000_000])]),
+            Verdict::Kept,
+            "nothing was promised"
+        );
+    }
+}

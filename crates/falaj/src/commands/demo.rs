@@ -1,0 +1,79 @@
+//! `falaj demo`: what isolation is worth, on real packets, in a minute.
+
+use crate::commands::compare::{Comparison, Row, Verdict};
+use anyhow::{Context, Result};
+use falaj_experiment::simulation::Plan;
+use falaj_live::event_loop::Options;
+use falaj_scenario::Scenario;
+use falaj_sched::contract::params::Values;
+use falaj_sched::registry;
+use falaj_terminal::{file, text};
+use std::process::ExitCode;
+
+/// What `demo` takes: nothing.
+#[derive(clap::Args)]
+pub(crate) struct Args {}
+
+/// The scenario that is shown; a file of its own, to be read and changed.
+const SCENARIO: &str = include_str!("../../../../examples/tenants.toml");
+
+pub(crate) fn main(_: &Args) -> Result<ExitCode> {
+    let mut divided = file::parse(SCENARIO, "examples/tenants.toml")?;
+    divided.run.duration = falaj_sched::units::time::Span::from_secs(5);
+    let shared = with_one_queue(&divided)?;
+
+    say!(
+        "Two tenants share a link of 100 Mbit/s. Tenant a sends 12 Mbit/s and wants to be on time;"
+    );
+    say!(
+        "tenant b floods the link with 150 Mbit/s. Real packets, between two network namespaces.\n"
+    );
+    say!("1. The link divided into two virtual links (examples/tenants.toml):\n");
+    let first = Comparison::of(&divided, &Plan::beside(&divided), Options::default(), "measuring")?;
+    first.print();
+    if first.interrupted {
+        return Ok(first.exit());
+    }
+    say!("\n2. The same traffic, the link not divided: one FIFO of as many packets.\n");
+    let second = Comparison::of(&shared, &Plan::beside(&shared), Options::default(), "measuring")?;
+    second.print();
+    if second.interrupted {
+        return Ok(second.exit());
+    }
+
+    say!("\nWhat isolation is worth to tenant a, measured:");
+    let a = |c: &Comparison| -> Vec<String> {
+        let row: &Row = &c.rows[0];
+        let (delay, counters) = (&row.measured.link.delay, &row.measured.link.counters);
+        vec![
+            text::span(delay.quantile(0.5)),
+            text::span(delay.quantile(0.99)),
+            text::span(delay.max()),
+            text::percent(counters.dropped(), counters.offered),
+        ]
+    };
+    let rows = [("virtual links", &first), ("one FIFO", &second)].map(|(name, c)| {
+        let mut row = vec![name.to_owned()];
+        row.extend(a(c));
+        row
+    });
+    say!("{}", text::table(&["tenant a behind", "delay p50", "p99", "max", "lost"], rows));
+    say!("Next: change examples/tenants.toml and run `falaj compare examples/tenants.toml`.");
+
+    // A machine too busy to hand packets over in time is no fault of the demonstration.
+    let broken = [&first, &second].into_iter().any(|c| c.verdict() == Verdict::Broken);
+    Ok(if broken { Verdict::Broken.exit() } else { ExitCode::SUCCESS })
+}
+
+/// The same link and traffic with one queue for all.
+fn with_one_queue(scenario: &Scenario) -> Result<Scenario> {
+    let fifo = registry::entry("fifo").context("FIFO is always there")?;
+    let mut shared = scenario.clone();
+    for link in &mut shared.links {
+        for direction in [&mut link.up, &mut link.down] {
+            direction.scheduler = fifo;
+            direction.setup.scheduler = Values::default();
+        }
+    }
+    Ok(shared)
+}

@@ -1,0 +1,303 @@
+//! `falaj doctor`: which ways to attach a link work on this host, what the host's own pace is, and
+//! what can honestly be emulated on it.
+//!
+//! Everything is measured as it is used: datagrams and a TCP stream between two namespaces through
+//! a link, with falaj's own sources, and not a ping, which passes where TCP does not.
+
+use anyhow::{Context, Result};
+use falaj_control::host_limits;
+use falaj_control::host_limits::{FULL, Honest};
+use falaj_experiment::measure::{Measured, measure};
+use falaj_experiment::tcp;
+use falaj_live::backend::xdp;
+use falaj_live::event_loop::Options;
+use falaj_live::priority::{Rank, Share, be_punctual, kept_for_others};
+use falaj_live::{host, nat, sandbox};
+use falaj_sched::units::time::Span;
+use falaj_terminal::{file, text};
+use serde::Serialize;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::process::ExitCode;
+
+/// What `doctor` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+It takes a few seconds and needs an otherwise idle machine: what it measures is what is left.
+
+Exit status: 0 if packets can be carried between namespaces here; 1 if they cannot, which leaves
+`falaj relay`, `sim` and `plan`.
+
+Example:
+  falaj doctor --json | jq .honest")]
+pub(crate) struct Args {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Ask only, measure nothing.
+    #[arg(long)]
+    no_measuring: bool,
+}
+
+/// Something that falaj can use.
+#[derive(Serialize)]
+struct Finding {
+    what: &'static str,
+    works: bool,
+    /// What it is good for, or why it does not work and what to do.
+    why: String,
+}
+
+impl Finding {
+    fn new<E: std::fmt::Display>(
+        what: &'static str,
+        found: Result<(), E>,
+        good_for: &str,
+    ) -> Finding {
+        let works = found.is_ok();
+        Finding {
+            what,
+            works,
+            why: found.map_or_else(|error| error.to_string(), |()| good_for.to_owned()),
+        }
+    }
+
+    /// A program.
+    fn program(name: &'static str, package: &str, good_for: &str) -> Finding {
+        let found =
+            nat::find(name).map(drop).ok_or(format!("not installed: apt install {package}"));
+        Finding::new(name, found, good_for)
+    }
+}
+
+/// What this host's pace is.
+#[derive(Serialize)]
+struct Floor {
+    /// `namespaces` or `loopback`.
+    over: &'static str,
+    /// From socket to socket through a link that adds nothing.
+    empty_link_p50_ns: Option<u64>,
+    empty_link_p99_ns: Option<u64>,
+    /// How late a packet is handed over that is due.
+    release_error_p50_ns: Option<u64>,
+    release_error_p99_ns: Option<u64>,
+    /// Of 74 bytes, through the link and from socket to socket, each waking who is next.
+    delivered_per_s: f64,
+    /// What a processor does for one of them in the link, which is what a second has room for.
+    packet_cost_ns: f64,
+    packets_per_s: f64,
+    /// One stream through an unlimited link; without namespaces there is none.
+    tcp_bits_per_s: Option<f64>,
+}
+
+/// Small ones: no datagram that is known again is smaller.
+const SMALL: f64 = 74.0;
+/// More locked memory than this nobody needs here.
+const MEMORY: u64 = 64 << 20;
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let mut findings = asked();
+    let tap = findings[0].works;
+    let floor = if args.no_measuring { None } else { Some(floor(tap)?) };
+    // Last, as this thread keeps what it gets.
+    findings.push(fifo());
+    let honest = floor.as_ref().map(honest);
+    let kept =
+        honest.as_ref().filter(|_| tap).map(host_limits::keep).transpose().map(Option::flatten);
+    if args.json {
+        let json = serde_json::json!({ "backends": findings, "floor": floor, "honest": honest });
+        say!("{}", serde_json::to_string_pretty(&json)?);
+    } else {
+        print(&findings, floor.as_ref(), honest.as_ref());
+    }
+    match kept {
+        Ok(Some(place)) => {
+            note!("kept in {}: scenarios beyond it run with a warning", place.display())
+        }
+        Ok(None) => {}
+        Err(error) => note!("warning: not kept for later runs: {error:#}"),
+    }
+    Ok(ExitCode::from(u8::from(!tap)))
+}
+
+/// What the host says.
+fn asked() -> Vec<Finding> {
+    let memory = match host::lockable_memory() {
+        Ok(Some(bytes)) if bytes < MEMORY => {
+            Err(format!("{} may be locked: ulimit -l unlimited", text::bytes(bytes as f64)))
+        }
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    };
+    // Root opens it whatever its mode.
+    let tun = match fs::metadata("/dev/net/tun") {
+        Ok(file) if file.mode() & 0o006 != 0o006 => {
+            ", once others may open it: chmod 666 /dev/net/tun"
+        }
+        _ => "",
+    };
+    vec![
+        Finding::new(
+            "TAP between namespaces",
+            sandbox::available(),
+            "`falaj run`, `traffic`, `compare`",
+        ),
+        Finding::new(
+            "user namespaces",
+            host::user_namespaces(),
+            &format!("the same without root{tun}"),
+        ),
+        Finding::new(
+            "AF_PACKET",
+            host::packet_sockets().map_err(|error| format!("{error}: it is root's (CAP_NET_RAW)")),
+            "`falaj bridge`; the others too, where there is no TAP",
+        ),
+        Finding::new(
+            "AF_XDP",
+            xdp::available(),
+            "`falaj bridge --via xdp`: small packets cost less",
+        ),
+        Finding::new(
+            "guests' cards",
+            if cfg!(feature = "vhost-user") {
+                Ok(())
+            } else {
+                Err("built without (cargo feature `vhost-user`)")
+            },
+            "`falaj bridge vhost:PATH …`: virtual machines, without privilege",
+        ),
+        Finding::new(
+            "NFQUEUE",
+            host::queues().map_err(|error| format!("{error}: it is root's (CAP_NET_ADMIN)")),
+            "`falaj bridge nfqueue:N nfqueue:N`: packets whose way cannot be moved",
+        ),
+        Finding::new(
+            "kernel bridge",
+            tcp::kernel_bridge(),
+            "what `falaj bench tcp` compares a link with",
+        ),
+        Finding::new(
+            "relay",
+            Ok::<_, String>(()),
+            "`falaj relay`: sockets alone, without privilege",
+        ),
+        Finding::program("pasta", "passt", "a way out without root (`run --internet pasta`)"),
+        Finding::program(
+            "slirp4netns",
+            "slirp4netns",
+            "a way out without root (`run --internet slirp4netns`)",
+        ),
+        Finding::program(
+            "nft",
+            "nftables",
+            "root's way out through the host (`run --internet host`)",
+        ),
+        Finding::program("iptables", "iptables", "the same where there is no nft"),
+        Finding::new("locked memory", memory, "as much as is wanted"),
+    ]
+}
+
+fn fifo() -> Finding {
+    let allowed = be_punctual(Rank::Link).then_some(());
+    let allowed = allowed
+        .ok_or("not allowed: run as root, or ulimit -r 10; packets are late while others compute");
+    let good_for = "packets are handed over before others compute";
+    let good_for = match kept_for_others() {
+        Some(Share { part, of }) => format!(
+            "{good_for}; for those the kernel keeps {part} of each {of} (kernel.sched_rt_runtime_us), which a link that \
+             spins leaves them in pieces"
+        ),
+        None => format!(
+            "{good_for}, and a link that spins leaves them nothing (kernel.sched_rt_runtime_us)"
+        ),
+    };
+    Finding::new("SCHED_FIFO", allowed, &good_for)
+}
+
+/// A source through a link, for a second.
+fn sent(what: &'static str, rate: &str, size: &str, delay: &str) -> Result<Measured> {
+    let text = format!(
+        "[link.host]\nrate = \"unlimited\"\ndelay = \"{delay}\"\nmtu = \"1500B\"\n\
+         [link.host.flow.all]\nmatch = \"any\"\nqueue = \"1000p\"\n\
+         [traffic.all]\nflow = \"all\"\nmodel = \"cbr\"\nrate = \"{rate}\"\nsize = \"{size}\"\n\
+         [run]\nduration = \"1s\"\n"
+    );
+    measure(&file::parse(&text, "falaj doctor")?, Options::default(), what)
+}
+
+fn floor(tap: bool) -> Result<Floor> {
+    // 1000 packets a second: each comes to a link that sleeps.
+    let empty = sent("an empty link", "1600kbit", "200B", "0s")?;
+    let delayed = sent("release times", "1600kbit", "200B", "5ms")?;
+    let many = sent("small packets", "1gbit", "74B", "0s")?;
+    let tcp = if tap {
+        note!("a TCP stream");
+        Some(tcp::through_a_link(1)?)
+    } else {
+        None
+    };
+    let only = |measured: &Measured| {
+        measured.flows.first().and_then(|up| up.first()).map(|flow| flow.received.clone())
+    };
+    let received = only(&empty).context("nothing was measured")?;
+    let many_forwarded: u64 =
+        many.flows.iter().flatten().map(|flow| flow.link.release_error.count()).sum();
+    let spent = many.thread.usage.cpu.0.saturating_sub(many.thread.awake.spun.0);
+    let packet_cost_ns = spent.max(1) as f64 / many_forwarded.max(1) as f64;
+    let release = &delayed.flows[0][0].link.release_error;
+    Ok(Floor {
+        over: empty.over,
+        empty_link_p50_ns: received.p50,
+        empty_link_p99_ns: received.p99,
+        release_error_p50_ns: release.quantile(0.5).map(|span| span.0),
+        release_error_p99_ns: release.quantile(0.99).map(|span| span.0),
+        delivered_per_s: only(&many).map_or(0.0, |received| received.datagrams as f64),
+        packet_cost_ns,
+        packets_per_s: 1e9 / packet_cost_ns,
+        tcp_bits_per_s: tcp,
+    })
+}
+
+fn honest(floor: &Floor) -> Honest {
+    Honest {
+        rate_bits_per_s: floor.packets_per_s * FULL * 8.0,
+        rate_of_small_bits_per_s: floor.packets_per_s * SMALL * 8.0,
+        delay_ns: floor.release_error_p99_ns.map(|error| error.saturating_mul(10)),
+    }
+}
+
+fn print(findings: &[Finding], floor: Option<&Floor>, honest: Option<&Honest>) {
+    let width = findings.iter().map(|f| f.what.len()).max().unwrap_or(0);
+    for Finding { what, works, why } in findings {
+        say!("{what:width$}  {:3}  {why}", if *works { "yes" } else { "no" });
+    }
+    let (Some(floor), Some(honest)) = (floor, honest) else { return };
+    let nanos = |ns: Option<u64>| text::span(ns.map(Span));
+    let (p50, p99) = (nanos(floor.empty_link_p50_ns), nanos(floor.empty_link_p99_ns));
+    say!("\nmeasured over {}, with what else this machine does:", floor.over);
+    say!("  through an empty link, socket to socket: {p50} (p50), {p99} (p99)");
+    let (p50, p99) = (nanos(floor.release_error_p50_ns), nanos(floor.release_error_p99_ns));
+    say!("  release error, at 1000 packets a second: {p50} (p50), {p99} (p99)");
+    say!(
+        "  packets of 74 B, one by one: {:.0} a second, sent and received here too",
+        floor.delivered_per_s
+    );
+    let cost = text::nanos(floor.packet_cost_ns);
+    say!(
+        "  one of them takes the link {cost} of a processor, which is {:.0} a second",
+        floor.packets_per_s
+    );
+    if let Some(tcp) = floor.tcp_bits_per_s {
+        say!("  a TCP stream through an unlimited link: {}", text::rate(tcp));
+    }
+    say!("\nwhat can honestly be emulated:");
+    let (full, small) =
+        (text::rate(honest.rate_bits_per_s), text::rate(honest.rate_of_small_bits_per_s));
+    say!(
+        "  rates up to {full} in full packets, {small} in packets of 74 B, if the link has a processor to itself"
+    );
+    say!(
+        "  delays from {} on: 99 of 100 packets are at most a tenth of it late",
+        nanos(honest.delay_ns)
+    );
+}

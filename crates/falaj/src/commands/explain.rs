@@ -1,0 +1,67 @@
+//! `falaj explain` and `falaj schema`: the scenario file's keys.
+
+use anyhow::{Result, bail};
+use falaj_scenario::reference;
+use falaj_terminal::output::print;
+use std::process::ExitCode;
+
+/// What `explain` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Exit status: 0; 2 if there is no such key.
+
+Examples:
+  falaj explain                  all keys and disciplines, a line for each
+  falaj explain link.delay
+  falaj explain virtual-links")]
+pub(crate) struct Args {
+    /// A key, `delay` or `flow.phase`, or a discipline; without it all are listed.
+    key: Option<String>,
+    /// Prints a page of the reference, Markdown.
+    #[arg(
+        long,
+        hide = true,
+        conflicts_with = "key",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "scenario"
+    )]
+    reference: Option<Page>,
+}
+
+/// Pages of the reference that are made from the keys.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Page {
+    Scenario,
+    Disciplines,
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let text = match (args.reference, &args.key) {
+        (Some(Page::Scenario), _) => reference::markdown(),
+        (Some(Page::Disciplines), _) => reference::disciplines(),
+        (None, None) => reference::list(),
+        (None, Some(key)) => match reference::explain(key) {
+            Ok(text) => text,
+            Err(unknown) => bail!("{unknown}\n`falaj explain` lists all"),
+        },
+    };
+    print(&text);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What `schema` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+An editor with a TOML language server completes and checks keys, if the file begins with
+  #:schema ./falaj.schema.json
+
+Example:
+  falaj schema > falaj.schema.json")]
+pub(crate) struct SchemaArgs {}
+
+/// `falaj schema`.
+pub(crate) fn schema(_: &SchemaArgs) -> Result<ExitCode> {
+    say!("{}", serde_json::to_string_pretty(&reference::schema())?);
+    Ok(ExitCode::SUCCESS)
+}

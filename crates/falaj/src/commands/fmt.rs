@@ -1,0 +1,140 @@
+//! `falaj fmt`: scenario files in their one layout.
+
+use anyhow::{Context, Result, ensure};
+use falaj_terminal::file;
+use falaj_terminal::output::print;
+use serde_json::{Value as Json, json};
+use similar::TextDiff;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What `fmt` takes.
+#[derive(clap::Args)]
+#[command(after_help = after_help())]
+pub(crate) struct Args {
+    /// The scenario files; `-` alone: from standard input to standard output.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Write nothing: print what would change, as a unified diff.
+    #[arg(long)]
+    check: bool,
+    /// Print JSON: each file, and whether it is or was laid out otherwise.
+    #[arg(long)]
+    json: bool,
+}
+
+fn after_help() -> String {
+    let rules: String = falaj_scenario::RULES.iter().map(|rule| format!("  - {rule}\n")).collect();
+    format!(
+        "The layout:\n{rules}\n\
+         Exit status: 0; 1 with --check if a file is laid out otherwise; 2 if one is no TOML, to which\n\
+         nothing is written, or cannot be read or written.\n\n\
+         Examples:\n  falaj fmt examples/*.toml\n  falaj fmt --check examples/*.toml\n  falaj fmt - < uplink.toml"
+    )
+}
+
+/// What became of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Unchanged,
+    Changed,
+    /// Why was said.
+    Failed,
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    if args.files.iter().any(|f| is_stdin(f)) {
+        ensure!(args.files.len() == 1, "`-` stands alone: what is read from it is printed");
+        ensure!(
+            args.check || !args.json,
+            "`-` prints the scenario: leave out `--json`, or add `--check`"
+        );
+    }
+    let mut outcomes = Vec::new();
+    for path in &args.files {
+        let outcome = one(path, args).unwrap_or_else(|error| {
+            if error.downcast_ref::<file::AlreadyReported>().is_none() {
+                eprintln!("falaj: {error:#}");
+            }
+            Outcome::Failed
+        });
+        outcomes.push((path.display().to_string(), outcome));
+    }
+    if args.json {
+        let file = |(name, outcome): &(String, Outcome)| -> Json {
+            let changed = match outcome {
+                Outcome::Unchanged => Some(false),
+                Outcome::Changed => Some(true),
+                Outcome::Failed => None,
+            };
+            json!({ "file": name, "changed": changed })
+        };
+        let all: Vec<Json> = outcomes.iter().map(file).collect();
+        say!("{}", serde_json::to_string_pretty(&json!({ "check": args.check, "files": all }))?);
+    }
+    let any = |wanted: Outcome| outcomes.iter().any(|(_, outcome)| *outcome == wanted);
+    Ok(match () {
+        () if any(Outcome::Failed) => ExitCode::from(2),
+        () if args.check && any(Outcome::Changed) => ExitCode::from(1),
+        () => ExitCode::SUCCESS,
+    })
+}
+
+fn is_stdin(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+fn one(path: &Path, args: &Args) -> Result<Outcome> {
+    let stdin = is_stdin(path);
+    let name = if stdin { "standard input".to_owned() } else { path.display().to_string() };
+    let mut bytes = Vec::new();
+    if stdin {
+        std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
+    } else {
+        bytes = fs::read(path).with_context(|| format!("cannot read {name}"))?;
+    }
+    let text = falaj_scenario::text_of(bytes, &name).map_err(anyhow::Error::msg)?;
+    let new = falaj_scenario::format(&text, &name).map_err(|errors| {
+        file::tell(&errors);
+        file::AlreadyReported
+    })?;
+    let outcome = if new == text { Outcome::Unchanged } else { Outcome::Changed };
+    if args.check {
+        if outcome == Outcome::Changed && !args.json {
+            let diff = TextDiff::from_lines(&text, &new);
+            print(&diff.unified_diff().header(&name, &format!("{name}, formatted")).to_string());
+        }
+    } else if stdin {
+        if !new.is_empty() {
+            print(&new);
+        }
+    } else if outcome == Outcome::Changed {
+        replace(path, &new).with_context(|| format!("cannot write {name}"))?;
+        if !args.json {
+            say!("{name}");
+        }
+    }
+    Ok(outcome)
+}
+
+/// Puts `text` in the place of what the file holds: all of it or, if anything
+/// fails, nothing. Its owner and mode stay, and so do links to it by name.
+fn replace(path: &Path, text: &str) -> Result<()> {
+    let path = fs::canonicalize(path)?;
+    let old = fs::metadata(&path)?;
+    let directory = path.parent().context("it has no directory")?;
+    let mut new = tempfile::Builder::new().prefix(".falaj-").tempfile_in(directory)?;
+    new.write_all(text.as_bytes())?;
+    let made = new.as_file().metadata()?;
+    if (made.uid(), made.gid()) != (old.uid(), old.gid()) {
+        chown(new.path(), Some(old.uid()), Some(old.gid())).context("its owner cannot be kept")?;
+    }
+    // After the owner, whose change takes bits away.
+    new.as_file().set_permissions(old.permissions())?;
+    new.as_file().sync_all()?;
+    new.persist(&path)?;
+    Ok(())
+}

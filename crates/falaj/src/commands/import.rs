@@ -1,0 +1,104 @@
+//! `falaj import`: scenarios from other tools' configurations.
+
+use anyhow::{Context, Result};
+use clap::Subcommand;
+use falaj_import::{Host, Imported, ipfw, tc};
+use falaj_scenario::{Diagnostics, parse_rate};
+use falaj_sched::units::rate::Rate;
+use falaj_terminal::file;
+use falaj_terminal::output::print;
+use serde_json::json;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What `import` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+The scenario is on standard output, what is not quite as it was there on standard error.
+A line that has no equal is refused with the reason, and then there is no scenario.
+
+Exit status: 0; 2 if a line cannot be read or has no equal.
+
+Examples:
+  falaj import tc shape.sh > shape.toml
+  echo 'tc qdisc add dev eth0 root netem delay 40ms loss 1%' | falaj import tc -
+  falaj import tc --rate 1gbit classes.sh > classes.toml
+  falaj import ipfw dummynet.sh > pipes.toml")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    from: From,
+    /// Print JSON: the scenario, and what is said of the lines.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum From {
+    /// `tc qdisc`, `tc class` and `tc filter` of Linux: a link for each device.
+    Tc {
+        /// The script; `-`: standard input.
+        file: PathBuf,
+        /// How fast the devices are, where nothing limits what they send.
+        #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+        rate: Option<Rate>,
+        /// The device that sends what comes down the link of the first one.
+        #[arg(long, value_name = "DEVICE")]
+        down: Option<String>,
+    },
+    /// `ipfw` or `dnctl` of FreeBSD and macOS: a link for each pipe of dummynet, and rules.
+    Ipfw {
+        /// The script; `-`: standard input.
+        file: PathBuf,
+    },
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let made = match &args.from {
+        From::Tc { file, rate, down } => {
+            let (text, name) = read(file)?;
+            tc(&text, &name, &Host { rate: *rate, down: down.clone() })
+        }
+        From::Ipfw { file } => {
+            let (text, name) = read(file)?;
+            ipfw(&text, &name)
+        }
+    };
+    if args.json {
+        let problems = |d: &Diagnostics| -> Vec<_> {
+            d.problems().iter().map(|p| crate::commands::check::to_json(d.file_name(), p)).collect()
+        };
+        let said = match &made {
+            Ok(imported) => {
+                json!({ "scenario": imported.scenario, "problems": problems(&imported.notes) })
+            }
+            Err(errors) => json!({ "scenario": null, "problems": problems(errors) }),
+        };
+        say!("{}", serde_json::to_string_pretty(&said)?);
+        return Ok(ExitCode::from(if made.is_ok() { 0 } else { 2 }));
+    }
+    match made {
+        Ok(Imported { scenario, notes }) => {
+            file::tell(&notes);
+            print(&scenario);
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(errors) => {
+            file::tell(&errors);
+            Ok(ExitCode::from(2))
+        }
+    }
+}
+
+/// The text, and what to call it.
+fn read(path: &Path) -> Result<(String, String)> {
+    if path == Path::new("-") {
+        let mut bytes = Vec::new();
+        std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
+        let name = "standard input".to_owned();
+        return Ok((falaj_scenario::text_of(bytes, &name).map_err(anyhow::Error::msg)?, name));
+    }
+    let name = path.display().to_string();
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
+    Ok((falaj_scenario::text_of(bytes, &name).map_err(anyhow::Error::msg)?, name))
+}

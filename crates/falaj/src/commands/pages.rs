@@ -1,0 +1,91 @@
+//! `falaj completions` and `falaj man`: made from the command line's own description.
+
+use anyhow::{Context, Result};
+use clap::Command;
+use clap_complete::Shell;
+use falaj_terminal::output;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What `completions` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  falaj completions bash > ~/.local/share/bash-completion/completions/falaj
+  falaj completions fish > ~/.config/fish/completions/falaj.fish")]
+pub(crate) struct CompletionsArgs {
+    /// For which shell.
+    shell: Shell,
+}
+
+/// `falaj completions`.
+pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Result<ExitCode> {
+    let mut out = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "falaj", &mut out);
+    output::print(&String::from_utf8(out)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What `man` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  falaj man | man -l -
+  falaj man ~/.local/share/man/man1")]
+pub(crate) struct ManArgs {
+    /// Writes falaj.1 and a page for each command there; without it falaj.1 is printed.
+    directory: Option<PathBuf>,
+    /// Prints the page of the reference instead, Markdown.
+    #[arg(long, hide = true, conflicts_with = "directory")]
+    reference: bool,
+}
+
+/// `falaj man`.
+pub(crate) fn man(args: &ManArgs, command: Command) -> Result<ExitCode> {
+    match &args.directory {
+        _ if args.reference => output::print(&reference(command)),
+        Some(directory) => {
+            let written = std::fs::create_dir_all(directory)
+                .and_then(|()| clap_mangen::generate_to(command, directory));
+            written
+                .with_context(|| format!("cannot write the pages to {}", directory.display()))?;
+        }
+        None => {
+            let mut out = Vec::new();
+            clap_mangen::Man::new(command).render(&mut out)?;
+            output::print(&String::from_utf8(out)?);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Every command with its help, `docs/reference/cli.md`.
+fn reference(command: Command) -> String {
+    let mut out = String::from(
+        "# The command line\n\n\
+         <!-- Made by `falaj man --reference`; a test fails where it is not up to date. -->\n\n\
+         What `--help` says of each command. `falaj man DIRECTORY` writes it as manual pages.\n",
+    );
+    // As wide as what is written by hand below it.
+    let mut command = command.disable_help_subcommand(true).term_width(100);
+    command.build();
+    page(&mut out, &mut command);
+    out
+}
+
+/// A command, then those below it.
+fn page(out: &mut String, command: &mut Command) {
+    let depth = command.get_bin_name().unwrap_or_default().split(' ').count();
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name()).to_owned();
+    let help = command.render_long_help().to_string();
+    let help: Vec<&str> = help.lines().map(str::trim_end).collect();
+    // Help ends with an empty line or not, as `after_help` has it.
+    out.push_str(&format!(
+        "\n{} `{name}`\n\n```text\n{}\n```\n",
+        "#".repeat(depth + 1),
+        help.join("\n").trim_end()
+    ));
+    for below in command.get_subcommands_mut().filter(|c| !c.is_hide_set()) {
+        page(out, below);
+    }
+}

@@ -1,0 +1,165 @@
+//! `falaj plan`: what a scenario promises, before anything runs. What it is lies in `falaj-plan`.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`stations`] | what stations of a channel get that always have packets |
+//! | [`whatif`] | the scenario with other values |
+//! | [`fits`] | `plan fits`: do all fit, and how many more? |
+//! | [`saihu`] | `plan saihu`: a network of other tools for bounds |
+//! | [`report`] | text |
+//! | `aggregate` | `plan aggregate`: sizes of containers |
+//! | `draw` | the curves and their distances, as SVG |
+
+#[cfg(feature = "queueing")]
+mod aggregate;
+#[cfg(feature = "plots")]
+mod draw;
+mod fits;
+mod report;
+mod saihu;
+mod stations;
+pub(crate) mod whatif;
+
+use anyhow::{Context, Error, Result};
+use falaj_plan::network::Routes;
+use falaj_plan::{Way, counterpart, plan};
+use falaj_scenario::edit::{Set, parse_set};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use whatif::Changed;
+
+/// What `plan` takes.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "\
+A flow may say what it needs, and the plan is refused where the promise is worse. It may
+also say what it sends at most, which bounds its delay and its backlog:
+  [link.uplink.flow.voice]
+  need = { rate = \"10mbit\", delay = \"5ms\" }
+  envelope = { rate = \"10mbit\", burst = \"3kB\" }
+Without an envelope one is derived from the flow's traffic, unless that is Poisson; a need is
+judged by what a flow is promised whatever it sends, or by the envelope that it declares.
+
+KEY is a path in the file, link.uplink.flow.voice.phase, or as much of it as tells it apart.
+
+Exit status: 0 every need is met; 1 one is not; 2 the input is wrong.
+
+Examples:
+  falaj plan uplink.toml
+  falaj plan uplink.toml --need voice.delay=3ms
+  falaj plan uplink.toml --what-if voice.phase=60us --what-if uplink.rate=1gbit
+  falaj plan uplink.toml --svg plan.svg
+  falaj plan chain.toml --saihu network.json"
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
+    /// The scenario.
+    #[arg(required = true)]
+    file: Option<PathBuf>,
+    /// What a flow needs, on top of what the file says: `voice.delay=3ms`, `voice.rate=10mbit`.
+    #[arg(long, value_name = "FLOW.KEY=VALUE", value_parser = parse_set)]
+    need: Vec<Set>,
+    /// Plan with another value, and compare with the file as it is; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set)]
+    what_if: Vec<Set>,
+    /// Draw each flow's curves: into one file, `*.svg` or `*.png`, or into a directory, a file for
+    /// each flow.
+    #[arg(long, visible_alias = "plot", value_name = "PATH")]
+    svg: Option<PathBuf>,
+    /// Write servers and flows down for Saihu's tools, an output-port network.
+    #[arg(long, value_name = "FILE.json")]
+    saihu: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Do all that ask fit on the link, and how many more would?
+    Fits(fits::Args),
+    /// Bounds for a network of servers and flows, as Saihu's tools have it.
+    Saihu(saihu::Args),
+    /// Containers for packets: which size keeps a delay, at which cost, and for how many virtual
+    /// machines.
+    #[cfg(feature = "queueing")]
+    Aggregate(aggregate::Args),
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    match &args.what {
+        Some(What::Fits(args)) => return fits::main(args),
+        Some(What::Saihu(args)) => return saihu::main(args),
+        #[cfg(feature = "queueing")]
+        Some(What::Aggregate(args)) => return aggregate::main(args),
+        None => {}
+    }
+    let file = args.file.as_ref().context("which scenario? `falaj plan FILE`")?;
+    let (name, text) = falaj_terminal::file::text(file)?;
+    let (mut changed, mut scenario) = Changed::new(text, &name)?;
+    if !args.need.is_empty() {
+        scenario = changed.set("--need", &args.need, true)?;
+    }
+    let other = if args.what_if.is_empty() {
+        None
+    } else {
+        Some(changed.set("--what-if", &args.what_if, false)?)
+    };
+    let before = plan(&scenario)?;
+    let after = other.as_ref().map(plan).transpose()?;
+    let ways = after.as_ref().unwrap_or(&before);
+    let before = after.as_ref().map(|_| &before);
+    let refused = ways.iter().any(|w| !w.unmet.is_empty());
+    if args.json {
+        say!(
+            "{}",
+            serde_json::to_string_pretty(&falaj_plan::json::all(
+                other.as_ref().unwrap_or(&scenario),
+                ways,
+                before
+            ))?
+        );
+    } else {
+        for way in ways {
+            match counterpart(way, before) {
+                _ if way.same => say!("{}: the same, without traffic\n", way.name()),
+                before => report::print(way, before),
+            }
+        }
+    }
+    let routes = Routes::of(other.as_ref().unwrap_or(&scenario), ways);
+    if !args.json {
+        report::end_to_end(&routes);
+    }
+    if let Some(path) = &args.saihu {
+        let network = routes.map_err(Error::msg).and_then(|routes| saihu_of(file, &routes));
+        let text = serde_json::to_string_pretty(&network.context("--saihu")?)?;
+        std::fs::write(path, text + "\n")
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(path) = &args.svg {
+        draw(path, ways)?;
+    }
+    Ok(if refused { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+fn saihu_of(file: &Path, routes: &Routes) -> Result<serde_json::Value> {
+    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    falaj_plan::saihu::write(&name, routes).map_err(Error::msg)
+}
+
+#[cfg(feature = "plots")]
+fn draw(path: &Path, ways: &[Way<'_>]) -> Result<()> {
+    for line in draw::write(path, ways)? {
+        eprintln!("{line}");
+    }
+    Ok(())
+}
+
+#[cfg(not(feature = "plots"))]
+fn draw(_: &Path, _: &[Way<'_>]) -> Result<()> {
+    anyhow::bail!("--svg: falaj was built without `plots`")
+}

@@ -1,0 +1,353 @@
+//! A plan as text.
+
+use super::stations;
+use falaj_plan::Way;
+use falaj_plan::bounds::{Envelope, Outlook, sources_named};
+use falaj_plan::network::Routes;
+use falaj_scenario::Direction;
+use falaj_sched::contract::guarantee::Deadlines;
+use falaj_sched::contract::no_guarantee::NoPromise;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
+use falaj_terminal::{impairments, text};
+use falaj_theory::{Exact, float};
+
+pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
+    let direction = way.direction;
+    say!(
+        "link {} {}: {} of {}, delay {}, packets to {} B; {}",
+        way.link,
+        way.name(),
+        text::link_rate(direction.setup.rate),
+        direction.account.name(),
+        direction.delay,
+        direction.setup.largest,
+        direction.scheduler.kind
+    );
+    if let Some(before) = before {
+        compared(way, before);
+    }
+    let mut notes = Notes::default();
+    let rows: Vec<_> = way
+        .flows
+        .iter()
+        .map(|flow| {
+            let offered = match (flow.offered, flow.connections) {
+                (0, false) => text::DASH.into(),
+                (0, true) => "TCP".into(),
+                (offered, false) => text::rate(offered as f64),
+                (offered, true) => format!("{} and TCP", text::rate(offered as f64)),
+            };
+            let (delay, by) =
+                flow.assured.as_ref().map_or((text::DASH.into(), String::new()), |d| {
+                    (text::nanos(d.delay.0 as f64), notes.cell(&d.formula))
+                });
+            let rate = match &flow.promise {
+                Ok(p) => [rate_of(flow), notes.cell(p.rate_formula)],
+                Err(NoPromise(why)) => [text::DASH.into(), notes.cell(why)],
+            };
+            let name = if flow.many.is_some() {
+                format!("{}, each", flow.name)
+            } else {
+                flow.name.clone()
+            };
+            [&[name, offered], &rate[..], &[delay, by]].concat()
+        })
+        .collect();
+    say!(
+        "{}",
+        text::table(&["flow", "offered", "rate, backlogged >=", "by", "delay <=", "by"], rows)
+    );
+    notes.print();
+    say!("  delay <= holds for packets that find room in the queue");
+    let dropping = policies(direction);
+    if !dropping.is_empty() {
+        say!("  and that its policy does not drop: {}", dropping.join(", "));
+    }
+    for line in impairments::promises(direction) {
+        say!("  {line}");
+    }
+    for flow in &way.flows {
+        say!("\n  {}", flow.name);
+        for (what, text) in details(flow) {
+            say!("    {what:<10} {text}");
+        }
+    }
+    say!("");
+    stations::print(direction);
+    if !direction.setup.rate.is_unlimited() && direction.masks.link.is_none() {
+        let total: u64 = way.flows.iter().map(|f| f.offered).sum();
+        say!(
+            "  utilisation: {} offered of {}{}",
+            text::percent(total, direction.setup.rate.0),
+            text::link_rate(direction.setup.rate),
+            if way.flows.iter().any(|f| f.connections) {
+                ", and what TCP finds left of it"
+            } else {
+                ""
+            }
+        );
+    }
+    for flow in &way.flows {
+        if flow.many.is_none()
+            && flow.promise.as_ref().is_ok_and(|p| p.rate.0 > 0 && flow.offered > p.rate.0)
+        {
+            say!(
+                "  {}: offers more than it is promised; what exceeds the promise may be lost",
+                flow.name
+            );
+        }
+        let slowest = flow
+            .envelope
+            .as_ref()
+            .ok()
+            .filter(|e| e.is_declared())
+            .and_then(|e| e.buckets.iter().min());
+        if let Some((rate, _)) = slowest
+            .filter(|(rate, _)| flow.offered > rate.0 && !flow.together && flow.many.is_none())
+        {
+            say!("  {}: its traffic offers more than its envelope lets it send, {rate}", flow.name);
+        }
+    }
+    for u in &way.unmet {
+        say!("  REFUSED {}: {}; {}", way.flows[u.flow].name, u.what, u.help);
+    }
+    say!("");
+}
+
+/// What packets wait at most over all links that they pass, where some pass several.
+pub(super) fn end_to_end(routes: &Result<Routes, String>) {
+    let routes = match routes {
+        Ok(routes) if routes.is_network() => routes,
+        Ok(_) => return,
+        Err(why) => {
+            say!("from end to end: nothing is known, as {why}");
+            return;
+        }
+    };
+    let mut notes = Notes::default();
+    let rows: Vec<_> = routes
+        .outlooks()
+        .into_iter()
+        .map(|outlook| {
+            let ns = |of: &Option<Exact>| {
+                of.as_ref().map_or(text::DASH.into(), |ns| text::nanos(float(ns)))
+            };
+            let (delay, by) = match (outlook.delay, &outlook.none) {
+                (Some(delay), _) => (text::span(Some(delay)), outlook.method().to_owned()),
+                (None, why) => {
+                    (text::DASH.into(), why.as_ref().map_or(String::new(), |why| notes.cell(why)))
+                }
+            };
+            vec![
+                outlook.route.traffic.clone(),
+                outlook.route.links.join(", "),
+                ns(&outlook.bounds.total),
+                ns(&outlook.bounds.separated),
+                text::span(Some(outlook.route.propagation)),
+                delay,
+                by,
+            ]
+        })
+        .collect();
+    let header = [
+        "from end to end",
+        "links",
+        "sum of queues",
+        "queues as one",
+        "on the way",
+        "delay <=",
+        "by",
+    ];
+    say!("{}", text::table(&header, rows));
+    notes.print();
+    say!(
+        "  delay <= is from last bit in at the first link to last bit at the far end, if sources send no more than they do here"
+    );
+}
+
+/// What is too long for a column: below the table, by number.
+#[derive(Default)]
+struct Notes(Vec<String>);
+
+impl Notes {
+    /// As long as the formulas that people know; two of them and four numbers fit on a wide screen.
+    const WIDEST: usize = 56;
+
+    /// `text`, or where it stands.
+    fn cell(&mut self, text: &str) -> String {
+        if text.chars().count() <= Self::WIDEST {
+            return text.to_owned();
+        }
+        let known = self.0.iter().position(|note| note == text);
+        let number = known.unwrap_or_else(|| {
+            self.0.push(text.to_owned());
+            self.0.len() - 1
+        });
+        format!("note {}", number + 1)
+    }
+
+    fn print(&self) {
+        for (n, note) in self.0.iter().enumerate() {
+            say!("  note {}: {note}", n + 1);
+        }
+    }
+}
+
+fn rate_of(flow: &Outlook) -> String {
+    match &flow.promise {
+        Ok(p) if p.rate.0 > 0 => text::link_rate(p.rate),
+        _ => text::DASH.into(),
+    }
+}
+
+fn delay_of(flow: &Outlook) -> String {
+    flow.best().map_or(text::DASH.into(), |d| text::nanos(d.delay.0 as f64))
+}
+
+fn backlog_of(flow: &Outlook) -> String {
+    flow.backlog.as_ref().map_or(text::DASH.into(), |b| text::bytes(b.bytes as f64))
+}
+
+/// Each flow before and after.
+fn compared(way: &Way<'_>, before: &Way<'_>) {
+    let rows = way.flows.iter().map(|flow| {
+        let was = before.flows.iter().find(|f| f.name == flow.name);
+        let cell = |of: fn(&Outlook) -> String| match was.map(of) {
+            Some(old) if old != of(flow) => format!("{old} -> {}", of(flow)),
+            _ => of(flow),
+        };
+        vec![flow.name.clone(), cell(rate_of), cell(delay_of), cell(backlog_of)]
+    });
+    say!("{}\n", text::table(&["before -> after", "rate >=", "delay <=", "backlog <="], rows));
+}
+
+/// What is said of a flow, line by line, each behind a word.
+fn details(flow: &Outlook) -> Vec<(&'static str, String)> {
+    let mut out = Vec::new();
+    out.extend(flow.many.clone().map(|many| ("each", many)));
+    out.push((
+        "envelope",
+        match &flow.envelope {
+            Ok(envelope) => described(envelope, flow.together),
+            Err(why) => why.clone(),
+        },
+    ));
+    let after = |rate: Rate, latency: Span| {
+        format!("{} after {}", text::link_rate(rate), text::nanos(latency.0 as f64))
+    };
+    out.push((
+        "service",
+        match (&flow.promise, &flow.service) {
+            (Err(NoPromise(why)), Some((rate, latency, _))) => {
+                format!(
+                    "{}, if it keeps to an envelope, and nothing else: {why}",
+                    after(*rate, *latency)
+                )
+            }
+            (Err(NoPromise(why)), None) => format!("none is promised: {why}"),
+            (Ok(_), Some((rate, latency, _))) if flow.together => {
+                format!("{}, to all flows together while any is backlogged", after(*rate, *latency))
+            }
+            (Ok(promise), Some((rate, latency, _))) => {
+                let condition = flow
+                    .rate_condition
+                    .map_or(String::new(), |condition| format!(", {}", condition.words()));
+                format!(
+                    "{}, {}: while it is backlogged{condition}, in packets whose last bit has left",
+                    after(*rate, *latency),
+                    promise.rate_formula
+                )
+            }
+            (Ok(promise), None) => format!("no rate: {}", promise.rate_formula),
+        },
+    ));
+    let promise = flow.promise.as_ref().ok();
+    if let Some(Deadlines { first, time, rate, late }) =
+        flow.deadlines.filter(|d| promise.is_some() && d.time > Span::ZERO)
+    {
+        let (first, time) = (text::link_rate(first), text::nanos(time.0 as f64));
+        let (rate, late) = (text::link_rate(rate), text::nanos(late.0 as f64));
+        out.push((
+            "curve",
+            format!("{first} for {time}, then {rate}: its packets leave {late} after it at most"),
+        ));
+    }
+    let bound = |delay: u64, formula: &str, condition: &str| {
+        format!("{}  {formula}: {condition}", text::nanos(delay as f64))
+    };
+    let mut word = "delay <=";
+    for d in [&flow.expected, &flow.assured].into_iter().flatten() {
+        out.push((word, bound(d.delay.0, &d.formula, &d.condition)));
+        word = "";
+    }
+    // What the discipline promises to a full queue, where curves give less.
+    let full = promise
+        .map(|p| &p.delay)
+        .filter(|p| flow.assured.as_ref().is_none_or(|d| d.delay != p.delay));
+    for other in full.into_iter().chain(promise.iter().flat_map(|p| &p.others)) {
+        out.push((word, bound(other.delay.0, other.formula, other.condition)));
+        word = "";
+    }
+    if let Some(jitter) = &flow.jitter {
+        out.push(("jitter <=", bound(jitter.delay.0, jitter.formula, jitter.condition)));
+    }
+    if let Some(backlog) = &flow.backlog {
+        let packets = backlog.packets.map_or(String::new(), |n| format!(", {n} packets"));
+        let whose = if flow.together { " of all flows together" } else { "" };
+        let amount = text::bytes(backlog.bytes as f64);
+        out.push((
+            "backlog <=",
+            format!("{amount}{packets}{whose}  v(envelope, service); {}", backlog.fits),
+        ));
+    }
+    if let Some(best) = flow.best() {
+        out.push(("limit", best.limit.clone()));
+    }
+    out
+}
+
+fn described(envelope: &Envelope, together: bool) -> String {
+    let whose = if together { "all flows together: " } else { "" };
+    let bucket = |rate: Rate, burst: f64| {
+        format!("{}, {} at once", text::link_rate(rate), text::bytes(burst))
+    };
+    let buckets = envelope.buckets.iter().map(|&(rate, burst)| bucket(rate, burst as f64));
+    let buckets = buckets.collect::<Vec<_>>().join("; and ");
+    if envelope.is_declared() {
+        format!("{whose}{buckets}; as the file says")
+    } else {
+        // Without the byte that rounding up may add.
+        let burst = float(&envelope.curve.pieces()[0].after);
+        let buckets =
+            envelope.buckets.iter().map(|&(rate, _)| bucket(rate, burst)).collect::<String>();
+        format!("{whose}{buckets}; from {}", sources_named(&envelope.sources))
+    }
+}
+
+/// The flows whose queues may drop packets that had found room, or for which there was room, and
+/// how.
+fn policies(direction: &Direction) -> Vec<String> {
+    let leaves = direction.setup.leaves();
+    let named = direction.flows.iter().zip(leaves);
+    named
+        .filter_map(|(flow, leaf)| {
+            Some(format!("{} of {}", leaf.values.policy()?.name(), flow.name))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_long_is_a_note_and_is_said_once() {
+        let mut notes = Notes::default();
+        let (short, long) = ("L/C".repeat(9), "because of this ".repeat(9));
+        let cells = [&short, &long, &short, &long].map(|text| notes.cell(text));
+        assert_eq!(cells, [short.as_str(), "note 1", &short, "note 1"]);
+        assert_eq!(notes.cell(&"x".repeat(57)), "note 2");
+        assert_eq!(notes.0.len(), 2);
+    }
+}

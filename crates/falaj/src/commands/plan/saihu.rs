@@ -1,0 +1,99 @@
+//! `plan saihu`: bounds for a network that Saihu's tools have a form for.
+
+use anyhow::{Result, anyhow};
+use falaj_plan::saihu;
+use falaj_terminal::{file, text};
+use falaj_theory::network::{Circle, Order};
+use falaj_theory::{Curve, Exact, float};
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What `plan saihu` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Saihu is a common form of several tools for bounds: servers with service curves, flows with arrival curves
+and their paths. `falaj plan FILE --saihu OUT.json` writes one.
+
+Exit status: 0; 2 if the input is wrong, or flows lead in a circle.
+
+Example:
+  falaj plan saihu network.json")]
+pub(crate) struct Args {
+    /// An output-port network, `*.json`.
+    file: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn main(args: &Args) -> Result<ExitCode> {
+    let (name, text) = file::text(&args.file)?;
+    let read = saihu::read(&text).map_err(|what| anyhow!("{name}: {what}"))?;
+    let network = &read.network;
+    let bounds = network.bounds().map_err(|Circle(servers)| {
+        let names: Vec<&str> = servers.iter().map(|s| &*network.servers[*s].name).collect();
+        anyhow!(
+            "{name}: flows lead in a circle through {}; no bound is known for that",
+            names.join(", ")
+        )
+    })?;
+    read.notes.iter().for_each(|note| eprintln!("{name}: {note}"));
+    // What all flows send to a server in the long run, of what it serves.
+    let loads: Vec<Option<f64>> = (0..network.servers.len())
+        .map(|s| {
+            let through = network.flows.iter().filter(|flow| flow.path.contains(&s));
+            let sent = through
+                .map(|flow| flow.sent.as_ref().map(Curve::last_slope))
+                .collect::<Option<Vec<_>>>()?;
+            Some(
+                sent.into_iter().map(float).sum::<f64>()
+                    / float(network.servers[s].service.last_slope()),
+            )
+        })
+        .collect();
+    if args.json {
+        let ns = |of: Option<&Exact>| of.map(float);
+        let flows = network.flows.iter().zip(&bounds.flows).map(|(flow, bound)| {
+            let path: Vec<&str> = flow.path.iter().map(|s| &*network.servers[*s].name).collect();
+            json!({
+                "flow": flow.name, "path": path, "sum_ns": ns(bound.total.as_ref()),
+                "as_one_ns": ns(bound.separated.as_ref()), "delay_ns": ns(bound.best()),
+            })
+        });
+        let servers = network.servers.iter().zip(&bounds.servers).zip(&loads);
+        let servers = servers.map(|((server, delay), load)| {
+            json!({ "server": server.name, "delay_ns": ns(delay.as_ref()), "utilisation": load })
+        });
+        let all = json!({
+            "network": read.name, "flows": flows.collect::<Vec<_>>(), "servers": servers.collect::<Vec<_>>(),
+            "notes": read.notes,
+        });
+        say!("{}", serde_json::to_string_pretty(&all)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let order = if network.order == Order::Fifo { "in order of arrival" } else { "in any order" };
+    say!(
+        "network {}: {} servers, {} flows, served {order}",
+        read.name,
+        network.servers.len(),
+        network.flows.len()
+    );
+    let ns = |of: Option<&Exact>| of.map_or(text::DASH.to_owned(), |ns| text::nanos(float(ns)));
+    let flows = network.flows.iter().zip(&bounds.flows).map(|(flow, bound)| {
+        let path: Vec<&str> = flow.path.iter().map(|s| &*network.servers[*s].name).collect();
+        let [total, separated] = [&bound.total, &bound.separated].map(|of| ns(of.as_ref()));
+        vec![flow.name.clone(), path.join(", "), total, separated, ns(bound.best())]
+    });
+    say!(
+        "{}",
+        text::table(&["flow", "servers", "sum of servers", "servers as one", "delay <="], flows)
+    );
+    let servers = network.servers.iter().zip(&bounds.servers).zip(&loads);
+    let servers = servers.map(|((server, delay), load)| {
+        let load = load.map_or(text::DASH.to_owned(), |load| format!("{:.1} %", 100.0 * load));
+        vec![server.name.clone(), ns(delay.as_ref()), load]
+    });
+    say!("{}", text::table(&["server", "delay <=", "utilisation"], servers));
+    Ok(ExitCode::SUCCESS)
+}

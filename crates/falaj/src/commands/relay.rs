@@ -1,0 +1,105 @@
+//! `falaj relay`: an emulated link between sockets.
+
+use crate::cli::link::LinkArgs;
+use anyhow::Result;
+use falaj_control::live_links::{between_two_ends, no_adapters, no_masks};
+use falaj_control::summary::{FailIf, Flow, JsonFile, Summary};
+use falaj_live::priority::{Rank, be_punctual};
+use falaj_relay::{Carries, Relay, RelayFlow, Spec, unknown};
+use falaj_sched::units::time::Span;
+use falaj_terminal::arguments;
+use falaj_terminal::effective_config::Asked;
+use falaj_terminal::interrupt::{interruptible, interrupts};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// What `relay` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Whoever connects to --listen reaches --to through the link. No privilege is needed. Each client that
+sends datagrams has a socket of its own towards --to, so answers find their way back. A stream is cut
+into packets of the mtu; it loses nothing: where the queue is full it is not read, and the sender's
+own window stops it. Rules see the addresses and ports of client and --to, the protocol, and the
+length of a datagram; they lead each datagram, and each stream once, as a whole.
+
+Ctrl-C ends it and tells what the link did. Exit status: 0; 4 if a condition of --fail-if holds; 2 if
+it cannot listen.
+
+Examples:
+  falaj relay --listen 127.0.0.1:9000 --to 127.0.0.1:5000 --delay 40ms
+  falaj relay --listen 127.0.0.1:5353 --to 9.9.9.9:53 --udp --rate 64kbit --queue 5p
+  falaj relay shared.toml --listen [::1]:8080 --to [::1]:80 --tcp --json relay.json")]
+pub(crate) struct Args {
+    /// Where to listen: 127.0.0.1:9000.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = arguments::socket_address)]
+    listen: SocketAddr,
+    /// Where everything goes to: 127.0.0.1:5000.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = arguments::socket_address)]
+    to: SocketAddr,
+    /// Datagrams alone [default: both].
+    #[arg(long, conflicts_with = "tcp")]
+    udp: bool,
+    /// Streams alone [default: both].
+    #[arg(long)]
+    tcp: bool,
+    /// So many clients that send datagrams, and so many streams, at most.
+    #[arg(long, default_value_t = 1024, value_name = "N")]
+    clients: usize,
+    /// A client that neither sends nor gets a datagram for so long may be forgotten.
+    #[arg(long, default_value = "120s", value_parser = arguments::parse_duration, value_name = "TIME")]
+    idle: Span,
+    #[command(flatten)]
+    link: LinkArgs,
+    #[command(flatten)]
+    json: JsonFile,
+    #[command(flatten)]
+    fail_if: FailIf,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let (scenario, _) = args.link.scenario(1500)?;
+    no_adapters(&scenario)?;
+    for link in between_two_ends(&scenario)? {
+        no_masks(link, "clients are flows of their own already")?;
+    }
+    for (term, asks) in unknown(&scenario) {
+        note!(
+            "warning: {asks} asks for `{term}`, and a relay knows addresses, protocol, ports and length alone"
+        );
+    }
+    args.fail_if.check(&scenario.links)?;
+    args.asked.tell(&scenario);
+    let relay = Relay::new(
+        &Spec {
+            carries: Carries { udp: !args.tcp, tcp: !args.udp },
+            clients: args.clients,
+            idle: Duration::from_nanos(args.idle.0),
+            ..Spec::new(args.listen, args.to)
+        },
+        &scenario,
+    )?;
+    signal_hook::flag::register(signal_hook::consts::SIGTERM, interrupts()?)?;
+    if let Some(at) = relay.address() {
+        note!("relaying {at} to {}; Ctrl-C ends it", args.to);
+    }
+    // The relay itself asks nothing of the system; here there is one that may be asked.
+    be_punctual(Rank::Link);
+    let began = Instant::now();
+    let (report, _) = interruptible(|stop| Ok(relay.run(stop)?))?;
+    let elapsed = Span(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    let losses = report.losses.map(|(n, why)| (n, why.to_owned()));
+    let flow =
+        |flow: RelayFlow| Flow::handed_over_singly(flow.counters, flow.delay, flow.release_error);
+    let flows = report.flows.into_iter().map(|flows| flows.into_iter().map(flow).collect());
+    let summary =
+        Summary::new(&scenario.links, elapsed, flows.collect::<Vec<Vec<Flow>>>(), losses.into())
+            .ruled(&scenario, report.rules);
+    let summary = summary.with_breaches(&scenario.links, report.breaches);
+    note!("{} clients sent datagrams, {} streams", report.clients, report.streams);
+    summary.tell();
+    args.json.write(&summary)?;
+    Ok(args.fail_if.judge(&summary)?.unwrap_or(ExitCode::SUCCESS))
+}

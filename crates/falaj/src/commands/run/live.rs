@@ -1,0 +1,118 @@
+//! A line for each flow while a command runs, on a terminal.
+
+use falaj_live::event_loop::{Forwarder, LiveFlow};
+use falaj_scenario::Link;
+use falaj_sched::units::time::{Span, Time};
+use falaj_terminal::{progress, text};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// How often the lines change.
+const STEP: Span = Span::from_millis(500);
+/// More lines than these fit few terminals.
+const LINES: usize = 20;
+
+/// The lines. They cost the link a moment twice a second, and share the terminal with the command,
+/// so they are there only where they are asked for.
+pub(crate) struct Live {
+    lines: Vec<Line>,
+    next: Time,
+    last: Time,
+}
+
+struct Line {
+    name: String,
+    pipe: usize,
+    flow: usize,
+    bar: ProgressBar,
+    before: LiveFlow,
+}
+
+impl Live {
+    /// None where nobody looks.
+    pub(crate) fn new(links: &[Link], wanted: bool) -> Live {
+        let mut lines = Vec::new();
+        if wanted && progress::wanted() {
+            let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("{msg}").expect("a valid template");
+            let directions =
+                links.iter().flat_map(|link| [(link, "up", &link.up), (link, "down", &link.down)]);
+            for (pipe, (link, way, direction)) in directions.enumerate() {
+                for (flow, known) in direction.flows.iter().enumerate().take(LINES) {
+                    let way = if links.len() > 1 {
+                        format!("{} {way}", link.name)
+                    } else {
+                        way.to_owned()
+                    };
+                    let bar = all.add(ProgressBar::new_spinner().with_style(style.clone()));
+                    let name = format!("{way} {}", known.name);
+                    lines.push(Line { name, pipe, flow, bar, before: LiveFlow::default() });
+                }
+            }
+        }
+        Live { lines, next: Time::ZERO, last: Time::ZERO }
+    }
+
+    /// When the lines are to change.
+    pub(crate) fn next(&self) -> Time {
+        if self.lines.is_empty() { Time::NEVER } else { self.next }
+    }
+
+    /// Changes them, if it is time to.
+    pub(crate) fn update(&mut self, forwarder: &Forwarder) {
+        let now = forwarder.clock().now();
+        if now < self.next() {
+            return;
+        }
+        let (elapsed, flows) = (now.since(self.last), forwarder.flows());
+        for line in &mut self.lines {
+            let flow = flows[line.pipe][line.flow].clone();
+            line.bar.set_message(format!("{}  {}", line.name, told(&line.before, &flow, elapsed)));
+            line.bar.tick();
+            line.before = flow;
+        }
+        (self.last, self.next) = (now, now + STEP);
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.lines.iter().for_each(|line| line.bar.finish_and_clear());
+    }
+}
+
+/// What a flow did between two looks.
+fn told(before: &LiveFlow, now: &LiveFlow, elapsed: Span) -> String {
+    let (was, is) = (&before.counters, &now.counters);
+    let rate = (is.sent_bytes - was.sent_bytes) as f64 * 8e9 / elapsed.0.max(1) as f64;
+    let sum = |flow: &LiveFlow| flow.delay.mean_nanos().unwrap_or(0.0) * flow.delay.count() as f64;
+    let packets = now.delay.count() - before.delay.count();
+    let delay =
+        (packets > 0).then(|| text::nanos(((sum(now) - sum(before)) / packets as f64).max(0.0)));
+    let (delay, dropped) = (delay.unwrap_or(text::DASH.into()), is.dropped() - was.dropped());
+    format!("{}  queueing {delay}  {dropped} dropped  {} waiting", text::rate(rate), is.backlog)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_tells_of_the_time_since_the_last() {
+        let mut before = LiveFlow::default();
+        before.delay.record(Span::from_secs(9));
+        before.counters.sent_bytes = 1000;
+        let mut now = before.clone();
+        now.counters.sent_bytes += 125_000;
+        now.counters.dropped_full = 3;
+        now.counters.backlog = 7;
+        for ms in [10, 30] {
+            now.delay.record(Span::from_millis(ms));
+        }
+        let half = Span::from_millis(500);
+        assert_eq!(
+            told(&before, &now, half),
+            "2.00 Mbit/s  queueing 20.0 ms  3 dropped  7 waiting"
+        );
+        assert_eq!(told(&now, &now, half), "0.00 bit/s  queueing —  0 dropped  7 waiting");
+    }
+}

@@ -1,0 +1,419 @@
+//! `falaj run`: a command behind an emulated link.
+//!
+//! | module | what it has |
+//! |---|---|
+//! | [`hosts`] | a scenario with more than two ends |
+//! | [`live`] | a line for each flow while the command runs |
+
+mod hosts;
+mod live;
+
+use crate::cli::link::LinkArgs;
+use crate::cli::recording::Recording;
+use crate::commands::run::live::Live;
+use anyhow::{Context, Result, anyhow, bail};
+use falaj_control::endpoint::{Control, ControlArgs, VARIABLE};
+use falaj_control::live_links::{
+    live_links, no_adapters, warn_of_overflow, warn_of_sharing, warn_of_spinning,
+};
+use falaj_control::pacing::Pace;
+use falaj_control::running::Running;
+use falaj_control::summary::{FailIf, JsonFile, Summary, of_forwarder};
+use falaj_control::{batching, host_limits};
+use falaj_live::clock::{Clock, monotonic};
+use falaj_live::error::Step;
+use falaj_live::event_loop::{Forwarder, WhenFull, Woken};
+use falaj_live::nat::{self, WayOut, Wish};
+use falaj_live::priority::{self, Rank};
+use falaj_live::sandbox::{End, Event, Exit, Hosts, Sandbox, Side, Spec, Subnet, UserNamespace};
+use falaj_live::signals::Signals;
+use falaj_live::wiring;
+use falaj_scenario::Link;
+use falaj_terminal::effective_config::Asked;
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// What `run` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+The command runs in a network namespace of its own (10.77.0.1, fd77::1); at the far end of the link
+is another one (10.77.0.2, fd77::2), where --peer runs. No root is needed where user namespaces are
+allowed. Both see FALAJ_SIDE, FALAJ_ADDR, FALAJ_PEER, FALAJ_ADDR6 and FALAJ_PEER6, FALAJ_CONTROL for `falaj
+show` and `falaj set`, and, for scripts written for mahimahi, MAHIMAHI_BASE, which is FALAJ_PEER.
+
+From the far end the way leads on to the world, over IPv4, names included: by pasta or slirp4netns if
+one is installed, or, with --internet host, through the host. A link inside of another one
+(`falaj run … -- falaj run … -- bash`) has addresses of its own, 10.77.1.1 and so on, and the outer
+link is its way out.
+
+A scenario with hosts ([host.NAME]) has several links and a namespace for each host; they find each
+other by name. There is no way out of it.
+
+Exit status: the command's; 128 + the signal that killed it; 127 if there is no such command, 126 if
+it cannot be executed; 2 if there can be no such link here; 4 if the command's is 0 and a condition of
+--fail-if holds.
+
+Examples:
+  falaj run --rate 10mbit --delay 40ms -- ping -c 3 10.77.0.2
+  falaj run --rate 20mbit --up-rate 2mbit --delay 15ms --jitter 3ms --loss 0.5% -- curl -O …
+  falaj run --rate 100mbit --peer 'iperf3 -s -1' -- sh -c 'sleep 0.2; iperf3 -c $FALAJ_PEER'
+  falaj run --rate 10mbit --delay 20ms -- curl -O https://example.org/
+  falaj run --delay 20ms -- falaj run --rate 5mbit -- bash
+  falaj run --rate 1gbit --delay 1ms --fail-if 'release.p99 > 200us' -- ./measure.sh
+  falaj run examples/tenants.toml -- bash
+  falaj run --rate 20mbit --netns web -- curl http://10.77.0.2/
+  falaj run examples/star.toml --in 'b:iperf3 -s' -- sh -c 'sleep 0.3; iperf3 -c b'")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) link: LinkArgs,
+    /// Runs at the far end, by `sh -c` and without input; ends with the command.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) peer: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) pace: Pace,
+    /// The far end is another process, and packets cross to it and back in containers: of so many
+    /// packets, for so long at most, or until the reader is idle; or of as many as a delay
+    /// allows.
+    #[arg(long, value_name = "62,200us|62,idle|adaptive,delay=200us")]
+    pub(crate) aggregate: Option<batching::Batching>,
+    /// The far end is in this network namespace, which is there: a name under /run/netns, or the
+    /// number of a process in it, such as a container's first. It gets the link's interface as
+    /// long as the link is there.
+    #[arg(long, value_name = "NAME|PID")]
+    netns: Option<String>,
+    /// Of a scenario with hosts: the one where the command runs; else the first.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Option<String>,
+    /// Of a scenario with hosts: runs in that one (or in `router`), by `sh -c` and without input;
+    /// ends with the command; may be given again.
+    #[arg(long = "in", value_name = "HOST:COMMAND", value_parser = Within::parse)]
+    pub(crate) within: Vec<Within>,
+    /// The way from the far end to the world.
+    #[arg(long, value_enum, default_value_t = Internet::Auto, value_name = "WAY")]
+    internet: Internet,
+    /// Makes a user namespace even for root.
+    #[arg(long)]
+    pub(crate) user_namespace: bool,
+    /// While the command runs, shows a line for each flow on the terminal: for commands that print
+    /// little.
+    #[arg(long)]
+    pub(crate) live: bool,
+    /// At the end, tells on standard error what the link did.
+    #[arg(long)]
+    pub(crate) stats: bool,
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
+    #[command(flatten)]
+    pub(crate) recording: Recording,
+    #[command(flatten)]
+    pub(crate) json: JsonFile,
+    #[command(flatten)]
+    pub(crate) fail_if: FailIf,
+    #[command(flatten)]
+    pub(crate) asked: Asked,
+    /// The command and its arguments.
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Ways to the world.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Internet {
+    /// pasta or slirp4netns if it is installed; nothing of the host is changed.
+    Auto,
+    /// By pasta.
+    Pasta,
+    /// By slirp4netns.
+    #[value(name = "slirp4netns")]
+    Slirp4netns,
+    /// Through the host: root alone; translates addresses there, and undoes that at the end.
+    Host,
+    /// None.
+    None,
+}
+
+impl Internet {
+    fn wish(self) -> Wish {
+        match self {
+            Internet::Auto => Wish::Auto,
+            Internet::Pasta => Wish::Pasta,
+            Internet::Slirp4netns => Wish::Slirp4netns,
+            Internet::Host => Wish::Host,
+            Internet::None => Wish::None,
+        }
+    }
+}
+
+/// Says how to get a way out, if something wanted to go there and there is none.
+fn tell_of_no_way_out(sandbox: &Sandbox, internet: Internet, why: Option<&str>) {
+    if matches!(internet, Internet::None) || sandbox.stranded().is_none_or(|packets| packets == 0) {
+        return;
+    }
+    match why {
+        Some(why) => note!("there was no way out of the far end: {why}"),
+        None => note!("there was no way out of the far end: {}", nat::HOW_TO),
+    }
+}
+
+/// `HOST:COMMAND`.
+#[derive(Clone, Debug)]
+pub(crate) struct Within {
+    pub(crate) host: String,
+    pub(crate) command: String,
+}
+
+impl Within {
+    fn parse(text: &str) -> Result<Within, String> {
+        match text.split_once(':') {
+            Some((host, command)) if !host.is_empty() && !command.trim().is_empty() => {
+                Ok(Within { host: host.to_owned(), command: command.to_owned() })
+            }
+            _ => Err("write the host, a colon and the command: `b:iperf3 -s`".into()),
+        }
+    }
+}
+
+/// A side with a command beside the one that was asked for. What is typed is for that one alone.
+pub(crate) fn helper(command: OsString) -> Result<Side> {
+    let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
+    Ok(Side {
+        stdin: Some(nothing.into()),
+        ..Side::command([OsString::from("sh"), "-c".into(), command])
+    })
+}
+
+pub(crate) fn main(args: Args) -> Result<ExitCode> {
+    let (scenario, text) = args.link.scenario(1500)?;
+    args.asked.tell(&scenario);
+    no_adapters(&scenario)?;
+    if !scenario.hosts.is_empty() {
+        if args.peer.is_some() || args.netns.is_some() {
+            bail!(
+                "--peer and --netns are for a link between two ends; this scenario has hosts: write --in HOST:COMMAND"
+            );
+        }
+        if !matches!(args.internet, Internet::Auto | Internet::None) {
+            bail!("--internet: a scenario with hosts has no way out");
+        }
+        return hosts::main(args, &scenario, &text);
+    }
+    if args.host.is_some() || !args.within.is_empty() {
+        bail!(
+            "--host and --in are for a scenario with hosts, each [host.NAME]; this one has two ends, and --peer"
+        );
+    }
+    let links = live_links(&scenario)?;
+    args.fail_if.check(links)?;
+    links.iter().for_each(warn_of_spinning);
+    host_limits::warn(links);
+    let mtu = links.iter().map(|link| link.up.mtu.max(link.down.mtu)).max().unwrap_or(0);
+    let mtu = u16::try_from(mtu).context("the mtu does not fit an interface")?;
+    let wish = match args.netns {
+        Some(_) if !matches!(args.internet, Internet::Auto | Internet::None) => {
+            bail!("--internet: with --netns the far end has whatever way out its namespace has")
+        }
+        Some(_) => Wish::None,
+        None => args.internet.wish(),
+    };
+    let ways = nat::ways(wish, args.user_namespace).map_err(|why| anyhow!("--internet: {why}"))?;
+    let place = args.control.place()?;
+    let about =
+        args.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+    let mut near = Side { command: Some(args.command), ..Side::default() };
+    let has_peer = args.peer.is_some();
+    let mut far = args.peer.map(helper).transpose()?.unwrap_or_default();
+    if let Some(place) = &place {
+        [&mut near, &mut far]
+            .into_iter()
+            .for_each(|side| side.env.push((VARIABLE.into(), place.into())));
+    }
+    let mut sandbox = Sandbox::start(Spec {
+        mtu,
+        subnet: Subnet::free(),
+        routes: !ways.is_empty(),
+        // Containers are for packets: units of many would fill one each.
+        tso: args.aggregate.is_none(),
+        resolver: ways.first().and_then(nat::resolver),
+        user_namespace: if args.user_namespace {
+            UserNamespace::Always
+        } else {
+            UserNamespace::Auto
+        },
+        near,
+        far,
+        namespace: args.netns.clone(),
+        ..Spec::default()
+    })
+    .map_err(|error| match &args.netns {
+        Some(name) if error.step == Step::EnterNamespace => {
+            anyhow!(error).context(format!("--netns {name}"))
+        }
+        _ => error.into(),
+    })?;
+    let mut why = None;
+    let out = match WayOut::open(&sandbox, &ways) {
+        Ok(out) => Some(out),
+        // Who asked for it by name cannot do without.
+        Err(error) if !matches!(args.internet, Internet::Auto | Internet::None) => {
+            bail!("--internet: {error}")
+        }
+        Err(error) => {
+            why = Some(error).filter(|error| !error.is_empty());
+            None
+        }
+    };
+    let mut signals = Signals::take()?;
+    let clock = Clock::from_zero(monotonic());
+    let by_stack = out.as_ref().is_some_and(|out| out.way().is_user_mode());
+    // Such a stack does not slow down where packets are lost: all that it sends would be lost again
+    // and again. Beside a peer what comes down is the peer's as well, whose packets are lost as
+    // on any link.
+    let when_full = if by_stack && !has_peer { WhenFull::WaitDown } else { WhenFull::default() };
+    let (network, options) = (scenario.network(), args.pace.options_or(when_full));
+    let guest = args.aggregate.as_ref().map(|asked| asked.start(&mut sandbox)).transpose()?;
+    let (mut forwarder, guest) = match guest {
+        Some((guest, child)) => {
+            (wiring::to_guest(&network, &mut sandbox, guest, clock, options)?, Some(child))
+        }
+        None => (wiring::to_sandbox(&network, &mut sandbox, clock, options)?, None),
+    };
+    priority::be_punctual(Rank::Link);
+    args.recording.begin(&mut forwarder, &text)?;
+    let recording = args.recording.is_wanted();
+    let running = Running {
+        command: "run",
+        about,
+        file: args.link.name(),
+        scenario: Arc::new(scenario.clone()),
+        text,
+        recording,
+        standings: None,
+    };
+    let mut control = Control::open(place.as_deref(), running)?;
+    sandbox.go(End::Far)?;
+    sandbox.go(End::Near)?;
+    let ends = (sandbox.sides(), End::Near.index());
+    let exit = forward(
+        &mut forwarder,
+        ends,
+        &mut signals,
+        &scenario.links,
+        args.live,
+        Some(&mut control),
+    )?;
+    args.recording.end(&mut forwarder);
+    if out.is_none() && args.netns.is_none() {
+        tell_of_no_way_out(&sandbox, args.internet, why.as_deref());
+    }
+    let summary = of_forwarder(control.scenario(), &forwarder, sandbox.unread());
+    drop(control);
+    tell(args.stats, sandbox.sides(), &summary);
+    // Without the link its guest ends, and takes no interface along that others wait for.
+    drop(forwarder);
+    if let Some(mut guest) = guest {
+        guest.wait()?;
+    }
+    // The sides first: the kernel removes one interface after the other, and these are waited for.
+    drop(sandbox);
+    drop(out);
+    status(exit, &summary, &args.json, &args.fail_if)
+}
+
+/// Tells at the end how it went.
+pub(crate) fn tell(stats: bool, sides: &Hosts, summary: &Summary) {
+    let unread = sides.unread();
+    if let Some(lost @ 1..) = unread {
+        note!(
+            "warning: this host did not keep up: {lost} packets were not read in time; see `falaj doctor`"
+        );
+    }
+    if stats {
+        if let Some(error) = sides.no_tap() {
+            eprintln!("no TAP here, veth and packet sockets instead: {error}");
+        }
+        summary.tell();
+        if unread.is_none() {
+            eprintln!("what was not read in time at the entrance is not known: /proc does not say");
+        }
+    } else {
+        summary.warn();
+    }
+}
+
+/// The exit status, and what is to be said or written before it.
+pub(crate) fn status(
+    exit: Exit,
+    summary: &Summary,
+    json: &JsonFile,
+    fail_if: &FailIf,
+) -> Result<ExitCode> {
+    json.write(summary)?;
+    let failed = fail_if.judge(summary)?;
+    let status = u8::try_from(exit.shell_code()).unwrap_or(u8::MAX);
+    // A command that failed has said so already.
+    Ok(failed.filter(|_| status == 0).unwrap_or(ExitCode::from(status)))
+}
+
+/// Forwards until the command of one of these sides is done.
+pub(crate) fn forward(
+    forwarder: &mut Forwarder,
+    (sides, main): (&mut Hosts, usize),
+    signals: &mut Signals,
+    links: &[Link],
+    lines: bool,
+    mut control: Option<&mut Control>,
+) -> Result<Exit> {
+    let mut live = Live::new(links, lines);
+    forwarder.tell_of_overflow();
+    loop {
+        // The command first. A side of which nothing more comes leaves its links in place.
+        let others = (0..sides.count()).filter(|&side| side != main && !sides.is_closed(side));
+        let heard: Vec<usize> = std::iter::once(main).chain(others).collect();
+        let mut fds = vec![signals.as_fd()];
+        fds.extend(heard.iter().map(|&side| sides.control_fd(side)));
+        fds.extend(control.as_ref().and_then(|control| control.as_fd()));
+        let woken = forwarder.run(live.next(), &fds)?;
+        match woken {
+            Woken::Readable(0) => {
+                while let Some(signal) = signals.next_sent()? {
+                    sides.signal(main, signal)?;
+                }
+            }
+            Woken::Readable(n) if n > heard.len() => {
+                if let Some(control) = &mut control
+                    && control.serve(forwarder)?
+                {
+                    live = Live::new(control.links(), lines);
+                }
+            }
+            Woken::Readable(n) => match (sides.read_event(heard[n - 1])?, heard[n - 1] == main) {
+                (Some(Event::Exited(exit)), true) => return Ok(exit),
+                (Some(Event::Closed), true) => bail!("the command's namespace was killed"),
+                (Some(Event::Closed), false) => {
+                    note!(
+                        "warning: a side's processes were killed: nobody answers there; the link goes on"
+                    );
+                }
+                _ => {}
+            },
+            Woken::Overflow(pipe, flow) => {
+                warn_of_overflow(
+                    control.as_ref().map_or(links, |control| control.links()),
+                    pipe,
+                    flow,
+                );
+            }
+            Woken::Shared(pipe, flow) => {
+                warn_of_sharing(
+                    control.as_ref().map_or(links, |control| control.links()),
+                    pipe,
+                    flow,
+                );
+            }
+            Woken::Deadline => live.update(forwarder),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! `falaj set`: values of a link that is running.
+
+use anyhow::{Result, bail};
+use falaj_control::client::Which;
+use falaj_control::protocol::SetRequest;
+use falaj_terminal::file;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What `set` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Keys and values are those of the scenario file, with its units and its messages: NAME is a link, one of
+its directions (link.up), a flow or a rule (rule.web), and `falaj explain` knows all keys. Without a file
+the link is called `link`. KEY= takes a key out, or a flow, a link or a rule. What is changed of several
+at once is written without NAME, each key in full; or the whole scenario as it is to be is given by --file. All is changed at one instant, or nothing is.
+A flow of a link, or by its own name, is meant in both directions. Flows and rules that are new are tried before
+the others, in their order; with the first rule comes one more, `rest`, by which all else goes where it went.
+
+No packet is lost by a change unless --drop allows it. A packet on the wire ends when it was to end, and
+what has left its queue arrives when it was to arrive, whatever the delay is now.
+
+Examples, one after the other on `falaj run --rate 20mbit --delay 5ms -- bash`:
+  falaj set link rate=5mbit delay=80ms loss=1%
+  falaj set link.up jitter=5ms
+  falaj set link 'scheduler={ kind = \"wf2q+\" }' flow.video.match=udp flow.video.weight=4
+  falaj set video weight=3
+  falaj set link flow.video=
+  falaj set link.slow.rate=1mbit rule.web.match='tcp dport 443' rule.web.to=slow
+  falaj set rule.web= link.slow=
+  falaj set link loss= --json
+  falaj show --toml > new.toml
+  falaj set --file new.toml")]
+pub(crate) struct Args {
+    /// A link, a direction of it, a flow, a rule; without it, keys are whole.
+    #[arg(required_unless_present = "file")]
+    name: Option<String>,
+    /// What is to be otherwise.
+    #[arg(value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+    /// The whole scenario as it is to be: links, flows and rules that it has no more go, others
+    /// come.
+    #[arg(long, value_name = "FILE", conflicts_with = "name")]
+    file: Option<PathBuf>,
+    /// Packets that wait and do not fit any more may be dropped: of links and flows that go,
+    /// beyond a new limit, too large.
+    #[arg(long)]
+    drop: bool,
+    /// Only says whether that could be.
+    #[arg(long)]
+    check: bool,
+    /// Says what was changed, and when, as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    which: Which,
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let (mut toml, mut file) = (None, None);
+    if let Some(path) = &args.file {
+        let (name, text) = file::text(path)?;
+        // What is wrong in a file is told with its place.
+        file::parse_quietly(&text, &name)?;
+        (toml, file) = (Some(text), Some(std::path::absolute(path)?));
+    }
+    let sets: Vec<String> = match &args.name {
+        Some(name) if !name.contains('=') => {
+            args.sets.iter().map(|set| format!("{name}.{set}")).collect()
+        }
+        name => name.iter().chain(&args.sets).cloned().collect(),
+    };
+    if let Some(odd) = args.sets.iter().find(|set| !set.contains('=')) {
+        bail!("`{odd}`: there is no `=`; write a key and its value, as in `rate=5mbit`");
+    }
+    if let (true, Some(name)) = (sets.is_empty(), &args.name) {
+        bail!(
+            "`{name}`: there is nothing to set; write a key and its value, as in `{name} rate=5mbit`"
+        );
+    }
+    let change = SetRequest { toml, file, set: sets, drop: args.drop, check: args.check };
+    let made = args.which.connect()?.set(&change)?;
+    if args.json {
+        say!("{}", serde_json::to_string_pretty(&made)?);
+    } else if made.changed.is_empty() {
+        note!("nothing is otherwise than it was");
+    }
+    if made.dropped > 0 {
+        note!("{} packets that waited were dropped", made.dropped);
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,274 @@
+//! `falaj show`: what a link that is running does.
+
+use anyhow::{Result, bail};
+use falaj_control::client::{Client, Which, add_rates};
+use falaj_control::masks;
+use falaj_control::protocol::{Asked, DirectionReport, FlowReport, Report, RuleReport};
+use falaj_sched::contract::breach::Breach;
+use falaj_sched::units::time::Time;
+use falaj_terminal::output::print;
+use falaj_terminal::text;
+use falaj_terminal::text::DASH;
+use serde_json::json;
+use std::fmt::Write;
+use std::io::{IsTerminal, stdout};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// What `show` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+NAME is a link, one of its directions (up, link.up) or a flow (voice, up.voice). Rates now are those of
+the last quarter of a second, or since the last look with --watch; counts and delays are from the
+beginning on. The sojourn is the time from a packet's last bit in to its last bit out of the queue.
+
+Examples:
+  falaj show
+  falaj show up --watch
+  falaj show voice --json --histogram
+  falaj show --toml > now.toml")]
+pub(crate) struct Args {
+    /// A link, a direction of it, or a flow [default: all].
+    name: Option<String>,
+    /// Shows it again every second, until Ctrl-C.
+    #[arg(short, long)]
+    watch: bool,
+    /// As JSON, a line each with --watch.
+    #[arg(long)]
+    json: bool,
+    /// In JSON, whole histograms of the sojourn too.
+    #[arg(long, requires = "json")]
+    histogram: bool,
+    /// The scenario as it is now, for a file.
+    #[arg(long, conflicts_with_all = ["json", "watch", "name"])]
+    toml: bool,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// From one look to the next.
+const LOOK: Duration = Duration::from_millis(250);
+const WATCH: Duration = Duration::from_secs(1);
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let mut client = args.which.connect()?;
+    if args.toml {
+        let now: falaj_control::protocol::ScenarioAnswer = client.must("scenario", json!({}))?;
+        print(&now.toml);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let look = |client: &mut Client, histograms: bool| -> Result<Report> {
+        client.must("show", json!({ "histograms": histograms }))
+    };
+    let mut before = look(&mut client, false)?;
+    std::thread::sleep(LOOK);
+    if !args.watch {
+        let mut report = look(&mut client, args.histogram)?;
+        only(&mut report, args.name.as_deref())?;
+        add_rates(&mut report, &before);
+        if args.json {
+            say!("{}", serde_json::to_string_pretty(&report)?);
+        } else {
+            client.tell();
+            print(&text(&report));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    loop {
+        let Ok(mut report) = look(&mut client, args.histogram) else {
+            note!("the link is gone");
+            return Ok(ExitCode::SUCCESS);
+        };
+        let whole = report.clone();
+        only(&mut report, args.name.as_deref())?;
+        add_rates(&mut report, &before);
+        before = whole;
+        if args.json {
+            say!("{}", serde_json::to_string(&report)?);
+        } else {
+            let clear = if stdout().is_terminal() { "\x1b[H\x1b[2J" } else { "" };
+            print(&format!("{clear}{}", text(&report)));
+        }
+        std::thread::sleep(WATCH);
+    }
+}
+
+/// Leaves what has this name.
+fn only(report: &mut Report, name: Option<&str>) -> Result<()> {
+    let Some(name) = name else { return Ok(()) };
+    let mut known = Vec::new();
+    for link in &mut report.links {
+        known.push(link.link.clone());
+        let is_link = name == link.link;
+        for direction in &mut link.directions {
+            let way = direction.way.clone();
+            known.push(format!("{}.{way}", link.link));
+            let is_way = is_link || name == way || name == format!("{}.{way}", link.link);
+            let is_flow = |flow: &str| {
+                let own = flow.split_once(' ').map_or("", |(_, own)| own);
+                name == own
+                    || name == format!("{way}.{own}")
+                    || name == format!("{}.{way}.{own}", link.link)
+            };
+            direction.flows.retain(|flow| {
+                known.push(flow.flow.replacen(' ', ".", 1));
+                is_way || is_flow(&flow.flow)
+            });
+            direction.each.retain(|made| is_way || made.flow.as_deref().is_some_and(is_flow));
+        }
+        link.directions.retain(|direction| !direction.flows.is_empty());
+    }
+    report.links.retain(|link| !link.directions.is_empty());
+    if report.links.is_empty() {
+        bail!("there is no `{name}`; there are `{}`", known.join("`, `"));
+    }
+    Ok(())
+}
+
+fn text(report: &Report) -> String {
+    let header = [
+        "flow",
+        "packets",
+        "bytes",
+        "rate now",
+        "dropped",
+        "lost",
+        "waiting",
+        "max",
+        "sojourn p50",
+        "p99",
+        "max",
+        "last",
+    ];
+    let directions =
+        || report.links.iter().flat_map(|link| link.directions.iter().map(move |d| (link, d)));
+    let nanos = |ns: Option<u64>| ns.map_or(DASH.into(), |ns| text::nanos(ns as f64));
+    // The name of a flow is its own on its link alone.
+    let several = report.links.len() > 1;
+    let named = |link: &str, flow: &FlowReport| {
+        if several { format!("{link} {}", flow.flow) } else { flow.flow.clone() }
+    };
+    let row = |link: &str, flow: &FlowReport| {
+        vec![
+            named(link, flow),
+            flow.sent.to_string(),
+            text::bytes(flow.sent_bytes as f64),
+            flow.rate.map_or(DASH.into(), text::rate),
+            flow.dropped.all().to_string(),
+            flow.lost.to_string(),
+            flow.backlog.to_string(),
+            flow.max_backlog.to_string(),
+            nanos(flow.sojourn.p50_ns),
+            nanos(flow.sojourn.p99_ns),
+            nanos(flow.sojourn.max_ns),
+            flow.idle_ns.map_or("never".into(), |ns| format!("{} ago", text::nanos(ns as f64))),
+        ]
+    };
+    let mut out = String::new();
+    // Writing to a string never fails.
+    for (link, DirectionReport { way, asked, total, .. }) in directions() {
+        let Asked { rate, delay_ns, scheduler, impairments } = asked;
+        let rate = rate.map_or("unlimited".into(), |rate| text::rate(rate as f64));
+        let mut words = vec![rate, text::nanos(*delay_ns as f64), scheduler.clone()];
+        words.extend(impairments.iter().cloned());
+        let now = total.rate.map_or(DASH.into(), text::rate);
+        let _ = writeln!(
+            out,
+            "{} {way}: {}; now {now}, {} waiting",
+            link.link,
+            words.join(", "),
+            total.backlog
+        );
+    }
+    let _ = writeln!(
+        out,
+        "{}",
+        text::table(
+            &header,
+            directions().flat_map(|(link, d)| d.flows.iter().map(|flow| row(&link.link, flow)))
+        )
+    );
+    for (link, flow) in
+        directions().flat_map(|(link, d)| d.flows.iter().map(move |flow| (link, flow)))
+    {
+        let d = &flow.dropped;
+        let reasons = [
+            (d.queue_full, "found the queue full"),
+            (d.too_large, "were too large"),
+            (d.discipline, "were thrown away by the discipline"),
+            (d.policy, "were dropped by the queue's policy"),
+            (flow.marked, "were marked"),
+            (d.changed, "did not fit any more after a change"),
+            (flow.duplicated, "arrived twice"),
+            (flow.corrupted, "arrived with a bit turned"),
+            (flow.reordered, "overtook others"),
+        ];
+        let told: Vec<String> =
+            reasons.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}")).collect();
+        if !told.is_empty() {
+            let _ = writeln!(out, "{}: {}", named(&link.link, flow), told.join(", "));
+        }
+    }
+    for (link, direction) in directions() {
+        for made in &direction.each {
+            let name = made.flow.as_ref().unwrap_or(&direction.way);
+            let name = if several { format!("{} {name}", link.link) } else { name.clone() };
+            let _ = writeln!(out, "{}", masks::text(&name, made));
+        }
+    }
+    if !report.rules.is_empty() {
+        let header = [
+            "rule",
+            "packets",
+            "bytes (IP)",
+            "rate now",
+            "dropped",
+            "lost",
+            "sojourn p50 <=",
+            "p99 <=",
+            "max",
+            "last",
+        ];
+        let row = |rule: &RuleReport| {
+            vec![
+                rule.rule.clone(),
+                rule.packets.to_string(),
+                rule.bytes.to_string(),
+                rule.rate.map_or(DASH.into(), text::rate),
+                rule.dropped.to_string(),
+                rule.lost.to_string(),
+                nanos(rule.sojourn.p50_ns),
+                nanos(rule.sojourn.p99_ns),
+                nanos(rule.sojourn.max_ns),
+                rule.idle_ns.map_or("never".into(), |ns| format!("{} ago", text::nanos(ns as f64))),
+            ]
+        };
+        let _ = writeln!(out, "{}", text::table(&header, report.rules.iter().map(row)));
+    }
+    let gone = &report.gone;
+    if gone.offered > 0 {
+        let (dropped, lost) = (gone.dropped.all(), gone.lost);
+        let _ = writeln!(
+            out,
+            "links that are gone: {} packets sent, {dropped} dropped, {lost} lost, {} waiting still",
+            gone.sent, gone.backlog
+        );
+    }
+    for (link, direction) in directions() {
+        for broken in direction.breaches.clone() {
+            let (at, instead) = (Time(broken.at_ns), broken.packets_by_turns);
+            let breach = Breach {
+                library: broken.library,
+                what: broken.what,
+                at,
+                times: broken.times,
+                instead,
+            };
+            let _ = writeln!(out, "{} {}: {breach}", link.link, direction.way);
+        }
+    }
+    for elsewhere in &report.lost_elsewhere {
+        let _ = writeln!(out, "{} {}", elsewhere.count, elsewhere.what);
+    }
+    out
+}

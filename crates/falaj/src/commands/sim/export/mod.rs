@@ -1,0 +1,223 @@
+//! What a simulation leaves in files for other programs.
+//!
+//! | module | what it writes |
+//! |---|---|
+//! | [`packets`] | each packet of all replications, as a table |
+//! | [`flows`] | each flow of each replication, as a table |
+//! | [`table`] | tables as CSV and, with the feature `parquet`, as Parquet |
+//! | [`pcapng`] | each packet at its arrival, its queueing delay beside it |
+//! | [`trace`] | who held each link, and what waited: for Perfetto and `chrome://tracing` |
+//! | [`flent`] | throughput and delay over time, for Flent |
+
+mod flent;
+mod flows;
+mod packets;
+mod pcapng;
+mod table;
+mod trace;
+
+use anyhow::{Context, Result, bail};
+use falaj_engine::{Emit, PipeId};
+use falaj_scenario::{Scenario, Towards};
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::{Span, Time};
+use falaj_sim::scenario::{all_flows, experiment, name_of, pipe_of};
+use falaj_sim::simulate_watched;
+use falaj_sim::witness::{Event, Every, Loss};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+/// What `sim` takes.
+#[derive(clap::Args)]
+pub(crate) struct Exports {
+    /// Write down each packet: as a table of all replications, `*.csv` or `*.parquet`; or of the
+    /// first one as a capture with queueing delays, `*.pcapng`. May be given again.
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    packets: Vec<PathBuf>,
+    /// Write a line for each flow and replication: `*.csv` or `*.parquet`. May be given again.
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    flows: Vec<PathBuf>,
+    /// Write who held each link in the first replication, and what waited: for ui.perfetto.dev and
+    /// chrome://tracing.
+    #[arg(long, value_name = "FILE.json", conflicts_with = "replay")]
+    trace: Option<PathBuf>,
+    /// Write throughput and delay over the time of the first replication for Flent.
+    #[arg(long, value_name = "FILE.flent.gz", conflicts_with = "replay")]
+    flent: Option<PathBuf>,
+}
+
+/// What a file is to be, by the end of its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Csv,
+    Parquet,
+    Pcapng,
+}
+
+fn form(path: &Path, allowed: &[Form], option: &str) -> Result<Form> {
+    let known = [("csv", Form::Csv), ("parquet", Form::Parquet), ("pcapng", Form::Pcapng)];
+    let end = path.extension().and_then(|end| end.to_str()).unwrap_or("").to_lowercase();
+    let all = known.iter().filter(|(_, form)| allowed.contains(form));
+    match all.clone().find(|(name, _)| *name == end) {
+        Some((_, Form::Parquet)) if !cfg!(feature = "parquet") => {
+            bail!("{option} {}: falaj was built without `parquet`; write `*.csv`", path.display())
+        }
+        Some((_, form)) => Ok(*form),
+        None => {
+            let names: Vec<String> = all.map(|(name, _)| format!("`*.{name}`")).collect();
+            bail!(
+                "{option} {}: its name says what it is to be: {}",
+                path.display(),
+                names.join(" or ")
+            )
+        }
+    }
+}
+
+/// What is simulated for an export: as many replications, from the first packet on.
+struct Runs<'a> {
+    scenario: &'a Scenario,
+    /// How long each is.
+    duration: Span,
+    replications: usize,
+    /// What of it was not counted where it was told.
+    warm_up: Span,
+}
+
+impl Exports {
+    /// Are the names as they should be? Before minutes are spent.
+    pub(crate) fn check(&self) -> Result<()> {
+        for path in &self.packets {
+            form(path, &[Form::Csv, Form::Parquet, Form::Pcapng], "--packets")?;
+        }
+        for path in &self.flows {
+            form(path, &[Form::Csv, Form::Parquet], "--flows")?;
+        }
+        match &self.flent {
+            Some(path) if !path.to_string_lossy().ends_with(".flent.gz") => {
+                bail!("--flent {}: Flent opens `*.flent.gz` alone", path.display())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what was asked for of a scenario that is in this file, of so many replications.
+    pub(crate) fn write(
+        &self,
+        scenario: &Scenario,
+        file: &Path,
+        (duration, warm_up): (Span, Span),
+        replications: usize,
+    ) -> Result<()> {
+        let runs = Runs { scenario, duration, replications, warm_up };
+        let wrote = |path: &Path, done: Result<()>| {
+            done.with_context(|| format!("cannot write {}", path.display()))?;
+            note!("wrote {}", path.display());
+            Ok::<(), anyhow::Error>(())
+        };
+        for path in &self.packets {
+            let done = match form(path, &[Form::Csv, Form::Parquet, Form::Pcapng], "--packets")? {
+                Form::Pcapng => falaj_terminal::file::text(file)
+                    .and_then(|(_, text)| pcapng::write(path, &runs, &text)),
+                form => packets::write(path, form, &runs),
+            };
+            wrote(path, done)?;
+        }
+        for path in &self.flows {
+            wrote(
+                path,
+                flows::write(path, form(path, &[Form::Csv, Form::Parquet], "--flows")?, &runs),
+            )?;
+        }
+        if let Some(path) = &self.trace {
+            wrote(path, trace::write(path, &runs))?;
+        }
+        if let Some(path) = &self.flent {
+            wrote(path, flent::write(path, &runs))?;
+        }
+        Ok(())
+    }
+}
+
+/// A packet, and what became of it.
+struct Packet {
+    pipe: PipeId,
+    flow: FlowId,
+    /// As the link accounts them.
+    bytes: u32,
+    /// Last bit in; of one that was lost behind another link it is when that was known.
+    arrival: Time,
+    fate: Fate,
+}
+
+enum Fate {
+    Sent { start: Time, end: Time, due: Time },
+    Lost { why: falaj_engine::Why },
+}
+
+impl Packet {
+    fn of(event: Event<'_>) -> Packet {
+        match event {
+            Event::Sent(&Emit { pipe, flow, bytes, arrival, start, end, due, .. }) => {
+                Packet { pipe, flow, bytes, arrival, fate: Fate::Sent { start, end, due } }
+            }
+            Event::Lost(&Loss { dropped, came, told }) => Packet {
+                pipe: dropped.pipe,
+                flow: dropped.flow,
+                bytes: dropped.bytes,
+                arrival: came.unwrap_or(told),
+                fate: Fate::Lost { why: dropped.why },
+            },
+        }
+    }
+
+    /// `sent`, or why it was not.
+    fn fate(&self) -> &'static str {
+        match self.fate {
+            Fate::Sent { .. } => "sent",
+            Fate::Lost { why } => falaj_traffic::capture::word(why),
+        }
+    }
+}
+
+impl Runs<'_> {
+    /// Simulates a replication once more, and tells of each packet.
+    fn each(&self, replication: usize, mut each: impl FnMut(Packet)) -> Result<()> {
+        let experiment = experiment(self.scenario, self.duration);
+        let links = 2 * self.scenario.links.len() as u32;
+        let mut all = Every(|event: Event<'_>| {
+            let packet = Packet::of(event);
+            // Behind the links stands what passes none.
+            if packet.pipe.0 < links {
+                each(packet);
+            }
+        });
+        let seed = self.scenario.run.seed.wrapping_add(replication as u64);
+        simulate_watched(&experiment, seed, &AtomicBool::new(false), &mut all)
+            .map_err(|(_, refused)| refused)?;
+        Ok(())
+    }
+
+    /// By pipe and flow: link, direction and flow in words.
+    fn names(&self) -> Vec<Vec<Name>> {
+        let mut names: Vec<Vec<Name>> =
+            (0..2 * self.scenario.links.len()).map(|_| Vec::new()).collect();
+        for at in all_flows(self.scenario) {
+            let way = if at.1 == Towards::Up { "up" } else { "down" };
+            let (link, flow) = (self.scenario.links[at.0].name.clone(), name_of(self.scenario, at));
+            let own = self.scenario.links[at.0].direction(at.1).flows[at.2].name.clone();
+            names[pipe_of(at.0, at.1).0 as usize].push(Name { link, way, flow, own });
+        }
+        names
+    }
+}
+
+/// What a flow is called.
+struct Name {
+    link: String,
+    way: &'static str,
+    /// Among all of the scenario.
+    flow: String,
+    /// Among those of its direction.
+    own: String,
+}

@@ -1,0 +1,77 @@
+//! Pictures of what was simulated. [`series`] says it as lines, bars and lanes, which
+//! `falaj-pictures` draws.
+
+mod series;
+
+use anyhow::{Context, Result};
+use falaj_pictures::{bars, chart, lanes, save};
+use falaj_scenario::Scenario;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::Span;
+use falaj_sim::course::Course;
+use falaj_sim::excerpt::Excerpt;
+use falaj_sim::scenario::experiment;
+use falaj_sim::witness::{Event, Every, Witness};
+use falaj_sim::{Study, simulate_watched};
+use series::{Material, PARTS};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+/// What has to be known of delays, that their distribution has intervals.
+pub(crate) const SHARES: &[f64] = &series::SHARES;
+
+/// Draws what replications say, and the course of the first of them, into a directory.
+pub(crate) fn write(out: &Path, scenario: &Scenario, study: &Study, warm_up: Span) -> Result<()> {
+    std::fs::create_dir_all(out)
+        .with_context(|| format!("cannot make the directory {}", out.display()))?;
+    // The first replication twice more: where its delays are longest, and what happened there.
+    let duration = study.duration();
+    let (experiment, seed) = (experiment(scenario, duration), scenario.run.seed);
+    let stop = AtomicBool::new(false);
+    let mut course = Course::new(duration, PARTS);
+    simulate_watched(&experiment, seed, &stop, &mut course).map_err(|(_, refused)| refused)?;
+    let shown = series::shown(scenario, study);
+    let mut excerpts: Vec<Excerpt> = Vec::new();
+    for way in &shown {
+        for flow in way.flows.iter().map(|shown| FlowId(shown.flow as u32)) {
+            let longest = course.flow(way.pipe, flow).and_then(|flow| flow.longest);
+            excerpts.extend(longest.map(|longest| Excerpt::around(way.pipe, flow, longest)));
+        }
+    }
+    let mut all = Every(|event: Event<'_>| {
+        excerpts.iter_mut().for_each(|excerpt| match event {
+            Event::Sent(emit) => excerpt.sent(emit),
+            Event::Lost(loss) => excerpt.lost(loss),
+        });
+    });
+    simulate_watched(&experiment, seed, &stop, &mut all).map_err(|(_, refused)| refused)?;
+    let plan = falaj_plan::plan(scenario)?;
+    let material = Material {
+        study,
+        course: &course,
+        excerpts: &excerpts,
+        plan: &plan,
+        shown: &shown,
+        duration,
+        warm_up,
+    };
+    let timeline = material.timeline();
+    let mut pictures = vec![
+        ("throughput", chart::svg(&material.throughput())?),
+        ("backlog", chart::svg(&material.backlog())?),
+        ("fairness", chart::svg(&material.fairness())?),
+        ("delay-cdf", chart::svg(&material.delays(false))?),
+        ("delay-ccdf", chart::svg(&material.delays(true))?),
+        ("drops", bars::svg(&material.drops())?),
+    ];
+    if !timeline.is_empty() {
+        pictures.push(("cumulative", chart::svg(&material.cumulative())?));
+        pictures.push(("timeline", lanes::svg(&timeline)?));
+    }
+    let pictures: Vec<(String, String)> =
+        pictures.into_iter().map(|(name, svg)| (name.to_owned(), svg)).collect();
+    save(out, &pictures)?;
+    let names: Vec<&str> = pictures.iter().map(|(name, _)| name.as_str()).collect();
+    note!("{}: {}", out.display(), names.join(", "));
+    Ok(())
+}

@@ -1,0 +1,346 @@
+//! `falaj sim --replay`: what entered a live link, once more, in simulated time.
+
+use crate::commands::sim::name_of_flow;
+use anyhow::{Context, Result, anyhow, ensure};
+use falaj_control::difference::difference;
+use falaj_control::live_links::led_to;
+use falaj_control::summary::{RULE_HEADER, rule_json, rule_row};
+use falaj_engine::PipeId;
+use falaj_engine::account::Account;
+use falaj_engine::key::Key;
+use falaj_engine::network::Places;
+use falaj_engine::pipe::Counters;
+use falaj_scenario::Scenario;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::time::Time;
+use falaj_sim::replay::{Arrival, Replay, Replayed, first_difference};
+use falaj_terminal::{file, text};
+use falaj_traffic::capture::{self, Capture, Taken, Wanted};
+use falaj_traffic::meter::Meter;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Exit status: a replay of falaj's own capture decided otherwise.
+const DIFFERS: u8 = 1;
+
+/// Bytes of an Ethernet header.
+const ETHERNET: u32 = 14;
+
+/// Replays `path` through the link of `scenario`, or of the capture's own if none is given.
+pub(crate) fn main(path: &Path, scenario: Option<&Path>, as_json: bool) -> Result<ExitCode> {
+    let name = path.display();
+    let from = File::open(path).with_context(|| format!("cannot read the capture {name}"))?;
+    let capture = capture::read(from).map_err(|why| anyhow!("{name}: {why}"))?;
+    if let Some(broken) = &capture.broken {
+        note!(
+            "warning: {name} breaks off: {broken}. Replayed is what stands before: a capture is whole when its link has ended"
+        );
+    }
+    let own = scenario.is_none();
+    let mut scenario = match (scenario, &capture.scenario) {
+        (Some(path), _) => file::read(path)?,
+        (None, Some(text)) => file::parse_quietly(text, &format!("{name} (its scenario)"))?,
+        (None, None) => {
+            return Err(anyhow!(
+                "{name} has no scenario in it: name one, `falaj sim FILE --replay {name}`"
+            ));
+        }
+    };
+    let taken: Vec<Taken> = capture.packets.iter().filter_map(|p| p.taken).collect();
+    let ours = !taken.is_empty() && taken.len() == capture.packets.len();
+    let gaps = taken.iter().enumerate().any(|(i, t)| t.number != i as u64)
+        || capture.changes.iter().enumerate().any(|(i, change)| change.number != i as u64)
+        || capture.rooms.iter().enumerate().any(|(i, room)| room.number != i as u64);
+    let changes = if ours && own { &capture.changes[..] } else { &[] };
+    if changes.len() < capture.changes.len() {
+        note!(
+            "{} changes in {name} are left out: they are of its own scenario",
+            capture.changes.len()
+        );
+    }
+    let mut network = scenario.network();
+    let arrivals = if ours && own {
+        if scenario.rules.is_empty()
+            && changes.is_empty()
+            && taken.iter().all(|taken| taken.length.is_none())
+        {
+            // What the engine was told of each is there: it counts as it is.
+            network.places.iter_mut().for_each(|place| place.account = Account::Ip);
+        } else {
+            let known = taken.iter().all(|taken| taken.length.is_some());
+            ensure!(
+                known,
+                "{name} was written by an older falaj, which did not write down what rules ask about"
+            );
+        }
+        own_arrivals(&capture)
+    } else {
+        led_to(&scenario)?;
+        foreign(&capture)
+    };
+    ensure!(
+        arrivals.windows(2).all(|w| w[0].at <= w[1].at),
+        "{name}: packets that arrived before those that came first"
+    );
+    let mut replay = Replay::new(&network, &arrivals).map_err(|(_, refused)| refused)?;
+    let mut at: Vec<u32> = (0..scenario.links.len() as u32).collect();
+    let mut entered = 0;
+    let rooms = if ours && own { &capture.rooms[..] } else { &[] };
+    let mut between: Vec<Between<'_>> = changes.iter().map(Between::Change).collect();
+    between.extend(rooms.iter().map(Between::Room));
+    between.sort_by_key(|one| (one.behind(), one.at()));
+    for one in between {
+        let behind = taken.partition_point(|taken| taken.number < one.behind()).max(entered);
+        enter(&mut replay, &arrivals, entered..behind).with_context(|| name.to_string())?;
+        entered = behind;
+        let around = [behind.checked_sub(1), Some(behind)]
+            .map(|n| n.and_then(|n| arrivals.get(n)).map(|a| a.at));
+        let in_order = around[0].is_none_or(|before| before <= one.at())
+            && around[1].is_none_or(|then| one.at() <= then);
+        ensure!(in_order, "{name}: {one} is not between the packets that it is said to be between");
+        match one {
+            Between::Change(change) => {
+                (scenario, at) = changed(&mut replay, (&scenario, &at), change, &name.to_string())
+                    .with_context(|| format!("{name}: {one} ({})", change.wanted.what))?;
+            }
+            Between::Room(room) => {
+                ensure!(
+                    replay.flows(PipeId(room.way)) > 0,
+                    "{name}: {one} is of a way that its scenario does not have"
+                );
+                replay.port_room(PipeId(room.way), room.bytes, room.at);
+            }
+        }
+    }
+    enter(&mut replay, &arrivals, entered..arrivals.len()).with_context(|| name.to_string())?;
+    let replayed = replay.end(None);
+    let difference = if ours && own && !gaps {
+        Some(first_difference(&taken, &replayed.verdicts))
+    } else {
+        None
+    };
+    if as_json {
+        tell_json(&scenario, &replayed, changes.len(), difference, &taken)?;
+    } else {
+        tell(&scenario, &replayed, changes.len());
+        match difference {
+            Some(None) => say!("every packet decided as live, to the nanosecond"),
+            Some(Some(i)) => {
+                say!("first difference: {}\n         replayed: {}", taken[i], replayed.verdicts[i])
+            }
+            None if own && ours => {
+                say!("packets or changes are missing in the capture: decisions were not compared")
+            }
+            None => {}
+        }
+    }
+    Ok(if matches!(difference, Some(Some(_))) {
+        ExitCode::from(DIFFERS)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// What happened between two packets.
+#[derive(Clone, Copy)]
+enum Between<'a> {
+    Change(&'a capture::Change),
+    Room(&'a capture::Room),
+}
+
+impl Between<'_> {
+    fn behind(&self) -> u64 {
+        match self {
+            Between::Change(change) => change.behind,
+            Between::Room(room) => room.behind,
+        }
+    }
+
+    fn at(&self) -> Time {
+        match self {
+            Between::Change(change) => change.at,
+            Between::Room(room) => room.at,
+        }
+    }
+}
+
+/// `change 3`, `word 7 of a port`.
+impl fmt::Display for Between<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Between::Change(change) => write!(f, "change {}", change.number),
+            Between::Room(room) => write!(f, "word {} of a port", room.number),
+        }
+    }
+}
+
+/// These enter, the next that do.
+fn enter(replay: &mut Replay<'_>, arrivals: &[Arrival], these: Range<usize>) -> Result<()> {
+    for Arrival { way, flow, .. } in &arrivals[these.clone()] {
+        let flows = replay.flows(PipeId(*way));
+        let known = match flow {
+            Some(flow) => flow.index() < flows,
+            // Rules know two ways.
+            None => *way < 2 && flows > 0,
+        };
+        ensure!(known, "a packet of a flow that its scenario does not have");
+    }
+    replay.enter(these.end);
+    Ok(())
+}
+
+/// Makes the change; says what is running then, and where its links are.
+fn changed(
+    replay: &mut Replay<'_>,
+    (before, at): (&Scenario, &[u32]),
+    change: &capture::Change,
+    name: &str,
+) -> Result<(Scenario, Vec<u32>)> {
+    let Wanted { scenario, drop, vacant, .. } = &change.wanted;
+    let after = file::parse_quietly(
+        scenario,
+        &format!("{name} (its scenario from change {} on)", change.number),
+    )?;
+    let places = replay.places(change.at);
+    let free = vacant.iter().all(|place| places.vacant.contains(place));
+    ensure!(free, "links begin where others have not ended");
+    // Which of those that are free were known to be is not told by the network alone.
+    let places = Places { vacant: vacant.clone(), ..places };
+    let difference = difference(before, &after, (at, places), *drop).map_err(|why| anyhow!(why))?;
+    if let Some(change_of) = difference.change {
+        replay.change(change_of, change.at).map_err(|unfit| anyhow!("{unfit}"))?;
+    }
+    Ok((after, difference.at))
+}
+
+/// What a capture of ours says, with what rules and masks see in its frames.
+fn own_arrivals(capture: &Capture) -> Vec<Arrival> {
+    // Of what came in one piece, the headers of the first.
+    let mut first: BTreeMap<u32, Key> = BTreeMap::new();
+    let mut of = |taken: &Taken, frame: &[u8]| {
+        let key = match taken.part {
+            Some(1..) => first.get(&taken.way).copied().unwrap_or_default(),
+            _ => Key::of_ethernet(frame),
+        };
+        first.insert(taken.way, key);
+        let flow = taken.part.is_none().then_some(FlowId(taken.flow));
+        let length = taken.length.unwrap_or(taken.bytes);
+        Arrival { way: taken.way, flow, key, length, at: taken.arrival }
+    };
+    capture.packets.iter().filter_map(|p| Some(of(p.taken.as_ref()?, &p.frame))).collect()
+}
+
+/// Arrivals alone: instants from the first one on, links and flows by the scenario's rules.
+/// Interface 1 is the far end, all others the near one.
+fn foreign(capture: &Capture) -> Vec<Arrival> {
+    let mut packets: Vec<_> = capture.packets.iter().collect();
+    packets.sort_by_key(|p| p.at);
+    let first = packets.first().map_or(0, |p| p.at);
+    let arrival = |packet: &capture::Packet| Arrival {
+        way: u32::from(packet.way == 1),
+        flow: None,
+        key: Key::of_ethernet(&packet.frame),
+        length: packet.length.saturating_sub(ETHERNET).max(1),
+        at: Time(packet.at - first),
+    };
+    packets.into_iter().map(arrival).collect()
+}
+
+/// Flows that packets came for.
+fn rows<'a>(scenario: &Scenario, replayed: &'a Replayed) -> Vec<(String, &'a Counters, &'a Meter)> {
+    let came = |way: usize| {
+        let mut flows = replayed.flows.iter().skip(way).step_by(2).flatten();
+        flows.any(|(c, _)| c.offered > 0)
+    };
+    let both = came(0) && came(1);
+    let mut rows = Vec::new();
+    // Behind the links stands what passes none.
+    for (p, pipe) in replayed.flows.iter().enumerate().take(2 * scenario.links.len()) {
+        let link = &scenario.links[p / 2];
+        for (f, (counters, delay)) in pipe.iter().enumerate().filter(|(_, (c, _))| c.offered > 0) {
+            let name = name_of_flow(link, p % 2, f, both);
+            let name =
+                if scenario.links.len() > 1 { format!("{} {name}", link.name) } else { name };
+            rows.push((name, counters, delay));
+        }
+    }
+    rows
+}
+
+fn tell(scenario: &Scenario, replayed: &Replayed, changes: usize) {
+    match changes {
+        0 => say!("replayed: {} packets", replayed.verdicts.len()),
+        _ => say!("replayed: {} packets, {changes} changes", replayed.verdicts.len()),
+    }
+    if replayed.unmatched > 0 {
+        say!("{} packets matched no rule", replayed.unmatched);
+    }
+    let header = [
+        "flow",
+        "offered",
+        "delivered",
+        "dropped",
+        "lost",
+        "delay mean",
+        "p50",
+        "p99",
+        "max",
+        "backlog max",
+    ];
+    let row = |(name, c, delay): (String, &Counters, &Meter)| {
+        vec![
+            name,
+            format!("{} p", c.offered),
+            format!("{} p", c.delivered()),
+            text::percent(c.dropped(), c.offered),
+            text::percent(c.lost, c.offered),
+            delay.mean_nanos().map_or(text::DASH.into(), text::nanos),
+            text::span(delay.quantile(0.5)),
+            text::span(delay.quantile(0.99)),
+            text::span(delay.max()),
+            format!("{} p", c.max_backlog),
+        ]
+    };
+    say!("{}", text::table(&header, rows(scenario, replayed).into_iter().map(row)));
+    if !scenario.rules.is_empty() {
+        let rows = scenario
+            .rules
+            .iter()
+            .zip(&replayed.taken)
+            .map(|(rule, taken)| rule_row(&rule.name, taken));
+        say!("{}", text::table(&RULE_HEADER, rows));
+    }
+}
+
+fn tell_json(
+    scenario: &Scenario,
+    replayed: &Replayed,
+    changes: usize,
+    difference: Option<Option<usize>>,
+    taken: &[Taken],
+) -> Result<()> {
+    let row = |(name, c, delay): (String, &Counters, &Meter)| {
+        let nanos = |share| delay.quantile(share).map(|s| s.0);
+        json!({
+            "flow": name, "offered": c.offered, "delivered": c.delivered(), "dropped": c.dropped(), "lost": c.lost,
+            "delay_mean_ns": delay.mean_nanos(), "delay_p50_ns": nanos(0.5), "delay_p99_ns": nanos(0.99),
+            "delay_max_ns": delay.max().map(|s| s.0), "max_backlog_packets": c.max_backlog,
+        })
+    };
+    let first = difference.flatten().map(
+        |i| json!({ "live": taken[i].to_string(), "replayed": replayed.verdicts[i].to_string() }),
+    );
+    let json = json!({
+        "packets": replayed.verdicts.len(), "changes": changes, "unmatched": replayed.unmatched,
+        "same_decisions": difference.map(|d| d.is_none()), "first_difference": first,
+        "flows": rows(scenario, replayed).into_iter().map(row).collect::<Vec<_>>(),
+        "rules": scenario.rules.iter().zip(&replayed.taken).map(|(rule, taken)| rule_json(&rule.name, taken)).collect::<Vec<_>>(),
+    });
+    say!("{}", serde_json::to_string_pretty(&json)?);
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! `falaj traffic`: a scenario's sources as real datagrams.
+
+use anyhow::Result;
+use falaj_control::host_limits;
+use falaj_control::summary::{FailIf, RULE_HEADER, Summary, rule_json, rule_row};
+use falaj_experiment::measure::{Measured, MeasuredFlow, Measuring, measure};
+use falaj_scenario::Scenario;
+use falaj_sched::units::time::Span;
+use falaj_sim::scenario::{fed_flows, name_of, pipe_of};
+use falaj_terminal::text;
+use serde_json::{Value as Json, json};
+use std::process::ExitCode;
+
+/// What `traffic` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Where there are rules, sources go by them as their datagrams' headers say; one that names its `link`
+has headers that the rules lead through that link alone. A flow's row has what its sources sent and
+what arrived of that, behind all links.
+
+Examples:
+  falaj traffic examples/tenants.toml --duration 5s
+  falaj traffic examples/reorder.toml --duration 5s")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    what: Measuring,
+    #[command(flatten)]
+    fail_if: FailIf,
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let scenario = args.what.scenario()?;
+    args.fail_if.check(&scenario.links)?;
+    host_limits::warn(&scenario.links);
+    let measured = measure(&scenario, args.what.options(), "sending")?;
+    let rows = || {
+        fed_flows(&scenario).into_iter().map(|at| {
+            (name_of(&scenario, at), &measured.flows[pipe_of(at.0, at.1).0 as usize][at.2])
+        })
+    };
+    let seconds = scenario.run.duration.as_secs_f64();
+    if args.what.json {
+        let flows: Vec<_> = rows()
+            .map(|(name, f)| {
+                json!({
+                    "flow": name, "sent": f.sent, "received": f.received.datagrams,
+                    "unsent": f.unsent, "sent_late_p99_ns": f.late_p99,
+                    "mean_ns": f.received.mean, "p50_ns": f.received.p50, "p99_ns": f.received.p99, "max_ns": f.received.max,
+                })
+            })
+            .collect();
+        say!(
+            "{}",
+            serde_json::to_string_pretty(&json!({
+                "over": measured.over, "duration_ns": scenario.run.duration.0, "flows": flows,
+                "rules": rules_json(&measured), "lost_elsewhere": losses(&measured),
+            }))?
+        );
+        return judge(args, &scenario, &measured);
+    }
+    say!(
+        "measured over {}: {}, delays from send to receive on one clock",
+        measured.over,
+        scenario.run.duration
+    );
+    let table = text::table(
+        &["flow", "sent", "received", "lost", "rate", "delay mean", "p50", "p99", "max"],
+        rows().map(|(name, f)| {
+            let bytes = f.link.counters.sent_bytes as f64 / (f.link.counters.sent.max(1)) as f64;
+            vec![
+                name,
+                f.sent.to_string(),
+                f.received.datagrams.to_string(),
+                text::percent(f.sent - f.received.datagrams.min(f.sent), f.sent),
+                text::rate(f.received.datagrams as f64 * bytes * 8.0 / seconds),
+                f.received.mean.map_or(text::DASH.into(), text::nanos),
+                nanos(f.received.p50),
+                nanos(f.received.p99),
+                nanos(f.received.max),
+            ]
+        }),
+    );
+    say!("{table}");
+    tell_rules(&measured);
+    tell_losses(&measured);
+    rows().for_each(|(name, f)| tell_unsent(&name, f));
+    judge(args, &scenario, &measured)
+}
+
+/// The exit status: of what the link did.
+fn judge(args: &Args, scenario: &Scenario, measured: &Measured) -> Result<ExitCode> {
+    let flows =
+        measured.flows.iter().map(|pipe| pipe.iter().map(|f| f.link.clone()).collect::<Vec<_>>());
+    let summary = Summary::new(&scenario.links, scenario.run.duration, flows, Vec::new());
+    Ok(args.fail_if.judge(&summary)?.unwrap_or(ExitCode::SUCCESS))
+}
+
+/// What a sender had no time for, if it was anything.
+pub(crate) fn tell_unsent(name: &str, flow: &MeasuredFlow) {
+    if flow.unsent > 0 {
+        say!("the sender of flow {name} had no time for {} of its packets", flow.unsent);
+    }
+}
+
+pub(crate) fn nanos(ns: Option<u64>) -> String {
+    text::span(ns.map(Span))
+}
+
+/// What each rule has taken, where there are rules.
+pub(crate) fn tell_rules(measured: &Measured) {
+    if !measured.rules.is_empty() {
+        say!(
+            "{}",
+            text::table(
+                &RULE_HEADER,
+                measured.rules.iter().map(|(name, taken)| rule_row(name, taken))
+            )
+        );
+    }
+}
+
+/// The same as JSON.
+pub(crate) fn rules_json(measured: &Measured) -> Vec<Json> {
+    measured.rules.iter().map(|(name, taken)| rule_json(name, taken)).collect()
+}
+
+/// What was lost outside the queues is said, as it belongs to no flow.
+pub(crate) fn tell_losses(measured: &Measured) {
+    for (n, why) in measured.losses.by_reason() {
+        if n > 0 {
+            say!("{n} packets {why}");
+        }
+    }
+}
+
+/// The same as JSON.
+pub(crate) fn losses(measured: &Measured) -> Vec<Json> {
+    let lost = measured.losses.by_reason().into_iter().filter(|(n, _)| *n > 0);
+    lost.map(|(n, why)| json!({ "packets": n, "why": why })).collect()
+}
