@@ -19,7 +19,7 @@ tests!(importers, "../../crates/falaj-import/tests/all/fuzz.rs");
 tests!(common, "../../crates/falaj-engine/tests/all/common/mod.rs");
 tests!(scheduler, "../../crates/falaj-engine/tests/all/fuzz.rs");
 tests!(rules, "../../crates/falaj-engine/tests/all/rules.rs");
-tests!(containers, "../../crates/falaj-engine/tests/all/containers.rs");
+tests!(batches, "../../crates/falaj-engine/tests/all/batches.rs");
 tests!(ring, "../../crates/falaj-batch/tests/ring.rs");
 tests!(memif, "../../crates/falaj-batch/tests/memif.rs");
 tests!(ports, "../../crates/falaj-live/tests/hostile.rs");
@@ -47,7 +47,7 @@ fn target() -> Box<dyn Fn(&[u8]) + Send + Sync> {
         "packet" => Box::new(rules::packet),
         "capture" => Box::new(|bytes| drop(falaj_traffic::capture::read(bytes))),
         "container" => Box::new(|bytes| {
-            containers::hostile(bytes, bytes.first().map_or(0, |&byte| usize::from(byte) % 13))
+            batches::hostile(bytes, bytes.first().map_or(0, |&byte| usize::from(byte) % 13))
         }),
         "ring" => Box::new(ring::hostile),
         "memif" => Box::new(memif::hostile),

@@ -2,7 +2,7 @@
 //! unpacked there, and the same the other way.
 
 use crate::endpoint::{Crossed, Endpoint};
-use falaj_engine::container::{Container, Malformed, Packer, Packets};
+use falaj_engine::batch::{Batch, BatchPackets, MalformedBatch, Packer};
 use falaj_sched::units::time::Time;
 use std::collections::VecDeque;
 use std::io;
@@ -63,7 +63,7 @@ pub struct Crossing<C = Endpoint> {
 fn send(
     endpoint: &mut impl Carrier,
     waiting: &mut VecDeque<Vec<u8>>,
-    container: &Container<'_>,
+    container: &Batch<'_>,
     tuned: bool,
 ) -> io::Result<()> {
     let behind = !waiting.is_empty();
@@ -82,7 +82,7 @@ macro_rules! packing {
         let Crossing { endpoint, packer, waiting, .. } = $self;
         let (mut sent, tuned) = (Ok(()), packer.is_tuned());
         let done = {
-            let mut out = |c: Container<'_>| {
+            let mut out = |c: Batch<'_>| {
                 if sent.is_ok() {
                     sent = send(endpoint, waiting, &c, tuned);
                 }
@@ -147,7 +147,10 @@ impl<C: Carrier> Crossing<C> {
 
     /// Takes a packet: how long it is in the buffer, or what was wrong with its container's rest,
     /// which is lost.
-    pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Result<usize, Malformed>>> {
+    pub fn receive(
+        &mut self,
+        buffer: &mut [u8],
+    ) -> io::Result<Option<Result<usize, MalformedBatch>>> {
         loop {
             if self.left > 0 {
                 return Ok(Some(self.unload(buffer)));
@@ -155,20 +158,22 @@ impl<C: Carrier> Crossing<C> {
             if !self.endpoint.receive(&mut self.container)? {
                 return Ok(None);
             }
-            match Packets::resume(&self.container, usize::MAX) {
+            match BatchPackets::resume(&self.container, usize::MAX) {
                 // Nobody packs one without packets, and they could come for ever.
-                Ok(packets) if packets.left() == 0 => return Ok(Some(Err(Malformed::NoLength))),
+                Ok(packets) if packets.left() == 0 => {
+                    return Ok(Some(Err(MalformedBatch::NoLength)));
+                }
                 Ok(packets) => self.left = packets.left(),
                 Err(malformed) => return Ok(Some(Err(malformed))),
             }
         }
     }
 
-    fn unload(&mut self, buffer: &mut [u8]) -> Result<usize, Malformed> {
-        let mut packets = Packets::resume(&self.container, self.left)?;
+    fn unload(&mut self, buffer: &mut [u8]) -> Result<usize, MalformedBatch> {
+        let mut packets = BatchPackets::resume(&self.container, self.left)?;
         let packet = packets.next();
         self.left = packets.left();
-        packet.unwrap_or(Err(Malformed::NoLength))?.write(self.packer.before(), buffer)
+        packet.unwrap_or(Err(MalformedBatch::NoLength))?.write(self.packer.before(), buffer)
     }
 
     /// Asks for whatever wake-up there is a reason to wait for; `true` if there is nothing to do

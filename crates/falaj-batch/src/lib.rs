@@ -9,7 +9,7 @@
 //! | [`memif`] | another form of memory and rings, which other programs have too |
 //!
 //! When a container leaves, and what is in it, is
-//! [`falaj_engine::container`]'s matter.
+//! [`falaj_engine::batch`]'s matter.
 #![deny(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 

@@ -12,7 +12,7 @@ use falaj_batch::memif::ring::BUFFER;
 use falaj_batch::memif::session::{Agreed, Role, Session, Terms};
 use falaj_batch::memif::station::{News, Station};
 use falaj_batch::memory::Shared;
-use falaj_engine::container::{Packer, Policy};
+use falaj_engine::batch::{BatchPolicy, Packer};
 use falaj_sched::units::time::{Span, Time};
 use proptest::prelude::*;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -178,8 +178,12 @@ fn containers_only_if_both_sides_will() {
 #[test]
 fn containers_cross() {
     let of = |role| Terms { containers: true, ..terms(role) };
-    let policy =
-        Policy { packets: 62, bytes: 1 << 16, timeout: Span::from_micros(200), when_idle: false };
+    let policy = BatchPolicy {
+        packets: 62,
+        bytes: 1 << 16,
+        timeout: Span::from_micros(200),
+        when_idle: false,
+    };
     let [mut a, mut b] = connected(of(Role::Master), of(Role::Slave))
         .map(|agreed| Crossing::new(agreed.link, Packer::new(policy, 0).unwrap()));
     let mut buffer = vec![0; LONGEST];
@@ -207,7 +211,7 @@ fn containers_cross() {
 #[test]
 fn containers_wait_for_room() {
     let of = |role| Terms { containers: true, ..terms(role) };
-    let policy = Policy::one_by_one(1 << 16);
+    let policy = BatchPolicy::one_by_one(1 << 16);
     let [mut b, mut a] = connected(of(Role::Master), of(Role::Slave))
         .map(|agreed| Crossing::new(agreed.link, Packer::new(policy, 0).unwrap()));
     let (mut sent, now) = (0, Time(0));

@@ -3,9 +3,9 @@
 
 use falaj_engine::classifier::Match;
 use falaj_engine::handover::FlowMapping;
-use falaj_engine::network::{Leading, Places, Sorting, unlimited};
-use falaj_engine::rules::Rule;
-use falaj_engine::transaction::{Flows, Transaction};
+use falaj_engine::network::{IngressChange, PipePlaces, RuleChange, unlimited};
+use falaj_engine::rules::RouteRule;
+use falaj_engine::transaction::{FlowChange, Transaction};
 use falaj_engine::{ChangeError, PipeId, Prepared, change};
 use falaj_scenario::{Direction, Link, Scenario, Towards, pipe_of};
 use falaj_sched::queues::queue::FlowId;
@@ -49,15 +49,15 @@ fn limits(was: &Direction, is: &Direction) -> Option<Vec<Range<u32>>> {
 }
 
 /// The rules as the engine has them, with links by their places.
-fn rules(scenario: &Scenario, at: &[u32]) -> Vec<Rule> {
+fn rules(scenario: &Scenario, at: &[u32]) -> Vec<RouteRule> {
     match (scenario.rules.as_slice(), at.first()) {
-        ([], Some(first)) => vec![Rule::all_to(*first)],
+        ([], Some(first)) => vec![RouteRule::all_to(*first)],
         (rules, _) => rules.iter().map(|rule| rule.rule.renumbered(at)).collect(),
     }
 }
 
 /// Hands out places: first those that are vacant.
-struct Free(Places);
+struct Free(PipePlaces);
 
 impl Free {
     fn next(&mut self) -> u32 {
@@ -77,7 +77,7 @@ impl Free {
 pub fn difference(
     before: &Scenario,
     after: &Scenario,
-    (at, places): (&[u32], Places),
+    (at, places): (&[u32], PipePlaces),
     drop: bool,
 ) -> Result<Difference, String> {
     let several = before.links.len().max(after.links.len()) > 1;
@@ -98,7 +98,7 @@ pub fn difference(
             let (is, pipe) = (new.direction(towards), pipe_of(place as usize, towards));
             let sorting = || {
                 let masks = is.masks.clone();
-                Sorting { pipe, classifier: is.classifier(), account: is.account, masks }
+                IngressChange { pipe, classifier: is.classifier(), account: is.account, masks }
             };
             let Some(was) = old.map(|old| old.direction(towards)) else {
                 begin.push((pipe, is.pipe()));
@@ -116,12 +116,12 @@ pub fn difference(
             match limits(was, is).filter(|_| other && fates.is_empty() && !drop) {
                 Some(limits) => values.push((pipe, spec, limits)),
                 None if other => {
-                    pipes.push(change::Change { pipe, spec, flows: fates.clone(), drop })
+                    pipes.push(change::PipeChange { pipe, spec, flows: fates.clone(), drop })
                 }
                 None => {}
             }
             if !fates.is_empty() || was.flows.len() != is.flows.len() {
-                flows.push(Flows { pipe, fates, number: is.flows.len() });
+                flows.push(FlowChange { pipe, fates, number: is.flows.len() });
             }
             if sorts {
                 sorted.push(sorting());
@@ -139,7 +139,12 @@ pub fn difference(
             let (was, pipe) = (old.direction(towards), pipe_of(place as usize, towards));
             if drop {
                 let fates = vec![FlowMapping::Dropped(FlowId(0)); was.flows.len()];
-                pipes.push(change::Change { pipe, spec: was.pipe(), flows: fates.clone(), drop });
+                pipes.push(change::PipeChange {
+                    pipe,
+                    spec: was.pipe(),
+                    flows: fates.clone(),
+                    drop,
+                });
             }
             end.push(pipe);
             ways.push(way(old, name));
@@ -149,7 +154,7 @@ pub fn difference(
     let leading = (led != leads).then(|| {
         let become_others = rules_become(before, after, &led, &leads);
         let bypass = free.0.bypass.unwrap_or_else(|| {
-            if !leads.iter().any(Rule::passes) {
+            if !leads.iter().any(RouteRule::passes) {
                 return 0;
             }
             let place = free.next();
@@ -159,7 +164,7 @@ pub fn difference(
         if before.rules != after.rules {
             ways.push("rules".to_owned());
         }
-        Leading::new(leads, after.run.seed, become_others, bypass)
+        RuleChange::new(leads, after.run.seed, become_others, bypass)
     });
     let others = !(flows.is_empty() && begin.is_empty() && end.is_empty()) || then != at;
     if pipes.is_empty() && values.is_empty() && sorted.is_empty() && !others && leading.is_none() {
@@ -241,8 +246,8 @@ pub fn of_values(
 fn rules_become(
     before: &Scenario,
     after: &Scenario,
-    led: &[Rule],
-    leads: &[Rule],
+    led: &[RouteRule],
+    leads: &[RouteRule],
 ) -> Vec<Option<u32>> {
     let numbered = |scenario: &Scenario, n: usize| scenario.rules[n].name == (n + 1).to_string();
     let names: BTreeMap<&str, usize> =
@@ -329,10 +334,10 @@ mod tests {
     }
 
     /// So many links where they are in the file.
-    fn places(links: u32) -> (&'static [u32], Places) {
+    fn places(links: u32) -> (&'static [u32], PipePlaces) {
         (
             &[0, 1, 2, 3][..links as usize],
-            Places { number: links, vacant: Vec::new(), bypass: None },
+            PipePlaces { number: links, vacant: Vec::new(), bypass: None },
         )
     }
 
@@ -363,7 +368,7 @@ mod tests {
         assert_eq!(change.order, [4, 5, 2, 3].map(PipeId));
 
         let passes = format!("{text}[[rule]]\nto = \"pass\"\n");
-        let vacant = Places { vacant: vec![0], ..places(3).1 };
+        let vacant = PipePlaces { vacant: vec![0], ..places(3).1 };
         let made = difference(&before, &of(&passes), (&[1, 2], vacant), false).unwrap();
         assert_eq!(
             made.change.unwrap().engine.begins().collect::<Vec<_>>(),

@@ -1,7 +1,7 @@
 //! What masks made, as people read it and as JSON.
 
 use crate::protocol::{IdReport, MaskReport};
-use falaj_engine::each::{Report, Stats};
+use falaj_engine::masks::{MaskStats, SojournStats};
 use falaj_sched::units::time::Span;
 use falaj_terminal::text;
 use serde_json::{Value as Json, json};
@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 const SHOWN: usize = 5;
 
 /// What a mask made of what is called `name`: a line or two, and a table of the busiest.
-pub fn told(name: &str, report: &Report) -> String {
+pub fn told(name: &str, report: &MaskStats) -> String {
     let mut report = MaskReport::new(None, report);
     report.busiest.truncate(SHOWN);
     text(name, &report)
@@ -64,7 +64,7 @@ fn row(name: &str, of: &IdReport) -> Vec<String> {
     ]
 }
 
-fn stats(stats: &Stats) -> Json {
+fn stats(stats: &SojournStats) -> Json {
     json!({
         "packets": stats.packets(), "bytes": stats.bytes, "dropped": stats.dropped, "lost": stats.lost,
         "sojourn_max_ns": stats.longest.0, "sojourns": stats.sojourns(),
@@ -73,9 +73,9 @@ fn stats(stats: &Stats) -> Json {
 
 /// The same as JSON. Sojourns are numbers in buckets of which each is four times as wide as the one
 /// before, the first up to 1,024 ns.
-pub fn json(name: &str, report: &Report) -> Json {
-    let named = |all: &[(String, Stats)]| -> Vec<Json> {
-        let one = |(id, of): &(String, Stats)| {
+pub fn json(name: &str, report: &MaskStats) -> Json {
+    let named = |all: &[(String, SojournStats)]| -> Vec<Json> {
+        let one = |(id, of): &(String, SojournStats)| {
             let mut one = stats(of);
             one["id"] = json!(id);
             one

@@ -1,7 +1,7 @@
 //! What the socket's thread and the forwarder's say to each other.
 
-use falaj_engine::each::Report as Made;
-use falaj_engine::network::Places;
+use falaj_engine::masks::MaskStats as Made;
+use falaj_engine::network::PipePlaces;
 use falaj_engine::transaction::Transaction;
 use falaj_engine::{ChangeError, PipeId};
 use falaj_live::adapters::Counts;
@@ -37,7 +37,7 @@ pub enum Query {
 
 /// What it says.
 pub enum Reply {
-    Places(Places),
+    Places(PipePlaces),
     Snapshot(Box<Snapshot>, Vec<(String, Counts)>),
     /// It is there, up to this place.
     Measured(Vec<Sojourns>, usize),

@@ -1,7 +1,7 @@
 //! What is said at a control socket: JSON, a line each. The page `docs/reference/control.md` says
 //! what it means.
 
-use falaj_engine::each::{Report as Made, Stats};
+use falaj_engine::masks::{MaskStats as Made, SojournStats};
 use falaj_engine::pipe::Counters;
 use falaj_sched::units::time::Span;
 use serde::{Deserialize, Serialize};
@@ -183,8 +183,8 @@ pub struct BucketDelays {
     pub buckets: Vec<(Option<u64>, u64)>,
 }
 
-impl From<&Stats> for BucketDelays {
-    fn from(stats: &Stats) -> BucketDelays {
+impl From<&SojournStats> for BucketDelays {
+    fn from(stats: &SojournStats) -> BucketDelays {
         let nanos = |span: Option<Span>| span.map(|span| span.0);
         let buckets = stats.sojourns().into_iter().enumerate().filter(|(_, packets)| *packets > 0);
         BucketDelays {
@@ -193,7 +193,7 @@ impl From<&Stats> for BucketDelays {
             p99_ns: nanos(stats.quantile(0.99)),
             max_ns: nanos(stats.quantile(1.0)),
             buckets: buckets
-                .map(|(bucket, packets)| (nanos(Stats::end_of(bucket)), packets))
+                .map(|(bucket, packets)| (nanos(SojournStats::end_of(bucket)), packets))
                 .collect(),
         }
     }
@@ -265,7 +265,7 @@ pub struct IdReport {
 }
 
 impl IdReport {
-    fn new(id: Option<&str>, stats: &Stats) -> IdReport {
+    fn new(id: Option<&str>, stats: &SojournStats) -> IdReport {
         IdReport {
             id: id.map(str::to_owned),
             packets: stats.packets(),

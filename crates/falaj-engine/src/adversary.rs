@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A packet of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct AdversaryStep {
     /// After the one before it.
     pub gap: Span,
     /// Whose.
@@ -53,9 +53,9 @@ pub struct Lag {
 
 /// The worst that was found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct WorstCase {
     /// The arrivals.
-    pub steps: Vec<Step>,
+    pub steps: Vec<AdversaryStep>,
     /// What they did.
     pub lag: Lag,
     /// Sequences that were tried.
@@ -64,7 +64,7 @@ pub struct Found {
 
 impl Subject<'_> {
     /// Sends the packets through the pipe: all that left.
-    pub fn run(&self, steps: &[Step]) -> Result<Vec<Emit>, Refusals> {
+    pub fn run(&self, steps: &[AdversaryStep]) -> Result<Vec<Emit>, Refusals> {
         let mut engine =
             Engine::new(std::slice::from_ref(self.spec)).map_err(|(_, refused)| refused)?;
         let (mut now, mut out) = (Time::ZERO, Vec::new());
@@ -87,7 +87,7 @@ impl Subject<'_> {
     }
 
     /// The lag of [`lag_of`](Subject::lag_of) that these arrivals make.
-    pub fn lag(&self, steps: &[Step]) -> Result<Option<Lag>, Refusals> {
+    pub fn lag(&self, steps: &[AdversaryStep]) -> Result<Option<Lag>, Refusals> {
         Ok(self.lag_of(&self.run(steps)?))
     }
 
@@ -113,11 +113,11 @@ impl Subject<'_> {
         effort: u64,
         stop: &AtomicBool,
         mut tried: impl FnMut(),
-    ) -> Result<Option<Found>, Refusals> {
+    ) -> Result<Option<WorstCase>, Refusals> {
         let mut dice = Dice { chance: Chance::new(seed, 0, 0), subject: self };
         let climb = (effort / RESTARTS).max(1);
-        let mut worst: Option<Found> = None;
-        let mut here: Option<(Vec<Step>, Lag)> = None;
+        let mut worst: Option<WorstCase> = None;
+        let mut here: Option<(Vec<AdversaryStep>, Lag)> = None;
         for n in 0..effort {
             if stop.load(Ordering::Relaxed) {
                 break;
@@ -132,7 +132,7 @@ impl Subject<'_> {
             tried();
             let Some(lag) = self.lag(&steps)? else { continue };
             if worst.as_ref().is_none_or(|w| lag.ratio > w.lag.ratio) {
-                worst = Some(Found { steps: steps.clone(), lag, tried: 0 });
+                worst = Some(WorstCase { steps: steps.clone(), lag, tried: 0 });
             }
             if here.as_ref().is_none_or(|(_, known)| lag.ratio >= known.ratio) {
                 here = Some((steps, lag));
@@ -179,27 +179,27 @@ impl Dice<'_> {
         }
     }
 
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> AdversaryStep {
         let flow = self.below(self.subject.weights.len() as u64) as u32;
-        Step { gap: self.gap(), flow, bytes: self.bytes(flow) }
+        AdversaryStep { gap: self.gap(), flow, bytes: self.bytes(flow) }
     }
 
     /// Bursts of one flow and of several.
-    fn sequence(&mut self) -> Vec<Step> {
+    fn sequence(&mut self) -> Vec<AdversaryStep> {
         let mut steps = Vec::new();
         let length = 10 + self.below(LONGEST / 2);
         while (steps.len() as u64) < length {
             let step = self.step();
             steps.push(step);
             for _ in 0..self.below(6) {
-                steps.push(Step { gap: Span(0), ..step });
+                steps.push(AdversaryStep { gap: Span(0), ..step });
             }
         }
         steps
     }
 
     /// The same, but for a few places.
-    fn changed(&mut self, steps: &[Step]) -> Vec<Step> {
+    fn changed(&mut self, steps: &[AdversaryStep]) -> Vec<AdversaryStep> {
         let mut steps = steps.to_vec();
         for _ in 0..1 + self.below(3) {
             let at = self.below(steps.len() as u64) as usize;
@@ -214,14 +214,14 @@ impl Dice<'_> {
                     };
                 }
                 2 => steps[at].bytes = self.bytes(steps[at].flow),
-                3 => steps[at] = Step { gap: steps[at].gap, ..self.step() },
+                3 => steps[at] = AdversaryStep { gap: steps[at].gap, ..self.step() },
                 4 if steps.len() > 2 => drop(steps.remove(at)),
                 5 if (steps.len() as u64) < LONGEST => {
                     let step = self.step();
                     steps.insert(at, step);
                 }
                 6 if (steps.len() as u64) < LONGEST => {
-                    steps.insert(at, Step { gap: Span(0), ..steps[at] })
+                    steps.insert(at, AdversaryStep { gap: Span(0), ..steps[at] })
                 }
                 _ => {
                     let other = self.below(steps.len() as u64) as usize;

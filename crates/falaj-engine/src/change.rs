@@ -24,7 +24,7 @@ use std::ops::Range;
 
 /// What is to become of a pipe.
 #[derive(Clone, Debug)]
-pub struct Change {
+pub struct PipeChange {
     /// Which one.
     pub pipe: PipeId,
     /// What it is from now on.
@@ -38,10 +38,10 @@ pub struct Change {
     pub drop: bool,
 }
 
-impl Change {
+impl PipeChange {
     /// All flows stay, nothing is dropped.
-    pub fn new(pipe: PipeId, spec: PipeSpec) -> Change {
-        Change { pipe, spec, flows: Vec::new(), drop: false }
+    pub fn new(pipe: PipeId, spec: PipeSpec) -> PipeChange {
+        PipeChange { pipe, spec, flows: Vec::new(), drop: false }
     }
 }
 
@@ -92,7 +92,7 @@ impl std::fmt::Display for ChangeError {
 impl std::error::Error for ChangeError {}
 
 /// The successor of a pipe, and how it takes over.
-pub(crate) struct Part {
+pub(crate) struct Succession {
     pub(crate) pipe: PipeId,
     pub(crate) successor: Box<dyn Pipe>,
     pub(crate) handover: Handover,
@@ -100,7 +100,7 @@ pub(crate) struct Part {
 
 /// A change that was found good.
 pub struct Prepared {
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<Succession>,
     pub(crate) begin: Vec<(PipeId, Box<dyn Pipe>)>,
     pub(crate) end: Vec<PipeId>,
 }
@@ -110,8 +110,8 @@ impl Prepared {
     ///
     /// # Errors
     /// A discipline refuses its new setup, or flows were to become what there is not.
-    pub fn new(changes: &[Change]) -> Result<Prepared, (PipeId, ChangeError)> {
-        let build = |change: &Change| {
+    pub fn new(changes: &[PipeChange]) -> Result<Prepared, (PipeId, ChangeError)> {
+        let build = |change: &PipeChange| {
             let successor =
                 build(change.pipe, &change.spec, BuildFor::Any).map_err(ChangeError::Refused)?;
             let flows = successor.flows();
@@ -124,7 +124,7 @@ impl Prepared {
                 }
             }
             let handover = Handover { flows: change.flows.clone(), drop: change.drop };
-            Ok(Part { pipe: change.pipe, successor, handover })
+            Ok(Succession { pipe: change.pipe, successor, handover })
         };
         let parts =
             changes.iter().map(|change| build(change).map_err(|unfit| (change.pipe, unfit)));
@@ -145,7 +145,7 @@ impl Prepared {
     ) -> Result<Prepared, (PipeId, ChangeError)> {
         let successor = build(pipe, &spec, BuildFor::Values(limits));
         let successor = successor.map_err(|refused| (pipe, ChangeError::Refused(refused)))?;
-        self.parts.push(Part { pipe, successor, handover: Handover::default() });
+        self.parts.push(Succession { pipe, successor, handover: Handover::default() });
         Ok(self)
     }
 

@@ -1,11 +1,11 @@
 //! The machine: units in, units out, and the only calendar of pipe events.
 
-use crate::change::{Change, ChangeError, Part, Prepared};
-use crate::each::beside::take_over;
-use crate::each::{Ids, Report};
+use crate::change::{ChangeError, PipeChange, Prepared, Succession};
+use crate::masks::draining::take_over;
+use crate::masks::{MaskIds, MaskStats};
 use crate::message::{Output, PipeId, Unit};
 use crate::pipe::build::{BuildFor, build};
-use crate::pipe::{Counters, Leavings, Pipe, PipeSpec};
+use crate::pipe::{Counters, DeferredDrops, Pipe, PipeSpec};
 use falaj_sched::collections::calendar::Calendar;
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::guarantee::Promise;
@@ -29,7 +29,7 @@ pub struct Engine {
     /// Of no pipe is what is due next sooner after the event that decides it.
     least_delay: Span,
     /// Of pipes that others took over from.
-    leavings: Vec<Leavings>,
+    leavings: Vec<DeferredDrops>,
 }
 
 impl Engine {
@@ -62,7 +62,7 @@ impl Engine {
     /// goes back.
     #[inline]
     pub fn input(&mut self, pipe: PipeId, unit: Unit, now: Time, out: &mut Vec<Output>) {
-        self.input_of(pipe, unit, &Ids::NONE, now, out);
+        self.input_of(pipe, unit, &MaskIds::NONE, now, out);
     }
 
     /// The same for a unit of which these masks' ids are known: it goes to the queue
@@ -72,7 +72,7 @@ impl Engine {
         &mut self,
         pipe: PipeId,
         unit: Unit,
-        ids: &Ids,
+        ids: &MaskIds,
         now: Time,
         out: &mut Vec<Output>,
     ) {
@@ -89,7 +89,7 @@ impl Engine {
         &mut self,
         pipe: PipeId,
         unit: Unit,
-        ids: &Ids,
+        ids: &MaskIds,
         label: Label,
         now: Time,
         out: &mut Vec<Output>,
@@ -137,14 +137,14 @@ impl Engine {
     /// All that can fail or takes long happens here, and nothing changes yet.
     pub fn prepare(&self, pipe: PipeId, spec: &PipeSpec) -> Result<Prepared, ChangeError> {
         let prepared =
-            Prepared::new(&[Change::new(pipe, spec.clone())]).map_err(|(_, unfit)| unfit)?;
+            Prepared::new(&[PipeChange::new(pipe, spec.clone())]).map_err(|(_, unfit)| unfit)?;
         prepared.parts.iter().try_for_each(|part| self.fits(part))?;
         Ok(prepared)
     }
 
     /// May this part of a change be made now?
-    fn fits(&self, part: &Part) -> Result<(), ChangeError> {
-        let Part { pipe, successor, handover } = part;
+    fn fits(&self, part: &Succession) -> Result<(), ChangeError> {
+        let Succession { pipe, successor, handover } = part;
         let now = self
             .pipes
             .get(pipe.0 as usize)
@@ -236,13 +236,13 @@ impl Engine {
         change.parts.iter().try_for_each(|part| self.fits(part))?;
         self.may_begin_and_end(&change)?;
         let old = std::mem::take(&mut self.pipes);
-        let mut parts: Vec<Option<Part>> = (0..old.len()).map(|_| None).collect();
+        let mut parts: Vec<Option<Succession>> = (0..old.len()).map(|_| None).collect();
         change.parts.into_iter().for_each(|part| {
             let i = part.pipe.0 as usize;
             parts[i] = Some(part);
         });
         for (i, (old, part)) in old.into_iter().zip(parts).enumerate() {
-            let Some(Part { successor, handover, .. }) = part else {
+            let Some(Succession { successor, handover, .. }) = part else {
                 self.pipes.push(old);
                 continue;
             };
@@ -326,7 +326,7 @@ impl Engine {
 
     /// Would a packet of so many bytes find room in its queue now? Whoever is
     /// asked to wait for that asks again after the next event.
-    pub fn has_room(&self, pipe: PipeId, flow: FlowId, ids: &Ids, bytes: u32) -> bool {
+    pub fn has_room(&self, pipe: PipeId, flow: FlowId, ids: &MaskIds, bytes: u32) -> bool {
         self.pipes[pipe.0 as usize].has_room(flow, ids, bytes)
     }
 
@@ -345,7 +345,7 @@ impl Engine {
     /// made (`None`), so many of the busiest by name; `None` where there is no such mask.
     /// Of a flow of a link that is many it is of all links together, and ids have their link's
     /// before them.
-    pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
+    pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<MaskStats> {
         self.pipes[pipe.0 as usize].report(flow, busiest)
     }
 

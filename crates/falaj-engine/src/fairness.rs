@@ -42,13 +42,13 @@ pub struct Fairness {
 const FRACTION: u32 = 20;
 
 /// What the link has sent until some instant, in parts of a byte.
-struct Link<'a> {
+struct FluidLink<'a> {
     sent: &'a [Emit],
     /// Before each packet.
     before: Vec<i128>,
 }
 
-impl Link<'_> {
+impl FluidLink<'_> {
     fn at(&self, now: Time) -> i128 {
         let Some(last) = self.sent.partition_point(|e| e.start <= now).checked_sub(1) else {
             return 0;
@@ -77,7 +77,7 @@ pub fn measure(rate: Rate, weights: &[u64], sent: &[Emit]) -> Vec<Option<Fairnes
         Some(before)
     });
     let before = before.collect();
-    let link = Link { sent, before };
+    let link = FluidLink { sent, before };
     let total: u64 = weights.iter().sum();
     let mut own = vec![Vec::new(); weights.len()];
     sent.iter().for_each(|e| own[e.flow.index()].push(e));
@@ -90,7 +90,7 @@ pub fn measure(rate: Rate, weights: &[u64], sent: &[Emit]) -> Vec<Option<Fairnes
     own.into_iter().zip(weights).map(of).collect()
 }
 
-fn bytes_behind(link: &Link<'_>, own: &[&Emit], weight: u64, total: u64) -> Worst {
+fn bytes_behind(link: &FluidLink<'_>, own: &[&Emit], weight: u64, total: u64) -> Worst {
     let mut done = 0i128;
     // In parts of a byte, times the sum of the weights.
     let lag = |now: Time, done: i128| i128::from(weight) * link.at(now) - i128::from(total) * done;
@@ -154,7 +154,7 @@ impl Sizes {
 
 /// What is known of the B-WFI of a discipline's flows.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known {
+pub struct WfiBound {
     /// With `phi = w/sum w`, `L` the link's largest packet, `L_i` the flow's own.
     pub formula: &'static str,
     /// What must hold for it besides; `None`: it is never exceeded.
@@ -174,7 +174,7 @@ const ROUNDED: f64 = 1.0;
 /// Self-clocked and start-time fair queueing, derived: while virtual time rises by
 /// `v` another flow `j` sends at most `r_j v + L_j`, and the flow itself, up to an own
 /// departure, `r_i v`; in start order less what its last packet before was longer than the next.
-pub fn known(kind: &str, weights: &[u64], sizes: &[Sizes], largest: u32) -> Option<Known> {
+pub fn known(kind: &str, weights: &[u64], sizes: &[Sizes], largest: u32) -> Option<WfiBound> {
     let total = weights.iter().sum::<u64>() as f64;
     let all = sizes.iter().map(|s| f64::from(s.largest)).sum::<f64>();
     // Of the packets there are: what the link allows changes nothing where tags are exact.
@@ -227,5 +227,5 @@ pub fn known(kind: &str, weights: &[u64], sizes: &[Sizes], largest: u32) -> Opti
         }
         _ => return None,
     };
-    Some(Known { formula, condition, bytes })
+    Some(WfiBound { formula, condition, bytes })
 }

@@ -54,21 +54,21 @@ pub struct Key {
     pub mark: u32,
     /// The virtual adapter where it came in, or where it is to leave. No header says it: its port
     /// does.
-    pub adapter: Option<Adapter>,
+    pub adapter: Option<AdapterId>,
 }
 
 /// A virtual adapter, by a number that follows from its name alone: it means the same one whatever
 /// others there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Adapter(NonZeroU64);
+pub struct AdapterId(NonZeroU64);
 
-impl Adapter {
+impl AdapterId {
     /// The one of this name: FNV-1a, never zero. Whoever names several sees to it that they differ.
-    pub fn named(name: &str) -> Adapter {
+    pub fn named(name: &str) -> AdapterId {
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        Adapter(NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN))
+        AdapterId(NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN))
     }
 
     /// As a number, never zero.
@@ -83,7 +83,7 @@ impl Adapter {
 }
 
 /// As a number in base 16: names are others' affair.
-impl fmt::Display for Adapter {
+impl fmt::Display for AdapterId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
     }

@@ -10,9 +10,9 @@
 //! | [`change`], [`handover`], [`transaction`] | changes while packets wait, all or nothing: of pipes; of all that there is |
 //! | [`classifier`], [`key`], [`header`] | which flow a packet belongs to, and what is read of it to tell |
 //! | [`term`], [`table`], [`lookup`] | what rules look at, and how the first of many is found |
-//! | [`each`] | masks: a queue or a link of its own for each value |
+//! | [`masks`] | masks: a queue or a link of its own for each value |
 //! | [`impair`] | what a link does to packets: loss, copies, wrong bits, jitter, reordering |
-//! | [`container`], [`tuning`] | packets that cross a boundary together; what is counted for whoever chooses how |
+//! | [`batch`] | packets that cross a boundary together; what is counted for whoever chooses how |
 //! | [`ecn`] | which packets may be marked instead of dropped, and how |
 //! | [`account`] | which layer's bytes a rate counts |
 //! | [`framing`] | what a packet costs on the link beyond that |
@@ -24,11 +24,10 @@
 
 pub mod account;
 pub mod adversary;
+pub mod batch;
 pub mod chance;
 pub mod change;
 pub mod classifier;
-pub mod container;
-pub mod each;
 pub mod ecn;
 pub mod engine;
 pub mod fairness;
@@ -38,6 +37,7 @@ pub mod header;
 pub mod impair;
 pub mod key;
 pub mod lookup;
+pub mod masks;
 pub mod message;
 pub mod network;
 pub mod pipe;
@@ -45,8 +45,7 @@ pub mod rules;
 pub mod table;
 pub mod term;
 pub mod transaction;
-pub mod tuning;
 
 pub use change::{ChangeError, Prepared};
 pub use engine::Engine;
-pub use message::{Corrupt, Dropped, Emit, Mark, Output, PipeId, Why};
+pub use message::{Corrupt, DropReason, Dropped, EcnMark, Emit, Output, PipeId};

@@ -11,7 +11,7 @@
 
 use crate::classifier::Match;
 use crate::header::{Net, Protocol, Version};
-use crate::key::{Adapter, Fragment, Key};
+use crate::key::{AdapterId, Fragment, Key};
 use crate::term::{Literal, Term, ports};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -52,7 +52,7 @@ fn of_mac(mac: [u8; 6]) -> u64 {
 
 /// Behind an address of Ethernet, as many bits of an adapter as there is room for: enough that few
 /// others have them.
-fn of_adapter(adapter: Adapter) -> u64 {
+fn of_adapter(adapter: AdapterId) -> u64 {
     u64::from(adapter.short()) << 49
 }
 
@@ -251,7 +251,7 @@ struct Listed {
 
 /// Clauses of one mask.
 #[derive(Debug, Clone)]
-struct Shape {
+struct FieldShape {
     /// The words that its mask looks at.
     mask: Vec<(u8, u64)>,
     /// By hash, the number of a pattern and one; zero: none.
@@ -264,8 +264,8 @@ struct Shape {
     last: u32,
 }
 
-impl Shape {
-    fn new(mask: &Words, mut clauses: Vec<Clause>) -> Shape {
+impl FieldShape {
+    fn new(mask: &Words, mut clauses: Vec<Clause>) -> FieldShape {
         clauses.sort_by_key(|c| c.rule);
         let used: Vec<(u8, u64)> =
             mask.iter().enumerate().filter(|(_, m)| **m != 0).map(|(n, m)| (n as u8, *m)).collect();
@@ -276,7 +276,7 @@ impl Shape {
             by_pattern.entry(value).or_default().push(Listed { rule, rest });
         }
         let size = (2 * by_pattern.len()).next_power_of_two();
-        let mut shape = Shape {
+        let mut shape = FieldShape {
             mask: used,
             slots: vec![0; size],
             patterns: Vec::new(),
@@ -410,7 +410,7 @@ impl Prunes {
 pub struct Lookup {
     /// Few of them, and then there are no shapes.
     clauses: Vec<Clause>,
-    shapes: Vec<Shape>,
+    shapes: Vec<FieldShape>,
     /// By source and by destination, where there are many shapes.
     prunes: Option<[Prunes; 2]>,
 }
@@ -441,7 +441,7 @@ impl Lookup {
         });
         Lookup {
             clauses: Vec::new(),
-            shapes: shapes.into_iter().map(|(m, c)| Shape::new(&m, c)).collect(),
+            shapes: shapes.into_iter().map(|(m, c)| FieldShape::new(&m, c)).collect(),
             prunes,
         }
     }
@@ -486,7 +486,7 @@ impl Lookup {
 
 /// The first rule of a shape, from `from` on and before `best`.
 #[inline]
-fn first(shape: &Shape, words: &Words, key: &Key, from: u32, best: u32) -> u32 {
+fn first(shape: &FieldShape, words: &Words, key: &Key, from: u32, best: u32) -> u32 {
     if shape.last < from {
         return u32::MAX;
     }

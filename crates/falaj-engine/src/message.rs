@@ -32,7 +32,7 @@ pub enum Output {
     /// A unit that leaves with a bit turned; its other outputs follow.
     Corrupt(Corrupt),
     /// A unit is marked as having met congestion (ECN); what becomes of it follows.
-    Mark(Mark),
+    Mark(EcnMark),
     /// A unit leaves sooner than at the latest that was promised, of use where another pipe
     /// follows; its other outputs do.
     Early(Early),
@@ -53,7 +53,7 @@ pub struct Early {
 
 /// A unit whose ECN bits are to say that it met congestion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct EcnMark {
     /// The pipe that marks it.
     pub pipe: PipeId,
     /// The flow that it belongs to.
@@ -126,12 +126,12 @@ pub struct Dropped {
     /// Length as the link accounts it.
     pub bytes: u32,
     /// Why.
-    pub why: Why,
+    pub why: DropReason,
 }
 
 /// Why a unit is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum DropReason {
     /// Its queue was full.
     QueueFull,
     /// It is larger than the link's largest packet.

@@ -2,17 +2,17 @@
 
 use crate::chance::Chance;
 use crate::classifier::Match;
-use crate::each::Stats;
 use crate::key::Key;
 use crate::lookup::Lookup;
-use crate::table::{Field, Table};
+use crate::masks::SojournStats;
+use crate::table::{Field, LookupTable};
 use falaj_sched::units::probability::Probability;
 use falaj_sched::units::time::Time;
 use std::sync::Arc;
 
 /// A rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
+pub struct RouteRule {
     /// Of the packets that one of these takes.
     pub matches: Vec<Match>,
     /// On their way up (0) or down (1), or both.
@@ -23,20 +23,20 @@ pub struct Rule {
     /// that they pass.
     pub mark: Option<u32>,
     /// What becomes of them.
-    pub to: To,
+    pub to: RuleAction,
     /// After that they go on with the rule behind this one, instead of leaving.
     pub on: bool,
 }
 
-impl Rule {
+impl RouteRule {
     /// Leads every packet through this link.
-    pub fn all_to(link: u32) -> Rule {
-        Rule {
+    pub fn all_to(link: u32) -> RouteRule {
+        RouteRule {
             matches: vec![Match::ANY],
             way: None,
             probability: None,
             mark: None,
-            to: To::Links(vec![link]),
+            to: RuleAction::Links(vec![link]),
             on: false,
         }
     }
@@ -46,16 +46,16 @@ impl Rule {
     /// # Panics
     /// A link that is not among these.
     #[must_use]
-    pub fn renumbered(&self, links: &[u32]) -> Rule {
+    pub fn renumbered(&self, links: &[u32]) -> RouteRule {
         let of = |link: &u32| links[*link as usize];
         let to = match &self.to {
-            To::Links(links) => To::Links(links.iter().map(of).collect()),
-            To::Table { table, by, targets } => {
-                let target = |target: &Option<Target>| match target {
-                    Some(Target::Link(link)) => Some(Target::Link(of(link))),
+            RuleAction::Links(links) => RuleAction::Links(links.iter().map(of).collect()),
+            RuleAction::Table { table, by, targets } => {
+                let target = |target: &Option<RuleTarget>| match target {
+                    Some(RuleTarget::Link(link)) => Some(RuleTarget::Link(of(link))),
                     other => *other,
                 };
-                To::Table {
+                RuleAction::Table {
                     table: table.clone(),
                     by: *by,
                     targets: targets.iter().map(target).collect(),
@@ -63,23 +63,23 @@ impl Rule {
             }
             other => other.clone(),
         };
-        Rule { to, ..self.clone() }
+        RouteRule { to, ..self.clone() }
     }
 
     /// May packets pass a further link behind one of its own?
     pub fn leads_on(&self) -> bool {
         match &self.to {
-            To::Links(links) => links.len() > 1 || self.on && !links.is_empty(),
-            To::Table { .. } => self.on,
-            To::Drop | To::Pass | To::SkipTo(_) => false,
+            RuleAction::Links(links) => links.len() > 1 || self.on && !links.is_empty(),
+            RuleAction::Table { .. } => self.on,
+            RuleAction::Drop | RuleAction::Pass | RuleAction::SkipTo(_) => false,
         }
     }
 
     /// May a packet pass no link by it?
     pub fn passes(&self) -> bool {
         match &self.to {
-            To::Pass => !self.on,
-            To::Table { targets, .. } => targets.contains(&Some(Target::Pass)),
+            RuleAction::Pass => !self.on,
+            RuleAction::Table { targets, .. } => targets.contains(&Some(RuleTarget::Pass)),
             _ => false,
         }
     }
@@ -87,7 +87,7 @@ impl Rule {
 
 /// The links that packets with this key pass, up (0) or down (1), one after the other. `None` where
 /// a rule drops them, and where chance decides.
-pub fn sure_way(rules: &[Rule], key: &Key, way: usize) -> Option<Vec<u32>> {
+pub fn sure_way(rules: &[RouteRule], key: &Key, way: usize) -> Option<Vec<u32>> {
     let mut key = *key;
     let mut links = Vec::new();
     let mut next = 0;
@@ -97,7 +97,7 @@ pub fn sure_way(rules: &[Rule], key: &Key, way: usize) -> Option<Vec<u32>> {
             continue;
         }
         let target = match &rule.to {
-            To::Table { table, by, targets } => {
+            RuleAction::Table { table, by, targets } => {
                 match table
                     .find(*by, &key)
                     .and_then(|entry| targets.get(entry as usize).copied().flatten())
@@ -114,11 +114,11 @@ pub fn sure_way(rules: &[Rule], key: &Key, way: usize) -> Option<Vec<u32>> {
         key.mark = rule.mark.unwrap_or(key.mark);
         let led = links.len();
         match (&rule.to, target) {
-            (To::Links(more), _) => links.extend(more),
-            (To::SkipTo(to), _) => next = next.max(*to as usize),
-            (_, Some(Target::Link(link))) => links.push(link),
-            (To::Drop, _) | (_, Some(Target::Drop)) => return None,
-            (To::Pass, _) | (_, Some(Target::Pass)) if !rule.on => return Some(links),
+            (RuleAction::Links(more), _) => links.extend(more),
+            (RuleAction::SkipTo(to), _) => next = next.max(*to as usize),
+            (_, Some(RuleTarget::Link(link))) => links.push(link),
+            (RuleAction::Drop, _) | (_, Some(RuleTarget::Drop)) => return None,
+            (RuleAction::Pass, _) | (_, Some(RuleTarget::Pass)) if !rule.on => return Some(links),
             _ => {}
         }
         if links.len() > led && !rule.on {
@@ -130,7 +130,7 @@ pub fn sure_way(rules: &[Rule], key: &Key, way: usize) -> Option<Vec<u32>> {
 
 /// What becomes of the packets of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum To {
+pub enum RuleAction {
     /// They pass these links, by their index, one after the other.
     Links(Vec<u32>),
     /// They are thrown away.
@@ -141,11 +141,11 @@ pub enum To {
     /// says nothing of.
     Table {
         /// The table.
-        table: Arc<Table>,
+        table: Arc<LookupTable>,
         /// What of the packet is looked up there.
         by: Field,
         /// What its entries stand for.
-        targets: Vec<Option<Target>>,
+        targets: Vec<Option<RuleTarget>>,
     },
     /// They go on with the rule of this index, which is behind this one.
     SkipTo(u32),
@@ -153,7 +153,7 @@ pub enum To {
 
 /// What an entry of a table stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum RuleTarget {
     /// This link, by its index.
     Link(u32),
     /// Packets are thrown away.
@@ -164,15 +164,15 @@ pub enum Target {
 
 /// What a rule has taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct RuleCounters {
     /// Packets.
     pub packets: u64,
     /// Their bytes, as IP packets.
     pub bytes: u64,
 }
 
-impl Taken {
-    fn add(&mut self, other: &Taken) {
+impl RuleCounters {
+    fn add(&mut self, other: &RuleCounters) {
         self.packets += other.packets;
         self.bytes += other.bytes;
     }
@@ -180,7 +180,7 @@ impl Taken {
 
 /// Where a packet is with the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum At {
+pub(crate) enum RulePosition {
     /// At this rule, and at this one of its links.
     Of { rule: u32, link: u32 },
     /// Its rule is gone, and it goes on with this one behind the link that it is in.
@@ -189,9 +189,9 @@ pub(crate) enum At {
 
 /// What is next for a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum RuleOutcome {
     /// This link.
-    Link(u32, At),
+    Link(u32, RulePosition),
     /// No link, and then out.
     Pass,
     /// A rule drops it.
@@ -206,53 +206,54 @@ const RULES: u64 = 1 << 62;
 /// Rules at work.
 #[derive(Debug, Clone)]
 pub(crate) struct RuleSet {
-    rules: Vec<Rule>,
+    rules: Vec<RouteRule>,
     lookup: Lookup,
     seed: u64,
-    taken: Vec<Taken>,
+    taken: Vec<RuleCounters>,
     /// By rule and way, the packets that its match took, by chance or not.
     asked: Vec<[u64; 2]>,
     /// What rules took that are gone.
-    of_the_gone: Taken,
-    active: Vec<Active>,
+    of_the_gone: RuleCounters,
+    active: Vec<RuleStats>,
 }
 
 /// What became of the packets of a rule in the links that it leads to.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Active {
+pub struct RuleStats {
     /// What they did, and for how long; a packet is counted in each link.
-    pub stats: Stats,
+    pub stats: SojournStats,
     /// When it took one last.
     pub last: Option<Time>,
 }
 
 impl RuleSet {
-    pub(crate) fn new(rules: Vec<Rule>, seed: u64) -> RuleSet {
+    pub(crate) fn new(rules: Vec<RouteRule>, seed: u64) -> RuleSet {
         let lookup = Lookup::new(rules.iter().map(|rule| (&rule.matches[..], rule.way)));
-        let (taken, asked) = (vec![Taken::default(); rules.len()], vec![[0; 2]; rules.len()]);
-        let active = vec![Active::default(); rules.len()];
-        RuleSet { rules, lookup, seed, taken, asked, of_the_gone: Taken::default(), active }
+        let (taken, asked) =
+            (vec![RuleCounters::default(); rules.len()], vec![[0; 2]; rules.len()]);
+        let active = vec![RuleStats::default(); rules.len()];
+        RuleSet { rules, lookup, seed, taken, asked, of_the_gone: RuleCounters::default(), active }
     }
 
-    pub(crate) fn taken(&self) -> &[Taken] {
+    pub(crate) fn taken(&self) -> &[RuleCounters] {
         &self.taken
     }
 
     /// What rules took that are gone.
-    pub(crate) fn of_the_gone(&self) -> Taken {
+    pub(crate) fn of_the_gone(&self) -> RuleCounters {
         self.of_the_gone
     }
 
     /// What became of what each rule has taken.
-    pub(crate) fn active(&self) -> &[Active] {
+    pub(crate) fn active(&self) -> &[RuleStats] {
         &self.active
     }
 
     /// The statistics of the rule by which a packet is in its link.
     #[inline]
-    pub(crate) fn stats_mut(&mut self, at: Option<At>) -> Option<&mut Stats> {
+    pub(crate) fn stats_mut(&mut self, at: Option<RulePosition>) -> Option<&mut SojournStats> {
         match at {
-            Some(At::Of { rule, .. }) => {
+            Some(RulePosition::Of { rule, .. }) => {
                 self.active.get_mut(rule as usize).map(|active| &mut active.stats)
             }
             _ => None,
@@ -263,21 +264,22 @@ impl RuleSet {
     pub(crate) fn chain(&self) -> bool {
         self.rules
             .iter()
-            .any(|rule| rule.on || matches!(&rule.to, To::Links(links) if links.len() > 1))
+            .any(|rule| rule.on || matches!(&rule.to, RuleAction::Links(links) if links.len() > 1))
     }
 
     /// Does a packet ever pass without a link?
     pub(crate) fn pass(&self) -> bool {
-        self.rules.iter().any(Rule::passes)
+        self.rules.iter().any(RouteRule::passes)
     }
 
     /// May more come for a packet behind the link that it is at?
-    pub(crate) fn goes_on(&self, at: At) -> bool {
+    pub(crate) fn goes_on(&self, at: RulePosition) -> bool {
         match at {
-            At::Before(rule) => (rule as usize) < self.rules.len(),
-            At::Of { rule, link } => {
+            RulePosition::Before(rule) => (rule as usize) < self.rules.len(),
+            RulePosition::Of { rule, link } => {
                 let rule = &self.rules[rule as usize];
-                rule.on || matches!(&rule.to, To::Links(links) if links.len() > link as usize + 1)
+                rule.on
+                    || matches!(&rule.to, RuleAction::Links(links) if links.len() > link as usize + 1)
             }
         }
     }
@@ -285,23 +287,23 @@ impl RuleSet {
     /// What is next behind a link.
     pub(crate) fn behind(
         &mut self,
-        at: At,
+        at: RulePosition,
         key: &mut Key,
         way: usize,
         bytes: u32,
         now: Time,
-    ) -> Next {
+    ) -> RuleOutcome {
         let (n, link) = match at {
-            At::Before(rule) => return self.from(rule, key, way, bytes, now),
-            At::Of { rule, link } => (rule, link + 1),
+            RulePosition::Before(rule) => return self.from(rule, key, way, bytes, now),
+            RulePosition::Of { rule, link } => (rule, link + 1),
         };
         let rule = &self.rules[n as usize];
-        if let To::Links(links) = &rule.to
+        if let RuleAction::Links(links) = &rule.to
             && let Some(next) = links.get(link as usize)
         {
-            return Next::Link(*next, At::Of { rule: n, link });
+            return RuleOutcome::Link(*next, RulePosition::Of { rule: n, link });
         }
-        if rule.on { self.from(n + 1, key, way, bytes, now) } else { Next::Nothing }
+        if rule.on { self.from(n + 1, key, way, bytes, now) } else { RuleOutcome::Nothing }
     }
 
     /// Goes on with what others have counted, of which each became this one of these, or went.
@@ -326,29 +328,29 @@ impl RuleSet {
         &self,
         old: &RuleSet,
         become_others: &[Option<u32>],
-        at: At,
-    ) -> Option<At> {
+        at: RulePosition,
+    ) -> Option<RulePosition> {
         let behind = |rule: u32| {
             let next = become_others.get(rule as usize..).into_iter().flatten().flatten().next();
-            At::Before(next.map_or(self.rules.len() as u32, |next| *next))
+            RulePosition::Before(next.map_or(self.rules.len() as u32, |next| *next))
         };
         match at {
             _ if !old.goes_on(at) => None,
-            At::Before(rule) => Some(behind(rule)),
-            At::Of { rule, link } => {
+            RulePosition::Before(rule) => Some(behind(rule)),
+            RulePosition::Of { rule, link } => {
                 let was = &old.rules[rule as usize];
                 let is = become_others.get(rule as usize).copied().flatten();
                 let same = |is: &&u32| match (&was.to, &self.rules[**is as usize].to) {
-                    (To::Links(was), To::Links(is)) => {
+                    (RuleAction::Links(was), RuleAction::Links(is)) => {
                         was.get(link as usize) == is.get(link as usize)
                     }
                     (was, is) => was == is,
                 };
                 match is.as_ref().filter(same) {
-                    Some(is) => Some(At::Of { rule: *is, link }),
-                    None => {
-                        was.on.then(|| is.map_or_else(|| behind(rule + 1), |is| At::Before(is + 1)))
-                    }
+                    Some(is) => Some(RulePosition::Of { rule: *is, link }),
+                    None => was.on.then(|| {
+                        is.map_or_else(|| behind(rule + 1), |is| RulePosition::Before(is + 1))
+                    }),
                 }
             }
         }
@@ -362,14 +364,14 @@ impl RuleSet {
         way: usize,
         bytes: u32,
         now: Time,
-    ) -> Next {
+    ) -> RuleOutcome {
         // Taken by a rule that only counts: it passes, if no other takes it.
         let mut passes = false;
         while let Some(n) = self.lookup.find(key, way, from) {
             from = n + 1;
             let rule = &self.rules[n as usize];
             let found = match &rule.to {
-                To::Table { table, by, targets } => {
+                RuleAction::Table { table, by, targets } => {
                     let target = table
                         .find(*by, key)
                         .and_then(|entry| targets.get(entry as usize).copied().flatten());
@@ -394,19 +396,23 @@ impl RuleSet {
             taken.bytes += u64::from(bytes);
             self.active[n as usize].last = Some(now);
             key.mark = rule.mark.unwrap_or(key.mark);
-            let at = At::Of { rule: n, link: 0 };
+            let at = RulePosition::Of { rule: n, link: 0 };
             match (&rule.to, found) {
-                (To::Links(links), _) => match links.first() {
-                    Some(first) => return Next::Link(*first, at),
+                (RuleAction::Links(links), _) => match links.first() {
+                    Some(first) => return RuleOutcome::Link(*first, at),
                     None => passes = true,
                 },
-                (To::Table { .. }, Some(Target::Link(link))) => return Next::Link(link, at),
-                (To::Drop, _) | (_, Some(Target::Drop)) => return Next::Drop,
-                (To::Pass, _) | (_, Some(Target::Pass)) if !rule.on => return Next::Pass,
-                (To::SkipTo(to), _) => from = (*to).max(from),
+                (RuleAction::Table { .. }, Some(RuleTarget::Link(link))) => {
+                    return RuleOutcome::Link(link, at);
+                }
+                (RuleAction::Drop, _) | (_, Some(RuleTarget::Drop)) => return RuleOutcome::Drop,
+                (RuleAction::Pass, _) | (_, Some(RuleTarget::Pass)) if !rule.on => {
+                    return RuleOutcome::Pass;
+                }
+                (RuleAction::SkipTo(to), _) => from = (*to).max(from),
                 _ => passes = true,
             }
         }
-        if passes { Next::Pass } else { Next::Nothing }
+        if passes { RuleOutcome::Pass } else { RuleOutcome::Nothing }
     }
 }

@@ -56,7 +56,7 @@ impl Field {
 
 /// What a table has an entry for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Entry {
+pub enum TableEntry {
     /// Addresses; of several that hold one, the longest prefix counts.
     Net(Net),
     /// Numbers, from and to, both included.
@@ -65,30 +65,30 @@ pub enum Entry {
 
 /// Entries, each with what it stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Table {
+pub struct LookupTable {
     name: String,
     /// From this on it is this entry, or none.
     four: Vec<(u32, Option<u32>)>,
-    six: Steps,
+    six: RangeSteps,
     numbers: Vec<(u16, u16, u32)>,
 }
 
-impl Table {
+impl LookupTable {
     /// The table of this name; what an entry stands for is its number in `entries`.
     ///
     /// # Errors
     /// Two entries that are alike, or numbers that two entries have: both numbers.
-    pub fn new(name: &str, entries: &[Entry]) -> Result<Table, (usize, usize)> {
+    pub fn new(name: &str, entries: &[TableEntry]) -> Result<LookupTable, (usize, usize)> {
         let (mut four, mut six, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
         for (n, entry) in entries.iter().enumerate() {
             let value = n as u32;
             match entry {
-                Entry::Net(net) => {
+                TableEntry::Net(net) => {
                     let (low, high) = net.range();
                     let of_version = if net.addr.is_ipv4() { &mut four } else { &mut six };
                     of_version.push((low, high, value));
                 }
-                Entry::Numbers(from, to) => numbers.push((*from, *to, value)),
+                TableEntry::Numbers(from, to) => numbers.push((*from, *to, value)),
             }
         }
         numbers.sort_unstable();
@@ -99,7 +99,7 @@ impl Table {
         // Behind the last address of IPv4 there is none.
         let within = |(from, value): (u128, Option<u32>)| Some((u32::try_from(from).ok()?, value));
         let four = innermost(four)?.into_iter().filter_map(within).collect();
-        Ok(Table { name: name.to_owned(), four, six: innermost(six)?, numbers })
+        Ok(LookupTable { name: name.to_owned(), four, six: innermost(six)?, numbers })
     }
 
     /// Its name.
@@ -147,11 +147,11 @@ impl Table {
 }
 
 /// From where on it is which entry.
-type Steps = Vec<(u128, Option<u32>)>;
+type RangeSteps = Vec<(u128, Option<u32>)>;
 
 /// Ranges that lie within each other or apart, as the innermost of each point: from where on it is
 /// which.
-fn innermost(mut ranges: Vec<(u128, u128, u32)>) -> Result<Steps, (usize, usize)> {
+fn innermost(mut ranges: Vec<(u128, u128, u32)>) -> Result<RangeSteps, (usize, usize)> {
     // The outer one first.
     ranges.sort_unstable_by_key(|&(low, high, value)| (low, std::cmp::Reverse(high), value));
     if let Some(pair) =
@@ -159,7 +159,7 @@ fn innermost(mut ranges: Vec<(u128, u128, u32)>) -> Result<Steps, (usize, usize)
     {
         return Err((pair[0].2 as usize, pair[1].2 as usize));
     }
-    let mut out = Steps::new();
+    let mut out = RangeSteps::new();
     let mut set = |from: u128, value: Option<u32>| match out.last_mut() {
         Some(last) if last.0 == from => last.1 = value,
         _ => out.push((from, value)),
@@ -204,14 +204,18 @@ mod tests {
 
     #[test]
     fn the_same_twice_is_told() {
-        let net = |text: &str, len| Entry::Net(Net::new(text.parse().expect("an address"), len));
+        let net =
+            |text: &str, len| TableEntry::Net(Net::new(text.parse().expect("an address"), len));
         assert_eq!(
-            Table::new("t", &[net("10.0.0.0", 8), net("::", 0), net("10.0.0.0", 8)]),
+            LookupTable::new("t", &[net("10.0.0.0", 8), net("::", 0), net("10.0.0.0", 8)]),
             Err((0, 2))
         );
-        assert_eq!(Table::new("t", &[Entry::Numbers(5, 9), Entry::Numbers(9, 10)]), Err((0, 1)));
+        assert_eq!(
+            LookupTable::new("t", &[TableEntry::Numbers(5, 9), TableEntry::Numbers(9, 10)]),
+            Err((0, 1))
+        );
         let all = [net("0.0.0.0", 0), net("255.255.255.255", 32), net("::", 0), net("ffff::", 16)];
-        let table = Table::new("t", &all).expect("they differ");
+        let table = LookupTable::new("t", &all).expect("they differ");
         assert_eq!(table.find(Field::Src, &key(u32::MAX, 0)), Some(1));
         assert_eq!(table.find(Field::Src, &key(u32::MAX - 1, 0)), Some(0));
         assert_eq!(table.address("ffff::1".parse().expect("an address")), Some(3));
@@ -225,18 +229,18 @@ mod tests {
             numbers in prop::collection::vec((0u16..40, 0u16..4), 0..8),
             address in 0u32..80, port in 0u16..50,
         ) {
-            let nets = nets.into_iter().map(|(a, len)| Entry::Net(Net::new(IpAddr::V4((a << 2).into()), len)));
-            let numbers = numbers.into_iter().map(|(from, more)| Entry::Numbers(from, from + more));
-            let all: Vec<Entry> = nets.chain(numbers).collect();
-            let Ok(table) = Table::new("t", &all) else { return Ok(()) };
+            let nets = nets.into_iter().map(|(a, len)| TableEntry::Net(Net::new(IpAddr::V4((a << 2).into()), len)));
+            let numbers = numbers.into_iter().map(|(from, more)| TableEntry::Numbers(from, from + more));
+            let all: Vec<TableEntry> = nets.chain(numbers).collect();
+            let Ok(table) = LookupTable::new("t", &all) else { return Ok(()) };
             let key = key(address << 1, port);
-            let of = |entry: &Entry| match entry {
-                Entry::Net(net) if net.contains(key.src.expect("it has one")) => Some(net.len),
+            let of = |entry: &TableEntry| match entry {
+                TableEntry::Net(net) if net.contains(key.src.expect("it has one")) => Some(net.len),
                 _ => None,
             };
             let longest = all.iter().enumerate().filter_map(|(n, e)| Some((of(e)?, n as u32))).max().map(|(_, n)| n);
             prop_assert_eq!(table.find(Field::Src, &key), longest);
-            let within = |e: &Entry| matches!(e, Entry::Numbers(from, to) if (*from..=*to).contains(&port));
+            let within = |e: &TableEntry| matches!(e, TableEntry::Numbers(from, to) if (*from..=*to).contains(&port));
             prop_assert_eq!(table.find(Field::Sport, &key), all.iter().position(within).map(|n| n as u32));
         }
     }

@@ -1,8 +1,8 @@
 //! Terms: what a packet may be like, each a condition that holds or does not.
 
 use crate::header::{Net, Protocol, Version};
-use crate::key::{Adapter, Fragment, Key};
-use crate::table::{Field, Table};
+use crate::key::{AdapterId, Fragment, Key};
+use crate::table::{Field, LookupTable};
 use std::fmt;
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub enum Term {
     /// Destination port.
     Dport(u16, u16),
     /// The table has an entry for it.
-    In(Field, Arc<Table>),
+    In(Field, Arc<LookupTable>),
     /// Ethernet's type.
     Ether(u16),
     /// The VLAN of the outer tag.
@@ -53,7 +53,7 @@ pub enum Term {
     /// A rule has noted this of it; zero: none has.
     Mark(u32),
     /// In or out by this virtual adapter. No `match` says it: a flow's `adapter` does.
-    Adapter(Adapter),
+    Adapter(AdapterId),
 }
 
 /// Flags of TCP by their names, the lowest bit first.

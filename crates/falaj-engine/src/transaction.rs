@@ -3,12 +3,12 @@
 //! packets of its own in mind.
 
 use crate::handover::FlowMapping;
-use crate::network::{Leading, Sorting};
+use crate::network::{IngressChange, RuleChange};
 use crate::{PipeId, Prepared};
 
 /// What becomes of a pipe's flows.
 #[derive(Debug)]
-pub struct Flows {
+pub struct FlowChange {
     /// The pipe.
     pub pipe: PipeId,
     /// Of each that there is.
@@ -22,11 +22,11 @@ pub struct Transaction {
     /// Of the pipes.
     pub engine: Prepared,
     /// Of their flows, where these are others.
-    pub flows: Vec<Flows>,
+    pub flows: Vec<FlowChange>,
     /// Of how packets are sorted where they enter, where that is another.
-    pub sorted: Vec<Sorting>,
+    pub sorted: Vec<IngressChange>,
     /// Of rules, where these are others.
-    pub rules: Option<Leading>,
+    pub rules: Option<RuleChange>,
     /// The pipes that are told of from then on, in the order of their links.
     pub order: Vec<PipeId>,
 }

@@ -5,14 +5,13 @@ use anyhow::{Context, Result, bail};
 use falaj_control::live_links::{between_two_ends, no_adapters, no_masks, warn_of_spinning};
 use falaj_control::pacing::Pace;
 use falaj_engine::account::Account;
-use falaj_engine::rules::Taken;
-use falaj_live::addressing;
+use falaj_engine::rules::RuleCounters;
 use falaj_live::clock::{Clock, Usage, monotonic, thread_usage};
 use falaj_live::event_loop::{Awake, Forwarder, LiveFlow, Losses, Options, Woken};
 use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{self, End, Event, Exit, Join, Sandbox};
 use falaj_live::traffic::datagrams::{EndPlan, EndReport, FlowKey, ReceivedReport, run_end};
-use falaj_live::wiring;
+use falaj_live::{addressing, wiring};
 use falaj_scenario::{Link, Scenario};
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
@@ -77,7 +76,7 @@ pub struct Measured {
     /// By direction (up and down of each link), then by flow.
     pub flows: Vec<Vec<MeasuredFlow>>,
     /// What each rule has taken, by name.
-    pub rules: Vec<(String, Taken)>,
+    pub rules: Vec<(String, RuleCounters)>,
     /// What was lost outside the queues.
     pub losses: Losses,
     /// Where the packets went: `namespaces` or `loopback`.

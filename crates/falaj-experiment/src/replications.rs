@@ -3,7 +3,7 @@
 use crate::simulation::{Plan, Simulation};
 use anyhow::Result;
 use falaj_engine::PipeId;
-use falaj_engine::each::Report;
+use falaj_engine::masks::MaskStats;
 use falaj_scenario::{Scenario, Towards};
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::transmission::Air;
@@ -83,7 +83,7 @@ impl Replications {
     }
 
     /// What masks made in the first replication, by name.
-    pub fn many<'a>(&'a self, scenario: &Scenario) -> Vec<(String, &'a Report)> {
+    pub fn many<'a>(&'a self, scenario: &Scenario) -> Vec<(String, &'a MaskStats)> {
         let name = |many: &Many| {
             let link = &scenario.links[many.pipe.0 as usize / 2];
             let (direction, way) =

@@ -6,7 +6,7 @@ use crate::traffic::datagrams::{self, EndPlan, FlowKey, HEADER, Receiving, Sendi
 use falaj_engine::classifier::Match;
 use falaj_engine::header::{Protocol, Version};
 use falaj_engine::key::Key;
-use falaj_engine::rules::{Rule, Target, To, sure_way};
+use falaj_engine::rules::{RouteRule, RuleAction, RuleTarget, sure_way};
 use falaj_scenario::{Direction, Link, Scenario, Source, Towards};
 use falaj_sched::queues::queue::FlowId;
 use std::fmt;
@@ -50,7 +50,7 @@ pub fn from_end(towards: Towards) -> End {
 /// What each end sends and receives, near first. Times are still to be set.
 pub fn plan(scenario: &Scenario) -> Result<[EndPlan; 2], Unreachable> {
     let mut plans = [EndPlan::default(), EndPlan::default()];
-    let rules: Vec<Rule> = scenario.rules.iter().map(|rule| rule.rule.clone()).collect();
+    let rules: Vec<RouteRule> = scenario.rules.iter().map(|rule| rule.rule.clone()).collect();
     for (i, source) in scenario.traffic.iter().enumerate() {
         let direction = scenario.links[source.link].direction(source.towards);
         if source.sources > 1 {
@@ -218,7 +218,7 @@ fn headers(source: &Source, direction: &Direction, v6: bool) -> Result<i32, Unre
 fn addresses(
     source: &Source,
     scenario: &Scenario,
-    rules: &[Rule],
+    rules: &[RouteRule],
     number: u16,
 ) -> Result<(SocketAddr, SocketAddr), Unreachable> {
     let link = &scenario.links[source.link];
@@ -227,9 +227,11 @@ fn addresses(
     let (from, to) = (from_end(source.towards), from_end(source.towards).other());
     let flow = &direction.flows[source.flow];
     let way = pipe_of(source.towards) as usize;
-    let leads = |rule: &&Rule| match &rule.to {
-        To::Links(links) => links[..] == [source.link as u32],
-        To::Table { targets, .. } => targets.contains(&Some(Target::Link(source.link as u32))),
+    let leads = |rule: &&RouteRule| match &rule.to {
+        RuleAction::Links(links) => links[..] == [source.link as u32],
+        RuleAction::Table { targets, .. } => {
+            targets.contains(&Some(RuleTarget::Link(source.link as u32)))
+        }
         _ => false,
     };
     // What leads to the link may ask for ports, and what the flow takes as well.

@@ -190,7 +190,7 @@ fn a_port_that_does_not_say_when_it_has_room_paces_nothing() -> io::Result<()> {
     let (mut forwarder, _ends) = link(Pace::Falaj, false, 0)?;
     forwarder.pace()?;
     let change = |spec: PipeSpec| {
-        let change = falaj_engine::change::Change::new(PipeId(0), spec);
+        let change = falaj_engine::change::PipeChange::new(PipeId(0), spec);
         let engine = Prepared::new(&[change]).unwrap_or_else(|(_, unfit)| panic!("{unfit}"));
         let order = vec![PipeId(0), PipeId(1)];
         Transaction { engine, flows: Vec::new(), sorted: Vec::new(), rules: None, order }

@@ -4,12 +4,12 @@
 
 use falaj_engine::handover::FlowMapping;
 use falaj_engine::impair::Impairments;
-use falaj_engine::impair::event::Event;
+use falaj_engine::impair::event::RandomEvent;
 use falaj_engine::impair::loss::Loss;
 use falaj_engine::key::Key;
 use falaj_engine::message::{Corrupt, Unit};
 use falaj_engine::pipe::{Counters, PipeSpec};
-use falaj_engine::transaction::{Flows, Transaction};
+use falaj_engine::transaction::{FlowChange, Transaction};
 use falaj_engine::{Engine, Output, PipeId, Prepared, change};
 use falaj_live::backend::loopback::{RelayPort, Sorted};
 use falaj_live::backend::port::{Port, Received};
@@ -540,7 +540,7 @@ fn datagrams_pass_over_loopback() -> io::Result<()> {
 /// The same decisions as in simulated time: which packets are lost, doubled, turned.
 #[test]
 fn what_a_link_does_to_packets_is_as_simulated() -> io::Result<()> {
-    let half = |what: u64| Event::independent(Probability::of(what, 10));
+    let half = |what: u64| RandomEvent::independent(Probability::of(what, 10));
     let impairments = Impairments {
         loss: Some(Loss::Random(half(3))),
         duplicate: Some(half(2)),
@@ -642,9 +642,10 @@ fn a_change_leaves_what_is_on_its_way_alone() -> io::Result<()> {
     let change = |forwarder: &mut Forwarder, fates: Vec<FlowMapping>, number: usize| {
         let mut spec = pipe(rate, Span::ZERO);
         spec.setup.flows = vec![spec.setup.flows[0].clone(); number];
-        let change = change::Change { pipe: PipeId(0), spec, flows: fates.clone(), drop: false };
+        let change =
+            change::PipeChange { pipe: PipeId(0), spec, flows: fates.clone(), drop: false };
         let engine = Prepared::new(&[change]).unwrap_or_else(|(_, unfit)| panic!("{unfit}"));
-        let flows = vec![Flows { pipe: PipeId(0), fates, number }];
+        let flows = vec![FlowChange { pipe: PipeId(0), fates, number }];
         forwarder
             .change(Transaction {
                 engine,

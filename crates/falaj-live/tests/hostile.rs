@@ -93,7 +93,7 @@ pub fn adapters(bytes: &[u8]) {
             while let Some(received) = near.receive(&mut buffer).expect("it is read") {
                 let unit = &buffer[..received.length];
                 let of = near.key(unit).adapter.expect("whose it is");
-                assert!(NAMES.iter().any(|name| key::Adapter::named(name) == of));
+                assert!(NAMES.iter().any(|name| key::AdapterId::named(name) == of));
                 let _ = far.transmit(unit);
             }
             while let Some(received) = far.receive(&mut buffer).expect("it is read") {

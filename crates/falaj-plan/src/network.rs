@@ -4,7 +4,7 @@
 use crate::Way;
 use crate::bounds::{Envelope, sent_by};
 use falaj_engine::key::Key;
-use falaj_engine::rules::{Rule, sure_way};
+use falaj_engine::rules::{RouteRule, sure_way};
 use falaj_scenario::{Direction, Scenario, Source, Towards};
 use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::queues::queue::FlowId;
@@ -71,7 +71,7 @@ impl Routes {
     /// # Errors
     /// Rules leave a way to chance: then nothing is known of what meets where.
     pub fn of(scenario: &Scenario, ways: &[Way<'_>]) -> Result<Routes, String> {
-        let rules: Vec<Rule> = scenario.rules.iter().map(|rule| rule.rule.clone()).collect();
+        let rules: Vec<RouteRule> = scenario.rules.iter().map(|rule| rule.rule.clone()).collect();
         let mut made = Routes {
             network: Network { servers: Vec::new(), flows: Vec::new(), order: Order::Fifo },
             capacity: Vec::new(),
@@ -275,7 +275,7 @@ fn sent(scenario: &Scenario, source: &Source, sources: u32) -> Result<Curve, Str
 /// the same way together.
 fn steps(
     scenario: &Scenario,
-    rules: &[Rule],
+    rules: &[RouteRule],
     source: &Source,
 ) -> Result<Vec<(Steps, u32)>, String> {
     let Some(key) = source.key.filter(|_| !rules.is_empty()) else {

@@ -6,8 +6,8 @@
 use crate::containers::{Measure, Policy as Size};
 use crate::recent::Recent;
 use crate::tune::{Choice, Cost, Limits, Load, Tuned, Wanted, choose, expect};
-use falaj_engine::container::{ADDRESS, LENGTH, Policy};
-use falaj_engine::tuning::{Choose, Seen};
+use falaj_engine::batch::tuning::{EpochStats, PolicyChooser};
+use falaj_engine::batch::{ADDRESS, BatchPolicy, LENGTH};
 use falaj_sched::units::time::Span;
 
 /// How much of what was known is kept from an epoch to the next.
@@ -41,7 +41,7 @@ const FIRST: Cost =
 const DOUBT: f64 = 0.01;
 
 /// Keeps a delay at the least processor time. Give it to
-/// [`Packer::tuned`](falaj_engine::container::Packer::tuned).
+/// [`Packer::tuned`](falaj_engine::batch::Packer::tuned).
 #[derive(Clone, Debug)]
 pub struct Tuner {
     wanted: Wanted,
@@ -118,7 +118,7 @@ impl Sums {
 }
 
 /// Packets that came at once, by the variance of those in pieces of an epoch over their mean.
-fn bursts(seen: &Seen) -> Option<f64> {
+fn bursts(seen: &EpochStats) -> Option<f64> {
     let slots = seen.slots as f64;
     let mean = seen.packets as f64 / slots;
     let variance = (seen.squares as f64 / slots - mean * mean) * slots / (slots - 1.0);
@@ -184,9 +184,9 @@ impl Tuner {
 
     /// The policy before anything is known, of containers of so many bytes: none waits longer than
     /// the delay's half, and none while the other side is idle.
-    pub fn first(&self, bytes: u32) -> Policy {
+    pub fn first(&self, bytes: u32) -> BatchPolicy {
         let timeout = span(self.wanted.delay / 2.0).max(Span(1));
-        Policy { packets: u32::MAX, bytes, timeout, when_idle: true }
+        BatchPolicy { packets: u32::MAX, bytes, timeout, when_idle: true }
     }
 
     /// Pieces of an epoch, and how many there are: as long as the delay, and ten milliseconds in
@@ -242,7 +242,7 @@ impl Tuner {
     }
 
     /// Takes what was seen into account; says whether the load is another one.
-    fn learn(&mut self, seen: &Seen, now: Policy) -> bool {
+    fn learn(&mut self, seen: &EpochStats, now: BatchPolicy) -> bool {
         let packets = seen.packets as f64;
         // A few packets after a long silence are few in all that time; many are a load that has
         // begun.
@@ -292,7 +292,7 @@ impl Tuner {
     }
 
     /// Compares what was expected of the policy with what it did.
-    fn compare(&mut self, seen: &Seen, now: Policy) {
+    fn compare(&mut self, seen: &EpochStats, now: BatchPolicy) {
         let load = Load { stretch: 1.0, ..self.load() };
         let cost = self.cost();
         let mean = Wanted { measure: Measure::Mean, ..self.wanted };
@@ -356,13 +356,13 @@ impl Tuner {
     }
 }
 
-fn size(policy: Policy) -> Size {
+fn size(policy: BatchPolicy) -> Size {
     let timeout = (policy.timeout != Span::MAX).then(|| seconds(policy.timeout));
     Size { size: policy.packets as usize, timeout }
 }
 
-impl Choose for Tuner {
-    fn choose(&mut self, seen: &Seen, now: Policy) -> Policy {
+impl PolicyChooser for Tuner {
+    fn choose(&mut self, seen: &EpochStats, now: BatchPolicy) -> BatchPolicy {
         let moved = self.learn(seen, now);
         let expected = expect(&self.wanted, &self.load(), &self.cost(), size(now), now.when_idle)
             .ok()
@@ -392,7 +392,7 @@ impl Choose for Tuner {
         }
         let timeout = choice.policy.timeout.map_or(Span::MAX, span);
         let packets = u32::try_from(choice.policy.size).unwrap_or(u32::MAX);
-        let next = Policy { packets, bytes: now.bytes, timeout, when_idle: choice.when_idle };
+        let next = BatchPolicy { packets, bytes: now.bytes, timeout, when_idle: choice.when_idle };
         self.changes += u64::from(next != now);
         next
     }

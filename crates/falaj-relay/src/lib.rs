@@ -28,12 +28,12 @@ pub use pipes::RelayFlow;
 use falaj_engine::Corrupt;
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Match;
-use falaj_engine::each::Stats;
 use falaj_engine::header::Protocol;
 use falaj_engine::impair::Impairments;
 use falaj_engine::key::Key;
-use falaj_engine::network::{Entry, Refused};
-use falaj_engine::rules::{Rule, Taken};
+use falaj_engine::masks::SojournStats;
+use falaj_engine::network::{Route, RouteError};
+use falaj_engine::rules::{RouteRule, RuleCounters};
 use falaj_engine::table::Field;
 use falaj_engine::term::{Literal, Term};
 use falaj_scenario::{Direction, Link, Scenario};
@@ -124,7 +124,7 @@ pub struct Report {
     pub flows: Vec<Vec<RelayFlow>>,
     /// What each rule has taken, and what became of it. A stream is taken once each way, its
     /// packets are what became of it.
-    pub rules: Vec<(Taken, Stats)>,
+    pub rules: Vec<(RuleCounters, SojournStats)>,
     /// Clients that sent datagrams.
     pub clients: u64,
     /// Streams that were accepted.
@@ -301,12 +301,12 @@ impl Core {
         let length = self.looks.length(protocol, payload);
         let key = self.looks.key(way, protocol, client, length);
         let led = self.pipes.route(key, way, length);
-        self.losses.unmatched += u64::from(matches!(led, Err(Refused::Unmatched)));
+        self.losses.unmatched += u64::from(matches!(led, Err(RouteError::Unmatched)));
         led.ok()
     }
 
     /// What packets of a protocol are charged there.
-    fn charge(&self, entry: &Entry, protocol: Protocol) -> Charge {
+    fn charge(&self, entry: &Route, protocol: Protocol) -> Charge {
         Charge { account: self.pipes.account(entry), headers: self.looks.headers(protocol) }
     }
 }
@@ -349,7 +349,7 @@ impl Relay {
         if spec.carries.tcp && (pipes.drop_early() || directions.any(|d| breaks(&d.impairments))) {
             return Err(Error::Breaks);
         }
-        if spec.carries.tcp && scenario.rules.iter().any(|rule| Rule::leads_on(&rule.rule)) {
+        if spec.carries.tcp && scenario.rules.iter().any(|rule| RouteRule::leads_on(&rule.rule)) {
             return Err(Error::Chain);
         }
         let (sender, messages) = sync_channel(WAITING);

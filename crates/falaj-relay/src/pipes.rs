@@ -2,11 +2,11 @@
 
 use crate::room::Room;
 use falaj_engine::account::Account;
-use falaj_engine::each::Stats;
 use falaj_engine::key::Key;
-use falaj_engine::network::{Entry, Network, Packet, Refused};
+use falaj_engine::masks::SojournStats;
+use falaj_engine::network::{IngressPacket, Network, Route, RouteError};
 use falaj_engine::pipe::Counters;
-use falaj_engine::rules::{Rule, Taken};
+use falaj_engine::rules::{RouteRule, RuleCounters};
 use falaj_engine::{Corrupt, Emit, Output, PipeId};
 use falaj_scenario::Scenario;
 use falaj_sched::contract::breach::Breach;
@@ -54,7 +54,7 @@ struct OnItsWay<T> {
 /// Where something goes in, and by which headers it is known in there.
 #[derive(Clone, Copy)]
 pub(crate) struct Way {
-    pub(crate) entry: Entry,
+    pub(crate) entry: Route,
     pub(crate) key: Key,
 }
 
@@ -149,7 +149,7 @@ impl<T: Cargo> Pipes<T> {
     pub(crate) fn new(scenario: &Scenario) -> Result<Pipes<T>, Refusals> {
         let mut spec = scenario.network();
         let mut rooms = Vec::new();
-        let chain = spec.rules.iter().any(Rule::leads_on);
+        let chain = spec.rules.iter().any(RouteRule::leads_on);
         for place in spec.places.iter_mut().filter(|_| !chain) {
             let mut of_flows = Vec::new();
             lift(place.pipe.kind, &mut place.pipe.setup, &mut of_flows);
@@ -179,18 +179,18 @@ impl<T: Cargo> Pipes<T> {
 
     /// Where a packet of so many bytes goes in that comes up (0) or down (1). It counts as taken by
     /// its rule.
-    pub(crate) fn route(&mut self, key: Key, way: usize, length: u32) -> Result<Way, Refused> {
+    pub(crate) fn route(&mut self, key: Key, way: usize, length: u32) -> Result<Way, RouteError> {
         let now = self.now();
         Ok(Way { entry: self.network.route(&key, way, length, now)?, key })
     }
 
     /// The queue where something goes in.
-    pub(crate) fn room(&self, entry: &Entry) -> &Arc<Room> {
+    pub(crate) fn room(&self, entry: &Route) -> &Arc<Room> {
         &self.rooms[entry.pipe.0 as usize][entry.flow.index()]
     }
 
     /// What of a packet counts there.
-    pub(crate) fn account(&self, entry: &Entry) -> Account {
+    pub(crate) fn account(&self, entry: &Route) -> Account {
         self.network.account(entry.pipe).unwrap_or(Account::Ip)
     }
 
@@ -227,7 +227,7 @@ impl<T: Cargo> Pipes<T> {
         self.network.enter(
             *entry,
             key,
-            Packet { handle, length, label: &Label::default() },
+            IngressPacket { handle, length, label: &Label::default() },
             now,
             &mut self.out,
         );
@@ -358,7 +358,7 @@ impl<T: Cargo> Pipes<T> {
     }
 
     /// What each rule has taken, and what became of it.
-    pub(crate) fn rules(&self) -> Vec<(Taken, Stats)> {
+    pub(crate) fn rules(&self) -> Vec<(RuleCounters, SojournStats)> {
         self.network
             .taken()
             .iter()

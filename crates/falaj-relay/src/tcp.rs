@@ -9,7 +9,7 @@
 use crate::pipes::{DOWN, UP, Way};
 use crate::room::Room;
 use crate::{Core, Item, Message as Any, STACK, Spec};
-use falaj_engine::network::Entry;
+use falaj_engine::network::Route;
 use falaj_scenario::{Direction, Scenario};
 use falaj_sched::queues::queue::Limit;
 use socket2::SockRef;
@@ -161,7 +161,7 @@ impl Tcp {
     }
 
     /// What passes no link has none of the links' windows.
-    fn window(&self, entry: &Entry) -> Limit {
+    fn window(&self, entry: &Route) -> Limit {
         self.windows.get(entry.pipe.0 as usize).copied().unwrap_or(Limit::Bytes(WINDOW.1))
     }
 

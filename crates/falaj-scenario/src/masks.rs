@@ -6,8 +6,8 @@ use crate::model::Towards;
 use crate::read::{Datum, Fields, Got, get};
 use crate::suggest::{self, quoted};
 use crate::units::Unreadable;
-use falaj_engine::each::mask::Lengths;
-use falaj_engine::each::{Each, Mask};
+use falaj_engine::masks::mask::Lengths;
+use falaj_engine::masks::{Each, Mask};
 use falaj_sched::contract::params::Value;
 use std::ops::Range;
 

@@ -3,11 +3,11 @@
 use falaj_engine::PipeId;
 use falaj_engine::account::Account;
 use falaj_engine::classifier::{Classifier, Match};
-use falaj_engine::each::Masks;
 use falaj_engine::framing::Framing;
 use falaj_engine::impair::Impairments;
 use falaj_engine::key::Key;
-use falaj_engine::network::{NetworkSpec, Place};
+use falaj_engine::masks::Masks;
+use falaj_engine::network::{NetworkSpec, PlacedPipe};
 use falaj_engine::pipe::{Pace, PipeSpec};
 use falaj_sched::contract::params::Manifest;
 use falaj_sched::contract::params::{FlowSetup, Setup, Values};
@@ -17,9 +17,8 @@ use falaj_sched::units::capacity::Capacity;
 use falaj_sched::units::label::Ecn;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
-use falaj_traffic::source::bucket;
 use falaj_traffic::source::size::Sizes;
-use falaj_traffic::source::{Model, SourceSpec};
+use falaj_traffic::source::{Model, SourceSpec, bucket};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -45,7 +44,7 @@ pub struct Rule {
     /// Its name, or its number from 1.
     pub name: String,
     /// What it says; links are those of [`Scenario::links`].
-    pub rule: falaj_engine::rules::Rule,
+    pub rule: falaj_engine::rules::RouteRule,
 }
 
 /// A link between a near end and a far end.
@@ -164,8 +163,8 @@ pub struct Adapter {
 
 impl Adapter {
     /// What keys and matches know it by.
-    pub fn id(&self) -> falaj_engine::key::Adapter {
-        falaj_engine::key::Adapter::named(&self.name)
+    pub fn id(&self) -> falaj_engine::key::AdapterId {
+        falaj_engine::key::AdapterId::named(&self.name)
     }
 }
 
@@ -371,7 +370,7 @@ impl Scenario {
 
     /// The network that the engine builds of it: up and down of each link, and the rules.
     pub fn network(&self) -> NetworkSpec {
-        let place = |d: &Direction| Place {
+        let place = |d: &Direction| PlacedPipe {
             pipe: d.pipe(),
             classifier: d.classifier(),
             account: d.account,

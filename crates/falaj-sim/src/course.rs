@@ -2,7 +2,7 @@
 //! however long it is.
 
 use crate::witness::{Loss, Witness};
-use falaj_engine::{Emit, PipeId, Why};
+use falaj_engine::{DropReason, Emit, PipeId};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
 
@@ -114,7 +114,7 @@ impl Witness for Course {
 
     fn lost(&mut self, loss: &Loss) {
         // Behind the link it has left already.
-        if matches!(loss.dropped.why, Why::Rule | Why::Unmatched) {
+        if matches!(loss.dropped.why, DropReason::Rule | DropReason::Unmatched) {
             return;
         }
         let came = self.at(loss.came.unwrap_or(loss.told));

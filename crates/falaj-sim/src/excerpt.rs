@@ -3,7 +3,7 @@
 
 use crate::course::Longest;
 use crate::witness::{Loss, Witness};
-use falaj_engine::{Emit, PipeId, Why};
+use falaj_engine::{DropReason, Emit, PipeId};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
 use std::collections::VecDeque;
@@ -106,7 +106,8 @@ impl Witness for Excerpt {
 
     fn lost(&mut self, loss: &Loss) {
         let dropped = &loss.dropped;
-        if dropped.why == Why::Lost && (dropped.pipe, dropped.flow) == (self.pipe, self.flow) {
+        if dropped.why == DropReason::Lost && (dropped.pipe, dropped.flow) == (self.pipe, self.flow)
+        {
             // The link sent it, though it did not arrive.
             self.count(loss.told, dropped.bytes, true);
             self.count(loss.came.unwrap_or(loss.told), dropped.bytes, false);

@@ -3,10 +3,12 @@
 
 use falaj_engine::handover::FlowMapping;
 use falaj_engine::key::Key;
-use falaj_engine::network::{Around, Network, NetworkSpec, Packet, Places, Refused};
+use falaj_engine::network::{
+    IngressPacket, Network, NetworkChange, NetworkSpec, PipePlaces, RouteError,
+};
 use falaj_engine::pipe::Counters;
-use falaj_engine::transaction::{Flows, Transaction};
-use falaj_engine::{ChangeError, Output, PipeId, Why, ecn, rules};
+use falaj_engine::transaction::{FlowChange, Transaction};
+use falaj_engine::{ChangeError, DropReason, Output, PipeId, ecn, rules};
 use falaj_sched::contract::params::Refusals;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::Label;
@@ -37,7 +39,7 @@ pub struct Replayed {
     /// sent.
     pub flows: Vec<Vec<(Counters, Meter)>>,
     /// What each rule has taken.
-    pub taken: Vec<rules::Taken>,
+    pub taken: Vec<rules::RuleCounters>,
     /// Packets that no rule took, or no flow of their link.
     pub unmatched: u64,
 }
@@ -132,13 +134,15 @@ impl<'a> Replay<'a> {
             match entry {
                 Ok(entry) => {
                     let label = ecn::label(&key);
-                    let packet = Packet { handle: handle as u32, length, label: &label };
+                    let packet = IngressPacket { handle: handle as u32, length, label: &label };
                     self.network.enter(entry, &key, packet, at, &mut self.out);
                     self.note();
                 }
-                Err(Refused::Dropped) => self.verdicts[handle] = Verdict::Dropped(Why::Rule),
-                Err(Refused::Unmatched) => {
-                    self.verdicts[handle] = Verdict::Dropped(Why::Unmatched);
+                Err(RouteError::Dropped) => {
+                    self.verdicts[handle] = Verdict::Dropped(DropReason::Rule)
+                }
+                Err(RouteError::Unmatched) => {
+                    self.verdicts[handle] = Verdict::Dropped(DropReason::Unmatched);
                     self.unmatched += 1;
                 }
             }
@@ -160,7 +164,7 @@ impl<'a> Replay<'a> {
 
     /// Where links are at this instant, and where others may begin; not before the last arrival
     /// that has entered.
-    pub fn places(&mut self, now: Time) -> Places {
+    pub fn places(&mut self, now: Time) -> PipePlaces {
         self.network.poll(now, &mut self.out);
         self.note();
         self.network.places()
@@ -184,12 +188,12 @@ impl<'a> Replay<'a> {
         };
         self.network.apply(
             engine,
-            Around { flows: &fates, sorted, rules },
+            NetworkChange { flows: &fates, sorted, rules },
             &known,
             now,
             &mut self.out,
         )?;
-        for Flows { pipe, fates, number } in flows {
+        for FlowChange { pipe, fates, number } in flows {
             let old =
                 std::mem::replace(&mut self.delays[pipe.0 as usize], vec![Meter::new(); number]);
             for (f, delays) in old.into_iter().enumerate() {

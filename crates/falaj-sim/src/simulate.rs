@@ -5,12 +5,12 @@ use crate::delays::Delays;
 use crate::series::Series;
 use crate::witness::{Loss, Witness};
 use falaj_engine::account::Account;
-use falaj_engine::each::Report;
 use falaj_engine::key::Key;
-use falaj_engine::network::{self, Network, NetworkSpec, Refused};
+use falaj_engine::masks::MaskStats;
+use falaj_engine::network::{Network, NetworkSpec, RouteError};
 use falaj_engine::pipe::Counters;
-use falaj_engine::rules::Taken;
-use falaj_engine::{Emit, Output, PipeId};
+use falaj_engine::rules::RuleCounters;
+use falaj_engine::{Emit, Output, PipeId, network};
 use falaj_sched::collections::calendar::Calendar;
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::params::Refusals;
@@ -62,7 +62,7 @@ pub struct Run {
     /// By pipe, then by flow.
     pub pipes: Vec<Vec<FlowResult>>,
     /// What each rule has taken.
-    pub taken: Vec<Taken>,
+    pub taken: Vec<RuleCounters>,
     /// Packets that no rule took, or no flow of their link.
     pub unmatched: u64,
     /// Where there are rules: by source of the scenario, from when packets came to the first link
@@ -97,7 +97,7 @@ pub struct Many {
     /// The flow whose mask it is; `None`: the pipe's.
     pub flow: Option<FlowId>,
     /// What is known of it.
-    pub report: Report,
+    pub report: MaskStats,
 }
 
 /// Of so many of those that a mask made it is known what each did.
@@ -438,7 +438,7 @@ fn run_as<const CLOSED: bool, W: Witness>(
                     network.enter(
                         entry,
                         key,
-                        network::Packet { handle, length, label },
+                        network::IngressPacket { handle, length, label },
                         at,
                         &mut out,
                     );
@@ -449,8 +449,8 @@ fn run_as<const CLOSED: bool, W: Witness>(
                         (at, whole),
                     );
                 }
-                Err(Refused::Dropped) => {}
-                Err(Refused::Unmatched) => unmatched += 1,
+                Err(RouteError::Dropped) => {}
+                Err(RouteError::Unmatched) => unmatched += 1,
             }
             match segment {
                 Some(_) => arrivals.calendar.set(i, closed.next(i).unwrap_or(Time::NEVER)),
@@ -497,8 +497,10 @@ fn run_as<const CLOSED: bool, W: Witness>(
     let places = experiment.network.places.len() as u32;
     let mut taken = network.taken().to_vec();
     for (taken, before) in taken.iter_mut().zip(&before.taken) {
-        *taken =
-            Taken { packets: taken.packets - before.packets, bytes: taken.bytes - before.bytes };
+        *taken = RuleCounters {
+            packets: taken.packets - before.packets,
+            bytes: taken.bytes - before.bytes,
+        };
     }
     let ran = Run {
         many,
@@ -549,7 +551,7 @@ fn sent_after(network: &mut Network, underway: &Underway, each: &mut impl Witnes
 #[derive(Default)]
 struct Before {
     flows: Vec<Vec<Counters>>,
-    taken: Vec<Taken>,
+    taken: Vec<RuleCounters>,
     unmatched: u64,
 }
 

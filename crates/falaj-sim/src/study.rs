@@ -4,7 +4,7 @@ use crate::measure::Measure;
 use crate::simulate::{Many, Run};
 use falaj_engine::PipeId;
 use falaj_engine::pipe::Counters;
-use falaj_engine::rules::Taken;
+use falaj_engine::rules::RuleCounters;
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Span;
@@ -24,7 +24,7 @@ pub const QUANTILES: [f64; 2] = [0.5, 0.99];
 pub struct Study {
     quantiles: Vec<f64>,
     flows: Vec<Vec<Gathered>>,
-    taken: Vec<Taken>,
+    taken: Vec<RuleCounters>,
     unmatched: u64,
     /// By source of the scenario, where there are rules.
     ways: Vec<Meter>,
@@ -113,7 +113,7 @@ impl Study {
         if self.flows.is_empty() {
             let none = Gathered { quantiles: self.quantiles.clone(), ..Gathered::default() };
             self.flows = run.pipes.iter().map(|flows| vec![none.clone(); flows.len()]).collect();
-            self.taken = vec![Taken::default(); run.taken.len()];
+            self.taken = vec![RuleCounters::default(); run.taken.len()];
             self.breaches = vec![Vec::new(); run.breaches.len()];
         }
         for (all, one) in self.flows.iter_mut().flatten().zip(run.pipes.iter().flatten()) {
@@ -134,7 +134,8 @@ impl Study {
             all.values.insert(number, values);
         }
         for (all, one) in self.taken.iter_mut().zip(&run.taken) {
-            *all = Taken { packets: all.packets + one.packets, bytes: all.bytes + one.bytes };
+            *all =
+                RuleCounters { packets: all.packets + one.packets, bytes: all.bytes + one.bytes };
         }
         for (all, some) in self.breaches.iter_mut().zip(run.breaches) {
             some.into_iter().for_each(|breach| breach.join(all));
@@ -182,7 +183,7 @@ impl Study {
     }
 
     /// What each rule has taken, in all of them.
-    pub fn taken(&self) -> &[Taken] {
+    pub fn taken(&self) -> &[RuleCounters] {
         &self.taken
     }
 

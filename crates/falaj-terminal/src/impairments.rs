@@ -2,7 +2,7 @@
 
 use crate::text;
 use falaj_engine::framing::Cells;
-use falaj_engine::impair::event::Event;
+use falaj_engine::impair::event::RandomEvent;
 use falaj_engine::impair::loss::Loss;
 use falaj_engine::pipe::Pace;
 use falaj_scenario::Direction;
@@ -13,7 +13,7 @@ use falaj_sched::units::time::Span;
 /// Each thing in a few words: `loses 1%`, `jitter 5ms`.
 pub fn words(direction: &Direction) -> Vec<String> {
     let what = &direction.impairments;
-    let often = |event: Event| match event.correlation {
+    let often = |event: RandomEvent| match event.correlation {
         Probability::NEVER => event.probability.to_string(),
         c => format!("{} (correlation {c})", event.probability),
     };
@@ -31,7 +31,7 @@ pub fn words(direction: &Direction) -> Vec<String> {
         false => format!("slots every {} to {}", slots.least, slots.most),
     });
     let profile = what.profile.as_ref().map(|profile| format!("profile up to {}", profile.most()));
-    let event = |what: &str, event: Option<Event>| Some(format!("{what} {}", often(event?)));
+    let event = |what: &str, event: Option<RandomEvent>| Some(format!("{what} {}", often(event?)));
     let capacity = match &direction.capacity {
         Capacity::Serialise => None,
         Capacity::TokenBucket(bytes) => Some(format!("token bucket of {bytes}B")),

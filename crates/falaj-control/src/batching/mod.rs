@@ -6,7 +6,7 @@ mod watched;
 pub use watched::Watched;
 
 use anyhow::{Context, Result};
-use falaj_engine::container::{Nonsense, Packer, Policy};
+use falaj_engine::batch::{BatchPolicy, Packer, PolicyError};
 use falaj_live::backend::batch::{BEFORE, Guest};
 use falaj_live::sandbox::{End, Sandbox};
 use falaj_queueing::{Measure, Wanted};
@@ -25,7 +25,7 @@ pub struct Batching {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum How {
     /// By this policy.
-    Fixed(Policy),
+    Fixed(BatchPolicy),
     /// By the one that keeps this delay.
     Adaptive(Wanted),
 }
@@ -54,7 +54,7 @@ impl Batching {
     }
 
     /// Packs so; `whither` is said where a delay is not kept.
-    pub fn packer(&self, whither: &'static str) -> Result<Packer, Nonsense> {
+    pub fn packer(&self, whither: &'static str) -> Result<Packer, PolicyError> {
         match self.how {
             How::Fixed(policy) => Packer::new(policy, BEFORE),
             How::Adaptive(wanted) => Watched::new(wanted).told(whither).packer(LONGEST, BEFORE),
@@ -99,12 +99,12 @@ pub fn percentile(text: &str) -> Result<f64, String> {
     }
 }
 
-fn policy(text: &str) -> Result<Policy, String> {
+fn policy(text: &str) -> Result<BatchPolicy, String> {
     const HOW: &str = "packets of a full container, then when else it leaves: 62,200us or 62,idle, or both: 62,200us,idle; \
          or for a delay: adaptive,delay=200us";
     let mut words = text.split(',').map(str::trim);
     let packets = words.next().and_then(|word| word.parse::<u32>().ok()).ok_or(HOW)?;
-    let mut policy = Policy { packets, bytes: LONGEST, timeout: Span::MAX, when_idle: false };
+    let mut policy = BatchPolicy { packets, bytes: LONGEST, timeout: Span::MAX, when_idle: false };
     for word in words {
         match word {
             "idle" if !policy.when_idle => policy.when_idle = true,
@@ -119,7 +119,7 @@ fn policy(text: &str) -> Result<Policy, String> {
 
 /// A policy whose containers leave full or after a time, and not because the other side is idle: of
 /// which not all ways tell.
-pub fn by_timeout(text: &str) -> Result<Policy, String> {
+pub fn by_timeout(text: &str) -> Result<BatchPolicy, String> {
     const HOW: &str = "packets of a full container, and when else it leaves: 62,200us";
     match policy(text) {
         Ok(policy) if !policy.when_idle => Ok(policy),
@@ -134,8 +134,12 @@ mod tests {
 
     #[test]
     fn a_policy_in_words() {
-        let of =
-            |packets, timeout, when_idle| Policy { packets, bytes: LONGEST, timeout, when_idle };
+        let of = |packets, timeout, when_idle| BatchPolicy {
+            packets,
+            bytes: LONGEST,
+            timeout,
+            when_idle,
+        };
         assert_eq!(policy("62,200us"), Ok(of(62, Span::from_micros(200), false)));
         assert_eq!(policy("62, idle"), Ok(of(62, Span::MAX, true)));
         assert_eq!(policy("8,1ms,idle"), Ok(of(8, Span::from_millis(1), true)));

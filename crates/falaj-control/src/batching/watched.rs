@@ -1,8 +1,8 @@
 //! A tuner that can be asked what it does while a packer has it, and that says when the delay is
 //! not kept.
 
-use falaj_engine::container::{Nonsense, Packer, Policy};
-use falaj_engine::tuning::{Choose, Seen};
+use falaj_engine::batch::tuning::{EpochStats, PolicyChooser};
+use falaj_engine::batch::{BatchPolicy, Packer, PolicyError};
 use falaj_queueing::{Measure, Tuned, Tuner, Wanted};
 use falaj_terminal::text;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,7 +40,7 @@ impl Watched {
 
     /// A packer that it tunes, of containers of so many bytes and packets whose destination is
     /// behind `before`.
-    pub fn packer(&self, bytes: u32, before: usize) -> Result<Packer, Nonsense> {
+    pub fn packer(&self, bytes: u32, before: usize) -> Result<Packer, PolicyError> {
         let (first, (slot, slots)) = {
             let watch = self.watch();
             (watch.tuner.first(bytes), watch.tuner.epoch())
@@ -93,8 +93,8 @@ impl Watch {
     }
 }
 
-impl Choose for Watched {
-    fn choose(&mut self, seen: &Seen, now: Policy) -> Policy {
+impl PolicyChooser for Watched {
+    fn choose(&mut self, seen: &EpochStats, now: BatchPolicy) -> BatchPolicy {
         let mut watch = self.watch();
         let next = watch.tuner.choose(seen, now);
         watch.tell();

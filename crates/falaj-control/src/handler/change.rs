@@ -7,7 +7,7 @@ use crate::live_links::live_links;
 use crate::messages::{AdaptersThen, Changing, HeldTo, Query, Reply};
 use crate::protocol::{Refusal, Remark, SetAnswer, SetRequest};
 use crate::terms::{terms, ways, weight, weights};
-use falaj_engine::network::Places;
+use falaj_engine::network::PipePlaces;
 use falaj_live::event_loop::Changed;
 use falaj_plan::standing::{Standing, standings};
 use falaj_scenario::edit::{Edit, parse_set_or_unset};
@@ -105,7 +105,7 @@ impl Handler {
                 _ => return Err(Refusal::new("another answer than one about places")),
             }
         } else {
-            Places { number: 0, vacant: Vec::new(), bypass: None }
+            PipePlaces { number: 0, vacant: Vec::new(), bypass: None }
         };
         let vacant = places.vacant.clone();
         let before = &self.running.scenario;

@@ -5,7 +5,7 @@ use crate::protocol::{
     Asked, BreachReport, BucketDelays, Delays, DirectionReport, Drops, Elsewhere, FlowReport,
     GoneReport, LinkReport, MaskReport, Report, RuleReport,
 };
-use falaj_engine::rules::{Active, Taken};
+use falaj_engine::rules::{RuleCounters, RuleStats};
 use falaj_live::event_loop::{Counted, Snapshot, Sojourns};
 use falaj_scenario::{Direction, Link, Rule, Scenario, Towards};
 use falaj_sched::contract::breach::Breach;
@@ -59,9 +59,9 @@ pub(super) fn report(
         link: link.name.clone(),
         directions: WAYS.iter().map(|(towards, way)| direction((n, link, way, *towards))).collect(),
     };
-    let rule = |((rule, taken), active): ((&Rule, &Taken), &Active)| {
-        let Taken { packets, bytes } = *taken;
-        let Active { stats, last } = active;
+    let rule = |((rule, taken), active): ((&Rule, &RuleCounters), &RuleStats)| {
+        let RuleCounters { packets, bytes } = *taken;
+        let RuleStats { stats, last } = active;
         RuleReport {
             rule: rule.name.clone(),
             packets,

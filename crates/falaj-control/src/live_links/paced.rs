@@ -5,7 +5,7 @@
 
 use anyhow::{Result, bail};
 use falaj_engine::pipe::Pace;
-use falaj_engine::rules::{Target, To};
+use falaj_engine::rules::{RuleAction, RuleTarget};
 use falaj_scenario::{Rule, Scenario, Towards};
 
 /// Refuses a device-paced link from which rules lead packets on to another.
@@ -35,7 +35,7 @@ pub(super) fn before_ports(scenario: &Scenario) -> Result<()> {
 
 /// A paced link of a rule, the rule's next one, and what to do.
 fn within(rule: &Rule, paced: impl Fn(u32) -> bool) -> Option<(u32, u32, &'static str)> {
-    let To::Links(links) = &rule.rule.to else { return None };
+    let RuleAction::Links(links) = &rule.rule.to else { return None };
     let two = links.windows(2).find(|two| paced(two[0]))?;
     Some((two[0], two[1], "name it last in `to`"))
 }
@@ -59,14 +59,16 @@ fn behind(
 /// The first link and the last one of each way by which a rule leads packets.
 fn ends(rule: &Rule) -> Vec<(u32, u32)> {
     match &rule.rule.to {
-        To::Links(links) => links.first().copied().zip(links.last().copied()).into_iter().collect(),
-        To::Table { targets, .. } => {
-            let link = |target: &Option<Target>| match target {
-                Some(Target::Link(link)) => Some((*link, *link)),
+        RuleAction::Links(links) => {
+            links.first().copied().zip(links.last().copied()).into_iter().collect()
+        }
+        RuleAction::Table { targets, .. } => {
+            let link = |target: &Option<RuleTarget>| match target {
+                Some(RuleTarget::Link(link)) => Some((*link, *link)),
                 _ => None,
             };
             targets.iter().filter_map(link).collect()
         }
-        To::Drop | To::Pass | To::SkipTo(_) => Vec::new(),
+        RuleAction::Drop | RuleAction::Pass | RuleAction::SkipTo(_) => Vec::new(),
     }
 }

@@ -8,9 +8,9 @@ pub use condition::FailIf;
 use crate::masks;
 use anyhow::{Context, Result};
 use falaj_engine::PipeId;
-use falaj_engine::each::{Report, Stats};
+use falaj_engine::masks::{MaskStats, SojournStats};
 use falaj_engine::pipe::Counters;
-use falaj_engine::rules::Taken;
+use falaj_engine::rules::RuleCounters;
 use falaj_live::adapters::{Counts, Lost};
 use falaj_live::event_loop::{Forwarder, LiveFlow, Losses};
 use falaj_scenario::{Direction, Link, Scenario};
@@ -94,7 +94,7 @@ pub fn of_forwarder(scenario: &Scenario, forwarder: &Forwarder, unread: Option<u
 const BUSIEST: usize = 10;
 
 /// What the masks of a forwarder's links made.
-fn many(links: &[Link], forwarder: &Forwarder) -> Vec<(String, Report)> {
+fn many(links: &[Link], forwarder: &Forwarder) -> Vec<(String, MaskStats)> {
     let mut out = Vec::new();
     for (pipe, (way, direction)) in ways(links).enumerate() {
         let pipe = PipeId(pipe as u32);
@@ -169,10 +169,10 @@ pub struct Summary {
     ways: Vec<Way>,
     flows: Vec<Named>,
     /// What each rule has taken, and what became of it in the links that it leads to.
-    rules: Vec<(String, Taken, Stats)>,
+    rules: Vec<(String, RuleCounters, SojournStats)>,
     losses: Vec<(u64, String)>,
     /// What masks made, by name.
-    many: Vec<(String, Report)>,
+    many: Vec<(String, MaskStats)>,
     /// How plug-ins broke their contract, and in which direction.
     breaches: Vec<(String, Breach)>,
     /// How long the timer rested, as others waited for a processor.
@@ -219,7 +219,7 @@ impl Summary {
     pub fn ruled(
         self,
         scenario: &Scenario,
-        took: impl IntoIterator<Item = (Taken, Stats)>,
+        took: impl IntoIterator<Item = (RuleCounters, SojournStats)>,
     ) -> Summary {
         let names = scenario.rules.iter().map(|rule| rule.name.clone());
         let rules = names.zip(took).map(|(name, (taken, stats))| (name, taken, stats)).collect();
@@ -388,7 +388,7 @@ impl Summary {
                 },
             })
         };
-        let rule = |(name, taken, stats): &(String, Taken, Stats)| {
+        let rule = |(name, taken, stats): &(String, RuleCounters, SojournStats)| {
             let mut json = rule_json(name, taken);
             let quantile = |share| nanos(stats.quantile(share));
             json["dropped"] = stats.dropped.into();
@@ -432,12 +432,12 @@ pub fn breach_json(way: &str, breach: &Breach) -> Json {
 pub const RULE_HEADER: [&str; 3] = ["rule", "packets", "bytes (IP)"];
 
 /// A rule in a table of them.
-pub fn rule_row(name: &str, taken: &Taken) -> Vec<String> {
+pub fn rule_row(name: &str, taken: &RuleCounters) -> Vec<String> {
     vec![name.to_owned(), taken.packets.to_string(), taken.bytes.to_string()]
 }
 
 /// A rule as JSON.
-pub fn rule_json(name: &str, taken: &Taken) -> Json {
+pub fn rule_json(name: &str, taken: &RuleCounters) -> Json {
     json!({ "rule": name, "packets": taken.packets, "bytes": taken.bytes })
 }
 

@@ -6,7 +6,7 @@
 //! it stands for, and netem's have; here every table is scaled until the
 //! lines between its points have mean 0 and deviation 1.
 
-use super::course::Course;
+use super::jitter_process::JitterProcess;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 /// How delays are distributed around their mean.
@@ -21,19 +21,19 @@ pub enum Distribution {
     /// A quarter normal and three quarters Pareto, as netem mixes them.
     ParetoNormal,
     /// Measured.
-    Table(Table),
+    Table(DelayTable),
 }
 
 /// A distribution that was measured.
 #[derive(Clone, Debug)]
-pub struct Table {
+pub struct DelayTable {
     points: Arc<[f64]>,
     /// Made when it is asked for first.
-    course: Arc<OnceLock<Arc<Course>>>,
+    course: Arc<OnceLock<Arc<JitterProcess>>>,
 }
 
-impl PartialEq for Table {
-    fn eq(&self, other: &Table) -> bool {
+impl PartialEq for DelayTable {
+    fn eq(&self, other: &DelayTable) -> bool {
         self.points == other.points
     }
 }
@@ -46,15 +46,15 @@ const FAR: f64 = 3.998;
 /// Of Pareto.
 const EXPONENT: f64 = 3.0;
 
-impl Table {
+impl DelayTable {
     /// From samples, of any scale and in any order, as many of them as there
     /// are: each stands for as much probability. `None` if they are fewer than
     /// two or all alike.
-    pub fn new(samples: &[i32]) -> Option<Table> {
+    pub fn new(samples: &[i32]) -> Option<DelayTable> {
         let mut points: Vec<f64> = samples.iter().map(|&s| f64::from(s)).collect();
         points.sort_by(f64::total_cmp);
         let differ = points.first()? < points.last()?;
-        differ.then(|| Table { points: standardised(points).into(), course: Arc::default() })
+        differ.then(|| DelayTable { points: standardised(points).into(), course: Arc::default() })
     }
 }
 
@@ -77,8 +77,8 @@ impl Distribution {
 
 impl Distribution {
     /// How delays of it go on where none may overtake; that of a name is made once.
-    pub(crate) fn course(&self) -> Arc<Course> {
-        static NAMED: [LazyLock<Arc<Course>>; 4] = [
+    pub(crate) fn course(&self) -> Arc<JitterProcess> {
+        static NAMED: [LazyLock<Arc<JitterProcess>>; 4] = [
             LazyLock::new(|| of_name(&Distribution::Uniform)),
             LazyLock::new(|| of_name(&Distribution::Normal)),
             LazyLock::new(|| of_name(&Distribution::Pareto)),
@@ -91,7 +91,7 @@ impl Distribution {
             Distribution::ParetoNormal => 3,
             Distribution::Table(table) => {
                 return Arc::clone(
-                    table.course.get_or_init(|| Arc::new(Course::new(&table.points))),
+                    table.course.get_or_init(|| Arc::new(JitterProcess::new(&table.points))),
                 );
             }
         };
@@ -99,8 +99,8 @@ impl Distribution {
     }
 }
 
-fn of_name(distribution: &Distribution) -> Arc<Course> {
-    Arc::new(Course::new(&distribution.standard().unwrap_or_else(|| vec![-1.0, 1.0])))
+fn of_name(distribution: &Distribution) -> Arc<JitterProcess> {
+    Arc::new(JitterProcess::new(&distribution.standard().unwrap_or_else(|| vec![-1.0, 1.0])))
 }
 
 /// Mean and deviation of a distribution of straight lines between points at equal steps.

@@ -56,35 +56,35 @@ impl Draw {
 /// is, and the correlation of neighbours is the one asked for; `k` packets
 /// apart it is its `k`th power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct RandomEvent {
     /// How often it happens.
     pub probability: Probability,
     /// How often a packet fares as the one before it.
     pub correlation: Probability,
 }
 
-impl Event {
+impl RandomEvent {
     /// Of each packet for itself.
-    pub fn independent(probability: Probability) -> Event {
-        Event { probability, correlation: Probability::NEVER }
+    pub fn independent(probability: Probability) -> RandomEvent {
+        RandomEvent { probability, correlation: Probability::NEVER }
     }
 }
 
 /// An event and how the last packet fared.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Happening {
-    event: Event,
+pub(crate) struct EventState {
+    event: RandomEvent,
     last: Option<bool>,
 }
 
-impl Happening {
-    pub(crate) fn new(event: Event) -> Happening {
-        Happening { event, last: None }
+impl EventState {
+    pub(crate) fn new(event: RandomEvent) -> EventState {
+        EventState { event, last: None }
     }
 
     #[inline]
     pub(crate) fn happens(&mut self, draw: Draw) -> bool {
-        let Event { probability, correlation } = self.event;
+        let RandomEvent { probability, correlation } = self.event;
         if correlation == Probability::NEVER {
             return probability.hits(draw.independent());
         }

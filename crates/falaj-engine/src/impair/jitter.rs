@@ -1,8 +1,8 @@
 //! By how much the delay of each packet differs from the link's.
 
-use super::course::Going;
 use super::distribution::Distribution;
 use super::event::Draw;
+use super::jitter_process::JitterPath;
 use falaj_sched::units::probability::Probability;
 use falaj_sched::units::time::{Span, Time};
 
@@ -28,13 +28,15 @@ pub const JITTER_MAX: Span = Span::from_secs(3600);
 impl Jitter {
     /// The least and the greatest delay that may be drawn.
     pub fn range(&self, delay: Span) -> (Span, Span) {
-        let offsets = Offsets::new(self, delay);
+        let offsets = JitterState::new(self, delay);
         let of = |offset: i64| Span(delay.0.saturating_add_signed(offset));
         match offsets.by {
-            By::Range(amount) => {
+            OffsetDistribution::Range(amount) => {
                 (Span(delay.0.saturating_sub(amount)), Span(delay.0.saturating_add(amount)))
             }
-            By::Table(table) => (of(table[0]), of(*table.last().expect("a table has points"))),
+            OffsetDistribution::Table(table) => {
+                (of(table[0]), of(*table.last().expect("a table has points")))
+            }
         }
     }
 
@@ -42,12 +44,14 @@ impl Jitter {
     /// would be less than nothing and is nothing; `None` where no part is.
     pub fn cut(&self, delay: Span) -> Option<(f64, f64)> {
         let delay_ns = delay.0 as f64;
-        let points: Vec<f64> = match Offsets::new(self, delay).by {
-            By::Range(amount) => {
+        let points: Vec<f64> = match JitterState::new(self, delay).by {
+            OffsetDistribution::Range(amount) => {
                 let amount = amount as f64;
                 (0..=4096).map(|i| delay_ns + amount * (f64::from(i) / 2048.0 - 1.0)).collect()
             }
-            By::Table(table) => table.iter().map(|&offset| delay_ns + offset as f64).collect(),
+            OffsetDistribution::Table(table) => {
+                table.iter().map(|&offset| delay_ns + offset as f64).collect()
+            }
         };
         if points[0] >= 0.0 {
             return None;
@@ -58,7 +62,7 @@ impl Jitter {
 }
 
 #[derive(Debug)]
-enum By {
+enum OffsetDistribution {
     Range(u64),
     /// What is added to the delay, at equal steps of probability.
     Table(Box<[i64]>),
@@ -66,28 +70,29 @@ enum By {
 
 /// Jitter at work: no floating point from here on.
 #[derive(Debug)]
-pub(crate) struct Offsets {
+pub(crate) struct JitterState {
     delay: Span,
-    by: By,
+    by: OffsetDistribution,
     correlation: Probability,
     pub(crate) keeps_order: bool,
     /// Where order is kept.
-    going: Option<Going>,
+    going: Option<JitterPath>,
     last: Option<Span>,
 }
 
-impl Offsets {
-    pub(crate) fn new(jitter: &Jitter, delay: Span) -> Offsets {
+impl JitterState {
+    pub(crate) fn new(jitter: &Jitter, delay: Span) -> JitterState {
         let amount = jitter.amount.min(JITTER_MAX);
         let by = match jitter.distribution.standard() {
-            None => By::Range(amount.0),
-            Some(standard) => {
-                By::Table(standard.iter().map(|z| (z * amount.0 as f64).round() as i64).collect())
-            }
+            None => OffsetDistribution::Range(amount.0),
+            Some(standard) => OffsetDistribution::Table(
+                standard.iter().map(|z| (z * amount.0 as f64).round() as i64).collect(),
+            ),
         };
-        let going = jitter.keeps_order.then(|| Going::new(jitter.distribution.course(), amount));
+        let going =
+            jitter.keeps_order.then(|| JitterPath::new(jitter.distribution.course(), amount));
         let (correlation, keeps_order) = (jitter.correlation, jitter.keeps_order);
-        Offsets { delay, by, correlation, keeps_order, going, last: None }
+        JitterState { delay, by, correlation, keeps_order, going, last: None }
     }
 
     /// Of a packet that begins its way at `now`.
@@ -112,14 +117,16 @@ impl Offsets {
     }
 }
 
-impl By {
+impl OffsetDistribution {
     /// The inverse of the distribution function, at `draw` of 2^64.
     #[inline]
     fn of(&self, draw: u64) -> i64 {
         let scaled = |n: u64| u128::from(draw) * u128::from(n);
         match self {
-            By::Range(amount) => (scaled(2 * amount + 1) >> 64) as i64 - *amount as i64,
-            By::Table(table) => {
+            OffsetDistribution::Range(amount) => {
+                (scaled(2 * amount + 1) >> 64) as i64 - *amount as i64
+            }
+            OffsetDistribution::Table(table) => {
                 let at = scaled(table.len() as u64 - 1);
                 let (i, part) = ((at >> 64) as usize, i128::from(at as u64 >> 32));
                 let (a, b) = (i128::from(table[i]), i128::from(table[i + 1]));

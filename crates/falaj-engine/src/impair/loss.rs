@@ -1,6 +1,6 @@
 //! Which packets a link loses.
 
-use super::event::{Draw, Event, Happening};
+use super::event::{Draw, EventState, RandomEvent};
 use falaj_sched::units::probability::Probability;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Loss {
     /// With a probability.
-    Random(Event),
+    Random(RandomEvent),
     /// By the model of Gilbert and Elliott.
     GilbertElliott(GilbertElliott),
     /// By a Markov chain of four states.
@@ -95,40 +95,40 @@ impl FourStates {
 
 /// Losses, and what they remember.
 #[derive(Debug)]
-pub(crate) enum Losing {
-    Random(Happening),
+pub(crate) enum LossState {
+    Random(EventState),
     GilbertElliott { model: GilbertElliott, stationary: Probability, bad: Option<bool> },
     FourStates { chain: FourStates, state: u8 },
     Every(u64),
     Numbers(Arc<[RangeInclusive<u64>]>),
 }
 
-impl Losing {
-    pub(crate) fn new(loss: Loss) -> Losing {
+impl LossState {
+    pub(crate) fn new(loss: Loss) -> LossState {
         match loss {
-            Loss::Random(event) => Losing::Random(Happening::new(event)),
-            Loss::GilbertElliott(model) => Losing::GilbertElliott {
+            Loss::Random(event) => LossState::Random(EventState::new(event)),
+            Loss::GilbertElliott(model) => LossState::GilbertElliott {
                 model,
                 stationary: Probability::from_f64(model.bad()),
                 bad: None,
             },
-            Loss::FourStates(chain) => Losing::FourStates { chain, state: 1 },
-            Loss::Every(n) => Losing::Every(n),
-            Loss::Numbers(numbers) => Losing::Numbers(numbers),
+            Loss::FourStates(chain) => LossState::FourStates { chain, state: 1 },
+            Loss::Every(n) => LossState::Every(n),
+            Loss::Numbers(numbers) => LossState::Numbers(numbers),
         }
     }
 
     pub(crate) fn loses(&mut self, draw: Draw) -> bool {
         match self {
-            Losing::Random(event) => event.happens(draw),
-            Losing::GilbertElliott { model, stationary, bad } => {
+            LossState::Random(event) => event.happens(draw),
+            LossState::GilbertElliott { model, stationary, bad } => {
                 let now = bad.unwrap_or_else(|| stationary.hits(draw.in_turn(2)));
                 let change = if now { model.to_good } else { model.to_bad };
                 *bad = Some(now != change.hits(draw.in_turn(0)));
                 let loss = if now { model.loss_bad } else { model.loss_good };
                 loss.hits(draw.in_turn(1))
             }
-            Losing::FourStates { chain, state } => {
+            LossState::FourStates { chain, state } => {
                 let draw = draw.in_turn(0);
                 *state = match *state {
                     1 if chain.p14.hits(draw) => 4,
@@ -141,8 +141,8 @@ impl Losing {
                 };
                 *state >= 3
             }
-            Losing::Every(n) => (draw.number + 1).is_multiple_of(*n),
-            Losing::Numbers(numbers) => {
+            LossState::Every(n) => (draw.number + 1).is_multiple_of(*n),
+            LossState::Numbers(numbers) => {
                 let number = draw.number + 1;
                 let after = numbers.partition_point(|range| *range.end() < number);
                 numbers.get(after).is_some_and(|range| range.contains(&number))

@@ -13,29 +13,29 @@
 //! | [`event`] | what happens to a packet with a probability, alone or in runs |
 //! | [`loss`] | which packets are lost |
 //! | [`jitter`], [`distribution`] | by how much the delay of each differs |
-//! | `course` | how delays go on that keep packets in order |
+//! | `jitter_process` | how delays go on that keep packets in order |
 //! | [`profile`] | air time beside the packets' own |
 //! | [`reorder`] | which packets overtake |
 //! | [`slots`] | delivery in slots |
 
-mod course;
 pub mod distribution;
 pub mod event;
 pub mod jitter;
+mod jitter_process;
 pub mod loss;
 pub mod profile;
 pub mod reorder;
 pub mod slots;
 
-use crate::message::{Corrupt, Dropped, Emit, Output, Why};
-use event::{Chances, Draw, Event, Happening};
+use crate::message::{Corrupt, DropReason, Dropped, Emit, Output};
+use event::{Chances, Draw, EventState, RandomEvent};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
-use jitter::{Jitter, Offsets};
-use loss::{Losing, Loss};
+use jitter::{Jitter, JitterState};
+use loss::{Loss, LossState};
 use profile::Profile;
-use reorder::{Overtaking, Reorder};
-use slots::{Gate, Slots};
+use reorder::{Reorder, ReorderState};
+use slots::{SlotState, Slots};
 use std::collections::VecDeque;
 
 /// What a link does to packets; nothing, by default.
@@ -44,9 +44,9 @@ pub struct Impairments {
     /// Which are lost.
     pub loss: Option<Loss>,
     /// Which come twice.
-    pub duplicate: Option<Event>,
+    pub duplicate: Option<RandomEvent>,
     /// Which have a bit turned.
-    pub corrupt: Option<Event>,
+    pub corrupt: Option<RandomEvent>,
     /// Which overtake.
     pub reorder: Option<Reorder>,
     /// By how much the delay of each differs.
@@ -77,7 +77,7 @@ impl Impairments {
 
 /// What happened to the packets of a flow on the link.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Harm {
+pub(crate) struct ImpairmentCounters {
     pub(crate) lost: u64,
     pub(crate) lost_bytes: u64,
     pub(crate) duplicated: u64,
@@ -85,8 +85,8 @@ pub(crate) struct Harm {
     pub(crate) reordered: u64,
 }
 
-impl Harm {
-    pub(crate) fn add(&mut self, more: &Harm) {
+impl ImpairmentCounters {
+    pub(crate) fn add(&mut self, more: &ImpairmentCounters) {
         self.lost += more.lost;
         self.lost_bytes += more.lost_bytes;
         self.duplicated += more.duplicated;
@@ -97,7 +97,7 @@ impl Harm {
 
 /// The draws of the impairments, each under a name of its own.
 #[derive(Debug, Clone, Copy)]
-enum Of {
+enum RngStream {
     Loss,
     Duplicate,
     Corrupt,
@@ -115,12 +115,12 @@ pub(crate) struct Impairer {
     /// The longest that a packet is on its way.
     longest: Span,
     chances: Chances,
-    loss: Option<Losing>,
-    duplicate: Option<Happening>,
-    corrupt: Option<Happening>,
-    reorder: Option<Overtaking>,
-    jitter: Option<Offsets>,
-    slots: Option<Gate>,
+    loss: Option<LossState>,
+    duplicate: Option<EventState>,
+    corrupt: Option<EventState>,
+    reorder: Option<ReorderState>,
+    jitter: Option<JitterState>,
+    slots: Option<SlotState>,
     profile: Option<Profile>,
     /// Of each flow, the numbers of the packets in its queue; of those behind
     /// the one on the wire, if it was impaired when that was sent.
@@ -137,12 +137,12 @@ impl Impairer {
             delay,
             longest: what.delays(delay).1,
             chances,
-            loss: what.loss.clone().map(Losing::new),
-            duplicate: what.duplicate.map(Happening::new),
-            corrupt: what.corrupt.map(Happening::new),
-            reorder: what.reorder.map(Overtaking::new),
-            jitter: what.jitter.as_ref().map(|jitter| Offsets::new(jitter, delay)),
-            slots: what.slots.map(Gate::new),
+            loss: what.loss.clone().map(LossState::new),
+            duplicate: what.duplicate.map(EventState::new),
+            corrupt: what.corrupt.map(EventState::new),
+            reorder: what.reorder.map(ReorderState::new),
+            jitter: what.jitter.as_ref().map(|jitter| JitterState::new(jitter, delay)),
+            slots: what.slots.map(SlotState::new),
             profile: what.profile.clone(),
             numbers: vec![VecDeque::new(); flows],
             left: 0,
@@ -182,7 +182,7 @@ impl Impairer {
         &mut self,
         mut emit: Emit,
         backlog: u64,
-        harm: &mut Harm,
+        harm: &mut ImpairmentCounters,
         out: &mut Vec<Output>,
     ) -> (Time, Time) {
         let numbers = &mut self.numbers[emit.flow.index()];
@@ -198,30 +198,34 @@ impl Impairer {
             left: self.left,
         };
         let (beyond, failed) =
-            self.profile.as_ref().map_or((Span::ZERO, false), |p| p.of(draw(Of::Profile)));
+            self.profile.as_ref().map_or((Span::ZERO, false), |p| p.of(draw(RngStream::Profile)));
         if self.profile.as_ref().is_some_and(|profile| profile.occupies) {
             emit.end += beyond;
         }
-        if self.loss.as_mut().is_some_and(|loss| loss.loses(draw(Of::Loss))) || failed {
+        if self.loss.as_mut().is_some_and(|loss| loss.loses(draw(RngStream::Loss))) || failed {
             self.left += 1;
             harm.lost += 1;
             harm.lost_bytes += u64::from(emit.bytes);
             let Emit { pipe, flow, handle, bytes, .. } = emit;
-            out.push(Output::Drop(Dropped { pipe, flow, handle, bytes, why: Why::Lost }));
+            out.push(Output::Drop(Dropped { pipe, flow, handle, bytes, why: DropReason::Lost }));
             return (emit.end, emit.end);
         }
-        if self.corrupt.as_mut().is_some_and(|event| event.happens(draw(Of::Corrupt))) {
+        if self.corrupt.as_mut().is_some_and(|event| event.happens(draw(RngStream::Corrupt))) {
             harm.corrupted += 1;
             out.push(Output::Corrupt(Corrupt {
                 handle: emit.handle,
-                draw: draw(Of::Bit).independent(),
+                draw: draw(RngStream::Bit).independent(),
             }));
         }
-        let twice = self.duplicate.as_mut().is_some_and(|event| event.happens(draw(Of::Duplicate)));
-        let overtakes =
-            self.reorder.as_mut().is_some_and(|reorder| reorder.overtakes(draw(Of::Reorder)));
-        let jittered =
-            |jitter: &mut Offsets| jitter.delay(emit.end, draw(Of::Jitter), draw(Of::Course));
+        let twice =
+            self.duplicate.as_mut().is_some_and(|event| event.happens(draw(RngStream::Duplicate)));
+        let overtakes = self
+            .reorder
+            .as_mut()
+            .is_some_and(|reorder| reorder.overtakes(draw(RngStream::Reorder)));
+        let jittered = |jitter: &mut JitterState| {
+            jitter.delay(emit.end, draw(RngStream::Jitter), draw(RngStream::Course))
+        };
         let on_its_way = self.jitter.as_mut().map_or(self.delay, jittered);
         emit.due = if overtakes { emit.end } else { emit.end + on_its_way };
         if self.profile.as_ref().is_some_and(|profile| !profile.occupies) {
@@ -232,7 +236,7 @@ impl Impairer {
         }
         let mut free = emit.end;
         if let Some(slots) = &mut self.slots {
-            let (due, full) = slots.enter(emit.due, emit.bytes, draw(Of::Slots));
+            let (due, full) = slots.enter(emit.due, emit.bytes, draw(RngStream::Slots));
             emit.due = due;
             // Nothing that leaves before that slot comes would be delivered any sooner: it waits in
             // the queue.

@@ -30,7 +30,7 @@ impl Slots {
 /// moves it by a quarter of their difference at most: so none depends on those
 /// before it, neighbours keep both limits, and an idle link costs nothing.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct SlotState {
     slots: Slots,
     period: u64,
     spread: u64,
@@ -42,12 +42,20 @@ pub(crate) struct Gate {
     bytes: u64,
 }
 
-impl Gate {
-    pub(crate) fn new(slots: Slots) -> Gate {
+impl SlotState {
+    pub(crate) fn new(slots: Slots) -> SlotState {
         let (least, most) = (slots.least.0.max(1), slots.most.0.max(slots.least.0.max(1)));
         // Rounded so that neighbours stay within both.
         let spread = (most - least) / 4;
-        Gate { slots, period: least + 2 * spread, spread, first: 0, slot: 0, packets: 0, bytes: 0 }
+        SlotState {
+            slots,
+            period: least + 2 * spread,
+            spread,
+            first: 0,
+            slot: 0,
+            packets: 0,
+            bytes: 0,
+        }
     }
 
     fn time(&self, slot: u64, draw: Draw) -> Time {

@@ -1,23 +1,23 @@
 //! Changes while packets pass.
 
-use super::entrance::Entrance;
-use super::passing::Passing;
+use super::in_transit::InTransit;
+use super::ingress::Ingress;
 use super::{Network, heeds};
 use crate::account::Account;
 use crate::change::{ChangeError, Prepared};
 use crate::classifier::Classifier;
-use crate::each::Masks;
 use crate::handover::FlowMapping;
 use crate::key::Key;
+use crate::masks::Masks;
 use crate::message::{Output, PipeId};
-use crate::rules::{Rule, RuleSet};
+use crate::rules::{RouteRule, RuleSet};
 use falaj_sched::units::label::{Known, Label};
 use falaj_sched::units::time::Time;
 use std::cmp::Reverse;
 
 /// Which packets are whose, what of them counts, and which are many, at the entrance of a pipe.
 #[derive(Debug, Clone)]
-pub struct Sorting {
+pub struct IngressChange {
     /// The pipe.
     pub pipe: PipeId,
     /// Whose.
@@ -30,39 +30,39 @@ pub struct Sorting {
 
 /// What changes around pipes, with them.
 #[derive(Default)]
-pub struct Around<'a> {
+pub struct NetworkChange<'a> {
     /// What becomes of flows, where these are others.
     pub flows: &'a [(PipeId, &'a [FlowMapping])],
     /// How packets are sorted from then on, where that is another.
-    pub sorted: Vec<Sorting>,
+    pub sorted: Vec<IngressChange>,
     /// Other rules.
-    pub rules: Option<Leading>,
+    pub rules: Option<RuleChange>,
 }
 
 /// Rules that take over from those that there are.
-pub struct Leading {
+pub struct RuleChange {
     rules: RuleSet,
     become_others: Vec<Option<u32>>,
     bypass: u32,
 }
 
-impl Leading {
+impl RuleChange {
     /// These rules, whose links are the engine's places. Of those that there were each becomes one
     /// of these, or goes. `bypass` is the place for what passes no link, where a rule lets it:
     /// two pipes of [`unlimited`](super::unlimited).
     pub fn new(
-        rules: Vec<Rule>,
+        rules: Vec<RouteRule>,
         seed: u64,
         become_others: Vec<Option<u32>>,
         bypass: u32,
-    ) -> Leading {
-        Leading { rules: RuleSet::new(rules, seed), become_others, bypass: 2 * bypass }
+    ) -> RuleChange {
+        RuleChange { rules: RuleSet::new(rules, seed), become_others, bypass: 2 * bypass }
     }
 }
 
 /// Where pipes are, and where others may begin: up and down of a link are one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Places {
+pub struct PipePlaces {
     /// So many there are.
     pub number: u32,
     /// Those whose links have ended and hold nothing any more.
@@ -83,7 +83,7 @@ impl Network {
     pub fn apply(
         &mut self,
         change: Prepared,
-        around: Around<'_>,
+        around: NetworkChange<'_>,
         known: Known<'_>,
         now: Time,
         out: &mut Vec<Output>,
@@ -101,12 +101,12 @@ impl Network {
         } else {
             self.engine.apply_knowing(change, known, now, out)?;
         }
-        let Around { flows, sorted, rules } = around;
+        let NetworkChange { flows, sorted, rules } = around;
         self.heeds = heeds(&self.engine);
-        self.places.resize(self.places.len().max(self.heeds.len()), Entrance::open());
-        for Sorting { pipe, classifier, account, masks } in sorted {
+        self.places.resize(self.places.len().max(self.heeds.len()), Ingress::open());
+        for IngressChange { pipe, classifier, account, masks } in sorted {
             if let Some(place) = self.places.get_mut(pipe.0 as usize) {
-                *place = Entrance::new(classifier, account, masks);
+                *place = Ingress::new(classifier, account, masks);
             }
         }
         if !self.hops.is_empty() && !flows.is_empty() {
@@ -139,7 +139,11 @@ impl Network {
     }
 
     /// Other rules from now on.
-    fn lead(&mut self, Leading { mut rules, become_others, bypass }: Leading, known: Known<'_>) {
+    fn lead(
+        &mut self,
+        RuleChange { mut rules, become_others, bypass }: RuleChange,
+        known: Known<'_>,
+    ) {
         match self.rules.take() {
             Some(old) => {
                 rules.succeed(&old, &become_others);
@@ -151,7 +155,7 @@ impl Network {
                 // Packets that are within are known by their drivers' own handles; each leaves
                 // behind its link.
                 let number = if self.places.is_empty() { 0 } else { self.highest + 1 };
-                self.passing = (0..number).map(Passing::known_by).collect();
+                self.passing = (0..number).map(InTransit::known_by).collect();
                 self.keys = vec![Key::default(); self.passing.len()];
                 self.learn(known);
             }
@@ -164,7 +168,7 @@ impl Network {
     }
 
     /// Where pipes are, and where others may begin.
-    pub fn places(&self) -> Places {
+    pub fn places(&self) -> PipePlaces {
         let number = self.heeds.len() as u32 / 2;
         let pipes = |place: u32| [PipeId(2 * place), PipeId(2 * place + 1)];
         let is_vacant = |pipe: PipeId| {
@@ -172,6 +176,6 @@ impl Network {
             self.engine.has_ended(pipe) && self.engine.is_empty(pipe) && !comes()
         };
         let vacant = (0..number).filter(|place| pipes(*place).into_iter().all(is_vacant)).collect();
-        Places { number, vacant, bypass: self.bypass.map(|pipe| pipe / 2) }
+        PipePlaces { number, vacant, bypass: self.bypass.map(|pipe| pipe / 2) }
     }
 }

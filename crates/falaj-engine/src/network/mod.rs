@@ -10,50 +10,50 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `spec` | what a network is made from |
-//! | `entrance` | whose packets are where they enter a pipe |
-//! | `passing` | packets within, and what becomes of them |
+//! | `ingress` | whose packets are where they enter a pipe |
+//! | `in_transit` | packets within, and what becomes of them |
 //! | `change` | changes while packets pass |
 
 mod change;
-mod entrance;
-mod passing;
+mod in_transit;
+mod ingress;
 mod spec;
 
-pub use change::{Around, Leading, Places, Sorting};
-pub use spec::{NetworkSpec, Place, unlimited};
+pub use change::{IngressChange, NetworkChange, PipePlaces, RuleChange};
+pub use spec::{NetworkSpec, PlacedPipe, unlimited};
 
 use crate::Engine;
 use crate::account::Account;
-use crate::each::{Ids, Report};
 use crate::key::Key;
+use crate::masks::{MaskIds, MaskStats};
 use crate::message::{Emit, Output, PipeId, Unit};
 use crate::pipe::{Counters, PipeSpec};
-use crate::rules::{Active, At, Next, RuleSet, Taken};
-use entrance::Entrance;
+use crate::rules::{RuleCounters, RuleOutcome, RulePosition, RuleSet, RuleStats};
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::params::Refusals;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::Label;
 use falaj_sched::units::time::Time;
-use passing::{Hop, Passing};
+use in_transit::{Hop, InTransit};
+use ingress::Ingress;
 use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Where a packet enters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct Route {
     /// The pipe.
     pub pipe: PipeId,
     /// Its flow.
     pub flow: FlowId,
     /// By which rule; without rules none.
-    at: Option<At>,
+    at: Option<RulePosition>,
     /// What rules have noted of it.
     mark: u32,
 }
 
-impl Entry {
+impl Route {
     /// The key of a packet that enters there, with what rules have noted of it.
     #[inline]
     fn marked(&self, key: &Key) -> Key {
@@ -63,7 +63,7 @@ impl Entry {
 
 /// Why a packet does not enter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
+pub enum RouteError {
     /// A rule drops it.
     Dropped,
     /// No rule takes it, or no flow of its link.
@@ -72,7 +72,7 @@ pub enum Refused {
 
 /// What enters: a handle to bytes that live elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Packet<'a> {
+pub struct IngressPacket<'a> {
     /// Whatever the driver knows the bytes by; it comes out again just once.
     pub handle: u32,
     /// Length of the IP packet.
@@ -84,7 +84,7 @@ pub struct Packet<'a> {
 /// Pipes and rules.
 pub struct Network {
     engine: Engine,
-    places: Vec<Entrance>,
+    places: Vec<Ingress>,
     /// Which pipes look at labels.
     heeds: Vec<bool>,
     rules: Option<RuleSet>,
@@ -95,7 +95,7 @@ pub struct Network {
     /// Without rules, no handle of a packet that entered is larger.
     highest: u32,
     /// By the engine's handle; without rules nothing.
-    passing: Vec<Passing>,
+    passing: Vec<InTransit>,
     keys: Vec<Key>,
     free: Vec<u32>,
     /// How many packets share bytes; the first is nobody's.
@@ -124,17 +124,17 @@ impl Network {
         if bypass.is_some() {
             pipes.extend([unlimited(), unlimited()]);
         }
-        let entrance = |place: &Place| {
-            Entrance::new(place.classifier.clone(), place.account, place.pipe.masks.clone())
+        let entrance = |place: &PlacedPipe| {
+            Ingress::new(place.classifier.clone(), place.account, place.pipe.masks.clone())
         };
-        let mut places: Vec<Entrance> = spec.places.iter().map(entrance).collect();
-        places.resize(pipes.len(), Entrance::open());
+        let mut places: Vec<Ingress> = spec.places.iter().map(entrance).collect();
+        places.resize(pipes.len(), Ingress::open());
         Ok(Network::with(Engine::new(&pipes)?, places, rules, bypass))
     }
 
     fn with(
         engine: Engine,
-        places: Vec<Entrance>,
+        places: Vec<Ingress>,
         rules: Option<RuleSet>,
         bypass: Option<u32>,
     ) -> Network {
@@ -189,40 +189,41 @@ impl Network {
         way: usize,
         length: u32,
         now: Time,
-    ) -> Result<Entry, Refused> {
+    ) -> Result<Route, RouteError> {
         let Some(rules) = &mut self.rules else {
             let flow = self.places.get(way).and_then(|place| place.classifier.flow_of(key));
-            let flow = flow.ok_or(Refused::Unmatched)?;
-            return Ok(Entry { pipe: PipeId(way as u32), flow, at: None, mark: 0 });
+            let flow = flow.ok_or(RouteError::Unmatched)?;
+            return Ok(Route { pipe: PipeId(way as u32), flow, at: None, mark: 0 });
         };
         let mut key = *key;
         match rules.from(0, &mut key, way, length, now) {
-            Next::Link(link, at) => {
+            RuleOutcome::Link(link, at) => {
                 let pipe = 2 * link as usize + way;
-                let flow = self.places[pipe].classifier.flow_of(&key).ok_or(Refused::Unmatched)?;
-                Ok(Entry { pipe: PipeId(pipe as u32), flow, at: Some(at), mark: key.mark })
+                let flow =
+                    self.places[pipe].classifier.flow_of(&key).ok_or(RouteError::Unmatched)?;
+                Ok(Route { pipe: PipeId(pipe as u32), flow, at: Some(at), mark: key.mark })
             }
-            Next::Pass => {
+            RuleOutcome::Pass => {
                 // Wherever rules let packets pass there is one.
                 let pipe = PipeId(self.bypass.unwrap_or(0) + way as u32);
-                Ok(Entry { pipe, flow: FlowId(0), at: None, mark: 0 })
+                Ok(Route { pipe, flow: FlowId(0), at: None, mark: 0 })
             }
-            Next::Drop => Err(Refused::Dropped),
-            Next::Nothing => Err(Refused::Unmatched),
+            RuleOutcome::Drop => Err(RouteError::Dropped),
+            RuleOutcome::Nothing => Err(RouteError::Unmatched),
         }
     }
 
     /// A packet that was to enter there does not, as whoever brings it found no room: its rule has
     /// it among those dropped.
-    pub fn turned_away(&mut self, entry: &Entry) {
+    pub fn turned_away(&mut self, entry: &Route) {
         if let Some(stats) = self.rules.as_mut().and_then(|rules| rules.stats_mut(entry.at)) {
             stats.dropped += 1;
         }
     }
 
     /// Where a packet enters whose pipe and flow are known.
-    pub fn straight(&self, pipe: PipeId, flow: FlowId) -> Entry {
-        Entry { pipe, flow, at: None, mark: 0 }
+    pub fn straight(&self, pipe: PipeId, flow: FlowId) -> Route {
+        Route { pipe, flow, at: None, mark: 0 }
     }
 
     /// What of a packet counts where it enters.
@@ -241,7 +242,7 @@ impl Network {
 
     /// What a packet is to the masks of a pipe, if it has any.
     #[inline]
-    fn ids(&self, pipe: PipeId, flow: FlowId, key: &Key) -> Option<Ids> {
+    fn ids(&self, pipe: PipeId, flow: FlowId, key: &Key) -> Option<MaskIds> {
         let place = self.places.get(pipe.0 as usize).filter(|place| place.masked);
         place.map(|place| place.masks.ids(flow, key))
     }
@@ -251,16 +252,16 @@ impl Network {
     #[inline(always)]
     pub fn enter(
         &mut self,
-        entry: Entry,
+        entry: Route,
         key: &Key,
-        packet: Packet<'_>,
+        packet: IngressPacket<'_>,
         now: Time,
         out: &mut Vec<Output>,
     ) {
         if self.rules.is_some() {
             return self.enter_by_rules(entry, key, packet, now, out);
         }
-        let Packet { handle, length, label } = packet;
+        let IngressPacket { handle, length, label } = packet;
         let unit = Unit { flow: entry.flow, handle, bytes: self.bytes(entry.pipe, length) };
         let ids = self.ids(entry.pipe, entry.flow, key);
         self.highest = self.highest.max(handle);
@@ -273,12 +274,12 @@ impl Network {
         &mut self,
         pipe: PipeId,
         unit: Unit,
-        ids: Option<&Ids>,
+        ids: Option<&MaskIds>,
         label: &Label,
         now: Time,
         out: &mut Vec<Output>,
     ) {
-        let ids = ids.unwrap_or(&Ids::NONE);
+        let ids = ids.unwrap_or(&MaskIds::NONE);
         match self.heeds[pipe.0 as usize] {
             true => self.engine.input_labelled(pipe, unit, ids, *label, now, out),
             false => self.engine.input_of(pipe, unit, ids, now, out),
@@ -290,7 +291,7 @@ impl Network {
         &mut self,
         pipe: PipeId,
         unit: Unit,
-        ids: Option<&Ids>,
+        ids: Option<&MaskIds>,
         label: &Label,
         now: Time,
     ) {
@@ -301,16 +302,16 @@ impl Network {
 
     fn enter_by_rules(
         &mut self,
-        entry: Entry,
+        entry: Route,
         key: &Key,
-        packet: Packet<'_>,
+        packet: IngressPacket<'_>,
         now: Time,
         out: &mut Vec<Output>,
     ) {
         let key = &entry.marked(key);
         let on = entry.at.zip(self.rules.as_ref()).is_some_and(|(at, rules)| rules.goes_on(at));
         self.poll(now, out);
-        let Packet { length, label, .. } = packet;
+        let IngressPacket { length, label, .. } = packet;
         let slot = self.keep(packet, entry.at, if on { *key } else { Key::default() });
         let unit = Unit { flow: entry.flow, handle: slot, bytes: self.bytes(entry.pipe, length) };
         let ids = self.ids(entry.pipe, entry.flow, key);
@@ -340,7 +341,7 @@ impl Network {
                 self.engine.poll(event, &mut self.inner);
             } else if let Some(Reverse(Hop { due, pipe, flow, slot, .. })) = self.hops.pop() {
                 let (pipe, flow) = (PipeId(pipe), FlowId(flow));
-                let Passing { length, label, .. } = self.passing[slot as usize];
+                let InTransit { length, label, .. } = self.passing[slot as usize];
                 let unit = Unit { flow, handle: slot, bytes: self.bytes(pipe, length) };
                 let ids = self.ids(pipe, flow, &self.keys[slot as usize]);
                 self.input_within(pipe, unit, ids.as_ref(), &label, due);
@@ -399,12 +400,12 @@ impl Network {
     }
 
     /// What each rule has taken so far.
-    pub fn taken(&self) -> &[Taken] {
+    pub fn taken(&self) -> &[RuleCounters] {
         self.rules.as_ref().map_or(&[], RuleSet::taken)
     }
 
     /// What became of what each rule has taken, in the links that it leads to.
-    pub fn active(&self) -> &[Active] {
+    pub fn active(&self) -> &[RuleStats] {
         self.rules.as_ref().map_or(&[], RuleSet::active)
     }
 
@@ -428,9 +429,9 @@ impl Network {
     }
 
     /// Would a packet of so many bytes find room where it enters?
-    pub fn has_room(&self, entry: &Entry, key: &Key, length: u32) -> bool {
+    pub fn has_room(&self, entry: &Route, key: &Key, length: u32) -> bool {
         let ids = self.ids(entry.pipe, entry.flow, &entry.marked(key));
-        let ids = ids.as_ref().unwrap_or(&Ids::NONE);
+        let ids = ids.as_ref().unwrap_or(&MaskIds::NONE);
         self.engine.has_room(entry.pipe, entry.flow, ids, self.bytes(entry.pipe, length))
     }
 
@@ -440,8 +441,8 @@ impl Network {
     }
 
     /// What rules took that are gone.
-    pub fn taken_by_the_gone(&self) -> Taken {
-        self.rules.as_ref().map_or(Taken::default(), RuleSet::of_the_gone)
+    pub fn taken_by_the_gone(&self) -> RuleCounters {
+        self.rules.as_ref().map_or(RuleCounters::default(), RuleSet::of_the_gone)
     }
 
     /// See [`Engine::take_leavings`].
@@ -455,7 +456,7 @@ impl Network {
     }
 
     /// See [`Engine::report`].
-    pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
+    pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<MaskStats> {
         self.engine.report(pipe, flow, busiest)
     }
 

@@ -3,7 +3,7 @@
 use crate::account::Account;
 use crate::classifier::Classifier;
 use crate::pipe::PipeSpec;
-use crate::rules::Rule;
+use crate::rules::RouteRule;
 use falaj_sched::contract::params::{FlowSetup, Setup, Values};
 use falaj_sched::queues::queue::Limit;
 use falaj_sched::units::rate::Rate;
@@ -13,16 +13,16 @@ use falaj_sched::units::time::Span;
 #[derive(Debug, Clone)]
 pub struct NetworkSpec {
     /// Up and down of each link, one after the other.
-    pub places: Vec<Place>,
+    pub places: Vec<PlacedPipe>,
     /// Which links packets pass. None: all pass the first one.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<RouteRule>,
     /// Where the random numbers of rules begin.
     pub seed: u64,
 }
 
 /// A pipe in its place.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct PlacedPipe {
     /// The pipe.
     pub pipe: PipeSpec,
     /// Which flow of it a packet belongs to.

@@ -1,10 +1,10 @@
 //! Builds the pipe that a [`PipeSpec`] asks for.
 
-use super::around::pipe;
+use super::scheduler_pipe::pipe;
 use super::{Pipe, PipeSpec};
-use crate::each::links::Links;
-use crate::each::queues::Queues;
-use crate::each::{Each, Masks};
+use crate::masks::links::MaskedLinks;
+use crate::masks::queues::MaskedQueues;
+use crate::masks::{Each, Masks};
 use crate::message::PipeId;
 use falaj_sched::contract::discipline::Discipline;
 use falaj_sched::contract::params::Refusals;
@@ -36,7 +36,7 @@ pub(crate) fn build(
         return Err(refused.into());
     }
     if spec.masks.link.is_some() {
-        return Ok(Box::new(Links::new(id, spec)?));
+        return Ok(Box::new(MaskedLinks::new(id, spec)?));
     }
     if !spec.masks.is_none() {
         return masked(id, spec, what);
@@ -60,7 +60,7 @@ fn masked(id: PipeId, spec: &PipeSpec, what: BuildFor<'_>) -> Result<Box<dyn Pip
     let setup = masks.expanded(&spec.setup);
     let whole = PipeSpec { setup, masks: Masks::default(), ..spec.clone() };
     let inner = plain(id, whole, what).map_err(|refused| masks.refused(refused, &spec.setup))?;
-    Ok(Box::new(Queues::new(id, spec, inner)))
+    Ok(Box::new(MaskedQueues::new(id, spec, inner)))
 }
 
 /// The same for one that has no masks and that nothing refuses.

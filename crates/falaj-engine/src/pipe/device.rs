@@ -41,7 +41,7 @@ pub enum Pace {
 
 /// What is known of the device.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Device {
+pub(super) struct DeviceState {
     /// What it was handed has left by then, at the link's rate.
     until: Time,
     /// It has room for a largest packet as long as what it holds takes no longer than this.
@@ -59,19 +59,19 @@ pub(super) struct Device {
 
 /// Whether the device may be handed a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum DeviceRoom {
     /// It may: its transmission begins then.
     From(Time),
     /// Not before this instant; [`Time::NEVER`]: not before the port says so.
     Not(Time),
 }
 
-impl Device {
-    pub(super) fn new(spec: &PipeSpec) -> Option<Device> {
+impl DeviceState {
+    pub(super) fn new(spec: &PipeSpec) -> Option<DeviceState> {
         let Pace::Device { backlog } = spec.pace else { return None };
         let full = spec.setup.rate.airtime(backlog.saturating_sub(spec.setup.largest));
         let (low, concludes) = (Span(full.0 / 2), spec.kind != "fifo");
-        Some(Device {
+        Some(DeviceState {
             until: Time::ZERO,
             full,
             low,
@@ -94,12 +94,12 @@ impl Device {
     }
 
     /// May the device be handed a packet?
-    pub(super) fn room(&self, now: Time) -> Room {
+    pub(super) fn room(&self, now: Time) -> DeviceRoom {
         let start = self.clock(now);
         match start - now {
-            _ if self.refuses => Room::Not(Time::NEVER),
-            held if held > self.full => Room::Not(Time(start.0 - self.low.0)),
-            _ => Room::From(start),
+            _ if self.refuses => DeviceRoom::Not(Time::NEVER),
+            held if held > self.full => DeviceRoom::Not(Time(start.0 - self.low.0)),
+            _ => DeviceRoom::From(start),
         }
     }
 
@@ -134,13 +134,17 @@ impl Device {
 
     /// Goes on from what was known of the device before a change; where falaj paces the link from
     /// then on, that waits for it.
-    pub(super) fn succeed(new: Option<Device>, old: Option<Device>, now: Time) -> Option<Device> {
+    pub(super) fn succeed(
+        new: Option<DeviceState>,
+        old: Option<DeviceState>,
+        now: Time,
+    ) -> Option<DeviceState> {
         match (new, old) {
-            (Some(new), Some(Device { until, refuses, .. })) => {
-                Some(Device { until, refuses, ..new })
+            (Some(new), Some(DeviceState { until, refuses, .. })) => {
+                Some(DeviceState { until, refuses, ..new })
             }
             (None, Some(old)) => {
-                Some(Device { yields: true, ..old }).filter(|old| !old.is_empty(now))
+                Some(DeviceState { yields: true, ..old }).filter(|old| !old.is_empty(now))
             }
             (new, None) => new,
         }

@@ -1,23 +1,22 @@
 //! A pipe: queues, a discipline and a link (dummynet's word for the whole). What the engine asks of
 //! one.
 
-mod around;
-mod book;
 pub(crate) mod build;
 mod device;
+mod scheduler_pipe;
 mod spec;
+mod stats;
 
-pub use book::{Counters, Tally};
 pub use device::Pace;
 pub use spec::PipeSpec;
+pub use stats::{Counters, HotCounters};
 
-use crate::each::queues::Flat;
-use crate::each::{Ids, Masks, Report};
 use crate::handover::Handover;
 use crate::impair::Impairer;
+use crate::masks::queues::Unmasked;
+use crate::masks::{MaskIds, MaskStats, Masks};
 use crate::message::{Output, Unit};
-use book::Book;
-use device::Device;
+use device::DeviceState;
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::guarantee::Promise;
 use falaj_sched::contract::no_guarantee::NoPromise;
@@ -25,12 +24,13 @@ use falaj_sched::queues::queue::{FlowId, Packet};
 use falaj_sched::units::label::{Known, Label};
 use falaj_sched::units::rate::Wire;
 use falaj_sched::units::time::{Span, Time};
+use stats::PipeStats;
 use std::any::Any;
 
 /// The engine's view of a pipe, whatever its discipline.
 pub(crate) trait Pipe: Send + Any {
     /// What changes the pipe says when its next event is due.
-    fn arrive(&mut self, unit: Unit, ids: &Ids, now: Time, out: &mut Vec<Output>) -> Time;
+    fn arrive(&mut self, unit: Unit, ids: &MaskIds, now: Time, out: &mut Vec<Output>) -> Time;
     /// Runs the event that is due at `now`.
     fn event(&mut self, now: Time, out: &mut Vec<Output>) -> Time;
     /// The port behind it has room for so many bytes; none: it takes nothing until it says
@@ -60,7 +60,7 @@ pub(crate) trait Pipe: Send + Any {
     }
     /// What is due next is so much later than the event that decides it, at least.
     fn least_delay(&self) -> Span;
-    fn has_room(&self, flow: FlowId, ids: &Ids, bytes: u32) -> bool;
+    fn has_room(&self, flow: FlowId, ids: &MaskIds, bytes: u32) -> bool;
     /// A packet of so many bytes that is not decided by `now` is due no earlier.
     fn soonest(&self, bytes: u32, now: Time) -> Time;
     fn counters(&self, flow: FlowId) -> Counters;
@@ -88,7 +88,7 @@ pub(crate) trait Pipe: Send + Any {
     /// Its masks.
     fn masks(&self) -> &Masks;
     /// What is known of those that the mask of this flow made, or that of the link.
-    fn report(&self, flow: Option<FlowId>, busiest: usize) -> Option<Report>;
+    fn report(&self, flow: Option<FlowId>, busiest: usize) -> Option<MaskStats>;
     /// Ids have to share what a mask makes: the mask of this flow, or that of the link.
     fn shares(&self) -> Option<Option<FlowId>>;
     /// Takes over the packets, the link's state and the counters of `old`.
@@ -101,26 +101,26 @@ pub(crate) trait Pipe: Send + Any {
         out: &mut Vec<Output>,
     ) -> Time;
     /// Without the masks of its flows.
-    fn flatten(self: Box<Self>) -> Flat;
+    fn flatten(self: Box<Self>) -> Unmasked;
     /// What another kind of pipe may go on with.
-    fn dismantle(self: Box<Self>) -> Remains;
+    fn dismantle(self: Box<Self>) -> PipeParts;
     /// What it has no use for after it took over, and takes a while to be dropped.
-    fn leavings(&mut self) -> Option<Leavings> {
+    fn leavings(&mut self) -> Option<DeferredDrops> {
         None
     }
 }
 
 /// What nobody needs any more, to be dropped where nobody waits for it.
-pub(crate) type Leavings = Box<dyn Any + Send>;
+pub(crate) type DeferredDrops = Box<dyn Any + Send>;
 
 /// What stays of a pipe without its discipline.
-pub(crate) struct Remains {
+pub(crate) struct PipeParts {
     /// The one on the wire first.
     packets: Vec<Packet>,
     /// When the one on the wire ends.
     sending: Option<Time>,
     wire: Wire,
-    device: Option<Device>,
-    book: Book,
+    device: Option<DeviceState>,
+    book: PipeStats,
     impairer: Option<Box<Impairer>>,
 }

@@ -1,9 +1,9 @@
 //! What a pipe is made from, and what cannot be together in one.
 
 use super::device::Pace;
-use crate::each::Masks;
 use crate::framing::Framing;
 use crate::impair::Impairments;
+use crate::masks::Masks;
 use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::contract::params::{Refused, Setup};
 use falaj_sched::units::capacity::Capacity;

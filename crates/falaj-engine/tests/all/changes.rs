@@ -5,7 +5,7 @@ use crate::common::{Dice, any_pipe, become_kind, bursts, by_device, divide, impa
 use falaj_engine::impair::Impairments;
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::{Pace, PipeSpec};
-use falaj_engine::{ChangeError, Engine, Output, PipeId, Why};
+use falaj_engine::{ChangeError, DropReason, Engine, Output, PipeId};
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry;
@@ -40,7 +40,9 @@ fn no_change_loses_or_reorders_a_packet() {
                         assert!(e.start >= wire_free, "seed {seed}: two at once");
                         wire_free = e.end;
                     }
-                    Output::Drop(d) if matches!(d.why, Why::Lost | Why::Discipline) => {
+                    Output::Drop(d)
+                        if matches!(d.why, DropReason::Lost | DropReason::Discipline) =>
+                    {
                         assert_eq!(
                             queued[d.flow.index()].pop_front(),
                             Some(d.handle),
@@ -48,7 +50,7 @@ fn no_change_loses_or_reorders_a_packet() {
                         );
                     }
                     Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
-                    Output::Drop(d) if d.why == Why::Policy => {
+                    Output::Drop(d) if d.why == DropReason::Policy => {
                         let queued = &mut queued[d.flow.index()];
                         let place = queued.iter().position(|&handle| handle == d.handle);
                         assert!(

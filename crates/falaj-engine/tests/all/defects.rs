@@ -3,11 +3,11 @@
 //! stand here; `TESTS` names all.
 
 use crate::common::emits;
-use falaj_engine::each::mask::Lengths;
-use falaj_engine::each::{Each, Ids, Mask, Masks};
 use falaj_engine::impair::Impairments;
 use falaj_engine::impair::loss::Loss;
 use falaj_engine::key::Key;
+use falaj_engine::masks::mask::Lengths;
+use falaj_engine::masks::{Each, Mask, MaskIds, Masks};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
@@ -73,7 +73,7 @@ const TESTS: &[(&str, &str, &str)] = &[
     ("who is forgotten owes nothing", ENGINE_QFQ, "leaving_does_not_cancel_a_debt"),
     (
         "who is forgotten owes nothing, of masks",
-        "falaj-engine/tests/all/each.rs",
+        "falaj-engine/tests/all/masks.rs",
         "debts_outlast_idleness",
     ),
     (
@@ -214,7 +214,7 @@ fn more_than_256_ids_have_queues_of_their_own() {
         let key =
             Key { src: Some(std::net::Ipv4Addr::from_bits(address).into()), ..Key::default() };
         let id = each.mask.id(&key);
-        Ids { link: id, flow: id }
+        MaskIds { link: id, flow: id }
     };
     let spec = PipeSpec { masks: Masks { link: None, flows: vec![Some(each)] }, ..link("drr", 2) };
     let mut engine = Engine::new(&[spec]).unwrap();

@@ -2,7 +2,7 @@
 //! decided as on a link that falaj paces.
 
 use crate::common::{Arrival, Dice, any_pipe, bursts, by_device, emits};
-use falaj_engine::each::Ids;
+use falaj_engine::masks::MaskIds;
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::{Pace, PipeSpec};
 use falaj_engine::{Emit, Engine, Output, PipeId};
@@ -102,7 +102,7 @@ fn where_too_much_waits_behind_a_device_who_waits_longest_goes() {
         for (handle, &(connection, bytes)) in packets.iter().enumerate() {
             let unit = Unit { flow: FlowId(0), handle: handle as u32, bytes };
             let label = Label { connection, ..Label::default() };
-            engine.input_labelled(PIPE, unit, &Ids::NONE, label, Time(0), &mut out);
+            engine.input_labelled(PIPE, unit, &MaskIds::NONE, label, Time(0), &mut out);
         }
         let gone = |output: &Output| {
             if let Output::Drop(dropped) = output { Some(dropped.handle) } else { None }

@@ -3,15 +3,15 @@
 
 use crate::common::{Dice, emits};
 use falaj_engine::account::Account;
-use falaj_engine::change::Change;
+use falaj_engine::change::PipeChange;
 use falaj_engine::classifier::{Classifier, Match};
-use falaj_engine::each::Ids;
 use falaj_engine::header::Protocol;
 use falaj_engine::key::Key;
+use falaj_engine::masks::MaskIds;
 use falaj_engine::message::Unit;
-use falaj_engine::network::{Around, Network, NetworkSpec, Packet, Place};
+use falaj_engine::network::{IngressPacket, Network, NetworkChange, NetworkSpec, PlacedPipe};
 use falaj_engine::pipe::PipeSpec;
-use falaj_engine::rules::{Rule, To};
+use falaj_engine::rules::{RouteRule, RuleAction};
 use falaj_engine::{Engine, Output, PipeId, Prepared};
 use falaj_sched::contract::discipline::Discipline;
 use falaj_sched::contract::guarantee::Bound;
@@ -60,7 +60,7 @@ fn what_was_early_is_held_for_as_long() {
     for (handle, (at, flow, bytes, early)) in (0..).zip(all) {
         let label = Label { earliness: Span(early * BYTE), ..Label::default() };
         let unit = Unit { flow: FlowId(flow), handle, bytes };
-        engine.input_labelled(PipeId(0), unit, &Ids::NONE, label, Time(at * BYTE), &mut out);
+        engine.input_labelled(PipeId(0), unit, &MaskIds::NONE, label, Time(at * BYTE), &mut out);
     }
     engine.poll(Time(1 << 40), &mut out);
     let ends: Vec<(u32, u64)> = emits(&out).iter().map(|e| (e.handle, e.end.0 / BYTE)).collect();
@@ -89,15 +89,21 @@ fn key() -> Key {
 /// Links one behind the other; what is routed passes all of them as their first flow.
 fn chain(links: &[PipeSpec]) -> NetworkSpec {
     let classifier = Classifier::new([&[Match::ANY][..]]);
-    let place = |pipe: &PipeSpec| Place {
+    let place = |pipe: &PipeSpec| PlacedPipe {
         pipe: pipe.clone(),
         classifier: classifier.clone(),
         account: Account::Ip,
     };
     let places = links.iter().flat_map(|pipe| [place(pipe), place(pipe)]).collect();
-    let to = To::Links((0..links.len() as u32).collect());
-    let rule =
-        Rule { matches: vec![Match::ANY], way: None, probability: None, mark: None, to, on: false };
+    let to = RuleAction::Links((0..links.len() as u32).collect());
+    let rule = RouteRule {
+        matches: vec![Match::ANY],
+        way: None,
+        probability: None,
+        mark: None,
+        to,
+        on: false,
+    };
     NetworkSpec { places, rules: vec![rule], seed: 1 }
 }
 
@@ -124,7 +130,7 @@ fn ways(spec: &NetworkSpec, all: &[Comes], mut dice: Option<&mut Dice>) -> Vec<S
         network.enter(
             entry,
             &key(),
-            Packet { handle, length, label: &Label::default() },
+            IngressPacket { handle, length, label: &Label::default() },
             Time(at),
             &mut out,
         );
@@ -248,18 +254,18 @@ fn a_change_forgets_nobodys_earliness() {
             network.enter(
                 entry,
                 &key(),
-                Packet { handle: n as u32, length: 10, label: &Label::default() },
+                IngressPacket { handle: n as u32, length: 10, label: &Label::default() },
                 at,
                 &mut out,
             );
             if n % 5 == 4 {
                 let mut spec = links[1].clone();
                 spec.setup.flows[0].limit = Limit::Packets(30 + n as u32);
-                let change = Change { drop, ..Change::new(PipeId(2), spec) };
+                let change = PipeChange { drop, ..PipeChange::new(PipeId(2), spec) };
                 let change =
                     Prepared::new(&[change]).unwrap_or_else(|(_, unfit)| panic!("{unfit}"));
                 network
-                    .apply(change, Around::default(), &|_| Label::default(), at, &mut out)
+                    .apply(change, NetworkChange::default(), &|_| Label::default(), at, &mut out)
                     .expect("it fits");
             }
         }

@@ -89,7 +89,7 @@ fn measured(
     spec: &PipeSpec,
     weights: &[u64],
     sent: &[Emit],
-) -> (Vec<Option<Fairness>>, Option<fairness::Known>) {
+) -> (Vec<Option<Fairness>>, Option<fairness::WfiBound>) {
     let mut sizes = vec![Sizes::default(); weights.len()];
     sent.iter().for_each(|e| sizes[e.flow.index()].add(e.bytes));
     let known = fairness::known(spec.kind, weights, &sizes, spec.setup.largest);

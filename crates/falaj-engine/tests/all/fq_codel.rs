@@ -2,10 +2,10 @@
 //! pseudo-code of CoDel.
 
 use crate::common::{Dice, bursts};
-use falaj_engine::each::Ids;
+use falaj_engine::masks::MaskIds;
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
-use falaj_engine::{Engine, Output, PipeId, Why};
+use falaj_engine::{DropReason, Engine, Output, PipeId};
 use falaj_sched::contract::discipline::Discipline;
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::disciplines::fq_codel::FqCodel;
@@ -226,7 +226,7 @@ fn fq_codel_is_as_the_rfcs_say() {
             busy = busy.or(Some(a.at.0));
             send(&mut model, a.at.0, &mut busy);
             let unit = Unit { flow: a.flow, handle: handle as u32, bytes: a.bytes };
-            engine.input_labelled(PipeId(0), unit, &Ids::NONE, label, a.at, &mut out);
+            engine.input_labelled(PipeId(0), unit, &MaskIds::NONE, label, a.at, &mut out);
         }
         send(&mut model, u64::MAX, &mut busy);
         engine.poll(Time(1 << 40), &mut out);
@@ -235,7 +235,7 @@ fn fq_codel_is_as_the_rfcs_say() {
             match output {
                 Output::Emit(emit) => ours.push((emit.handle, emit.start.0)),
                 Output::Drop(drop) => {
-                    assert_eq!(drop.why, Why::Policy);
+                    assert_eq!(drop.why, DropReason::Policy);
                     dropped.push(drop.handle);
                 }
                 other => panic!("{other:?}"),

@@ -5,7 +5,7 @@
 use super::common::Dice;
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
-use falaj_engine::{Engine, Output, PipeId, Prepared, Why};
+use falaj_engine::{DropReason, Engine, Output, PipeId, Prepared};
 use falaj_sched::contract::params::{FlowSetup, Kind, Param, Setup, Value, Values};
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry::{ENTRIES, entry};
@@ -154,14 +154,14 @@ impl Watch {
                     self.free = e.end;
                     self.ends += 1;
                 }
-                Output::Drop(d) if d.why == Why::Discipline => {
+                Output::Drop(d) if d.why == DropReason::Discipline => {
                     assert_eq!(
                         self.queued[d.flow.index()].pop_front().map(|p| p.1),
                         Some(d.handle)
                     );
                 }
                 // Whoever waits longest, but not who is on the wire.
-                Output::Drop(d) if d.why == Why::Policy => {
+                Output::Drop(d) if d.why == DropReason::Policy => {
                     assert_eq!(
                         self.queued[d.flow.index()].pop_front().map(|p| p.1),
                         Some(d.handle)

@@ -3,8 +3,8 @@
 use crate::common::{Dice, any_pipe, bursts, emits, impair, run};
 use falaj_engine::framing::{Cells, Framing};
 use falaj_engine::impair::Impairments;
-use falaj_engine::impair::distribution::{Distribution, Table};
-use falaj_engine::impair::event::Event;
+use falaj_engine::impair::distribution::{DelayTable, Distribution};
+use falaj_engine::impair::event::RandomEvent;
 use falaj_engine::impair::jitter::Jitter;
 use falaj_engine::impair::loss::{FourStates, GilbertElliott, Loss};
 use falaj_engine::impair::profile::Profile;
@@ -12,7 +12,7 @@ use falaj_engine::impair::reorder::Reorder;
 use falaj_engine::impair::slots::Slots;
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::{Counters, PipeSpec};
-use falaj_engine::{Emit, Engine, Output, PipeId, Why};
+use falaj_engine::{DropReason, Emit, Engine, Output, PipeId};
 use falaj_sched::contract::params::{FlowSetup, Setup, Values};
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::units::probability::Probability;
@@ -62,7 +62,7 @@ fn lost(loss: Loss, seed: u64, n: u32) -> Vec<bool> {
     let mut lost = vec![false; n as usize];
     for output in out {
         if let Output::Drop(dropped) = output {
-            assert_eq!(dropped.why, Why::Lost);
+            assert_eq!(dropped.why, DropReason::Lost);
             lost[dropped.handle as usize] = true;
         }
     }
@@ -90,7 +90,7 @@ fn independent_loss_is_as_often_as_asked_for() {
     const N: u32 = 200_000;
     for seed in SEEDS {
         for p in [0, 1, 10, 50, 99, 100] {
-            let lost = lost(Loss::Random(Event::independent(percent(p))), seed, N);
+            let lost = lost(Loss::Random(RandomEvent::independent(percent(p))), seed, N);
             let p = p as f64 / 100.0;
             let far = FAR * (p * (1.0 - p) / f64::from(N)).sqrt();
             assert!((share(&lost) - p).abs() <= far, "seed {seed}: {} for {p}", share(&lost));
@@ -111,7 +111,7 @@ fn correlated_loss_keeps_its_mean() {
     const N: u32 = 400_000;
     for seed in SEEDS {
         for (p, c) in [(1, 25), (10, 50), (30, 90), (50, 25)] {
-            let event = Event { probability: percent(p), correlation: percent(c) };
+            let event = RandomEvent { probability: percent(p), correlation: percent(c) };
             let lost = lost(Loss::Random(event), seed, N);
             let (p, c) = (p as f64 / 100.0, c as f64 / 100.0);
             // Correlated ones count as fewer.
@@ -194,7 +194,7 @@ fn mean_and_deviation(of: &[f64]) -> (f64, f64) {
 /// A table with a long tail, as somebody might have measured it.
 fn measured() -> Distribution {
     let samples: Vec<i32> = (0..500).map(|i| 3 * i + i * i * i / 4000).collect();
-    Distribution::Table(Table::new(&samples).expect("they differ"))
+    Distribution::Table(DelayTable::new(&samples).expect("they differ"))
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn delays_that_keep_order_are_those_asked_for() {
         (Distribution::Uniform, 1.0 / 3f64.sqrt()),
         (Distribution::Normal, 1.0),
         (measured(), 1.0),
-        (Distribution::Table(Table::new(&ends).expect("they differ")), 1.0),
+        (Distribution::Table(DelayTable::new(&ends).expect("they differ")), 1.0),
     ];
     for seed in SEEDS {
         for (distribution, deviation) in &shapes {
@@ -339,7 +339,7 @@ fn every_table_has_the_deviation_asked_for() {
     ];
     for seed in SEEDS {
         for (name, samples) in &shapes {
-            let distribution = Distribution::Table(Table::new(samples).expect("they differ"));
+            let distribution = Distribution::Table(DelayTable::new(samples).expect("they differ"));
             let jitter = Jitter {
                 amount: AMOUNT,
                 distribution,
@@ -480,7 +480,7 @@ fn order_is_kept_unless_it_need_not_be() {
 
 #[test]
 fn who_overtakes_skips_the_delay() {
-    let reorder = |p, gap| Reorder { event: Event::independent(percent(p)), gap };
+    let reorder = |p, gap| Reorder { event: RandomEvent::independent(percent(p)), gap };
     for seed in SEEDS {
         let spec = |r| link(Impairments { reorder: Some(r), ..Impairments::default() }, seed);
         let (out, counters) = through(&spec(reorder(100, 5)), 100, Span::from_millis(1));
@@ -504,8 +504,8 @@ fn copies_and_wrong_bits() {
     const N: u32 = 100_000;
     for seed in SEEDS {
         let what = Impairments {
-            duplicate: Some(Event::independent(percent(10))),
-            corrupt: Some(Event::independent(percent(20))),
+            duplicate: Some(RandomEvent::independent(percent(10))),
+            corrupt: Some(RandomEvent::independent(percent(20))),
             ..Impairments::default()
         };
         let (out, counters) = through(&link(what, seed), N, Span::from_micros(1));
@@ -652,8 +652,8 @@ fn what_waits_for_slots_is_in_the_queue() {
 #[test]
 fn a_decision_depends_on_nothing_but_the_packet() {
     let what = Impairments {
-        loss: Some(Loss::Random(Event::independent(percent(20)))),
-        duplicate: Some(Event::independent(percent(20))),
+        loss: Some(Loss::Random(RandomEvent::independent(percent(20)))),
+        duplicate: Some(RandomEvent::independent(percent(20))),
         jitter: Some(Jitter {
             amount: Span::from_millis(5),
             distribution: Distribution::Normal,
@@ -688,7 +688,7 @@ fn a_decision_depends_on_nothing_but_the_packet() {
                 Output::Emit(e) if e.flow == FLOW => {
                     fates[e.handle as usize] = Some(Some(e.due - e.end))
                 }
-                Output::Drop(d) if d.flow == FLOW && d.why == Why::Lost => {
+                Output::Drop(d) if d.flow == FLOW && d.why == DropReason::Lost => {
                     fates[d.handle as usize] = Some(None)
                 }
                 _ => {}

@@ -4,13 +4,12 @@
 mod common;
 
 mod after_changes;
+mod batches;
 mod changes;
 mod class_trees;
-mod containers;
 mod dcf;
 mod defects;
 mod device_paced;
-mod each;
 mod earliness;
 mod envelopes;
 mod every_change;
@@ -20,6 +19,7 @@ mod fq_codel;
 mod fuzz;
 mod heads;
 mod impairments;
+mod masks;
 mod minima;
 mod network;
 mod networks_change;

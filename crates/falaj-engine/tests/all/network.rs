@@ -1,22 +1,24 @@
 //! Several pipes and rules: what leaves when, and what is counted.
 
 use falaj_engine::account::Account;
-use falaj_engine::change::Change;
+use falaj_engine::change::PipeChange;
 use falaj_engine::classifier::{Classifier, Match};
-use falaj_engine::each::{Each, Mask, Masks};
 use falaj_engine::handover::FlowMapping;
 use falaj_engine::header::{Net, Protocol};
 use falaj_engine::impair::Impairments;
-use falaj_engine::impair::event::Event;
+use falaj_engine::impair::event::RandomEvent;
 use falaj_engine::impair::loss::Loss;
 use falaj_engine::key::Key;
+use falaj_engine::masks::{Each, Mask, Masks};
 use falaj_engine::message::Emit;
-use falaj_engine::network::{Around, Network, NetworkSpec, Packet, Place, Refused, Sorting};
+use falaj_engine::network::{
+    IngressChange, IngressPacket, Network, NetworkChange, NetworkSpec, PlacedPipe, RouteError,
+};
 use falaj_engine::pipe::PipeSpec;
-use falaj_engine::rules::{Rule, Taken, Target, To};
-use falaj_engine::table::{Entry, Field, Table};
+use falaj_engine::rules::{RouteRule, RuleAction, RuleCounters, RuleTarget};
+use falaj_engine::table::{Field, LookupTable, TableEntry};
 use falaj_engine::term::{Literal, Term};
-use falaj_engine::{Output, PipeId, Prepared, Why};
+use falaj_engine::{DropReason, Output, PipeId, Prepared};
 use falaj_sched::contract::params::{FlowSetup, POLICY, Setup, Value, Values};
 use falaj_sched::queues::aqm::policy::Policy;
 use falaj_sched::queues::queue::{FlowId, Limit};
@@ -27,7 +29,7 @@ use falaj_sched::units::time::{Span, Time};
 use std::sync::Arc;
 
 /// 1000 B of IP in 1 ms, and so much delay, both ways.
-fn link(delay_ms: u64, impairments: Impairments) -> [Place; 2] {
+fn link(delay_ms: u64, impairments: Impairments) -> [PlacedPipe; 2] {
     let flow = FlowSetup::new(Values::default(), Limit::Packets(50));
     let setup = Setup {
         rate: Rate::from_mbit(8),
@@ -38,19 +40,19 @@ fn link(delay_ms: u64, impairments: Impairments) -> [Place; 2] {
     let pipe =
         PipeSpec { impairments, ..PipeSpec::new("fifo", setup, Span::from_millis(delay_ms)) };
     let classifier = Classifier::new([&[Match::ANY][..]]);
-    [(); 2].map(|()| Place {
+    [(); 2].map(|()| PlacedPipe {
         pipe: pipe.clone(),
         classifier: classifier.clone(),
         account: Account::Ip,
     })
 }
 
-fn spec(links: Vec<[Place; 2]>, rules: Vec<Rule>) -> NetworkSpec {
+fn spec(links: Vec<[PlacedPipe; 2]>, rules: Vec<RouteRule>) -> NetworkSpec {
     NetworkSpec { places: links.into_iter().flatten().collect(), rules, seed: 1 }.seeded(1)
 }
 
-fn rule(to: To) -> Rule {
-    Rule { matches: vec![Match::ANY], way: None, probability: None, mark: None, to, on: false }
+fn rule(to: RuleAction) -> RouteRule {
+    RouteRule { matches: vec![Match::ANY], way: None, probability: None, mark: None, to, on: false }
 }
 
 fn key(dport: u16) -> Key {
@@ -68,8 +70,8 @@ struct Ran {
     network: Network,
     left: Vec<Emit>,
     copies: Vec<Emit>,
-    dropped: Vec<(u32, Why)>,
-    refused: Vec<(u32, Refused)>,
+    dropped: Vec<(u32, DropReason)>,
+    refused: Vec<(u32, RouteError)>,
     passed: Vec<Emit>,
 }
 
@@ -93,7 +95,7 @@ fn run(spec: &NetworkSpec, packets: &[(u64, u16)], polls: bool) -> Ran {
         }
         match ran.network.route(&key(dport), 0, 1000, at(ms)) {
             Ok(entry) => {
-                let packet = Packet { handle, length: 1000, label: &Label::default() };
+                let packet = IngressPacket { handle, length: 1000, label: &Label::default() };
                 ran.network.enter(entry, &key(dport), packet, at(ms), &mut out);
             }
             Err(why) => ran.refused.push((handle, why)),
@@ -121,8 +123,8 @@ fn due(ran: &Ran) -> Vec<(u32, u64)> {
     all
 }
 
-fn links(links: &[u32]) -> To {
-    To::Links(links.to_vec())
+fn links(links: &[u32]) -> RuleAction {
+    RuleAction::Links(links.to_vec())
 }
 
 /// A mark goes with its packet: to rules behind, through a link to those behind that, to flows and
@@ -131,20 +133,20 @@ fn links(links: &[u32]) -> To {
 fn marks_go_with_packets() {
     let marked = |mark| Match::of(Literal { term: Term::Mark(mark), not: false });
     let to_port = |port| Match { dport: Some((port, port)), ..Match::ANY };
-    let notes = |port, mark| Rule {
+    let notes = |port, mark| RouteRule {
         matches: vec![to_port(port)],
         mark: Some(mark),
         on: true,
-        ..rule(To::Pass)
+        ..rule(RuleAction::Pass)
     };
     let plain = Impairments::default;
-    let of_mark = |mark, to| Rule { matches: vec![marked(mark)], ..rule(to) };
+    let of_mark = |mark, to| RouteRule { matches: vec![marked(mark)], ..rule(to) };
     let rules = vec![
         notes(1, 7),
         notes(2, 0x1_0007),
         of_mark(7, links(&[1])),
         // On through the first link, and marked on the way into it.
-        Rule { mark: Some(9), on: true, ..of_mark(0x1_0007, links(&[0])) },
+        RouteRule { mark: Some(9), on: true, ..of_mark(0x1_0007, links(&[0])) },
         of_mark(9, links(&[2])),
         rule(links(&[0])),
     ];
@@ -157,7 +159,7 @@ fn marks_go_with_packets() {
         places[2][0].classifier = Classifier::new([&[marked(mark)][..]]);
         let ran = run(&spec(places, rules.clone()), &[(0, 2)], false);
         assert_eq!(ran.left.len(), usize::from(takes), "mark {mark}");
-        assert_eq!(ran.dropped, if takes { vec![] } else { vec![(0, Why::Unmatched)] });
+        assert_eq!(ran.dropped, if takes { vec![] } else { vec![(0, DropReason::Unmatched)] });
     }
     // A link for each mark: none waits for another's.
     let mut one = vec![link(10, plain())];
@@ -170,7 +172,7 @@ fn marks_go_with_packets() {
 
 #[test]
 fn chance_and_two_delays_reorder() {
-    let some = Rule { probability: Some(Probability::of(3, 10)), ..rule(links(&[1])) };
+    let some = RouteRule { probability: Some(Probability::of(3, 10)), ..rule(links(&[1])) };
     let plain = || Impairments::default();
     let spec = spec(vec![link(10, plain()), link(50, plain())], vec![some, rule(links(&[0]))]);
     let packets: Vec<(u64, u16)> = (0..1000).map(|n| (10 * n, 5004)).collect();
@@ -184,7 +186,7 @@ fn chance_and_two_delays_reorder() {
     let slow = arrival.iter().filter(|(n, at)| at - 10 * u64::from(*n) == 51).count() as u64;
     // 99.99 % of a binomial of 1000 and 0.3.
     assert!((244..=356).contains(&slow), "{slow}");
-    let taken = |packets| Taken { packets, bytes: 1000 * packets };
+    let taken = |packets| RuleCounters { packets, bytes: 1000 * packets };
     assert_eq!(ran.network.taken(), [taken(slow), taken(1000 - slow)]);
     assert!(arrival.windows(2).any(|pair| pair[1].1 < pair[0].1), "some overtake");
     // Polling changes nothing, nor does it when it is done again.
@@ -219,11 +221,11 @@ fn who_goes_on_comes_to_the_rules_behind() {
     let plain = Impairments::default;
     let two = |dport| vec![Match { dport: Some((dport, dport)), ..Match::ANY }];
     let rules = vec![
-        Rule { on: true, ..rule(links(&[0])) },
-        Rule { matches: two(1), ..rule(To::Drop) },
-        Rule { matches: two(2), ..rule(To::SkipTo(4)) },
-        Rule { matches: two(3), on: true, ..rule(To::Pass) },
-        Rule { matches: [two(2), two(4)].concat(), ..rule(links(&[1])) },
+        RouteRule { on: true, ..rule(links(&[0])) },
+        RouteRule { matches: two(1), ..rule(RuleAction::Drop) },
+        RouteRule { matches: two(2), ..rule(RuleAction::SkipTo(4)) },
+        RouteRule { matches: two(3), on: true, ..rule(RuleAction::Pass) },
+        RouteRule { matches: [two(2), two(4)].concat(), ..rule(links(&[1])) },
     ];
     let ran = run(
         &spec(vec![link(0, plain()), link(9, plain())], rules),
@@ -231,32 +233,38 @@ fn who_goes_on_comes_to_the_rules_behind() {
         true,
     );
     // Dropped behind the link; on to the second one; out, as no rule takes it any more.
-    assert_eq!(ran.dropped, [(0, Why::Rule)]);
+    assert_eq!(ran.dropped, [(0, DropReason::Rule)]);
     assert_eq!(due(&ran), [(1, 21), (2, 21), (3, 41), (4, 41)]);
     assert_eq!(ran.network.taken().iter().map(|t| t.packets).collect::<Vec<_>>(), [5, 1, 1, 1, 2]);
 }
 
 #[test]
 fn tables_lead_and_rules_drop_and_pass() {
-    let net = |text: &str, len| Entry::Net(Net::new(text.parse().expect("an address"), len));
-    let entries =
-        [Entry::Numbers(1, 1), Entry::Numbers(2, 2), Entry::Numbers(3, 9), net("10.0.0.0", 8)];
-    let table = Arc::new(Table::new("ports", &entries).expect("they differ"));
-    let targets = vec![Some(Target::Link(1)), Some(Target::Drop), Some(Target::Pass), None];
-    let looked_up = rule(To::Table { table, by: Field::Dport, targets });
-    let down = Rule { way: Some(1), ..rule(links(&[0])) };
+    let net = |text: &str, len| TableEntry::Net(Net::new(text.parse().expect("an address"), len));
+    let entries = [
+        TableEntry::Numbers(1, 1),
+        TableEntry::Numbers(2, 2),
+        TableEntry::Numbers(3, 9),
+        net("10.0.0.0", 8),
+    ];
+    let table = Arc::new(LookupTable::new("ports", &entries).expect("they differ"));
+    let targets =
+        vec![Some(RuleTarget::Link(1)), Some(RuleTarget::Drop), Some(RuleTarget::Pass), None];
+    let looked_up = rule(RuleAction::Table { table, by: Field::Dport, targets });
+    let down = RouteRule { way: Some(1), ..rule(links(&[0])) };
     let plain = Impairments::default;
     let spec = spec(vec![link(0, plain()), link(7, plain())], vec![down, looked_up]);
     let ran = run(&spec, &[(0, 1), (0, 2), (0, 3), (0, 10)], false);
     assert_eq!(due(&ran), [(0, 8), (2, 0)]);
-    assert_eq!(ran.refused, [(1, Refused::Dropped), (3, Refused::Unmatched)]);
+    assert_eq!(ran.refused, [(1, RouteError::Dropped), (3, RouteError::Unmatched)]);
     assert_eq!(ran.network.taken()[1].packets, 3);
 }
 
 /// What a link doubles or loses, the next one sees so.
 #[test]
 fn copies_go_on_and_every_packet_ends_once() {
-    let often = |n| Event { probability: Probability::of(n, 10), correlation: Probability::NEVER };
+    let often =
+        |n| RandomEvent { probability: Probability::of(n, 10), correlation: Probability::NEVER };
     let doubles = || Impairments {
         duplicate: Some(often(5)),
         corrupt: Some(often(2)),
@@ -298,7 +306,7 @@ fn labelled(
     for (handle, (ms, dport)) in packets.into_iter().enumerate() {
         let entry = network.route(&key(dport), 0, 1000, Time::ZERO).ok()?;
         let label = Label { ecn, ..Label::default() };
-        let packet = Packet { handle: handle as u32, length: 1000, label: &label };
+        let packet = IngressPacket { handle: handle as u32, length: 1000, label: &label };
         network.enter(entry, &key(dport), packet, Time::ZERO + Span::from_millis(ms), out);
     }
     Some(())
@@ -355,14 +363,15 @@ fn a_change_finds_packets_between_links() {
     let (pipe, mut after) = (PipeId(2), spec.places[2].pipe.clone());
     after.setup.flows = vec![after.setup.flows[0].clone(); 2];
     let fates = vec![FlowMapping::Is(FlowId(1))];
-    let change = Change { pipe, spec: after, flows: fates.clone(), drop: false };
+    let change = PipeChange { pipe, spec: after, flows: fates.clone(), drop: false };
     let prepared = Prepared::new(&[change]).unwrap_or_else(|(_, unfit)| panic!("{unfit}"));
     let nine = Match { dport: Some((9, 9)), ..Match::ANY };
     let classifier = Classifier::new([&[nine][..], &[Match::ANY][..]]);
-    let sorted = vec![Sorting { pipe, classifier, account: Account::Ip, masks: Masks::default() }];
+    let sorted =
+        vec![IngressChange { pipe, classifier, account: Account::Ip, masks: Masks::default() }];
     // It left the first link at 1 ms, and comes to the second one at 6 ms.
     let at = |ms| Time::ZERO + Span::from_millis(ms);
-    let around = Around { flows: &[(pipe, &fates)], sorted, rules: None };
+    let around = NetworkChange { flows: &[(pipe, &fates)], sorted, rules: None };
     network
         .apply(prepared, around, &|_| Label::default(), at(3), &mut out)
         .unwrap_or_else(|unfit| panic!("{unfit}"));
@@ -377,7 +386,7 @@ fn a_change_finds_packets_between_links() {
 #[test]
 fn a_copy_is_marked_without_the_other() {
     let twice = Impairments {
-        duplicate: Some(Event::independent(Probability::ALWAYS)),
+        duplicate: Some(RandomEvent::independent(Probability::ALWAYS)),
         ..Impairments::default()
     };
     let mut chain =
@@ -423,11 +432,11 @@ fn labels_are_learned_when_somebody_looks_at_them() {
         labelled(&mut network, (0..40).map(|_| (0, 1)), Ecn::Not, &mut out).expect("all enter");
         let mut after = chain.places[2].pipe.clone();
         (after.kind, after.setup.rate) = ("dualpi2", Rate::from_mbit(4));
-        let change = Prepared::new(&[Change::new(PipeId(2), after)])
+        let change = Prepared::new(&[PipeChange::new(PipeId(2), after)])
             .unwrap_or_else(|(_, unfit)| panic!("{unfit}"));
         let known = |_: u32| Label { ecn, ..Label::default() };
         let at = Time::ZERO + Span::from_millis(20);
-        network.apply(change, Around::default(), &known, at, &mut out).expect("it fits");
+        network.apply(change, NetworkChange::default(), &known, at, &mut out).expect("it fits");
         network.poll(Time(Time::NEVER.0 - 1), &mut out);
         let marks =
             out.iter().filter(|o| matches!(o, Output::Mark(mark) if mark.ecn == Ecn::Ce)).count();

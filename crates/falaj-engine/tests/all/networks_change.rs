@@ -3,20 +3,21 @@
 
 use crate::common::Dice;
 use falaj_engine::account::Account;
-use falaj_engine::change::Change;
+use falaj_engine::change::PipeChange;
 use falaj_engine::classifier::{Classifier, Match};
-use falaj_engine::each::{Each, Mask, Masks};
 use falaj_engine::handover::FlowMapping;
 use falaj_engine::header::Protocol;
 use falaj_engine::key::Key;
+use falaj_engine::masks::{Each, Mask, Masks};
 use falaj_engine::message::Emit;
 use falaj_engine::network::{
-    Around, Leading, Network, NetworkSpec, Packet, Place, Refused, Sorting, unlimited,
+    IngressChange, IngressPacket, Network, NetworkChange, NetworkSpec, PlacedPipe, RouteError,
+    RuleChange, unlimited,
 };
 use falaj_engine::pipe::{Counters, PipeSpec};
-use falaj_engine::rules::{Rule, Target, To};
-use falaj_engine::table::{Entry, Field, Table};
-use falaj_engine::{ChangeError, Output, PipeId, Prepared, Why};
+use falaj_engine::rules::{RouteRule, RuleAction, RuleTarget};
+use falaj_engine::table::{Field, LookupTable, TableEntry};
+use falaj_engine::{ChangeError, DropReason, Output, PipeId, Prepared};
 use falaj_sched::contract::params::{FlowSetup, Setup, Values};
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::units::label::Label;
@@ -32,8 +33,8 @@ fn pipe(delay: Span, flows: usize) -> PipeSpec {
     PipeSpec::new("drr", setup, delay)
 }
 
-fn place(pipe: PipeSpec) -> Place {
-    Place { classifier: Classifier::new([&[Match::ANY][..]]), account: Account::Ip, pipe }
+fn place(pipe: PipeSpec) -> PlacedPipe {
+    PlacedPipe { classifier: Classifier::new([&[Match::ANY][..]]), account: Account::Ip, pipe }
 }
 
 fn key(dport: u16) -> Key {
@@ -49,8 +50,8 @@ fn to_port(dport: u16) -> Vec<Match> {
     vec![Match { dport: Some((dport, dport)), ..Match::ANY }]
 }
 
-fn through(links: &[u32]) -> Rule {
-    Rule { to: To::Links(links.to_vec()), ..Rule::all_to(0) }
+fn through(links: &[u32]) -> RouteRule {
+    RouteRule { to: RuleAction::Links(links.to_vec()), ..RouteRule::all_to(0) }
 }
 
 /// Packets of 1000 B that enter a network, and what becomes of each.
@@ -60,7 +61,7 @@ struct Sent {
     /// By number: how often it left or was lost.
     ends: Vec<u32>,
     left: Vec<Emit>,
-    dropped: Vec<(u32, Why)>,
+    dropped: Vec<(u32, DropReason)>,
     /// Packets that rules did not let in.
     refused: u64,
 }
@@ -75,10 +76,10 @@ impl Sent {
         match self.network.route(&key, 0, 1000, at) {
             Ok(entry) => {
                 self.ends.push(0);
-                let packet = Packet { handle, length: 1000, label: &Label::default() };
+                let packet = IngressPacket { handle, length: 1000, label: &Label::default() };
                 self.network.enter(entry, &key, packet, at, &mut self.out);
             }
-            Err(Refused::Dropped | Refused::Unmatched) => self.refused += 1,
+            Err(RouteError::Dropped | RouteError::Unmatched) => self.refused += 1,
         }
         self.note();
     }
@@ -87,10 +88,10 @@ impl Sent {
         &mut self,
         at: Time,
         change: Prepared,
-        sorted: Vec<Sorting>,
-        rules: Option<Leading>,
+        sorted: Vec<IngressChange>,
+        rules: Option<RuleChange>,
     ) -> Result<(), ChangeError> {
-        let around = Around { flows: &[], sorted, rules };
+        let around = NetworkChange { flows: &[], sorted, rules };
         let made = self.network.apply(change, around, &|_| Label::default(), at, &mut self.out);
         self.note();
         made
@@ -132,7 +133,7 @@ fn at(ms: u64) -> Time {
     Time::ZERO + Span::from_millis(ms)
 }
 
-fn network(links: &[u64], rules: Vec<Rule>) -> Network {
+fn network(links: &[u64], rules: Vec<RouteRule>) -> Network {
     let places = links
         .iter()
         .flat_map(|ms| [(); 2].map(|()| place(pipe(Span::from_millis(*ms), 1))))
@@ -156,8 +157,8 @@ fn beginning(prepared: Prepared, place: u32, spec: &PipeSpec) -> Prepared {
     begin(begin(prepared, 2 * place), 2 * place + 1)
 }
 
-fn sorting(place: u32) -> [Sorting; 2] {
-    [0, 1].map(|way| Sorting {
+fn sorting(place: u32) -> [IngressChange; 2] {
+    [0, 1].map(|way| IngressChange {
         pipe: PipeId(2 * place + way),
         classifier: Classifier::new([&[Match::ANY][..]]),
         account: Account::Ip,
@@ -171,7 +172,7 @@ fn sorting(place: u32) -> [Sorting; 2] {
 fn a_link_that_goes_sends_what_waits() {
     let mut sent = Sent::new(network(&[5, 0], vec![through(&[0])]));
     (0..3).for_each(|_| sent.send(at(0), 1));
-    let rules = Leading::new(vec![through(&[1])], 1, vec![Some(0)], 0);
+    let rules = RuleChange::new(vec![through(&[1])], 1, vec![Some(0)], 0);
     sent.change(at(1), ending(nothing(), 0), vec![], Some(rules)).expect("it fits");
     sent.send(at(1), 1);
     // The place is not free as long as packets wait.
@@ -182,7 +183,7 @@ fn a_link_that_goes_sends_what_waits() {
     sent.network.poll(at(3), &mut sent.out);
     sent.note();
     assert_eq!(sent.network.places().vacant, [0]);
-    let rules = Leading::new(vec![through(&[0])], 1, vec![Some(0)], 0);
+    let rules = RuleChange::new(vec![through(&[0])], 1, vec![Some(0)], 0);
     let begins = beginning(nothing(), 0, &pipe(Span::from_millis(7), 1));
     sent.change(at(4), begins, sorting(0).into(), Some(rules)).expect("it fits");
     sent.send(at(4), 1);
@@ -195,7 +196,7 @@ fn a_link_that_goes_sends_what_waits() {
     sent.change(at(20), ending(nothing(), 0), vec![], None).expect("it fits");
     for again in [
         ending(nothing(), 0),
-        Prepared::new(&[Change::new(PipeId(0), pipe(Span::ZERO, 1))]).ok().unwrap(),
+        Prepared::new(&[PipeChange::new(PipeId(0), pipe(Span::ZERO, 1))]).ok().unwrap(),
     ] {
         assert_eq!(sent.change(at(20), again, vec![], None), Err(ChangeError::NoSuchPipe));
     }
@@ -210,8 +211,8 @@ fn the_first_rules_come_while_packets_wait() {
     sent.network.poll(at(1), &mut sent.out);
     sent.note();
     let begins = beginning(beginning(nothing(), 1, &pipe(Span::ZERO, 1)), 2, &unlimited());
-    let pass = Rule { to: To::Pass, matches: to_port(9), ..Rule::all_to(0) };
-    let rules = Leading::new(vec![pass, through(&[0, 1])], 1, vec![], 2);
+    let pass = RouteRule { to: RuleAction::Pass, matches: to_port(9), ..RouteRule::all_to(0) };
+    let rules = RuleChange::new(vec![pass, through(&[0, 1])], 1, vec![], 2);
     sent.change(at(1), begins, sorting(1).into(), Some(rules)).expect("it fits");
     sent.send(at(1), 9);
     sent.send(at(1), 1);
@@ -223,32 +224,37 @@ fn the_first_rules_come_while_packets_wait() {
 /// Behind the link that they are in, packets go on with the rules as they are then.
 #[test]
 fn packets_go_on_with_other_rules() {
-    let on = Rule { on: true, ..through(&[0]) };
-    let before = || vec![on.clone(), Rule { matches: to_port(7), ..through(&[1]) }, through(&[2])];
+    let on = RouteRule { on: true, ..through(&[0]) };
+    let before =
+        || vec![on.clone(), RouteRule { matches: to_port(7), ..through(&[1]) }, through(&[2])];
     let cases = [
         // As it was.
         (before(), vec![Some(0), Some(1), Some(2)], 15),
         // Another one between, for it.
         (
-            vec![on.clone(), Rule { to: To::Drop, ..through(&[]) }, through(&[2])],
+            vec![on.clone(), RouteRule { to: RuleAction::Drop, ..through(&[]) }, through(&[2])],
             vec![Some(0), None, Some(2)],
             0,
         ),
         // Its rule is gone, and others behind it are there still; or none.
         (
-            vec![Rule { matches: to_port(3), ..through(&[0]) }, through(&[2])],
+            vec![RouteRule { matches: to_port(3), ..through(&[0]) }, through(&[2])],
             vec![None, None, Some(1)],
             23,
         ),
         (vec![through(&[0])], vec![None; 3], 6),
         // Its rule leads elsewhere.
-        (vec![Rule { on: true, ..through(&[1]) }, through(&[2])], vec![Some(0), None, Some(1)], 23),
+        (
+            vec![RouteRule { on: true, ..through(&[1]) }, through(&[2])],
+            vec![Some(0), None, Some(1)],
+            23,
+        ),
     ];
     for (rules, become_others, due) in cases {
         let mut sent = Sent::new(network(&[5, 8, 16], before()));
         sent.send(at(0), 1);
         sent.send(at(0), 7);
-        let leading = Leading::new(rules, 1, become_others, 0);
+        let leading = RuleChange::new(rules, 1, become_others, 0);
         sent.change(Time(1), nothing(), vec![], Some(leading)).expect("it fits");
         // The first one went on the wire before, and what comes behind was decided then.
         sent.end();
@@ -270,7 +276,7 @@ struct Scene {
     places: Vec<u32>,
     /// By place: its pipes.
     specs: Vec<PipeSpec>,
-    rules: Vec<Rule>,
+    rules: Vec<RouteRule>,
     bypass: Option<u32>,
 }
 
@@ -297,26 +303,27 @@ fn any_spec(dice: &mut Dice, masks: bool) -> PipeSpec {
     spec
 }
 
-fn any_rule(dice: &mut Dice, places: &[u32]) -> Rule {
+fn any_rule(dice: &mut Dice, places: &[u32]) -> RouteRule {
     let one = |dice: &mut Dice| places[dice.from(0, places.len() as u64 - 1) as usize];
     let to = match dice.from(0, 8) {
-        0 => To::Drop,
-        1 => To::Pass,
-        2 => To::Links((0..dice.from(1, 4)).map(|_| one(dice)).collect()),
+        0 => RuleAction::Drop,
+        1 => RuleAction::Pass,
+        2 => RuleAction::Links((0..dice.from(1, 4)).map(|_| one(dice)).collect()),
         3 => {
-            let table = Table::new("t", &[Entry::Numbers(1, 3), Entry::Numbers(5, 6)])
-                .expect("they are apart");
-            let targets = vec![Some(Target::Link(one(dice))), Some(Target::Pass)];
-            To::Table { table: Arc::new(table), by: Field::Dport, targets }
+            let table =
+                LookupTable::new("t", &[TableEntry::Numbers(1, 3), TableEntry::Numbers(5, 6)])
+                    .expect("they are apart");
+            let targets = vec![Some(RuleTarget::Link(one(dice))), Some(RuleTarget::Pass)];
+            RuleAction::Table { table: Arc::new(table), by: Field::Dport, targets }
         }
-        _ => To::Links(vec![one(dice)]),
+        _ => RuleAction::Links(vec![one(dice)]),
     };
     let matches =
         if dice.from(0, 1) == 0 { to_port(dice.from(1, 8) as u16) } else { vec![Match::ANY] };
-    let on = dice.from(0, 2) == 0 && to != To::Drop;
+    let on = dice.from(0, 2) == 0 && to != RuleAction::Drop;
     let probability = (dice.from(0, 3) == 0).then(|| Probability::of(dice.from(1, 9), 10));
     let mark = (dice.from(0, 3) == 0).then(|| dice.from(0, 2) as u32);
-    Rule { matches, way: None, probability, mark, to, on }
+    RouteRule { matches, way: None, probability, mark, to, on }
 }
 
 /// All that was counted in links, be they there or gone.
@@ -345,7 +352,7 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
         let mut dice = Dice::new(seed ^ 0x6c_6976);
         let first = any_spec(&mut dice, false);
         // Half of them begin without rules.
-        let rules = if seed % 2 == 0 { vec![] } else { vec![Rule::all_to(0)] };
+        let rules = if seed % 2 == 0 { vec![] } else { vec![RouteRule::all_to(0)] };
         let spec =
             NetworkSpec { places: vec![place(first.clone()); 2], rules: rules.clone(), seed };
         let mut sent = Sent::new(Network::new(&spec).unwrap_or_else(|(_, why)| panic!("{why}")));
@@ -376,7 +383,7 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
                         if dice.from(0, 1) == 0 {
                             let spec = scene.specs[place as usize].clone();
                             let flows = vec![FlowMapping::Dropped(FlowId(0))];
-                            let change = |way| Change {
+                            let change = |way| PipeChange {
                                 pipe: PipeId(2 * place + way),
                                 spec: spec.clone(),
                                 flows: flows.clone(),
@@ -390,10 +397,12 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
                     1 | 2 => {
                         let spec = any_spec(&mut dice, true);
                         changes.extend(
-                            [0, 1].map(|way| Change::new(PipeId(2 * place + way), spec.clone())),
+                            [0, 1]
+                                .map(|way| PipeChange::new(PipeId(2 * place + way), spec.clone())),
                         );
                         sorted.extend(
-                            sorting(place).map(|s| Sorting { masks: spec.masks.clone(), ..s }),
+                            sorting(place)
+                                .map(|s| IngressChange { masks: spec.masks.clone(), ..s }),
                         );
                         scene.specs[place as usize] = spec;
                     }
@@ -405,19 +414,21 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
                 let spec = any_spec(&mut dice, true);
                 let place = next(&mut scene.specs, spec.clone());
                 reused += u32::from(places.vacant.contains(&place));
-                sorted.extend(sorting(place).map(|s| Sorting { masks: spec.masks.clone(), ..s }));
+                sorted.extend(
+                    sorting(place).map(|s| IngressChange { masks: spec.masks.clone(), ..s }),
+                );
                 begin.push(place);
                 then.push(place);
             }
             // Some stay, others come, in any order.
-            let mut rules: Vec<(Option<u32>, Rule)> = Vec::new();
+            let mut rules: Vec<(Option<u32>, RouteRule)> = Vec::new();
             for (n, rule) in scene.rules.iter().enumerate() {
                 let leads = |to: &u32| then.contains(to);
                 let stays = match &rule.to {
-                    To::Links(links) => links.iter().all(leads),
-                    To::Table { targets, .. } => {
+                    RuleAction::Links(links) => links.iter().all(leads),
+                    RuleAction::Table { targets, .. } => {
                         targets.iter().flatten().all(|target| match target {
-                            Target::Link(link) => leads(link),
+                            RuleTarget::Link(link) => leads(link),
                             _ => true,
                         })
                     }
@@ -432,16 +443,16 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
                 rules.insert(place, (None, any_rule(&mut dice, &then)));
             }
             if dice.from(0, 3) > 0 {
-                rules.push((None, Rule::all_to(then[0])));
+                rules.push((None, RouteRule::all_to(then[0])));
             }
             rules.truncate(9);
             let mut become_others = vec![None; scene.rules.len()];
             for (new, (old, _)) in rules.iter().enumerate() {
                 old.iter().for_each(|old| become_others[*old as usize] = Some(new as u32));
             }
-            let rules: Vec<Rule> = rules.into_iter().map(|(_, rule)| rule).collect();
+            let rules: Vec<RouteRule> = rules.into_iter().map(|(_, rule)| rule).collect();
             let bypass = scene.bypass.or_else(|| {
-                rules.iter().any(Rule::passes).then(|| {
+                rules.iter().any(RouteRule::passes).then(|| {
                     let place = next(&mut scene.specs, unlimited());
                     begin.push(place);
                     place
@@ -458,7 +469,7 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
             sent.network.poll(now, &mut sent.out);
             sent.note();
             let before = (sum(&sent.network, &scene), taken(&sent.network));
-            let leading = Leading::new(rules.clone(), seed, become_others, bypass.unwrap_or(0));
+            let leading = RuleChange::new(rules.clone(), seed, become_others, bypass.unwrap_or(0));
             sent.change(now, prepared, sorted, Some(leading))
                 .unwrap_or_else(|why| panic!("seed {seed} {step}: {why}"));
             (scene.places, scene.rules, scene.bypass) = (then, rules, bypass);
@@ -474,11 +485,12 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
         }
         sent.end();
         let all = sum(&sent.network, &scene);
-        let by_change = sent.dropped.iter().filter(|(_, why)| *why == Why::Changed).count() as u64;
+        let by_change =
+            sent.dropped.iter().filter(|(_, why)| *why == DropReason::Changed).count() as u64;
         let behind = sent
             .dropped
             .iter()
-            .filter(|(_, why)| matches!(why, Why::Rule | Why::Unmatched))
+            .filter(|(_, why)| matches!(why, DropReason::Rule | DropReason::Unmatched))
             .count() as u64;
         assert_eq!(all.backlog, 0, "seed {seed}");
         assert_eq!(all.offered, all.sent + all.dropped(), "seed {seed}");

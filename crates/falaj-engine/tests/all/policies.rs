@@ -3,10 +3,10 @@
 
 use crate::common::{Dice, any_pipe, become_kind, bursts, divide, emits, impair};
 use falaj_engine::chance::Chance;
-use falaj_engine::each::Ids;
+use falaj_engine::masks::MaskIds;
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::{Counters, PipeSpec};
-use falaj_engine::{Engine, Output, PipeId, Why};
+use falaj_engine::{DropReason, Engine, Output, PipeId};
 use falaj_sched::contract::discipline::Discipline;
 use falaj_sched::contract::guarantee::RateCondition;
 use falaj_sched::contract::params::{FlowSetup, POLICY, Setup, Value, Values};
@@ -85,7 +85,7 @@ fn run(
     for (handle, a) in arrivals.iter().enumerate() {
         poll(&mut engine, a.at, &mut out);
         let unit = Unit { flow: a.flow, handle: handle as u32, bytes: a.bytes };
-        engine.input_labelled(PIPE, unit, &Ids::NONE, label(seed, handle), a.at, &mut out);
+        engine.input_labelled(PIPE, unit, &MaskIds::NONE, label(seed, handle), a.at, &mut out);
     }
     let mut steps = 0;
     while engine.next_event() != Time::NEVER {
@@ -135,8 +135,8 @@ fn polls_change_nothing_counters_add_up_and_delays_are_kept() {
         };
         for (f, c) in counters.iter().enumerate() {
             assert_eq!((c.backlog, c.offered), (0, c.sent + c.dropped()), "seed {seed}: {c:?}");
-            assert_eq!(c.dropped_by_policy, count(f, Why::Policy), "seed {seed}");
-            assert_eq!(c.dropped_full, count(f, Why::QueueFull), "seed {seed}");
+            assert_eq!(c.dropped_by_policy, count(f, DropReason::Policy), "seed {seed}");
+            assert_eq!(c.dropped_full, count(f, DropReason::QueueFull), "seed {seed}");
             dropped += c.dropped_by_policy;
             marked += c.marked;
         }
@@ -317,7 +317,7 @@ fn a_change_loses_nothing_untold() {
             see(&mut out, &mut queued);
             queued[a.flow.index()].push_back(handle as u32);
             let unit = Unit { flow: a.flow, handle: handle as u32, bytes: a.bytes };
-            engine.input_labelled(PIPE, unit, &Ids::NONE, label(seed, handle), a.at, &mut out);
+            engine.input_labelled(PIPE, unit, &MaskIds::NONE, label(seed, handle), a.at, &mut out);
             see(&mut out, &mut queued);
         }
         engine.poll(Time(1 << 50), &mut out);
@@ -345,7 +345,14 @@ fn overload(spec: &PipeSpec, of: std::ops::Range<u64>, ecn: Ecn, each: u32) -> V
         for _ in 0..each {
             let unit = Unit { flow: FlowId(0), handle, bytes: 1000 };
             let label = Label { ecn, ..Label::default() };
-            engine.input_labelled(PIPE, unit, &Ids::NONE, label, Time(ms * 1_000_000), &mut out);
+            engine.input_labelled(
+                PIPE,
+                unit,
+                &MaskIds::NONE,
+                label,
+                Time(ms * 1_000_000),
+                &mut out,
+            );
             handle += 1;
         }
     }
@@ -366,7 +373,7 @@ fn head_drop_loses_who_waits_longest_and_not_who_is_on_the_wire() {
     // Nobody can go where the only place is on the wire.
     let out = overload(&fifo("head", Values::default(), Limit::Packets(1)), 0..1, Ecn::Not, 2);
     assert!(
-        matches!(out[1], Output::Drop(d) if d.handle == 1 && d.why == Why::QueueFull),
+        matches!(out[1], Output::Drop(d) if d.handle == 1 && d.why == DropReason::QueueFull),
         "{out:?}"
     );
 }
@@ -449,7 +456,7 @@ fn fq_codel_takes_it_from_the_fattest() {
             engine.input_labelled(
                 PIPE,
                 unit,
-                &Ids::NONE,
+                &MaskIds::NONE,
                 Label { connection, ..Label::default() },
                 Time(ms * 1_000_000),
                 &mut out,
@@ -484,7 +491,14 @@ fn dualpi2_keeps_the_scalable_queue_short() {
         let mut send = |ecn, handle, bytes| {
             let unit = Unit { flow: FlowId(0), handle, bytes };
             let label = Label { ecn, ..Label::default() };
-            engine.input_labelled(PIPE, unit, &Ids::NONE, label, Time(ms * 1_000_000), &mut out);
+            engine.input_labelled(
+                PIPE,
+                unit,
+                &MaskIds::NONE,
+                label,
+                Time(ms * 1_000_000),
+                &mut out,
+            );
         };
         send(Ecn::Ect1, 1, 200);
         send(Ecn::Not, 0, 820);
@@ -563,7 +577,7 @@ fn after_a_change_packets_are_judged_by_what_they_are_and_by_when_they_came() {
     let out = changed_to("fq_codel", short.clone(), None, capable(Ecn::Not));
     assert!(
         marked_at(&out).is_empty()
-            && out.iter().any(|o| matches!(o, Output::Drop(d) if d.why == Why::Policy))
+            && out.iter().any(|o| matches!(o, Output::Drop(d) if d.why == DropReason::Policy))
     );
     // The same for a policy before a queue.
     let policy = Policy::new("codel", &short, Limit::Packets(500)).expect("a policy");

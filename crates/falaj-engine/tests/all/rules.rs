@@ -5,7 +5,7 @@ use falaj_engine::classifier::Match;
 use falaj_engine::header::{Net, Protocol};
 use falaj_engine::key::{Fragment, Key, Macs};
 use falaj_engine::lookup::Lookup;
-use falaj_engine::table::{Entry, Field, Table};
+use falaj_engine::table::{Field, LookupTable, TableEntry};
 use falaj_engine::term::{Literal, Term};
 use std::hint::black_box;
 use std::net::IpAddr;
@@ -45,7 +45,7 @@ impl Dice {
         let from = self.below(8) as u16;
         (from, from + self.one_of(&[0, 0, 0, 1, 3]))
     }
-    fn term(&mut self, table: &Arc<Table>) -> Term {
+    fn term(&mut self, table: &Arc<LookupTable>) -> Term {
         let (from, to) = self.range();
         match self.below(18) {
             0..=2 => Term::Src(self.net()),
@@ -73,7 +73,7 @@ impl Dice {
             ]),
         }
     }
-    fn clause(&mut self, table: &Arc<Table>) -> Match {
+    fn clause(&mut self, table: &Arc<LookupTable>) -> Match {
         let terms = self.below(4);
         (0..terms).fold(Match::ANY, |all, _| {
             let literal = Literal { term: self.term(table), not: self.below(6) == 0 };
@@ -130,11 +130,11 @@ fn one_by_one(rules: &Rules, key: &Key, way: usize, from: u32) -> Option<u32> {
     (from..rules.len() as u32).find(|n| takes(&rules[*n as usize]))
 }
 
-fn table() -> Arc<Table> {
-    let net = |text: &str, len| Entry::Net(Net::new(text.parse().expect("an address"), len));
+fn table() -> Arc<LookupTable> {
+    let net = |text: &str, len| TableEntry::Net(Net::new(text.parse().expect("an address"), len));
     let entries =
-        [net("10.0.1.0", 24), net("10.0.2.8", 29), net("fd77::", 64), Entry::Numbers(3, 5)];
-    Arc::new(Table::new("odd", &entries).expect("they differ"))
+        [net("10.0.1.0", 24), net("10.0.2.8", 29), net("fd77::", 64), TableEntry::Numbers(3, 5)];
+    Arc::new(LookupTable::new("odd", &entries).expect("they differ"))
 }
 
 #[test]

@@ -2,12 +2,12 @@
 //! come, go and change places, packets that may be dropped. Every packet is accounted for.
 
 use crate::common::{Dice, any_pipe, become_kind, divide, impair};
-use falaj_engine::change::Change;
+use falaj_engine::change::PipeChange;
 use falaj_engine::handover::FlowMapping;
 use falaj_engine::impair::Impairments;
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::{Counters, PipeSpec};
-use falaj_engine::{ChangeError, Engine, Output, PipeId, Prepared, Why};
+use falaj_engine::{ChangeError, DropReason, Engine, Output, PipeId, Prepared};
 use falaj_sched::contract::params::{FlowSetup, Setup, Values};
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry;
@@ -124,7 +124,7 @@ fn everything_changes_a_thousand_times_under_load() {
                         let drop = dice.from(0, 2) == 0;
                         may_drop[p] = drop
                             || flows.iter().any(|fate| matches!(fate, FlowMapping::Dropped(_)));
-                        changes.push(Change { pipe: pipe(p), spec: spec.clone(), flows, drop });
+                        changes.push(PipeChange { pipe: pipe(p), spec: spec.clone(), flows, drop });
                     }
                 }
                 let before: Vec<Counters> =
@@ -229,8 +229,8 @@ fn settle(
             Output::Drop(d) => (
                 d.handle,
                 match d.why {
-                    Why::Lost => End::Lost,
-                    Why::Changed => {
+                    DropReason::Lost => End::Lost,
+                    DropReason::Changed => {
                         assert!(may_drop[d.pipe.0 as usize], "dropped without leave");
                         End::Dropped
                     }
@@ -269,19 +269,22 @@ fn a_change_is_made_of_all_pipes_or_of_none() {
     let (mut faster, mut smaller) = (plain(10, 1), plain(10, 1));
     faster.setup.rate = Rate::from_mbit(80);
     smaller.setup.largest = 999;
-    let changes = [Change::new(pipe(0), faster.clone()), Change::new(pipe(1), smaller.clone())];
+    let changes =
+        [PipeChange::new(pipe(0), faster.clone()), PipeChange::new(pipe(1), smaller.clone())];
     let prepared = Prepared::new(&changes).unwrap();
     let unfit = engine.apply(prepared, Time(500_000), &mut out).unwrap_err();
     assert_eq!(unfit, ChangeError::Smaller { largest: 1000 });
     // The first one would be done in a tenth of the time.
     engine.poll(Time(4_999_999), &mut out);
     assert_eq!([0, 1].map(|p| engine.counters(pipe(p), FlowId(0)).backlog), [1, 1]);
-    let changes =
-        [Change::new(pipe(0), faster), Change { drop: true, ..Change::new(pipe(1), smaller) }];
+    let changes = [
+        PipeChange::new(pipe(0), faster),
+        PipeChange { drop: true, ..PipeChange::new(pipe(1), smaller) },
+    ];
     engine.apply(Prepared::new(&changes).unwrap(), Time(4_999_999), &mut out).unwrap();
     assert_eq!(
         engine.apply(
-            Prepared::new(&[Change::new(pipe(2), plain(1, 1))]).unwrap(),
+            Prepared::new(&[PipeChange::new(pipe(2), plain(1, 1))]).unwrap(),
             Time(4_999_999),
             &mut out
         ),
@@ -303,7 +306,7 @@ fn what_has_left_is_due_when_it_was_to_be() {
     let mut spec = plain(10, 1);
     (spec.delay, spec.setup.largest) = (Span::ZERO, 500);
     let flows = vec![FlowMapping::Dropped(FlowId(0)), FlowMapping::Is(FlowId(0))];
-    let change = Change { pipe: pipe(0), spec, flows, drop: true };
+    let change = PipeChange { pipe: pipe(0), spec, flows, drop: true };
     engine.apply(Prepared::new(&[change]).unwrap(), Time(1), &mut out).unwrap();
     assert_eq!(
         out.len(),
@@ -331,7 +334,7 @@ fn a_shorter_queue_keeps_what_waits_unless_it_may_be_dropped() {
     for drop in [false, true] {
         let (mut engine, mut out) = filled(10, 1, 8);
         out.clear();
-        let change = Change { drop, ..Change::new(pipe(0), plain(3, 1)) };
+        let change = PipeChange { drop, ..PipeChange::new(pipe(0), plain(3, 1)) };
         engine.apply(Prepared::new(&[change]).unwrap(), Time(1), &mut out).unwrap();
         let counters = engine.counters(pipe(0), FlowId(0));
         assert_eq!(
@@ -351,7 +354,10 @@ fn a_shorter_queue_keeps_what_waits_unless_it_may_be_dropped() {
 fn flows_cannot_become_what_there_is_not() {
     let (mut engine, mut out) = filled(10, 2, 2);
     let change = |flows: &[FlowMapping]| {
-        Prepared::new(&[Change { flows: flows.to_vec(), ..Change::new(pipe(0), plain(10, 2)) }])
+        Prepared::new(&[PipeChange {
+            flows: flows.to_vec(),
+            ..PipeChange::new(pipe(0), plain(10, 2))
+        }])
     };
     let is = |f| FlowMapping::Is(FlowId(f));
     let refused = Some((pipe(0), ChangeError::NoSuchFlow { flows: 2 }));

@@ -2,8 +2,8 @@
 //! are built anew.
 
 use crate::common::{Dice, become_kind, bursts, virtual_links};
-use falaj_engine::each::{Each, Mask, Masks};
 use falaj_engine::key::Key;
+use falaj_engine::masks::{Each, Mask, Masks};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId, Prepared};

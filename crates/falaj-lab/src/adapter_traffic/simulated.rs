@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, anyhow};
 use falaj_control::difference::difference;
 use falaj_engine::key::Key;
-use falaj_engine::network::{Around, Network, Packet};
+use falaj_engine::network::{IngressPacket, Network, NetworkChange};
 use falaj_engine::{Output, PipeId};
 use falaj_scenario::Scenario;
 use falaj_sched::queues::queue::FlowId;
@@ -68,7 +68,7 @@ pub(crate) fn simulate(
             let made = difference(&now, then, (&places, network.places()), false)
                 .map_err(|why| anyhow!(why))?;
             if let Some(change) = made.change {
-                let around = Around { flows: &[], sorted: change.sorted, rules: None };
+                let around = NetworkChange { flows: &[], sorted: change.sorted, rules: None };
                 let known = |_: u32| Label::default();
                 network
                     .apply(change.engine, around, &known, begins, &mut out)
@@ -83,7 +83,7 @@ pub(crate) fn simulate(
         owners.push(homes[n] as u8);
         let entry = network.straight(UP, FlowId(scenario.traffic[n].flow as u32));
         // The link counts IP packets.
-        let packet = Packet { handle, length: packet.bytes, label: &Label::default() };
+        let packet = IngressPacket { handle, length: packet.bytes, label: &Label::default() };
         network.enter(entry, &Key::default(), packet, at, &mut out);
         note(&mut out, &owners);
     }

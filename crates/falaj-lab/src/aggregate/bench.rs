@@ -6,7 +6,7 @@ use super::producer::{Load, ONE, Outcome, RING, Way, apart, run};
 use super::{Cost, cost};
 use crate::bench::median;
 use anyhow::{Result, ensure};
-use falaj_engine::container::{ADDRESS, LENGTH, Policy};
+use falaj_engine::batch::{ADDRESS, BatchPolicy, LENGTH};
 use falaj_live::priority::{self, Rank};
 use falaj_queueing::Policy as Filled;
 use falaj_scenario::{parse_size, parse_span};
@@ -162,13 +162,14 @@ fn ways(args: &Args) -> Result<Vec<(String, Way)>> {
         args.size
     );
     let bytes = args.bytes as u32;
-    let filled = Policy { packets: args.packets, bytes, timeout: args.timeout, when_idle: false };
+    let filled =
+        BatchPolicy { packets: args.packets, bytes, timeout: args.timeout, when_idle: false };
     let way = |policy, always_ring| Way { policy, always_ring, tuned: None };
     Ok(vec![
-        ("one by one, each rings".into(), way(Policy::one_by_one(bytes), true)),
-        ("one by one".into(), way(Policy::one_by_one(bytes), false)),
+        ("one by one, each rings".into(), way(BatchPolicy::one_by_one(bytes), true)),
+        ("one by one".into(), way(BatchPolicy::one_by_one(bytes), false)),
         (format!("{}, {}", args.packets, args.timeout), way(filled, false)),
-        (format!("{}, idle", args.packets), way(Policy { when_idle: true, ..filled }, false)),
+        (format!("{}, idle", args.packets), way(BatchPolicy { when_idle: true, ..filled }, false)),
     ])
 }
 

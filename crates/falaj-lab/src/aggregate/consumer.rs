@@ -4,8 +4,8 @@ use super::{Cost, cost};
 use crate::bench::median;
 use anyhow::{Context, Result};
 use falaj_batch::endpoint::Endpoint;
+use falaj_engine::batch;
 use falaj_engine::chance::Chance;
-use falaj_engine::container;
 use falaj_live::clock::{monotonic, thread_cpu};
 use falaj_live::priority::{self, Rank};
 use falaj_scenario::parse_span;
@@ -191,7 +191,7 @@ fn take(
 ) {
     let began = server.begin();
     report.containers += 1;
-    let Ok(packets) = container::unload(bytes) else {
+    let Ok(packets) = batch::unpack(bytes) else {
         report.malformed += 1;
         return;
     };
@@ -215,14 +215,14 @@ fn take(
                 delays.record(Span(delay));
                 let piece = (stamp.saturating_sub(first) / PIECE.0) as usize;
                 add(&mut report.pieces, piece, 1, delay);
-                add(&mut report.streams, usize::from(packet.to[container::ADDRESS - 1]), 1, delay);
+                add(&mut report.streams, usize::from(packet.to[batch::ADDRESS - 1]), 1, delay);
             }
         }
     }
 }
 
 /// When a packet was given away; the address that it stands behind is not in it any more.
-fn stamp(packet: &container::Packet<'_>) -> Option<u64> {
-    let (_, behind) = packet.rest.split_at_checked(STAMP - container::ADDRESS)?;
+fn stamp(packet: &batch::BatchedPacket<'_>) -> Option<u64> {
+    let (_, behind) = packet.rest.split_at_checked(STAMP - batch::ADDRESS)?;
     behind.first_chunk().map(|stamp| u64::from_le_bytes(*stamp))
 }

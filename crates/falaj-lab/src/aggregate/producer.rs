@@ -6,7 +6,7 @@ use super::consumer::{PIECE, Piece, Report, STAMP, add};
 use anyhow::{Context, Result, ensure};
 use falaj_batch::endpoint::{Endpoint, line};
 use falaj_control::batching::Watched;
-use falaj_engine::container::{ADDRESS, Container, Left, Packer, Policy};
+use falaj_engine::batch::{ADDRESS, Batch, BatchPolicy, FlushReason, Packer};
 use falaj_live::clock::{monotonic, thread_cpu};
 use falaj_live::priority;
 use falaj_queueing::Wanted;
@@ -26,7 +26,7 @@ pub(super) const RING: usize = 1 << 18;
 /// How packets go.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
-    pub(super) policy: Policy,
+    pub(super) policy: BatchPolicy,
     /// Each container wakes the reader, as if it could not be seen to be awake.
     pub(super) always_ring: bool,
     /// The delay for which the policy is chosen anew; the one above is where it begins.
@@ -84,7 +84,7 @@ pub(super) struct Outcome {
     /// How much later than its timeout a container left.
     pub(super) late: Meter,
     /// Of a way that was tuned: the last policy, and how often it was changed.
-    pub(super) last: Policy,
+    pub(super) last: BatchPolicy,
     pub(super) changes: u64,
     /// Does the model say that the delay is kept?
     pub(super) kept: bool,
@@ -105,14 +105,14 @@ struct Sender {
 }
 
 impl Sender {
-    fn send(&mut self, container: Container<'_>) {
+    fn send(&mut self, container: Batch<'_>) {
         if self.timed {
             let now = monotonic();
             let late = Time(now).since(container.left).0;
             let packets = u64::from(container.packets);
             let piece = (Time(now).since(self.began).0 / PIECE.0) as usize;
             add(&mut self.waited, piece, packets, container.waited.0 + late * packets);
-            if container.why == Left::Timeout {
+            if container.why == FlushReason::Timeout {
                 self.late.record(Time(now).since(container.opened + self.timeout));
             }
         }

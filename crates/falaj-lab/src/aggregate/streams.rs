@@ -5,7 +5,7 @@ use super::Cost;
 use super::producer::{Load, Way, apart, run};
 use anyhow::{Context, Result};
 use falaj_control::batching::LONGEST;
-use falaj_engine::container::Policy;
+use falaj_engine::batch::BatchPolicy;
 use falaj_live::priority::{self, Rank};
 use falaj_sched::units::time::Span;
 use std::time::Duration;
@@ -55,8 +55,12 @@ impl Streams {
 
     fn measured(&self, long: Span, seed: u64) -> Result<Measured> {
         priority::be_punctual(Rank::Sender);
-        let policy =
-            Policy { packets: self.packets, bytes: LONGEST, timeout: TIMEOUT, when_idle: false };
+        let policy = BatchPolicy {
+            packets: self.packets,
+            bytes: LONGEST,
+            timeout: TIMEOUT,
+            when_idle: false,
+        };
         let slowest = self.rate * self.parts.iter().copied().fold(f64::INFINITY, f64::min);
         let filled = Span((f64::from(self.packets) / slowest * FILLED * 1e9) as u64);
         let load = Load {

@@ -7,7 +7,7 @@ use super::producer::{Load, ONE, Outcome, RING, Way, apart, run};
 use super::{Cost, cost};
 use anyhow::{Context, Result, ensure};
 use falaj_control::batching::{LONGEST, percentile};
-use falaj_engine::container::Policy;
+use falaj_engine::batch::BatchPolicy;
 use falaj_live::priority::{self, Rank};
 use falaj_queueing::{Measure, Wanted};
 use falaj_scenario::{parse_size, parse_span};
@@ -147,12 +147,12 @@ pub fn main(args: &Args) -> Result<ExitCode> {
 }
 
 /// Of the tuner it begins with a policy of its own.
-fn way(policy: Policy, tuned: Option<Wanted>) -> Way {
+fn way(policy: BatchPolicy, tuned: Option<Wanted>) -> Way {
     Way { policy, always_ring: false, tuned }
 }
 
-fn fixed(packets: u32, timeout: Span) -> Policy {
-    Policy { packets, bytes: LONGEST, timeout, when_idle: false }
+fn fixed(packets: u32, timeout: Span) -> BatchPolicy {
+    BatchPolicy { packets, bytes: LONGEST, timeout, when_idle: false }
 }
 
 /// What is the same for all that is measured.
@@ -201,7 +201,7 @@ impl Run<'_> {
             Measure::Percentile(_) => high as f64,
         };
         let cpu = outcome.report.cpu as f64 / outcome.report.packets.max(1) as f64;
-        let Policy { packets, timeout, when_idle, .. } = outcome.last;
+        let BatchPolicy { packets, timeout, when_idle, .. } = outcome.last;
         Row {
             packets,
             timeout: timeout.0,

@@ -4,10 +4,10 @@
 use super::{cpu_nanos, exit, median};
 use anyhow::{Context, Result};
 use falaj_engine::classifier::{Classifier, Match};
-use falaj_engine::each::mask::Lengths;
-use falaj_engine::each::{Each, Mask, Masks};
 use falaj_engine::header::Protocol;
 use falaj_engine::key::Key;
+use falaj_engine::masks::mask::Lengths;
+use falaj_engine::masks::{Each, Mask, Masks};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};

@@ -7,9 +7,9 @@ use falaj_engine::account::Account;
 use falaj_engine::classifier::{Classifier, Match};
 use falaj_engine::header::{Net, Protocol};
 use falaj_engine::key::Key;
-use falaj_engine::network::{Network, NetworkSpec, Packet, Place};
+use falaj_engine::network::{IngressPacket, Network, NetworkSpec, PlacedPipe};
 use falaj_engine::pipe::PipeSpec;
-use falaj_engine::rules::{Rule, To};
+use falaj_engine::rules::{RouteRule, RuleAction};
 use falaj_sched::contract::params::{FlowSetup, Setup, Values};
 use falaj_sched::queues::queue::Limit;
 use falaj_sched::units::label::Label;
@@ -62,16 +62,16 @@ fn spec(rules: u32) -> NetworkSpec {
     let flows: Vec<_> = (0..FLOWS).map(flow).collect();
     let classifier = Classifier::new(flows.iter().map(|flow| &flow[..]));
     let place =
-        || Place { pipe: pipe.clone(), classifier: classifier.clone(), account: Account::L2 };
+        || PlacedPipe { pipe: pipe.clone(), classifier: classifier.clone(), account: Account::L2 };
     let rule = |n: u32| {
         let one = Match {
             src: Some(Net::new(IpAddr::V4((FIRST | n << 8).into()), 24 + (n % 9) as u8)),
             protocol: n.is_multiple_of(2).then_some(Protocol::UDP),
             ..Match::ANY
         };
-        let to = To::Links(vec![n % 2]);
+        let to = RuleAction::Links(vec![n % 2]);
         let matches = vec![if n + 1 == rules { Match::ANY } else { one }];
-        Rule { matches, way: None, probability: None, mark: None, to, on: false }
+        RouteRule { matches, way: None, probability: None, mark: None, to, on: false }
     };
     NetworkSpec {
         places: (0..4).map(|_| place()).collect(),
@@ -113,7 +113,7 @@ fn turn(rules: u32, packets: u64) -> Result<[f64; 2]> {
             network.enter(
                 entry,
                 &key,
-                Packet { handle: n as u32, length: LENGTH, label: &Label::default() },
+                IngressPacket { handle: n as u32, length: LENGTH, label: &Label::default() },
                 now,
                 &mut out,
             );

@@ -91,7 +91,7 @@ pub struct Counts {
 
 struct Adapter {
     name: String,
-    id: key::Adapter,
+    id: key::AdapterId,
     port: Box<dyn Port>,
     addresses: u32,
     counts: Counts,
@@ -221,7 +221,7 @@ impl Adapters {
             )?,
         };
         self.epoll.add(port.readable(), EpollEvent::new(EpollFlags::EPOLLIN, n.into()))?;
-        let id = key::Adapter::named(name);
+        let id = key::AdapterId::named(name);
         let counts = Counts::default();
         let adapter = Some(Adapter { name: name.to_owned(), id, port, addresses: 0, counts });
         if usize::from(n) == shared.adapters.len() {

@@ -52,7 +52,7 @@ fn read(port: &mut dyn Port, names: &[&str]) -> String {
     for _ in 0..10 {
         while let Some(received) = port.receive(&mut buffer).unwrap() {
             let id = port.key(&buffer[..received.length]).adapter.unwrap();
-            of += names.iter().find(|name| key::Adapter::named(name) == id).unwrap();
+            of += names.iter().find(|name| key::AdapterId::named(name) == id).unwrap();
             // As if much were done with it: more than a turn's time.
             std::thread::sleep(Duration::from_micros(50));
         }

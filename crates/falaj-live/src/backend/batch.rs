@@ -9,7 +9,7 @@ use crate::clock::monotonic;
 use crate::poll::Watch;
 use falaj_batch::crossing::Crossing;
 use falaj_batch::endpoint::{Endpoint, line};
-use falaj_engine::container::Packer;
+use falaj_engine::batch::Packer;
 use falaj_sched::units::time::{Span, Time};
 use nix::errno::Errno;
 use std::io;

@@ -1,17 +1,16 @@
 //! An end of a bridge: an existing interface, by whichever way it is read and written, a guest's
 //! card, shared memory of another program, or a queue of the firewall.
 
-use std::fmt;
-use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use falaj_engine::container::Policy;
+use falaj_engine::batch::BatchPolicy;
 
 use crate::backend::memif::{MEMIF, Memif, MemifName};
 use crate::backend::nfqueue::Queue;
@@ -129,7 +128,10 @@ impl Interface {
     ///
     /// # Errors
     /// As [`Memif::open`].
-    pub fn memif(name: &MemifName, policy: Option<Policy>) -> io::Result<(Interface, Monitor)> {
+    pub fn memif(
+        name: &MemifName,
+        policy: Option<BatchPolicy>,
+    ) -> io::Result<(Interface, Monitor)> {
         let (memif, monitor) = Memif::open(name, policy)?;
         Ok((Interface::Memif(Rc::new(memif)), monitor))
     }

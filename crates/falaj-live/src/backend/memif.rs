@@ -13,16 +13,15 @@ use falaj_batch::crossing::Crossing;
 use falaj_batch::memif::link::Link;
 use falaj_batch::memif::session::{Agreed, Role, Terms};
 use falaj_batch::memif::station::{News, Station};
-use falaj_engine::container::{Packer, Policy};
+use falaj_engine::batch::{BatchPolicy, Packer};
 use falaj_sched::units::time::Time;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::cell::RefCell;
-use std::fmt;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::str::FromStr;
+use std::{fmt, io};
 
 /// What the name of such an interface begins with.
 pub(crate) const MEMIF: &str = "memif:";
@@ -106,7 +105,7 @@ struct Inner {
     station: Station,
     way: Option<Way>,
     /// Containers, if they are wanted, leave so.
-    policy: Option<Policy>,
+    policy: Option<BatchPolicy>,
     /// How it was when last looked at.
     told: State,
     /// Why the last peer went, until somebody asks; and what was said last.
@@ -130,7 +129,7 @@ impl Memif {
     ///
     /// # Errors
     /// There can be no such socket, or somebody else listens there.
-    pub fn open(name: &MemifName, policy: Option<Policy>) -> io::Result<(Memif, Monitor)> {
+    pub fn open(name: &MemifName, policy: Option<BatchPolicy>) -> io::Result<(Memif, Monitor)> {
         let terms = Terms {
             role: name.role,
             id: name.id,
@@ -180,7 +179,7 @@ fn now() -> Time {
 impl Inner {
     /// There are rings.
     fn connect(&mut self, agreed: Agreed) {
-        let policy = self.policy.unwrap_or(Policy::one_by_one(LONGEST));
+        let policy = self.policy.unwrap_or(BatchPolicy::one_by_one(LONGEST));
         let packer = agreed.containers.then(|| Packer::new(policy, 0)).and_then(Result::ok);
         self.way = Some(match packer {
             Some(packer) => Way::Containers(Box::new(Crossing::new(agreed.link, packer))),

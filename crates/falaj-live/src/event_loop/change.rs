@@ -2,9 +2,9 @@
 
 use super::{Forwarder, LiveFlow};
 use falaj_engine::handover::FlowMapping;
-use falaj_engine::network::{Around, Entry, Places};
-use falaj_engine::transaction::{Flows, Transaction};
-use falaj_engine::{ChangeError, Output, PipeId, Why, ecn};
+use falaj_engine::network::{NetworkChange, PipePlaces, Route};
+use falaj_engine::transaction::{FlowChange, Transaction};
+use falaj_engine::{ChangeError, DropReason, Output, PipeId, ecn};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::Label;
 use falaj_sched::units::time::Time;
@@ -47,14 +47,14 @@ impl Forwarder {
             }
             None => Label::default(),
         };
-        let around = Around { flows: &fates, sorted, rules };
+        let around = NetworkChange { flows: &fates, sorted, rules };
         self.network.apply(engine, around, &known, now, &mut self.out)?;
-        let by_change = |output: &&Output| matches!(output, Output::Drop(dropped) if dropped.why == Why::Changed);
+        let by_change = |output: &&Output| matches!(output, Output::Drop(dropped) if dropped.why == DropReason::Changed);
         let dropped = self.out.iter().filter(by_change).count() as u64;
         if !(flows.is_empty() && begin.is_empty() && self.order == order) {
             self.turns.forget();
         }
-        for Flows { pipe, fates, number } in flows {
+        for FlowChange { pipe, fates, number } in flows {
             self.flows_become(pipe, &fates, number);
         }
         self.pipes_begin(&begin);
@@ -84,7 +84,7 @@ impl Forwarder {
 
     /// Where pipes are, and where others may begin: nothing of those that have ended is on its way
     /// any more.
-    pub fn places(&self) -> Places {
+    pub fn places(&self) -> PipePlaces {
         let mut places = self.network.places();
         let released = |place: &u32| {
             (2 * place..2 * place + 2).all(|pipe| !self.releases.has_any_of(PipeId(pipe)))
@@ -136,7 +136,7 @@ impl Forwarder {
         }
         let entries =
             self.waiting.iter_mut().flatten().filter_map(|waiting| waiting.entry.as_mut());
-        for Entry { flow, .. } in entries.filter(|entry| entry.pipe == pipe) {
+        for Route { flow, .. } in entries.filter(|entry| entry.pipe == pipe) {
             *flow = become_other(*flow);
         }
         self.releases.flows_become(pipe, become_other);

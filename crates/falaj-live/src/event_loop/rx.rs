@@ -4,10 +4,9 @@ use super::capture::{Before, record};
 use super::units::Packet;
 use super::{Forwarder, gone, lose};
 use crate::backend::port::{Received, is_gone};
-use falaj_engine::Why;
-use falaj_engine::ecn;
 use falaj_engine::key::Key;
-use falaj_engine::network::{self, Entry, Refused};
+use falaj_engine::network::{Route, RouteError};
+use falaj_engine::{DropReason, ecn, network};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::Label;
 use falaj_sched::units::time::{Span, Time};
@@ -23,7 +22,7 @@ pub(super) struct Waiting {
     /// The packet that is next.
     pub(super) next: u32,
     /// Where that one enters, if it was asked.
-    pub(super) entry: Option<Entry>,
+    pub(super) entry: Option<Route>,
 }
 
 /// What a look at the ports brought.
@@ -149,7 +148,7 @@ impl Forwarder {
                         self.not_let_in(&arriving, length, why, now);
                     }
                     arriving.next += 1;
-                    self.losses.unmatched += u64::from(why == Refused::Unmatched);
+                    self.losses.unmatched += u64::from(why == RouteError::Unmatched);
                     self.units.refused(unit);
                     self.releases.dropped(unit, &self.units);
                     lose(&mut self.units, &mut self.ports, unit);
@@ -182,7 +181,7 @@ impl Forwarder {
             self.network.enter(
                 entry,
                 &key,
-                network::Packet { handle, length, label: &label },
+                network::IngressPacket { handle, length, label: &label },
                 now,
                 &mut self.out,
             );
@@ -200,7 +199,7 @@ impl Forwarder {
         arriving: &Waiting,
         length: u32,
         now: Time,
-    ) -> Result<Entry, Refused> {
+    ) -> Result<Route, RouteError> {
         let pipe = self.ports[i].pipe;
         match arriving.received.flow {
             Some(flow) => Ok(self.network.straight(pipe, flow)),
@@ -209,14 +208,14 @@ impl Forwarder {
     }
 
     /// What rules do not let in is written down as well: chance goes by how many were asked.
-    fn not_let_in(&mut self, arriving: &Waiting, bytes: u32, why: Refused, arrival: Time) {
+    fn not_let_in(&mut self, arriving: &Waiting, bytes: u32, why: RouteError, arrival: Time) {
         let Waiting { unit, next: index, .. } = *arriving;
         let packet = Packet { unit, index, number: self.arrived, arrival, flow: FlowId(0), bytes };
         self.arrived += 1;
         if let Some(recorder) = &mut self.recorder {
             let verdict = Verdict::Dropped(match why {
-                Refused::Dropped => Why::Rule,
-                Refused::Unmatched => Why::Unmatched,
+                RouteError::Dropped => DropReason::Rule,
+                RouteError::Unmatched => DropReason::Unmatched,
             });
             record(
                 recorder,

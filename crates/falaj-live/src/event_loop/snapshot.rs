@@ -3,7 +3,7 @@
 use super::{Forwarder, Kept, Late, Losses};
 use falaj_engine::PipeId;
 use falaj_engine::pipe::Counters;
-use falaj_engine::rules::{Active, Taken};
+use falaj_engine::rules::{RuleCounters, RuleStats};
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
@@ -39,11 +39,11 @@ pub struct Snapshot {
     /// Of links that were taken away; what is their backlog goes still.
     pub ended: Counters,
     /// What each rule has taken.
-    pub taken: Vec<Taken>,
+    pub taken: Vec<RuleCounters>,
     /// And what became of it.
-    pub of_rules: Vec<Active>,
+    pub of_rules: Vec<RuleStats>,
     /// What those had that are gone.
-    pub taken_by_the_gone: Taken,
+    pub taken_by_the_gone: RuleCounters,
     /// By pipe, how disciplines of libraries broke their contract.
     pub breaches: Vec<Vec<Breach>>,
     /// Outside the engine.

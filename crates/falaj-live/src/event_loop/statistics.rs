@@ -2,9 +2,9 @@
 
 use super::Forwarder;
 use falaj_engine::PipeId;
-use falaj_engine::each::Report;
+use falaj_engine::masks::MaskStats;
 use falaj_engine::pipe::Counters;
-use falaj_engine::rules::{Active, Taken};
+use falaj_engine::rules::{RuleCounters, RuleStats};
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Span;
@@ -124,7 +124,7 @@ impl Forwarder {
 
     /// What a mask made, of a flow or of the link; see
     /// [`report`](falaj_engine::network::Network::report).
-    pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
+    pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<MaskStats> {
         self.network.report(self.called(pipe), flow, busiest)
     }
 
@@ -145,12 +145,12 @@ impl Forwarder {
     }
 
     /// What became of what each rule has taken, in the links that it leads to.
-    pub fn active(&self) -> &[Active] {
+    pub fn active(&self) -> &[RuleStats] {
         self.network.active()
     }
 
     /// What each rule has taken so far.
-    pub fn taken(&self) -> &[Taken] {
+    pub fn taken(&self) -> &[RuleCounters] {
         self.network.taken()
     }
 

@@ -5,7 +5,7 @@ use super::{Forwarder, Overflow, backpressure, gone, lose};
 use crate::backend::port::is_gone;
 use crate::backend::tap::Tap;
 use falaj_engine::message::Corrupt;
-use falaj_engine::{Output, PipeId, Why, ecn};
+use falaj_engine::{DropReason, Output, PipeId, ecn};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
 use falaj_traffic::capture::Verdict;
@@ -45,7 +45,9 @@ impl Forwarder {
                     None => self.losses.no_memory += 1,
                 },
                 Output::Drop(dropped) => {
-                    if matches!(self.overflow, Overflow::Wanted) && dropped.why == Why::QueueFull {
+                    if matches!(self.overflow, Overflow::Wanted)
+                        && dropped.why == DropReason::QueueFull
+                    {
                         let called = self.order.iter().position(|pipe| *pipe == dropped.pipe);
                         self.overflow = called.map_or(Overflow::Wanted, |pipe| {
                             Overflow::Happened(PipeId(pipe as u32), dropped.flow)

@@ -10,7 +10,7 @@ pub use follows::{Backlog, Delay, Distances};
 pub use served::{Served, served};
 
 use envelope::united;
-use falaj_engine::each::Each;
+use falaj_engine::masks::Each;
 use falaj_scenario::Direction;
 use falaj_sched::contract::guarantee::{Bound, Deadlines, Promise, RateCondition};
 use falaj_sched::contract::no_guarantee::NoPromise;

@@ -2,7 +2,7 @@
 //! not.
 
 use crate::common::{c_example, library, naughty, root, rust};
-use falaj_engine::change::{Change, Prepared};
+use falaj_engine::change::{PipeChange, Prepared};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
@@ -82,7 +82,7 @@ fn run(
             }
             Event::Change(spec) => {
                 engine.poll(Time(at), &mut out);
-                let prepared = Prepared::new(&[Change::new(PIPE, *spec)])
+                let prepared = Prepared::new(&[PipeChange::new(PIPE, *spec)])
                     .unwrap_or_else(|wrong| panic!("{wrong:?}"));
                 engine.apply(prepared, Time(at), &mut out).unwrap();
             }

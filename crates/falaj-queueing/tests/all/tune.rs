@@ -2,9 +2,9 @@
 //! change, how soon it follows. Everything is in whole nanoseconds and from seeds: the same each
 //! time.
 
+use falaj_engine::batch::tuning::{EpochStats, PolicyChooser};
+use falaj_engine::batch::{Batch, BatchPolicy, Packer, unpack};
 use falaj_engine::chance::Chance;
-use falaj_engine::container::{Container, Packer, Policy, unload};
-use falaj_engine::tuning::{Choose, Seen};
 use falaj_queueing::{
     Cost, Filling, Limits, Load, Measure, Policy as Size, Tuned, Tuner, Wanted, choose, expect,
 };
@@ -161,8 +161,8 @@ fn noisy(
         }
         let now = sender.until(due.max(clock));
         clock = now;
-        let mut out = |c: Container<'_>| {
-            let stamps = unload(c.bytes)
+        let mut out = |c: Batch<'_>| {
+            let stamps = unpack(c.bytes)
                 .unwrap()
                 .map(|p| u64::from_le_bytes(*p.unwrap().rest.first_chunk().unwrap()));
             gone.push((c.left, stamps.collect()));
@@ -212,10 +212,10 @@ fn noisy(
 
 /// A tuner that can be asked afterwards, and what it chose.
 #[derive(Clone, Debug)]
-struct Watched(Arc<Mutex<(Tuner, Vec<Policy>)>>);
+struct Watched(Arc<Mutex<(Tuner, Vec<BatchPolicy>)>>);
 
-impl Choose for Watched {
-    fn choose(&mut self, seen: &Seen, now: Policy) -> Policy {
+impl PolicyChooser for Watched {
+    fn choose(&mut self, seen: &EpochStats, now: BatchPolicy) -> BatchPolicy {
         let (tuner, chosen) = &mut *self.0.lock().unwrap();
         let next = tuner.choose(seen, now);
         chosen.push(next);
@@ -250,7 +250,7 @@ fn best(
     for part in [0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.25, 1.5, 2.0, 3.0] {
         let timeout = wanted.delay * part;
         let spent = |packets: u32| {
-            let policy = Policy {
+            let policy = BatchPolicy {
                 packets,
                 bytes: BYTES,
                 timeout: Span((timeout * 1e9) as u64),

@@ -1,7 +1,7 @@
 //! Reads the tables of distributions that netem takes, as they are.
 
 use crate::files::place::{At, words};
-use falaj_engine::impair::distribution::Table;
+use falaj_engine::impair::distribution::DelayTable;
 
 /// What such a file is.
 pub(crate) const FORM: &str = "whole numbers between blanks, in rising order as netem's `maketable` writes them; `#` begins a comment";
@@ -11,7 +11,7 @@ const SAMPLES_MAX: usize = 1 << 16;
 
 /// The samples of a file, each of which stands for as much probability. Their
 /// mean and deviation do not count: those are asked for where the table is used.
-pub(crate) fn parse(text: &str) -> Result<Table, At> {
+pub(crate) fn parse(text: &str) -> Result<DelayTable, At> {
     let mut samples = Vec::new();
     for (at, word) in words(text) {
         let number = word.parse::<i16>().map_err(|_| {
@@ -27,7 +27,7 @@ pub(crate) fn parse(text: &str) -> Result<Table, At> {
         }
         samples.push(i32::from(number));
     }
-    Table::new(&samples)
+    DelayTable::new(&samples)
         .ok_or_else(|| At::START.says("a distribution has two numbers at least that differ"))
 }
 

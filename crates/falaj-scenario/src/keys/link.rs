@@ -135,7 +135,7 @@ pub(super) const EACH_LINK: Key = key(
 );
 pub(super) const MOST: Key = key(
     "max-flows",
-    Holds::Value(Kind::Count { min: 1, max: falaj_engine::each::Each::LIMIT as u64 }),
+    Holds::Value(Kind::Count { min: 1, max: falaj_engine::masks::Each::LIMIT as u64 }),
     Default(crate::masks::MOST),
     "so many of them at a time, for `each`; those beyond share some, and promises are for so many; where link and flow have `each`, 16384 links of 512 queues, unless it is said",
 );

@@ -1,19 +1,16 @@
 //! Reads the flows of a direction.
 
-use crate::adapters;
 use crate::diagnostics::Problem;
 use crate::keys::{self, Fallback, Key};
 use crate::link::hierarchy::{self, Parts};
-use crate::link::queue;
-use crate::link::{name_is_fit, not_a_table, values};
-use crate::masks;
+use crate::link::{name_is_fit, not_a_table, queue, values};
 use crate::model::{Adapter, Bucket, Flow, Need, Towards};
 use crate::read::{Datum, Fields, Got, fields, get};
 use crate::suggest::{self, quoted};
+use crate::{adapters, masks};
 use falaj_engine::classifier::Match;
-use falaj_engine::each::Each;
-use falaj_sched::contract::params::Manifest;
-use falaj_sched::contract::params::{FlowSetup, Value};
+use falaj_engine::masks::Each;
+use falaj_sched::contract::params::{FlowSetup, Manifest, Value};
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 

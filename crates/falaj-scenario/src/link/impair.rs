@@ -1,14 +1,13 @@
 //! Reads what a link does to packets.
 
 use crate::diagnostics::Problem;
-use crate::files::dist;
-use crate::files::place;
+use crate::files::{dist, place};
 use crate::keys::{self, Holds, Key};
 use crate::read::{Datum, Fields, Got, fields, get};
 use crate::suggest;
 use falaj_engine::impair::Impairments;
 use falaj_engine::impair::distribution::Distribution;
-use falaj_engine::impair::event::Event;
+use falaj_engine::impair::event::RandomEvent;
 use falaj_engine::impair::jitter::{JITTER_MAX, Jitter};
 use falaj_engine::impair::loss::{FourStates, GilbertElliott, Loss};
 use falaj_engine::impair::profile::Profile;
@@ -147,8 +146,8 @@ impl<'a> Given<'a> {
         self.values.probability(name).unwrap_or_default()
     }
 
-    fn event(&self) -> Event {
-        Event {
+    fn event(&self) -> RandomEvent {
+        RandomEvent {
             probability: self.probability("probability"),
             correlation: self.probability("correlation"),
         }

@@ -10,7 +10,7 @@ use crate::routing::rules::RuleRead;
 use crate::suggest::quoted;
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Match;
-use falaj_engine::rules::{Rule, Target, To};
+use falaj_engine::rules::{RouteRule, RuleAction, RuleTarget};
 use falaj_engine::term::Term;
 use falaj_sched::contract::params::Manifest;
 use falaj_sched::contract::params::Setup;
@@ -216,13 +216,13 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
         if !reached[n] {
             continue;
         }
-        if let To::SkipTo(to) = rule.to {
+        if let RuleAction::SkipTo(to) = rule.to {
             reached[to as usize] = true;
         }
         reached[n + 1] |=
             !keeps(rule) || rule.way.is_some() || !rule.matches.iter().any(Match::is_any);
     }
-    let skips = all.iter().any(|read| matches!(read.rule.rule.to, To::SkipTo(_)));
+    let skips = all.iter().any(|read| matches!(read.rule.rule.to, RuleAction::SkipTo(_)));
     for (n, read) in all.iter().enumerate() {
         let taker = if !reached[n] {
             Some(None)
@@ -269,9 +269,11 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
         }
     }
     for (n, known) in links.iter().enumerate() {
-        let leads = |to: &To| match to {
-            To::Links(links) => links.contains(&(n as u32)),
-            To::Table { targets, .. } => targets.contains(&Some(Target::Link(n as u32))),
+        let leads = |to: &RuleAction| match to {
+            RuleAction::Links(links) => links.contains(&(n as u32)),
+            RuleAction::Table { targets, .. } => {
+                targets.contains(&Some(RuleTarget::Link(n as u32)))
+            }
             _ => false,
         };
         let Some(link) =
@@ -288,14 +290,14 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
 }
 
 /// Does a rule keep all packets that it is for?
-fn keeps(rule: &Rule) -> bool {
+fn keeps(rule: &RouteRule) -> bool {
     rule.probability.is_none()
-        && (!rule.on || matches!(rule.to, To::SkipTo(_)))
-        && !matches!(rule.to, To::Table { .. })
+        && (!rule.on || matches!(rule.to, RuleAction::SkipTo(_)))
+        && !matches!(rule.to, RuleAction::Table { .. })
 }
 
 /// Does the first rule take all that the second one is for?
-fn covers(first: &Rule, second: &Rule) -> bool {
+fn covers(first: &RouteRule, second: &RouteRule) -> bool {
     // What it marks may be another's between the two.
     let noted = |m: &Match| m.more.iter().any(|literal| matches!(literal.term, Term::Mark(_)));
     let one = |m: &Match| first.matches.iter().any(|f| f.and(m).as_ref() == Some(m));

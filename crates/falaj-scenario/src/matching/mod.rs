@@ -9,7 +9,7 @@ use crate::suggest::{self, quoted};
 use crate::units::Unreadable;
 use falaj_engine::classifier::Match;
 use falaj_engine::header::{Protocol, Version};
-use falaj_engine::table::{Field, Table};
+use falaj_engine::table::{Field, LookupTable};
 use falaj_engine::term::Term;
 use normal::apart;
 use operands::{bounds, dscp, each, flags, mac, net, protocol, wrong};
@@ -288,8 +288,8 @@ impl Parser<'_> {
                         let (name, at) =
                             operand("the name of a table", &format!("{word} table customers"))?;
                         self.named.push(Named { name: name.to_owned(), field, at });
-                        let table =
-                            Table::new(name, &[]).map_err(|_| Unreadable::new("a table", ""))?;
+                        let table = LookupTable::new(name, &[])
+                            .map_err(|_| Unreadable::new("a table", ""))?;
                         one(Term::In(field, Arc::new(table)))
                     }
                     (operand, Some(Field::Src)) => one(Term::Src(net(operand)?)),

@@ -3,7 +3,7 @@
 use crate::suggest::{self, quoted};
 use crate::units::Unreadable;
 use falaj_engine::header::{Net, Protocol};
-use falaj_engine::table::Entry;
+use falaj_engine::table::TableEntry;
 use falaj_engine::term::{FLAGS, Term};
 use std::net::IpAddr;
 use std::ops::Range;
@@ -154,14 +154,14 @@ pub(super) fn flags((word, at): (&str, Range<usize>)) -> Result<Term, Unreadable
 }
 
 /// What a table has an entry for: an address, a prefix, a number or a range of numbers.
-pub(crate) fn net_or_numbers(text: &str) -> Result<Entry, Unreadable> {
+pub(crate) fn net_or_numbers(text: &str) -> Result<TableEntry, Unreadable> {
     let whole = (text, 0..text.len());
     if text.contains(['.', ':', '/']) {
-        return net(whole).map(Entry::Net);
+        return net(whole).map(TableEntry::Net);
     }
     let (from, to) = text.split_once('-').unwrap_or((text, text));
     match (number(from), number(to)) {
-        (Some(from), Some(to)) if from <= to => Ok(Entry::Numbers(from, to)),
+        (Some(from), Some(to)) if from <= to => Ok(TableEntry::Numbers(from, to)),
         _ => Err(Unreadable::new(
             format!("{} is no entry of a table", quoted(text)),
             "write an address or a prefix such as `10.1.0.0/16`, a number from 0 to 65535, or a range such as `8000-8080`",

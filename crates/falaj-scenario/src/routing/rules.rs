@@ -1,16 +1,16 @@
 //! Reads rules: which links packets pass.
 
 use crate::diagnostics::Problem;
-use crate::keys;
 use crate::link::Known;
-use crate::lints;
 use crate::model::{Rule, Towards};
 use crate::read::{Datum, Fields, Got, fields, get};
 use crate::routing::tables::{Read, Tables};
 use crate::suggest::{self, quoted};
+use crate::{keys, lints};
 use falaj_engine::classifier::Match;
 use falaj_engine::key::Key;
-use falaj_engine::rules::{self, Target, To};
+use falaj_engine::rules;
+use falaj_engine::rules::{RuleAction, RuleTarget};
 use falaj_engine::table::Field;
 use falaj_sched::contract::params::{Value, Values};
 use std::collections::BTreeSet;
@@ -95,14 +95,16 @@ fn rule(fields: &Fields<'_>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>)
         _ => None,
     };
     let on = given.choice("then") == Some("on");
-    if let (true, Some(To::Drop | To::SkipTo(_)), Some(field)) = (on, &to, fields.field("then")) {
+    if let (true, Some(RuleAction::Drop | RuleAction::SkipTo(_)), Some(field)) =
+        (on, &to, fields.field("then"))
+    {
         problems.push(
             Problem::error(field.at.clone(), format!("{} lets no packet go on here", fields.what))
                 .help("leave `then` out: what is dropped is gone, and `skip-to` says where it goes on"),
         );
         return None;
     }
-    let rule = rules::Rule {
+    let rule = rules::RouteRule {
         matches: matches?,
         way: given.choice("direction").map(|way| usize::from(way == "down")),
         probability,
@@ -118,14 +120,14 @@ fn target(
     value: &Spanned<DeValue<'_>>,
     scene: &Scene<'_, '_>,
     problems: &mut Vec<Problem>,
-) -> Option<To> {
+) -> Option<RuleAction> {
     let whose = format!("rule {}", quoted(&scene.names[scene.n]));
     match value.get_ref() {
         DeValue::String(text) => {
             Some(match one(text, value.span(), &whose, scene.links, problems)? {
-                Target::Link(link) => To::Links(vec![link]),
-                Target::Drop => To::Drop,
-                Target::Pass => To::Pass,
+                RuleTarget::Link(link) => RuleAction::Links(vec![link]),
+                RuleTarget::Drop => RuleAction::Drop,
+                RuleTarget::Pass => RuleAction::Pass,
             })
         }
         DeValue::Array(array) => {
@@ -151,12 +153,12 @@ fn target(
                     return None;
                 };
                 match one(text, item.span(), &whose, scene.links, problems)? {
-                    Target::Link(link) => Some(link),
+                    RuleTarget::Link(link) => Some(link),
                     _ => None,
                 }
             };
             let links: Vec<Option<u32>> = array.iter().map(link).collect();
-            links.into_iter().collect::<Option<Vec<u32>>>().map(To::Links)
+            links.into_iter().collect::<Option<Vec<u32>>>().map(RuleAction::Links)
         }
         DeValue::Table(table) => elsewhere(table, value.span(), scene, problems),
         _ => None,
@@ -170,10 +172,10 @@ fn one(
     whose: &str,
     links: &[Known],
     problems: &mut Vec<Problem>,
-) -> Option<Target> {
+) -> Option<RuleTarget> {
     match text {
-        DROP => return Some(Target::Drop),
-        PASS => return Some(Target::Pass),
+        DROP => return Some(RuleTarget::Drop),
+        PASS => return Some(RuleTarget::Pass),
         _ => {}
     }
     let found = links.iter().position(|known| known.name == text);
@@ -190,7 +192,7 @@ fn one(
             )),
         );
     }
-    found.map(|n| Target::Link(n as u32))
+    found.map(|n| RuleTarget::Link(n as u32))
 }
 
 /// `to = { … }`.
@@ -199,7 +201,7 @@ fn elsewhere<'a>(
     at: Range<usize>,
     scene: &Scene<'_, '_>,
     problems: &mut Vec<Problem>,
-) -> Option<To> {
+) -> Option<RuleAction> {
     let fields = fields(table, at.clone(), "`to`", keys::TO, &[], problems);
     let mut read = |name: &str| {
         let key = keys::TO.iter().find(|key| key.name == name)?;
@@ -222,7 +224,7 @@ fn elsewhere<'a>(
                     format!("table {} has no {what}, and the rule takes no packet", quoted(name));
                 problems.push(Problem::warning(place("table"), why));
             }
-            Some(To::Table { table: read.table.clone(), by, targets })
+            Some(RuleAction::Table { table: read.table.clone(), by, targets })
         }
         (None, Some(Datum::Name(name))) => {
             if let Some(field) = fields.field("by") {
@@ -255,12 +257,12 @@ fn targets(
     whose: &str,
     links: &[Known],
     problems: &mut Vec<Problem>,
-) -> Option<Vec<Option<Target>>> {
+) -> Option<Vec<Option<RuleTarget>>> {
     let target = |(text, at): &(&str, Range<usize>)| match *text {
         "" => Some(None),
         text => one(text, at.clone(), whose, links, problems).map(Some),
     };
-    let all: Vec<Option<Option<Target>>> = read.texts.iter().map(target).collect();
+    let all: Vec<Option<Option<RuleTarget>>> = read.texts.iter().map(target).collect();
     all.into_iter().collect()
 }
 
@@ -269,7 +271,7 @@ fn skip_to(
     at: Range<usize>,
     scene: &Scene<'_, '_>,
     problems: &mut Vec<Problem>,
-) -> Option<To> {
+) -> Option<RuleAction> {
     let Some(to) = scene.names.iter().position(|n| n == name) else {
         let mut problem = Problem::error(at, format!("there is no rule {}", quoted(name)));
         if let Some(near) = suggest::nearest(name, scene.names.iter().map(String::as_str)) {
@@ -286,23 +288,23 @@ fn skip_to(
         );
         return None;
     }
-    Some(To::SkipTo(to as u32))
+    Some(RuleAction::SkipTo(to as u32))
 }
 
 /// The first link that a packet with this key may pass.
 pub(crate) fn first_link(rules: &[RuleRead], key: &Key, towards: Towards) -> Option<u32> {
     let way = usize::from(towards == Towards::Down);
-    let of = |rule: &rules::Rule| {
+    let of = |rule: &rules::RouteRule| {
         let for_it = rule.way.is_none_or(|w| w == way) && rule.matches.iter().any(|m| m.takes(key));
         match &rule.to {
             _ if !for_it => None,
-            To::Links(links) => links.first().copied(),
-            To::Table { table, by, targets } => {
+            RuleAction::Links(links) => links.first().copied(),
+            RuleAction::Table { table, by, targets } => {
                 match table
                     .find(*by, key)
                     .and_then(|entry| targets.get(entry as usize).copied().flatten())
                 {
-                    Some(Target::Link(link)) => Some(link),
+                    Some(RuleTarget::Link(link)) => Some(link),
                     _ => None,
                 }
             }

@@ -6,7 +6,7 @@ use crate::matching::{Named, net_or_numbers, parse_named};
 use crate::read::part_of;
 use crate::suggest::{self, quoted};
 use falaj_engine::classifier::Match;
-use falaj_engine::table::{Field, Table};
+use falaj_engine::table::{Field, LookupTable};
 use falaj_engine::term::{Literal, Term};
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use toml::de::{DeTable, DeValue};
 
 /// A table, and the texts that its entries stand for, each with its place.
 pub(crate) struct Read<'a> {
-    pub(crate) table: Arc<Table>,
+    pub(crate) table: Arc<LookupTable>,
     pub(crate) texts: Vec<(&'a str, Range<usize>)>,
     at: Range<usize>,
 }
@@ -193,7 +193,7 @@ fn entries<'a>(
     if !whole {
         return None;
     }
-    match Table::new(name, &all) {
+    match LookupTable::new(name, &all) {
         Ok(table) => Some(Read { table: Arc::new(table), texts, at }),
         Err((first, second)) => {
             let before = format!("{:?}", table.keys().nth(first).map_or("", |key| key.get_ref()));

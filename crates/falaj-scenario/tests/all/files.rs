@@ -5,7 +5,7 @@ use falaj_engine::classifier::Match;
 use falaj_engine::framing::{Cells, Framing};
 use falaj_engine::header::Protocol;
 use falaj_engine::impair::distribution::Distribution;
-use falaj_engine::impair::event::Event;
+use falaj_engine::impair::event::RandomEvent;
 use falaj_engine::impair::jitter::Jitter;
 use falaj_engine::impair::loss::{GilbertElliott, Loss};
 use falaj_engine::impair::reorder::Reorder;
@@ -89,9 +89,12 @@ fn a_whole_file() {
     let [to_bad, to_good, loss_bad] = [p(50), p(3000), p(8000)];
     let loss = GilbertElliott { to_bad, to_good, loss_bad, loss_good: Probability::NEVER };
     assert_eq!(on_the_link.loss, Some(Loss::GilbertElliott(loss)));
-    assert_eq!(on_the_link.duplicate, Some(Event::independent(p(10))));
-    assert_eq!(on_the_link.corrupt, Some(Event { probability: p(5), correlation: p(1000) }));
-    assert_eq!(on_the_link.reorder, Some(Reorder { event: Event::independent(p(2500)), gap: 5 }));
+    assert_eq!(on_the_link.duplicate, Some(RandomEvent::independent(p(10))));
+    assert_eq!(on_the_link.corrupt, Some(RandomEvent { probability: p(5), correlation: p(1000) }));
+    assert_eq!(
+        on_the_link.reorder,
+        Some(Reorder { event: RandomEvent::independent(p(2500)), gap: 5 })
+    );
     let jitter = Jitter {
         amount: Span::from_micros(400),
         distribution: Distribution::Normal,

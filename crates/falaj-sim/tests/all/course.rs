@@ -64,7 +64,8 @@ fn an_excerpt_is_of_the_longest_delay() {
             emits.push(*e);
         }
         Event::Lost(loss)
-            if loss.dropped.why == falaj_engine::Why::Lost && loss.dropped.flow == FlowId(0) =>
+            if loss.dropped.why == falaj_engine::DropReason::Lost
+                && loss.dropped.flow == FlowId(0) =>
         {
             came.extend(loss.came.filter(|came| *came >= longest.since).map(|came| (came, 1000)));
         }

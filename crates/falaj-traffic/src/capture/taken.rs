@@ -1,6 +1,6 @@
 //! What is known of a packet, and the comment that says so.
 
-use falaj_engine::Why;
+use falaj_engine::DropReason;
 use falaj_sched::units::time::Time;
 use std::fmt;
 
@@ -39,24 +39,24 @@ pub enum Verdict {
         due: Time,
     },
     /// It was lost.
-    Dropped(Why),
+    Dropped(DropReason),
     /// It was still queued when the capture ended.
     Waiting,
 }
 
-pub(super) const WHYS: [(Why, &str); 8] = [
-    (Why::QueueFull, "queue-full"),
-    (Why::TooLarge, "too-large"),
-    (Why::Discipline, "discipline"),
-    (Why::Lost, "lost"),
-    (Why::Rule, "rule"),
-    (Why::Unmatched, "unmatched"),
-    (Why::Policy, "policy"),
-    (Why::Changed, "changed"),
+pub(super) const WHYS: [(DropReason, &str); 8] = [
+    (DropReason::QueueFull, "queue-full"),
+    (DropReason::TooLarge, "too-large"),
+    (DropReason::Discipline, "discipline"),
+    (DropReason::Lost, "lost"),
+    (DropReason::Rule, "rule"),
+    (DropReason::Unmatched, "unmatched"),
+    (DropReason::Policy, "policy"),
+    (DropReason::Changed, "changed"),
 ];
 
 /// Why a packet was lost, in a word: `queue-full`.
-pub fn word(why: Why) -> &'static str {
+pub fn word(why: DropReason) -> &'static str {
     WHYS.iter().find(|(other, _)| *other == why).map_or("", |(_, name)| name)
 }
 

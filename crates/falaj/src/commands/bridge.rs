@@ -13,7 +13,7 @@ use falaj_control::live_links::{
 use falaj_control::pacing::Pace;
 use falaj_control::running::Running;
 use falaj_control::summary::{FailIf, JsonFile, of_forwarder};
-use falaj_engine::container::Policy;
+use falaj_engine::batch::BatchPolicy;
 use falaj_live::backend::interface::{EndName, Interface};
 use falaj_live::backend::memif::MemifName;
 use falaj_live::backend::packet::{Monitor, State};
@@ -76,7 +76,7 @@ pub(crate) struct Args {
     /// Of memif: packets go to another falaj in containers of so many, which leave after that time
     /// at the latest.
     #[arg(long, value_name = "PACKETS,TIME", value_parser = by_timeout)]
-    aggregate: Option<Policy>,
+    aggregate: Option<BatchPolicy>,
     /// Of queues: what finds no room, and what is in them at the end, goes on instead of being
     /// dropped.
     #[arg(long)]
@@ -169,7 +169,7 @@ impl<'a> End<'a> {
     }
 }
 
-fn share(name: &MemifName, policy: Option<Policy>) -> Result<(Interface, Monitor)> {
+fn share(name: &MemifName, policy: Option<BatchPolicy>) -> Result<(Interface, Monitor)> {
     Interface::memif(name, policy).context(
         "cannot make that socket; take a name that is free, in a directory that you may write to",
     )

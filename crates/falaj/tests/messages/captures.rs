@@ -1,7 +1,7 @@
 //! Captures that say what cannot have been: written as a link writes them, and not by one.
 
 use crate::common::{Ran, directory, falaj, file};
-use falaj_engine::Why;
+use falaj_engine::DropReason;
 use falaj_sched::units::time::Time;
 use falaj_traffic::capture::{Change, Room, Taken, Verdict, Wanted, Writer};
 use std::time::Duration;
@@ -167,8 +167,10 @@ fn captures_that_say_less_than_they_might() {
     );
     assert_eq!(ran.status, Some(0), "{ran:#?}");
     // Of a packet that found room, that it found none.
-    let dropped =
-        [packet(0, 1_000), Taken { verdict: Verdict::Dropped(Why::QueueFull), ..packet(1, 2_000) }];
+    let dropped = [
+        packet(0, 1_000),
+        Taken { verdict: Verdict::Dropped(DropReason::QueueFull), ..packet(1, 2_000) },
+    ];
     capture("differs.pcapng", LINK, &dropped, &[]);
     let ran = replayed("differs.pcapng");
     assert!(ran.status == Some(1) && ran.out.contains("first difference: number=1 "), "{ran:#?}");

@@ -12,8 +12,8 @@ pub mod units;
 use falaj_engine::chance::Chance;
 use falaj_engine::framing::{Cells, Framing};
 use falaj_engine::impair::Impairments;
-use falaj_engine::impair::distribution::{Distribution, Table};
-use falaj_engine::impair::event::Event;
+use falaj_engine::impair::distribution::{DelayTable, Distribution};
+use falaj_engine::impair::event::RandomEvent;
 use falaj_engine::impair::jitter::Jitter;
 use falaj_engine::impair::loss::{FourStates, GilbertElliott, Loss};
 use falaj_engine::impair::profile::Profile;
@@ -119,12 +119,12 @@ pub fn any_pipe(dice: &mut Dice) -> PipeSpec {
 }
 
 /// Measured by nobody.
-static TABLE: LazyLock<Table> =
-    LazyLock::new(|| Table::new(&[-300, -10, 0, 20, 400]).expect("they differ"));
+static TABLE: LazyLock<DelayTable> =
+    LazyLock::new(|| DelayTable::new(&[-300, -10, 0, 20, 400]).expect("they differ"));
 
 /// Lets the link do some of all that it can do to packets.
 pub fn impair(dice: &mut Dice, spec: &mut PipeSpec) {
-    let event = |dice: &mut Dice| Event {
+    let event = |dice: &mut Dice| RandomEvent {
         probability: Probability::of(dice.from(0, 10), 20),
         correlation: Probability::of(dice.from(0, 10).saturating_sub(5), 7),
     };

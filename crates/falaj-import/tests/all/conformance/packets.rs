@@ -16,8 +16,8 @@
 
 use falaj_engine::header::Protocol;
 use falaj_engine::key::{Fragment, Key, Macs};
-use falaj_engine::network::{Network, Packet};
-use falaj_engine::{Output, Why};
+use falaj_engine::network::{IngressPacket, Network};
+use falaj_engine::{DropReason, Output};
 use falaj_scenario::{Scenario, parse_span};
 use falaj_sched::units::label::{Ecn, Label};
 use falaj_sched::units::time::{Span, Time};
@@ -144,7 +144,7 @@ impl Ran {
                     let connection =
                         key.ports.map_or(0, |(from, to)| u64::from(from) << 16 | u64::from(to));
                     let label = Label { ecn: *ecn, connection, ..Label::default() };
-                    let packet = Packet { handle: handle as u32, length, label: &label };
+                    let packet = IngressPacket { handle: handle as u32, length, label: &label };
                     network.enter(entry, key, packet, now, &mut out);
                 }
                 Err(_) => ran.refused.push(handle as u32),
@@ -158,8 +158,10 @@ impl Ran {
                 Output::Corrupt(corrupt) => ran.corrupted.push(corrupt.handle),
                 Output::Mark(mark) => ran.marked.push(mark.handle),
                 Output::Early(_) => {}
-                Output::Drop(dropped) if dropped.why == Why::Lost => ran.lost.push(dropped.handle),
-                Output::Drop(dropped) if dropped.why == Why::Rule => {
+                Output::Drop(dropped) if dropped.why == DropReason::Lost => {
+                    ran.lost.push(dropped.handle)
+                }
+                Output::Drop(dropped) if dropped.why == DropReason::Rule => {
                     ran.refused.push(dropped.handle)
                 }
                 Output::Drop(dropped) => ran.dropped.push(dropped.handle),

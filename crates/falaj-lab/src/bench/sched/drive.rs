@@ -5,7 +5,7 @@ use super::generator::{Bed, Buffer, Controller, FULL};
 use super::regimes::Regime;
 use crate::bench::cpu_nanos;
 use falaj_engine::message::Unit;
-use falaj_engine::pipe::{PipeSpec, Tally};
+use falaj_engine::pipe::{HotCounters, PipeSpec};
 use falaj_engine::{Emit, Engine, Output, PipeId};
 use falaj_sched::contract::discipline::{Answer, Discipline};
 use falaj_sched::contract::library::Loaded;
@@ -321,12 +321,12 @@ struct Served<S> {
     server: S,
     wire: Wire,
     now: Time,
-    tallies: Vec<Tally>,
+    tallies: Vec<HotCounters>,
 }
 
 impl<S> Served<S> {
     fn of(server: S, setup: &Setup) -> Served<S> {
-        let tallies = vec![Tally::default(); setup.flows.len()];
+        let tallies = vec![HotCounters::default(); setup.flows.len()];
         Served { server, wire: Wire::new(setup.rate), now: Time::ZERO, tallies }
     }
 }

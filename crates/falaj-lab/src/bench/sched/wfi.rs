@@ -8,13 +8,12 @@ use super::flowsets::{Flowsets, Packets};
 use super::generator::{Bed, Buffer, Controller, FULL};
 use super::{LOADS, drive};
 use anyhow::{Context, Result, bail, ensure};
-use falaj_engine::adversary::{Lag, Step, Subject};
-use falaj_engine::fairness::{self, Known, Sizes};
+use falaj_engine::adversary::{AdversaryStep, Lag, Subject};
+use falaj_engine::fairness::{Sizes, WfiBound};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
-use falaj_engine::{Emit, Engine, Output, PipeId};
-use falaj_sched::contract::params::Manifest;
-use falaj_sched::contract::params::{FlowSetup, Kind, Setup, Value, Values};
+use falaj_engine::{Emit, Engine, Output, PipeId, fairness};
+use falaj_sched::contract::params::{FlowSetup, Kind, Manifest, Setup, Value, Values};
 use falaj_sched::queues::queue::{Limit, Packet};
 use falaj_sched::registry::{ENTRIES, entry};
 use falaj_sched::units::rate::Rate;
@@ -210,11 +209,11 @@ enum Outcome {
     Refused(String),
     Measured {
         lag: Lag,
-        known: Option<Known>,
+        known: Option<WfiBound>,
         t_wfi: f64,
         /// The most that any flow was behind at any instant, in bytes.
         behind: f64,
-        steps: Option<(Vec<Step>, u64)>,
+        steps: Option<(Vec<AdversaryStep>, u64)>,
     },
 }
 
@@ -305,12 +304,12 @@ impl Args {
                 Err(refused) => return Ok(Outcome::Refused(refused.to_string())),
             },
             Some(steps) => {
-                let fits = |s: &Step| {
+                let fits = |s: &AdversaryStep| {
                     (s.flow as usize) < largest.len() && (1..=flowsets.largest()).contains(&s.bytes)
                 };
                 let bad = steps.iter().position(|s| !fits(s));
                 if let Some(line) = bad {
-                    let Step { flow, bytes, .. } = steps[line];
+                    let AdversaryStep { flow, bytes, .. } = steps[line];
                     bail!(
                         "packet {}: flow {flow} of {}, {bytes} B of at most {}",
                         line + 1,
@@ -395,7 +394,7 @@ pub(crate) enum Load {
 
 /// What stays the same from discipline to discipline.
 struct Case<'a> {
-    steps: Option<&'a [Step]>,
+    steps: Option<&'a [AdversaryStep]>,
     stop: &'a std::sync::atomic::AtomicBool,
     tried: &'a mut dyn FnMut(),
 }
@@ -405,7 +404,7 @@ fn outcome(
     weights: &[u64],
     sent: &[Emit],
     lag: Lag,
-    steps: Option<(Vec<Step>, u64)>,
+    steps: Option<(Vec<AdversaryStep>, u64)>,
 ) -> Outcome {
     let mut sizes = vec![Sizes::default(); weights.len()];
     sent.iter().for_each(|e| sizes[e.flow.index()].add(e.bytes));
@@ -424,7 +423,7 @@ fn outcome(
 }
 
 /// Lines of instant, flow and bytes; what begins with `#` is none.
-fn read(path: &PathBuf) -> Result<Vec<Step>> {
+fn read(path: &PathBuf) -> Result<Vec<AdversaryStep>> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let (mut steps, mut last) = (Vec::new(), 0);
@@ -440,7 +439,7 @@ fn read(path: &PathBuf) -> Result<Vec<Step>> {
         let at = parse_micros(at).with_context(what)?;
         ensure!(at >= last, "{}:{}: earlier than the packet before it", path.display(), n + 1);
         let (flow, bytes) = (flow.parse().with_context(what)?, bytes.parse().with_context(what)?);
-        steps.push(Step { gap: Span(at - last), flow, bytes });
+        steps.push(AdversaryStep { gap: Span(at - last), flow, bytes });
         last = at;
     }
     ensure!(!steps.is_empty(), "{} has no packets", path.display());
@@ -542,7 +541,7 @@ fn to_json(row: &Row) -> serde_json::Value {
     }
 }
 
-fn instants(steps: &[Step]) -> impl Iterator<Item = (Time, &Step)> {
+fn instants(steps: &[AdversaryStep]) -> impl Iterator<Item = (Time, &AdversaryStep)> {
     steps.iter().scan(Time::ZERO, |now, step| {
         *now += step.gap;
         Some((*now, step))

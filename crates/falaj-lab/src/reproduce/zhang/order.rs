@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Classifier;
 use falaj_engine::key::Key;
-use falaj_engine::network::{NetworkSpec, Place};
+use falaj_engine::network::{NetworkSpec, PlacedPipe};
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
@@ -28,7 +28,7 @@ fn pipe(kind: &'static str, rate: Rate, largest: u32, flows: Vec<FlowSetup>) -> 
 /// When each of these packets has left, in order of their arrival.
 fn ends(spec: &PipeSpec, arrivals: &[Arrival]) -> Result<Vec<Time>> {
     let place =
-        Place { pipe: spec.clone(), classifier: Classifier::default(), account: Account::Ip };
+        PlacedPipe { pipe: spec.clone(), classifier: Classifier::default(), account: Account::Ip };
     let network = NetworkSpec { places: vec![place], rules: Vec::new(), seed: 0 };
     let replayed = replay(&network, arrivals, None).map_err(|(_, refused)| anyhow!("{refused}"))?;
     let end = |verdict: &Verdict| match *verdict {

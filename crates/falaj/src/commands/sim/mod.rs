@@ -17,7 +17,7 @@ use crate::commands::sim::export::Exports;
 use anyhow::{Context, Result, bail};
 use falaj_control::masks;
 use falaj_control::summary::{RULE_HEADER, air_json, air_told, breach_json, rule_json, rule_row};
-use falaj_engine::rules::Taken;
+use falaj_engine::rules::RuleCounters;
 use falaj_experiment::replications::{Replications, Simulated};
 use falaj_experiment::simulation::Practising;
 use falaj_scenario::Link;
@@ -150,7 +150,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     // Where there are rules, packets come to links that no source names.
     let told =
         if scenario.rules.is_empty() { fed_flows(&scenario) } else { runs.reached(&scenario) };
-    let rules: Vec<(&str, Taken)> = scenario
+    let rules: Vec<(&str, RuleCounters)> = scenario
         .rules
         .iter()
         .zip(runs.study().taken())

@@ -8,7 +8,7 @@ use falaj_control::summary::{RULE_HEADER, rule_json, rule_row};
 use falaj_engine::PipeId;
 use falaj_engine::account::Account;
 use falaj_engine::key::Key;
-use falaj_engine::network::Places;
+use falaj_engine::network::PipePlaces;
 use falaj_engine::pipe::Counters;
 use falaj_scenario::Scenario;
 use falaj_sched::queues::queue::FlowId;
@@ -210,7 +210,7 @@ fn changed(
     let free = vacant.iter().all(|place| places.vacant.contains(place));
     ensure!(free, "links begin where others have not ended");
     // Which of those that are free were known to be is not told by the network alone.
-    let places = Places { vacant: vacant.clone(), ..places };
+    let places = PipePlaces { vacant: vacant.clone(), ..places };
     let difference = difference(before, &after, (at, places), *drop).map_err(|why| anyhow!(why))?;
     if let Some(change_of) = difference.change {
         replay.change(change_of, change.at).map_err(|unfit| anyhow!("{unfit}"))?;

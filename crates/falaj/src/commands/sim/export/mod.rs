@@ -152,7 +152,7 @@ struct Packet {
 
 enum Fate {
     Sent { start: Time, end: Time, due: Time },
-    Lost { why: falaj_engine::Why },
+    Lost { why: falaj_engine::DropReason },
 }
 
 impl Packet {

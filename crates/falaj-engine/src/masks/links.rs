@@ -1,13 +1,13 @@
 //! A pipe that is many: queues, scheduler and link of its own for each id.
 
-use super::queues::Flat;
-use super::set::{Report, Set};
-use super::{Ids, Masks};
+use super::queues::Unmasked;
+use super::set::{IdTable, MaskStats};
+use super::{MaskIds, Masks};
 use crate::chance::Chance;
 use crate::handover::{FlowMapping, Handover};
-use crate::message::{Output, PipeId, Unit, Why};
+use crate::message::{DropReason, Output, PipeId, Unit};
 use crate::pipe::build::{BuildFor, build};
-use crate::pipe::{Counters, Pipe, PipeSpec, Remains};
+use crate::pipe::{Counters, Pipe, PipeParts, PipeSpec};
 use falaj_sched::collections::calendar::Calendar;
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::guarantee::Promise;
@@ -18,23 +18,23 @@ use falaj_sched::units::label::{Known, Label};
 use falaj_sched::units::time::{Span, Time};
 use std::any::Any;
 
-pub(crate) struct Links {
+pub(crate) struct MaskedLinks {
     id: PipeId,
     /// What each is made from.
     spec: PipeSpec,
     masks: Masks,
     /// One that nobody has yet, by which all are known.
     model: Box<dyn Pipe>,
-    set: Set,
+    set: IdTable,
     /// By place.
-    links: Vec<Option<Link>>,
+    links: Vec<Option<MaskedLink>>,
     calendar: Calendar,
     /// So many were built: each has random numbers of its own.
     built: u64,
     /// By flow, what was counted of links that are gone.
     gone: Vec<Counters>,
     /// By flow with a mask, what that made in links that are gone.
-    of_flows: Vec<Option<Report>>,
+    of_flows: Vec<Option<MaskStats>>,
     /// And of flows that they do not have any more.
     of_the_gone: Counters,
     /// What disciplines of libraries did in links that are gone.
@@ -45,21 +45,21 @@ pub(crate) struct Links {
     label: Label,
 }
 
-struct Link {
+struct MaskedLink {
     pipe: Box<dyn Pipe>,
     /// The last of its packets is due then.
     until: Time,
 }
 
-impl Links {
-    pub(crate) fn new(id: PipeId, spec: &PipeSpec) -> Result<Links, Refusals> {
+impl MaskedLinks {
+    pub(crate) fn new(id: PipeId, spec: &PipeSpec) -> Result<MaskedLinks, Refusals> {
         let masks = spec.masks.clone();
         let each = masks.link.expect("asked for by its mask");
         let spec = PipeSpec { masks: Masks { link: None, ..masks.clone() }, ..spec.clone() };
         let model = build(id, &spec, BuildFor::Any)?;
-        Ok(Links {
+        Ok(MaskedLinks {
             id,
-            set: Set::new(each, spec.seed, id.0, u32::MAX),
+            set: IdTable::new(each, spec.seed, id.0, u32::MAX),
             gone: vec![Counters::default(); model.flows()],
             of_flows: (0..model.flows()).map(|f| model.report(Some(FlowId(f as u32)), 0)).collect(),
             of_the_gone: Counters::default(),
@@ -88,7 +88,7 @@ impl Links {
             self.links.resize_with(place + 1, || None);
             self.calendar.grow(place + 1);
         }
-        self.links[place] = Some(Link { pipe, until: Time::ZERO });
+        self.links[place] = Some(MaskedLink { pipe, until: Time::ZERO });
     }
 
     /// Counts what came out of the link at this place.
@@ -104,7 +104,7 @@ impl Links {
                         self.set.stats_mut(place as u32).sent(emit.bytes, emit.end - emit.arrival);
                     }
                 }
-                Output::Drop(dropped) if dropped.why == Why::Lost => {
+                Output::Drop(dropped) if dropped.why == DropReason::Lost => {
                     self.set.stats_mut(place as u32).lost += 1
                 }
                 Output::Drop(_) => self.set.stats_mut(place as u32).dropped += 1,
@@ -113,7 +113,7 @@ impl Links {
         }
     }
 
-    fn live(&self) -> impl Iterator<Item = &Link> {
+    fn live(&self) -> impl Iterator<Item = &MaskedLink> {
         self.links.iter().flatten()
     }
 }
@@ -123,8 +123,8 @@ fn count(sum: &mut [Counters], pipe: &dyn Pipe) {
     sum.iter_mut().enumerate().for_each(|(f, sum)| sum.add(&pipe.counters(FlowId(f as u32))));
 }
 
-impl Pipe for Links {
-    fn arrive(&mut self, unit: Unit, ids: &Ids, now: Time, out: &mut Vec<Output>) -> Time {
+impl Pipe for MaskedLinks {
+    fn arrive(&mut self, unit: Unit, ids: &MaskIds, now: Time, out: &mut Vec<Output>) -> Time {
         let (links, gone, of_the_gone) = (&mut self.links, &mut self.gone, &mut self.of_the_gone);
         let (of_flows, broken) = (&mut self.of_flows, &mut self.broken);
         let place = self.set.comes(&ids.link, now, |place| {
@@ -190,7 +190,7 @@ impl Pipe for Links {
         self.model.least_delay()
     }
 
-    fn has_room(&self, flow: FlowId, ids: &Ids, bytes: u32) -> bool {
+    fn has_room(&self, flow: FlowId, ids: &MaskIds, bytes: u32) -> bool {
         let place = self.set.find(&ids.link);
         let link = place.and_then(|place| self.links.get(place as usize)).and_then(Option::as_ref);
         link.map_or(&self.model, |link| &link.pipe).has_room(flow, ids, bytes)
@@ -258,7 +258,7 @@ impl Pipe for Links {
         &self.masks
     }
 
-    fn report(&self, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
+    fn report(&self, flow: Option<FlowId>, busiest: usize) -> Option<MaskStats> {
         let Some(flow) = flow else { return Some(self.set.report(busiest)) };
         // Those that a flow's mask made in each link, together; links that are gone have left their
         // sums.
@@ -287,7 +287,8 @@ impl Pipe for Links {
     ) -> Time {
         let old: Box<dyn Any> = old;
         // Whoever changes a pipe has seen that its links stay those that they are.
-        let mut old = *old.downcast::<Links>().expect("links of other ids begin beside these");
+        let mut old =
+            *old.downcast::<MaskedLinks>().expect("links of other ids begin beside these");
         self.set.succeed(&mut old.set);
         self.of_the_gone = old.of_the_gone;
         for (f, was) in old.gone.iter().enumerate() {
@@ -323,16 +324,16 @@ impl Pipe for Links {
         self.due()
     }
 
-    fn flatten(self: Box<Self>) -> Flat {
+    fn flatten(self: Box<Self>) -> Unmasked {
         unreachable!("only links of the same ids take over from links")
     }
 
-    fn dismantle(self: Box<Self>) -> Remains {
+    fn dismantle(self: Box<Self>) -> PipeParts {
         unreachable!("only links of the same ids take over from links")
     }
 }
 
-impl Links {
+impl MaskedLinks {
     #[inline]
     fn due(&self) -> Time {
         self.calendar.first().map_or(Time::NEVER, |(_, due)| due)

@@ -7,8 +7,8 @@
 //! All that happens here happens at arrivals, which are the same however often
 //! the machine is polled; in between nothing is looked at, and idle ids cost nothing.
 
-use super::mask::{Each, Id};
-use super::stats::Stats;
+use super::mask::{Each, MaskId};
+use super::stats::SojournStats;
 use crate::chance::Chance;
 use falaj_sched::units::time::Time;
 use hashbrown::HashTable;
@@ -28,7 +28,7 @@ struct Keyed([u64; 2]);
 
 impl Keyed {
     #[inline]
-    fn of(&self, id: &Id) -> u64 {
+    fn of(&self, id: &MaskId) -> u64 {
         SipHasher13::new_with_keys(self.0[0], self.0[1]).hash(id.bytes())
     }
 }
@@ -37,12 +37,12 @@ impl Keyed {
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Owner {
-    id: Id,
+    id: MaskId,
     last: Time,
 }
 
 /// The ids of one mask.
-pub(crate) struct Set {
+pub(crate) struct IdTable {
     each: Each,
     keys: Keyed,
     /// The places that are taken, by the hash of their ids: four bytes each, so that the place of
@@ -51,7 +51,7 @@ pub(crate) struct Set {
     taken: HashTable<u32>,
     /// By place.
     owners: Vec<Owner>,
-    stats: Vec<Stats>,
+    stats: Vec<SojournStats>,
     /// Places below this were handed out once.
     used: u32,
     /// Those that were given back.
@@ -60,30 +60,30 @@ pub(crate) struct Set {
     checks: BinaryHeap<Reverse<(Time, u32)>>,
     made: u64,
     gone: u64,
-    of_gone: Stats,
-    last_gone: VecDeque<(Id, Stats)>,
+    of_gone: SojournStats,
+    last_gone: VecDeque<(MaskId, SojournStats)>,
     /// Packets of ids that have none of their own.
     beyond: u64,
 }
 
-impl Set {
-    pub(crate) fn new(each: Each, seed: u64, pipe: u32, flow: u32) -> Set {
+impl IdTable {
+    pub(crate) fn new(each: Each, seed: u64, pipe: u32, flow: u32) -> IdTable {
         /// Keeps the keys apart from other elements' draws.
         const MASKS: u64 = 0x6d61_736b;
         let chance = Chance::new(seed, MASKS, u64::from(pipe) << 32 | u64::from(flow));
         let keys = Keyed([chance.draw(0), chance.draw(1)]);
-        Set {
+        IdTable {
             each,
             taken: HashTable::new(),
             keys,
             owners: Vec::new(),
-            stats: vec![Stats::default(); each.shared() as usize],
+            stats: vec![SojournStats::default(); each.shared() as usize],
             used: 0,
             free: Vec::new(),
             checks: BinaryHeap::new(),
             made: 0,
             gone: 0,
-            of_gone: Stats::default(),
+            of_gone: SojournStats::default(),
             last_gone: VecDeque::new(),
             beyond: 0,
         }
@@ -91,26 +91,26 @@ impl Set {
 
     /// The place where a packet of this id would wait behind others; `None`: one of its own, and
     /// nobody is there.
-    pub(crate) fn find(&self, id: &Id) -> Option<u32> {
+    pub(crate) fn find(&self, id: &MaskId) -> Option<u32> {
         let own = self.own(id, self.keys.of(id));
         own.or_else(|| (self.beyond > 0 || !self.has_free()).then(|| self.shared_by(id)))
     }
 
     /// The place that is this id's alone.
     #[inline]
-    fn own(&self, id: &Id, hash: u64) -> Option<u32> {
+    fn own(&self, id: &MaskId, hash: u64) -> Option<u32> {
         self.taken.find(hash, |place| self.owners[*place as usize].id == *id).copied()
     }
 
     fn takes(&mut self, place: u32, hash: u64) {
-        let Set { taken, owners, keys, .. } = self;
+        let IdTable { taken, owners, keys, .. } = self;
         taken.insert_unique(hash, place, |place| keys.of(&owners[*place as usize].id));
     }
 
     /// Goes on with what another has made: with its ids, as many as there may be, where the mask is
     /// the same; else with what it has counted. The hash's keys stay, so that ids share with
     /// those that they shared with.
-    pub(crate) fn succeed(&mut self, old: &mut Set) {
+    pub(crate) fn succeed(&mut self, old: &mut IdTable) {
         if self.each == old.each {
             std::mem::swap(self, old);
             return;
@@ -167,14 +167,19 @@ impl Set {
         !self.free.is_empty() || self.used < self.each.most
     }
 
-    fn shared_by(&self, id: &Id) -> u32 {
+    fn shared_by(&self, id: &MaskId) -> u32 {
         self.each.most + (self.keys.of(id) >> 32) as u32 % self.each.shared()
     }
 
     /// The place of this id, of which a packet comes. `goes` is asked whether a
     /// place that nobody used for long may be another's, and if so it is.
     #[inline]
-    pub(crate) fn comes(&mut self, id: &Id, now: Time, mut goes: impl FnMut(u32) -> bool) -> u32 {
+    pub(crate) fn comes(
+        &mut self,
+        id: &MaskId,
+        now: Time,
+        mut goes: impl FnMut(u32) -> bool,
+    ) -> u32 {
         if self.checks.peek().is_some_and(|check| check.0.0 <= now) {
             self.expire(now, &mut goes);
         }
@@ -186,7 +191,13 @@ impl Set {
         self.make(id, hash, now, goes)
     }
 
-    fn make(&mut self, id: &Id, hash: u64, now: Time, mut goes: impl FnMut(u32) -> bool) -> u32 {
+    fn make(
+        &mut self,
+        id: &MaskId,
+        hash: u64,
+        now: Time,
+        mut goes: impl FnMut(u32) -> bool,
+    ) -> u32 {
         // Packets of its may wait where it had to share: it goes on there until nobody waits, or
         // they would be overtaken.
         if self.beyond > 0 && !goes(self.shared_by(id)) {
@@ -198,7 +209,7 @@ impl Set {
             None if self.used < self.each.most => {
                 self.used += 1;
                 self.owners.push(Owner { id: *id, last: now });
-                self.stats.push(Stats::default());
+                self.stats.push(SojournStats::default());
                 self.used - 1
             }
             None => {
@@ -251,7 +262,7 @@ impl Set {
     /// What is counted at a place. Those that are shared stand first: others are added as they are
     /// used.
     #[inline]
-    pub(crate) fn stats_mut(&mut self, place: u32) -> &mut Stats {
+    pub(crate) fn stats_mut(&mut self, place: u32) -> &mut SojournStats {
         let most = self.each.most;
         let at = if place < most { place + self.each.shared() } else { place - most };
         &mut self.stats[at as usize]
@@ -269,9 +280,9 @@ impl Set {
     }
 
     /// What is known of all ids.
-    pub(crate) fn report(&self, busiest: usize) -> Report {
+    pub(crate) fn report(&self, busiest: usize) -> MaskStats {
         let shared = self.each.shared() as usize;
-        let mut of_shared = Stats::default();
+        let mut of_shared = SojournStats::default();
         self.stats[..shared].iter().for_each(|stats| of_shared.add(stats));
         let mut total = self.of_gone;
         let mut active: Vec<u32> = self.checks.iter().map(|check| check.0.1).collect();
@@ -285,8 +296,8 @@ impl Set {
         let count = active.len() as u64;
         active.truncate(busiest);
         active.sort_unstable_by_key(rank);
-        let told = |id: &Id, stats: &Stats| (self.each.mask.words(id), *stats);
-        Report {
+        let told = |id: &MaskId, stats: &SojournStats| (self.each.mask.words(id), *stats);
+        MaskStats {
             mask: self.each.mask.to_string(),
             most: self.each.most,
             active: count,
@@ -309,7 +320,7 @@ impl Set {
 /// What is known of the ids of a mask. An id that is over counts as active until a
 /// packet of any id shows that it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct MaskStats {
     /// The mask, as a scenario has it.
     pub mask: String,
     /// So many may have one of their own.
@@ -325,21 +336,21 @@ pub struct Report {
     /// How many such ids share.
     pub shared: u32,
     /// Of all packets.
-    pub total: Stats,
+    pub total: SojournStats,
     /// Of those of ids that went.
-    pub of_gone: Stats,
+    pub of_gone: SojournStats,
     /// Of those of ids that share.
-    pub of_shared: Stats,
+    pub of_shared: SojournStats,
     /// The ids with most bytes, those first.
-    pub busiest: Vec<(String, Stats)>,
+    pub busiest: Vec<(String, SojournStats)>,
     /// The ids that went last, the very last first.
-    pub last_gone: Vec<(String, Stats)>,
+    pub last_gone: Vec<(String, SojournStats)>,
 }
 
-impl Report {
+impl MaskStats {
     /// Adds what the same mask made in another link, whose ids are known by its own `name` before
     /// theirs; so many of the busiest stay.
-    pub(crate) fn add(&mut self, mut other: Report, name: Option<&str>, busiest: usize) {
+    pub(crate) fn add(&mut self, mut other: MaskStats, name: Option<&str>, busiest: usize) {
         (self.active, self.made) = (self.active + other.active, self.made + other.made);
         (self.gone, self.beyond) = (self.gone + other.gone, self.beyond + other.beyond);
         self.total.add(&other.total);
@@ -357,13 +368,13 @@ impl Report {
     }
 
     /// The same when the link is gone in which these were.
-    pub(crate) fn gone_with_its_link(self) -> Report {
+    pub(crate) fn gone_with_its_link(self) -> MaskStats {
         let gone = self.gone + self.active;
-        Report {
+        MaskStats {
             active: 0,
             gone,
             of_gone: self.total,
-            of_shared: Stats::default(),
+            of_shared: SojournStats::default(),
             last_gone: Vec::new(),
             ..self
         }
@@ -373,18 +384,18 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::each::mask::Mask;
     use crate::key::Key;
+    use crate::masks::mask::Mask;
     use falaj_sched::units::time::Span;
 
-    fn id(n: u16) -> Id {
+    fn id(n: u16) -> MaskId {
         let mask = Mask { sport: Some(16), dport: Some(16), ..Mask::default() };
         mask.id(&Key { ports: Some((n, 7)), ..Key::default() })
     }
 
-    fn set(most: u32, seed: u64) -> Set {
+    fn set(most: u32, seed: u64) -> IdTable {
         let mask = Mask { sport: Some(16), dport: Some(16), ..Mask::default() };
-        Set::new(Each { mask, most, expire: Span(100) }, seed, 0, 0)
+        IdTable::new(Each { mask, most, expire: Span(100) }, seed, 0, 0)
     }
 
     #[test]

@@ -1,24 +1,24 @@
 //! What a device that paces its link is handed ahead of time; `device.rs` says why that is right.
 
-use super::super::book::Tally;
-use super::super::device::Room;
-use super::{Link, Of};
+use super::{LinkState, SchedulerPipe};
 use crate::message::Output;
+use crate::pipe::device::DeviceRoom;
+use crate::pipe::stats::HotCounters;
 use falaj_sched::contract::discipline::Answer;
 use falaj_sched::scheduler::instance::Server;
 use falaj_sched::units::time::Time;
 
-impl<S: Server> Of<S> {
+impl<S: Server> SchedulerPipe<S> {
     /// Hands packets to the device as long as that has room and some may go.
     #[cold]
     pub(super) fn fill(&mut self, now: Time, out: &mut Vec<Output>) {
         while let Some(device) = self.device {
-            if let Link::Handed { queue, leaf, end } = self.link {
+            if let LinkState::Handed { queue, leaf, end } = self.link {
                 if now < end && device.concludes() && self.book.tallies[leaf.index()].backlog < 2 {
                     return;
                 }
                 self.finish(queue, end);
-                self.link = Link::Idle;
+                self.link = LinkState::Idle;
             }
             if device.yields() && device.is_empty(now) {
                 self.device = None;
@@ -26,9 +26,9 @@ impl<S: Server> Of<S> {
                 return self.ask(now, out);
             }
             let start = match device.room(now) {
-                _ if device.yields() => return self.link = Link::Full(device.until()),
-                Room::From(start) => start,
-                Room::Not(then) => return self.link = Link::Full(then),
+                _ if device.yields() => return self.link = LinkState::Full(device.until()),
+                DeviceRoom::From(start) => start,
+                DeviceRoom::Not(then) => return self.link = LinkState::Full(then),
             };
             match self.server.next(start, &self.wire) {
                 Answer::Serve(queue) => {
@@ -36,7 +36,7 @@ impl<S: Server> Of<S> {
                     // It is the device's from now on.
                     if let Some(Output::Emit(emit)) = out.last_mut() {
                         emit.due = now;
-                        self.link = Link::Handed { queue, leaf: emit.flow, end };
+                        self.link = LinkState::Handed { queue, leaf: emit.flow, end };
                     }
                     self.device.iter_mut().for_each(|device| device.handed(end));
                 }
@@ -47,9 +47,9 @@ impl<S: Server> Of<S> {
                 }
                 Answer::NotBefore(then) => {
                     debug_assert!(then > start, "an instant that never comes");
-                    return self.link = Link::NotBefore(then);
+                    return self.link = LinkState::NotBefore(then);
                 }
-                Answer::Idle => return self.link = Link::Idle,
+                Answer::Idle => return self.link = LinkState::Idle,
             }
         }
     }
@@ -58,7 +58,7 @@ impl<S: Server> Of<S> {
     /// looks.
     pub(super) fn is_alone(&self) -> bool {
         const FEW: usize = 64;
-        let waits = |tally: &Tally| u64::from(tally.backlog);
+        let waits = |tally: &HotCounters| u64::from(tally.backlog);
         self.book.tallies.len() <= FEW && self.book.tallies.iter().map(waits).sum::<u64>() < 2
     }
 }

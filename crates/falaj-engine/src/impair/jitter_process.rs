@@ -22,8 +22,8 @@ const ONE: u32 = 40;
 
 /// A course of delays of deviation 1, which all links share that have it.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Course {
-    nodes: Vec<Node>,
+pub(crate) struct JitterProcess {
+    nodes: Vec<QuantilePoint>,
     /// How long a delay rests in the mean.
     rest: i64,
     /// After so long the next one does not depend on it, and cannot overtake.
@@ -32,7 +32,7 @@ pub(crate) struct Course {
 
 /// A point of the distribution. Probabilities are parts of 2^64.
 #[derive(Debug, PartialEq)]
-struct Node {
+struct QuantilePoint {
     /// Of a delay below this one.
     below: u64,
     /// The delay.
@@ -43,9 +43,9 @@ struct Node {
     sinks: u64,
 }
 
-impl Course {
+impl JitterProcess {
     /// Of a distribution whose quantiles at equal steps are these.
-    pub(crate) fn new(points: &[f64]) -> Course {
+    pub(crate) fn new(points: &[f64]) -> JitterProcess {
         /// Nobody waits longer, and no distribution needs it.
         const LONGEST: f64 = 1e9;
         let mut rest = 1.0;
@@ -66,7 +66,7 @@ impl Course {
             let g = f64::midpoint(drawn[i], *after);
             part(g * (1.0 - g) * steep / cycle)
         };
-        let node = |(i, &(below, z)): (usize, &(f64, f64))| Node {
+        let node = |(i, &(below, z)): (usize, &(f64, f64))| QuantilePoint {
             below: part(below),
             z: fixed(z),
             drawn_below: part(drawn[i]),
@@ -74,7 +74,7 @@ impl Course {
         };
         let range =
             grid.last().map_or(0.0, |last| last.1) - grid.first().map_or(0.0, |first| first.1);
-        Course {
+        JitterProcess {
             nodes: grid.iter().enumerate().map(node).collect(),
             rest: fixed(rest),
             forgets: fixed((64.0 * cycle).max(range)),
@@ -82,7 +82,11 @@ impl Course {
     }
 
     /// The points between which this probability lies, and how far, in parts of 2^32.
-    fn between(&self, p: u64, of: impl Fn(&Node) -> u64) -> (&Node, &Node, i128) {
+    fn between(
+        &self,
+        p: u64,
+        of: impl Fn(&QuantilePoint) -> u64,
+    ) -> (&QuantilePoint, &QuantilePoint, i128) {
         let after = self.nodes.partition_point(|node| of(node) <= p).clamp(1, self.nodes.len() - 1);
         let (a, b) = (&self.nodes[after - 1], &self.nodes[after]);
         let (low, wide) = (of(a), of(b).saturating_sub(of(a)).max(1));
@@ -157,27 +161,34 @@ fn solved(grid: &[(f64, f64)], rest: f64) -> (Vec<f64>, f64, bool) {
 
 /// A delay that goes on.
 #[derive(Debug)]
-pub(crate) struct Going {
-    course: Arc<Course>,
+pub(crate) struct JitterPath {
+    course: Arc<JitterProcess>,
     amount: u64,
     at: i64,
-    does: Does,
+    does: PathPhase,
     last: Option<Time>,
     /// Draws so far.
     drawn: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Does {
+enum PathPhase {
     /// For so long.
     Rests(u64),
     /// To this delay.
     Sinks(i64),
 }
 
-impl Going {
-    pub(crate) fn new(course: Arc<Course>, amount: Span) -> Going {
-        Going { course, amount: amount.0, at: 0, does: Does::Rests(0), last: None, drawn: 0 }
+impl JitterPath {
+    pub(crate) fn new(course: Arc<JitterProcess>, amount: Span) -> JitterPath {
+        JitterPath {
+            course,
+            amount: amount.0,
+            at: 0,
+            does: PathPhase::Rests(0),
+            last: None,
+            drawn: 0,
+        }
     }
 
     /// So much in nanoseconds.
@@ -206,11 +217,11 @@ impl Going {
                 if self.next(draw) < sinks {
                     let below = low + ((i128::from(high.saturating_sub(low)) * part) >> 32) as u64;
                     let to = ((u128::from(self.next(draw)) * u128::from(below)) >> 64) as u64;
-                    self.does = Does::Sinks(self.scaled(self.course.drawn(to)).min(self.at));
+                    self.does = PathPhase::Sinks(self.scaled(self.course.drawn(to)).min(self.at));
                 } else {
                     // What is left of a rest that began before.
                     let left = self.next(draw).min(self.next(draw));
-                    self.does = Does::Rests(self.rest(left));
+                    self.does = PathPhase::Rests(self.rest(left));
                 }
             }
         }
@@ -231,7 +242,7 @@ impl Going {
     fn goes_on(&mut self, mut time: u64, draw: Draw) {
         loop {
             match self.does {
-                Does::Sinks(to) => {
+                PathPhase::Sinks(to) => {
                     let way = (self.at - to).max(0) as u64;
                     if way > time {
                         self.at -= time as i64;
@@ -240,18 +251,18 @@ impl Going {
                     time -= way;
                     self.at = to;
                     let rest = self.next(draw);
-                    self.does = Does::Rests(self.rest(rest));
+                    self.does = PathPhase::Rests(self.rest(rest));
                 }
-                Does::Rests(rest) if rest > time => {
-                    self.does = Does::Rests(rest - time);
+                PathPhase::Rests(rest) if rest > time => {
+                    self.does = PathPhase::Rests(rest - time);
                     return;
                 }
-                Does::Rests(rest) => {
+                PathPhase::Rests(rest) => {
                     time -= rest;
                     let p = self.next(draw);
                     let to = self.scaled(self.course.drawn(p));
                     self.at = self.at.max(to);
-                    self.does = Does::Sinks(to);
+                    self.does = PathPhase::Sinks(to);
                 }
             }
         }
@@ -279,7 +290,7 @@ mod tests {
 
     #[test]
     fn every_table_has_a_course() {
-        use crate::impair::distribution::Table;
+        use crate::impair::distribution::DelayTable;
         let far = [vec![0; 4095], vec![i32::MAX]].concat();
         let tables = [
             vec![-7, 12],
@@ -288,7 +299,8 @@ mod tests {
             vec![i32::MIN, 0, 0, 0, i32::MAX],
         ];
         for samples in tables {
-            let course = Distribution::Table(Table::new(&samples).expect("they differ")).course();
+            let course =
+                Distribution::Table(DelayTable::new(&samples).expect("they differ")).course();
             let nodes = &course.nodes;
             assert!(nodes.is_sorted_by_key(|n| n.z) && nodes.is_sorted_by_key(|n| n.drawn_below));
             assert!(

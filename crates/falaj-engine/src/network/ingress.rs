@@ -2,11 +2,11 @@
 
 use crate::account::Account;
 use crate::classifier::{Classifier, Match};
-use crate::each::Masks;
+use crate::masks::Masks;
 
 /// How packets are sorted where they enter a pipe.
 #[derive(Debug, Clone)]
-pub(super) struct Entrance {
+pub(super) struct Ingress {
     pub(super) classifier: Classifier,
     pub(super) account: Account,
     pub(super) masks: Masks,
@@ -15,14 +15,14 @@ pub(super) struct Entrance {
     pub(super) wants_key: bool,
 }
 
-impl Entrance {
-    pub(super) fn new(classifier: Classifier, account: Account, masks: Masks) -> Entrance {
+impl Ingress {
+    pub(super) fn new(classifier: Classifier, account: Account, masks: Masks) -> Ingress {
         let masked = !masks.is_none();
-        Entrance { wants_key: classifier.wants_key() || masked, classifier, account, masks, masked }
+        Ingress { wants_key: classifier.wants_key() || masked, classifier, account, masks, masked }
     }
 
     /// For what passes no link.
-    pub(super) fn open() -> Entrance {
-        Entrance::new(Classifier::new([&[Match::ANY][..]]), Account::Ip, Masks::default())
+    pub(super) fn open() -> Ingress {
+        Ingress::new(Classifier::new([&[Match::ANY][..]]), Account::Ip, Masks::default())
     }
 }

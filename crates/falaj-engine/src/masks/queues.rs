@@ -3,11 +3,11 @@
 //! Around a pipe of the expanded setup: packets get the place of their id, and
 //! what comes out the flow that the driver knows.
 
-use super::set::{Report, Set};
-use super::{Each, Ids, Masks};
+use super::set::{IdTable, MaskStats};
+use super::{Each, MaskIds, Masks};
 use crate::handover::{FlowMapping, Handover};
-use crate::message::{Output, PipeId, Unit, Why};
-use crate::pipe::{Counters, Leavings, Pipe, PipeSpec, Remains};
+use crate::message::{DropReason, Output, PipeId, Unit};
+use crate::pipe::{Counters, DeferredDrops, Pipe, PipeParts, PipeSpec};
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::guarantee::Promise;
 use falaj_sched::contract::no_guarantee::NoPromise;
@@ -16,24 +16,24 @@ use falaj_sched::units::label::{Known, Label};
 use falaj_sched::units::time::{Span, Time};
 use std::ops::Range;
 
-pub(crate) struct Queues {
+pub(crate) struct MaskedQueues {
     inner: Box<dyn Pipe>,
     masks: Masks,
     /// Of each flow, its first in the inner pipe.
     firsts: Vec<FlowId>,
     /// The ids of each flow that has a mask.
-    sets: Vec<Option<Set>>,
+    sets: Vec<Option<IdTable>>,
 }
 
 /// A pipe without the masks of its flows, and what those had made.
-pub(crate) struct Flat {
+pub(crate) struct Unmasked {
     pub(crate) pipe: Box<dyn Pipe>,
     pub(crate) masks: Masks,
     /// By flow.
-    pub(crate) sets: Vec<Option<Set>>,
+    pub(crate) sets: Vec<Option<IdTable>>,
 }
 
-impl Flat {
+impl Unmasked {
     /// Its pipe, and what becomes of each of its queues where there are these masks and so many
     /// flows. An id keeps its queue where mask and flow stay and there is one; all others join
     /// the first of those that ids share.
@@ -67,14 +67,14 @@ impl Flat {
     }
 }
 
-impl Queues {
+impl MaskedQueues {
     /// Around a pipe that was built of the expanded setup.
-    pub(crate) fn new(id: PipeId, spec: &PipeSpec, inner: Box<dyn Pipe>) -> Queues {
+    pub(crate) fn new(id: PipeId, spec: &PipeSpec, inner: Box<dyn Pipe>) -> MaskedQueues {
         let masks = spec.masks.clone();
         let flows = spec.setup.flows.len();
-        let set = |f: usize| masks.of(f).map(|each| Set::new(*each, spec.seed, id.0, f as u32));
+        let set = |f: usize| masks.of(f).map(|each| IdTable::new(*each, spec.seed, id.0, f as u32));
         let sets = (0..flows).map(set).collect();
-        Queues { inner, sets, firsts: masks.firsts(flows), masks }
+        MaskedQueues { inner, sets, firsts: masks.firsts(flows), masks }
     }
 
     /// What came out of the inner pipe, as the driver knows it; and counts it.
@@ -96,7 +96,7 @@ impl Queues {
             let stats = set.stats_mut(place.0 - self.firsts[of].0);
             match output {
                 Output::Emit(emit) => stats.sent(emit.bytes, emit.end - emit.arrival),
-                Output::Drop(dropped) if dropped.why == Why::Lost => stats.lost += 1,
+                Output::Drop(dropped) if dropped.why == DropReason::Lost => stats.lost += 1,
                 Output::Drop(_) => stats.dropped += 1,
                 Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
             }
@@ -106,14 +106,14 @@ impl Queues {
     /// The flows of the inner pipe that were ever one of this flow.
     fn known(&self, flow: FlowId) -> impl Iterator<Item = FlowId> + use<> {
         let first = self.firsts[flow.index()].0;
-        let places = self.sets[flow.index()].as_ref().map(Set::known);
+        let places = self.sets[flow.index()].as_ref().map(IdTable::known);
         let one = places.is_none().then_some(0);
         places.into_iter().flatten().chain(one).map(move |place| FlowId(first + place))
     }
 }
 
-impl Pipe for Queues {
-    fn arrive(&mut self, unit: Unit, ids: &Ids, now: Time, out: &mut Vec<Output>) -> Time {
+impl Pipe for MaskedQueues {
+    fn arrive(&mut self, unit: Unit, ids: &MaskIds, now: Time, out: &mut Vec<Output>) -> Time {
         let from = out.len();
         let first = self.firsts[unit.flow.index()];
         let place = match &mut self.sets[unit.flow.index()] {
@@ -123,8 +123,12 @@ impl Pipe for Queues {
             }
             None => 0,
         };
-        let due =
-            self.inner.arrive(Unit { flow: FlowId(first.0 + place), ..unit }, &Ids::NONE, now, out);
+        let due = self.inner.arrive(
+            Unit { flow: FlowId(first.0 + place), ..unit },
+            &MaskIds::NONE,
+            now,
+            out,
+        );
         self.tell(&mut out[from..]);
         due
     }
@@ -163,7 +167,7 @@ impl Pipe for Queues {
         self.inner.least_delay()
     }
 
-    fn has_room(&self, flow: FlowId, ids: &Ids, bytes: u32) -> bool {
+    fn has_room(&self, flow: FlowId, ids: &MaskIds, bytes: u32) -> bool {
         let place = match &self.sets[flow.index()] {
             // One that nobody has yet is empty, and as long as the others.
             Some(set) => set.find(&ids.flow),
@@ -238,17 +242,17 @@ impl Pipe for Queues {
         &self.masks
     }
 
-    fn report(&self, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
+    fn report(&self, flow: Option<FlowId>, busiest: usize) -> Option<MaskStats> {
         self.sets.get(flow?.index())?.as_ref().map(|set| set.report(busiest))
     }
 
     fn shares(&self) -> Option<Option<FlowId>> {
-        let shares = |set: &Option<Set>| set.as_ref().is_some_and(Set::shares);
+        let shares = |set: &Option<IdTable>| set.as_ref().is_some_and(IdTable::shares);
         self.sets.iter().position(shares).map(|f| Some(FlowId(f as u32)))
     }
 
-    fn flatten(self: Box<Self>) -> Flat {
-        Flat { pipe: self.inner, masks: self.masks, sets: self.sets }
+    fn flatten(self: Box<Self>) -> Unmasked {
+        Unmasked { pipe: self.inner, masks: self.masks, sets: self.sets }
     }
 
     fn succeed(
@@ -274,18 +278,19 @@ impl Pipe for Queues {
         }
         if !alike {
             let (pipe, how) = old.into_others(&self.masks, self.firsts.len(), how);
-            (old, changed) = (Flat { pipe, masks: Masks::default(), sets: Vec::new() }, Some(how));
+            (old, changed) =
+                (Unmasked { pipe, masks: Masks::default(), sets: Vec::new() }, Some(how));
         }
         let due = self.inner.succeed(old.pipe, changed.as_ref().unwrap_or(how), known, now, out);
         self.tell(&mut out[from..]);
         due
     }
 
-    fn dismantle(self: Box<Self>) -> Remains {
+    fn dismantle(self: Box<Self>) -> PipeParts {
         self.inner.dismantle()
     }
 
-    fn leavings(&mut self) -> Option<Leavings> {
+    fn leavings(&mut self) -> Option<DeferredDrops> {
         self.inner.leavings()
     }
 }

@@ -9,11 +9,13 @@
 //! its first packet, or when the other side has nothing to do, if the policy
 //! says so.
 //!
-//! [`Packer`] fills them, [`unload`] takes them apart and believes nothing that
+//! [`Packer`] fills them, [`unpack`] takes them apart and believes nothing that
 //! a container says. Neither knows a clock: both run in simulated time as well.
 //! A packer may be [tuned](Packer::tuned): then its policy follows the load.
 
-use crate::tuning::{Choose, Tuning};
+pub mod tuning;
+
+use crate::batch::tuning::{PolicyChooser, Tuning};
 use falaj_sched::collections::calendar::Calendar;
 use falaj_sched::units::time::{Span, Time};
 use std::collections::BTreeMap;
@@ -32,7 +34,7 @@ pub type Address = [u8; ADDRESS];
 
 /// When a container leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct BatchPolicy {
     /// With so many packets; 1: each packet by itself.
     pub packets: u32,
     /// Before it would be longer than so many bytes, the address and all lengths counted.
@@ -45,7 +47,7 @@ pub struct Policy {
 
 /// Why there cannot be such a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nonsense {
+pub enum PolicyError {
     /// Of no packets.
     Empty,
     /// Shorter than an address and one packet's length.
@@ -54,14 +56,14 @@ pub enum Nonsense {
     Stays,
 }
 
-impl fmt::Display for Nonsense {
+impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Nonsense::Empty => "a container holds one packet at least",
-            Nonsense::TooShort => {
+            PolicyError::Empty => "a container holds one packet at least",
+            PolicyError::TooShort => {
                 "a container is longer than an address and a packet's length: 9 B at least"
             }
-            Nonsense::Stays => {
+            PolicyError::Stays => {
                 "a container of several packets that is not filled would stay for ever: \
                  give it a timeout, or let it leave when the reader is idle"
             }
@@ -69,24 +71,24 @@ impl fmt::Display for Nonsense {
     }
 }
 
-impl std::error::Error for Nonsense {}
+impl std::error::Error for PolicyError {}
 
-impl Policy {
+impl BatchPolicy {
     /// Each packet by itself, of up to so many bytes.
-    pub fn one_by_one(bytes: u32) -> Policy {
-        Policy { packets: 1, bytes, timeout: Span::MAX, when_idle: false }
+    pub fn one_by_one(bytes: u32) -> BatchPolicy {
+        BatchPolicy { packets: 1, bytes, timeout: Span::MAX, when_idle: false }
     }
 
     /// Can there be such containers?
-    pub fn check(self) -> Result<Policy, Nonsense> {
+    pub fn check(self) -> Result<BatchPolicy, PolicyError> {
         if self.packets == 0 {
-            return Err(Nonsense::Empty);
+            return Err(PolicyError::Empty);
         }
         if self.bytes as usize <= ADDRESS + LENGTH {
-            return Err(Nonsense::TooShort);
+            return Err(PolicyError::TooShort);
         }
         if self.packets > 1 && self.timeout == Span::MAX && !self.when_idle {
-            return Err(Nonsense::Stays);
+            return Err(PolicyError::Stays);
         }
         Ok(self)
     }
@@ -94,7 +96,7 @@ impl Policy {
 
 /// Why a packet goes into no container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unfit {
+pub enum BatchError {
     /// It has no destination.
     Short,
     /// It is longer than a container, or than a length of two bytes can say.
@@ -103,7 +105,7 @@ pub enum Unfit {
 
 /// Why a container left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum FlushReason {
     /// It was full, in packets, or too full for the next one.
     Full,
     /// Its timeout was over.
@@ -116,7 +118,7 @@ pub enum Left {
 
 /// A container that leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Container<'a> {
+pub struct Batch<'a> {
     /// What it consists of.
     pub bytes: &'a [u8],
     /// How many packets are in it.
@@ -128,11 +130,11 @@ pub struct Container<'a> {
     /// What its packets waited until then, together.
     pub waited: Span,
     /// Why.
-    pub why: Left,
+    pub why: FlushReason,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenBatch {
     bytes: Vec<u8>,
     packets: u32,
     opened: Time,
@@ -142,7 +144,7 @@ struct Open {
     number: u64,
 }
 
-impl Open {
+impl OpenBatch {
     fn is_to(&self, to: Address) -> bool {
         self.packets > 0 && self.bytes[..ADDRESS] == to
     }
@@ -151,11 +153,11 @@ impl Open {
 /// Puts packets into containers.
 #[derive(Debug)]
 pub struct Packer {
-    policy: Policy,
+    policy: BatchPolicy,
     /// Bytes of a packet before its destination.
     before: usize,
     /// Without packets where none is open.
-    open: Vec<Open>,
+    open: Vec<OpenBatch>,
     by_address: BTreeMap<Address, usize>,
     free: Vec<usize>,
     due: Calendar,
@@ -167,7 +169,7 @@ pub struct Packer {
 
 impl Packer {
     /// For packets whose destination stands behind so many bytes: none in an Ethernet frame.
-    pub fn new(policy: Policy, before: usize) -> Result<Packer, Nonsense> {
+    pub fn new(policy: BatchPolicy, before: usize) -> Result<Packer, PolicyError> {
         Ok(Packer {
             policy: policy.check()?,
             before,
@@ -183,7 +185,7 @@ impl Packer {
 
     /// From now on its policy is chosen anew after each epoch of so many slots. Slots are for
     /// seeing bursts, and as long as a burst that matters.
-    pub fn tuned(mut self, choose: Box<dyn Choose>, slot: Span, slots: u64) -> Packer {
+    pub fn tuned(mut self, choose: Box<dyn PolicyChooser>, slot: Span, slots: u64) -> Packer {
         self.tuning = Some(Tuning::new(choose, slot, slots));
         self
     }
@@ -215,17 +217,17 @@ impl Packer {
     }
 
     /// The policy now.
-    pub fn policy(&self) -> Policy {
+    pub fn policy(&self) -> BatchPolicy {
         self.policy
     }
 
     /// Another policy from now on, for open containers too.
     pub fn change(
         &mut self,
-        policy: Policy,
+        policy: BatchPolicy,
         now: Time,
-        out: &mut impl FnMut(Container<'_>),
-    ) -> Result<(), Nonsense> {
+        out: &mut impl FnMut(Batch<'_>),
+    ) -> Result<(), PolicyError> {
         let policy = policy.check()?;
         self.poll(now, out);
         self.take_over(policy, now, out);
@@ -233,16 +235,16 @@ impl Packer {
     }
 
     /// Another policy, when all that was due by `now` has left.
-    fn take_over(&mut self, policy: Policy, now: Time, out: &mut impl FnMut(Container<'_>)) {
+    fn take_over(&mut self, policy: BatchPolicy, now: Time, out: &mut impl FnMut(Batch<'_>)) {
         self.policy = policy;
         for slot in self.oldest_first() {
             let open = &self.open[slot];
             let due = open.opened + policy.timeout;
             if open.packets >= policy.packets || open.bytes.len() > policy.bytes as usize {
-                self.close(slot, now, Left::Full, out);
+                self.close(slot, now, FlushReason::Full, out);
             } else if due <= now {
                 // Not before: its last packets came later than that.
-                self.close(slot, now, Left::Timeout, out);
+                self.close(slot, now, FlushReason::Timeout, out);
             } else {
                 self.due.set(slot, due);
             }
@@ -255,23 +257,23 @@ impl Packer {
         &mut self,
         packet: &[u8],
         now: Time,
-        out: &mut impl FnMut(Container<'_>),
-    ) -> Result<(), Unfit> {
+        out: &mut impl FnMut(Batch<'_>),
+    ) -> Result<(), BatchError> {
         self.poll(now, out);
-        let (head, rest) = packet.split_at_checked(self.before).ok_or(Unfit::Short)?;
-        let (to, tail) = rest.split_first_chunk::<ADDRESS>().ok_or(Unfit::Short)?;
+        let (head, rest) = packet.split_at_checked(self.before).ok_or(BatchError::Short)?;
+        let (to, tail) = rest.split_first_chunk::<ADDRESS>().ok_or(BatchError::Short)?;
         let length = packet.len() - ADDRESS;
         let largest = self.policy.bytes as usize;
-        let said = u16::try_from(length).map_err(|_| Unfit::Long)?;
+        let said = u16::try_from(length).map_err(|_| BatchError::Long)?;
         if ADDRESS + LENGTH + length > largest {
-            return Err(Unfit::Long);
+            return Err(BatchError::Long);
         }
         if let Some(tuning) = &mut self.tuning {
             tuning.packet(packet.len(), now);
         }
         let mut slot = self.slot(*to, now, out);
         if self.open[slot].packets > 0 && self.open[slot].bytes.len() + LENGTH + length > largest {
-            self.close(slot, now, Left::Full, out);
+            self.close(slot, now, FlushReason::Full, out);
             slot = self.slot(*to, now, out);
         }
         if self.open[slot].packets == 0 {
@@ -285,13 +287,13 @@ impl Packer {
         open.packets += 1;
         open.came += now.since(open.opened).0;
         if open.packets >= self.policy.packets {
-            self.close(slot, now, Left::Full, out);
+            self.close(slot, now, FlushReason::Full, out);
         }
         Ok(())
     }
 
     /// The open container to this destination, or a new one without packets.
-    fn slot(&mut self, to: Address, now: Time, out: &mut impl FnMut(Container<'_>)) -> usize {
+    fn slot(&mut self, to: Address, now: Time, out: &mut impl FnMut(Batch<'_>)) -> usize {
         if self.open.get(self.recent).is_some_and(|open| open.is_to(to)) {
             return self.recent;
         }
@@ -301,10 +303,10 @@ impl Packer {
                 if self.by_address.len() == MOST_OPEN
                     && let Some(&oldest) = self.oldest_first().first()
                 {
-                    self.close(oldest, now, Left::Flushed, out);
+                    self.close(oldest, now, FlushReason::Flushed, out);
                 }
                 let slot = self.free.pop().unwrap_or_else(|| {
-                    self.open.push(Open {
+                    self.open.push(OpenBatch {
                         bytes: Vec::new(),
                         packets: 0,
                         opened: now,
@@ -325,14 +327,20 @@ impl Packer {
         slot
     }
 
-    fn close(&mut self, slot: usize, left: Time, why: Left, out: &mut impl FnMut(Container<'_>)) {
+    fn close(
+        &mut self,
+        slot: usize,
+        left: Time,
+        why: FlushReason,
+        out: &mut impl FnMut(Batch<'_>),
+    ) {
         let open = &mut self.open[slot];
         let long = left.since(open.opened);
         let waited = (long * u64::from(open.packets)).saturating_sub(Span(open.came));
         if let Some(tuning) = &mut self.tuning {
             tuning.left(open.packets, waited, long);
         }
-        out(Container {
+        out(Batch {
             bytes: &open.bytes,
             packets: open.packets,
             opened: open.opened,
@@ -360,7 +368,7 @@ impl Packer {
     }
 
     /// Lets go what was due by `now`.
-    pub fn poll(&mut self, now: Time, out: &mut impl FnMut(Container<'_>)) {
+    pub fn poll(&mut self, now: Time, out: &mut impl FnMut(Batch<'_>)) {
         while let Some(ends) = self.tuning.as_ref().map(Tuning::ends).filter(|&ends| ends <= now) {
             self.timeouts(ends, out);
             let empty = self.is_empty();
@@ -374,29 +382,30 @@ impl Packer {
         self.timeouts(now, out);
     }
 
-    fn timeouts(&mut self, now: Time, out: &mut impl FnMut(Container<'_>)) {
+    fn timeouts(&mut self, now: Time, out: &mut impl FnMut(Batch<'_>)) {
         while let Some((first, due)) = self.due.first().filter(|&(_, due)| due <= now) {
             // Of equals the older one: places are given anew in any order.
-            let equals = |open: &Open| open.packets > 0 && open.opened + self.policy.timeout == due;
+            let equals =
+                |open: &OpenBatch| open.packets > 0 && open.opened + self.policy.timeout == due;
             let slots = (0..self.open.len()).filter(|&slot| equals(&self.open[slot]));
             let oldest = slots.min_by_key(|&slot| self.open[slot].number).unwrap_or(first);
-            self.close(oldest, due, Left::Timeout, out);
+            self.close(oldest, due, FlushReason::Timeout, out);
         }
     }
 
     /// The other side has nothing to do: everything leaves, if the policy says so.
-    pub fn idle(&mut self, now: Time, out: &mut impl FnMut(Container<'_>)) {
+    pub fn idle(&mut self, now: Time, out: &mut impl FnMut(Batch<'_>)) {
         if self.policy.when_idle {
-            self.leave(now, Left::Idle, out);
+            self.leave(now, FlushReason::Idle, out);
         }
     }
 
     /// Everything leaves, the oldest first.
-    pub fn flush(&mut self, now: Time, out: &mut impl FnMut(Container<'_>)) {
-        self.leave(now, Left::Flushed, out);
+    pub fn flush(&mut self, now: Time, out: &mut impl FnMut(Batch<'_>)) {
+        self.leave(now, FlushReason::Flushed, out);
     }
 
-    fn leave(&mut self, now: Time, why: Left, out: &mut impl FnMut(Container<'_>)) {
+    fn leave(&mut self, now: Time, why: FlushReason, out: &mut impl FnMut(Batch<'_>)) {
         self.poll(now, out);
         if self.is_empty() {
             return;
@@ -420,7 +429,7 @@ impl Packer {
 
 /// A container that is not what it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Malformed {
+pub enum MalformedBatch {
     /// It ends within its address.
     NoAddress,
     /// It ends within a packet's length.
@@ -431,60 +440,61 @@ pub enum Malformed {
     TooShort,
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for MalformedBatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Malformed::NoAddress => "a container ends within its address",
-            Malformed::NoLength => "a container ends within a packet's length",
-            Malformed::TooLong => {
+            MalformedBatch::NoAddress => "a container ends within its address",
+            MalformedBatch::NoLength => "a container ends within a packet's length",
+            MalformedBatch::TooLong => {
                 "a container says that a packet is longer than what is left of it"
             }
-            Malformed::TooShort => {
+            MalformedBatch::TooShort => {
                 "a packet in a container has not the bytes before its destination"
             }
         })
     }
 }
 
-impl std::error::Error for Malformed {}
+impl std::error::Error for MalformedBatch {}
 
 /// The packets of a container, as far as it is in order.
-pub fn unload(container: &[u8]) -> Result<Packets<'_>, Malformed> {
-    let (&to, rest) = container.split_first_chunk().ok_or(Malformed::NoAddress)?;
-    Ok(Packets { to, rest })
+pub fn unpack(container: &[u8]) -> Result<BatchPackets<'_>, MalformedBatch> {
+    let (&to, rest) = container.split_first_chunk().ok_or(MalformedBatch::NoAddress)?;
+    Ok(BatchPackets { to, rest })
 }
 
 /// What is left of a container.
 #[derive(Clone, Debug)]
-pub struct Packets<'a> {
+pub struct BatchPackets<'a> {
     to: Address,
     rest: &'a [u8],
 }
 
-impl<'a> Packets<'a> {
+impl<'a> BatchPackets<'a> {
     /// Bytes of it that were not looked at.
     pub fn left(&self) -> usize {
         self.rest.len()
     }
 
     /// Goes on where `left` bytes of a container were left.
-    pub fn resume(container: &'a [u8], left: usize) -> Result<Packets<'a>, Malformed> {
-        let packets = unload(container)?;
+    pub fn resume(container: &'a [u8], left: usize) -> Result<BatchPackets<'a>, MalformedBatch> {
+        let packets = unpack(container)?;
         let from = packets.rest.len().saturating_sub(left);
-        Ok(Packets { to: packets.to, rest: &packets.rest[from..] })
+        Ok(BatchPackets { to: packets.to, rest: &packets.rest[from..] })
     }
 
-    fn take(&mut self) -> Result<Packet<'a>, Malformed> {
-        let (length, rest) = self.rest.split_first_chunk::<LENGTH>().ok_or(Malformed::NoLength)?;
+    fn take(&mut self) -> Result<BatchedPacket<'a>, MalformedBatch> {
+        let (length, rest) =
+            self.rest.split_first_chunk::<LENGTH>().ok_or(MalformedBatch::NoLength)?;
         let length = u16::from_be_bytes(*length).into();
-        let (packet, rest) = rest.split_at_checked(length).ok_or(Malformed::TooLong)?;
+        let (packet, rest) = rest.split_at_checked(length).ok_or(MalformedBatch::TooLong)?;
         self.rest = rest;
-        Ok(Packet { to: self.to, rest: packet })
+        Ok(BatchedPacket { to: self.to, rest: packet })
     }
 }
 
-impl<'a> Iterator for Packets<'a> {
-    type Item = Result<Packet<'a>, Malformed>;
+impl<'a> Iterator for BatchPackets<'a> {
+    type Item = Result<BatchedPacket<'a>, MalformedBatch>;
 
     /// After an error there is nothing more: where the next packet would begin is not known.
     fn next(&mut self) -> Option<Self::Item> {
@@ -501,19 +511,19 @@ impl<'a> Iterator for Packets<'a> {
 
 /// A packet in a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packet<'a> {
+pub struct BatchedPacket<'a> {
     /// Its destination.
     pub to: Address,
     /// All of it but that.
     pub rest: &'a [u8],
 }
 
-impl Packet<'_> {
+impl BatchedPacket<'_> {
     /// Writes the packet as it was, its destination behind so many bytes; says how long it is.
-    pub fn write(&self, before: usize, buffer: &mut [u8]) -> Result<usize, Malformed> {
-        let (head, tail) = self.rest.split_at_checked(before).ok_or(Malformed::TooShort)?;
+    pub fn write(&self, before: usize, buffer: &mut [u8]) -> Result<usize, MalformedBatch> {
+        let (head, tail) = self.rest.split_at_checked(before).ok_or(MalformedBatch::TooShort)?;
         let length = self.rest.len() + ADDRESS;
-        let buffer = buffer.get_mut(..length).ok_or(Malformed::TooLong)?;
+        let buffer = buffer.get_mut(..length).ok_or(MalformedBatch::TooLong)?;
         buffer[..before].copy_from_slice(head);
         buffer[before..before + ADDRESS].copy_from_slice(&self.to);
         buffer[before + ADDRESS..].copy_from_slice(tail);

@@ -23,7 +23,7 @@ impl Lengths {
 }
 
 /// Which parts of a packet count. Packets in which all of these are alike have
-/// the same [`Id`]; a part that a packet does not have is alike in all that do not have it.
+/// the same [`MaskId`]; a part that a packet does not have is alike in all that do not have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Mask {
     /// Source address.
@@ -67,14 +67,14 @@ const FLAGS: usize = 2;
 
 /// What of a packet counts under a mask.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Id {
+pub struct MaskId {
     length: u8,
     bytes: [u8; FLAGS + PARTS],
 }
 
-impl Id {
+impl MaskId {
     /// Of a packet that no mask looks at.
-    pub const NONE: Id = Id { length: 0, bytes: [0; FLAGS + PARTS] };
+    pub const NONE: MaskId = MaskId { length: 0, bytes: [0; FLAGS + PARTS] };
 
     /// The bytes that tell it from others of its mask.
     #[inline]
@@ -83,13 +83,13 @@ impl Id {
     }
 }
 
-impl Default for Id {
-    fn default() -> Id {
-        Id::NONE
+impl Default for MaskId {
+    fn default() -> MaskId {
+        MaskId::NONE
     }
 }
 
-impl fmt::Debug for Id {
+impl fmt::Debug for MaskId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
@@ -97,7 +97,7 @@ impl fmt::Debug for Id {
 
 /// Fills an id part by part.
 struct Filling {
-    id: Id,
+    id: MaskId,
     shift: u16,
     flags: u16,
 }
@@ -158,8 +158,9 @@ impl Mask {
     pub const MOST: usize = PARTS;
 
     /// What counts of a packet with this key.
-    pub fn id(&self, key: &Key) -> Id {
-        let mut id = Filling { id: Id { length: FLAGS as u8, ..Id::NONE }, shift: 0, flags: 0 };
+    pub fn id(&self, key: &Key) -> MaskId {
+        let mut id =
+            Filling { id: MaskId { length: FLAGS as u8, ..MaskId::NONE }, shift: 0, flags: 0 };
         if let Some(lengths) = self.src {
             id.address(key.src, lengths);
         }
@@ -215,7 +216,7 @@ impl Mask {
     }
 
     /// An id of this mask in words, as a rule that takes its packets.
-    pub fn words(&self, id: &Id) -> String {
+    pub fn words(&self, id: &MaskId) -> String {
         let [first, second, rest @ ..] = id.bytes() else { return "any".to_owned() };
         let mut rest = rest;
         let mut flags = u16::from_be_bytes([*first, *second]);
@@ -380,7 +381,7 @@ mod tests {
         frame
     }
 
-    fn id(mask: &Mask, frame: &[u8]) -> Id {
+    fn id(mask: &Mask, frame: &[u8]) -> MaskId {
         mask.id(&Key::of_ethernet(frame))
     }
 

@@ -1,9 +1,9 @@
 //! Masks: what they make is as good as if it had been there all along.
 
 use crate::common::{Arrival, Dice, any_pipe, bursts, emits, impair};
-use falaj_engine::each::mask::Lengths;
-use falaj_engine::each::{Each, Ids, Mask, Masks, Report};
 use falaj_engine::key::Key;
+use falaj_engine::masks::mask::Lengths;
+use falaj_engine::masks::{Each, Mask, MaskIds, MaskStats, Masks};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
@@ -21,10 +21,10 @@ fn each(most: u32, expire: u64) -> Each {
 }
 
 /// What a packet from this address is to masks that look at the source.
-fn from(address: u32) -> Ids {
+fn from(address: u32) -> MaskIds {
     let key = Key { src: Some(std::net::Ipv4Addr::from_bits(address).into()), ..Key::default() };
     let id = each(1, 1).mask.id(&key);
-    Ids { link: id, flow: id }
+    MaskIds { link: id, flow: id }
 }
 
 struct Ran {
@@ -85,7 +85,7 @@ fn addressed(dice: &mut Dice, spec: &PipeSpec, horizon: u64) -> Vec<(Arrival, u3
     bursts(dice, spec, horizon).into_iter().map(|a| (a, dice.from(1, most) as u32)).collect()
 }
 
-fn reports(engine: &Engine, spec: &PipeSpec) -> Vec<(Option<FlowId>, Report)> {
+fn reports(engine: &Engine, spec: &PipeSpec) -> Vec<(Option<FlowId>, MaskStats)> {
     let flows = (0..spec.setup.flows.len() as u32).map(|f| Some(FlowId(f)));
     std::iter::once(None)
         .chain(flows)

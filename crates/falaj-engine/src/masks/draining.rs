@@ -1,12 +1,12 @@
 //! A pipe whose mask was changed: what waits goes where it is, by the links that there were, beside
 //! those that there are now. Nothing new comes to them.
 
-use super::queues::Flat;
-use super::set::Report;
-use super::{Ids, Masks};
+use super::queues::Unmasked;
+use super::set::MaskStats;
+use super::{MaskIds, Masks};
 use crate::handover::{FlowMapping, Handover};
 use crate::message::{Output, Unit};
-use crate::pipe::{Counters, Pipe, Remains};
+use crate::pipe::{Counters, Pipe, PipeParts};
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::guarantee::Promise;
 use falaj_sched::contract::no_guarantee::NoPromise;
@@ -15,24 +15,24 @@ use falaj_sched::units::label::{Known, Label};
 use falaj_sched::units::time::{Span, Time};
 use std::any::Any;
 
-pub(crate) struct Beside {
+pub(crate) struct DrainingLinks {
     now: Box<dyn Pipe>,
     /// When its next event is due.
     due: Time,
-    before: Vec<Before>,
+    before: Vec<DrainingLink>,
     /// By flow, what those before counted that are empty and gone; and of flows that went.
     counted: Vec<Counters>,
     gone: Counters,
 }
 
-struct Before {
+struct DrainingLink {
     pipe: Box<dyn Pipe>,
     due: Time,
     /// The flow that stands for each of its flows now, and whether it is that one.
     flows: Vec<(FlowId, bool)>,
 }
 
-impl Before {
+impl DrainingLink {
     /// What was counted of the flows that this is so of.
     fn sum(&self, of: impl Fn(&(FlowId, bool)) -> bool) -> Counters {
         let mut sum = Counters::default();
@@ -66,22 +66,22 @@ pub(crate) fn take_over(
     now: Time,
     out: &mut Vec<Output>,
 ) -> (Box<dyn Pipe>, Time) {
-    let mut beside = if (&*old as &dyn Any).is::<Beside>() {
+    let mut beside = if (&*old as &dyn Any).is::<DrainingLinks>() {
         let old: Box<dyn Any> = old;
-        *old.downcast::<Beside>().expect("just looked")
+        *old.downcast::<DrainingLinks>().expect("just looked")
     } else if old.masks().same_links(successor.masks()) {
         let due = successor.succeed(old, how, known, now, out);
         return (successor, due);
     } else {
         let counted = vec![Counters::default(); old.flows()];
-        Beside { now: old, due, before: Vec::new(), counted, gone: Counters::default() }
+        DrainingLinks { now: old, due, before: Vec::new(), counted, gone: Counters::default() }
     };
     beside.become_other(successor, how, known, now, out);
     let due = beside.next();
     (Box::new(beside), due)
 }
 
-impl Beside {
+impl DrainingLinks {
     fn become_other(
         &mut self,
         successor: Box<dyn Pipe>,
@@ -108,7 +108,7 @@ impl Beside {
         let old = std::mem::replace(&mut self.now, successor);
         if others {
             let flows = (0..old.flows()).map(|f| flow(f, true)).collect();
-            self.before.push(Before { pipe: old, due: self.due, flows });
+            self.before.push(DrainingLink { pipe: old, due: self.due, flows });
             self.due = Time::NEVER;
         } else {
             self.due = self.now.succeed(old, how, known, now, out);
@@ -117,7 +117,7 @@ impl Beside {
             .into_iter()
             .partition(|b| b.sum(|_| true).backlog == 0);
         self.before = busy;
-        let empty: Vec<Before> = empty;
+        let empty: Vec<DrainingLink> = empty;
         for before in &empty {
             self.gone.add(&before.pipe.of_the_gone());
             self.gone.add(&before.sum(|flow| !flow.1));
@@ -132,8 +132,8 @@ impl Beside {
     }
 }
 
-impl Pipe for Beside {
-    fn arrive(&mut self, unit: Unit, ids: &Ids, now: Time, out: &mut Vec<Output>) -> Time {
+impl Pipe for DrainingLinks {
+    fn arrive(&mut self, unit: Unit, ids: &MaskIds, now: Time, out: &mut Vec<Output>) -> Time {
         self.due = self.now.arrive(unit, ids, now, out);
         self.next()
     }
@@ -177,7 +177,7 @@ impl Pipe for Beside {
             .fold(self.now.least_delay(), Span::min)
     }
 
-    fn has_room(&self, flow: FlowId, ids: &Ids, bytes: u32) -> bool {
+    fn has_room(&self, flow: FlowId, ids: &MaskIds, bytes: u32) -> bool {
         self.now.has_room(flow, ids, bytes)
     }
 
@@ -250,7 +250,7 @@ impl Pipe for Beside {
         self.now.masks()
     }
 
-    fn report(&self, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
+    fn report(&self, flow: Option<FlowId>, busiest: usize) -> Option<MaskStats> {
         self.now.report(flow, busiest)
     }
 
@@ -269,11 +269,11 @@ impl Pipe for Beside {
         unreachable!("it is made of what takes over, and never takes over itself")
     }
 
-    fn flatten(self: Box<Self>) -> Flat {
+    fn flatten(self: Box<Self>) -> Unmasked {
         unreachable!("what takes over from it takes over from what it is made of")
     }
 
-    fn dismantle(self: Box<Self>) -> Remains {
+    fn dismantle(self: Box<Self>) -> PipeParts {
         unreachable!("what takes over from it takes over from what it is made of")
     }
 }

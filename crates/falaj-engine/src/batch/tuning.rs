@@ -1,18 +1,18 @@
 //! Containers whose policy follows the load. What packets, containers and the
 //! other side do is counted in epochs; at the end of each, somebody who can weigh
-//! that against a wish [chooses](Choose) the policy of the next one.
+//! that against a wish [chooses](PolicyChooser) the policy of the next one.
 //!
 //! Epochs end at nominal instants, whenever that is noticed, and stand still
 //! while nothing comes. Only whole numbers are kept here; what they mean is the
 //! chooser's matter.
 
-use crate::container::Policy;
+use crate::batch::BatchPolicy;
 use falaj_sched::units::time::{Span, Time};
 use std::fmt;
 
 /// What happened in an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct EpochStats {
     /// How long it was.
     pub span: Span,
     /// For how long nothing had come before it.
@@ -44,15 +44,15 @@ pub struct Seen {
 }
 
 /// Chooses policies.
-pub trait Choose: fmt::Debug + Send {
+pub trait PolicyChooser: fmt::Debug + Send {
     /// The policy of the next epoch, after one that was like this under the policy `now`.
-    fn choose(&mut self, seen: &Seen, now: Policy) -> Policy;
+    fn choose(&mut self, seen: &EpochStats, now: BatchPolicy) -> BatchPolicy;
 }
 
 /// What there is to count, and until when.
 #[derive(Debug)]
 pub(crate) struct Tuning {
-    choose: Box<dyn Choose>,
+    choose: Box<dyn PolicyChooser>,
     slot: Span,
     slots: u64,
     /// The end of the epoch; `Time::NEVER` while nothing comes.
@@ -61,12 +61,12 @@ pub(crate) struct Tuning {
     slot_packets: u64,
     /// The end of the last epoch with packets.
     last: Option<Time>,
-    seen: Seen,
+    seen: EpochStats,
 }
 
 impl Tuning {
     /// Epochs of so many slots; an empty slot or epoch is taken for the least there is.
-    pub(crate) fn new(choose: Box<dyn Choose>, slot: Span, slots: u64) -> Tuning {
+    pub(crate) fn new(choose: Box<dyn PolicyChooser>, slot: Span, slots: u64) -> Tuning {
         let (slot, slots) = (slot.max(Span(1)), slots.max(1));
         let (ends, slot_ends) = (Time::NEVER, Time::NEVER);
         Tuning {
@@ -77,7 +77,7 @@ impl Tuning {
             slot_ends,
             slot_packets: 0,
             last: None,
-            seen: Seen::default(),
+            seen: EpochStats::default(),
         }
     }
 
@@ -141,7 +141,7 @@ impl Tuning {
 
     /// Ends the epoch, and says which policy is next. Another one begins, but for who has nothing
     /// to do.
-    pub(crate) fn end(&mut self, now: Policy, empty: bool) -> Policy {
+    pub(crate) fn end(&mut self, now: BatchPolicy, empty: bool) -> BatchPolicy {
         let at = self.ends;
         self.slots_until(at);
         let quiet = self.seen.packets == 0 && empty;
@@ -158,6 +158,6 @@ impl Tuning {
         if seen.packets == 0 && seen.containers == 0 {
             return now;
         }
-        self.choose.choose(&Seen { span, ..seen }, now)
+        self.choose.choose(&EpochStats { span, ..seen }, now)
     }
 }

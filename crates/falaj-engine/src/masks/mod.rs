@@ -8,21 +8,21 @@
 //! | [`stats`] | what is counted of an id |
 //! | `queues` | a pipe in which some flows are many |
 //! | `links` | a pipe that is many |
-//! | `beside` | a pipe whose mask was changed: what waits goes where it is |
+//! | `draining` | a pipe whose mask was changed: what waits goes where it is |
 //!
 //! Drivers know flows and pipes by the names in the scenario: what comes out of a
 //! masked one is told under the flow and pipe that it went in by.
 
-pub(crate) mod beside;
+pub(crate) mod draining;
 pub(crate) mod links;
 pub mod mask;
 pub(crate) mod queues;
 mod set;
 pub mod stats;
 
-pub use mask::{Each, Id, Mask};
-pub use set::Report;
-pub use stats::Stats;
+pub use mask::{Each, Mask, MaskId};
+pub use set::MaskStats;
+pub use stats::SojournStats;
 
 use crate::key::Key;
 use falaj_sched::contract::discipline::Discipline;
@@ -41,16 +41,16 @@ pub struct Masks {
 
 /// What a packet is to the masks of a pipe.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Ids {
+pub struct MaskIds {
     /// To that of the link.
-    pub link: Id,
+    pub link: MaskId,
     /// To that of its flow.
-    pub flow: Id,
+    pub flow: MaskId,
 }
 
-impl Ids {
+impl MaskIds {
     /// Where there are no masks.
-    pub const NONE: Ids = Ids { link: Id::NONE, flow: Id::NONE };
+    pub const NONE: MaskIds = MaskIds { link: MaskId::NONE, flow: MaskId::NONE };
 }
 
 impl Masks {
@@ -77,9 +77,9 @@ impl Masks {
 
     /// What a packet of this flow is to them.
     #[inline]
-    pub fn ids(&self, flow: FlowId, key: &Key) -> Ids {
-        let id = |each: Option<&Each>| each.map_or(Id::NONE, |each| each.mask.id(key));
-        Ids { link: id(self.link.as_ref()), flow: id(self.of(flow.index())) }
+    pub fn ids(&self, flow: FlowId, key: &Key) -> MaskIds {
+        let id = |each: Option<&Each>| each.map_or(MaskId::NONE, |each| each.mask.id(key));
+        MaskIds { link: id(self.link.as_ref()), flow: id(self.of(flow.index())) }
     }
 
     /// The setup with as many flows in the place of each masked one as there will ever be.

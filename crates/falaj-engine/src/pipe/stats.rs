@@ -2,7 +2,7 @@
 //! and why.
 
 use crate::handover::FlowMapping;
-use crate::impair::Harm;
+use crate::impair::ImpairmentCounters;
 use falaj_sched::contract::transmission::Air;
 use falaj_sched::queues::queue::{FlowId, Packet};
 use std::ops::Range;
@@ -132,7 +132,7 @@ impl Counters {
 /// comes is gone before it is queued, and the backlog below zero between.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(32))]
-pub struct Tally {
+pub struct HotCounters {
     queued: u64,
     pub(super) backlog: u32,
     max_backlog: u32,
@@ -141,7 +141,7 @@ pub struct Tally {
     pub(super) backlog_bytes: u32,
 }
 
-impl Tally {
+impl HotCounters {
     /// A packet got into the queue.
     #[inline]
     pub fn queued(&mut self, bytes: u32) {
@@ -169,7 +169,7 @@ impl Tally {
         self.queued_bytes - u64::from(self.backlog_bytes)
     }
 
-    fn add(&mut self, more: &Tally) {
+    fn add(&mut self, more: &HotCounters) {
         self.queued += more.queued;
         self.backlog = self.backlog.wrapping_add(more.backlog);
         self.queued_bytes += more.queued_bytes;
@@ -180,7 +180,7 @@ impl Tally {
 
 /// Packets of a flow that were lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Lost {
+pub(super) struct DropCounters {
     full: u64,
     pub(super) large: u64,
     /// Of those that did not get in.
@@ -200,38 +200,38 @@ pub(super) struct Lost {
 /// What flows lost. Of a hundred thousand most never lose anything: memory comes with the first
 /// loss, for those beside it too.
 #[derive(Debug, Clone, Default)]
-struct Losses(Vec<Option<Box<[Lost; Losses::TOGETHER]>>>);
+struct DropTable(Vec<Option<Box<[DropCounters; DropTable::TOGETHER]>>>);
 
-impl Losses {
+impl DropTable {
     const TOGETHER: usize = 16;
 
-    fn new(flows: usize) -> Losses {
-        Losses(vec![None; flows.div_ceil(Losses::TOGETHER)])
+    fn new(flows: usize) -> DropTable {
+        DropTable(vec![None; flows.div_ceil(DropTable::TOGETHER)])
     }
 
     fn resize(&mut self, flows: usize) {
-        self.0.resize(flows.div_ceil(Losses::TOGETHER), None);
+        self.0.resize(flows.div_ceil(DropTable::TOGETHER), None);
     }
 
-    fn of(&self, flow: usize) -> Lost {
-        let some = self.0[flow / Losses::TOGETHER].as_ref();
-        some.map_or_else(Lost::default, |some| some[flow % Losses::TOGETHER])
+    fn of(&self, flow: usize) -> DropCounters {
+        let some = self.0[flow / DropTable::TOGETHER].as_ref();
+        some.map_or_else(DropCounters::default, |some| some[flow % DropTable::TOGETHER])
     }
 
     #[cold]
-    fn of_mut(&mut self, flow: usize) -> &mut Lost {
-        let some = &mut self.0[flow / Losses::TOGETHER];
-        &mut some.get_or_insert_default()[flow % Losses::TOGETHER]
+    fn of_mut(&mut self, flow: usize) -> &mut DropCounters {
+        let some = &mut self.0[flow / DropTable::TOGETHER];
+        &mut some.get_or_insert_default()[flow % DropTable::TOGETHER]
     }
 
     /// Of so many flows from this one on, all together.
-    fn sum(&self, flows: Range<usize>) -> Lost {
-        let mut sum = Lost::default();
+    fn sum(&self, flows: Range<usize>) -> DropCounters {
+        let mut sum = DropCounters::default();
         let mut flow = flows.start;
         while flow < flows.end {
-            let next = ((flow / Losses::TOGETHER + 1) * Losses::TOGETHER).min(flows.end);
-            if let Some(some) = &self.0[flow / Losses::TOGETHER] {
-                (flow..next).for_each(|flow| sum.add(&some[flow % Losses::TOGETHER]));
+            let next = ((flow / DropTable::TOGETHER + 1) * DropTable::TOGETHER).min(flows.end);
+            if let Some(some) = &self.0[flow / DropTable::TOGETHER] {
+                (flow..next).for_each(|flow| sum.add(&some[flow % DropTable::TOGETHER]));
             }
             flow = next;
         }
@@ -241,26 +241,26 @@ impl Losses {
 
 /// The tallies of a pipe's flows.
 #[derive(Debug, Clone)]
-pub(super) struct Book {
-    pub(super) tallies: Vec<Tally>,
-    lost: Losses,
+pub(super) struct PipeStats {
+    pub(super) tallies: Vec<HotCounters>,
+    lost: DropTable,
     /// Of a link that never did anything to packets, none.
-    pub(super) harm: Vec<Harm>,
+    pub(super) harm: Vec<ImpairmentCounters>,
     /// Of all flows that are gone.
-    gone: (Tally, Lost, Harm),
+    gone: (HotCounters, DropCounters, ImpairmentCounters),
 }
 
-impl Book {
-    pub(super) fn new(flows: usize) -> Book {
-        let (tallies, lost) = (vec![Tally::default(); flows], Losses::new(flows));
-        Book { tallies, lost, harm: Vec::new(), gone: Default::default() }
+impl PipeStats {
+    pub(super) fn new(flows: usize) -> PipeStats {
+        let (tallies, lost) = (vec![HotCounters::default(); flows], DropTable::new(flows));
+        PipeStats { tallies, lost, harm: Vec::new(), gone: Default::default() }
     }
 
     pub(super) fn resize(&mut self, flows: usize) {
-        self.tallies.resize(flows, Tally::default());
+        self.tallies.resize(flows, HotCounters::default());
         self.lost.resize(flows);
         if !self.harm.is_empty() {
-            self.harm.resize(flows, Harm::default());
+            self.harm.resize(flows, ImpairmentCounters::default());
         }
     }
 
@@ -301,9 +301,9 @@ impl Book {
     /// What happened to so many flows from this one on, all together; of queues' greatest lengths
     /// the greatest counts.
     pub(super) fn sum(&self, flows: Range<usize>) -> Counters {
-        let mut all = Sum::default();
+        let mut all = CounterSum::default();
         self.tallies[flows.clone()].iter().for_each(|tally| all.add(tally));
-        let mut harm = Harm::default();
+        let mut harm = ImpairmentCounters::default();
         self.harm.get(flows.clone()).into_iter().flatten().for_each(|of| harm.add(of));
         let lost = self.lost.sum(flows);
         Counters {
@@ -319,7 +319,7 @@ impl Book {
 
     /// What this flow lost.
     #[cold]
-    pub(super) fn lost(&mut self, flow: FlowId) -> &mut Lost {
+    pub(super) fn lost(&mut self, flow: FlowId) -> &mut DropCounters {
         self.lost.of_mut(flow.index())
     }
 
@@ -332,10 +332,10 @@ impl Book {
     /// Flows become others, of which there are so many. What they have sent and lost goes with
     /// them, or to those that are gone; what waits is the business of the caller.
     pub(super) fn become_others(&mut self, fates: &[FlowMapping], flows: usize) {
-        let old = std::mem::replace(self, Book::new(flows));
+        let old = std::mem::replace(self, PipeStats::new(flows));
         self.gone = old.gone;
         if !old.harm.is_empty() {
-            self.harm = vec![Harm::default(); flows];
+            self.harm = vec![ImpairmentCounters::default(); flows];
         }
         for (f, fate) in fates.iter().enumerate() {
             let (tally, lost) = (old.tallies[f], old.lost.of(f));
@@ -343,7 +343,7 @@ impl Book {
             match fate {
                 FlowMapping::Is(flow) => {
                     self.tallies[flow.index()] = tally;
-                    if lost != Lost::default() {
+                    if lost != DropCounters::default() {
                         *self.lost.of_mut(flow.index()) = lost;
                     }
                     if let Some(place) = self.harm.get_mut(flow.index()) {
@@ -352,7 +352,7 @@ impl Book {
                 }
                 FlowMapping::PartOf(flow) => {
                     self.tallies[flow.index()].add(&tally);
-                    if lost != Lost::default() {
+                    if lost != DropCounters::default() {
                         self.lost.of_mut(flow.index()).add(&lost);
                     }
                     if let Some(place) = self.harm.get_mut(flow.index()) {
@@ -387,8 +387,8 @@ impl Book {
     }
 }
 
-impl Lost {
-    fn add(&mut self, more: &Lost) {
+impl DropCounters {
+    fn add(&mut self, more: &DropCounters) {
         self.full += more.full;
         self.large += more.large;
         self.bytes += more.bytes;
@@ -403,7 +403,7 @@ impl Lost {
 
 /// The tallies of several flows.
 #[derive(Default)]
-struct Sum {
+struct CounterSum {
     queued: u64,
     queued_bytes: u64,
     backlog: u64,
@@ -411,9 +411,9 @@ struct Sum {
     max_backlog: u32,
 }
 
-impl Sum {
+impl CounterSum {
     #[inline]
-    fn add(&mut self, tally: &Tally) {
+    fn add(&mut self, tally: &HotCounters) {
         self.queued += tally.queued;
         self.queued_bytes += tally.queued_bytes;
         self.backlog += u64::from(tally.backlog);
@@ -422,7 +422,7 @@ impl Sum {
     }
 }
 
-fn counters(tally: &Tally, lost: &Lost, harm: &Harm) -> Counters {
+fn counters(tally: &HotCounters, lost: &DropCounters, harm: &ImpairmentCounters) -> Counters {
     let waiting = (u64::from(tally.backlog), u64::from(tally.backlog_bytes));
     Counters {
         max_backlog: tally.max_backlog.into(),
@@ -433,8 +433,8 @@ fn counters(tally: &Tally, lost: &Lost, harm: &Harm) -> Counters {
 fn counted(
     (queued, queued_bytes): (u64, u64),
     (backlog, backlog_bytes): (u64, u64),
-    lost: &Lost,
-    harm: &Harm,
+    lost: &DropCounters,
+    harm: &ImpairmentCounters,
 ) -> Counters {
     Counters {
         offered: queued + lost.full + lost.large + lost.early,

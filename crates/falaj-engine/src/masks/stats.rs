@@ -10,7 +10,7 @@ type Count = [u8; 6];
 /// Of most packets only the first cache line is touched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
-pub struct Stats {
+pub struct SojournStats {
     /// Bytes that were sent, as the link accounts them.
     pub bytes: u64,
     /// Packets that did not get as far as the link.
@@ -20,7 +20,7 @@ pub struct Stats {
     /// The longest time from last bit in to last bit out.
     pub longest: Span,
     /// From the bucket [`FIRST`] on, in a ring.
-    sojourns: [Count; Stats::BUCKETS],
+    sojourns: [Count; SojournStats::BUCKETS],
 }
 
 /// Sojourns from 16 us to 16 ms share a line with the counters.
@@ -37,7 +37,7 @@ fn add(count: &mut Count, more: u64) {
     count.copy_from_slice(&sum[..6]);
 }
 
-impl Stats {
+impl SojournStats {
     /// How many buckets there are.
     pub const BUCKETS: usize = 16;
 
@@ -45,7 +45,8 @@ impl Stats {
     #[inline]
     pub fn sent(&mut self, bytes: u32, sojourn: Span) {
         add(
-            &mut self.sojourns[(Stats::bucket(sojourn) + Stats::BUCKETS - FIRST) % Stats::BUCKETS],
+            &mut self.sojourns[(SojournStats::bucket(sojourn) + SojournStats::BUCKETS - FIRST)
+                % SojournStats::BUCKETS],
             1,
         );
         self.bytes += u64::from(bytes);
@@ -56,18 +57,18 @@ impl Stats {
     #[inline]
     fn bucket(sojourn: Span) -> usize {
         let bits = u64::BITS - (sojourn.0 >> 10).leading_zeros();
-        (bits as usize).div_ceil(2).min(Stats::BUCKETS - 1)
+        (bits as usize).div_ceil(2).min(SojournStats::BUCKETS - 1)
     }
 
     /// Sojourns in this bucket are below this; those in the last have no end.
     pub fn end_of(bucket: usize) -> Option<Span> {
-        (bucket + 1 < Stats::BUCKETS).then(|| Span(1024 << (2 * bucket)))
+        (bucket + 1 < SojournStats::BUCKETS).then(|| Span(1024 << (2 * bucket)))
     }
 
     /// How many sojourns are in each bucket.
-    pub fn sojourns(&self) -> [u64; Stats::BUCKETS] {
+    pub fn sojourns(&self) -> [u64; SojournStats::BUCKETS] {
         std::array::from_fn(|bucket| {
-            get(self.sojourns[(bucket + Stats::BUCKETS - FIRST) % Stats::BUCKETS])
+            get(self.sojourns[(bucket + SojournStats::BUCKETS - FIRST) % SojournStats::BUCKETS])
         })
     }
 
@@ -82,12 +83,13 @@ impl Stats {
         let all = self.packets();
         let wanted = (all as f64 * share).ceil().max(1.0) as u64;
         let below = |end: usize| self.sojourns()[..=end].iter().sum::<u64>() >= wanted;
-        let bucket = (0..Stats::BUCKETS).find(|&bucket| below(bucket)).filter(|_| all > 0)?;
-        Some(Stats::end_of(bucket).map_or(self.longest, |end| end.min(self.longest)))
+        let bucket =
+            (0..SojournStats::BUCKETS).find(|&bucket| below(bucket)).filter(|_| all > 0)?;
+        Some(SojournStats::end_of(bucket).map_or(self.longest, |end| end.min(self.longest)))
     }
 
     /// Adds what another has counted.
-    pub fn add(&mut self, other: &Stats) {
+    pub fn add(&mut self, other: &SojournStats) {
         for (own, more) in self.sojourns.iter_mut().zip(other.sojourns) {
             add(own, get(more));
         }
@@ -104,13 +106,16 @@ mod tests {
 
     #[test]
     fn they_are_small_and_count_far() {
-        assert_eq!(size_of::<Stats>(), 128);
-        let mut stats = Stats::default();
+        assert_eq!(size_of::<SojournStats>(), 128);
+        let mut stats = SojournStats::default();
         for _ in 0..3 {
             stats.sent(u32::MAX, Span(5));
         }
         assert_eq!((stats.packets(), stats.bytes), (3, 3 * u64::from(u32::MAX)));
-        let mut many = Stats { sojourns: [[0xff, 0xff, 0xff, 0xff, 0, 0]; 16], ..Stats::default() };
+        let mut many = SojournStats {
+            sojourns: [[0xff, 0xff, 0xff, 0xff, 0, 0]; 16],
+            ..SojournStats::default()
+        };
         assert_eq!(many.packets(), 16 * u64::from(u32::MAX));
         many.sent(1, Span(0));
         assert_eq!(many.packets(), 16 * u64::from(u32::MAX) + 1, "beyond 32 bits");
@@ -133,17 +138,17 @@ mod tests {
             1 << 38,
             u64::MAX,
         ] {
-            let bucket = Stats::bucket(Span(n));
-            assert!(Stats::end_of(bucket).is_none_or(|end| n < end.0), "{n} in {bucket}");
+            let bucket = SojournStats::bucket(Span(n));
+            assert!(SojournStats::end_of(bucket).is_none_or(|end| n < end.0), "{n} in {bucket}");
             assert!(
-                bucket == 0 || Stats::end_of(bucket - 1).is_some_and(|end| n >= end.0),
+                bucket == 0 || SojournStats::end_of(bucket - 1).is_some_and(|end| n >= end.0),
                 "{n} in {bucket}"
             );
         }
-        let mut stats = Stats::default();
+        let mut stats = SojournStats::default();
         (0..99).for_each(|_| stats.sent(1, Span(2_000)));
         stats.sent(1, Span(70_000));
         assert_eq!([0.5, 0.99, 1.0].map(|q| stats.quantile(q).unwrap().0), [4096, 4096, 70_000]);
-        assert_eq!(Stats::default().quantile(0.5), None);
+        assert_eq!(SojournStats::default().quantile(0.5), None);
     }
 }

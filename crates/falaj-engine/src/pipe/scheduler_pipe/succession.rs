@@ -1,13 +1,14 @@
 //! A pipe that takes over from another: of the same kind with its queues as they are, of any other
 //! packet by packet.
 
-use super::super::device::Device;
-use super::super::{Pipe, Remains};
-use super::{Link, Of};
-use crate::each::Masks;
+use super::super::Pipe;
+use super::{LinkState, SchedulerPipe};
 use crate::handover::{FlowMapping, Handover};
-use crate::impair::{Harm, Impairer};
-use crate::message::{Output, Why};
+use crate::impair::{Impairer, ImpairmentCounters};
+use crate::masks::Masks;
+use crate::message::{DropReason, Output};
+use crate::pipe::PipeParts;
+use crate::pipe::device::DeviceState;
 use falaj_sched::queues::queue::{FlowId, Packet};
 use falaj_sched::registry;
 use falaj_sched::scheduler::instance::Server;
@@ -16,7 +17,7 @@ use falaj_sched::units::rate::Wire;
 use falaj_sched::units::time::Time;
 use std::any::Any;
 
-impl<S: Server + 'static> Of<S> {
+impl<S: Server + 'static> SchedulerPipe<S> {
     /// Goes on as `old`: with its packets, what its wire and its device are about, and what was
     /// counted.
     pub(super) fn take_over(
@@ -40,12 +41,12 @@ impl<S: Server + 'static> Of<S> {
         let (wire, before, device);
         let as_they_are = !others && old.largest() <= self.largest();
         old.breaches(&mut self.breaches);
-        let same = (&*old as &dyn Any).downcast_ref::<Of<S>>();
+        let same = (&*old as &dyn Any).downcast_ref::<SchedulerPipe<S>>();
         let (on_the_wire, end) = if as_they_are
             && same.is_some_and(|old| self.server.succeeds(&old.server))
         {
             let old: Box<dyn Any> = old;
-            let old = *old.downcast::<Of<S>>().expect("just looked");
+            let old = *old.downcast::<SchedulerPipe<S>>().expect("just looked");
             (wire, self.book, before, device) = (old.wire, old.book, old.impairer, old.device);
             let at = device.map_or(now, |device| device.clock(now));
             self.leavings = Some(Box::new(old.spec));
@@ -54,7 +55,7 @@ impl<S: Server + 'static> Of<S> {
             let setup = registry::joined(self.spec.kind, &self.spec.setup);
             (self.server.succeed(old.server, &setup, queue, known, at), sending.map(|(_, end)| end))
         } else {
-            let Remains { packets, sending, wire: its, device: its_device, book, impairer } =
+            let PipeParts { packets, sending, wire: its, device: its_device, book, impairer } =
                 old.dismantle();
             self.server.start(&registry::joined(self.spec.kind, &self.spec.setup));
             (wire, self.book, before, device) = (its, book, impairer, its_device);
@@ -62,10 +63,10 @@ impl<S: Server + 'static> Of<S> {
             (self.inherit((packets, sending.is_some()), flows, how, known, at, out), sending)
         };
         if let (Some(queue), Some(end)) = (on_the_wire, end) {
-            self.link = Link::Sending { queue, end };
+            self.link = LinkState::Sending { queue, end };
         }
         self.wire = Wire::of(self.spec.setup.rate, &self.spec.capacity).succeed(wire);
-        self.device = Device::succeed(self.device, device, now);
+        self.device = DeviceState::succeed(self.device, device, now);
         self.plain = self.plain();
         self.book.resize(flows);
         self.impair_on(before, others);
@@ -76,7 +77,7 @@ impl<S: Server + 'static> Of<S> {
     fn impair_on(&mut self, before: Option<Box<Impairer>>, others: bool) {
         let Some(impairer) = &mut self.impairer else { return };
         let flows = self.book.tallies.len();
-        self.book.harm.resize(flows, Harm::default());
+        self.book.harm.resize(flows, ImpairmentCounters::default());
         let renumbered = before.is_none() || others;
         if let Some(before) = before {
             impairer.succeed(*before, !others);
@@ -113,7 +114,7 @@ impl<S: Server + 'static> Of<S> {
             packet.flow = flow;
             if !on_the_wire && matches!(fate, FlowMapping::Dropped(_)) {
                 self.book.dropped_by_change(None, packet.bytes);
-                out.push(self.dropped(packet.handle, flow, packet.bytes, Why::Changed));
+                out.push(self.dropped(packet.handle, flow, packet.bytes, DropReason::Changed));
                 continue;
             }
             if matches!(fate, FlowMapping::Joins(_) | FlowMapping::Dropped(_)) {
@@ -135,7 +136,12 @@ impl<S: Server + 'static> Of<S> {
             }
             if !fits || self.server.arrive(packet, now).is_err() {
                 self.book.dropped_by_change(Some(packet.flow), packet.bytes);
-                out.push(self.dropped(packet.handle, packet.flow, packet.bytes, Why::Changed));
+                out.push(self.dropped(
+                    packet.handle,
+                    packet.flow,
+                    packet.bytes,
+                    DropReason::Changed,
+                ));
             }
             while let Some(gone) = self.server.evicted() {
                 self.thrown_out(gone, true, out);

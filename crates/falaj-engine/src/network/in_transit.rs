@@ -1,9 +1,9 @@
 //! Packets within: on their way through pipes, and what becomes of them.
 
-use super::{Network, Packet};
+use super::{IngressPacket, Network};
 use crate::key::Key;
-use crate::message::{Corrupt, Dropped, Early, Emit, Mark, Output, Why};
-use crate::rules::{At, Next};
+use crate::message::{Corrupt, DropReason, Dropped, Early, EcnMark, Emit, Output};
+use crate::rules::{RuleOutcome, RulePosition};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::{Ecn, Label};
 use falaj_sched::units::time::Time;
@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 
 /// A packet within.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Passing {
+pub(super) struct InTransit {
     /// The driver's own.
     pub(super) handle: u32,
     pub(super) length: u32,
@@ -19,7 +19,7 @@ pub(super) struct Passing {
     /// ECN bits as its bytes have them. Where others share these, one that is marked alone is so
     /// by its label only, until it leaves.
     pub(super) bits: Ecn,
-    pub(super) at: Option<At>,
+    pub(super) at: Option<RulePosition>,
     /// Others share its bytes: where it is counted how many, and zero stands for one that is
     /// alone.
     shared: u32,
@@ -27,10 +27,10 @@ pub(super) struct Passing {
     turned: Vec<u64>,
 }
 
-impl Passing {
+impl InTransit {
     /// Of which its driver's handle is all that is known.
-    pub(super) fn known_by(handle: u32) -> Passing {
-        Passing { handle, ..Passing::default() }
+    pub(super) fn known_by(handle: u32) -> InTransit {
+        InTransit { handle, ..InTransit::default() }
     }
 }
 
@@ -45,9 +45,14 @@ pub(super) struct Hop {
 }
 
 impl Network {
-    pub(super) fn keep(&mut self, packet: Packet<'_>, at: Option<At>, key: Key) -> u32 {
+    pub(super) fn keep(
+        &mut self,
+        packet: IngressPacket<'_>,
+        at: Option<RulePosition>,
+        key: Key,
+    ) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.passing.push(Passing::default());
+            self.passing.push(InTransit::default());
             self.keys.push(Key::default());
             (self.passing.len() - 1) as u32
         });
@@ -79,7 +84,7 @@ impl Network {
                     place.label.ecn = mark.ecn;
                     if self.shares[place.shared as usize] <= 1 {
                         place.bits = mark.ecn;
-                        out.push(Output::Mark(Mark { handle: place.handle, ..mark }));
+                        out.push(Output::Mark(EcnMark { handle: place.handle, ..mark }));
                     }
                 }
                 Output::Early(Early { handle, by, .. }) => {
@@ -93,7 +98,7 @@ impl Network {
     /// Another packet of the same bytes.
     #[cold]
     fn copied(&mut self, slot: u32) -> u32 {
-        let Passing { handle, length, label, bits, at, shared, turned } =
+        let InTransit { handle, length, label, bits, at, shared, turned } =
             self.passing[slot as usize].clone();
         let shared = if shared == 0 {
             let unused = self
@@ -112,8 +117,11 @@ impl Network {
         };
         self.shares[shared as usize] += 1;
         self.passing[slot as usize].shared = shared;
-        let copy =
-            self.keep(Packet { handle, length, label: &label }, at, self.keys[slot as usize]);
+        let copy = self.keep(
+            IngressPacket { handle, length, label: &label },
+            at,
+            self.keys[slot as usize],
+        );
         let place = &mut self.passing[copy as usize];
         (place.shared, place.turned, place.bits) = (shared, turned, bits);
         copy
@@ -122,7 +130,7 @@ impl Network {
     /// A packet leaves a pipe: for the next one, or for good.
     fn emitted(&mut self, emit: Emit, out: &mut Vec<Output>) {
         let slot = emit.handle;
-        let Passing { at, length, .. } = self.passing[slot as usize];
+        let InTransit { at, length, .. } = self.passing[slot as usize];
         let way = (emit.pipe.0 % 2) as usize;
         if let Some(stats) = self.rules.as_mut().and_then(|rules| rules.stats_mut(at)) {
             stats.sent(emit.bytes, emit.end - emit.arrival);
@@ -131,12 +139,12 @@ impl Network {
             (Some(at), Some(rules)) if rules.goes_on(at) => {
                 rules.behind(at, &mut self.keys[slot as usize], way, length, emit.start)
             }
-            _ => Next::Nothing,
+            _ => RuleOutcome::Nothing,
         };
         let why = match next {
-            Next::Nothing | Next::Pass => return self.leaves(emit, out),
-            Next::Drop => Why::Rule,
-            Next::Link(link, at) => {
+            RuleOutcome::Nothing | RuleOutcome::Pass => return self.leaves(emit, out),
+            RuleOutcome::Drop => DropReason::Rule,
+            RuleOutcome::Link(link, at) => {
                 let pipe = 2 * link as usize + way;
                 self.passing[slot as usize].at = Some(at);
                 if let Some(FlowId(flow)) =
@@ -149,7 +157,7 @@ impl Network {
                     return;
                 }
                 self.unmatched += 1;
-                Why::Unmatched
+                DropReason::Unmatched
             }
         };
         self.passed.push(emit);
@@ -163,7 +171,7 @@ impl Network {
         let (handle, shared) = (place.handle, place.shared as usize);
         let turned = std::mem::take(&mut place.turned);
         let (ecn, bits) = (place.label.ecn, place.bits);
-        let marked = |ecn| Output::Mark(Mark { pipe: emit.pipe, flow: emit.flow, handle, ecn });
+        let marked = |ecn| Output::Mark(EcnMark { pipe: emit.pipe, flow: emit.flow, handle, ecn });
         self.free.push(emit.handle);
         if ecn != bits {
             out.push(marked(ecn));
@@ -192,8 +200,8 @@ impl Network {
         if let Some(stats) = self.rules.as_mut().and_then(|rules| rules.stats_mut(place.at)) {
             match dropped.why {
                 // It was sent, and a rule behind has it.
-                Why::Rule | Why::Unmatched => {}
-                Why::Lost => stats.lost += 1,
+                DropReason::Rule | DropReason::Unmatched => {}
+                DropReason::Lost => stats.lost += 1,
                 _ => stats.dropped += 1,
             }
         }

@@ -1,11 +1,12 @@
 //! Containers beside a naive model of them, by what they are for (the formula
 //! for Poisson arrivals), and under whatever bytes say.
 
-use falaj_engine::chance::Chance;
-use falaj_engine::container::{
-    ADDRESS, Container, LENGTH, Left, MOST_OPEN, Malformed, Nonsense, Packer, Policy, Unfit, unload,
+use falaj_engine::batch::tuning::{EpochStats, PolicyChooser};
+use falaj_engine::batch::{
+    ADDRESS, Batch, BatchError, BatchPolicy, FlushReason, LENGTH, MOST_OPEN, MalformedBatch,
+    Packer, PolicyError, unpack,
 };
-use falaj_engine::tuning::{Choose, Seen};
+use falaj_engine::chance::Chance;
 use falaj_sched::units::time::{Span, Time};
 use proptest::prelude::*;
 use rand_core::Rng;
@@ -17,11 +18,11 @@ struct Gone {
     packets: Vec<Vec<u8>>,
     opened: Time,
     left: Time,
-    why: Left,
+    why: FlushReason,
 }
 
-fn gone(container: Container<'_>, before: usize) -> Gone {
-    let packets: Vec<Vec<u8>> = unload(container.bytes)
+fn gone(container: Batch<'_>, before: usize) -> Gone {
+    let packets: Vec<Vec<u8>> = unpack(container.bytes)
         .unwrap()
         .map(|packet| {
             let packet = packet.unwrap();
@@ -37,14 +38,14 @@ fn gone(container: Container<'_>, before: usize) -> Gone {
 /// What the packer does, said as plainly as possible: open containers in the order in which they
 /// were opened.
 struct Naive {
-    policy: Policy,
+    policy: BatchPolicy,
     before: usize,
     open: Vec<Gone>,
     gone: Vec<Gone>,
 }
 
 impl Naive {
-    fn leave(&mut self, i: usize, left: Time, why: Left) {
+    fn leave(&mut self, i: usize, left: Time, why: FlushReason) {
         let open = self.open.remove(i);
         self.gone.push(Gone { left, why, ..open });
     }
@@ -57,17 +58,17 @@ impl Naive {
         // With one timeout for all the oldest is due first.
         while self.open.first().is_some_and(|open| open.opened + self.policy.timeout <= now) {
             let due = self.open[0].opened + self.policy.timeout;
-            self.leave(0, due, Left::Timeout);
+            self.leave(0, due, FlushReason::Timeout);
         }
     }
 
-    fn offer(&mut self, packet: &[u8], now: Time) -> Result<(), Unfit> {
+    fn offer(&mut self, packet: &[u8], now: Time) -> Result<(), BatchError> {
         self.poll(now);
         if packet.len() < self.before + ADDRESS {
-            return Err(Unfit::Short);
+            return Err(BatchError::Short);
         }
         if LENGTH + packet.len() > self.policy.bytes as usize {
-            return Err(Unfit::Long);
+            return Err(BatchError::Long);
         }
         let to = |p: &[u8]| p[self.before..self.before + ADDRESS].to_vec();
         let mine = self.open.iter().position(|open| to(&open.packets[0]) == to(packet));
@@ -78,25 +79,25 @@ impl Naive {
             Some(i) if !full(i) => i,
             other => {
                 if let Some(i) = other {
-                    self.leave(i, now, Left::Full);
+                    self.leave(i, now, FlushReason::Full);
                 }
                 self.open.push(Gone {
                     packets: Vec::new(),
                     opened: now,
                     left: now,
-                    why: Left::Full,
+                    why: FlushReason::Full,
                 });
                 self.open.len() - 1
             }
         };
         self.open[i].packets.push(packet.to_vec());
         if self.open[i].packets.len() == self.policy.packets as usize {
-            self.leave(i, now, Left::Full);
+            self.leave(i, now, FlushReason::Full);
         }
         Ok(())
     }
 
-    fn all(&mut self, now: Time, why: Left) {
+    fn all(&mut self, now: Time, why: FlushReason) {
         self.poll(now);
         while !self.open.is_empty() {
             self.leave(0, now, why);
@@ -123,9 +124,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..200)
 }
 
-fn policies() -> impl Strategy<Value = Policy> {
+fn policies() -> impl Strategy<Value = BatchPolicy> {
     (1u32..8, 9u32..200, prop_oneof![1u64..150, Just(u64::MAX)], any::<bool>())
-        .prop_map(|(packets, bytes, timeout, when_idle)| Policy {
+        .prop_map(|(packets, bytes, timeout, when_idle)| BatchPolicy {
             packets,
             bytes,
             timeout: Span(timeout),
@@ -137,12 +138,12 @@ fn policies() -> impl Strategy<Value = Policy> {
 /// One policy after the other, and what was seen.
 #[derive(Debug)]
 struct InTurn {
-    policies: Vec<Policy>,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    policies: Vec<BatchPolicy>,
+    seen: Arc<Mutex<Vec<EpochStats>>>,
 }
 
-impl Choose for InTurn {
-    fn choose(&mut self, seen: &Seen, _: Policy) -> Policy {
+impl PolicyChooser for InTurn {
+    fn choose(&mut self, seen: &EpochStats, _: BatchPolicy) -> BatchPolicy {
         let mut all = self.seen.lock().unwrap();
         all.push(*seen);
         self.policies[all.len() % self.policies.len()]
@@ -156,7 +157,7 @@ proptest! {
         let mut naive = Naive { policy, before, open: Vec::new(), gone: Vec::new() };
         let (mut out, mut now) = (Vec::new(), Time::ZERO);
         for (number, step) in steps.into_iter().enumerate() {
-            let mut left = |c: Container<'_>| {
+            let mut left = |c: Batch<'_>| {
                 assert!(c.bytes.len() <= policy.bytes as usize);
                 out.push(gone(c, before));
             };
@@ -177,12 +178,12 @@ proptest! {
                 Step::Idle => {
                     packer.idle(now, &mut left);
                     if policy.when_idle {
-                        naive.all(now, Left::Idle);
+                        naive.all(now, FlushReason::Idle);
                     }
                 }
                 Step::Flush => {
                     packer.flush(now, &mut left);
-                    naive.all(now, Left::Flushed);
+                    naive.all(now, FlushReason::Flushed);
                 }
             }
             prop_assert_eq!(&out, &naive.gone);
@@ -268,7 +269,7 @@ proptest! {
             (out, seen, offered)
         };
         let (out, seen, offered) = run(false);
-        let sum = |of: fn(&Seen) -> u64| seen.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&EpochStats) -> u64| seen.iter().map(of).sum::<u64>();
         prop_assert_eq!(sum(|s| s.packets), offered);
         prop_assert_eq!(sum(|s| s.bytes), 14 * offered);
         prop_assert_eq!((sum(|s| s.carried), sum(|s| s.containers)), (offered, out.len() as u64));
@@ -286,7 +287,7 @@ proptest! {
 
 /// Takes a container apart that says whatever it likes: a plain function, for any fuzzer.
 pub(crate) fn hostile(bytes: &[u8], before: usize) {
-    let Ok(packets) = unload(bytes) else {
+    let Ok(packets) = unpack(bytes) else {
         assert!(bytes.len() < ADDRESS);
         return;
     };
@@ -309,7 +310,7 @@ pub(crate) fn hostile(bytes: &[u8], before: usize) {
                 let left = bytes.len() - used;
                 assert_eq!(
                     why,
-                    if left < LENGTH { Malformed::NoLength } else { Malformed::TooLong }
+                    if left < LENGTH { MalformedBatch::NoLength } else { MalformedBatch::TooLong }
                 );
             }
         }
@@ -320,7 +321,8 @@ pub(crate) fn hostile(bytes: &[u8], before: usize) {
 /// Destinations without end: as many containers as are allowed, and the oldest makes room.
 #[test]
 fn random_destinations_cost_no_memory() {
-    let policy = Policy { packets: 9, bytes: 4096, timeout: Span::from_secs(1), when_idle: false };
+    let policy =
+        BatchPolicy { packets: 9, bytes: 4096, timeout: Span::from_secs(1), when_idle: false };
     let mut packer = Packer::new(policy, 0).unwrap();
     let mut left = Vec::new();
     for i in 0..3 * MOST_OPEN as u64 {
@@ -328,20 +330,21 @@ fn random_destinations_cost_no_memory() {
         packet[..8].copy_from_slice(&(i << 16).to_be_bytes());
         packer.offer(&packet, Time(i), &mut |c| left.push((c.opened, c.why))).unwrap();
     }
-    let oldest: Vec<_> = (0..2 * MOST_OPEN as u64).map(|i| (Time(i), Left::Flushed)).collect();
+    let oldest: Vec<_> =
+        (0..2 * MOST_OPEN as u64).map(|i| (Time(i), FlushReason::Flushed)).collect();
     assert_eq!(left, oldest);
 }
 
 #[test]
 fn nonsense_is_refused() {
     let policy =
-        Policy { packets: 62, bytes: 4096, timeout: Span::from_micros(200), when_idle: false };
+        BatchPolicy { packets: 62, bytes: 4096, timeout: Span::from_micros(200), when_idle: false };
     assert_eq!(policy.check(), Ok(policy));
-    assert_eq!(Policy { packets: 0, ..policy }.check(), Err(Nonsense::Empty));
-    assert_eq!(Policy { bytes: 8, ..policy }.check(), Err(Nonsense::TooShort));
-    assert_eq!(Policy { timeout: Span::MAX, ..policy }.check(), Err(Nonsense::Stays));
-    assert!(Policy { timeout: Span::MAX, when_idle: true, ..policy }.check().is_ok());
-    assert!(Policy::one_by_one(100).check().is_ok());
+    assert_eq!(BatchPolicy { packets: 0, ..policy }.check(), Err(PolicyError::Empty));
+    assert_eq!(BatchPolicy { bytes: 8, ..policy }.check(), Err(PolicyError::TooShort));
+    assert_eq!(BatchPolicy { timeout: Span::MAX, ..policy }.check(), Err(PolicyError::Stays));
+    assert!(BatchPolicy { timeout: Span::MAX, when_idle: true, ..policy }.check().is_ok());
+    assert!(BatchPolicy::one_by_one(100).check().is_ok());
 }
 
 /// Simulated Poisson arrivals fill containers as the formula says: packets wait
@@ -353,7 +356,7 @@ fn containers_fill_as_the_formula_says() {
         for timeout in [50_000u64, 200_000, 1 << 40] {
             for kpps in [10.0, 100.0, 400.0, 1600.0] {
                 let rate = kpps * 1e-6;
-                let policy = Policy {
+                let policy = BatchPolicy {
                     packets: most,
                     bytes: 1 << 16,
                     timeout: Span(timeout),
@@ -368,7 +371,7 @@ fn containers_fill_as_the_formula_says() {
                     let unit = ((chance.next_u64() >> 11) as f64 + 1.0) / (1u64 << 53) as f64;
                     at -= unit.ln() / rate;
                     let now = Time(at as u64);
-                    let mut left = |c: Container<'_>| {
+                    let mut left = |c: Batch<'_>| {
                         containers += 1;
                         waited += c.left.0 as f64 * f64::from(c.packets);
                     };

@@ -8,15 +8,15 @@
 mod filling;
 mod succession;
 
-use super::book::{Book, Counters};
-use super::device::{Device, Pace};
-use super::{Leavings, Pipe, PipeSpec, Remains};
-use crate::each::queues::Flat;
-use crate::each::{Ids, Masks, Report};
+use super::device::{DeviceState, Pace};
+use super::stats::{Counters, PipeStats};
+use super::{DeferredDrops, Pipe, PipeParts, PipeSpec};
 use crate::handover::Handover;
 use crate::impair::event::Chances;
-use crate::impair::{Harm, Impairer};
-use crate::message::{Dropped, Early, Emit, Mark, Output, PipeId, Unit, Why};
+use crate::impair::{Impairer, ImpairmentCounters};
+use crate::masks::queues::Unmasked;
+use crate::masks::{MaskIds, MaskStats, Masks};
+use crate::message::{DropReason, Dropped, Early, EcnMark, Emit, Output, PipeId, Unit};
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::discipline::Answer;
 use falaj_sched::contract::guarantee::Promise;
@@ -31,7 +31,7 @@ use falaj_sched::units::time::{Span, Time};
 use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Link {
+enum LinkState {
     Idle,
     NotBefore(Time),
     Sending {
@@ -48,46 +48,48 @@ enum Link {
     },
 }
 
-impl Link {
+impl LinkState {
     /// When something happens without an arrival.
     #[inline]
     fn due(self) -> Time {
         match self {
-            Link::Idle => Time::NEVER,
-            Link::NotBefore(then) | Link::Full(then) => then,
-            Link::Sending { end, .. } | Link::Handed { end, .. } => end,
+            LinkState::Idle => Time::NEVER,
+            LinkState::NotBefore(then) | LinkState::Full(then) => then,
+            LinkState::Sending { end, .. } | LinkState::Handed { end, .. } => end,
         }
     }
 
     /// May a packet that comes go at once, if the discipline lets it?
     #[inline]
     fn is_free(self) -> bool {
-        matches!(self, Link::Idle | Link::NotBefore(_))
+        matches!(self, LinkState::Idle | LinkState::NotBefore(_))
     }
 
     /// Was its device handed the last packet of this flow?
     fn has_handed(self, flow: FlowId) -> bool {
-        matches!(self, Link::Handed { leaf, .. } if leaf == flow)
+        matches!(self, LinkState::Handed { leaf, .. } if leaf == flow)
     }
 
     fn sending(self) -> Option<(FlowId, Time)> {
         match self {
-            Link::Sending { queue, end } | Link::Handed { queue, end, .. } => Some((queue, end)),
+            LinkState::Sending { queue, end } | LinkState::Handed { queue, end, .. } => {
+                Some((queue, end))
+            }
             _ => None,
         }
     }
 }
 
-struct Of<S: Server> {
+struct SchedulerPipe<S: Server> {
     id: PipeId,
     flows: usize,
     spec: Arc<PipeSpec>,
     server: S,
     wire: Wire,
-    link: Link,
+    link: LinkState,
     /// Of a link that falaj paces, none.
-    device: Option<Device>,
-    book: Book,
+    device: Option<DeviceState>,
+    book: PipeStats,
     /// Of a link that does nothing to packets, none.
     impairer: Option<Box<Impairer>>,
     /// What disciplines of libraries did that are not there any more.
@@ -99,7 +101,7 @@ struct Of<S: Server> {
     plain: u32,
     /// Who goes next is asked anew while tokens are waited for.
     peeks: bool,
-    leavings: Option<Leavings>,
+    leavings: Option<DeferredDrops>,
 }
 
 /// A pipe around a server, which may have no queues yet.
@@ -112,19 +114,19 @@ pub(super) fn pipe<S: Server + 'static>(
     server.seed(mix(spec.seed) ^ u64::from(id.0));
     let flows = spec.setup.number_of_leaves();
     let peeks = server.peeks();
-    let mut book = Book::new(if queues { flows } else { 0 });
+    let mut book = PipeStats::new(if queues { flows } else { 0 });
     let impairer = (!spec.impairments.is_none()).then(|| {
-        book.harm = vec![Harm::default(); if queues { flows } else { 0 }];
+        book.harm = vec![ImpairmentCounters::default(); if queues { flows } else { 0 }];
         let chances = Chances { seed: spec.seed, pipe: id.0 };
         Box::new(Impairer::new(&spec.impairments, spec.delay, chances, flows))
     });
-    let mut pipe = Of {
+    let mut pipe = SchedulerPipe {
         id,
         flows,
         server,
         wire: Wire::of(spec.setup.rate, &spec.capacity),
-        link: Link::Idle,
-        device: Device::new(spec),
+        link: LinkState::Idle,
+        device: DeviceState::new(spec),
         book,
         plain: 0,
         peeks: peeks && matches!(spec.capacity, Capacity::TokenBucket(_)),
@@ -138,7 +140,7 @@ pub(super) fn pipe<S: Server + 'static>(
     Box::new(pipe)
 }
 
-impl<S: Server> Of<S> {
+impl<S: Server> SchedulerPipe<S> {
     fn plain(&self) -> u32 {
         let apart = self.impairer.is_some() || self.spec.framing.is_some() || self.device.is_some();
         if apart { 0 } else { self.spec.setup.largest }
@@ -162,12 +164,12 @@ impl<S: Server> Of<S> {
                         && let Some(bytes) = self.server.head(queue)
                         && let Some(then) = self.wire.waits_for_tokens(bytes, now)
                     {
-                        self.link = Link::NotBefore(then);
+                        self.link = LinkState::NotBefore(then);
                         return;
                     }
                     let end = self.send(queue, now, out);
                     if end > now {
-                        self.link = Link::Sending { queue, end };
+                        self.link = LinkState::Sending { queue, end };
                         return;
                     }
                     self.finish(queue, now);
@@ -179,11 +181,11 @@ impl<S: Server> Of<S> {
                 }
                 Answer::NotBefore(then) => {
                     debug_assert!(then > now, "an instant that never comes");
-                    self.link = Link::NotBefore(then);
+                    self.link = LinkState::NotBefore(then);
                     return;
                 }
                 Answer::Idle => {
-                    self.link = Link::Idle;
+                    self.link = LinkState::Idle;
                     return;
                 }
             }
@@ -217,14 +219,14 @@ impl<S: Server> Of<S> {
             impairer.thrown_away(packet.flow);
         }
         self.book.thrown_out(&packet, by_policy);
-        let why = if by_policy { Why::Policy } else { Why::Discipline };
+        let why = if by_policy { DropReason::Policy } else { DropReason::Discipline };
         out.push(self.dropped(packet.handle, packet.flow, packet.bytes, why));
     }
 
     #[cold]
     fn mark(&mut self, flow: FlowId, handle: u32, out: &mut Vec<Output>) {
         self.book.lost(flow).marked += 1;
-        out.push(Output::Mark(Mark { pipe: self.id, flow, handle, ecn: Ecn::Ce }));
+        out.push(Output::Mark(EcnMark { pipe: self.id, flow, handle, ecn: Ecn::Ce }));
     }
 
     #[inline]
@@ -276,7 +278,7 @@ impl<S: Server> Of<S> {
             let lost = self.book.lost(flow);
             lost.large += 1;
             lost.bytes += u64::from(cost);
-            out.push(self.dropped(handle, flow, cost, Why::TooLarge));
+            out.push(self.dropped(handle, flow, cost, DropReason::TooLarge));
             return None;
         }
         if let Some(impairer) = &mut self.impairer {
@@ -285,16 +287,17 @@ impl<S: Server> Of<S> {
         Some(cost)
     }
 
-    fn dropped(&self, handle: u32, flow: FlowId, bytes: u32, why: Why) -> Output {
+    fn dropped(&self, handle: u32, flow: FlowId, bytes: u32, why: DropReason) -> Output {
         Output::Drop(Dropped { pipe: self.id, flow, handle, bytes, why })
     }
 }
 
-impl<S: Server + 'static> Pipe for Of<S> {
-    fn arrive(&mut self, unit: Unit, _: &Ids, now: Time, out: &mut Vec<Output>) -> Time {
+impl<S: Server + 'static> Pipe for SchedulerPipe<S> {
+    fn arrive(&mut self, unit: Unit, _: &MaskIds, now: Time, out: &mut Vec<Output>) -> Time {
         let Unit { flow, handle, mut bytes } = unit;
         if cfg!(debug_assertions)
-            && (self.link == Link::Idle || matches!(self.link, Link::NotBefore(t) if t > now))
+            && (self.link == LinkState::Idle
+                || matches!(self.link, LinkState::NotBefore(t) if t > now))
         {
             // In tests: asking out of turn changes nothing.
             let _ = self.server.next(self.clock(now), &self.wire);
@@ -314,7 +317,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
             }
             let by_policy = self.server.by_policy();
             self.book.turned_away(flow, bytes, by_policy);
-            let why = if by_policy { Why::Policy } else { Why::QueueFull };
+            let why = if by_policy { DropReason::Policy } else { DropReason::QueueFull };
             out.push(self.dropped(handle, flow, bytes, why));
             while let Some(packet) = self.server.evicted() {
                 self.thrown_out(packet, true, out);
@@ -336,7 +339,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
     }
 
     fn event(&mut self, now: Time, out: &mut Vec<Output>) -> Time {
-        if let Link::Sending { queue, .. } = self.link {
+        if let LinkState::Sending { queue, .. } = self.link {
             self.finish(queue, now);
         }
         self.ask(now, out);
@@ -346,7 +349,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
     fn port_room(&mut self, room: u32, now: Time, out: &mut Vec<Output>) -> Time {
         if let Some(device) = &mut self.device {
             device.reports(room, now, self.spec.setup.rate);
-            if !matches!(self.link, Link::Sending { .. }) {
+            if !matches!(self.link, LinkState::Sending { .. }) {
                 self.fill(now, out);
             }
         }
@@ -355,19 +358,19 @@ impl<S: Server + 'static> Pipe for Of<S> {
 
     fn next_due(&self) -> Time {
         let then = match self.link {
-            Link::Idle => return Time::NEVER,
+            LinkState::Idle => return Time::NEVER,
             // What leaves then was decided before, and what follows has an airtime that nobody
             // knows yet.
-            Link::Sending { end, .. } => end,
-            Link::Full(_) if self.backlog().is_some() => return Time::NEVER,
-            Link::Handed { .. } if self.is_alone() => return Time::NEVER,
-            Link::Handed { end, .. } => end,
-            Link::Full(then) => then,
+            LinkState::Sending { end, .. } => end,
+            LinkState::Full(_) if self.backlog().is_some() => return Time::NEVER,
+            LinkState::Handed { .. } if self.is_alone() => return Time::NEVER,
+            LinkState::Handed { end, .. } => end,
+            LinkState::Full(then) => then,
             // What may go then is handed over at once.
-            Link::NotBefore(then) if self.device.is_some() => then,
+            LinkState::NotBefore(then) if self.device.is_some() => then,
             // One of the heads goes first, and is due when its last bit has left. The wire may end
             // a nanosecond before the airtime, which is rounded up.
-            Link::NotBefore(then) => {
+            LinkState::NotBefore(then) => {
                 let airtime = |bytes| self.wire.least_airtime(bytes);
                 then + self.server.shortest_head().map_or(Span::ZERO, airtime)
             }
@@ -377,16 +380,16 @@ impl<S: Server + 'static> Pipe for Of<S> {
 
     fn next_refill(&self) -> Time {
         match self.link {
-            Link::Full(then) if self.backlog().is_some() => then,
+            LinkState::Full(then) if self.backlog().is_some() => then,
             _ => Time::NEVER,
         }
     }
 
     fn supplied_until(&self) -> Time {
         match (self.link, self.device) {
-            (Link::Idle, Some(_)) => Time::NEVER,
-            (Link::Full(then), Some(_)) => then,
-            (Link::Handed { end, .. }, Some(device)) => device.low_before(end),
+            (LinkState::Idle, Some(_)) => Time::NEVER,
+            (LinkState::Full(then), Some(_)) => then,
+            (LinkState::Handed { end, .. }, Some(device)) => device.low_before(end),
             _ => Time::ZERO,
         }
     }
@@ -402,7 +405,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
         self.least_delay
     }
 
-    fn has_room(&self, flow: FlowId, _: &Ids, bytes: u32) -> bool {
+    fn has_room(&self, flow: FlowId, _: &MaskIds, bytes: u32) -> bool {
         self.server.has_room(flow, self.spec.framing.map_or(bytes, |framing| framing.of(bytes)))
     }
 
@@ -420,7 +423,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
 
     fn soonest(&self, bytes: u32, now: Time) -> Time {
         let free =
-            if self.link == Link::Idle || self.peeks { now } else { self.link.due().max(now) };
+            if self.link == LinkState::Idle || self.peeks { now } else { self.link.due().max(now) };
         if self.device.is_some() {
             return free;
         }
@@ -472,7 +475,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
     fn rests(&mut self, now: Time) -> bool {
         let mut flows = (0..self.book.tallies.len() as u32).map(FlowId);
         let handed_over = self.device.is_some_and(|device| !device.is_empty(now));
-        self.link == Link::Idle
+        self.link == LinkState::Idle
             && !handed_over
             && self.wire.is_rested(now)
             && flows.all(|flow| self.forgettable(flow, now))
@@ -482,7 +485,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
         &self.spec.masks
     }
 
-    fn report(&self, _: Option<FlowId>, _: usize) -> Option<Report> {
+    fn report(&self, _: Option<FlowId>, _: usize) -> Option<MaskStats> {
         None
     }
 
@@ -499,20 +502,20 @@ impl<S: Server + 'static> Pipe for Of<S> {
         out: &mut Vec<Output>,
     ) -> Time {
         self.take_over(old, how, known, now, out);
-        if !matches!(self.link, Link::Sending { .. }) {
+        if !matches!(self.link, LinkState::Sending { .. }) {
             self.ask(now, out);
         }
         self.link.due()
     }
 
-    fn flatten(self: Box<Self>) -> Flat {
+    fn flatten(self: Box<Self>) -> Unmasked {
         let sets = self.book.tallies.iter().map(|_| None).collect();
-        Flat { pipe: self, masks: Masks::default(), sets }
+        Unmasked { pipe: self, masks: Masks::default(), sets }
     }
 
-    fn dismantle(mut self: Box<Self>) -> Remains {
+    fn dismantle(mut self: Box<Self>) -> PipeParts {
         let sending = self.link.sending();
-        Remains {
+        PipeParts {
             packets: self.server.dismantle(sending.map(|(queue, _)| queue)),
             sending: sending.map(|(_, end)| end),
             wire: self.wire,
@@ -522,7 +525,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
         }
     }
 
-    fn leavings(&mut self) -> Option<Leavings> {
+    fn leavings(&mut self) -> Option<DeferredDrops> {
         self.leavings.take()
     }
 }
