@@ -1,4 +1,5 @@
-//! The targets of the ordinary tests under libFuzzer, which grows its inputs by what code they reach. Which target it is stands in
+//! The targets of the ordinary tests under libFuzzer, which grows its inputs by what code they
+//! reach. Which target it is stands in
 //! `FALAJ_FUZZ_TARGET`; `fuzz/run` builds this and goes through all of them.
 #![no_main]
 

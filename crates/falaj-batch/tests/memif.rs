@@ -784,7 +784,10 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_written(master: bool, writes in prop::collection::vec((any::<u16>(), number()), 0..60)) {
+    fn whatever_is_written(
+        master: bool,
+        writes in prop::collection::vec((any::<u16>(), number()), 0..60),
+    ) {
         rings(if master { Role::Master } else { Role::Slave }, &writes);
     }
 

@@ -32,7 +32,10 @@ fn string(number: u64, length: usize) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn a_ring_is_a_queue(log in 0u32..7, steps in prop::collection::vec(prop::option::of(0usize..90), 1..300)) {
+    fn a_ring_is_a_queue(
+        log in 0u32..7,
+        steps in prop::collection::vec(prop::option::of(0usize..90), 1..300),
+    ) {
         let room = 1 << log;
         let words = Words::new(room);
         let mut writer = Writer::new(words.clone(), 0, room).unwrap();

@@ -22,8 +22,15 @@ fn points(curve: &Curve) -> Vec<Json> {
 }
 
 fn flow_json(flow: &Outlook) -> Json {
-    let bound = |b: &Bound| json!({ "delay_ns": b.delay.0, "formula": b.formula, "condition": b.condition });
-    let mut out = json!({ "flow": flow.name, "offered": flow.offered, "connections": flow.connections, "queue": flow.limit.to_string() });
+    let bound = |b: &Bound| {
+        json!({
+            "delay_ns": b.delay.0, "formula": b.formula, "condition": b.condition,
+        })
+    };
+    let mut out = json!({
+        "flow": flow.name, "offered": flow.offered, "connections": flow.connections,
+        "queue": flow.limit.to_string(),
+    });
     if let Some(many) = &flow.many {
         out["each"] = json!(many);
     }
@@ -41,7 +48,9 @@ fn flow_json(flow: &Outlook) -> Json {
     out["envelope"] = match &flow.envelope {
         Ok(e) => json!({
             "declared": e.is_declared(), "traffic": e.sources, "points": points(&e.curve),
-            "buckets": e.buckets.iter().map(|(rate, burst)| json!({ "rate": rate.0, "burst": burst })).collect::<Vec<_>>(),
+            "buckets": e.buckets.iter().map(|(rate, burst)| json!({
+                "rate": rate.0, "burst": burst,
+            })).collect::<Vec<_>>(),
         }),
         Err(why) => json!({ "none": why }),
     };
@@ -57,7 +66,11 @@ fn flow_json(flow: &Outlook) -> Json {
     }
     out["shared"] = json!(flow.together);
     out["jitter"] = flow.jitter.as_ref().map_or(Json::Null, bound);
-    let delay = |d: &Delay| json!({ "delay_ns": d.delay.0, "formula": d.formula, "condition": d.condition, "limit": d.limit });
+    let delay = |d: &Delay| {
+        json!({
+            "delay_ns": d.delay.0, "formula": d.formula, "condition": d.condition, "limit": d.limit,
+        })
+    };
     out["assured"] = flow.assured.as_ref().map_or(Json::Null, delay);
     out["expected"] = flow.expected.as_ref().map_or(Json::Null, delay);
     out["backlog"] = flow.backlog.as_ref().map_or(Json::Null, |b| {
@@ -95,8 +108,10 @@ fn way(way: &Way<'_>, before: Option<&Way<'_>>) -> Json {
         .map(|u| json!({ "flow": way.flows[u.flow].name, "what": u.what, "help": u.help }))
         .collect();
     json!({
-        "link": way.link, "direction": way.name(), "rate": direction.setup.rate.0, "account": direction.account.name(),
+        "link": way.link, "direction": way.name(), "rate": direction.setup.rate.0,
+        "account": direction.account.name(),
         "largest": direction.setup.largest, "scheduler": direction.scheduler.kind,
-        "flows": flows.collect::<Vec<_>>(), "refused": refusals, "saturated": stations::json(direction),
+        "flows": flows.collect::<Vec<_>>(), "refused": refusals,
+        "saturated": stations::json(direction),
     })
 }

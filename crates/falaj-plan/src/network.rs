@@ -222,7 +222,8 @@ impl Routes {
         let ns = |of: &Option<falaj_theory::Exact>| of.as_ref().map(whole);
         let one = |outlook: &Outlook<'_>| {
             json!({
-                "traffic": outlook.route.traffic, "sources": outlook.route.sources, "links": outlook.route.links,
+                "traffic": outlook.route.traffic, "sources": outlook.route.sources,
+                "links": outlook.route.links,
                 "delay_ns": outlook.delay.map(|d| d.0), "none": outlook.none,
                 "sum_ns": ns(&outlook.bounds.total), "as_one_ns": ns(&outlook.bounds.separated),
                 "propagation_ns": outlook.route.propagation.0,

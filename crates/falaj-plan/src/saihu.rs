@@ -429,7 +429,8 @@ pub fn write(name: &str, routes: &Routes) -> Result<Json, String> {
         flows.push(json!({
             "name": flow.name, "path": path, "max_packet_length": route.largest,
             "arrival_curve": {
-                "bursts": buckets.iter().map(|b| b.0).collect::<Vec<_>>(), "rates": buckets.iter().map(|b| b.1).collect::<Vec<_>>(),
+                "bursts": buckets.iter().map(|b| b.0).collect::<Vec<_>>(),
+                "rates": buckets.iter().map(|b| b.1).collect::<Vec<_>>(),
             },
         }));
     }
@@ -440,7 +441,8 @@ pub fn write(name: &str, routes: &Routes) -> Result<Json, String> {
         json!({
             "name": server.name,
             "service_curve": {
-                "latencies": curves.iter().map(|c| c.0).collect::<Vec<_>>(), "rates": curves.iter().map(|c| c.1).collect::<Vec<_>>(),
+                "latencies": curves.iter().map(|c| c.0).collect::<Vec<_>>(),
+                "rates": curves.iter().map(|c| c.1).collect::<Vec<_>>(),
             },
             "capacity": if rate.is_unlimited() { Json::Null } else { json!(rate.0 as f64 / 1e6) },
         })

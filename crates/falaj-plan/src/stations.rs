@@ -22,11 +22,16 @@ pub fn expected(direction: &Direction) -> Option<(Vec<Rate>, Saturation)> {
 pub(crate) fn json(direction: &Direction) -> Option<Json> {
     let (rates, all) = expected(direction)?;
     let gets = all.packets * f64::from(direction.setup.largest) * 8.0;
-    let station = |((flow, rate), air): ((&falaj_scenario::Flow, &Rate), &f64)| json!({ "flow": flow.name, "rate": rate.0, "gets": gets, "air": air });
+    let stations = direction.flows.iter().zip(&rates).zip(&all.air);
+    let station = |((flow, rate), air): ((&falaj_scenario::Flow, &Rate), &f64)| {
+        json!({
+            "flow": flow.name, "rate": rate.0, "gets": gets, "air": air,
+        })
+    };
     Some(json!({
         "bytes": direction.setup.largest,
         "collisions": all.collisions,
         "dropped": all.dropped,
-        "stations": direction.flows.iter().zip(&rates).zip(&all.air).map(station).collect::<Vec<_>>(),
+        "stations": stations.map(station).collect::<Vec<_>>(),
     }))
 }

@@ -19,7 +19,9 @@
 //!     fn ready(&mut self, _: &[Queue], _: u32, _: u64) {}
 //!     fn next(&mut self, queues: &[Queue], _: u64) -> Answer {
 //!         let longest = queues.iter().enumerate().max_by_key(|(_, queue)| queue.bytes);
-//!         longest.filter(|(_, queue)| queue.head > 0).map_or(Answer::Idle, |(flow, _)| Answer::Serve(flow as u32))
+//!         longest
+//!             .filter(|(_, queue)| queue.head > 0)
+//!             .map_or(Answer::Idle, |(flow, _)| Answer::Serve(flow as u32))
 //!     }
 //! }
 //!

@@ -261,7 +261,10 @@ pub fn relay(bytes: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(48)
+    })]
 
     #[test]
     fn whatever_they_do_it_goes_on(bytes in prop::collection::vec(any::<u8>(), 0..150)) {

@@ -19,8 +19,8 @@ impl Curve {
     /// waits longer (Le Boudec and Thiran, 1.4.2). `None`: there is no bound.
     ///
     /// Where the service curve counts packets at their last bits, as those of
-    /// [`falaj_sched::contract::guarantee::Promise`] do, and arrivals are counted so too, this is a bound
-    /// from last bit in to last bit out; nothing has to be added for packets.
+    /// [`falaj_sched::contract::guarantee::Promise`] do, and arrivals are counted so too, this is a
+    /// bound from last bit in to last bit out; nothing has to be added for packets.
     /// (A packetizer behind a server of bits costs its service curve the largest
     /// packet, ibid. 1.7.1; here that is in the latency.)
     pub fn delay(&self, service: &Curve) -> Option<Distance> {

@@ -5,10 +5,10 @@
 //! says, exactly, what the engine was told and what it decided:
 //!
 //! ```text
-//! number=17 flow=0 bytes=1514 ip=1500 in=123456789 start=123500000 end=123621120 due=163621120 delay=164331ns
-//! number=18 flow=0 bytes=1514 ip=1500 in=123456789 dropped=queue-full
-//! number=19 flow=0 bytes=1514 ip=1500 in=123456800 waiting
-//! number=20 flow=0 bytes=1514 ip=1500 part=3 in=123456900 waiting
+//! number=17 flow=0 bytes=1514 ip=1500 in=56789 start=100000 end=221120 due=40221120 delay=164331ns
+//! number=18 flow=0 bytes=1514 ip=1500 in=56789 dropped=queue-full
+//! number=19 flow=0 bytes=1514 ip=1500 in=56800 waiting
+//! number=20 flow=0 bytes=1514 ip=1500 part=3 in=56900 waiting
 //! ```
 //!
 //! Instants are nanoseconds of the engine's time. The scenario is the comment of

@@ -10,7 +10,10 @@ use std::process::Command;
 macro_rules! layout {
     ($out:ident, $c:literal, $rust:ty, $($member:ident)*) => {
         writeln!($out, "{} {}", $c, size_of::<$rust>()).unwrap();
-        $(writeln!($out, "{}.{} {}", $c, stringify!($member), offset_of!($rust, $member)).unwrap();)*
+        $(
+            let offset = offset_of!($rust, $member);
+            writeln!($out, "{}.{} {}", $c, stringify!($member), offset).unwrap();
+        )*
     };
 }
 
@@ -41,7 +44,10 @@ fn what_c_has_rust_has_in_the_same_places() {
     layout!(own, "falaj_answer", abi::Answer, time why flow);
     layout!(own, "falaj_sent", abi::Sent, start end bytes);
     layout!(own, "falaj_promise", abi::Promise, rate latency delay);
-    layout!(own, "falaj_discipline", abi::Discipline, abi flags name create destroy ready next take arrived changed succeed forgettable promise);
+    layout!(
+        own, "falaj_discipline", abi::Discipline,
+        abi flags name create destroy ready next take arrived changed succeed forgettable promise
+    );
     assert_eq!(String::from_utf8(output.stdout).unwrap(), own);
 }
 

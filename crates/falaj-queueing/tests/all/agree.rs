@@ -47,17 +47,32 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn reductions_and_formulas_agree(arrivals in arrivals(), service in phases(), load in 0.05f64..0.99) {
+    fn reductions_and_formulas_agree(
+        arrivals in arrivals(),
+        service in phases(),
+        load in 0.05f64..0.99,
+    ) {
         let scale = load / arrivals.rate();
         let service = scaled(&service, scale);
-        let by = |method| Queue::with_method(&arrivals, &Arrivals::renewal(&service), method).unwrap();
+        let by =
+            |method| Queue::with_method(&arrivals, &Arrivals::renewal(&service), method).unwrap();
         let (one, other) = (by(Method::LogarithmicReduction), by(Method::CyclicReduction));
         prop_assert!(close(one.load(), load, 1e-9));
-        prop_assert!(close(one.mean_wait(), other.mean_wait(), 1e-9), "{} {}", one.mean_wait(), other.mean_wait());
+        prop_assert!(
+            close(one.mean_wait(), other.mean_wait(), 1e-9),
+            "{} {}",
+            one.mean_wait(),
+            other.mean_wait()
+        );
         prop_assert!(one.solved.residual_g <= 1e-12 && one.solved.residual_r <= 1e-12);
         // Little's law and the phase-type wait know nothing of one another.
         let wait = one.wait();
-        prop_assert!(close(one.mean_wait(), wait.mean(), 1e-8), "{} {}", one.mean_wait(), wait.mean());
+        prop_assert!(
+            close(one.mean_wait(), wait.mean(), 1e-8),
+            "{} {}",
+            one.mean_wait(),
+            wait.mean()
+        );
         let y = wait.mean();
         prop_assert!(close(one.waits_longer(&[y])[0], wait.tail(y), 1e-8));
     }
@@ -69,20 +84,30 @@ proptest! {
         let service = scaled(&service, load);
         let by_formulas = renewal_wait(&interval, &service).unwrap();
         let queue = Queue::new(&Arrivals::renewal(&interval), &service).unwrap();
-        prop_assert!(close(by_formulas.mean(), queue.mean_wait(), 1e-8), "{} {}", by_formulas.mean(), queue.mean_wait());
+        prop_assert!(
+            close(by_formulas.mean(), queue.mean_wait(), 1e-8),
+            "{} {}",
+            by_formulas.mean(),
+            queue.mean_wait()
+        );
         let y = queue.mean_wait();
         prop_assert!(close(by_formulas.tail(y), queue.waits_longer(&[y])[0], 1e-8));
     }
 
     #[test]
-    fn what_is_lumped_is_the_kronecker_sum(count in 1usize..4, phases in 1usize..4, load in 0.1f64..0.95) {
+    fn what_is_lumped_is_the_kronecker_sum(
+        count in 1usize..4,
+        phases in 1usize..4,
+        load in 0.1f64..0.95,
+    ) {
         let rate = phases as f64 / count as f64;
         let lumped = Arrivals::erlangs(count, phases, rate).unwrap();
         let alone = Arrivals::renewal(&PhaseType::erlang(phases, rate).unwrap());
         let product = (1..count).fold(alone.clone(), |all, _| all.with(&alone));
         prop_assert_eq!(lumped.order() as f64, Arrivals::erlangs_order(count, phases));
         let service = PhaseType::exponential(1.0 / load).unwrap();
-        let waits = [lumped, product].map(|arrivals| Queue::new(&arrivals, &service).unwrap().mean_wait());
+        let waits =
+            [lumped, product].map(|arrivals| Queue::new(&arrivals, &service).unwrap().mean_wait());
         prop_assert!(close(waits[0], waits[1], 1e-9), "{:?}", waits);
     }
 

@@ -458,7 +458,8 @@ fn what_cannot_be_kept_is_told() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Of all sizes with all timeouts there is none that keeps the delay for less, by the same closed form.
+    /// Of all sizes with all timeouts there is none that keeps the delay for less, by the same
+    /// closed form.
     #[test]
     fn the_choice_is_the_best(
         delay in 20e-6f64..1e-3, rate in 1e3f64..2e6, burst in 1.0f64..5.0, streams in 1.0f64..5.0,
@@ -473,7 +474,11 @@ proptest! {
         for size in (1..40).chain((40..1000).step_by(20)) {
             for part in 1..=20 {
                 let timeout = Some((left * 0.2 * f64::from(part)).max(1e-6));
-                let Some(found) = expect(&wanted, &load, &cost, Size { size, timeout }, false).unwrap() else { continue };
+                let Some(found) =
+                    expect(&wanted, &load, &cost, Size { size, timeout }, false).unwrap()
+                else {
+                    continue;
+                };
                 fastest = fastest.min(found.delay);
                 if found.delay <= delay {
                     least = least.min(found.processor);

@@ -104,7 +104,11 @@ fn served(g: &Naive, level: i64, beyond: bool) -> Option<Exact> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 400,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn values_sums_and_minima(a in recipe(), b in recipe()) {
@@ -183,7 +187,9 @@ proptest! {
             prop_assert!(sent.backlog(&service).is_none());
             return Ok(());
         }
-        let most = (0..2 * BENDS).map(|t| (f.before[t] - g.before[t]).max(f.at[t] - g.at[t]).max(f.after[t] - g.after[t]));
+        let most = (0..2 * BENDS).map(|t| {
+            (f.before[t] - g.before[t]).max(f.at[t] - g.at[t]).max(f.after[t] - g.after[t])
+        });
         prop_assert_eq!(sent.backlog(&service).unwrap().length, exact(most.max().unwrap().max(0)));
     }
 
@@ -193,7 +199,8 @@ proptest! {
         let (sent, service) = (curve(&a), curve(&b));
         let found = sent.delay(&service);
         let (rate_in, rate_out) = (a.last().unwrap().3, b.last().unwrap().3);
-        let never_enough = rate_out == 0 && (rate_in > 0 || f.after[STEPS - 1] > g.after[STEPS - 1]);
+        let never_enough =
+            rate_out == 0 && (rate_in > 0 || f.after[STEPS - 1] > g.after[STEPS - 1]);
         if rate_in > rate_out || never_enough {
             prop_assert!(found.is_none(), "{:?}", found);
             return Ok(());
@@ -201,7 +208,9 @@ proptest! {
         let mut longest = exact(0);
         for t in 0..3 * BENDS {
             let here = exact(t as i64);
-            let mut wait = |until: Option<Exact>| longest = longest.clone().max(until.expect("served in time") - &here);
+            let mut wait = |until: Option<Exact>| {
+                longest = longest.clone().max(until.expect("served in time") - &here)
+            };
             wait(served(&g, f.at[t], false));
             wait(served(&g, f.after[t], f.grows_behind(t)));
             if t > 0 && f.before[t] > f.after[t - 1] {

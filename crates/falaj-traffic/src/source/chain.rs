@@ -216,7 +216,8 @@ mod tests {
         assert_eq!(says(&[], &[]), "there are 0 states: write 1 to 64 rows");
         assert_eq!(says(&[vec![-1.0]], &[]), "`d1` has 0 rows, and `d0` 1");
         assert_eq!(says(&[vec![-1.0, 1.0]], &[vec![1.0]]), "row 1 of `d0` has 2 numbers, not 1");
-        let below = "`d1`, row 1, column 1: -1; rates are above zero, and only the diagonal of `d0` is below";
+        let below = "`d1`, row 1, column 1: -1; rates are above zero, and only the diagonal of \
+                     `d0` is below";
         assert_eq!(says(&[vec![-1.0]], &[vec![-1.0]]), below);
         assert_eq!(
             says(&[vec![-1.0]], &[vec![2.0]]),
