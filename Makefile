@@ -101,8 +101,9 @@ miri: cargo ## run unsafe code that asks no kernel under Miri (takes the nightly
 
 # A stable toolchain is enough, if it is told to. What loom goes through is left out: it has one thread.
 tsan: cargo ## run the rings that processes share under ThreadSanitizer
-	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" TSAN_OPTIONS=suppressions=$(abspath .ci/tsan) \
-	RUST_TEST_THREADS=1 CARGO_TARGET_DIR=$(target)/tsan cargo test --target $$(rustc -vV | sed -n 's/^host: //p') -p falaj-batch --lib --test ring --test hangup
+	export RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" TSAN_OPTIONS=suppressions=$(abspath .ci/tsan) \
+	RUST_TEST_THREADS=1 CARGO_TARGET_DIR=$(target)/tsan host=$$(rustc -vV | sed -n 's/^host: //p') && \
+	cargo test --target $$host -p falaj-batch --lib --test hangup && cargo test --target $$host -p falaj-batch --test all -- ring::
 
 lint: cargo ## check format, lints, documentation, and how the code is laid out (.ci/house --help)
 	@if python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then .ci/house --self-test && .ci/house; \

@@ -21,11 +21,12 @@ tests!(common, "../../crates/falaj-engine/tests/all/common/mod.rs");
 tests!(scheduler, "../../crates/falaj-engine/tests/all/fuzz.rs");
 tests!(rules, "../../crates/falaj-engine/tests/all/rules.rs");
 tests!(batches, "../../crates/falaj-engine/tests/all/batches.rs");
-tests!(ring, "../../crates/falaj-batch/tests/ring.rs");
-tests!(memif, "../../crates/falaj-batch/tests/memif.rs");
-tests!(ports, "../../crates/falaj-live/tests/hostile.rs");
-tests!(guests, "../../crates/falaj-live/tests/vhost_user.rs");
-tests!(relays, "../../crates/falaj-relay/tests/hostile.rs");
+tests!(ring, "../../crates/falaj-batch/tests/all/ring.rs");
+tests!(memif, "../../crates/falaj-batch/tests/all/memif.rs");
+tests!(ports, "../../crates/falaj-live/tests/all/hostile.rs");
+tests!(guest, "../../crates/falaj-live/tests/all/guest.rs");
+tests!(guests, "../../crates/falaj-live/tests/all/vhost_user.rs");
+tests!(relays, "../../crates/falaj-relay/tests/all/hostile.rs");
 // Private to their crate, and lean on nothing of it but each other.
 #[path = "."]
 mod xdp {

@@ -15,7 +15,7 @@ mod common;
 mod device;
 mod driver;
 #[expect(dead_code, reason = "others use the rest")]
-#[path = "../../../falaj-live/tests/guest/mod.rs"]
+#[path = "../../../falaj-live/tests/all/guest.rs"]
 mod guest;
 mod host;
 mod netlink;

@@ -1,15 +1,13 @@
 //! A guest's card with the guest in this process, whose rings are right ones and wrong ones.
 //! [`rings`] and [`monitor`] are plain functions, for any fuzzer; here they run over random bytes.
 
-mod guest;
-
-use falaj_live::backend::packet::{Monitor, State};
-use falaj_live::backend::port::Port;
-use falaj_live::backend::vhost_user::{VhostUser, VhostUserPort};
-use guest::{
+use super::guest::{
     CSUM, EVENT_IDX, FROM_GUEST, Guest, HEADER, LEAST, MEMORY, MONITOR, MRG_RXBUF, NEXT, SIZE,
     TO_GUEST, TSO4, WRITE, parts,
 };
+use falaj_live::backend::packet::{Monitor, State};
+use falaj_live::backend::port::Port;
+use falaj_live::backend::vhost_user::{VhostUser, VhostUserPort};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use proptest::prelude::*;
