@@ -7,6 +7,8 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 target := $(or $(CARGO_TARGET_DIR),target)
 falaj := $(target)/release/falaj
+# `cargo fmt` does not see modules that a macro declares.
+disciplines := $(wildcard crates/falaj-sched/src/disciplines/*.rs crates/falaj-sched/src/disciplines/*/mod.rs)
 node_is_new := const [major, minor] = process.versions.node.split(".").map(Number); process.exit(major * 100 + minor < 2019 ? 1 : 0)
 
 help: ## say what there is
@@ -16,8 +18,16 @@ demo: cargo ## see what isolation is worth, on real packets, in a minute
 	cargo build --release -p falaj --no-default-features --features plots
 	$(falaj) demo
 
+# One selection for every command that builds tests, so that nothing is built twice.
+tests := --workspace --features falaj/png
+# The test program `live` sends packets through kernel interfaces and mostly waits: it has `test = false` in its Cargo.toml, so that
+# `cargo test` alone leaves it out, and the others compute beside it, at a lower priority.
+
 test: cargo firewall ## run all tests
-	cargo test --workspace --no-fail-fast
+	cargo test $(tests) --no-run && cargo test $(tests) --test live --no-run
+	@nice cargo test $(tests) --no-fail-fast >$(target)/computed.log 2>&1 & computed=$$!; \
+	cargo test $(tests) --no-fail-fast --test live; live=$$?; \
+	wait $$computed; computed=$$?; cat $(target)/computed.log; exit $$((live || computed))
 	@if python3 -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	$(MAKE) --no-print-directory python && \
 	$(MAKE) --no-print-directory api CALLS=200; \
@@ -37,11 +47,11 @@ firewall:
 # The same tests as of `make test`, where they take seconds.
 soak: cargo ## run an hour of mixed traffic with changes at random, and a minute of ten times the rate; memory, rates and clocks must stay what they are
 	for case in ten_times_the_links_rate everything_at_random; do \
-	FALAJ_SOAK=$(or $(FALAJ_SOAK),3600) cargo test --release -p falaj --test faults -- $$case || exit 1; done
+	FALAJ_SOAK=$(or $(FALAJ_SOAK),3600) cargo test --release -p falaj --test live -- $$case || exit 1; done
 
 # The same tests as of `make test`, where it takes seconds.
 storm: cargo ## send ten million mutated frames through each live backend; good ones beside them must all arrive (FRAMES=N)
-	FALAJ_FRAMES=$(or $(FRAMES),10000000) cargo test --release -p falaj --test bridge --test live -- mutated_frames
+	FALAJ_FRAMES=$(or $(FRAMES),10000000) cargo test --release -p falaj --test live -- mutated_frames
 
 # With the profile of the tests: some of it is compiled for them.
 python: cargo $(target)/python/tools ## build the package for Python, in an environment of its own; run its tests and the notebooks
@@ -57,7 +67,7 @@ $(target)/python/tools: bindings/python/requirements.txt
 
 # The program is that of the other tests, so that it is not built twice.
 api: cargo $(target)/api/tools ## call the API of a service 10,000 times as its description says and otherwise, while packets pass (CALLS=N)
-	cargo test --workspace --test serve --no-run
+	cargo test $(tests) --test live --no-run
 	tests/api/run $(target)/debug/falaj $(abspath $(target))/api/bin/schemathesis $(or $(CALLS),10000)
 
 $(target)/api/tools: tests/api/requirements.txt
@@ -75,7 +85,7 @@ page: cargo page/node_modules/.package-lock.json ## build the dashboard; test it
 	cd page && export NO_COLOR=1 && npm run --silent check && npm test --silent && \
 	PAGE_OUT=$(abspath $(target))/page/built npm run --silent build -- --logLevel warn
 	diff -rq $(carried) $(target)/page/built || { test -z "$$CI" && cp $(target)/page/built/* $(carried); }
-	cargo test --workspace --test serve --no-run
+	cargo test $(tests) --test live --no-run
 	cd page && NO_COLOR=1 FALAJ=$(abspath $(target))/debug/falaj PICTURES=$(abspath $(target))/page/pictures npm run --silent browser
 
 page/node_modules/.package-lock.json: page/package-lock.json
@@ -109,6 +119,7 @@ lint: cargo ## check format, lints, documentation, and how the code is laid out 
 	@if python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then .ci/house --self-test && .ci/house; \
 	else echo "left out: how the code is laid out (.ci/house), which takes python3 (3.11 or newer)"; fi
 	cargo fmt --all --check
+	rustfmt --check $(disciplines)
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 

@@ -8,7 +8,7 @@ use crate::{errors, toml};
 use falaj_engine::{Emit, PipeId};
 use falaj_plan::json;
 use falaj_scenario::{Scenario as Read, Towards, edit};
-use falaj_sched::contract::params::Refusals;
+use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::units::time::Span;
 use falaj_sim::cores::on_all;
 use falaj_sim::measure::Until;
@@ -30,7 +30,7 @@ pub(crate) struct Scenario {
 }
 
 /// What a discipline refuses, though the parser did not: a value by its words.
-fn refused(refusals: &Refusals) -> PyErr {
+fn refused(refusals: &ConfigErrors) -> PyErr {
     PyValueError::new_err(refusals.to_string())
 }
 
@@ -181,7 +181,7 @@ impl Scenario {
         read.run.duration = Span(duration_ns);
         let stop = Arc::new(AtomicBool::new(false));
         let failure = Failure::new(Arc::clone(&stop));
-        let told = |(_, refusals): (PipeId, Refusals)| refused(&refusals);
+        let told = |(_, refusals): (PipeId, ConfigErrors)| refused(&refusals);
         // What the scenario says itself decides, so that schedulers of Python's are looked at over
         // the same time as its own.
         let warm_up = match warm_up_ns {

@@ -4,7 +4,7 @@
 use crate::errors;
 use falaj_scenario::{Scenario, Towards};
 use falaj_sched::contract::library::{Declared, Instance, Library, Loaded, Said, Seen, Traits};
-use falaj_sched::contract::params::{POLICY, Refused, Setup, Value, Values};
+use falaj_sched::contract::params::{ConfigError, POLICY, Setup, Value, Values};
 use falaj_sched::contract::transmission::Sent;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::registry;
@@ -103,7 +103,7 @@ pub(crate) fn put(
     };
     let link = &mut scenario.links[n];
     let direction = if towards == Towards::Up { &mut link.up } else { &mut link.down };
-    if direction.setup.flows.iter().any(|flow| flow.inner.is_some()) {
+    if direction.pipe.setup.flows.iter().any(|flow| flow.inner.is_some()) {
         return Err(PyValueError::new_err(format!(
             "flows of {} are divided, and a class serves queues alone",
             link.name
@@ -121,16 +121,16 @@ pub(crate) fn put(
     let library = Class {
         name,
         work_conserving,
-        rate: direction.setup.rate.0,
+        rate: direction.pipe.setup.rate.0,
         flows: direction.flows.iter().map(|flow| flow.name.clone()).collect(),
-        limits: direction.setup.flows.iter().map(|flow| flow.limit.to_string()).collect(),
+        limits: direction.pipe.setup.flows.iter().map(|flow| flow.limit.to_string()).collect(),
         class,
         failure: failure.clone(),
     };
     direction.scheduler = registry::PLUGIN;
-    direction.setup.scheduler = Values::default();
-    direction.setup.scheduler.set_library(Loaded::new(library));
-    for flow in &mut direction.setup.flows {
+    direction.pipe.setup.scheduler = Values::default();
+    direction.pipe.setup.scheduler.set_library(Loaded::new(library));
+    for flow in &mut direction.pipe.setup.flows {
         // What another discipline was told of it says nothing to this one.
         let policy = flow.values.policy();
         flow.values = Values::default();
@@ -185,7 +185,7 @@ impl Library for Class {
         Traits { work_conserving: self.work_conserving, sees_arrivals: true, succeeds: false }
     }
 
-    fn make(&self, setup: &Setup) -> Result<Box<dyn Instance>, Refused> {
+    fn make(&self, setup: &Setup) -> Result<Box<dyn Instance>, ConfigError> {
         Python::attach(|py| {
             let made = || -> PyResult<Box<dyn Instance>> {
                 let fields = PyDict::new(py);
@@ -217,7 +217,7 @@ impl Library for Class {
             made().map_err(|error| {
                 let what = error.to_string();
                 self.failure.set(error);
-                Refused { flow: None, param: "library", what, help: "mend the class".into() }
+                ConfigError { flow: None, param: "library", what, help: "mend the class".into() }
             })
         })
     }
@@ -296,7 +296,7 @@ impl Instance for Own {
         self.failed.clone().unwrap_or_default()
     }
 
-    fn take(&mut self, _: &[Seen], f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, _: &[Seen], f: FlowId, sent: Sent) {
         if let (Some(served), None) = (&self.served, &self.failed)
             && let Err(error) =
                 Python::attach(|py| served.call1(py, (f.0, sent.bytes, sent.start.0, sent.end.0)))
@@ -306,10 +306,10 @@ impl Instance for Own {
     }
 
     /// Never: it does not declare to.
-    fn succeed(&mut self, _: Box<dyn Instance>, _: &[Seen], _: Time) {}
+    fn migrate_from(&mut self, _: Box<dyn Instance>, _: &[Seen], _: Time) {}
 
     /// What it keeps of a flow nobody knows.
-    fn forgettable(&self, _: FlowId, _: Time) -> bool {
+    fn is_reusable(&self, _: FlowId, _: Time) -> bool {
         false
     }
 

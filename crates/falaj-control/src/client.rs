@@ -27,7 +27,9 @@ pub struct Which {
 /// A connection to a link that is running.
 pub struct Client {
     lines: BufReader<UnixStream>,
+    /// What the link said of itself.
     pub hello: Hello,
+    /// Where its socket is.
     pub path: PathBuf,
 }
 

@@ -17,7 +17,9 @@ pub const WAYS: [(Towards, &str); 2] = [(Towards::Up, "up"), (Towards::Down, "do
 
 /// What is to change, and in which directions.
 pub struct Difference {
+    /// The directions that are another way then.
     pub ways: Vec<String>,
+    /// The engine's change; `None` if nothing changes for it.
     pub change: Option<Transaction>,
     /// Where the links are then.
     pub at: Vec<u32>,
@@ -36,9 +38,9 @@ pub fn needs_places(before: &Scenario, after: &Scenario) -> bool {
 /// Where values alone change, the queues that have another limit then; `None`: more changes than
 /// that.
 fn limits(was: &Direction, is: &Direction) -> Option<Vec<Range<u32>>> {
-    let (before, after) = (was.setup.leaves(), is.setup.leaves());
+    let (before, after) = (was.pipe.setup.leaves(), is.pipe.setup.leaves());
     let same = was.scheduler.kind == is.scheduler.kind
-        && was.masks == is.masks
+        && was.pipe.masks == is.pipe.masks
         && before.len() == after.len();
     let others = before
         .iter()
@@ -97,26 +99,27 @@ pub fn difference(
         for (towards, name) in WAYS {
             let (is, pipe) = (new.direction(towards), pipe_of(place as usize, towards));
             let sorting = || {
-                let masks = is.masks.clone();
+                let masks = is.pipe.masks.clone();
                 IngressChange { pipe, classifier: is.classifier(), account: is.account, masks }
             };
             let Some(was) = old.map(|old| old.direction(towards)) else {
-                begin.push((pipe, is.pipe()));
+                begin.push((pipe, is.pipe.clone()));
                 sorted.push(sorting());
                 ways.push(way(new, name));
                 continue;
             };
-            let (spec, fates) = (is.pipe(), fates(was, is, drop));
+            let (spec, fates) = (is.pipe.clone(), fates(was, is, drop));
             let matches = |direction: &Direction| {
                 direction.flows.iter().map(|flow| flow.matches.clone()).collect::<Vec<_>>()
             };
-            let sorts =
-                was.account != is.account || was.masks != is.masks || matches(was) != matches(is);
-            let other = was.pipe() != spec || !fates.is_empty();
+            let sorts = was.account != is.account
+                || was.pipe.masks != is.pipe.masks
+                || matches(was) != matches(is);
+            let other = was.pipe.clone() != spec || !fates.is_empty();
             match limits(was, is).filter(|_| other && fates.is_empty() && !drop) {
                 Some(limits) => values.push((pipe, spec, limits)),
                 None if other => {
-                    pipes.push(change::PipeChange { pipe, spec, flows: fates.clone(), drop })
+                    pipes.push(change::PipeChange { pipe, spec, flows: fates.clone(), drop });
                 }
                 None => {}
             }
@@ -141,7 +144,7 @@ pub fn difference(
                 let fates = vec![FlowMapping::Dropped(FlowId(0)); was.flows.len()];
                 pipes.push(change::PipeChange {
                     pipe,
-                    spec: was.pipe(),
+                    spec: was.pipe.clone(),
                     flows: fates.clone(),
                     drop,
                 });
@@ -217,14 +220,14 @@ pub fn of_values(
     for (towards, name) in WAYS {
         let (was, is, pipe) =
             (was.direction(towards), is.direction(towards), pipe_of(at[0] as usize, towards));
-        let (old, new) = (&was.setup.flows[flow], &is.setup.flows[flow]);
+        let (old, new) = (&was.pipe.setup.flows[flow], &is.pipe.setup.flows[flow]);
         if old != new {
             let number = flow as u32;
             let limits: Vec<Range<u32>> =
                 (old.limit != new.limit).then_some(number..number + 1).into_iter().collect();
             let unfit = |(_, unfit): (PipeId, ChangeError)| format!("{name}: {unfit}");
             let others = engine.map_or_else(|| Prepared::new(&[]), Ok).map_err(unfit)?;
-            engine = Some(others.with_values(pipe, is.pipe(), &limits).map_err(unfit)?);
+            engine = Some(others.with_values(pipe, is.pipe.clone(), &limits).map_err(unfit)?);
         }
         if old != new || was.flows[flow] != is.flows[flow] {
             ways.push(name.to_owned());

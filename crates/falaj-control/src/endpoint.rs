@@ -11,7 +11,7 @@ use crate::messages::{AdaptersThen, Changing, HeldTo, Query, Reply, TimedReply};
 use crate::running::{Beside, Running};
 use crate::{server, sockets};
 use anyhow::{Context, Result};
-use falaj_live::event_loop::{Changed, Forwarder};
+use falaj_live::event_loop::{AppliedChange, Forwarder};
 use falaj_scenario::{Link, Scenario};
 use falaj_sched::units::time::Span;
 use std::io::{PipeReader, PipeWriter, Read};
@@ -86,7 +86,7 @@ impl Control {
         let handler = Arc::new(Mutex::new(Handler::new(running, ask, answer, wake)));
         let (hello, at_socket) = (lock(&handler).hello(), Arc::clone(&handler));
         let serve = move || {
-            server::serve(&listener, &stopped, &hello, |line| answer_line(&at_socket, line))
+            server::serve(&listener, &stopped, &hello, |line| answer_line(&at_socket, line));
         };
         let thread = std::thread::Builder::new().name("control".into()).spawn(serve)?;
         let path = path.to_owned();
@@ -162,7 +162,7 @@ impl Control {
                 }
                 Query::Turns => {
                     forwarder.settle();
-                    Reply::Turns(forwarder.turns())
+                    Reply::Turns(forwarder.occupancy())
                 }
                 Query::Change(changing) => {
                     let told = change(*changing, forwarder, &mut self.beside, &mut self.scenario);
@@ -189,12 +189,12 @@ fn change(
     if let Some(Err(why)) = others.as_mut().map(|beside| beside.prepare(&scenario)) {
         return Reply::Refused(why);
     }
-    let now = Changed { at: forwarder.clock().now(), dropped: 0 };
+    let now = AppliedChange { at: forwarder.clock().now(), dropped: 0 };
     let made = change.map_or(Ok(now), |change| forwarder.change(change));
     if let Some(others) = others {
         others.settle(made.is_ok());
     }
-    if let Ok(Changed { at, .. }) = made {
+    if let Ok(AppliedChange { at, .. }) = made {
         written.into_iter().for_each(|wanted| forwarder.write_down(wanted, at));
         *running = scenario;
         if let (AdaptersThen::Stay(weights), Some(beside)) = (&adapters, beside) {
@@ -202,8 +202,8 @@ fn change(
         }
         match held_to {
             HeldTo::Same => {}
-            HeldTo::Some(others) => forwarder.hold_some_to(others),
-            HeldTo::All(terms) => forwarder.hold_to(terms),
+            HeldTo::Some(others) => forwarder.change_guarantees(others),
+            HeldTo::All(terms) => forwarder.set_guarantees(terms),
         }
     }
     Reply::Changed(made, forwarder.take_leavings())

@@ -88,15 +88,17 @@ pub fn warn(links: &[Link]) {
 /// What of it is beyond that.
 fn beyond(direction: &Direction, honest: &Honest) -> Vec<String> {
     let mut all = Vec::new();
-    let rate = direction.setup.rate;
+    let rate = direction.pipe.setup.rate;
     // A link carries so many packets a second, and shorter ones are less.
     let carried = honest.rate_bits_per_s * (f64::from(direction.mtu) + 14.0).min(FULL) / FULL;
     if !rate.is_unlimited() && rate.0 as f64 > carried {
         let (asked, carried) = (text::rate(rate.0 as f64), text::rate(carried));
         all.push(format!("{asked} is beyond the {carried} that this host was measured to carry in packets one by one"));
     }
-    if let Some(least) = honest.delay_ns.filter(|&least| (1..least).contains(&direction.delay.0)) {
-        let (delay, late) = (direction.delay, Span(least / 10));
+    if let Some(least) =
+        honest.delay_ns.filter(|&least| (1..least).contains(&direction.pipe.delay.0))
+    {
+        let (delay, late) = (direction.pipe.delay, Span(least / 10));
         all.push(format!(
             "of a delay of {delay} packets are more than a tenth late: 1 of 100 by {late} and more on this host"
         ));

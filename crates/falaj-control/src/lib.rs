@@ -1,14 +1,14 @@
 //! A link that runs, under control: what the commands that carry packets share.
 //!
-//! **Before a run.** [`live_links`] refuses scenarios that live links cannot carry and warns of what
-//! they cost; [`host_limits`] warns of rates and delays beyond those that `falaj doctor` measured on
-//! this host; [`pacing`] and [`batching`] are the options of how the loop waits and how packets cross
-//! in batches.
+//! **Before a run.** [`live_links`] refuses scenarios that live links cannot carry and warns of
+//! what they cost; [`host_limits`] warns of rates and delays beyond those that `falaj doctor`
+//! measured on this host; [`pacing`] and [`batching`] are the options of how the loop waits and how
+//! packets cross in batches.
 //!
-//! **While it runs.** A control socket answers `falaj show` and `falaj set`, and so does the API of a
-//! service. [`protocol`] is what is said there; [`sockets`] where sockets stand, and [`server`] the
-//! connections; [`client`] is the other end. The control [`handler`] keeps the scenario that is
-//! running, has its own thread, and asks the forwarder's thread through a channel of [`messages`];
+//! **While it runs.** A control socket answers `falaj show` and `falaj set`, and so does the API of
+//! a service. [`protocol`] is what is said there; `sockets` where sockets stand, and `server`
+//! the connections; [`client`] is the other end. The control [`handler`] keeps the scenario that is
+//! running, has its own thread, and asks the forwarder's thread through a channel of `messages`;
 //! [`endpoint`] is the forwarder's side. [`difference`] computes what changes of a link that runs;
 //! [`terms`] what its flows are held to; [`running`] describes what runs. [`masks`] is what masks
 //! made, as text and as JSON.

@@ -65,7 +65,7 @@ pub fn no_adapters(scenario: &Scenario) -> Result<()> {
 
 /// Refuses a link with masks where packets do not come from whom they would tell apart.
 pub fn no_masks(link: &Link, why: &str) -> Result<()> {
-    if [&link.up, &link.down].iter().all(|direction| direction.masks.is_none()) {
+    if [&link.up, &link.down].iter().all(|direction| direction.pipe.masks.is_none()) {
         return Ok(());
     }
     bail!("link {} has `each`, and here {why}: `falaj sim`, `run` and `bridge` know it", link.name)
@@ -76,7 +76,7 @@ pub fn no_masks(link: &Link, why: &str) -> Result<()> {
 pub fn warn_of_overflow(links: &[Link], pipe: PipeId, flow: FlowId) {
     let Some(link) = links.get(pipe.0 as usize / 2) else { return };
     let (way, direction) = [("up", &link.up), ("down", &link.down)][pipe.0 as usize % 2];
-    let leaves = direction.setup.leaves();
+    let leaves = direction.pipe.setup.leaves();
     let Some((flow, setup)) = direction.flows.get(flow.index()).zip(leaves.get(flow.index()))
     else {
         return;
@@ -87,8 +87,8 @@ pub fn warn_of_overflow(links: &[Link], pipe: PipeId, flow: FlowId) {
         format!("{way} {}", flow.name)
     };
     note!(
-        "warning: the queue of `{whose}` was full, and a packet lost; it holds {}, `queue` sets another length. Others are \
-         counted, and not told",
+        "warning: the queue of `{whose}` was full, and a packet lost; it holds {}, `queue` sets \
+         another length. Others are counted, and not told",
         setup.limit
     );
 }
@@ -98,9 +98,9 @@ pub fn warn_of_sharing(links: &[Link], pipe: PipeId, flow: Option<FlowId>) {
     let Some(link) = links.get(pipe.0 as usize / 2) else { return };
     let (way, direction) = [("up", &link.up), ("down", &link.down)][pipe.0 as usize % 2];
     let (each, name) = match flow {
-        None => (direction.masks.link, Some("")),
+        None => (direction.pipe.masks.link, Some("")),
         Some(flow) => (
-            direction.masks.of(flow.index()).copied(),
+            direction.pipe.masks.of(flow.index()).copied(),
             direction.flows.get(flow.index()).map(|flow| flow.name.as_str()),
         ),
     };
@@ -108,8 +108,8 @@ pub fn warn_of_sharing(links: &[Link], pipe: PipeId, flow: Option<FlowId>) {
     let whose = [if links.len() > 1 { link.name.as_str() } else { "" }, way, name];
     let whose: Vec<&str> = whose.into_iter().filter(|word| !word.is_empty()).collect();
     note!(
-        "warning: of `{}`, each {}, there are more than {}, and those beyond share {} more; `max-flows` sets another number. \
-         They are counted, and not told again",
+        "warning: of `{}`, each {}, there are more than {}, and those beyond share {} more; \
+         `max-flows` sets another number. They are counted, and not told again",
         whose.join(" "),
         each.mask,
         each.most,
@@ -124,7 +124,7 @@ const SPINS: Span = Span::from_micros(60);
 pub fn warn_of_spinning(link: &Link) {
     let mut told = Vec::new();
     for direction in [&link.up, &link.down] {
-        for (flow, setup) in direction.flows.iter().zip(direction.setup.leaves()) {
+        for (flow, setup) in direction.flows.iter().zip(direction.pipe.setup.leaves()) {
             if let Some(phase) = setup.values.span("phase").filter(|&phase| phase < SPINS)
                 && !told.contains(&(&flow.name, phase))
             {

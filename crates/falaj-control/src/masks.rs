@@ -66,7 +66,8 @@ fn row(name: &str, of: &IdReport) -> Vec<String> {
 
 fn stats(stats: &SojournStats) -> Json {
     json!({
-        "packets": stats.packets(), "bytes": stats.bytes, "dropped": stats.dropped, "lost": stats.lost,
+        "packets": stats.packets(), "bytes": stats.bytes, "dropped": stats.dropped,
+        "lost": stats.lost,
         "sojourn_max_ns": stats.longest.0, "sojourns": stats.sojourns(),
     })
 }
@@ -83,9 +84,11 @@ pub fn json(name: &str, report: &MaskStats) -> Json {
         all.iter().map(one).collect()
     };
     json!({
-        "of": name, "each": report.mask, "most": report.most, "active": report.active, "made": report.made,
+        "of": name, "each": report.mask, "most": report.most, "active": report.active,
+        "made": report.made,
         "gone": report.gone, "beyond_packets": report.beyond, "shared": report.shared,
-        "total": stats(&report.total), "of_gone": stats(&report.of_gone), "of_shared": stats(&report.of_shared),
+        "total": stats(&report.total), "of_gone": stats(&report.of_gone),
+        "of_shared": stats(&report.of_shared),
         "busiest": named(&report.busiest), "last_gone": named(&report.last_gone),
     })
 }

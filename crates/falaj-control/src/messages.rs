@@ -4,8 +4,8 @@ use falaj_engine::masks::MaskStats as Made;
 use falaj_engine::network::PipePlaces;
 use falaj_engine::transaction::Transaction;
 use falaj_engine::{ChangeError, PipeId};
-use falaj_live::adapters::Counts;
-use falaj_live::event_loop::{Changed, Snapshot, Sojourns, Terms, Turn};
+use falaj_live::adapters::AdapterCounts;
+use falaj_live::event_loop::{AppliedChange, GuaranteeTerms, LinkOccupancy, Snapshot, Sojourns};
 use falaj_scenario::Scenario;
 use falaj_sched::queues::queue::FlowId;
 use falaj_traffic::capture::Wanted;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What the forwarder is asked for.
-pub enum Query {
+pub(crate) enum Query {
     Snapshot,
     /// Where links are, and where others may begin.
     Places,
@@ -36,50 +36,50 @@ pub enum Query {
 }
 
 /// What it says.
-pub enum Reply {
+pub(crate) enum Reply {
     Places(PipePlaces),
-    Snapshot(Box<Snapshot>, Vec<(String, Counts)>),
+    Snapshot(Box<Snapshot>, Vec<(String, AdapterCounts)>),
     /// It is there, up to this place.
     Measured(Vec<Sojourns>, usize),
     Made(Option<Box<Made>>),
-    Turns(Vec<Vec<Turn>>),
+    Turns(Vec<Vec<LinkOccupancy>>),
     Paused(Result<(), String>),
     /// What became of the change, and what it has left.
-    Changed(Result<Changed, ChangeError>, Vec<Box<dyn Any + Send>>),
+    Changed(Result<AppliedChange, ChangeError>, Vec<Box<dyn Any + Send>>),
     Refused(String),
 }
 
 /// A change as the forwarder makes it.
-pub struct Changing {
+pub(crate) struct Changing {
     /// The engine's, if there is something to change.
-    pub change: Option<Transaction>,
+    pub(crate) change: Option<Transaction>,
     /// What is running then.
-    pub scenario: Arc<Scenario>,
-    pub held_to: HeldTo,
-    pub adapters: AdaptersThen,
+    pub(crate) scenario: Arc<Scenario>,
+    pub(crate) held_to: HeldTo,
+    pub(crate) adapters: AdaptersThen,
     /// What is to be written down of it.
-    pub written: Option<Wanted>,
+    pub(crate) written: Option<Wanted>,
 }
 
 /// What flows are held to from then on.
-pub enum HeldTo {
+pub(crate) enum HeldTo {
     /// As before.
     Same,
     /// These, by the number of the pipe, to other terms.
-    Some(Vec<(usize, FlowId, Terms)>),
+    Some(Vec<(usize, FlowId, GuaranteeTerms)>),
     /// Each, by pipe and flow, to these.
-    All(Vec<Vec<Terms>>),
+    All(Vec<Vec<GuaranteeTerms>>),
 }
 
 /// What becomes of virtual adapters.
-pub enum AdaptersThen {
+pub(crate) enum AdaptersThen {
     /// They stay; these have another weight.
     Stay(Vec<(String, u32)>),
     Others,
 }
 
 /// What it says, and how long no packet passed for that.
-pub struct TimedReply {
-    pub told: Reply,
-    pub took: Duration,
+pub(crate) struct TimedReply {
+    pub(crate) told: Reply,
+    pub(crate) took: Duration,
 }

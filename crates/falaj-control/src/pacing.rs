@@ -32,6 +32,7 @@ fn when_full(text: &str) -> Result<WhenFull, String> {
 }
 
 impl Pace {
+    /// The options of the live loop.
     pub fn options(&self) -> Options {
         self.options_or(WhenFull::default())
     }

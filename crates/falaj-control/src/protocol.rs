@@ -17,21 +17,30 @@ pub const LINE: usize = 4 << 20;
 /// The first line, from whoever listens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Hello {
+    /// Version of the protocol.
     pub falaj: u32,
+    /// Version of the program.
     pub release: String,
+    /// The process.
     pub pid: u32,
+    /// The command: `run`, `bridge`, `serve`.
     pub command: String,
+    /// What it is about, for people.
     pub about: String,
 }
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
+    /// What the links do.
     Show(ShowRequest),
+    /// A change.
     Set(SetRequest),
+    /// The scenario as it is.
     Scenario,
 }
 
+/// Asks what the links do.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShowRequest {
@@ -40,6 +49,7 @@ pub struct ShowRequest {
     pub histograms: bool,
 }
 
+/// Asks for a change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetRequest {
@@ -89,6 +99,7 @@ pub fn request(line: &[u8]) -> (Json, Result<Request, String>) {
 pub struct Remark {
     /// `error` or `warning`.
     pub severity: String,
+    /// What is wrong.
     pub title: String,
     /// What to write, what is allowed.
     pub help: Vec<String>,
@@ -97,12 +108,15 @@ pub struct Remark {
 /// Why there is no other answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
+    /// The reason.
     pub what: String,
+    /// What is wrong with the scenario that was asked for.
     #[serde(default)]
     pub remarks: Vec<Remark>,
 }
 
 impl Refusal {
+    /// A refusal without remarks.
     pub fn new(what: impl Into<String>) -> Refusal {
         Refusal { what: what.into(), remarks: Vec::new() }
     }
@@ -126,19 +140,23 @@ pub struct SetAnswer {
     pub at_ns: Option<u64>,
     /// Packets that waited and were dropped.
     pub dropped: u64,
+    /// Warnings that are new.
     pub remarks: Vec<Remark>,
 }
 
 /// The scenario as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScenarioAnswer {
+    /// Its text.
     pub toml: String,
 }
 
 /// What the links do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
+    /// Time since the link began.
     pub elapsed_ns: u64,
+    /// By link, in the order of the scenario.
     pub links: Vec<LinkReport>,
     /// What each rule has taken.
     pub rules: Vec<RuleReport>,
@@ -148,20 +166,27 @@ pub struct Report {
     pub lost_elsewhere: Vec<Elsewhere>,
 }
 
+/// Packets lost outside of the queues.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Elsewhere {
+    /// Number of packets.
     pub count: u64,
+    /// Why they were lost.
     pub what: String,
 }
 
+/// A rule, and what it has taken.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RuleReport {
+    /// The rule's name.
     pub rule: String,
     /// Packets, and their bytes as IP packets.
     pub packets: u64,
+    /// Bytes as IP packets.
     pub bytes: u64,
     /// Of them, in each link that it leads to: what was dropped there, and what the link lost.
     pub dropped: u64,
+    /// Packets that those links lost.
     pub lost: u64,
     /// How long they were in its queue: each quantile is the end of a bucket.
     pub sojourn: BucketDelays,
@@ -175,9 +200,13 @@ pub struct RuleReport {
 /// Sojourns in 16 buckets, each four times as wide as the one before.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct BucketDelays {
+    /// Number of packets.
     pub packets: u64,
+    /// The median.
     pub p50_ns: Option<u64>,
+    /// The 99th percentile.
     pub p99_ns: Option<u64>,
+    /// The largest.
     pub max_ns: Option<u64>,
     /// The end of each bucket that is not empty (null: the last has none), and how many are in it.
     pub buckets: Vec<(Option<u64>, u64)>,
@@ -202,27 +231,39 @@ impl From<&SojournStats> for BucketDelays {
 /// Links that were taken away; what is their backlog goes still.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct GoneReport {
+    /// Packets that came.
     pub offered: u64,
+    /// Packets whose last bit left.
     pub sent: u64,
+    /// Packets that the links lost.
     pub lost: u64,
+    /// Packets dropped in their queues.
     pub dropped: Drops,
+    /// Packets that still wait.
     pub backlog: u64,
     /// Packets that rules took that were taken away.
     pub taken: u64,
 }
 
+/// A link.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LinkReport {
+    /// The link's name.
     pub link: String,
+    /// Up, then down.
     pub directions: Vec<DirectionReport>,
 }
 
+/// A direction of a link.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DirectionReport {
+    /// `up` or `down`.
     pub way: String,
+    /// What was asked for.
     pub asked: Asked,
     /// All flows together, those that are gone among them.
     pub total: FlowReport,
+    /// By flow, in the order of the scenario.
     pub flows: Vec<FlowReport>,
     /// How plug-ins broke their contract.
     pub breaches: Vec<BreachReport>,
@@ -236,31 +277,44 @@ pub struct DirectionReport {
 pub struct MaskReport {
     /// The flow that it is of, named as among the flows; null: it is the link's.
     pub flow: Option<String>,
+    /// The mask, as in `each`.
     pub each: String,
     /// So many may have one of their own.
     pub most: u32,
     /// So many have one now, were made, and went.
     pub active: u64,
+    /// Queues or links made until now.
     pub made: u64,
+    /// Of these, those that went again.
     pub gone: u64,
     /// Packets of those for which there was none, and how many these share.
     pub beyond_packets: u64,
+    /// How many queues or links those packets share.
     pub shared: u32,
+    /// All ids together.
     pub total: IdReport,
+    /// Those that went, together.
     pub of_gone: IdReport,
+    /// Those that share, together.
     pub of_shared: IdReport,
     /// Those that are there with most bytes, by name.
     pub busiest: Vec<IdReport>,
 }
 
+/// One id of a mask, or several together.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct IdReport {
     /// As in `src 10.0.0.7`; null: of several.
     pub id: Option<String>,
+    /// Packets that were sent.
     pub packets: u64,
+    /// Their bytes.
     pub bytes: u64,
+    /// Packets dropped in the queue.
     pub dropped: u64,
+    /// Packets that the link lost.
     pub lost: u64,
+    /// Time in the queue.
     pub sojourn: BucketDelays,
 }
 
@@ -278,6 +332,7 @@ impl IdReport {
 }
 
 impl MaskReport {
+    /// What the engine reports of a mask, named as `flow`.
     pub fn new(flow: Option<String>, made: &Made) -> MaskReport {
         MaskReport {
             flow,
@@ -303,43 +358,64 @@ impl MaskReport {
 /// A plug-in that is not asked any more.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BreachReport {
+    /// The library.
     pub library: String,
+    /// How it broke its contract.
     pub what: String,
+    /// When, since the link began.
     pub at_ns: u64,
     /// So many of its instances did so.
     pub times: u64,
+    /// Packets served by turns since then, without asking it.
     pub packets_by_turns: u64,
 }
 
+/// What was asked for of a direction.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Asked {
     /// In bits per second; null: unlimited.
     pub rate: Option<u64>,
+    /// Propagation delay.
     pub delay_ns: u64,
+    /// The discipline.
     pub scheduler: String,
     /// What else the link does to packets, in words.
     pub impairments: Vec<String>,
 }
 
+/// A flow, or all of a direction together.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FlowReport {
+    /// Its direction and name, `up voice`; of all of a direction together `up`.
     pub flow: String,
+    /// Packets that came.
     pub offered: u64,
+    /// Their bytes.
     pub offered_bytes: u64,
     /// Packets whose last bit left, and what of them the link lost.
     pub sent: u64,
+    /// Bytes of packets whose last bit left.
     pub sent_bytes: u64,
+    /// Of these, packets that the link lost.
     pub lost: u64,
+    /// Their bytes.
     pub lost_bytes: u64,
+    /// Packets that arrived twice.
     pub duplicated: u64,
+    /// Packets that arrived with a bit turned.
     pub corrupted: u64,
+    /// Packets that overtook others.
     pub reordered: u64,
     /// Packets that were marked (ECN).
     #[serde(default)]
     pub marked: u64,
+    /// Packets dropped in the queue.
     pub dropped: Drops,
+    /// Packets that wait.
     pub backlog: u64,
+    /// Their bytes.
     pub backlog_bytes: u64,
+    /// The most packets that ever waited.
     pub max_backlog: u64,
     /// Since a packet came last; null: none ever did.
     pub idle_ns: Option<u64>,
@@ -353,13 +429,19 @@ pub struct FlowReport {
     pub rate: Option<f64>,
 }
 
+/// Dropped packets, by reason.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Drops {
+    /// The queue was full.
     pub queue_full: u64,
+    /// The packet was longer than the queue or the link takes.
     pub too_large: u64,
+    /// The discipline threw it away.
     pub discipline: u64,
+    /// The queue's policy dropped it.
     #[serde(default)]
     pub policy: u64,
+    /// It did not fit any more after a change.
     pub changed: u64,
 }
 
@@ -376,17 +458,24 @@ impl From<&Counters> for Drops {
 }
 
 impl Drops {
+    /// All of them.
     pub fn all(&self) -> u64 {
         self.queue_full + self.too_large + self.discipline + self.policy + self.changed
     }
 }
 
+/// Delays, in nanoseconds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Delays {
+    /// Number of packets.
     pub packets: u64,
+    /// The mean.
     pub mean_ns: Option<f64>,
+    /// The median.
     pub p50_ns: Option<u64>,
+    /// The 99th percentile.
     pub p99_ns: Option<u64>,
+    /// The largest.
     pub max_ns: Option<u64>,
     /// A delay, and how many were as long, to three digits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

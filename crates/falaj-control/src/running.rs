@@ -1,6 +1,6 @@
 //! What is running, as the control socket tells of it, and what changes beside the engine.
 
-use falaj_live::adapters::Counts;
+use falaj_live::adapters::AdapterCounts;
 use falaj_plan::standing::Standing;
 use falaj_scenario::Scenario;
 use std::collections::BTreeMap;
@@ -17,6 +17,7 @@ pub struct Running {
     pub file: PathBuf,
     /// The scenario, and its text.
     pub scenario: Arc<Scenario>,
+    /// The scenario's text.
     pub text: String,
     /// What passes is written down, and changes have to be as well.
     pub recording: bool,
@@ -42,5 +43,5 @@ pub trait Beside {
     /// Why it cannot, in words.
     fn pause(&self, name: &str, paused: bool) -> Result<(), String>;
     /// What each adapter did.
-    fn counts(&self) -> Vec<(String, Counts)>;
+    fn counts(&self) -> Vec<(String, AdapterCounts)>;
 }

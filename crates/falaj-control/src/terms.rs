@@ -1,7 +1,7 @@
 //! What flows of a running link are held to, and their weights, by pipe and flow.
 
 use crate::difference::WAYS;
-use falaj_live::event_loop::Terms;
+use falaj_live::event_loop::GuaranteeTerms;
 use falaj_plan::standing::Standing;
 use falaj_scenario::{Direction, Link, Scenario, Towards};
 use falaj_sched::contract::params::FlowSetup;
@@ -19,7 +19,7 @@ pub fn weight(flow: &FlowSetup) -> u32 {
 pub fn weights(scenario: &Scenario) -> BTreeMap<&str, u32> {
     let mut weights = BTreeMap::new();
     for direction in scenario.links.iter().map(|link| link.direction(Towards::Up)) {
-        for (flow, setup) in direction.flows.iter().zip(direction.setup.leaves()) {
+        for (flow, setup) in direction.flows.iter().zip(direction.pipe.setup.leaves()) {
             if let Some(adapter) = &flow.adapter {
                 weights.insert(&adapter.name[..], weight(setup));
             }
@@ -51,25 +51,29 @@ impl Way<'_> {
     /// What a flow is held to. Where a mask makes many of one, promise and envelope are of each of
     /// them, and what is counted is of all: these are held to nothing.
     pub(crate) fn holds<'a>(&self, flow: usize, standing: &'a Standing) -> Option<Holds<'a>> {
-        let is_many = self.direction.masks.flows.get(flow).is_some_and(Option::is_some);
+        let is_many = self.direction.pipe.masks.flows.get(flow).is_some_and(Option::is_some);
         let delay = standing.delay.as_ref().map(|(delay, _)| *delay);
         (!is_many).then_some((delay, &standing.envelope[..], standing.on_condition))
     }
 
     /// The same as the forwarder has it.
-    pub(crate) fn terms(&self, flow: usize, standing: &Standing) -> Terms {
+    pub(crate) fn terms(&self, flow: usize, standing: &Standing) -> GuaranteeTerms {
         let name = format!("{} {} {}", self.link.name, self.name, standing.flow);
         match self.holds(flow, standing) {
-            None => Terms { name, many: true, ..Terms::default() },
-            Some((delay, envelope, on_condition)) => {
-                Terms { name, delay, envelope: envelope.to_vec(), on_condition, many: false }
-            }
+            None => GuaranteeTerms { name, many: true, ..GuaranteeTerms::default() },
+            Some((delay, envelope, on_condition)) => GuaranteeTerms {
+                name,
+                delay,
+                envelope: envelope.to_vec(),
+                on_condition,
+                many: false,
+            },
         }
     }
 }
 
 /// What flows are held to, by pipe and flow.
-pub fn terms(scenario: &Scenario, standings: &[Vec<Standing>]) -> Vec<Vec<Terms>> {
+pub fn terms(scenario: &Scenario, standings: &[Vec<Standing>]) -> Vec<Vec<GuaranteeTerms>> {
     let of = |(way, flows): (Way<'_>, &Vec<Standing>)| {
         flows.iter().enumerate().map(|(f, standing)| way.terms(f, standing)).collect()
     };

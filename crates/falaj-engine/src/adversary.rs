@@ -10,7 +10,8 @@ use crate::engine::Engine;
 use crate::fairness::{self, Fairness, Sizes};
 use crate::message::{Emit, Output, PipeId, Unit};
 use crate::pipe::PipeSpec;
-use falaj_sched::contract::params::Refusals;
+use falaj_sched::contract::params::ConfigErrors;
+use falaj_sched::disciplines::wf2q_plus;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
 use rand_core::Rng;
@@ -64,7 +65,7 @@ pub struct WorstCase {
 
 impl Subject<'_> {
     /// Sends the packets through the pipe: all that left.
-    pub fn run(&self, steps: &[AdversaryStep]) -> Result<Vec<Emit>, Refusals> {
+    pub fn run(&self, steps: &[AdversaryStep]) -> Result<Vec<Emit>, ConfigErrors> {
         let mut engine =
             Engine::new(std::slice::from_ref(self.spec)).map_err(|(_, refused)| refused)?;
         let (mut now, mut out) = (Time::ZERO, Vec::new());
@@ -87,7 +88,7 @@ impl Subject<'_> {
     }
 
     /// The lag of [`lag_of`](Subject::lag_of) that these arrivals make.
-    pub fn lag(&self, steps: &[AdversaryStep]) -> Result<Option<Lag>, Refusals> {
+    pub fn lag(&self, steps: &[AdversaryStep]) -> Result<Option<Lag>, ConfigErrors> {
         Ok(self.lag_of(&self.run(steps)?))
     }
 
@@ -97,7 +98,7 @@ impl Subject<'_> {
         let mut sizes = vec![Sizes::default(); self.weights.len()];
         sent.iter().for_each(|e| sizes[e.flow.index()].add(e.bytes));
         let known = |kind| fairness::known(kind, self.weights, &sizes, self.spec.setup.largest);
-        let known = known(self.spec.kind).or_else(|| known("wf2q+"))?;
+        let known = known(self.spec.kind).or_else(|| known(wf2q_plus::MANIFEST.kind))?;
         let indices = fairness::measure(self.spec.setup.rate, self.weights, sent);
         let lag = |(flow, index): (usize, Option<Fairness>)| {
             let (fairness, bound) = (index?, known.bytes[flow]);
@@ -113,7 +114,7 @@ impl Subject<'_> {
         effort: u64,
         stop: &AtomicBool,
         mut tried: impl FnMut(),
-    ) -> Result<Option<WorstCase>, Refusals> {
+    ) -> Result<Option<WorstCase>, ConfigErrors> {
         let mut dice = Dice { chance: Chance::new(seed, 0, 0), subject: self };
         let climb = (effort / RESTARTS).max(1);
         let mut worst: Option<WorstCase> = None;
@@ -221,7 +222,7 @@ impl Dice<'_> {
                     steps.insert(at, step);
                 }
                 6 if (steps.len() as u64) < LONGEST => {
-                    steps.insert(at, AdversaryStep { gap: Span(0), ..steps[at] })
+                    steps.insert(at, AdversaryStep { gap: Span(0), ..steps[at] });
                 }
                 _ => {
                     let other = self.below(steps.len() as u64) as usize;

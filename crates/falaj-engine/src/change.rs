@@ -19,7 +19,7 @@ use crate::handover::{FlowMapping, Handover};
 use crate::message::PipeId;
 use crate::pipe::build::{BuildFor, build};
 use crate::pipe::{Pipe, PipeSpec};
-use falaj_sched::contract::params::Refusals;
+use falaj_sched::contract::params::ConfigErrors;
 use std::ops::Range;
 
 /// What is to become of a pipe.
@@ -49,7 +49,7 @@ impl PipeChange {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChangeError {
     /// The discipline refuses its new setup.
-    Refused(Refusals),
+    Refused(ConfigErrors),
     /// It has fewer flows than the pipe has now.
     Fewer {
         /// As many as there are now.
@@ -78,13 +78,20 @@ impl std::fmt::Display for ChangeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             ChangeError::Refused(refused) => refused.fmt(f),
-            ChangeError::Fewer { flows } => write!(f, "a pipe of {flows} flows keeps them: packets may wait in each"),
-            ChangeError::Smaller { largest } => write!(f, "a packet of {largest} B waits, and would be too large"),
-            ChangeError::NoSuchFlow { flows } => write!(f, "flows would become others than the {flows} that there are"),
+            ChangeError::Fewer { flows } => {
+                write!(f, "a pipe of {flows} flows keeps them: packets may wait in each")
+            }
+            ChangeError::Smaller { largest } => {
+                write!(f, "a packet of {largest} B waits, and would be too large")
+            }
+            ChangeError::NoSuchFlow { flows } => {
+                write!(f, "flows would become others than the {flows} that there are")
+            }
             ChangeError::NoSuchPipe => f.write_str("there is no such pipe"),
             ChangeError::Occupied => f.write_str("its place is another's still"),
             ChangeError::Unpaced => f.write_str(
-                "the interface does not say when it has room: `pace = \"device\"` is for packet sockets, as of `falaj bridge`",
+                "the interface does not say when it has room: `pace = \"device\"` is for packet \
+                 sockets, as of `falaj bridge`",
             ),
         }
     }

@@ -10,7 +10,7 @@ use falaj_sched::collections::calendar::Calendar;
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::guarantee::Promise;
 use falaj_sched::contract::no_guarantee::NoPromise;
-use falaj_sched::contract::params::Refusals;
+use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::{Known, Label};
 use falaj_sched::units::time::{Span, Time};
@@ -34,7 +34,7 @@ pub struct Engine {
 
 impl Engine {
     /// Builds its pipes; [`PipeId`]s follow their order. An error names the pipe.
-    pub fn new(pipes: &[PipeSpec]) -> Result<Engine, (PipeId, Refusals)> {
+    pub fn new(pipes: &[PipeSpec]) -> Result<Engine, (PipeId, ConfigErrors)> {
         let build = |(i, spec)| {
             let id = PipeId(i as u32);
             build(id, spec, BuildFor::Any).map_err(|refused| (id, refused))
@@ -84,7 +84,7 @@ impl Engine {
 
     /// A unit of which more is known than its length arrives; see [`input`](Engine::input).
     /// Policies of queues look at that, and regulators of delay-jitter:
-    /// [`heeds_labels`](Engine::heeds_labels).
+    /// [`wants_labels`](Engine::wants_labels).
     pub fn input_labelled(
         &mut self,
         pipe: PipeId,
@@ -100,8 +100,8 @@ impl Engine {
     }
 
     /// Does this pipe look at more than the length of units?
-    pub fn heeds_labels(&self, pipe: PipeId) -> bool {
-        self.pipes[pipe.0 as usize].heeds_labels()
+    pub fn wants_labels(&self, pipe: PipeId) -> bool {
+        self.pipes[pipe.0 as usize].wants_labels()
     }
 
     /// Does this pipe drop packets that found room, or for which there is room?
@@ -283,8 +283,8 @@ impl Engine {
 
     /// May another flow start afresh in the place of this one? It has no
     /// packets, and owes or is owed nothing.
-    pub fn forgettable(&mut self, pipe: PipeId, flow: FlowId, now: Time) -> bool {
-        self.pipes[pipe.0 as usize].forgettable(flow, now)
+    pub fn is_reusable(&mut self, pipe: PipeId, flow: FlowId, now: Time) -> bool {
+        self.pipes[pipe.0 as usize].is_reusable(flow, now)
     }
 
     /// How many flows each pipe has.

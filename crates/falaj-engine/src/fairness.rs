@@ -15,6 +15,8 @@
 //! something, a packet's stay is one of the intervals of the first.
 
 use crate::message::Emit;
+use falaj_sched::contract::wfi::{WfiFlow, WfiFormula};
+use falaj_sched::registry;
 use falaj_sched::units::rate::{BIT_NANOS, Rate};
 use falaj_sched::units::time::Time;
 
@@ -152,7 +154,7 @@ impl Sizes {
     }
 }
 
-/// What is known of the B-WFI of a discipline's flows.
+/// The bound on the B-WFI of a discipline's flows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WfiBound {
     /// With `phi = w/sum w`, `L` the link's largest packet, `L_i` the flow's own.
@@ -163,69 +165,29 @@ pub struct WfiBound {
     pub bytes: Vec<f64>,
 }
 
-/// What tags and nanoseconds are rounded by: a byte, up to 8 Gbit/s.
-const ROUNDED: f64 = 1.0;
-
 /// The bound of a discipline of the registry, where the flows have these weights
 /// and packets, and the link allows packets of `largest` bytes; `None` where
 /// no bound is known that holds whatever the others do. It counts for flows whose
 /// shares the discipline got as `weight`.
-///
-/// Self-clocked and start-time fair queueing, derived: while virtual time rises by
-/// `v` another flow `j` sends at most `r_j v + L_j`, and the flow itself, up to an own
-/// departure, `r_i v`; in start order less what its last packet before was longer than the next.
 pub fn known(kind: &str, weights: &[u64], sizes: &[Sizes], largest: u32) -> Option<WfiBound> {
+    let WfiFormula { formula, condition, bytes } = registry::entry(kind)?.wfi?;
     let total = weights.iter().sum::<u64>() as f64;
-    let all = sizes.iter().map(|s| f64::from(s.largest)).sum::<f64>();
+    let lightest = weights.iter().min().copied().unwrap_or(1) as f64;
+    let all = sizes.iter().map(|s| f64::from(s.largest)).sum();
     // Of the packets there are: what the link allows changes nothing where tags are exact.
     let most = sizes.iter().map(|s| s.largest).max().map_or(0.0, f64::from);
-    let least = weights.iter().min().copied().unwrap_or(1) as f64;
-    let each = |of: &dyn Fn(f64, f64, f64) -> f64| -> Vec<f64> {
-        let flow = |(&w, s): (&u64, &Sizes)| {
-            let (own, spread) = (f64::from(s.largest), f64::from(s.largest - s.smallest));
-            of(w as f64 / total, own, spread)
-        };
-        weights.iter().zip(sizes).map(flow).collect()
+    let flow = |(&weight, s): (&u64, &Sizes)| WfiFlow {
+        weight,
+        phi: weight as f64 / total,
+        own: f64::from(s.largest),
+        spread: f64::from(s.largest - s.smallest),
+        flows: weights.len(),
+        weights: total,
+        lightest,
+        all,
+        most,
+        link: largest,
     };
-    let (formula, condition, bytes) = match kind {
-        "wf2q+" => {
-            ("L_i + (L - L_i) phi", None, each(&|phi, own, _| own + (most - own) * phi + ROUNDED))
-        }
-        "wf2q" => (
-            "L_i + (L - L_i) phi",
-            Some("while the fluid server too has packets of the flow"),
-            each(&|phi, own, _| own + (most - own) * phi + ROUNDED),
-        ),
-        "qfq" => {
-            let bytes = each(&|phi, _, spread| spread + 2.0 * phi * f64::from(largest) + ROUNDED);
-            // sigma: the power of two from L/w on, in 1/2^32 of a byte for a unit of weight.
-            let rounding = |w: u64| {
-                (u64::from(largest) << 32).div_ceil(w).next_power_of_two() as f64 / 2f64.powi(32)
-            };
-            let roundings = weights.iter().map(|&w| 3.0 * w as f64 * rounding(w));
-            let bytes = bytes
-                .into_iter()
-                .zip(roundings)
-                .map(|(rest, roundings)| rest + roundings)
-                .collect();
-            ("3 phi sigma + 2 phi L + (L_i - l_i)", None, bytes)
-        }
-        "scfq" => {
-            ("phi sum of the others' L_j", None, each(&|phi, own, _| phi * (all - own) + ROUNDED))
-        }
-        "sfq" => (
-            "phi sum of the others' L_j + (1 - phi)(L_i - l_i)",
-            None,
-            each(&|phi, own, spread| phi * (all - own) + (1.0 - phi) * spread + ROUNDED),
-        ),
-        "ffs" => {
-            let (link, flows) = (f64::from(largest), weights.len() as f64);
-            // A bucket is at most 1/2046 of the longest time that a packet takes.
-            let buckets = |phi: f64| 2.0 * phi * total * link / 2046.0 / least;
-            let of = |phi: f64, _: f64, _: f64| phi * flows * link + link + buckets(phi) + ROUNDED;
-            ("phi N L + L + two buckets", None, each(&of))
-        }
-        _ => return None,
-    };
+    let bytes = weights.iter().zip(sizes).map(|of| bytes(&flow(of))).collect();
     Some(WfiBound { formula, condition, bytes })
 }

@@ -417,7 +417,10 @@ mod tests {
     proptest! {
         /// Beside another parser, on whole packets and on such with bytes changed.
         #[test]
-        fn another_parser_reads_the_same(which in 0usize..4, edits in prop::collection::vec((12usize..80, any::<u8>()), 0..3)) {
+        fn another_parser_reads_the_same(
+            which in 0usize..4,
+            edits in prop::collection::vec((12usize..80, any::<u8>()), 0..3),
+        ) {
             let mut frame = frames()[which].clone();
             let length = frame.len();
             edits.iter().for_each(|&(at, byte)| frame[at % length] = byte);
@@ -429,15 +432,20 @@ mod tests {
                 return Ok(());
             }
             let (src, protocol) = match &other.net {
-                Some(LaxNetSlice::Ipv4(ip)) => (Some(IpAddr::from(ip.header().source_addr())), Some(ip.payload().ip_number.0)),
-                Some(LaxNetSlice::Ipv6(ip)) => (Some(IpAddr::from(ip.header().source_addr())), Some(ip.payload().ip_number.0)),
+                Some(LaxNetSlice::Ipv4(ip)) => {
+                    (Some(IpAddr::from(ip.header().source_addr())), Some(ip.payload().ip_number.0))
+                }
+                Some(LaxNetSlice::Ipv6(ip)) => {
+                    (Some(IpAddr::from(ip.header().source_addr())), Some(ip.payload().ip_number.0))
+                }
                 _ => (None, None),
             };
             // It knows nothing of a header that is cut off in its options.
             if src.is_some() {
                 prop_assert_eq!(key.src, src);
             }
-            // Nor of what stands behind these headers of IPv6, or behind one that it takes for wrong.
+            // Nor of what stands behind these headers of IPv6, or behind one that it takes for
+            // wrong.
             let ends = [header::MOBILITY, header::HIP, header::SHIM6].map(Some);
             if src.is_some() && !ends.contains(&protocol) && other.stop_err.is_none() {
                 prop_assert_eq!(key.protocol.map(|p| p.0), protocol);

@@ -186,19 +186,19 @@ impl Clause {
         match &literal.term {
             Term::Version(version) => self.version(*version),
             Term::Protocol(Protocol(n)) => {
-                self.set(4, bit::PROTOCOL | 0xff << 32, bit::PROTOCOL | u64::from(*n) << 32)
+                self.set(4, bit::PROTOCOL | 0xff << 32, bit::PROTOCOL | u64::from(*n) << 32);
             }
             Term::Src(net) => self.net(0, net),
             Term::Dst(net) => self.net(2, net),
             Term::Sport(from, to) if from == to => {
-                self.set(4, bit::PORTS | 0xffff, bit::PORTS | u64::from(*from))
+                self.set(4, bit::PORTS | 0xffff, bit::PORTS | u64::from(*from));
             }
             Term::Dport(from, to) if from == to => {
                 self.set(4, bit::PORTS | 0xffff << 16, bit::PORTS | u64::from(*from) << 16);
             }
             Term::Ether(kind) => self.set(5, bit::ETHER | 0xffff, bit::ETHER | u64::from(*kind)),
             Term::Vlan(vlan) => {
-                self.set(5, bit::VLAN | 0xffff << 32, bit::VLAN | u64::from(*vlan) << 32)
+                self.set(5, bit::VLAN | 0xffff << 32, bit::VLAN | u64::from(*vlan) << 32);
             }
             Term::MacSrc(mac) => self.set(6, bit::MAC | (bit::MAC - 1), bit::MAC | of_mac(*mac)),
             Term::MacDst(mac) => self.set(7, bit::MAC | (bit::MAC - 1), bit::MAC | of_mac(*mac)),
@@ -379,7 +379,7 @@ impl Prunes {
                 }
                 match version {
                     Version::V4 => {
-                        out.four.extend(u32::try_from(from).ok().map(|from| (from, number)))
+                        out.four.extend(u32::try_from(from).ok().map(|from| (from, number)));
                     }
                     Version::V6 => out.six.push((from, number)),
                 }

@@ -279,7 +279,10 @@ impl RuleSet {
             RulePosition::Of { rule, link } => {
                 let rule = &self.rules[rule as usize];
                 rule.on
-                    || matches!(&rule.to, RuleAction::Links(links) if links.len() > link as usize + 1)
+                    || matches!(
+                        &rule.to,
+                        RuleAction::Links(links) if links.len() > link as usize + 1
+                    )
             }
         }
     }
@@ -307,7 +310,7 @@ impl RuleSet {
     }
 
     /// Goes on with what others have counted, of which each became this one of these, or went.
-    pub(crate) fn succeed(&mut self, old: &RuleSet, become_others: &[Option<u32>]) {
+    pub(crate) fn migrate_from(&mut self, old: &RuleSet, become_others: &[Option<u32>]) {
         self.of_the_gone = old.of_the_gone;
         for (n, taken) in old.taken.iter().enumerate() {
             match become_others.get(n).copied().flatten() {

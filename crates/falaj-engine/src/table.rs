@@ -229,8 +229,11 @@ mod tests {
             numbers in prop::collection::vec((0u16..40, 0u16..4), 0..8),
             address in 0u32..80, port in 0u16..50,
         ) {
-            let nets = nets.into_iter().map(|(a, len)| TableEntry::Net(Net::new(IpAddr::V4((a << 2).into()), len)));
-            let numbers = numbers.into_iter().map(|(from, more)| TableEntry::Numbers(from, from + more));
+            let nets = nets
+                .into_iter()
+                .map(|(a, len)| TableEntry::Net(Net::new(IpAddr::V4((a << 2).into()), len)));
+            let numbers =
+                numbers.into_iter().map(|(from, more)| TableEntry::Numbers(from, from + more));
             let all: Vec<TableEntry> = nets.chain(numbers).collect();
             let Ok(table) = LookupTable::new("t", &all) else { return Ok(()) };
             let key = key(address << 1, port);
@@ -238,10 +241,21 @@ mod tests {
                 TableEntry::Net(net) if net.contains(key.src.expect("it has one")) => Some(net.len),
                 _ => None,
             };
-            let longest = all.iter().enumerate().filter_map(|(n, e)| Some((of(e)?, n as u32))).max().map(|(_, n)| n);
+            let longest = all
+                .iter()
+                .enumerate()
+                .filter_map(|(n, e)| Some((of(e)?, n as u32)))
+                .max()
+                .map(|(_, n)| n);
             prop_assert_eq!(table.find(Field::Src, &key), longest);
-            let within = |e: &TableEntry| matches!(e, TableEntry::Numbers(from, to) if (*from..=*to).contains(&port));
-            prop_assert_eq!(table.find(Field::Sport, &key), all.iter().position(within).map(|n| n as u32));
+            let within = |e: &TableEntry| match e {
+                TableEntry::Numbers(from, to) => (*from..=*to).contains(&port),
+                _ => false,
+            };
+            prop_assert_eq!(
+                table.find(Field::Sport, &key),
+                all.iter().position(within).map(|n| n as u32)
+            );
         }
     }
 }

@@ -8,7 +8,7 @@ use common::{Arrival, Dice, become_kind, bursts, virtual_links};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
-use falaj_sched::contract::params::Manifest;
+use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry::{self, ENTRIES};

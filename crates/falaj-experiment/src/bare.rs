@@ -24,6 +24,7 @@ pub struct Way {
 }
 
 impl Way {
+    /// A way that reads by one and writes by the other.
     pub fn new(read: Read, write: Write) -> Way {
         Way { unit: vec![0; Tap::MAX_UNIT], read, write }
     }
@@ -47,6 +48,7 @@ pub struct Bare {
 }
 
 impl Bare {
+    /// Loops between the ends of this sandbox.
     pub fn between(sandbox: &mut Sandbox) -> Result<Bare> {
         if let (Some(near), Some(far)) = (sandbox.packet(End::Near), sandbox.packet(End::Far)) {
             let way = |from: &Arc<PacketSocket>, to: &Arc<PacketSocket>| -> Result<Way> {

@@ -7,9 +7,9 @@ use falaj_control::pacing::Pace;
 use falaj_engine::account::Account;
 use falaj_engine::rules::RuleCounters;
 use falaj_live::clock::{Clock, Usage, monotonic, thread_usage};
-use falaj_live::event_loop::{Awake, Forwarder, LiveFlow, Losses, Options, Woken};
+use falaj_live::event_loop::{Forwarder, LiveFlow, LiveLosses, LoopActivity, Options, Woken};
 use falaj_live::priority::{self, Rank};
-use falaj_live::sandbox::{self, End, Event, Exit, Join, Sandbox};
+use falaj_live::sandbox::{self, End, Exit, Join, Sandbox, SideEvent};
 use falaj_live::traffic::datagrams::{EndPlan, EndReport, FlowKey, ReceivedReport, run_end};
 use falaj_live::{addressing, wiring};
 use falaj_scenario::{Link, Scenario};
@@ -78,7 +78,7 @@ pub struct Measured {
     /// What each rule has taken, by name.
     pub rules: Vec<(String, RuleCounters)>,
     /// What was lost outside the queues.
-    pub losses: Losses,
+    pub losses: LiveLosses,
     /// Where the packets went: `namespaces` or `loopback`.
     pub over: &'static str,
     /// What the forwarding thread did and cost while the sources sent.
@@ -91,7 +91,7 @@ pub struct Thread {
     /// How long it was watched.
     pub elapsed: Span,
     /// What woke it.
-    pub awake: Awake,
+    pub awake: LoopActivity,
     /// What the kernel counted.
     pub usage: Usage,
 }
@@ -107,7 +107,7 @@ impl Thread {
         let (now, was) = (self.awake, then.awake);
         Thread {
             elapsed: self.elapsed - then.elapsed,
-            awake: Awake {
+            awake: LoopActivity {
                 by_timer: now.by_timer - was.by_timer,
                 by_packet: now.by_packet - was.by_packet,
                 by_room: now.by_room - was.by_room,
@@ -211,11 +211,11 @@ fn join_of(links: &[Link]) -> Join {
     let paced = links
         .iter()
         .flat_map(|link| [&link.up, &link.down])
-        .filter(|d| d.pace != falaj_engine::pipe::Pace::Falaj);
+        .filter(|d| d.pipe.pace != falaj_engine::pipe::Pace::Falaj);
     let rate = paced.map(|direction| {
         let [frame, counted] = [Account::L2, direction.account]
             .map(|account| u128::from(account.largest(direction.mtu)));
-        let rate = u128::from(direction.setup.rate.0) * frame / counted.max(1);
+        let rate = u128::from(direction.pipe.setup.rate.0) * frame / counted.max(1);
         Rate(u64::try_from(rate).unwrap_or(u64::MAX))
     });
     rate.max().map_or(Join::Auto, Join::Device)
@@ -233,7 +233,8 @@ fn this_program() -> Result<std::path::PathBuf> {
 
 /// A side that sends and receives.
 pub struct Piped {
-    pub side: sandbox::Side,
+    /// The side.
+    pub side: sandbox::SandboxSide,
     /// Where its plan is written to.
     pub plan: File,
     /// Where its report is read.
@@ -246,10 +247,10 @@ pub fn traffic_side(script: Option<&str>) -> Result<Piped> {
     let report = report_file()?;
     let program = this_program()?.into_os_string();
     let mut side = match script {
-        None => sandbox::Side::command([program, "traffic-end".into()]),
+        None => sandbox::SandboxSide::command([program, "traffic-end".into()]),
         Some(script) => {
             let script = format!("set -e\n{script}\nexec \"$0\" traffic-end");
-            sandbox::Side::command(["sh".into(), "-c".into(), script.into(), program])
+            sandbox::SandboxSide::command(["sh".into(), "-c".into(), script.into(), program])
         }
     };
     side.stdin = Some(OwnedFd::from(stdin));
@@ -274,12 +275,12 @@ fn sandbox_of(links: &[Link], join: Join, script: Option<&str>) -> Result<(Sandb
     }
     let (Some(far), Some(near)) = (sides.pop(), sides.pop()) else { unreachable!("two ends") };
     let mtu = links.iter().map(|link| link.up.mtu.max(link.down.mtu)).max().unwrap_or(1500);
-    let sandbox = Sandbox::start(sandbox::Spec {
+    let sandbox = Sandbox::start(sandbox::SandboxSpec {
         mtu: u16::try_from(mtu).context("the mtu does not fit an interface")?,
         join,
         near,
         far,
-        ..sandbox::Spec::default()
+        ..sandbox::SandboxSpec::default()
     })?;
     let (Ok(to), Ok(from)) = (to.try_into(), from.try_into()) else { unreachable!("two ends") };
     Ok((sandbox, Pipes { to, from }))
@@ -326,12 +327,12 @@ fn in_namespaces(
         watched.look(&forwarder);
         let Woken::Readable(i) = woken else { continue };
         match sandbox.read_event(waiting[i])? {
-            Some(Event::Exited(Exit::Code(0))) => open[waiting[i].index()] = false,
+            Some(SideEvent::Exited(Exit::Code(0))) => open[waiting[i].index()] = false,
             // A terminal's Ctrl-C reaches the ends.
-            Some(Event::Exited(Exit::Signal(SIGINT))) => {
+            Some(SideEvent::Exited(Exit::Signal(SIGINT))) => {
                 return Err(Interrupted("while measuring").into());
             }
-            Some(Event::Exited(Exit::Signal(signal))) => {
+            Some(SideEvent::Exited(Exit::Signal(signal))) => {
                 bail!("the traffic at the {} end got signal {signal}", waiting[i])
             }
             Some(_) => bail!("the traffic at the {} end failed", waiting[i]),
@@ -357,8 +358,8 @@ pub fn measure_kernel(scenario: &Scenario, script: &str) -> Result<Vec<EndReport
     for end in End::BOTH {
         loop {
             match sandbox.read_event(end)? {
-                Some(Event::Exited(Exit::Code(0))) => break,
-                Some(Event::Exited(Exit::Signal(SIGINT))) => {
+                Some(SideEvent::Exited(Exit::Code(0))) => break,
+                Some(SideEvent::Exited(Exit::Signal(SIGINT))) => {
                     return Err(Interrupted("while measuring").into());
                 }
                 Some(_) => {
@@ -444,7 +445,7 @@ fn collect(
     let pipe = |(p, flows): (usize, Vec<LiveFlow>)| {
         flows.into_iter().enumerate().map(|(f, flow)| of(p, f, flow)).collect()
     };
-    let losses = Losses {
+    let losses = LiveLosses {
         unread: unread.unwrap_or(0),
         overflowed: reports.iter().map(|r| r.overflowed).sum(),
         ..forwarder.losses()

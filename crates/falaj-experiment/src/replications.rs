@@ -20,26 +20,35 @@ use falaj_traffic::meter::Meter;
 pub struct Simulated {
     /// Packets that came, arrived, found no place in the queue.
     pub offered: u64,
+    /// Packets that arrived.
     pub sent: u64,
+    /// Packets that found no place in the queue, or were dropped there.
     pub dropped: u64,
     /// Of these, those that the policy of the queue dropped; and those that it marked instead.
     pub dropped_by_policy: u64,
+    /// Packets that the policy marked instead.
     pub marked: u64,
     /// What it had of the air, where packets have air times.
     pub air: Air,
     /// What the link did to packets.
     pub lost: u64,
+    /// Packets that arrived twice.
     pub duplicated: u64,
+    /// Packets that arrived with a bit turned.
     pub corrupted: u64,
+    /// Packets that overtook others.
     pub reordered: u64,
     /// Bits per second.
     pub offered_rate: Option<Estimate>,
+    /// Bits per second that arrived.
     pub sent_rate: Option<Estimate>,
     /// The share that was dropped.
     pub loss: Option<Estimate>,
     /// Of delays, in nanoseconds.
     pub mean: Option<Estimate>,
+    /// The median of delays.
     pub p50: Option<Estimate>,
+    /// Their 99th percentile.
     pub p99: Option<Estimate>,
     /// Delays of all replications.
     pub delay: Meter,
@@ -49,6 +58,7 @@ pub struct Simulated {
 
 /// All replications of a scenario; fewer than asked for if interrupted.
 pub struct Replications {
+    /// The simulation.
     pub simulation: Simulation,
 }
 
@@ -63,6 +73,7 @@ impl Replications {
         Ok(Replications { simulation: Simulation::run(&[scenario], plan)? })
     }
 
+    /// Its only study.
     pub fn study(&self) -> &Study {
         &self.simulation.studies[0]
     }
@@ -126,7 +137,12 @@ impl Replications {
         self.study().replications()
     }
 
-    /// The flows that packets came for, in the order of [`fed_flows`].
+    /// Returns true if none was run.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The flows that packets came for, in the order of `fed_flows`.
     pub fn reached(&self, scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
         let came = |&(l, towards, f): &(usize, Towards, usize)| {
             self.study().flow(pipe_of(l, towards), FlowId(f as u32)).counters.offered > 0

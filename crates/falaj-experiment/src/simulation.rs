@@ -119,6 +119,7 @@ impl Plan {
 pub struct Simulation {
     /// One for each scenario.
     pub studies: Vec<Study>,
+    /// What was cut as warm-up, and how it was found.
     pub warmed: Warmed,
     /// How far the intervals have come that were asked for.
     until: Vec<Reached>,
@@ -243,8 +244,9 @@ impl Simulation {
         if let How::Found { late, unknown, .. } = &self.warmed.how {
             for (pipe, flow, cut) in late {
                 notes.push(format!(
-                    "no steady state of {}: its delays change until the end, MSER-5 would cut {cut} of {} or more; nothing was cut \
-                     for it. Simulate longer (--duration), or see whether it is offered more than it gets",
+                    "no steady state of {}: its delays change until the end, MSER-5 would cut \
+                     {cut} of {} or more; nothing was cut for it. Simulate longer (--duration), or \
+                     see whether it is offered more than it gets",
                     name_at(scenario, pipe.0, *flow),
                     self.studies[0].duration(),
                 ));
@@ -300,14 +302,22 @@ impl Simulation {
         };
         let late: Vec<Json> = late
             .iter()
-            .map(|(pipe, flow, cut)| json!({ "flow": name_at(scenario, pipe.0, *flow), "cut_ns": cut.0 }))
+            .map(|(pipe, flow, cut)| {
+                json!({
+                    "flow": name_at(scenario, pipe.0, *flow), "cut_ns": cut.0,
+                })
+            })
             .collect();
         let unknown: Vec<String> =
             unknown.iter().map(|(pipe, flow)| name_at(scenario, pipe.0, *flow)).collect();
         let until: Vec<Json> = self
             .until
             .iter()
-            .map(|r| json!({ "asked": r.until.to_string(), "reached": r.is_enough(), "within": r.now }))
+            .map(|r| {
+                json!({
+                    "asked": r.until.to_string(), "reached": r.is_enough(), "within": r.now,
+                })
+            })
             .collect();
         (
             json!({ "cut_ns": self.warmed.cut.0, "how": how, "late": late, "unknown": unknown }),

@@ -7,7 +7,9 @@ use falaj_control::live_links::default_queue;
 use falaj_live::clock::{Clock, monotonic, thread_cpu};
 use falaj_live::event_loop::{Forwarder, Options};
 use falaj_live::priority::{self, Rank};
-use falaj_live::sandbox::{End, Event, Exit, INTERFACE, Join, Sandbox, Side, Spec};
+use falaj_live::sandbox::{
+    End, Exit, INTERFACE, Join, Sandbox, SandboxSide, SandboxSpec, SideEvent,
+};
 use falaj_live::wiring;
 use falaj_scenario::{Scenario, parse_rate};
 use falaj_sched::units::rate::Rate;
@@ -29,6 +31,7 @@ use std::time::{Duration, Instant};
 /// What the stream goes through.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Path {
+    /// A veth pair.
     Veth,
     /// A kernel bridge between two pairs of veth interfaces.
     Bridge,
@@ -36,10 +39,12 @@ pub enum Path {
     Filter(Rate),
     /// A loop that reads and writes, over the same interfaces as the link.
     Bare,
+    /// An emulated link.
     Link(Rate),
 }
 
 impl Path {
+    /// Its rate.
     pub fn rate(self) -> Rate {
         match self {
             Path::Veth | Path::Bridge | Path::Bare => Rate::UNLIMITED,
@@ -47,6 +52,7 @@ impl Path {
         }
     }
 
+    /// Its name, for people.
     pub fn name(self) -> String {
         let of = |rate: Rate| if rate.is_unlimited() { String::new() } else { format!(", {rate}") };
         match self {
@@ -68,7 +74,9 @@ impl Path {
 /// What an end of the stream does.
 #[derive(Clone, Copy, clap::ValueEnum)]
 pub enum Role {
+    /// Sends.
     Send,
+    /// Receives.
     Receive,
 }
 
@@ -126,13 +134,19 @@ struct Told {
 /// One stream through one path.
 #[derive(Serialize)]
 pub struct Stream {
+    /// Goodput.
     pub gbit_per_s: f64,
+    /// Processors that the sender took.
     pub sender_cpu: f64,
+    /// Processors that the receiver took.
     pub receiver_cpu: f64,
+    /// Processors that the emulated link took.
     pub link_cpu: f64,
+    /// Segments sent again.
     pub retransmitted: u64,
     /// Units that the link did not pass on.
     pub lost: u64,
+    /// The sender's congestion control.
     pub congestion: String,
 }
 
@@ -142,7 +156,7 @@ const CHUNK: usize = 128 << 10;
 
 /// Whether there can be a kernel bridge between two sides.
 pub fn kernel_bridge() -> Result<(), falaj_live::error::Error> {
-    Sandbox::start(Spec { join: Join::Bridge, ..Spec::default() }).map(drop)
+    Sandbox::start(SandboxSpec { join: Join::Bridge, ..SandboxSpec::default() }).map(drop)
 }
 
 /// Can the kernel limit a rate here? It takes `tc`.
@@ -199,7 +213,7 @@ pub fn stream(path: Path, ip: u8, how: How<'_>) -> Result<Stream> {
         if ip == 4 { End::Far.address().into() } else { End::Far.address6().into() };
     let at = SocketAddr::new(receiver, PORT).to_string();
     let seconds = how.seconds.to_string();
-    let side = |role: &str| -> Result<(Side, File)> {
+    let side = |role: &str| -> Result<(SandboxSide, File)> {
         let program = std::env::current_exe()
             .context("cannot find this program's own file")?
             .into_os_string();
@@ -213,16 +227,17 @@ pub fn stream(path: Path, ip: u8, how: How<'_>) -> Result<Stream> {
             words.extend(["--tbf".into(), format!("{}bit", rate.0)]);
         }
         let (reader, writer) = io::pipe()?;
-        let side =
-            Side::command(std::iter::once(program).chain(words.into_iter().map(OsString::from)));
+        let side = SandboxSide::command(
+            std::iter::once(program).chain(words.into_iter().map(OsString::from)),
+        );
         Ok((
-            Side { stdout: Some(OwnedFd::from(writer)), ..side },
+            SandboxSide { stdout: Some(OwnedFd::from(writer)), ..side },
             File::from(OwnedFd::from(reader)),
         ))
     };
     let (near, from_sender) = side("send")?;
     let (far, from_receiver) = side("receive")?;
-    let mut sandbox = Sandbox::start(Spec { join, near, far, ..Spec::default() })?;
+    let mut sandbox = Sandbox::start(SandboxSpec { join, near, far, ..SandboxSpec::default() })?;
     let clock = Clock::from_zero(monotonic());
     let mut between = match path {
         Path::Veth | Path::Bridge | Path::Filter(_) => Between::Kernel,
@@ -279,8 +294,8 @@ fn wait_for_both(sandbox: &mut Sandbox, between: &mut Between) -> Result<()> {
         }
         for end in running.clone() {
             match sandbox.read_event(end)? {
-                Some(Event::Exited(Exit::Code(0))) => running.retain(|&other| other != end),
-                Some(Event::Exited(Exit::Signal(SIGINT))) => {
+                Some(SideEvent::Exited(Exit::Code(0))) => running.retain(|&other| other != end),
+                Some(SideEvent::Exited(Exit::Signal(SIGINT))) => {
                     return Err(Interrupted("while streaming").into());
                 }
                 Some(_) => bail!("the TCP stream failed at the {end} end"),

@@ -26,7 +26,8 @@ pub use tc::{Host, tc};
 /// What became of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
-    /// The scenario, as [`falaj_scenario::format()`] lays it out; [`falaj_scenario::parse`] accepts it.
+    /// The scenario, as [`falaj_scenario::format()`] lays it out; [`falaj_scenario::parse`]
+    /// accepts it.
     pub scenario: String,
     /// What is not quite as it was there, and why.
     pub notes: Diagnostics,

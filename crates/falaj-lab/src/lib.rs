@@ -1,12 +1,12 @@
 //! What falaj is measured by: papers reproduced, and benchmarks.
 //!
 //! **Papers.** [`reproduce`] reruns the tables and figures of five papers and prints what was
-//! published beside what we get, with a tolerance and a verdict; a claim that is not reproduced is on
-//! a closed list, with the reason.
+//! published beside what we get, with a tolerance and a verdict; a claim that is not reproduced is
+//! on a closed list, with the reason.
 //!
-//! **Benchmarks.** [`bench`] has one module for each `falaj bench` command: what a discipline, a
-//! link, a simulation costs, beside what it is compared with. [`aggregate`] measures packets that
-//! cross in batches from one process to another.
+//! **Benchmarks.** [`mod@bench`] has one module for each `falaj bench` command: what a discipline,
+//! a link, a simulation costs, beside what it is compared with. [`aggregate`] measures packets
+//! that cross in batches from one process to another.
 //!
 //! **Beneath both.** `adapter_traffic` sends from virtual adapters, namespaces or virtual machines,
 //! and reports what arrived in windows of time.

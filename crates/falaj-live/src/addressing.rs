@@ -85,7 +85,7 @@ pub fn plan(scenario: &Scenario) -> Result<[EndPlan; 2], Unreachable> {
 
 /// What a source sends, as datagrams.
 fn traffic(source: &Source) -> Result<Traffic, Unreachable> {
-    source.spec().try_into().map_err(|datagrams::Closed| {
+    source.spec().try_into().map_err(|datagrams::ClosedLoopSource| {
         let why = "`tcp` is simulated only, by `falaj sim`; real connections pass the link in \
                    `falaj run FILE -- iperf3 …`, whose kernel has Reno, CUBIC and BBR of its own";
         Unreachable { source: source.name.clone(), why: why.to_owned() }
@@ -168,8 +168,8 @@ fn of_headers(source: &Source, key: &Key) -> Result<(SocketAddr, SocketAddr), Un
     Err(Unreachable {
         source: source.name.clone(),
         why: format!(
-            "its `headers` say {fault}; what is sent live is UDP from {} ({}) to {} ({}), with ports and `dscp` of its own: \
-             `falaj sim` has the others",
+            "its `headers` say {fault}; what is sent live is UDP from {} ({}) to {} ({}), with \
+             ports and `dscp` of its own: `falaj sim` has the others",
             from.address(),
             from.address6(),
             to.address(),
@@ -185,15 +185,16 @@ pub fn drain(links: &[Link]) -> falaj_sched::units::time::Span {
     use falaj_sched::units::time::Span;
     let of = |d: &Direction| {
         let queues: u64 = d
+            .pipe
             .setup
             .flows
             .iter()
             .map(|f| match f.limit {
-                Limit::Packets(n) => u64::from(n) * u64::from(d.setup.largest),
+                Limit::Packets(n) => u64::from(n) * u64::from(d.pipe.setup.largest),
                 Limit::Bytes(n) => n,
             })
             .sum();
-        d.impairments.delays(d.delay).1 + d.setup.rate.airtime_of_many(queues) * 2
+        d.pipe.impairments.delays(d.pipe.delay).1 + d.pipe.setup.rate.airtime_of_many(queues) * 2
     };
     let all = links.iter().map(|link| of(&link.up).max(of(&link.down)));
     all.fold(Span::ZERO, |sum, one| (sum + one).min(Span::from_secs(5))) + Span::from_millis(200)
@@ -205,12 +206,16 @@ fn headers(source: &Source, direction: &Direction, v6: bool) -> Result<i32, Unre
     let longer = if v6 { LONGER_BY } else { 0 };
     let payload =
         direction.account.udp_payload(smallest).and_then(|bytes| bytes.checked_sub(longer));
-    payload.filter(|&bytes| bytes >= HEADER as u32).map(|bytes| smallest as i32 - bytes as i32).ok_or_else(|| {
-        Unreachable {
+    payload
+        .filter(|&bytes| bytes >= HEADER as u32)
+        .map(|bytes| smallest as i32 - bytes as i32)
+        .ok_or_else(|| Unreachable {
             source: source.name.clone(),
-            why: format!("{smallest} B are too few for a datagram with its {HEADER} B of number and time stamp"),
-        }
-    })
+            why: format!(
+                "{smallest} B are too few for a datagram with its {HEADER} B of number and time \
+                 stamp"
+            ),
+        })
 }
 
 /// Addresses and ports that the direction's flows put in the source's flow; where there are rules,

@@ -12,7 +12,7 @@ use crate::link_end::End;
 /// What was being done when a sandbox could not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Step {
+pub enum SetupStep {
     /// Making sure that the process has one thread only.
     OneThread,
     /// Making the sockets between the caller and its sandbox.
@@ -82,88 +82,90 @@ pub enum Step {
 }
 
 /// All steps, for their numbers on the control socket.
-const STEPS: [Step; 33] = [
-    Step::OneThread,
-    Step::Sockets,
-    Step::UserNamespace,
-    Step::UserMap,
-    Step::Namespaces,
-    Step::Signals,
-    Step::Netlink,
-    Step::Loopback,
-    Step::OpenTun,
-    Step::CreateTap,
-    Step::CreateVeth,
-    Step::Interface,
-    Step::Addresses,
-    Step::Neighbours,
-    Step::Routes,
-    Step::HandOver,
-    Step::Answer,
-    Step::EnterNamespace,
-    Step::PacketSocket,
-    Step::FindInterface,
-    Step::PacketOptions,
-    Step::TokenBucket,
-    Step::XdpSocket,
-    Step::LoadProgram,
-    Step::AttachProgram,
-    Step::XdpMemory,
-    Step::XdpRings,
-    Step::BindXdp,
-    Step::XdpQueues,
-    Step::XdpMtu,
-    Step::XdpUnits,
-    Step::CreateBridge,
-    Step::Claim,
+const STEPS: [SetupStep; 33] = [
+    SetupStep::OneThread,
+    SetupStep::Sockets,
+    SetupStep::UserNamespace,
+    SetupStep::UserMap,
+    SetupStep::Namespaces,
+    SetupStep::Signals,
+    SetupStep::Netlink,
+    SetupStep::Loopback,
+    SetupStep::OpenTun,
+    SetupStep::CreateTap,
+    SetupStep::CreateVeth,
+    SetupStep::Interface,
+    SetupStep::Addresses,
+    SetupStep::Neighbours,
+    SetupStep::Routes,
+    SetupStep::HandOver,
+    SetupStep::Answer,
+    SetupStep::EnterNamespace,
+    SetupStep::PacketSocket,
+    SetupStep::FindInterface,
+    SetupStep::PacketOptions,
+    SetupStep::TokenBucket,
+    SetupStep::XdpSocket,
+    SetupStep::LoadProgram,
+    SetupStep::AttachProgram,
+    SetupStep::XdpMemory,
+    SetupStep::XdpRings,
+    SetupStep::BindXdp,
+    SetupStep::XdpQueues,
+    SetupStep::XdpMtu,
+    SetupStep::XdpUnits,
+    SetupStep::CreateBridge,
+    SetupStep::Claim,
 ];
 
-impl Step {
+impl SetupStep {
     pub(crate) fn number(self) -> i32 {
         self as i32
     }
 
-    pub(crate) fn from_number(number: i32) -> Option<Step> {
+    pub(crate) fn from_number(number: i32) -> Option<SetupStep> {
         STEPS.get(usize::try_from(number).ok()?).copied()
     }
 
     fn failed(self) -> &'static str {
         match self {
-            Step::OneThread => "the process has more than one thread",
-            Step::Sockets => "cannot make a socket pair",
-            Step::UserNamespace => "cannot make a user namespace",
-            Step::UserMap => "cannot map your user into a user namespace",
-            Step::Namespaces => "cannot make network, process and mount namespaces",
-            Step::Signals => "cannot take charge of signals",
-            Step::Netlink => "cannot open a netlink socket",
-            Step::Loopback => "cannot bring the loopback interface up",
-            Step::OpenTun => "cannot open /dev/net/tun",
-            Step::CreateTap => "cannot make a TAP interface",
-            Step::CreateVeth => "cannot make a pair of veth interfaces",
-            Step::Interface => "cannot configure the interface",
-            Step::Addresses => "cannot set the addresses of the interface",
-            Step::Neighbours => "cannot set the neighbour entries",
-            Step::Routes => "cannot set the default routes",
-            Step::HandOver => "cannot hand the interface over",
-            Step::Answer => "the side's first process ended without a word",
-            Step::EnterNamespace => "cannot enter the network namespace",
-            Step::PacketSocket => "cannot open a packet socket",
-            Step::FindInterface => "cannot attach to the interface",
-            Step::PacketOptions => "cannot set up the packet socket",
-            Step::TokenBucket => "cannot have an interface send at a rate",
-            Step::XdpSocket => "cannot open an AF_XDP socket",
-            Step::LoadProgram => "cannot load the XDP program",
-            Step::AttachProgram => "cannot have the XDP program at the interface",
-            Step::XdpMemory => "cannot share memory with the AF_XDP socket",
-            Step::XdpRings => "cannot set up the AF_XDP socket",
-            Step::BindXdp => "cannot bind the AF_XDP socket to the interface",
-            Step::XdpQueues => {
+            SetupStep::OneThread => "the process has more than one thread",
+            SetupStep::Sockets => "cannot make a socket pair",
+            SetupStep::UserNamespace => "cannot make a user namespace",
+            SetupStep::UserMap => "cannot map your user into a user namespace",
+            SetupStep::Namespaces => "cannot make network, process and mount namespaces",
+            SetupStep::Signals => "cannot take charge of signals",
+            SetupStep::Netlink => "cannot open a netlink socket",
+            SetupStep::Loopback => "cannot bring the loopback interface up",
+            SetupStep::OpenTun => "cannot open /dev/net/tun",
+            SetupStep::CreateTap => "cannot make a TAP interface",
+            SetupStep::CreateVeth => "cannot make a pair of veth interfaces",
+            SetupStep::Interface => "cannot configure the interface",
+            SetupStep::Addresses => "cannot set the addresses of the interface",
+            SetupStep::Neighbours => "cannot set the neighbour entries",
+            SetupStep::Routes => "cannot set the default routes",
+            SetupStep::HandOver => "cannot hand the interface over",
+            SetupStep::Answer => "the side's first process ended without a word",
+            SetupStep::EnterNamespace => "cannot enter the network namespace",
+            SetupStep::PacketSocket => "cannot open a packet socket",
+            SetupStep::FindInterface => "cannot attach to the interface",
+            SetupStep::PacketOptions => "cannot set up the packet socket",
+            SetupStep::TokenBucket => "cannot have an interface send at a rate",
+            SetupStep::XdpSocket => "cannot open an AF_XDP socket",
+            SetupStep::LoadProgram => "cannot load the XDP program",
+            SetupStep::AttachProgram => "cannot have the XDP program at the interface",
+            SetupStep::XdpMemory => "cannot share memory with the AF_XDP socket",
+            SetupStep::XdpRings => "cannot set up the AF_XDP socket",
+            SetupStep::BindXdp => "cannot bind the AF_XDP socket to the interface",
+            SetupStep::XdpQueues => {
                 "the interface has several receive queues, and an AF_XDP socket is for one"
             }
-            Step::XdpMtu => "the interface's mtu is larger than the frames of an AF_XDP socket",
-            Step::CreateBridge => "cannot make a kernel bridge",
-            Step::Claim => "cannot have the interface for this link alone",
-            Step::XdpUnits => {
+            SetupStep::XdpMtu => {
+                "the interface's mtu is larger than the frames of an AF_XDP socket"
+            }
+            SetupStep::CreateBridge => "cannot make a kernel bridge",
+            SetupStep::Claim => "cannot have the interface for this link alone",
+            SetupStep::XdpUnits => {
                 "the XDP program cannot be within veth's driver, and behind it come units of many packets"
             }
         }
@@ -175,7 +177,7 @@ impl Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
     /// What was being done.
-    pub step: Step,
+    pub step: SetupStep,
     /// On which side; `None` for what concerns both.
     pub end: Option<End>,
     /// The system's error number (`errno`), 0 if the failure did not come from a system call.
@@ -183,7 +185,7 @@ pub struct Error {
 }
 
 impl Error {
-    pub(crate) fn new(step: Step, end: Option<End>, errno: Errno) -> Error {
+    pub(crate) fn new(step: SetupStep, end: Option<End>, errno: Errno) -> Error {
         Error { step, end, errno: errno as i32 }
     }
 
@@ -192,53 +194,53 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         let errno = Errno::from_raw(self.errno);
         match self.step {
-            Step::OneThread => Some("start the sandbox before the first thread".into()),
-            Step::OpenTun => tun_hint(errno),
-            Step::CreateTap if errno == Errno::EPERM => {
+            SetupStep::OneThread => Some("start the sandbox before the first thread".into()),
+            SetupStep::OpenTun => tun_hint(errno),
+            SetupStep::CreateTap if errno == Errno::EPERM => {
                 Some("the network namespace is not yours to configure: run as root".into())
             }
-            Step::CreateVeth if errno == Errno::EOPNOTSUPP => {
+            SetupStep::CreateVeth if errno == Errno::EOPNOTSUPP => {
                 Some("the kernel has no veth interfaces: modprobe veth, or use TAP interfaces".into())
             }
-            Step::CreateBridge if errno == Errno::EOPNOTSUPP => {
+            SetupStep::CreateBridge if errno == Errno::EOPNOTSUPP => {
                 Some("the kernel has no bridges: modprobe bridge".into())
             }
-            Step::UserNamespace | Step::UserMap | Step::Namespaces => namespace_hint(errno),
-            Step::Loopback | Step::Interface | Step::Addresses if errno == Errno::EPERM => namespace_hint(errno),
-            Step::Interface if errno == Errno::EINVAL => Some("the MTU is out of range (68 to 65521)".into()),
-            Step::EnterNamespace => match errno {
+            SetupStep::UserNamespace | SetupStep::UserMap | SetupStep::Namespaces => namespace_hint(errno),
+            SetupStep::Loopback | SetupStep::Interface | SetupStep::Addresses if errno == Errno::EPERM => namespace_hint(errno),
+            SetupStep::Interface if errno == Errno::EINVAL => Some("the MTU is out of range (68 to 65521)".into()),
+            SetupStep::EnterNamespace => match errno {
                 Errno::ENOENT => Some("write a name under /run/netns, or the number of a process".into()),
                 Errno::EPERM | Errno::EACCES => Some("the namespace is not yours to enter: run as root".into()),
                 _ => None,
             },
-            Step::PacketSocket if errno == Errno::EPERM => {
+            SetupStep::PacketSocket if errno == Errno::EPERM => {
                 Some("that takes CAP_NET_RAW: run as root, or once: setcap cap_net_raw+ep $(command -v falaj)".into())
             }
-            Step::FindInterface if errno == Errno::ENODEV => Some("`ip link` lists the interfaces there".into()),
-            Step::TokenBucket if errno == Errno::ENOENT => {
+            SetupStep::FindInterface if errno == Errno::ENODEV => Some("`ip link` lists the interfaces there".into()),
+            SetupStep::TokenBucket if errno == Errno::ENOENT => {
                 Some("the kernel has no token bucket: CONFIG_NET_SCH_TBF".into())
             }
-            Step::PacketOptions if errno == Errno::ENOPROTOOPT => Some("Linux 4.20 or later is needed".into()),
-            Step::XdpSocket if errno == Errno::EAFNOSUPPORT => {
+            SetupStep::PacketOptions if errno == Errno::ENOPROTOOPT => Some("Linux 4.20 or later is needed".into()),
+            SetupStep::XdpSocket if errno == Errno::EAFNOSUPPORT => {
                 Some("the kernel was built without AF_XDP (CONFIG_XDP_SOCKETS)".into())
             }
-            Step::XdpSocket | Step::LoadProgram | Step::AttachProgram if errno == Errno::EPERM => {
+            SetupStep::XdpSocket | SetupStep::LoadProgram | SetupStep::AttachProgram if errno == Errno::EPERM => {
                 Some("that is root's (CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW), and not that of a user namespace".into())
             }
-            Step::AttachProgram if errno == Errno::EBUSY => {
+            SetupStep::AttachProgram if errno == Errno::EBUSY => {
                 Some("another one is there: ip link set dev INTERFACE xdp off".into())
             }
-            Step::AttachProgram if errno == Errno::EINVAL => Some("Linux 5.9 or later is needed".into()),
-            Step::XdpMemory if errno == Errno::ENOBUFS || errno == Errno::EPERM => {
+            SetupStep::AttachProgram if errno == Errno::EINVAL => Some("Linux 5.9 or later is needed".into()),
+            SetupStep::XdpMemory if errno == Errno::ENOBUFS || errno == Errno::EPERM => {
                 Some("18 MiB must be locked: ulimit -l unlimited".into())
             }
-            Step::HandOver if errno == Errno::EPIPE => Some("the process that does it has ended: start anew".into()),
-            Step::Claim if errno == Errno::EBUSY => {
+            SetupStep::HandOver if errno == Errno::EPIPE => Some("the process that does it has ended: start anew".into()),
+            SetupStep::Claim if errno == Errno::EBUSY => {
                 Some("another falaj forwards there: `falaj show` finds it; end that one first".into())
             }
-            Step::XdpQueues => Some("ethtool -L INTERFACE combined 1".into()),
-            Step::XdpMtu => Some(format!("at most {} B", crate::backend::xdp::chunks::LARGEST_MTU)),
-            Step::XdpUnits => Some("its mtu or its peer's may be too large for that: 1500 B is not".into()),
+            SetupStep::XdpQueues => Some("ethtool -L INTERFACE combined 1".into()),
+            SetupStep::XdpMtu => Some(format!("at most {} B", crate::backend::xdp::chunks::LARGEST_MTU)),
+            SetupStep::XdpUnits => Some("its mtu or its peer's may be too large for that: 1500 B is not".into()),
             _ => None,
         }
     }
@@ -266,20 +268,31 @@ impl std::error::Error for Error {}
 fn tun_hint(errno: Errno) -> Option<String> {
     match errno {
         Errno::EACCES => {
-            let who = if Uid::effective().is_root() { "root without the right to pass over it" } else { "not root" };
+            let who = if Uid::effective().is_root() {
+                "root without the right to pass over it"
+            } else {
+                "not root"
+            };
             let mode = match fs::metadata("/dev/net/tun") {
-                Ok(file) => format!("/dev/net/tun is mode {:04o} and you are {who}", file.mode() & 0o7777),
+                Ok(file) => {
+                    format!("/dev/net/tun is mode {:04o} and you are {who}", file.mode() & 0o7777)
+                }
                 Err(_) => format!("/dev/net/tun is closed to you ({who})"),
             };
             Some(format!("{mode}: chmod 666 /dev/net/tun, or run as root"))
         }
-        Errno::EPERM => Some("the device is forbidden here, as in containers: docker run --device /dev/net/tun".into()),
-        Errno::ENOENT => Some(
-            "make the device: mkdir -p /dev/net && mknod -m 666 /dev/net/tun c 10 200; in a container: \
-             docker run --device /dev/net/tun"
+        Errno::EPERM => Some(
+            "the device is forbidden here, as in containers: docker run --device /dev/net/tun"
                 .into(),
         ),
-        Errno::ENODEV | Errno::ENXIO => Some("the kernel has no TUN/TAP driver: modprobe tun".into()),
+        Errno::ENOENT => Some(
+            "make the device: mkdir -p /dev/net && mknod -m 666 /dev/net/tun c 10 200; in a \
+             container: docker run --device /dev/net/tun"
+                .into(),
+        ),
+        Errno::ENODEV | Errno::ENXIO => {
+            Some("the kernel has no TUN/TAP driver: modprobe tun".into())
+        }
         _ => None,
     }
 }
@@ -289,28 +302,39 @@ fn namespace_hint(errno: Errno) -> Option<String> {
         fs::read_to_string(format!("/proc/sys/{path}")).ok()?.trim().parse::<u64>().ok()
     };
     match errno {
-        Errno::EPERM | Errno::EACCES => Some(if sysctl("kernel/unprivileged_userns_clone") == Some(0) {
-            "user namespaces are off: sysctl kernel.unprivileged_userns_clone=1, or run as root".into()
-        } else if sysctl("kernel/apparmor_restrict_unprivileged_userns").is_some_and(|on| on != 0) {
-            "AppArmor restricts user namespaces: sysctl kernel.apparmor_restrict_unprivileged_userns=0, or run as root"
+        Errno::EPERM | Errno::EACCES => {
+            Some(if sysctl("kernel/unprivileged_userns_clone") == Some(0) {
+                "user namespaces are off: sysctl kernel.unprivileged_userns_clone=1, or run as root"
+                    .into()
+            } else if sysctl("kernel/apparmor_restrict_unprivileged_userns")
+                .is_some_and(|on| on != 0)
+            {
+                "AppArmor restricts user namespaces: sysctl \
+                 kernel.apparmor_restrict_unprivileged_userns=0, or run as root"
+                    .into()
+            } else {
+                "namespaces are forbidden here, as in containers: run as root outside of one, or \
+                 allow it (docker run --privileged, or --security-opt seccomp=unconfined)"
                 .into()
-        } else {
-            "namespaces are forbidden here, as in containers: run as root outside of one, or allow it \
-             (docker run --privileged, or --security-opt seccomp=unconfined)"
-                .into()
-        }),
+            })
+        }
         Errno::ENOSPC | Errno::EUSERS => {
             let none = ["user", "net", "pid", "mnt"]
                 .into_iter()
                 .find(|kind| sysctl(&format!("user/max_{kind}_namespaces")) == Some(0));
             Some(match none {
-                Some(kind) => format!("user.max_{kind}_namespaces is 0: sysctl user.max_{kind}_namespaces=10000"),
-                None => "too many namespaces, or nested too deeply: see sysctl user.max_user_namespaces".into(),
+                Some(kind) => format!(
+                    "user.max_{kind}_namespaces is 0: sysctl user.max_{kind}_namespaces=10000"
+                ),
+                None => "too many namespaces, or nested too deeply: see sysctl \
+                         user.max_user_namespaces"
+                    .into(),
             })
         }
-        Errno::EINVAL | Errno::ENOSYS => {
-            Some("the kernel was built without namespaces (CONFIG_USER_NS, CONFIG_NET_NS, CONFIG_PID_NS)".into())
-        }
+        Errno::EINVAL | Errno::ENOSYS => Some(
+            "the kernel was built without namespaces (CONFIG_USER_NS, CONFIG_NET_NS, CONFIG_PID_NS)"
+                .into(),
+        ),
         _ => None,
     }
 }
@@ -323,18 +347,19 @@ mod tests {
     fn steps_keep_their_numbers() {
         for (number, step) in STEPS.into_iter().enumerate() {
             assert_eq!(step.number(), number as i32);
-            assert_eq!(Step::from_number(number as i32), Some(step));
+            assert_eq!(SetupStep::from_number(number as i32), Some(step));
         }
-        assert_eq!(Step::from_number(STEPS.len() as i32), None);
-        assert_eq!(Step::from_number(-1), None);
+        assert_eq!(SetupStep::from_number(STEPS.len() as i32), None);
+        assert_eq!(SetupStep::from_number(-1), None);
     }
 
     #[test]
     fn an_error_says_what_why_and_what_to_try() {
-        let text = Error::new(Step::OpenTun, Some(End::Near), Errno::ENODEV).to_string();
+        let text = Error::new(SetupStep::OpenTun, Some(End::Near), Errno::ENODEV).to_string();
         assert_eq!(
             text,
-            "the near end: cannot open /dev/net/tun: No such device (ENODEV); the kernel has no TUN/TAP driver: modprobe tun"
+            "the near end: cannot open /dev/net/tun: No such device (ENODEV); the kernel has no \
+             TUN/TAP driver: modprobe tun"
         );
     }
 }

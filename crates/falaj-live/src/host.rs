@@ -1,8 +1,8 @@
 //! What this host allows, asked of it.
 
-use crate::backend::nfqueue::Queue;
+use crate::backend::nfqueue::Nfqueue;
 use crate::error::Error;
-use crate::sandbox::{Sandbox, Spec, UserNamespace};
+use crate::sandbox::{Sandbox, SandboxSpec, UserNamespace};
 use nix::sys::resource::{Resource, getrlimit};
 use std::fs;
 use std::io;
@@ -13,7 +13,8 @@ use std::path::Path;
 /// # Errors
 /// As [`Sandbox::start`].
 pub fn user_namespaces() -> Result<(), Error> {
-    Sandbox::start(Spec { user_namespace: UserNamespace::Always, ..Spec::default() }).map(drop)
+    Sandbox::start(SandboxSpec { user_namespace: UserNamespace::Always, ..SandboxSpec::default() })
+        .map(drop)
 }
 
 /// Whether packets of interfaces that are there can be read and written.
@@ -31,7 +32,7 @@ pub fn packet_sockets() -> io::Result<()> {
 /// What the kernel says, usually that this is for `CAP_NET_ADMIN`.
 pub fn queues() -> io::Result<()> {
     // The last one: people begin at the first.
-    Queue::open(u16::MAX, true).map(drop)
+    Nfqueue::open(u16::MAX, true).map(drop)
 }
 
 /// Bytes of memory that units on their way may take: a part of what the process may have, so that

@@ -7,39 +7,42 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
 
-use crate::error::{Error, Step};
+use crate::error::{Error, SetupStep};
 use crate::process::run_apart;
-use crate::sandbox::control::{self, Message, Received};
+use crate::sandbox::control::{self, SideMessage, SideReply};
 
 /// Makes descriptors in the network namespace of that name or process; where none is named, in
 /// that of this process.
 pub(crate) fn made_in(
     namespace: Option<&str>,
-    make: impl FnOnce() -> Result<Vec<OwnedFd>, (Step, Errno)>,
+    make: impl FnOnce() -> Result<Vec<OwnedFd>, (SetupStep, Errno)>,
 ) -> Result<Vec<OwnedFd>, Error> {
     let failed = |(step, errno)| Error::new(step, None, errno);
     let Some(namespace) = namespace else { return make().map_err(failed) };
-    let (ours, theirs) = control::pair().map_err(|errno| failed((Step::Sockets, errno)))?;
+    let (ours, theirs) = control::pair().map_err(|errno| failed((SetupStep::Sockets, errno)))?;
     run_apart(|| {
-        let made =
-            enter(namespace).map_err(|errno| (Step::EnterNamespace, errno)).and_then(|()| make());
+        let made = enter(namespace)
+            .map_err(|errno| (SetupStep::EnterNamespace, errno))
+            .and_then(|()| make());
         // If not even this can be said, nobody is there to hear it.
         let _ = match made {
             Ok(made) => made
                 .iter()
-                .try_for_each(|fd| control::send(&theirs, Message::Ready, Some(fd.as_fd()))),
-            Err((step, errno)) => control::send(&theirs, Message::Failed(step, errno as i32), None),
+                .try_for_each(|fd| control::send(&theirs, SideMessage::Ready, Some(fd.as_fd()))),
+            Err((step, errno)) => {
+                control::send(&theirs, SideMessage::Failed(step, errno as i32), None)
+            }
         };
     })?;
     let mut made = Vec::new();
     loop {
         match control::receive(&ours, false) {
-            Ok(Received::Message(Message::Ready, Some(fd))) => made.push(fd),
-            Ok(Received::Message(Message::Failed(step, errno), _)) => {
+            Ok(SideReply::Message(SideMessage::Ready, Some(fd))) => made.push(fd),
+            Ok(SideReply::Message(SideMessage::Failed(step, errno), _)) => {
                 return Err(Error { step, end: None, errno });
             }
             _ if made.is_empty() => {
-                return Err(Error { step: Step::EnterNamespace, end: None, errno: 0 });
+                return Err(Error { step: SetupStep::EnterNamespace, end: None, errno: 0 });
             }
             _ => return Ok(made),
         }

@@ -5,15 +5,16 @@ use falaj_sched::units::time::Span;
 use nix::errno::Errno;
 use nix::libc;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
 /// Descriptors to be read from. It knows their numbers only: whoever fills it
 /// keeps them open while it is used.
 #[derive(Default)]
-pub(crate) struct Watch(Vec<libc::pollfd>);
+pub(crate) struct PollSet(Vec<libc::pollfd>);
 
-impl Watch {
+impl PollSet {
     /// Watches these, and nothing else any more.
     pub(crate) fn set<'fd>(&mut self, fds: impl Iterator<Item = BorrowedFd<'fd>>) {
         self.0.clear();
@@ -66,6 +67,11 @@ impl Watch {
     #[inline]
     pub(crate) fn is_readable(&self, i: usize) -> bool {
         self.0[i].revents & !libc::POLLOUT != 0
+    }
+
+    /// The first of these that had something to read, or to complain about.
+    pub(crate) fn first_readable(&self, mut among: Range<usize>) -> Option<usize> {
+        among.find(|&i| self.is_readable(i))
     }
 
     /// Had this one room, where that mattered?

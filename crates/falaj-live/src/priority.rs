@@ -28,7 +28,7 @@ pub(crate) fn is_before_others() -> bool {
 
 /// A share of time: so much in each so much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
+pub struct RtReserve {
     /// So much.
     pub part: Span,
     /// In each so much.
@@ -39,7 +39,7 @@ pub struct Share {
 /// sleep, by stopping them; none where its owner lets them have all. Linux from 6.12 on, built
 /// without groups of such threads, stops them while others wait alone, and by what
 /// `/sys/kernel/debug/sched/fair_server` says; as it comes that is as much.
-pub fn kept_for_others() -> Option<Share> {
+pub fn kept_for_others() -> Option<RtReserve> {
     let read = |name| {
         std::fs::read_to_string(format!("/proc/sys/kernel/sched_rt_{name}_us"))
             .ok()?
@@ -52,12 +52,12 @@ pub fn kept_for_others() -> Option<Share> {
 
 /// Of how long, in microseconds, they may run in each period. Where that is not told it is as
 /// kernels come; at 0, as at -1, nobody is stopped.
-fn kept(runtime: Option<i64>, period: Option<i64>) -> Option<Share> {
+fn kept(runtime: Option<i64>, period: Option<i64>) -> Option<RtReserve> {
     let micros = |us: i64| Span::from_micros(us.max(0).unsigned_abs());
     let (runtime, period) = (runtime.unwrap_or(950_000), period.unwrap_or(1_000_000));
     (1..period)
         .contains(&runtime)
-        .then(|| Share { part: micros(period - runtime), of: micros(period) })
+        .then(|| RtReserve { part: micros(period - runtime), of: micros(period) })
 }
 
 /// Keeps this process's memory where it is, as far as it is used: a page that has
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn what_is_kept_for_others_is_what_the_owner_has_set() {
         let share =
-            |part, of| Some(Share { part: Span::from_micros(part), of: Span::from_micros(of) });
+            |part, of| Some(RtReserve { part: Span::from_micros(part), of: Span::from_micros(of) });
         for (runtime, period, expected) in [
             (Some(950_000), Some(1_000_000), share(50_000, 1_000_000)),
             (Some(990_000), Some(1_000_000), share(10_000, 1_000_000)),

@@ -17,7 +17,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 
-use crate::error::{Error, Step};
+use crate::error::{Error, SetupStep};
 
 /// A cloned process: its number and a descriptor that cannot come to mean another process.
 #[derive(Debug)]
@@ -207,13 +207,13 @@ pub(crate) fn restore_default(signal: i32) {
 /// The process must have one thread only, as it is copied as it is.
 pub(crate) fn run_apart(what: impl FnOnce()) -> Result<(), Error> {
     if fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() > 1) {
-        return Err(Error { step: Step::OneThread, end: None, errno: 0 });
+        return Err(Error { step: SetupStep::OneThread, end: None, errno: 0 });
     }
     let copy = clone_process(CloneFlags::empty(), || {
         what();
         0
     });
-    let copy = copy.map_err(|errno| Error::new(Step::EnterNamespace, None, errno))?;
+    let copy = copy.map_err(|errno| Error::new(SetupStep::EnterNamespace, None, errno))?;
     wait(&copy);
     Ok(())
 }

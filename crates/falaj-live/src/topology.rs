@@ -19,8 +19,8 @@ use falaj_scenario::{Link, ROUTER, Scenario};
 use crate::error::Error;
 use crate::link_end::{End, Subnet};
 use crate::sandbox::hosts::All;
-use crate::sandbox::plan::{Attachment, Forwards, Plan, Variable};
-use crate::sandbox::{Hosts, Join, Side, UserNamespace};
+use crate::sandbox::plan::{Attachment, Forwards, SidePlan, Variable};
+use crate::sandbox::{Hosts, Join, SandboxSide, UserNamespace};
 
 /// Below this a link carries no IPv6.
 const MTU6: u16 = 1280;
@@ -28,14 +28,14 @@ const MTU6: u16 = 1280;
 /// Hosts, and the router where there is one, by their numbers.
 #[derive(Clone, Debug)]
 pub struct Topology {
-    nodes: Vec<Node>,
-    links: Vec<Joined>,
+    nodes: Vec<TopologyNode>,
+    links: Vec<TopologyLink>,
     /// Whether there is IPv6: only if all links carry it, or a name would lead where no way does.
     six: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Node {
+struct TopologyNode {
     name: String,
     /// Its links, by its interfaces.
     links: Vec<usize>,
@@ -43,14 +43,14 @@ struct Node {
 
 /// A link between two nodes.
 #[derive(Clone, Debug)]
-struct Joined {
+struct TopologyLink {
     subnet: Subnet,
     mtu: u16,
     /// Near, far.
     nodes: [usize; 2],
 }
 
-impl Joined {
+impl TopologyLink {
     /// At which end of it a node is.
     fn end_of(&self, node: usize) -> End {
         if self.nodes[0] == node { End::Near } else { End::Far }
@@ -59,37 +59,37 @@ impl Joined {
 
 /// A scenario that cannot be had in namespaces here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unfit {
+pub enum TopologyError {
     /// There are more links than addresses for them.
     Links(usize),
     /// The mtu of the link of this name does not fit an interface.
     Mtu(String),
 }
 
-impl std::fmt::Display for Unfit {
+impl std::fmt::Display for TopologyError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Unfit::Links(n) => {
+            TopologyError::Links(n) => {
                 write!(f, "here are addresses for {n} links: leave out some, or end other runs")
             }
-            Unfit::Mtu(link) => {
+            TopologyError::Mtu(link) => {
                 write!(f, "the mtu of link `{link}` does not fit an interface: at most 65521B")
             }
         }
     }
 }
-impl std::error::Error for Unfit {}
+impl std::error::Error for TopologyError {}
 
 impl Topology {
     /// The hosts of a scenario that has some, their links with addresses that are free here.
     ///
     /// # Errors
     /// Too many links, or one with too large an mtu.
-    pub fn new(scenario: &Scenario) -> Result<Topology, Unfit> {
-        let mut nodes: Vec<Node> = scenario
+    pub fn new(scenario: &Scenario) -> Result<Topology, TopologyError> {
+        let mut nodes: Vec<TopologyNode> = scenario
             .hosts
             .iter()
-            .map(|host| Node { name: host.name.clone(), links: host.links.clone() })
+            .map(|host| TopologyNode { name: host.name.clone(), links: host.links.clone() })
             .collect();
         let router = nodes.len();
         let mut ends = vec![Vec::new(); scenario.links.len()];
@@ -98,7 +98,7 @@ impl Topology {
         }
         let subnets: Vec<Subnet> = Subnet::free_ones().take(ends.len()).collect();
         if subnets.len() < ends.len() {
-            return Err(Unfit::Links(subnets.len()));
+            return Err(TopologyError::Links(subnets.len()));
         }
         let mut links = Vec::new();
         let mut of_router = Vec::new();
@@ -109,10 +109,10 @@ impl Topology {
                 of_router.push(n);
                 router
             });
-            links.push(Joined { subnet, mtu: mtu(link)?, nodes: [near, far] });
+            links.push(TopologyLink { subnet, mtu: mtu(link)?, nodes: [near, far] });
         }
         if !of_router.is_empty() {
-            nodes.push(Node { name: ROUTER.to_owned(), links: of_router });
+            nodes.push(TopologyNode { name: ROUTER.to_owned(), links: of_router });
         }
         let six = links.iter().all(|link| link.mtu >= MTU6);
         Ok(Topology { nodes, links, six })
@@ -149,12 +149,12 @@ impl Topology {
     /// As [`Sandbox::start`](crate::sandbox::Sandbox::start).
     pub fn start(
         &self,
-        sides: Vec<Side>,
+        sides: Vec<SandboxSide>,
         user_namespace: UserNamespace,
         join: Join,
     ) -> Result<Hosts, Error> {
         let names = self.hosts_file();
-        let plans = sides.into_iter().zip(0..self.nodes.len()).map(|(side, node)| Plan {
+        let plans = sides.into_iter().zip(0..self.nodes.len()).map(|(side, node)| SidePlan {
             side,
             attachments: self.attachments(node),
             forwards: if self.nodes[node].links.len() > 1 {
@@ -281,8 +281,8 @@ impl Topology {
     }
 }
 
-fn mtu(link: &Link) -> Result<u16, Unfit> {
-    u16::try_from(link.up.mtu.max(link.down.mtu)).map_err(|_| Unfit::Mtu(link.name.clone()))
+fn mtu(link: &Link) -> Result<u16, TopologyError> {
+    u16::try_from(link.up.mtu.max(link.down.mtu)).map_err(|_| TopologyError::Mtu(link.name.clone()))
 }
 
 #[cfg(test)]

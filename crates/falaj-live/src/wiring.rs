@@ -3,16 +3,9 @@
 use crate::adapters::Adapters;
 use crate::addressing::{LONGER_BY, key_of, pipe_of};
 use crate::backend::batch::Guest;
-use crate::backend::interface::Interface;
-use crate::backend::loopback::{RelayPort, Sorted};
-use crate::backend::memif::MemifPort;
-use crate::backend::nfqueue::QueuePort;
-use crate::backend::packet::{PacketPort, PacketReader, PacketSocket};
-use crate::backend::port::{Port, TapPort};
-use crate::backend::tap::Tap;
-#[cfg(feature = "vhost-user")]
-use crate::backend::vhost_user::VhostUserPort;
-use crate::backend::xdp::XdpPort;
+use crate::backend::loopback::{FlowLookup, LoopbackPort};
+use crate::backend::tap::{Tap, TapPort};
+use crate::backend::{Backend, Port};
 use crate::clock::Clock;
 use crate::event_loop::{Attached, Forwarder, Options};
 use crate::link_end::End;
@@ -26,8 +19,6 @@ use falaj_sched::queues::queue::FlowId;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::net::UnixDatagram;
-use std::rc::Rc;
-use std::sync::Arc;
 
 /// The links between the two sides of a sandbox, whose TAPs it takes.
 pub fn to_sandbox(
@@ -106,7 +97,7 @@ fn joint_port(
 ) -> io::Result<Box<dyn Port>> {
     if let Some(Joint::Packet(socket)) = hosts.joint(host, interface) {
         // Whoever holds it asks it for what was not read.
-        return packet_port(socket);
+        return socket.port();
     }
     let tap = match hosts.take_joint(host, interface) {
         Some(Joint::Tap(tap)) => tap,
@@ -115,28 +106,16 @@ fn joint_port(
     Ok(Box::new(TapPort::new(name(), tap)))
 }
 
-/// The links between two existing interfaces: up from the first to the second. What comes in at a
-/// queue of the firewall leaves there.
-pub fn to_interfaces(
+/// The links between two open ends: up from the first to the second. Packets that go on by their
+/// own way leave where they came in.
+pub fn to_ends(
     spec: &NetworkSpec,
-    interfaces: [&Interface; 2],
+    ends: [&dyn Backend; 2],
     clock: Clock,
     options: Options,
 ) -> io::Result<Forwarder> {
-    let stays = interfaces.iter().all(|interface| matches!(interface, Interface::Queue(_)));
-    connect(spec, clock, options, stays, |from| interface_port(interfaces[from.index()]))
-}
-
-/// A port at an existing interface.
-pub fn interface_port(interface: &Interface) -> io::Result<Box<dyn Port>> {
-    match interface {
-        Interface::Packet(socket) => packet_port(socket),
-        Interface::Xdp(socket) => Ok(Box::new(XdpPort::new(Rc::clone(socket)))),
-        #[cfg(feature = "vhost-user")]
-        Interface::VhostUser(card) => Ok(Box::new(VhostUserPort::new(Rc::clone(card)))),
-        Interface::Memif(memif) => Ok(Box::new(MemifPort::new(Rc::clone(memif)))),
-        Interface::Queue(queue) => Ok(Box::new(QueuePort::new(Rc::clone(queue)))),
-    }
+    let stays = ends.iter().all(|end| end.entry().returns_packets);
+    connect(spec, clock, options, stays, |from| ends[from.index()].port())
 }
 
 /// A port at the one interface of a side.
@@ -167,10 +146,6 @@ pub fn to_adapters(
     between(spec, clock, options, |from| {
         ends[from.index()].take().ok_or_else(|| io::Error::other("an end twice"))
     })
-}
-
-fn packet_port(socket: &Arc<PacketSocket>) -> io::Result<Box<dyn Port>> {
-    Ok(Box::new(PacketPort::new(PacketReader::new(Arc::clone(socket))?)))
 }
 
 /// The links between two ports.
@@ -225,15 +200,15 @@ pub fn to_loopback(
             let source = &scenario.traffic[sending.source as usize];
             let direction = scenario.links[source.link].direction(source.towards);
             let sorted = if scenario.rules.is_empty() {
-                Sorted::Flow(FlowId(sending.flow.flow))
+                FlowLookup::Flow(FlowId(sending.flow.flow))
             } else {
-                Sorted::Key(key_of(source, direction, sending.from, sending.to))
+                FlowLookup::Key(key_of(source, direction, sending.from, sending.to))
             };
             let receiving = receiver.receives.iter_mut().find(|r| r.source == sending.source);
             let receiving = receiving.expect("what one end sends the other receives");
             // A free port, found by having it for a moment.
             receiving.at = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-            let port = RelayPort::new(receiving.at, sorted)?;
+            let port = LoopbackPort::new(receiving.at, sorted)?;
             sending.to = port.address()?;
             if sending.from.is_ipv6() {
                 // Loopback carries it over IPv4: the payload makes up for the shorter header.

@@ -22,13 +22,14 @@ use falaj_engine::key::Key;
 use falaj_engine::network::Network;
 use falaj_engine::{Corrupt, PipeId};
 use falaj_live::backend::packet::{PacketReader, PacketSocket};
-use falaj_live::backend::port::{Port, Received, TapPort};
-use falaj_live::backend::tap::Tap;
+use falaj_live::backend::tap::{Tap, TapPort};
+use falaj_live::backend::{Port, Received};
 use falaj_live::clock::{Clock, monotonic};
-use falaj_live::error::Step;
-use falaj_live::event_loop::{Attached, Forwarder, LiveFlow, Losses, Options, Timer, Woken};
+use falaj_live::error::SetupStep;
+use falaj_live::event_loop::{Attached, Forwarder, LiveFlow, LiveLosses, Options, Timer, Woken};
 use falaj_live::sandbox::{
-    End, Event, Exit, INTERFACE, Join, Sandbox, Side, Spec, UserNamespace, available,
+    End, Exit, INTERFACE, Join, Sandbox, SandboxSide, SandboxSpec, SideEvent, UserNamespace,
+    available,
 };
 use falaj_live::wiring;
 use falaj_scenario::Scenario;
@@ -96,7 +97,7 @@ fn main() -> ExitCode {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------------- harness
+// ----------------------------------------------------------------------------------------- harness
 
 fn harness(words: &[&str]) -> ExitCode {
     let exact = words.contains(&"--exact");
@@ -160,8 +161,8 @@ fn harness(words: &[&str]) -> ExitCode {
         println!("\n---- {name} ----\n{output}");
     }
     println!(
-        "\ntest result: {}. {passed} passed; {} failed; {ignored} ignored; 0 measured; {filtered} filtered out; \
-         finished in {:.2}s\n",
+        "\ntest result: {}. {passed} passed; {} failed; {ignored} ignored; 0 measured; {filtered} \
+         filtered out; finished in {:.2}s\n",
         if failed.is_empty() { "ok" } else { "FAILED" },
         failed.len(),
         began.elapsed().as_secs_f64()
@@ -205,26 +206,26 @@ fn ignore(why: &str) -> ! {
     exit(IGNORED)
 }
 
-// ------------------------------------------------------------------------------------------------------------ tools
+// ------------------------------------------------------------------------------------------- tools
 
 fn myself() -> OsString {
     env::current_exe().unwrap().into()
 }
 
-fn probe(words: &[&str]) -> Side {
+fn probe(words: &[&str]) -> SandboxSide {
     let words = words.iter().map(OsString::from);
-    Side::command([myself(), "--probe".into()].into_iter().chain(words))
+    SandboxSide::command([myself(), "--probe".into()].into_iter().chain(words))
 }
 
-fn sh(script: &str) -> Side {
-    Side::command(["sh", "-c", script])
+fn sh(script: &str) -> SandboxSide {
+    SandboxSide::command(["sh", "-c", script])
 }
 
 /// A sandbox as specified; the case is ignored where this user may not open /dev/net/tun.
-fn start(spec: Spec) -> Sandbox {
+fn start(spec: SandboxSpec) -> Sandbox {
     match Sandbox::start(spec) {
         Ok(sandbox) => sandbox,
-        Err(error) if error.step == Step::OpenTun && !Uid::effective().is_root() => {
+        Err(error) if error.step == SetupStep::OpenTun && !Uid::effective().is_root() => {
             ignore(&error.to_string())
         }
         Err(error) => panic!("{error}"),
@@ -232,7 +233,7 @@ fn start(spec: Spec) -> Sandbox {
 }
 
 /// The side with its standard output on a pipe, and the pipe's other end.
-fn captured(mut side: Side) -> (Side, BufReader<File>) {
+fn captured(mut side: SandboxSide) -> (SandboxSide, BufReader<File>) {
     let (reader, writer) = io::pipe().unwrap();
     side.stdout = Some(writer.into());
     (side, BufReader::new(OwnedFd::from(reader).into()))
@@ -320,8 +321,8 @@ fn forward(sandbox: &mut Sandbox, ends: &[End], change: impl Fn(&mut [u8])) -> C
                 }
             }
             match sandbox.read_event(end).unwrap() {
-                Some(Event::Exited(exit)) => drop(crossed.exits.insert(end, exit)),
-                Some(Event::Closed) => panic!("side {end} is gone"),
+                Some(SideEvent::Exited(exit)) => drop(crossed.exits.insert(end, exit)),
+                Some(SideEvent::Closed) => panic!("side {end} is gone"),
                 None => {}
             }
         }
@@ -413,14 +414,15 @@ fn token(name: &str) -> String {
     )
 }
 
-fn spec(user_namespace: UserNamespace) -> Spec {
-    Spec { join: Join::Tap, user_namespace, ..Spec::default() }
+fn spec(user_namespace: UserNamespace) -> SandboxSpec {
+    SandboxSpec { join: Join::Tap, user_namespace, ..SandboxSpec::default() }
 }
 
-// ------------------------------------------------------------------------------------------------------------ cases
+// ------------------------------------------------------------------------------------------- cases
 
 fn exits(users: UserNamespace) {
-    let mut sandbox = start(Spec { near: sh("exit 7"), far: sh("kill -9 $$"), ..spec(users) });
+    let mut sandbox =
+        start(SandboxSpec { near: sh("exit 7"), far: sh("kill -9 $$"), ..spec(users) });
     assert_eq!(sandbox.read_event(End::Near).unwrap(), None);
     sandbox.go(End::Near).unwrap();
     sandbox.go(End::Far).unwrap();
@@ -434,7 +436,7 @@ fn exits(users: UserNamespace) {
     // A caller that ignores the death of its children learns of the command's all the same.
     // SAFETY: ignoring a signal has no preconditions.
     unsafe { signal(Signal::SIGCHLD, SigHandler::SigIgn) }.unwrap();
-    let mut sandbox = start(Spec { near: sh("true; exit 3"), ..spec(users) });
+    let mut sandbox = start(SandboxSpec { near: sh("true; exit 3"), ..spec(users) });
     sandbox.go(End::Near).unwrap();
     assert_eq!(exit_of(&mut sandbox, End::Near), Exit::Code(3));
     drop(sandbox);
@@ -442,7 +444,7 @@ fn exits(users: UserNamespace) {
     unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }.unwrap();
 
     // Real-time signals too, and a side without a command stays silent.
-    let mut sandbox = start(Spec { near: probe(&["die-by", "40"]), ..spec(users) });
+    let mut sandbox = start(SandboxSpec { near: probe(&["die-by", "40"]), ..spec(users) });
     sandbox.go(End::Near).unwrap();
     sandbox.go(End::Far).unwrap();
     assert_eq!(exit_of(&mut sandbox, End::Near), Exit::Signal(40));
@@ -453,9 +455,9 @@ fn signals(users: UserNamespace) {
     let script = "trap 'exit 5' TERM; trap 'echo usr1' USR1; trap 'echo hup' HUP; echo ready; while :; do sleep 0.02; done";
     // Who runs the tests may ignore some of them, as `nohup` does: a shell cannot trap these any
     // more.
-    let shell = Side::command(["env", "--default-signal=HUP,TERM,USR1", "sh", "-c", script]);
+    let shell = SandboxSide::command(["env", "--default-signal=HUP,TERM,USR1", "sh", "-c", script]);
     let (near, mut said) = captured(shell);
-    let mut sandbox = start(Spec { near, ..spec(users) });
+    let mut sandbox = start(SandboxSpec { near, ..spec(users) });
     sandbox.signal(End::Near, libc::SIGTERM).unwrap(); // before it runs: nobody is there to be hurt
     sandbox.go(End::Near).unwrap();
     assert_eq!(line(&mut said), "ready");
@@ -476,10 +478,10 @@ fn signals(users: UserNamespace) {
 
 fn orphans(users: UserNamespace) {
     // Twenty orphans die after their parent; process 1 must not keep their remains.
-    let script = "for i in 1 2 3 4 5 6 7 8 9 10; do (sleep 0.0$i & sleep 0.0$i &) ; done; sleep 0.4; \
-                  cat /proc/[0-9]*/stat | cut -d' ' -f3 | grep -c Z";
+    let script = "for i in 1 2 3 4 5 6 7 8 9 10; do (sleep 0.0$i & sleep 0.0$i &) ; done; sleep \
+                  0.4; cat /proc/[0-9]*/stat | cut -d' ' -f3 | grep -c Z";
     let (near, said) = captured(sh(script));
-    let mut sandbox = start(Spec { near, ..spec(users) });
+    let mut sandbox = start(SandboxSpec { near, ..spec(users) });
     sandbox.go(End::Near).unwrap();
     assert_eq!(exit_of(&mut sandbox, End::Near), Exit::Code(1));
     assert_eq!(rest(said), "0\n");
@@ -492,7 +494,7 @@ fn environment(users: UserNamespace) {
     near.env = vec![("EXTRA".into(), "one".into()), ("HOME".into(), "/elsewhere".into())];
     let (mut far, said_far) = captured(sh(print));
     far.env = vec![("FALAJ_PEER".into(), "mine".into())];
-    let mut sandbox = start(Spec { near, far, ..spec(users) });
+    let mut sandbox = start(SandboxSpec { near, far, ..spec(users) });
     sandbox.go(End::Near).unwrap();
     sandbox.go(End::Far).unwrap();
     forward(&mut sandbox, &End::BOTH, |_| {});
@@ -511,12 +513,12 @@ fn environment(users: UserNamespace) {
 
 fn not_found(users: UserNamespace) {
     let (reader, writer) = io::pipe().unwrap();
-    let mut near = Side::command(["falaj-no-such-command", "-x"]);
+    let mut near = SandboxSide::command(["falaj-no-such-command", "-x"]);
     near.stderr = Some(writer.into());
     let (reader2, writer2) = io::pipe().unwrap();
-    let mut far = Side::command(["/etc/passwd"]);
+    let mut far = SandboxSide::command(["/etc/passwd"]);
     far.stderr = Some(writer2.into());
-    let mut sandbox = start(Spec { near, far, ..spec(users) });
+    let mut sandbox = start(SandboxSpec { near, far, ..spec(users) });
     sandbox.go(End::Near).unwrap();
     sandbox.go(End::Far).unwrap();
     let crossed = forward(&mut sandbox, &End::BOTH, |_| {});
@@ -534,7 +536,7 @@ fn leaks(users: UserNamespace) {
     assert!(leaky.iter().all(|fd| *fd > 2));
     let (near, said_near) = captured(probe(&["descriptors"]));
     let (far, said_far) = captured(probe(&["descriptors"]));
-    let mut sandbox = start(Spec { near, far, ..spec(users) });
+    let mut sandbox = start(SandboxSpec { near, far, ..spec(users) });
     sandbox.go(End::Near).unwrap();
     sandbox.go(End::Far).unwrap();
     forward(&mut sandbox, &End::BOTH, |_| {});
@@ -544,11 +546,11 @@ fn leaks(users: UserNamespace) {
 }
 
 fn user(users: UserNamespace) {
-    let script = "id -u; id -g; grep CapEff /proc/self/status | cut -f2; cat /proc/sys/net/ipv4/ping_group_range; \
-                  ls /sys/class/net | tr '\\n' ' '; cat /sys/class/net/falaj0/address; \
-                  head -n 1 /proc/self/gid_map";
+    let script = "id -u; id -g; grep CapEff /proc/self/status | cut -f2; cat \
+                  /proc/sys/net/ipv4/ping_group_range; ls /sys/class/net | tr '\\n' ' '; cat \
+                  /sys/class/net/falaj0/address; head -n 1 /proc/self/gid_map";
     let (near, said) = captured(sh(script));
-    let mut sandbox = start(Spec { near, ..spec(users) });
+    let mut sandbox = start(SandboxSpec { near, ..spec(users) });
     sandbox.go(End::Near).unwrap();
     exit_of(&mut sandbox, End::Near);
     let said = rest(said);
@@ -579,8 +581,13 @@ fn datagrams(users: UserNamespace) {
     {
         for address in ["10.77.0.2", "fd77::2"] {
             let (far, mut server) = captured(probe(&["udp-echo", address]));
-            let mut sandbox =
-                start(Spec { near: probe(&["udp-once", address]), far, join, tso, ..spec(users) });
+            let mut sandbox = start(SandboxSpec {
+                near: probe(&["udp-once", address]),
+                far,
+                join,
+                tso,
+                ..spec(users)
+            });
             sandbox.go(End::Far).unwrap();
             assert_eq!(line(&mut server), "ready");
             sandbox.go(End::Near).unwrap();
@@ -614,7 +621,7 @@ impl Count for BTreeMap<String, usize> {
 }
 
 fn ping(users: UserNamespace) {
-    let mut sandbox = start(Spec { near: probe(&["ping"]), ..spec(users) });
+    let mut sandbox = start(SandboxSpec { near: probe(&["ping"]), ..spec(users) });
     sandbox.go(End::Near).unwrap();
     let crossed = forward(&mut sandbox, &[End::Near], |_| {});
     assert_eq!(crossed.exits[&End::Near], Exit::Code(0));
@@ -622,8 +629,10 @@ fn ping(users: UserNamespace) {
 }
 
 fn default_route(users: UserNamespace) {
-    let mut sandbox =
-        start(Spec { near: probe(&["udp-send", "192.0.2.9", "2001:db8::9"]), ..spec(users) });
+    let mut sandbox = start(SandboxSpec {
+        near: probe(&["udp-send", "192.0.2.9", "2001:db8::9"]),
+        ..spec(users)
+    });
     sandbox.go(End::Near).unwrap();
     let crossed = forward(&mut sandbox, &[End::Near], |_| {});
     assert_eq!(crossed.exits[&End::Near], Exit::Code(0));
@@ -637,7 +646,7 @@ fn tcp(users: UserNamespace, tso: bool, join: Join, megabytes: &str, finish: boo
     for address in ["10.77.0.2", "fd77::2"] {
         let (far, mut server) = captured(probe(&["tcp-receive", address, megabytes]));
         let near = probe(&["tcp-send", address, megabytes]);
-        let mut sandbox = start(Spec { near, far, tso, join, ..spec(users) });
+        let mut sandbox = start(SandboxSpec { near, far, tso, join, ..spec(users) });
         sandbox.go(End::Far).unwrap();
         assert_eq!(line(&mut server), "ready");
         sandbox.go(End::Near).unwrap();
@@ -741,16 +750,16 @@ fn forwarded(sandbox: &mut Sandbox, rate: Rate, timer: Timer, slack: Span) -> (L
         );
         for end in running.clone() {
             match sandbox.read_event(end).unwrap() {
-                Some(Event::Exited(exit)) => {
+                Some(SideEvent::Exited(exit)) => {
                     assert_eq!(exit, Exit::Code(0), "the {end} end");
                     running.retain(|&other| other != end);
                 }
-                Some(Event::Closed) => panic!("side {end} is gone"),
+                Some(SideEvent::Closed) => panic!("side {end} is gone"),
                 None => {}
             }
         }
     }
-    assert_eq!(forwarder.losses(), Losses::default());
+    assert_eq!(forwarder.losses(), LiveLosses::default());
     (forwarder.flows()[0][0].clone(), units[End::Far.index()].get())
 }
 
@@ -760,7 +769,7 @@ fn trains(users: UserNamespace) {
         for address in ["10.77.0.2", "fd77::2"] {
             let (far, mut server) = captured(probe(&["tcp-receive", address, "4"]));
             let mut sandbox =
-                start(Spec { near: probe(&["tcp-send", address, "4"]), far, ..spec(users) });
+                start(SandboxSpec { near: probe(&["tcp-send", address, "4"]), far, ..spec(users) });
             sandbox.go(End::Far).unwrap();
             assert_eq!(line(&mut server), "ready");
             sandbox.go(End::Near).unwrap();
@@ -796,7 +805,7 @@ fn datagram_trains(users: UserNamespace) {
     for address in ["10.77.0.2", "fd77::2"] {
         let (far, mut server) = captured(probe(&["udp-collect", address, "40"]));
         let mut sandbox =
-            start(Spec { near: probe(&["udp-train", address, "4"]), far, ..spec(users) });
+            start(SandboxSpec { near: probe(&["udp-train", address, "4"]), far, ..spec(users) });
         sandbox.go(End::Far).unwrap();
         assert_eq!(line(&mut server), "ready");
         sandbox.go(End::Near).unwrap();
@@ -817,7 +826,7 @@ fn datagrams_joined(users: UserNamespace) {
         for (slack, together) in [(Span::from_millis(1), true), (Span::ZERO, false)] {
             let (far, mut server) = captured(probe(&["udp-collect", address, SENT]));
             let near = probe(&["udp-single", address, socket, SENT]);
-            let mut sandbox = start(Spec { near, far, ..spec(users) });
+            let mut sandbox = start(SandboxSpec { near, far, ..spec(users) });
             sandbox.go(End::Far).unwrap();
             assert_eq!(line(&mut server), "ready");
             sandbox.go(End::Near).unwrap();
@@ -840,7 +849,7 @@ fn datagrams_joined(users: UserNamespace) {
 
 fn bursts(users: UserNamespace) {
     // 5000 datagrams before anybody reads.
-    let mut sandbox = start(Spec { near: probe(&["udp-burst", "5000"]), ..spec(users) });
+    let mut sandbox = start(SandboxSpec { near: probe(&["udp-burst", "5000"]), ..spec(users) });
     sandbox.go(End::Near).unwrap();
     std::thread::sleep(Duration::from_millis(500));
     let crossed = forward(&mut sandbox, &[End::Near], |_| {});
@@ -850,8 +859,11 @@ fn bursts(users: UserNamespace) {
 fn missed(users: UserNamespace) {
     const SENT: usize = 20_000;
     for join in [Join::Tap, Join::Packet] {
-        let mut sandbox =
-            start(Spec { near: probe(&["udp-burst", &SENT.to_string()]), join, ..spec(users) });
+        let mut sandbox = start(SandboxSpec {
+            near: probe(&["udp-burst", &SENT.to_string()]),
+            join,
+            ..spec(users)
+        });
         assert_eq!(sandbox.unread(), Some(0));
         sandbox.go(End::Near).unwrap();
         let began = Instant::now();
@@ -875,7 +887,7 @@ fn tagged(users: UserNamespace) {
         Scenario::simple(Rate::from_mbit(100), Span::ZERO, Limit::Packets(100), 1500).network();
     for join in [Join::Tap, Join::Packet] {
         let (near, mut said) = captured(probe(&["tagged", "10"]));
-        let mut sandbox = start(Spec { near, join, tso: false, ..spec(users) });
+        let mut sandbox = start(SandboxSpec { near, join, tso: false, ..spec(users) });
         let clock = Clock::from_zero(monotonic());
         let mut forwarder =
             wiring::to_sandbox(&network, &mut sandbox, clock, Options::default()).unwrap();
@@ -886,7 +898,7 @@ fn tagged(users: UserNamespace) {
         assert!(counters.sent >= 10, "{counters:?}");
         assert_eq!(
             (counters.dropped(), forwarder.losses()),
-            (0, Losses::default()),
+            (0, LiveLosses::default()),
             "{counters:?}"
         );
     }
@@ -898,7 +910,7 @@ fn mtu(users: UserNamespace) {
         let (mut near, said) =
             captured(sh("echo ${FALAJ_ADDR6-none}; exec \"$0\" --probe tcp-send 10.77.0.2 2"));
         near.command.as_mut().unwrap().push(myself());
-        let mut sandbox = start(Spec { near, far, mtu, tso: false, ..spec(users) });
+        let mut sandbox = start(SandboxSpec { near, far, mtu, tso: false, ..spec(users) });
         sandbox.go(End::Far).unwrap();
         assert_eq!(line(&mut server), "ready");
         sandbox.go(End::Near).unwrap();
@@ -907,8 +919,8 @@ fn mtu(users: UserNamespace) {
         assert!(crossed.longest <= Tap::VNET_HEADER + 14 + longest, "{} at {mtu}", crossed.longest);
         assert_eq!(rest(said).trim(), if mtu < 1280 { "none" } else { "fd77::1" });
     }
-    let error = Sandbox::start(Spec { mtu: 20, ..spec(users) }).unwrap_err();
-    assert_eq!(error.step, Step::Interface);
+    let error = Sandbox::start(SandboxSpec { mtu: 20, ..spec(users) }).unwrap_err();
+    assert_eq!(error.step, SetupStep::Interface);
 }
 
 fn veth(users: UserNamespace) {
@@ -925,7 +937,7 @@ fn by_kernel(users: UserNamespace, join: Join) {
     for address in ["10.77.0.2", "fd77::2"] {
         let (far, mut server) = captured(probe(&["udp-echo", address]));
         let mut sandbox =
-            start(Spec { near: probe(&["udp-once", address]), far, join, ..spec(users) });
+            start(SandboxSpec { near: probe(&["udp-once", address]), far, join, ..spec(users) });
         assert!(sandbox.tap(End::Near).is_none());
         sandbox.go(End::Far).unwrap();
         assert_eq!(line(&mut server), "ready");
@@ -952,7 +964,7 @@ fn unprivileged(_: UserNamespace) {
         prctl::set_dumpable(true).unwrap();
     }
     let (near, said) = captured(sh("id -u; id -g; grep CapEff /proc/self/status | cut -f2"));
-    match Sandbox::start(Spec { near, join: Join::Veth, ..Spec::default() }) {
+    match Sandbox::start(SandboxSpec { near, join: Join::Veth, ..SandboxSpec::default() }) {
         Ok(mut sandbox) => {
             sandbox.go(End::Near).unwrap();
             assert_eq!(exit_of(&mut sandbox, End::Near), Exit::Code(0));
@@ -960,26 +972,29 @@ fn unprivileged(_: UserNamespace) {
             assert_eq!(rest(said), format!("{uid}\n{gid}\n0000000000003400\n"));
         }
         Err(error)
-            if matches!(error.step, Step::UserNamespace | Step::UserMap | Step::Namespaces) =>
+            if matches!(
+                error.step,
+                SetupStep::UserNamespace | SetupStep::UserMap | SetupStep::Namespaces
+            ) =>
         {
             ignore(&error.to_string())
         }
         Err(error) => panic!("{error}"),
     }
-    let sandbox = Sandbox::start(Spec::default()).expect("with TAPs, or without");
+    let sandbox = Sandbox::start(SandboxSpec::default()).expect("with TAPs, or without");
     match sandbox.no_tap() {
         None => assert!(sandbox.tap(End::Near).is_some() && sandbox.packet(End::Near).is_none()),
         Some(error) => {
             println!("{error}");
             assert!(sandbox.tap(End::Near).is_none() && sandbox.packet(End::Near).is_some());
-            assert_eq!(error.step, Step::OpenTun);
+            assert_eq!(error.step, SetupStep::OpenTun);
             assert!(error.to_string().contains("/dev/net/tun"), "{error}");
         }
     }
     drop(sandbox);
-    if let Err(error) = Sandbox::start(Spec { join: Join::Tap, ..Spec::default() }) {
+    if let Err(error) = Sandbox::start(SandboxSpec { join: Join::Tap, ..SandboxSpec::default() }) {
         assert!(
-            error.step == Step::OpenTun && error.to_string().contains("/dev/net/tun"),
+            error.step == SetupStep::OpenTun && error.to_string().contains("/dev/net/tun"),
             "{error}"
         );
     }
@@ -987,9 +1002,10 @@ fn unprivileged(_: UserNamespace) {
 
 fn carrier(users: UserNamespace) {
     let script = "test $(cat /sys/class/net/falaj0/carrier) = 1 && echo up; \
-                  for i in 1 2 3 4 5 6 7 8 9 10; do test -e /sys/class/net/falaj0 || exit 3; sleep 0.05; done";
+                  for i in 1 2 3 4 5 6 7 8 9 10; do test -e /sys/class/net/falaj0 || exit 3; sleep \
+                  0.05; done";
     let (near, mut said) = captured(sh(script));
-    let mut sandbox = start(Spec { near, ..spec(users) });
+    let mut sandbox = start(SandboxSpec { near, ..spec(users) });
     sandbox.go(End::Near).unwrap();
     assert_eq!(line(&mut said), "up");
     drop(sandbox.take_tap(End::Near));
@@ -1022,13 +1038,14 @@ fn holder(mode: &str, token: &str) -> ExitCode {
     let user_namespace = if mode == "always" { UserNamespace::Always } else { UserNamespace::Auto };
     let near = probe(&["daemonise", token]);
     let far = probe(&["daemonise", token]);
-    let mut sandbox = match Sandbox::start(Spec { near, far, user_namespace, ..Spec::default() }) {
-        Ok(sandbox) => sandbox,
-        Err(error) => {
-            println!("ignored {error}");
-            return ExitCode::FAILURE;
-        }
-    };
+    let mut sandbox =
+        match Sandbox::start(SandboxSpec { near, far, user_namespace, ..SandboxSpec::default() }) {
+            Ok(sandbox) => sandbox,
+            Err(error) => {
+                println!("ignored {error}");
+                return ExitCode::FAILURE;
+            }
+        };
     sandbox.go(End::Near).unwrap();
     sandbox.go(End::Far).unwrap();
     forward(&mut sandbox, &End::BOTH, |_| {});
@@ -1037,13 +1054,13 @@ fn holder(mode: &str, token: &str) -> ExitCode {
 }
 
 fn dead_side(users: UserNamespace) {
-    let mut sandbox = start(Spec { near: sh("sleep 30"), ..spec(users) });
+    let mut sandbox = start(SandboxSpec { near: sh("sleep 30"), ..spec(users) });
     sandbox.go(End::Near).unwrap();
     kill(Pid::from_raw(sandbox.pid(End::Near)), Signal::SIGKILL).unwrap();
     let deadline = Instant::now() + Duration::from_secs(5);
     while Instant::now() < deadline {
         match sandbox.read_event(End::Near).unwrap() {
-            Some(Event::Closed) => {
+            Some(SideEvent::Closed) => {
                 assert_eq!(sandbox.read_event(End::Near).unwrap(), None);
                 assert_eq!(sandbox.read_event(End::Far).unwrap(), None);
                 assert_eq!(sandbox.go(End::Near).map_err(|e| e.kind()), Ok(()));
@@ -1063,7 +1080,8 @@ fn dead_side(users: UserNamespace) {
 fn dropping(users: UserNamespace) {
     let token = token("drop");
     let (near, mut said) = captured(probe(&["daemonise", &token]));
-    let mut sandbox = start(Spec { near, far: probe(&["daemonise", &token]), ..spec(users) });
+    let mut sandbox =
+        start(SandboxSpec { near, far: probe(&["daemonise", &token]), ..spec(users) });
     sandbox.go(End::Near).unwrap();
     sandbox.go(End::Far).unwrap();
     assert_eq!(line(&mut said), "daemon up");
@@ -1136,16 +1154,17 @@ fn at_terminal(mode: &str) -> ExitCode {
     let user_namespace = if mode == "always" { UserNamespace::Always } else { UserNamespace::Auto };
     // Who runs the tests may ignore it, as `nohup` does: a shell cannot trap it any more.
     let near = "trap 'exit 9' INT; echo press; while :; do sleep 0.02; done";
-    let near = Side::command(["env", "--default-signal=INT", "sh", "-c", near]);
+    let near = SandboxSide::command(["env", "--default-signal=INT", "sh", "-c", near]);
     // Takes the foreground as an interactive shell does, and does not give it back.
     let far = probe(&["take-terminal"]);
-    let mut sandbox = match Sandbox::start(Spec { near, far, user_namespace, ..Spec::default() }) {
-        Ok(sandbox) => sandbox,
-        Err(error) => {
-            println!("ignored {error}");
-            return ExitCode::FAILURE;
-        }
-    };
+    let mut sandbox =
+        match Sandbox::start(SandboxSpec { near, far, user_namespace, ..SandboxSpec::default() }) {
+            Ok(sandbox) => sandbox,
+            Err(error) => {
+                println!("ignored {error}");
+                return ExitCode::FAILURE;
+            }
+        };
     sandbox.go(End::Near).unwrap();
     println!("exited {:?}", exit_of(&mut sandbox, End::Near));
     sandbox.go(End::Far).unwrap();
@@ -1161,7 +1180,7 @@ fn threads(users: UserNamespace) {
     let (_hold, held) = std::sync::mpsc::channel::<()>();
     let thread = std::thread::spawn(move || held.recv());
     let error = Sandbox::start(spec(users)).unwrap_err();
-    assert_eq!((error.step, error.errno), (Step::OneThread, 0));
+    assert_eq!((error.step, error.errno), (SetupStep::OneThread, 0));
     assert!(error.to_string().contains("before the first thread"), "{error}");
     drop(_hold);
     let _ = thread.join();
@@ -1180,7 +1199,7 @@ fn errors(_: UserNamespace) {
     let script = "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$0\" --probe available";
     let (mut near, said) = captured(sh(script));
     near.command.as_mut().unwrap().push(myself());
-    let mut sandbox = start(Spec { near, ..spec(UserNamespace::Always) });
+    let mut sandbox = start(SandboxSpec { near, ..spec(UserNamespace::Always) });
     sandbox.go(End::Near).unwrap();
     exit_of(&mut sandbox, End::Near);
     let said = rest(said);
@@ -1199,7 +1218,7 @@ fn start_up(users: UserNamespace) {
         let (far, mut far_said) = captured(probe(&["clock"]));
         let now = || clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap().num_nanoseconds();
         let began = now();
-        let mut sandbox = start(Spec { near, far, ..spec(users) });
+        let mut sandbox = start(SandboxSpec { near, far, ..spec(users) });
         starts.push((now() - began) as f64 / 1e6);
         sandbox.go(End::Near).unwrap();
         sandbox.go(End::Far).unwrap();
@@ -1217,7 +1236,7 @@ fn start_up(users: UserNamespace) {
     assert!(times[0] < 20.0, "{times:?}");
 }
 
-// ----------------------------------------------------------------------------------------------------------- probes
+// ------------------------------------------------------------------------------------------ probes
 
 /// The commands that run inside of the sandboxes.
 fn probes(name: &str, words: &[&str]) -> ExitCode {
@@ -1250,7 +1269,7 @@ fn probes(name: &str, words: &[&str]) -> ExitCode {
             println!("{} blocked {blocked} pipe {pipe}", open.join(" "));
         }
         ("clock", []) => {
-            println!("{}", clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap().num_nanoseconds())
+            println!("{}", clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap().num_nanoseconds());
         }
         ("udp-echo", [address]) => {
             let socket = UdpSocket::bind(SocketAddr::new(address.parse().unwrap(), 7)).unwrap();
@@ -1415,7 +1434,8 @@ fn probes(name: &str, words: &[&str]) -> ExitCode {
             // SAFETY: this process has one thread; nothing here depends on what fork leaves behind.
             unsafe {
                 if libc::fork() > 0 {
-                    std::thread::sleep(Duration::from_millis(100)); // the command itself ends later than its daemon begins
+                    // The command itself ends later than its daemon begins.
+                    std::thread::sleep(Duration::from_millis(100));
                     return ExitCode::SUCCESS;
                 }
                 libc::setsid();

@@ -8,15 +8,21 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// A row: its name, its parts by their number, and what stands behind it.
 pub struct Row {
+    /// What stands before it.
     pub name: String,
+    /// The length of each part.
     pub parts: Vec<f64>,
+    /// What stands behind it.
     pub words: String,
 }
 
 /// The names of the parts, and the rows.
 pub struct Bars<'a> {
+    /// The title.
     pub title: String,
+    /// What the parts are.
     pub parts: &'a [&'static str],
+    /// The rows, from above.
     pub rows: Vec<Row>,
 }
 
@@ -28,6 +34,10 @@ const LONGEST: f64 = 270.0;
 /// Parts that are told apart without colours.
 pub const HATCHINGS: usize = 5;
 
+/// The bars as SVG.
+///
+/// # Errors
+/// They cannot be drawn.
 pub fn svg(bars: &Bars<'_>) -> Result<String> {
     let mut text = String::new();
     draw(&mut text, bars).map_err(|error| anyhow!("cannot draw: {error}"))?;

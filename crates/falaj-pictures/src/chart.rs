@@ -8,11 +8,14 @@ use plotters::coord::{CoordTranslate, Shift};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+/// Where a part of a picture is drawn.
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+/// The outcome of drawing.
 pub type Drawn = Result<(), Box<dyn std::error::Error>>;
 type Context<'a, 'b> =
     ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
+/// The font of all words.
 pub const FONT: &str = "sans-serif";
 
 /// Height of a line of the legend.
@@ -21,6 +24,7 @@ const LEGEND: u32 = 24;
 /// How an axis goes.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Scale {
+    /// Evenly.
     Linear,
     /// Whole numbers, and nothing between.
     Each,
@@ -73,13 +77,18 @@ fn superscript(number: i32) -> String {
 
 /// An axis: what stands beside it, how it goes, and from where to where.
 pub struct Axis {
+    /// What stands beside it.
     pub name: String,
+    /// How it goes.
     pub scale: Scale,
+    /// Its first value.
     pub from: f64,
+    /// Its last value.
     pub to: f64,
 }
 
 impl Axis {
+    /// A linear axis.
     pub fn linear(name: impl Into<String>, from: f64, to: f64) -> Axis {
         Axis {
             name: name.into(),
@@ -126,9 +135,11 @@ impl Axis {
 
 /// A line of a chart. Where it is not a number there is a gap.
 pub struct Line {
+    /// What the legend says of it.
     pub name: String,
     /// Which of several it is, by colour and stroke; and by mark, if the chart has marks.
     pub number: usize,
+    /// Its points.
     pub points: Vec<(f64, f64)>,
     /// Around the line, both edges: where it may as well be.
     pub band: Vec<(f64, f64)>,
@@ -137,6 +148,7 @@ pub struct Line {
 }
 
 impl Line {
+    /// A line without band or bars.
     pub fn new(name: impl Into<String>, number: usize, points: Vec<(f64, f64)>) -> Line {
         Line { name: name.into(), number, points, band: Vec::new(), bars: Vec::new() }
     }
@@ -160,12 +172,17 @@ impl Line {
 
 /// A panel.
 pub struct Chart {
+    /// The title.
     pub title: String,
+    /// The horizontal axis.
     pub x: Axis,
+    /// The vertical axis.
     pub y: Axis,
+    /// The lines, the first below.
     pub lines: Vec<Line>,
     /// Upright lines with a word beside them: what is at that place.
     pub places: Vec<(f64, String)>,
+    /// Each point has a mark.
     pub marks: bool,
     /// How wide lines are: as wide as bars where they are.
     pub stroke: u32,
@@ -176,8 +193,11 @@ pub const STROKE: u32 = 2;
 
 /// Panels of one size, in rows.
 pub struct Sheet {
+    /// Width and height of a panel.
     pub panel: (u32, u32),
+    /// Panels in a row.
     pub columns: usize,
+    /// The panels.
     pub charts: Vec<Chart>,
 }
 

@@ -8,8 +8,11 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// Rows and columns with their names; a cell's colour goes with its logarithm.
 pub struct Heat {
+    /// The title.
     pub title: String,
+    /// The rows' names.
     pub rows: Vec<String>,
+    /// The columns' names.
     pub columns: Vec<String>,
     /// By row and column: a value, and the words in the cell.
     pub cells: Vec<Vec<Option<(f64, String)>>>,
@@ -24,6 +27,10 @@ const HEAD: i32 = 76;
 const LIGHT: (f64, f64, f64) = (239.0, 246.0, 251.0);
 const DARK: (f64, f64, f64) = (8.0, 61.0, 119.0);
 
+/// The table as SVG.
+///
+/// # Errors
+/// It cannot be drawn.
 pub fn svg(heat: &Heat) -> Result<String> {
     let mut text = String::new();
     draw(&mut text, heat).map_err(|error| anyhow!("cannot draw: {error}"))?;

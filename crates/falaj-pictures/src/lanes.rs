@@ -9,9 +9,13 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// A packet: when it came, when it was sent, and in which lane; in nanoseconds.
 pub struct Packet {
+    /// The number of its lane.
     pub lane: usize,
+    /// When it came.
     pub came: f64,
+    /// When its transmission began.
     pub start: f64,
+    /// When that ended.
     pub end: f64,
     /// It is the one that the picture is about.
     pub longest: bool,
@@ -19,10 +23,15 @@ pub struct Packet {
 
 /// A link's lanes over a stretch of time.
 pub struct Lanes {
+    /// The title.
     pub title: String,
+    /// The lanes' names.
     pub names: Vec<String>,
+    /// The packets.
     pub packets: Vec<Packet>,
+    /// Where the stretch begins.
     pub from: f64,
+    /// Where it ends.
     pub to: f64,
 }
 
@@ -31,6 +40,10 @@ const LANE: i32 = 40;
 const LEFT: i32 = 150;
 const HEAD: i32 = 58;
 
+/// The lanes as SVG.
+///
+/// # Errors
+/// They cannot be drawn.
 pub fn svg(all: &[Lanes]) -> Result<String> {
     let mut text = String::new();
     draw(&mut text, all).map_err(|error| anyhow!("cannot draw: {error}"))?;

@@ -1,11 +1,11 @@
 //! falaj's pictures, drawn as SVG; nothing here knows what is drawn.
 //!
-//! **Kinds.** [`chart`] draws panels of lines over axes, [`bars`] rows of bars, [`lanes`] packets on
-//! a time line, [`heat`] a table coloured by its values.
+//! **Kinds.** [`chart`] draws panels of lines over axes, [`bars`] rows of bars, [`lanes`] packets
+//! on a time line, [`heat`] a table coloured by its values.
 //!
 //! **What they share.** [`palette`] has colours and strokes that are told apart in grey print;
-//! [`units`] the units of axes. [`save`] and [`save_one`] write pictures as SVG and, with the feature
-//! `png`, as PNG.
+//! [`units`] the units of axes. [`save`] and [`save_one`] write pictures as SVG and, with the
+//! feature `png`, as PNG.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 

@@ -7,8 +7,11 @@ use plotters::style::RGBColor;
 /// again by it.
 pub type Tone = (RGBColor, &'static str);
 
+/// The page.
 pub const PAGE: Tone = (RGBColor(255, 255, 255), "#15181C");
+/// Words and axes.
 pub const INK: Tone = (RGBColor(30, 30, 30), "#E8E8E8");
+/// Lines of the grid.
 pub const GRID: Tone = (RGBColor(228, 228, 228), "#31363D");
 /// What stands aside: limits, waiting.
 pub const ASIDE: Tone = (RGBColor(112, 112, 112), "#A2A8B0");

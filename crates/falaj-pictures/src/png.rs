@@ -14,7 +14,7 @@ const SANS: [&str; 5] = ["DejaVu Sans", "Liberation Sans", "Noto Sans", "Arial",
 
 /// Writes a PNG for each, by its name. Without a font there would be no
 /// words in them: then there are none, which is said.
-pub fn write(out: &Path, figures: &[(String, String)]) -> Result<()> {
+pub(crate) fn write(out: &Path, figures: &[(String, String)]) -> Result<()> {
     if figures.is_empty() {
         return Ok(());
     }

@@ -108,9 +108,9 @@ fn way(way: &Way<'_>, before: Option<&Way<'_>>) -> Json {
         .map(|u| json!({ "flow": way.flows[u.flow].name, "what": u.what, "help": u.help }))
         .collect();
     json!({
-        "link": way.link, "direction": way.name(), "rate": direction.setup.rate.0,
+        "link": way.link, "direction": way.name(), "rate": direction.pipe.setup.rate.0,
         "account": direction.account.name(),
-        "largest": direction.setup.largest, "scheduler": direction.scheduler.kind,
+        "largest": direction.pipe.setup.largest, "scheduler": direction.scheduler.kind,
         "flows": flows.collect::<Vec<_>>(), "refused": refusals,
         "saturated": stations::json(direction),
     })

@@ -37,15 +37,15 @@ use bounds::Outlook;
 use falaj_scenario::{Direction, Scenario, Towards};
 use falaj_sched::contract::guarantee::Promise;
 use falaj_sched::contract::no_guarantee::NoPromise;
-use falaj_sched::contract::params::Refusals;
+use falaj_sched::contract::params::ConfigErrors;
 use solve::Unmet;
 
 /// What one direction of a link promises to each of its flows.
 ///
 /// # Errors
 /// Its discipline refuses its setup.
-pub fn promises(direction: &Direction) -> Result<Vec<Result<Promise, NoPromise>>, Refusals> {
-    Ok(bounds::served(direction, &direction.setup)?.promises)
+pub fn promises(direction: &Direction) -> Result<Vec<Result<Promise, NoPromise>>, ConfigErrors> {
+    Ok(bounds::served(direction, &direction.pipe.setup)?.promises)
 }
 
 /// One direction of a link, planned.
@@ -75,7 +75,7 @@ impl Way<'_> {
 ///
 /// # Errors
 /// A discipline refuses its setup.
-pub fn plan(scenario: &Scenario) -> Result<Vec<Way<'_>>, Refusals> {
+pub fn plan(scenario: &Scenario) -> Result<Vec<Way<'_>>, ConfigErrors> {
     let mut ways = Vec::new();
     for (l, link) in scenario.links.iter().enumerate() {
         for towards in [Towards::Up, Towards::Down] {

@@ -120,7 +120,7 @@ impl Routes {
             if outlook.many.is_some() {
                 says(format!("on link {} a mask makes many of flow {}", way.link, outlook.name));
             }
-            propagation += way.direction.delay;
+            propagation += way.direction.pipe.delay;
             let Some((_, _, service)) = &outlook.service else {
                 let why = match &outlook.promise {
                     Err(NoPromise(why)) => why.clone(),
@@ -143,7 +143,7 @@ impl Routes {
                 ];
                 let name = name.into_iter().flatten().collect::<Vec<_>>().join(".");
                 self.network.servers.push(Server { name, service: service.clone() });
-                self.capacity.push(way.direction.setup.rate);
+                self.capacity.push(way.direction.pipe.setup.rate);
                 self.network.servers.len() - 1
             });
             path.push(server);
@@ -238,7 +238,7 @@ type Steps = Vec<(usize, usize)>;
 
 /// What makes packets come otherwise than they left.
 fn irregular(direction: &Direction) -> Option<&'static str> {
-    let i = &direction.impairments;
+    let i = &direction.pipe.impairments;
     match () {
         () if i.jitter.is_some() || i.reorder.is_some() => {
             Some("lets some packets be longer on their way than others")

@@ -3,7 +3,7 @@
 use crate::bounds::{Envelope, Outlook, outlooks, served};
 use crate::words;
 use falaj_scenario::{Direction, Need};
-use falaj_sched::contract::params::Manifest;
+use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::contract::params::{Inner, Kind, Param, Setup, Value};
 use falaj_sched::queues::queue::Limit;
 use falaj_sched::registry::{self, ENTRIES};
@@ -69,7 +69,7 @@ pub fn unmet(direction: &Direction, flows: &[Outlook]) -> Vec<Unmet> {
 /// What everybody is promised, as far as somebody needs it; `None`: the
 /// discipline does not accept the setup.
 fn promised_with(direction: &Direction) -> Option<Vec<Promised>> {
-    let served = served(direction, &direction.setup).ok()?;
+    let served = served(direction, &direction.pipe.setup).ok()?;
     if served.shared.is_some() {
         return Some(outlooks(direction, &[]).ok()?.iter().map(promised).collect());
     }
@@ -123,7 +123,7 @@ fn shares(entry: &Manifest, of: Option<usize>, setup: &Setup) -> Vec<Share> {
 
 /// What a flow, or a part of one and the flow itself, may be given more or less by.
 fn shares_of(direction: &Direction, leaf: usize) -> Vec<Share> {
-    let setup = &direction.setup;
+    let setup = &direction.pipe.setup;
     let divided = setup.flow_of_leaf(leaf).and_then(|f| Some((f, deepest(setup, leaf)?)));
     let Some((f, inner)) = divided else { return shares(direction.scheduler, None, setup) };
     let within = registry::entry(inner.kind)
@@ -175,8 +175,8 @@ fn what_would_fit(
             let with = |v: u64| {
                 let mut with = direction.clone();
                 let flow = match share.of {
-                    Some(f) => with.setup.flows.get_mut(f),
-                    None => with.setup.leaf_mut(flow),
+                    Some(f) => with.pipe.setup.flows.get_mut(f),
+                    None => with.pipe.setup.leaf_mut(flow),
                 };
                 if let Some(flow) = flow {
                     flow.values.set(share.name, value(v));
@@ -195,7 +195,7 @@ fn what_would_fit(
         ([], []) => {
             let divide = ENTRIES
                 .iter()
-                .filter(|e| !self::shares(e, None, &direction.setup).is_empty())
+                .filter(|e| !self::shares(e, None, &direction.pipe.setup).is_empty())
                 .map(|e| e.kind);
             let divide: Vec<String> = divide.map(|kind| format!("`{kind}`")).collect();
             format!("choose a scheduler that divides the link: {}", divide.join(" or "))
@@ -249,15 +249,15 @@ fn shorter_queue(
     // A queue has to hold a packet of the largest size.
     let (least, most, limit): (u64, u64, fn(u64) -> Limit) = match outlook.limit {
         Limit::Packets(n) => (1, n.into(), |n| Limit::Packets(n as u32)),
-        Limit::Bytes(n) => (direction.setup.largest.into(), n, Limit::Bytes),
+        Limit::Bytes(n) => (direction.pipe.setup.largest.into(), n, Limit::Bytes),
     };
     let of_scheduler = direction.scheduler.scheduler.iter().find(|p| p.kind == Kind::Limit);
     let with = |n: u64| {
         let mut with = direction.clone();
         match of_scheduler {
-            Some(param) => with.setup.scheduler.set(param.name, Value::Limit(limit(n))),
+            Some(param) => with.pipe.setup.scheduler.set(param.name, Value::Limit(limit(n))),
             None => {
-                if let Some(leaf) = with.setup.leaf_mut(flow) {
+                if let Some(leaf) = with.pipe.setup.leaf_mut(flow) {
                     leaf.limit = limit(n);
                 }
             }

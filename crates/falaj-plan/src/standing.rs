@@ -6,7 +6,7 @@ use crate::solve::unmet;
 use falaj_scenario::{Direction, Flow, Need, Scenario, Towards};
 use falaj_sched::contract::guarantee::RateCondition;
 use falaj_sched::contract::no_guarantee::NoPromise;
-use falaj_sched::contract::params::Refusals;
+use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 
@@ -37,7 +37,7 @@ pub struct Standing {
 ///
 /// # Errors
 /// A discipline does not accept its setup.
-pub fn standings(scenario: &Scenario) -> Result<Vec<Vec<Standing>>, Refusals> {
+pub fn standings(scenario: &Scenario) -> Result<Vec<Vec<Standing>>, ConfigErrors> {
     let mut all = Vec::new();
     for link in &scenario.links {
         let up = of_direction(link.direction(Towards::Up))?;
@@ -54,10 +54,10 @@ fn are_alike(a: &Direction, b: &Direction) -> bool {
         |(a, b): (&Flow, &Flow)| a.name == b.name && a.need == b.need && a.envelope == b.envelope;
     a.flows.len() == b.flows.len()
         && a.flows.iter().zip(&b.flows).all(ask_alike)
-        && a.is_piped_as(b)
+        && a.pipe == b.pipe
 }
 
-fn of_direction(direction: &Direction) -> Result<Vec<Standing>, Refusals> {
+fn of_direction(direction: &Direction) -> Result<Vec<Standing>, ConfigErrors> {
     // Whatever is sent: sources of the file are not those that will be there.
     let outlooks = outlooks(direction, &[])?;
     let mut all: Vec<Standing> = outlooks

@@ -10,10 +10,10 @@ use serde_json::{Value as Json, json};
 /// What is expected of this direction with packets of the largest size; nothing where its flows are
 /// no stations, or are many.
 pub fn expected(direction: &Direction) -> Option<(Vec<Rate>, Saturation)> {
-    if direction.scheduler.kind != "dcf" || !direction.masks.is_none() {
+    if direction.scheduler.kind != "dcf" || !direction.pipe.masks.is_none() {
         return None;
     }
-    let setup = &direction.setup;
+    let setup = &direction.pipe.setup;
     let (channel, rates) = (Channel::new(setup).ok()?, rates(setup).ok()?);
     let stations: Vec<(Rate, u32)> = rates.iter().map(|&rate| (rate, setup.largest)).collect();
     Some((rates, saturation(&channel, &stations)))
@@ -21,7 +21,7 @@ pub fn expected(direction: &Direction) -> Option<(Vec<Rate>, Saturation)> {
 
 pub(crate) fn json(direction: &Direction) -> Option<Json> {
     let (rates, all) = expected(direction)?;
-    let gets = all.packets * f64::from(direction.setup.largest) * 8.0;
+    let gets = all.packets * f64::from(direction.pipe.setup.largest) * 8.0;
     let stations = direction.flows.iter().zip(&rates).zip(&all.air);
     let station = |((flow, rate), air): ((&falaj_scenario::Flow, &Rate), &f64)| {
         json!({
@@ -29,7 +29,7 @@ pub(crate) fn json(direction: &Direction) -> Option<Json> {
         })
     };
     Some(json!({
-        "bytes": direction.setup.largest,
+        "bytes": direction.pipe.setup.largest,
         "collisions": all.collisions,
         "dropped": all.dropped,
         "stations": stations.map(station).collect::<Vec<_>>(),

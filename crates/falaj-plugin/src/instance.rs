@@ -119,16 +119,16 @@ impl Instance for Foreign {
     }
 
     #[inline]
-    fn take(&mut self, queues: &[Seen], f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, queues: &[Seen], f: FlowId, sent: Sent) {
         let sent =
             abi::Sent { start: sent.start.0, end: sent.end.0, bytes: sent.bytes, reserved: 0 };
         // SAFETY: see `Foreign`; all that is shown stays as it is during the call.
         unsafe {
-            (self.functions.take)(self.own.as_ptr(), self.shown(queues), f.0, &raw const sent)
+            (self.functions.take)(self.own.as_ptr(), self.shown(queues), f.0, &raw const sent);
         }
     }
 
-    fn succeed(&mut self, old: Box<dyn Instance>, queues: &[Seen], now: Time) {
+    fn migrate_from(&mut self, old: Box<dyn Instance>, queues: &[Seen], now: Time) {
         let old: Box<dyn Any> = old;
         let (Some(succeed), Ok(old)) = (self.functions.succeed, old.downcast::<Foreign>()) else {
             return;
@@ -138,7 +138,7 @@ impl Instance for Foreign {
         unsafe { succeed(self.own.as_ptr(), old.own.as_ptr(), self.shown(queues), now.0) }
     }
 
-    fn forgettable(&self, f: FlowId, now: Time) -> bool {
+    fn is_reusable(&self, f: FlowId, now: Time) -> bool {
         // SAFETY: see `Foreign`.
         self.functions
             .forgettable

@@ -4,7 +4,7 @@ use crate::instance::{Foreign, Functions};
 use crate::{SYMBOL, Unloadable};
 use falaj_plugin_api::abi;
 use falaj_sched::contract::library::{Instance, Library, Traits};
-use falaj_sched::contract::params::{Given, Refused, Setup, Unit};
+use falaj_sched::contract::params::{ConfigError, Given, Setup, Unit};
 use falaj_sched::queues::queue::Limit;
 use std::ffi::{CStr, CString, c_char};
 use std::path::Path;
@@ -133,7 +133,7 @@ impl Library for Shared {
         }
     }
 
-    fn make(&self, setup: &Setup) -> Result<Box<dyn Instance>, Refused> {
+    fn make(&self, setup: &Setup) -> Result<Box<dyn Instance>, ConfigError> {
         let scheduler = Texts::of(setup.scheduler.given());
         let of_flows: Vec<Texts> =
             setup.flows.iter().map(|flow| Texts::of(flow.values.given())).collect();
@@ -175,7 +175,7 @@ impl Library for Shared {
             None => {
                 let what = Some(read(&refusal.what)).filter(|what| !what.is_empty());
                 let flow = Some(refusal.flow as usize).filter(|&flow| flow < setup.flows.len());
-                Err(Refused {
+                Err(ConfigError {
                     flow,
                     param: "with",
                     what: what

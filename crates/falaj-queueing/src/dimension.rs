@@ -335,9 +335,9 @@ impl Known<'_> {
             while high - low > 1 {
                 let middle = low + (high - low) / 2;
                 if (self.at(middle)?.delay <= asked) == before {
-                    low = middle
+                    low = middle;
                 } else {
-                    high = middle
+                    high = middle;
                 }
             }
             match open.take() {

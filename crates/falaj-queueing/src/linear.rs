@@ -273,11 +273,19 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            cases: 60,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
 
         /// Around one, two and three blocks, and far from any.
         #[test]
-        fn solutions_solve(n in prop_oneof![1usize..6, 46usize..51, 95usize..98, 140usize..150], width in 1usize..5, seed: u64) {
+        fn solutions_solve(
+            n in prop_oneof![1usize..6, 46usize..51, 95usize..98, 140usize..150],
+            width in 1usize..5,
+            seed: u64,
+        ) {
             let (m, right) = (drawn(n, n, seed), drawn(n, width, !seed));
             let lu = m.clone().lu();
             let x = lu.solve(&right);

@@ -38,7 +38,7 @@ use falaj_engine::table::Field;
 use falaj_engine::term::{Literal, Term};
 use falaj_scenario::{Direction, Link, Scenario};
 use falaj_sched::contract::breach::Breach;
-use falaj_sched::contract::params::Refusals;
+use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::units::time::{Span, Time};
 use pipes::{Cargo, Fate, Pipes, UP, Way};
 use std::net::SocketAddr;
@@ -92,7 +92,7 @@ pub enum Error {
     /// It cannot listen there.
     Listen(SocketAddr, io::Error),
     /// The link's discipline refuses its setup.
-    Refused(Refusals),
+    Refused(ConfigErrors),
     /// Streams were asked for, and the link does to packets what no stream bears.
     Breaks,
     /// Streams were asked for, and rules lead through links one behind the other.
@@ -347,7 +347,9 @@ impl Relay {
         };
         let pipes = Pipes::new(scenario).map_err(Error::Refused)?;
         let mut directions = scenario.links.iter().flat_map(|link| [&link.up, &link.down]);
-        if spec.carries.tcp && (pipes.drop_early() || directions.any(|d| breaks(&d.impairments))) {
+        if spec.carries.tcp
+            && (pipes.drop_early() || directions.any(|d| breaks(&d.pipe.impairments)))
+        {
             return Err(Error::Breaks);
         }
         if spec.carries.tcp && scenario.rules.iter().any(|rule| RouteRule::leads_on(&rule.rule)) {
@@ -448,7 +450,7 @@ impl Relay {
     fn hand_over(&mut self, fate: Fate<Item>) {
         match (fate, &mut self.udp, &mut self.tcp) {
             (Fate::Due(Item::Udp(datagram)), Some(udp), _) => {
-                udp.hand_over(&datagram, &mut self.core)
+                udp.hand_over(&datagram, &mut self.core);
             }
             (Fate::Due(Item::Tcp(segment)), _, Some(tcp)) => tcp.hand_over(segment, &mut self.core),
             (Fate::Lost(Item::Tcp(segment)), _, Some(tcp)) => tcp.lost(&segment, &mut self.core),

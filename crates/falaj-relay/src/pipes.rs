@@ -10,7 +10,7 @@ use falaj_engine::rules::{RouteRule, RuleCounters};
 use falaj_engine::{Corrupt, Emit, Output, PipeId};
 use falaj_scenario::Scenario;
 use falaj_sched::contract::breach::Breach;
-use falaj_sched::contract::params::{Refusals, Setup, Value};
+use falaj_sched::contract::params::{ConfigErrors, Setup, Value};
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::units::label::Label;
 use falaj_sched::units::time::{Span, Time};
@@ -146,7 +146,7 @@ fn sum(setup: &Setup) -> Limit {
 }
 
 impl<T: Cargo> Pipes<T> {
-    pub(crate) fn new(scenario: &Scenario) -> Result<Pipes<T>, Refusals> {
+    pub(crate) fn new(scenario: &Scenario) -> Result<Pipes<T>, ConfigErrors> {
         let mut spec = scenario.network();
         let mut rooms = Vec::new();
         let chain = spec.rules.iter().any(RouteRule::leads_on);

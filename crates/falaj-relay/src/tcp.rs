@@ -126,8 +126,8 @@ pub(crate) struct Tcp {
 
 /// What a stream may have on its way: what the link carries in its delay, within bounds.
 fn window(direction: &Direction) -> Limit {
-    let rate = direction.setup.rate;
-    let bytes = u128::from(rate.0) * u128::from(direction.delay.0) / 8_000_000_000;
+    let rate = direction.pipe.setup.rate;
+    let bytes = u128::from(rate.0) * u128::from(direction.pipe.delay.0) / 8_000_000_000;
     let bytes =
         if rate.is_unlimited() { WINDOW.1 } else { u64::try_from(bytes).unwrap_or(u64::MAX) };
     Limit::Bytes(bytes.saturating_mul(2).clamp(WINDOW.0, WINDOW.1))

@@ -83,8 +83,8 @@ impl Diagnostics {
     /// No more problems than these are shown.
     pub const MOST: usize = 40;
 
-    /// All that is wrong with the file of this name and text: in order, each once, lines and columns
-    /// filled in.
+    /// All that is wrong with the file of this name and text: in order, each once, lines and
+    /// columns filled in.
     pub fn new(file: &str, text: &str, mut problems: Vec<Problem>) -> Diagnostics {
         for problem in &mut problems {
             problem.span = inside(text, &problem.span);

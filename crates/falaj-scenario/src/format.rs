@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
                     let comment = self.comment(event);
                     match code.take().filter(|(text, _)| !text.is_empty()) {
                         Some((text, header)) => {
-                            lines.push(Line::Code { text, comment: Some(comment), header })
+                            lines.push(Line::Code { text, comment: Some(comment), header });
                         }
                         None => lines.push(Line::Comment(comment)),
                     }
@@ -148,7 +148,7 @@ impl<'a> Reader<'a> {
                 EventKind::Newline => {
                     match code.take().filter(|(text, _)| !text.is_empty()) {
                         Some((text, header)) => {
-                            lines.push(Line::Code { text, comment: None, header })
+                            lines.push(Line::Code { text, comment: None, header });
                         }
                         None if empty => lines.push(Line::Blank),
                         None => {}

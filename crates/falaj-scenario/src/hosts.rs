@@ -125,8 +125,10 @@ fn name_is_fit(name: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -> bo
         && !name.starts_with('-')
         && !name.ends_with('-');
     if !is_fit {
-        problems.push(Problem::error(at.clone(), format!("{} cannot be the name of a host", quoted(name))).help(
-            "a host is found by its name: 1 to 63 lower-case letters, digits and `-`, which neither begins nor ends it",
+        let title = format!("{} cannot be the name of a host", quoted(name));
+        problems.push(Problem::error(at.clone(), title).help(
+            "a host is found by its name: 1 to 63 lower-case letters, digits and `-`, which \
+             neither begins nor ends it",
         ));
     }
     is_fit

@@ -99,14 +99,14 @@ fn read(
     let mut after = before.clone();
     let [to, from] = [&mut after.links[0], &mut alone.links.into_iter().next()?];
     for (to, from) in [(&mut to.up, &mut from.up), (&mut to.down, &mut from.down)] {
-        if to.masks.of(n) != from.masks.of(0)
+        if to.pipe.masks.of(n) != from.pipe.masks.of(0)
             || from.flows.len() != 1
-            || from.setup.flows.len() != 1
+            || from.pipe.setup.flows.len() != 1
         {
             return None;
         }
         to.flows[n] = from.flows.pop()?;
-        to.setup.flows[n] = from.setup.flows.pop()?;
+        to.pipe.setup.flows[n] = from.pipe.setup.flows.pop()?;
     }
     Some((after, n))
 }
@@ -120,10 +120,11 @@ fn is_simple(before: &Scenario, file: &DocumentMut, link: &str) -> bool {
     let shared = |link: &dyn TableLike| !link.contains_key("up") && !link.contains_key("down");
     let [only] = &before.links[..] else { return false };
     let undivided = |way: &Direction| {
-        let of_queues = way.setup.flows.len() == way.flows.len()
-            && way.setup.flows.iter().all(|flow| flow.inner.is_none());
-        let alone = way.delay == Span::ZERO && way.setup.scheduler.choice("tail").is_none();
-        of_queues && alone && way.masks.link.is_none()
+        let of_queues = way.pipe.setup.flows.len() == way.flows.len()
+            && way.pipe.setup.flows.iter().all(|flow| flow.inner.is_none());
+        let alone =
+            way.pipe.delay == Span::ZERO && way.pipe.setup.scheduler.choice("tail").is_none();
+        of_queues && alone && way.pipe.masks.link.is_none()
     };
     tables
         && of_link.is_some_and(shared)

@@ -58,11 +58,12 @@ pub mod edit;
 mod files;
 mod format;
 mod hosts;
+mod impairments;
 mod incremental;
 pub mod keys;
 mod link;
 mod lints;
-mod masks;
+mod mask;
 mod matching;
 mod model;
 mod parse;
@@ -79,7 +80,7 @@ pub use diagnostics::{Diagnostics, Problem, Severity};
 pub use files::place::text_of;
 pub use format::{RULES, WIDTH, format};
 pub use incremental::{FlowChange, Undo, set_values};
-pub use masks::PARTS;
+pub use mask::PARTS;
 pub use matching::{TERMS, parse_match, parse_match_or_empty};
 pub use model::{
     ALL, Adapter, Bucket, Direction, Flow, Host, Link, Need, ROUTER, Rule, Run, SIMPLE, Scenario,

@@ -3,17 +3,13 @@
 use falaj_engine::PipeId;
 use falaj_engine::account::Account;
 use falaj_engine::classifier::{Classifier, Match};
-use falaj_engine::framing::Framing;
-use falaj_engine::impair::Impairments;
 use falaj_engine::key::Key;
-use falaj_engine::masks::Masks;
 use falaj_engine::network::{NetworkSpec, PlacedPipe};
-use falaj_engine::pipe::{Pace, PipeSpec};
-use falaj_sched::contract::params::Manifest;
+use falaj_engine::pipe::PipeSpec;
+use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::contract::params::{FlowSetup, Setup, Values};
 use falaj_sched::queues::queue::Limit;
 use falaj_sched::registry;
-use falaj_sched::units::capacity::Capacity;
 use falaj_sched::units::label::Ecn;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
@@ -70,65 +66,27 @@ impl Link {
     }
 }
 
-/// One direction of a link. Its rate is `setup.rate`.
+/// One direction of a link.
 #[derive(Debug, Clone)]
 pub struct Direction {
-    /// How the link turns bytes into time; where its rate changes, `setup.rate` is the mean.
-    pub capacity: Capacity,
-    /// What packets cost on the link beyond what `account` counts; `setup` counts that cost.
-    pub framing: Option<Framing>,
-    /// Who paces it.
-    pub pace: Pace,
-    /// Propagation delay.
-    pub delay: Span,
-    /// What the link does to packets.
-    pub impairments: Impairments,
-    /// Where the random numbers of that begin: the run's seed.
-    pub seed: u64,
+    /// The pipe that the engine builds of it. Its rate is `setup.rate`; its leaves are `flows`, one
+    /// by one; random numbers begin at the run's seed.
+    pub pipe: PipeSpec,
     /// Largest IP packet in bytes, 68 to 65535.
     pub mtu: u32,
     /// Which bytes of a packet count.
     pub account: Account,
-    /// The discipline.
+    /// The discipline, which has accepted the setup of the pipe.
     pub scheduler: &'static Manifest,
-    /// What the discipline is built from; accepted by it. Its leaves are `flows`, one by one.
-    pub setup: Setup,
     /// What packets belong to, in the order in which the rules are tried; at
     /// least one. A part of a flow is called `FLOW/PART`.
     pub flows: Vec<Flow>,
-    /// Which of them are many, and whether the link is.
-    pub masks: Masks,
 }
 
 impl Direction {
-    /// The pipe that the engine builds of it.
-    pub fn pipe(&self) -> PipeSpec {
-        PipeSpec {
-            kind: self.scheduler.kind,
-            setup: self.setup.clone(),
-            capacity: self.capacity.clone(),
-            framing: self.framing,
-            pace: self.pace,
-            delay: self.delay,
-            impairments: self.impairments.clone(),
-            seed: self.seed,
-            masks: self.masks.clone(),
-        }
-    }
-
-    /// Builds the engine the same pipe of this one?
-    pub fn is_piped_as(&self, other: &Direction) -> bool {
-        let small = |d: &Direction| (d.scheduler.kind, d.framing, d.pace, d.delay, d.seed);
-        small(self) == small(other)
-            && self.capacity == other.capacity
-            && self.impairments == other.impairments
-            && self.masks == other.masks
-            && self.setup == other.setup
-    }
-
     /// What a packet of so many bytes, as `account` counts, costs on the link.
     pub fn cost(&self, bytes: u32) -> u32 {
-        self.framing.map_or(bytes, |framing| framing.of(bytes))
+        self.pipe.framing.map_or(bytes, |framing| framing.of(bytes))
     }
 
     /// The rules that put packets in its flows.
@@ -338,25 +296,17 @@ impl Scenario {
     /// come from [`crate::parse_rate`] and its kin, which see to their ranges.
     pub fn simple(rate: Rate, delay: Span, queue: Limit, mtu: u32) -> Scenario {
         let account = Account::default();
-        let direction = Direction {
-            capacity: Capacity::Serialise,
-            framing: None,
-            pace: Pace::Falaj,
-            delay,
-            impairments: Impairments::default(),
-            seed: Run::default().seed,
-            mtu,
-            account,
-            scheduler: default_scheduler(),
-            setup: Setup {
-                rate,
-                largest: account.largest(mtu),
-                scheduler: Values::default(),
-                flows: vec![FlowSetup::new(Values::default(), queue)],
-            },
-            flows: vec![Flow::all()],
-            masks: Masks { link: None, flows: vec![None] },
+        let setup = Setup {
+            rate,
+            largest: account.largest(mtu),
+            scheduler: Values::default(),
+            flows: vec![FlowSetup::new(Values::default(), queue)],
         };
+        let scheduler = default_scheduler();
+        let mut pipe = PipeSpec::new(scheduler.kind, setup, delay);
+        pipe.seed = Run::default().seed;
+        pipe.masks.flows = vec![None];
+        let direction = Direction { pipe, mtu, account, scheduler, flows: vec![Flow::all()] };
         let link =
             Link { name: SIMPLE.to_owned(), up: direction.clone(), down: direction, uplink: None };
         Scenario {
@@ -371,7 +321,7 @@ impl Scenario {
     /// The network that the engine builds of it: up and down of each link, and the rules.
     pub fn network(&self) -> NetworkSpec {
         let place = |d: &Direction| PlacedPipe {
-            pipe: d.pipe(),
+            pipe: d.pipe.clone(),
             classifier: d.classifier(),
             account: d.account,
         };

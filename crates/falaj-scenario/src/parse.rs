@@ -7,7 +7,7 @@ use crate::keys;
 use crate::link::{self, Known};
 use crate::lints;
 use crate::model::{Run, Scenario};
-use crate::read::{Datum, Fields, Got, fields, get};
+use crate::read::{self, Datum, Fields, Got, fields, get};
 use crate::routing::rules;
 use crate::routing::tables::Tables;
 use crate::syntax;
@@ -83,8 +83,11 @@ fn scenario<'a>(
         Some(Some(Datum::Tables(all))) => rules::read(all, &links, &tables, problems),
         _ => None,
     };
+    if let Some(rules) = &rules {
+        lints::routing::rules(rules, &links, problems);
+    }
     if let (Some(rules), Some((links, _))) = (&rules, file.table("link")) {
-        lints::marks(links, rules, problems);
+        lints::routing::marks(links, rules, problems);
     }
 
     let mut sources = Vec::new();
@@ -120,7 +123,7 @@ fn scenario<'a>(
     let run = run?;
     let rules = rules?.into_iter().map(|read| read.rule).collect();
     for direction in links.iter_mut().flat_map(|link| [&mut link.up, &mut link.down]) {
-        direction.seed = run.seed;
+        direction.pipe.seed = run.seed;
         direction.flows.iter_mut().for_each(|flow| tables.resolve(&mut flow.matches));
     }
     Some(Scenario { links, rules, traffic, hosts: hosts?, run })
@@ -136,7 +139,7 @@ fn each_table<'a>(
 ) {
     each(file, key, problems, |name, value, problems| match value.get_ref() {
         DeValue::Table(table) => read(name, table, value.span(), problems),
-        _ => problems.push(link::not_a_table(key, name, value.span(), example)),
+        _ => problems.push(read::not_a_table(key, name, value.span(), example)),
     });
 }
 
@@ -152,7 +155,7 @@ fn each<'a>(
         let of = if key == "traffic" { "source of traffic" } else { key };
         // Less fits hosts, which see to it themselves.
         if key != "host" {
-            link::name_is_fit(name.get_ref(), name.span(), of, problems);
+            read::name_is_fit(name.get_ref(), name.span(), of, problems);
         }
         read(name.get_ref(), value, problems);
     }

@@ -4,8 +4,8 @@
 //! (nanoseconds, bits a second, bytes, packets), a number without a unit, and
 //! a unit that could be meant two ways are refused with what to write instead.
 
-use crate::keys::{MTU_MAX, MTU_MIN};
 use crate::suggest::{self, quoted};
+use falaj_sched::contract::params::{Kind, Value};
 use falaj_sched::queues::queue::Limit;
 use falaj_sched::units::probability::Probability;
 use falaj_sched::units::rate::Rate;
@@ -43,6 +43,13 @@ impl fmt::Display for Unreadable {
     }
 }
 impl std::error::Error for Unreadable {}
+
+/// The largest `burst` of an envelope.
+pub const BURST_MAX: u64 = 1 << 40;
+/// The smallest `mtu`: what every IPv4 link must carry.
+pub const MTU_MIN: u32 = 68;
+/// The largest `mtu`: the longest IPv4 packet.
+pub const MTU_MAX: u32 = 65_535;
 
 /// The highest rate that may be written, 1000 Tbit/s: far above any link, far
 /// below where the wire's arithmetic would overflow.
@@ -411,6 +418,35 @@ pub fn parse_numbers(text: &str) -> Result<Vec<RangeInclusive<u64>>, Unreadable>
     }
 }
 
+/// Reads a text as `kind`. Used for defaults, and by the file for what is a text there.
+pub(crate) fn parse_value(kind: Kind, text: &str) -> Result<Value, Unreadable> {
+    Ok(match kind {
+        Kind::Span => Value::Span(parse_span(text)?),
+        Kind::Rate => Value::Rate(parse_rate(text)?),
+        Kind::Bytes => Value::Bytes(parse_size(text)?),
+        Kind::Limit => Value::Limit(parse_limit(text)?),
+        Kind::Probability => Value::Probability(parse_probability(text)?),
+        Kind::Count { min, max } => {
+            let number = text.parse().ok().filter(|n| (min..=max).contains(n));
+            Value::Count(number.ok_or_else(|| {
+                Unreadable::new(
+                    format!("{} is out of range", quoted(text)),
+                    format!("write a whole number from {min} to {max}"),
+                )
+            })?)
+        }
+        Kind::Choice(words) => match words.iter().find(|w| **w == text) {
+            Some(word) => Value::Choice(word),
+            None => {
+                let near = suggest::nearest(text, words.iter().copied()).map(str::to_owned);
+                let what = format!("{} is not one of the words allowed", quoted(text));
+                let allowed = format!("allowed: {}", suggest::list(words.iter().copied()));
+                return Err(Unreadable { near, ..Unreadable::new(what, allowed) });
+            }
+        },
+    })
+}
+
 /// An exact decimal number: `mantissa / 10^places`.
 pub struct Decimal<'a> {
     text: &'a str,
@@ -419,8 +455,8 @@ pub struct Decimal<'a> {
 }
 
 impl Decimal<'_> {
-    /// This many times `factor`, which has to be whole and fit 64 bits. `text` is the quantity as it
-    /// was written, `unit` that of the result, and `show` writes one, all for messages.
+    /// This many times `factor`, which has to be whole and fit 64 bits. `text` is the quantity as
+    /// it was written, `unit` that of the result, and `show` writes one, all for messages.
     ///
     /// # Errors
     /// It is not whole, or too large.

@@ -1,6 +1,6 @@
 //! The API over HTTP: what the watch published last is read without asking the link; what changes
-//! goes by the handler of the control socket, which reads, checks and admits it as it does any other
-//! change.
+//! goes by the handler of the control socket, which reads, checks and admits it as it does any
+//! other change.
 
 use super::connections::{Known, answer};
 use super::model::{
@@ -192,7 +192,8 @@ async fn guard(
 #[openapi(
     info(
         title = "falaj serve",
-        description = "Virtual adapters with promises. Times are in nanoseconds, rates in bits per second."
+        description = "Virtual adapters with promises. Times are in nanoseconds, rates in bits per \
+                       second."
     ),
     components(schemas(
         Adapter, Breach, Breaches, Bucket, Delays, Flow, Made, Problem, Promise, Quantiles, Remark,
@@ -345,7 +346,8 @@ async fn adapters(State(app): State<Arc<App>>) -> Response {
 
 /// One adapter; a `/` in its name is written `%2F`.
 #[utoipa::path(get, path = "/v1/adapters/{name}", params(("name" = String, Path)),
-    responses((status = 200, body = Adapter), (status = 400, body = Problem), (status = 404, body = Problem)))]
+    responses((status = 200, body = Adapter), (status = 400, body = Problem),
+        (status = 404, body = Problem)))]
 async fn adapter(
     State(app): State<Arc<App>>,
     Given(Path(name)): Given<Path<String>>,
@@ -357,7 +359,8 @@ async fn adapter(
 
 /// Adds an adapter: the keys of a flow of the scenario, `adapter` among them.
 #[utoipa::path(put, path = "/v1/adapters/{name}", params(("name" = String, Path), Meant),
-    request_body = Object, responses((status = 200, body = Made), (status = 400, body = Problem), (status = 409, body = Problem)))]
+    request_body = Object, responses((status = 200, body = Made), (status = 400, body = Problem),
+        (status = 409, body = Problem)))]
 async fn add(
     State(app): State<Arc<App>>,
     Given(Path(name)): Given<Path<String>>,
@@ -380,8 +383,9 @@ async fn add(
 
 /// Changes keys of an adapter's flow: weight, cap, queue, need; null takes one out.
 #[utoipa::path(patch, path = "/v1/adapters/{name}", params(("name" = String, Path), Meant),
-    request_body = Object, responses((status = 200, body = Made), (status = 400, body = Problem), (status = 404, body = Problem),
-    (status = 409, body = Problem)))]
+    request_body = Object, responses((status = 200, body = Made), (status = 400, body = Problem),
+        (status = 404, body = Problem),
+        (status = 409, body = Problem)))]
 async fn change(
     State(app): State<Arc<App>>,
     Given(Path(name)): Given<Path<String>>,
@@ -394,7 +398,8 @@ async fn change(
 
 /// Takes an adapter away; what waits for it joins another flow, or, with `drop`, is dropped.
 #[utoipa::path(delete, path = "/v1/adapters/{name}", params(("name" = String, Path), Meant),
-    responses((status = 200, body = Made), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
+    responses((status = 200, body = Made), (status = 400, body = Problem),
+        (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn remove(
     State(app): State<Arc<App>>,
     Given(Path(name)): Given<Path<String>>,
@@ -407,7 +412,8 @@ async fn remove(
 
 /// How long packets of an adapter stayed, by flow: the whole distribution since the start.
 #[utoipa::path(get, path = "/v1/adapters/{name}/delays", params(("name" = String, Path)),
-    responses((status = 200, body = Vec<Delays>), (status = 400, body = Problem), (status = 404, body = Problem)))]
+    responses((status = 200, body = Vec<Delays>), (status = 400, body = Problem),
+        (status = 404, body = Problem)))]
 async fn delays(
     State(app): State<Arc<App>>,
     Given(Path(name)): Given<Path<String>>,
@@ -419,8 +425,10 @@ async fn delays(
 
 /// Pauses an adapter, or lets it go on: meanwhile it is not read from, and gets nothing. A new
 /// start of the service forgets it, unless it keeps its state.
-#[utoipa::path(put, path = "/v1/adapters/{name}/paused", params(("name" = String, Path)), request_body = bool,
-    responses((status = 200, body = bool), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
+#[utoipa::path(put, path = "/v1/adapters/{name}/paused", params(("name" = String, Path)),
+    request_body = bool,
+    responses((status = 200, body = bool), (status = 400, body = Problem),
+        (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn pause(
     State(app): State<Arc<App>>,
     Given(Path(name)): Given<Path<String>>,
@@ -437,7 +445,9 @@ async fn pause(
 }
 
 /// Who held the link when, in each direction: the last turns, since flows changed last.
-#[utoipa::path(get, path = "/v1/turns", params(Newest), responses((status = 200, body = Vec<Turns>), (status = 400, body = Problem), (status = 409, body = Problem)))]
+#[utoipa::path(get, path = "/v1/turns", params(Newest),
+    responses((status = 200, body = Vec<Turns>), (status = 400, body = Problem),
+        (status = 409, body = Problem)))]
 async fn turns(
     State(app): State<Arc<App>>,
     Given(Query(newest)): Given<Query<Newest>>,
@@ -450,7 +460,7 @@ async fn turns(
     let (links, turns) = blocking(look).await?.map_err(No::from)?;
     let ways =
         links.into_iter().flat_map(|link| ["up", "down"].map(|way| (link.clone(), way.to_owned())));
-    let turn = |(flow, turn): (String, falaj_live::event_loop::Turn)| {
+    let turn = |(flow, turn): (String, falaj_live::event_loop::LinkOccupancy)| {
         let (begin_ns, end_ns) = (turn.begin.0, turn.end.0);
         Turn { flow, begin_ns, end_ns, packets: turn.packets }
     };
@@ -469,7 +479,8 @@ async fn breaches(State(app): State<Arc<App>>) -> Json<Vec<Breach>> {
 }
 
 /// A sample each second, as server-sent events of the name `sample`.
-#[utoipa::path(get, path = "/v1/events", responses((status = 200, content_type = "text/event-stream", body = Sample)))]
+#[utoipa::path(get, path = "/v1/events",
+    responses((status = 200, content_type = "text/event-stream", body = Sample)))]
 async fn events(State(app): State<Arc<App>>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     // Who was too slow for some has the next one.
     let samples = BroadcastStream::new(app.published.news.subscribe()).filter_map(Result::ok);
@@ -494,8 +505,10 @@ async fn scenario(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Res
 
 /// The whole scenario as it is to be, as TOML: all of it takes over at one instant, or nothing
 /// does.
-#[utoipa::path(put, path = "/v1/scenario", params(Meant), request_body(content = String, content_type = "application/toml"),
-    responses((status = 200, body = Made), (status = 400, body = Problem), (status = 409, body = Problem)))]
+#[utoipa::path(put, path = "/v1/scenario", params(Meant),
+    request_body(content = String, content_type = "application/toml"),
+    responses((status = 200, body = Made), (status = 400, body = Problem),
+        (status = 409, body = Problem)))]
 async fn replace(
     State(app): State<Arc<App>>,
     Given(Query(meant)): Given<Query<Meant>>,
@@ -516,7 +529,8 @@ struct Finely {
 
 /// The same numbers for Prometheus and its kin: of each adapter in each direction.
 #[utoipa::path(get, path = "/metrics", params(Finely),
-    responses((status = 200, content_type = "application/openmetrics-text", body = String), (status = 400, body = Problem)))]
+    responses((status = 200, content_type = "application/openmetrics-text", body = String),
+        (status = 400, body = Problem)))]
 async fn openmetrics(
     State(app): State<Arc<App>>,
     Given(Query(Finely { flows })): Given<Query<Finely>>,

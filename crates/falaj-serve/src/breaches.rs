@@ -1,7 +1,7 @@
 //! What was not as promised: told when it is seen, and remembered for whoever asks.
 
 use super::model::{Breach, TooLong, TooSlow};
-use falaj_live::event_loop::{Cause, Late};
+use falaj_live::event_loop::{Violation, ViolationCause};
 use falaj_terminal::text;
 use std::collections::VecDeque;
 use tracing::{error, info, warn};
@@ -12,21 +12,24 @@ const KEPT: usize = 256;
 const TOLD: usize = 3;
 
 /// Kinds that push out none of another.
-const KINDS: usize = Cause::ALL.len() + 1;
+const KINDS: usize = ViolationCause::ALL.len() + 1;
 
 fn kind(breach: &Breach) -> usize {
     match breach {
         Breach::Delay(late) => cause(late) as usize,
-        Breach::Rate(_) => Cause::ALL.len(),
+        Breach::Rate(_) => ViolationCause::ALL.len(),
     }
 }
 
-fn cause(late: &TooLong) -> Cause {
-    Cause::ALL.into_iter().find(|cause| cause.name() == late.cause).unwrap_or(Cause::Promise)
+fn cause(late: &TooLong) -> ViolationCause {
+    ViolationCause::ALL
+        .into_iter()
+        .find(|cause| cause.name() == late.cause)
+        .unwrap_or(ViolationCause::Guarantee)
 }
 
-impl From<&Late> for Breach {
-    fn from(late: &Late) -> Breach {
+impl From<&Violation> for Breach {
+    fn from(late: &Violation) -> Breach {
         Breach::Delay(TooLong {
             number: late.number,
             flow: late.flow.clone(),
@@ -82,9 +85,9 @@ fn tell_too_long(late: &TooLong) {
         (&late.flow[..], cause(late), late.bound_ns, late.arrival_ns);
     let stayed_ns = late.handed_over_ns.unwrap_or(late.end_ns).saturating_sub(arrival_ns);
     let why = match cause {
-        Cause::OwnBurst => "it had sent more than its envelope",
-        Cause::Host => "it left in time, and this host handed it over late",
-        Cause::Promise => "the promise was not kept",
+        ViolationCause::OwnBurst => "it had sent more than its envelope",
+        ViolationCause::Host => "it left in time, and this host handed it over late",
+        ViolationCause::Guarantee => "the promise was not kept",
     };
     let [stayed, promised, came] =
         [stayed_ns, promised_ns, arrival_ns].map(|nanos| text::nanos(nanos as f64));
@@ -93,9 +96,15 @@ fn tell_too_long(late: &TooLong) {
     );
     let name = cause.name();
     match cause {
-        Cause::OwnBurst => info!(flow, cause = name, stayed_ns, promised_ns, arrival_ns, "{words}"),
-        Cause::Host => warn!(flow, cause = name, stayed_ns, promised_ns, arrival_ns, "{words}"),
-        Cause::Promise => error!(flow, cause = name, stayed_ns, promised_ns, arrival_ns, "{words}"),
+        ViolationCause::OwnBurst => {
+            info!(flow, cause = name, stayed_ns, promised_ns, arrival_ns, "{words}");
+        }
+        ViolationCause::Host => {
+            warn!(flow, cause = name, stayed_ns, promised_ns, arrival_ns, "{words}");
+        }
+        ViolationCause::Guarantee => {
+            error!(flow, cause = name, stayed_ns, promised_ns, arrival_ns, "{words}");
+        }
     }
 }
 
@@ -113,9 +122,10 @@ mod tests {
     use super::*;
     use falaj_sched::units::time::{Span, Time};
 
-    fn late(number: u64, cause: Cause) -> Breach {
+    fn late(number: u64, cause: ViolationCause) -> Breach {
         let (bound, arrival, end) = (Span(1), Time(0), Time(2));
-        (&Late { number, flow: "a".into(), cause, bound, arrival, end, handed_over: None }).into()
+        (&Violation { number, flow: "a".into(), cause, bound, arrival, end, handed_over: None })
+            .into()
     }
 
     #[test]
@@ -128,12 +138,12 @@ mod tests {
             promised: 2,
         });
         let mut breaches = VecDeque::new();
-        keep(&mut breaches, vec![late(1, Cause::Promise), slow]);
+        keep(&mut breaches, vec![late(1, ViolationCause::Guarantee), slow]);
         for second in 0..5 {
             let from = 2 + 100 * second;
             keep(
                 &mut breaches,
-                (from..from + 100).map(|number| late(number, Cause::OwnBurst)).collect(),
+                (from..from + 100).map(|number| late(number, ViolationCause::OwnBurst)).collect(),
             );
         }
         let number = |breach: &Breach| match breach {
@@ -154,10 +164,11 @@ mod tests {
             TooSlow { flow: "wire up a".into(), begin_ns: 5, end_ns: 7, sent: 10, promised: 20 };
         let json = serde_json::to_value(Breach::Rate(slow)).expect("JSON");
         let said = serde_json::json!({
-            "kind": "rate", "flow": "wire up a", "begin_ns": 5, "end_ns": 7, "sent": 10, "promised": 20
+            "kind": "rate", "flow": "wire up a", "begin_ns": 5, "end_ns": 7, "sent": 10,
+            "promised": 20
         });
         assert_eq!(json, said);
-        let json = serde_json::to_value(late(3, Cause::Host)).expect("JSON");
+        let json = serde_json::to_value(late(3, ViolationCause::Host)).expect("JSON");
         assert_eq!(
             (&json["kind"], &json["cause"], &json["number"]),
             (&"delay".into(), &"host".into(), &3.into())

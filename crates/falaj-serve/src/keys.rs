@@ -101,7 +101,7 @@ pub(super) fn hostile(body: &str) {
         match given {
             Value::Null => assert!(read.value.is_none(), "{set}"),
             Value::String(text) => {
-                assert_eq!(read.value.as_ref().and_then(|v| v.as_str()), Some(&text[..]), "{set}")
+                assert_eq!(read.value.as_ref().and_then(|v| v.as_str()), Some(&text[..]), "{set}");
             }
             Value::Array(all) => {
                 let array = read.value.as_ref().and_then(|v| v.as_array());
@@ -164,14 +164,23 @@ mod tests {
             "up.weight",
             "phase",
         ];
-        prop_oneof![20 => prop::sample::select(known).prop_map(str::to_owned), 1 => "[ -~]{0,8}", 1 => any::<String>()]
+        prop_oneof![
+            20 => prop::sample::select(known).prop_map(str::to_owned),
+            1 => "[ -~]{0,8}",
+            1 => any::<String>(),
+        ]
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
 
         #[test]
-        fn a_body_sets_what_it_says_and_nothing_else(keys in prop::collection::btree_map(key(), anything(), 0..5)) {
+        fn a_body_sets_what_it_says_and_nothing_else(
+            keys in prop::collection::btree_map(key(), anything(), 0..5),
+        ) {
             hostile(&Value::Object(keys.into_iter().collect()).to_string());
         }
 

@@ -13,12 +13,12 @@
 //! **The guarantee watch.** Each second `watch` compares what was guaranteed with what is;
 //! `breaches` are told and remembered, and `model` is all of that as JSON.
 //!
-//! **The API.** `api` answers over HTTP; `keys` is what the body of a request sets; `connections` says
-//! who connects, and for how long; `tls` and `secret` who the service is and who may ask; `metrics` is
-//! the same as OpenMetrics. `page` is the dashboard that the program carries, which asks the API, and
-//! [`top`] the terminal screen, another program that asks it.
+//! **The API.** `api` answers over HTTP; `keys` is what the body of a request sets; `connections`
+//! says who connects, and for how long; `tls` and `secret` who the service is and who may ask;
+//! `metrics` is the same as OpenMetrics. `page` is the dashboard that the program carries, which
+//! asks the API, and [`top`] the terminal screen, another program that asks it.
 //!
-//! [`bench`] is `falaj bench serve`: the same with thousands of adapters in memory.
+//! [`mod@bench`] is `falaj bench serve`: the same with thousands of adapters in memory.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 

@@ -269,7 +269,7 @@ impl Collector for Scrape {
             let mut family = encoder.encode_descriptor(name, help, unit.as_ref(), kind)?;
             match of {
                 Of::Adapter(of) => {
-                    self.each_adapter(|labels, adapter| count(&mut family, labels, of(adapter)))?
+                    self.each_adapter(|labels, adapter| count(&mut family, labels, of(adapter)))?;
                 }
                 Of::Ways(of) => self.each_adapter(|labels, adapter| {
                     let Ways { up, down } = of(adapter);
@@ -279,10 +279,10 @@ impl Collector for Scrape {
                     })
                 })?,
                 Of::Spent(of) => {
-                    self.each_adapter(|labels, adapter| number(&mut family, labels, of(adapter)))?
+                    self.each_adapter(|labels, adapter| number(&mut family, labels, of(adapter)))?;
                 }
                 Of::Count(of) => {
-                    self.each_flow(|labels, flow| count(&mut family, labels, of(flow)))?
+                    self.each_flow(|labels, flow| count(&mut family, labels, of(flow)))?;
                 }
                 Of::Number(of) => self.each_flow(|labels, flow| match of(flow) {
                     Some(value) => number(&mut family, labels, value),

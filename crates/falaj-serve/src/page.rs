@@ -16,8 +16,9 @@ const FILES: [(&str, &str, &str); 3] = [
 ];
 
 /// The page has nothing from elsewhere, asks nobody else, and is nobody's frame.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; \
-                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors \
+                      'none'";
 
 pub(super) fn router() -> Router {
     let file = |router: Router,

@@ -3,12 +3,10 @@
 use anyhow::{Context, Result, anyhow, bail};
 use falaj_control::running::Beside;
 use falaj_control::terms::weights;
-use falaj_live::adapters::{self, Adapters, Addresses, Counts, Opener, Space, TapWanted};
-use falaj_live::backend::interface::{EndName, Interface};
-use falaj_live::backend::packet::{Monitor, State};
-use falaj_live::backend::port::Port;
+use falaj_live::adapters::{self, AdapterCounts, Adapters, Addresses, Opener, Space, TapWanted};
+use falaj_live::backend::{Backend, EndName, InterfaceState, Monitor, OpenEnd, OpenOptions, Port};
 use falaj_live::sandbox::Hosts;
-use falaj_live::wiring::{interface_port, space_port};
+use falaj_live::wiring::space_port;
 use falaj_scenario::{Adapter, Scenario};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::cell::RefCell;
@@ -40,14 +38,16 @@ impl Place {
                 bail!("write the namespace behind `tap:`: a name under /run/netns, or a process")
             }
             (_, Some(namespace)) => Place::Tap(namespace.to_owned()),
-            _ => match text.parse::<EndName>().map_err(|why| anyhow!(why))? {
-                EndName::Queue(_) => {
+            _ => {
+                let end = text.parse::<EndName>().map_err(|why| anyhow!(why))?;
+                if end.entry().returns_packets {
                     bail!(
-                        "a queue of the firewall is for `falaj bridge`: it is neither an adapter nor an uplink"
+                        "a queue of the firewall is for `falaj bridge`: it is neither an adapter \
+                         nor an uplink"
                     )
                 }
-                there => Place::There(there),
-            },
+                Place::There(end)
+            }
         })
     }
 
@@ -63,7 +63,7 @@ fn called(name: &str) -> String {
 /// An interface, and what tells of its changes.
 struct Watched {
     name: String,
-    interface: Interface,
+    interface: Box<dyn Backend>,
     monitor: Monitor,
 }
 
@@ -104,8 +104,8 @@ impl Interfaces {
                 warn!(adapter = watched.name.as_str(), "{}: {why}", called(&watched.name));
             }
             match watched.interface.look() {
-                Some(State::Up) => {
-                    info!(adapter = watched.name.as_str(), "{} is up", called(&watched.name))
+                Some(InterfaceState::Up) => {
+                    info!(adapter = watched.name.as_str(), "{} is up", called(&watched.name));
                 }
                 Some(state) => {
                     warn!(
@@ -201,19 +201,20 @@ pub(super) fn open(
     let mut interfaces = Interfaces { epoll, all: Vec::new() };
     let (all, mut uplink) = (Adapters::new()?, None);
     let mut told = Vec::new();
-    // Guests' cards last: they bring threads, and other namespaces are entered by a process that
-    // has one.
+    // Ends that bring threads last: other namespaces are entered by a process that has one.
+    let brings_threads =
+        |place: &Place| matches!(place, Place::There(end) if end.entry().starts_threads);
     let mut order: Vec<_> = places.iter().collect();
-    order.sort_by_key(|(_, place)| matches!(place, Place::There(EndName::VhostUser(_))));
+    order.sort_by_key(|(_, place)| brings_threads(place));
     let mut give_up = Some(give_up);
     for (name, place) in order {
-        if matches!(place, Place::There(EndName::VhostUser(_))) {
+        if brings_threads(place) {
             give_up.take().map_or(Ok(()), |give_up| give_up())?;
         }
         let (port, mac) = match place {
             Place::There(end) => {
                 let (interface, monitor) = there(end, &opener).with_context(|| called(name))?;
-                let port = interface_port(&interface)?;
+                let port = interface.port()?;
                 interfaces.add(Watched { name: name.clone(), interface, monitor })?;
                 (port, None)
             }
@@ -270,37 +271,21 @@ pub(super) fn here(scenario: &Scenario) -> Result<Vec<String>> {
     let ports = uplinks.chain(scenario.adapters().into_iter().map(|adapter| &adapter.port));
     let mut names = Vec::new();
     for port in ports {
-        if let Place::There(EndName::Interface(place)) = Place::parse(port)?
-            && place.namespace.is_none()
+        if let Place::There(end) = Place::parse(port)?
+            && let Some(name) = end.interface()
+            && name.namespace.is_none()
         {
-            names.push(place.interface);
+            names.push(name.interface.clone());
         }
     }
     Ok(names)
 }
 
-fn there(end: &EndName, opener: &Opener) -> Result<(Interface, Monitor)> {
-    match end {
-        EndName::Interface(place) => Ok(opener.interface(place)?),
-        EndName::VhostUser(path) => guest(path),
-        EndName::Memif(name) => Interface::memif(name, None)
-            .context("cannot make that socket; take a name that is free, in a directory that you may write to"),
-        EndName::Queue(_) => {
-            bail!("a queue of the firewall is for `falaj bridge`: it is neither an adapter nor an uplink")
-        }
+fn there(end: &EndName, opener: &Opener) -> Result<OpenEnd> {
+    match end.interface() {
+        Some(name) => Ok(opener.interface(name)?),
+        None => Ok(end.open(&OpenOptions::default())?),
     }
-}
-
-#[cfg(feature = "vhost-user")]
-fn guest(path: &std::path::Path) -> Result<(Interface, Monitor)> {
-    Interface::vhost_user(path).context(
-        "cannot listen there; take a name that is free, in a directory that you may write to",
-    )
-}
-
-#[cfg(not(feature = "vhost-user"))]
-fn guest(_path: &std::path::Path) -> Result<(Interface, Monitor)> {
-    bail!("this program was built without guests' cards")
 }
 
 impl Opened {
@@ -422,14 +407,22 @@ impl Places {
         let most = Addresses::LAST - Addresses::UPLINK;
         let place = match stayed.and_then(|mac| at.place(mac)) {
             Some(had) => {
-                let free = self.free.iter().position(|&place| place == had).and_then(|n| self.free.remove(n));
+                let free = self
+                    .free
+                    .iter()
+                    .position(|&place| place == had)
+                    .and_then(|n| self.free.remove(n));
                 free.with_context(|| {
-                    format!("the interface that stayed there has {}, which is another's now: delete it", at.address(had))
+                    format!(
+                        "the interface that stayed there has {}, which is another's now: delete it",
+                        at.address(had)
+                    )
                 })?
             }
             None => self.free.pop_front().with_context(|| {
                 format!(
-                    "at most {most} adapters have addresses behind an uplink that is a namespace: take an interface for it"
+                    "at most {most} adapters have addresses behind an uplink that is a namespace: \
+                     take an interface for it"
                 )
             })?,
         };
@@ -445,7 +438,7 @@ impl Places {
 
 /// The port of an adapter that comes, opened.
 enum Coming {
-    Interface(Interface, Monitor),
+    Interface(Box<dyn Backend>, Monitor),
     /// A TAP, and its Ethernet address.
     Tap(Box<dyn Port>, [u8; 6]),
 }
@@ -483,7 +476,8 @@ impl Fleet {
             }
             Place::Own => {
                 bail!(
-                    "a namespace of its own is only made at the start: write `tap:NETNS` with one that is there, or start the service anew"
+                    "a namespace of its own is only made at the start: write `tap:NETNS` with one \
+                     that is there, or start the service anew"
                 )
             }
         }
@@ -540,7 +534,7 @@ impl Beside for Fleet {
                     self.adapters.add(&name, port, Some(mac)).map_err(anyhow::Error::from)
                 }
                 Coming::Interface(interface, monitor) => {
-                    let port = interface_port(&interface).map_err(anyhow::Error::from);
+                    let port = interface.port().map_err(anyhow::Error::from);
                     let added = port.and_then(|port| Ok(self.adapters.add(&name, port, None)?));
                     added.and_then(|()| {
                         interfaces.add(Watched { name: name.clone(), interface, monitor })
@@ -550,7 +544,7 @@ impl Beside for Fleet {
             match added {
                 Ok(()) => info!(adapter = name.as_str(), "{} is here", called(&name)),
                 Err(error) => {
-                    error!(adapter = name.as_str(), "{} cannot be read: {error:#}", called(&name))
+                    error!(adapter = name.as_str(), "{} cannot be read: {error:#}", called(&name));
                 }
             }
         }
@@ -570,7 +564,7 @@ impl Beside for Fleet {
         }
     }
 
-    fn counts(&self) -> Vec<(String, Counts)> {
+    fn counts(&self) -> Vec<(String, AdapterCounts)> {
         self.adapters.counts()
     }
 }

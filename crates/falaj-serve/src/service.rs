@@ -62,7 +62,8 @@ Examples:
   falaj serve service.toml --api /run/falaj.http
   curl --unix-socket /run/falaj.http http://falaj/v1/adapters
   falaj serve service.toml --tcp 127.0.0.1:7700 --token-file token
-  falaj serve service.toml --tcp 0.0.0.0:7700 --token-file token --tls-cert cert.pem --tls-key key.pem")]
+  falaj serve service.toml --tcp 0.0.0.0:7700 --token-file token --tls-cert cert.pem --tls-key \
+key.pem")]
 pub struct Args {
     /// The service: a scenario with adapters.
     pub(crate) file: PathBuf,
@@ -72,7 +73,8 @@ pub struct Args {
     api: Option<PathBuf>,
     /// The API also over TCP; takes --token-file, and --tls-cert where the address is not of this
     /// host alone.
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = falaj_terminal::arguments::socket_address, requires = "token_file")]
+    #[arg(long, value_name = "ADDRESS:PORT",
+        value_parser = falaj_terminal::arguments::socket_address, requires = "token_file")]
     tcp: Option<std::net::SocketAddr>,
     /// The file with the token that each request over TCP has to bear.
     #[arg(long, value_name = "FILE", requires = "tcp")]
@@ -110,6 +112,10 @@ pub struct Args {
     log: log::Much,
 }
 
+/// Runs `falaj serve`.
+///
+/// # Errors
+/// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     log::begin(args.log);
     if let Some(bridge) = &args.fail_open {
@@ -135,8 +141,9 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         args.tcp.filter(|address| !address.ip().is_loopback() && identity.is_none())
     {
         bail!(
-            "--tcp {address}: beyond this host the token would be there for all to read: give a certificate by --tls-cert \
-             and --tls-key, or an address of this host itself, such as 127.0.0.1:{}",
+            "--tcp {address}: beyond this host the token would be there for all to read: give a \
+             certificate by --tls-cert and --tls-key, or an address of this host itself, such as \
+             127.0.0.1:{}",
             address.port()
         );
     }
@@ -169,7 +176,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         clock,
         args.pace.options(),
     )?;
-    forwarder.hold_to(terms(&scenario, &promised));
+    forwarder.set_guarantees(terms(&scenario, &promised));
     let about = args.file.display().to_string();
     let running = Running {
         command: "serve",
@@ -197,7 +204,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     )?;
     let reload = reloader(handler, args.file.clone())?;
     forwarder.tell_of_overflow();
-    forwarder.remember_turns();
+    forwarder.log_occupancy();
     opened.tell();
     note!("serving {}; API at {}; Ctrl-C ends it", args.file.display(), http.display());
     if let Some(address) = tcp {
@@ -267,7 +274,7 @@ fn fit(scenario: &Scenario) -> Result<()> {
     if !scenario.hosts.is_empty() || !scenario.rules.is_empty() {
         bail!("a service has adapters instead of [host.NAME] and [[rule]]: leave them out");
     }
-    if [&link.up, &link.down].iter().any(|d| d.masks.link.is_some()) {
+    if [&link.up, &link.down].iter().any(|d| d.pipe.masks.link.is_some()) {
         bail!(
             "link {} has `each`, and a service has one link: give `each` to the flows of its adapters",
             link.name

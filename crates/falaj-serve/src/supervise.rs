@@ -60,7 +60,7 @@ pub(super) fn main(args: &Args, bridge: &str) -> Result<ExitCode> {
             match begin(bridge, &interfaces) {
                 Ok(service) => break service,
                 Err(error) => {
-                    join(bridge, &interfaces, &format!("the service does not start ({error:#})"))
+                    join(bridge, &interfaces, &format!("the service does not start ({error:#})"));
                 }
             }
             if rest(pause, &mut signals, &mut watchdog)? {

@@ -11,8 +11,8 @@ use anyhow::Result;
 use axum::body::Bytes;
 use falaj_control::handler::Handler;
 use falaj_control::handler::look::{Look, look};
-use falaj_live::adapters::Counts;
-use falaj_live::event_loop::{Counted, Kept, Sojourns};
+use falaj_live::adapters::AdapterCounts;
+use falaj_live::event_loop::{Compliance, FlowSnapshot, Sojourns};
 use falaj_plan::standing::Standing;
 use falaj_scenario::{Direction, Towards};
 use falaj_sched::units::rate::{BIT_NANOS, Rate};
@@ -188,8 +188,8 @@ impl Watching {
 
 /// A flow as it was at the last look.
 struct Before {
-    counted: Counted,
-    kept: Kept,
+    counted: FlowSnapshot,
+    kept: Compliance,
     measured: Sojourns,
 }
 
@@ -226,7 +226,7 @@ impl Watch {
         let mut spent = BTreeMap::new();
         let gone_before = std::mem::take(&mut self.gone);
         let (mut all, mut breaches): (Vec<Adapter>, Vec<Breach>) = (Vec::new(), Vec::new());
-        let adapters: BTreeMap<String, Counts> = adapters.into_iter().collect();
+        let adapters: BTreeMap<String, AdapterCounts> = adapters.into_iter().collect();
         let mut places = BTreeMap::new();
         for adapter in scenario.adapters() {
             let counts = adapters.get(&adapter.name).copied().unwrap_or_default();
@@ -371,11 +371,11 @@ fn since_start(meter: &Meter) -> Quantiles {
 fn below(window: &Window, standing: &Standing, direction: &Direction) -> Option<Rate> {
     // Where packets cost more than is counted, what was sent says less; and nobody counts how many
     // bytes waited.
-    let comparable = window.demanded && direction.framing.is_none() && !standing.needs_queue;
+    let comparable = window.demanded && direction.pipe.framing.is_none() && !standing.needs_queue;
     let (rate, latency) = standing.rate.filter(|_| comparable)?;
     let time = u128::from(window.over_ns.saturating_sub(latency.0));
     let promised = (u128::from(rate.0) * time / u128::from(BIT_NANOS))
-        .saturating_sub(direction.setup.largest.into());
+        .saturating_sub(direction.pipe.setup.largest.into());
     let sent = window.sent * window.over_ns as f64 / BIT_NANOS as f64;
     (sent + 1.0 < promised as f64).then_some(rate)
 }
@@ -454,7 +454,7 @@ mod tests {
         let mut standing = falaj_plan::standing::standings(&scenario).unwrap()[0][0].clone();
         standing.rate = Some((Rate(6_000_000), Span::from_millis(2)));
         // In a second less 2 ms: 748,500 bytes, and a packet may be under way.
-        let least = f64::from(8 * (748_500 - direction.setup.largest));
+        let least = f64::from(8 * (748_500 - direction.pipe.setup.largest));
         let window = |sent: f64, demanded: bool| Window {
             over_ns: 1_000_000_000,
             sent,

@@ -9,7 +9,7 @@ use crate::series::Warm;
 use crate::simulate::{Experiment, Run};
 use crate::study::Study;
 use falaj_engine::PipeId;
-use falaj_sched::contract::params::Refusals;
+use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
 use falaj_traffic::source::{Model, SourceSpec};
@@ -83,7 +83,7 @@ impl Practice {
         experiments: &[Experiment],
         progress: &Progress<'_>,
         mut wanted: impl FnMut(&[Study]) -> usize,
-    ) -> Result<(Vec<Study>, Warmed), (PipeId, Refusals)> {
+    ) -> Result<(Vec<Study>, Warmed), (PipeId, ConfigErrors)> {
         let mut studies: Vec<Study> =
             experiments.iter().map(|_| Study::new(&self.quantiles)).collect();
         let (warmed, pilots) = self.warmed(experiments, progress)?;
@@ -104,7 +104,7 @@ impl Practice {
             for (experiment, study) in experiments.iter().zip(&mut studies) {
                 let experiment = Experiment { warm_up: warmed.cut, ..experiment.clone() };
                 replicate_into(&experiment, self.seed, have..until, progress, |n, run| {
-                    study.take(n, run)
+                    study.take(n, run);
                 })?;
             }
             have = until;
@@ -127,7 +127,7 @@ impl Practice {
         &self,
         experiment: &Experiment,
         progress: &Progress<'_>,
-    ) -> Result<Warmed, (PipeId, Refusals)> {
+    ) -> Result<Warmed, (PipeId, ConfigErrors)> {
         Ok(self.warmed(std::slice::from_ref(experiment), progress)?.0)
     }
 
@@ -137,7 +137,7 @@ impl Practice {
         &self,
         experiments: &[Experiment],
         progress: &Progress<'_>,
-    ) -> Result<(Warmed, Vec<Vec<(usize, Run)>>), (PipeId, Refusals)> {
+    ) -> Result<(Warmed, Vec<Vec<(usize, Run)>>), (PipeId, ConfigErrors)> {
         let known = |cut, how| Ok((Warmed { cut, how }, Vec::new()));
         match self.warm_up {
             WarmUp::Nothing => return known(Span::ZERO, How::Asked),

@@ -9,7 +9,7 @@ use falaj_engine::network::{
 use falaj_engine::pipe::Counters;
 use falaj_engine::transaction::{FlowChange, Transaction};
 use falaj_engine::{ChangeError, DropReason, Output, PipeId, ecn, rules};
-use falaj_sched::contract::params::Refusals;
+use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::Label;
 use falaj_sched::units::time::Time;
@@ -56,7 +56,7 @@ pub fn replay(
     spec: &NetworkSpec,
     arrivals: &[Arrival],
     until: Option<Time>,
-) -> Result<Replayed, (PipeId, Refusals)> {
+) -> Result<Replayed, (PipeId, ConfigErrors)> {
     let mut replay = Replay::new(spec, arrivals)?;
     replay.enter(arrivals.len());
     Ok(replay.end(until))
@@ -85,7 +85,7 @@ impl<'a> Replay<'a> {
     pub fn new(
         spec: &NetworkSpec,
         arrivals: &'a [Arrival],
-    ) -> Result<Replay<'a>, (PipeId, Refusals)> {
+    ) -> Result<Replay<'a>, (PipeId, ConfigErrors)> {
         let network = Network::new(spec)?;
         let delays: Vec<Vec<Meter>> =
             network.flows().into_iter().map(|flows| vec![Meter::new(); flows]).collect();
@@ -139,7 +139,7 @@ impl<'a> Replay<'a> {
                     self.note();
                 }
                 Err(RouteError::Dropped) => {
-                    self.verdicts[handle] = Verdict::Dropped(DropReason::Rule)
+                    self.verdicts[handle] = Verdict::Dropped(DropReason::Rule);
                 }
                 Err(RouteError::Unmatched) => {
                     self.verdicts[handle] = Verdict::Dropped(DropReason::Unmatched);

@@ -4,7 +4,7 @@ use crate::cores::on_all;
 use crate::series::Series;
 use crate::simulate::{Experiment, Run, Watch, run};
 use falaj_engine::{Emit, PipeId};
-use falaj_sched::contract::params::Refusals;
+use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::units::time::Span;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -27,7 +27,7 @@ pub fn replicate(
     seed: u64,
     replications: usize,
     progress: &Progress<'_>,
-) -> Result<Vec<Run>, (PipeId, Refusals)> {
+) -> Result<Vec<Run>, (PipeId, ConfigErrors)> {
     let mut runs: Vec<(usize, Run)> = Vec::new();
     replicate_into(experiment, seed, 0..replications, progress, |n, run| runs.push((n, run)))?;
     runs.sort_by_key(|(n, _)| *n);
@@ -45,7 +45,7 @@ pub fn replicate_into(
     numbers: Range<usize>,
     progress: &Progress<'_>,
     mut take: impl FnMut(usize, Run) + Send,
-) -> Result<(), (PipeId, Refusals)> {
+) -> Result<(), (PipeId, ConfigErrors)> {
     on_all_cores(experiment, seed, numbers, progress, || None, |n, run, _| take(n, run))
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn replicate_in_order(
     numbers: Range<usize>,
     progress: &Progress<'_>,
     mut take: impl FnMut(usize, Run) + Send,
-) -> Result<Series, (PipeId, Refusals)> {
+) -> Result<Series, (PipeId, ConfigErrors)> {
     let series = || Series::new(experiment.duration);
     let mut all = series();
     on_all_cores(
@@ -80,7 +80,7 @@ fn on_all_cores(
     progress: &Progress<'_>,
     series: impl Fn() -> Option<Series> + Sync,
     mut take: impl FnMut(usize, Run, Option<Series>) + Send,
-) -> Result<(), (PipeId, Refusals)> {
+) -> Result<(), (PipeId, ConfigErrors)> {
     let watch = Watch { stop: progress.stop, gone: progress.gone };
     let one = |n: usize| {
         let mut series = series();

@@ -13,7 +13,7 @@ use falaj_engine::rules::RuleCounters;
 use falaj_engine::{Emit, Output, PipeId, network};
 use falaj_sched::collections::calendar::Calendar;
 use falaj_sched::contract::breach::Breach;
-use falaj_sched::contract::params::Refusals;
+use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::{Ecn, Label};
 use falaj_sched::units::time::{Span, Time};
@@ -322,7 +322,7 @@ pub fn simulate(
     experiment: &Experiment,
     seed: u64,
     stop: &AtomicBool,
-) -> Result<Run, (PipeId, Refusals)> {
+) -> Result<Run, (PipeId, ConfigErrors)> {
     simulate_watched(experiment, seed, stop, &mut |_: &Emit| {})
 }
 
@@ -333,7 +333,7 @@ pub fn simulate_watched(
     seed: u64,
     stop: &AtomicBool,
     each: &mut impl Witness,
-) -> Result<Run, (PipeId, Refusals)> {
+) -> Result<Run, (PipeId, ConfigErrors)> {
     run(experiment, seed, &Watch { stop, gone: &|_| {} }, None, each)
 }
 
@@ -344,7 +344,7 @@ pub(crate) fn run<W: Witness>(
     watch: &Watch<'_>,
     series: Option<&mut Series>,
     each: &mut W,
-) -> Result<Run, (PipeId, Refusals)> {
+) -> Result<Run, (PipeId, ConfigErrors)> {
     if is_closed(experiment) {
         run_as::<true, W>(experiment, seed, watch, series, each)
     } else {
@@ -360,7 +360,7 @@ fn run_as<const CLOSED: bool, W: Witness>(
     watch: &Watch<'_>,
     series: Option<&mut Series>,
     each: &mut W,
-) -> Result<Run, (PipeId, Refusals)> {
+) -> Result<Run, (PipeId, ConfigErrors)> {
     let mut network = Network::new(&experiment.network.seeded(seed))?;
     let whole = Time::ZERO + experiment.duration;
     let mut end = whole;
@@ -534,7 +534,7 @@ fn sent_after(network: &mut Network, underway: &Underway, each: &mut impl Witnes
             match output {
                 Output::Emit(emit) => each.sent(&emit),
                 Output::Drop(dropped) => {
-                    each.lost(&Loss { dropped, came: underway.came(dropped.handle), told: end })
+                    each.lost(&Loss { dropped, came: underway.came(dropped.handle), told: end });
                 }
                 _ => continue,
             }

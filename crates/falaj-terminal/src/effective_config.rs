@@ -49,13 +49,18 @@ fn lines(scenario: &Scenario) -> Vec<String> {
 
 /// `10mbit of l2 each way, 40ms each way, queue 50p = 60.6ms`.
 fn direction(d: &Direction, way: &str) -> String {
-    let mut parts =
-        vec![format!("{} of {}{way}", d.setup.rate, d.account.name()), format!("{}{way}", d.delay)];
-    if let Some(each) = &d.masks.link {
+    let mut parts = vec![
+        format!("{} of {}{way}", d.pipe.setup.rate, d.account.name()),
+        format!("{}{way}", d.pipe.delay),
+    ];
+    if let Some(each) = &d.pipe.masks.link {
         parts.push(format!("a link for each {}", each.mask));
     }
-    for (flow, each) in
-        d.flows.iter().zip(&d.masks.flows).filter_map(|(flow, each)| Some((flow, each.as_ref()?)))
+    for (flow, each) in d
+        .flows
+        .iter()
+        .zip(&d.pipe.masks.flows)
+        .filter_map(|(flow, each)| Some((flow, each.as_ref()?)))
     {
         parts.push(format!("of {} a queue for each {}", flow.name, each.mask));
     }
@@ -63,17 +68,17 @@ fn direction(d: &Direction, way: &str) -> String {
         parts.push(d.scheduler.kind.to_owned());
     }
     parts.extend(crate::impairments::words(d));
-    let limits: Vec<Limit> = d.setup.leaves().iter().map(|f| f.limit).collect();
-    let shared = d.setup.scheduler.limit("queue").filter(|_| d.scheduler.kind == "fifo");
+    let limits: Vec<Limit> = d.pipe.setup.leaves().iter().map(|f| f.limit).collect();
+    let shared = d.pipe.setup.scheduler.limit("queue").filter(|_| d.scheduler.kind == "fifo");
     match (shared, limits.as_slice()) {
-        (Some(limit), _) => parts.push(format!("queue {}", queue(&d.setup, limit))),
-        (None, [limit]) => parts.push(format!("queue {}", queue(&d.setup, *limit))),
+        (Some(limit), _) => parts.push(format!("queue {}", queue(&d.pipe.setup, limit))),
+        (None, [limit]) => parts.push(format!("queue {}", queue(&d.pipe.setup, *limit))),
         (None, limits) => {
             let each: Vec<String> = d
                 .flows
                 .iter()
                 .zip(limits)
-                .map(|(f, l)| format!("{} {}", f.name, queue(&d.setup, *l)))
+                .map(|(f, l)| format!("{} {}", f.name, queue(&d.pipe.setup, *l)))
                 .collect();
             parts.push(format!("queues {}", each.join(", ")));
         }
@@ -113,7 +118,7 @@ mod tests {
             ]
         );
         two.links[0].down = simple.links[0].down.clone();
-        two.links[0].down.setup.rate = Rate::UNLIMITED;
+        two.links[0].down.pipe.setup.rate = Rate::UNLIMITED;
         assert_eq!(lines(&two)[1], "down unlimited of l2, 40ms, queue 50p");
     }
 }

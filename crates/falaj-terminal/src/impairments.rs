@@ -12,7 +12,7 @@ use falaj_sched::units::time::Span;
 
 /// Each thing in a few words: `loses 1%`, `jitter 5ms`.
 pub fn words(direction: &Direction) -> Vec<String> {
-    let what = &direction.impairments;
+    let what = &direction.pipe.impairments;
     let often = |event: RandomEvent| match event.correlation {
         Probability::NEVER => event.probability.to_string(),
         c => format!("{} (correlation {c})", event.probability),
@@ -32,7 +32,7 @@ pub fn words(direction: &Direction) -> Vec<String> {
     });
     let profile = what.profile.as_ref().map(|profile| format!("profile up to {}", profile.most()));
     let event = |what: &str, event: Option<RandomEvent>| Some(format!("{what} {}", often(event?)));
-    let capacity = match &direction.capacity {
+    let capacity = match &direction.pipe.capacity {
         Capacity::Serialise => None,
         Capacity::TokenBucket(bytes) => Some(format!("token bucket of {bytes}B")),
         Capacity::Steps(steps) => {
@@ -41,12 +41,12 @@ pub fn words(direction: &Direction) -> Vec<String> {
         }
         Capacity::Opportunities(_) => Some("the mean of a trace of packets".to_owned()),
     };
-    let framing = direction.framing.map(|framing| match (framing.overhead, framing.cells) {
+    let framing = direction.pipe.framing.map(|framing| match (framing.overhead, framing.cells) {
         (0, cells) => format!("{cells:?} cells").to_lowercase(),
         (overhead, Cells::None) => format!("overhead {overhead}B"),
         (overhead, cells) => format!("overhead {overhead}B in {cells:?} cells").to_lowercase(),
     });
-    let pace = match direction.pace {
+    let pace = match direction.pipe.pace {
         Pace::Falaj => None,
         Pace::Device { backlog } => Some(format!("paced by its device, which holds {backlog}B")),
     };
@@ -69,9 +69,9 @@ pub fn words(direction: &Direction) -> Vec<String> {
 
 /// What becomes of promises on such a link, a line for each.
 pub fn promises(direction: &Direction) -> Vec<String> {
-    let what = &direction.impairments;
+    let what = &direction.pipe.impairments;
     let mut out = Vec::new();
-    let held = direction.pipe().held_by_device();
+    let held = direction.pipe.clone().held_by_device();
     if held > Span::ZERO {
         let held = text::nanos(held.0 as f64);
         out.push(format!(
@@ -84,8 +84,8 @@ pub fn promises(direction: &Direction) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if what.delays(direction.delay) != (direction.delay, direction.delay) {
-        let (least, most) = what.delays(direction.delay);
+    if what.delays(direction.pipe.delay) != (direction.pipe.delay, direction.pipe.delay) {
+        let (least, most) = what.delays(direction.pipe.delay);
         let [least, most] = [least, most].map(|d| text::nanos(d.0 as f64));
         out.push(format!("on the link a packet is {least} to {most} on its way, beyond delay <="));
     }

@@ -2,17 +2,17 @@
 //! themselves, and whoever sits at the terminal.
 //!
 //! **Output.** A result goes to standard output by [`say!`], an error or a report to standard error
-//! by [`eprintln!`], a remark that `--quiet` suppresses by [`note!`]. A closed pipe ends the program
-//! quietly instead of panicking. [`output`] holds the functions behind these macros, and the hook by
-//! which a service has its remarks written to a journal.
+//! by [`eprintln!`], a remark that `--quiet` suppresses by [`note!`]. A closed pipe ends the
+//! program quietly instead of panicking. [`output`] holds the functions behind these macros, and
+//! the hook by which a service has its remarks written to a journal.
 //!
 //! **Words.** [`text`] formats delays, rates and shares, and lays out tables; [`impairments`]
 //! describes what a link does to packets; [`effective_config`] repeats a scenario as it was
 //! understood, before a run.
 //!
-//! **Input.** [`file`] reads scenario files and prints what is wrong with them; [`arguments`] parses
-//! values that several commands take; [`interrupt`] turns Ctrl-C into a flag that long work looks
-//! at; [`progress`] draws how far that work is.
+//! **Input.** [`mod@file`] reads scenario files and prints what is wrong with them; [`arguments`]
+//! parses values that several commands take; [`interrupt`] turns Ctrl-C into a flag that long work
+//! looks at; [`progress`] draws how far that work is.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 

@@ -9,8 +9,8 @@ static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// A log that takes remarks and errors in the place of standard error.
 pub trait Log: Send + Sync {
-    /// Writes a remark, which may begin with `warning: ` or `error: `. Returns false if the log does
-    /// not take it: then it goes to standard error.
+    /// Writes a remark, which may begin with `warning: ` or `error: `. Returns false if the log
+    /// does not take it: then it goes to standard error.
     fn remark(&self, words: fmt::Arguments<'_>) -> bool;
 
     /// Writes why the program ends; returns false as above.

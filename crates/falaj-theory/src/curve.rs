@@ -1,7 +1,7 @@
 //! Curves: what may be sent, or is served at least, in any time of a length.
 
 use crate::envelope::Parts;
-use falaj_sched::contract::guarantee::{Deadlines, Turns};
+use falaj_sched::contract::guarantee::{Deadlines, StaircaseCurve};
 use falaj_sched::units::rate::{BIT_NANOS, Rate};
 use falaj_sched::units::time::Span;
 use num_bigint::BigInt;
@@ -165,7 +165,7 @@ impl Curve {
     /// A flow that is served in turns, of which so many are drawn one by one; then the line that
     /// lies below all later ones (Tabatabaee and Le Boudec 2021; the line is Boyer, Stea and
     /// Sofack's, 2012).
-    pub fn in_turns(turns: &Turns, drawn: usize) -> Curve {
+    pub fn in_turns(turns: &StaircaseCurve, drawn: usize) -> Curve {
         let (rate, pause) = (slope(turns.rate), exact(turns.between) / slope(turns.rate));
         let (mut at, mut level) = (exact(turns.latency.0), Exact::zero());
         let mut pieces = Vec::with_capacity(2 * drawn + 2);

@@ -186,10 +186,10 @@ impl Meter {
     pub fn set_to(&mut self, other: &Meter) {
         match (&mut self.counts, &other.counts) {
             (Counts::Few(Some(own)), Counts::Few(Some(few))) => {
-                own.as_mut_slice().copy_from_slice(few.as_slice())
+                own.as_mut_slice().copy_from_slice(few.as_slice());
             }
             (Counts::Many(own), Counts::Many(many)) => {
-                own.as_mut_slice().copy_from_slice(many.as_slice())
+                own.as_mut_slice().copy_from_slice(many.as_slice());
             }
             (Counts::Coarse(Some(own)), Counts::Coarse(Some(octaves))) => own.0 = octaves.0,
             (own, counts) => *own = counts.clone(),
@@ -366,7 +366,7 @@ mod tests {
     fn places_end_where_the_library_says() {
         let (few, many) = (few(), many(None));
         let ends = |(place, is): (usize, histogram::Bucket)| {
-            assert_eq!(last(place), Span(is.end()), "{place}")
+            assert_eq!(last(place), Span(is.end()), "{place}");
         };
         few.iter().enumerate().for_each(ends);
         many.iter().enumerate().for_each(ends);

@@ -3,8 +3,8 @@
 //!
 //! The program is thin: [`cli`] has what the command line takes, [`commands`] a file for each
 //! command, which reads its options, calls the libraries and prints what they say. What several
-//! commands share lies in crates beneath: what is said on a terminal in `falaj-terminal`, links that
-//! run in `falaj-control`, scenarios simulated and measured in `falaj-experiment`.
+//! commands share lies in crates beneath: what is said on a terminal in `falaj-terminal`, links
+//! that run in `falaj-control`, scenarios simulated and measured in `falaj-experiment`.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 

@@ -670,7 +670,7 @@ fn rings(role: Role, writes: &[(u16, u64)]) {
 }
 
 /// A peer that says or writes what the bytes do: a plain function, for any fuzzer.
-pub fn hostile(bytes: &[u8]) {
+pub(crate) fn hostile(bytes: &[u8]) {
     let Some((how, rest)) = bytes.split_first() else { return };
     let role = if how % 2 == 0 { Role::Master } else { Role::Slave };
     let mut bytes = rest.iter().copied();

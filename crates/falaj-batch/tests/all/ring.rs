@@ -84,7 +84,7 @@ proptest! {
 /// where they say: a plain function, for any fuzzer. Nothing is asked for but
 /// that it ends, that no string is longer than the ring and that none is made of
 /// what is not in it.
-pub fn hostile(bytes: &[u8]) {
+pub(crate) fn hostile(bytes: &[u8]) {
     const ROOM: usize = 16;
     let words = Words::new(ROOM);
     // Both sides of one memory, each for itself: whatever one writes is an attack on the other too.

@@ -1,5 +1,5 @@
-//! How packets cross in batches from one process to another, as it is asked for on the command line:
-//! `62,200us`, `62,idle`, `adaptive,delay=200us`.
+//! How packets cross in batches from one process to another, as it is asked for on the command
+//! line: `62,200us`, `62,idle`, `adaptive,delay=200us`.
 
 mod watched;
 
@@ -100,8 +100,8 @@ pub fn percentile(text: &str) -> Result<f64, String> {
 }
 
 fn policy(text: &str) -> Result<BatchPolicy, String> {
-    const HOW: &str = "packets of a full container, then when else it leaves: 62,200us or 62,idle, or both: 62,200us,idle; \
-         or for a delay: adaptive,delay=200us";
+    const HOW: &str = "packets of a full container, then when else it leaves: 62,200us or 62,idle, \
+                       or both: 62,200us,idle; or for a delay: adaptive,delay=200us";
     let mut words = text.split(',').map(str::trim);
     let packets = words.next().and_then(|word| word.parse::<u32>().ok()).ok_or(HOW)?;
     let mut policy = BatchPolicy { packets, bytes: LONGEST, timeout: Span::MAX, when_idle: false };
@@ -109,7 +109,7 @@ fn policy(text: &str) -> Result<BatchPolicy, String> {
         match word {
             "idle" if !policy.when_idle => policy.when_idle = true,
             _ if policy.timeout == Span::MAX => {
-                policy.timeout = parse_span(word).map_err(|e| format!("{e}; {HOW}"))?
+                policy.timeout = parse_span(word).map_err(|e| format!("{e}; {HOW}"))?;
             }
             _ => return Err(HOW.into()),
         }

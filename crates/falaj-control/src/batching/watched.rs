@@ -27,6 +27,7 @@ struct Watch {
 }
 
 impl Watched {
+    /// A tuner for this delay.
     pub fn new(wanted: Wanted) -> Watched {
         let tuner = Tuner::new(wanted);
         Watched(Arc::new(Mutex::new(Watch { tuner, wanted, whither: None, told: true, other: 0 })))

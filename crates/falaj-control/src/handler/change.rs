@@ -8,7 +8,7 @@ use crate::messages::{AdaptersThen, Changing, HeldTo, Query, Reply};
 use crate::protocol::{Refusal, Remark, SetAnswer, SetRequest};
 use crate::terms::{terms, ways, weight, weights};
 use falaj_engine::network::PipePlaces;
-use falaj_live::event_loop::Changed;
+use falaj_live::event_loop::AppliedChange;
 use falaj_plan::standing::{Standing, standings};
 use falaj_scenario::edit::{Edit, parse_set_or_unset};
 use falaj_scenario::{FlowChange, Problem, Scenario, Severity, Undo, set_values};
@@ -153,7 +153,7 @@ impl Handler {
                 Reply::Refused(why) => return Err(Refusal::new(why)),
                 _ => return Err(Refusal::new("another answer than one to a change")),
             };
-            let Changed { at, dropped } = changed.map_err(|unfit| {
+            let AppliedChange { at, dropped } = changed.map_err(|unfit| {
                 let hint = if wanted.drop { "" } else { "; with --drop such packets are dropped" };
                 Refusal::new(format!("{unfit}{hint}"))
             })?;
@@ -203,7 +203,7 @@ impl Handler {
         let before = &self.running.scenario;
         if let Some(flow) = only {
             // Ports are none of a flow's values.
-            let weight = |scenario: &Scenario| weight(&scenario.links[0].up.setup.flows[flow]);
+            let weight = |scenario: &Scenario| weight(&scenario.links[0].up.pipe.setup.flows[flow]);
             let other = (weight(before) != weight(then)).then(|| weight(then));
             let name =
                 before.links[0].up.flows[flow].adapter.as_ref().map(|adapter| adapter.name.clone());

@@ -6,8 +6,9 @@ use crate::difference::WAYS;
 use crate::messages::{Query, Reply};
 use crate::protocol::{MaskReport, Refusal, Report, ShowRequest};
 use falaj_engine::PipeId;
-use falaj_live::adapters::Counts;
-use falaj_live::event_loop::Turn;
+use falaj_engine::pipe::PipeSpec;
+use falaj_live::adapters::AdapterCounts;
+use falaj_live::event_loop::LinkOccupancy;
 use falaj_live::event_loop::{Snapshot, Sojourns};
 use falaj_plan::standing::Standing;
 use falaj_scenario::{Direction, Flow, Scenario};
@@ -16,12 +17,16 @@ use std::sync::{Arc, Mutex};
 
 /// All that is known of links and their promises at one instant.
 pub struct Look {
+    /// The scenario that was running then.
     pub scenario: Arc<Scenario>,
+    /// What its flows are promised.
     pub standings: Arc<Vec<Vec<Standing>>>,
+    /// What was counted.
     pub snapshot: Snapshot,
     /// By pipe and flow in a row, measured a little later.
     pub measured: Vec<Sojourns>,
-    pub adapters: Vec<(String, Counts)>,
+    /// What each adapter did.
+    pub adapters: Vec<(String, AdapterCounts)>,
     /// How often flows had become others then.
     others: u64,
 }
@@ -98,7 +103,7 @@ fn made(handler: &Mutex<Handler>, look: &Look) -> Result<Option<Vec<Vec<MaskRepo
         .links
         .iter()
         .flat_map(|link| WAYS.map(|(towards, way)| (link.direction(towards), way)));
-    for (pipe, (Direction { masks, flows, .. }, way)) in ways.enumerate() {
+    for (pipe, (Direction { pipe: PipeSpec { masks, .. }, flows, .. }, way)) in ways.enumerate() {
         let of_link = masks.link.map(|_| (None, None));
         let named = |(f, flow): (usize, &Flow)| {
             masks.of(f).map(|_| (Some(FlowId(f as u32)), Some(format!("{way} {}", flow.name))))
@@ -123,17 +128,17 @@ fn made(handler: &Mutex<Handler>, look: &Look) -> Result<Option<Vec<Vec<MaskRepo
 
 impl Handler {
     /// By pipe, which are those of each link up and down: who held it when.
-    pub fn turns(&mut self) -> Result<Vec<Vec<(String, Turn)>>, Refusal> {
+    pub fn turns(&mut self) -> Result<Vec<Vec<(String, LinkOccupancy)>>, Refusal> {
         let Reply::Turns(turns) = self.forwarder.ask(Query::Turns)? else {
             return Err(Refusal::new("another answer than one about turns"));
         };
         let links = &self.running.scenario.links;
         let ways =
             links.iter().flat_map(|link| WAYS.iter().map(|(towards, _)| link.direction(*towards)));
-        let name = |direction: &Direction, turn: &Turn| {
+        let name = |direction: &Direction, turn: &LinkOccupancy| {
             direction.flows.get(turn.flow.index()).map(|flow| flow.name.clone())
         };
-        let of = |(direction, turns): (&Direction, Vec<Turn>)| {
+        let of = |(direction, turns): (&Direction, Vec<LinkOccupancy>)| {
             turns.into_iter().filter_map(|turn| Some((name(direction, &turn)?, turn))).collect()
         };
         Ok(ways.zip(turns).map(of).collect())

@@ -3,15 +3,15 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`state`] | the scenario that is running, its text, what was said already |
-//! | [`channel`] | the way to the forwarder, and how much of its time questions take |
-//! | [`change`] | changes: edited, read, admitted, made |
+//! | `state` | the scenario that is running, its text, what was said already |
+//! | `channel` | the way to the forwarder, and how much of its time questions take |
+//! | `change` | changes: edited, read, admitted, made |
 //! | [`look`] | what is known of links now |
-//! | [`report`] | the same as `falaj show` has it |
-//! | [`persistence`] | what outlasts the service |
+//! | `report` | the same as `falaj show` has it |
+//! | `persistence` | what outlasts the service |
 //!
-//! Where many may ask the handler stands behind a lock: a change has it until it is made, a look for
-//! each of its pieces.
+//! Where many may ask the handler stands behind a lock: a change has it until it is made, a look
+//! for each of its pieces.
 
 mod change;
 mod channel;

@@ -6,7 +6,7 @@ use crate::protocol::{
     GoneReport, LinkReport, MaskReport, Report, RuleReport,
 };
 use falaj_engine::rules::{RuleCounters, RuleStats};
-use falaj_live::event_loop::{Counted, Snapshot, Sojourns};
+use falaj_live::event_loop::{FlowSnapshot, Snapshot, Sojourns};
 use falaj_scenario::{Direction, Link, Rule, Scenario, Towards};
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::units::time::{Span, Time};
@@ -26,7 +26,7 @@ pub(super) fn report(
         let pipe = 2 * n + usize::from(towards == Towards::Down);
         let direction: &Direction = link.direction(towards);
         let counted = snapshot.flows.get(pipe).map_or(&[][..], Vec::as_slice);
-        let mut all = (Counted::default(), Sojourns::default());
+        let mut all = (FlowSnapshot::default(), Sojourns::default());
         all.0.counters = snapshot.gone.get(pipe).copied().unwrap_or_default();
         let flows = counted.iter().enumerate().map(|(f, counted)| {
             let measured = measured.next().unwrap_or_default();
@@ -38,8 +38,9 @@ pub(super) fn report(
         DirectionReport {
             way: way.into(),
             asked: Asked {
-                rate: (!direction.setup.rate.is_unlimited()).then_some(direction.setup.rate.0),
-                delay_ns: direction.delay.0,
+                rate: (!direction.pipe.setup.rate.is_unlimited())
+                    .then_some(direction.pipe.setup.rate.0),
+                delay_ns: direction.pipe.delay.0,
                 scheduler: direction.scheduler.kind.into(),
                 impairments: impairments::words(direction),
             },
@@ -104,7 +105,11 @@ fn breach_report(breach: &Breach) -> BreachReport {
     BreachReport { library, what, at_ns: at.0, times, packets_by_turns: instead }
 }
 
-fn sum((all, measured_all): &mut (Counted, Sojourns), counted: &Counted, measured: &Sojourns) {
+fn sum(
+    (all, measured_all): &mut (FlowSnapshot, Sojourns),
+    counted: &FlowSnapshot,
+    measured: &Sojourns,
+) {
     all.counters.add(&counted.counters);
     all.active = all.active.max(counted.active);
     measured_all.delay.add(&measured.delay);
@@ -113,7 +118,7 @@ fn sum((all, measured_all): &mut (Counted, Sojourns), counted: &Counted, measure
 
 fn flow(
     name: String,
-    counted: &Counted,
+    counted: &FlowSnapshot,
     measured: &Sojourns,
     now: Time,
     histograms: bool,

@@ -50,7 +50,7 @@ pub(super) fn rested(handler: &Mutex<Handler>) -> MutexGuard<'_, Handler> {
 }
 
 impl Handler {
-    pub fn new(
+    pub(crate) fn new(
         running: Running,
         ask: Sender<Query>,
         answers: Receiver<TimedReply>,
@@ -75,7 +75,7 @@ impl Handler {
     }
 
     /// The first line that a client gets.
-    pub fn hello(&self) -> String {
+    pub(crate) fn hello(&self) -> String {
         let hello = Hello {
             falaj: VERSION,
             release: env!("CARGO_PKG_VERSION").into(),

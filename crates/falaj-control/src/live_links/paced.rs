@@ -12,7 +12,7 @@ use falaj_scenario::{Rule, Scenario, Towards};
 pub(super) fn before_ports(scenario: &Scenario) -> Result<()> {
     for (way, towards) in [Towards::Up, Towards::Down].into_iter().enumerate() {
         let paced =
-            |link: u32| scenario.links[link as usize].direction(towards).pace != Pace::Falaj;
+            |link: u32| scenario.links[link as usize].direction(towards).pipe.pace != Pace::Falaj;
         let rules: Vec<&Rule> =
             scenario.rules.iter().filter(|r| r.rule.way.is_none_or(|only| only == way)).collect();
         for (n, rule) in rules.iter().enumerate() {
@@ -23,9 +23,9 @@ pub(super) fn before_ports(scenario: &Scenario) -> Result<()> {
             };
             let [from, to] = [from, to].map(|link| &scenario.links[link as usize].name);
             bail!(
-                "link {from} is paced by its device, and rule `{}` leads packets on from it to link {to}: a device stands \
-                 behind a port, and may pace the last link that packets pass; {help}, or let falaj pace link {from}: \
-                 `pace = \"falaj\"`",
+                "link {from} is paced by its device, and rule `{}` leads packets on from it to \
+                 link {to}: a device stands behind a port, and may pace the last link that packets \
+                 pass; {help}, or let falaj pace link {from}: `pace = \"falaj\"`",
                 rule.name
             );
         }

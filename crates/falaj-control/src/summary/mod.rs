@@ -11,8 +11,8 @@ use falaj_engine::PipeId;
 use falaj_engine::masks::{MaskStats, SojournStats};
 use falaj_engine::pipe::Counters;
 use falaj_engine::rules::RuleCounters;
-use falaj_live::adapters::{Counts, Lost};
-use falaj_live::event_loop::{Forwarder, LiveFlow, Losses};
+use falaj_live::adapters::{AdapterCounts, LostBothWays};
+use falaj_live::event_loop::{Forwarder, LiveFlow, LiveLosses};
 use falaj_scenario::{Direction, Link, Scenario};
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::transmission::Air;
@@ -74,7 +74,7 @@ pub fn air_json(air: &Air) -> Json {
 
 /// What a forwarder's links did until now; `unread` is what was lost before them, if anybody knows.
 pub fn of_forwarder(scenario: &Scenario, forwarder: &Forwarder, unread: Option<u64>) -> Summary {
-    let losses = Losses { unread: unread.unwrap_or(0), ..forwarder.losses() };
+    let losses = LiveLosses { unread: unread.unwrap_or(0), ..forwarder.losses() };
     let elapsed = forwarder.clock().now().since(Time::ZERO);
     let losses = losses.by_reason().map(|(n, why)| (n, format!("packets {why}")));
     let links = &scenario.links;
@@ -159,7 +159,7 @@ impl Named {
     }
 }
 
-/// Why some were lost, as [`Losses`] has it.
+/// Why some were lost, as [`LiveLosses`] has it.
 const NO_MEMORY: &str = "packets found no memory";
 
 /// What a link did, or several.
@@ -190,8 +190,13 @@ impl Summary {
         let (mut known, mut flows) = (Vec::new(), Vec::new());
         let mut measured = measured.into_iter();
         for (way, (name, direction)) in ways(links).enumerate() {
-            let many = direction.masks.link.is_some();
-            known.push(Way { name, rate: direction.setup.rate, delay: direction.delay, many });
+            let many = direction.pipe.masks.link.is_some();
+            known.push(Way {
+                name,
+                rate: direction.pipe.setup.rate,
+                delay: direction.pipe.delay,
+                many,
+            });
             let mut measured = measured.next().into_iter().flatten();
             for flow in &direction.flows {
                 let flow_measured = measured.next().map_or_else(Flow::default, Into::into);
@@ -344,9 +349,9 @@ impl Summary {
     }
 
     /// Whose those are for which there was no memory.
-    pub fn of_adapters(mut self, counts: &[(String, Counts)]) -> Summary {
-        let of = |(name, counts): &(String, Counts)| {
-            let Lost { up, down } = counts.no_memory;
+    pub fn of_adapters(mut self, counts: &[(String, AdapterCounts)]) -> Summary {
+        let of = |(name, counts): &(String, AdapterCounts)| {
+            let LostBothWays { up, down } = counts.no_memory;
             [(up, format!("{up} that {name} sent")), (down, format!("{down} for {name}"))]
         };
         let known: Vec<String> =
@@ -370,7 +375,9 @@ impl Summary {
         let flow = |named: &Named| {
             let c = &named.flow.counters;
             json!({
-                "flow": named.full_name(&self.ways), "offered": c.offered, "sent": c.sent, "dropped": c.dropped(), "dropped_by_policy": c.dropped_by_policy, "marked": c.marked, "lost": c.lost, "air": air_json(&c.air),
+                "flow": named.full_name(&self.ways), "offered": c.offered, "sent": c.sent,
+                "dropped": c.dropped(), "dropped_by_policy": c.dropped_by_policy,
+                "marked": c.marked, "lost": c.lost, "air": air_json(&c.air),
                 "rate": named.flow.rate(self.elapsed),
                 "queueing": meter(&named.flow.delay), "release_error": meter(&named.flow.release),
                 "held": meter(&named.flow.held),
@@ -381,10 +388,15 @@ impl Summary {
             let given = |error: Option<Span>| nanos(error.map(|error| way.delay + error));
             json!({
                 "way": way.name,
-                "asked": { "rate": (!way.rate.is_unlimited()).then_some(way.rate.0), "delay_ns": way.delay.0 },
+                "asked": {
+                    "rate": (!way.rate.is_unlimited()).then_some(way.rate.0),
+                    "delay_ns": way.delay.0,
+                },
                 "given": {
-                    "rate": sum.rate(self.elapsed), "delay_p50_ns": given(sum.release.quantile(0.5)),
-                    "delay_p99_ns": given(sum.release.quantile(0.99)), "delay_max_ns": given(sum.release.max()),
+                    "rate": sum.rate(self.elapsed),
+                    "delay_p50_ns": given(sum.release.quantile(0.5)),
+                    "delay_p99_ns": given(sum.release.quantile(0.99)),
+                    "delay_max_ns": given(sum.release.max()),
                 },
             })
         };
@@ -394,7 +406,8 @@ impl Summary {
             json["dropped"] = stats.dropped.into();
             json["lost"] = stats.lost.into();
             json["queueing"] = json!({
-                "packets": stats.packets(), "p50_ns": quantile(0.5), "p99_ns": quantile(0.99), "max_ns": quantile(1.0),
+                "packets": stats.packets(), "p50_ns": quantile(0.5), "p99_ns": quantile(0.99),
+                "max_ns": quantile(1.0),
             });
             json
         };
@@ -404,10 +417,14 @@ impl Summary {
             "directions": self.ways.iter().enumerate().map(way).collect::<Vec<_>>(),
             "flows": self.flows.iter().map(flow).collect::<Vec<_>>(),
             "rules": self.rules.iter().map(rule).collect::<Vec<_>>(),
-            "each": self.many.iter().map(|(name, report)| masks::json(name, report)).collect::<Vec<_>>(),
+            "each": self.many.iter().map(|(name, report)| masks::json(name, report))
+                .collect::<Vec<_>>(),
             "worst": self.worst().map(|worst| worst.full_name(&self.ways)),
-            "breaches": self.breaches.iter().map(|(way, breach)| breach_json(way, breach)).collect::<Vec<_>>(),
-            "lost_elsewhere": self.losses.iter().map(|(n, why)| json!({ "count": n, "what": why })).collect::<Vec<_>>(),
+            "breaches": self.breaches.iter().map(|(way, breach)| breach_json(way, breach))
+                .collect::<Vec<_>>(),
+            "lost_elsewhere": self.losses.iter().map(|(n, why)| json!({
+                "count": n, "what": why,
+            })).collect::<Vec<_>>(),
         })
     }
 
@@ -425,7 +442,10 @@ impl Summary {
 /// How a plug-in broke its contract, as JSON.
 pub fn breach_json(way: &str, breach: &Breach) -> Json {
     let Breach { library, what, at, times, instead } = breach;
-    json!({ "way": way, "library": library, "what": what, "at_ns": at.0, "times": times, "packets_by_turns": instead })
+    json!({
+        "way": way, "library": library, "what": what, "at_ns": at.0, "times": times,
+        "packets_by_turns": instead,
+    })
 }
 
 /// What is told of rules.
@@ -492,9 +512,13 @@ mod tests {
 
     #[test]
     fn memory_that_there_was_not_is_told_of_each_adapter() {
-        let why = falaj_live::event_loop::Losses { no_memory: 9, ..Default::default() }.by_reason();
+        let why =
+            falaj_live::event_loop::LiveLosses { no_memory: 9, ..Default::default() }.by_reason();
         let losses = why.map(|(n, why)| (n, format!("packets {why}"))).into();
-        let lost = |up, down| Counts { no_memory: Lost { up, down }, ..Counts::default() };
+        let lost = |up, down| AdapterCounts {
+            no_memory: LostBothWays { up, down },
+            ..AdapterCounts::default()
+        };
         let counts = [("calm", lost(0, 0)), ("wild", lost(7, 2))]
             .map(|(name, counts)| (name.to_owned(), counts));
         let summary = Summary { losses, ..summary() }.of_adapters(&counts);

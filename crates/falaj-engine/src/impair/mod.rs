@@ -167,7 +167,7 @@ impl Impairer {
 
     /// Goes on from another, of as many flows or fewer; with its `numbers`, if what waits is the
     /// same.
-    pub(crate) fn succeed(&mut self, old: Impairer, numbers: bool) {
+    pub(crate) fn migrate_from(&mut self, old: Impairer, numbers: bool) {
         if numbers {
             for (own, old) in self.numbers.iter_mut().zip(old.numbers) {
                 *own = old;

@@ -70,7 +70,7 @@ pub(crate) fn take_over(
         let old: Box<dyn Any> = old;
         *old.downcast::<DrainingLinks>().expect("just looked")
     } else if old.masks().same_links(successor.masks()) {
-        let due = successor.succeed(old, how, known, now, out);
+        let due = successor.migrate_from(old, how, known, now, out);
         return (successor, due);
     } else {
         let counted = vec![Counters::default(); old.flows()];
@@ -111,7 +111,7 @@ impl DrainingLinks {
             self.before.push(DrainingLink { pipe: old, due: self.due, flows });
             self.due = Time::NEVER;
         } else {
-            self.due = self.now.succeed(old, how, known, now, out);
+            self.due = self.now.migrate_from(old, how, known, now, out);
         }
         let (empty, busy) = std::mem::take(&mut self.before)
             .into_iter()
@@ -230,16 +230,16 @@ impl Pipe for DrainingLinks {
         self.now.announce(label);
     }
 
-    fn heeds_labels(&self) -> bool {
-        self.now.heeds_labels()
+    fn wants_labels(&self) -> bool {
+        self.now.wants_labels()
     }
 
     fn drops_early(&self) -> bool {
         self.now.drops_early()
     }
 
-    fn forgettable(&mut self, flow: FlowId, now: Time) -> bool {
-        self.before.is_empty() && self.now.forgettable(flow, now)
+    fn is_reusable(&mut self, flow: FlowId, now: Time) -> bool {
+        self.before.is_empty() && self.now.is_reusable(flow, now)
     }
 
     fn rests(&mut self, now: Time) -> bool {
@@ -258,7 +258,7 @@ impl Pipe for DrainingLinks {
         self.now.shares()
     }
 
-    fn succeed(
+    fn migrate_from(
         &mut self,
         _: Box<dyn Pipe>,
         _: &Handover,

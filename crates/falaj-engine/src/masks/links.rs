@@ -12,7 +12,7 @@ use falaj_sched::collections::calendar::Calendar;
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::guarantee::Promise;
 use falaj_sched::contract::no_guarantee::NoPromise;
-use falaj_sched::contract::params::Refusals;
+use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::{Known, Label};
 use falaj_sched::units::time::{Span, Time};
@@ -52,7 +52,7 @@ struct MaskedLink {
 }
 
 impl MaskedLinks {
-    pub(crate) fn new(id: PipeId, spec: &PipeSpec) -> Result<MaskedLinks, Refusals> {
+    pub(crate) fn new(id: PipeId, spec: &PipeSpec) -> Result<MaskedLinks, ConfigErrors> {
         let masks = spec.masks.clone();
         let each = masks.link.expect("asked for by its mask");
         let spec = PipeSpec { masks: Masks { link: None, ..masks.clone() }, ..spec.clone() };
@@ -105,7 +105,7 @@ impl MaskedLinks {
                     }
                 }
                 Output::Drop(dropped) if dropped.why == DropReason::Lost => {
-                    self.set.stats_mut(place as u32).lost += 1
+                    self.set.stats_mut(place as u32).lost += 1;
                 }
                 Output::Drop(_) => self.set.stats_mut(place as u32).dropped += 1,
                 Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
@@ -238,16 +238,16 @@ impl Pipe for MaskedLinks {
         self.label = label;
     }
 
-    fn heeds_labels(&self) -> bool {
-        self.model.heeds_labels()
+    fn wants_labels(&self) -> bool {
+        self.model.wants_labels()
     }
 
     fn drops_early(&self) -> bool {
         self.model.drops_early()
     }
 
-    fn forgettable(&mut self, flow: FlowId, now: Time) -> bool {
-        self.links.iter_mut().flatten().all(|link| link.pipe.forgettable(flow, now))
+    fn is_reusable(&mut self, flow: FlowId, now: Time) -> bool {
+        self.links.iter_mut().flatten().all(|link| link.pipe.is_reusable(flow, now))
     }
 
     fn rests(&mut self, now: Time) -> bool {
@@ -277,7 +277,7 @@ impl Pipe for MaskedLinks {
         if self.set.shares() { Some(None) } else { self.sharing.map(Some) }
     }
 
-    fn succeed(
+    fn migrate_from(
         &mut self,
         old: Box<dyn Pipe>,
         how: &Handover,
@@ -289,12 +289,12 @@ impl Pipe for MaskedLinks {
         // Whoever changes a pipe has seen that its links stay those that they are.
         let mut old =
             *old.downcast::<MaskedLinks>().expect("links of other ids begin beside these");
-        self.set.succeed(&mut old.set);
+        self.set.migrate_from(&mut old.set);
         self.of_the_gone = old.of_the_gone;
         for (f, was) in old.gone.iter().enumerate() {
             match how.flows.get(f).copied().unwrap_or(FlowMapping::Is(FlowId(f as u32))) {
                 FlowMapping::Is(flow) | FlowMapping::PartOf(flow) => {
-                    self.gone[flow.index()].add(was)
+                    self.gone[flow.index()].add(was);
                 }
                 FlowMapping::Joins(_) | FlowMapping::Dropped(_) => self.of_the_gone.add(was),
             }
@@ -316,7 +316,7 @@ impl Pipe for MaskedLinks {
             let from = out.len();
             if let Some(Some(link)) = self.links.get_mut(place) {
                 link.until = before.until;
-                let due = link.pipe.succeed(before.pipe, how, known, now, out);
+                let due = link.pipe.migrate_from(before.pipe, how, known, now, out);
                 self.calendar.set(place, due);
             }
             self.tell(place, &out[from..]);

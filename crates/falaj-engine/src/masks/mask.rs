@@ -512,8 +512,9 @@ mod tests {
         assert!(most.size() <= Mask::MOST);
         assert_eq!(
             most.words(&most.id(&key)),
-            "sport 5 dport 6 proto 6 tos 0xb8 ttl 9 length 100 flags syn,!fin,!rst,!psh,!ack,!urg,!ece,!cwr ether 0x0800 no vlan \
-             no flow-label mac-src 02:02:02:02:02:02 mac-dst 04:04:04:04:04:04 mark 7"
+            "sport 5 dport 6 proto 6 tos 0xb8 ttl 9 length 100 flags \
+             syn,!fin,!rst,!psh,!ack,!urg,!ece,!cwr ether 0x0800 no vlan no flow-label mac-src \
+             02:02:02:02:02:02 mac-dst 04:04:04:04:04:04 mark 7"
         );
     }
 

@@ -26,7 +26,7 @@ pub use stats::SojournStats;
 
 use crate::key::Key;
 use falaj_sched::contract::discipline::Discipline;
-use falaj_sched::contract::params::{FlowSetup, Refusals, Refused, Setup};
+use falaj_sched::contract::params::{ConfigError, ConfigErrors, FlowSetup, Setup};
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry::{self, Visitor};
 
@@ -102,9 +102,9 @@ impl Masks {
     }
 
     /// What was refused of the expanded setup, told of the flows of `setup`.
-    pub fn refused(&self, refused: Refusals, setup: &Setup) -> Refusals {
+    pub fn refused(&self, refused: ConfigErrors, setup: &Setup) -> ConfigErrors {
         let firsts = self.firsts(setup.flows.len());
-        let mut out: Vec<Refused> = Vec::new();
+        let mut out: Vec<ConfigError> = Vec::new();
         for refused in refused {
             let flow = refused
                 .flow
@@ -126,7 +126,7 @@ impl Masks {
                 Some(_) => format!("{}; or fewer by `max-flows`", refused.help),
                 None => refused.help,
             };
-            out.push(Refused { flow, what, help, ..refused });
+            out.push(ConfigError { flow, what, help, ..refused });
         }
         out.into_iter().collect()
     }
@@ -166,10 +166,10 @@ impl Masks {
     }
 
     /// What no masks can be on.
-    pub fn impossible(&self, kind: &str, setup: &Setup) -> Option<Refused> {
+    pub fn impossible(&self, kind: &str, setup: &Setup) -> Option<ConfigError> {
         let masked = self.flows.iter().position(Option::is_some)?;
         let refused = |what: &str, help: &str| {
-            Some(Refused {
+            Some(ConfigError {
                 flow: Some(masked),
                 param: "each",
                 what: what.into(),

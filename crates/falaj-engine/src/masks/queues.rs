@@ -119,7 +119,7 @@ impl Pipe for MaskedQueues {
         let place = match &mut self.sets[unit.flow.index()] {
             Some(set) => {
                 let inner = &mut self.inner;
-                set.comes(&ids.flow, now, |place| inner.forgettable(FlowId(first.0 + place), now))
+                set.comes(&ids.flow, now, |place| inner.is_reusable(FlowId(first.0 + place), now))
             }
             None => 0,
         };
@@ -222,16 +222,16 @@ impl Pipe for MaskedQueues {
         self.inner.announce(label);
     }
 
-    fn heeds_labels(&self) -> bool {
-        self.inner.heeds_labels()
+    fn wants_labels(&self) -> bool {
+        self.inner.wants_labels()
     }
 
     fn drops_early(&self) -> bool {
         self.inner.drops_early()
     }
 
-    fn forgettable(&mut self, flow: FlowId, now: Time) -> bool {
-        self.known(flow).all(|one| self.inner.forgettable(one, now))
+    fn is_reusable(&mut self, flow: FlowId, now: Time) -> bool {
+        self.known(flow).all(|one| self.inner.is_reusable(one, now))
     }
 
     fn rests(&mut self, now: Time) -> bool {
@@ -255,7 +255,7 @@ impl Pipe for MaskedQueues {
         Unmasked { pipe: self.inner, masks: self.masks, sets: self.sets }
     }
 
-    fn succeed(
+    fn migrate_from(
         &mut self,
         old: Box<dyn Pipe>,
         how: &Handover,
@@ -273,7 +273,7 @@ impl Pipe for MaskedQueues {
             if let (FlowMapping::Is(is), Some(before)) = (fate, before)
                 && let Some(own) = &mut self.sets[is.index()]
             {
-                own.succeed(before);
+                own.migrate_from(before);
             }
         }
         if !alike {
@@ -281,7 +281,8 @@ impl Pipe for MaskedQueues {
             (old, changed) =
                 (Unmasked { pipe, masks: Masks::default(), sets: Vec::new() }, Some(how));
         }
-        let due = self.inner.succeed(old.pipe, changed.as_ref().unwrap_or(how), known, now, out);
+        let due =
+            self.inner.migrate_from(old.pipe, changed.as_ref().unwrap_or(how), known, now, out);
         self.tell(&mut out[from..]);
         due
     }

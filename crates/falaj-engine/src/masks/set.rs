@@ -110,7 +110,7 @@ impl IdTable {
     /// Goes on with what another has made: with its ids, as many as there may be, where the mask is
     /// the same; else with what it has counted. The hash's keys stay, so that ids share with
     /// those that they shared with.
-    pub(crate) fn succeed(&mut self, old: &mut IdTable) {
+    pub(crate) fn migrate_from(&mut self, old: &mut IdTable) {
         if self.each == old.each {
             std::mem::swap(self, old);
             return;

@@ -90,7 +90,7 @@ impl Network {
     ) -> Result<(), ChangeError> {
         self.poll(now, out);
         if self.rules.is_some() {
-            if !self.heeds_labels() {
+            if !self.wants_labels() {
                 self.learn(known);
             }
             let passing = &self.passing;
@@ -146,7 +146,7 @@ impl Network {
     ) {
         match self.rules.take() {
             Some(old) => {
-                rules.succeed(&old, &become_others);
+                rules.migrate_from(&old, &become_others);
                 for place in &mut self.passing {
                     place.at = place.at.and_then(|at| rules.instead_of(&old, &become_others, at));
                 }

@@ -77,7 +77,7 @@ impl Network {
                 }
                 Output::Drop(dropped) => self.lost(dropped, out),
                 Output::Corrupt(corrupt) => {
-                    self.passing[corrupt.handle as usize].turned.push(corrupt.draw)
+                    self.passing[corrupt.handle as usize].turned.push(corrupt.draw);
                 }
                 Output::Mark(mark) => {
                     let place = &mut self.passing[mark.handle as usize];
@@ -88,7 +88,7 @@ impl Network {
                     }
                 }
                 Output::Early(Early { handle, by, .. }) => {
-                    self.passing[handle as usize].label.earliness = by
+                    self.passing[handle as usize].label.earliness = by;
                 }
             }
         }

@@ -30,7 +30,7 @@ use crate::message::{Emit, Output, PipeId, Unit};
 use crate::pipe::{Counters, PipeSpec};
 use crate::rules::{RuleCounters, RuleOutcome, RulePosition, RuleSet, RuleStats};
 use falaj_sched::contract::breach::Breach;
-use falaj_sched::contract::params::Refusals;
+use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::Label;
 use falaj_sched::units::time::Time;
@@ -77,7 +77,7 @@ pub struct IngressPacket<'a> {
     pub handle: u32,
     /// Length of the IP packet.
     pub length: u32,
-    /// What policies of queues look at, where [`Network::heeds_labels`].
+    /// What policies of queues look at, where [`Network::wants_labels`].
     pub label: &'a Label,
 }
 
@@ -117,7 +117,7 @@ impl From<Engine> for Network {
 
 impl Network {
     /// Builds its pipes; [`PipeId`]s follow their order. An error names the pipe.
-    pub fn new(spec: &NetworkSpec) -> Result<Network, (PipeId, Refusals)> {
+    pub fn new(spec: &NetworkSpec) -> Result<Network, (PipeId, ConfigErrors)> {
         let rules = (!spec.rules.is_empty()).then(|| RuleSet::new(spec.rules.clone(), spec.seed));
         let mut pipes: Vec<PipeSpec> = spec.places.iter().map(|place| place.pipe.clone()).collect();
         let bypass = rules.as_ref().is_some_and(RuleSet::pass).then_some(pipes.len() as u32);
@@ -162,11 +162,11 @@ impl Network {
     pub fn wants_key(&self, way: usize) -> bool {
         self.rules.is_some()
             || self.places.get(way).is_some_and(|place| place.wants_key)
-            || self.heeds_labels()
+            || self.wants_labels()
     }
 
     /// Does any pipe look at labels?
-    pub fn heeds_labels(&self) -> bool {
+    pub fn wants_labels(&self) -> bool {
         self.heeds.contains(&true)
     }
 
@@ -493,5 +493,5 @@ impl Network {
 
 /// By pipe, does it look at labels?
 fn heeds(engine: &Engine) -> Vec<bool> {
-    (0..engine.flows().len() as u32).map(|pipe| engine.heeds_labels(PipeId(pipe))).collect()
+    (0..engine.flows().len() as u32).map(|pipe| engine.wants_labels(PipeId(pipe))).collect()
 }

@@ -7,12 +7,12 @@ use crate::masks::queues::MaskedQueues;
 use crate::masks::{Each, Masks};
 use crate::message::PipeId;
 use falaj_sched::contract::discipline::Discipline;
-use falaj_sched::contract::params::Refusals;
+use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::queues::aqm;
 use falaj_sched::registry::{self, Visitor};
-use falaj_sched::scheduler::instance::Station;
+use falaj_sched::scheduler::instance::SchedulerInstance;
 use falaj_sched::scheduler::tree::Tree;
-use falaj_sched::scheduler::with_aqm::WithPolicies;
+use falaj_sched::scheduler::with_aqm::WithAqm;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(crate) fn build(
     id: PipeId,
     spec: &PipeSpec,
     what: BuildFor<'_>,
-) -> Result<Box<dyn Pipe>, Refusals> {
+) -> Result<Box<dyn Pipe>, ConfigErrors> {
     if let Some(refused) = spec.refused() {
         return Err(refused.into());
     }
@@ -45,7 +45,7 @@ pub(crate) fn build(
 }
 
 /// The same for one in which flows have masks: around a pipe in which each has all its queues.
-fn masked(id: PipeId, spec: &PipeSpec, what: BuildFor<'_>) -> Result<Box<dyn Pipe>, Refusals> {
+fn masked(id: PipeId, spec: &PipeSpec, what: BuildFor<'_>) -> Result<Box<dyn Pipe>, ConfigErrors> {
     let masks = &spec.masks;
     let firsts = masks.firsts(spec.setup.flows.len());
     let places = |f: u32| {
@@ -64,10 +64,10 @@ fn masked(id: PipeId, spec: &PipeSpec, what: BuildFor<'_>) -> Result<Box<dyn Pip
 }
 
 /// The same for one that has no masks and that nothing refuses.
-fn plain(id: PipeId, spec: PipeSpec, what: BuildFor<'_>) -> Result<Box<dyn Pipe>, Refusals> {
+fn plain(id: PipeId, spec: PipeSpec, what: BuildFor<'_>) -> Result<Box<dyn Pipe>, ConfigErrors> {
     struct Builder<'a>(PipeId, &'a Arc<PipeSpec>, BuildFor<'a>);
     impl Visitor for Builder<'_> {
-        type Output = Result<Box<dyn Pipe>, Refusals>;
+        type Output = Result<Box<dyn Pipe>, ConfigErrors>;
         fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
             let Builder(id, spec, what) = self;
             let setup = registry::joined(spec.kind, &spec.setup);
@@ -75,12 +75,12 @@ fn plain(id: PipeId, spec: PipeSpec, what: BuildFor<'_>) -> Result<Box<dyn Pipe>
                 return Ok(pipe(id, spec, Tree::new(&setup, discipline)?, true));
             }
             if aqm::any(&setup) {
-                return Ok(pipe(id, spec, WithPolicies::new(&setup, discipline), true));
+                return Ok(pipe(id, spec, WithAqm::new(&setup, discipline), true));
             }
             Ok(match what {
-                BuildFor::Any => pipe(id, spec, Station::new(&setup, discipline), true),
+                BuildFor::Any => pipe(id, spec, SchedulerInstance::new(&setup, discipline), true),
                 BuildFor::Values(others) => {
-                    pipe(id, spec, Station::bare(&setup, discipline, others), false)
+                    pipe(id, spec, SchedulerInstance::bare(&setup, discipline, others), false)
                 }
             })
         }

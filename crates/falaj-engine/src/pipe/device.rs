@@ -134,7 +134,7 @@ impl DeviceState {
 
     /// Goes on from what was known of the device before a change; where falaj paces the link from
     /// then on, that waits for it.
-    pub(super) fn succeed(
+    pub(super) fn migrate_from(
         new: Option<DeviceState>,
         old: Option<DeviceState>,
         now: Time,

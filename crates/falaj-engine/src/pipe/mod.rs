@@ -38,7 +38,7 @@ pub(crate) trait Pipe: Send + Any {
     fn port_room(&mut self, room: u32, now: Time, out: &mut Vec<Output>) -> Time;
     /// What is known of the unit that arrives next.
     fn announce(&mut self, label: Label);
-    fn heeds_labels(&self) -> bool;
+    fn wants_labels(&self) -> bool;
     /// Do policies of queues drop packets that found room, or for which there is room?
     fn drops_early(&self) -> bool;
     /// No unit that is not decided yet is due before this, unless one arrives.
@@ -82,7 +82,7 @@ pub(crate) trait Pipe: Send + Any {
     /// What happened to flows that are gone.
     fn of_the_gone(&self) -> Counters;
     /// May another flow start afresh in the place of this one?
-    fn forgettable(&mut self, flow: FlowId, now: Time) -> bool;
+    fn is_reusable(&mut self, flow: FlowId, now: Time) -> bool;
     /// May another pipe start afresh in the place of this one?
     fn rests(&mut self, now: Time) -> bool;
     /// Its masks.
@@ -92,7 +92,7 @@ pub(crate) trait Pipe: Send + Any {
     /// Ids have to share what a mask makes: the mask of this flow, or that of the link.
     fn shares(&self) -> Option<Option<FlowId>>;
     /// Takes over the packets, the link's state and the counters of `old`.
-    fn succeed(
+    fn migrate_from(
         &mut self,
         old: Box<dyn Pipe>,
         how: &Handover,

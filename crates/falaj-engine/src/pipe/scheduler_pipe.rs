@@ -18,11 +18,11 @@ use crate::masks::queues::Unmasked;
 use crate::masks::{MaskIds, MaskStats, Masks};
 use crate::message::{DropReason, Dropped, Early, EcnMark, Emit, Output, PipeId, Unit};
 use falaj_sched::contract::breach::Breach;
-use falaj_sched::contract::discipline::Answer;
+use falaj_sched::contract::discipline::Decision;
 use falaj_sched::contract::guarantee::Promise;
 use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::queues::queue::{FlowId, Packet};
-use falaj_sched::scheduler::instance::Server;
+use falaj_sched::scheduler::instance::Scheduler;
 use falaj_sched::units::capacity::Capacity;
 use falaj_sched::units::draws::mix;
 use falaj_sched::units::label::{Ecn, Known, Label};
@@ -80,7 +80,7 @@ impl LinkState {
     }
 }
 
-struct SchedulerPipe<S: Server> {
+struct SchedulerPipe<S: Scheduler> {
     id: PipeId,
     flows: usize,
     spec: Arc<PipeSpec>,
@@ -105,7 +105,7 @@ struct SchedulerPipe<S: Server> {
 }
 
 /// A pipe around a server, which may have no queues yet.
-pub(super) fn pipe<S: Server + 'static>(
+pub(super) fn pipe<S: Scheduler + 'static>(
     id: PipeId,
     spec: &Arc<PipeSpec>,
     mut server: S,
@@ -140,7 +140,7 @@ pub(super) fn pipe<S: Server + 'static>(
     Box::new(pipe)
 }
 
-impl<S: Server> SchedulerPipe<S> {
+impl<S: Scheduler> SchedulerPipe<S> {
     fn plain(&self) -> u32 {
         let apart = self.impairer.is_some() || self.spec.framing.is_some() || self.device.is_some();
         if apart { 0 } else { self.spec.setup.largest }
@@ -159,7 +159,7 @@ impl<S: Server> SchedulerPipe<S> {
         }
         loop {
             match self.server.next(now, &self.wire) {
-                Answer::Serve(queue) => {
+                Decision::Serve(queue) => {
                     if self.peeks
                         && let Some(bytes) = self.server.head(queue)
                         && let Some(then) = self.wire.waits_for_tokens(bytes, now)
@@ -174,17 +174,17 @@ impl<S: Server> SchedulerPipe<S> {
                     }
                     self.finish(queue, now);
                 }
-                Answer::Drop(queue) => {
+                Decision::Drop(queue) => {
                     let packet = self.server.throw_away(queue, now);
                     let by_policy = self.server.by_policy();
                     self.thrown_out(packet, by_policy, out);
                 }
-                Answer::NotBefore(then) => {
+                Decision::NotBefore(then) => {
                     debug_assert!(then > now, "an instant that never comes");
                     self.link = LinkState::NotBefore(then);
                     return;
                 }
-                Answer::Idle => {
+                Decision::Idle => {
                     self.link = LinkState::Idle;
                     return;
                 }
@@ -198,7 +198,7 @@ impl<S: Server> SchedulerPipe<S> {
         if self.server.marked() {
             self.mark(packet.flow, packet.handle, out);
         }
-        if let Some(by) = self.server.early() {
+        if let Some(by) = self.server.earliness() {
             out.push(Output::Early(Early {
                 pipe: self.id,
                 flow: packet.flow,
@@ -292,7 +292,7 @@ impl<S: Server> SchedulerPipe<S> {
     }
 }
 
-impl<S: Server + 'static> Pipe for SchedulerPipe<S> {
+impl<S: Scheduler + 'static> Pipe for SchedulerPipe<S> {
     fn arrive(&mut self, unit: Unit, _: &MaskIds, now: Time, out: &mut Vec<Output>) -> Time {
         let Unit { flow, handle, mut bytes } = unit;
         if cfg!(debug_assertions)
@@ -413,8 +413,8 @@ impl<S: Server + 'static> Pipe for SchedulerPipe<S> {
         self.server.announce(label);
     }
 
-    fn heeds_labels(&self) -> bool {
-        self.server.heeds_labels()
+    fn wants_labels(&self) -> bool {
+        self.server.wants_labels()
     }
 
     fn drops_early(&self) -> bool {
@@ -467,9 +467,9 @@ impl<S: Server + 'static> Pipe for SchedulerPipe<S> {
         self.flows
     }
 
-    fn forgettable(&mut self, flow: FlowId, now: Time) -> bool {
+    fn is_reusable(&mut self, flow: FlowId, now: Time) -> bool {
         self.book.tallies[flow.index()].backlog == 0
-            && self.server.forgettable(flow, self.clock(now))
+            && self.server.is_reusable(flow, self.clock(now))
     }
 
     fn rests(&mut self, now: Time) -> bool {
@@ -478,7 +478,7 @@ impl<S: Server + 'static> Pipe for SchedulerPipe<S> {
         self.link == LinkState::Idle
             && !handed_over
             && self.wire.is_rested(now)
-            && flows.all(|flow| self.forgettable(flow, now))
+            && flows.all(|flow| self.is_reusable(flow, now))
     }
 
     fn masks(&self) -> &Masks {
@@ -493,7 +493,7 @@ impl<S: Server + 'static> Pipe for SchedulerPipe<S> {
         None
     }
 
-    fn succeed(
+    fn migrate_from(
         &mut self,
         old: Box<dyn Pipe>,
         how: &Handover,

@@ -5,7 +5,7 @@ use crate::framing::Framing;
 use crate::impair::Impairments;
 use crate::masks::Masks;
 use falaj_sched::contract::no_guarantee::NoPromise;
-use falaj_sched::contract::params::{Refused, Setup};
+use falaj_sched::contract::params::{ConfigError, Setup};
 use falaj_sched::units::capacity::Capacity;
 use falaj_sched::units::time::Span;
 
@@ -65,7 +65,7 @@ impl PipeSpec {
 
     /// What cannot be together: disciplines that divide the time of a link, and
     /// a link on which a packet's time is not known beforehand.
-    pub fn refused(&self) -> Option<Refused> {
+    pub fn refused(&self) -> Option<ConfigError> {
         let at_one_rate = self.no_promise().is_none();
         let what = match self.kind {
             _ if at_one_rate => None,
@@ -74,7 +74,7 @@ impl PipeSpec {
                 "`virtual-links` divides the time of a link that serialises at one rate",
             ),
         };
-        let refused = what.map(|what| Refused {
+        let refused = what.map(|what| ConfigError {
             flow: None,
             param: "kind",
             what: what.into(),
@@ -86,10 +86,10 @@ impl PipeSpec {
     }
 
     /// What cannot be on a link that its device paces.
-    fn no_device(&self) -> Option<Refused> {
+    fn no_device(&self) -> Option<ConfigError> {
         let Pace::Device { backlog } = self.pace else { return None };
         let refused = |param, what: String, help: &str| {
-            Some(Refused { flow: None, param, what, help: help.into() })
+            Some(ConfigError { flow: None, param, what, help: help.into() })
         };
         let largest = self.setup.largest;
         if backlog < largest {

@@ -116,7 +116,8 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        12 => (0u8..4, 0usize..70, 0u64..40).prop_map(|(to, length, gap)| Step::Offer(to, length, gap)),
+        12 => (0u8..4, 0usize..70, 0u64..40)
+            .prop_map(|(to, length, gap)| Step::Offer(to, length, gap)),
         2 => (0u64..120).prop_map(Step::Poll),
         1 => Just(Step::Idle),
         1 => Just(Step::Flush),
@@ -152,7 +153,11 @@ impl PolicyChooser for InTurn {
 
 proptest! {
     #[test]
-    fn the_packer_does_what_a_naive_one_does(policy in policies(), steps in steps(), before in 0usize..13) {
+    fn the_packer_does_what_a_naive_one_does(
+        policy in policies(),
+        steps in steps(),
+        before in 0usize..13,
+    ) {
         let mut packer = Packer::new(policy, before).unwrap();
         let mut naive = Naive { policy, before, open: Vec::new(), gone: Vec::new() };
         let (mut out, mut now) = (Vec::new(), Time::ZERO);
@@ -168,7 +173,10 @@ proptest! {
                     if let Some(address) = packet.get_mut(before..before + ADDRESS) {
                         address.fill(to);
                     }
-                    prop_assert_eq!(packer.offer(&packet, now, &mut left), naive.offer(&packet, now));
+                    prop_assert_eq!(
+                        packer.offer(&packet, now, &mut left),
+                        naive.offer(&packet, now)
+                    );
                 }
                 Step::Poll(gap) => {
                     now += Span(gap);
@@ -195,9 +203,14 @@ proptest! {
 
     /// Whenever it is polled, containers leave at the same instants with the same packets.
     #[test]
-    fn polling_changes_nothing(policy in policies(), gaps in prop::collection::vec(0u64..90, 1..80), polls in any::<u64>()) {
+    fn polling_changes_nothing(
+        policy in policies(),
+        gaps in prop::collection::vec(0u64..90, 1..80),
+        polls in any::<u64>(),
+    ) {
         let run = |polled: bool| {
-            let (mut packer, mut out, mut now) = (Packer::new(policy, 0).unwrap(), Vec::new(), Time::ZERO);
+            let (mut packer, mut out, mut now) =
+                (Packer::new(policy, 0).unwrap(), Vec::new(), Time::ZERO);
             for (i, gap) in gaps.iter().enumerate() {
                 for step in 0..*gap {
                     if polled && polls >> ((i as u64 + step) % 64) & 1 == 1 {
@@ -241,16 +254,20 @@ proptest! {
         prop_assert_eq!(came, offered);
     }
 
-    /// The same where the policy is chosen anew after each epoch: whenever it is polled, the epochs have seen the same,
-    /// each packet and each container once, and containers leave at the same instants.
+    /// The same where the policy is chosen anew after each epoch: whenever it is polled, the epochs
+    /// have seen the same, each packet and each container once, and containers leave at the same
+    /// instants.
     #[test]
     fn epochs_do_not_depend_on_polling(
-        choices in prop::collection::vec(policies(), 1..5), gaps in prop::collection::vec(0u64..400, 1..80), polls in any::<u64>(),
+        choices in prop::collection::vec(policies(), 1..5),
+        gaps in prop::collection::vec(0u64..400, 1..80),
+        polls in any::<u64>(),
     ) {
         let run = |polled: bool| {
             let seen = Arc::new(Mutex::new(Vec::new()));
             let chooser = InTurn { policies: choices.clone(), seen: Arc::clone(&seen) };
-            let mut packer = Packer::new(choices[0], 0).unwrap().tuned(Box::new(chooser), Span(7), 10);
+            let mut packer =
+                Packer::new(choices[0], 0).unwrap().tuned(Box::new(chooser), Span(7), 10);
             let (mut out, mut offered, mut now) = (Vec::new(), 0, Time::ZERO);
             for (i, gap) in gaps.iter().enumerate() {
                 for step in 0..*gap {
@@ -259,7 +276,8 @@ proptest! {
                     }
                 }
                 now += Span(*gap);
-                let taken = packer.offer(&[(i % 3) as u8; 14], now, &mut |c| out.push((gone(c, 0), c.waited)));
+                let taken = packer
+                    .offer(&[(i % 3) as u8; 14], now, &mut |c| out.push((gone(c, 0), c.waited)));
                 offered += u64::from(taken.is_ok());
             }
             packer.flush(now, &mut |c| out.push((gone(c, 0), c.waited)));
@@ -274,13 +292,19 @@ proptest! {
         prop_assert_eq!(sum(|s| s.bytes), 14 * offered);
         prop_assert_eq!((sum(|s| s.carried), sum(|s| s.containers)), (offered, out.len() as u64));
         prop_assert_eq!(sum(|s| s.waited.0), out.iter().map(|(_, waited)| waited.0).sum::<u64>());
-        prop_assert!(seen.iter().all(|s| s.slots == 10 && s.span == Span(70) && s.squares >= s.packets));
+        prop_assert!(
+            seen.iter().all(|s| s.slots == 10 && s.span == Span(70) && s.squares >= s.packets)
+        );
         prop_assert_eq!((out, seen, offered), run(true));
     }
 
-    /// Whatever bytes a container has, taking it apart ends, and no packet has bytes from elsewhere.
+    /// Whatever bytes a container has, taking it apart ends, and no packet has bytes from
+    /// elsewhere.
     #[test]
-    fn a_hostile_container_costs_its_own_packets(bytes in prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..300), before in 0usize..13) {
+    fn a_hostile_container_costs_its_own_packets(
+        bytes in prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..300),
+        before in 0usize..13,
+    ) {
         hostile(&bytes, before);
     }
 }
@@ -379,7 +403,7 @@ fn containers_fill_as_the_formula_says() {
                     came += now.0 as f64;
                 }
                 packer.flush(Time(at as u64), &mut |c| {
-                    waited += c.left.0 as f64 * f64::from(c.packets)
+                    waited += c.left.0 as f64 * f64::from(c.packets);
                 });
                 let mean = rate * timeout as f64;
                 let (mut size, mut wait, mut fewer, mut log_of_one) = (1.0, 0.0, 0.0, -mean);

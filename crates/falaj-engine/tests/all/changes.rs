@@ -59,7 +59,11 @@ fn no_change_loses_or_reorders_a_packet() {
                         );
                     }
                     Output::Drop(d) => {
-                        assert_eq!(queued[d.flow.index()].pop_back(), Some(d.handle), "seed {seed}")
+                        assert_eq!(
+                            queued[d.flow.index()].pop_back(),
+                            Some(d.handle),
+                            "seed {seed}"
+                        );
                     }
                 }
             }

@@ -259,9 +259,9 @@ fn model(spec: &PipeSpec, arrivals: &[Arrival]) -> Vec<(usize, Option<u64>)> {
             for &f in who.iter().rev() {
                 stations[f].collisions += 1;
                 if stations[f].collisions == channel.attempts {
-                    failed.push(f)
+                    failed.push(f);
                 } else {
-                    stations[f].draw(&channel)
+                    stations[f].draw(&channel);
                 }
             }
             (None, now + longest + us(channel.confused()))

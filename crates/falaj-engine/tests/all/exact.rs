@@ -69,23 +69,38 @@ proptest! {
     fn every_departure_of_every_busy_period_is_exact(
         arrivals in arrivals(),
         rate in rate(),
-        kind in prop::sample::select(vec!["fifo", "priority", "wrr", "drr", "scfq", "sfq", "wf2q+", "qfq"]),
+        kind in prop::sample::select(vec![
+            "fifo", "priority", "wrr", "drr", "scfq", "sfq", "wf2q+", "qfq",
+        ]),
     ) {
         let (emits, came) = through(kind, rate, &arrivals);
         prop_assert_eq!(emits.len(), arrivals.len());
-        // When the busy period began, and the bits that it has sent; and how many packets were sent before.
+        // When the busy period began, and the bits that it has sent; and how many packets were sent
+        // before.
         let (mut began, mut bits, mut free) = (Time::ZERO, 0u128, Time::ZERO);
         for (sent, emit) in emits.iter().enumerate() {
             if sent == 0 || emit.start > free {
                 // The link rested: nobody waited, and the first who came begins at once.
-                prop_assert_eq!(emit.start, came[sent], "the {}th that leaves is the {}th that came", sent, sent);
+                prop_assert_eq!(
+                    emit.start,
+                    came[sent],
+                    "the {}th that leaves is the {}th that came",
+                    sent,
+                    sent
+                );
                 (began, bits) = (emit.start, 0);
             }
             prop_assert!(emit.start >= emit.arrival && emit.start >= free, "one at a time");
             bits += 8 * u128::from(emit.bytes);
             // Rate times time against bits, in bits and nanoseconds, without a division.
             let served = u128::from((emit.end - began).0) * u128::from(rate);
-            prop_assert!(served.abs_diff(bits * 1_000_000_000) <= u128::from(rate), "{:?}: {} bits since {}", emit, bits, began.0);
+            prop_assert!(
+                served.abs_diff(bits * 1_000_000_000) <= u128::from(rate),
+                "{:?}: {} bits since {}",
+                emit,
+                bits,
+                began.0
+            );
             prop_assert_eq!(emit.due - emit.end, DELAY);
             free = emit.end;
         }

@@ -16,22 +16,6 @@ use std::collections::VecDeque;
 
 const PIPE: PipeId = PipeId(0);
 const MOST_FLOWS: usize = 8;
-/// They may rest while packets wait.
-const HOLDS: [&str; 13] = [
-    "hrr",
-    "virtual-links",
-    "shaper",
-    "cbs",
-    "tas",
-    "ats",
-    "mclock",
-    "hfsc",
-    "htb",
-    "rcsp",
-    "mgfq",
-    "netback",
-    "dcf",
-];
 
 /// Bytes as choices; zeros when they are used up.
 struct Bytes<'a>(std::slice::Iter<'a, u8>);
@@ -99,16 +83,16 @@ impl Bytes<'_> {
             1 => spec.setup.rate = Rate(8_000_000_000 / (1 + self.below(20))),
             2 => spec.setup.largest += self.below(9) as u32,
             3 if spec.setup.flows.len() < MOST_FLOWS => {
-                spec.setup.flows.push(spec.setup.flows[f].clone())
+                spec.setup.flows.push(spec.setup.flows[f].clone());
             }
             4 => spec.setup.flows[f].limit = self.limit(),
             5 => {
                 spec.setup.scheduler =
-                    self.values(entry(spec.kind).expect("registered").scheduler, &spec.setup)
+                    self.values(entry(spec.kind).expect("registered").scheduler, &spec.setup);
             }
             _ => {
                 spec.setup.flows[f].values =
-                    self.values(entry(spec.kind).expect("registered").flow, &spec.setup)
+                    self.values(entry(spec.kind).expect("registered").flow, &spec.setup);
             }
         }
     }
@@ -169,7 +153,7 @@ impl Watch {
                 }
                 // It did not get in.
                 Output::Drop(d) => {
-                    assert_eq!(self.queued[d.flow.index()].pop_back().map(|p| p.1), Some(d.handle))
+                    assert_eq!(self.queued[d.flow.index()].pop_back().map(|p| p.1), Some(d.handle));
                 }
                 Output::Early(_) => {}
                 Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) => {
@@ -194,7 +178,7 @@ pub(crate) fn scheduler(bytes: &[u8]) -> (u64, u64) {
     bytes.become_kind(&mut spec);
     let Ok(mut engine) = Engine::new(std::slice::from_ref(&spec)) else { return (0, 0) };
     let mut changes = 0;
-    let never_rests = |spec: &PipeSpec| !HOLDS.contains(&spec.kind);
+    let never_rests = |spec: &PipeSpec| entry(spec.kind).is_some_and(|entry| entry.idles.is_none());
     let mut watch = Watch {
         queued: vec![VecDeque::new(); MOST_FLOWS],
         offered: vec![0; MOST_FLOWS],
@@ -257,9 +241,9 @@ pub(crate) fn scheduler(bytes: &[u8]) -> (u64, u64) {
             _ => {
                 for f in (0..spec.setup.flows.len() as u32).map(FlowId) {
                     engine.poll(now, &mut out);
-                    let forgettable = engine.forgettable(PIPE, f, now);
+                    let is_reusable = engine.is_reusable(PIPE, f, now);
                     assert!(
-                        !forgettable || engine.counters(PIPE, f).backlog == 0,
+                        !is_reusable || engine.counters(PIPE, f).backlog == 0,
                         "forgets what is queued"
                     );
                     let _ = (engine.promise(PIPE, f), engine.next_due());

@@ -3,11 +3,11 @@
 
 use crate::common::{Dice, any_pipe, become_kind, virtual_links};
 use falaj_engine::pipe::PipeSpec;
-use falaj_sched::contract::discipline::{Answer, Discipline};
+use falaj_sched::contract::discipline::{Decision, Discipline};
 use falaj_sched::contract::params::Setup;
 use falaj_sched::queues::queue::{FlowId, Packet};
 use falaj_sched::registry::{self, ENTRIES, Visitor};
-use falaj_sched::scheduler::instance::{Server, Station};
+use falaj_sched::scheduler::instance::{Scheduler, SchedulerInstance};
 use falaj_sched::units::rate::Wire;
 use falaj_sched::units::time::{Span, Time};
 
@@ -24,7 +24,7 @@ impl Visitor for Life<'_> {
         let (shared, own) = (discipline.shared_queue().is_some(), discipline.own_queues());
         // Who attempts to send in vain gives up.
         let drops = discipline.manages_queues() || discipline.air(FlowId(0)).is_some();
-        let mut station = Station::new(setup, discipline);
+        let mut station = SchedulerInstance::new(setup, discipline);
         let mut wire = Wire::new(setup.rate);
         let (mut now, mut queued) = (Time::ZERO, 0u32);
         let queues =
@@ -58,14 +58,14 @@ impl Visitor for Life<'_> {
                 }
             }
             match station.next(now, &wire) {
-                Answer::Serve(queue) => {
+                Decision::Serve(queue) => {
                     assert!(station.head(queue).is_some(), "{name}: {queue:?} has nothing");
                     let (_, sent) = station.take(queue, now, &mut wire);
                     now = sent.end;
                     station.finish(queue, now);
                     queued -= 1;
                 }
-                Answer::NotBefore(then) => {
+                Decision::NotBefore(then) => {
                     assert!(then > now && queued > 0, "{name}: {then:?}");
                     now = if dice.from(0, 1) == 0 {
                         then
@@ -73,16 +73,16 @@ impl Visitor for Life<'_> {
                         Time(dice.from(now.0 + 1, then.0))
                     };
                 }
-                Answer::Idle if steps < 300 => {
+                Decision::Idle if steps < 300 => {
                     assert_eq!(queued, 0, "{name}: packets wait");
                     now += Span(dice.from(1, 3_000));
                 }
-                Answer::Idle => return assert_eq!(queued, 0, "{name}: packets wait"),
-                Answer::Drop(queue) if drops => {
+                Decision::Idle => return assert_eq!(queued, 0, "{name}: packets wait"),
+                Decision::Drop(queue) if drops => {
                     station.throw_away(queue, now);
                     queued -= 1;
                 }
-                Answer::Drop(queue) => panic!("{name}: {queue:?} is dropped"),
+                Decision::Drop(queue) => panic!("{name}: {queue:?} is dropped"),
             }
         }
     }

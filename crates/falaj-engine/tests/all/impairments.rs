@@ -527,9 +527,10 @@ fn copies_and_wrong_bits() {
                         "one bit is turned"
                     );
                     bits[bytes.iter().position(|b| *b > 0).unwrap() * 8 / 100] += 1;
-                    assert!(
-                        matches!(next, Output::Emit(e) | Output::Copy(e) if e.handle == corrupt.handle)
-                    );
+                    assert!(matches!(
+                        next,
+                        Output::Emit(e) | Output::Copy(e) if e.handle == corrupt.handle
+                    ));
                 }
                 Output::Emit(emit) => told.push(*emit),
                 Output::Drop(_) | Output::Mark(_) | Output::Early(_) => panic!("{output:?}"),
@@ -686,10 +687,10 @@ fn a_decision_depends_on_nothing_but_the_packet() {
         for output in out {
             match output {
                 Output::Emit(e) if e.flow == FLOW => {
-                    fates[e.handle as usize] = Some(Some(e.due - e.end))
+                    fates[e.handle as usize] = Some(Some(e.due - e.end));
                 }
                 Output::Drop(d) if d.flow == FLOW && d.why == DropReason::Lost => {
-                    fates[d.handle as usize] = Some(None)
+                    fates[d.handle as usize] = Some(None);
                 }
                 _ => {}
             }

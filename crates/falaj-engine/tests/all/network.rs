@@ -339,7 +339,7 @@ fn masks_and_labels_are_those_of_the_packet_in_every_link() {
     managed.places[2].pipe.setup.flows[0].values.set(POLICY, Value::Policy(policy));
     for ecn in [Ecn::Ect0, Ecn::Not] {
         let (mut network, mut out) = (Network::new(&managed).expect("pipes"), Vec::new());
-        assert!(network.heeds_labels());
+        assert!(network.wants_labels());
         labelled(&mut network, (0..600).map(|n| (n * 9 / 10, 1)), ecn, &mut out)
             .expect("all enter");
         network.poll(Time(Time::NEVER.0 - 1), &mut out);
@@ -428,7 +428,7 @@ fn labels_are_learned_when_somebody_looks_at_them() {
     let chain = spec(vec![link(30, plain()), link(0, plain())], vec![rule(links(&[0, 1]))]);
     for ecn in [Ecn::Ect1, Ecn::Not] {
         let (mut network, mut out) = (Network::new(&chain).expect("pipes"), Vec::new());
-        assert!(!network.heeds_labels());
+        assert!(!network.wants_labels());
         labelled(&mut network, (0..40).map(|_| (0, 1)), Ecn::Not, &mut out).expect("all enter");
         let mut after = chain.places[2].pipe.clone();
         (after.kind, after.setup.rate) = ("dualpi2", Rate::from_mbit(4));

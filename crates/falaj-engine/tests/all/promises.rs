@@ -5,7 +5,7 @@ use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
 use falaj_sched::contract::discipline::Discipline;
-use falaj_sched::contract::guarantee::{RateCondition, Turns};
+use falaj_sched::contract::guarantee::{RateCondition, StaircaseCurve};
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry;
@@ -242,8 +242,8 @@ fn strict_disciplines_keep_their_rate_over_any_interval() {
 fn turns_are_served_as_said() {
     struct Ask;
     impl registry::Visitor for Ask {
-        type Output = Option<Turns>;
-        fn visit<D: Discipline + 'static>(self, discipline: D) -> Option<Turns> {
+        type Output = Option<StaircaseCurve>;
+        fn visit<D: Discipline + 'static>(self, discipline: D) -> Option<StaircaseCurve> {
             discipline.turns(FlowId(0))
         }
     }

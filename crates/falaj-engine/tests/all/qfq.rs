@@ -7,11 +7,11 @@ use crate::common::{Dice, emits};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
-use falaj_sched::contract::discipline::{Answer, Discipline};
+use falaj_sched::contract::discipline::{Decision, Discipline};
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queues::queue::{FlowId, Limit, Packet};
 use falaj_sched::registry::{self, Visitor};
-use falaj_sched::scheduler::instance::{Server, Station};
+use falaj_sched::scheduler::instance::{Scheduler, SchedulerInstance};
 use falaj_sched::units::rate::{Rate, Wire};
 use falaj_sched::units::time::{Span, Time};
 use std::collections::VecDeque;
@@ -40,11 +40,11 @@ trait Driven {
     fn halfway(&mut self);
     /// It has passed; the discipline is asked at once.
     fn end(&mut self);
-    fn forgettable(&mut self, f: usize) -> bool;
+    fn is_reusable(&mut self, f: usize) -> bool;
 }
 
 struct Driver<D: Discipline + 'static> {
-    station: Station<D>,
+    station: SchedulerInstance<D>,
     wire: Wire,
     now: Time,
     sending: Option<(FlowId, Time)>,
@@ -57,12 +57,12 @@ impl<D: Discipline + 'static> Driven for Driver<D> {
     }
     fn begin(&mut self) -> Option<(usize, u32)> {
         match self.station.next(self.now, &self.wire) {
-            Answer::Serve(queue) => {
+            Decision::Serve(queue) => {
                 let (packet, sent) = self.station.take(queue, self.now, &mut self.wire);
                 self.sending = Some((queue, sent.end));
                 Some((packet.flow.index(), packet.bytes))
             }
-            Answer::Idle => None,
+            Decision::Idle => None,
             other => panic!("{other:?}"),
         }
     }
@@ -76,8 +76,8 @@ impl<D: Discipline + 'static> Driven for Driver<D> {
         self.station.finish(queue, end);
         self.station.next(end, &self.wire);
     }
-    fn forgettable(&mut self, f: usize) -> bool {
-        self.station.forgettable(FlowId(f as u32), self.now)
+    fn is_reusable(&mut self, f: usize) -> bool {
+        self.station.is_reusable(FlowId(f as u32), self.now)
     }
 }
 
@@ -88,7 +88,7 @@ fn drive(kind: &str, setup: &Setup) -> Box<dyn Driven> {
         fn visit<D: Discipline + 'static>(self, discipline: D) -> Box<dyn Driven> {
             let wire = Wire::new(self.0.rate);
             Box::new(Driver {
-                station: Station::new(self.0, discipline),
+                station: SchedulerInstance::new(self.0, discipline),
                 wire,
                 now: Time::ZERO,
                 sending: None,
@@ -480,7 +480,7 @@ fn beside_the_model(kind: &str, weights: &[u64], steps: &[Step]) {
     }
     while go(&mut station, &mut model) {}
     assert!(
-        (0..weights.len()).all(|f| station.forgettable(f)),
+        (0..weights.len()).all(|f| station.is_reusable(f)),
         "{kind} {steps:?}: rest forgives all"
     );
 }
@@ -520,7 +520,7 @@ fn every_short_sequence_is_served_by_definition() {
     // Those that no power of two is a multiple of: equals are told by their numbers all the same.
     for weights in [[3, 5, 7, 2], [10, 1, 3, 6], [1, 3, 9, 27], [60_060, 1, 6, 65_000]] {
         all_sequences(&mut Vec::new(), 8, 4, 0, &mut |steps| {
-            beside_the_model("wf2q+", &weights, steps)
+            beside_the_model("wf2q+", &weights, steps);
         });
     }
 }
@@ -837,7 +837,7 @@ fn leaving_does_not_cancel_a_debt() {
             match f {
                 0 => {
                     has_one = false;
-                    assert!(!station.forgettable(0), "{kind}: it was served ahead of its share");
+                    assert!(!station.is_reusable(0), "{kind}: it was served ahead of its share");
                 }
                 _ => station.arrive(1, 1000),
             }

@@ -7,13 +7,13 @@ use crate::common::{Arrival, Dice, bursts, emits, run};
 use falaj_engine::fairness::{self, Worst};
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Engine, PipeId};
-use falaj_sched::contract::discipline::{Answer, Discipline};
+use falaj_sched::contract::discipline::{Decision, Discipline};
 use falaj_sched::contract::params::{FlowSetup, POLICY, Setup, Value, Values};
 use falaj_sched::mechanisms::gps::fluid::Fluid;
 use falaj_sched::queues::aqm::policy::Policy;
 use falaj_sched::queues::queue::{FlowId, Limit, Packet};
 use falaj_sched::registry::{self, Visitor};
-use falaj_sched::scheduler::instance::{Server, Station};
+use falaj_sched::scheduler::instance::{Scheduler, SchedulerInstance};
 use falaj_sched::units::rate::{Rate, Wire};
 use falaj_sched::units::time::{Span, Time};
 use std::collections::VecDeque;
@@ -56,10 +56,10 @@ struct Served {
 impl Visitor for Together<'_> {
     type Output = Vec<Served>;
     fn visit<D: Discipline + 'static>(self, discipline: D) -> Vec<Served> {
-        let mut station = Station::new(self.setup, discipline);
+        let mut station = SchedulerInstance::new(self.setup, discipline);
         let mut wire = Wire::new(self.setup.rate);
         let (mut now, mut next, mut served) = (Time::ZERO, 0, Vec::new());
-        let admit = |station: &mut Station<D>, next: &mut usize, until: Time| {
+        let admit = |station: &mut SchedulerInstance<D>, next: &mut usize, until: Time| {
             while let Some(a) = self.arrivals.get(*next).filter(|a| a.at <= until) {
                 let packet =
                     Packet { handle: *next as u32, bytes: a.bytes, flow: a.flow, arrival: a.at };
@@ -70,7 +70,7 @@ impl Visitor for Together<'_> {
         loop {
             admit(&mut station, &mut next, now);
             match station.next(now, &wire) {
-                Answer::Serve(f) => {
+                Decision::Serve(f) => {
                     let (packet, sent) = station.take(f, now, &mut wire);
                     admit(&mut station, &mut next, Time(sent.end.0 - 1));
                     station.finish(f, sent.end);
@@ -80,8 +80,8 @@ impl Visitor for Together<'_> {
                     served.push(Served { flow: f.index(), handle, start: now.0, end: sent.end.0 });
                     now = sent.end;
                 }
-                Answer::Idle if next == self.arrivals.len() => return served,
-                Answer::Idle => now = self.arrivals[next].at,
+                Decision::Idle if next == self.arrivals.len() => return served,
+                Decision::Idle => now = self.arrivals[next].at,
                 other => panic!("{other:?}"),
             }
         }

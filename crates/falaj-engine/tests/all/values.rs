@@ -7,7 +7,7 @@ use falaj_engine::masks::{Each, Mask, Masks};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId, Prepared};
-use falaj_sched::contract::params::Manifest;
+use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry::ENTRIES;
 use falaj_sched::units::time::{Span, Time};

@@ -49,8 +49,8 @@ impl Last {
                 let side = if self.src { "from" } else { "to" };
                 let whole = if self.of == 32 { "0xffffffff" } else { "/128" };
                 let why = format!(
-                    "the last {} bits are whole addresses where all rules send one network, `{side} A.B.C.0/{long}`; \
-                     `{whole}` is one for each address",
+                    "the last {} bits are whole addresses where all rules send one network, \
+                     `{side} A.B.C.0/{long}`; `{whole}` is one for each address",
                     self.bits
                 );
                 Err(no_equal(self.at.clone(), "a mask of the last bits of addresses", &why))

@@ -103,7 +103,7 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
                 made.link.push(("rate", quote(&amounts::rate(bits))));
             }
             "delay" => {
-                made.link.push(("delay", quote(&milliseconds(args.value("milliseconds")?)?)))
+                made.link.push(("delay", quote(&milliseconds(args.value("milliseconds")?)?)));
             }
             "burst" => {
                 let size = size(args.value("a size")?)?;
@@ -112,13 +112,13 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
                 }
             }
             "plr" => {
-                made.link.extend(loss(args.value("a probability")?)?.map(|loss| ("loss", loss)))
+                made.link.extend(loss(args.value("a probability")?)?.map(|loss| ("loss", loss)));
             }
             "profile" => made.link.push(("profile", quote(&args.value("a file")?.text))),
             "queue" => made.queue = Some(limit(args.value("a limit")?)?),
             "weight" => made.weight = Some(whole(args.value("a number")?)?),
             "pipe" | "sched" | "flowset" if kind == Kind::Queue => {
-                made.of = Some(whole(args.value("a number")?)?)
+                made.of = Some(whole(args.value("a number")?)?);
             }
             "pipe" if kind == Kind::Sched => {
                 let of = args.value("a number")?;
@@ -300,7 +300,8 @@ fn scheduler(word: &Word) -> Result<&'static str, Problem> {
         "prio" => "priority",
         "fq_codel" => "fq_codel",
         "fq_pie" => {
-            let why = "queues by a hash have CoDel here, `type fq_codel`; PIE is for the queue of a flow, also one for each: `mask all … pie`";
+            let why = "queues by a hash have CoDel here, `type fq_codel`; PIE is for the queue of \
+                       a flow, also one for each: `mask all … pie`";
             return Err(no_equal(word.at.clone(), &word.text, why));
         }
         _ => {
@@ -360,14 +361,21 @@ fn mask(args: &mut Args<'_>, last: &mut Vec<Last>) -> Result<Vec<String>, Proble
                 return Err(no_equal(
                     word.at.clone(),
                     "a part of this field",
-                    "whole protocols and labels tell flows apart, and prefixes of addresses and ports",
+                    "whole protocols and labels tell flows apart, and prefixes of addresses and \
+                     ports",
                 ));
             }
         }
     }
     if fields.is_empty() {
-        return Err(Problem::error(args.before().map_or(0..0, |w| w.at.clone()), "a mask of which fields?")
-            .help("`all`, or dst-ip, src-ip, dst-port, src-port, proto with the bits that count, as in `mask src-ip 0xffffff00`"));
+        return Err(Problem::error(
+            args.before().map_or(0..0, |w| w.at.clone()),
+            "a mask of which fields?",
+        )
+        .help(
+            "`all`, or dst-ip, src-ip, dst-port, src-port, proto with the bits that count, as in \
+             `mask src-ip 0xffffff00`",
+        ));
     }
     Ok(fields)
 }

@@ -3,18 +3,9 @@
 use super::Firewall;
 use super::config::Configured;
 use super::queues::{self, Sorted};
-use super::rule::{Action, Rule};
+use super::rule::{Action, Rule, table_name};
 use crate::draft::{Draft, Table, inline, key, quote};
 use falaj_scenario::Problem;
-
-/// What a table is called.
-pub(super) fn table_name(number: &str) -> String {
-    if number.bytes().all(|b| b.is_ascii_digit()) {
-        format!("table{number}")
-    } else {
-        number.to_owned()
-    }
-}
 
 /// A link for each pipe, with a flow for each of its queues; then the tables and rules.
 pub(super) fn links(all: &Firewall, draft: &mut Draft, problems: &mut Vec<Problem>) {
@@ -54,8 +45,8 @@ fn no_pipe(all: &Firewall) -> Problem {
     let loses = all.rules.iter().find(|r| r.action == Action::Deny && r.probability.is_some());
     match loses.and_then(|rule| Some((rule, rule.probability.as_ref()?))) {
         Some((rule, percent)) => Problem::error(rule.at.clone(), what).help(format!(
-            "let a pipe lose them: `ipfw pipe 1 config plr P` and `ipfw add pipe 1 …` in place of `prob P deny`; \
-             in a scenario that is `loss = \"{percent}\"` of a link"
+            "let a pipe lose them: `ipfw pipe 1 config plr P` and `ipfw add pipe 1 …` in place of \
+             `prob P deny`; in a scenario that is `loss = \"{percent}\"` of a link"
         )),
         None => Problem::error(0..0, what),
     }
@@ -66,7 +57,8 @@ fn several_tags(rules: &[Rule]) -> Option<Problem> {
     let mut marks = rules.iter().filter_map(|rule| rule.mark.as_ref());
     let first = marks.next()?;
     let other = marks.find(|mark| mark.number != first.number && (mark.tag || first.tag))?;
-    let what = "a packet that gets several tags has all of them there; here it has one mark, the one that it got last";
+    let what = "a packet that gets several tags has all of them there; here it has one mark, the \
+                one that it got last";
     Some(Problem::warning(other.at.clone(), what))
 }
 
@@ -101,7 +93,8 @@ fn beyond(all: &Firewall) -> Vec<Problem> {
         if rules[last + 1..].iter().any(ends) || said.iter().any(|p| p.span == rules[last].at) {
             continue;
         }
-        let what = "what no rule behind this one takes leaves here; the last rule of ipfw drops it, with one_pass=0";
+        let what = "what no rule behind this one takes leaves here; the last rule of ipfw drops \
+                    it, with one_pass=0";
         let problem = Problem::warning(rules[last].at.clone(), what);
         said.push(
             problem.help(
@@ -138,7 +131,8 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
     }
     let lossy = table.get("loss").is_some() && table.get("rate") != Some("\"unlimited\"");
     if let Some(pipe) = pipe.as_ref().filter(|_| lossy) {
-        let what = "dummynet loses packets before they wait; here behind the rate: what is lost took its time";
+        let what = "dummynet loses packets before they wait; here behind the rate: what is lost \
+                    took its time";
         problems.push(Problem::warning(pipe.at.clone(), what));
     }
     for last in pipe.iter().chain(&sched).flat_map(|c| &c.last) {

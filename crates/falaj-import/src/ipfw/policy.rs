@@ -79,7 +79,7 @@ pub(super) fn fq_codel(args: &mut Args<'_>) -> Result<Keys, Problem> {
         match word.text.as_str() {
             "quantum" => set(&mut keys, "quantum", quote(&size(whole(args.value("bytes")?)?))),
             "limit" => {
-                set(&mut keys, "limit", whole(args.value("a number of packets")?)?.to_string())
+                set(&mut keys, "limit", whole(args.value("a number of packets")?)?.to_string());
             }
             "flows" => set(&mut keys, "queues", whole(args.value("a number")?)?.to_string()),
             _ if of_codel(word, args, &mut keys)? => {}

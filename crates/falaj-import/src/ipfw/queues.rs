@@ -50,8 +50,8 @@ fn one_way(all: &Firewall, pipe: u64, way: &str) -> Result<Sorted, Problem> {
                 "chance sends the same packets to queue {queue} and to queue {of} of one pipe"
             );
             return Err(Problem::error(one.rule.at.clone(), what).help(format!(
-                "flows of a link are told apart by what packets are like: give queue {queue} a pipe of its own, \
-                 and send to that, `prob P pipe N …`"
+                "flows of a link are told apart by what packets are like: give queue {queue} a \
+                 pipe of its own, and send to that, `prob P pipe N …`"
             )));
         }
         if !all.one_pass {
@@ -122,8 +122,9 @@ fn marked_too_late(asked: &[Asked<'_>], sends: &[(u64, &Asked<'_>)]) -> Option<P
             if let Some(mark) = marks.find_map(|(_, other)| other.rule.mark.as_ref()) {
                 let what = "this rule asks for the mark that packets have before others mark them";
                 return Some(Problem::error(early.rule.at.clone(), what).help(format!(
-                    "flows of a link are told apart by the mark that packets have as they come to it, as mark {}: \
-                     put rules that mark in front of all that ask for marks, or give each queue a pipe of its own",
+                    "flows of a link are told apart by the mark that packets have as they come to \
+                     it, as mark {}: put rules that mark in front of all that ask for marks, or \
+                     give each queue a pipe of its own",
                     mark.number
                 )));
             }

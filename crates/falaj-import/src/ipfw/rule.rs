@@ -267,7 +267,7 @@ impl Body {
         if let Some(table) = word.text.strip_prefix("table(").and_then(|t| t.strip_suffix(')')) {
             let name = table.split(',').next().unwrap_or("").to_owned();
             self.table.get_or_insert((name.clone(), side));
-            return Ok(Some(format!("{side} table {}", super::link::table_name(&name))));
+            return Ok(Some(format!("{side} table {}", table_name(&name))));
         }
         if word.text == "any" {
             return Ok(None);
@@ -343,7 +343,7 @@ impl Body {
                     }
                 };
                 let name = args.value("a table")?.text.clone();
-                self.term(not, format!("{side} table {}", super::link::table_name(&name)));
+                self.term(not, format!("{side} table {}", table_name(&name)));
                 self.table.get_or_insert((name, side));
             }
             "mac" | "MAC" => {
@@ -580,3 +580,12 @@ const OPTIONS: &[&str] = &[
     "not",
     "//",
 ];
+
+/// What a table is called.
+pub(super) fn table_name(number: &str) -> String {
+    if number.bytes().all(|b| b.is_ascii_digit()) {
+        format!("table{number}")
+    } else {
+        number.to_owned()
+    }
+}

@@ -1,7 +1,7 @@
 //! Disciplines that keep a queue short: `red`, `codel`, `pie`; and `fq_codel` and `sfq`, with a
 //! queue for each connection.
 
-use super::device::stray;
+use super::attachment::stray;
 use crate::amounts::{part_of_one, size, tc_rate, tc_size, tc_time, time, whole};
 use crate::args::{Args, no_equal};
 use crate::draft::quote;
@@ -72,7 +72,8 @@ pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
                 return Err(no_equal(word.at.clone(), "nodrop", why));
             }
             "adaptive" => {
-                let why = "the probability is the one that is said; `codel` and `pie` find theirs by themselves";
+                let why = "the probability is the one that is said; `codel` and `pie` find theirs \
+                           by themselves";
                 return Err(no_equal(word.at.clone(), "adaptive", why));
             }
             "qevent" => {
@@ -114,7 +115,8 @@ pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
     if let Some(word) = ecn {
         policy.push(("ecn", quote("yes")));
         if !hard {
-            let what = "beyond `max` packets are dropped here, as with `harddrop`; tc goes on marking them";
+            let what = "beyond `max` packets are dropped here, as with `harddrop`; tc goes on \
+                        marking them";
             notes.push(Problem::warning(word.at.clone(), what));
         }
     }
@@ -172,7 +174,8 @@ fn of_codel(word: &Word, args: &mut Args<'_>, keys: &mut Keys) -> Result<bool, P
         "ecn" => set(keys, "ecn", quote("yes")),
         "noecn" => keys.retain(|(key, _)| *key != "ecn"),
         "ce_threshold" | "ce_threshold_selector" => {
-            let why = "marks by a threshold are for scalable connections: `scheduler = { kind = \"dualpi2\", … }`";
+            let why = "marks by a threshold are for scalable connections: `scheduler = { kind = \
+                       \"dualpi2\", … }`";
             return Err(no_equal(word.at.clone(), &word.text, why));
         }
         _ => return Ok(false),
@@ -202,10 +205,10 @@ pub(super) fn pie(args: &mut Args<'_>) -> Result<Managed, Problem> {
         match word.text.as_str() {
             "limit" => made.limit = format!("{}p", whole(args.value("a number of packets")?)?),
             "target" => {
-                set(&mut made.policy, "target", quote(&time(tc_time(args.value("a time")?)?)))
+                set(&mut made.policy, "target", quote(&time(tc_time(args.value("a time")?)?)));
             }
             "tupdate" => {
-                set(&mut made.policy, "update", quote(&time(tc_time(args.value("a time")?)?)))
+                set(&mut made.policy, "update", quote(&time(tc_time(args.value("a time")?)?)));
             }
             "ecn" => set(&mut made.policy, "ecn", quote("yes")),
             "noecn" => made.policy.retain(|(key, _)| *key != "ecn"),
@@ -261,10 +264,10 @@ pub(super) fn fq_codel(args: &mut Args<'_>) -> Result<Fair, Problem> {
                 whole(args.value("a number of packets")?)?.to_string(),
             ),
             "flows" => {
-                set(&mut made.scheduler, "queues", whole(args.value("a number")?)?.to_string())
+                set(&mut made.scheduler, "queues", whole(args.value("a number")?)?.to_string());
             }
             "quantum" => {
-                set(&mut made.scheduler, "quantum", quote(&size(tc_size(args.value("a size")?)?)))
+                set(&mut made.scheduler, "quantum", quote(&size(tc_size(args.value("a size")?)?)));
             }
             "memory_limit" => {
                 tc_size(args.value("a size")?)?;
@@ -313,7 +316,8 @@ pub(super) fn sfq(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
     ];
     scheduler.extend(quantum.map(|q| ("quantum", quote(&size(q)))));
     scheduler.extend([("target", quote("3s")), ("interval", quote("4s"))]);
-    let what = "as `fq_codel` whose CoDel waits for seconds: where there is no room the packet that waits longest goes";
+    let what = "as `fq_codel` whose CoDel waits for seconds: where there is no room the packet \
+                that waits longest goes";
     Ok(Fair { scheduler, notes: vec![Problem::warning(kind.at.clone(), what)] })
 }
 

@@ -1,7 +1,7 @@
 //! Classes of `htb` and `hfsc`; `cbs`.
 
 use super::aqm::Keys;
-use super::device::stray;
+use super::attachment::stray;
 use crate::amounts::{rate, size, tc_rate, tc_size, tc_time, time, whole};
 use crate::args::{Args, no_equal};
 use crate::draft::quote;
@@ -74,7 +74,8 @@ pub(super) fn htb(args: &mut Args<'_>) -> Result<Htb, Problem> {
             "overhead" | "mpu" | "linklayer" => {
                 let value = args.value("a value")?;
                 if !matches!(value.text.as_str(), "0" | "ethernet") {
-                    let why = "what a packet costs is for the whole link: write its `overhead` or `cells`";
+                    let why = "what a packet costs is for the whole link: write its `overhead` or \
+                               `cells`";
                     return Err(no_equal(
                         word.at.clone(),
                         &format!("{} of a class", word.text),

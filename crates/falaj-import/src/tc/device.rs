@@ -1,20 +1,12 @@
 //! What the commands make of a device.
 
+use super::attachment::{Attachment, Handle};
 use super::filter::{self, Filter};
-use super::handle;
 use super::qdisc::{self, Class, Qdisc};
-use super::stab::{self, Stab};
-use crate::args::{Args, no_equal, unknown};
-use crate::lines::Word;
+use super::stab::Stab;
+use crate::args::{Args, no_equal};
 use falaj_scenario::Problem;
 use std::ops::Range;
-
-/// A handle of a discipline (`1:`) or a class (`1:10`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Handle {
-    pub(super) major: u16,
-    pub(super) minor: u16,
-}
 
 /// Something that was added: where it was said, and what it is below.
 #[derive(Debug, Clone)]
@@ -46,56 +38,8 @@ pub(super) struct Devices {
     pub(super) all: Vec<Device>,
 }
 
-/// What stands before the kind, of all three objects.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Place<'a> {
-    pub(super) dev: Option<&'a Word>,
-    pub(super) parent: Option<Handle>,
-    pub(super) handle: Option<Handle>,
-    /// What stands behind `handle` of a filter: its name, or a mark.
-    pub(super) number: Option<&'a Word>,
-    pub(super) ingress: bool,
-    pub(super) prio: Option<u64>,
-    /// What of IP a filter looks at.
-    pub(super) protocol: Option<&'a Word>,
-    pub(super) stab: Option<Stab>,
-}
-
-const PLACE: &[&str] = &[
-    "dev", "root", "parent", "handle", "classid", "ingress", "clsact", "protocol", "prio", "stab",
-];
-
-impl<'a> Place<'a> {
-    /// Reads up to the kind, which is returned; none: there is none.
-    fn read(args: &mut Args<'a>, filter: bool) -> Result<(Place<'a>, Option<&'a Word>), Problem> {
-        let mut place = Place::default();
-        while let Some(word) = args.next() {
-            match word.text.as_str() {
-                "dev" => place.dev = Some(args.value("a device")?),
-                "root" => place.parent = None,
-                "parent" => place.parent = Some(handle(args.value("a handle")?)?),
-                "handle" if filter => place.number = Some(args.value("a handle")?),
-                "handle" | "classid" => place.handle = Some(handle(args.value("a handle")?)?),
-                "ingress" | "clsact" => place.ingress = true,
-                "stab" if !filter => place.stab = Some(stab::read(word, args)?),
-                "protocol" => place.protocol = Some(args.value("a protocol")?),
-                // Of a discipline it is the kind.
-                "prio" | "pref" | "priority" if filter => {
-                    place.prio = Some(crate::amounts::whole(args.value("a number")?)?);
-                }
-                _ => return Ok((place, Some(word))),
-            }
-        }
-        Ok((place, None))
-    }
-
-    fn ingress(&self) -> bool {
-        self.ingress || self.parent.is_some_and(|p| p.major == 0xffff)
-    }
-}
-
 impl Devices {
-    fn of(&mut self, place: &Place<'_>, args: &Args<'_>) -> Result<&mut Device, Problem> {
+    fn of(&mut self, place: &Attachment<'_>, args: &Args<'_>) -> Result<&mut Device, Problem> {
         let Some(dev) = place.dev else {
             return Err(Problem::error(args.all(), "which device? `dev NAME` is missing"));
         };
@@ -113,7 +57,7 @@ impl Devices {
         removes: bool,
         line: &str,
     ) -> Result<(), Problem> {
-        let (place, kind) = Place::read(&mut args, false)?;
+        let (place, kind) = Attachment::read(&mut args, false)?;
         let all = args.all();
         let device = self.of(&place, &args)?;
         if removes {
@@ -148,7 +92,7 @@ impl Devices {
         removes: bool,
         line: &str,
     ) -> Result<(), Problem> {
-        let (place, kind) = Place::read(&mut args, false)?;
+        let (place, kind) = Attachment::read(&mut args, false)?;
         let all = args.all();
         let device = self.of(&place, &args)?;
         let Some(id) = place.handle else {
@@ -189,7 +133,7 @@ impl Devices {
         removes: bool,
         notes: &mut Vec<Problem>,
     ) -> Result<(), Problem> {
-        let (place, kind) = Place::read(&mut args, true)?;
+        let (place, kind) = Attachment::read(&mut args, true)?;
         let all = args.all();
         let device = self.of(&place, &args)?;
         if removes {
@@ -229,12 +173,4 @@ fn before<'a>(others: impl Iterator<Item = &'a Filter>) -> u64 {
     const LEAST: u64 = 0x8000;
     const FIRST: u64 = 0xc000;
     others.map(|f| f.prio).filter(|prio| *prio >= LEAST).min().map_or(FIRST, |prio| prio - 1)
-}
-
-/// A word that stands where a parameter of `kind` may stand, and is none.
-pub(super) fn stray(word: &Word, kind: &str, known: &[&str]) -> Problem {
-    if PLACE.contains(&word.text.as_str()) {
-        return Problem::error(word.at.clone(), format!("`{}` stands before the kind", word.text));
-    }
-    unknown(word, &format!("a parameter of {kind}"), known)
 }

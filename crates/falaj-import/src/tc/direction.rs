@@ -1,7 +1,8 @@
 //! What a device's tree amounts to in one direction of a link.
 
 use super::aqm::Managed;
-use super::device::{Device, Handle, Node};
+use super::attachment::Handle;
+use super::device::{Device, Node};
 use super::netem::Netem;
 use super::qdisc::Qdisc;
 use crate::amounts::{rate, size};
@@ -290,7 +291,10 @@ const LARGEST: u64 = 1514;
 
 /// netem loses and doubles packets where they enter it, and so before any rate.
 fn before_its_rate(node: &Node<Qdisc>) -> Problem {
-    let has = |name: &str| matches!(&node.what, Qdisc::Netem(netem) if netem.keys.iter().any(|(key, _)| *key == name));
+    let has = |name: &str| match &node.what {
+        Qdisc::Netem(netem) => netem.keys.iter().any(|(key, _)| *key == name),
+        _ => false,
+    };
     let mut parts = Vec::new();
     if has("loss") {
         parts.push("what is lost has taken its time");

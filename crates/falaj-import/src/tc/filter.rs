@@ -1,7 +1,6 @@
 //! Which packets go to which class: `u32`, `flower`, `matchall`, `fw`.
 
-use super::device::{Handle, Place};
-use super::handle;
+use super::attachment::{Attachment, Handle, handle};
 use crate::amounts::whole;
 use crate::args::{Args, no_equal, unknown};
 use crate::lines::Word;
@@ -49,7 +48,7 @@ impl Rule {
 /// Reads what stands behind the kind.
 pub(super) fn read(
     kind: &Word,
-    place: &Place<'_>,
+    place: &Attachment<'_>,
     args: &mut Args<'_>,
     notes: &mut Vec<Problem>,
 ) -> Result<Filter, Problem> {
@@ -127,7 +126,11 @@ fn version(protocol: Option<&Word>) -> Result<Option<&'static str>, Problem> {
 }
 
 /// `handle 6 fw`: the mark that a packet has.
-fn marked(kind: &Word, place: &Place<'_>, notes: &mut Vec<Problem>) -> Result<String, Problem> {
+fn marked(
+    kind: &Word,
+    place: &Attachment<'_>,
+    notes: &mut Vec<Problem>,
+) -> Result<String, Problem> {
     let Some(word) = place.number else {
         return Err(Problem::error(
             kind.at.clone(),
@@ -146,8 +149,8 @@ fn marked(kind: &Word, place: &Place<'_>, notes: &mut Vec<Problem>) -> Result<St
     let mark = number(mark)?;
     let what = format!("who marks packets with {mark}? there it is the firewall; here a rule does");
     notes.push(Problem::warning(word.at.clone(), what).help(format!(
-        "for instance `[[rule]]`, `match = \"tcp dport 443\"`, `mark = {mark}`, `to = \"pass\"`, `then = \"on\"`, \
-         and behind it one that leads to the link"
+        "for instance `[[rule]]`, `match = \"tcp dport 443\"`, `mark = {mark}`, `to = \"pass\"`, \
+         `then = \"on\"`, and behind it one that leads to the link"
     )));
     Ok(format!("mark {mark}"))
 }

@@ -1,6 +1,7 @@
 //! The flows that classes of a device become, and the links before them.
 
-use super::device::{Handle, Node};
+use super::attachment::Handle;
+use super::device::Node;
 use super::direction::{Below, Direction, Way, is_link};
 use super::link::one_or_list;
 use super::qdisc::Qdisc;
@@ -11,7 +12,7 @@ use crate::draft::{Table, inline, key, quote};
 use falaj_scenario::Problem;
 
 /// Where a flow is.
-struct Place<'p> {
+struct ClassPlace<'p> {
     header: &'p str,
     /// What its packets are like by the flow that it is in.
     above: &'p [String],
@@ -31,7 +32,7 @@ impl Direction<'_> {
         }
         self.notes.append(&mut tree.notes);
         let header = self.header.clone();
-        let place = Place { header: &header, above: &["any".to_owned()], within: false };
+        let place = ClassPlace { header: &header, above: &["any".to_owned()], within: false };
         self.level(&tree, 0, &place)?;
         // Without a rate nothing waits where packets are only told apart for the links before their
         // classes.
@@ -55,7 +56,7 @@ impl Direction<'_> {
 
     /// The flows of the classes below one of them, in the order in which filters are tried; the one
     /// that takes the rest comes last. Within a flow the last takes what is left of it.
-    fn level(&mut self, tree: &Tree, parent: u16, place: &Place<'_>) -> Result<(), Problem> {
+    fn level(&mut self, tree: &Tree, parent: u16, place: &ClassPlace<'_>) -> Result<(), Problem> {
         let bands = tree.below(parent);
         for (n, band) in bands.iter().enumerate() {
             let name = key(&format!("{:x}-{:x}", tree.major, band.minor));
@@ -68,7 +69,7 @@ impl Direction<'_> {
             for (name, value) in &band.own {
                 table.set(name, value.clone());
             }
-            let below = Place { header: &header, within: true, ..*place };
+            let below = ClassPlace { header: &header, within: true, ..*place };
             if tree.is_leaf(band.minor) {
                 let rules = if rest || (last && parent == 0) { any() } else { rules };
                 let rules: Vec<String> = place
@@ -79,7 +80,7 @@ impl Direction<'_> {
                 self.leaf(
                     table,
                     Handle { major: tree.major, minor: band.minor },
-                    &Place { above: &rules, ..below },
+                    &ClassPlace { above: &rules, ..below },
                 )?;
             } else {
                 table.set("scheduler", inline(&[("kind", quote(tree.kind))]));
@@ -105,7 +106,12 @@ impl Direction<'_> {
 
     /// What is below a class that has none of its own: a queue, or a discipline that divides it;
     /// before these perhaps a link.
-    fn leaf(&mut self, mut table: Table, class: Handle, place: &Place<'_>) -> Result<(), Problem> {
+    fn leaf(
+        &mut self,
+        mut table: Table,
+        class: Handle,
+        place: &ClassPlace<'_>,
+    ) -> Result<(), Problem> {
         let of = self.of;
         let (mut below, mut through, mut queue) =
             (Some(Below::Class(class)), None, "1000p".to_owned());
@@ -136,7 +142,7 @@ impl Direction<'_> {
         }
         match divided.map(|q| (q, &q.what)) {
             None | Some((_, Qdisc::Fifo { packets: None, bytes: None } | Qdisc::Cbs(_))) => {
-                table.text("queue", queue)
+                table.text("queue", queue);
             }
             Some((_, Qdisc::Fifo { packets: Some(n), .. })) => table.text("queue", format!("{n}p")),
             Some((_, Qdisc::Fifo { bytes: Some(n), .. })) => table.text("queue", size(*n)),
@@ -180,8 +186,8 @@ impl Direction<'_> {
 
 /// A link before a class is one.
 fn third(inner: &Way) -> Problem {
-    let why = "there is a link before a class above it already: write one for each, and a rule that leads through all, \
-               `to = [\"first\", \"second\", \"third\"]`";
+    let why = "there is a link before a class above it already: write one for each, and a rule \
+               that leads through all, `to = [\"first\", \"second\", \"third\"]`";
     no_equal(inner.at.clone(), "this discipline below a class", why)
 }
 

@@ -3,6 +3,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | `attachment` | what a command of tc is about: a device, and where in its tree |
 //! | `device` | the tree of a device, as the commands make it |
 //! | `netem` | netem, which a link has keys for |
 //! | `qdisc` | the other disciplines and their classes |
@@ -16,6 +17,7 @@
 //! | `link` | the links, and the rules that lead through those before a class |
 
 mod aqm;
+mod attachment;
 mod classes;
 mod device;
 mod direction;
@@ -31,7 +33,7 @@ use crate::args::{Args, unknown};
 use crate::draft::Draft;
 use crate::lines::{self, Word};
 use crate::{Imported, finish};
-use device::{Devices, Handle};
+use device::Devices;
 use falaj_scenario::suggest::quoted;
 use falaj_scenario::{Diagnostics, Problem};
 use falaj_sched::units::rate::Rate;
@@ -116,19 +118,4 @@ fn command(
         "class" => devices.class(args, removes, line),
         _ => devices.filter(args, removes, notes),
     }
-}
-
-/// `1:`, `1:10`, `root`; both parts are hexadecimal.
-fn handle(word: &Word) -> Result<Handle, Problem> {
-    let wrong = || {
-        let what = format!("{} is not a handle", quoted(&word.text));
-        Problem::error(word.at.clone(), what).help("write one such as `1:` or `1:10`")
-    };
-    let (major, minor) = word.text.split_once(':').unwrap_or((&word.text, ""));
-    let part = |digits: &str| match digits {
-        "" => Ok(0),
-        digits if digits.len() > 4 || digits.starts_with('+') => Err(wrong()),
-        digits => u16::from_str_radix(digits, 16).map_err(|_| wrong()),
-    };
-    Ok(Handle { major: part(major)?, minor: part(minor)? })
 }

@@ -1,6 +1,6 @@
 //! netem: what a link does to packets.
 
-use super::device::stray;
+use super::attachment::stray;
 use super::stab;
 use crate::amounts::{rate, tc_percent, tc_rate, tc_size, tc_time, time, whole};
 use crate::args::{Args, no_equal};
@@ -98,7 +98,7 @@ pub(super) fn read(args: &mut Args<'_>) -> Result<Netem, Problem> {
         match distribution.map(|w| (w, w.text.as_str())) {
             None | Some((_, "uniform")) => {}
             Some((_, known @ ("normal" | "pareto" | "paretonormal"))) => {
-                keys.push(("distribution", quote(known)))
+                keys.push(("distribution", quote(known)));
             }
             Some((_, table)) => keys.push(("table", quote(&format!("{table}.dist")))),
         }

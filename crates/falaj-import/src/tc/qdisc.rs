@@ -1,8 +1,8 @@
 //! The other disciplines, and their classes.
 
 use super::aqm::{self, Fair, Managed};
+use super::attachment::stray;
 use super::classes::{self, Cbs, Hfsc, Htb};
-use super::device::stray;
 use super::netem::{self, Netem};
 use super::stab;
 use crate::amounts::{tc_rate, tc_size, tc_time, whole};
@@ -189,7 +189,7 @@ fn fifo(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
     while let Some(word) = args.next() {
         match word.text.as_str() {
             "limit" if kind.text != "bfifo" => {
-                limit = Some(whole(args.value("a number of packets")?)?)
+                limit = Some(whole(args.value("a number of packets")?)?);
             }
             "limit" => limit = Some(tc_size(args.value("a size")?)?),
             _ => return Err(stray(word, &kind.text, &["limit"])),

@@ -199,7 +199,7 @@ impl Tree {
             |c: &&Node<Class>| c.handle.is_some_and(|h| h.major == self.major && h.minor == minor);
         match device.classes.iter().find(is).map(|c| &c.what) {
             Some(Class::Htb(Htb { ceil, ceil_burst, .. })) => {
-                self.rate = Some((*ceil, *ceil_burst))
+                self.rate = Some((*ceil, *ceil_burst));
             }
             Some(Class::Hfsc(Hfsc { limit: Some(limit), .. })) if limit.span == 0 => {
                 self.rate = Some((limit.then, None));

@@ -39,6 +39,7 @@ fn scripts_of_tc() {
             "this comes to `ip icmp dport 80`: `icmp` has no ports",
         ),
         ("tc qdisc add dev eth0 root prio bands 1", "bands are 2 to 16"),
+        ("tc qdisc add dev eth0 root prio bands two", "`two` is not a whole number"),
         (
             "tc qdisc add dev eth0 root ets bands 2 strict 3",
             "ets has 1 to 16 bands, of which some are strict and the others have quanta",
@@ -112,6 +113,7 @@ fn scripts_of_ipfw() {
             &format!("{pipe}ipfw add 200 pipe 1 {{ udp or {{ tcp }} }} from any to any out"),
             "a block within a block",
         ),
+        (&format!("{pipe}ipfw add 200 pipe 1 ip from any to any or out"), "`or` stands in a block"),
         (
             &format!("{pipe}ipfw add 200 count tag 70000 ip from any to any"),
             "`70000` is no number for `tag`",
@@ -136,8 +138,14 @@ fn scripts_of_ipfw() {
             format!("{pipe}ipfw add 10 count tag 1 ip from any to any\nipfw add 20 count tag 2 udp from any to any"),
             "a packet that gets several tags has all of them there; here it has one mark, the one that it got last",
         ),
-        (format!("{pipe}kldload dummynet"), "this is no command of dummynet or its rules, and was left out"),
-        (format!("{pipe}sysctl net.inet.ip.forwarding=1"), "this says nothing of links, and was left out"),
+        (
+            format!("{pipe}kldload dummynet"),
+            "this is no command of dummynet or its rules, and was left out",
+        ),
+        (
+            format!("{pipe}sysctl net.inet.ip.forwarding=1"),
+            "this says nothing of links, and was left out",
+        ),
     ] {
         let imported = ipfw(&text, "ipfw.sh").unwrap_or_else(|errors| panic!("{errors}"));
         said(&imported.notes, Severity::Warning, &text, title);

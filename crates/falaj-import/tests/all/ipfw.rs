@@ -259,7 +259,8 @@ fn policies_and_fair_queues() {
          ipfw sched 5 config type rr mask src-ip 0xffffffff\n\
          ipfw queue 2 config sched 5 weight 2 pie target 20ms tupdate 30 max_burst 100ms capdrop ts\n\
          ipfw add pipe 1 udp from any to any out\nipfw add pipe 2 icmp from any to any out\n\
-         ipfw add pipe 3 ip from any to any 22 in\nipfw add queue 1 tcp from any to any out\nipfw add queue 2 tcp from any to any in",
+         ipfw add pipe 3 ip from any to any 22 in\nipfw add queue 1 tcp from any to any out\n\
+         ipfw add queue 2 tcp from any to any in",
         expect![[r##"
             # note: 4: dummynet loses packets before they wait; here behind the rate: what is lost took its time
             # ipfw pipe 1 config bw 1Mbit/s queue 60 red 0.002/5/15/0.1 ecn
@@ -761,7 +762,8 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
     );
     queues_become(
         "ipfw add 10 queue 1 ip from any to 10.0.0.5 out\n\
-         ipfw add 20 queue 2 ip from any to 10.0.0.0/24 out\nipfw add 30 queue 1 ip from any to 10.0.0.0/16 out",
+         ipfw add 20 queue 2 ip from any to 10.0.0.0/24 out\n\
+         ipfw add 30 queue 1 ip from any to 10.0.0.0/16 out",
         expect![[r##"
             # ipfw pipe 1 config bw 10Mbit/s
             [link.pipe1]
@@ -940,7 +942,8 @@ fn rules_may_share_a_number() {
     becomes(
         "ipfw pipe 1 config delay 10\nipfw pipe 2 config delay 20\n\
          ipfw add 100 skipto 200 icmp from any to any\nipfw add 100 pipe 1 ip from any to any out\n\
-         ipfw add 200 count ip from any to any\nipfw add 200 pipe 2 ip from any to any out\nipfw add deny ip from any to any",
+         ipfw add 200 count ip from any to any\nipfw add 200 pipe 2 ip from any to any out\n\
+         ipfw add deny ip from any to any",
         expect![[r##"
             # ipfw pipe 1 config delay 10
             [link.pipe1]
@@ -1248,11 +1251,14 @@ fn rule() -> impl Strategy<Value = Rule> {
 
 proptest! {
     #[test]
-    fn packets_come_to_the_queue_of_their_rule(mut rules in proptest::collection::vec(rule(), 1..9)) {
+    fn packets_come_to_the_queue_of_their_rule(
+        mut rules in proptest::collection::vec(rule(), 1..9),
+    ) {
         rules.push(Rule { looks: [0; 4], queue: Some(1), skips: 1 });
         let mut script = String::from("ipfw pipe 1 config bw 1Mbit/s\n");
         for queue in 1..4 {
-            writeln!(script, "ipfw queue {queue} config pipe 1 weight {queue}").expect("a text takes all");
+            writeln!(script, "ipfw queue {queue} config pipe 1 weight {queue}")
+                .expect("a text takes all");
         }
         let target = |n: usize| (n + rules[n].skips).min(rules.len() - 1);
         for (n, Rule { looks: [to, ports, protocol, way], queue, .. }) in rules.iter().enumerate() {
@@ -1260,12 +1266,18 @@ proptest! {
                 Some(queue) => format!("queue {queue}"),
                 None => format!("skipto {}", 10 * (target(n) + 1)),
             };
-            let [protocol, to, ports, way] = [PROTOCOLS[*protocol].0, TO[*to].0, PORTS[*ports].0, WAYS[*way].0];
-            writeln!(script, "ipfw add {} {action} {protocol} from any to {to} {ports} {way}", 10 * (n + 1))
-                .expect("a text takes all");
+            let [protocol, to, ports, way] =
+                [PROTOCOLS[*protocol].0, TO[*to].0, PORTS[*ports].0, WAYS[*way].0];
+            writeln!(
+                script,
+                "ipfw add {} {action} {protocol} from any to {to} {ports} {way}",
+                10 * (n + 1)
+            )
+            .expect("a text takes all");
         }
         let imported = ipfw(&script, "a").unwrap_or_else(|e| panic!("{e}"));
-        let (scenario, _) = falaj_scenario::parse(&imported.scenario, "b").unwrap_or_else(|e| panic!("{e}"));
+        let (scenario, _) =
+            falaj_scenario::parse(&imported.scenario, "b").unwrap_or_else(|e| panic!("{e}"));
         let mut network = Network::new(&scenario.network()).expect("a network");
         for dst in TO[0].1 {
             for port in PORTS[0].1 {
@@ -1273,7 +1285,9 @@ proptest! {
                     for way in 0..2 {
                         let takes = |rule: &Rule| {
                             let [a, b, c, d] = rule.looks;
-                            TO[a].1.contains(dst) && PORTS[b].1.contains(port) && PROTOCOLS[c].1.contains(protocol)
+                            TO[a].1.contains(dst)
+                                && PORTS[b].1.contains(port)
+                                && PROTOCOLS[c].1.contains(protocol)
                                 && WAYS[d].1.contains(&way)
                         };
                         let mut n = 0;
@@ -1285,11 +1299,25 @@ proptest! {
                             }
                         };
                         let far = SocketAddr::new(dst.parse().expect("an address"), *port);
-                        let key = Key::of_ordinary(*protocol, SocketAddr::from(([10, 9, 9, 9], 4000)), far, 100);
-                        let entry = network.route(&key, way, 100, Time::ZERO).expect("a rule takes it");
-                        let direction = scenario.links[0].direction([Towards::Up, Towards::Down][way]);
+                        let key = Key::of_ordinary(
+                            *protocol,
+                            SocketAddr::from(([10, 9, 9, 9], 4000)),
+                            far,
+                            100,
+                        );
+                        let entry =
+                            network.route(&key, way, 100, Time::ZERO).expect("a rule takes it");
+                        let direction =
+                            scenario.links[0].direction([Towards::Up, Towards::Down][way]);
                         let flow = &direction.flows[entry.flow.0 as usize].name;
-                        prop_assert_eq!(flow, &format!("queue{queue}"), "{:?}\n{}\n{}", key, script, imported.scenario);
+                        prop_assert_eq!(
+                            flow,
+                            &format!("queue{queue}"),
+                            "{:?}\n{}\n{}",
+                            key,
+                            script,
+                            imported.scenario
+                        );
                     }
                 }
             }

@@ -108,7 +108,8 @@ fn what_comes_in_is_sent_by_another_device() {
         "modprobe ifb\nip link set ifb0 up\n\
          tc qdisc add dev eth0 handle ffff: ingress\n\
          tc filter add dev eth0 parent ffff: protocol ip u32 match u32 0 0 action mirred egress redirect dev ifb0\n\
-         tc qdisc add dev ifb0 root netem delay 50ms\ntc qdisc add dev eth0 root netem delay 30ms loss 1%",
+         tc qdisc add dev ifb0 root netem delay 50ms\n\
+         tc qdisc add dev eth0 root netem delay 30ms loss 1%",
         expect![[r##"
             # note: 1: `modprobe` is not a command of tc, and was left out
             # note: 2: `ip` is not a command of tc, and was left out
@@ -137,7 +138,8 @@ fn classes_and_their_filters() {
          tc class add dev eth0 parent 1: classid 1:2 drr quantum 3000\n\
          tc qdisc add dev eth0 parent 1:2 pfifo limit 30\n\
          tc filter add dev eth0 parent 1: protocol ip prio 2 u32 match u32 0 0 flowid 1:2\n\
-         tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip protocol 17 0xff match ip dport 5004 0xfffe flowid 1:1",
+         tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip protocol 17 0xff match \
+         ip dport 5004 0xfffe flowid 1:1",
         &host,
         expect![[r#"
             error: flow `1-1`: a quantum of 1500 B is out of range
@@ -247,7 +249,8 @@ fn token_buckets_and_their_classes() {
          tc qdisc add dev eth0 parent 1:10 handle 10: fq_codel limit 600 flows 256 noecn\n\
          tc qdisc add dev eth0 parent 1:20 handle 20: sfq perturb 10\n\
          tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dport 5004 0xffff flowid 1:10\n\
-         tc filter add dev eth0 parent 1: protocol ip prio 2 u32 match ip dport 80 0xffff flowid 1:20",
+         tc filter add dev eth0 parent 1: protocol ip prio 2 u32 match ip dport 80 0xffff flowid \
+         1:20",
         expect![[r##"
             # note: 7: as `fq_codel` whose CoDel waits for seconds: where there is no room the packet that waits longest goes
             # what eth0 sends goes up
@@ -974,7 +977,8 @@ const LEAVES: [&str; 4] = ["11", "12", "20", "30"];
 fn tree(rest: &str) -> String {
     let mut script = format!(
         "tc qdisc add dev e root handle 1: htb default {rest}\n\
-         tc class add dev e parent 1: classid 1:1 htb rate 10mbit\ntc class add dev e parent 1:1 classid 1:10 htb rate 4mbit\n"
+         tc class add dev e parent 1: classid 1:1 htb rate 10mbit\n\
+         tc class add dev e parent 1:1 classid 1:10 htb rate 4mbit\n"
     );
     for (leaf, parent) in LEAVES.iter().zip(["10", "10", "1", "1"]) {
         writeln!(script, "tc class add dev e parent 1:{parent} classid 1:{leaf} htb rate 2mbit")
@@ -1258,7 +1262,8 @@ fn what_is_below_a_class_is_a_link_before_it() {
         "tc qdisc add dev eth0 root handle 1: prio\n\
          tc qdisc add dev eth0 parent 1:3 handle 30: tbf rate 20kbit buffer 1600 limit 3000\n\
          tc qdisc add dev eth0 parent 30:1 handle 31: netem delay 200ms 10ms distribution normal\n\
-         tc filter add dev eth0 protocol ip parent 1:0 prio 3 u32 match ip dst 65.172.181.4/32 flowid 1:3",
+         tc filter add dev eth0 protocol ip parent 1:0 prio 3 u32 match ip dst 65.172.181.4/32 \
+         flowid 1:3",
         expect![[r##"
             # note: 1: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
             # note: 1: no filter sends to 1:1: it is left out
@@ -1552,34 +1557,57 @@ fn looks() -> impl Strategy<Value = Looks> {
 
 proptest! {
     #[test]
-    fn packets_come_to_the_class_of_their_filter(filters in proptest::collection::vec(looks(), 0..9), rest in 0..LEAVES.len()) {
+    fn packets_come_to_the_class_of_their_filter(
+        filters in proptest::collection::vec(looks(), 0..9),
+        rest in 0..LEAVES.len(),
+    ) {
         let mut script = tree(LEAVES[rest]);
         for Looks { at: [to, ports, protocol], prio, leaf } in &filters {
             let prio = prio.map(|prio| format!("prio {prio}")).unwrap_or_default();
             let [to, ports, protocol] = [TO[*to].0, PORTS[*ports].0, PROTOCOLS[*protocol].0];
-            writeln!(script, "tc filter add dev e parent 1: {prio} flower {protocol} {to} {ports} classid 1:{}", LEAVES[*leaf])
-                .expect("a text takes all");
+            writeln!(
+                script,
+                "tc filter add dev e parent 1: {prio} flower {protocol} {to} {ports} classid 1:{}",
+                LEAVES[*leaf]
+            )
+            .expect("a text takes all");
         }
         // Preferences of those that say none begin high and fall.
         let mut order: Vec<usize> = (0..filters.len()).collect();
-        order.sort_by_key(|n| filters[*n].prio.map_or((u64::MAX, filters.len() - n), |prio| (prio, *n)));
+        order.sort_by_key(|n| {
+            filters[*n].prio.map_or((u64::MAX, filters.len() - n), |prio| (prio, *n))
+        });
         let imported = tc(&script, "a", &Host::default()).unwrap_or_else(|e| panic!("{e}"));
-        let (scenario, _) = falaj_scenario::parse(&imported.scenario, "b").unwrap_or_else(|e| panic!("{e}"));
+        let (scenario, _) =
+            falaj_scenario::parse(&imported.scenario, "b").unwrap_or_else(|e| panic!("{e}"));
         let mut network = Network::new(&scenario.network()).expect("a network");
         for dst in TO[0].1 {
             for port in PORTS[0].1 {
                 for protocol in PROTOCOLS[0].1 {
                     let takes = |n: &&usize| {
                         let [a, b, c] = filters[**n].at;
-                        TO[a].1.contains(dst) && PORTS[b].1.contains(port) && PROTOCOLS[c].1.contains(protocol)
+                        TO[a].1.contains(dst)
+                            && PORTS[b].1.contains(port)
+                            && PROTOCOLS[c].1.contains(protocol)
                     };
                     let leaf = LEAVES[order.iter().find(takes).map_or(rest, |n| filters[*n].leaf)];
                     let far = SocketAddr::new(dst.parse().expect("an address"), *port);
-                    let key = Key::of_ordinary(*protocol, SocketAddr::from(([10, 9, 9, 9], 4000)), far, 100);
+                    let key = Key::of_ordinary(
+                        *protocol,
+                        SocketAddr::from(([10, 9, 9, 9], 4000)),
+                        far,
+                        100,
+                    );
                     let entry = network.route(&key, 0, 100, Time::ZERO).expect("a class takes it");
                     let flow = &scenario.links[0].up.flows[entry.flow.0 as usize].name;
                     prop_assert!(
-                        flow.ends_with(&format!("1-{leaf}")), "{} and not {}: {:?}\n{}\n{}", flow, leaf, key, script, imported.scenario
+                        flow.ends_with(&format!("1-{leaf}")),
+                        "{} and not {}: {:?}\n{}\n{}",
+                        flow,
+                        leaf,
+                        key,
+                        script,
+                        imported.scenario
                     );
                 }
             }

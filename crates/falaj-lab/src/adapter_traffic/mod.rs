@@ -12,9 +12,9 @@ use falaj_engine::pipe::Counters;
 use falaj_experiment::measure::{LEAD, Piped, read_report, set_times, traffic_side};
 use falaj_live::adapters::{Adapters, Addresses, Space, start_with};
 use falaj_live::addressing;
-use falaj_live::event_loop::{Forwarder, Kept, LiveFlow, Options, Terms, Woken};
+use falaj_live::event_loop::{Compliance, Forwarder, GuaranteeTerms, LiveFlow, Options, Woken};
 use falaj_live::priority::{self, Rank};
-use falaj_live::sandbox::{Event, Exit, Hosts};
+use falaj_live::sandbox::{Exit, Hosts, SideEvent};
 use falaj_live::traffic::datagrams::EndReport;
 use falaj_live::wiring;
 use falaj_scenario::Scenario;
@@ -42,7 +42,7 @@ pub(crate) struct Plan<'a> {
     /// Called when the sources are about to begin; what it starts may have threads.
     pub(crate) begins: &'a dyn Fn() -> Result<()>,
     /// What flows are held to, by pipe and flow, if to anything.
-    pub(crate) terms: Option<Vec<Vec<Terms>>>,
+    pub(crate) terms: Option<Vec<Vec<GuaranteeTerms>>>,
     /// Where adapters are, by their number, if not in namespaces; the uplink is in one.
     pub(crate) guests: Option<&'a RefCell<Guests>>,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Measured {
     /// Upwards, by flow.
     pub(crate) flows: Vec<LiveFlow>,
     /// And what became of what they are held to.
-    pub(crate) kept: Vec<Kept>,
+    pub(crate) kept: Vec<Compliance>,
 }
 
 /// What happened in a window.
@@ -77,7 +77,7 @@ pub(crate) struct Window {
 struct Mark {
     at: Time,
     flows: Vec<Counters>,
-    kept: Vec<Kept>,
+    kept: Vec<Compliance>,
     late: Span,
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn measure(plan: &Plan) -> Result<Measured> {
     let mut forwarder =
         wiring::to_adapters(&scenario.network(), &adapters, uplink, clock, Options::default())?;
     if let Some(terms) = &plan.terms {
-        forwarder.hold_to(terms.clone());
+        forwarder.set_guarantees(terms.clone());
     }
     (plan.begins)()?;
     priority::be_punctual(Rank::Link);
@@ -146,7 +146,7 @@ pub(crate) fn measure(plan: &Plan) -> Result<Measured> {
 }
 
 /// Upwards, by flow; none where they are held to nothing.
-fn kept(forwarder: &Forwarder) -> Vec<Kept> {
+fn kept(forwarder: &Forwarder) -> Vec<Compliance> {
     forwarder.kept().into_iter().next().unwrap_or_default()
 }
 
@@ -179,8 +179,8 @@ fn forward(plan: &Plan, forwarder: &mut Forwarder, hosts: &mut Hosts) -> Result<
         }
         let Woken::Readable(n) = woken else { continue };
         match hosts.read_event(open[n])? {
-            Some(Event::Exited(Exit::Code(0))) => drop(open.remove(n)),
-            Some(Event::Exited(Exit::Signal(SIGINT))) => {
+            Some(SideEvent::Exited(Exit::Code(0))) => drop(open.remove(n)),
+            Some(SideEvent::Exited(Exit::Signal(SIGINT))) => {
                 return Err(Interrupted("while measuring").into());
             }
             Some(_) => bail!("the traffic of an adapter failed"),
@@ -203,8 +203,9 @@ fn windows(plan: &Plan, marks: &[Mark], report: &EndReport) -> Vec<Window> {
         };
         // No packet came to an empty queue meanwhile, and it was empty at neither end.
         let waited = |f: usize| was.flows[f].backlog > 0 && is.flows[f].backlog > 0;
-        let demanded =
-            |(f, (is, was)): (usize, (&Kept, &Kept))| waited(f) && is.periods == was.periods;
+        let demanded = |(f, (is, was)): (usize, (&Compliance, &Compliance))| {
+            waited(f) && is.periods == was.periods
+        };
         Window {
             received: received(bytes),
             sent: grown(|counters| counters.sent),

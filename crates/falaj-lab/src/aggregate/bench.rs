@@ -55,7 +55,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "64B", value_parser = parse_size)]
     size: u64,
     /// Packets a second at which delays are measured, with a comma between; 0: none.
-    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = "80e3,200e3,800e3", value_parser = per_second)]
+    #[arg(long, value_delimiter = ',', allow_hyphen_values = true,
+        default_value = "80e3,200e3,800e3", value_parser = per_second)]
     rates: Vec<f64>,
     /// What a crossing costs the reader: of each container, and of each packet.
     #[arg(long, value_name = "TIME,TIME", default_value = "0s,0s", value_parser = cost)]
@@ -104,6 +105,10 @@ struct Row {
     late: Option<f64>,
 }
 
+/// Runs `falaj aggregate bench`.
+///
+/// # Errors
+/// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let ways = ways(args)?;
     let mut rates: Vec<f64> = args.rates.clone();

@@ -19,6 +19,7 @@ use std::process::ExitCode;
 /// Where a packet has its stamp: behind both addresses and the type.
 pub(super) const STAMP: usize = 14;
 
+/// The other process of a measurement: for falaj's own use.
 #[derive(clap::Args)]
 pub struct Args {
     /// What a crossing costs.
@@ -126,6 +127,10 @@ impl Server<'_> {
     }
 }
 
+/// Runs `falaj aggregate consumer`.
+///
+/// # Errors
+/// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let line = io::stdin().as_fd().try_clone_to_owned()?;
     let (mut endpoint, _) =

@@ -42,7 +42,8 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", value_parser = percentile)]
     percentile: Option<f64>,
     /// Packets a second, with a comma between.
-    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = "100e3,400e3", value_parser = per_second)]
+    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = "100e3,400e3",
+        value_parser = per_second)]
     rates: Vec<f64>,
     /// How many times as many come in the middle of the last part; 1: none of that.
     #[arg(long, value_name = "TIMES", default_value_t = 10.0)]
@@ -109,6 +110,10 @@ struct Step {
     changes: u64,
 }
 
+/// Runs `falaj aggregate tune`.
+///
+/// # Errors
+/// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     ensure!(args.delay != Span::ZERO, "--delay is above zero");
     ensure!((22..=9000).contains(&args.size), "--size: a packet here has 22 B to 9 kB");

@@ -10,7 +10,7 @@ use falaj_live::clock::{Clock, monotonic};
 use falaj_live::event_loop::Options;
 use falaj_live::event_loop::Timer;
 use falaj_live::priority::{self, Rank};
-use falaj_live::sandbox::{End, Join, Sandbox, Spec};
+use falaj_live::sandbox::{End, Join, Sandbox, SandboxSpec};
 use falaj_live::traffic::probe;
 use falaj_live::wiring;
 use falaj_scenario::Scenario;
@@ -39,7 +39,8 @@ Example:
   falaj bench delay --datagrams 2000 --repeat 5")]
 pub struct Args {
     /// How many datagrams each path has in a turn.
-    #[arg(short = 'n', long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(short = 'n', long, default_value_t = 500,
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     datagrams: u64,
     /// How often each path has its turn.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
@@ -97,6 +98,10 @@ impl Turn {
     }
 }
 
+/// Runs `falaj bench delay`.
+///
+/// # Errors
+/// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let links = DELAYS.into_iter().flat_map(|delay| {
         [Timer::Spin, Timer::Hybrid, Timer::Sleep]
@@ -133,8 +138,15 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     };
     if args.json {
         let row = |(path, turns): &(Path, Vec<Turn>)| {
-            let figure = |share| json!({ "delay_ns": at(turns, share), "added_ns": added(*path, turns, share) });
-            json!({ "path": path.name(), "p50": figure(0), "p99": figure(1), "max": figure(2), "lost": lost(turns) })
+            let figure = |share| {
+                json!({
+                    "delay_ns": at(turns, share), "added_ns": added(*path, turns, share),
+                })
+            };
+            json!({
+                "path": path.name(), "p50": figure(0), "p99": figure(1), "max": figure(2),
+                "lost": lost(turns),
+            })
         };
         let rows: Vec<_> = series.iter().map(row).collect();
         say!(
@@ -166,7 +178,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
 /// Through a fresh path.
 fn probed(path: Path, datagrams: u64) -> Result<(Meter, u64)> {
     let join = if matches!(path, Path::Veth) { Join::Veth } else { Join::Tap };
-    let mut sandbox = Sandbox::start(Spec { join, ..Spec::default() })?;
+    let mut sandbox = Sandbox::start(SandboxSpec { join, ..SandboxSpec::default() })?;
     let [from, to] = End::BOTH.map(|end| probe::socket(sandbox.pid(end), end.address().into()));
     let (from, to) = (from?, to?);
     let stop = interrupts()?;

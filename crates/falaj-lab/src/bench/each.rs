@@ -139,6 +139,10 @@ fn measure(
     Ok((!stop.load(Ordering::Relaxed)).then_some(figure))
 }
 
+/// Runs `falaj bench each`.
+///
+/// # Errors
+/// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     // The largest first: what smaller ones take is found free then.
     let cases = LINKS.map(|n| ("links", n)).into_iter().chain(QUEUES.map(|n| ("queues", n)));
@@ -174,7 +178,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     if args.json {
         let one = |f: &Figure| {
             json!({
-                "what": f.what, "many": f.many, "ns_per_packet": f.packet, "ns_next_due": f.next_due, "bytes_each": f.bytes,
+                "what": f.what, "many": f.many, "ns_per_packet": f.packet,
+                "ns_next_due": f.next_due, "bytes_each": f.bytes,
             })
         };
         say!("{}", serde_json::to_string_pretty(&figures.iter().map(one).collect::<Vec<_>>())?);

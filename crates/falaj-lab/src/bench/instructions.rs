@@ -120,8 +120,11 @@ pub(super) fn reported(
     }
     if json {
         let all = counts.iter().flat_map(|(what, loads)| {
-            let row =
-                move |(load, n): (&String, &u64)| json!({ key: what, "load": load, "instructions": *n as f64 / 100.0 });
+            let row = move |(load, n): (&String, &u64)| {
+                json!({
+                    key: what, "load": load, "instructions": *n as f64 / 100.0,
+                })
+            };
             loads.iter().map(row)
         });
         say!(

@@ -11,13 +11,13 @@ use anyhow::{Context, Result, bail};
 use falaj_engine::PipeId;
 use falaj_experiment::bare::{Bare, Way};
 use falaj_live::adapters::Adapters;
-use falaj_live::backend::interface::Interface;
-use falaj_live::backend::packet::Place;
-use falaj_live::backend::xdp;
+use falaj_live::backend::{Backend, InterfaceName, xdp};
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::event_loop::{Forwarder, Options};
 use falaj_live::priority::{self, Rank};
-use falaj_live::sandbox::{End, Event, Exit, INTERFACE, Join, Sandbox, Side, Spec};
+use falaj_live::sandbox::{
+    End, Exit, INTERFACE, Join, Sandbox, SandboxSide, SandboxSpec, SideEvent,
+};
 use falaj_live::traffic::flood::flood;
 use falaj_live::wiring;
 use falaj_scenario::Scenario;
@@ -31,6 +31,7 @@ use serde::Serialize;
 use signal_hook::consts::SIGINT;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -139,6 +140,10 @@ struct Turn {
     offered_mpps: f64,
 }
 
+/// Runs `falaj bench io`.
+///
+/// # Errors
+/// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     if let Some(role) = args.end {
         let at = SocketAddr::new(End::Far.address().into(), PORT);
@@ -231,25 +236,31 @@ fn turn(series: &mut [Series], seconds: u64, bar: &ProgressBar) -> Result<()> {
 
 /// One path between two fresh namespaces.
 fn forward(over: Over, by: By, long: Duration) -> Result<Turn> {
-    let side = |role: &str| -> Result<Side> {
+    let side = |role: &str| -> Result<SandboxSide> {
         let program = std::env::current_exe()
             .context("cannot find this program's own file")?
             .into_os_string();
-        Ok(Side::command([program, "bench".into(), "io".into(), "--end".into(), role.into()]))
+        Ok(SandboxSide::command([
+            program,
+            "bench".into(),
+            "io".into(),
+            "--end".into(),
+            role.into(),
+        ]))
     };
     // Datagrams that were sent many at once come one by one.
-    let spec = |join| Spec { join, tso: false, ..Spec::default() };
+    let spec = |join| SandboxSpec { join, tso: false, ..SandboxSpec::default() };
     let (near, far) = (side("send")?, side("receive")?);
     // The sender's is the first one, the receiver's the last.
     let mut sandboxes = match over {
-        Over::Tap => vec![Sandbox::start(Spec { near, far, ..spec(Join::Tap) })?],
-        Over::Packet => vec![Sandbox::start(Spec { near, far, ..spec(Join::Packet) })?],
+        Over::Tap => vec![Sandbox::start(SandboxSpec { near, far, ..spec(Join::Tap) })?],
+        Over::Packet => vec![Sandbox::start(SandboxSpec { near, far, ..spec(Join::Packet) })?],
         // Two pairs of veth, whose addresses are the same: what one's far end is sent the other's
         // near end sends on.
         Over::Xdp => {
             vec![
-                Sandbox::start(Spec { near, ..spec(Join::Veth) })?,
-                Sandbox::start(Spec { far, ..spec(Join::Veth) })?,
+                Sandbox::start(SandboxSpec { near, ..spec(Join::Veth) })?,
+                Sandbox::start(SandboxSpec { far, ..spec(Join::Veth) })?,
             ]
         }
     };
@@ -263,7 +274,7 @@ fn forward(over: Over, by: By, long: Duration) -> Result<Turn> {
         _ => emulated(&mut sandboxes[0], between.as_ref(), by)?,
     };
     let unread = || match &between {
-        Some(interfaces) => interfaces.iter().map(Interface::unread).sum(),
+        Some(ends) => ends.iter().map(|end| end.unread()).sum(),
         None => sandboxes[0].unread().unwrap_or(0),
     };
     count(WARM)?;
@@ -273,7 +284,7 @@ fn forward(over: Over, by: By, long: Duration) -> Result<Turn> {
     for (n, end) in [(0, End::Near), (last, End::Far)] {
         match sandboxes[n].read_event(end)? {
             None => {}
-            Some(Event::Exited(Exit::Signal(SIGINT))) => {
+            Some(SideEvent::Exited(Exit::Signal(SIGINT))) => {
                 return Err(Interrupted("while forwarding").into());
             }
             Some(_) => bail!("the traffic at the {end} end failed"),
@@ -287,14 +298,14 @@ fn forward(over: Over, by: By, long: Duration) -> Result<Turn> {
 }
 
 /// Between two pairs of veth, the inner ends by AF_XDP.
-fn between(sandboxes: &[Sandbox]) -> Result<Option<[Interface; 2]>> {
+fn between(sandboxes: &[Sandbox]) -> Result<Option<[Box<dyn Backend>; 2]>> {
     let [first, second] = sandboxes else { return Ok(None) };
-    let open = |sandbox: &Sandbox, end| -> Result<Interface> {
-        let place = Place {
+    let open = |sandbox: &Sandbox, end| -> Result<Box<dyn Backend>> {
+        let name = InterfaceName {
             interface: INTERFACE.to_owned(),
             namespace: Some(sandbox.pid(end).to_string()),
         };
-        Ok(Interface::xdp(&place)?.0)
+        Ok(Box::new(Rc::new(xdp::open(&name)?.0)))
     };
     Ok(Some([open(first, End::Far)?, open(second, End::Near)?]))
 }
@@ -303,21 +314,25 @@ fn between(sandboxes: &[Sandbox]) -> Result<Option<[Interface; 2]>> {
 type Count = Box<dyn FnMut(Duration) -> Result<u64>>;
 
 /// Through an unlimited link.
-fn emulated(sandbox: &mut Sandbox, between: Option<&[Interface; 2]>, by: By) -> Result<Count> {
+fn emulated(
+    sandbox: &mut Sandbox,
+    between: Option<&[Box<dyn Backend>; 2]>,
+    by: By,
+) -> Result<Count> {
     let scenario = Scenario::simple(Rate::UNLIMITED, Span::ZERO, Limit::Packets(1000), 1500);
     let (network, clock, options) =
         (scenario.network(), Clock::from_zero(monotonic()), Options::default());
     let mut forwarder = match (by, between) {
         (By::Adapter, _) => {
             let mut port = |end: End, name| match between {
-                Some(interfaces) => wiring::interface_port(&interfaces[end.index()]),
+                Some(interfaces) => interfaces[end.index()].port(),
                 None => wiring::space_port(sandbox.sides(), end.index(), name),
             };
             let adapters = Adapters::new()?;
             adapters.add("sender", port(End::Near, "the adapter")?, None)?;
             wiring::to_adapters(&network, &adapters, port(End::Far, "the uplink")?, clock, options)?
         }
-        (_, Some([near, far])) => wiring::to_interfaces(&network, [near, far], clock, options)?,
+        (_, Some([near, far])) => wiring::to_ends(&network, [&**near, &**far], clock, options)?,
         (_, None) => wiring::to_sandbox(&network, sandbox, clock, options)?,
     };
     Ok(Box::new(move |long| {
@@ -330,9 +345,9 @@ fn emulated(sandbox: &mut Sandbox, between: Option<&[Interface; 2]>, by: By) -> 
 }
 
 /// Through a loop over the same interfaces and nothing else.
-fn bare(sandbox: &mut Sandbox, between: Option<&[Interface; 2]>) -> Result<Count> {
+fn bare(sandbox: &mut Sandbox, between: Option<&[Box<dyn Backend>; 2]>) -> Result<Count> {
     let mut way = if let Some([near, far]) = between {
-        let (mut near, mut far) = (wiring::interface_port(near)?, wiring::interface_port(far)?);
+        let (mut near, mut far) = (near.port()?, far.port()?);
         let read = move |unit: &mut [u8]| Ok(near.receive(unit)?.map(|received| received.length));
         Way::new(Box::new(read), Box::new(move |unit| far.transmit(unit)))
     } else {

@@ -8,7 +8,7 @@ use crate::adapter_traffic;
 use crate::adapter_traffic::{Measured, Plan, Window, simulate};
 use anyhow::{Context, Result};
 use falaj_control::terms::terms;
-use falaj_live::event_loop::Cause;
+use falaj_live::event_loop::ViolationCause;
 use falaj_plan::standing::{Standing, standings};
 use falaj_sched::units::rate::{BIT_NANOS, Rate};
 use falaj_sched::units::time::Span;
@@ -89,7 +89,8 @@ fn text(args: &Args) -> String {
         let _ = write!(
             text,
             "\n[link.wire.flow.{name}]\nadapter = \"namespace\"\nweight = {}\nqueue = \"400p\"\n{keys}\n\
-             [traffic.{name}]\nflow = \"{name}\"\nmodel = \"{model}\"\nrate = \"{rate}bit\"\nsize = \"{size}\"\n",
+             [traffic.{name}]\nflow = \"{name}\"\nmodel = \"{model}\"\nrate = \"{rate}bit\"\nsize \
+             = \"{size}\"\n",
             weight(n)
         );
     }
@@ -138,6 +139,10 @@ fn percent(part: f64) -> String {
     if part.is_finite() { format!("{:.3} %", part * 100.0) } else { text::DASH.into() }
 }
 
+/// Runs `falaj bench isolation`.
+///
+/// # Errors
+/// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let scenario = file::parse(&text(args), "bench isolation")?;
     let up: Vec<Standing> = standings(&scenario)?.into_iter().next().context("a link")?;
@@ -157,8 +162,11 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let nanos = |span: Span| text::nanos(span.0 as f64);
     let mut told = json!({
         "adapters": args.adapters, "duration_ns": args.duration.0, "bound_ns": bound.0,
-        "simulated": { "windows": simulated.windows.len().saturating_sub(1), "least_rate": in_simulation.rate,
-            "share_error": in_simulation.share, "share_error_of_all": in_simulation.of_all, "longest_ns": simulated.longest[0].0 },
+        "simulated": {
+            "windows": simulated.windows.len().saturating_sub(1), "least_rate": in_simulation.rate,
+            "share_error": in_simulation.share, "share_error_of_all": in_simulation.of_all,
+            "longest_ns": simulated.longest[0].0,
+        },
     });
     if !args.json {
         say!(
@@ -167,8 +175,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             args.flood
         );
         say!(
-            "simulated: {} windows; least rate of any {} of what is promised; share {} from its weight at most, {} of the link; \
-             the calm one's longest stay {}, promised {}",
+            "simulated: {} windows; least rate of any {} of what is promised; share {} from its \
+             weight at most, {} of the link; the calm one's longest stay {}, promised {}",
             simulated.windows.len().saturating_sub(1),
             percent(in_simulation.rate),
             percent(in_simulation.share),
@@ -199,21 +207,23 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         let late = kept[0].late;
         let quantile = |q: f64| calm.release_error.quantile(q).unwrap_or_default();
         told["live"] = json!({
-            "windows": number[0] + number[1], "windows_without_stall": number[0], "windows_kept": kept_to,
+            "windows": number[0] + number[1], "windows_without_stall": number[0],
+            "windows_kept": kept_to,
             "adapter_windows_without_demand": without,
             "least_rate": good.rate, "share_error": good.share, "share_error_of_all": good.of_all,
             "stalled": { "least_rate": stalled.rate, "share_error": stalled.share },
             "calm": { "packets": calm.delay.count(), "longest_ns": calm.delay.max().map(|span| span.0),
-                "late": Cause::ALL.map(Cause::name).iter().zip(late).map(|(name, times)| json!({ "cause": name, "packets": times })).collect::<Vec<_>>(),
+                "late": ViolationCause::ALL.map(ViolationCause::name).iter().zip(late).map(|(name, times)| json!({ "cause": name, "packets": times })).collect::<Vec<_>>(),
                 "beyond_envelope": kept[0].beyond,
                 "release_p50_ns": quantile(0.5).0, "release_p99_ns": quantile(0.99).0,
                 "release_max_ns": calm.release_error.max().map(|span| span.0) },
         });
         if !args.json {
             say!(
-                "live: {} windows, {} of them without a stall of {} or more ({:.1} %); of these {kept_to} of {held} within 0.5 % of each promised \
-                 rate; least {} of what is promised; share {} from its weight at most, {} of the link; in {without} an adapter had \
-                 nothing waiting for a while",
+                "live: {} windows, {} of them without a stall of {} or more ({:.1} %); of these \
+                 {kept_to} of {held} within 0.5 % of each promised rate; least {} of what is \
+                 promised; share {} from its weight at most, {} of the link; in {without} an \
+                 adapter had nothing waiting for a while",
                 number[0] + number[1],
                 number[0],
                 nanos(STALL),
@@ -227,13 +237,13 @@ pub fn main(args: &Args) -> Result<ExitCode> {
                 percent(stalled.rate),
                 percent(stalled.share)
             );
-            let causes = Cause::ALL
+            let causes = ViolationCause::ALL
                 .iter()
                 .zip(late)
                 .map(|(cause, times)| format!("{times} {}", cause.name()));
             say!(
-                "the calm one: {} packets, longest stay {}, promised {}; stayed longer: {}; {} beyond the envelope; handed over late by \
-                 {} (p50), {} (p99), {} (most)",
+                "the calm one: {} packets, longest stay {}, promised {}; stayed longer: {}; {} \
+                 beyond the envelope; handed over late by {} (p50), {} (p99), {} (most)",
                 calm.delay.count(),
                 text::span(calm.delay.max()),
                 nanos(bound),

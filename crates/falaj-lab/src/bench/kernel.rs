@@ -73,6 +73,10 @@ struct Simulated {
     arrived: f64,
 }
 
+/// Runs `falaj bench kernel`.
+///
+/// # Errors
+/// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let cases = args.cases.iter().map(|path| read(path)).collect::<Result<Vec<_>>>()?;
     // Namespaces are made while the program has one thread; the simulation takes more.
@@ -81,11 +85,13 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     for (case, measured) in cases.iter().zip(measured) {
         match measured.and_then(|measured| rows(case, measured)) {
             Ok(rows) if args.json => {
-                all.push(json!({ "case": case.name, "flows": rows.iter().map(to_json).collect::<Vec<_>>() }));
+                all.push(json!({
+                    "case": case.name, "flows": rows.iter().map(to_json).collect::<Vec<_>>(),
+                }));
             }
             Ok(rows) => print(case, &rows),
             Err(error) if args.json => {
-                all.push(json!({ "case": case.name, "error": format!("{error:#}") }))
+                all.push(json!({ "case": case.name, "error": format!("{error:#}") }));
             }
             Err(error) => say!("{}: {error:#}\n", case.name),
         }
@@ -154,7 +160,7 @@ fn rows(case: &Case, mut measured: Measured) -> Result<Vec<Row>> {
             .map(|s| s.datagrams)
             .sum();
         let live = std::mem::take(&mut measured.live.flows[pipe][flow]);
-        let delay = case.scenario.links[link].direction(at.1).delay;
+        let delay = case.scenario.links[link].direction(at.1).pipe.delay;
         let sim = simulated.flow(falaj_sim::scenario::pipe_of(at.0, at.1), flow);
         let far = |span: Option<Span>| span.map(|s| (s + delay).0);
         Row {
@@ -209,7 +215,8 @@ fn to_json(row: &Row) -> Json {
     json!({
         "flow": row.name, "kernel": through(&row.kernel), "falaj": through(&row.live),
         "simulated": {
-            "arrived": row.simulated.arrived, "p50": row.simulated.p50, "p99": row.simulated.p99, "max": row.simulated.max,
+            "arrived": row.simulated.arrived, "p50": row.simulated.p50, "p99": row.simulated.p99,
+            "max": row.simulated.max,
         },
     })
 }

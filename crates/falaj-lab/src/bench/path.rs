@@ -131,6 +131,10 @@ fn turn(rules: u32, packets: u64) -> Result<[f64; 2]> {
     Ok([whole, classified].map(|nanos| nanos as f64 / packets.max(1) as f64))
 }
 
+/// Runs `falaj bench path`.
+///
+/// # Errors
+/// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let mut results: Vec<(u32, f64, f64)> = Vec::new();
     let bar = progress::bar(args.rules.len() as u64 * args.repeat, "classifying");
@@ -152,7 +156,11 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     bar.finish_and_clear();
     let exit = exit(interrupted, results.is_empty())?;
     if args.json {
-        let one = |(rules, whole, classified): &(u32, f64, f64)| json!({ "rules": rules, "whole_ns": whole, "classified_ns": classified });
+        let one = |(rules, whole, classified): &(u32, f64, f64)| {
+            json!({
+                "rules": rules, "whole_ns": whole, "classified_ns": classified,
+            })
+        };
         say!("{}", serde_json::to_string_pretty(&results.iter().map(one).collect::<Vec<_>>())?);
         return Ok(exit);
     }

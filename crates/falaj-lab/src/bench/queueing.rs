@@ -50,6 +50,10 @@ fn timed<T>(repeat: usize, mut run: impl FnMut() -> Result<T>) -> Result<(f64, T
     }
 }
 
+/// Runs `falaj bench queueing`.
+///
+/// # Errors
+/// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let (mut rows, mut values) = (Vec::new(), Vec::new());
     for case in BLOCKS {
@@ -61,7 +65,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             let (time, solved) = timed(args.repeat, || Ok(qbd.solve(method)?))?;
             let residual = solved.residual_g.max(solved.residual_r);
             values.push(json!({
-                "block": qbd.order(), "method": name, "cpu_ns": time, "steps": solved.steps, "residual": residual,
+                "block": qbd.order(), "method": name, "cpu_ns": time, "steps": solved.steps,
+                "residual": residual,
             }));
             rows.push(vec![
                 format!("block {}, {name}", qbd.order()),

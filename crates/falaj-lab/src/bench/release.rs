@@ -119,6 +119,10 @@ impl Row {
     }
 }
 
+/// Runs `falaj bench release`.
+///
+/// # Errors
+/// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let mut rows = Vec::new();
     let timers = [Timer::Spin, Timer::Hybrid, Timer::Sleep];
@@ -158,9 +162,12 @@ pub fn main(args: &Args) -> Result<ExitCode> {
                 let error = &r.flow.link.release_error;
                 let nanos = |share| error.quantile(share).map(|s| s.0);
                 json!({
-                    "load": r.load, "timer": r.timer.to_string(), "packets": error.count(), "unsent": r.flow.unsent,
-                    "release_p50_ns": nanos(0.5), "release_p99_ns": nanos(0.99), "release_max_ns": error.max().map(|s| s.0),
-                    "gap_error_p50_ns": r.gap(0.5).map(|s| s.0), "gap_error_p99_ns": r.gap(0.99).map(|s| s.0),
+                    "load": r.load, "timer": r.timer.to_string(), "packets": error.count(),
+                    "unsent": r.flow.unsent,
+                    "release_p50_ns": nanos(0.5), "release_p99_ns": nanos(0.99),
+                    "release_max_ns": error.max().map(|s| s.0),
+                    "gap_error_p50_ns": r.gap(0.5).map(|s| s.0),
+                    "gap_error_p99_ns": r.gap(0.99).map(|s| s.0),
                     "delay_p50_ns": r.flow.received.p50, "delay_p99_ns": r.flow.received.p99,
                     "cpu": r.cpu(), "rested": r.rested(), "rate_error": r.rate_error(),
                 })
@@ -171,9 +178,16 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         let spinning: Vec<_> = alone
             .iter()
             .flat_map(|(_, spinning)| spinning)
-            .map(|s| json!({ "each_ns": s.each.0, "late_p99_ns": s.late.0, "gap_error_p99_ns": s.gap.0 }))
+            .map(|s| {
+                json!({
+                    "each_ns": s.each.0, "late_p99_ns": s.late.0, "gap_error_p99_ns": s.gap.0,
+                })
+            })
             .collect();
-        let all = json!({ "seconds": seconds, "slack_ns": slack, "rows": rows, "waking_cpu": waking, "spinning": spinning });
+        let all = json!({
+            "seconds": seconds, "slack_ns": slack, "rows": rows, "waking_cpu": waking,
+            "spinning": spinning,
+        });
         say!("{}", serde_json::to_string_pretty(&all)?);
         return Ok(exit);
     }

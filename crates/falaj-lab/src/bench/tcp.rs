@@ -99,6 +99,10 @@ impl Series {
 
 const VERSIONS: [u8; 2] = [4, 6];
 
+/// Runs `falaj bench tcp`.
+///
+/// # Errors
+/// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let mut paths = vec![Path::Veth];
     match kernel_bridge() {

@@ -91,11 +91,17 @@ impl Group {
         group.words = match (set.is_empty(), failed) {
             (false, _) => {
                 let heeded = unheeded(&set, scheduler(written).as_deref());
-                format!("in a control group of its own (version {version}): {}{heeded}", set.join(", "))
+                format!(
+                    "in a control group of its own (version {version}): {}{heeded}",
+                    set.join(", ")
+                )
             }
-            (true, Some(error)) => format!("in no control group of its own, as none could be made ({error})"),
+            (true, Some(error)) => {
+                format!("in no control group of its own, as none could be made ({error})")
+            }
             (true, None) => {
-                "in no control group of its own, as one could limit neither processor nor disk where it may be made"
+                "in no control group of its own, as one could limit neither processor nor disk \
+                 where it may be made"
                     .into()
             }
         };
@@ -147,7 +153,8 @@ fn unheeded(set: &[String], scheduler: Option<&str>) -> String {
         }
         Some(name) if name != "bfq" && sets("io.weight") => {
             format!(
-                " (the disk's scheduler is {name}; it is heeded where the kernel's cost model is on)"
+                " (the disk's scheduler is {name}; it is heeded where the kernel's cost model is \
+                 on)"
             )
         }
         _ => String::new(),
@@ -203,7 +210,8 @@ mod tests {
         assert_eq!(places("0::/\n", &second.replace("rw", "ro")), (None, Vec::new()));
         // Version 1, with some controllers together.
         let groups = "4:cpu,cpuacct:/a/b\n3:blkio:/\n1:name=systemd:/\n";
-        let mounts = "cgroup /c/cpu,cpuacct cgroup rw,relatime,cpu,cpuacct 0 0\ncgroup /c/blkio cgroup rw,blkio 0 0\n";
+        let mounts = "cgroup /c/cpu,cpuacct cgroup rw,relatime,cpu,cpuacct 0 0\ncgroup /c/blkio \
+                      cgroup rw,blkio 0 0\n";
         let below =
             [place("/c/cpu,cpuacct/a/b", "/c/cpu,cpuacct/a/b"), place("/c/blkio/", "/c/blkio/")];
         assert_eq!(places(groups, mounts), (None, below.into()));

@@ -62,16 +62,19 @@ pub struct Args {
     #[arg(long)]
     live: bool,
     /// What is sent, live; more than one with a comma between.
-    #[arg(long, value_enum, value_delimiter = ',', requires = "live", default_values = ["idle", "light", "row7", "row4", "row14", "flood"])]
+    #[arg(long, value_enum, value_delimiter = ',', requires = "live",
+        default_values = ["idle", "light", "row7", "row4", "row14", "flood"])]
     load: Vec<fortuna::Load>,
     /// Who paces the links, live; both with a comma between. A device, here a veth that sends no
     /// faster than at their rate, is handed packets ahead of time, up to what it sends in a
     /// millisecond, by a loop that sleeps (`--timer sleep`).
-    #[arg(long, value_enum, value_delimiter = ',', requires = "live", default_values = ["falaj", "device"])]
+    #[arg(long, value_enum, value_delimiter = ',', requires = "live",
+        default_values = ["falaj", "device"])]
     pace: Vec<fortuna::Paced>,
     /// The phase of each link, live; more than one with a comma between. At least 40us, a packet's
     /// time.
-    #[arg(long, value_delimiter = ',', requires = "live", value_parser = arguments::parse_duration, default_values = ["60us", "300us", "3ms"])]
+    #[arg(long, value_delimiter = ',', requires = "live", value_parser = arguments::parse_duration,
+        default_values = ["60us", "300us", "3ms"])]
     phase: Vec<Span>,
     /// How long each is measured, live: 2 s of `fortuna`, 20 s of `zhang`, nine times 600 ms of
     /// `aggregation`, unless given.
@@ -88,14 +91,16 @@ pub struct Args {
     /// seconds of 100 ms: some minutes. Takes Debian's qemu-system-x86,
     /// linux-image-cloud-amd64 and busybox-static; the last two may lie unpacked (`dpkg -x`) below
     /// a directory, --guests=DIR.
-    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = "/", conflicts_with_all = ["tables", "beyond", "live"])]
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true,
+        default_missing_value = "/", conflicts_with_all = ["tables", "beyond", "live"])]
     guests: Option<PathBuf>,
     /// Write a page with all of it, the figures as SVG (and as PNG, where falaj was built with the
     /// feature `png`) and the numbers as JSON into this directory.
     #[arg(long, visible_alias = "html", value_name = "DIR")]
     out: Option<PathBuf>,
     /// Prints the scenario file of this row of the tables instead of running anything.
-    #[arg(long, value_name = "ROW", conflicts_with_all = ["tables", "figures", "figure", "beyond", "live", "out", "json"])]
+    #[arg(long, value_name = "ROW", conflicts_with_all = ["tables", "figures", "figure", "beyond",
+        "live", "out", "json"])]
     scenario: Option<usize>,
     /// Print JSON.
     #[arg(long)]
@@ -122,6 +127,10 @@ enum Paper {
 
 pub use disk::main as disk_load;
 
+/// Runs `falaj reproduce`.
+///
+/// # Errors
+/// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let quick = match args.paper {
         Paper::Xen | Paper::Rizzo => true,

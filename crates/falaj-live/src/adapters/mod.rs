@@ -20,23 +20,24 @@
 //! meanwhile. The loop knows two ports; an adapter that comes or goes is none of its affairs.
 
 mod opener;
+mod read_rounds;
 mod spaces;
-mod turns;
 
 pub use opener::{Opener, TapWanted};
 pub use spaces::{Addresses, Space, start, start_with};
 
+use crate::backend::frame;
 use crate::backend::port::{self, Port, Received};
 use crate::backend::tap::Tap;
 use falaj_engine::key::{self, Key};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use read_rounds::ReadRounds;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use turns::Turns;
 
 /// So many addresses may an adapter have; it cannot make the table grow beyond that.
 pub const MOST_ADDRESSES: u32 = 256;
@@ -59,7 +60,7 @@ type Mac = [u8; 6];
 
 /// Packets that were lost before any flow had them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lost {
+pub struct LostBothWays {
     /// From the adapter.
     pub up: u64,
     /// For it.
@@ -68,7 +69,7 @@ pub struct Lost {
 
 /// What an adapter did that no flow of the link tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct AdapterCounts {
     /// Units from another one's address, which were not heard.
     pub foreign: u64,
     /// Units that are no Ethernet frames.
@@ -76,7 +77,7 @@ pub struct Counts {
     /// Units that it did not take: no room, interface down, no guest.
     pub not_taken: u64,
     /// Packets for which there was no memory: that it sent, and that came for it.
-    pub no_memory: Lost,
+    pub no_memory: LostBothWays,
     /// Time of the link's thread that went into reading from it, into its units until they were
     /// queued, and into writing to it.
     pub spent: Duration,
@@ -89,22 +90,22 @@ pub struct Counts {
     pub gone: bool,
 }
 
-struct Adapter {
+struct LiveAdapter {
     name: String,
     id: key::AdapterId,
     port: Box<dyn Port>,
     addresses: u32,
-    counts: Counts,
+    counts: AdapterCounts,
 }
 
 #[derive(Default)]
-struct Shared {
+struct AdapterSet {
     /// By what is noted in units, less one.
-    adapters: Vec<Option<Adapter>>,
+    adapters: Vec<Option<LiveAdapter>>,
     /// Whose adapters are gone, the first of them first.
     free: VecDeque<(u16, Instant)>,
     macs: BTreeMap<Mac, u16>,
-    turns: Turns,
+    turns: ReadRounds,
     /// Whose unit was read last, and when that was done: what follows until the next is read is
     /// its cost.
     last: Option<(u16, Instant)>,
@@ -112,8 +113,8 @@ struct Shared {
     unknown: u64,
 }
 
-impl Shared {
-    fn adapter(&mut self, n: u16) -> Option<&mut Adapter> {
+impl AdapterSet {
+    fn adapter(&mut self, n: u16) -> Option<&mut LiveAdapter> {
         self.adapters.get_mut(usize::from(n))?.as_mut()
     }
 
@@ -125,7 +126,7 @@ impl Shared {
 
     fn key(&self, unit: &[u8]) -> Key {
         let adapter = self.noted(unit).and_then(|n| self.adapters.get(usize::from(n))?.as_ref());
-        Key { adapter: adapter.map(|adapter| adapter.id), ..port::key(unit) }
+        Key { adapter: adapter.map(|adapter| adapter.id), ..frame::key(unit) }
     }
 
     /// May this adapter use that source address? Takes it for its own if nobody has it.
@@ -153,7 +154,7 @@ impl Shared {
     }
 
     /// For a unit that this adapter sent, or that came for it, there was no memory.
-    fn lost(&mut self, unit: &[u8], of: impl FnOnce(&mut Lost) -> &mut u64, packets: u32) {
+    fn lost(&mut self, unit: &[u8], of: impl FnOnce(&mut LostBothWays) -> &mut u64, packets: u32) {
         if let Some(adapter) = self.noted(unit).and_then(|n| self.adapter(n)) {
             *of(&mut adapter.counts.no_memory) += u64::from(packets);
         }
@@ -189,7 +190,7 @@ fn is_for_many(mac: Mac) -> bool {
 /// The adapters of one link. They stay where the forwarder is; a copy of this is another handle.
 #[derive(Clone)]
 pub struct Adapters {
-    shared: Rc<RefCell<Shared>>,
+    shared: Rc<RefCell<AdapterSet>>,
     epoll: Rc<Epoll>,
 }
 
@@ -222,8 +223,8 @@ impl Adapters {
         };
         self.epoll.add(port.readable(), EpollEvent::new(EpollFlags::EPOLLIN, n.into()))?;
         let id = key::AdapterId::named(name);
-        let counts = Counts::default();
-        let adapter = Some(Adapter { name: name.to_owned(), id, port, addresses: 0, counts });
+        let counts = AdapterCounts::default();
+        let adapter = Some(LiveAdapter { name: name.to_owned(), id, port, addresses: 0, counts });
         if usize::from(n) == shared.adapters.len() {
             shared.adapters.push(adapter);
         } else {
@@ -270,7 +271,7 @@ impl Adapters {
     /// The kernel does not watch its port any more.
     pub fn pause(&self, name: &str, paused: bool) -> io::Result<bool> {
         let mut shared = self.shared.borrow_mut();
-        let named = |adapter: &Option<Adapter>| {
+        let named = |adapter: &Option<LiveAdapter>| {
             adapter.as_ref().is_some_and(|adapter| adapter.name == name)
         };
         let Some(n) = shared.adapters.iter().position(named) else { return Ok(false) };
@@ -294,12 +295,12 @@ impl Adapters {
     }
 
     /// Those that are there, with what they did.
-    pub fn counts(&self) -> Vec<(String, Counts)> {
+    pub fn counts(&self) -> Vec<(String, AdapterCounts)> {
         let shared = self.shared.borrow();
-        let of = |(n, adapter): (usize, &Option<Adapter>)| {
+        let of = |(n, adapter): (usize, &Option<LiveAdapter>)| {
             let adapter = adapter.as_ref()?;
             let held_back = shared.turns.ended(n as u16);
-            Some((adapter.name.clone(), Counts { held_back, ..adapter.counts }))
+            Some((adapter.name.clone(), AdapterCounts { held_back, ..adapter.counts }))
         };
         shared.adapters.iter().enumerate().filter_map(of).collect()
     }
@@ -311,21 +312,26 @@ impl Adapters {
 
     /// The two ends of the link: all adapters, and the uplink.
     pub fn ends(&self, uplink: Box<dyn Port>) -> [Box<dyn Port>; 2] {
-        let near = Near { shared: Rc::clone(&self.shared), epoll: Rc::clone(&self.epoll) };
-        let far = Far { shared: Rc::clone(&self.shared), uplink, copied: Vec::new(), copies: None };
+        let near = AdaptersPort { shared: Rc::clone(&self.shared), epoll: Rc::clone(&self.epoll) };
+        let far = UplinkPort {
+            shared: Rc::clone(&self.shared),
+            uplink,
+            copied: Vec::new(),
+            copies: None,
+        };
         [Box::new(near), Box::new(far)]
     }
 }
 
 /// All adapters as one port.
-struct Near {
-    shared: Rc<RefCell<Shared>>,
+struct AdaptersPort {
+    shared: Rc<RefCell<AdapterSet>>,
     epoll: Rc<Epoll>,
 }
 
-impl Near {
+impl AdaptersPort {
     /// Asks which have something to read, if none is known to; none may be.
-    fn look(&self, shared: &mut Shared) -> io::Result<()> {
+    fn look(&self, shared: &mut AdapterSet) -> io::Result<()> {
         let mut events = [EpollEvent::empty(); EVENTS];
         match self.epoll.wait(&mut events, EpollTimeout::ZERO) {
             Ok(n) => shared.turns.ready(events[..n].iter().map(|event| event.data() as u16)),
@@ -336,7 +342,7 @@ impl Near {
     }
 }
 
-impl Port for Near {
+impl Port for AdaptersPort {
     fn name(&self) -> String {
         "The adapters' watch".into()
     }
@@ -433,15 +439,15 @@ impl Port for Near {
 }
 
 /// The uplink.
-struct Far {
-    shared: Rc<RefCell<Shared>>,
+struct UplinkPort {
+    shared: Rc<RefCell<AdapterSet>>,
     uplink: Box<dyn Port>,
     /// A unit that is for all, and what it is; the adapter that gets it next.
     copied: Vec<u8>,
     copies: Option<(Received, u16)>,
 }
 
-impl Far {
+impl UplinkPort {
     /// The next copy of what is for all.
     fn copy(&mut self, buffer: &mut [u8]) -> Option<Received> {
         let (received, from) = self.copies?;
@@ -453,7 +459,7 @@ impl Far {
     }
 }
 
-impl Port for Far {
+impl Port for UplinkPort {
     fn name(&self) -> String {
         self.uplink.name()
     }

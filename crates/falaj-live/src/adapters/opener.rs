@@ -7,15 +7,13 @@
 //! by a copy of it, so that it stays where it is.
 
 use super::spaces::{self, Addresses, Space};
-use crate::backend::interface::Interface;
-use crate::backend::packet::place::{claimed, take_over};
-use crate::backend::packet::{Monitor, Place};
-use crate::backend::port::{Port, TapPort};
-use crate::backend::tap::Tap;
-use crate::error::{Error, Step};
+use crate::backend::packet::open::{claimed, take_over};
+use crate::backend::tap::{Tap, TapPort};
+use crate::backend::{InterfaceName, OpenEnd, Port};
+use crate::error::{Error, SetupStep};
 use crate::netns::enter;
 use crate::process::{self, Cloned, run_apart, wait};
-use crate::sandbox::control::{self, Message, Received};
+use crate::sandbox::control::{self, SideMessage, SideReply};
 use crate::sandbox::{INTERFACE, tap_in_place};
 use crate::sys;
 use nix::errno::Errno;
@@ -27,7 +25,7 @@ use std::sync::Arc;
 /// So long is a line at most: names of interfaces and namespaces are short.
 const LINE: usize = 512;
 
-type Failure = (Step, Errno);
+type Failure = (SetupStep, Errno);
 
 /// The process that opens ports.
 #[derive(Debug)]
@@ -67,7 +65,7 @@ impl Opener {
     /// There can be no other process now.
     pub fn start() -> Result<Opener, Error> {
         let failed = |step| move |errno| Error::new(step, None, errno);
-        let (ours, theirs) = control::pair().map_err(failed(Step::Sockets))?;
+        let (ours, theirs) = control::pair().map_err(failed(SetupStep::Sockets))?;
         let process = process::clone_process(CloneFlags::empty(), || {
             process::close_all_but(&mut [theirs.as_raw_fd()]);
             // It ends with the link's process, and not before: a terminal's or a service manager's
@@ -78,18 +76,18 @@ impl Opener {
             open_for(&theirs);
             0
         });
-        Ok(Opener { socket: ours, process: process.map_err(failed(Step::Namespaces))? })
+        Ok(Opener { socket: ours, process: process.map_err(failed(SetupStep::Namespaces))? })
     }
 
     /// Opens a packet socket at an interface, and what tells of changes there.
     ///
     /// # Errors
     /// Says which step failed, why, and what to try.
-    pub fn interface(&self, place: &Place) -> Result<(Interface, Monitor), Error> {
+    pub fn interface(&self, place: &InterfaceName) -> Result<OpenEnd, Error> {
         let failed = |(step, errno)| Error::new(step, None, errno);
         let opened = self.ask(&format!("packet {place}"))?;
         let (socket, monitor) = take_over(opened, &place.interface, true).map_err(failed)?;
-        Ok((Interface::Packet(Arc::new(socket)), monitor))
+        Ok((Box::new(Arc::new(socket)), monitor))
     }
 
     /// Makes a TAP in a namespace that is there, or takes the one that stayed there: that, and its
@@ -107,7 +105,7 @@ impl Opener {
         }));
         let mut opened =
             self.ask(&format!("tap {namespace} {mac} {place} {number} {mtu} {stays}"))?;
-        let failed = |errno| Error::new(Step::CreateTap, None, errno);
+        let failed = |errno| Error::new(SetupStep::CreateTap, None, errno);
         let tap = Tap::adopt(opened.pop().ok_or_else(|| failed(Errno::EPROTO))?);
         // One that stayed has what it had.
         let mac = tap.mac().map_err(failed)?;
@@ -120,7 +118,7 @@ impl Opener {
     /// There is no such namespace, or it is not ours to enter.
     pub fn stayed(&self, namespace: &str) -> Result<Option<[u8; 6]>, Error> {
         let socket = self.ask(&format!("socket {namespace}"))?.pop();
-        let failed = |errno| Error::new(Step::HandOver, None, errno);
+        let failed = |errno| Error::new(SetupStep::HandOver, None, errno);
         let socket = socket.ok_or_else(|| failed(Errno::EPROTO))?;
         match sys::mac(socket.as_fd(), INTERFACE) {
             Ok(mac) => Ok(Some(mac)),
@@ -130,7 +128,7 @@ impl Opener {
     }
 
     fn ask(&self, line: &str) -> Result<Vec<OwnedFd>, Error> {
-        let failed = |errno| Error::new(Step::HandOver, None, errno);
+        let failed = |errno| Error::new(SetupStep::HandOver, None, errno);
         if line.len() > LINE {
             return Err(failed(Errno::ENAMETOOLONG));
         }
@@ -138,9 +136,9 @@ impl Opener {
         let mut opened = Vec::new();
         loop {
             match control::receive(&self.socket, true).map_err(failed)? {
-                Received::Message(Message::Ready, Some(fd)) => opened.push(fd),
-                Received::Message(Message::Go, _) => return Ok(opened),
-                Received::Message(Message::Failed(step, errno), _) => {
+                SideReply::Message(SideMessage::Ready, Some(fd)) => opened.push(fd),
+                SideReply::Message(SideMessage::Go, _) => return Ok(opened),
+                SideReply::Message(SideMessage::Failed(step, errno), _) => {
                     return Err(Error { step, end: None, errno });
                 }
                 _ => return Err(failed(Errno::EPIPE)),
@@ -162,32 +160,32 @@ fn open_for(socket: &OwnedFd) {
         let done = run_apart(|| {
             let last = match open(&text) {
                 Ok(opened) => {
-                    let sent = opened
-                        .iter()
-                        .try_for_each(|fd| control::send(socket, Message::Ready, Some(fd.as_fd())));
+                    let sent = opened.iter().try_for_each(|fd| {
+                        control::send(socket, SideMessage::Ready, Some(fd.as_fd()))
+                    });
                     sent.map_or_else(
-                        |errno| Message::Failed(Step::HandOver, errno as i32),
-                        |()| Message::Go,
+                        |errno| SideMessage::Failed(SetupStep::HandOver, errno as i32),
+                        |()| SideMessage::Go,
                     )
                 }
-                Err((step, errno)) => Message::Failed(step, errno as i32),
+                Err((step, errno)) => SideMessage::Failed(step, errno as i32),
             };
             // If not even this can be said, nobody is there to hear it.
             let _ = control::send(socket, last, None);
         });
         if let Err(Error { step, errno, .. }) = done {
-            let _ = control::send(socket, Message::Failed(step, errno), None);
+            let _ = control::send(socket, SideMessage::Failed(step, errno), None);
         }
     }
 }
 
 fn open(line: &str) -> Result<Vec<OwnedFd>, Failure> {
-    let wrong = || (Step::HandOver, Errno::EINVAL);
+    let wrong = || (SetupStep::HandOver, Errno::EINVAL);
     let words: Vec<&str> = line.split(' ').collect();
-    let go = |namespace: &str| enter(namespace).map_err(|errno| (Step::EnterNamespace, errno));
+    let go = |namespace: &str| enter(namespace).map_err(|errno| (SetupStep::EnterNamespace, errno));
     match words[..] {
         ["packet", place] => {
-            let place: Place = place.parse().map_err(|_| wrong())?;
+            let place: InterfaceName = place.parse().map_err(|_| wrong())?;
             place.namespace.as_deref().map_or(Ok(()), go)?;
             claimed(&place.interface, true)
         }
@@ -206,7 +204,7 @@ fn open(line: &str) -> Result<Vec<OwnedFd>, Failure> {
             go(namespace)?;
             let made =
                 socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None);
-            Ok(vec![made.map_err(|errno| (Step::Interface, errno))?])
+            Ok(vec![made.map_err(|errno| (SetupStep::Interface, errno))?])
         }
         _ => Err(wrong()),
     }

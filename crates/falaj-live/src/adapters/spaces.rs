@@ -3,8 +3,8 @@
 use crate::error::Error;
 use crate::link_end::{End, Subnet};
 use crate::sandbox::hosts::All;
-use crate::sandbox::plan::{Attachment, Forwards, Plan};
-use crate::sandbox::{Hosts, Join, Side, UserNamespace};
+use crate::sandbox::plan::{Attachment, Forwards, SidePlan};
+use crate::sandbox::{Hosts, Join, SandboxSide, UserNamespace};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -85,7 +85,7 @@ impl Addresses {
 /// # Errors
 /// As [`Sandbox::start`](crate::sandbox::Sandbox::start).
 pub fn start(spaces: &[Space], at: Addresses, mtu: u16) -> Result<Hosts, Error> {
-    start_with(spaces, spaces.iter().map(|_| Side::default()).collect(), at, mtu)
+    start_with(spaces, spaces.iter().map(|_| SandboxSide::default()).collect(), at, mtu)
 }
 
 /// The same with a command in each, which waits for [`Hosts::go`].
@@ -94,11 +94,11 @@ pub fn start(spaces: &[Space], at: Addresses, mtu: u16) -> Result<Hosts, Error> 
 /// As [`Sandbox::start`](crate::sandbox::Sandbox::start).
 pub fn start_with(
     spaces: &[Space],
-    sides: Vec<Side>,
+    sides: Vec<SandboxSide>,
     at: Addresses,
     mtu: u16,
 ) -> Result<Hosts, Error> {
-    let plans = spaces.iter().zip(sides).map(|(space, side)| Plan {
+    let plans = spaces.iter().zip(sides).map(|(space, side)| SidePlan {
         side,
         attachments: vec![attachment(space, spaces, at, mtu)],
         forwards: Forwards::Nothing,

@@ -1,7 +1,7 @@
 //! Adapters behind sockets that carry a unit each.
 
 use super::*;
-use crate::backend::port::TapPort;
+use crate::backend::tap::TapPort;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
@@ -154,9 +154,12 @@ fn what_finds_no_memory_is_its_adapters() {
     // Of nobody's, nothing is known.
     noted[NOTE].fill(0);
     three.near.found_no_memory(&noted, 1);
-    let lost: Vec<Lost> =
+    let lost: Vec<LostBothWays> =
         three.adapters.counts().into_iter().map(|(_, counts)| counts.no_memory).collect();
-    assert_eq!(lost, [Lost { up: 3, down: 0 }, Lost { up: 0, down: 1 }, Lost::default()]);
+    assert_eq!(
+        lost,
+        [LostBothWays { up: 3, down: 0 }, LostBothWays { up: 0, down: 1 }, LostBothWays::default()]
+    );
 }
 
 /// A unit in which no adapter of here is noted goes nowhere.

@@ -3,10 +3,11 @@
 //! its guest. The guest is not trusted: what it sends is checked, and if it dies
 //! or breaks the rings, its end of the link is gone.
 
-use crate::backend::port::{self, Port, Received};
+use crate::backend::frame;
+use crate::backend::port::{Port, Received};
 use crate::backend::tap::Tap;
 use crate::clock::monotonic;
-use crate::poll::Watch;
+use crate::poll::PollSet;
 use falaj_batch::crossing::Crossing;
 use falaj_batch::endpoint::{Endpoint, line};
 use falaj_engine::batch::Packer;
@@ -66,7 +67,7 @@ impl GuestPort {
     fn unit(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         match self.crossing.receive(buffer).map_err(ended)? {
             None => Ok(None),
-            Some(Ok(length)) => Ok(Some(port::received(&buffer[..length]))),
+            Some(Ok(length)) => Ok(Some(frame::received(&buffer[..length]))),
             Some(Err(malformed)) => Err(io::Error::new(io::ErrorKind::InvalidData, malformed)),
         }
     }
@@ -124,7 +125,7 @@ pub fn serve(line: OwnedFd, packer: Packer) -> io::Result<()> {
     let tap = Tap::adopt(tap);
     let mut crossing = Crossing::new(endpoint, packer);
     let mut unit = vec![0; Tap::MAX_UNIT];
-    let mut watch = Watch::default();
+    let mut watch = PollSet::default();
     let fds = [tap.as_fd(), crossing.as_fd()].map(|fd| fd.try_clone_to_owned());
     let [tap_fd, crossing_fd] = fds;
     let (tap_fd, crossing_fd) = (tap_fd?, crossing_fd?);

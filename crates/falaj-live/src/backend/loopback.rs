@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 /// How datagrams are sorted that have lost their headers.
 #[derive(Clone, Copy, Debug)]
-pub enum Sorted {
+pub enum FlowLookup {
     /// All are of this flow.
     Flow(FlowId),
     /// As if their headers were these.
@@ -22,19 +22,19 @@ pub enum Sorted {
 }
 
 /// Datagrams from a loopback socket to a loopback address.
-pub struct RelayPort {
+pub struct LoopbackPort {
     socket: UdpSocket,
     to: SocketAddr,
-    sorted: Sorted,
+    sorted: FlowLookup,
 }
 
-impl RelayPort {
+impl LoopbackPort {
     /// Passes what comes on to `to`; the kernel chooses where to listen.
-    pub fn new(to: SocketAddr, sorted: Sorted) -> io::Result<RelayPort> {
+    pub fn new(to: SocketAddr, sorted: FlowLookup) -> io::Result<LoopbackPort> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         socket.set_nonblocking(true)?;
         socket_buffer::enlarge(&socket);
-        Ok(RelayPort { socket, to, sorted })
+        Ok(LoopbackPort { socket, to, sorted })
     }
 
     /// Where to send to.
@@ -56,7 +56,7 @@ fn unless_it_would_block<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-impl Port for RelayPort {
+impl Port for LoopbackPort {
     fn name(&self) -> String {
         format!("The loopback socket that passes on to {}", self.to)
     }
@@ -68,8 +68,8 @@ impl Port for RelayPort {
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let length = unless_it_would_block(self.socket.recv(buffer))?;
         let flow = match self.sorted {
-            Sorted::Flow(flow) => Some(flow),
-            Sorted::Key(_) => None,
+            FlowLookup::Flow(flow) => Some(flow),
+            FlowLookup::Key(_) => None,
         };
         Ok(length.map(|length| Received::packet(length, Account::Ip.from_udp(length as u32), flow)))
     }
@@ -80,8 +80,8 @@ impl Port for RelayPort {
 
     fn key(&self, unit: &[u8]) -> Key {
         match self.sorted {
-            Sorted::Flow(_) => Key::default(),
-            Sorted::Key(key) => {
+            FlowLookup::Flow(_) => Key::default(),
+            FlowLookup::Key(key) => {
                 Key { length: Some(Account::Ip.from_udp(unit.len() as u32)), ..key }
             }
         }

@@ -4,8 +4,11 @@
 //! memif knows no notes of what is left to do (virtio-net headers): units of many packets are cut,
 //! and checksums finished.
 
-use crate::backend::packet::{Monitor, State};
-use crate::backend::port::{self, Port, Received};
+use super::{Address, Backend, BackendEntry, OpenEnd, OpenError, OpenOptions};
+use crate::backend::frame;
+use crate::backend::monitor::Monitor;
+use crate::backend::name::InterfaceState;
+use crate::backend::port::{Port, Received};
 use crate::backend::tap::Tap;
 use crate::clock::monotonic;
 use crate::gso::singly;
@@ -21,10 +24,23 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::{fmt, io};
 
 /// What the name of such an interface begins with.
-pub(crate) const MEMIF: &str = "memif:";
+const MEMIF: &str = "memif:";
+
+/// Shared memory by its socket: `memif:PATH`.
+pub const BACKEND: BackendEntry = BackendEntry {
+    help: "\
+memif:PATH is memory shared with another program (memif 2.0: VPP, libmemif and others), which connects
+to the socket PATH; with memif:PATH,slave it is falaj who connects, again and again until somebody is
+there. Behind the path may stand id=NUMBER and secret=WORD. Packets are frames; if the other side is
+falaj too, --aggregate has them go in containers.",
+    example: "memif:/run/memif.sock eth1 --rate 1gbit --delay 5ms",
+    takes_batches: true,
+    ..BackendEntry::new(MEMIF, "memif:PATH", |text| Ok(Arc::new(text.parse::<MemifName>()?)))
+};
 
 /// Which interface: `memif:/run/vpp/memif.sock`,
 /// `memif:/run/vpp/memif.sock,slave,id=1,secret=WORD`.
@@ -45,8 +61,9 @@ impl FromStr for MemifName {
 
     /// Without `memif:`.
     fn from_str(text: &str) -> Result<MemifName, String> {
-        const HOW: &str = "write the path of a socket, then whether falaj connects to it, the number and the secret of the \
-                           interface as far as there are any: `memif:/run/vpp/memif.sock,slave,id=1,secret=WORD`";
+        const HOW: &str = "write the path of a socket, then whether falaj connects to it, the \
+                           number and the secret of the interface as far as there are any: \
+                           `memif:/run/vpp/memif.sock,slave,id=1,secret=WORD`";
         let mut words = text.split(',');
         let path = words.next().filter(|path| !matches!(*path, "" | "@")).ok_or(HOW)?;
         let mut name =
@@ -61,7 +78,7 @@ impl FromStr for MemifName {
                         .map_err(|_| format!("`id={id}` is no number up to {}", u32::MAX))?;
                 }
                 Some(("secret", secret)) if (1..=24).contains(&secret.len()) => {
-                    name.secret = secret.into()
+                    name.secret = secret.into();
                 }
                 Some(("secret", _)) => return Err("a secret has 1 to 24 bytes".into()),
                 _ => return Err(format!("`{word}`: {HOW}")),
@@ -85,6 +102,17 @@ impl fmt::Display for MemifName {
     }
 }
 
+impl Address for MemifName {
+    fn open(&self, options: &OpenOptions) -> Result<OpenEnd, OpenError> {
+        let opened = Memif::open(self, options.batches).map_err(|cause| {
+            let attempt = "cannot make that socket; take a name that is free, in a directory that you may write to";
+            OpenError::new(attempt, cause)
+        });
+        let (memif, monitor) = opened?;
+        Ok((Box::new(Rc::new(memif)), monitor))
+    }
+}
+
 /// An interface, whoever is behind it at the time.
 pub struct Memif {
     name: MemifName,
@@ -92,7 +120,7 @@ pub struct Memif {
     readable: OwnedFd,
     /// Readable when `told` may have changed.
     news: EventFd,
-    inner: RefCell<Inner>,
+    inner: RefCell<MemifState>,
 }
 
 impl fmt::Debug for Memif {
@@ -101,13 +129,13 @@ impl fmt::Debug for Memif {
     }
 }
 
-struct Inner {
+struct MemifState {
     station: Station,
-    way: Option<Way>,
+    way: Option<FramePath>,
     /// Containers, if they are wanted, leave so.
     policy: Option<BatchPolicy>,
     /// How it was when last looked at.
-    told: State,
+    told: InterfaceState,
     /// Why the last peer went, until somebody asks; and what was said last.
     why: (Option<String>, String),
     /// A packet of many.
@@ -115,7 +143,7 @@ struct Inner {
 }
 
 /// How packets go.
-enum Way {
+enum FramePath {
     Frames(Link),
     Containers(Box<Crossing<Link>>),
 }
@@ -143,11 +171,11 @@ impl Memif {
             EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         let monitor = Monitor::adopt(news.as_fd().try_clone_to_owned()?);
         let why = (None, String::new());
-        let inner = RefCell::new(Inner {
+        let inner = RefCell::new(MemifState {
             station,
             way: None,
             policy,
-            told: State::Gone,
+            told: InterfaceState::Gone,
             why,
             part: Vec::new(),
         });
@@ -155,9 +183,9 @@ impl Memif {
     }
 
     /// How it is, if that has changed: up while there is a peer, else gone.
-    pub fn look(&self) -> Option<State> {
+    pub fn look(&self) -> Option<InterfaceState> {
         let inner = &mut *self.inner.borrow_mut();
-        let now = if inner.way.is_some() { State::Up } else { State::Gone };
+        let now = if inner.way.is_some() { InterfaceState::Up } else { InterfaceState::Gone };
         (std::mem::replace(&mut inner.told, now) != now).then_some(now)
     }
 
@@ -176,14 +204,14 @@ fn now() -> Time {
     Time(monotonic())
 }
 
-impl Inner {
+impl MemifState {
     /// There are rings.
     fn connect(&mut self, agreed: Agreed) {
         let policy = self.policy.unwrap_or(BatchPolicy::one_by_one(LONGEST));
         let packer = agreed.containers.then(|| Packer::new(policy, 0)).and_then(Result::ok);
         self.way = Some(match packer {
-            Some(packer) => Way::Containers(Box::new(Crossing::new(agreed.link, packer))),
-            None => Way::Frames(agreed.link),
+            Some(packer) => FramePath::Containers(Box::new(Crossing::new(agreed.link, packer))),
+            None => FramePath::Frames(agreed.link),
         });
         if self.policy.is_some() && !agreed.containers {
             let other =
@@ -229,11 +257,11 @@ impl Inner {
     }
 }
 
-impl Way {
+impl FramePath {
     fn clear(&mut self) -> io::Result<()> {
         match self {
-            Way::Frames(link) => link.clear(),
-            Way::Containers(crossing) => crossing.clear(),
+            FramePath::Frames(link) => link.clear(),
+            FramePath::Containers(crossing) => crossing.clear(),
         }
     }
 
@@ -247,10 +275,10 @@ impl Way {
             io::Error::new(io::ErrorKind::InvalidData, error)
         };
         let received = match self {
-            Way::Frames(link) => {
+            FramePath::Frames(link) => {
                 link.receive(frame)?.map(|length| length.map_err(|lost| invalid(lost.into())))
             }
-            Way::Containers(crossing) => {
+            FramePath::Containers(crossing) => {
                 crossing.poll(now())?;
                 crossing
                     .receive(frame)?
@@ -263,8 +291,8 @@ impl Way {
     /// Asks for a wake-up; `true` if there is nothing to do until then.
     fn rest(&mut self) -> io::Result<bool> {
         match self {
-            Way::Frames(link) => link.rest(),
-            Way::Containers(crossing) => {
+            FramePath::Frames(link) => link.rest(),
+            FramePath::Containers(crossing) => {
                 let rests = crossing.rest()?;
                 if rests {
                     crossing.alarm()?;
@@ -276,8 +304,8 @@ impl Way {
 
     fn transmit(&mut self, frame: &[u8]) -> io::Result<bool> {
         match self {
-            Way::Frames(link) => link.send(frame),
-            Way::Containers(crossing) => {
+            FramePath::Frames(link) => link.send(frame),
+            FramePath::Containers(crossing) => {
                 let now = now();
                 crossing.poll(now)?;
                 let taken = crossing.offer(frame, now)?;
@@ -285,6 +313,24 @@ impl Way {
                 Ok(taken)
             }
         }
+    }
+}
+
+impl Backend for Rc<Memif> {
+    fn entry(&self) -> &'static BackendEntry {
+        &BACKEND
+    }
+
+    fn port(&self) -> io::Result<Box<dyn Port>> {
+        Ok(Box::new(MemifPort::new(Rc::clone(self))))
+    }
+
+    fn look(&self) -> Option<InterfaceState> {
+        Memif::look(self)
+    }
+
+    fn why(&self) -> Option<String> {
+        Memif::why(self)
     }
 }
 
@@ -319,7 +365,7 @@ impl Port for MemifPort {
             if let Some(way) = &mut inner.way {
                 match way.receive(buffer) {
                     Ok(Some(length)) => {
-                        return length.map(|length| Some(port::received(&buffer[..length])));
+                        return length.map(|length| Some(frame::received(&buffer[..length])));
                     }
                     // First forget, then look: a wake-up in between is not lost.
                     Ok(None) if looked => match way.rest() {
@@ -349,10 +395,10 @@ impl Port for MemifPort {
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
         let inner = &mut *self.memif.inner.borrow_mut();
-        let Inner { way: Some(way), part, .. } = inner else { return Ok(false) };
+        let MemifState { way: Some(way), part, .. } = inner else { return Ok(false) };
         let mut broken = None;
         let taken = singly(unit, part, |packet| {
-            Tap::finish_checksum(packet);
+            frame::finish_checksum(packet);
             let frame = packet.get(Tap::VNET_HEADER..).unwrap_or(&[]);
             Ok(way.transmit(frame).unwrap_or_else(|error| {
                 broken = Some(error);

@@ -9,11 +9,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
+use nix::libc::EINVAL;
 use nix::sys::stat::Mode;
 use nix::unistd;
 
-use crate::error::Step;
-use crate::sys;
+use super::frame::received;
+use super::port::{Port, Received};
+use crate::error::SetupStep;
+use crate::{gso, sys};
 
 /// The descriptor of one TAP interface.
 ///
@@ -27,7 +30,7 @@ pub struct Tap {
 
 impl Tap {
     /// Bytes of virtio-net header in front of each frame.
-    pub const VNET_HEADER: usize = 12;
+    pub const VNET_HEADER: usize = gso::VNET_HEADER;
 
     /// Bytes of the longest unit: the header, an Ethernet header with one VLAN tag, and 64 KiB of
     /// IP. A buffer of this length never truncates.
@@ -40,12 +43,12 @@ impl Tap {
     ///
     /// If it `stays`, it outlives its descriptor, without a carrier then; one that is there and has
     /// none is taken.
-    pub(crate) fn create(name: &str, tso: bool, stays: bool) -> Result<Tap, (Step, Errno)> {
+    pub(crate) fn create(name: &str, tso: bool, stays: bool) -> Result<Tap, (SetupStep, Errno)> {
         let flags = OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-        let fd =
-            open("/dev/net/tun", flags, Mode::empty()).map_err(|errno| (Step::OpenTun, errno))?;
+        let fd = open("/dev/net/tun", flags, Mode::empty())
+            .map_err(|errno| (SetupStep::OpenTun, errno))?;
         sys::tap_configure(fd.as_fd(), name, Self::VNET_HEADER as i32, tso, stays)
-            .map_err(|errno| (Step::CreateTap, errno))?;
+            .map_err(|errno| (SetupStep::CreateTap, errno))?;
         Ok(Tap { fd })
     }
 
@@ -98,32 +101,6 @@ impl Tap {
             }
         }
     }
-
-    /// Does what is left to do for a checksum, and takes the note of it away: whoever gets the unit
-    /// checks it.
-    pub(crate) fn finish_checksum(unit: &mut [u8]) {
-        const NEEDED: u8 = 1;
-        let Some((header, frame)) = unit.split_at_mut_checked(Tap::VNET_HEADER) else { return };
-        let note = |at: usize| usize::from(u16::from_le_bytes([header[at], header[at + 1]]));
-        let (needed, start, offset) = (header[0] & NEEDED != 0, note(6), note(8));
-        // Neither unfinished nor known to be right.
-        header[0] = 0;
-        let Some(rest) = frame.get_mut(start..).filter(|rest| needed && rest.len() >= offset + 2)
-        else {
-            return;
-        };
-        let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
-        let mut sum: u32 = rest.chunks(2).map(word).sum();
-        while sum > 0xffff {
-            sum = (sum & 0xffff) + (sum >> 16);
-        }
-        // A UDP checksum of zero would say that there is none.
-        let sum = match !(sum as u16) {
-            0 => 0xffff,
-            sum => sum,
-        };
-        rest[offset..offset + 2].copy_from_slice(&sum.to_be_bytes());
-    }
 }
 
 impl From<Tap> for OwnedFd {
@@ -135,5 +112,84 @@ impl From<Tap> for OwnedFd {
 impl AsFd for Tap {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+/// A side of a sandbox.
+pub struct TapPort {
+    name: String,
+    tap: Tap,
+    /// Of a kernel before 6.2 units of many datagrams are not taken.
+    takes_trains: bool,
+    part: Vec<u8>,
+}
+
+impl TapPort {
+    /// `name` says whose interface `tap` is, to be read after "The link's".
+    pub fn new(name: String, tap: Tap) -> TapPort {
+        TapPort { name, tap, takes_trains: true, part: Vec::new() }
+    }
+}
+
+impl Port for TapPort {
+    fn name(&self) -> String {
+        format!("The link's {}", self.name)
+    }
+
+    fn longest(&self) -> usize {
+        Tap::MAX_UNIT
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
+        let Some(length) = self.tap.read(buffer)? else { return Ok(None) };
+        Ok(Some(received(&buffer[..length])))
+    }
+
+    fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
+        match self.tap.write(unit) {
+            Err(error) if error.raw_os_error() == Some(EINVAL) && gso::is_of_datagrams(unit) => {
+                self.takes_trains = false;
+                gso::singly(unit, &mut self.part, |packet| self.tap.write(packet))
+            }
+            written => written,
+        }
+    }
+
+    fn takes_trains(&self) -> bool {
+        self.takes_trains
+    }
+
+    fn readable(&self) -> BorrowedFd<'_> {
+        self.tap.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a kernel does that knows of no units of datagrams.
+    #[test]
+    fn where_trains_of_datagrams_are_not_taken_they_go_one_by_one() {
+        use nix::sys::signal::{SigSet, Signal};
+        // Whatever is written to it, it says EINVAL.
+        let signals = nix::sys::signalfd::SignalFd::new(&SigSet::from(Signal::SIGUSR2)).unwrap();
+        let refuses = signals.as_fd().try_clone_to_owned().unwrap();
+        let mut port = TapPort::new(String::new(), Tap::adopt(refuses));
+        let mut unit = vec![1, 5, 0, 0, 100, 0, 34, 0, 6, 0, 0, 0];
+        unit.resize(Tap::VNET_HEADER + 14 - 2, 2);
+        unit.extend([0x08, 0x00, 0x45]);
+        unit.resize(Tap::VNET_HEADER + 14 + 20 + 8 + 250, 0);
+        assert_eq!(received(&unit).packets(), 3);
+        let tcp = {
+            let mut tcp = unit.clone();
+            (tcp[1], tcp[8], tcp[58]) = (1, 16, 0x50);
+            tcp
+        };
+        assert_eq!(received(&tcp).packets(), 3);
+        for (unit, takes) in [(&tcp, true), (&unit, false), (&tcp, false)] {
+            assert_eq!(port.transmit(unit).unwrap_err().raw_os_error(), Some(EINVAL));
+            assert_eq!(port.takes_trains(), takes);
+        }
     }
 }

@@ -31,7 +31,7 @@ const TAKEN: u64 = 2;
 
 /// What was seen in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
+struct WindowLoad {
     /// Did others wait for a processor?
     waiting: bool,
     /// Was the loop awake for more than half of it?
@@ -40,15 +40,15 @@ struct Seen {
 
 /// The rule alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Rule {
+struct CrowdingRule {
     rests: bool,
     /// A bit for each of the last windows, the newest lowest: others waited, and spinning it was
     /// awake.
     crowded: u64,
 }
 
-impl Rule {
-    fn window(&mut self, Seen { waiting, awake }: Seen) {
+impl CrowdingRule {
+    fn window(&mut self, WindowLoad { waiting, awake }: WindowLoad) {
         let crowded = waiting && (awake || self.rests);
         self.crowded = self.crowded << 1 | u64::from(crowded);
         let of_last = |windows: u32| (self.crowded & ((1 << windows) - 1)).count_ones();
@@ -58,8 +58,8 @@ impl Rule {
 
 /// Who else wants a processor, and what follows for the loop.
 #[derive(Debug)]
-pub(crate) struct Rest {
-    rule: Rule,
+pub(crate) struct AdaptiveSleep {
+    rule: CrowdingRule,
     /// The end of this window.
     next: Time,
     /// The end of the last one.
@@ -71,15 +71,23 @@ pub(crate) struct Rest {
     rested: Span,
 }
 
-impl Rest {
-    pub(crate) fn new() -> Rest {
+impl AdaptiveSleep {
+    pub(crate) fn new() -> AdaptiveSleep {
         // Who may use some of the processors only is not told how many wait for those.
         let processors = priority::processors().len();
         let load =
             (processors == priority::online()).then(|| File::open("/proc/loadavg").ok()).flatten();
-        let (rule, usage) = (Rule::default(), Usage::default());
+        let (rule, usage) = (CrowdingRule::default(), Usage::default());
         let (next, since) = (Time::ZERO, Time::ZERO);
-        Rest { rule, next, since, usage, load, processors: processors as u64, rested: Span::ZERO }
+        AdaptiveSleep {
+            rule,
+            next,
+            since,
+            usage,
+            load,
+            processors: processors as u64,
+            rested: Span::ZERO,
+        }
     }
 
     /// Does the loop rest?
@@ -93,7 +101,7 @@ impl Rest {
         self.rested
     }
 
-    /// Is a window over? Then it is time for [`look`](Rest::look).
+    /// Is a window over? Then it is time for [`look`](AdaptiveSleep::look).
     #[inline]
     pub(crate) fn is_over(&self, now: Time) -> bool {
         now >= self.next
@@ -111,7 +119,7 @@ impl Rest {
         // The first window has no beginning.
         if self.since > Time::ZERO {
             let waiting = taken >= TAKEN || self.to_run() > self.processors;
-            self.rule.window(Seen { waiting, awake: cpu.0 > lasted.0 / 2 });
+            self.rule.window(WindowLoad { waiting, awake: cpu.0 > lasted.0 / 2 });
         }
         (self.since, self.next, self.usage) = (now, now + WINDOW, usage);
     }
@@ -147,16 +155,16 @@ mod tests {
             assert_eq!(running(other), 0, "{other:?}");
         }
         // This thread runs.
-        let rest = Rest::new();
+        let rest = AdaptiveSleep::new();
         assert!(rest.load.is_none() || rest.to_run() >= 1);
     }
 
-    const NOBODY: Seen = Seen { waiting: false, awake: true };
-    const CROWD: Seen = Seen { waiting: true, awake: true };
+    const NOBODY: WindowLoad = WindowLoad { waiting: false, awake: true };
+    const CROWD: WindowLoad = WindowLoad { waiting: true, awake: true };
 
     #[test]
     fn it_rests_while_others_wait_and_spins_again_when_nobody_does() {
-        let mut rule = Rule::default();
+        let mut rule = CrowdingRule::default();
         rule.window(CROWD);
         assert!(!rule.rests, "once is nothing");
         rule.window(NOBODY);
@@ -166,8 +174,8 @@ mod tests {
         for _ in 0..1000 {
             // Resting, it is awake for a small part of the time, and the others wait but now and
             // then.
-            (0..QUIET - 1).for_each(|_| rule.window(Seen { waiting: false, awake: false }));
-            rule.window(Seen { waiting: true, awake: false });
+            (0..QUIET - 1).for_each(|_| rule.window(WindowLoad { waiting: false, awake: false }));
+            rule.window(WindowLoad { waiting: true, awake: false });
             assert!(rule.rests);
         }
         (0..QUIET - 1).for_each(|_| rule.window(NOBODY));
@@ -178,23 +186,25 @@ mod tests {
 
     #[test]
     fn who_sleeps_takes_nothing_from_others() {
-        let mut rule = Rule::default();
-        (0..100).for_each(|_| rule.window(Seen { waiting: true, awake: false }));
+        let mut rule = CrowdingRule::default();
+        (0..100).for_each(|_| rule.window(WindowLoad { waiting: true, awake: false }));
         assert!(!rule.rests);
     }
 
     proptest! {
-        /// Whatever is seen, it rests from then on where twice in four windows others waited for what it spun on, and until there
-        /// were so many windows in a row in which nobody did; and there is no other reason.
+        /// Whatever is seen, it rests from then on where twice in four windows others waited for
+        /// what it spun on, and until there were so many windows in a row in which nobody did; and
+        /// there is no other reason.
         #[test]
         fn the_rule_as_it_is_said(seen in prop::collection::vec((any::<bool>(), any::<bool>()), 0..400)) {
-            let mut rule = Rule::default();
+            let mut rule = CrowdingRule::default();
             let (mut rests, mut history) = (false, Vec::new());
             for (waiting, awake) in seen {
                 history.push(waiting && (awake || rests));
-                let last = |n: usize| history.iter().rev().take(n).filter(|crowded| **crowded).count();
+                let last =
+                    |n: usize| history.iter().rev().take(n).filter(|crowded| **crowded).count();
                 rests = if rests { last(32) > 0 } else { last(4) >= 2 };
-                rule.window(Seen { waiting, awake });
+                rule.window(WindowLoad { waiting, awake });
                 prop_assert_eq!(rule.rests, rests);
             }
         }

@@ -14,7 +14,7 @@ const AGAIN: Span = Span::from_micros(100);
 
 /// What a port had no room for.
 #[derive(Default)]
-pub(super) struct Full {
+pub(super) struct RefusedBursts {
     /// Bursts that were decided before it said so; about as many as its device is handed ahead of
     /// time at most.
     kept: VecDeque<u32>,

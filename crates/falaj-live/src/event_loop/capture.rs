@@ -2,8 +2,8 @@
 
 use super::Forwarder;
 use super::recorder::Recorder;
-use super::units::{Packet, Units};
-use crate::backend::port;
+use super::units::{UnitPacket, UnitStore};
+use crate::backend::frame;
 use crate::backend::tap::Tap;
 use falaj_engine::ecn;
 use falaj_engine::message::Corrupt;
@@ -15,7 +15,7 @@ impl Forwarder {
     pub fn stop_recording(&mut self) -> Option<Recorder> {
         let mut recorder = self.recorder.take()?;
         for (handle, packet) in self.units.undecided() {
-            let before = Before { turned: &[], ecn: self.marked.remove(&handle) };
+            let before = OriginalBits { turned: &[], ecn: self.marked.remove(&handle) };
             let rules = self.network.has_rules();
             record(
                 &mut recorder,
@@ -32,7 +32,7 @@ impl Forwarder {
 
 /// What a packet was like when it came.
 #[derive(Default)]
-pub(super) struct Before<'a> {
+pub(super) struct OriginalBits<'a> {
     /// Bits that were turned.
     pub(super) turned: &'a [Corrupt],
     /// Its ECN bits, where it was marked.
@@ -43,13 +43,13 @@ pub(super) struct Before<'a> {
 /// were turned, and before it was marked. Where there are rules, with what they ask about it.
 pub(super) fn record(
     recorder: &mut Recorder,
-    units: &Units,
-    packet: Packet,
+    units: &UnitStore,
+    packet: UnitPacket,
     verdict: Verdict,
-    (rules, Before { turned, ecn }): (bool, Before<'_>),
+    (rules, OriginalBits { turned, ecn }): (bool, OriginalBits<'_>),
     cut: &mut Vec<u8>,
 ) {
-    let Packet { unit, index, number, arrival, flow, bytes } = packet;
+    let UnitPacket { unit, index, number, arrival, flow, bytes } = packet;
     let way = units.port(unit) as u32;
     let mut frame =
         units.part(unit, index, index + 1, cut).get(Tap::VNET_HEADER..).unwrap_or_default();
@@ -60,7 +60,7 @@ pub(super) fn record(
         ecn.into_iter().for_each(|before| ecn::mark_ethernet(&mut whole, before));
         frame = &whole;
     }
-    let (length, part) = (Some(port::length(frame)), rules.then_some(index));
+    let (length, part) = (Some(frame::length(frame)), rules.then_some(index));
     recorder.take(
         &capture::Taken { number, way, flow: flow.0, bytes, length, part, arrival, verdict },
         frame,

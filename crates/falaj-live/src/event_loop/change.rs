@@ -14,7 +14,7 @@ use std::cell::RefCell;
 
 /// A change that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Changed {
+pub struct AppliedChange {
     /// When.
     pub at: Time,
     /// Packets that waited and were dropped by it.
@@ -27,7 +27,7 @@ impl Forwarder {
     ///
     /// # Errors
     /// Packets wait that would be too large, or another change came between.
-    pub fn change(&mut self, change: Transaction) -> Result<Changed, ChangeError> {
+    pub fn change(&mut self, change: Transaction) -> Result<AppliedChange, ChangeError> {
         let now = self.clock.now();
         let Transaction { engine, flows, sorted, rules, order } = change;
         // What was decided before the change names flows as they were.
@@ -37,7 +37,7 @@ impl Forwarder {
             flows.iter().map(|flows| (flows.pipe, &flows.fates[..])).collect();
         let begin: Vec<PipeId> = engine.begins().collect();
         self.may_be_paced(engine.by_devices())?;
-        let (other_rules, heeded) = (rules.is_some(), self.network.heeds_labels());
+        let (other_rules, heeded) = (rules.is_some(), self.network.wants_labels());
         let (units, ports, cut) = (&self.units, &self.ports, RefCell::new(&mut self.cut));
         let known = |handle: u32| match units.packet_of(handle) {
             Some(packet) => {
@@ -49,10 +49,13 @@ impl Forwarder {
         };
         let around = NetworkChange { flows: &fates, sorted, rules };
         self.network.apply(engine, around, &known, now, &mut self.out)?;
-        let by_change = |output: &&Output| matches!(output, Output::Drop(dropped) if dropped.why == DropReason::Changed);
+        let by_change = |output: &&Output| match output {
+            Output::Drop(dropped) => dropped.why == DropReason::Changed,
+            _ => false,
+        };
         let dropped = self.out.iter().filter(by_change).count() as u64;
         if !(flows.is_empty() && begin.is_empty() && self.order == order) {
-            self.turns.forget();
+            self.occupancy_log.forget();
         }
         for FlowChange { pipe, fates, number } in flows {
             self.flows_become(pipe, &fates, number);
@@ -60,14 +63,14 @@ impl Forwarder {
         self.pipes_begin(&begin);
         self.order = order;
         // What waits at a port may have come without its key.
-        if other_rules || !heeded && self.network.heeds_labels() {
+        if other_rules || !heeded && self.network.wants_labels() {
             self.sort_anew();
         }
         // What the change decided on names flows as they are from now on.
         self.note();
         // They were asked whether they can; what one that fails is handed goes on as to any other.
         let _ = self.pace();
-        Ok(Changed { at: now, dropped })
+        Ok(AppliedChange { at: now, dropped })
     }
 
     /// Where what passes is written down, a change that was made then is too.
@@ -126,7 +129,7 @@ impl Forwarder {
         for (f, (flow, active)) in old.into_iter().zip(active).enumerate() {
             match fates.get(f) {
                 Some(FlowMapping::Is(is)) => {
-                    (self.flows[p][is.index()], self.active[p][is.index()]) = (flow, active)
+                    (self.flows[p][is.index()], self.active[p][is.index()]) = (flow, active);
                 }
                 // What the engine counted of it is of those that have gone; what was measured of it
                 // goes with it.

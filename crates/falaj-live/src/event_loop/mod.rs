@@ -8,7 +8,7 @@
 //! then takes (the kernel delivers within the call) is part of the delay that
 //! the receiver sees.
 //!
-//! How it waits is the [`Timer`](Timer)'s matter. Spinning and hybrid it looks at
+//! How it waits is the [`Timer`]'s matter. Spinning and hybrid it looks at
 //! nothing but the clock for as long before an instant as reading a unit takes, because a packet
 //! read then would make the one that is due late. In between hand-overs each port
 //! gets a turn all the same, or a link with a packet always near would never
@@ -19,7 +19,7 @@ mod adaptive_sleep;
 mod backpressure;
 mod capture;
 mod change;
-mod contract;
+mod guarantee;
 mod occupancy;
 mod options;
 mod pool;
@@ -35,38 +35,38 @@ mod timer;
 mod tx;
 mod units;
 
-pub use change::Changed;
-pub use contract::{Cause, Kept, Late, REMEMBERED, Terms};
-pub use occupancy::Turn;
+pub use change::AppliedChange;
+pub use guarantee::{Compliance, GuaranteeTerms, REMEMBERED, Violation, ViolationCause};
+pub use occupancy::LinkOccupancy;
 pub use options::{Options, WhenFull};
 pub use recorder::{Recorded, Recorder};
 pub use run::Woken;
-pub use snapshot::{Counted, Snapshot, Sojourns};
-pub use statistics::{Awake, LiveFlow, Losses};
+pub use snapshot::{FlowSnapshot, Snapshot, Sojourns};
+pub use statistics::{LiveFlow, LiveLosses, LoopActivity};
 pub use timer::Timer;
 
 use crate::backend::port::Port;
 use crate::clock::Clock;
-use crate::gso::join::Join;
-use crate::poll::Watch;
+use crate::gso::join::TrainJoin;
+use crate::poll::PollSet;
 use crate::priority;
-use adaptive_sleep::Rest;
-use backpressure::Full;
-use contract::Contracts;
+use adaptive_sleep::AdaptiveSleep;
+use backpressure::RefusedBursts;
 use falaj_engine::network::Network;
 use falaj_engine::{Output, PipeId};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::Ecn;
 use falaj_sched::units::time::{Span, Time};
-use occupancy::Turns;
-use read_quota::Shares;
+use guarantee::Guarantees;
+use occupancy::OccupancyLog;
+use read_quota::ReadQuotas;
 use release::Releases;
-use rt_yield::Owed;
-use rx::Waiting;
+use rt_yield::RtYield;
+use rx::PendingUnit;
 use std::collections::BTreeMap;
 use std::io;
-use timer::{Lead, Near};
-use units::Units;
+use timer::{QuietWindow, WakeLead};
+use units::UnitStore;
 
 /// A port, the pipe that its units enter and the port at which they leave.
 pub struct Attached {
@@ -92,32 +92,32 @@ pub struct Forwarder {
     network: Network,
     ports: Vec<Attached>,
     options: Options,
-    lead: Lead,
-    near: Near,
+    wake_lead: WakeLead,
+    quiet_window: QuietWindow,
     /// What this thread owes others if it is before them all.
-    owed: Owed,
-    rest: Rest,
+    rt_yield: RtYield,
+    adaptive_sleep: AdaptiveSleep,
     /// When it last had let packets gather.
     woke: Time,
     /// When the last unit was read, and how long after the one before.
     read: Time,
     gap: Span,
-    watch: Watch,
+    watch: PollSet,
     /// Only what is none of the ports.
-    watch_others: Watch,
-    units: Units,
+    watch_others: PollSet,
+    units: UnitStore,
     /// By port, what waits there for room.
-    waiting: Vec<Option<Waiting>>,
+    waiting: Vec<Option<PendingUnit>>,
     /// By port, what it had no room for.
-    full: Vec<Full>,
+    full: Vec<RefusedBursts>,
     /// By port, what its device is handed ahead of time at most, where that paces a link.
     backlogs: Vec<Option<u32>>,
-    shares: Shares,
+    read_quotas: ReadQuotas,
     /// Where a part of a unit is made.
     cut: Vec<u8>,
     /// Bursts that are handed over at once, and where they become one unit.
     together: Vec<u32>,
-    join: Join,
+    join: TrainJoin,
     out: Vec<Output>,
     /// Packets that have entered the engine.
     arrived: u64,
@@ -131,15 +131,15 @@ pub struct Forwarder {
     flows: Vec<Vec<LiveFlow>>,
     /// By pipe and flow, when a unit came last.
     active: Vec<Vec<Time>>,
-    losses: Losses,
+    losses: LiveLosses,
     overflow: Overflow,
     /// It is to be told that ids have to share.
     tells_of_sharing: bool,
-    awake: Awake,
+    awake: LoopActivity,
     /// How late the latest hand-over was since that was asked last.
     latest: Span,
-    contracts: Contracts,
-    turns: Turns,
+    guarantees: Guarantees,
+    occupancy_log: OccupancyLog,
 }
 
 impl Forwarder {
@@ -160,37 +160,37 @@ impl Forwarder {
             flows: flows.iter().map(|&n| vec![fresh.clone(); n]).collect(),
             network,
             waiting: vec![None; ports.len()],
-            full: ports.iter().map(|_| Full::default()).collect(),
+            full: ports.iter().map(|_| RefusedBursts::default()).collect(),
             backlogs: vec![None; ports.len()],
-            shares: Shares::new(ports.len()),
+            read_quotas: ReadQuotas::new(ports.len()),
             ports,
             options,
-            lead: Lead::new(),
-            near: Near::new(),
-            owed: Owed::new(priority::kept_for_others()),
-            rest: Rest::new(),
+            wake_lead: WakeLead::new(),
+            quiet_window: QuietWindow::new(),
+            rt_yield: RtYield::new(priority::kept_for_others()),
+            adaptive_sleep: AdaptiveSleep::new(),
             woke: Time::ZERO,
             read: Time::ZERO,
             gap: Span::from_secs(1),
-            watch: Watch::default(),
-            watch_others: Watch::default(),
-            units: Units::new(size, options.memory),
+            watch: PollSet::default(),
+            watch_others: PollSet::default(),
+            units: UnitStore::new(size, options.memory),
             cut: Vec::new(),
             together: Vec::new(),
-            join: Join::default(),
+            join: TrainJoin::default(),
             out: Vec::new(),
             arrived: 0,
             recorder: None,
             marked: BTreeMap::new(),
             releases: Releases::new(options.slack),
             active: flows.iter().map(|&n| vec![Time::NEVER; n]).collect(),
-            losses: Losses::default(),
+            losses: LiveLosses::default(),
             overflow: Overflow::No,
             tells_of_sharing: false,
-            awake: Awake::default(),
+            awake: LoopActivity::default(),
             latest: Span::ZERO,
-            contracts: Contracts::default(),
-            turns: Turns::default(),
+            guarantees: Guarantees::default(),
+            occupancy_log: OccupancyLog::default(),
         }
     }
 
@@ -228,7 +228,7 @@ fn gone(port: &dyn Port, error: &io::Error) -> io::Error {
 }
 
 /// A packet of a unit is no more; where it was all of it, its port hears of that.
-fn lose(units: &mut Units, ports: &mut [Attached], unit: u32) {
+fn lose(units: &mut UnitStore, ports: &mut [Attached], unit: u32) {
     if let Some((port, bytes)) = units.single(unit) {
         ports[port].port.dropped(bytes);
     }

@@ -12,7 +12,7 @@ const REMEMBERED: usize = 2048;
 
 /// Packets of a flow, one behind the other on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct LinkOccupancy {
     /// Whose.
     pub flow: FlowId,
     /// First bit of the first.
@@ -25,9 +25,9 @@ pub struct Turn {
 
 /// The last turns, by pipe; none where nobody asked.
 #[derive(Default)]
-pub(super) struct Turns(Option<Vec<VecDeque<Turn>>>);
+pub(super) struct OccupancyLog(Option<Vec<VecDeque<LinkOccupancy>>>);
 
-impl Turns {
+impl OccupancyLog {
     /// A packet leaves its queue.
     pub(super) fn emitted(&mut self, emit: &Emit) {
         let Some(pipes) = &mut self.0 else { return };
@@ -46,7 +46,7 @@ impl Turns {
                 if turns.len() == REMEMBERED {
                     turns.pop_front();
                 }
-                turns.push_back(Turn { flow, begin, end, packets: 1 });
+                turns.push_back(LinkOccupancy { flow, begin, end, packets: 1 });
             }
         }
     }
@@ -59,13 +59,15 @@ impl Turns {
 
 impl Forwarder {
     /// From now on it is remembered who held the links when.
-    pub fn remember_turns(&mut self) {
-        self.turns.0.get_or_insert_default();
+    pub fn log_occupancy(&mut self) {
+        self.occupancy_log.0.get_or_insert_default();
     }
 
     /// Who held the links when, since flows changed last: by pipe, the newest last.
-    pub fn turns(&self) -> Vec<Vec<Turn>> {
-        let of = |pipe: &PipeId| self.turns.0.as_ref().and_then(|pipes| pipes.get(pipe.0 as usize));
+    pub fn occupancy(&self) -> Vec<Vec<LinkOccupancy>> {
+        let of = |pipe: &PipeId| {
+            self.occupancy_log.0.as_ref().and_then(|pipes| pipes.get(pipe.0 as usize))
+        };
         self.order.iter().map(|pipe| of(pipe).into_iter().flatten().copied().collect()).collect()
     }
 }
@@ -90,7 +92,7 @@ mod tests {
 
     #[test]
     fn packets_one_behind_the_other_are_a_turn() {
-        let mut turns = Turns::default();
+        let mut turns = OccupancyLog::default();
         turns.emitted(&emit(0, 0, 10));
         assert!(turns.0.is_none(), "nobody asked");
         turns.0 = Some(Vec::new());

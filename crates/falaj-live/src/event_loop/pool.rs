@@ -5,11 +5,11 @@
 /// not full of air; of a longer one the buffer itself is kept. Memory that comes back is kept for
 /// the next unit of about that length: once there were as many as ever are, the allocator is not
 /// asked any more.
-pub(crate) struct Pool {
+pub(crate) struct UnitPool {
     size: usize,
     /// Empty if the last one was kept.
     reading: Box<[u8]>,
-    units: Vec<Kept>,
+    units: Vec<PooledUnit>,
     free: Vec<u32>,
     /// Buffers that were used before, so that their pages are there: of all lengths that short
     /// units move to, and at last those that any unit fits in.
@@ -20,27 +20,27 @@ pub(crate) struct Pool {
     held: Vec<usize>,
 }
 
-struct Kept {
+struct PooledUnit {
     memory: Box<[u8]>,
     length: u32,
-    owner: Owner,
+    owner: MemoryOwner,
 }
 
 /// Who shares the memory: ports, or those that have one in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub(crate) enum MemoryOwner {
     /// All that comes in at this port.
     Port(u16),
     /// One of several adapters behind it, by their numbers.
     Adapter(u16),
 }
 
-impl Owner {
+impl MemoryOwner {
     #[inline]
     fn place(self) -> usize {
         match self {
-            Owner::Port(n) => 2 * usize::from(n),
-            Owner::Adapter(n) => 2 * usize::from(n) + 1,
+            MemoryOwner::Port(n) => 2 * usize::from(n),
+            MemoryOwner::Adapter(n) => 2 * usize::from(n) + 1,
         }
     }
 }
@@ -74,10 +74,10 @@ fn roomy(length: usize) -> (usize, usize) {
     (room * STEP, FINE - 1 + (room / FINE).ilog2() as usize)
 }
 
-impl Pool {
+impl UnitPool {
     /// For units of `size` bytes at most, `memory` bytes in all at most.
-    pub(crate) fn new(size: usize, memory: usize) -> Pool {
-        Pool {
+    pub(crate) fn new(size: usize, memory: usize) -> UnitPool {
+        UnitPool {
             size,
             reading: Box::default(),
             units: Vec::new(),
@@ -100,7 +100,7 @@ impl Pool {
     /// Keeps the unit that was just read; `None` if there is no memory for it, or none of its
     /// owner's.
     #[inline]
-    pub(crate) fn keep(&mut self, length: usize, owner: Owner) -> Option<u32> {
+    pub(crate) fn keep(&mut self, length: usize, owner: MemoryOwner) -> Option<u32> {
         let size = self.size;
         let copied = length <= SHORT && size > SHORT;
         let (room, which) = if copied { roomy(length) } else { (size, LENGTHS) };
@@ -122,7 +122,7 @@ impl Pool {
         } else {
             std::mem::take(&mut self.reading)
         };
-        let kept = Kept { memory, length: length as u32, owner };
+        let kept = PooledUnit { memory, length: length as u32, owner };
         match self.free.pop() {
             Some(handle) => {
                 self.units[handle as usize] = kept;
@@ -149,14 +149,14 @@ impl Pool {
     }
 
     /// Whose it is.
-    pub(crate) fn owner(&self, handle: u32) -> Owner {
+    pub(crate) fn owner(&self, handle: u32) -> MemoryOwner {
         self.units[handle as usize].owner
     }
 
     /// Gives its memory back.
     #[inline]
     pub(crate) fn release(&mut self, handle: u32) {
-        let Kept { memory, owner, .. } = &mut self.units[handle as usize];
+        let PooledUnit { memory, owner, .. } = &mut self.units[handle as usize];
         let (memory, owner) = (std::mem::take(memory), *owner);
         let needed = BESIDE + memory.len();
         self.memory += needed;
@@ -173,9 +173,9 @@ impl Pool {
 mod tests {
     use super::*;
 
-    fn kept(pool: &mut Pool, byte: u8, length: usize) -> Option<u32> {
+    fn kept(pool: &mut UnitPool, byte: u8, length: usize) -> Option<u32> {
         pool.buffer()[..length].fill(byte);
-        pool.keep(length, Owner::Port(0))
+        pool.keep(length, MemoryOwner::Port(0))
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
         for size in [100, 65_536] {
             // Of nine parts who is alone may have eight.
             let memory = 9 * (BESIDE + size);
-            let mut pool = Pool::new(size, memory);
+            let mut pool = UnitPool::new(size, memory);
             for round in 0..3 {
                 let handles: Vec<u32> = (0..8).map_while(|i| kept(&mut pool, i, size)).collect();
                 assert_eq!(handles.len(), 8, "round {round}");
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn short_units_take_little() {
-        let mut pool = Pool::new(65_536, 1 << 20);
+        let mut pool = UnitPool::new(65_536, 1 << 20);
         let handles: Vec<u32> = (0..1000).map_while(|i| kept(&mut pool, i as u8, 60)).collect();
         assert_eq!(handles.len(), 1000);
         for (i, &handle) in handles.iter().enumerate() {
@@ -227,8 +227,8 @@ mod tests {
     fn whoever_takes_all_that_it_may_leaves_something_for_others() {
         const UNIT: usize = 1_000;
         let memory = 9_000 * (BESIDE + UNIT);
-        let mut pool = Pool::new(UNIT, memory);
-        let taken = |pool: &mut Pool, owner: Owner| -> Vec<u32> {
+        let mut pool = UnitPool::new(UNIT, memory);
+        let taken = |pool: &mut UnitPool, owner: MemoryOwner| -> Vec<u32> {
             std::iter::from_fn(|| {
                 pool.buffer();
                 pool.keep(UNIT, owner)
@@ -237,7 +237,7 @@ mod tests {
         };
         // One owner after the other takes all that it may: eight of nine parts of what those before
         // it left. A port is another than the adapter of its number.
-        let owners = [Owner::Adapter(0), Owner::Port(0), Owner::Adapter(7)];
+        let owners = [MemoryOwner::Adapter(0), MemoryOwner::Port(0), MemoryOwner::Adapter(7)];
         let all: Vec<_> = owners.map(|owner| taken(&mut pool, owner)).into();
         assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), [8_000, 888, 99]);
         assert!(taken(&mut pool, owners[0]).is_empty());

@@ -12,7 +12,7 @@ use falaj_sched::units::time::{Span, Time};
 const QUANTUM: i64 = 20_000;
 
 #[derive(Clone, Copy, Debug)]
-struct Share {
+struct ReadQuota {
     /// What is left of the quantum, in nanoseconds; below zero a debt. One unit may be as dear as
     /// several quanta.
     left: i64,
@@ -22,11 +22,11 @@ struct Share {
 
 /// What each port may still take, by port.
 #[derive(Debug)]
-pub(super) struct Shares(Vec<Share>);
+pub(super) struct ReadQuotas(Vec<ReadQuota>);
 
-impl Shares {
-    pub(super) fn new(ports: usize) -> Shares {
-        Shares(vec![Share { left: QUANTUM, goes_on: false }; ports])
+impl ReadQuotas {
+    pub(super) fn new(ports: usize) -> ReadQuotas {
+        ReadQuotas(vec![ReadQuota { left: QUANTUM, goes_on: false }; ports])
     }
 
     /// The ports are about to be read: begins a round if the last one is over.
@@ -64,7 +64,7 @@ impl Shares {
     pub(super) fn took(&mut self, port: usize, took: Span, goes_on: bool) {
         let took = i64::try_from(took.0).unwrap_or(i64::MAX);
         let left = self.0[port].left.saturating_sub(took).max(-QUANTUM);
-        self.0[port] = Share { left, goes_on };
+        self.0[port] = ReadQuota { left, goes_on };
     }
 }
 
@@ -76,7 +76,7 @@ mod tests {
     /// so long to be read and so long to be queued, and a turn is broken off at the first one
     /// or goes on while there is something left.
     fn taken(each: [[u64; 2]; 2], broken_off: [bool; 2], looks: u32) -> [f64; 2] {
-        let (mut shares, mut now, mut took) = (Shares::new(2), Time::ZERO, [0.0; 2]);
+        let (mut shares, mut now, mut took) = (ReadQuotas::new(2), Time::ZERO, [0.0; 2]);
         for _ in 0..looks {
             shares.begin();
             for port in 0..2 {
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_round_lasts_while_somebody_who_was_broken_off_has_some_left() {
-        let mut shares = Shares::new(2);
+        let mut shares = ReadQuotas::new(2);
         shares.begin();
         assert_eq!(shares.over(0, Time(100)), Time(100 + QUANTUM as u64));
         shares.took(0, Span(24_900), true);

@@ -21,7 +21,7 @@ const PIECES: usize = 256;
 /// A capture that is being written.
 pub struct Recorder {
     writer: Writer<Vec<u8>>,
-    to_file: SyncSender<Piece>,
+    to_file: SyncSender<CapturePiece>,
     /// How many packets it has written, and why not all.
     thread: JoinHandle<(u64, io::Result<()>)>,
     /// Packets in the piece that is being filled.
@@ -35,7 +35,7 @@ pub struct Recorder {
 }
 
 /// A part of the file, and how many packets are in it.
-struct Piece {
+struct CapturePiece {
     bytes: Vec<u8>,
     packets: u64,
 }
@@ -109,7 +109,7 @@ impl Recorder {
     fn hand_over(&mut self) {
         let bytes = std::mem::replace(self.writer.sink(), Vec::with_capacity(2 * PIECE));
         let packets = std::mem::take(&mut self.filling);
-        match self.to_file.try_send(Piece { bytes, packets }) {
+        match self.to_file.try_send(CapturePiece { bytes, packets }) {
             // Packets that find no way are missing; without a change all behind it would be decided
             // otherwise.
             Err(TrySendError::Full(_)) => self.writer.sink().extend_from_slice(&self.changes),
@@ -123,7 +123,7 @@ impl Recorder {
         // Nobody is waiting for the link any more: there is time.
         let bytes = std::mem::take(self.writer.sink());
         // A thread that is gone says why when it is joined.
-        let _ = self.to_file.send(Piece { bytes, packets: self.filling });
+        let _ = self.to_file.send(CapturePiece { bytes, packets: self.filling });
         drop(self.to_file);
         let failed = |_| (0, Err(io::Error::other("the capture's thread failed")));
         let (packets, written) = self.thread.join().unwrap_or_else(failed);
@@ -132,7 +132,7 @@ impl Recorder {
 }
 
 /// Writes pieces until there are no more, or one of them cannot be written.
-fn write(mut file: File, pieces: &Receiver<Piece>) -> (u64, io::Result<()>) {
+fn write(mut file: File, pieces: &Receiver<CapturePiece>) -> (u64, io::Result<()>) {
     let mut packets = 0;
     let written = pieces.iter().try_for_each(|piece| {
         file.write_all(&piece.bytes)?;

@@ -6,7 +6,7 @@
 //! first has been held for `slack`, and only where the link could be done with
 //! it by then.
 
-use super::units::{Packet, Units};
+use super::units::{UnitPacket, UnitStore};
 use falaj_engine::{Emit, PipeId};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
@@ -15,7 +15,7 @@ use std::collections::BinaryHeap;
 
 /// One packet of a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sent {
+pub(crate) struct ReleasedPacket {
     /// Its nominal delay: last bit in to last bit out.
     pub(crate) delay: Span,
     /// When it is due.
@@ -35,7 +35,7 @@ pub(crate) struct Burst {
     pub(crate) flow: u32,
     /// Length of each as the link accounts it; the last one's may be less.
     pub(crate) bytes: u32,
-    pub(crate) packets: Vec<Sent>,
+    pub(crate) packets: Vec<ReleasedPacket>,
     /// When it is to be looked at, or handed over.
     pub(crate) at: Time,
     /// When its port refused it first, if it did.
@@ -60,7 +60,7 @@ impl Burst {
 
 /// When a burst is to be looked at; those made earlier first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
+struct BurstEntry {
     at: Time,
     order: u64,
     burst: u32,
@@ -70,7 +70,7 @@ struct Entry {
 pub(crate) struct Releases {
     slack: Span,
     /// A burst that was moved to another instant left its old entry behind.
-    heap: BinaryHeap<Reverse<Entry>>,
+    heap: BinaryHeap<Reverse<BurstEntry>>,
     bursts: Vec<Burst>,
     free: Vec<u32>,
     /// Of each unit, by its handle, the burst that its next packet may join.
@@ -101,9 +101,12 @@ impl Releases {
     }
 
     /// The engine has emitted this packet.
-    pub(crate) fn emitted(&mut self, packet: Packet, emit: &Emit) {
-        let sent =
-            Sent { delay: emit.end - emit.arrival, due: emit.due, by: emit.due.max(emit.start) };
+    pub(crate) fn emitted(&mut self, packet: UnitPacket, emit: &Emit) {
+        let sent = ReleasedPacket {
+            delay: emit.end - emit.arrival,
+            due: emit.due,
+            by: emit.due.max(emit.start),
+        };
         let unit = packet.unit as usize;
         if self.open.len() <= unit {
             self.open.resize(unit + 1, None);
@@ -137,7 +140,7 @@ impl Releases {
     }
 
     /// The engine has dropped a packet of this unit.
-    pub(crate) fn dropped(&mut self, unit: u32, units: &Units) {
+    pub(crate) fn dropped(&mut self, unit: u32, units: &UnitStore) {
         if let Some(&Some(open)) = self.open.get(unit as usize)
             && !units.is_undecided(unit)
         {
@@ -148,7 +151,7 @@ impl Releases {
     fn look_at(&mut self, index: u32, at: Time) {
         let burst = &mut self.bursts[index as usize];
         burst.at = at;
-        self.heap.push(Reverse(Entry { at, order: burst.order, burst: index }));
+        self.heap.push(Reverse(BurstEntry { at, order: burst.order, burst: index }));
     }
 
     /// A burst that was held for what may come need not be any more.
@@ -164,7 +167,7 @@ impl Releases {
     pub(crate) fn due(
         &mut self,
         now: Time,
-        units: &Units,
+        units: &UnitStore,
         soonest: impl Fn(&Burst) -> Time,
     ) -> Option<u32> {
         while let Some(&Reverse(entry)) = self.heap.peek()
@@ -238,7 +241,7 @@ mod tests {
     const SLACK: Span = Span::from_micros(20);
 
     struct Scene {
-        units: Units,
+        units: UnitStore,
         releases: Releases,
         handles: Vec<u32>,
         /// When the next packet could be due.
@@ -247,10 +250,11 @@ mod tests {
 
     impl Scene {
         fn new(packets: u32) -> Scene {
-            let mut units = Units::new(65_536, 1 << 20);
+            let mut units = UnitStore::new(65_536, 1 << 20);
             let unit = unit_of(&mut units, packets);
             let (arrival, flow, bytes) = (Time::ZERO, FlowId(0), 154);
-            let packet = |index| Packet { unit, index, number: index.into(), arrival, flow, bytes };
+            let packet =
+                |index| UnitPacket { unit, index, number: index.into(), arrival, flow, bytes };
             let handles = (0..packets).map(|index| units.packet(packet(index))).collect();
             Scene { units, releases: Releases::new(SLACK), handles, soonest: Time::ZERO }
         }

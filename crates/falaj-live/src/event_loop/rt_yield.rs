@@ -8,8 +8,8 @@
 //! nothing is due during the piece itself, and when three are in any moment. What is owed by then
 //! is made up for.
 
-use super::timer::Lead;
-use crate::priority::Share;
+use super::timer::WakeLead;
+use crate::priority::RtReserve;
 use falaj_sched::units::time::{Span, Time};
 
 /// Waking up takes half as long again, but most of that the kernel counts as the thread's. For
@@ -21,22 +21,22 @@ const LEAST: Span = Span(4 * PIECE.0);
 
 /// What is owed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Owed {
+pub(super) struct RtYield {
     /// Until when all is paid.
     since: Time,
     /// A piece is owed in each so much time; none is where nothing is kept for others.
     every: Option<Span>,
-    lead: Lead,
+    wake_lead: WakeLead,
 }
 
-impl Owed {
+impl RtYield {
     /// Of what the kernel keeps for others.
-    pub(super) fn new(kept: Option<Share>) -> Owed {
+    pub(super) fn new(kept: Option<RtReserve>) -> RtYield {
         let every =
-            |kept: Share| u128::from(PIECE.0) * u128::from(kept.of.0) / u128::from(kept.part.0);
+            |kept: RtReserve| u128::from(PIECE.0) * u128::from(kept.of.0) / u128::from(kept.part.0);
         let every =
             kept.map(|kept| Span(u64::try_from(every(kept)).unwrap_or(u64::MAX)).max(LEAST));
-        Owed { since: Time::ZERO, every, lead: Lead::new() }
+        RtYield { since: Time::ZERO, every, wake_lead: WakeLead::new() }
     }
 
     /// Is it to pay, if the moment suits?
@@ -49,13 +49,14 @@ impl Owed {
     /// now or not.
     pub(super) fn pays(&self, now: Time, next: Time, released: bool) -> Option<Span> {
         let (owed, until) = (now.since(self.since).0 / self.every?.0, now + PIECE);
-        let suits = self.lead.wake(next, None) >= until || owed >= 2 && released && next >= until;
+        let suits =
+            self.wake_lead.wake(next, None) >= until || owed >= 2 && released && next >= until;
         (owed >= 1 && (suits || owed >= 3)).then_some(PIECE)
     }
 
     /// It paid, and wanted to wake a [`PIECE`] after `began`.
     pub(super) fn paid(&mut self, began: Time, woke: Time) {
-        self.lead.woke(began + PIECE, woke);
+        self.wake_lead.woke(began + PIECE, woke);
         let Some(every) = self.every else { return };
         // No more than is left after one that was paid at last, three being owed, and its own
         // length and waking: whoever was stopped by others owes them nothing for that.
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     /// As kernels come.
-    const KEPT: Share = Share { part: Span::from_millis(50), of: Span::from_secs(1) };
+    const KEPT: RtReserve = RtReserve { part: Span::from_millis(50), of: Span::from_secs(1) };
     const AWAKE: Span = Span::from_millis(1);
 
     /// What a loop pays that hands over a packet each `gap`, where waking takes `late` in turns:
@@ -84,7 +85,7 @@ mod tests {
     /// time without one.
     fn pays(gap: u64, late: &[u64]) -> (u32, f64, Span) {
         let end = Time(1_000_000_000);
-        let mut owed = Owed::new(Some(KEPT));
+        let mut owed = RtYield::new(Some(KEPT));
         let (mut now, mut next, mut pieces) = (Time::ZERO, Time(gap), 0);
         let (mut hit, mut packets, mut last, mut longest) = (0, 0, Time::ZERO, Span::ZERO);
         let mut released = false;
@@ -121,18 +122,19 @@ mod tests {
 
     #[test]
     fn it_is_as_much_as_the_owner_has_set() {
-        let of =
-            |part| Owed::new(Some(Share { part: Span::from_millis(part), of: Span::from_secs(1) }));
-        let first = |owed: Owed| {
+        let of = |part| {
+            RtYield::new(Some(RtReserve { part: Span::from_millis(part), of: Span::from_secs(1) }))
+        };
+        let first = |rt_yield: RtYield| {
             (0..)
                 .map(|us| Time(us * 1_000))
-                .find(|&now| owed.pays(now, Time::NEVER, false).is_some())
+                .find(|&now| rt_yield.pays(now, Time::NEVER, false).is_some())
         };
         assert_eq!(first(of(50)), Some(Time(1_000_000)));
         assert_eq!(first(of(10)), Some(Time(5_000_000)));
         assert_eq!(first(of(200)), Some(Time(250_000)));
         assert_eq!(first(of(999)), Some(Time(LEAST.0)), "between two there is time for packets");
-        let nothing = Owed::new(None);
+        let nothing = RtYield::new(None);
         assert!(
             !nothing.is_due(Time::NEVER) && nothing.pays(Time::NEVER, Time::NEVER, true).is_none()
         );
@@ -150,7 +152,7 @@ mod tests {
 
     #[test]
     fn who_slept_or_was_stopped_owes_nothing_for_that() {
-        let mut owed = Owed::new(Some(KEPT));
+        let mut owed = RtYield::new(Some(KEPT));
         let stopped = Time::ZERO + Span::from_secs(10);
         // With something due at any time.
         assert_eq!(owed.pays(stopped, stopped, false), Some(PIECE));

@@ -1,7 +1,7 @@
 //! The loop itself: what is due, what came, and how to wait for the next of either.
 
 use super::adaptive_sleep;
-use super::rx::Found;
+use super::rx::ReadOutcome;
 use super::timer::Timer;
 use super::{Forwarder, Overflow};
 use crate::priority;
@@ -11,7 +11,7 @@ use falaj_sched::units::time::{Span, Time};
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// How long `others` may have to wait under load.
+/// Longest time under load between two looks at the other descriptors.
 const LOOK: Span = Span::from_millis(1);
 
 /// Why the loop came back.
@@ -29,6 +29,63 @@ pub enum Woken {
     Shared(PipeId, Option<FlowId>),
 }
 
+/// What the last look at the ports and the other descriptors says of the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LoopState {
+    /// The ports had nothing more: the loop may sleep until one has.
+    Idle,
+    /// The ports may have more: they are read without asking the kernel first.
+    Busy,
+    /// This one of the other descriptors is readable: the loop ends as soon as what was due
+    /// meanwhile is handed over, so that all is counted.
+    Ending(usize),
+}
+
+/// What to do next, when all that was due is handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LoopAction {
+    /// Give the processor to other threads, from this instant on for so long.
+    Yield(Time, Span),
+    /// Look at the clock again: something is due so soon that reading would make it late.
+    Spin,
+    /// Come back: the deadline is reached.
+    Return,
+    /// Sleep while packets gather, then read all of them.
+    Gather,
+    /// Ask the kernel which ports and other descriptors are ready, sleeping if there is time, then
+    /// read.
+    Poll,
+    /// Read the ports.
+    Read,
+}
+
+/// One call of [`Forwarder::run`].
+struct LoopRun<'a> {
+    forwarder: &'a mut Forwarder,
+    deadline: Time,
+    /// Number of the other descriptors.
+    others: usize,
+    /// The timer never sleeps.
+    spins: bool,
+    /// The timer may sleep for other threads' sake. With no slack allowed it does not.
+    may_rest: bool,
+    /// This thread runs before ordinary ones, and owes them time.
+    before_others: bool,
+    /// Masks may run out of queues, and the caller wants to know. No change comes while the loop
+    /// runs.
+    has_masks: bool,
+    state: LoopState,
+    /// When the kernel was asked for ready descriptors last.
+    polled: Time,
+    /// The ports were read since the last hand-over.
+    read_since_release: bool,
+    /// The ports were read since the processor was yielded last: however late the thread wakes
+    /// from that, reading comes in between.
+    read_since_yield: bool,
+    /// Since when there has been nothing to do.
+    idle_since: Option<Time>,
+}
+
 impl Forwarder {
     /// Forwards until `deadline`, or until one of `others` is readable.
     ///
@@ -38,142 +95,230 @@ impl Forwarder {
     pub fn run(&mut self, deadline: Time, others: &[BorrowedFd<'_>]) -> io::Result<Woken> {
         self.watch.set(self.ports.iter().map(|p| p.port.readable()).chain(others.iter().copied()));
         self.watch_others.set(others.iter().copied());
-        let spins = self.options.timer == Timer::Spin;
-        // Who allows no slack is never late for others' sake.
-        let may_rest = self.options.timer == Timer::Hybrid && self.options.slack > Span::ZERO;
-        let before_others = priority::is_before_others();
-        // Nothing changes that before it comes back.
-        let has_masks = self.tells_of_sharing && self.network.has_masks();
-        let mut looked = Time::ZERO;
-        let mut busy = false;
-        // Had the ports their turn since the last hand-over?
-        let mut had_turn = false;
-        // Were they looked at since others were paid last? However late it wakes, that comes in
-        // between.
-        let mut may_pay = true;
-        // Since when there has been nothing to do.
-        let mut spinning: Option<Time> = None;
-        // Which other descriptor is readable: told when what was due meanwhile is done, so that all
-        // is counted.
-        let mut heard = None;
+        let mut run = LoopRun::new(self, deadline, others.len());
         loop {
-            let now = self.clock.now();
-            if let Some(since) = spinning.take() {
-                self.awake.spun += now.since(since);
-            }
-            if may_rest && self.rest.is_over(now) {
-                self.rest.look(now);
-                self.releases.allow(self.slack());
-            }
-            let sleeps = self.sleeps();
-            self.network.poll(now, &mut self.out);
-            self.note();
-            if let Overflow::Happened(pipe, flow) = self.overflow {
-                self.overflow = Overflow::No;
-                return Ok(Woken::Overflow(pipe, flow));
-            }
-            if has_masks && let Some((pipe, of)) = self.sharing() {
-                self.tells_of_sharing = false;
-                return Ok(Woken::Shared(pipe, of));
-            }
-            let released = self.release(now)?;
-            if let Some(i) = heard {
-                return Ok(Woken::Readable(i));
-            }
-            let is_full = self.any_is_full();
-            had_turn &= !released;
-            if !released {
-                spinning = Some(now);
-            }
-            if before_others && may_pay && !sleeps && self.owed.is_due(now) {
-                let began = if released { self.clock.now() } else { now };
-                let next = self.releases.next().min(self.network.next_due());
-                if let Some(piece) = self.owed.pays(began, next, released) {
-                    self.watch_others.wait(piece)?;
-                    (spinning, may_pay) = (None, false);
-                    heard = (0..others.len()).find(|&i| self.watch_others.is_readable(i));
-                    if heard.is_none() {
-                        self.owed.paid(began, self.clock.now());
-                        self.awake.for_others += 1;
-                    } else {
-                        self.awake.by_caller += 1;
-                    }
-                    continue;
-                }
-            }
-            if had_turn && !sleeps && self.releases.next().since(now) < self.near.span() {
-                std::hint::spin_loop();
-                continue;
-            }
-            if now >= deadline {
-                return Ok(Woken::Deadline);
-            }
-            // Under load reading tells what is there, and is cheaper than asking first.
-            if now.since(looked) > LOOK || !(busy || spins) || is_full {
-                looked = now;
-                if sleeps && !busy && !is_full && self.is_dense(now) {
-                    if let Some(i) = self.gather(deadline)? {
-                        heard = Some(i);
-                        continue;
-                    }
-                    spinning = None;
-                    busy = self.receive(true)? == Found::Part;
-                    continue;
-                }
-                let wake = if busy || spins { now } else { self.wake() };
-                // Who sleeps reads nothing sooner for a device that has no room.
-                let reads = !(sleeps && is_full && self.is_dense(now));
-                let wake = if reads { wake } else { wake.min(now + LOOK) };
-                for i in 0..self.ports.len() {
-                    self.watch.heed(i, reads && self.waiting[i].is_none(), self.room_is_awaited(i));
-                }
-                self.watch.wait(wake.min(deadline).since(now))?;
-                if wake > now {
-                    self.owed.slept(now, self.clock.now());
-                    spinning = None;
-                    self.note_what_woke(wake, deadline);
-                }
-                if is_full {
-                    self.try_again()?;
-                }
-                let ports = self.ports.len();
-                if let Some(i) = (0..others.len()).find(|i| self.watch.is_readable(ports + i)) {
-                    heard = Some(i);
-                    continue;
-                }
-            }
-            let found = self.receive(busy || spins)?;
-            // Who sleeps leaves what comes meanwhile for the next time.
-            busy = found > if sleeps { Found::All } else { Found::Nothing };
-            (had_turn, may_pay) = (true, true);
-            if busy {
-                spinning = None;
+            if let Some(woken) = run.round()? {
+                return Ok(woken);
             }
         }
     }
+}
 
-    /// Does it sleep until what is due is late by the slack?
-    pub(super) fn sleeps(&self) -> bool {
-        self.options.timer == Timer::Sleep || self.rest.rests()
+impl LoopRun<'_> {
+    fn new(forwarder: &mut Forwarder, deadline: Time, others: usize) -> LoopRun<'_> {
+        let options = forwarder.options;
+        LoopRun {
+            spins: options.timer == Timer::Spin,
+            may_rest: options.timer == Timer::Hybrid && options.slack > Span::ZERO,
+            before_others: priority::is_before_others(),
+            has_masks: forwarder.tells_of_sharing && forwarder.network.has_masks(),
+            forwarder,
+            deadline,
+            others,
+            state: LoopState::Idle,
+            polled: Time::ZERO,
+            read_since_release: false,
+            read_since_yield: true,
+            idle_since: None,
+        }
     }
 
-    /// How much later than due packets may be handed over.
+    /// Hands over what is due and does one [`LoopAction`]; the reason to come back, if there is
+    /// one.
+    #[inline]
+    fn round(&mut self) -> io::Result<Option<Woken>> {
+        let now = self.begin();
+        let sleeps = self.forwarder.sleeps();
+        if let Some(news) = self.decide(now) {
+            return Ok(Some(news));
+        }
+        let released = self.forwarder.release(now)?;
+        if let LoopState::Ending(readable) = self.state {
+            return Ok(Some(Woken::Readable(readable)));
+        }
+        self.read_since_release &= !released;
+        if !released {
+            self.idle_since = Some(now);
+        }
+        let is_full = self.forwarder.any_is_full();
+        match self.next_action(now, released, sleeps, is_full) {
+            LoopAction::Yield(began, piece) => self.yield_processor(began, piece)?,
+            LoopAction::Spin => std::hint::spin_loop(),
+            LoopAction::Return => return Ok(Some(Woken::Deadline)),
+            LoopAction::Gather => self.gather(now)?,
+            LoopAction::Poll => {
+                self.poll(now, sleeps, is_full)?;
+                if !matches!(self.state, LoopState::Ending(_)) {
+                    self.read(sleeps)?;
+                }
+            }
+            LoopAction::Read => self.read(sleeps)?,
+        }
+        Ok(None)
+    }
+
+    /// The instant of this round; settles what the one before it was awake for, and whether the
+    /// hybrid timer sleeps from now on.
+    fn begin(&mut self) -> Time {
+        let forwarder = &mut *self.forwarder;
+        let now = forwarder.clock.now();
+        if let Some(since) = self.idle_since.take() {
+            forwarder.awake.spun += now.since(since);
+        }
+        if self.may_rest && forwarder.adaptive_sleep.is_over(now) {
+            forwarder.adaptive_sleep.look(now);
+            forwarder.releases.allow(forwarder.slack());
+        }
+        now
+    }
+
+    /// Has the engine decide all that it may by now. Returns what the caller wants to know of it.
+    fn decide(&mut self, now: Time) -> Option<Woken> {
+        let forwarder = &mut *self.forwarder;
+        forwarder.network.poll(now, &mut forwarder.out);
+        forwarder.note();
+        if let Overflow::Happened(pipe, flow) = forwarder.overflow {
+            forwarder.overflow = Overflow::No;
+            return Some(Woken::Overflow(pipe, flow));
+        }
+        if self.has_masks
+            && let Some((pipe, of)) = forwarder.sharing()
+        {
+            forwarder.tells_of_sharing = false;
+            return Some(Woken::Shared(pipe, of));
+        }
+        None
+    }
+
+    fn next_action(&self, now: Time, released: bool, sleeps: bool, is_full: bool) -> LoopAction {
+        let forwarder = &*self.forwarder;
+        if self.before_others && self.read_since_yield && !sleeps && forwarder.rt_yield.is_due(now)
+        {
+            let began = if released { forwarder.clock.now() } else { now };
+            let next = forwarder.releases.next().min(forwarder.network.next_due());
+            if let Some(piece) = forwarder.rt_yield.pays(began, next, released) {
+                return LoopAction::Yield(began, piece);
+            }
+        }
+        let next = forwarder.releases.next();
+        if self.read_since_release && !sleeps && next.since(now) < forwarder.quiet_window.span() {
+            return LoopAction::Spin;
+        }
+        if now >= self.deadline {
+            return LoopAction::Return;
+        }
+        // Under load reading tells what is there, and is cheaper than asking first.
+        if now.since(self.polled) <= LOOK && self.reads_at_once() && !is_full {
+            return LoopAction::Read;
+        }
+        let gathers =
+            sleeps && self.state == LoopState::Idle && !is_full && forwarder.is_dense(now);
+        if gathers { LoopAction::Gather } else { LoopAction::Poll }
+    }
+
+    /// Returns true if the ports are read without asking the kernel first.
+    fn reads_at_once(&self) -> bool {
+        self.spins || self.state == LoopState::Busy
+    }
+
+    /// Sleeps for other threads' sake.
+    fn yield_processor(&mut self, began: Time, piece: Span) -> io::Result<()> {
+        let forwarder = &mut *self.forwarder;
+        forwarder.watch_others.wait(piece)?;
+        (self.idle_since, self.read_since_yield) = (None, false);
+        match forwarder.watch_others.first_readable(0..self.others) {
+            Some(readable) => {
+                self.state = LoopState::Ending(readable);
+                forwarder.awake.by_caller += 1;
+            }
+            None => {
+                forwarder.rt_yield.paid(began, forwarder.clock.now());
+                forwarder.awake.for_others += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sleeps while packets gather, then reads all of them.
+    fn gather(&mut self, now: Time) -> io::Result<()> {
+        self.polled = now;
+        if let Some(readable) = self.forwarder.gather(self.deadline)? {
+            self.state = LoopState::Ending(readable);
+            return Ok(());
+        }
+        self.idle_since = None;
+        let found = self.forwarder.receive(true)?;
+        self.state = if found == ReadOutcome::Part { LoopState::Busy } else { LoopState::Idle };
+        Ok(())
+    }
+
+    /// Asks the kernel which descriptors are ready, and sleeps until one is or something is due, if
+    /// there is time.
+    fn poll(&mut self, now: Time, sleeps: bool, is_full: bool) -> io::Result<()> {
+        self.polled = now;
+        let at_once = self.reads_at_once();
+        let forwarder = &mut *self.forwarder;
+        let wake = if at_once { now } else { forwarder.wake() };
+        // A loop that sleeps reads nothing sooner for a device that has no room.
+        let reads = !(sleeps && is_full && forwarder.is_dense(now));
+        let wake = if reads { wake } else { wake.min(now + LOOK) };
+        for i in 0..forwarder.ports.len() {
+            let reading = reads && forwarder.waiting[i].is_none();
+            forwarder.watch.heed(i, reading, forwarder.room_is_awaited(i));
+        }
+        forwarder.watch.wait(wake.min(self.deadline).since(now))?;
+        if wake > now {
+            forwarder.rt_yield.slept(now, forwarder.clock.now());
+            self.idle_since = None;
+            forwarder.note_what_woke(wake, self.deadline);
+        }
+        if is_full {
+            forwarder.try_again()?;
+        }
+        let ports = forwarder.ports.len();
+        if let Some(readable) = forwarder.watch.first_readable(ports..ports + self.others) {
+            self.state = LoopState::Ending(readable - ports);
+        }
+        Ok(())
+    }
+
+    /// Reads the ports.
+    fn read(&mut self, sleeps: bool) -> io::Result<()> {
+        let found = self.forwarder.receive(self.reads_at_once())?;
+        // A loop that sleeps leaves what comes meanwhile for the next time.
+        let enough = if sleeps { ReadOutcome::All } else { ReadOutcome::Nothing };
+        (self.read_since_release, self.read_since_yield) = (true, true);
+        self.state = if found > enough { LoopState::Busy } else { LoopState::Idle };
+        if self.state == LoopState::Busy {
+            self.idle_since = None;
+        }
+        Ok(())
+    }
+}
+
+impl Forwarder {
+    /// Returns true if the loop sleeps until what is due is late by the slack.
+    pub(super) fn sleeps(&self) -> bool {
+        self.options.timer == Timer::Sleep || self.adaptive_sleep.rests()
+    }
+
+    /// Longest time by which packets may be handed over later than due.
     pub(super) fn slack(&self) -> Span {
-        if self.rest.rests() {
+        if self.adaptive_sleep.rests() {
             self.options.slack.max(adaptive_sleep::SLACK)
         } else {
             self.options.slack
         }
     }
 
-    /// Do packets come so close that waking for each does not pay?
+    /// Returns true if packets come so close that waking for each does not pay.
     fn is_dense(&self, now: Time) -> bool {
         let close = self.slack() + self.slack();
         self.gap < close && now.since(self.read) < close
     }
 
-    /// Lets what comes gather until the slack since it did so last is over.
-    /// Says which other descriptor ended that, if one did.
+    /// Sleeps until the slack since it did so last is over, while packets gather. Returns the other
+    /// descriptor that ended the sleep, if one did.
     fn gather(&mut self, deadline: Time) -> io::Result<Option<usize>> {
         let until = (self.woke + self.slack()).max(self.nothing_until());
         let began = self.clock.now();
@@ -181,17 +326,17 @@ impl Forwarder {
         let mut heard = None;
         if left > Span::ZERO {
             self.watch_others.wait(left)?;
-            heard = (0..self.watch_others.len()).find(|&i| self.watch_others.is_readable(i));
+            heard = self.watch_others.first_readable(0..self.watch_others.len());
             let by_caller = heard.is_some() || deadline < until;
             *(if by_caller { &mut self.awake.by_caller } else { &mut self.awake.by_timer }) += 1;
         }
         self.woke = self.clock.now();
-        self.owed.slept(began, self.woke);
+        self.rt_yield.slept(began, self.woke);
         Ok(heard)
     }
 
-    /// Before this nothing comes of what may have come, as devices pace all links, and have enough
-    /// to send.
+    /// Instant before which packets that may have come cause no hand-over, as devices pace all
+    /// links, and have enough to send.
     fn nothing_until(&self) -> Time {
         let supplied = self.network.supplied_until();
         if supplied == Time::NEVER
@@ -204,14 +349,14 @@ impl Forwarder {
 
     /// Counts what ended a sleep that was to end at `wake`, or at the caller's deadline.
     fn note_what_woke(&mut self, wake: Time, deadline: Time) {
-        let readable = (0..self.watch.len()).find(|&i| self.watch.is_readable(i));
+        let readable = self.watch.first_readable(0..self.watch.len());
         let count = match readable {
             Some(i) if i < self.ports.len() => &mut self.awake.by_packet,
             None if (0..self.ports.len()).any(|i| self.watch.has_room(i)) => {
                 &mut self.awake.by_room
             }
             None if wake <= deadline => {
-                self.lead.woke(wake, self.clock.now());
+                self.wake_lead.woke(wake, self.clock.now());
                 &mut self.awake.by_timer
             }
             _ => &mut self.awake.by_caller,
@@ -227,7 +372,7 @@ impl Forwarder {
             return self.network.next_event().min(self.releases.next()).min(self.next_try());
         }
         let due = self.releases.next().min(self.network.next_due());
-        let wake = self.lead.wake(due, self.sleeps().then(|| self.slack()));
+        let wake = self.wake_lead.wake(due, self.sleeps().then(|| self.slack()));
         // A device that is to be handed more has half of what it holds left: nobody spins for that.
         wake.min(self.network.next_refill()).min(self.next_try())
     }

@@ -1,7 +1,7 @@
 //! What comes in: turns of the ports, and the way of a unit's packets into their queues.
 
-use super::capture::{Before, record};
-use super::units::Packet;
+use super::capture::{OriginalBits, record};
+use super::units::UnitPacket;
 use super::{Forwarder, gone, lose};
 use crate::backend::port::{Received, is_gone};
 use falaj_engine::key::Key;
@@ -15,7 +15,7 @@ use std::io;
 
 /// A unit of which not all packets have got into their queue yet.
 #[derive(Clone, Copy)]
-pub(super) struct Waiting {
+pub(super) struct PendingUnit {
     pub(super) unit: u32,
     pub(super) received: Received,
     pub(super) key: Key,
@@ -27,7 +27,7 @@ pub(super) struct Waiting {
 
 /// What a look at the ports brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Found {
+pub(super) enum ReadOutcome {
     Nothing,
     /// Something, and all that there was.
     All,
@@ -38,34 +38,34 @@ pub(super) enum Found {
 impl Forwarder {
     /// A turn for each port, or for those seen readable and those whose turn was broken off. Who
     /// has nothing left in this round is left alone, and may have more.
-    pub(super) fn receive(&mut self, all: bool) -> io::Result<Found> {
-        let mut found = Found::Nothing;
-        self.shares.begin();
+    pub(super) fn receive(&mut self, all: bool) -> io::Result<ReadOutcome> {
+        let mut found = ReadOutcome::Nothing;
+        self.read_quotas.begin();
         let mut began = self.clock.now();
         for i in 0..self.ports.len() {
             if !(all
                 || self.watch.is_readable(i)
                 || self.waiting[i].is_some()
-                || self.shares.goes_on(i))
+                || self.read_quotas.goes_on(i))
             {
                 continue;
             }
-            if !self.shares.may_read(i) {
-                found = Found::Part;
+            if !self.read_quotas.may_read(i) {
+                found = ReadOutcome::Part;
                 continue;
             }
             let read = self.turn(i, began)?;
-            if read > Found::Nothing {
+            if read > ReadOutcome::Nothing {
                 let now = self.clock.now();
                 // Who waits for room does not go on before there is some.
-                self.shares.took(
+                self.read_quotas.took(
                     i,
                     now.since(began),
-                    read == Found::Part && self.waiting[i].is_none(),
+                    read == ReadOutcome::Part && self.waiting[i].is_none(),
                 );
                 began = now;
             } else {
-                self.shares.took(i, Span::ZERO, false);
+                self.read_quotas.took(i, Span::ZERO, false);
             }
             found = found.max(read);
         }
@@ -74,24 +74,27 @@ impl Forwarder {
 
     /// Reads from a port until it has nothing more, its quantum is used up or something
     /// else has to be handed over soon.
-    fn turn(&mut self, i: usize, began: Time) -> io::Result<Found> {
+    fn turn(&mut self, i: usize, began: Time) -> io::Result<ReadOutcome> {
         if let Some(waiting) = self.waiting[i].take() {
             self.admit(i, waiting, self.clock.now());
             if self.waiting[i].is_some() {
-                return Ok(Found::Nothing);
+                return Ok(ReadOutcome::Nothing);
             }
         }
         let may_be_late = if self.sleeps() { self.slack() } else { Span::ZERO };
-        let over = self.shares.over(i, began);
-        let (mut found, mut last) = (Found::Nothing, began);
+        let over = self.read_quotas.over(i, began);
+        let (mut found, mut last) = (ReadOutcome::Nothing, began);
         while let Some(now) = self.receive_from(i)? {
-            self.near.took(now.since(last));
+            self.quiet_window.took(now.since(last));
             last = now;
             let latest = Time(self.releases.next().0.saturating_add(may_be_late.0));
-            if now >= over || self.waiting[i].is_some() || latest.since(now) < self.near.span() {
-                return Ok(Found::Part);
+            if now >= over
+                || self.waiting[i].is_some()
+                || latest.since(now) < self.quiet_window.span()
+            {
+                return Ok(ReadOutcome::Part);
             }
-            found = Found::All;
+            found = ReadOutcome::All;
         }
         Ok(found)
     }
@@ -126,15 +129,15 @@ impl Forwarder {
             self.ports[i].port.found_no_memory(&self.units.buffer()[..received.length], packets);
             return Ok(Some(now));
         };
-        self.admit(i, Waiting { unit, received, key, next: 0, entry: None }, now);
+        self.admit(i, PendingUnit { unit, received, key, next: 0, entry: None }, now);
         Ok(Some(now))
     }
 
     /// The packets of a unit go to their queue, one behind the other, or wait for room.
-    fn admit(&mut self, i: usize, mut arriving: Waiting, now: Time) {
-        let Waiting { unit, received, key, .. } = arriving;
+    fn admit(&mut self, i: usize, mut arriving: PendingUnit, now: Time) {
+        let PendingUnit { unit, received, key, .. } = arriving;
         let packets = received.packets();
-        let label = if self.network.heeds_labels() { ecn::label(&key) } else { Label::default() };
+        let label = if self.network.wants_labels() { ecn::label(&key) } else { Label::default() };
         while arriving.next < packets {
             let length = if arriving.next + 1 == packets { received.last } else { received.bytes };
             let entry = match arriving
@@ -160,13 +163,13 @@ impl Forwarder {
                 // Where nothing will ever make room the queue is too small for it.
                 let ever = self.network.next_event() != Time::NEVER || self.any_is_full();
                 if ever && !self.network.has_room(&entry, &key, length) {
-                    self.waiting[i] = Some(Waiting { entry: Some(entry), ..arriving });
+                    self.waiting[i] = Some(PendingUnit { entry: Some(entry), ..arriving });
                     break;
                 }
             }
             let (flow, bytes) = (entry.flow, self.network.bytes(entry.pipe, length));
             self.active[entry.pipe.0 as usize][flow.index()] = now;
-            let packet = Packet {
+            let packet = UnitPacket {
                 unit,
                 index: arriving.next,
                 number: self.arrived,
@@ -196,7 +199,7 @@ impl Forwarder {
     fn entry(
         &mut self,
         i: usize,
-        arriving: &Waiting,
+        arriving: &PendingUnit,
         length: u32,
         now: Time,
     ) -> Result<Route, RouteError> {
@@ -208,9 +211,10 @@ impl Forwarder {
     }
 
     /// What rules do not let in is written down as well: chance goes by how many were asked.
-    fn not_let_in(&mut self, arriving: &Waiting, bytes: u32, why: RouteError, arrival: Time) {
-        let Waiting { unit, next: index, .. } = *arriving;
-        let packet = Packet { unit, index, number: self.arrived, arrival, flow: FlowId(0), bytes };
+    fn not_let_in(&mut self, arriving: &PendingUnit, bytes: u32, why: RouteError, arrival: Time) {
+        let PendingUnit { unit, next: index, .. } = *arriving;
+        let packet =
+            UnitPacket { unit, index, number: self.arrived, arrival, flow: FlowId(0), bytes };
         self.arrived += 1;
         if let Some(recorder) = &mut self.recorder {
             let verdict = Verdict::Dropped(match why {
@@ -222,7 +226,7 @@ impl Forwarder {
                 &self.units,
                 packet,
                 verdict,
-                (true, Before::default()),
+                (true, OriginalBits::default()),
                 &mut self.cut,
             );
         }

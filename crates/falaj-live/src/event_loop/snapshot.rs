@@ -1,6 +1,6 @@
 //! What the forwarder knows of its flows, for whoever asks while it runs.
 
-use super::{Forwarder, Kept, Late, Losses};
+use super::{Compliance, Forwarder, LiveLosses, Violation};
 use falaj_engine::PipeId;
 use falaj_engine::pipe::Counters;
 use falaj_engine::rules::{RuleCounters, RuleStats};
@@ -11,7 +11,7 @@ use falaj_traffic::meter::Meter;
 
 /// What was counted of a flow.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Counted {
+pub struct FlowSnapshot {
     /// By the engine.
     pub counters: Counters,
     /// When a packet of it came last; `None`: none ever did.
@@ -33,7 +33,7 @@ pub struct Snapshot {
     /// When: now, or, if the host was away, when the first thing was due that is still to be done.
     pub at: Time,
     /// By pipe and flow.
-    pub flows: Vec<Vec<Counted>>,
+    pub flows: Vec<Vec<FlowSnapshot>>,
     /// By pipe, of flows that are gone.
     pub gone: Vec<Counters>,
     /// Of links that were taken away; what is their backlog goes still.
@@ -47,17 +47,17 @@ pub struct Snapshot {
     /// By pipe, how disciplines of libraries broke their contract.
     pub breaches: Vec<Vec<Breach>>,
     /// Outside the engine.
-    pub losses: Losses,
-    /// By pipe and flow, what became of their contracts; none where packets are not held to any.
-    pub kept: Vec<Vec<Kept>>,
+    pub losses: LiveLosses,
+    /// By pipe and flow, what became of their guarantees; none where packets are not held to any.
+    pub kept: Vec<Vec<Compliance>>,
     /// Packets that stayed too long, the last [`REMEMBERED`](super::REMEMBERED) of each cause.
-    pub late: Vec<Late>,
+    pub late: Vec<Violation>,
 }
 
 impl Forwarder {
     /// What was counted until now: a step for each flow.
     pub fn snapshot(&self) -> Snapshot {
-        let counted = |pipe: PipeId, (f, &active): (usize, &Time)| Counted {
+        let counted = |pipe: PipeId, (f, &active): (usize, &Time)| FlowSnapshot {
             counters: self.network.counters(pipe, FlowId(f as u32)),
             active: (active != Time::NEVER).then_some(active),
         };

@@ -45,7 +45,7 @@ impl LiveFlow {
 
 /// What was lost outside the engine, the link's fault or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Losses {
+pub struct LiveLosses {
     /// No rule took them, or no flow of their link.
     pub unmatched: u64,
     /// The port at the far end did not take them: no room, interface down, or
@@ -62,7 +62,7 @@ pub struct Losses {
     pub overflowed: u64,
 }
 
-impl Losses {
+impl LiveLosses {
     /// How many for which reason, to be read after "packets".
     pub fn by_reason(&self) -> [(u64, &'static str); 6] {
         [
@@ -78,7 +78,7 @@ impl Losses {
 
 /// What woke the loop, and what it did awake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Awake {
+pub struct LoopActivity {
     /// Sleeps that ended because something was due soon.
     pub by_timer: u64,
     /// Sleeps that ended because there was a packet, be it at once.
@@ -140,8 +140,8 @@ impl Forwarder {
     }
 
     /// What was lost outside the engine.
-    pub fn losses(&self) -> Losses {
-        Losses { unmatched: self.losses.unmatched + self.network.unmatched(), ..self.losses }
+    pub fn losses(&self) -> LiveLosses {
+        LiveLosses { unmatched: self.losses.unmatched + self.network.unmatched(), ..self.losses }
     }
 
     /// What became of what each rule has taken, in the links that it leads to.
@@ -161,7 +161,7 @@ impl Forwarder {
     }
 
     /// What woke the loop so far, and what it did awake.
-    pub fn awake(&self) -> Awake {
-        Awake { rested: self.rest.rested(), ..self.awake }
+    pub fn awake(&self) -> LoopActivity {
+        LoopActivity { rested: self.adaptive_sleep.rested(), ..self.awake }
     }
 }

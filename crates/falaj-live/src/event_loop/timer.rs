@@ -49,16 +49,16 @@ fn follow(longest: Span, took: Span, step: Span, one_in: u64) -> Span {
 ///
 /// One in four hundred is late, so that the 99th percentile is not a matter of waking.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lead(Span);
+pub(crate) struct WakeLead(Span);
 
-impl Lead {
+impl WakeLead {
     const FIRST: Span = Span::from_micros(60);
     const LEAST: Span = Span::from_micros(15);
     const MOST: Span = Span::from_micros(150);
     const STEP: Span = Span::from_micros(5);
 
-    pub(crate) fn new() -> Lead {
-        Lead(Lead::FIRST)
+    pub(crate) fn new() -> WakeLead {
+        WakeLead(WakeLead::FIRST)
     }
 
     /// When to wake for what is due then: so long before, to spin for the rest, or, sleeping alone,
@@ -80,7 +80,8 @@ impl Lead {
     /// The loop wanted to wake at `wanted` and woke at `woke`.
     #[inline]
     pub(crate) fn woke(&mut self, wanted: Time, woke: Time) {
-        self.0 = follow(self.0, woke.since(wanted), Lead::STEP, 400).clamp(Lead::LEAST, Lead::MOST);
+        self.0 = follow(self.0, woke.since(wanted), WakeLead::STEP, 400)
+            .clamp(WakeLead::LEAST, WakeLead::MOST);
     }
 }
 
@@ -89,15 +90,15 @@ impl Lead {
 /// us where caches are warm, and ten times that after sleeping or where a unit is a burst of many
 /// packets.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Near(Span);
+pub(crate) struct QuietWindow(Span);
 
-impl Near {
+impl QuietWindow {
     const LEAST: Span = Span::from_micros(4);
     const MOST: Span = Span::from_micros(30);
     const STEP: Span = Span::from_micros(1);
 
-    pub(crate) fn new() -> Near {
-        Near(Near::LEAST)
+    pub(crate) fn new() -> QuietWindow {
+        QuietWindow(QuietWindow::LEAST)
     }
 
     /// So long.
@@ -109,7 +110,8 @@ impl Near {
     /// A unit took so long.
     #[inline]
     pub(crate) fn took(&mut self, took: Span) {
-        self.0 = follow(self.0, took, Near::STEP, 200).clamp(Near::LEAST, Near::MOST);
+        self.0 = follow(self.0, took, QuietWindow::STEP, 200)
+            .clamp(QuietWindow::LEAST, QuietWindow::MOST);
     }
 }
 
@@ -132,16 +134,19 @@ mod tests {
     }
 
     proptest! {
-        /// A loop that does nothing but wake for the earliest packet, in simulated time: whatever waking up takes, nothing is
-        /// handed over before it is due, and, sleeping alone, nothing later than by the slack and that.
+        /// A loop that does nothing but wake for the earliest packet, in simulated time: whatever
+        /// waking up takes, nothing is handed over before it is due, and, sleeping alone, nothing
+        /// later than by the slack and that.
         #[test]
         fn nothing_is_early_and_slack_is_kept(
-            gaps in prop::collection::vec(0..30_000_u64, 1..400), took in prop::collection::vec(0..200_000_u64, 1..50), rests: bool,
+            gaps in prop::collection::vec(0..30_000_u64, 1..400),
+            took in prop::collection::vec(0..200_000_u64, 1..50),
+            rests: bool,
         ) {
             let slack = rests.then_some(adaptive_sleep::SLACK);
             let mut at = 1_000_000;
             let mut due: VecDeque<Time> = gaps.iter().map(|gap| { at += gap; Time(at) }).collect();
-            let (mut lead, mut now, mut wakes) = (Lead::new(), Time::ZERO, 0);
+            let (mut lead, mut now, mut wakes) = (WakeLead::new(), Time::ZERO, 0);
             while let Some(&first) = due.front() {
                 let wanted = lead.wake(first, slack);
                 let took = Span(took[wakes % took.len()]);
@@ -158,14 +163,17 @@ mod tests {
                 }
             }
             let lasted = at - 1_000_000;
-            prop_assert!(!rests || wakes as u64 <= 1 + lasted / adaptive_sleep::SLACK.0, "{wakes} in {lasted} ns");
+            prop_assert!(
+                !rests || wakes as u64 <= 1 + lasted / adaptive_sleep::SLACK.0,
+                "{wakes} in {lasted} ns"
+            );
         }
     }
 
     #[test]
     fn the_lead_is_what_waking_up_takes() {
         // 1999 of 2000 wake-ups take 20 us, one 90: not worth to be spun for.
-        let mut lead = Lead::new();
+        let mut lead = WakeLead::new();
         let instant = Time(10_000_000);
         let mut late = 0;
         for i in 0..20_000 {
@@ -182,12 +190,12 @@ mod tests {
         for _ in 0..10_000 {
             lead.woke(lead.before(instant), lead.before(instant) + Span::from_micros(5));
         }
-        assert_eq!(instant.since(lead.before(instant)), Lead::LEAST);
+        assert_eq!(instant.since(lead.before(instant)), WakeLead::LEAST);
     }
 
     #[test]
     fn nothing_is_read_for_as_long_as_that_takes() {
-        let mut near = Near::new();
+        let mut near = QuietWindow::new();
         for (usual, odd, least, most) in
             [(1, 12, 4, 6), (1, 2, 4, 5), (11, 12, 11, 14), (200, 300, 29, 31), (1, 1, 4, 5)]
         {

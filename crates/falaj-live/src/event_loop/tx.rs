@@ -1,6 +1,6 @@
 //! What goes out: what the engine decided, and what is handed over when it is due.
 
-use super::capture::{Before, record};
+use super::capture::{OriginalBits, record};
 use super::{Forwarder, Overflow, backpressure, gone, lose};
 use crate::backend::port::is_gone;
 use crate::backend::tap::Tap;
@@ -20,15 +20,15 @@ impl Forwarder {
         for output in self.out.drain(..) {
             match output {
                 Output::Emit(emit) => {
-                    self.contracts.emitted(&emit);
-                    self.turns.emitted(&emit);
+                    self.guarantees.emitted(&emit);
+                    self.occupancy_log.emitted(&emit);
                     let packet = self.units.decided(emit.handle);
                     self.releases.emitted(packet, &emit);
                     if let Some(recorder) = &mut self.recorder {
                         let verdict =
                             Verdict::Sent { start: emit.start, end: emit.end, due: emit.due };
                         let before =
-                            Before { turned: &turned, ecn: self.marked.remove(&emit.handle) };
+                            OriginalBits { turned: &turned, ecn: self.marked.remove(&emit.handle) };
                         record(
                             recorder,
                             &self.units,
@@ -58,7 +58,7 @@ impl Forwarder {
                     if let Some(recorder) = &mut self.recorder {
                         let verdict = Verdict::Dropped(dropped.why);
                         let before =
-                            Before { turned: &[], ecn: self.marked.remove(&dropped.handle) };
+                            OriginalBits { turned: &[], ecn: self.marked.remove(&dropped.handle) };
                         record(
                             recorder,
                             &self.units,
@@ -206,7 +206,7 @@ impl Forwarder {
                     let whose = (PipeId(burst.pipe), FlowId(burst.flow));
                     // Packets that were held for others of their unit are late by that too.
                     let late = handed_over.since(alike[0].by);
-                    self.contracts.handed_over(whose, alike[0].delay, late, times, handed_over);
+                    self.guarantees.handed_over(whose, alike[0].delay, late, times, handed_over);
                 }
             } else {
                 self.losses.not_taken += u64::from(packets);

@@ -2,14 +2,14 @@
 //! for. The engine decides packet by packet; the bytes stay in one piece until
 //! all of them are gone.
 
-use super::pool::{Owner, Pool};
+use super::pool::{MemoryOwner, UnitPool};
 use crate::gso::Train;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Time;
 
 /// One wire packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Packet {
+pub(crate) struct UnitPacket {
     /// Which one of which unit it is.
     pub(crate) unit: u32,
     pub(crate) index: u32,
@@ -28,7 +28,7 @@ const DECIDED: u64 = u64::MAX;
 
 /// What is known of a unit besides its bytes.
 #[derive(Clone, Copy, Debug)]
-struct About {
+struct UnitInfo {
     port: u32,
     train: Option<Train>,
     /// Packets that the engine has neither emitted nor dropped yet.
@@ -37,21 +37,21 @@ struct About {
     left: u32,
 }
 
-/// Units and their packets.
-pub(crate) struct Units {
-    pool: Pool,
+/// Units on their way, and their packets.
+pub(crate) struct UnitStore {
+    pool: UnitPool,
     /// By the pool's handle.
-    about: Vec<About>,
+    about: Vec<UnitInfo>,
     /// By the engine's handle.
-    packets: Vec<Packet>,
+    packets: Vec<UnitPacket>,
     free: Vec<u32>,
 }
 
-impl Units {
+impl UnitStore {
     /// For units of `size` bytes at most, `memory` bytes in all at most.
-    pub(crate) fn new(size: usize, memory: usize) -> Units {
-        Units {
-            pool: Pool::new(size, memory),
+    pub(crate) fn new(size: usize, memory: usize) -> UnitStore {
+        UnitStore {
+            pool: UnitPool::new(size, memory),
             about: Vec::new(),
             packets: Vec::new(),
             free: Vec::new(),
@@ -73,19 +73,19 @@ impl Units {
         (port, adapter): (usize, Option<u16>),
         train: Option<Train>,
     ) -> Option<u32> {
-        let owner = adapter.map_or(Owner::Port(port as u16), Owner::Adapter);
+        let owner = adapter.map_or(MemoryOwner::Port(port as u16), MemoryOwner::Adapter);
         self.keep_as(length, (port, owner), train)
     }
 
     fn keep_as(
         &mut self,
         length: usize,
-        (port, owner): (usize, Owner),
+        (port, owner): (usize, MemoryOwner),
         train: Option<Train>,
     ) -> Option<u32> {
         let unit = self.pool.keep(length, owner)?;
         let packets = train.map_or(1, |t| t.packets()) as u32;
-        let about = About { port: port as u32, train, undecided: packets, left: packets };
+        let about = UnitInfo { port: port as u32, train, undecided: packets, left: packets };
         match self.about.get_mut(unit as usize) {
             Some(place) => *place = about,
             None => self.about.push(about),
@@ -95,7 +95,7 @@ impl Units {
 
     /// A handle for a packet.
     #[inline]
-    pub(crate) fn packet(&mut self, packet: Packet) -> u32 {
+    pub(crate) fn packet(&mut self, packet: UnitPacket) -> u32 {
         match self.free.pop() {
             Some(handle) => {
                 self.packets[handle as usize] = packet;
@@ -110,7 +110,7 @@ impl Units {
 
     /// The engine has decided on this packet, and its handle may come again.
     #[inline]
-    pub(crate) fn decided(&mut self, handle: u32) -> Packet {
+    pub(crate) fn decided(&mut self, handle: u32) -> UnitPacket {
         self.free.push(handle);
         let packet = self.packets[handle as usize];
         self.packets[handle as usize].number = DECIDED;
@@ -125,12 +125,12 @@ impl Units {
     }
 
     /// The packets that the engine has not decided on, and their handles.
-    pub(crate) fn undecided(&self) -> impl Iterator<Item = (u32, Packet)> {
+    pub(crate) fn undecided(&self) -> impl Iterator<Item = (u32, UnitPacket)> {
         (0..).zip(self.packets.iter().copied()).filter(|(_, packet)| packet.number != DECIDED)
     }
 
     /// One of these.
-    pub(crate) fn packet_of(&self, handle: u32) -> Option<Packet> {
+    pub(crate) fn packet_of(&self, handle: u32) -> Option<UnitPacket> {
         self.packets.get(handle as usize).copied().filter(|packet| packet.number != DECIDED)
     }
 
@@ -168,11 +168,11 @@ impl Units {
 
     /// A unit of this packet alone, which the engine emits beside it; `None` if there is no memory
     /// for it.
-    pub(crate) fn copy(&mut self, handle: u32, cut: &mut Vec<u8>) -> Option<Packet> {
+    pub(crate) fn copy(&mut self, handle: u32, cut: &mut Vec<u8>) -> Option<UnitPacket> {
         let packet = self.packets[handle as usize];
         let unit = self.alone(packet, cut)?;
         self.about[unit as usize].undecided = 0;
-        Some(Packet { unit, index: 0, ..packet })
+        Some(UnitPacket { unit, index: 0, ..packet })
     }
 
     /// Takes a packet out of its unit, which it was in until now, into one of its own; `None` if
@@ -182,7 +182,7 @@ impl Units {
         let was = packet.unit;
         if self.about[was as usize].train.is_some() {
             let unit = self.alone(packet, cut)?;
-            self.packets[handle as usize] = Packet { unit, index: 0, ..packet };
+            self.packets[handle as usize] = UnitPacket { unit, index: 0, ..packet };
             self.about[was as usize].undecided -= 1;
             self.gone(was, 1);
         }
@@ -190,8 +190,8 @@ impl Units {
     }
 
     /// A new unit of one packet.
-    fn alone(&mut self, packet: Packet, cut: &mut Vec<u8>) -> Option<u32> {
-        let Packet { unit, index, .. } = packet;
+    fn alone(&mut self, packet: UnitPacket, cut: &mut Vec<u8>) -> Option<u32> {
+        let UnitPacket { unit, index, .. } = packet;
         let bytes = self.part(unit, index, index + 1, cut);
         let (length, from) = (bytes.len(), (self.port(unit), self.pool.owner(unit)));
         let bytes = bytes.to_vec();
@@ -233,7 +233,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// A unit of as many packets as this, as a TCP connection would make it.
-    pub(crate) fn unit_of(units: &mut Units, packets: u32) -> u32 {
+    pub(crate) fn unit_of(units: &mut UnitStore, packets: u32) -> u32 {
         let mut unit = vec![0; 12 + 14 + 20 + 20];
         (unit[0], unit[1], unit[4], unit[6]) = (1, 1, 100, 34);
         (unit[24], unit[26], unit[58]) = (0x08, 0x45, 0x50);
@@ -244,15 +244,15 @@ pub(crate) mod tests {
         units.keep(unit.len(), (0, None), train).expect("memory")
     }
 
-    fn handles(units: &mut Units, unit: u32, packets: u32) -> Vec<u32> {
+    fn handles(units: &mut UnitStore, unit: u32, packets: u32) -> Vec<u32> {
         let (arrival, flow, bytes) = (Time::ZERO, FlowId(0), 154);
-        let packet = |index| Packet { unit, index, number: index.into(), arrival, flow, bytes };
+        let packet = |index| UnitPacket { unit, index, number: index.into(), arrival, flow, bytes };
         (0..packets).map(|index| units.packet(packet(index))).collect()
     }
 
     #[test]
     fn a_packet_that_is_corrupted_or_doubled_leaves_its_train_as_it_is() {
-        let (mut units, mut cut) = (Units::new(65_536, 1 << 20), Vec::new());
+        let (mut units, mut cut) = (UnitStore::new(65_536, 1 << 20), Vec::new());
         let train = unit_of(&mut units, 3);
         let handles = handles(&mut units, train, 3);
         let whole = units.part(train, 0, 3, &mut cut).to_vec();

@@ -10,10 +10,9 @@
 //! (RFC 6864, section 4.1).
 
 use super::{
-    ETHERNET, Headers, IPV6, Network, Transport, UDP, add, ones_complement_sum, put, tags, virtio,
-    word, word_le,
+    ETHERNET, HeaderOffsets, IPV6, IpVersion, Transport, UDP, VNET_HEADER, add,
+    ones_complement_sum, put, tags, virtio, word, word_le,
 };
-use crate::backend::tap::Tap;
 
 /// As many as a socket may send in one piece (`UDP_MAX_SEGMENTS` of Linux).
 const MOST: usize = 64;
@@ -23,39 +22,42 @@ const DF: u16 = 0x4000;
 const PROTOCOL: u8 = 17;
 
 /// The headers of one datagram; `None` for all that is never one of several.
-fn datagram(unit: &[u8]) -> Option<Headers> {
+fn datagram(unit: &[u8]) -> Option<HeaderOffsets> {
     if unit.get(..virtio::CHECKSUM_START)? != [virtio::NEEDS_CHECKSUM, 0, 0, 0, 0, 0] {
         return None;
     }
-    let ip = Tap::VNET_HEADER + ETHERNET + tags(unit)?;
+    let ip = VNET_HEADER + ETHERNET + tags(unit)?;
     let (network, header, protocol, length) = match word(unit, ip - 2)? {
         0x0800 if *unit.get(ip)? == 0x45 && word(unit, ip + 6)? & !DF == 0 => {
-            (Network::Ip4, 20, *unit.get(ip + 9)?, word(unit, ip + 2)?.into())
+            (IpVersion::Ip4, 20, *unit.get(ip + 9)?, word(unit, ip + 2)?.into())
         }
-        0x86dd => (Network::Ip6, IPV6, *unit.get(ip + 6)?, IPV6 + usize::from(word(unit, ip + 4)?)),
+        0x86dd => {
+            (IpVersion::Ip6, IPV6, *unit.get(ip + 6)?, IPV6 + usize::from(word(unit, ip + 4)?))
+        }
         _ => return None,
     };
     let segment = ip + header;
     let checksum =
         (word_le(unit, virtio::CHECKSUM_START)?, word_le(unit, virtio::CHECKSUM_START + 2)?);
-    let is_sound = network == Network::Ip6 || ones_complement_sum(unit.get(ip..segment)?) == 0xffff;
+    let is_sound =
+        network == IpVersion::Ip6 || ones_complement_sum(unit.get(ip..segment)?) == 0xffff;
     let right = protocol == PROTOCOL
         && is_sound
-        && checksum == (segment - Tap::VNET_HEADER, 6)
+        && checksum == (segment - VNET_HEADER, 6)
         && ip + length == unit.len()
         && segment + usize::from(word(unit, segment + 4)?) == unit.len()
         && segment + UDP < unit.len();
-    right.then_some(Headers { network, transport: Transport::Udp, ip, segment })
+    right.then_some(HeaderOffsets { network, transport: Transport::Udp, ip, segment })
 }
 
 /// Are the headers of two datagrams, which are at the same places, the same, but for lengths,
 /// identification and what follows from these?
-fn are_alike(at: Headers, a: &[u8], b: &[u8]) -> bool {
-    let Headers { network, ip, segment, .. } = at;
+fn are_alike(at: HeaderOffsets, a: &[u8], b: &[u8]) -> bool {
+    let HeaderOffsets { network, ip, segment, .. } = at;
     let same = |from: usize, to: usize| a[from..to] == b[from..to];
     let network = match network {
-        Network::Ip4 => same(ip, ip + 2) && same(ip + 6, ip + 10) && same(ip + 12, segment),
-        Network::Ip6 => same(ip, ip + 4) && same(ip + 6, segment),
+        IpVersion::Ip4 => same(ip, ip + 2) && same(ip + 6, ip + 10) && same(ip + 12, segment),
+        IpVersion::Ip6 => same(ip, ip + 4) && same(ip + 6, segment),
     };
     // The checksum field holds the sum of the pseudo-header.
     let [(a_length, a_sum), (b_length, b_sum)] = [a, b]
@@ -68,10 +70,10 @@ fn are_alike(at: Headers, a: &[u8], b: &[u8]) -> bool {
 
 /// Datagrams that become one unit.
 #[derive(Default)]
-pub(crate) struct Join {
+pub(crate) struct TrainJoin {
     bytes: Vec<u8>,
     /// Of the first.
-    headers: Option<Headers>,
+    headers: Option<HeaderOffsets>,
     /// Of each payload but the last.
     size: usize,
     packets: usize,
@@ -79,11 +81,11 @@ pub(crate) struct Join {
     counts: Option<bool>,
 }
 
-impl Join {
+impl TrainJoin {
     /// Begins with this unit; whether others may join it.
     pub(crate) fn begin(&mut self, unit: &[u8]) -> bool {
         self.headers = datagram(unit);
-        let Some(Headers { segment, .. }) = self.headers else { return false };
+        let Some(HeaderOffsets { segment, .. }) = self.headers else { return false };
         self.bytes.clear();
         self.bytes.extend_from_slice(unit);
         (self.size, self.packets, self.counts) = (unit.len() - segment - UDP, 1, None);
@@ -111,8 +113,8 @@ impl Join {
     }
 
     /// Is its identification one that segmentation would give it, or one that nobody may look at?
-    fn counts_on(&mut self, at: Headers, unit: &[u8]) -> bool {
-        if at.network == Network::Ip6 {
+    fn counts_on(&mut self, at: HeaderOffsets, unit: &[u8]) -> bool {
+        if at.network == IpVersion::Ip6 {
             return true;
         }
         let identification = |unit| word(unit, at.ip + 4).unwrap_or(0);
@@ -130,7 +132,7 @@ impl Join {
             let payload = headers.segment + UDP;
             let unit = &mut self.bytes;
             unit[virtio::GSO_TYPE] = virtio::UDP_L4;
-            put(unit, virtio::HEADER_LENGTH, ((payload - Tap::VNET_HEADER) as u16).swap_bytes());
+            put(unit, virtio::HEADER_LENGTH, ((payload - VNET_HEADER) as u16).swap_bytes());
             put(unit, virtio::GSO_SIZE, (self.size as u16).swap_bytes());
             headers.set_length(unit, UDP + self.size);
         }
@@ -158,7 +160,7 @@ mod tests {
 
     /// Joined as far as they may be.
     fn together(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
-        let (mut join, mut units, mut rest) = (Join::default(), Vec::new(), packets);
+        let (mut join, mut units, mut rest) = (TrainJoin::default(), Vec::new(), packets);
         while let Some((first, behind)) = rest.split_first() {
             rest = behind;
             if !join.begin(first) {
@@ -193,16 +195,21 @@ mod tests {
             }
             for unit in &units {
                 prop_assert!(finished_is_right(unit, &r));
-                prop_assert!(unit.len() - Tap::VNET_HEADER - ETHERNET <= 8 + 65_535);
+                prop_assert!(unit.len() - VNET_HEADER - ETHERNET <= 8 + 65_535);
             }
             let again: Vec<_> = units.iter().flat_map(|unit| apart(unit)).collect();
             prop_assert_eq!(again, packets);
         }
 
-        /// With bytes changed, some joined and some not, what comes out are the same packets in the same order.
+        /// With bytes changed, some joined and some not, what comes out are the same packets in the
+        /// same order.
         #[test]
         fn only_what_is_alike_is_joined(
-            mut r in recipe(), changes in prop::collection::vec((any::<prop::sample::Index>(), 0..80_usize, any::<u8>()), 0..6),
+            mut r in recipe(),
+            changes in prop::collection::vec(
+                (any::<prop::sample::Index>(), 0..80_usize, any::<u8>()),
+                0..6,
+            ),
         ) {
             (r.udp, r.extension, r.payload) = (true, false, r.payload.max(1));
             let mut packets = apart(&unit(&r));
@@ -267,11 +274,11 @@ mod tests {
     #[test]
     fn what_differs_is_not_joined() {
         let first = datagram_of(100, 1, |_| ());
-        let mut join = Join::default();
+        let mut join = TrainJoin::default();
         // Class, time to live, addresses and ports, each by a bit; the first has checksums that
         // fit.
-        let ip = Tap::VNET_HEADER + ETHERNET;
-        for at in [Tap::VNET_HEADER + 5, ip + 1, ip + 8, ip + 15, ip + 19, ip + 21, ip + 23] {
+        let ip = VNET_HEADER + ETHERNET;
+        for at in [VNET_HEADER + 5, ip + 1, ip + 8, ip + 15, ip + 19, ip + 21, ip + 23] {
             let mut other = datagram_of(100, 2, |_| ());
             other[at] ^= 4;
             put(&mut other, ip + 10, 0);

@@ -9,7 +9,6 @@
 
 pub(crate) mod join;
 
-use crate::backend::tap::Tap;
 use nix::errno::Errno;
 use std::io;
 use std::ops::Range;
@@ -30,6 +29,8 @@ mod virtio {
     pub(super) const ECN: u8 = 0x80;
 }
 
+/// Bytes of the virtio-net header (version 1, little endian) in front of each unit.
+pub(crate) const VNET_HEADER: usize = 12;
 const ETHERNET: usize = 14;
 const VLAN_TAG: usize = 4;
 const IPV6: usize = 40;
@@ -49,15 +50,15 @@ enum Transport {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Network {
+enum IpVersion {
     Ip4,
     Ip6,
 }
 
 /// Where the headers of a unit are. Offsets count from the virtio-net header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Headers {
-    network: Network,
+struct HeaderOffsets {
+    network: IpVersion,
     transport: Transport,
     /// Where the IP header begins.
     ip: usize,
@@ -65,20 +66,20 @@ struct Headers {
     segment: usize,
 }
 
-impl Headers {
+impl HeaderOffsets {
     /// Writes how long a unit is now to wherever its headers say so. The part behind the IP header
     /// had `before` bytes.
     fn set_length(&self, unit: &mut [u8], before: usize) {
-        let Headers { network, transport, ip, segment } = *self;
+        let HeaderOffsets { network, transport, ip, segment } = *self;
         let length = unit.len();
         match network {
-            Network::Ip4 => {
+            IpVersion::Ip4 => {
                 put(unit, ip + 2, (length - ip) as u16);
                 put(unit, ip + 10, 0);
                 let sum = !ones_complement_sum(&unit[ip..segment]);
                 put(unit, ip + 10, sum);
             }
-            Network::Ip6 => put(unit, ip + 4, (length - ip - IPV6) as u16),
+            IpVersion::Ip6 => put(unit, ip + 4, (length - ip - IPV6) as u16),
         }
         let (before, after) = (before as u16, (length - segment) as u16);
         let checksum = match transport {
@@ -97,7 +98,7 @@ impl Headers {
 /// The packets that a unit stands for. Offsets count from the virtio-net header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train {
-    headers: Headers,
+    headers: HeaderOffsets,
     /// Where the payload begins.
     payload: usize,
     /// Of each packet but the last.
@@ -126,19 +127,19 @@ impl Train {
         if kind == 0 || unit[0] & virtio::NEEDS_CHECKSUM == 0 {
             return None;
         }
-        let ip = Tap::VNET_HEADER + ETHERNET + tags(unit)?;
+        let ip = VNET_HEADER + ETHERNET + tags(unit)?;
         let size = word_le(unit, virtio::GSO_SIZE)?;
-        let segment = Tap::VNET_HEADER + word_le(unit, virtio::CHECKSUM_START)?;
+        let segment = VNET_HEADER + word_le(unit, virtio::CHECKSUM_START)?;
         let (network, transport) = match (kind, word(unit, ip - 2)?) {
-            (virtio::TCP4, 0x0800) => (Network::Ip4, Transport::Tcp),
-            (virtio::TCP6, 0x86dd) => (Network::Ip6, Transport::Tcp),
-            (virtio::UDP_L4, 0x0800) => (Network::Ip4, Transport::Udp),
-            (virtio::UDP_L4, 0x86dd) => (Network::Ip6, Transport::Udp),
+            (virtio::TCP4, 0x0800) => (IpVersion::Ip4, Transport::Tcp),
+            (virtio::TCP6, 0x86dd) => (IpVersion::Ip6, Transport::Tcp),
+            (virtio::UDP_L4, 0x0800) => (IpVersion::Ip4, Transport::Udp),
+            (virtio::UDP_L4, 0x86dd) => (IpVersion::Ip6, Transport::Udp),
             _ => return None,
         };
         let shortest = match network {
-            Network::Ip4 => usize::from(unit.get(ip)? & 0x0f) * 4,
-            Network::Ip6 => IPV6,
+            IpVersion::Ip4 => usize::from(unit.get(ip)? & 0x0f) * 4,
+            IpVersion::Ip6 => IPV6,
         };
         let header = match transport {
             Transport::Tcp => usize::from(unit.get(segment + 12)? >> 4) * 4,
@@ -146,13 +147,13 @@ impl Train {
         };
         let payload = segment + header;
         let right = match (network, transport) {
-            (Network::Ip4, _) => shortest >= 20 && segment == ip + shortest,
+            (IpVersion::Ip4, _) => shortest >= 20 && segment == ip + shortest,
             // Extension headers may stand between.
-            (Network::Ip6, _) => segment >= ip + shortest,
+            (IpVersion::Ip6, _) => segment >= ip + shortest,
         } && (transport == Transport::Udp || header >= 20);
         let length = unit.len();
         let several = size > 0 && payload < length && length - payload > size;
-        let headers = Headers { network, transport, ip, segment };
+        let headers = HeaderOffsets { network, transport, ip, segment };
         (right && several && length - ip <= u16::MAX.into()).then_some(Train {
             headers,
             payload,
@@ -180,7 +181,7 @@ impl Train {
     /// Makes a unit of these packets alone.
     pub fn cut(&self, unit: &[u8], packets: Range<usize>, out: &mut Vec<u8>) {
         let Train { headers, payload, size, .. } = *self;
-        let Headers { ip, segment, .. } = headers;
+        let HeaderOffsets { ip, segment, .. } = headers;
         let from = payload + packets.start * size;
         let to = (payload + packets.end * size).min(self.length);
         out.clear();
@@ -192,7 +193,7 @@ impl Train {
         } else if packets.start > 0 {
             out[virtio::GSO_TYPE] &= !virtio::ECN;
         }
-        if headers.network == Network::Ip4 {
+        if headers.network == IpVersion::Ip4 {
             let identification = word(out, ip + 4).unwrap_or(0).wrapping_add(packets.start as u16);
             put(out, ip + 4, identification);
         }
@@ -245,7 +246,7 @@ pub(crate) fn singly(
 
 /// Bytes of VLAN tags, at most two of them.
 fn tags(unit: &[u8]) -> Option<usize> {
-    let kind = Tap::VNET_HEADER + ETHERNET - 2;
+    let kind = VNET_HEADER + ETHERNET - 2;
     let mut bytes = 0;
     while bytes < 2 * VLAN_TAG && matches!(word(unit, kind + bytes)?, 0x8100 | 0x88a8) {
         bytes += VLAN_TAG;
@@ -309,7 +310,7 @@ mod tests {
     pub(super) fn unit(r: &Recipe) -> Vec<u8> {
         let transport = if r.udp { 8 } else { 20 + 4 * r.options };
         let length = transport + r.payload;
-        let mut unit = vec![0; Tap::VNET_HEADER];
+        let mut unit = vec![0; VNET_HEADER];
         unit.extend([2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
         (0..r.tags).for_each(|_| unit.extend([0x81, 0, 0, 7]));
         let (from, to): (Vec<u8>, Vec<u8>) = if r.ip6 {
@@ -367,14 +368,14 @@ mod tests {
             (false, true) => virtio::TCP6,
         };
         unit[4..6].copy_from_slice(&(r.size as u16).to_le_bytes());
-        unit[6..8].copy_from_slice(&((segment - Tap::VNET_HEADER) as u16).to_le_bytes());
+        unit[6..8].copy_from_slice(&((segment - VNET_HEADER) as u16).to_le_bytes());
         unit[8..10].copy_from_slice(&(if r.udp { 6_u16 } else { 16 }).to_le_bytes());
         unit
     }
 
     /// The checksum that a receiver would find, after the device has finished it.
     pub(super) fn finished_is_right(unit: &[u8], r: &Recipe) -> bool {
-        let segment = Tap::VNET_HEADER + word_le(unit, virtio::CHECKSUM_START).unwrap();
+        let segment = VNET_HEADER + word_le(unit, virtio::CHECKSUM_START).unwrap();
         let length = unit.len() - segment;
         let field = segment + if r.udp { 6 } else { 16 };
         let mut sent = unit.to_vec();
@@ -393,7 +394,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cut_anywhere_the_packets_are_the_same(r in recipe(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..5)) {
+        fn cut_anywhere_the_packets_are_the_same(
+            r in recipe(),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
+        ) {
             let unit = unit(&r);
             prop_assert!(finished_is_right(&unit, &r));
             let Some(train) = Train::of(&unit) else {
@@ -412,21 +416,30 @@ mod tests {
             for w in at.windows(2) {
                 train.cut(&unit, w[0]..w[1], &mut part);
                 prop_assert!(finished_is_right(&part, &r), "{w:?}");
-                let headers = etherparse::PacketHeaders::from_ethernet_slice(&part[Tap::VNET_HEADER..]).expect("a packet");
+                let headers = etherparse::PacketHeaders::from_ethernet_slice(&part[VNET_HEADER..]).expect("a packet");
                 match headers.net.as_ref().expect("IP") {
                     etherparse::NetHeaders::Ipv4(ip, _) => {
                         prop_assert_eq!(ip.header_checksum, ip.calc_header_checksum());
-                        prop_assert_eq!(ip.identification, r.identification.wrapping_add(w[0] as u16));
+                        prop_assert_eq!(
+                            ip.identification,
+                            r.identification.wrapping_add(w[0] as u16)
+                        );
                         prop_assert_eq!(usize::from(ip.total_len), part.len() - train.headers.ip);
                     }
                     etherparse::NetHeaders::Ipv6(ip, _) => {
-                        prop_assert_eq!(usize::from(ip.payload_length), part.len() - train.headers.ip - IPV6);
+                        prop_assert_eq!(
+                            usize::from(ip.payload_length),
+                            part.len() - train.headers.ip - IPV6
+                        );
                     }
                     _ => panic!("not IP"),
                 }
                 match headers.transport.as_ref().expect("TCP or UDP") {
                     etherparse::TransportHeader::Tcp(tcp) => {
-                        prop_assert_eq!(tcp.sequence_number, r.sequence.wrapping_add((w[0] * r.size) as u32));
+                        prop_assert_eq!(
+                            tcp.sequence_number,
+                            r.sequence.wrapping_add((w[0] * r.size) as u32)
+                        );
                         let (first, last) = (w[0] == 0, w[1] == n);
                         prop_assert_eq!(tcp.fin, last && r.flags & 1 != 0);
                         prop_assert_eq!(tcp.psh, last && r.flags & 8 != 0);
@@ -434,7 +447,10 @@ mod tests {
                         prop_assert_eq!(tcp.ece, r.flags & 0x40 != 0);
                     }
                     etherparse::TransportHeader::Udp(udp) => {
-                        prop_assert_eq!(usize::from(udp.length), part.len() - train.headers.segment);
+                        prop_assert_eq!(
+                            usize::from(udp.length),
+                            part.len() - train.headers.segment
+                        );
                     }
                     _ => panic!("neither TCP nor UDP"),
                 }
@@ -448,7 +464,11 @@ mod tests {
 
         /// Cut twice is cut once.
         #[test]
-        fn a_part_of_a_part(r in recipe(), a in any::<prop::sample::Index>(), b in any::<prop::sample::Index>()) {
+        fn a_part_of_a_part(
+            r in recipe(),
+            a in any::<prop::sample::Index>(),
+            b in any::<prop::sample::Index>(),
+        ) {
             let unit = unit(&r);
             let Some(train) = Train::of(&unit) else { return Ok(()) };
             let n = train.packets();
@@ -463,7 +483,11 @@ mod tests {
 
         /// Whatever comes, nothing panics, and what is taken for a train can be cut.
         #[test]
-        fn bytes_of_any_kind(r in recipe(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8), end in any::<prop::sample::Index>()) {
+        fn bytes_of_any_kind(
+            r in recipe(),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
+            end in any::<prop::sample::Index>(),
+        ) {
             let mut unit = unit(&r);
             for (at, value) in changes {
                 let at = at.index(unit.len().min(120));

@@ -5,10 +5,10 @@
 //! killed machine left behind is replaced. Forwarding is switched off again by whoever switched it
 //! on, unless another link needs it then.
 
-use super::{Care, Far, Translator};
+use super::{Caretaker, FarSide, Translator};
 use crate::link_end::Subnet;
 use crate::sandbox::NAT_INTERFACE;
-use crate::sandbox::netlink::{Interface, Netlink};
+use crate::sandbox::netlink::{Netlink, NetlinkInterface};
 use nix::errno::Errno;
 use nix::net::if_::{if_nameindex, if_nametoindex};
 use std::fs::{self, File};
@@ -23,7 +23,7 @@ const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
 const PREFIX: &str = "falaj-";
 const QUEUE: u32 = 1000;
 
-pub(super) struct Host {
+pub(super) struct HostNat {
     translator: Translator,
     iptables: Option<PathBuf>,
     name: String,
@@ -36,10 +36,10 @@ pub(super) struct Host {
     accepted: Vec<Vec<String>>,
 }
 
-impl Host {
-    pub(super) fn new(translator: &Translator, far: &Far) -> Result<Host, String> {
+impl HostNat {
+    pub(super) fn new(translator: &Translator, far: &FarSide) -> Result<HostNat, String> {
         let path = far.namespace("net");
-        Ok(Host {
+        Ok(HostNat {
             translator: translator.clone(),
             iptables: super::find("iptables"),
             name: format!("{PREFIX}{}", far.subnet.number()),
@@ -62,7 +62,7 @@ impl Host {
         let failed = |what: &'static str| move |e: Errno| format!("cannot {what}: {}", e.desc());
         let mac = |n| [0x02, 0xfa, 0x1a, 1, self.subnet.number(), n];
         let interface =
-            |name, n| Interface { name, mac: mac(n), mtu: 1500, queue: QUEUE, large: true };
+            |name, n| NetlinkInterface { name, mac: mac(n), mtu: 1500, queue: QUEUE, large: true };
         let mut netlink = Netlink::open().map_err(failed("open a netlink socket"))?;
         netlink
             .add_veth(interface(&self.name, 1), interface(NAT_INTERFACE, 2), self.namespace.as_fd())
@@ -93,8 +93,9 @@ impl Host {
             Translator::Nft(nft) => {
                 // Added before it is deleted, so that deleting it cannot fail.
                 let rules = format!(
-                    "add table ip {name}\ndelete table ip {name}\ntable ip {name} {{\n chain out {{\n  \
-                     type nat hook postrouting priority srcnat;\n  ip saddr {net} oifname != \"{name}\" masquerade\n }}\n}}\n"
+                    "add table ip {name}\ndelete table ip {name}\ntable ip {name} {{\n chain out \
+                     {{\n  type nat hook postrouting priority srcnat;\n  ip saddr {net} oifname != \
+                     \"{name}\" masquerade\n }}\n}}\n"
                 );
                 run(nft, &["-f", "-"], &rules)?;
             }
@@ -156,7 +157,7 @@ fn run(program: &Path, arguments: &[&str], input: &str) -> Result<(), String> {
     Err(format!("{}: {}", program.display(), said.lines().next().unwrap_or("it failed").trim()))
 }
 
-impl Care for Host {
+impl Caretaker for HostNat {
     fn open(&mut self) -> Result<(), String> {
         self.interfaces()?;
         self.forward()?;

@@ -1,7 +1,7 @@
 //! The way out: from the far side of a sandbox to the world.
 //!
 //! ```text
-//!   near - falaj0 ==link== falaj0 - far, a router - out0 - pasta, slirp4netns or the host - the world
+//! near - falaj0 ==link== falaj0 - far, a router - out0 - pasta, slirp4netns or host - the world
 //! ```
 //!
 //! | way | needs | changes on the host |
@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A way out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum NatMethod {
     /// By `pasta`, which is here.
     Pasta(PathBuf),
     /// By `slirp4netns`, which is here.
@@ -64,27 +64,27 @@ pub enum Translator {
     Iptables(PathBuf),
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for NatMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Way::Pasta(_) => "pasta",
-            Way::Slirp4netns(_) => "slirp4netns",
-            Way::Host(Translator::Nft(_)) => "the host (nft)",
-            Way::Host(Translator::Iptables(_)) => "the host (iptables)",
+            NatMethod::Pasta(_) => "pasta",
+            NatMethod::Slirp4netns(_) => "slirp4netns",
+            NatMethod::Host(Translator::Nft(_)) => "the host (nft)",
+            NatMethod::Host(Translator::Iptables(_)) => "the host (iptables)",
         })
     }
 }
 
-impl Way {
+impl NatMethod {
     /// Whether it is a program that speaks for the far side through sockets of its own.
     pub fn is_user_mode(&self) -> bool {
-        !matches!(self, Way::Host(_))
+        !matches!(self, NatMethod::Host(_))
     }
 }
 
 /// Which way out is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum NatChoice {
     /// One that changes nothing outside, if there is one.
     Auto,
     /// `pasta`.
@@ -123,27 +123,28 @@ fn is_inside() -> bool {
 ///
 /// # Errors
 /// What was wanted by name is not to be had: says why, and what to do.
-pub fn ways(wish: Wish, own_users: bool) -> Result<Vec<Way>, String> {
-    let pasta = || find("pasta").map(Way::Pasta);
-    let slirp = || find("slirp4netns").map(Way::Slirp4netns);
+pub fn ways(wish: NatChoice, own_users: bool) -> Result<Vec<NatMethod>, String> {
+    let pasta = || find("pasta").map(NatMethod::Pasta);
+    let slirp = || find("slirp4netns").map(NatMethod::Slirp4netns);
     let translator = || {
         let nft = find("nft").map(Translator::Nft);
-        nft.or_else(|| find("iptables").map(Translator::Iptables)).map(Way::Host)
+        nft.or_else(|| find("iptables").map(Translator::Iptables)).map(NatMethod::Host)
     };
-    let one = |way: Option<Way>, why: &str| way.map(|way| vec![way]).ok_or_else(|| why.to_owned());
+    let one =
+        |way: Option<NatMethod>, why: &str| way.map(|way| vec![way]).ok_or_else(|| why.to_owned());
     match wish {
-        Wish::None => Ok(Vec::new()),
-        Wish::Pasta => one(pasta(), "there is no `pasta` here: apt install passt"),
-        Wish::Slirp4netns => {
+        NatChoice::None => Ok(Vec::new()),
+        NatChoice::Pasta => one(pasta(), "there is no `pasta` here: apt install passt"),
+        NatChoice::Slirp4netns => {
             one(slirp(), "there is no `slirp4netns` here: apt install slirp4netns")
         }
-        Wish::Host if !may_configure() => {
+        NatChoice::Host if !may_configure() => {
             Err("the way out through the host needs root (CAP_NET_ADMIN)".into())
         }
-        Wish::Host => {
+        NatChoice::Host => {
             one(translator(), "there is neither `nft` nor `iptables` here: apt install nftables")
         }
-        Wish::Auto => {
+        NatChoice::Auto => {
             // Inside of another link that one's near end is the host, and nothing outside is
             // touched.
             let host = translator().filter(|_| may_configure() && is_inside());
@@ -163,14 +164,14 @@ pub const HOW_TO: &str = "install pasta (apt install passt) or slirp4netns (apt 
 
 /// What `/etc/resolv.conf` is to hold behind a link with this way out; `None`: the caller's own
 /// will do.
-pub fn resolver(way: &Way) -> Option<String> {
+pub fn resolver(way: &NatMethod) -> Option<String> {
     /// Where systemd keeps the servers that its own resolver asks.
     const BEHIND: &str = "/run/systemd/resolve/resolv.conf";
     let own = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
     if servers(&own).any(|server| !server.is_loopback()) {
         return None;
     }
-    if let Way::Host(_) = way {
+    if let NatMethod::Host(_) = way {
         return fs::read_to_string(BEHIND)
             .ok()
             .filter(|text| servers(text).any(|server| !server.is_loopback()));
@@ -185,15 +186,15 @@ fn servers(text: &str) -> impl Iterator<Item = IpAddr> + '_ {
 
 /// A way out that is open until it is dropped.
 #[derive(Debug)]
-pub struct WayOut {
+pub struct Nat {
     caretaker: process::Cloned,
     /// Its end is the caretaker's sign.
     held: Option<OwnedFd>,
-    way: Way,
+    way: NatMethod,
 }
 
 /// What the caretaker looks after.
-trait Care {
+trait Caretaker {
     /// Opens the way; an error in words.
     fn open(&mut self) -> Result<(), String>;
     /// Why it has come to an end by itself, if it has.
@@ -204,41 +205,44 @@ trait Care {
     fn close(&mut self);
 }
 
-impl WayOut {
+impl Nat {
     /// Opens the first of these ways that opens; the sandbox's far side must be a
-    /// [router](crate::sandbox::Spec::routes).
+    /// [router](crate::sandbox::SandboxSpec::routes).
     ///
     /// The process must have one thread only, and the commands must not have been started.
     ///
     /// # Errors
     /// Why none opened, in words.
-    pub fn open(sandbox: &Sandbox, ways: &[Way]) -> Result<WayOut, String> {
+    pub fn open(sandbox: &Sandbox, ways: &[NatMethod]) -> Result<Nat, String> {
         let mut why = Vec::new();
         for way in ways {
-            match WayOut::by(sandbox, way) {
+            match Nat::by(sandbox, way) {
                 Ok(out) => return Ok(out),
                 Err(error) => why.push(format!("{way}: {error}")),
             }
         }
         // Such programs open a TUN device, and what they say of one that they may not open tells
         // nobody what to do.
-        if let Some(error) = ways.iter().any(Way::is_user_mode).then(|| sandbox.no_tap()).flatten()
+        if let Some(error) =
+            ways.iter().any(NatMethod::is_user_mode).then(|| sandbox.no_tap()).flatten()
         {
             why.push(error.to_string());
         }
         Err(why.join("; "))
     }
 
-    fn by(sandbox: &Sandbox, way: &Way) -> Result<WayOut, String> {
-        let far = Far {
+    fn by(sandbox: &Sandbox, way: &NatMethod) -> Result<Nat, String> {
+        let far = FarSide {
             pid: sandbox.pid(End::Far),
             own_users: sandbox.has_own_users(),
             subnet: sandbox.subnet(),
         };
-        let mut care: Box<dyn Care> = match way {
-            Way::Pasta(program) => Box::new(user_mode::UserMode::pasta(program, &far)?),
-            Way::Slirp4netns(program) => Box::new(user_mode::UserMode::slirp4netns(program, &far)),
-            Way::Host(translator) => Box::new(host::Host::new(translator, &far)?),
+        let mut care: Box<dyn Caretaker> = match way {
+            NatMethod::Pasta(program) => Box::new(user_mode::UserMode::pasta(program, &far)?),
+            NatMethod::Slirp4netns(program) => {
+                Box::new(user_mode::UserMode::slirp4netns(program, &far))
+            }
+            NatMethod::Host(translator) => Box::new(host::HostNat::new(translator, &far)?),
         };
         let pipe = |e: std::io::Error| format!("cannot make a pipe: {e}");
         let (theirs, ours) = std::io::pipe().map_err(pipe)?;
@@ -257,7 +261,7 @@ impl WayOut {
         let caretaker = process::clone_process(CloneFlags::empty(), body)
             .map_err(|e| format!("cannot fork: {e}"))?;
         drop((theirs, say));
-        let out = WayOut { caretaker, held: Some(held), way: way.clone() };
+        let out = Nat { caretaker, held: Some(held), way: way.clone() };
         let mut word = [0];
         match news.read(&mut word) {
             Ok(1) if word == *b"+" => {}
@@ -268,7 +272,7 @@ impl WayOut {
             }
             _ => return Err("its caretaker is gone".into()),
         }
-        if let Way::Host(_) = way {
+        if let NatMethod::Host(_) = way {
             sandbox.configure_way_out().map_err(|error| error.to_string())?;
         }
         let began = Instant::now();
@@ -283,7 +287,7 @@ impl WayOut {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        if let Way::Slirp4netns(_) = way {
+        if let NatMethod::Slirp4netns(_) = way {
             // It asks for the near side's address.
             sandbox.answer_at_once().map_err(|error| error.to_string())?;
         }
@@ -291,7 +295,7 @@ impl WayOut {
     }
 
     /// Which one it is.
-    pub fn way(&self) -> &Way {
+    pub fn way(&self) -> &NatMethod {
         &self.way
     }
 
@@ -303,12 +307,12 @@ impl WayOut {
     }
 }
 
-impl Drop for WayOut {
+impl Drop for Nat {
     /// Waits until the host is as it was. The end of a program nobody need wait for: the kernel
     /// takes tens of milliseconds to remove its interface.
     fn drop(&mut self) {
         self.held = None;
-        if let Way::Host(_) = self.way {
+        if let NatMethod::Host(_) = self.way {
             let exited = || waitid(Id::PIDFd(self.caretaker.pidfd.as_fd()), WaitPidFlag::WEXITED);
             while exited() == Err(nix::errno::Errno::EINTR) {}
         }
@@ -316,13 +320,13 @@ impl Drop for WayOut {
 }
 
 /// The far side, as a way out needs to know it.
-struct Far {
+struct FarSide {
     pid: i32,
     own_users: bool,
     subnet: Subnet,
 }
 
-impl Far {
+impl FarSide {
     fn namespace(&self, kind: &str) -> PathBuf {
         Path::new("/proc").join(self.pid.to_string()).join("ns").join(kind)
     }
@@ -338,7 +342,7 @@ fn has_default_route(pid: i32) -> bool {
 }
 
 /// The life of the caretaker: opens, says so, and closes when the caller has let go.
-fn watch(care: &mut dyn Care, held: &OwnedFd, mut say: &File) {
+fn watch(care: &mut dyn Caretaker, held: &OwnedFd, mut say: &File) {
     // Ctrl-C and a terminal's end concern others: this process ends by the pipe.
     let _ = nix::unistd::setsid();
     if let Err(why) = care.open() {

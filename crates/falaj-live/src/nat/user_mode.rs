@@ -1,7 +1,7 @@
 //! A way out without privilege: a program that takes packets from the far side and speaks for it
 //! through sockets of its own. It sees one peer, the near side, whose address it takes as it comes.
 
-use super::{Care, Far, NAMES, OWN, OWN_NET, Way};
+use super::{Caretaker, FarSide, NAMES, NatMethod, OWN, OWN_NET};
 use crate::sandbox::NAT_INTERFACE;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::ffi::OsString;
@@ -23,11 +23,11 @@ pub(super) struct UserMode {
 }
 
 impl UserMode {
-    pub(super) fn pasta(program: &Path, far: &Far) -> Result<UserMode, String> {
+    pub(super) fn pasta(program: &Path, far: &FarSide) -> Result<UserMode, String> {
         // No port is passed on in either direction, and the gateway stands for no loopback
         // interface.
-        let fixed = "--foreground --quiet --config-net --no-map-gw --tcp-ports none --udp-ports none --tcp-ns none \
-                     --udp-ns none --ns-ifname";
+        let fixed = "--foreground --quiet --config-net --no-map-gw --tcp-ports none --udp-ports \
+                     none --tcp-ns none --udp-ns none --ns-ifname";
         let mut arguments: Vec<OsString> = fixed.split_whitespace().map(Into::into).collect();
         arguments.push(NAT_INTERFACE.into());
         let [own, router] = OWN.map(|address| address.to_string());
@@ -37,7 +37,7 @@ impl UserMode {
             arguments.extend([option.into(), value.into()]);
         }
         // Whoever asks the host's resolver by its own address would hear from the other one.
-        if super::resolver(&Way::Pasta(program.into())).is_some() {
+        if super::resolver(&NatMethod::Pasta(program.into())).is_some() {
             arguments.extend(["--dns-forward".into(), NAMES.to_string().into()]);
         }
         if nix::unistd::Uid::effective().is_root() {
@@ -59,7 +59,7 @@ impl UserMode {
         Ok(UserMode { program: program.into(), arguments, namespace, child: None, said: None })
     }
 
-    pub(super) fn slirp4netns(program: &Path, far: &Far) -> UserMode {
+    pub(super) fn slirp4netns(program: &Path, far: &FarSide) -> UserMode {
         let mut arguments: Vec<OsString> =
             vec!["--configure".into(), "--mtu=65520".into(), "--disable-host-loopback".into()];
         arguments.push(format!("--cidr={OWN_NET}").into());
@@ -79,7 +79,7 @@ fn inheritable(fd: OwnedFd) -> Result<OwnedFd, String> {
     Ok(fd)
 }
 
-impl Care for UserMode {
+impl Caretaker for UserMode {
     fn open(&mut self) -> Result<(), String> {
         let said = memfd_create("said", MFdFlags::MFD_CLOEXEC)
             .map(File::from)

@@ -11,12 +11,12 @@ use nix::sys::socket::{
 };
 
 use super::event::Exit;
-use crate::error::Step;
+use crate::error::SetupStep;
 use crate::process;
 
 /// One message; some carry a descriptor along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Message {
+pub(crate) enum SideMessage {
     /// From the launcher: a side's first process has this number; with its pidfd.
     Born(i32),
     /// From a side: the namespaces are up; with the network namespace where the other side needs
@@ -26,9 +26,9 @@ pub(crate) enum Message {
     Ready,
     /// From a side: the interface is up; with a packet socket, and what there was to a TAP, if that
     /// was tried.
-    Packet(Option<Step>, i32),
+    Packet(Option<SetupStep>, i32),
     /// From a side or the launcher: this step failed with this errno.
-    Failed(Step, i32),
+    Failed(SetupStep, i32),
     /// From a side: the command ended.
     Exited(Exit),
     /// To a side: the other one is there, make or configure the link; with its network namespace or
@@ -44,9 +44,9 @@ pub(crate) enum Message {
 
 /// What a look at the socket brought.
 #[derive(Debug)]
-pub(crate) enum Received {
+pub(crate) enum SideReply {
     /// A message and the descriptor that came with it.
-    Message(Message, Option<OwnedFd>),
+    Message(SideMessage, Option<OwnedFd>),
     /// Nothing yet.
     Nothing,
     /// The other end is gone.
@@ -55,20 +55,20 @@ pub(crate) enum Received {
 
 const LENGTH: usize = 9;
 
-impl Message {
+impl SideMessage {
     fn encode(self) -> [u8; LENGTH] {
         let (tag, a, b) = match self {
-            Message::Born(pid) => (0, pid, 0),
-            Message::Namespace => (1, 0, 0),
-            Message::Ready => (2, 0, 0),
-            Message::Failed(step, errno) => (3, step.number(), errno),
-            Message::Exited(Exit::Code(code)) => (4, code, 0),
-            Message::Exited(Exit::Signal(signal)) => (5, signal, 0),
-            Message::Link => (6, 0, 0),
-            Message::Go => (7, 0, 0),
-            Message::Signal(signal) => (8, signal, 0),
-            Message::Packet(step, errno) => (9, step.map_or(-1, Step::number), errno),
-            Message::Answer => (10, 0, 0),
+            SideMessage::Born(pid) => (0, pid, 0),
+            SideMessage::Namespace => (1, 0, 0),
+            SideMessage::Ready => (2, 0, 0),
+            SideMessage::Failed(step, errno) => (3, step.number(), errno),
+            SideMessage::Exited(Exit::Code(code)) => (4, code, 0),
+            SideMessage::Exited(Exit::Signal(signal)) => (5, signal, 0),
+            SideMessage::Link => (6, 0, 0),
+            SideMessage::Go => (7, 0, 0),
+            SideMessage::Signal(signal) => (8, signal, 0),
+            SideMessage::Packet(step, errno) => (9, step.map_or(-1, SetupStep::number), errno),
+            SideMessage::Answer => (10, 0, 0),
         };
         let mut bytes = [tag; LENGTH];
         bytes[1..5].copy_from_slice(&i32::to_ne_bytes(a));
@@ -76,23 +76,23 @@ impl Message {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Option<Message> {
+    fn decode(bytes: &[u8]) -> Option<SideMessage> {
         let (&tag, numbers) = bytes.split_first()?;
         let (a, b) = numbers.split_at_checked(4)?;
         let (a, b) =
             (i32::from_ne_bytes(a.try_into().ok()?), i32::from_ne_bytes(b.try_into().ok()?));
         Some(match tag {
-            0 => Message::Born(a),
-            1 => Message::Namespace,
-            2 => Message::Ready,
-            3 => Message::Failed(Step::from_number(a)?, b),
-            4 => Message::Exited(Exit::Code(a)),
-            5 => Message::Exited(Exit::Signal(a)),
-            6 => Message::Link,
-            7 => Message::Go,
-            8 => Message::Signal(a),
-            9 => Message::Packet(Step::from_number(a), b),
-            10 => Message::Answer,
+            0 => SideMessage::Born(a),
+            1 => SideMessage::Namespace,
+            2 => SideMessage::Ready,
+            3 => SideMessage::Failed(SetupStep::from_number(a)?, b),
+            4 => SideMessage::Exited(Exit::Code(a)),
+            5 => SideMessage::Exited(Exit::Signal(a)),
+            6 => SideMessage::Link,
+            7 => SideMessage::Go,
+            8 => SideMessage::Signal(a),
+            9 => SideMessage::Packet(SetupStep::from_number(a), b),
+            10 => SideMessage::Answer,
             _ => return None,
         })
     }
@@ -106,7 +106,7 @@ pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
 /// Sends a message, with a descriptor if there is one to send.
 pub(crate) fn send(
     socket: &OwnedFd,
-    message: Message,
+    message: SideMessage,
     fd: Option<BorrowedFd<'_>>,
 ) -> Result<(), Errno> {
     let bytes = message.encode();
@@ -129,7 +129,7 @@ pub(crate) fn send(
 }
 
 /// Receives one message; waits for it if `wait`.
-pub(crate) fn receive(socket: &OwnedFd, wait: bool) -> Result<Received, Errno> {
+pub(crate) fn receive(socket: &OwnedFd, wait: bool) -> Result<SideReply, Errno> {
     let mut flags = MsgFlags::MSG_CMSG_CLOEXEC;
     flags.set(MsgFlags::MSG_DONTWAIT, !wait);
     let mut bytes = [0; LENGTH];
@@ -147,15 +147,15 @@ pub(crate) fn receive(socket: &OwnedFd, wait: bool) -> Result<Received, Errno> {
                 break (got.bytes, fd);
             }
             Err(Errno::EINTR) => {}
-            Err(Errno::EAGAIN) => return Ok(Received::Nothing),
+            Err(Errno::EAGAIN) => return Ok(SideReply::Nothing),
             // The other end went away with a message of ours unread.
-            Err(Errno::ECONNRESET) => return Ok(Received::Closed),
+            Err(Errno::ECONNRESET) => return Ok(SideReply::Closed),
             Err(errno) => return Err(errno),
         }
     };
-    match Message::decode(&bytes[..length]) {
-        Some(message) => Ok(Received::Message(message, fd)),
-        None if length == 0 => Ok(Received::Closed),
+    match SideMessage::decode(&bytes[..length]) {
+        Some(message) => Ok(SideReply::Message(message, fd)),
+        None if length == 0 => Ok(SideReply::Closed),
         None => Err(Errno::EPROTO),
     }
 }
@@ -167,31 +167,31 @@ mod tests {
     #[test]
     fn messages_and_descriptors_arrive() {
         let (a, b) = pair().unwrap();
-        assert!(matches!(receive(&b, false), Ok(Received::Nothing)));
+        assert!(matches!(receive(&b, false), Ok(SideReply::Nothing)));
         for message in [
-            Message::Born(77),
-            Message::Namespace,
-            Message::Failed(Step::Routes, 22),
-            Message::Exited(Exit::Code(-1)),
-            Message::Exited(Exit::Signal(64)),
-            Message::Link,
-            Message::Go,
-            Message::Answer,
-            Message::Signal(15),
-            Message::Packet(None, 0),
-            Message::Packet(Some(Step::OpenTun), 13),
+            SideMessage::Born(77),
+            SideMessage::Namespace,
+            SideMessage::Failed(SetupStep::Routes, 22),
+            SideMessage::Exited(Exit::Code(-1)),
+            SideMessage::Exited(Exit::Signal(64)),
+            SideMessage::Link,
+            SideMessage::Go,
+            SideMessage::Answer,
+            SideMessage::Signal(15),
+            SideMessage::Packet(None, 0),
+            SideMessage::Packet(Some(SetupStep::OpenTun), 13),
         ] {
             send(&a, message, None).unwrap();
-            let Ok(Received::Message(got, None)) = receive(&b, true) else {
+            let Ok(SideReply::Message(got, None)) = receive(&b, true) else {
                 panic!("{message:?} did not arrive")
             };
             assert_eq!(got, message);
         }
-        send(&a, Message::Ready, Some(a.as_fd())).unwrap();
-        let Ok(Received::Message(Message::Ready, Some(copy))) = receive(&b, true) else {
+        send(&a, SideMessage::Ready, Some(a.as_fd())).unwrap();
+        let Ok(SideReply::Message(SideMessage::Ready, Some(copy))) = receive(&b, true) else {
             panic!("no descriptor")
         };
         drop((a, copy));
-        assert!(matches!(receive(&b, true), Ok(Received::Closed)));
+        assert!(matches!(receive(&b, true), Ok(SideReply::Closed)));
     }
 }

@@ -22,10 +22,10 @@ impl Exit {
 
 /// News from a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum SideEvent {
     /// Its command ended. What it left running goes on until the sandbox is dropped.
     Exited(Exit),
     /// The side itself is gone, killed from outside, with all its processes. Nothing comes after
-    /// this, and [`Sandbox::control_fd`] stays readable for ever: take it out of the poll set.
+    /// this, and `Sandbox::control_fd` stays readable for ever: take it out of the poll set.
     Closed,
 }

@@ -7,17 +7,17 @@ use std::{fs, io};
 use nix::errno::Errno;
 use nix::sched::CloneFlags;
 
-use super::control::{self, Message, Received};
-use super::event::Event;
-use super::init::Init;
+use super::control::{self, SideMessage, SideReply};
+use super::event::SideEvent;
+use super::init::SideInit;
 use super::network;
-use super::plan::{Plan, interface};
+use super::plan::{SidePlan, interface};
 use super::spec::{Join, UserNamespace};
 use super::terminal::Terminal;
 use super::userns::{self, Identity};
 use crate::backend::packet::PacketSocket;
 use crate::backend::tap::Tap;
-use crate::error::{Error, Step};
+use crate::error::{Error, SetupStep};
 use crate::link_end::{End, Subnet};
 use crate::netns;
 use crate::process::{self, Cloned, wait};
@@ -97,10 +97,10 @@ impl Drop for Hosts {
 
 impl Hosts {
     /// Makes the sides and the interfaces of each; the commands wait for [`Hosts::go`].
-    pub(crate) fn start(plans: Vec<Plan>, all: &All) -> Result<Hosts, Error> {
+    pub(crate) fn start(plans: Vec<SidePlan>, all: &All) -> Result<Hosts, Error> {
         let failed = |step| move |errno| Error::new(step, None, errno);
         if fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() > 1) {
-            return Err(Error { step: Step::OneThread, end: None, errno: 0 });
+            return Err(Error { step: SetupStep::OneThread, end: None, errno: 0 });
         }
         let own_users = all.user_namespace == UserNamespace::Always || userns::needed();
         let wanted: Vec<(bool, usize)> = plans
@@ -109,9 +109,9 @@ impl Hosts {
             .collect();
         let (mut controls, mut inits) = (Vec::new(), Vec::new());
         for (n, plan) in plans.into_iter().enumerate() {
-            let (ours, theirs) = control::pair().map_err(failed(Step::Sockets))?;
+            let (ours, theirs) = control::pair().map_err(failed(SetupStep::Sockets))?;
             controls.push(ours);
-            inits.push(Init {
+            inits.push(SideInit {
                 plan,
                 control: theirs,
                 end: if n == 0 { End::Near } else { End::Far },
@@ -144,7 +144,7 @@ impl Hosts {
             }
         }
         if failure.is_some() || held.len() != wanted.len() {
-            return Err(failure.unwrap_or(Error::new(Step::Namespaces, None, Errno::EPROTO)));
+            return Err(failure.unwrap_or(Error::new(SetupStep::Namespaces, None, Errno::EPROTO)));
         }
         let mut hosts =
             Hosts { held, ends: all.ends, no_tap: None, own_users, terminal: Terminal::hold() };
@@ -156,26 +156,26 @@ impl Hosts {
     fn join(&mut self, join: Join) -> Result<(), Error> {
         if matches!(join, Join::Veth | Join::Bridge) {
             let [near, far] = End::BOTH.map(End::index);
-            let namespace = self.await_message(far, Message::Namespace)?;
-            self.send(near, Message::Link, namespace)?;
-            self.await_message(near, Message::Ready)?;
-            self.send(far, Message::Link, None)?;
-            self.await_message(far, Message::Ready)?;
+            let namespace = self.await_message(far, SideMessage::Namespace)?;
+            self.send(near, SideMessage::Link, namespace)?;
+            self.await_message(near, SideMessage::Ready)?;
+            self.send(far, SideMessage::Link, None)?;
+            self.await_message(far, SideMessage::Ready)?;
             return Ok(());
         }
         for side in 0..self.held.len() {
             for n in 0..self.held[side].joints.len() {
                 let failed = |step, errno| Error::new(step, self.end(side), errno);
                 let joint = match self.await_any(side)? {
-                    (Message::Ready, Some(tap)) => Joint::Tap(Tap::adopt(tap)),
-                    (Message::Packet(step, errno), Some(socket)) => {
+                    (SideMessage::Ready, Some(tap)) => Joint::Tap(Tap::adopt(tap)),
+                    (SideMessage::Packet(step, errno), Some(socket)) => {
                         let socket = PacketSocket::adopt(socket, network::OUTER, false);
                         let socket = socket.map_err(|(step, errno)| failed(step, errno))?;
                         let why = step.map(|step| Error { step, end: self.end(side), errno });
                         self.no_tap = why.or(self.no_tap);
                         Joint::Packet(Arc::new(socket))
                     }
-                    _ => return Err(failed(Step::HandOver, Errno::EPROTO)),
+                    _ => return Err(failed(SetupStep::HandOver, Errno::EPROTO)),
                 };
                 self.held[side].joints[n] = Some(joint);
             }
@@ -191,34 +191,34 @@ impl Hosts {
     pub(crate) fn send(
         &self,
         side: usize,
-        message: Message,
+        message: SideMessage,
         namespace: Option<OwnedFd>,
     ) -> Result<(), Error> {
         let sent =
             control::send(&self.held[side].control, message, namespace.as_ref().map(AsFd::as_fd));
-        sent.map_err(|errno| Error::new(Step::HandOver, self.end(side), errno))
+        sent.map_err(|errno| Error::new(SetupStep::HandOver, self.end(side), errno))
     }
 
     pub(crate) fn await_message(
         &self,
         side: usize,
-        expected: Message,
+        expected: SideMessage,
     ) -> Result<Option<OwnedFd>, Error> {
         match self.await_any(side)? {
             (message, fd) if message == expected => Ok(fd),
-            _ => Err(Error { step: Step::Answer, end: self.end(side), errno: 0 }),
+            _ => Err(Error { step: SetupStep::Answer, end: self.end(side), errno: 0 }),
         }
     }
 
-    fn await_any(&self, side: usize) -> Result<(Message, Option<OwnedFd>), Error> {
+    fn await_any(&self, side: usize) -> Result<(SideMessage, Option<OwnedFd>), Error> {
         let end = self.end(side);
         match control::receive(&self.held[side].control, true) {
-            Ok(Received::Message(Message::Failed(step, errno), _)) => {
+            Ok(SideReply::Message(SideMessage::Failed(step, errno), _)) => {
                 Err(Error { step, end, errno })
             }
-            Ok(Received::Message(message, fd)) => Ok((message, fd)),
-            Ok(_) => Err(Error { step: Step::Answer, end, errno: 0 }),
-            Err(errno) => Err(Error::new(Step::Answer, end, errno)),
+            Ok(SideReply::Message(message, fd)) => Ok((message, fd)),
+            Ok(_) => Err(Error { step: SetupStep::Answer, end, errno: 0 }),
+            Err(errno) => Err(Error::new(SetupStep::Answer, end, errno)),
         }
     }
 
@@ -229,7 +229,7 @@ impl Hosts {
     pub fn go(&mut self, side: usize) -> io::Result<()> {
         let side = &mut self.held[side];
         if side.waiting {
-            control::send(&side.control, Message::Go, None)?;
+            control::send(&side.control, SideMessage::Go, None)?;
             side.waiting = false;
             side.running = true;
         }
@@ -264,18 +264,18 @@ impl Hosts {
     ///
     /// # Errors
     /// What `recvmsg(2)` says, which is nothing in ordinary life.
-    pub fn read_event(&mut self, side: usize) -> io::Result<Option<Event>> {
+    pub fn read_event(&mut self, side: usize) -> io::Result<Option<SideEvent>> {
         let side = &mut self.held[side];
         if side.closed {
             return Ok(None);
         }
         let event = match control::receive(&side.control, false)? {
-            Received::Nothing => return Ok(None),
-            Received::Message(Message::Exited(exit), _) => Event::Exited(exit),
-            Received::Message(..) => return Err(Errno::EPROTO.into()),
-            Received::Closed => {
+            SideReply::Nothing => return Ok(None),
+            SideReply::Message(SideMessage::Exited(exit), _) => SideEvent::Exited(exit),
+            SideReply::Message(..) => return Err(Errno::EPROTO.into()),
+            SideReply::Closed => {
                 side.closed = true;
-                Event::Closed
+                SideEvent::Closed
             }
         };
         side.running = false;
@@ -297,7 +297,7 @@ impl Hosts {
     /// `EINVAL` if there is no such signal, `EPIPE` if the side is gone.
     pub fn signal(&self, side: usize, signal: i32) -> io::Result<()> {
         nix::sys::signal::Signal::try_from(signal)?;
-        Ok(control::send(&self.held[side].control, Message::Signal(signal), None)?)
+        Ok(control::send(&self.held[side].control, SideMessage::Signal(signal), None)?)
     }
 
     /// Packets that all sides' interfaces lost on their way out because nobody read them in time.
@@ -331,18 +331,18 @@ impl Hosts {
 }
 
 /// Brings the first processes of the sides into the world, each where it is to be, in their order.
-fn bear(inits: Vec<Init>, own_users: bool) -> Vec<Result<Cloned, Error>> {
+fn bear(inits: Vec<SideInit>, own_users: bool) -> Vec<Result<Cloned, Error>> {
     let count = inits.len();
     let (mut own, mut there) = (Vec::new(), Vec::new());
     for (n, init) in inits.into_iter().enumerate() {
         if init.plan.namespace.is_some() { there.push((n, init)) } else { own.push((n, init)) }
     }
     let mut born: Vec<Option<Result<Cloned, Error>>> = (0..count).map(|_| None).collect();
-    let (numbers, inits): (Vec<usize>, Vec<Init>) = own.into_iter().unzip();
+    let (numbers, inits): (Vec<usize>, Vec<SideInit>) = own.into_iter().unzip();
     let cloned = if own_users {
         let identity = Identity::of_caller();
         launch(inits, CloneFlags::CLONE_NEWUSER, move || {
-            identity.map().map_err(|errno| (Step::UserMap, errno))
+            identity.map().map_err(|errno| (SetupStep::UserMap, errno))
         })
     } else {
         clone_inits(inits, CloneFlags::empty())
@@ -350,14 +350,15 @@ fn bear(inits: Vec<Init>, own_users: bool) -> Vec<Result<Cloned, Error>> {
     numbers.into_iter().zip(cloned).for_each(|(n, cloned)| born[n] = Some(cloned));
     for (n, init) in there {
         let namespace = init.plan.namespace.clone().unwrap_or_default();
-        let enter = move || netns::enter(&namespace).map_err(|errno| (Step::EnterNamespace, errno));
+        let enter =
+            move || netns::enter(&namespace).map_err(|errno| (SetupStep::EnterNamespace, errno));
         born[n] = launch(vec![init], CloneFlags::empty(), enter).pop();
     }
     born.into_iter().flatten().collect()
 }
 
 /// Clones the first processes of sides into namespaces of their own.
-fn clone_inits(inits: Vec<Init>, flags: CloneFlags) -> Vec<Result<Cloned, Error>> {
+fn clone_inits(inits: Vec<SideInit>, flags: CloneFlags) -> Vec<Result<Cloned, Error>> {
     let flags = flags | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS;
     inits
         .into_iter()
@@ -368,7 +369,7 @@ fn clone_inits(inits: Vec<Init>, flags: CloneFlags) -> Vec<Result<Cloned, Error>
                 CloneFlags::CLONE_NEWNET
             };
             process::clone_process(flags | network, || init.run())
-                .map_err(|errno| Error::new(Step::Namespaces, None, errno))
+                .map_err(|errno| Error::new(SetupStep::Namespaces, None, errno))
         })
         .collect()
 }
@@ -376,9 +377,9 @@ fn clone_inits(inits: Vec<Init>, flags: CloneFlags) -> Vec<Result<Cloned, Error>
 /// Clones the first processes of sides from within another user namespace, or another network
 /// namespace: by a process that has gone there.
 fn launch(
-    inits: Vec<Init>,
+    inits: Vec<SideInit>,
     flags: CloneFlags,
-    go: impl FnOnce() -> Result<(), (Step, Errno)>,
+    go: impl FnOnce() -> Result<(), (SetupStep, Errno)>,
 ) -> Vec<Result<Cloned, Error>> {
     let all = |step, errno| vec![Err(Error::new(step, None, errno))];
     let count = inits.len();
@@ -387,9 +388,9 @@ fn launch(
     }
     let (ours, theirs) = match control::pair() {
         Ok(pair) => pair,
-        Err(errno) => return all(Step::Sockets, errno),
+        Err(errno) => return all(SetupStep::Sockets, errno),
     };
-    let step = if flags.is_empty() { Step::EnterNamespace } else { Step::UserNamespace };
+    let step = if flags.is_empty() { SetupStep::EnterNamespace } else { SetupStep::UserNamespace };
     let launcher = process::clone_process(flags, move || {
         let born = match go() {
             Ok(()) => clone_inits(inits, CloneFlags::CLONE_PARENT),
@@ -398,10 +399,10 @@ fn launch(
         for cloned in born {
             let _ = match &cloned {
                 Ok(init) => {
-                    control::send(&theirs, Message::Born(init.pid), Some(init.pidfd.as_fd()))
+                    control::send(&theirs, SideMessage::Born(init.pid), Some(init.pidfd.as_fd()))
                 }
                 Err(error) => {
-                    control::send(&theirs, Message::Failed(error.step, error.errno), None)
+                    control::send(&theirs, SideMessage::Failed(error.step, error.errno), None)
                 }
             };
         }
@@ -414,11 +415,13 @@ fn launch(
     let mut born = Vec::with_capacity(count);
     while born.len() < count {
         born.push(match control::receive(&ours, true) {
-            Ok(Received::Message(Message::Born(pid), Some(pidfd))) => Ok(Cloned { pid, pidfd }),
-            Ok(Received::Message(Message::Failed(step, errno), _)) => {
+            Ok(SideReply::Message(SideMessage::Born(pid), Some(pidfd))) => {
+                Ok(Cloned { pid, pidfd })
+            }
+            Ok(SideReply::Message(SideMessage::Failed(step, errno), _)) => {
                 Err(Error { step, end: None, errno })
             }
-            Err(errno) => Err(Error::new(Step::Namespaces, None, errno)),
+            Err(errno) => Err(Error::new(SetupStep::Namespaces, None, errno)),
             Ok(_) => break,
         });
     }

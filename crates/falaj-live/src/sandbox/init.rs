@@ -24,19 +24,19 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
-use super::control::{self, Message, Received};
+use super::control::{self, SideMessage, SideReply};
 use super::event::Exit;
-use super::network::{self, Network};
-use super::plan::{Plan, Variable};
+use super::network::{self, SideNetwork};
+use super::plan::{SidePlan, Variable};
 use super::spec::Join;
 use super::userns;
-use crate::error::Step;
+use crate::error::SetupStep;
 use crate::link_end::{End, Subnet};
 use crate::process;
 
 /// All that the first process of a side needs to know.
-pub(super) struct Init {
-    pub(super) plan: Plan,
+pub(super) struct SideInit {
+    pub(super) plan: SidePlan,
     pub(super) control: OwnedFd,
     /// Which end of a pair of veth interfaces it makes.
     pub(super) end: End,
@@ -52,9 +52,9 @@ pub(super) struct Init {
 }
 
 /// What the caller gets of an interface.
-type Handed = (Message, Option<OwnedFd>);
+type Handed = (SideMessage, Option<OwnedFd>);
 
-impl Init {
+impl SideInit {
     /// Lives the life of process 1; the result is its exit status.
     ///
     /// Runs in a copy of a process that had one thread, so it may allocate and lock as it pleases.
@@ -73,13 +73,13 @@ impl Init {
             Ok(signals) => self.serve(&signals),
             Err((step, errno)) => {
                 // If not even this can be said, the caller is gone.
-                let _ = control::send(&self.control, Message::Failed(step, errno as i32), None);
+                let _ = control::send(&self.control, SideMessage::Failed(step, errno as i32), None);
                 1
             }
         }
     }
 
-    fn start(&mut self) -> Result<SignalFd, (Step, Errno)> {
+    fn start(&mut self) -> Result<SignalFd, (SetupStep, Errno)> {
         // A caller that ignores SIGCHLD passes that on, and the command's status would be lost.
         process::restore_default(libc::SIGCHLD);
         let signals = prctl::set_pdeathsig(Signal::SIGKILL)
@@ -87,12 +87,12 @@ impl Init {
             .and_then(|()| {
                 SignalFd::with_flags(&SigSet::all(), SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
             })
-            .map_err(|errno| (Step::Signals, errno))?;
+            .map_err(|errno| (SetupStep::Signals, errno))?;
         let files = [("/etc/resolv.conf", &self.resolver), ("/etc/hosts", &self.plan.names)];
         mounts(&files.map(|(file, text)| Some((file, text.as_deref()?))));
         let mut network = match self.plan.namespace {
-            Some(_) => Network::found()?,
-            None => Network::prepare()?,
+            Some(_) => SideNetwork::found()?,
+            None => SideNetwork::prepare()?,
         };
         let mut handed = Vec::new();
         for n in 0..self.plan.attachments.len() {
@@ -106,16 +106,20 @@ impl Init {
         // carrier with its own.
         for (message, descriptor) in handed {
             control::send(&self.control, message, descriptor.as_ref().map(AsFd::as_fd))
-                .map_err(|errno| (Step::HandOver, errno))?;
+                .map_err(|errno| (SetupStep::HandOver, errno))?;
         }
         Ok(signals)
     }
 
     /// Makes one interface.
-    fn attach(&mut self, network: &mut Network, n: usize) -> Result<Handed, (Step, Errno)> {
+    fn attach(
+        &mut self,
+        network: &mut SideNetwork,
+        n: usize,
+    ) -> Result<Handed, (SetupStep, Errno)> {
         let at = &self.plan.attachments[n];
-        let packet = |network: &mut Network, why: Option<(Step, Errno)>| {
-            let message = Message::Packet(
+        let packet = |network: &mut SideNetwork, why: Option<(SetupStep, Errno)>| {
+            let message = SideMessage::Packet(
                 why.map(|(step, _)| step),
                 why.map_or(0, |(_, errno)| errno as i32),
             );
@@ -124,50 +128,52 @@ impl Init {
         };
         match (self.join, self.end) {
             (Join::Auto | Join::Tap, _) => match network.add_tap(at, self.tso) {
-                Ok(tap) => Ok((Message::Ready, Some(tap.into()))),
-                Err(why @ (Step::OpenTun | Step::CreateTap, _)) if self.join == Join::Auto => {
+                Ok(tap) => Ok((SideMessage::Ready, Some(tap.into()))),
+                Err(why @ (SetupStep::OpenTun | SetupStep::CreateTap, _))
+                    if self.join == Join::Auto =>
+                {
                     packet(network, Some(why))
                 }
                 Err(failure) => Err(failure),
             },
             (Join::Packet | Join::Device(_), _) => packet(network, None),
             (Join::Veth, End::Near) => {
-                let there = self.link()?.ok_or((Step::CreateVeth, Errno::EPROTO))?;
+                let there = self.link()?.ok_or((SetupStep::CreateVeth, Errno::EPROTO))?;
                 network.add_veth(at, there.as_fd())?;
-                Ok((Message::Ready, None))
+                Ok((SideMessage::Ready, None))
             }
             (Join::Bridge, End::Near) => {
-                let there = self.link()?.ok_or((Step::CreateBridge, Errno::EPROTO))?;
+                let there = self.link()?.ok_or((SetupStep::CreateBridge, Errno::EPROTO))?;
                 network.join_bridge(at, there)?;
-                Ok((Message::Ready, None))
+                Ok((SideMessage::Ready, None))
             }
             (Join::Bridge, End::Far) => {
                 let between = network.add_bridge(at)?;
-                control::send(&self.control, Message::Namespace, Some(between.as_fd()))
-                    .map_err(|errno| (Step::HandOver, errno))?;
+                control::send(&self.control, SideMessage::Namespace, Some(between.as_fd()))
+                    .map_err(|errno| (SetupStep::HandOver, errno))?;
                 self.link()?;
-                Network::await_carrier(at)?;
+                SideNetwork::await_carrier(at)?;
                 self.between = Some(between);
-                Ok((Message::Ready, None))
+                Ok((SideMessage::Ready, None))
             }
             (Join::Veth, End::Far) => {
                 let namespace =
-                    network::network_namespace().map_err(|errno| (Step::CreateVeth, errno))?;
-                control::send(&self.control, Message::Namespace, Some(namespace.as_fd()))
-                    .map_err(|errno| (Step::HandOver, errno))?;
+                    network::network_namespace().map_err(|errno| (SetupStep::CreateVeth, errno))?;
+                control::send(&self.control, SideMessage::Namespace, Some(namespace.as_fd()))
+                    .map_err(|errno| (SetupStep::HandOver, errno))?;
                 self.link()?;
                 network.complete_veth(at)?;
-                Ok((Message::Ready, None))
+                Ok((SideMessage::Ready, None))
             }
         }
     }
 
     /// Waits until it is this side's turn to make the link.
-    fn link(&self) -> Result<Option<OwnedFd>, (Step, Errno)> {
+    fn link(&self) -> Result<Option<OwnedFd>, (SetupStep, Errno)> {
         match control::receive(&self.control, true) {
-            Ok(Received::Message(Message::Link, fd)) => Ok(fd),
-            Ok(_) => Err((Step::Answer, Errno::EPROTO)),
-            Err(errno) => Err((Step::Answer, errno)),
+            Ok(SideReply::Message(SideMessage::Link, fd)) => Ok(fd),
+            Ok(_) => Err((SetupStep::Answer, Errno::EPROTO)),
+            Err(errno) => Err((SetupStep::Answer, errno)),
         }
     }
 
@@ -185,20 +191,22 @@ impl Init {
             }
             loop {
                 match control::receive(&self.control, false) {
-                    Ok(Received::Message(Message::Go, _)) => match self.spawn() {
+                    Ok(SideReply::Message(SideMessage::Go, _)) => match self.spawn() {
                         Some(Ok(pid)) => command = Some(pid),
                         Some(Err(exit)) => self.report(exit),
                         None => {}
                     },
-                    Ok(Received::Message(Message::Link, _)) => {
-                        self.tell(network::configure_way_out(self.subnet))
+                    Ok(SideReply::Message(SideMessage::Link, _)) => {
+                        self.tell(network::configure_way_out(self.subnet));
                     }
-                    Ok(Received::Message(Message::Answer, _)) => {
-                        self.tell(network::answer_at_once())
+                    Ok(SideReply::Message(SideMessage::Answer, _)) => {
+                        self.tell(network::answer_at_once());
                     }
-                    Ok(Received::Message(Message::Signal(signal), _)) => pass_on(signal, command),
-                    Ok(Received::Nothing) => break,
-                    Ok(Received::Message(..) | Received::Closed) | Err(_) => return 0,
+                    Ok(SideReply::Message(SideMessage::Signal(signal), _)) => {
+                        pass_on(signal, command);
+                    }
+                    Ok(SideReply::Nothing) => break,
+                    Ok(SideReply::Message(..) | SideReply::Closed) | Err(_) => return 0,
                 }
             }
             while let Ok(Some(info)) = signals.read_signal() {
@@ -226,10 +234,10 @@ impl Init {
     }
 
     /// Says how a task went that the caller waits for.
-    fn tell(&self, done: Result<(), (Step, Errno)>) {
+    fn tell(&self, done: Result<(), (SetupStep, Errno)>) {
         let message = match done {
-            Ok(()) => Message::Ready,
-            Err((step, errno)) => Message::Failed(step, errno as i32),
+            Ok(()) => SideMessage::Ready,
+            Err((step, errno)) => SideMessage::Failed(step, errno as i32),
         };
         // A caller that is gone shows in the next poll.
         let _ = control::send(&self.control, message, None);
@@ -237,7 +245,7 @@ impl Init {
 
     fn report(&self, exit: Exit) {
         // A caller that is gone shows in the next poll.
-        let _ = control::send(&self.control, Message::Exited(exit), None);
+        let _ = control::send(&self.control, SideMessage::Exited(exit), None);
     }
 
     /// Starts the command, if there is one that was not started yet; an exit status if it cannot

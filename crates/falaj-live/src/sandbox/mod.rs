@@ -15,14 +15,14 @@
 //! sockets take the place of the TAPs ([`Join::Auto`]).
 //!
 //! ```no_run
-//! use falaj_live::sandbox::{End, Event, Sandbox, Side, Spec};
+//! use falaj_live::sandbox::{End, SideEvent, Sandbox, SandboxSide, SandboxSpec};
 //!
-//! let ping = Side::command(["ping", "-c", "3", "10.77.0.2"]);
-//! let mut sandbox = Sandbox::start(Spec { near: ping, ..Spec::default() })?;
+//! let ping = SandboxSide::command(["ping", "-c", "3", "10.77.0.2"]);
+//! let mut sandbox = Sandbox::start(SandboxSpec { near: ping, ..SandboxSpec::default() })?;
 //! sandbox.go(End::Near)?;
 //! // … copy units between sandbox.tap(End::Near) and sandbox.tap(End::Far) until
 //! while let Some(event) = sandbox.read_event(End::Near)? {
-//!     if let Event::Exited(exit) = event {
+//!     if let SideEvent::Exited(exit) = event {
 //!         std::process::exit(exit.shell_code());
 //!     }
 //! }
@@ -44,16 +44,16 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::{fs, io};
 
-pub use self::event::{Event, Exit};
+pub use self::event::{Exit, SideEvent};
 pub use self::hosts::{Hosts, Joint};
 pub(crate) use self::network::tap_in_place;
 pub(crate) use self::spec::NAT_INTERFACE;
-pub use self::spec::{INTERFACE, Join, Side, Spec, UserNamespace};
+pub use self::spec::{INTERFACE, Join, SandboxSide, SandboxSpec, UserNamespace};
 pub use crate::link_end::{End, Subnet};
 
-use self::control::Message;
+use self::control::SideMessage;
 use self::hosts::All;
-use self::plan::{Attachment, Forwards, Plan, Variable};
+use self::plan::{Attachment, Forwards, SidePlan, Variable};
 use crate::backend::packet::PacketSocket;
 use crate::backend::tap::Tap;
 use crate::error::Error;
@@ -80,9 +80,19 @@ impl Sandbox {
     ///
     /// # Errors
     /// Says which step failed, why, and what to try. Nothing is left behind then.
-    pub fn start(spec: Spec) -> Result<Sandbox, Error> {
-        let Spec { mtu, tso, join, user_namespace, subnet, routes, resolver, near, far, namespace } =
-            spec;
+    pub fn start(spec: SandboxSpec) -> Result<Sandbox, Error> {
+        let SandboxSpec {
+            mtu,
+            tso,
+            join,
+            user_namespace,
+            subnet,
+            routes,
+            resolver,
+            near,
+            far,
+            namespace,
+        } = spec;
         let mut plans = Vec::new();
         for (end, side) in [(End::Near, near), (End::Far, far)] {
             let namespace = namespace.clone().filter(|_| end == End::Far);
@@ -109,7 +119,7 @@ impl Sandbox {
             ];
             let forwards =
                 if routes && end == End::Far { Forwards::WayOut } else { Forwards::Nothing };
-            plans.push(Plan {
+            plans.push(SidePlan {
                 side,
                 attachments: vec![at],
                 forwards,
@@ -175,7 +185,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// What `recvmsg(2)` says, which is nothing in ordinary life.
-    pub fn read_event(&mut self, end: End) -> io::Result<Option<Event>> {
+    pub fn read_event(&mut self, end: End) -> io::Result<Option<SideEvent>> {
         self.sides.read_event(end.index())
     }
 
@@ -211,14 +221,14 @@ impl Sandbox {
 
     /// Has the far side the end of the way out configured, once its interface is there.
     pub(crate) fn configure_way_out(&self) -> Result<(), Error> {
-        self.sides.send(End::Far.index(), Message::Link, None)?;
-        self.sides.await_message(End::Far.index(), Message::Ready).map(drop)
+        self.sides.send(End::Far.index(), SideMessage::Link, None)?;
+        self.sides.await_message(End::Far.index(), SideMessage::Ready).map(drop)
     }
 
     /// Has the far side answer for the near one at the way out without delay.
     pub(crate) fn answer_at_once(&self) -> Result<(), Error> {
-        self.sides.send(End::Far.index(), Message::Answer, None)?;
-        self.sides.await_message(End::Far.index(), Message::Ready).map(drop)
+        self.sides.send(End::Far.index(), SideMessage::Answer, None)?;
+        self.sides.await_message(End::Far.index(), SideMessage::Ready).map(drop)
     }
 
     /// The link's addresses.
@@ -242,5 +252,5 @@ impl Sandbox {
 /// # Errors
 /// As [`Sandbox::start`].
 pub fn available() -> Result<(), Error> {
-    Sandbox::start(Spec::default()).map(drop)
+    Sandbox::start(SandboxSpec::default()).map(drop)
 }

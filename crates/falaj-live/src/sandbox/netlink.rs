@@ -30,7 +30,7 @@ use nix::errno::Errno;
 
 /// What an interface is to be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Interface<'a> {
+pub(crate) struct NetlinkInterface<'a> {
     pub(crate) name: &'a str,
     pub(crate) mac: [u8; 6],
     /// The largest IP packet in bytes.
@@ -41,7 +41,7 @@ pub(crate) struct Interface<'a> {
     pub(crate) large: bool,
 }
 
-impl Interface<'_> {
+impl NetlinkInterface<'_> {
     fn attributes(&self) -> Vec<LinkAttribute> {
         let mut attributes = vec![
             LinkAttribute::IfName(self.name.into()),
@@ -80,7 +80,11 @@ impl Netlink {
     }
 
     /// Makes interface `index` what `interface` says.
-    pub(crate) fn configure(&mut self, index: u32, interface: Interface<'_>) -> Result<(), Errno> {
+    pub(crate) fn configure(
+        &mut self,
+        index: u32,
+        interface: NetlinkInterface<'_>,
+    ) -> Result<(), Errno> {
         let mut link = LinkMessage::default();
         link.header.index = index;
         link.attributes = interface.attributes();
@@ -90,8 +94,8 @@ impl Netlink {
     /// Makes a pair of veth interfaces: `here` in this network namespace and `there` in that one.
     pub(crate) fn add_veth(
         &mut self,
-        here: Interface<'_>,
-        there: Interface<'_>,
+        here: NetlinkInterface<'_>,
+        there: NetlinkInterface<'_>,
         namespace: BorrowedFd<'_>,
     ) -> Result<(), Errno> {
         let mut peer = LinkMessage::default();

@@ -15,12 +15,12 @@ use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::Mode;
 
-use super::netlink::{Interface, Netlink};
+use super::netlink::{Netlink, NetlinkInterface};
 use super::plan::{Attachment, Forwards};
 use super::spec::NAT_INTERFACE;
 use crate::backend::packet::PacketSocket;
 use crate::backend::tap::Tap;
-use crate::error::Step;
+use crate::error::SetupStep;
 use crate::link_end::Subnet;
 
 /// Frames that wait in the kernel for the forwarder. At a million frames per second this bridges 8
@@ -38,20 +38,20 @@ const BRIDGE: &str = "bridge";
 /// to this.
 const NEVER: &str = "2147483647";
 
-type Failure = (Step, Errno);
+type Failure = (SetupStep, Errno);
 
 /// One side's network while it is being set up.
-pub(super) struct Network {
+pub(super) struct SideNetwork {
     netlink: Netlink,
 }
 
-impl Network {
+impl SideNetwork {
     /// The namespace without its links: the loopback interface, and settings for interfaces to
     /// come.
-    pub(super) fn prepare() -> Result<Network, Failure> {
-        let mut network = Network::found()?;
+    pub(super) fn prepare() -> Result<SideNetwork, Failure> {
+        let mut network = SideNetwork::found()?;
         let loopback = if_nametoindex("lo").and_then(|index| network.netlink.up(index));
-        loopback.map_err(|errno| (Step::Loopback, errno))?;
+        loopback.map_err(|errno| (SetupStep::Loopback, errno))?;
         for conf in ["all", "default"] {
             for (name, value) in [
                 ("disable_ipv6", "0"),
@@ -78,8 +78,8 @@ impl Network {
     }
 
     /// A namespace that is somebody else's, in which nothing is set.
-    pub(super) fn found() -> Result<Network, Failure> {
-        Ok(Network { netlink: Netlink::open().map_err(|errno| (Step::Netlink, errno))? })
+    pub(super) fn found() -> Result<SideNetwork, Failure> {
+        Ok(SideNetwork { netlink: Netlink::open().map_err(|errno| (SetupStep::Netlink, errno))? })
     }
 
     /// A link as a TAP interface.
@@ -88,7 +88,7 @@ impl Network {
         // A TAP has been told already what it may hand over.
         let configured = if_nametoindex(&*at.name)
             .and_then(|index| self.netlink.configure(index, interface(at, at.mac, true)));
-        configured.map_err(|errno| (Step::Interface, errno))?;
+        configured.map_err(|errno| (SetupStep::Interface, errno))?;
         self.configure(at)?;
         Ok(tap)
     }
@@ -100,7 +100,7 @@ impl Network {
         there: BorrowedFd<'_>,
     ) -> Result<(), Failure> {
         let (here, peer) = (interface(at, at.mac, true), interface(at, at.peer, true));
-        self.netlink.add_veth(here, peer, there).map_err(|errno| (Step::CreateVeth, errno))?;
+        self.netlink.add_veth(here, peer, there).map_err(|errno| (SetupStep::CreateVeth, errno))?;
         self.configure(at)
     }
 
@@ -113,25 +113,26 @@ impl Network {
         tso: bool,
         rate: Option<Rate>,
     ) -> Result<OwnedFd, Failure> {
-        let veth = |errno| (Step::CreateVeth, errno);
+        let veth = |errno| (SetupStep::CreateVeth, errno);
         let side = network_namespace().map_err(veth)?;
         unshare(CloneFlags::CLONE_NEWNET).map_err(veth)?;
         set("ipv6/conf/default/disable_ipv6", "1");
         let between = network_namespace().map_err(veth)?;
-        let mut there = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
+        let mut there = Netlink::open().map_err(|errno| (SetupStep::Netlink, errno))?;
         let here = interface(at, at.mac, tso);
         // Of another address, so that the kernel takes what comes for somebody else's and looks no
         // further.
         let [a, b, c, link, _, end] = at.mac;
-        let outer = Interface { name: OUTER, mac: [a, b, c, link, 1, end], large: true, ..here };
+        let outer =
+            NetlinkInterface { name: OUTER, mac: [a, b, c, link, 1, end], large: true, ..here };
         self.netlink.add_veth(here, outer, between.as_fd()).map_err(veth)?;
         let up = if_nametoindex(OUTER).and_then(|index| there.up(index));
-        up.map_err(|errno| (Step::Interface, errno))?;
+        up.map_err(|errno| (SetupStep::Interface, errno))?;
         if let Some(rate) = rate {
-            let index = if_nametoindex(OUTER).map_err(|errno| (Step::Interface, errno))?;
+            let index = if_nametoindex(OUTER).map_err(|errno| (SetupStep::Interface, errno))?;
             there
                 .add_token_bucket(index, rate, at.mtu)
-                .map_err(|errno| (Step::TokenBucket, errno))?;
+                .map_err(|errno| (SetupStep::TokenBucket, errno))?;
         }
         let socket = PacketSocket::make(OUTER, false)?;
         setns(side, CloneFlags::CLONE_NEWNET).map_err(veth)?;
@@ -143,12 +144,12 @@ impl Network {
     /// A kernel bridge in a network namespace of its own, which is answered and lives as long as
     /// its descriptor, and the first of its ports.
     pub(super) fn add_bridge(&mut self, at: &Attachment) -> Result<OwnedFd, Failure> {
-        let bridge = |errno| (Step::CreateBridge, errno);
+        let bridge = |errno| (SetupStep::CreateBridge, errno);
         let side = network_namespace().map_err(bridge)?;
         unshare(CloneFlags::CLONE_NEWNET).map_err(bridge)?;
         set("ipv6/conf/default/disable_ipv6", "1");
         let between = network_namespace().map_err(bridge)?;
-        let mut there = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
+        let mut there = Netlink::open().map_err(|errno| (SetupStep::Netlink, errno))?;
         there.add_bridge(BRIDGE).map_err(bridge)?;
         let up = if_nametoindex(BRIDGE).and_then(|index| there.up(index));
         up.map_err(bridge)?;
@@ -158,7 +159,7 @@ impl Network {
 
     /// A port of the bridge that is in that namespace, and at its other end the side's interface.
     pub(super) fn join_bridge(&mut self, at: &Attachment, between: OwnedFd) -> Result<(), Failure> {
-        let bridge = |errno| (Step::CreateBridge, errno);
+        let bridge = |errno| (SetupStep::CreateBridge, errno);
         let side = network_namespace().map_err(bridge)?;
         setns(between, CloneFlags::CLONE_NEWNET).map_err(bridge)?;
         self.add_bridge_port(at, side)
@@ -166,14 +167,17 @@ impl Network {
 
     /// The same, from within the bridge's namespace; goes back to the side's.
     fn add_bridge_port(&mut self, at: &Attachment, side: OwnedFd) -> Result<(), Failure> {
-        let bridge = |errno| (Step::CreateBridge, errno);
-        let mut here = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
+        let bridge = |errno| (SetupStep::CreateBridge, errno);
+        let mut here = Netlink::open().map_err(|errno| (SetupStep::Netlink, errno))?;
         let [a, b, c, link, _, end] = at.mac;
         let name = format!("port{end}");
-        let port =
-            Interface { name: &name, mac: [a, b, c, link, 1, end], ..interface(at, at.mac, true) };
+        let port = NetlinkInterface {
+            name: &name,
+            mac: [a, b, c, link, 1, end],
+            ..interface(at, at.mac, true)
+        };
         here.add_veth(port, interface(at, at.mac, true), side.as_fd())
-            .map_err(|errno| (Step::CreateVeth, errno))?;
+            .map_err(|errno| (SetupStep::CreateVeth, errno))?;
         let index = if_nametoindex(&*name).map_err(bridge)?;
         let master = if_nametoindex(BRIDGE).map_err(bridge)?;
         here.add_to_bridge(index, master).and_then(|()| here.up(index)).map_err(bridge)?;
@@ -185,14 +189,14 @@ impl Network {
     /// are given.
     pub(super) fn complete_veth(&mut self, at: &Attachment) -> Result<(), Failure> {
         self.configure(at)?;
-        Network::await_carrier(at)
+        SideNetwork::await_carrier(at)
     }
 
     /// Waits until an interface sends what it is given.
     pub(super) fn await_carrier(at: &Attachment) -> Result<(), Failure> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
         let socket = socket.map_err(|error| {
-            (Step::Loopback, Errno::from_raw(error.raw_os_error().unwrap_or_default()))
+            (SetupStep::Loopback, Errno::from_raw(error.raw_os_error().unwrap_or_default()))
         })?;
         PacketSocket::await_carrier(socket.as_fd(), &at.name);
         Ok(())
@@ -200,16 +204,16 @@ impl Network {
 
     /// Brings the interface up and gives it addresses, neighbours and routes.
     fn configure(&mut self, at: &Attachment) -> Result<(), Failure> {
-        let index = if_nametoindex(&*at.name).map_err(|errno| (Step::Interface, errno))?;
+        let index = if_nametoindex(&*at.name).map_err(|errno| (SetupStep::Interface, errno))?;
         let netlink = &mut self.netlink;
-        netlink.up(index).map_err(|errno| (Step::Interface, errno))?;
+        netlink.up(index).map_err(|errno| (SetupStep::Interface, errno))?;
 
         let six = has_ipv6(&at.name);
         let fits = |address: &IpAddr| six || address.is_ipv4();
         for &(address, prefix) in at.addresses.iter().filter(|(address, _)| fits(address)) {
             netlink
                 .add_address(index, address, prefix)
-                .map_err(|errno| (Step::Addresses, errno))?;
+                .map_err(|errno| (SetupStep::Addresses, errno))?;
         }
         let link_local = six.then(|| (link_local(at.peer).into(), at.peer));
         for (address, mac) in
@@ -217,14 +221,14 @@ impl Network {
         {
             netlink
                 .add_neighbour(index, address, mac)
-                .map_err(|errno| (Step::Neighbours, errno))?;
+                .map_err(|errno| (SetupStep::Neighbours, errno))?;
         }
         for &(to, gateway) in at.routes.iter().filter(|(_, gateway)| fits(gateway)) {
             let added = match to {
                 Some(to) => netlink.add_route(index, to, gateway),
                 None => netlink.add_default_route(index, gateway),
             };
-            added.map_err(|errno| (Step::Routes, errno))?;
+            added.map_err(|errno| (SetupStep::Routes, errno))?;
         }
         Ok(())
     }
@@ -233,19 +237,19 @@ impl Network {
 /// A link as a TAP interface of the namespace that the process is in, in which nothing else is set.
 /// One that `stays` may be there already, with what its owner gave it.
 pub(crate) fn tap_in_place(at: &Attachment, stays: bool) -> Result<Tap, Failure> {
-    let mut network = Network::found()?;
+    let mut network = SideNetwork::found()?;
     let was_there = if_nametoindex(&*at.name);
     if !stays {
         return network.add_tap(at, true);
     }
     let tap = Tap::create(&at.name, true, true)?;
     if let Ok(index) = was_there {
-        network.netlink.up(index).map_err(|errno| (Step::Interface, errno))?;
+        network.netlink.up(index).map_err(|errno| (SetupStep::Interface, errno))?;
         return Ok(tap);
     }
     let configured = if_nametoindex(&*at.name)
         .and_then(|index| network.netlink.configure(index, interface(at, at.mac, true)));
-    configured.map_err(|errno| (Step::Interface, errno))?;
+    configured.map_err(|errno| (SetupStep::Interface, errno))?;
     network.configure(at)?;
     Ok(tap)
 }
@@ -271,19 +275,19 @@ pub(super) fn forward(forwards: Forwards) {
 /// that has no better route there.
 pub(super) fn configure_way_out(subnet: Subnet) -> Result<(), Failure> {
     let [own, gateway] = subnet.way_out();
-    let mut netlink = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
-    let index = if_nametoindex(NAT_INTERFACE).map_err(|errno| (Step::Interface, errno))?;
-    netlink.up(index).map_err(|errno| (Step::Interface, errno))?;
-    netlink.add_address(index, own.into(), 30).map_err(|errno| (Step::Addresses, errno))?;
-    netlink.add_default_route(index, gateway.into()).map_err(|errno| (Step::Routes, errno))
+    let mut netlink = Netlink::open().map_err(|errno| (SetupStep::Netlink, errno))?;
+    let index = if_nametoindex(NAT_INTERFACE).map_err(|errno| (SetupStep::Interface, errno))?;
+    netlink.up(index).map_err(|errno| (SetupStep::Interface, errno))?;
+    netlink.add_address(index, own.into(), 30).map_err(|errno| (SetupStep::Addresses, errno))?;
+    netlink.add_default_route(index, gateway.into()).map_err(|errno| (SetupStep::Routes, errno))
 }
 
 /// Has this side answer for others at the way out at once, and not after a random time of up to 0.8
 /// s.
 pub(super) fn answer_at_once() -> Result<(), Failure> {
-    let mut netlink = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
-    let index = if_nametoindex(NAT_INTERFACE).map_err(|errno| (Step::Interface, errno))?;
-    netlink.answer_at_once(index).map_err(|errno| (Step::Neighbours, errno))
+    let mut netlink = Netlink::open().map_err(|errno| (SetupStep::Netlink, errno))?;
+    let index = if_nametoindex(NAT_INTERFACE).map_err(|errno| (SetupStep::Interface, errno))?;
+    netlink.answer_at_once(index).map_err(|errno| (SetupStep::Neighbours, errno))
 }
 
 /// Whether a link carries IPv6. It does not where the MTU is below 1280 bytes or IPv6 is switched
@@ -293,8 +297,8 @@ pub(super) fn has_ipv6(interface: &str) -> bool {
         .is_ok_and(|off| off.trim() == "0")
 }
 
-fn interface(at: &Attachment, mac: [u8; 6], large: bool) -> Interface<'_> {
-    Interface { name: &at.name, mac, mtu: at.mtu, queue: QUEUE, large }
+fn interface(at: &Attachment, mac: [u8; 6], large: bool) -> NetlinkInterface<'_> {
+    NetlinkInterface { name: &at.name, mac, mtu: at.mtu, queue: QUEUE, large }
 }
 
 /// The network namespace that the process is in now.

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::spec::{INTERFACE, Side};
+use super::spec::{INTERFACE, SandboxSide};
 use crate::link_end::{End, Subnet};
 
 /// An interface at one end of a link, and who is at the other end.
@@ -88,8 +88,8 @@ pub(crate) enum Variable {
 
 /// One side.
 #[derive(Debug, Default)]
-pub(crate) struct Plan {
-    pub(crate) side: Side,
+pub(crate) struct SidePlan {
+    pub(crate) side: SandboxSide,
     /// By their order the interfaces have their names.
     pub(crate) attachments: Vec<Attachment>,
     pub(crate) forwards: Forwards,

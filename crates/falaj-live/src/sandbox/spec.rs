@@ -45,7 +45,7 @@ pub enum UserNamespace {
 
 /// What runs on one side.
 #[derive(Debug, Default)]
-pub struct Side {
+pub struct SandboxSide {
     /// The command and its arguments, looked up in `PATH`; `None` leaves the side without one.
     pub command: Option<Vec<OsString>>,
     /// The command's standard input; `None`: the caller's.
@@ -61,16 +61,19 @@ pub struct Side {
     pub env: Vec<(OsString, OsString)>,
 }
 
-impl Side {
+impl SandboxSide {
     /// A side that runs this command with the caller's standard streams.
-    pub fn command<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Side {
-        Side { command: Some(words.into_iter().map(Into::into).collect()), ..Side::default() }
+    pub fn command<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> SandboxSide {
+        SandboxSide {
+            command: Some(words.into_iter().map(Into::into).collect()),
+            ..SandboxSide::default()
+        }
     }
 }
 
 /// What a sandbox is to be.
 #[derive(Debug)]
-pub struct Spec {
+pub struct SandboxSpec {
     /// The link's largest IP packet in bytes, 68 to 65521. Below 1280 the link carries no IPv6.
     pub mtu: u16,
     /// Whether a TAP may hand over TCP units larger than the MTU, to be passed on as they are: far
@@ -88,9 +91,9 @@ pub struct Spec {
     /// What `/etc/resolv.conf` is to hold on both sides; `None`: what the caller's holds.
     pub resolver: Option<String>,
     /// Side a.
-    pub near: Side,
+    pub near: SandboxSide,
     /// Side b.
-    pub far: Side,
+    pub far: SandboxSide,
     /// Side b's network namespace: a name under `/run/netns`, or the number of a process there;
     /// `None`: one of its own. Of one that is there nothing is changed but that it has the
     /// link's interface as long as the sandbox lives.
@@ -99,9 +102,9 @@ pub struct Spec {
 
 /// Interfaces with an MTU of 1500 bytes and large TCP units; a user namespace if need be; no
 /// commands.
-impl Default for Spec {
-    fn default() -> Spec {
-        Spec {
+impl Default for SandboxSpec {
+    fn default() -> SandboxSpec {
+        SandboxSpec {
             mtu: 1500,
             tso: true,
             join: Join::default(),
@@ -109,8 +112,8 @@ impl Default for Spec {
             subnet: Subnet::default(),
             routes: false,
             resolver: None,
-            near: Side::default(),
-            far: Side::default(),
+            near: SandboxSide::default(),
+            far: SandboxSide::default(),
             namespace: None,
         }
     }

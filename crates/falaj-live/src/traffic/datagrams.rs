@@ -5,7 +5,7 @@
 //! two readings of one clock.
 
 use crate::clock::{Clock, monotonic};
-use crate::poll::Watch;
+use crate::poll::PollSet;
 use crate::priority::{self, Rank};
 use crate::socket_buffer;
 use falaj_sched::collections::calendar::Calendar;
@@ -108,12 +108,12 @@ pub enum TrafficModel {
 
 /// Why a source is no train of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Closed;
+pub struct ClosedLoopSource;
 
 impl TryFrom<SourceSpec> for Traffic {
-    type Error = Closed;
+    type Error = ClosedLoopSource;
 
-    fn try_from(spec: SourceSpec) -> Result<Traffic, Closed> {
+    fn try_from(spec: SourceSpec) -> Result<Traffic, ClosedLoopSource> {
         let model = match spec.model {
             Model::Poisson => TrafficModel::Poisson,
             Model::Cbr => TrafficModel::Cbr,
@@ -128,7 +128,7 @@ impl TryFrom<SourceSpec> for Traffic {
             Model::Video(frames) => TrafficModel::Video(frames),
             Model::Greedy(envelope) => TrafficModel::Greedy(envelope),
             Model::Recorded(all) => TrafficModel::Recorded(Arc::unwrap_or_clone(all)),
-            Model::Tcp(_) => return Err(Closed),
+            Model::Tcp(_) => return Err(ClosedLoopSource),
         };
         let (rate, start, stop) = (spec.rate.0, spec.start.0, spec.stop.0);
         Ok(Traffic { rate, sizes: spec.sizes, limit: spec.limit, start, stop, model })
@@ -372,15 +372,15 @@ fn stamp(datagram: &[u8]) -> Option<(u32, u64)> {
 
 /// What arrived of a source.
 #[derive(Default)]
-struct Arrived {
+struct ArrivedDatagrams {
     delay: Meter,
     first: Option<u64>,
     last: Option<u64>,
 }
 
-impl Arrived {
+impl ArrivedDatagrams {
     /// All that `other` counted too.
-    fn add(&mut self, other: &Arrived) {
+    fn add(&mut self, other: &ArrivedDatagrams) {
         self.delay.add(&other.delay);
         self.first = self.first.into_iter().chain(other.first).min();
         self.last = self.last.max(other.last);
@@ -422,13 +422,13 @@ fn receive(
     priority::be_punctual(Rank::Receiver);
     let clock = Clock::from_zero(plan.zero);
     let end = Time(plan.duration + plan.grace);
-    let mut delays: BTreeMap<u32, Arrived> =
-        plan.receives.iter().map(|r| (r.source, Arrived::default())).collect();
+    let mut delays: BTreeMap<u32, ArrivedDatagrams> =
+        plan.receives.iter().map(|r| (r.source, ArrivedDatagrams::default())).collect();
     for socket in sockets.values() {
         socket.set_nonblocking(true)?;
         socket_buffer::enlarge(socket);
     }
-    let mut watch = Watch::default();
+    let mut watch = PollSet::default();
     watch.set(sockets.values().map(UdpSocket::as_fd));
     let mut windows = Windows::new(plan);
     let mut buffer = vec![0; 65_536];
@@ -459,18 +459,20 @@ fn receive(
             }
         }
     }
-    let mut flows: BTreeMap<FlowKey, Arrived> = BTreeMap::new();
+    let mut flows: BTreeMap<FlowKey, ArrivedDatagrams> = BTreeMap::new();
     for receiving in &plan.receives {
         flows.entry(receiving.flow).or_default().add(&delays[&receiving.source]);
     }
-    let report = |(flow, Arrived { delay, first, last }): (FlowKey, Arrived)| ReceivedReport {
-        flow,
-        between: first.zip(last).map(|(first, last)| last - first),
-        datagrams: delay.count(),
-        mean: delay.mean_nanos(),
-        p50: delay.quantile(0.5).map(|s| s.0),
-        p99: delay.quantile(0.99).map(|s| s.0),
-        max: delay.max().map(|s| s.0),
+    let report = |(flow, ArrivedDatagrams { delay, first, last }): (FlowKey, ArrivedDatagrams)| {
+        ReceivedReport {
+            flow,
+            between: first.zip(last).map(|(first, last)| last - first),
+            datagrams: delay.count(),
+            mean: delay.mean_nanos(),
+            p50: delay.quantile(0.5).map(|s| s.0),
+            p99: delay.quantile(0.99).map(|s| s.0),
+            max: delay.max().map(|s| s.0),
+        }
     };
     Ok((flows.into_iter().map(report).collect(), windows.bytes))
 }

@@ -12,7 +12,7 @@ use falaj_traffic::meter::Meter;
 use nix::errno::Errno;
 
 use crate::clock::monotonic;
-use crate::error::{Error, Step};
+use crate::error::{Error, SetupStep};
 use crate::netns::made_in;
 
 /// When a datagram is given up.
@@ -25,7 +25,7 @@ const LOST: Span = Span::from_secs(1);
 /// The namespace cannot be entered, or has no such address.
 pub fn socket(process: i32, address: IpAddr) -> Result<UdpSocket, Error> {
     let errno = |error: io::Error| {
-        (Step::Sockets, error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
+        (SetupStep::Sockets, error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
     };
     let made = made_in(Some(&process.to_string()), || {
         let socket = UdpSocket::bind((address, 0)).map_err(errno)?;
@@ -33,7 +33,7 @@ pub fn socket(process: i32, address: IpAddr) -> Result<UdpSocket, Error> {
         Ok(vec![OwnedFd::from(socket)])
     })?;
     made.into_iter().next().map(UdpSocket::from).ok_or(Error::new(
-        Step::Sockets,
+        SetupStep::Sockets,
         None,
         Errno::EPROTO,
     ))

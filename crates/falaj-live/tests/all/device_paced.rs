@@ -7,7 +7,7 @@ use falaj_engine::transaction::Transaction;
 use falaj_engine::{ChangeError, Engine, PipeId};
 use falaj_live::backend::port::{Port, Received};
 use falaj_live::clock::{Clock, monotonic};
-use falaj_live::event_loop::{Attached, Awake, Forwarder, Losses, Options, Woken};
+use falaj_live::event_loop::{Attached, Forwarder, LiveLosses, LoopActivity, Options, Woken};
 use falaj_sched::contract::params::{FlowSetup, Setup, Values};
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::units::rate::Rate;
@@ -104,7 +104,7 @@ fn pass(
     (mut forwarder, [near, far]): (Forwarder, [UnixDatagram; 2]),
     packets: u32,
     each: Duration,
-) -> io::Result<(Vec<u32>, Awake)> {
+) -> io::Result<(Vec<u32>, LoopActivity)> {
     let sender = thread::spawn(move || -> io::Result<()> {
         let mut unit = vec![0; SIZE];
         (0..packets).try_for_each(|number| {
@@ -130,7 +130,7 @@ fn pass(
     }
     sender.join().expect("it sends")?;
     let came = receiver.join().expect("it receives")?;
-    assert_eq!(forwarder.losses(), Losses::default());
+    assert_eq!(forwarder.losses(), LiveLosses::default());
     let counters = forwarder.counters(PipeId(0), FLOW);
     assert_eq!((counters.sent, counters.dropped(), counters.backlog), (packets.into(), 0, 0));
     assert_eq!(forwarder.flows()[0][0].release_error.count(), u64::from(packets));

@@ -11,10 +11,10 @@ use falaj_engine::message::{Corrupt, Unit};
 use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::transaction::{FlowChange, Transaction};
 use falaj_engine::{Engine, Output, PipeId, Prepared, change};
-use falaj_live::backend::loopback::{RelayPort, Sorted};
+use falaj_live::backend::loopback::{FlowLookup, LoopbackPort};
 use falaj_live::backend::port::{Port, Received};
 use falaj_live::clock::{Clock, monotonic, thread_cpu};
-use falaj_live::event_loop::{Attached, Forwarder, Losses, Options, Timer, WhenFull, Woken};
+use falaj_live::event_loop::{Attached, Forwarder, LiveLosses, Options, Timer, WhenFull, Woken};
 use falaj_sched::contract::params::{FlowSetup, Setup, Values};
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::units::probability::Probability;
@@ -241,7 +241,7 @@ fn nothing_is_lost_doubled_reordered_or_early() -> io::Result<()> {
             assert_eq!(flow.gap_error.count(), 599, "one less than there are packets");
             assert!(flow.gap_error.max() <= flow.release_error.max(), "none is early");
         }
-        assert_eq!(forwarder.losses(), Losses::default());
+        assert_eq!(forwarder.losses(), LiveLosses::default());
     }
     Ok(())
 }
@@ -384,7 +384,7 @@ fn what_finds_no_memory_is_counted_and_the_rest_passes() -> io::Result<()> {
         assert!((8 * round..50 * round).contains(&passed), "{passed}");
         assert_eq!(
             forwarder.losses(),
-            Losses { no_memory: 50 * round - passed, ..Losses::default() }
+            LiveLosses { no_memory: 50 * round - passed, ..LiveLosses::default() }
         );
     }
     Ok(())
@@ -458,7 +458,7 @@ fn trouble_with_one_unit_ends_nothing() -> io::Result<()> {
     assert_eq!(far.numbers(), (0..10 * all.len() as u32).filter(passes).collect::<Vec<_>>());
     assert_eq!(
         forwarder.losses(),
-        Losses { unmatched: 10, not_taken: 20, unreadable: 10, ..Losses::default() }
+        LiveLosses { unmatched: 10, not_taken: 20, unreadable: 10, ..LiveLosses::default() }
     );
     let counters = forwarder.counters(PipeId(0), FLOW);
     assert_eq!((counters.sent, counters.dropped_large), (50, 10));
@@ -504,7 +504,7 @@ fn datagrams_pass_over_loopback() -> io::Result<()> {
     let mut ways = Vec::new();
     for (i, receiver) in receivers.iter().enumerate() {
         receiver.set_nonblocking(true)?;
-        let port = RelayPort::new(receiver.local_addr()?, Sorted::Flow(FLOW))?;
+        let port = LoopbackPort::new(receiver.local_addr()?, FlowLookup::Flow(FLOW))?;
         ways.push(port.address()?);
         ports.push(Attached { port: Box::new(port), pipe: PipeId(i as u32), leaves_at: i });
     }
@@ -568,7 +568,7 @@ fn what_a_link_does_to_packets_is_as_simulated() -> io::Result<()> {
         match output {
             Output::Corrupt(c) => corrupt = Some(c.handle),
             Output::Emit(e) | Output::Copy(e) => {
-                expected.push((e.handle, corrupt == Some(e.handle)))
+                expected.push((e.handle, corrupt == Some(e.handle)));
             }
             Output::Drop(_) | Output::Mark(_) | Output::Early(_) => {}
         }

@@ -23,7 +23,7 @@ fn port() -> (Box<dyn Port>, UnixDatagram) {
 /// Bytes of any kind as a unit behind a virtio-net header (TAP, packet sockets, guests): read,
 /// sorted, cut up, marked, damaged, handed over; and as a frame of AF_XDP, whose checksum may be
 /// left to compute.
-pub fn unit(bytes: &[u8]) {
+pub(crate) fn unit(bytes: &[u8]) {
     let ((mut port, socket), mut buffer) = (port(), vec![0; Tap::MAX_UNIT]);
     let bytes = &bytes[..bytes.len().min(4_000)];
     if socket.send(bytes).is_err() {
@@ -66,7 +66,7 @@ pub fn unit(bytes: &[u8]) {
 /// Frames of three adapters and of what is behind the uplink, with any addresses, while adapters
 /// pause, go and come: what arrives was sent, nobody gets what goes to another's address, and in
 /// the end a right frame passes both ways.
-pub fn adapters(bytes: &[u8]) {
+pub(crate) fn adapters(bytes: &[u8]) {
     const NAMES: [&str; 3] = ["a", "b", "c"];
     /// The first address of each adapter is its own; the others are anybody's.
     const MACS: [u8; 8] = [1, 2, 3, 4, 5, 0xfe, 0, 0xff];
@@ -170,7 +170,10 @@ fn units_that_fuzzers_begin_with() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(256)
+    })]
 
     #[test]
     fn whatever_comes_is_handled(
@@ -178,8 +181,13 @@ proptest! {
         changes in prop::collection::vec((0..120_usize, any::<u8>()), 0..6), end in 0..1_200_usize,
     ) {
         let at = 14 + 4 * tags + if six { 40 } else { 20 };
-        let kind = match (udp, six) { (true, _) => 5, (_, true) => 4, _ => 1 };
-        let mut bytes = vec![1, kind, 0, 0, size, 0, at as u8, 0, if udp { 6 } else { 16 }, 0, 0, 0];
+        let kind = match (udp, six) {
+            (true, _) => 5,
+            (_, true) => 4,
+            _ => 1,
+        };
+        let mut bytes =
+            vec![1, kind, 0, 0, size, 0, at as u8, 0, if udp { 6 } else { 16 }, 0, 0, 0];
         bytes.extend([2; 12]);
         (0..tags).for_each(|_| bytes.extend([0x81, 0x00, 0, 5]));
         bytes.extend(if six { [0x86, 0xdd, 0x60] } else { [0x08, 0x00, 0x45] });

@@ -5,9 +5,8 @@ use super::guest::{
     CSUM, EVENT_IDX, FROM_GUEST, Guest, HEADER, LEAST, MEMORY, MONITOR, MRG_RXBUF, NEXT, SIZE,
     TO_GUEST, TSO4, WRITE, parts,
 };
-use falaj_live::backend::packet::{Monitor, State};
-use falaj_live::backend::port::Port;
 use falaj_live::backend::vhost_user::{VhostUser, VhostUserPort};
+use falaj_live::backend::{InterfaceState, Monitor, Port};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use proptest::prelude::*;
@@ -50,7 +49,7 @@ impl Card {
     }
 
     /// Waits until it is said to be so.
-    fn becomes(&self, state: State) {
+    fn becomes(&self, state: InterfaceState) {
         loop {
             assert!(is_readable(&self.monitor, 10_000), "it never was {state:?}");
             self.monitor.clear();
@@ -97,7 +96,7 @@ fn units_pass_both_ways() {
     for features in [LEAST, LEAST | EVENT_IDX, LEAST | MRG_RXBUF, 1 << 30] {
         let mut card = Card::new();
         let mut guest = Guest::start(&card.path, features);
-        card.becomes(State::Up);
+        card.becomes(InterfaceState::Up);
         let header = if features & (1 << 32 | MRG_RXBUF) == 0 { HEADER - 2 } else { HEADER };
         // A driver older than virtio 1 knows no number of buffers.
         let as_sent = |unit: &[u8]| [&unit[..header], &unit[HEADER..]].concat();
@@ -132,7 +131,7 @@ fn units_pass_both_ways() {
 fn a_long_unit_goes_over_several_buffers() {
     let mut card = Card::new();
     let mut guest = Guest::start(&card.path, LEAST | MRG_RXBUF | CSUM | TSO4);
-    card.becomes(State::Up);
+    card.becomes(InterfaceState::Up);
     let unit = train(40);
     guest.offer(TO_GUEST, &[(0x80000, 1500)]);
     guest.offer(TO_GUEST, &[(0x81000, 1500)]);
@@ -160,7 +159,7 @@ fn a_guest_gets_what_it_takes() {
     for (features, finished) in [(LEAST, true), (LEAST | CSUM, false)] {
         let mut card = Card::new();
         let mut guest = Guest::start(&card.path, features);
-        card.becomes(State::Up);
+        card.becomes(InterfaceState::Up);
         (0..3).for_each(|n| guest.offer(TO_GUEST, &[(0x80000 + 0x1000 * n, 2000)]));
         assert!(card.port.transmit(&train(3)).expect("no error"));
         assert_eq!(guest.used(TO_GUEST), 3, "packet by packet");
@@ -185,12 +184,12 @@ fn a_monitor_goes_and_another_comes() {
     let mut card = Card::new();
     for _ in 0..3 {
         let mut guest = Guest::start(&card.path, LEAST);
-        card.becomes(State::Up);
+        card.becomes(InterfaceState::Up);
         guest.sends(&unit(60), &[]);
         assert!(is_readable(&card.port.readable(), 10_000));
         assert_eq!(card.receives(), Some(unit(60)));
         drop(guest);
-        card.becomes(State::Gone);
+        card.becomes(InterfaceState::Gone);
         assert_eq!(card.receives(), None);
         assert!(!card.port.transmit(&unit(60)).expect("it may come back"));
     }
@@ -208,17 +207,17 @@ fn a_monitor_goes_and_another_comes() {
 fn a_ring_that_stops_goes_on_where_it_was() {
     let mut card = Card::new();
     let mut guest = Guest::start(&card.path, LEAST);
-    card.becomes(State::Up);
+    card.becomes(InterfaceState::Up);
     guest.sends(&unit(60), &[]);
     guest.sends(&unit(61), &[]);
     assert_eq!(card.receives(), Some(unit(60)));
     let bases = [TO_GUEST, FROM_GUEST]
         .map(|ring| guest.frontend.get_vring_base(ring).expect("it says") as u16);
     assert_eq!(bases, [0, 1]);
-    card.becomes(State::Down);
+    card.becomes(InterfaceState::Down);
     assert_eq!(card.receives(), None);
     guest.run(bases);
-    card.becomes(State::Up);
+    card.becomes(InterfaceState::Up);
     assert!(is_readable(&card.port.readable(), 10_000), "nobody kicks again");
     assert_eq!(card.receives(), Some(unit(61)));
 }
@@ -242,7 +241,7 @@ fn a_monitor_that_talks_nonsense_is_left() {
     assert_eq!(card.receives(), None);
     drop(half);
     let mut guest = Guest::start(&card.path, LEAST);
-    card.becomes(State::Up);
+    card.becomes(InterfaceState::Up);
     guest.sends(&unit(60), &[]);
     assert!(is_readable(&card.port.readable(), 10_000));
     assert_eq!(card.receives(), Some(unit(60)));
@@ -257,7 +256,7 @@ fn memory_that_can_be_sealed_stays_as_long_as_it_is() {
     guest.file.set_len(MEMORY as u64).expect("so much");
     guest.share(MEMORY as u64).expect("it takes the memory");
     guest.run([0; 2]);
-    card.becomes(State::Up);
+    card.becomes(InterfaceState::Up);
     guest.file.set_len(0x1000).expect_err("it is sealed");
     assert_eq!(card.receives(), None);
     // Whoever wants less has other memory.
@@ -267,14 +266,14 @@ fn memory_that_can_be_sealed_stays_as_long_as_it_is() {
 /// Rings that bytes have written: descriptors that lie outside, follow each other in a circle,
 /// stand in tables; indices that say too much. Units are read and handed over meanwhile; in the end
 /// a right one passes.
-pub fn rings(bytes: &[u8]) {
+pub(crate) fn rings(bytes: &[u8]) {
     let features = LEAST
         | bytes
             .first()
             .map_or(0, |&b| u64::from(b & 1) * MRG_RXBUF + u64::from(b & 2) * (EVENT_IDX / 2));
     let mut card = Card::new();
     let mut guest = Guest::start(&card.path, features);
-    card.becomes(State::Up);
+    card.becomes(InterfaceState::Up);
     let mut buffer = vec![0; card.port.longest()];
     let mut bytes = bytes.iter().copied();
     while let Some(what) = bytes.next() {
@@ -320,9 +319,9 @@ pub fn rings(bytes: &[u8]) {
         let _ = card.port.transmit(&unit(64));
     }
     drop(guest);
-    card.becomes(State::Gone);
+    card.becomes(InterfaceState::Gone);
     let mut guest = Guest::start(&card.path, LEAST);
-    card.becomes(State::Up);
+    card.becomes(InterfaceState::Up);
     guest.sends(&unit(60), &[]);
     assert_eq!(card.receives(), Some(unit(60)));
 }
@@ -330,7 +329,7 @@ pub fn rings(bytes: &[u8]) {
 /// What a monitor says, of any kind: right words in the wrong order, words that are wrong in one
 /// place, descriptors that are others than they should be, memory that lies elsewhere. It is
 /// answered or hung up on, and in the end another monitor's guest is served.
-pub fn monitor(bytes: &[u8]) {
+pub(crate) fn monitor(bytes: &[u8]) {
     const RIGHT: [u8; 11] = [18, 3, 1, 2, 5, 8, 10, 9, 13, 12, 17];
     const STRANGE: [u32; 8] = [0, 1, 2, 7, 0x100, 0x7fff_ffff, 0xffff_fff0, u32::MAX];
     let mut card = Card::new();
@@ -420,7 +419,10 @@ pub fn monitor(bytes: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(128) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(128)
+    })]
     #[test]
     fn whatever_a_guest_writes(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         rings(&bytes);

@@ -14,7 +14,7 @@ use falaj_engine::masks::Each;
 use falaj_scenario::Direction;
 use falaj_sched::contract::guarantee::{Bound, Deadlines, Promise, RateCondition};
 use falaj_sched::contract::no_guarantee::NoPromise;
-use falaj_sched::contract::params::Refusals;
+use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::queues::queue::Limit;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
@@ -73,8 +73,11 @@ impl Outlook {
 ///
 /// # Errors
 /// The discipline refuses its setup.
-pub fn outlooks(direction: &Direction, sources: &[Sends<'_>]) -> Result<Vec<Outlook>, Refusals> {
-    let served = served(direction, &direction.setup)?;
+pub fn outlooks(
+    direction: &Direction,
+    sources: &[Sends<'_>],
+) -> Result<Vec<Outlook>, ConfigErrors> {
+    let served = served(direction, &direction.pipe.setup)?;
     let flows = 0..direction.flows.len();
     let envelope = |f: usize| {
         if direction.flows[f].envelope.is_empty() && is_many(direction, f) {
@@ -95,10 +98,10 @@ pub fn outlooks(direction: &Direction, sources: &[Sends<'_>]) -> Result<Vec<Outl
     }
     let mut out = Vec::new();
     // Which flow a leaf is below is searched for, and of thousands each would be.
-    let undivided = direction.setup.flows.iter().all(|flow| flow.inner.is_none());
-    let limit_of = |f: usize| match direction.setup.flows.get(f).filter(|_| undivided) {
+    let undivided = direction.pipe.setup.flows.iter().all(|flow| flow.inner.is_none());
+    let limit_of = |f: usize| match direction.pipe.setup.flows.get(f).filter(|_| undivided) {
         Some(flow) => flow.limit,
-        None => limit_of(&direction.setup, f),
+        None => limit_of(&direction.pipe.setup, f),
     };
     for (f, (promise, envelope)) in served.promises.iter().cloned().zip(envelopes).enumerate() {
         let limit = served.shared.unwrap_or_else(|| limit_of(f));
@@ -109,7 +112,7 @@ pub fn outlooks(direction: &Direction, sources: &[Sends<'_>]) -> Result<Vec<Outl
         let distances =
             distances.and_then(|(e, (_, _, service))| served.distances(f, &e.curve, service));
         let fit = |d: &Distances| {
-            backlog(&d.backlog, limit, direction.setup.largest, envelope.as_ref().ok())
+            backlog(&d.backlog, limit, direction.pipe.setup.largest, envelope.as_ref().ok())
         };
         let mut outlook = Outlook {
             name: direction.flows[f].name.clone(),
@@ -148,7 +151,7 @@ pub fn outlooks(direction: &Direction, sources: &[Sends<'_>]) -> Result<Vec<Outl
 
 /// Is a flow many?
 fn is_many(direction: &Direction, flow: usize) -> bool {
-    direction.masks.link.is_some() || direction.masks.of(flow).is_some()
+    direction.pipe.masks.link.is_some() || direction.pipe.masks.of(flow).is_some()
 }
 
 /// How many a flow is by the masks of its own and of its link.
@@ -160,15 +163,15 @@ fn many(direction: &Direction, flow: usize) -> Option<String> {
             "of {most} {what} at most, by {mask}; others share {shared} more, which are promised it together"
         )
     };
-    let link = direction.masks.link.as_ref().map(|each| of(each, "links"));
-    let queues = direction.masks.of(flow).map(|each| of(each, "queues"));
+    let link = direction.pipe.masks.link.as_ref().map(|each| of(each, "links"));
+    let queues = direction.pipe.masks.of(flow).map(|each| of(each, "queues"));
     let all: Vec<String> = link.into_iter().chain(queues).collect();
     (!all.is_empty()).then(|| all.join("; in each, "))
 }
 
 /// Rate and latency of the queue that all flows share.
-fn shared_service(direction: &Direction) -> Result<Option<(Rate, Span)>, Refusals> {
-    let mut setup = direction.setup.clone();
+fn shared_service(direction: &Direction) -> Result<Option<(Rate, Span)>, ConfigErrors> {
+    let mut setup = direction.pipe.setup.clone();
     setup.flows.truncate(1);
     let served = served(direction, &setup)?;
     Ok(served

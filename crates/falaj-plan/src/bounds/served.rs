@@ -3,9 +3,9 @@
 use super::follows::{By, Distances};
 use falaj_scenario::Direction;
 use falaj_sched::contract::discipline::Discipline;
-use falaj_sched::contract::guarantee::{Bound, Deadlines, Promise, RateCondition, Turns};
+use falaj_sched::contract::guarantee::{Bound, Deadlines, Promise, RateCondition, StaircaseCurve};
 use falaj_sched::contract::no_guarantee::NoPromise;
-use falaj_sched::contract::params::{Refusals, Setup};
+use falaj_sched::contract::params::{ConfigErrors, Setup};
 use falaj_sched::queues::aqm::any_later;
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry;
@@ -19,7 +19,7 @@ pub struct Served {
     /// One for each flow.
     pub promises: Vec<Result<Promise, NoPromise>>,
     /// How each is served in turns, if that is known.
-    turns: Vec<Option<Turns>>,
+    turns: Vec<Option<StaircaseCurve>>,
     /// By which curve its packets have deadlines, if they have.
     pub(crate) deadlines: Vec<Option<Deadlines>>,
     /// What must hold, beside a backlog, for the rates.
@@ -80,14 +80,14 @@ const MOST_TURNS: u64 = 100;
 ///
 /// # Errors
 /// It does not accept it.
-pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, Refusals> {
+pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, ConfigErrors> {
     let kind = direction.scheduler.kind;
-    let (mut finely, mut promises) = if direction.masks.flows.iter().any(Option::is_some) {
+    let (mut finely, mut promises) = if direction.pipe.masks.flows.iter().any(Option::is_some) {
         // One of each is asked for all that are like it, in the midst of as many as there may be.
-        let firsts = direction.masks.firsts(setup.flows.len());
+        let firsts = direction.pipe.masks.firsts(setup.flows.len());
         let finer = Finer { whole: true, flows: firsts, largest: setup.largest };
-        let build = registry::build(kind, &direction.masks.expanded(setup), finer);
-        let mut all = build.map_err(|refused| direction.masks.refused(refused, setup))?;
+        let build = registry::build(kind, &direction.pipe.masks.expanded(setup), finer);
+        let mut all = build.map_err(|refused| direction.pipe.masks.refused(refused, setup))?;
         let promises = std::mem::take(&mut all.promises);
         (all, promises)
     } else {
@@ -98,13 +98,13 @@ pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, Refusals> 
             tree::promises(kind, setup)?,
         )
     };
-    if let Some(none) = direction.pipe().no_promise() {
+    if let Some(none) = direction.pipe.clone().no_promise() {
         promises.fill_with(|| Err(none.clone()));
         finely.turns.fill(None);
         finely.deadlines.fill(None);
         finely.jitters.fill(None);
     }
-    let later = direction.pipe().held_by_device();
+    let later = direction.pipe.clone().held_by_device();
     if later > Span::ZERO {
         // All that leaves does so behind what the device was handed before.
         promises = promises

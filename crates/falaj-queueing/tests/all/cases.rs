@@ -70,7 +70,7 @@ fn a_load_of_one_is_refused_and_one_close_to_it_is_not() {
         match queue {
             Ok(queue) => close(queue.mean_wait(), load / (1.0 - load), 1e-8, "M/M/1"),
             Err(why) => {
-                assert!(why.to_string().contains(&format!("the load is {load:.4}")), "{why}")
+                assert!(why.to_string().contains(&format!("the load is {load:.4}")), "{why}");
             }
         }
     }

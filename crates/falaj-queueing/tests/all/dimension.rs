@@ -17,7 +17,7 @@ fn a_delay_has_two_sizes_and_a_least() {
         paper(Measure::Mean).dimensions(Some(300e-6), 500).unwrap();
     assert_eq!(stable, (125, 500));
     let near = |ours: f64, theirs: f64, off: f64| {
-        assert!((ours - theirs).abs() <= off, "{ours} for {theirs}")
+        assert!((ours - theirs).abs() <= off, "{ours} for {theirs}");
     };
     near(least.delay * 1e6, 255.0, 3.0);
     near(least.size as f64, 200.0, 25.0);

@@ -193,7 +193,7 @@ impl Stream {
 /// Bytes of any kind as what clients do, and have a far end do: send, end, reset, go, read or not.
 /// Whatever that is, what comes back is what was sent, and a good datagram and a good stream pass
 /// behind it.
-pub fn relay(bytes: &[u8]) {
+pub(crate) fn relay(bytes: &[u8]) {
     const CLIENTS: usize = 3;
     let Some((&which, bytes)) = bytes.split_first() else { return };
     let to = RELAYS[usize::from(which) % 2];

@@ -3,7 +3,7 @@
 
 use super::{LINK, NotSet, RULE, Result, name_of_rule};
 use crate::keys::{self, Holds, Key};
-use falaj_sched::contract::params::Manifest;
+use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::registry;
 use std::rc::Rc;
 use toml_edit::TableLike;

@@ -1,35 +1,7 @@
 //! Files beside the scenario's, which have lines of words, and places in them.
 
-use crate::diagnostics::Problem;
-use crate::read::Field;
-use crate::suggest::quoted;
-use std::path::Path;
-
-/// Reads the file that a key of the scenario names; says what is wrong with it, and what its form
-/// is.
-pub(crate) fn read<T>(
-    beside: &Path,
-    name: &str,
-    field: &Field<'_>,
-    parse: impl FnOnce(&str) -> Result<T, At>,
-    form: &str,
-    problems: &mut Vec<Problem>,
-) -> Result<T, ()> {
-    let bytes = std::fs::read(beside.join(name));
-    let bytes = bytes.map_err(|error| format!("{} cannot be read: {error}", quoted(name)));
-    let read = |bytes: Vec<u8>| {
-        decoded(bytes).and_then(|text| parse(&text)).map_err(|at| at.in_file(name))
-    };
-    bytes.and_then(read).map_err(|what| {
-        problems.push(
-            Problem::error(field.at.clone(), format!("`{}`: {what}", field.key.name))
-                .help(form.to_owned()),
-        );
-    })
-}
-
 /// The text of a file, or where it is none.
-fn decoded(bytes: Vec<u8>) -> Result<String, At> {
+pub(crate) fn decoded(bytes: Vec<u8>) -> Result<String, At> {
     String::from_utf8(bytes).map_err(|error| {
         let (good, rest) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
         let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();

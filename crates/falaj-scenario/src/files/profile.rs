@@ -1,47 +1,26 @@
 //! Reads profiles of extra air time, as dummynet takes them.
 
-use crate::diagnostics::Problem;
-use crate::files::place::{self, At, words_of_lines};
-use crate::link::impair::Given;
-use crate::read::{Datum, Fields};
+use crate::files::place::{At, words_of_lines};
 use crate::suggest::quoted;
 use crate::units::{parse_fraction, parse_rate, parse_span};
-use falaj_engine::impair::profile::Profile;
 use falaj_sched::units::probability::Probability;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
-use std::path::Path;
 
 /// What such a file is.
-const FORM: &str = "lines of two words: `name`, `bw`, `samples`, `loss-level`, then `prob delay`, and points of probability and milliseconds; `#` begins a comment";
+pub(crate) const FORM: &str = "lines of two words: `name`, `bw`, `samples`, `loss-level`, then `prob delay`, and points of probability and milliseconds; `#` begins a comment";
 
 /// A file as it was read.
 #[derive(Debug)]
-struct Read {
-    bw: Option<Rate>,
-    loss_level: Probability,
-    points: Vec<(Probability, Span)>,
-}
-
-/// The profile of a direction and the rate in it, if there is one; `Err`: something is wrong, which
-/// was said.
-pub(crate) fn profile(
-    tables: &[&Fields<'_>],
-    beside: &Path,
-    problems: &mut Vec<Problem>,
-) -> Result<Option<(Profile, Option<Rate>)>, ()> {
-    let Some(given) = Given::read("profile", tables, problems)? else { return Ok(None) };
-    let field = given.fields.field("file").ok_or(())?;
-    let Some(Datum::Name(name)) = field.datum else { return Err(()) };
-    let read = place::read(beside, name, field, parse, FORM, problems)?;
-    let occupies = given.values.choice("occupies") != Some("no");
-    let profile = Profile::new(read.points, read.loss_level, occupies).ok_or(())?;
-    Ok(Some((profile, read.bw)))
+pub(crate) struct ProfileFile {
+    pub(crate) bw: Option<Rate>,
+    pub(crate) loss_level: Probability,
+    pub(crate) points: Vec<(Probability, Span)>,
 }
 
 /// The parser lets nothing pass that is no distribution.
-fn parse(text: &str) -> Result<Read, At> {
-    let mut read = Read { bw: None, loss_level: Probability::ALWAYS, points: Vec::new() };
+pub(crate) fn parse(text: &str) -> Result<ProfileFile, At> {
+    let mut read = ProfileFile { bw: None, loss_level: Probability::ALWAYS, points: Vec::new() };
     // Which of the words of a point is the probability.
     let mut order: Option<usize> = None;
     let mut last = At::START;
@@ -62,7 +41,7 @@ fn parse(text: &str) -> Result<Read, At> {
             }
             ("bw", rate) => read.bw = Some(bandwidth(rate).map_err(|e| units(behind, e))?),
             ("loss-level", p) => {
-                read.loss_level = parse_fraction(p).map_err(|e| units(behind, e))?
+                read.loss_level = parse_fraction(p).map_err(|e| units(behind, e))?;
             }
             ("prob", "delay") => order = Some(0),
             ("delay", "prob") => order = Some(1),
@@ -124,6 +103,7 @@ fn bandwidth(text: &str) -> Result<Rate, crate::units::Unreadable> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use falaj_engine::impair::profile::Profile;
     use proptest::prelude::*;
 
     #[test]
@@ -171,7 +151,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_a_distribution_or_refused(text in "(prob delay\n)?([01.]{1,3} [0-9.]{1,4}\n){0,6}|\\PC{0,40}") {
+        fn any_text_is_a_distribution_or_refused(
+            text in "(prob delay\n)?([01.]{1,3} [0-9.]{1,4}\n){0,6}|\\PC{0,40}",
+        ) {
             if let Ok(read) = parse(&text) {
                 prop_assert!(Profile::new(read.points, read.loss_level, true).is_some());
             }

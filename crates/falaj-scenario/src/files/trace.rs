@@ -172,7 +172,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused_at_a_place_in_it(text in "[0-9.,smbitk# \n_-]{0,60}|\\PC{0,30}") {
+        fn any_text_is_read_or_refused_at_a_place_in_it(
+            text in "[0-9.,smbitk# \n_-]{0,60}|\\PC{0,30}",
+        ) {
             if let Err(at) = parse(&text) {
                 let said = at.in_file("a");
                 let line: usize = said.split(':').nth(1).unwrap().parse().unwrap();

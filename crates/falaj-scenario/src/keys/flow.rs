@@ -1,18 +1,12 @@
 //! Keys of schedulers, flows and their queues.
 
-use super::Fallback::{Otherwise, Required, Value as Default};
-use super::link::{EXPIRE, MOST};
-use super::{Holds, Key, key};
+use super::key::Fallback::{Otherwise, Required, Value as Default};
+use super::key::{Holds, Key, key};
+use super::mask::{EACH_FLOW, EXPIRE, MOST};
+use crate::units::BURST_MAX;
+use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::contract::params::Kind;
-use falaj_sched::contract::params::Manifest;
 use falaj_sched::registry::{self, ENTRIES};
-
-pub(super) const EACH_FLOW: Key = key(
-    "each",
-    Holds::Mask,
-    Otherwise("one queue"),
-    "a mask: makes a queue of its own for each value of these parts of the flow's packets, all with the flow's settings",
-);
 
 /// `scheduler = { … }`; the discipline's own parameters come after these.
 pub const SCHEDULER: &[Key] = &[KIND];
@@ -68,8 +62,9 @@ pub(super) const ADAPTER: Key = key(
     "adapter",
     Holds::Name,
     Otherwise("none"),
-    "for `falaj serve`: the virtual adapter whose packets, both ways, belong to it: `namespace` (one made for it), `tap:NETNS`, an \
-     interface `eth1` or `eth1@NETNS`, `vhost:PATH`, `memif:PATH`; with `match`, those of its packets alone",
+    "for `falaj serve`: the virtual adapter whose packets, both ways, belong to it: `namespace` \
+     (one made for it), `tap:NETNS`, an interface `eth1` or `eth1@NETNS`, `vhost:PATH`, \
+     `memif:PATH`; with `match`, those of its packets alone",
 );
 /// The limit of a queue.
 pub(crate) const LIMIT: Key =
@@ -193,8 +188,6 @@ pub const NEED: &[Key] = &[
     ),
 ];
 
-/// The largest `burst` of an envelope.
-pub const BURST_MAX: u64 = 1 << 40;
 /// No more token buckets than these make an envelope.
 pub const BUCKETS_MAX: usize = 16;
 

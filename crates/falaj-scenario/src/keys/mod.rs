@@ -4,138 +4,39 @@
 //! [`falaj_sched::registry::ENTRIES`] and joins them by [`Key::from`].
 
 mod flow;
-mod impairments;
+mod key;
 mod link;
+mod mask;
 mod rule;
+mod sample;
 mod traffic;
 
+pub use crate::units::{BURST_MAX, MTU_MAX, MTU_MIN};
 pub use flow::{
-    BUCKETS_MAX, BURST_MAX, ENVELOPE, FLOW, MANAGED, NEED, PART, SCHEDULER, of_flow, of_scheduler,
+    BUCKETS_MAX, ENVELOPE, FLOW, MANAGED, NEED, PART, SCHEDULER, of_flow, of_scheduler,
 };
 pub(crate) use flow::{KIND, LIMIT, POLICY};
-pub(crate) use impairments::LOSS_KIND;
-pub use impairments::{EVENT, JITTER, LOSS, REORDER, SLOT};
-pub use link::{DIRECTION, LINK, MTU_MAX, MTU_MIN, PROFILE, TRACE};
+pub(crate) use key::key;
+pub use key::{Fallback, Holds, Key, Table};
+pub(crate) use link::{CARRIES, direction};
+pub use link::{DIRECTION, LINK, PROFILE, TRACE};
 pub use rule::{LOOKED_UP, RULE, TO};
+pub(crate) use sample::{inline, sample};
 pub use traffic::{BUCKET, BYTES_MAX, GREEDY, SOURCES_MAX, STATE, TRAFFIC};
 
-use falaj_sched::contract::params::{Kind, Param};
-
-/// One key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Key {
-    /// As written in the file.
-    pub name: &'static str,
-    /// What it holds.
-    pub holds: Holds,
-    /// What happens without it.
-    pub fallback: Fallback,
-    /// What it means, in one line.
-    pub doc: &'static str,
-}
-
-/// What a key holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Holds {
-    /// A quantity, number or word, as disciplines know them. A rate may be `unlimited`.
-    Value(Kind),
-    /// A rate, but not `unlimited`.
-    FiniteRate,
-    /// A length of time above zero.
-    PositiveSpan,
-    /// A number of bytes in this range, ends included.
-    BytesIn {
-        /// Smallest allowed.
-        min: u64,
-        /// Largest allowed.
-        max: u64,
-    },
-    /// A rule for packets or a list of them; see [`crate::parse_match`].
-    Rules,
-    /// What tells packets of a flow or a link apart; see [`crate::PARTS`].
-    Mask,
-    /// The name of a link.
-    LinkName,
-    /// A name that people choose.
-    Name,
-    /// Where the packets of a rule go: a link, several, `drop`, `pass`, or a table with one of
-    /// [`TO`].
-    Target,
-    /// What packets are like: a rule that says one value of each.
-    Headers,
-    /// A table whose keys are addresses, prefixes or numbers, and whose values are texts.
-    Entries,
-    /// A table whose keys a plug-in knows, and whose values are texts or whole numbers.
-    Given,
-    /// The name of a link, or a list of such names.
-    LinkNames,
-    /// The name of a flow.
-    FlowName,
-    /// A discipline: `kind` (see [`SCHEDULER`]), and what the discipline accepts.
-    Scheduler,
-    /// A table with these keys.
-    Table(&'static [Key]),
-    /// A table with these keys; or the value of the first of them alone.
-    Brief(&'static [Key]),
-    /// A number of bytes, which may be negative; see [`crate::parse_overhead`].
-    Overhead,
-    /// Numbers of packets; see [`crate::parse_numbers`].
-    Numbers,
-    /// Sizes of packets; see [`crate::parse_sizes`].
-    Sizes,
-    /// A number with a point.
-    Decimal,
-    /// A list of lists of numbers.
-    Rows,
-    /// The name of a file, beside the scenario's.
-    File,
-    /// A table with these keys, or a list of such tables.
-    Tables(&'static [Key]),
-    /// A table of tables, by names that people choose. Their keys are these,
-    /// and for flows also what the discipline accepts.
-    Named(&'static [Key]),
-    /// The same with the keys of [`PART`], which has such tables in its turn.
-    Parts,
-}
-
-/// What happens without a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fallback {
-    /// It has to be given.
-    Required,
-    /// It is as if this were written.
-    Value(&'static str),
-    /// In words.
-    Otherwise(&'static str),
-}
-
-impl From<&Param> for Key {
-    /// A default that cannot be read as the parameter's kind is one in words.
-    fn from(param: &Param) -> Key {
-        let fallback = match param.default {
-            None => Fallback::Required,
-            Some(text) if crate::read::plain(param.kind, text).is_ok() => Fallback::Value(text),
-            Some(words) => Fallback::Otherwise(words),
-        };
-        Key { name: param.name, holds: Holds::Value(param.kind), fallback, doc: param.doc }
-    }
-}
-
-/// One table of the file, and where it stands there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Table {
-    /// What its keys are known by: `flow` of `flow.queue`; empty for the top of the file.
-    pub word: &'static str,
-    /// As its beginning is written.
-    pub header: &'static str,
-    /// What it is for, in one line.
-    pub doc: &'static str,
-    /// Its keys, without those of the disciplines.
-    pub keys: &'static [Key],
-}
+use crate::impairments;
+use falaj_sched::contract::params::Kind;
 
 /// All tables, in the order of a file.
-pub const TABLES: &[Table] = &[
+pub const TABLES: &[Table] = {
+    const LISTS: &[&[Table]] = &[BEFORE, &OF_IMPAIRMENTS, BEHIND];
+    &key::joined::<_, { key::count(LISTS) }>(LISTS)
+};
+
+/// The tables of impairments.
+const OF_IMPAIRMENTS: [Table; impairments::TABLES] = impairments::tables();
+
+const BEFORE: &[Table] = &[
     Table {
         word: "",
         header: "the file",
@@ -145,7 +46,8 @@ pub const TABLES: &[Table] = &[
     Table {
         word: "link",
         header: "[link.NAME]",
-        doc: "a link, both directions alike; `[link.NAME.up]` and `[link.NAME.down]` take the same keys and say what differs",
+        doc: "a link, both directions alike; `[link.NAME.up]` and `[link.NAME.down]` take the same \
+              keys and say what differs",
         keys: LINK,
     },
     Table {
@@ -163,13 +65,15 @@ pub const TABLES: &[Table] = &[
     Table {
         word: "part",
         header: "[link.NAME.flow.FLOW.flow.PART]",
-        doc: "a flow within a flow, known as `FLOW/PART`, to be divided again; the flow's discipline has keys of its own",
+        doc: "a flow within a flow, known as `FLOW/PART`, to be divided again; the flow's \
+              discipline has keys of its own",
         keys: PART,
     },
     Table {
         word: "queue",
         header: "queue = { … }",
-        doc: "the queue of a flow, and what it does before it is full; `queue = \"20p\"` is the limit alone",
+        doc: "the queue of a flow, and what it does before it is full; `queue = \"20p\"` is the \
+              limit alone",
         keys: MANAGED,
     },
     Table {
@@ -181,39 +85,13 @@ pub const TABLES: &[Table] = &[
     Table {
         word: "profile",
         header: "profile = { … }",
-        doc: "how long packets take beyond their own transmission; `profile = \"wifi.profile\"` is the file alone",
+        doc: "how long packets take beyond their own transmission; `profile = \"wifi.profile\"` is \
+              the file alone",
         keys: PROFILE,
     },
-    Table {
-        word: "loss",
-        header: "loss = { … }",
-        doc: "which packets a link loses; `loss = \"1%\"` is the probability alone",
-        keys: LOSS,
-    },
-    Table {
-        word: "duplicate",
-        header: "duplicate = { … }",
-        doc: "which packets arrive twice; `duplicate = \"1%\"` is the probability alone, and `corrupt` takes the same",
-        keys: EVENT,
-    },
-    Table {
-        word: "reorder",
-        header: "reorder = { … }",
-        doc: "which packets overtake; `reorder = \"1%\"` is the probability alone",
-        keys: REORDER,
-    },
-    Table {
-        word: "jitter",
-        header: "jitter = { … }",
-        doc: "how the delay of packets differs; `jitter = \"5ms\"` is the amount alone",
-        keys: JITTER,
-    },
-    Table {
-        word: "slot",
-        header: "slot = { … }",
-        doc: "when packets are delivered; `slot = \"20ms\"` is the time from one slot to the next",
-        keys: SLOT,
-    },
+];
+
+const BEHIND: &[Table] = &[
     Table {
         word: "need",
         header: "need = { … }",
@@ -229,7 +107,8 @@ pub const TABLES: &[Table] = &[
     Table {
         word: "rule",
         header: "[[rule]]",
-        doc: "a rule: which links packets pass; in order, and the first that takes a packet decides",
+        doc: "a rule: which links packets pass; in order, and the first that takes a packet \
+              decides",
         keys: RULE,
     },
     Table {
@@ -241,7 +120,8 @@ pub const TABLES: &[Table] = &[
     Table {
         word: "table",
         header: "[table.NAME]",
-        doc: "addresses or numbers, and what each stands for: `src table NAME` in a `match` looks into it, and `to` of a rule",
+        doc: "addresses or numbers, and what each stands for: `src table NAME` in a `match` looks \
+              into it, and `to` of a rule",
         keys: LOOKED_UP,
     },
     Table {
@@ -259,21 +139,19 @@ pub const TABLES: &[Table] = &[
     Table {
         word: "allowed",
         header: "allowed = { … }",
-        doc: "what a greedy source is allowed: token buckets (sigma, rho), frames (r, T), or spacing (Xmin, Xave, I)",
+        doc: "what a greedy source is allowed: token buckets (sigma, rho), frames (r, T), or \
+              spacing (Xmin, Xave, I)",
         keys: GREEDY,
     },
     Table {
         word: "host",
         header: "[host.NAME]",
-        doc: "a host at the ends of its links, for `falaj run`; all else looks at links alone. Without hosts there are two ends",
+        doc: "a host at the ends of its links, for `falaj run`; all else looks at links alone. \
+              Without hosts there are two ends",
         keys: HOST,
     },
     Table { word: "run", header: "[run]", doc: "how long and how often to simulate", keys: RUN },
 ];
-
-const fn key(name: &'static str, holds: Holds, fallback: Fallback, doc: &'static str) -> Key {
-    Key { name, holds, fallback, doc }
-}
 
 use Fallback::{Otherwise, Required, Value as Default};
 
@@ -290,7 +168,8 @@ pub const FILE: &[Key] = &[
         "table",
         Holds::Named(LOOKED_UP),
         Otherwise("no tables"),
-        "addresses or numbers and what each stands for, each table `[table.NAME]`; rules look up there",
+        "addresses or numbers and what each stands for, each table `[table.NAME]`; rules look up \
+         there",
     ),
     key(
         "traffic",
@@ -312,8 +191,8 @@ pub const HOST: &[Key] = &[key(
     "link",
     Holds::LinkNames,
     Required,
-    "the links that it is at an end of; one that two hosts name lies between them, up from the first in the file; one that a \
-     single host names leads up to the router in the middle",
+    "the links that it is at an end of; one that two hosts name lies between them, up from the \
+     first in the file; one that a single host names leads up to the router in the middle",
 )];
 
 /// `[run]`.

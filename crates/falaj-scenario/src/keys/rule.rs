@@ -1,7 +1,7 @@
 //! Keys of rules and of what they look up.
 
-use super::Fallback::{Otherwise, Required, Value as Default};
-use super::{Holds, Key, key};
+use super::key::Fallback::{Otherwise, Required, Value as Default};
+use super::key::{Holds, Key, key};
 use falaj_sched::contract::params::Kind;
 
 /// `[[rule]]`.

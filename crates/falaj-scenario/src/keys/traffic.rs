@@ -1,7 +1,7 @@
 //! Keys of sources of traffic.
 
-use super::Fallback::{Otherwise, Required, Value as Default};
-use super::{Holds, Key, key};
+use super::key::Fallback::{Otherwise, Required, Value as Default};
+use super::key::{Holds, Key, key};
 use falaj_sched::contract::params::Kind;
 
 /// The most sources of one `[traffic.NAME]`: as many addresses as 100.64.0.0/10 has, less a few.
@@ -49,9 +49,10 @@ pub const TRAFFIC: &[Key] = &[
             "tcp",
         ])),
         Required,
-        "gaps between packets: exponential; constant; constant in bursts whose lengths and pauses are exponential, or Pareto's; \
-         as states with a rate each say, or as a Markovian process; frames of video; as much as is `allowed`; as \
-         a `capture` has them; or as much as arrives and a little more, which is simulated only",
+        "gaps between packets: exponential; constant; constant in bursts whose lengths and pauses \
+         are exponential, or Pareto's; as states with a rate each say, or as a Markovian process; \
+         frames of video; as much as is `allowed`; as a `capture` has them; or as much as arrives \
+         and a little more, which is simulated only",
     ),
     key(
         "rate",
@@ -65,8 +66,9 @@ pub const TRAFFIC: &[Key] = &[
         "size",
         Holds::Sizes,
         Required,
-        "sizes of packets, as the link accounts bytes: all alike, a range, or a mix; of `mpeg` the largest packet, in which \
-         larger frames are divided, of `replay` the largest, to which longer ones are cut, and of `tcp` a full segment with its headers",
+        "sizes of packets, as the link accounts bytes: all alike, a range, or a mix; of `mpeg` the \
+         largest packet, in which larger frames are divided, of `replay` the largest, to which \
+         longer ones are cut, and of `tcp` a full segment with its headers",
     ),
     key(
         "on",

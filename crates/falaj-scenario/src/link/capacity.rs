@@ -1,11 +1,9 @@
 //! Reads how a link turns bytes into time: its rate, and what else there may be.
 
 use crate::diagnostics::Problem;
-use crate::files::place;
 use crate::files::trace::{self, Trace};
 use crate::keys;
-use crate::link::impair::Given;
-use crate::read::{Datum, Fields, Got, get};
+use crate::read::{BriefTable, Datum, Fields, Got, get, read_file};
 use falaj_engine::account::Account;
 use falaj_sched::contract::params::Value;
 use falaj_sched::units::capacity::{Capacity, Opportunities, Steps};
@@ -15,9 +13,6 @@ use std::sync::Arc;
 
 /// The keys that say what a link carries; the one nearest to a direction counts.
 const OWN: [&str; 2] = ["rate", "trace"];
-/// Those, and the one by which others say it.
-pub(crate) const CARRIES: [&str; 4] = ["rate", "trace", "preset", "profile"];
-
 /// A packet of a mahimahi trace.
 const PACKET: u32 = 1500;
 
@@ -45,7 +40,7 @@ pub(crate) fn capacity(
     }
     let burst = value("burst", tables, problems);
     if own.means("trace") {
-        let given = Given::read("trace", nearest, problems).ok()??;
+        let given = BriefTable::read(keys::direction("trace")?, nearest, problems).ok()??;
         if let Some(field) = tables.iter().find_map(|t| t.field("burst")) {
             problems.push(
                 Problem::error(field.name_at.clone(), "a link with a trace is no token bucket")
@@ -84,7 +79,7 @@ fn value(
     tables: &[&Fields<'_>],
     problems: &mut Vec<Problem>,
 ) -> Result<Option<Value>, ()> {
-    let key = keys::DIRECTION.iter().find(|k| k.name == name).ok_or(())?;
+    let key = keys::direction(name).ok_or(())?;
     match get(tables, key, problems) {
         Got::Given(Datum::Value(value)) | Got::Default(Datum::Value(value)) => Ok(Some(value)),
         Got::Absent => Ok(None),
@@ -93,14 +88,14 @@ fn value(
 }
 
 fn traced(
-    given: &Given<'_>,
+    given: &BriefTable<'_>,
     account: Account,
     beside: &Path,
     problems: &mut Vec<Problem>,
 ) -> Option<(Rate, Capacity)> {
     let field = given.fields.field("file")?;
     let Some(Datum::Name(name)) = field.datum else { return None };
-    let trace = place::read(beside, name, field, trace::parse, trace::FORM, problems).ok()?;
+    let trace = read_file(beside, name, field, trace::parse, trace::FORM, problems).ok()?;
     let repeat = given.values.span("repeat");
     let mut refuse = |key: &str, what: String, help: &str| {
         problems.push(

@@ -1,16 +1,19 @@
 //! Reads the flows of a direction.
 
+use crate::adapters;
 use crate::diagnostics::Problem;
 use crate::keys::{self, Fallback, Key};
-use crate::link::hierarchy::{self, Parts};
-use crate::link::{name_is_fit, not_a_table, queue, values};
+use crate::link::masks;
+use crate::link::queue;
+use crate::link::scheduler::{Chosen, chosen};
 use crate::model::{Adapter, Bucket, Flow, Need, Towards};
-use crate::read::{Datum, Fields, Got, fields, get};
+use crate::read::{Datum, Fields, Got, fields, get, name_is_fit, not_a_table, values};
 use crate::suggest::{self, quoted};
-use crate::{adapters, masks};
 use falaj_engine::classifier::Match;
 use falaj_engine::masks::Each;
-use falaj_sched::contract::params::{FlowSetup, Manifest, Value};
+use falaj_sched::contract::manifest::Manifest;
+use falaj_sched::contract::params::{FlowSetup, Value, Values};
+use falaj_sched::mechanisms::classes::DEEPEST;
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
@@ -33,6 +36,9 @@ pub(crate) fn flow_table<'a>(tables: &[&Fields<'a>]) -> FlowTable<'a> {
         },
     }
 }
+
+/// What divides a flow, and its parts.
+pub(crate) type Parts<'a> = Option<(Chosen<'a>, Values, Vec<FlowRead<'a>>)>;
 
 /// One flow as read.
 pub(crate) struct FlowRead<'a> {
@@ -126,7 +132,7 @@ fn flow<'a>(
         adapter,
     };
     let each = masks::each(&[&fields], keys, towards, problems);
-    let parts = match hierarchy::parts(&fields, (towards, level), problems) {
+    let parts = match parts(&fields, (towards, level), problems) {
         Ok(parts) => parts,
         Err(()) => return None,
     };
@@ -182,6 +188,72 @@ fn read_envelope<'a>(
     });
     // All of them first, to find all that is wrong.
     read.collect::<Vec<_>>().into_iter().collect()
+}
+
+/// The parts of a flow and what divides it among them; an error was said.
+fn parts<'a>(
+    fields: &Fields<'a>,
+    (towards, level): (Towards, usize),
+    problems: &mut Vec<Problem>,
+) -> Result<Parts<'a>, ()> {
+    let table = match flow_table(&[fields]) {
+        FlowTable::Given(table) => table,
+        FlowTable::Wrong => return Err(()),
+        FlowTable::Absent => {
+            let Some(scheduler) = fields.field("scheduler") else { return Ok(None) };
+            problems.push(
+                Problem::error(
+                    scheduler.name_at.clone(),
+                    format!("{} has a scheduler, but nothing to divide", fields.what),
+                )
+                .help(
+                    "add its parts, `[link.LINK.flow.FLOW.flow.PART]`, or leave the scheduler out",
+                ),
+            );
+            return Err(());
+        }
+    };
+    if level == DEEPEST {
+        let what = format!("{} is divided {DEEPEST} levels below the link", fields.what);
+        problems.push(Problem::error(fields.at.clone(), what).help(format!(
+            "at most {DEEPEST} levels of flows; leave some out that divide nothing"
+        )));
+        return Err(());
+    }
+    // Each says something of packets in a queue, and would be of none.
+    let of_a_queue = [
+        ("each", "no mask"),
+        ("queue", "no queue"),
+        ("need", "no need of its own"),
+        ("envelope", "no envelope of its own"),
+    ];
+    let given =
+        of_a_queue.into_iter().filter_map(|(key, what)| Some((key, what, fields.field(key)?)));
+    let mut undivided = true;
+    for (key, what, field) in given {
+        problems.push(
+            Problem::error(
+                field.name_at.clone(),
+                format!("{} is divided, so it has {what}", fields.what),
+            )
+            .help(if key == "each" {
+                "put `each` on the link, which makes a scheduler for each".to_owned()
+            } else {
+                format!("its parts have: write `{key}` there")
+            }),
+        );
+        undivided = false;
+    }
+    if !undivided {
+        return Err(());
+    }
+    let chosen = chosen(&[fields], problems).ok_or(())?;
+    let own = chosen.fields.as_ref();
+    let own: Vec<&Fields<'_>> = own.into_iter().collect();
+    let scheduler = values(&own, keys::of_scheduler(chosen.entry).into_iter(), problems);
+    let parts =
+        read_flows(table, keys::PART, Some(chosen.entry), &[], (towards, level + 1), problems);
+    Ok(Some((chosen, scheduler.ok_or(())?, parts.ok_or(())?)))
 }
 
 /// The one flow of a direction that names none.

@@ -2,24 +2,19 @@
 //! that divides its share among them.
 
 use crate::diagnostics::Problem;
-use crate::keys;
-use crate::link::flows::{FlowRead, FlowTable, flow_table, read_flows};
+use crate::link::flows::FlowRead;
 use crate::link::plugin;
-use crate::link::{Chosen, Promised, chosen, refusal, taken_all_the_same, values};
-use crate::model::{Adapter, Flow, Towards};
-use crate::read::Fields;
+use crate::link::refusal::{refusal, taken_all_the_same};
+use crate::link::scheduler::Promised;
+use crate::model::{Adapter, Flow};
 use falaj_engine::classifier::Match;
 use falaj_sched::contract::params::{FlowSetup, Inner, Setup, Values};
-use falaj_sched::mechanisms::classes::DEEPEST;
 use falaj_sched::mechanisms::oversubscription;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::registry;
 use falaj_sched::units::rate::Rate;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
-
-/// What divides a flow, and its parts.
-pub(crate) type Parts<'a> = Option<(Chosen<'a>, Values, Vec<FlowRead<'a>>)>;
 
 impl FlowRead<'_> {
     /// The flow, or its leaves if it has parts: what packets belong to.
@@ -216,70 +211,4 @@ fn takes_all(flow: &FlowRead<'_>, parts: &[FlowRead<'_>], problems: &mut Vec<Pro
         good = false;
     }
     good
-}
-
-/// The parts of a flow and what divides it among them; an error was said.
-pub(crate) fn parts<'a>(
-    fields: &Fields<'a>,
-    (towards, level): (Towards, usize),
-    problems: &mut Vec<Problem>,
-) -> Result<Parts<'a>, ()> {
-    let table = match flow_table(&[fields]) {
-        FlowTable::Given(table) => table,
-        FlowTable::Wrong => return Err(()),
-        FlowTable::Absent => {
-            let Some(scheduler) = fields.field("scheduler") else { return Ok(None) };
-            problems.push(
-                Problem::error(
-                    scheduler.name_at.clone(),
-                    format!("{} has a scheduler, but nothing to divide", fields.what),
-                )
-                .help(
-                    "add its parts, `[link.LINK.flow.FLOW.flow.PART]`, or leave the scheduler out",
-                ),
-            );
-            return Err(());
-        }
-    };
-    if level == DEEPEST {
-        let what = format!("{} is divided {DEEPEST} levels below the link", fields.what);
-        problems.push(Problem::error(fields.at.clone(), what).help(format!(
-            "at most {DEEPEST} levels of flows; leave some out that divide nothing"
-        )));
-        return Err(());
-    }
-    // Each says something of packets in a queue, and would be of none.
-    let of_a_queue = [
-        ("each", "no mask"),
-        ("queue", "no queue"),
-        ("need", "no need of its own"),
-        ("envelope", "no envelope of its own"),
-    ];
-    let given =
-        of_a_queue.into_iter().filter_map(|(key, what)| Some((key, what, fields.field(key)?)));
-    let mut undivided = true;
-    for (key, what, field) in given {
-        problems.push(
-            Problem::error(
-                field.name_at.clone(),
-                format!("{} is divided, so it has {what}", fields.what),
-            )
-            .help(if key == "each" {
-                "put `each` on the link, which makes a scheduler for each".to_owned()
-            } else {
-                format!("its parts have: write `{key}` there")
-            }),
-        );
-        undivided = false;
-    }
-    if !undivided {
-        return Err(());
-    }
-    let chosen = chosen(&[fields], problems).ok_or(())?;
-    let own = chosen.fields.as_ref();
-    let own: Vec<&Fields<'_>> = own.into_iter().collect();
-    let scheduler = values(&own, keys::of_scheduler(chosen.entry).into_iter(), problems);
-    let parts =
-        read_flows(table, keys::PART, Some(chosen.entry), &[], (towards, level + 1), problems);
-    Ok(Some((chosen, scheduler.ok_or(())?, parts.ok_or(())?)))
 }

@@ -4,7 +4,7 @@ use crate::diagnostics::Problem;
 use crate::keys;
 use crate::read::{Datum, Fields, Got, get};
 use falaj_engine::pipe::Pace;
-use falaj_sched::contract::params::{Refused, Setup, Value};
+use falaj_sched::contract::params::{ConfigError, Setup, Value};
 use falaj_sched::queues::queue::Limit;
 
 /// Unless it is said, a device holds as much as its link carries in this part of a second.
@@ -19,7 +19,7 @@ pub(crate) fn pace(
     problems: &mut Vec<Problem>,
 ) -> Result<Pace, ()> {
     let mut value = |name: &str| {
-        let key = keys::DIRECTION.iter().find(|key| key.name == name).ok_or(())?;
+        let key = keys::direction(name).ok_or(())?;
         match get(tables, key, problems) {
             Got::Given(Datum::Value(value)) | Got::Default(Datum::Value(value)) => Ok(Some(value)),
             Got::Absent => Ok(None),
@@ -52,7 +52,7 @@ pub(crate) fn pace(
 
 /// What a device-paced link cannot be, at the key that it is about; `None`: it is about something
 /// else.
-pub(crate) fn refusal(refused: &Refused, tables: &[&Fields<'_>]) -> Option<Problem> {
+pub(crate) fn refusal(refused: &ConfigError, tables: &[&Fields<'_>]) -> Option<Problem> {
     let ours = ["pace", "backlog", "rate"].contains(&refused.param);
     let field = tables.iter().find_map(|table| table.field(refused.param)).filter(|_| ours)?;
     let title = format!("`{}`: {}", refused.param, refused.what);

@@ -2,8 +2,9 @@
 
 use crate::diagnostics::Problem;
 use crate::keys::{self, Key};
-use crate::read::{Datum, Fields, Got, fields, get, plain};
+use crate::read::{Datum, Fields, Got, deciding, fields, get, values};
 use crate::suggest;
+use crate::units::parse_value;
 use falaj_sched::contract::params::{Kind, Value, Values};
 use falaj_sched::queues::aqm;
 use falaj_sched::queues::aqm::policy::Policy;
@@ -20,7 +21,7 @@ pub(crate) struct Queue {
 /// The queue of a flow that says nothing of it.
 pub(crate) fn unsaid() -> Option<Queue> {
     let keys::Fallback::Value(text) = keys::LIMIT.fallback else { return None };
-    match plain(Kind::Limit, text) {
+    match parse_value(Kind::Limit, text) {
         Ok(Value::Limit(limit)) => Some(Queue { limit, policy: None }),
         _ => None,
     }
@@ -51,25 +52,13 @@ fn of_table(
     what: &str,
     problems: &mut Vec<Problem>,
 ) -> Option<Queue> {
-    // The policy first: it decides what else there may be.
-    let first = |problems: &mut Vec<Problem>| {
-        let first = fields(table, at.clone(), what, &[keys::POLICY], keys::MANAGED, problems);
-        get(&[&first], &keys::POLICY, &mut Vec::new())
-    };
-    let name = match first(&mut Vec::new()) {
-        Got::Given(Datum::Value(Value::Choice(name)))
-        | Got::Default(Datum::Value(Value::Choice(name))) => name,
-        _ => {
-            first(problems);
-            return None;
-        }
-    };
+    let name = deciding(table, &at, what, &keys::POLICY, keys::MANAGED, problems)?;
     let own = own(name);
     let allowed: Vec<Key> =
         [keys::LIMIT, keys::POLICY].into_iter().chain(own.iter().copied()).collect();
     let before = problems.len();
     let fields = fields(table, at, what, &allowed, &[], problems);
-    let values = crate::link::values(&[&fields], own.into_iter(), problems);
+    let values = values(&[&fields], own.into_iter(), problems);
     for problem in &mut problems[before..] {
         problem.help.extend(whose(&problem.title));
     }

@@ -16,8 +16,9 @@ pub(crate) fn envelopes(
 ) {
     // Of many that a mask makes each has the envelope, and how sources spread over them is not
     // known here.
-    let single =
-        |flow: &usize| direction.masks.link.is_none() && direction.masks.of(*flow).is_none();
+    let single = |flow: &usize| {
+        direction.pipe.masks.link.is_none() && direction.pipe.masks.of(*flow).is_none()
+    };
     for flow in (0..direction.flows.len()).filter(single) {
         let own: Vec<_> = sources.iter().filter(|(source, _)| source.flow == flow).collect();
         let Some((_, at)) = own.first() else { continue };

@@ -58,9 +58,10 @@ pub const TERMS: &[(&str, &str)] = &[
     ("( … or … )", "one of the sides holds; each is one or more terms"),
 ];
 
-const GRAMMAR: &str = "terms: any, udp, tcp, icmp, icmp6, ip, ip6, proto N, src ADDRESS[/N], dst ADDRESS[/N], sport N[-M], dport N[-M], \
-     dscp N, tos N, ttl N[-M], length N[-M], flags F, fragment, first-fragment, ether N, vlan N, mac-src MAC, mac-dst MAC, mark N, \
-     not TERM, ( A or B ); see `falaj explain match`";
+const GRAMMAR: &str = "terms: any, udp, tcp, icmp, icmp6, ip, ip6, proto N, src ADDRESS[/N], dst \
+                       ADDRESS[/N], sport N[-M], dport N[-M], dscp N, tos N, ttl N[-M], length \
+                       N[-M], flags F, fragment, first-fragment, ether N, vlan N, mac-src MAC, \
+                       mac-dst MAC, mark N, not TERM, ( A or B ); see `falaj explain match`";
 
 /// A rule may come apart into so many that know no `or`.
 const MOST: usize = 4096;
@@ -265,8 +266,9 @@ impl Parser<'_> {
             "any" => return Ok((Node::Any, end)),
             "in" | "out" | "recv" | "xmit" | "via" => {
                 let what = format!("`{word}`: of a packet's interfaces its direction is known");
-                let help = "write `direction = \"up\"` in the rule for what comes in at the near end, the first interface of \
-                            `falaj bridge`, and `direction = \"down\"` for what comes in at the other";
+                let help = "write `direction = \"up\"` in the rule for what comes in at the near \
+                            end, the first interface of `falaj bridge`, and `direction = \"down\"` \
+                            for what comes in at the other";
                 return Err(wrong(at.clone(), what, help));
             }
             "udp" => one(Term::Protocol(Protocol::UDP)),

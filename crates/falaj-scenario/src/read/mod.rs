@@ -1,28 +1,35 @@
 //! Reads one table of the file by its description.
 
+mod brief;
+mod file;
+mod given;
+mod value;
+
 use crate::diagnostics::Problem;
 use crate::keys::{self, Fallback, Holds, Key};
-use crate::link::plugin;
-use crate::masks::{Written, parse_mask};
-use crate::matching::parse_match;
-use crate::reference;
+use crate::mask::MaskText;
 use crate::suggest::{self, quoted};
-use crate::units::{self, Unreadable};
+use crate::units::{self};
 use falaj_engine::classifier::Match;
-use falaj_sched::contract::params::Manifest;
-use falaj_sched::contract::params::{Given, Kind, Value};
+use falaj_sched::contract::manifest::Manifest;
+use falaj_sched::contract::params::{Given, Kind, Value, Values};
 use falaj_sched::registry;
 use falaj_traffic::source::size::Sizes;
 use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+pub(crate) use brief::{BriefTable, Kind as TableKind};
+pub(crate) use file::read_file;
+pub(crate) use value::part_of;
+use value::{advice, datum};
+
 /// What was read.
 #[derive(Clone)]
 pub(crate) enum Datum<'a> {
     Value(Value),
     Rules(Vec<Match>),
-    Mask(Written),
+    Mask(MaskText),
     Name(&'a str),
     /// Whatever it is; the caller knows what may stand there, and says where it is wrong.
     Raw(&'a Spanned<DeValue<'a>>),
@@ -199,14 +206,12 @@ pub(crate) fn get<'a>(tables: &[&Fields<'a>], key: &Key, problems: &mut Vec<Prob
     }
     match (key.fallback, key.holds) {
         (Fallback::Value(text), Holds::Value(kind)) => {
-            plain(kind, text).map_or(Got::Absent, |v| Got::Default(Datum::Value(v)))
+            units::parse_value(kind, text).map_or(Got::Absent, |v| Got::Default(Datum::Value(v)))
         }
-        (Fallback::Value(text), Holds::BytesIn { .. }) => {
-            plain(Kind::Bytes, text).map_or(Got::Absent, |v| Got::Default(Datum::Value(v)))
-        }
-        (Fallback::Value(text), Holds::PositiveSpan) => {
-            plain(Kind::Span, text).map_or(Got::Absent, |v| Got::Default(Datum::Value(v)))
-        }
+        (Fallback::Value(text), Holds::BytesIn { .. }) => units::parse_value(Kind::Bytes, text)
+            .map_or(Got::Absent, |v| Got::Default(Datum::Value(v))),
+        (Fallback::Value(text), Holds::PositiveSpan) => units::parse_value(Kind::Span, text)
+            .map_or(Got::Absent, |v| Got::Default(Datum::Value(v))),
         (Fallback::Value(_) | Fallback::Otherwise(_), _) => Got::Absent,
         (Fallback::Required, _) => {
             // The last is the one that the others only refine.
@@ -229,397 +234,63 @@ pub(crate) fn get<'a>(tables: &[&Fields<'a>], key: &Key, problems: &mut Vec<Prob
     }
 }
 
-/// Reads a text as `kind`. Used for defaults, and by the file for what is a text there.
-pub(crate) fn plain(kind: Kind, text: &str) -> Result<Value, Unreadable> {
-    Ok(match kind {
-        Kind::Span => Value::Span(units::parse_span(text)?),
-        Kind::Rate => Value::Rate(units::parse_rate(text)?),
-        Kind::Bytes => Value::Bytes(units::parse_size(text)?),
-        Kind::Limit => Value::Limit(units::parse_limit(text)?),
-        Kind::Probability => Value::Probability(units::parse_probability(text)?),
-        Kind::Count { min, max } => {
-            let number = text.parse().ok().filter(|n| (min..=max).contains(n));
-            Value::Count(number.ok_or_else(|| {
-                Unreadable::new(
-                    format!("{} is out of range", quoted(text)),
-                    format!("write a whole number from {min} to {max}"),
-                )
-            })?)
-        }
-        Kind::Choice(words) => match words.iter().find(|w| **w == text) {
-            Some(word) => Value::Choice(word),
-            None => {
-                let near = suggest::nearest(text, words.iter().copied()).map(str::to_owned);
-                let what = format!("{} is not one of the words allowed", quoted(text));
-                let allowed = format!("allowed: {}", suggest::list(words.iter().copied()));
-                return Err(Unreadable { near, ..Unreadable::new(what, allowed) });
-            }
-        },
-    })
-}
-
-fn datum<'a>(
-    key: &Key,
-    value: &'a Spanned<DeValue<'a>>,
-    problems: &mut Vec<Problem>,
-) -> Option<Datum<'a>> {
-    let at = value.span();
-    let result = match (key.holds, value.get_ref()) {
-        (Holds::Value(Kind::Count { min, max }), DeValue::Integer(n)) => {
-            u64::from_str_radix(n.as_str(), n.radix())
-                .ok()
-                .filter(|n| (min..=max).contains(n))
-                .map(|n| Datum::Value(Value::Count(n)))
-                .ok_or_else(|| {
-                    let number = quoted(&n.to_string());
-                    Unreadable::new(
-                        format!("{number} is out of range"),
-                        format!(
-                            "write a whole number from {min} to {max}: `{}` is {}",
-                            key.name, key.doc
-                        ),
-                    )
-                })
-        }
-        (Holds::Value(kind), DeValue::String(text)) if !matches!(kind, Kind::Count { .. }) => {
-            plain(kind, text).map(Datum::Value)
-        }
-        (Holds::FiniteRate, DeValue::String(text)) => match units::parse_rate(text) {
-            Ok(rate) if rate.is_unlimited() => {
-                Err(Unreadable::new("`unlimited` is for links", "write a rate, as in `100mbit`"))
-            }
-            other => other.map(|r| Datum::Value(Value::Rate(r))),
-        },
-        (Holds::PositiveSpan, DeValue::String(text)) => match units::parse_span(text) {
-            Ok(span) if span.0 == 0 => {
-                Err(Unreadable::new("a time of zero", "write one above zero, as in `10ms`"))
-            }
-            other => other.map(|s| Datum::Value(Value::Span(s))),
-        },
-        (Holds::BytesIn { min, max }, DeValue::String(text)) => match units::parse_size(text) {
-            Ok(bytes) if !(min..=max).contains(&bytes) => Err(Unreadable::new(
-                format!("{} is out of range", quoted(text)),
-                format!("write a size from `{min}B` to `{max}B`"),
-            )),
-            other => other.map(|b| Datum::Value(Value::Bytes(b))),
-        },
-        (Holds::LinkName | Holds::FlowName, DeValue::String(text)) => Ok(Datum::Name(text)),
-        (Holds::Name, DeValue::String(text)) if text.is_empty() => {
-            Err(Unreadable::new("an empty name", "write one that tells what it is"))
-        }
-        (Holds::Name, DeValue::String(text)) => Ok(Datum::Name(text)),
-        (Holds::Target, DeValue::String(_) | DeValue::Array(_) | DeValue::Table(_)) => {
-            Ok(Datum::Raw(value))
-        }
-        (Holds::Headers, DeValue::String(text)) => {
-            return rule(key, text, &at, problems).map(Datum::Rules);
-        }
-        (Holds::LinkNames, DeValue::String(text)) => Ok(Datum::Names(vec![(text, at.clone())])),
-        (Holds::LinkNames, DeValue::Array(array)) => {
-            return names(key, array, &at, problems).map(Datum::Names);
-        }
-        (Holds::File, DeValue::String(text)) if text.is_empty() => Err(Unreadable::new(
-            "a file needs a name",
-            "write its path, from where the scenario lies",
-        )),
-        (Holds::File, DeValue::String(text)) => Ok(Datum::Name(text)),
-        (Holds::Given, DeValue::Table(table)) => {
-            return plugin::given(key, table, problems).map(Datum::Given);
-        }
-        (Holds::Overhead, DeValue::String(text)) => units::parse_overhead(text).map(Datum::Signed),
-        (Holds::Numbers, DeValue::String(text)) => units::parse_numbers(text).map(Datum::Numbers),
-        (Holds::Sizes, DeValue::String(text)) => units::parse_sizes(text).map(Datum::Sizes),
-        (Holds::Decimal, DeValue::Integer(_) | DeValue::Float(_)) => {
-            number(value.get_ref()).map(Datum::Decimal)
-        }
-        (Holds::Rows, DeValue::Array(array)) => {
-            return rows(key, array, &at, problems).map(Datum::Rows);
-        }
-        (Holds::Brief(_), DeValue::Table(table)) => Ok(Datum::Table(table)),
-        (Holds::Brief([first, ..]), _) => {
-            return datum(&Key { name: key.name, ..*first }, value, problems);
-        }
-        (Holds::Rules, DeValue::String(text)) => {
-            return rule(key, text, &at, problems).map(Datum::Rules);
-        }
-        (Holds::Mask, DeValue::String(text)) => {
-            return mask(key, text, &at, problems).map(Datum::Mask);
-        }
-        (Holds::Rules, DeValue::Array(array)) => {
-            return rules(key, array, &at, problems).map(Datum::Rules);
-        }
-        (
-            Holds::Scheduler | Holds::Table(_) | Holds::Named(_) | Holds::Parts,
-            DeValue::Table(table),
-        ) => Ok(Datum::Table(table)),
-        (Holds::Tables(_), DeValue::Table(table)) => Ok(Datum::Tables(vec![(table, at.clone())])),
-        (Holds::Tables(_), DeValue::Array(array)) => {
-            return tables(key, array, &at, problems).map(Datum::Tables);
-        }
-        (Holds::Scheduler, DeValue::String(text)) => Err(Unreadable::new(
-            "a scheduler is a table",
-            format!("write `{{ kind = \"{}\" }}`", quoted(text).trim_matches('`')),
-        )),
-        (_, other) => Err(mistyped(key, other)),
-    };
-    result.map_err(|error| problems.push(at_value(key, error, &at))).ok()
-}
-
-pub(crate) fn at_value(key: &Key, error: Unreadable, at: &Range<usize>) -> Problem {
-    let label = error.near.map_or(String::new(), |near| format!("did you mean `{near}`?"));
-    Problem::error(at.clone(), format!("`{}`: {}", key.name, error.what))
-        .label(label)
-        .help(error.help)
-}
-
-fn rules(
-    key: &Key,
-    array: &[Spanned<DeValue<'_>>],
+/// The word under `by`, which decides which others of `all` the table takes; `None`: it could not
+/// be read, which was said.
+pub(crate) fn deciding(
+    table: &DeTable<'_>,
     at: &Range<usize>,
+    what: &str,
+    by: &Key,
+    all: &[Key],
     problems: &mut Vec<Problem>,
-) -> Option<Vec<Match>> {
-    if array.is_empty() {
-        let error =
-            Unreadable::new("an empty list matches nothing", "write `\"any\"` for every packet");
-        problems.push(at_value(key, error, at));
-        return None;
-    }
-    let read = array.iter().map(|item| match item.get_ref() {
-        DeValue::String(text) => rule(key, text, &item.span(), problems),
-        other => {
-            problems.push(at_value(key, mistyped(key, other), &item.span()));
-            None
+) -> Option<&'static str> {
+    let word = |problems: &mut Vec<Problem>| {
+        let alone = fields(table, at.clone(), what, &[*by], all, problems);
+        match get(&[&alone], by, problems) {
+            Got::Given(Datum::Value(Value::Choice(word)))
+            | Got::Default(Datum::Value(Value::Choice(word))) => Some(word),
+            _ => None,
         }
-    });
-    // All of them first, to find all that is wrong.
-    let all: Option<Vec<Vec<Match>>> = read.collect::<Vec<_>>().into_iter().collect();
-    Some(all?.concat())
-}
-
-/// A number with a point or without.
-fn number(value: &DeValue<'_>) -> Result<f64, Unreadable> {
-    let read = match value {
-        DeValue::Integer(n) => i64::from_str_radix(n.as_str(), n.radix()).ok().map(|n| n as f64),
-        DeValue::Float(n) => n.as_str().parse::<f64>().ok(),
-        _ => None,
     };
-    let finite = read.filter(|n| n.is_finite());
-    finite.ok_or_else(|| {
-        Unreadable::new("that is no number that can be reckoned with", "write one such as `1.5`")
-    })
+    // What else is wrong with the table is said by the keys that it takes then.
+    word(&mut Vec::new()).or_else(|| word(problems))
 }
 
-fn rows(
-    key: &Key,
-    array: &[Spanned<DeValue<'_>>],
-    at: &Range<usize>,
+/// Reads the parameters of a discipline.
+pub(crate) fn values(
+    tables: &[&Fields<'_>],
+    keys: impl Iterator<Item = Key>,
     problems: &mut Vec<Problem>,
-) -> Option<Vec<Vec<f64>>> {
-    if array.is_empty() {
-        problems.push(at_value(
-            key,
-            Unreadable::new("an empty list says nothing", "write a row for each state"),
-            at,
-        ));
-        return None;
-    }
+) -> Option<Values> {
+    let mut out = Values::default();
     let mut whole = true;
-    let mut wrong = |error: Unreadable, at: Range<usize>| {
-        problems.push(at_value(key, error, &at));
-        whole = false;
-    };
-    let mut rows = Vec::new();
-    for row in array {
-        let DeValue::Array(row) = row.get_ref() else {
-            wrong(mistyped(key, row.get_ref()), row.span());
-            continue;
-        };
-        let mut numbers = Vec::new();
-        for item in row {
-            match item.get_ref() {
-                DeValue::Integer(_) | DeValue::Float(_) => match number(item.get_ref()) {
-                    Ok(n) => numbers.push(n),
-                    Err(error) => wrong(error, item.span()),
-                },
-                other => wrong(mistyped(key, other), item.span()),
+    for key in keys {
+        match get(tables, &key, problems) {
+            Got::Given(Datum::Value(value)) | Got::Default(Datum::Value(value)) => {
+                out.set(key.name, value);
             }
-        }
-        rows.push(numbers);
-    }
-    whole.then_some(rows)
-}
-
-fn tables<'a>(
-    key: &Key,
-    array: &'a [Spanned<DeValue<'a>>],
-    at: &Range<usize>,
-    problems: &mut Vec<Problem>,
-) -> Option<Vec<(&'a DeTable<'a>, Range<usize>)>> {
-    if array.is_empty() {
-        problems.push(at_value(
-            key,
-            Unreadable::new("an empty list says nothing", "leave it out, or fill it"),
-            at,
-        ));
-        return None;
-    }
-    let read = array.iter().map(|item| match item.get_ref() {
-        DeValue::Table(table) => Some((table, item.span())),
-        other => {
-            problems.push(at_value(key, mistyped(key, other), &item.span()));
-            None
-        }
-    });
-    read.collect::<Vec<_>>().into_iter().collect()
-}
-
-fn names<'a>(
-    key: &Key,
-    array: &'a [Spanned<DeValue<'a>>],
-    at: &Range<usize>,
-    problems: &mut Vec<Problem>,
-) -> Option<Vec<(&'a str, Range<usize>)>> {
-    if array.is_empty() {
-        problems.push(at_value(
-            key,
-            Unreadable::new("an empty list names nothing", advice(key)),
-            at,
-        ));
-        return None;
-    }
-    let read = array.iter().map(|item| match item.get_ref() {
-        DeValue::String(text) => Some((&**text, item.span())),
-        other => {
-            problems.push(at_value(key, mistyped(key, other), &item.span()));
-            None
-        }
-    });
-    read.collect::<Vec<_>>().into_iter().collect()
-}
-
-fn rule(
-    key: &Key,
-    text: &str,
-    at: &Range<usize>,
-    problems: &mut Vec<Problem>,
-) -> Option<Vec<Match>> {
-    parse_match(text).map_err(|error| problems.push(at_part(key, text, error, at))).ok()
-}
-
-fn mask(key: &Key, text: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -> Option<Written> {
-    parse_mask(text).map_err(|error| problems.push(at_part(key, text, error, at))).ok()
-}
-
-/// At the part of the text that is wrong.
-fn at_part(key: &Key, text: &str, mut error: Unreadable, at: &Range<usize>) -> Problem {
-    let part = error.at.take().map_or(at.clone(), |part| part_of(text, at, &part));
-    at_value(key, error, &part)
-}
-
-/// The place in the file of a part of a text: without escapes, it lies there as it is, after its
-/// quote.
-pub(crate) fn part_of(text: &str, at: &Range<usize>, part: &Range<usize>) -> Range<usize> {
-    let plain = at.len() == text.len() + 2;
-    if plain { at.start + 1 + part.start..at.start + 1 + part.end } else { at.clone() }
-}
-
-/// What to write for a key.
-fn advice(key: &Key) -> String {
-    let (what, example) = match key.holds {
-        Holds::Value(Kind::Span) | Holds::PositiveSpan => ("a time in quotes", "\"40ms\""),
-        Holds::Value(Kind::Rate) | Holds::FiniteRate => ("a rate in quotes", "\"100mbit\""),
-        Holds::Value(Kind::Bytes) | Holds::BytesIn { .. } => ("a size in quotes", "\"1500B\""),
-        Holds::Value(Kind::Limit) => ("a limit in quotes", "\"20p\""),
-        Holds::Value(Kind::Probability) => ("a probability in quotes", "\"1%\""),
-        Holds::Overhead => ("a size in quotes", "\"-14B\""),
-        Holds::Numbers => ("numbers of packets in quotes", "\"3, 10-12\""),
-        Holds::Sizes => ("sizes in quotes", "\"1500B\""),
-        Holds::Decimal => return "write a number without quotes, as in `1.5`".into(),
-        Holds::Rows => {
-            return "write a list of lists of numbers, as in `[[-3, 1], [2, -4]]`".into();
-        }
-        Holds::File => ("the path of a file in quotes", "\"wifi.dist\""),
-        Holds::Brief([first, ..]) => return advice(first),
-        Holds::Value(Kind::Count { min, max }) => {
-            return format!("write a whole number from {min} to {max}, without quotes");
-        }
-        Holds::Value(Kind::Choice(words)) => {
-            return format!(
-                "write one of these in quotes: {}",
-                suggest::list(words.iter().copied())
-            );
-        }
-        Holds::Rules => ("a rule in quotes, or a list of them", "\"udp dport 5004\""),
-        Holds::Mask => ("parts of a packet in quotes", "\"src/24 dport\""),
-        Holds::LinkName => ("the name of a link in quotes", "\"uplink\""),
-        Holds::LinkNames => ("the name of a link in quotes, or a list of them", "\"uplink\""),
-        Holds::FlowName => ("the name of a flow in quotes", "\"voice\""),
-        Holds::Name => ("a name in quotes", "\"web\""),
-        Holds::Target => ("a link, a list of links, \"drop\" or \"pass\"", "\"slow\""),
-        Holds::Headers => ("a rule in quotes", "\"tcp src 10.1.0.7 dport 443\""),
-        Holds::Entries => ("a text in quotes", "\"slow\""),
-        Holds::Given => {
-            ("a table of texts and whole numbers", "{ quantum = \"3000B\", rounds = 4 }")
-        }
-        Holds::Scheduler => ("a table", "{ kind = \"fifo\" }"),
-        Holds::Table(keys) | Holds::Brief(keys) => {
-            return format!("write a table of {}", suggest::list(keys.iter().map(|k| k.name)));
-        }
-        Holds::Tables(keys) => {
-            let names = suggest::list(keys.iter().map(|k| k.name));
-            return format!(
-                "write a table of {names}, as in `{}`, or a list of such tables",
-                reference::inline(keys)
-            );
-        }
-        Holds::Parts => ("a table for each, with a name", "[link.LINK.flow.FLOW.flow.PART]"),
-        Holds::Named(_) if key.name == "flow" => {
-            ("a table for each, with a name", "[link.LINK.flow.NAME]")
-        }
-        Holds::Named(_) => {
-            return format!("write a table for each, with a name, as in `[{}.NAME]`", key.name);
-        }
-    };
-    format!("write {what}, as in `{example}`")
-}
-
-pub(crate) fn mistyped(key: &Key, value: &DeValue<'_>) -> Unreadable {
-    let quantity = matches!(
-        key.holds,
-        Holds::Value(Kind::Span | Kind::Rate | Kind::Bytes | Kind::Limit | Kind::Probability)
-            | Holds::FiniteRate
-            | Holds::Overhead
-            | Holds::PositiveSpan
-            | Holds::BytesIn { .. }
-    );
-    let number = match value {
-        DeValue::Integer(n) => Some(n.to_string()),
-        DeValue::Float(n) => Some(n.to_string()),
-        _ => None,
-    };
-    if let (true, Some(number)) = (quantity, number) {
-        // What the number might mean, in the units of the key.
-        let error = match key.holds {
-            Holds::Value(Kind::Span) | Holds::PositiveSpan => units::parse_span(&number).err(),
-            Holds::Value(Kind::Rate) | Holds::FiniteRate => units::parse_rate(&number).err(),
-            Holds::Value(Kind::Limit) => units::parse_limit(&number).err(),
-            Holds::Value(Kind::Probability) => units::parse_probability(&number).err(),
-            Holds::Overhead => units::parse_overhead(&number).err(),
-            _ => units::parse_size(&number).err(),
-        };
-        if let Some(mut error) = error {
-            error.help = error.help.replacen("write `", "write, in quotes, `", 1);
-            return error;
+            Got::Given(Datum::Given(given)) => out.give(given),
+            // Whoever loads the library sees to it.
+            Got::Given(Datum::Name(_)) if key.holds == Holds::File => {}
+            Got::Absent => {}
+            _ => whole = false,
         }
     }
-    let found = match value {
-        DeValue::String(_) => "a text",
-        DeValue::Integer(_) => "a whole number",
-        DeValue::Float(_) => "a number with decimals",
-        DeValue::Boolean(_) => "true or false",
-        DeValue::Datetime(_) => "a date or time of day",
-        DeValue::Array(_) => "a list",
-        DeValue::Table(_) => "a table",
-    };
-    Unreadable::new(format!("{found} does not go here"), advice(key))
+    whole.then_some(out)
+}
+
+/// Names stand in tables on screens and in file names.
+pub(crate) fn name_is_fit(name: &str, at: Range<usize>, of: &str, problems: &mut Vec<Problem>) {
+    let fit = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || name.chars().count() > 64 || !name.chars().all(fit) {
+        problems.push(
+            Problem::error(at, format!("{} cannot be the name of a {of}", quoted(name)))
+                .help("a name has 1 to 64 letters, digits, `-`, `_` or `.`"),
+        );
+    }
+}
+
+pub(crate) fn not_a_table(of: &str, name: &str, at: Range<usize>, example: &str) -> Problem {
+    Problem::error(at, format!("{of} {} has to be a table", quoted(name)))
+        .help(format!("write `{{ {example}, … }}`"))
 }

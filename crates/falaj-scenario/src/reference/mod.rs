@@ -7,13 +7,14 @@ mod costs;
 mod nesting;
 mod schema;
 
-use crate::keys::{self, FILE, Fallback, Holds, Key, TABLES, TO, Table};
-use crate::masks::PARTS;
+use crate::impairments;
+use crate::keys::{self, FILE, Fallback, Holds, Key, TABLES, TO, Table, inline, sample};
+use crate::mask::PARTS;
 use crate::matching::TERMS;
 use crate::suggest::{self, quoted};
 use crate::units::{RATE_MAX, RATE_UNITS, SIZE_UNITS, SPAN_UNITS};
+use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::contract::params::Kind;
-use falaj_sched::contract::params::Manifest;
 use falaj_sched::registry::{self, entry};
 use std::fmt::{self, Write};
 
@@ -274,50 +275,6 @@ fn default(key: &Key, markdown: bool) -> String {
     }
 }
 
-/// A table as it is written in the file.
-pub(crate) fn inline(keys: &[Key]) -> String {
-    let inner: Vec<String> =
-        keys.iter().map(|k| format!("{} = {}", k.name, sample(k, false))).collect();
-    format!("{{ {} }}", inner.join(", "))
-}
-
-/// A value as it is written in the file.
-fn sample(key: &Key, discipline: bool) -> String {
-    let text = match key.holds {
-        Holds::Value(Kind::Span) | Holds::PositiveSpan if discipline => "500us",
-        Holds::PositiveSpan if key.name == "duration" => "30s",
-        Holds::Value(Kind::Span) | Holds::PositiveSpan => "40ms",
-        Holds::Value(Kind::Rate) | Holds::FiniteRate => "100mbit",
-        Holds::Value(Kind::Bytes) | Holds::BytesIn { .. } => "1500B",
-        Holds::Value(Kind::Limit) => "50p",
-        Holds::Value(Kind::Probability) => "1%",
-        Holds::Overhead => "-14B",
-        Holds::Numbers => "3, 10-12",
-        Holds::Sizes => "1500B",
-        Holds::Decimal => return "1.5".into(),
-        Holds::Rows => return "[[-3, 1], [2, -4]]".into(),
-        Holds::File if key.name == "library" => "./libmine.so",
-        Holds::Given => return "{ quantum = \"3000B\", rounds = 4 }".into(),
-        Holds::File => "wifi.dist",
-        Holds::Brief([first, ..]) => return sample(first, discipline),
-        Holds::Value(Kind::Count { min, .. }) => return (min + 7).to_string(),
-        Holds::Value(Kind::Choice(words)) => {
-            let other = words.iter().find(|w| key.fallback != Fallback::Value(w));
-            return format!("\"{}\"", other.or(words.first()).unwrap_or(&""));
-        }
-        Holds::Rules => "udp dport 5004",
-        Holds::Mask => "src/24 dport",
-        Holds::LinkName | Holds::LinkNames | Holds::Target | Holds::Entries => "uplink",
-        Holds::Name => "web",
-        Holds::Headers => "tcp src 10.1.0.7 dport 443",
-        Holds::FlowName => "voice",
-        Holds::Scheduler => return "{ kind = \"drr\" }".into(),
-        Holds::Table(keys) | Holds::Tables(keys) | Holds::Brief(keys) => return inline(keys),
-        Holds::Named(_) | Holds::Parts => return String::new(),
-    };
-    format!("\"{text}\"")
-}
-
 /// A key in its place.
 fn example(topic: &Topic) -> String {
     let key = &topic.key;
@@ -365,15 +322,20 @@ fn example(topic: &Topic) -> String {
         }
         ("need", _, _) => format!("need = {{ {set} }}"),
         ("queue", _, _) => crate::link::queue::example(key.name).to_owned(),
-        ("loss", _, _) => crate::link::impair::loss_example(key.name).to_owned(),
-        (word @ ("duplicate" | "reorder" | "jitter" | "slot" | "trace" | "profile"), _, _) => {
-            with_first(word, topic.table.keys, key, &set)
-        }
+        (word, _, _) if is_brief(word) => match impairments::example(word, key.name) {
+            Some(example) => example.to_owned(),
+            None => with_first(word, topic.table.keys, key, &set),
+        },
         ("envelope", _, _) => format!("envelope = {}", inline(topic.table.keys)),
         ("traffic", _, _) => format!("[traffic.calls]\n{set}"),
         ("host", _, _) => format!("[host.laptop]\n{set}"),
         _ => format!("{header}\n{set}"),
     }
+}
+
+/// Returns true if a direction has a key of this name that holds a table or a value alone.
+fn is_brief(word: &str) -> bool {
+    keys::direction(word).is_some_and(|key| matches!(key.holds, Holds::Brief(_)))
 }
 
 /// A table in one line, with what it cannot do without.
@@ -442,14 +404,14 @@ pub fn disciplines() -> String {
         ),
     );
     for entry in registry::all() {
-        let [steps, promise, whose] = costs::of(entry);
+        let (steps, guarantee, whose) = (entry.cost, entry.guarantee, entry.guarantee_source);
         let counted = costs::instructions(entry.kind).map_or("—".into(), |n| n.to_string());
         let ns = costs::nanoseconds(entry.kind).unwrap_or("—");
         let (doc, paper) = (cell(entry.doc), cell(entry.source));
         line(
             &mut out,
             format_args!(
-                "| [`{0}`](#{0}) | {doc} | {paper} | {steps} | {counted} | {ns} | {promise} | {whose} |",
+                "| [`{0}`](#{0}) | {doc} | {paper} | {steps} | {counted} | {ns} | {guarantee} | {whose} |",
                 entry.kind
             ),
         );

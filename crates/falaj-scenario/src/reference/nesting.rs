@@ -1,7 +1,7 @@
 //! Which discipline may stand below a flow of which: all pairs are built, and what is refused is
 //! told with its reason.
 
-use falaj_sched::contract::params::Manifest;
+use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::contract::params::{FlowSetup, Inner, Kind, Param, Setup, Value, Values};
 use falaj_sched::queues::queue::Limit;
 use falaj_sched::registry::{self, ENTRIES};

@@ -1,7 +1,6 @@
 //! The file as JSON Schema, for editors and other programs.
 
-use crate::keys::{self, Fallback, Holds, Key};
-use crate::link::capacity::CARRIES;
+use crate::keys::{self, CARRIES, Fallback, Holds, Key};
 use crate::units::pattern;
 use falaj_sched::contract::params::Kind;
 use falaj_sched::registry;
@@ -83,7 +82,11 @@ fn property(key: &Key) -> Value {
         Holds::Named(inner) => named(&table(inner)),
         Holds::LinkName | Holds::FlowName => name(),
         Holds::LinkNames => {
-            json!({ "anyOf": [name(), { "type": "array", "items": name(), "minItems": 1, "uniqueItems": true }] })
+            json!({
+                "anyOf": [name(), {
+                    "type": "array", "items": name(), "minItems": 1, "uniqueItems": true,
+                }],
+            })
         }
         Holds::File | Holds::Name | Holds::Headers => json!({ "type": "string", "minLength": 1 }),
         Holds::Entries => json!({ "type": "string" }),
@@ -94,14 +97,19 @@ fn property(key: &Key) -> Value {
         }
         Holds::Target => {
             let name = json!({ "type": "string", "minLength": 1 });
-            json!({ "anyOf": [name, { "type": "array", "items": name, "minItems": 1 }, table(keys::TO)] })
+            json!({
+                "anyOf": [name, { "type": "array", "items": name, "minItems": 1 }, table(keys::TO)],
+            })
         }
         Holds::Overhead => text(pattern::OVERHEAD),
         Holds::Numbers => text(pattern::NUMBERS),
         Holds::Sizes => text(pattern::SIZES),
         Holds::Decimal => json!({ "type": "number" }),
         Holds::Rows => {
-            json!({ "type": "array", "items": { "type": "array", "items": { "type": "number" } }, "minItems": 1 })
+            json!({
+                "type": "array", "items": { "type": "array", "items": { "type": "number" } },
+                "minItems": 1,
+            })
         }
         Holds::Brief(inner) => {
             let brief = inner.first().map_or(json!(true), property);
@@ -159,7 +167,7 @@ fn name() -> Value {
 
 /// One of the disciplines, with its own keys.
 fn scheduler() -> Value {
-    let one = |entry: &falaj_sched::contract::params::Manifest| {
+    let one = |entry: &falaj_sched::contract::manifest::Manifest| {
         let own = keys::of_scheduler(entry);
         let mut out = table(&own);
         out["properties"]["kind"] = json!({ "const": entry.kind });
@@ -192,7 +200,8 @@ fn any_flow(keys: &[Key]) -> Value {
 fn by_discipline(out: &mut Value, word: &str, unless: Option<&Value>) {
     let rules: Vec<Value> = registry::all()
         .map(|entry| {
-            let kind = json!({ "properties": { "scheduler": { "properties": { "kind": { "const": entry.kind } } } } });
+            let kind = json!({ "properties": { "kind": { "const": entry.kind } } });
+            let kind = json!({ "properties": { "scheduler": kind } });
             let flows = named(&json!({ "$ref": format!("#/$defs/{}", flow_of(word, entry.kind)) }));
             let mut flows = json!({ "properties": { "flow": flows } });
             // What it cannot do without, it needs flows for.

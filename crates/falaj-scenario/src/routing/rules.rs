@@ -1,12 +1,12 @@
 //! Reads rules: which links packets pass.
 
 use crate::diagnostics::Problem;
+use crate::keys;
 use crate::link::Known;
 use crate::model::{Rule, Towards};
 use crate::read::{Datum, Fields, Got, fields, get};
 use crate::routing::tables::{Read, Tables};
 use crate::suggest::{self, quoted};
-use crate::{keys, lints};
 use falaj_engine::classifier::Match;
 use falaj_engine::key::Key;
 use falaj_engine::rules;
@@ -57,7 +57,6 @@ pub(crate) fn read<'a>(
     }
     let mut out = out.into_iter().collect::<Option<Vec<_>>>()?;
     out.iter_mut().for_each(|read| tables.resolve(&mut read.rule.rule.matches));
-    lints::rules(&out, links, problems);
     Some(out)
 }
 
@@ -79,7 +78,7 @@ fn rule(fields: &Fields<'_>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>)
         match get(&[fields], key, problems) {
             Got::Given(Datum::Rules(rules)) => matches = Some(rules),
             Got::Given(Datum::Value(value)) | Got::Default(Datum::Value(value)) => {
-                given.set(key.name, value)
+                given.set(key.name, value);
             }
             Got::Given(Datum::Raw(value)) => to = target(value, scene, problems),
             Got::Wrong => whole = false,
@@ -100,7 +99,10 @@ fn rule(fields: &Fields<'_>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>)
     {
         problems.push(
             Problem::error(field.at.clone(), format!("{} lets no packet go on here", fields.what))
-                .help("leave `then` out: what is dropped is gone, and `skip-to` says where it goes on"),
+                .help(
+                    "leave `then` out: what is dropped is gone, and `skip-to` says where it goes \
+                     on",
+                ),
         );
         return None;
     }

@@ -1,9 +1,8 @@
 //! Reads tables: addresses or numbers, and what each stands for.
 
 use crate::diagnostics::Problem;
-use crate::link::not_a_table;
 use crate::matching::{Named, net_or_numbers, parse_named};
-use crate::read::part_of;
+use crate::read::{not_a_table, part_of};
 use crate::suggest::{self, quoted};
 use falaj_engine::classifier::Match;
 use falaj_engine::table::{Field, LookupTable};
@@ -104,7 +103,8 @@ impl<'a> Tables<'a> {
         targets(root, &mut used);
         for read in self.read.iter().filter(|read| !used.contains(&read.table.name())) {
             let name = quoted(read.table.name());
-            problems.push(Problem::warning(read.at.clone(), format!("no rule looks into table {name}")).help(format!(
+            let title = format!("no rule looks into table {name}");
+            problems.push(Problem::warning(read.at.clone(), title).help(format!(
                 "write `src table {0}` in a `match`, or `to = {{ table = \"{0}\" }}` in a rule",
                 name.trim_matches('`')
             )));
@@ -137,7 +137,7 @@ fn walk(table: &DeTable<'_>, out: &mut Vec<Place>) {
                 for item in array {
                     match item.get_ref() {
                         DeValue::String(text) if name.get_ref() == "match" => {
-                            of_text(text, &item.span(), out)
+                            of_text(text, &item.span(), out);
                         }
                         DeValue::Table(table) => walk(table, out),
                         _ => {}
@@ -183,8 +183,10 @@ fn entries<'a>(
         match value.get_ref() {
             DeValue::String(text) => texts.push((&**text, value.span())),
             _ => {
-                problems.push(Problem::error(value.span(), "what an entry stands for is a text").help(
-                    "write the name of a link, `\"drop\"` or `\"pass\"`; or `\"\"`, where it only is in the table",
+                problems
+                    .push(Problem::error(value.span(), "what an entry stands for is a text").help(
+                    "write the name of a link, `\"drop\"` or `\"pass\"`; or `\"\"`, where it only \
+                     is in the table",
                 ));
                 whole = false;
             }

@@ -110,8 +110,8 @@ impl Sends {
                 Sends { rate: recording.rate(), model: Model::Recorded(recording.into()), ..self }
             }
             Model::Tcp(tcp) => {
-                let back = if fields.means("return") { tcp.back } else { other.delay };
-                let tcp = Tcp { back, base: direction.delay + back, ..tcp.clone() };
+                let back = if fields.means("return") { tcp.back } else { other.pipe.delay };
+                let tcp = Tcp { back, base: direction.pipe.delay + back, ..tcp.clone() };
                 tcp::judge(&self.sizes, direction, fields, problems);
                 Sends { model: Model::Tcp(tcp), ..self }
             }
@@ -221,8 +221,9 @@ pub(crate) fn sends(
             let chain = match Chain::new(&d0, &d1) {
                 Ok(chain) => chain,
                 Err(why) => {
-                    let help = "rates of moves a second: each row of `d0` and `d1` together comes to nothing, as in `d0 = \
-                                [[-300, 100], [50, -60]]` and `d1 = [[200, 0], [0, 10]]`";
+                    let help = "rates of moves a second: each row of `d0` and `d1` together comes \
+                                to nothing, as in `d0 = [[-300, 100], [50, -60]]` and `d1 = [[200, \
+                                0], [0, 10]]`";
                     refused("d0", why, help.into(), problems);
                     return None;
                 }

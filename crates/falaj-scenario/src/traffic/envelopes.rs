@@ -2,8 +2,7 @@
 
 use crate::diagnostics::Problem;
 use crate::keys::{self, BUCKET, GREEDY};
-use crate::link::values;
-use crate::read::{Datum, Fields, fields};
+use crate::read::{Datum, Fields, fields, values};
 use falaj_sched::contract::params::{Value, Values};
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
@@ -111,8 +110,9 @@ pub(crate) fn envelope<'a>(
 }
 
 /// The ways to say it.
-const WAYS: &str = "write `{ rate = \"2mbit\", burst = \"15kB\" }`, a token bucket (sigma, rho); `{ rate = \"2mbit\", \
-                    frame = \"10ms\" }`, (r, T); or `{ x-min = \"1ms\", x-ave = \"4ms\", over = \"100ms\" }`, (Xmin, Xave, I)";
+const WAYS: &str = "write `{ rate = \"2mbit\", burst = \"15kB\" }`, a token bucket (sigma, rho); \
+                    `{ rate = \"2mbit\", frame = \"10ms\" }`, (r, T); or `{ x-min = \"1ms\", x-ave \
+                    = \"4ms\", over = \"100ms\" }`, (Xmin, Xave, I)";
 
 fn one<'a>(
     table: &'a DeTable<'a>,

@@ -8,8 +8,7 @@ pub(crate) mod tcp;
 use crate::diagnostics::Problem;
 use crate::keys;
 use crate::link::Known;
-use crate::lints;
-use crate::lints::envelope;
+use crate::lints::{envelope, headers};
 use crate::model::{Direction, Source, Towards};
 use crate::read::{Datum, Fields, Got, fields, get};
 use crate::routing::rules::{self, RuleRead};
@@ -53,7 +52,7 @@ pub(crate) fn source<'a>(
     for key in keys::TRAFFIC {
         match get(&[&fields], key, problems) {
             Got::Given(Datum::Value(value)) | Got::Default(Datum::Value(value)) => {
-                given.set(key.name, value)
+                given.set(key.name, value);
             }
             Got::Given(Datum::Name(text)) => {
                 if let Some(slot) = named.iter_mut().find(|(n, _)| *n == key.name) {
@@ -322,7 +321,7 @@ pub(crate) fn counted(
             };
             let mine: Vec<_> = sources.iter().filter(of).collect();
             let specs: Vec<&Source> = mine.iter().map(|s| &s.0).collect();
-            let headers = lints::headers(&specs, direction.account, limit)?;
+            let headers = headers::headers(&specs, direction.account, limit)?;
             let flow = flow.map(|flow| direction.flows[flow].name.as_str());
             problems.push(headers.problem(mine.first()?.1.clone(), &known.name, flow));
             Some(())
@@ -333,7 +332,7 @@ pub(crate) fn counted(
             .filter_map(|(flow, rate)| Some((flow, (*rate)?)));
         let told = promised.filter_map(|(flow, rate)| warn(Some(flow), rate)).count();
         if told == 0 {
-            warn(None, direction.setup.rate);
+            warn(None, direction.pipe.setup.rate);
         }
     }
 }

@@ -89,7 +89,7 @@ pub(crate) fn judge(
             .help("write the size of a full one, as in `size = \"1514B\"`"),
         );
     }
-    if direction.setup.rate.is_unlimited() {
+    if direction.pipe.setup.rate.is_unlimited() {
         let why = format!("{} is held back by nothing: its link has no rate", fields.what);
         let at = fields.field("model").map_or(fields.at.clone(), |field| field.at.clone());
         problems.push(Problem::error(at, why).help("write a `rate` in the link's table"));

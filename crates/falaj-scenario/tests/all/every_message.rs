@@ -18,7 +18,9 @@ fn scenarios() {
             "traffic `a` sends less than a bit in a second",
         ),
     ] {
-        let errors = falaj_scenario::parse(&text, "a.toml").err().unwrap_or_else(|| panic!("{text}: no `{title}`"));
+        let errors = falaj_scenario::parse(&text, "a.toml")
+            .err()
+            .unwrap_or_else(|| panic!("{text}: no `{title}`"));
         said(&errors, Severity::Error, &text, title);
     }
 }

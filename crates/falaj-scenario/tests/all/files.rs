@@ -44,13 +44,13 @@ fn a_whole_file() {
 
     let up = &link.up;
     assert_eq!(
-        (up.setup.rate, up.delay, up.mtu, up.account),
+        (up.pipe.setup.rate, up.pipe.delay, up.mtu, up.account),
         (Rate::from_mbit(1000), Span::from_millis(2), 1500, Account::L2)
     );
-    assert_eq!((up.scheduler.kind, up.setup.largest), ("virtual-links", 1514));
-    assert_eq!(up.setup.scheduler.choice("serve"), Some("packet-wise"));
-    assert_eq!(up.setup.scheduler.choice("tail"), Some("skip"));
-    assert_eq!(up.setup.scheduler.choice("preset"), Some("clean"), "a default is filled in");
+    assert_eq!((up.scheduler.kind, up.pipe.setup.largest), ("virtual-links", 1514));
+    assert_eq!(up.pipe.setup.scheduler.choice("serve"), Some("packet-wise"));
+    assert_eq!(up.pipe.setup.scheduler.choice("tail"), Some("skip"));
+    assert_eq!(up.pipe.setup.scheduler.choice("preset"), Some("clean"), "a default is filled in");
     let names: Vec<_> = up.flows.iter().map(|f| f.name.as_str()).collect();
     assert_eq!(names, ["voice", "bulk"], "the order is the file's");
     assert_eq!(
@@ -62,29 +62,29 @@ fn a_whole_file() {
     let bucket = |mbit, burst| Bucket { rate: Rate::from_mbit(mbit), burst };
     assert_eq!(up.flows[0].envelope, [bucket(60, 3_000), bucket(50, 20_000)]);
     assert_eq!(up.flows[1].envelope, []);
-    assert_eq!(up.setup.flows[0].limit, Limit::Packets(20));
-    assert_eq!(up.setup.flows[0].values.span("phase"), Some(Span::from_micros(30)));
-    assert_eq!(up.setup.flows[1].values.choice("kind"), Some("B"));
+    assert_eq!(up.pipe.setup.flows[0].limit, Limit::Packets(20));
+    assert_eq!(up.pipe.setup.flows[0].values.span("phase"), Some(Span::from_micros(30)));
+    assert_eq!(up.pipe.setup.flows[1].values.choice("kind"), Some("B"));
 
     // Its own rate and scheduler; the flows are shared, without the keys that are for `up`.
     let down = &link.down;
     assert_eq!(
-        (down.setup.rate, down.delay, down.scheduler.kind),
+        (down.pipe.setup.rate, down.pipe.delay, down.scheduler.kind),
         (Rate::from_mbit(2000), Span::from_millis(2), "fifo")
     );
     assert_eq!(down.flows, up.flows);
-    assert_eq!(down.setup.flows[0].values.iter().count(), 0);
-    assert_eq!(down.setup.scheduler.get("queue"), Some(Value::Limit(Limit::Bytes(64_000))));
+    assert_eq!(down.pipe.setup.flows[0].values.iter().count(), 0);
+    assert_eq!(down.pipe.setup.scheduler.get("queue"), Some(Value::Limit(Limit::Bytes(64_000))));
 
-    assert!(up.impairments.is_none());
+    assert!(up.pipe.impairments.is_none());
     let framing = Framing { overhead: -14, cells: Cells::Ptm, largest: 1514 };
-    assert_eq!((up.framing, down.framing), (None, Some(framing)));
-    assert_eq!((down.setup.largest, down.cost(500)), (1524, 494));
+    assert_eq!((up.pipe.framing, down.pipe.framing), (None, Some(framing)));
+    assert_eq!((down.pipe.setup.largest, down.cost(500)), (1524, 494));
     assert_eq!(
-        (&up.capacity, &down.capacity),
+        (&up.pipe.capacity, &down.pipe.capacity),
         (&Capacity::Serialise, &Capacity::TokenBucket(15_000))
     );
-    let on_the_link = &down.impairments;
+    let on_the_link = &down.pipe.impairments;
     let p = |of: u64| Probability::of(of, 10_000);
     let [to_bad, to_good, loss_bad] = [p(50), p(3000), p(8000)];
     let loss = GilbertElliott { to_bad, to_good, loss_bad, loss_good: Probability::NEVER };
@@ -104,7 +104,7 @@ fn a_whole_file() {
     assert_eq!(on_the_link.jitter, Some(jitter));
     let (least, most) = (Span::from_millis(5), Span::from_millis(8));
     assert_eq!(on_the_link.slots, Some(Slots { least, most, packets: 32, bytes: u64::MAX }));
-    assert_eq!((up.seed, down.seed), (7, 7));
+    assert_eq!((up.pipe.seed, down.pipe.seed), (7, 7));
 
     let [voice, bulk] = scenario.traffic.as_slice() else { panic!("two sources") };
     assert_eq!(
@@ -131,13 +131,13 @@ fn the_least_that_will_do() {
     let link = &scenario.links[0];
     for direction in [&link.up, &link.down] {
         assert_eq!(
-            (direction.scheduler.kind, direction.delay, direction.mtu),
+            (direction.scheduler.kind, direction.pipe.delay, direction.mtu),
             ("fifo", Span::ZERO, 1500)
         );
-        assert!(direction.setup.rate.is_unlimited());
+        assert!(direction.pipe.setup.rate.is_unlimited());
         assert_eq!((direction.flows.len(), direction.flows[0].name.as_str()), (1, "all"));
         assert_eq!(direction.flows[0].matches, [Match::ANY]);
-        assert_eq!(direction.setup.flows[0].limit, Limit::Packets(20));
+        assert_eq!(direction.pipe.setup.flows[0].limit, Limit::Packets(20));
     }
     assert_eq!(
         (scenario.run.duration, scenario.run.seed, scenario.run.replications),
@@ -161,8 +161,8 @@ fn a_profile_may_say_the_rate() {
     );
     let of = |n: usize| {
         let d = &scenario.links[n].up;
-        let profile = d.impairments.profile.as_ref().expect("a profile");
-        (d.setup.rate, profile.most(), profile.occupies)
+        let profile = d.pipe.impairments.profile.as_ref().expect("a profile");
+        (d.pipe.setup.rate, profile.most(), profile.occupies)
     };
     assert_eq!(of(0), (Rate::from_mbit(11), Span::from_millis(20), true));
     assert_eq!(of(1), (Rate::from_mbit(1), Span::from_millis(20), false));
@@ -174,7 +174,8 @@ fn presets_are_links() {
         let (scenario, _) = read(&format!("[link.a]\npreset = \"{}\"", preset.name));
         let link = &scenario.links[0];
         assert!(
-            link.up.delay == link.down.delay && link.up.setup.rate <= link.down.setup.rate,
+            link.up.pipe.delay == link.down.pipe.delay
+                && link.up.pipe.setup.rate <= link.down.pipe.setup.rate,
             "{}",
             preset.name
         );
@@ -196,9 +197,12 @@ fn presets_are_links() {
         "#,
     );
     let link = &scenario.links[0];
-    assert_eq!((link.up.setup.rate, link.up.delay), (Rate::from_mbit(12), Span::from_millis(35)));
     assert_eq!(
-        (link.down.setup.rate, link.down.delay),
+        (link.up.pipe.setup.rate, link.up.pipe.delay),
+        (Rate::from_mbit(12), Span::from_millis(35))
+    );
+    assert_eq!(
+        (link.down.pipe.setup.rate, link.down.pipe.delay),
         (Rate::from_mbit(7), Span::from_millis(30))
     );
 }
@@ -222,16 +226,19 @@ fn the_rate_may_follow_a_trace() {
             Opportunities::new(at.clone(), Span::from_millis(8), bytes).unwrap(),
         ))
     };
-    assert_eq!((&a.up.capacity, &b.down.capacity), (&opportunities(1514), &opportunities(1500)));
     assert_eq!(
-        (a.up.setup.rate, b.up.setup.rate),
+        (&a.up.pipe.capacity, &b.down.pipe.capacity),
+        (&opportunities(1514), &opportunities(1500))
+    );
+    assert_eq!(
+        (a.up.pipe.setup.rate, b.up.pipe.setup.rate),
         (Rate(1514 * 8 * 5 * 1000 / 8), Rate::from_mbit(1))
     );
     let steps = [(0, 20), (10_000, 5), (12_500, 0)]
         .map(|(ms, mbit)| (Time(ms * 1_000_000), Rate::from_mbit(mbit)));
     let steps = Steps::new(steps.to_vec(), Some(Span::from_secs(20))).unwrap();
-    assert_eq!(a.down.setup.rate, Rate((200_000_000 + 12_500_000) / 20));
-    assert_eq!(a.down.capacity, Capacity::Steps(Arc::new(steps)));
+    assert_eq!(a.down.pipe.setup.rate, Rate((200_000_000 + 12_500_000) / 20));
+    assert_eq!(a.down.pipe.capacity, Capacity::Steps(Arc::new(steps)));
 }
 
 #[test]
@@ -258,14 +265,14 @@ fn a_direction_may_stand_for_itself() {
         "#,
     );
     let link = &scenario.links[0];
-    assert_eq!((link.up.setup.largest, link.down.setup.largest), (1538, 9014));
+    assert_eq!((link.up.pipe.setup.largest, link.down.pipe.setup.largest), (1538, 9014));
     assert_eq!((link.up.flows.len(), link.down.flows.len()), (2, 1));
     assert_eq!(
-        link.up.setup.flows[0].values.bytes("quantum"),
+        link.up.pipe.setup.flows[0].values.bytes("quantum"),
         None,
         "a default in words is left to the discipline"
     );
-    assert_eq!(link.up.setup.flows[1].values.bytes("quantum"), Some(3000));
+    assert_eq!(link.up.pipe.setup.flows[1].values.bytes("quantum"), Some(3000));
     assert_eq!(link.up.flows[1].matches.len(), 2);
     assert_eq!((scenario.traffic[0].flow, &scenario.traffic[0].sizes), (0, &Sizes::Fixed(9014)));
 }
@@ -313,8 +320,8 @@ size = "500B"
     assert_eq!(names, ["a/calls", "a/rest", "b"]);
     assert_eq!(up.flows[0].matches, falaj_scenario::parse_match("udp dport 5900-5999").unwrap());
     assert_eq!(up.flows[1].matches.len(), 2);
-    assert_eq!(up.setup.leaves().len(), 3);
-    assert_eq!(up.setup.leaves()[1].limit, falaj_sched::queues::queue::Limit::Packets(7));
+    assert_eq!(up.pipe.setup.leaves().len(), 3);
+    assert_eq!(up.pipe.setup.leaves()[1].limit, falaj_sched::queues::queue::Limit::Packets(7));
     assert_eq!(scenario.traffic[0].flow, 0);
 }
 
@@ -360,7 +367,7 @@ rate = "40mbit"
         up.flows[0].matches,
         falaj_scenario::parse_match("tcp dport 80 src 10.0.0.1").unwrap()
     );
-    let a = up.setup.flows[0].inner.as_ref().expect("it is divided");
+    let a = up.pipe.setup.flows[0].inner.as_ref().expect("it is divided");
     let b = a.setup.flows[0].inner.as_ref().expect("it is divided");
     assert_eq!((a.kind, b.kind, b.setup.flows[0].values.count("prio")), ("htb", "htb", Some(1)));
     assert_eq!(
@@ -368,7 +375,7 @@ rate = "40mbit"
         Some(falaj_sched::units::rate::Rate::from_mbit(15))
     );
     // The discipline sees its leaves, of which one is divided by another.
-    let joined = registry::joined("htb", &up.setup);
+    let joined = registry::joined("htb", &up.pipe.setup);
     let inner: Vec<Option<&str>> =
         joined.flows.iter().map(|f| f.inner.as_ref().map(|inner| inner.kind)).collect();
     assert_eq!(inner, [None, None, Some("drr"), None]);
@@ -394,7 +401,7 @@ share = "30mbit"
 match = "any"
 "#;
     let (scenario, _) = falaj_scenario::parse(text, "a.toml").unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(registry::joined("hfsc", &scenario.links[0].up.setup).flows.len(), 3);
+    assert_eq!(registry::joined("hfsc", &scenario.links[0].up.pipe.setup).flows.len(), 3);
 }
 
 #[test]
@@ -402,7 +409,8 @@ fn who_paces_a_link_and_what_its_device_holds() {
     let pace = |rest: &str| {
         let (scenario, warnings) = read(&format!("[link.a]\nrate = \"100mbit\"\n{rest}"));
         assert!(warnings.is_empty(), "{warnings}");
-        [&scenario.links[0].up, &scenario.links[0].down].map(|direction| direction.pipe().pace)
+        [&scenario.links[0].up, &scenario.links[0].down]
+            .map(|direction| direction.pipe.clone().pace)
     };
     let device = |backlog| [Pace::Device { backlog }; 2];
     assert_eq!(pace(""), [Pace::Falaj; 2]);

@@ -75,10 +75,10 @@ fn check(text: &str) {
     }
     match (parse(text, "a.toml"), parse(&out, "a.toml")) {
         (Ok((before, _)), Ok((after, _))) => {
-            assert_eq!(std::format!("{before:?}"), std::format!("{after:?}"))
+            assert_eq!(std::format!("{before:?}"), std::format!("{after:?}"));
         }
         (Err(before), Err(after)) => {
-            assert_eq!(before.problems().len(), after.problems().len(), "{text:?}")
+            assert_eq!(before.problems().len(), after.problems().len(), "{text:?}");
         }
         (before, after) => panic!("{before:?} became {after:?}"),
     }
@@ -289,14 +289,22 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn any_layout(lines in (0..8usize).prop_flat_map(|n| (0..n).map(line).collect::<Vec<_>>()), start in prop::sample::select(ENDS)) {
+    fn any_layout(
+        lines in (0..8usize).prop_flat_map(|n| (0..n).map(line).collect::<Vec<_>>()),
+        start in prop::sample::select(ENDS),
+    ) {
         let text = start.to_owned() + &lines.concat();
         check(&text);
         check(text.trim_end());
     }
 
     #[test]
-    fn comments_anywhere_in_a_scenario(edits in prop::collection::vec((any::<prop::sample::Index>(), prop::sample::select(ENDS)), 1..12)) {
+    fn comments_anywhere_in_a_scenario(
+        edits in prop::collection::vec(
+            (any::<prop::sample::Index>(), prop::sample::select(ENDS)),
+            1..12,
+        ),
+    ) {
         let mut lines: Vec<String> = WHOLE.lines().map(|line| line.to_owned() + "\n").collect();
         for (place, end) in edits {
             let n = place.index(lines.len());
@@ -310,8 +318,21 @@ proptest! {
     }
 
     #[test]
-    fn any_text(parts in prop::collection::vec(prop_oneof![gap(), space(), prop::sample::select(SCALARS), prop::sample::select(KEYS),
-        prop::sample::select(vec!["[", "]", "{", "}", "=", ",", ".", "#", "\"", "'", "\\", "\0", "é", "\u{202e}"])], 0..24)) {
+    fn any_text(
+        parts in prop::collection::vec(
+            prop_oneof![
+                gap(),
+                space(),
+                prop::sample::select(SCALARS),
+                prop::sample::select(KEYS),
+                prop::sample::select(vec![
+                    "[", "]", "{", "}", "=", ",", ".", "#", "\"", "'", "\\", "\0", "é",
+                    "\u{202e}"
+                ])
+            ],
+            0..24,
+        ),
+    ) {
         check(&parts.concat());
     }
 }

@@ -1,5 +1,5 @@
-//! Every parser of the crate, under random texts of the words that it knows and of others: each text
-//! is read, or refused with a place. A target is a plain function, for any fuzzer.
+//! Every parser of the crate, under random texts of the words that it knows and of others: each
+//! text is read, or refused with a place. A target is a plain function, for any fuzzer.
 
 #[path = "fuzz/harness.rs"]
 pub(crate) mod harness;

@@ -15,14 +15,14 @@ fn a_mask_is_read_for_each_direction() {
     assert!(warnings.is_empty(), "{warnings}");
     let link = &scenario.links[0];
     for (direction, near) in [(&link.up, "src"), (&link.down, "dst")] {
-        let each = direction.masks.link.expect("the link has one");
+        let each = direction.pipe.masks.link.expect("the link has one");
         assert_eq!(
             (each.mask.to_string().as_str(), each.most, each.expire.0),
             (near, 65_536, 1_000_000_000)
         );
-        let of_flow = direction.masks.of(0).expect("the flow has one");
+        let of_flow = direction.pipe.masks.of(0).expect("the flow has one");
         assert_eq!((of_flow.mask.to_string().as_str(), of_flow.most), ("src/24 dport", 5));
-        assert_eq!(direction.pipe().masks, direction.masks);
+        assert_eq!(direction.pipe.clone().masks, direction.pipe.masks);
     }
 }
 
@@ -74,7 +74,7 @@ fn masks_of_link_and_flow_go_together() {
         let text =
             link(&format!("each = \"src\"\n{of_link}{}{}", flow("u", "udp"), flow("rest", "any")));
         let (scenario, _) = parse(&text, "a.toml").unwrap_or_else(|e| panic!("{text}\n{e}"));
-        let masks = &scenario.links[0].up.masks;
+        let masks = &scenario.links[0].up.pipe.masks;
         (masks.link.map(|each| each.most), [0, 1].map(|f| masks.of(f).map_or(0, |each| each.most)))
     };
     assert_eq!(most("", ""), (Some(8192), [512, 512]));
@@ -82,6 +82,6 @@ fn masks_of_link_and_flow_go_together() {
     assert_eq!(most("max-flows = 10\n", ""), (Some(10), [65_536, 65_536]));
     assert_eq!(most("", "max-flows = 100\n"), (Some(65_536), [100, 100]));
     let one = link("each = \"src\"\n[link.a.flow.all]\nmatch = \"any\"\neach = \"dport\"");
-    let masks = parse(&one, "a.toml").unwrap().0.links[0].up.masks.clone();
+    let masks = parse(&one, "a.toml").unwrap().0.links[0].up.pipe.masks.clone();
     assert_eq!((masks.link.unwrap().most, masks.of(0).unwrap().most), (16_384, 512));
 }

@@ -13,7 +13,7 @@ fn check(text: &str) {
             assert!(!scenario.links.is_empty());
             for direction in scenario.links.iter().flat_map(|l| [&l.up, &l.down]) {
                 assert!(!direction.flows.is_empty());
-                assert_eq!(direction.flows.len(), direction.setup.flows.len());
+                assert_eq!(direction.flows.len(), direction.pipe.setup.flows.len());
                 assert!(direction.flows.iter().all(|f| !f.matches.is_empty()));
             }
             for source in &scenario.traffic {
@@ -140,12 +140,20 @@ proptest! {
     }
 
     #[test]
-    fn scraps(parts in prop::collection::vec(prop::sample::select(SCRAPS), 0..40), gap in prop::sample::select(vec!["", " ", "\n"])) {
+    fn scraps(
+        parts in prop::collection::vec(prop::sample::select(SCRAPS), 0..40),
+        gap in prop::sample::select(vec!["", " ", "\n"]),
+    ) {
         check(&parts.join(gap));
     }
 
     #[test]
-    fn a_good_file_gone_wrong(edits in prop::collection::vec((any::<prop::sample::Index>(), 0..12usize, prop::sample::select(SCRAPS)), 1..6)) {
+    fn a_good_file_gone_wrong(
+        edits in prop::collection::vec(
+            (any::<prop::sample::Index>(), 0..12usize, prop::sample::select(SCRAPS)),
+            1..6,
+        ),
+    ) {
         let mut chars: Vec<char> = WHOLE.chars().collect();
         for (place, cut, scrap) in edits {
             let at = place.index(chars.len());
@@ -156,7 +164,12 @@ proptest! {
     }
 
     #[test]
-    fn values_exchanged(edits in prop::collection::vec((any::<prop::sample::Index>(), prop::sample::select(SCRAPS)), 1..4)) {
+    fn values_exchanged(
+        edits in prop::collection::vec(
+            (any::<prop::sample::Index>(), prop::sample::select(SCRAPS)),
+            1..4,
+        ),
+    ) {
         let mut lines: Vec<String> = WHOLE.lines().map(str::to_owned).collect();
         for (place, scrap) in edits {
             let line = &mut lines[place.index(WHOLE.lines().count())];
@@ -171,7 +184,11 @@ proptest! {
     #[test]
     fn lines_moved(from: prop::sample::Index, to: prop::sample::Index, again: bool) {
         let mut lines: Vec<&str> = WHOLE.lines().collect();
-        let line = if again { lines[from.index(lines.len())] } else { lines.remove(from.index(lines.len())) };
+        let line = if again {
+            lines[from.index(lines.len())]
+        } else {
+            lines.remove(from.index(lines.len()))
+        };
         lines.insert(to.index(lines.len()), line);
         check(&lines.join("\n"));
     }

@@ -185,10 +185,38 @@ fn keys() -> Vec<Key> {
 proptest! {
     #[test]
     fn what_is_read_is_written_and_read_again(
-        words in prop::collection::vec(prop::sample::select(vec![
-            "any", "and", "not", "udp", "tcp", "icmp", "icmp6", "ip", "ip6", "proto", "src", "dst", "sport", "dport",
-            "ttl", "flags", "fragment", "vlan", "syn,!ack", "17", "5004", "1-2", "10.0.0.0/8", "::1", "2001:db8::/32", "ü", "-",
-        ]), 0..7),
+        words in prop::collection::vec(
+            prop::sample::select(vec![
+                "any",
+                "and",
+                "not",
+                "udp",
+                "tcp",
+                "icmp",
+                "icmp6",
+                "ip",
+                "ip6",
+                "proto",
+                "src",
+                "dst",
+                "sport",
+                "dport",
+                "ttl",
+                "flags",
+                "fragment",
+                "vlan",
+                "syn,!ack",
+                "17",
+                "5004",
+                "1-2",
+                "10.0.0.0/8",
+                "::1",
+                "2001:db8::/32",
+                "ü",
+                "-",
+            ]),
+            0..7,
+        ),
     ) {
         for rule in parse_match(&words.join(" ")).unwrap_or_default() {
             prop_assert_eq!(parse_match(&rule.to_string()), Ok(vec![rule]));
@@ -197,7 +225,12 @@ proptest! {
 
     /// A rule means what its words mean, however it comes apart.
     #[test]
-    fn blocks_mean_what_they_say(one in 0usize..6, two in 0usize..6, three in 0usize..6, form in 0usize..6) {
+    fn blocks_mean_what_they_say(
+        one in 0usize..6,
+        two in 0usize..6,
+        three in 0usize..6,
+        form in 0usize..6,
+    ) {
         let terms = ["udp", "tcp", "dport 80,443", "src 10.0.0.0/8", "ttl 1-5", "not sport 7"];
         let (a, b, c) = (terms[one], terms[two], terms[three]);
         let mean: (String, fn(bool, bool, bool) -> bool) = match form {

@@ -87,7 +87,7 @@ fn a_sum_above_the_link_is_refused_or_said_and_promised_to_nobody() {
                     (Severity::Warning, &format!("flow `b`: {over}"))
                 );
                 let promises =
-                    tree::promises(kind, &scenario.links[0].up.setup).expect("it was taken");
+                    tree::promises(kind, &scenario.links[0].up.pipe.setup).expect("it was taken");
                 let void = promises.iter().filter_map(|p| p.as_ref().err());
                 assert!(
                     void.clone().any(|why| why.0.contains("add up to 120mbit")),

@@ -173,7 +173,12 @@ fn sizes_and_limits() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(nanos: u64, bits in 1..=1_000_000_000_000_000u64, packets in 1..=u32::MAX, bytes in 1..=u64::MAX) {
+    fn what_is_written_is_read_again(
+        nanos: u64,
+        bits in 1..=1_000_000_000_000_000u64,
+        packets in 1..=u32::MAX,
+        bytes in 1..=u64::MAX,
+    ) {
         prop_assert_eq!(parse_span(&Span(nanos).to_string()), Ok(Span(nanos)));
         prop_assert_eq!(parse_rate(&Rate(bits).to_string()), Ok(Rate(bits)));
         for limit in [Limit::Packets(packets), Limit::Bytes(bytes)] {
@@ -182,7 +187,9 @@ proptest! {
     }
 
     #[test]
-    fn numbers_of_packets_are_read_in_any_order(mut all in prop::collection::btree_set(1..1000u64, 1..20)) {
+    fn numbers_of_packets_are_read_in_any_order(
+        mut all in prop::collection::btree_set(1..1000u64, 1..20),
+    ) {
         let written: Vec<String> = all.iter().rev().map(u64::to_string).collect();
         let read = parse_numbers(&written.join(", ")).unwrap();
         prop_assert!(read.into_iter().flatten().eq(std::mem::take(&mut all)));
@@ -190,13 +197,26 @@ proptest! {
 
     #[test]
     fn decimals_are_exact(whole in 0..1_000_000u64, micros in 0..1_000_000u64) {
-        prop_assert_eq!(parse_span(&format!("{whole}.{micros:06}s")), Ok(Span(whole * 1_000_000_000 + micros * 1000)));
+        prop_assert_eq!(
+            parse_span(&format!("{whole}.{micros:06}s")),
+            Ok(Span(whole * 1_000_000_000 + micros * 1000))
+        );
     }
 
     #[test]
-    fn no_text_panics(text in "\\PC*", number in "[0-9.]{0,30}", unit in "[kKmMgGtTiuµnspbBhP/ %,-]{0,6}") {
+    fn no_text_panics(
+        text in "\\PC*",
+        number in "[0-9.]{0,30}",
+        unit in "[kKmMgGtTiuµnspbBhP/ %,-]{0,6}",
+    ) {
         for text in [text, format!("{number}{unit}")] {
-            let _ = (parse_span(&text), parse_rate(&text), parse_size(&text), parse_limit(&text), parse_mtu(&text));
+            let _ = (
+                parse_span(&text),
+                parse_rate(&text),
+                parse_size(&text),
+                parse_limit(&text),
+                parse_mtu(&text),
+            );
             let _ = (parse_probability(&text), parse_numbers(&text), parse_overhead(&text));
         }
     }

@@ -8,9 +8,9 @@
 //! on, then the one that was left last; and from the lowest on again when all have left. Who is
 //! alone at the first meets nobody.
 //!
-//! WF2Q+ has a [heap](crate::collections::quad_heap): its flows change sides at each packet, and hardly any but
-//! the first is taken out. A [calendar](crate::collections::calendar) has a place for each flow, and keeps no
-//! more than 64 bits of it.
+//! WF2Q+ has a [heap](crate::collections::quad_heap): its flows change sides at each packet, and
+//! hardly any but the first is taken out. A [calendar](crate::collections::calendar) has a place
+//! for each flow, and keeps no more than 64 bits of it.
 
 use crate::queues::queue::FlowId;
 use crate::units::time::Time;

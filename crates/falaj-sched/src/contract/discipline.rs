@@ -5,17 +5,17 @@
 //! keeps these moments:
 //!
 //! - It asks [`Discipline::next`] when the link is free: at the nominal end of a transmission, at
-//!   the instant of an earlier [`Answer::NotBefore`], and when a packet arrives at a free link.
+//!   the instant of an earlier [`Decision::NotBefore`], and when a packet arrives at a free link.
 //!   Never while a packet is on the wire.
 //! - At equal times transmission ends come first, then timers, then arrivals.
 //! - The packet in service stays at the head of its queue until its end, and counts there. Whether
-//!   a flow has run empty is therefore concluded in the `next` after that end, not in `take` (a
-//!   reset at the start of the last transmission breaks the bound of DRR).
+//!   a flow has run empty is therefore concluded in the `next` after that end, not in `on_transmit`
+//!   (a reset at the start of the last transmission breaks the bound of DRR).
 //! - `next` may be asked any number of times, early, late or twice; only what arrives, what is
 //!   taken and the instants of the discipline's own making change what it will decide.
 
 use crate::contract::breach::Breach;
-use crate::contract::guarantee::{Bound, Deadlines, Promise, RateCondition, Turns};
+use crate::contract::guarantee::{Bound, Deadlines, Promise, RateCondition, StaircaseCurve};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::transmission::{Air, Sent};
 use crate::queues::queue::{FlowId, Flows, Limit};
@@ -25,7 +25,7 @@ use crate::units::time::{Span, Time};
 
 /// What may happen on a free link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Decision {
     /// Send the head of this flow now.
     Serve(FlowId),
     /// Throw the head of this flow away and ask again.
@@ -50,7 +50,7 @@ pub enum Thrown {
 
 /// Whose promise is broken by packets that are thrown out of a queue after they found room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Harm {
+pub enum DropImpact {
     /// Nobody's.
     Nobody,
     /// That of their own flow.
@@ -77,18 +77,18 @@ pub trait Discipline: Send + Sized {
     /// was taken by `old`; flows beyond those that `old` knew are new and
     /// empty. No packet is lost, and what a flow owes or is owed stays, as far
     /// as the new setup allows.
-    fn succeed(&mut self, old: Self, flows: &mut Flows<Self::State, Self::Tag>, now: Time);
+    fn migrate_from(&mut self, old: Self, flows: &mut Flows<Self::State, Self::Tag>, now: Time);
 
-    /// May it [succeed](Discipline::succeed) `old`? Else the packets that wait come to it as to one
-    /// of another kind.
-    fn succeeds(&self, old: &Self) -> bool {
+    /// Returns true if it may [migrate from](Discipline::migrate_from) `old`. Else the packets that
+    /// wait come to it as to one of another kind.
+    fn can_migrate_from(&self, old: &Self) -> bool {
         let _ = old;
         true
     }
 
-    /// This discipline is about to [succeed](Discipline::succeed) `old`: the tag that a packet of
-    /// `f`, which waits with `tag`, goes on with. The order of a flow's packets is never
-    /// another.
+    /// Tag that a packet of `f`, which waits with `tag`, goes on with: called before this
+    /// discipline [migrates from](Discipline::migrate_from) `old`. Never changes the order of a
+    /// flow's packets.
     fn retag(&self, old: &mut Self, f: FlowId, tag: Self::Tag, now: Time) -> Self::Tag {
         let _ = (old, f, now);
         tag
@@ -111,14 +111,18 @@ pub trait Discipline: Send + Sized {
     /// Flow `f` had nothing to send and now has a head.
     fn ready(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, now: Time);
 
-    /// The head of `f` was replaced or removed for another reason than `take`.
-    fn offer_changed(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, now: Time) {
+    /// The head of `f` was replaced or removed for another reason than `on_transmit`.
+    fn head_changed(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, now: Time) {
         let _ = (flows, f, now);
     }
 
     /// What may happen now. Charges nothing.
-    fn next(&mut self, flows: &mut Flows<Self::State, Self::Tag>, now: Time, wire: &Wire)
-    -> Answer;
+    fn next(
+        &mut self,
+        flows: &mut Flows<Self::State, Self::Tag>,
+        now: Time,
+        wire: &Wire,
+    ) -> Decision;
 
     /// On a link that waits for tokens: is it asked anew while those of the packet that it named
     /// are not there yet, so that whoever comes meanwhile may go first? Else the packet is
@@ -142,7 +146,7 @@ pub trait Discipline: Send + Sized {
     }
 
     /// The head of `f` goes on the wire: the moment to charge for it.
-    fn take(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, sent: Sent);
+    fn on_transmit(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, sent: Sent);
 
     /// `Some`: there is but one queue with this limit, for all flows.
     fn shared_queue(&self) -> Option<Limit> {
@@ -150,7 +154,7 @@ pub trait Discipline: Send + Sized {
     }
 
     /// What is known of the packet that arrives next, where [labels are looked
-    /// at](Discipline::heeds_labels).
+    /// at](Discipline::wants_labels).
     #[inline]
     fn announce(&mut self, label: Label) {
         let _ = label;
@@ -177,13 +181,13 @@ pub trait Discipline: Send + Sized {
     /// A packet got in; whose first waiting packet has to go for it. True: the head of
     /// that queue is on the wire, and the packet behind it goes.
     #[inline]
-    fn overfull(&mut self, flows: &Flows<Self::State, Self::Tag>) -> Option<(FlowId, bool)> {
+    fn drop_victim(&mut self, flows: &Flows<Self::State, Self::Tag>) -> Option<(FlowId, bool)> {
         let _ = flows;
         None
     }
 
-    /// The head of `f`, of so many bytes, was thrown away, as [`next`](Discipline::next) said or
-    /// because of what is [`overfull`](Discipline::overfull).
+    /// The head of `f`, of this length in bytes, was dropped: [`next`](Discipline::next) decided
+    /// so, or it was the [victim](Discipline::drop_victim) that made room for another packet.
     fn thrown_away(
         &mut self,
         flows: &mut Flows<Self::State, Self::Tag>,
@@ -193,12 +197,12 @@ pub trait Discipline: Send + Sized {
         now: Time,
     ) {
         let _ = (bytes, because);
-        self.offer_changed(flows, f, now);
+        self.head_changed(flows, f, now);
     }
 
     /// The packet behind the head of `f`, of so many bytes, was thrown out by a policy; the head is
     /// on the wire.
-    fn passed_over(
+    fn dropped_behind_head(
         &mut self,
         flows: &mut Flows<Self::State, Self::Tag>,
         f: FlowId,
@@ -208,7 +212,7 @@ pub trait Discipline: Send + Sized {
         let _ = (flows, f, bytes, now);
     }
 
-    /// Was the packet that was [taken](Discipline::take) last marked? It is told once.
+    /// Was the packet that was [sent](Discipline::on_transmit) last marked? It is told once.
     #[inline]
     fn marked(&mut self) -> bool {
         false
@@ -221,14 +225,14 @@ pub trait Discipline: Send + Sized {
 
     /// Does it look at labels? Who manages queues does.
     #[inline]
-    fn heeds_labels(&self) -> bool {
+    fn wants_labels(&self) -> bool {
         self.manages_queues()
     }
 
-    /// By how much the packet that was [taken](Discipline::take) last leaves sooner than at the
-    /// latest that was promised; `None`: it stays as early as it came. It is told once.
+    /// By how much the packet that was [sent](Discipline::on_transmit) last leaves sooner than at
+    /// the latest that was promised; `None`: it stays as early as it came. It is told once.
     #[inline]
-    fn early(&mut self) -> Option<Span> {
+    fn earliness(&mut self) -> Option<Span> {
         None
     }
 
@@ -239,7 +243,7 @@ pub trait Discipline: Send + Sized {
 
     /// May this empty flow go, and another start afresh in its place? Not
     /// while it owes or is owed anything.
-    fn forgettable(&self, flows: &Flows<Self::State, Self::Tag>, f: FlowId, now: Time) -> bool {
+    fn is_reusable(&self, flows: &Flows<Self::State, Self::Tag>, f: FlowId, now: Time) -> bool {
         let _ = (flows, f, now);
         true
     }
@@ -254,7 +258,7 @@ pub trait Discipline: Send + Sized {
 
     /// How flow `f` is served, more finely than its promise says, where that is known: the
     /// delays of those that keep to an envelope may be shorter by it.
-    fn turns(&self, f: FlowId) -> Option<Turns> {
+    fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
         let _ = f;
         None
     }
@@ -273,9 +277,9 @@ pub trait Discipline: Send + Sized {
     }
 
     /// Whom does it harm that a policy of queues drops packets that had found room?
-    fn harm_of_drops(&self) -> Harm {
+    fn harm_of_drops(&self) -> DropImpact {
         // Who looks at packets when they arrive has counted those that are thrown out later.
-        if self.only_over_queues() { Harm::Own } else { Harm::Nobody }
+        if self.only_over_queues() { DropImpact::Own } else { DropImpact::Nobody }
     }
 
     /// By how much the delays of two packets of `f` differ at most, from where they first came to a

@@ -1,7 +1,7 @@
 //! What a discipline guarantees to a flow: by which formula, from where, and
 //! under which condition.
 
-use crate::contract::params::{Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, Setup};
 use crate::queues::queue::Limit;
 use crate::units::rate::Rate;
 use crate::units::time::Span;
@@ -56,7 +56,7 @@ impl Promise {
 /// How a flow is served in turns: a finer service curve than a rate and a latency, which it
 /// touches once a turn. Counted like that one, in any time in which the flow stays backlogged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turns {
+pub struct StaircaseCurve {
     /// How fast it is served within a turn.
     pub rate: Rate,
     /// Nothing until then.
@@ -152,9 +152,9 @@ pub(crate) fn full_queue(setup: &Setup, limit: Limit) -> u64 {
 }
 
 /// Refuses a link without a rate: `what` needs one to divide.
-pub(crate) fn finite_rate(setup: &Setup, what: &'static str) -> Result<(), Refused> {
+pub(crate) fn finite_rate(setup: &Setup, what: &'static str) -> Result<(), ConfigError> {
     if setup.rate.is_unlimited() {
-        return Err(Refused {
+        return Err(ConfigError {
             flow: None,
             param: "rate",
             what: format!("{what} divides the time of a link, and an unlimited link takes none"),
@@ -165,18 +165,22 @@ pub(crate) fn finite_rate(setup: &Setup, what: &'static str) -> Result<(), Refus
 }
 
 /// Refuses the flows' queues in which not even one packet of the largest size fits.
-pub(crate) fn without_room(setup: &Setup) -> Vec<Refused> {
+pub(crate) fn without_room(setup: &Setup) -> Vec<ConfigError> {
     let flows = setup.flows.iter().enumerate();
     flows.filter_map(|(flow, f)| admits_one(setup, f.limit, Some(flow)).err()).collect()
 }
 
 /// The same, for who looks at nothing else.
-pub(crate) fn room_for_one(setup: &Setup) -> Result<(), Refusals> {
-    Refusals::of(without_room(setup))
+pub(crate) fn room_for_one(setup: &Setup) -> Result<(), ConfigErrors> {
+    ConfigErrors::of(without_room(setup))
 }
 
 /// The same for one limit, of `flow` or of the scheduler.
-pub(crate) fn admits_one(setup: &Setup, limit: Limit, flow: Option<usize>) -> Result<(), Refused> {
+pub(crate) fn admits_one(
+    setup: &Setup,
+    limit: Limit,
+    flow: Option<usize>,
+) -> Result<(), ConfigError> {
     let enough = match limit {
         Limit::Packets(n) => n > 0,
         Limit::Bytes(n) => n >= u64::from(setup.largest),
@@ -184,7 +188,7 @@ pub(crate) fn admits_one(setup: &Setup, limit: Limit, flow: Option<usize>) -> Re
     if enough {
         return Ok(());
     }
-    Err(Refused {
+    Err(ConfigError {
         flow,
         param: "queue",
         what: format!("a queue of {limit} never admits a packet of {} B", setup.largest),

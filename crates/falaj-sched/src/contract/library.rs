@@ -3,7 +3,7 @@
 //! Nothing is known here of how libraries are loaded: that is the affair of the implementation of
 //! [`Library`], which makes an [`Instance`] for each pipe.
 
-use crate::contract::params::{Refused, Setup};
+use crate::contract::params::{ConfigError, Setup};
 use crate::contract::transmission::Sent;
 use crate::queues::queue::FlowId;
 use crate::units::rate::Rate;
@@ -56,24 +56,27 @@ pub struct Declared {
     pub delay: Span,
 }
 
-/// A discipline of a library, at work for one pipe. The moments are those of [`Discipline`](crate::contract::discipline::Discipline).
+/// A discipline of a library, at work for one pipe. The moments are those of
+/// [`Discipline`](crate::contract::discipline::Discipline).
 pub trait Instance: Send + Any {
-    /// See [`Discipline::arrived`](crate::contract::discipline::Discipline::arrived); the tag is shown while the packet is the head.
+    /// See [`Discipline::arrived`](crate::contract::discipline::Discipline::arrived); the tag is
+    /// shown while the packet is the head.
     fn arrived(&mut self, queues: &[Seen], f: FlowId, bytes: u32, now: Time) -> u64;
     /// See [`Discipline::ready`](crate::contract::discipline::Discipline::ready).
     fn ready(&mut self, queues: &[Seen], f: FlowId, now: Time);
-    /// See [`Discipline::offer_changed`](crate::contract::discipline::Discipline::offer_changed).
+    /// See [`Discipline::head_changed`](crate::contract::discipline::Discipline::head_changed).
     fn changed(&mut self, queues: &[Seen], f: FlowId, now: Time);
     /// See [`Discipline::next`](crate::contract::discipline::Discipline::next).
     fn next(&mut self, queues: &[Seen], now: Time) -> Said;
     /// Why it has just [failed](Said::Failed).
     fn why(&self) -> String;
-    /// See [`Discipline::take`](crate::contract::discipline::Discipline::take).
-    fn take(&mut self, queues: &[Seen], f: FlowId, sent: Sent);
-    /// See [`Discipline::succeed`](crate::contract::discipline::Discipline::succeed); `old` is of the same library.
-    fn succeed(&mut self, old: Box<dyn Instance>, queues: &[Seen], now: Time);
-    /// See [`Discipline::forgettable`](crate::contract::discipline::Discipline::forgettable).
-    fn forgettable(&self, f: FlowId, now: Time) -> bool;
+    /// See [`Discipline::on_transmit`](crate::contract::discipline::Discipline::on_transmit).
+    fn on_transmit(&mut self, queues: &[Seen], f: FlowId, sent: Sent);
+    /// See [`Discipline::migrate_from`](crate::contract::discipline::Discipline::migrate_from);
+    /// `old` is of the same library.
+    fn migrate_from(&mut self, old: Box<dyn Instance>, queues: &[Seen], now: Time);
+    /// See [`Discipline::is_reusable`](crate::contract::discipline::Discipline::is_reusable).
+    fn is_reusable(&self, f: FlowId, now: Time) -> bool;
     /// What it declares of a flow.
     fn promise(&self, f: FlowId) -> Option<Declared>;
 }
@@ -101,7 +104,7 @@ pub trait Library: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// It refuses a value, of a flow or of its own.
-    fn make(&self, setup: &Setup) -> Result<Box<dyn Instance>, Refused>;
+    fn make(&self, setup: &Setup) -> Result<Box<dyn Instance>, ConfigError>;
 }
 
 /// A library, shared by all that are built from it.

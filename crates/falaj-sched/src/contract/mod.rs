@@ -3,8 +3,12 @@
 
 pub mod breach;
 pub mod discipline;
+pub mod draw;
 pub mod guarantee;
 pub mod library;
+pub mod manifest;
 pub mod no_guarantee;
 pub mod params;
 pub mod transmission;
+pub mod visitor;
+pub mod wfi;

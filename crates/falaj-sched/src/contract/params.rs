@@ -50,24 +50,6 @@ pub enum Kind {
     Choice(&'static [&'static str]),
 }
 
-/// A discipline as people choose it: its name, its purpose, and what may be set.
-#[derive(Debug, Clone, Copy)]
-pub struct Manifest {
-    /// Its name in a scenario.
-    pub kind: &'static str,
-    /// What it does, in one line.
-    pub doc: &'static str,
-    /// The paper or standard that describes it.
-    pub source: &'static str,
-    /// Parameters of the scheduler.
-    pub scheduler: &'static [Param],
-    /// Parameters of each flow.
-    pub flow: &'static [Param],
-    /// Takes a tree of classes whole, where its own kind divides the flows, instead of being nested
-    /// below itself.
-    pub whole_trees: bool,
-}
-
 /// A value that was set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
@@ -353,7 +335,7 @@ impl Setup {
 
 /// A setup that the discipline can't keep a promise on, and what would do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct ConfigError {
     /// The flow in question, or `None` where it is the scheduler's own value. In a tree that was
     /// handed over whole: its place among all classes, depth first.
     pub flow: Option<usize>,
@@ -365,44 +347,44 @@ pub struct Refused {
     pub help: String,
 }
 
-impl core::fmt::Display for Refused {
+impl core::fmt::Display for ConfigError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "`{}`: {}; {}", self.param, self.what, self.help)
     }
 }
-impl core::error::Error for Refused {}
+impl core::error::Error for ConfigError {}
 
 /// All that a discipline refuses of a setup: at least one thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusals(Vec<Refused>);
+pub struct ConfigErrors(Vec<ConfigError>);
 
-impl Refusals {
+impl ConfigErrors {
     /// An error, if anything is refused.
-    pub(crate) fn of(refused: Vec<Refused>) -> Result<(), Refusals> {
-        if refused.is_empty() { Ok(()) } else { Err(Refusals(refused)) }
+    pub(crate) fn of(refused: Vec<ConfigError>) -> Result<(), ConfigErrors> {
+        if refused.is_empty() { Ok(()) } else { Err(ConfigErrors(refused)) }
     }
 }
 
-impl From<Refused> for Refusals {
-    fn from(refused: Refused) -> Refusals {
-        Refusals(alloc::vec![refused])
+impl From<ConfigError> for ConfigErrors {
+    fn from(refused: ConfigError) -> ConfigErrors {
+        ConfigErrors(alloc::vec![refused])
     }
 }
 
-impl FromIterator<Refused> for Refusals {
-    fn from_iter<I: IntoIterator<Item = Refused>>(all: I) -> Refusals {
-        Refusals(all.into_iter().collect())
+impl FromIterator<ConfigError> for ConfigErrors {
+    fn from_iter<I: IntoIterator<Item = ConfigError>>(all: I) -> ConfigErrors {
+        ConfigErrors(all.into_iter().collect())
     }
 }
-impl IntoIterator for Refusals {
-    type Item = Refused;
-    type IntoIter = alloc::vec::IntoIter<Refused>;
+impl IntoIterator for ConfigErrors {
+    type Item = ConfigError;
+    type IntoIter = alloc::vec::IntoIter<ConfigError>;
     fn into_iter(self) -> Self::IntoIter {
         self.0.into_iter()
     }
 }
 
-impl core::fmt::Display for Refusals {
+impl core::fmt::Display for ConfigErrors {
     /// One below the other.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         for (n, refused) in self.0.iter().enumerate() {
@@ -414,4 +396,4 @@ impl core::fmt::Display for Refusals {
         Ok(())
     }
 }
-impl core::error::Error for Refusals {}
+impl core::error::Error for ConfigErrors {}

@@ -15,10 +15,12 @@
 //!   next slice on.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
+use crate::contract::draw::{self, Draw};
 use crate::contract::guarantee::{Deadlines, Promise};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::weights::{Instant, RATE, ROUNDING, instant, pace, rates};
 use crate::queues::queue::{FlowId, Flows};
@@ -32,7 +34,9 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "arc",
     doc: "adaptive rate control: each flow in slices of its rate, the earliest expected finish first",
     source: "Yau and Lam 1996, as in C. Zhang's thesis",
-    scheduler: &[],
+    cost: "O(log N)",
+    guarantee: "rate and delay, to a flow that keeps to an envelope",
+    guarantee_source: "own derivation",
     flow: &[
         RATE,
         Param {
@@ -42,7 +46,9 @@ pub const MANIFEST: Manifest = Manifest {
             doc: "length of the flow's slices: shorter for less delay, longer for fewer turns",
         },
     ],
-    whole_trees: false,
+    editable: &[("rate", "Rate")],
+    draw: Draw::by(&[("period", draw::period)]),
+    ..Manifest::PLAIN
 };
 
 /// Adaptive rate-controlled scheduling.
@@ -81,7 +87,7 @@ const MOST: u128 = 1 << 40;
 
 impl Arc {
     /// Validates the setup: a slice below a packet could leave a debt beyond the next.
-    pub fn new(setup: &Setup) -> Result<Arc, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Arc, ConfigErrors> {
         let mut slices = Vec::with_capacity(setup.flows.len());
         for (flow, (f, rate)) in
             setup.flows.iter().zip(rates(setup, "adaptive rate control")?).enumerate()
@@ -90,7 +96,7 @@ impl Arc {
             let period = f.values.span("period").unwrap_or(shortest);
             let bytes = u128::from(rate.0) * u128::from(period.0) / u128::from(BIT_NANOS);
             if period < shortest || bytes > MOST {
-                return Err(Refused {
+                return Err(ConfigError {
                     flow: Some(flow),
                     param: "period",
                     what: format!("a period of {period} is out of range"),
@@ -138,7 +144,7 @@ impl Discipline for Arc {
     fn start(&mut self, _: &mut Flows<SlicedFlow>) {}
 
     /// The slices that have begun go on; the next ones have the new rates.
-    fn succeed(&mut self, old: Arc, flows: &mut Flows<SlicedFlow>, _: Time) {
+    fn migrate_from(&mut self, old: Arc, flows: &mut Flows<SlicedFlow>, _: Time) {
         (self.values, self.serving) = (old.values, old.serving);
         self.values.grow(self.slices.len());
         for (f, slice) in self.slices.iter().enumerate() {
@@ -158,25 +164,25 @@ impl Discipline for Arc {
         self.offer(flows, f, now);
     }
 
-    fn offer_changed(&mut self, flows: &mut Flows<SlicedFlow>, f: FlowId, now: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<SlicedFlow>, f: FlowId, now: Time) {
         self.offer(flows, f, now);
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<SlicedFlow>, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<SlicedFlow>, now: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {
             self.offer(flows, f, now);
         }
-        self.values.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
+        self.values.first().map_or(Decision::Idle, |(_, f)| Decision::Serve(f))
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<SlicedFlow>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<SlicedFlow>, f: FlowId, sent: Sent) {
         flows.state_mut(f).left -= i64::from(sent.bytes);
         self.serving = Some(f);
     }
 
-    fn forgettable(&self, flows: &Flows<SlicedFlow>, f: FlowId, now: Time) -> bool {
+    fn is_reusable(&self, flows: &Flows<SlicedFlow>, f: FlowId, now: Time) -> bool {
         let state = flows.state(f);
         state.left >= 0 && state.expected <= instant(now)
     }

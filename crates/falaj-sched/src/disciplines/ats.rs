@@ -10,10 +10,11 @@
 //! would wait too long is not thrown away: the queue's limit does that.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Harm, Thrown};
+use crate::contract::discipline::{Decision, Discipline, DropImpact, Thrown};
 use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Setup};
+use crate::contract::params::{ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::bucket::{BURST, Bucket, RATE, begun, buckets, ids, sums};
 use crate::mechanisms::oversubscription::Excess;
@@ -30,7 +31,9 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "ats",
     doc: "asynchronous traffic shaping of 802.1Qcr: a token bucket judges packets when they arrive; then by class and eligibility",
     source: "IEEE 802.1Qcr 2020; Specht and Samii 2016",
-    scheduler: &[],
+    cost: "O(log N)",
+    guarantee: "rate and delay, if the rates fit",
+    guarantee_source: "Specht and Samii 2016",
     flow: &[
         RATE,
         BURST,
@@ -41,7 +44,11 @@ pub const MANIFEST: Manifest = Manifest {
             doc: "the traffic class of the flow; 0 is served first",
         },
     ],
-    whole_trees: false,
+    idles: Idling::because("a packet waits until it is eligible"),
+    oversubscribed_by: Some("rate"),
+    cap_key: Some("rate"),
+    editable: &[("rate", "Rate"), ("burst", "Burst")],
+    ..Manifest::PLAIN
 };
 
 /// Asynchronous traffic shaping.
@@ -72,7 +79,7 @@ pub struct AtsFlow {
 
 impl Ats {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<Ats, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Ats, ConfigErrors> {
         finite_rate(setup, "asynchronous traffic shaping")?;
         room_for_one(setup)?;
         Ok(Ats {
@@ -115,7 +122,7 @@ impl Discipline for Ats {
     fn start(&mut self, _: &mut Flows<AtsFlow, Time>) {}
 
     /// As many tokens are missing as before.
-    fn succeed(&mut self, old: Ats, flows: &mut Flows<AtsFlow, Time>, now: Time) {
+    fn migrate_from(&mut self, old: Ats, flows: &mut Flows<AtsFlow, Time>, now: Time) {
         self.serving = old.serving;
         for f in ids(old.buckets.len()) {
             let state = flows.state_mut(f);
@@ -136,7 +143,7 @@ impl Discipline for Ats {
         self.follow(flows, f);
     }
 
-    fn offer_changed(&mut self, flows: &mut Flows<AtsFlow, Time>, f: FlowId, _: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<AtsFlow, Time>, f: FlowId, _: Time) {
         self.follow(flows, f);
     }
 
@@ -158,12 +165,12 @@ impl Discipline for Ats {
         self.follow(flows, f);
     }
 
-    fn passed_over(&mut self, _: &mut Flows<AtsFlow, Time>, f: FlowId, _: u32, _: Time) {
-        self.steads.passed_over(f);
+    fn dropped_behind_head(&mut self, _: &mut Flows<AtsFlow, Time>, f: FlowId, _: u32, _: Time) {
+        self.steads.dropped_behind_head(f);
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<AtsFlow, Time>, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<AtsFlow, Time>, now: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f);
         }
@@ -175,14 +182,14 @@ impl Discipline for Ats {
             self.eligible.set(f, (self.classes[f.index()], then));
         }
         match (self.eligible.first(), self.held.first()) {
-            (Some((_, f)), _) => Answer::Serve(f),
-            (None, Some((then, _))) => Answer::NotBefore(then),
-            (None, None) => Answer::Idle,
+            (Some((_, f)), _) => Decision::Serve(f),
+            (None, Some((then, _))) => Decision::NotBefore(then),
+            (None, None) => Decision::Idle,
         }
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<AtsFlow, Time>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<AtsFlow, Time>, f: FlowId, sent: Sent) {
         let eligible = self.eligibility(flows, f, sent.bytes);
         self.steads.taken(f, sent.start);
         let state = flows.state_mut(f);
@@ -191,13 +198,13 @@ impl Discipline for Ats {
         self.serving = Some(f);
     }
 
-    fn forgettable(&self, flows: &Flows<AtsFlow, Time>, f: FlowId, now: Time) -> bool {
+    fn is_reusable(&self, flows: &Flows<AtsFlow, Time>, f: FlowId, now: Time) -> bool {
         flows.state(f).full <= instant(now)
     }
 
     /// Who is thrown out has spent nothing.
-    fn harm_of_drops(&self) -> Harm {
-        Harm::Nobody
+    fn harm_of_drops(&self) -> DropImpact {
+        DropImpact::Nobody
     }
 
     /// Eligible packets of a flow keep to its bucket: those of a class wait for the bursts of their

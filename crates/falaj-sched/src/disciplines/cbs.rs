@@ -11,10 +11,11 @@
 //! others took, not more. Credit is counted in bits times 10^9: a nanosecond adds
 //! the slope, a byte costs 8 10^9; nothing is rounded.
 
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::oversubscription::Excess;
 use crate::mechanisms::weights::ROUNDING;
@@ -29,14 +30,20 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "cbs",
     doc: "credit-based shaper of 802.1Qav: each flow a traffic class, the first the highest; some earn the right to send",
     source: "IEEE 802.1Qav 2009; bounds: Zhao, Pop and others 2018",
-    scheduler: &[],
+    cost: "O(N)",
+    guarantee: "idle slope and delay, if the slopes fit",
+    guarantee_source: "Zhao, Pop and others 2018",
     flow: &[Param {
         name: "idle-slope",
         kind: Kind::Rate,
         default: Some("not shaped: sends whenever no higher class may"),
         doc: "the rate at which the class earns credit, and which it is guaranteed and limited to",
     }],
-    whole_trees: false,
+    idles: Idling::because("a flow waits for credit"),
+    oversubscribed_by: Some("idle-slope"),
+    cap_key: Some("idle-slope"),
+    editable: &[("idle-slope", "Rate of the class")],
+    ..Manifest::PLAIN
 };
 
 /// The credit-based shaper.
@@ -79,14 +86,14 @@ impl CbsFlow {
 
 impl Cbs {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<Cbs, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Cbs, ConfigErrors> {
         finite_rate(setup, "the credit-based shaper")?;
         room_for_one(setup)?;
         let mut slopes = Vec::with_capacity(setup.flows.len());
         for (flow, f) in setup.flows.iter().enumerate() {
             let slope = f.values.rate("idle-slope");
             if slope.is_some_and(|slope| slope.0 == 0 || slope > setup.rate) {
-                return Err(Refused {
+                return Err(ConfigError {
                     flow: Some(flow),
                     param: "idle-slope",
                     what: format!("{} is out of range", slope.unwrap_or(Rate(0))),
@@ -129,7 +136,7 @@ impl Discipline for Cbs {
     fn start(&mut self, _: &mut Flows<CbsFlow>) {}
 
     /// Credit stays, in bits.
-    fn succeed(&mut self, old: Cbs, flows: &mut Flows<CbsFlow>, now: Time) {
+    fn migrate_from(&mut self, old: Cbs, flows: &mut Flows<CbsFlow>, now: Time) {
         self.serving = old.serving;
         for (f, slopes) in old.slopes.iter().zip(&self.slopes).enumerate() {
             let state = flows.state_mut(FlowId(f as u32));
@@ -145,12 +152,12 @@ impl Discipline for Cbs {
         self.follow(flows, f, now);
     }
 
-    fn offer_changed(&mut self, flows: &mut Flows<CbsFlow>, f: FlowId, now: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<CbsFlow>, f: FlowId, now: Time) {
         self.follow(flows, f, now);
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<CbsFlow>, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<CbsFlow>, now: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f, now);
         }
@@ -160,19 +167,19 @@ impl Discipline for Cbs {
             if flows.head(f).is_none() {
                 continue;
             }
-            let Some(slope) = slope else { return Answer::Serve(f) };
+            let Some(slope) = slope else { return Decision::Serve(f) };
             let state = flows.state_mut(f);
             state.settle(slope, now);
             if state.credit >= 0 {
-                return Answer::Serve(f);
+                return Decision::Serve(f);
             }
             then = then.min(state.recovers(slope));
         }
-        if then < Time::NEVER { Answer::NotBefore(then) } else { Answer::Idle }
+        if then < Time::NEVER { Decision::NotBefore(then) } else { Decision::Idle }
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<CbsFlow>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<CbsFlow>, f: FlowId, sent: Sent) {
         if let Some(slope) = self.slopes[f.index()] {
             let state = flows.state_mut(f);
             state.settle(slope, sent.start);
@@ -181,7 +188,7 @@ impl Discipline for Cbs {
         self.serving = Some(f);
     }
 
-    fn forgettable(&self, flows: &Flows<CbsFlow>, f: FlowId, now: Time) -> bool {
+    fn is_reusable(&self, flows: &Flows<CbsFlow>, f: FlowId, now: Time) -> bool {
         self.slopes[f.index()].is_none_or(|slope| flows.state(f).recovers(slope) <= now)
     }
 

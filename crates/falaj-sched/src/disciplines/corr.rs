@@ -17,10 +17,11 @@
 //!
 //! Credits are integers in parts of `1/C` of a packet, so that nothing is rounded.
 
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::queues::queue::{FlowId, Flows, Limit};
 use crate::units::rate::{Rate, Wire};
@@ -33,6 +34,9 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "corr",
     doc: "carry-over round robin: quotas of packets a cycle, parts of a packet carried over",
     source: "Saha, Mukherjee and Tripathi 1998",
+    cost: "O(1), O(N log N) once a cycle",
+    guarantee: "rate and delay",
+    guarantee_source: "own derivation",
     scheduler: &[Param {
         name: "cycle",
         kind: Kind::Count { min: 1, max: 65_536 },
@@ -45,7 +49,8 @@ pub const MANIFEST: Manifest = Manifest {
         default: None,
         doc: "the flow's rate when all packets have one size: its part of each cycle",
     }],
-    whole_trees: false,
+    editable: &[("rate", "Rate")],
+    ..Manifest::PLAIN
 };
 
 /// Carry-over round robin.
@@ -79,13 +84,13 @@ pub struct CorrFlow {
 
 impl Corr {
     /// Validates the setup: the rates fit on the link together.
-    pub fn new(setup: &Setup) -> Result<Corr, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Corr, ConfigErrors> {
         finite_rate(setup, "carry-over round robin")?;
         room_for_one(setup)?;
         let cycle = setup.scheduler.count("cycle").unwrap_or(64);
         let all = cycle.checked_mul(setup.rate.0).and_then(|all| i64::try_from(all).ok());
         let Some(all) = all.filter(|&all| cycle > 0 && all < i64::MAX / 4) else {
-            return Err(Refused {
+            return Err(ConfigError {
                 flow: None,
                 param: "cycle",
                 what: format!("a cycle of {cycle} packets at {} cannot be counted", setup.rate),
@@ -99,7 +104,7 @@ impl Corr {
         let mut left = all;
         let mut quotas = Vec::new();
         for (flow, f) in setup.flows.iter().enumerate() {
-            let refused = |what| Refused {
+            let refused = |what| ConfigError {
                 flow: Some(flow),
                 param: "rate",
                 what,
@@ -203,7 +208,7 @@ impl Discipline for Corr {
     fn start(&mut self, _: &mut Flows<CorrFlow>) {}
 
     /// The cycle under way goes on as planned; parts of packets stay.
-    fn succeed(&mut self, old: Corr, flows: &mut Flows<CorrFlow>, _: Time) {
+    fn migrate_from(&mut self, old: Corr, flows: &mut Flows<CorrFlow>, _: Time) {
         (self.active, self.plan, self.at) = (old.active, old.plan, old.at);
         let all = self.quotas.len();
         self.active.reserve(all - self.active.len());
@@ -227,16 +232,16 @@ impl Discipline for Corr {
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<CorrFlow>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<CorrFlow>, _: Time, _: &Wire) -> Decision {
         loop {
             let Some(&(f, packets)) = self.plan.get(self.at) else {
                 if self.plan(flows) {
                     continue;
                 }
-                return Answer::Idle;
+                return Decision::Idle;
             };
             if flows.head(f).is_some() {
-                return Answer::Serve(f);
+                return Decision::Serve(f);
             }
             // What was planned has gone another way: it pays a debt, and no more.
             let state = flows.state_mut(f);
@@ -246,14 +251,14 @@ impl Discipline for Corr {
     }
 
     #[inline(always)]
-    fn take(&mut self, _: &mut Flows<CorrFlow>, _: FlowId, _: Sent) {
+    fn on_transmit(&mut self, _: &mut Flows<CorrFlow>, _: FlowId, _: Sent) {
         self.plan[self.at].1 -= 1;
         if self.plan[self.at].1 == 0 {
             self.at += 1;
         }
     }
 
-    fn forgettable(&self, flows: &Flows<CorrFlow>, f: FlowId, _: Time) -> bool {
+    fn is_reusable(&self, flows: &Flows<CorrFlow>, f: FlowId, _: Time) -> bool {
         flows.state(f).credit == 0
     }
 

@@ -15,10 +15,14 @@
 //! Draws are by (seed, station, number of the draw).
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
+use crate::contract::draw::{self, Dice, Draw};
 use crate::contract::guarantee::{Promise, room_for_one};
+use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{FlowSetup, Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{
+    ConfigError, ConfigErrors, FlowSetup, Kind, Param, Setup, Value, Values,
+};
 use crate::contract::transmission::{Air, Sent};
 use crate::mechanisms::bucket::ids;
 use crate::queues::queue::{FlowId, Flows};
@@ -33,6 +37,9 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "dcf",
     doc: "stations of an 802.11b channel: they wait, count down, collide and try again; air time instead of the link's rate",
     source: "IEEE 802.11-1999 and 802.11b; Rizzo's talk on dummynet; saturation: Bianchi 2000",
+    cost: "O(log N)",
+    guarantee: "nothing; saturation is expected",
+    guarantee_source: "Bianchi 2000",
     scheduler: &[
         Param {
             name: "preamble",
@@ -77,8 +84,24 @@ pub const MANIFEST: Manifest = Manifest {
         default: Some("the link's"),
         doc: "of the station's frames: 1mbit, 2mbit, 5.5mbit or 11mbit",
     }],
-    whole_trees: false,
+    idles: Idling::because("stations wait before each packet"),
+    draw: Draw { fit, ..Draw::INDEPENDENT },
+    ..Manifest::PLAIN
 };
+
+/// Rates that there are, no faster than the link's, and windows that may grow.
+fn fit(setup: &mut Setup, dice: Dice<'_>) {
+    setup.rate = setup.rate.max(RATES[0]);
+    let slower: Vec<Rate> = RATES.into_iter().filter(|&other| other <= setup.rate).collect();
+    let [few, more] = [(1, 15), (15, 63)].map(|(low, high)| Value::Count(dice(low, high)));
+    let basic = Value::Rate(draw::one_of(&RATES, dice));
+    for (name, value) in [("cw-min", few), ("cw-max", more), ("basic-rate", basic)] {
+        setup.scheduler.set(name, value);
+    }
+    for flow in &mut setup.flows {
+        flow.values = Values::default().with("rate", Value::Rate(draw::one_of(&slower, dice)));
+    }
+}
 
 /// A slot of the countdown (802.11b).
 pub const SLOT: Span = Span::from_micros(20);
@@ -110,13 +133,13 @@ pub struct Channel {
 
 impl Channel {
     /// What a setup says of it.
-    pub fn new(setup: &Setup) -> Result<Channel, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Channel, ConfigErrors> {
         let values = &setup.scheduler;
         let short = values.choice("preamble") == Some("short");
         let basic_rate = values.rate("basic-rate").unwrap_or(RATES[1]);
         let header = values.bytes("header").unwrap_or(22);
         let refused =
-            |param, what, help: &str| Refused { flow: None, param, what, help: help.into() };
+            |param, what, help: &str| ConfigError { flow: None, param, what, help: help.into() };
         if !RATES.contains(&basic_rate) {
             return Err(refused(
                 "basic-rate",
@@ -176,11 +199,11 @@ impl Channel {
 const ALLOWED: &str = "1mbit, 2mbit, 5.5mbit or 11mbit, no more than the link's";
 
 /// The rate of each station of a setup.
-pub fn rates(setup: &Setup) -> Result<Vec<Rate>, Refusals> {
+pub fn rates(setup: &Setup) -> Result<Vec<Rate>, ConfigErrors> {
     let Some(&fastest) = RATES.iter().rev().find(|&&rate| rate <= setup.rate) else {
         let what = format!("802.11b has no rate as low as {}", setup.rate);
         return Err(
-            Refused { flow: None, param: "rate", what, help: "at least 1mbit".into() }.into()
+            ConfigError { flow: None, param: "rate", what, help: "at least 1mbit".into() }.into()
         );
     };
     let rate = |(flow, f): (usize, &FlowSetup)| {
@@ -192,7 +215,7 @@ pub fn rates(setup: &Setup) -> Result<Vec<Rate>, Refusals> {
             true => format!("{rate} is more than the link's {}", setup.rate),
             false => format!("802.11b has no rate of {rate}"),
         };
-        Err(Refused { flow: Some(flow), param: "rate", what, help: ALLOWED.into() }.into())
+        Err(ConfigError { flow: Some(flow), param: "rate", what, help: ALLOWED.into() }.into())
     };
     setup.flows.iter().enumerate().map(rate).collect()
 }
@@ -201,7 +224,7 @@ pub fn rates(setup: &Setup) -> Result<Vec<Rate>, Refusals> {
 #[derive(Debug, Clone)]
 pub struct Dcf {
     channel: Channel,
-    stations: Vec<Station>,
+    stations: Vec<SchedulerInstance>,
     /// Those that have a frame, by the slot in which they send it.
     contending: Tournament<u64>,
     /// Those whose frame has collided too often: it is dropped when the air is free.
@@ -218,7 +241,7 @@ pub struct Dcf {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Station {
+struct SchedulerInstance {
     rate: Rate,
     draws: Draws,
     /// It sends in this slot; without a frame it has counted down by then.
@@ -232,9 +255,9 @@ struct Station {
 
 impl Dcf {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<Dcf, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Dcf, ConfigErrors> {
         room_for_one(setup)?;
-        let station = |(f, rate): (usize, Rate)| Station {
+        let station = |(f, rate): (usize, Rate)| SchedulerInstance {
             rate,
             draws: Draws::new(0, f as u64),
             slot: 0,
@@ -317,12 +340,12 @@ impl Discipline for Dcf {
     fn start(&mut self, _: &mut Flows<()>) {}
 
     /// Who counts down goes on, and what collided has done so.
-    fn succeed(&mut self, old: Dcf, flows: &mut Flows<()>, _: Time) {
+    fn migrate_from(&mut self, old: Dcf, flows: &mut Flows<()>, _: Time) {
         (self.counts, self.slots, self.taken) = (old.counts, old.slots, old.taken);
         (self.given_up, self.serving) = (old.given_up, old.serving);
         for (f, before) in ids(old.stations.len()).zip(old.stations) {
             let station = &mut self.stations[f.index()];
-            *station = Station { rate: station.rate, ..before };
+            *station = SchedulerInstance { rate: station.rate, ..before };
             if self.serving != Some(f) && !self.given_up.contains(&f) {
                 self.follow(flows, f);
             }
@@ -337,7 +360,7 @@ impl Discipline for Dcf {
 
     #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<()>, f: FlowId, now: Time) {
-        let Station { slot, drawn, .. } = self.stations[f.index()];
+        let SchedulerInstance { slot, drawn, .. } = self.stations[f.index()];
         if !self.is_free(now) {
             // Who had counted down by the time the air was taken has to do so once more.
             if slot < self.slots || slot == self.slots && drawn != self.taken {
@@ -359,7 +382,7 @@ impl Discipline for Dcf {
 
     /// What goes without having been sent is no reason to send sooner or later, but one to count
     /// collisions anew.
-    fn offer_changed(&mut self, flows: &mut Flows<()>, f: FlowId, _: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<()>, f: FlowId, _: Time) {
         self.stations[f.index()].collisions = 0;
         if let Some(n) = self.given_up.iter().position(|&other| other == f) {
             self.given_up.remove(n);
@@ -369,22 +392,26 @@ impl Discipline for Dcf {
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<()>, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<()>, now: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f);
         }
         loop {
             if let Some(&f) = self.given_up.first() {
                 let free = Time(self.counts.0.saturating_sub(DIFS.0));
-                return if self.is_free(now) { Answer::Drop(f) } else { Answer::NotBefore(free) };
+                return if self.is_free(now) {
+                    Decision::Drop(f)
+                } else {
+                    Decision::NotBefore(free)
+                };
             }
-            let Some((slot, f)) = self.contending.first() else { return Answer::Idle };
+            let Some((slot, f)) = self.contending.first() else { return Decision::Idle };
             let begins = self.counts + SLOT * slot.saturating_sub(self.slots);
             if now < begins {
-                return Answer::NotBefore(begins);
+                return Decision::NotBefore(begins);
             }
             if !self.contending.is_tied() {
-                return Answer::Serve(f);
+                return Decision::Serve(f);
             }
             self.collide(flows, slot, now);
         }
@@ -395,7 +422,7 @@ impl Discipline for Dcf {
         Some(self.channel.frame(self.stations[f.index()].rate, bytes))
     }
 
-    fn take(&mut self, _: &mut Flows<()>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, _: &mut Flows<()>, f: FlowId, sent: Sent) {
         let station = &mut self.stations[f.index()];
         let acknowledged = self.channel.acknowledged(station.rate);
         station.collisions = 0;
@@ -411,7 +438,7 @@ impl Discipline for Dcf {
         Some(self.stations[f.index()].air)
     }
 
-    fn forgettable(&self, _: &Flows<()>, f: FlowId, now: Time) -> bool {
+    fn is_reusable(&self, _: &Flows<()>, f: FlowId, now: Time) -> bool {
         let station = &self.stations[f.index()];
         station.slot <= self.slots + now.since(self.counts) / SLOT
     }

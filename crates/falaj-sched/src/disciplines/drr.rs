@@ -6,10 +6,12 @@
 //! when it runs empty. Whether it ran empty is seen after the transmission
 //! ended ("lazy reset"): a packet that came meanwhile keeps the flow's turn.
 
-use crate::contract::discipline::{Answer, Discipline};
-use crate::contract::guarantee::{Promise, Turns, finite_rate};
+use crate::contract::discipline::{Decision, Discipline};
+use crate::contract::draw::{self, Draw};
+use crate::contract::guarantee::{Promise, StaircaseCurve, finite_rate};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Manifest, Refusals, Setup};
+use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::deficit::{DeficitFlow, DeficitRound, QUANTA, QUANTUM, Quanta};
 use crate::queues::queue::{FlowId, Flows};
@@ -21,9 +23,14 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "drr",
     doc: "deficit round robin: shares in proportion to the quanta, O(1)",
     source: "Shreedhar and Varghese 1995",
+    cost: "O(1)",
+    guarantee: "rate and delay",
+    guarantee_source: "Boyer, Stea and Sofack 2012; Tabatabaee and Le Boudec 2021",
     scheduler: &[QUANTA],
     flow: &[QUANTUM],
-    whole_trees: false,
+    editable: &[("quantum", "Quantum")],
+    draw: Draw::by(&[("quantum", draw::quantum)]),
+    ..Manifest::PLAIN
 };
 
 /// Deficit round robin.
@@ -36,7 +43,7 @@ pub struct Drr {
 impl Drr {
     /// Validates the setup: a quantum below the largest packet makes a
     /// decision cost more than O(1), and has to be allowed.
-    pub fn new(setup: &Setup) -> Result<Drr, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Drr, ConfigErrors> {
         finite_rate(setup, "deficit round robin")?;
         Ok(Drr { quanta: Quanta::new(setup)?, round: DeficitRound::EMPTY })
     }
@@ -54,7 +61,7 @@ impl Discipline for Drr {
 
     /// The round and the deficits stay, these as far as they are below what a
     /// flow may carry over under the new quantum.
-    fn succeed(&mut self, old: Drr, flows: &mut Flows<DeficitFlow>, _: Time) {
+    fn migrate_from(&mut self, old: Drr, flows: &mut Flows<DeficitFlow>, _: Time) {
         self.round = old.round;
         for (f, &quantum) in self.quanta.each.iter().enumerate() {
             flows.state_mut(FlowId(f as u32)).set_quantum(quantum);
@@ -67,17 +74,17 @@ impl Discipline for Drr {
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<DeficitFlow>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<DeficitFlow>, _: Time, _: &Wire) -> Decision {
         while self.round.first().is_some() {
             if let Some(f) = self.round.visit(flows) {
-                return Answer::Serve(f);
+                return Decision::Serve(f);
             }
         }
-        Answer::Idle
+        Decision::Idle
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<DeficitFlow>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<DeficitFlow>, f: FlowId, sent: Sent) {
         flows.state_mut(f).pay(sent.bytes);
     }
 
@@ -85,7 +92,7 @@ impl Discipline for Drr {
         Ok(self.quanta.promise(f))
     }
 
-    fn turns(&self, f: FlowId) -> Option<Turns> {
+    fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
         self.quanta.visits(f, |j| j != f).turns()
     }
 

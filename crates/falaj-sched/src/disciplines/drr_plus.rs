@@ -23,10 +23,12 @@
 //!
 //! A flow of low latency, whatever it does: one after the other.
 
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
+use crate::contract::draw::{self, Dice, Draw};
 use crate::contract::guarantee::{Bound, Promise, finite_rate, room_for_one};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Value, Values};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::Place;
 use crate::mechanisms::deficit::{DeficitFlow, DeficitRound, QUANTA, QUANTUM, Quanta, Visits};
@@ -44,6 +46,9 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "drr+",
     doc: "DRR with a fast lane for flows that keep a contract, until they break it",
     source: "Shreedhar and Varghese 1996; Zhang's thesis",
+    cost: "O(1)",
+    guarantee: "rate and delay; more while a contract is kept",
+    guarantee_source: "own derivation",
     scheduler: &[QUANTA],
     flow: &[
         QUANTUM,
@@ -61,8 +66,26 @@ pub const MANIFEST: Manifest = Manifest {
             doc: "the contract: the length of the window; rate times window is the burst",
         },
     ],
-    whole_trees: false,
+    editable: &[("quantum", "Quantum")],
+    draw: Draw { fit, ..Draw::by(&[("quantum", draw::quantum)]) },
+    ..Manifest::PLAIN
 };
+
+/// Only flows of low latency have a contract, and a packet fits in it.
+fn fit(setup: &mut Setup, dice: Dice<'_>) {
+    let (rate, n, largest) = (setup.rate.0, setup.flows.len() as u64, setup.largest);
+    for flow in &mut setup.flows {
+        let quantum = flow.values.bytes("quantum").unwrap_or(largest.into());
+        flow.values = Values::default().with("quantum", Value::Bytes(quantum));
+        if dice(0, 1) == 0 {
+            let contract = Rate(dice(rate / (20 * n), rate / (n + 1)));
+            let window = contract.airtime(largest) * dice(1, 6) + Span(dice(0, 50));
+            flow.values.set("latency", Value::Choice("low"));
+            flow.values.set("rate", Value::Rate(contract));
+            flow.values.set("window", Value::Span(window));
+        }
+    }
+}
 
 /// DRR+.
 #[derive(Debug, Clone)]
@@ -132,13 +155,13 @@ impl AsMut<DeficitFlow> for DrrPlusFlow {
 impl DrrPlus {
     /// Validates the setup: contracts that a packet fits in, and that leave
     /// something of the link to the others.
-    pub fn new(setup: &Setup) -> Result<DrrPlus, Refusals> {
+    pub fn new(setup: &Setup) -> Result<DrrPlus, ConfigErrors> {
         finite_rate(setup, "DRR+")?;
         room_for_one(setup)?;
         let mut left = setup.rate.0;
         let mut contracts = Vec::new();
         for (flow, (f, low)) in setup.flows.iter().zip(of_low_latency(setup)).enumerate() {
-            let refused = |param, what, help| Refused { flow: Some(flow), param, what, help };
+            let refused = |param, what, help| ConfigError { flow: Some(flow), param, what, help };
             let (rate, window) = (f.values.rate("rate"), f.values.span("window"));
             if !low {
                 if let Some(param) = rate.map(|_| "rate").or(window.map(|_| "window")) {
@@ -258,7 +281,7 @@ impl Discipline for DrrPlus {
 
     /// Who broke a contract stays demoted, unless it is given another one. The
     /// round, its visit and the deficits stay.
-    fn succeed(&mut self, mut old: DrrPlus, flows: &mut Flows<DrrPlusFlow>, _: Time) {
+    fn migrate_from(&mut self, mut old: DrrPlus, flows: &mut Flows<DrrPlusFlow>, _: Time) {
         for (new, old) in self.contracts.iter_mut().zip(&mut old.contracts) {
             if let (Some(new), Some(old)) = (new, old.take())
                 && new.is_that_of(&old)
@@ -307,24 +330,24 @@ impl Discipline for DrrPlus {
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<DrrPlusFlow>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<DrrPlusFlow>, _: Time, _: &Wire) -> Decision {
         loop {
             if !self.round.visiting()
                 && let Some(f) = self.fast.next(flows)
             {
-                return Answer::Serve(f);
+                return Decision::Serve(f);
             }
             if self.round.first().is_none() {
-                return Answer::Idle;
+                return Decision::Idle;
             }
             if let Some(f) = self.round.visit(flows) {
-                return Answer::Serve(f);
+                return Decision::Serve(f);
             }
         }
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<DrrPlusFlow>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<DrrPlusFlow>, f: FlowId, sent: Sent) {
         let state = flows.state_mut(f);
         if state.fast {
             self.fast.take(0, f);
@@ -334,7 +357,7 @@ impl Discipline for DrrPlus {
     }
 
     /// Not while a packet of its counts against its contract, nor once it is demoted.
-    fn forgettable(&self, _: &Flows<DrrPlusFlow>, f: FlowId, now: Time) -> bool {
+    fn is_reusable(&self, _: &Flows<DrrPlusFlow>, f: FlowId, now: Time) -> bool {
         self.contracts[f.index()].as_ref().is_none_or(|c| {
             !c.broken && c.log.back().is_none_or(|&(at, _)| now.since(at) >= c.window)
         })

@@ -7,10 +7,11 @@
 //! about as much, and L stays short. Names and steps are those of the RFC's appendix A;
 //! marks come at even distances (its function `recur`), so that there is no chance in it.
 
-use crate::contract::discipline::{Answer, Discipline, Thrown};
+use crate::contract::discipline::{Decision, Discipline, Thrown};
 use crate::contract::guarantee::{Promise, finite_rate};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::arrival_stamp::ArrivalStamp;
 use crate::queues::aqm::none_besides;
@@ -27,6 +28,9 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "dualpi2",
     doc: "two queues, for scalable and for classic connections, coupled so that both get about as much",
     source: "RFC 9332",
+    cost: "O(1)",
+    guarantee: "nothing",
+    guarantee_source: "—",
     scheduler: &[
         Param {
             name: "limit",
@@ -71,8 +75,7 @@ pub const MANIFEST: Manifest = Manifest {
             doc: "a classic packet goes first only if it has waited so much longer",
         },
     ],
-    flow: &[],
-    whole_trees: false,
+    ..Manifest::PLAIN
 };
 
 /// Certainty.
@@ -175,7 +178,7 @@ pub struct DualPi2 {
 
 impl DualPi2 {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<DualPi2, Refusals> {
+    pub fn new(setup: &Setup) -> Result<DualPi2, ConfigErrors> {
         finite_rate(setup, "dualpi2")?;
         none_besides(setup, "dualpi2")?;
         let values = &setup.scheduler;
@@ -183,7 +186,7 @@ impl DualPi2 {
         let target = span("target", Span::from_millis(15))?;
         let rtt_max = span("interval", Span::from_millis(100))?;
         if rtt_max < Span(1000) {
-            return Err(Refused {
+            return Err(ConfigError {
                 flow: None,
                 param: "interval",
                 what: format!("{rtt_max} is no round trip"),
@@ -253,7 +256,7 @@ impl Discipline for DualPi2 {
 
     fn start(&mut self, _: &mut Flows<(), ArrivalStamp>) {}
 
-    fn succeed(&mut self, old: DualPi2, flows: &mut Flows<(), ArrivalStamp>, now: Time) {
+    fn migrate_from(&mut self, old: DualPi2, flows: &mut Flows<(), ArrivalStamp>, now: Time) {
         *self = DualPi2 { of: self.of, limit: self.limit, ..old };
         self.catch_up(flows, now);
     }
@@ -290,12 +293,12 @@ impl Discipline for DualPi2 {
 
     fn ready(&mut self, _: &mut Flows<(), ArrivalStamp>, _: FlowId, _: Time) {}
 
-    fn next(&mut self, flows: &mut Flows<(), ArrivalStamp>, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<(), ArrivalStamp>, now: Time, _: &Wire) -> Decision {
         self.catch_up(flows, now);
         let head = |queue| flows.head(queue).map(|_| flows.head_tag(queue));
         // Time-shifted: who came first, L as if by so much earlier.
         let (queue, stamp) = match (head(L), head(C)) {
-            (None, None) => return Answer::Idle,
+            (None, None) => return Decision::Idle,
             (Some(l), None) => (L, l),
             (None, Some(c)) => (C, c),
             (Some(l), Some(c)) => {
@@ -304,10 +307,10 @@ impl Discipline for DualPi2 {
             }
         };
         self.chosen = self.settled(queue, now.since(stamp.arrival()), stamp.ecn());
-        if self.chosen.1 == Verdict::Drop { Answer::Drop(queue) } else { Answer::Serve(queue) }
+        if self.chosen.1 == Verdict::Drop { Decision::Drop(queue) } else { Decision::Serve(queue) }
     }
 
-    fn take(&mut self, _: &mut Flows<(), ArrivalStamp>, _: FlowId, _: Sent) {
+    fn on_transmit(&mut self, _: &mut Flows<(), ArrivalStamp>, _: FlowId, _: Sent) {
         self.counts = self.chosen.0;
         self.marked = self.chosen.1 == Verdict::Mark;
     }

@@ -5,10 +5,11 @@
 //! hard-real-time environment" (1973); for packets Ferrari and Verma (1990).
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Harm};
+use crate::contract::discipline::{Decision, Discipline, DropImpact};
 use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::{Rate, Wire};
@@ -21,14 +22,17 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "edf",
     doc: "earliest deadline first: delays as short as each flow asks, rates for nobody",
     source: "Liu and Layland 1973; Ferrari and Verma 1990",
-    scheduler: &[],
+    cost: "O(log N)",
+    guarantee: "delay",
+    guarantee_source: "own derivation",
     flow: &[Param {
         name: "deadline",
         kind: Kind::Span,
         default: None,
         doc: "time from a packet's arrival until its last bit should have left",
     }],
-    whole_trees: false,
+    editable: &[("deadline", "Deadline")],
+    ..Manifest::PLAIN
 };
 
 /// Earliest deadline first.
@@ -45,12 +49,12 @@ pub struct Edf {
 
 impl Edf {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<Edf, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Edf, ConfigErrors> {
         finite_rate(setup, "earliest deadline first")?;
         room_for_one(setup)?;
         let mut deadlines = Vec::with_capacity(setup.flows.len());
         for (flow, f) in setup.flows.iter().enumerate() {
-            deadlines.push(f.values.span("deadline").ok_or_else(|| Refused {
+            deadlines.push(f.values.span("deadline").ok_or_else(|| ConfigError {
                 flow: Some(flow),
                 param: "deadline",
                 what: "the flow has no deadline".into(),
@@ -87,7 +91,7 @@ impl Discipline for Edf {
     }
 
     /// What is queued has the new deadlines, from its arrival on.
-    fn succeed(&mut self, old: Edf, flows: &mut Flows<(), Time>, _: Time) {
+    fn migrate_from(&mut self, old: Edf, flows: &mut Flows<(), Time>, _: Time) {
         self.serving = old.serving;
         for f in (0..old.deadlines.len() as u32).map(FlowId) {
             self.follow(flows, f);
@@ -104,26 +108,26 @@ impl Discipline for Edf {
         self.follow(flows, f);
     }
 
-    fn offer_changed(&mut self, flows: &mut Flows<(), Time>, f: FlowId, _: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<(), Time>, f: FlowId, _: Time) {
         self.follow(flows, f);
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<(), Time>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<(), Time>, _: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f);
         }
-        self.heads.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
+        self.heads.first().map_or(Decision::Idle, |(_, f)| Decision::Serve(f))
     }
 
     #[inline(always)]
-    fn take(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: Sent) {
+    fn on_transmit(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: Sent) {
         self.serving = Some(f);
     }
 
     /// No packet's time depends on those before it.
-    fn harm_of_drops(&self) -> Harm {
-        Harm::Nobody
+    fn harm_of_drops(&self) -> DropImpact {
+        DropImpact::Nobody
     }
 
     /// A packet that comes `d_i - min d` after another has a later deadline,

@@ -5,10 +5,12 @@
 //! take turns then, and each of the others has a quantum of its own. A strict flow
 //! interrupts visits between packets.
 
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
+use crate::contract::draw::{self, Dice, Draw};
 use crate::contract::guarantee::{Promise, finite_rate, room_for_one};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Value, Values};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::Place;
 use crate::mechanisms::deficit::{DeficitFlow, DeficitRound, QUANTUM, Quanta};
@@ -24,7 +26,9 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "ets",
     doc: "strict priorities first; the other flows share the rest by DRR",
     source: "IEEE 802.1Qaz; Linux's sch_ets",
-    scheduler: &[],
+    cost: "O(1)",
+    guarantee: "rate and delay; but for priorities below the highest",
+    guarantee_source: "as `priority` and `drr`",
     flow: &[
         Param {
             name: "priority",
@@ -34,8 +38,22 @@ pub const MANIFEST: Manifest = Manifest {
         },
         QUANTUM,
     ],
-    whole_trees: false,
+    editable: &[("quantum", "Quantum")],
+    draw: Draw { fit, ..Draw::by(&[("quantum", draw::quantum)]) },
+    ..Manifest::PLAIN
 };
+
+/// A flow has a priority or a quantum; often none has a priority.
+fn fit(setup: &mut Setup, dice: Dice<'_>) {
+    let largest = u64::from(setup.largest);
+    let strict = dice(0, 2);
+    for flow in &mut setup.flows {
+        flow.values = match dice(0, 2) < strict {
+            true => Values::default().with("priority", Value::Count(dice(0, 2))),
+            false => Values::default().with("quantum", Value::Bytes(largest + dice(0, 20))),
+        };
+    }
+}
 
 /// Enhanced transmission selection.
 #[derive(Debug, Clone)]
@@ -69,7 +87,7 @@ impl AsMut<DeficitFlow> for EtsFlow {
 
 impl Ets {
     /// Validates the setup: a flow is strict or has a quantum.
-    pub fn new(setup: &Setup) -> Result<Ets, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Ets, ConfigErrors> {
         finite_rate(setup, "enhanced transmission selection")?;
         room_for_one(setup)?;
         let priorities: Vec<Option<u64>> =
@@ -77,7 +95,7 @@ impl Ets {
         let both =
             |f: usize| priorities[f].is_some() && setup.flows[f].values.bytes("quantum").is_some();
         if let Some(flow) = (0..priorities.len()).find(|&f| both(f)) {
-            return Err(Refused {
+            return Err(ConfigError {
                 flow: Some(flow),
                 param: "quantum",
                 what: "a flow with a priority is not visited with a quantum".into(),
@@ -115,7 +133,7 @@ impl Discipline for Ets {
     }
 
     /// As with strict priority and with DRR; whoever changes over joins last.
-    fn succeed(&mut self, mut old: Ets, flows: &mut Flows<EtsFlow>, _: Time) {
+    fn migrate_from(&mut self, mut old: Ets, flows: &mut Flows<EtsFlow>, _: Time) {
         let (strict, sending) = old.strict.dissolve(flows);
         let (shares, visited) = old.round.dissolve(flows);
         for (f, &quantum) in self.quanta.each.iter().enumerate() {
@@ -142,21 +160,21 @@ impl Discipline for Ets {
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<EtsFlow>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<EtsFlow>, _: Time, _: &Wire) -> Decision {
         self.round.conclude(flows);
         if let Some(f) = self.strict.next(flows) {
-            return Answer::Serve(f);
+            return Decision::Serve(f);
         }
         while self.round.first().is_some() {
             if let Some(f) = self.round.visit(flows) {
-                return Answer::Serve(f);
+                return Decision::Serve(f);
             }
         }
-        Answer::Idle
+        Decision::Idle
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<EtsFlow>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<EtsFlow>, f: FlowId, sent: Sent) {
         let state = flows.state_mut(f);
         match state.level {
             Some(level) => self.strict.take(level, f),

@@ -9,11 +9,13 @@
 //! at the least weight; and, as the time follows finishes only, a newcomer waits
 //! for a packet of each other flow, where WF2Q+ and QFQ let it go ahead.
 
-use crate::contract::discipline::{Answer, Discipline, Harm};
+use crate::contract::discipline::{Decision, Discipline, DropImpact};
 use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Manifest, Refusals, Setup};
+use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
+use crate::contract::wfi::{ROUNDED, WfiFormula};
 use crate::mechanisms::epoch_sweep::Looks;
 use crate::mechanisms::flow_tag::{Place, Share, ahead};
 use crate::mechanisms::virtual_time::{NONE, WEIGHT, Weights, is_free};
@@ -29,9 +31,23 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "ffs",
     doc: "fair queueing with finishes rounded to buckets: shares by weight, O(1)",
     source: "Golestani 1994; buckets as in Saeed et al. 2019",
-    scheduler: &[],
+    cost: "O(1)",
+    guarantee: "rate and delay",
+    guarantee_source: "Golestani 1994, and a bucket",
     flow: &[WEIGHT],
-    whole_trees: false,
+    weight_key: Some("weight"),
+    editable: &[("weight", "Weight")],
+    wfi: Some(WfiFormula {
+        formula: "phi N L + L + two buckets",
+        condition: None,
+        bytes: |f| {
+            let (link, flows) = (f64::from(f.link), f.flows as f64);
+            // A bucket is at most 1/2046 of the longest time that a packet takes.
+            let buckets = 2.0 * f.phi * f.weights * link / 2046.0 / f.lightest;
+            f.phi * flows * link + link + buckets + ROUNDED
+        },
+    }),
+    ..Manifest::PLAIN
 };
 
 const BUCKETS: usize = 4096;
@@ -127,7 +143,7 @@ impl Buckets {
 
 impl Ffs {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<Ffs, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Ffs, ConfigErrors> {
         finite_rate(setup, "fair queueing")?;
         room_for_one(setup)?;
         let weights = Weights::new(setup)?;
@@ -174,7 +190,7 @@ impl Discipline for Ffs {
 
     /// What heads are ahead of the time or behind it stays as many bytes, but for buckets
     /// that become narrower. What flows owe is a bucket at most.
-    fn succeed(&mut self, old: Ffs, flows: &mut Flows<Share>, _: Time) {
+    fn migrate_from(&mut self, old: Ffs, flows: &mut Flows<Share>, _: Time) {
         (self.laps, self.looks, self.in_hand) = (old.laps, old.looks, old.in_hand);
         self.now = old.now >> self.buckets.width << self.buckets.width;
         for f in 0..self.weights.all.len() {
@@ -231,14 +247,14 @@ impl Discipline for Ffs {
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<Share>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<Share>, _: Time, _: &Wire) -> Decision {
         loop {
             if self.in_hand != NONE {
                 let f = FlowId(self.in_hand);
                 let alone = self.buckets.words == 0;
                 if flows.head(f).is_some() {
                     if alone {
-                        return Answer::Serve(f);
+                        return Decision::Serve(f);
                     }
                     self.insert(flows, f);
                 } else {
@@ -250,7 +266,7 @@ impl Discipline for Ffs {
                 }
                 self.in_hand = NONE;
             }
-            let Some(bucket) = self.buckets.first(self.now) else { return Answer::Idle };
+            let Some(bucket) = self.buckets.first(self.now) else { return Decision::Idle };
             let f = FlowId(self.buckets.ends[bucket][0]);
             let Some(bytes) = flows.head(f) else {
                 // Its only packet has gone another way.
@@ -260,7 +276,7 @@ impl Discipline for Ffs {
             };
             let finish = flows.state(f).finish(bytes);
             if !self.buckets.is_behind(bucket, self.now, finish) {
-                return Answer::Serve(f);
+                return Decision::Serve(f);
             }
             // Its head has become a longer one, whose turn is later; a shorter one keeps the place.
             self.buckets.remove_first(bucket, flows.state(f));
@@ -269,7 +285,7 @@ impl Discipline for Ffs {
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<Share>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<Share>, f: FlowId, sent: Sent) {
         let share = flows.state_mut(f);
         if self.in_hand != f.0 {
             let bucket = self.buckets.first(self.now).expect("who is served is in a bucket");
@@ -286,7 +302,7 @@ impl Discipline for Ffs {
         self.laps = self.laps.wrapping_add((self.now >> 62).wrapping_sub(before >> 62) & 3);
     }
 
-    fn forgettable(&self, flows: &Flows<Share>, f: FlowId, _: Time) -> bool {
+    fn is_reusable(&self, flows: &Flows<Share>, f: FlowId, _: Time) -> bool {
         !self.owes(flows.state(f))
     }
 
@@ -317,7 +333,7 @@ impl Discipline for Ffs {
 
     /// A head in the place of a longer one keeps its place, and what it waits too long there is
     /// lost.
-    fn harm_of_drops(&self) -> Harm {
-        Harm::Own
+    fn harm_of_drops(&self) -> DropImpact {
+        DropImpact::Own
     }
 }

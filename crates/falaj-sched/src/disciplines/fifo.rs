@@ -1,10 +1,11 @@
 //! First in, first out: one queue for all flows. No isolation at all; what
 //! every other discipline is compared with.
 
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Bound, Promise, admits_one, full_queue, without_room};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Setup};
+use crate::contract::params::{ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::queues::aqm;
 use crate::queues::queue::{FlowId, Flows, Limit};
@@ -17,14 +18,16 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "fifo",
     doc: "one queue for all flows, first in first out",
     source: "folklore",
+    cost: "O(1)",
+    guarantee: "delay of a full queue",
+    guarantee_source: "its queue, full",
     scheduler: &[Param {
         name: "queue",
         kind: Kind::Limit,
         default: Some("the sum of the flows' queues"),
         doc: "limit of the one queue that all flows share",
     }],
-    flow: &[],
-    whole_trees: false,
+    ..Manifest::PLAIN
 };
 
 /// First in, first out.
@@ -39,12 +42,12 @@ pub struct Fifo {
 
 impl Fifo {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<Fifo, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Fifo, ConfigErrors> {
         let mut refused = without_room(setup);
         let limit = setup.scheduler.limit("queue").unwrap_or_else(|| sum(setup));
         refused.extend(admits_one(setup, limit, None).err());
         refused.extend(aqm::shared(setup).err());
-        Refusals::of(refused)?;
+        ConfigErrors::of(refused)?;
         let full_queue = setup.rate.airtime_of_many(full_queue(setup, limit));
         Ok(Fifo {
             limit,
@@ -76,21 +79,21 @@ impl Discipline for Fifo {
 
     fn start(&mut self, _: &mut Flows<()>) {}
 
-    fn succeed(&mut self, _: Fifo, _: &mut Flows<()>, _: Time) {}
+    fn migrate_from(&mut self, _: Fifo, _: &mut Flows<()>, _: Time) {}
 
     #[inline(always)]
     fn ready(&mut self, _: &mut Flows<()>, _: FlowId, _: Time) {}
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<()>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<()>, _: Time, _: &Wire) -> Decision {
         match flows.head(FlowId(0)) {
-            Some(_) => Answer::Serve(FlowId(0)),
-            None => Answer::Idle,
+            Some(_) => Decision::Serve(FlowId(0)),
+            None => Decision::Idle,
         }
     }
 
     #[inline(always)]
-    fn take(&mut self, _: &mut Flows<()>, _: FlowId, _: Sent) {}
+    fn on_transmit(&mut self, _: &mut Flows<()>, _: FlowId, _: Sent) {}
 
     #[inline]
     fn shared_queue(&self) -> Option<Limit> {

@@ -6,10 +6,12 @@
 //! found without a look at all: while there is too much, a tournament holds the queues.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Thrown};
+use crate::contract::discipline::{Decision, Discipline, Thrown};
+use crate::contract::draw::{self, Draw};
 use crate::contract::guarantee::{Promise, finite_rate};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::{Place, Round};
 use crate::mechanisms::arrival_stamp::ArrivalStamp;
@@ -35,6 +37,9 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "fq_codel",
     doc: "connections spread over queues by a hash, served as by DRR, each kept short by CoDel",
     source: "RFC 8290",
+    cost: "O(1), O(log N) while there is too much",
+    guarantee: "nothing",
+    guarantee_source: "—",
     scheduler: &[
         Param {
             name: "limit",
@@ -53,8 +58,8 @@ pub const MANIFEST: Manifest = Manifest {
         codel::PARAMS[1],
         ECN,
     ],
-    flow: &[],
-    whole_trees: false,
+    draw: Draw::by(&[("quantum", draw::quantum)]),
+    ..Manifest::PLAIN
 };
 
 /// A decision takes this many turns at most before a queue may send.
@@ -101,7 +106,7 @@ pub struct FqCodel {
 
 impl FqCodel {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<FqCodel, Refusals> {
+    pub fn new(setup: &Setup) -> Result<FqCodel, ConfigErrors> {
         finite_rate(setup, "fq_codel")?;
         none_besides(setup, "fq_codel")?;
         let codel = CoDelParameters::new(&setup.scheduler)?;
@@ -109,7 +114,7 @@ impl FqCodel {
         let quantum = values.bytes("quantum").unwrap_or(u64::from(setup.largest));
         let least = u64::from(setup.largest.div_ceil(TURNS));
         if quantum < least || quantum > 1 << 30 {
-            return Err(Refused {
+            return Err(ConfigError {
                 flow: None,
                 param: "quantum",
                 what: format!("a quantum of {quantum} B is out of range"),
@@ -124,7 +129,7 @@ impl FqCodel {
             u32::try_from(queues).ok().filter(|&queues| (1..=MOST_QUEUES).contains(&queues))
         else {
             let what = format!("{queues} queues are out of range");
-            return Err(Refused {
+            return Err(ConfigError {
                 flow: None,
                 param: "queues",
                 what,
@@ -191,7 +196,7 @@ impl Discipline for FqCodel {
 
     /// Queues stay as many as they were: a connection that went on in another one would overtake
     /// itself.
-    fn succeed(&mut self, old: FqCodel, flows: &mut Flows<FqFlow, ArrivalStamp>, _: Time) {
+    fn migrate_from(&mut self, old: FqCodel, flows: &mut Flows<FqFlow, ArrivalStamp>, _: Time) {
         let FqCodel { codel, largest, quantum, limit, .. } = *self;
         *self = FqCodel { codel, largest, quantum, limit, ..old };
         self.forget();
@@ -240,7 +245,7 @@ impl Discipline for FqCodel {
     }
 
     #[inline]
-    fn overfull(&mut self, flows: &Flows<FqFlow, ArrivalStamp>) -> Option<(FlowId, bool)> {
+    fn drop_victim(&mut self, flows: &Flows<FqFlow, ArrivalStamp>) -> Option<(FlowId, bool)> {
         if self.waiting <= self.limit {
             return None;
         }
@@ -271,19 +276,19 @@ impl Discipline for FqCodel {
     }
 
     /// What another discipline had on the wire has left.
-    fn offer_changed(&mut self, flows: &mut Flows<FqFlow, ArrivalStamp>, f: FlowId, _: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<FqFlow, ArrivalStamp>, f: FlowId, _: Time) {
         flows.state_mut(f).waiting = u64::from(flows.bytes(f));
         self.waiting = (0..flows.len() as u32).map(|f| u64::from(flows.packets(FlowId(f)))).sum();
         self.forget();
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<FqFlow, ArrivalStamp>, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<FqFlow, ArrivalStamp>, now: Time, _: &Wire) -> Decision {
         loop {
             let (is_new, f) = match (self.new.first(), self.old.first()) {
                 (Some(f), _) => (true, f),
                 (None, Some(f)) => (false, f),
-                (None, None) => return Answer::Idle,
+                (None, None) => return Decision::Idle,
             };
             let head = flows.head(f);
             if flows.state(f).deficit.is_positive()
@@ -297,9 +302,9 @@ impl Discipline for FqCodel {
                 };
                 self.chosen = flows.state(f).codel.step(&self.codel, self.largest, of, now);
                 return if self.chosen.1 == Verdict::Drop {
-                    Answer::Drop(f)
+                    Decision::Drop(f)
                 } else {
-                    Answer::Serve(f)
+                    Decision::Serve(f)
                 };
             }
             if !flows.state(f).deficit.is_positive() {
@@ -319,7 +324,7 @@ impl Discipline for FqCodel {
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<FqFlow, ArrivalStamp>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<FqFlow, ArrivalStamp>, f: FlowId, sent: Sent) {
         let state = flows.state_mut(f);
         state.codel = self.chosen.0;
         state.deficit.pay(i64::from(sent.bytes));

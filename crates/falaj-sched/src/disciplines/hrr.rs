@@ -15,10 +15,12 @@
 //! A level spreads the slots of its flows evenly: the `j`-th of `a` lies
 //! `(j + 1/2)/a` into the level's part of the frame, ties in order of the flows.
 
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
+use crate::contract::draw::Draw;
 use crate::contract::guarantee::{Bound, Promise, finite_rate, room_for_one};
+use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Value};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::Place;
 use crate::mechanisms::levels::Levels;
@@ -33,6 +35,9 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "hrr",
     doc: "hierarchical round robin: fixed slots, in frames of frames; idle rather than early",
     source: "Kalmanek, Kanakia and Keshav 1990",
+    cost: "O(1)",
+    guarantee: "rate and delay, to flows with slots",
+    guarantee_source: "own derivation",
     scheduler: &[Param {
         name: "frame",
         kind: Kind::Count { min: 1, max: 4096 },
@@ -53,7 +58,13 @@ pub const MANIFEST: Manifest = Manifest {
             doc: "slots in each frame of its level; 0: best effort, in slots that their owners leave empty",
         },
     ],
-    whole_trees: false,
+    idles: Idling::because("slots stand on their grid, and those of others stay empty"),
+    draw: Draw::by(&[
+        // Slots that fit into a frame together, whatever the level.
+        ("frame", |setup, dice| Value::Count(3 * setup.flows.len() as u64 + dice(1, 20))),
+        ("slots", |_, dice| Value::Count(dice(0, 3))),
+    ]),
+    ..Manifest::PLAIN
 };
 
 /// Hierarchical round robin.
@@ -98,12 +109,12 @@ impl AsMut<Place> for HrrFlow {
 
 impl Hrr {
     /// Validates the setup: no level may ask for more than it is handed.
-    pub fn new(setup: &Setup) -> Result<Hrr, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Hrr, ConfigErrors> {
         finite_rate(setup, "hierarchical round robin")?;
         room_for_one(setup)?;
         let frame =
             setup.scheduler.count("frame").filter(|n| (1..=4096).contains(n)).ok_or_else(|| {
-                Refused {
+                ConfigError {
                     flow: None,
                     param: "frame",
                     what: "a frame needs a length".into(),
@@ -121,7 +132,7 @@ impl Hrr {
             let mut handed = frame;
             let of_level = || asked.iter().enumerate().filter(|(_, (l, _))| *l == level);
             for (flow, &(_, slots)) in of_level() {
-                handed = handed.checked_sub(slots).ok_or_else(|| Refused {
+                handed = handed.checked_sub(slots).ok_or_else(|| ConfigError {
                     flow: Some(flow),
                     param: "slots",
                     what: format!(
@@ -137,7 +148,7 @@ impl Hrr {
             if let (0, Some(flow)) =
                 (handed, asked.iter().position(|&(l, slots)| l > level && slots > 0))
             {
-                return Err(Refused {
+                return Err(ConfigError {
                     flow: Some(flow),
                     param: "level",
                     what: format!("level {} leaves no slot for the levels behind it", level + 1),
@@ -239,7 +250,7 @@ impl Discipline for Hrr {
     /// Slots are counted from time zero under any setup: the next one begins on
     /// the new grid, after what is on the wire. The rest of its slot is not waited for: on a
     /// link that was slow before it may be many of the new ones.
-    fn succeed(&mut self, mut old: Hrr, flows: &mut Flows<HrrFlow>, _: Time) {
+    fn migrate_from(&mut self, mut old: Hrr, flows: &mut Flows<HrrFlow>, _: Time) {
         let (order, _) = old.best_effort.dissolve(flows);
         self.start(flows);
         (self.free, self.end) = (old.end, old.end);
@@ -259,24 +270,24 @@ impl Discipline for Hrr {
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<HrrFlow>, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<HrrFlow>, now: Time, _: &Wire) -> Decision {
         let volunteer = self.best_effort.next(flows);
         if flows.backlogged() == 0 {
-            return Answer::Idle;
+            return Decision::Idle;
         }
         let slot = now.max(self.free).0.div_ceil(self.slot.0);
         let begins = Time(slot * self.slot.0);
         if begins > now {
-            return Answer::NotBefore(begins);
+            return Decision::NotBefore(begins);
         }
         match self.owner(slot).filter(|&f| flows.head(f).is_some()).or(volunteer) {
-            Some(f) => Answer::Serve(f),
-            None => Answer::NotBefore(begins + self.slot),
+            Some(f) => Decision::Serve(f),
+            None => Decision::NotBefore(begins + self.slot),
         }
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<HrrFlow>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<HrrFlow>, f: FlowId, sent: Sent) {
         (self.free, self.end) = (sent.start + self.slot, sent.end);
         if flows.state(f).best_effort {
             self.best_effort.take(0, f);

@@ -12,10 +12,12 @@
 //! queues do, so that nothing is moved at a gate.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Harm};
+use crate::contract::discipline::{Decision, Discipline, DropImpact};
+use crate::contract::draw::{self, Draw};
 use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{FlowSetup, Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, FlowSetup, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::bucket::ids;
 use crate::mechanisms::weights::ROUNDING;
@@ -29,6 +31,9 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "mgfq",
     doc: "multilayer gated frame queueing: packets pass a gate each period until they are nearly due, then first in first out",
     source: "Tsou, Chiou and Tsai 2000, as in C. Zhang's thesis",
+    cost: "O(log N)",
+    guarantee: "delay, and packets held to within a period of their due dates",
+    guarantee_source: "own derivation",
     scheduler: &[
         Param {
             name: "period",
@@ -55,7 +60,10 @@ pub const MANIFEST: Manifest = Manifest {
         default: None,
         doc: "time from a packet's arrival until it is due",
     }],
-    whole_trees: false,
+    idles: Idling::because("guests have limits"),
+    editable: &[("deadline", "Deadline")],
+    draw: Draw::by(&[("period", draw::period)]),
+    ..Manifest::PLAIN
 };
 
 /// When a packet joins the queue that is sent, as a number of gates opened since zero; and its own
@@ -80,18 +88,18 @@ pub struct Mgfq {
 
 impl Mgfq {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<Mgfq, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Mgfq, ConfigErrors> {
         finite_rate(setup, "multilayer gated frame queueing")?;
         room_for_one(setup)?;
         let period = setup.scheduler.span("period").filter(|&period| period > Span::ZERO);
-        let period = period.ok_or_else(|| Refused {
+        let period = period.ok_or_else(|| ConfigError {
             flow: None,
             param: "period",
             what: "gates open once a period, and there is none".into(),
             help: "give it the jitter that flows may have, such as `5ms`".into(),
         })?;
         let deadline = |(flow, f): (usize, &FlowSetup)| {
-            f.values.span("deadline").ok_or_else(|| Refused {
+            f.values.span("deadline").ok_or_else(|| ConfigError {
                 flow: Some(flow),
                 param: "deadline",
                 what: "the flow has no deadline".into(),
@@ -134,7 +142,7 @@ impl Discipline for Mgfq {
         (u64::try_from(opens.div_ceil(self.period.0.into())).unwrap_or(u64::MAX), number)
     }
 
-    fn succeed(&mut self, old: Mgfq, flows: &mut Flows<(), Place>, _: Time) {
+    fn migrate_from(&mut self, old: Mgfq, flows: &mut Flows<(), Place>, _: Time) {
         (self.serving, self.arrivals) = (old.serving, old.arrivals);
         ids(old.deadlines.len()).for_each(|f| self.follow(flows, f));
     }
@@ -154,28 +162,28 @@ impl Discipline for Mgfq {
         self.follow(flows, f);
     }
 
-    fn offer_changed(&mut self, flows: &mut Flows<(), Place>, f: FlowId, _: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<(), Place>, f: FlowId, _: Time) {
         self.follow(flows, f);
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<(), Place>, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<(), Place>, now: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f);
         }
-        let Some(((gate, _), f)) = self.heads.first() else { return Answer::Idle };
+        let Some(((gate, _), f)) = self.heads.first() else { return Decision::Idle };
         let opens = Time::ZERO + self.period * gate;
-        if opens <= now || self.releases { Answer::Serve(f) } else { Answer::NotBefore(opens) }
+        if opens <= now || self.releases { Decision::Serve(f) } else { Decision::NotBefore(opens) }
     }
 
     #[inline(always)]
-    fn take(&mut self, _: &mut Flows<(), Place>, f: FlowId, _: Sent) {
+    fn on_transmit(&mut self, _: &mut Flows<(), Place>, f: FlowId, _: Sent) {
         self.serving = Some(f);
     }
 
     /// No packet's time depends on those before it.
-    fn harm_of_drops(&self) -> Harm {
-        Harm::Nobody
+    fn harm_of_drops(&self) -> DropImpact {
+        DropImpact::Nobody
     }
 
     /// A packet is in the queue that is sent by its due date. What comes later stands behind it, so

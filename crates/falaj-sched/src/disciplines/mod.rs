@@ -1,41 +1,87 @@
-//! The disciplines, one file or folder each, and nothing else.
+//! The disciplines, one file or folder each, in one list: a new discipline is a new file and a line
+//! in `disciplines!`.
+//!
+//! The list declares the modules too. `cargo fmt` does not look for modules in a macro: `make lint`
+//! has rustfmt check their files by name.
 
-pub mod arc;
-pub mod ats;
-pub mod cbs;
-pub mod corr;
-pub mod dcf;
-pub mod drr;
-pub mod drr_plus;
-pub mod drr_plus_plus;
-pub mod dualpi2;
-pub mod edf;
-pub mod ets;
-pub mod ffs;
-pub mod fifo;
-pub mod fq_codel;
-pub mod hfsc;
-pub mod hrr;
-pub mod htb;
-pub mod mclock;
-pub mod mgfq;
-pub mod mtr_ls;
-pub mod netback;
-pub mod priority;
-pub mod qfq;
-pub mod qfq_plus;
-pub mod rcsp;
-pub mod sced;
-pub mod scfq;
-pub mod sfq;
-pub mod shaper;
-pub mod spfq;
-pub mod tas;
-pub mod timer_wheels;
-pub mod virtual_clock;
-pub mod virtual_links;
-pub mod wf2q;
-pub mod wf2q_plus;
-pub mod wfq;
-pub mod wrr;
-pub mod xen_wrr;
+use crate::contract::manifest::Manifest;
+use crate::contract::params::{ConfigErrors, Setup};
+use crate::contract::visitor::Visitor;
+
+/// `module::Type,` for each discipline, in the order of the reference. The module has the
+/// `MANIFEST` and the type a function `new(&Setup)`. A module alone has a function `construct`,
+/// which chooses between several types. Names in brackets are manifests of the module that come
+/// before its `MANIFEST`.
+macro_rules! disciplines {
+    ($($module:ident $(:: $type:ident)? $(($($further:ident),+))?,)+) => {
+        $(pub mod $module;)+
+
+        /// The manifests of all disciplines.
+        pub const MANIFESTS: &[Manifest] = &[$($($($module::$further,)+)? $module::MANIFEST,)+];
+
+        /// Builds the discipline `kind` and hands it to `visitor`; `None` if none is called so.
+        pub(crate) fn build<V: Visitor>(
+            kind: &str,
+            setup: &Setup,
+            visitor: V,
+        ) -> Option<Result<V::Output, ConfigErrors>> {
+            $(
+                if kind == $module::MANIFEST.kind $($(|| kind == $module::$further.kind)+)? {
+                    return Some(construct!($module $($type)?, setup, visitor));
+                }
+            )+
+            None
+        }
+    };
+}
+
+macro_rules! construct {
+    ($module:ident $type:ident, $setup:ident, $visitor:ident) => {
+        $module::$type::new($setup).map(|discipline| $visitor.visit(discipline))
+    };
+    ($module:ident, $setup:ident, $visitor:ident) => {
+        $module::construct($setup, $visitor)
+    };
+}
+
+disciplines! {
+    fifo::Fifo,
+    priority::Priority,
+    wrr::Wrr (RR),
+    hrr::Hrr,
+    corr::Corr,
+    drr::Drr,
+    drr_plus::DrrPlus,
+    drr_plus_plus,
+    ets::Ets,
+    virtual_clock::VirtualClock,
+    scfq::Scfq,
+    sfq::Sfq,
+    wfq::Wfq,
+    wf2q::Wf2q,
+    spfq::Spfq,
+    edf::Edf,
+    sced::Sced,
+    mtr_ls::MtrLs,
+    arc::Arc,
+    qfq::Qfq,
+    qfq_plus::QfqPlus,
+    wf2q_plus::Wf2qPlus,
+    ffs::Ffs,
+    timer_wheels::TimerWheels,
+    virtual_links,
+    shaper::Shaper,
+    cbs::Cbs,
+    tas::Tas,
+    ats::Ats,
+    mclock,
+    hfsc::Hfsc,
+    htb::Htb,
+    rcsp::Rcsp,
+    mgfq::Mgfq,
+    netback::Netback,
+    xen_wrr::XenWrr,
+    fq_codel::FqCodel,
+    dualpi2::DualPi2,
+    dcf::Dcf,
+}

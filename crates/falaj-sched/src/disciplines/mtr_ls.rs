@@ -13,10 +13,12 @@
 //!   next part. Nothing else is carried over.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
+use crate::contract::draw::{self, Draw};
 use crate::contract::guarantee::{Bound, Promise};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::weights::{ROUNDING, Shares, WEIGHT};
 use crate::queues::queue::{FlowId, Flows, Limit};
@@ -30,6 +32,9 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "mtr-ls",
     doc: "move-to-rear list: the first that has a packet uses up its part of a time quantum, then goes last",
     source: "Bruno, Gabber, Ozden and Silberschatz 1997, as in C. Zhang's thesis",
+    cost: "O(log N)",
+    guarantee: "rate and delay",
+    guarantee_source: "own derivation",
     scheduler: &[Param {
         name: "period",
         kind: Kind::Span,
@@ -37,7 +42,10 @@ pub const MANIFEST: Manifest = Manifest {
         doc: "the virtual time quantum of which each flow has its part: shorter for less delay",
     }],
     flow: &[WEIGHT],
-    whole_trees: false,
+    weight_key: Some("weight"),
+    editable: &[("weight", "Weight")],
+    draw: Draw::by(&[("period", draw::period)]),
+    ..Manifest::PLAIN
 };
 
 /// Move-to-rear list scheduling.
@@ -67,13 +75,13 @@ const MOST: u64 = 1 << 40;
 
 impl MtrLs {
     /// Validates the setup: a part below a packet could leave a debt beyond the next.
-    pub fn new(setup: &Setup) -> Result<MtrLs, Refusals> {
+    pub fn new(setup: &Setup) -> Result<MtrLs, ConfigErrors> {
         let shares = Shares::new(setup, "move-to-rear list scheduling")?;
         let shortest = shares.slowest_packet();
         let quantum = setup.scheduler.span("period").unwrap_or(shortest);
         let parts = shares.all().map(|f| shares.own_bytes(quantum, f)).collect::<Vec<_>>();
         if parts.iter().any(|&part| part < shares.largest() || part > MOST) {
-            return Err(Refused {
+            return Err(ConfigError {
                 flow: None,
                 param: "period",
                 what: format!(
@@ -128,7 +136,7 @@ impl Discipline for MtrLs {
 
     /// Everybody keeps his place, and of his part what the new one allows; who
     /// is new comes last.
-    fn succeed(&mut self, old: MtrLs, flows: &mut Flows<ListedFlow>, _: Time) {
+    fn migrate_from(&mut self, old: MtrLs, flows: &mut Flows<ListedFlow>, _: Time) {
         (self.list, self.rear, self.serving) = (old.list, old.rear, old.serving);
         self.list.grow(self.parts.len());
         for (f, &part) in self.parts.iter().enumerate() {
@@ -147,25 +155,25 @@ impl Discipline for MtrLs {
         self.list.set(f, flows.state(f).place);
     }
 
-    fn offer_changed(&mut self, flows: &mut Flows<ListedFlow>, f: FlowId, _: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<ListedFlow>, f: FlowId, _: Time) {
         self.follow(flows, f);
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<ListedFlow>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<ListedFlow>, _: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f);
         }
-        self.list.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
+        self.list.first().map_or(Decision::Idle, |(_, f)| Decision::Serve(f))
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<ListedFlow>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<ListedFlow>, f: FlowId, sent: Sent) {
         flows.state_mut(f).left -= i64::from(sent.bytes);
         self.serving = Some(f);
     }
 
-    fn forgettable(&self, flows: &Flows<ListedFlow>, f: FlowId, _: Time) -> bool {
+    fn is_reusable(&self, flows: &Flows<ListedFlow>, f: FlowId, _: Time) -> bool {
         flows.state(f).left == self.parts[f.index()] as i64
     }
 

@@ -10,10 +10,12 @@
 //! of one period and the start of the next. A packet is judged when it comes to the head.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
+use crate::contract::draw::{self, Draw};
 use crate::contract::guarantee::{Promise, finite_rate, room_for_one};
+use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::{Place, Round};
 use crate::mechanisms::bucket::ids;
@@ -28,6 +30,9 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "netback",
     doc: "Xen's network back end: so many bytes in a period for each flow, and turns by packets",
     source: "Xen 4 netback; Adamczyk and Chydzinski 2011",
+    cost: "O(log N)",
+    guarantee: "nothing: it caps",
+    guarantee_source: "—",
     scheduler: &[Param {
         name: "period",
         kind: Kind::Span,
@@ -40,7 +45,10 @@ pub const MANIFEST: Manifest = Manifest {
         default: Some("no cap"),
         doc: "what the flow may send in a period",
     }],
-    whole_trees: false,
+    idles: Idling::because("guests wait for credit"),
+    editable: &[("credit", "Cap: bytes in a period")],
+    draw: Draw::by(&[("period", draw::period)]),
+    ..Manifest::PLAIN
 };
 
 const USUAL_PERIOD: Span = Span::from_millis(50);
@@ -74,13 +82,13 @@ impl AsMut<Place> for NetbackFlow {
 
 impl Netback {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<Netback, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Netback, ConfigErrors> {
         finite_rate(setup, "Xen's network back end")?;
         room_for_one(setup)?;
         let period = setup.scheduler.span("period").unwrap_or(USUAL_PERIOD);
         if period == Span::ZERO {
             let (what, help) = ("a period of 0 caps nothing".into(), "such as Xen's `50ms`".into());
-            return Err(Refused { flow: None, param: "period", what, help }.into());
+            return Err(ConfigError { flow: None, param: "period", what, help }.into());
         }
         let mut credits = Vec::with_capacity(setup.flows.len());
         for (flow, f) in setup.flows.iter().enumerate() {
@@ -88,7 +96,7 @@ impl Netback {
             if credit.is_some_and(|credit| credit < setup.largest.into()) {
                 let what = format!("a packet of {} B never has that credit", setup.largest);
                 let help = format!("at least `{}B`, or leave it out for no cap", setup.largest);
-                return Err(Refused { flow: Some(flow), param: "credit", what, help }.into());
+                return Err(ConfigError { flow: Some(flow), param: "credit", what, help }.into());
             }
             credits.push(credit);
         }
@@ -126,7 +134,7 @@ impl Discipline for Netback {
 
     /// Turns stay. What was sent in a period under way counts against the new credit, and it ends
     /// when it was to end.
-    fn succeed(&mut self, mut old: Netback, flows: &mut Flows<NetbackFlow>, now: Time) {
+    fn migrate_from(&mut self, mut old: Netback, flows: &mut Flows<NetbackFlow>, now: Time) {
         let turns = old.round.dissolve(flows);
         for f in ids(old.credits.len()) {
             let state = flows.state_mut(f);
@@ -150,14 +158,14 @@ impl Discipline for Netback {
         self.follow(flows, f, now);
     }
 
-    fn offer_changed(&mut self, flows: &mut Flows<NetbackFlow>, f: FlowId, now: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<NetbackFlow>, f: FlowId, now: Time) {
         if self.held.tag(f).is_some() {
             self.follow(flows, f, now);
         }
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<NetbackFlow>, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<NetbackFlow>, now: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f, now);
         }
@@ -172,25 +180,25 @@ impl Discipline for Netback {
             let fits =
                 |bytes: u32| self.credits[f.index()].is_none() || u64::from(bytes) <= state.left;
             match flows.head(f) {
-                Some(bytes) if fits(bytes) => return Answer::Serve(f),
+                Some(bytes) if fits(bytes) => return Decision::Serve(f),
                 _ => {
                     self.round.leave(flows);
                     self.follow(flows, f, now);
                 }
             }
         }
-        self.held.first().map_or(Answer::Idle, |(then, _)| Answer::NotBefore(then))
+        self.held.first().map_or(Decision::Idle, |(then, _)| Decision::NotBefore(then))
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<NetbackFlow>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<NetbackFlow>, f: FlowId, sent: Sent) {
         self.round.leave(flows);
         let state = flows.state_mut(f);
         state.left = state.left.saturating_sub(sent.bytes.into());
         self.serving = Some(f);
     }
 
-    fn forgettable(&self, flows: &Flows<NetbackFlow>, f: FlowId, now: Time) -> bool {
+    fn is_reusable(&self, flows: &Flows<NetbackFlow>, f: FlowId, now: Time) -> bool {
         self.credits[f.index()].is_none() || flows.state(f).until <= now
     }
 

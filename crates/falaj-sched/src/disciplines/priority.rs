@@ -5,10 +5,11 @@
 //! goes behind the others at the end of its transmission. The highest priority
 //! that has a packet is found in a few steps: 64 of them share a word.
 
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Promise, finite_rate, room_for_one};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::Place;
 use crate::mechanisms::levels::{Levels, TopLevel};
@@ -23,14 +24,17 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "priority",
     doc: "strict priority: a flow waits while one of a higher priority has a packet",
     source: "folklore; dummynet's PRIO without its limits",
-    scheduler: &[],
+    cost: "O(1)",
+    guarantee: "to the highest priority: rate and delay",
+    guarantee_source: "own derivation",
     flow: &[Param {
         name: "priority",
         kind: Kind::Count { min: 0, max: 65_535 },
         default: None,
         doc: "0 is served first; flows of one priority take turns, packet by packet",
     }],
-    whole_trees: false,
+    editable: &[("priority", "Priority")],
+    ..Manifest::PLAIN
 };
 
 /// Strict priority.
@@ -57,12 +61,12 @@ impl AsMut<Place> for PriorityFlow {
 
 impl Priority {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<Priority, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Priority, ConfigErrors> {
         finite_rate(setup, "strict priority")?;
         room_for_one(setup)?;
         let mut priorities = Vec::new();
         for (flow, f) in setup.flows.iter().enumerate() {
-            priorities.push(f.values.count("priority").ok_or_else(|| Refused {
+            priorities.push(f.values.count("priority").ok_or_else(|| ConfigError {
                 flow: Some(flow),
                 param: "priority",
                 what: "is missing".into(),
@@ -87,7 +91,7 @@ impl Discipline for Priority {
 
     /// Flows keep their order within a level, and the one on the wire is still
     /// the first of its own.
-    fn succeed(&mut self, mut old: Priority, flows: &mut Flows<PriorityFlow>, _: Time) {
+    fn migrate_from(&mut self, mut old: Priority, flows: &mut Flows<PriorityFlow>, _: Time) {
         let (order, sending) = old.levels.dissolve(flows);
         self.start(flows);
         for f in order {
@@ -104,15 +108,15 @@ impl Discipline for Priority {
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<PriorityFlow>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<PriorityFlow>, _: Time, _: &Wire) -> Decision {
         match self.levels.next(flows) {
-            Some(f) => Answer::Serve(f),
-            None => Answer::Idle,
+            Some(f) => Decision::Serve(f),
+            None => Decision::Idle,
         }
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<PriorityFlow>, f: FlowId, _: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<PriorityFlow>, f: FlowId, _: Sent) {
         self.levels.take(flows.state(f).level, f);
     }
 

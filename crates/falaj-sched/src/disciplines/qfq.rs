@@ -9,13 +9,15 @@
 //! The flow in service is in no group. Where it is the only one, it stays out:
 //! nothing is sorted.
 
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
     Bound, Promise, RateCondition, finite_rate, full_queue, room_for_one,
 };
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Manifest, Refusals, Setup};
+use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
+use crate::contract::wfi::{ROUNDED, WfiFormula};
 use crate::mechanisms::flow_tag::{Place, Share};
 use crate::mechanisms::groups::{Choice, Groups};
 use crate::mechanisms::virtual_time::{NONE, SOON, VirtualTime, WEIGHT, Weights, is_free};
@@ -29,9 +31,23 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "qfq",
     doc: "quick fair queueing: shares by weight, even from packet to packet, O(1)",
     source: "Checconi, Rizzo and Valente 2013",
-    scheduler: &[],
+    cost: "O(1)",
+    guarantee: "rate and delay",
+    guarantee_source: "Checconi, Rizzo and Valente 2013; mixed sizes: own derivation",
     flow: &[WEIGHT],
-    whole_trees: false,
+    weight_key: Some("weight"),
+    editable: &[("weight", "Weight")],
+    wfi: Some(WfiFormula {
+        formula: "3 phi sigma + 2 phi L + (L_i - l_i)",
+        condition: None,
+        bytes: |f| {
+            // sigma: the power of two from L/w on, in 1/2^32 of a byte for a unit of weight.
+            let sigma = (u64::from(f.link) << 32).div_ceil(f.weight).next_power_of_two();
+            let roundings = 3.0 * f.weight as f64 * (sigma as f64 / (1u64 << 32) as f64);
+            f.spread + 2.0 * f.phi * f64::from(f.link) + ROUNDED + roundings
+        },
+    }),
+    ..Manifest::PLAIN
 };
 
 /// Quick fair queueing.
@@ -47,7 +63,7 @@ pub struct Qfq {
 
 impl Qfq {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<Qfq, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Qfq, ConfigErrors> {
         finite_rate(setup, "quick fair queueing")?;
         room_for_one(setup)?;
         let weights = Weights::new(setup)?;
@@ -70,7 +86,7 @@ impl Discipline for Qfq {
     }
 
     /// Flows keep what they owe; who keeps its weight keeps what it is owed too.
-    fn succeed(&mut self, old: Qfq, flows: &mut Flows<Share>, _: Time) {
+    fn migrate_from(&mut self, old: Qfq, flows: &mut Flows<Share>, _: Time) {
         (self.time, self.in_hand) = (old.time, old.in_hand);
         self.time.reweigh(flows, old.weights.all.len(), &self.weights.all, self.weights.largest);
         for f in 0..self.weights.all.len() as u32 {
@@ -104,7 +120,7 @@ impl Discipline for Qfq {
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<Share>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<Share>, _: Time, _: &Wire) -> Decision {
         loop {
             if self.in_hand != NONE {
                 let f = FlowId(self.in_hand);
@@ -113,21 +129,21 @@ impl Discipline for Qfq {
                     let share = flows.state_mut(f);
                     if alone {
                         self.time.leap(share.rounded_start());
-                        return Answer::Serve(f);
+                        return Decision::Serve(f);
                     }
                     self.groups.insert(f.0, share);
                 } else if alone {
                     flows.state_mut(f).set_place(Place::Away);
                     self.in_hand = NONE;
                     self.time.rest();
-                    return Answer::Idle;
+                    return Decision::Idle;
                 } else {
                     self.time.leave(flows.state_mut(f));
                 }
                 self.in_hand = NONE;
             }
             if self.groups.is_empty() {
-                return Answer::Idle;
+                return Decision::Idle;
             }
             let group = loop {
                 match self.groups.choose(self.time.now()) {
@@ -137,7 +153,7 @@ impl Discipline for Qfq {
             };
             let f = FlowId(self.groups.first(group));
             if flows.head(f).is_some() {
-                return Answer::Serve(f);
+                return Decision::Serve(f);
             }
             // Another discipline had sent its only packet.
             self.groups.remove_first(flows.state(f));
@@ -147,7 +163,7 @@ impl Discipline for Qfq {
 
     /// The time rises at once by the whole packet.
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<Share>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<Share>, f: FlowId, sent: Sent) {
         let share = flows.state_mut(f);
         if self.in_hand != f.0 {
             self.groups.remove_first(share);
@@ -157,7 +173,7 @@ impl Discipline for Qfq {
         share.charge(sent.bytes);
     }
 
-    fn forgettable(&self, flows: &Flows<Share>, f: FlowId, _: Time) -> bool {
+    fn is_reusable(&self, flows: &Flows<Share>, f: FlowId, _: Time) -> bool {
         !self.time.owes(flows.state(f))
     }
 

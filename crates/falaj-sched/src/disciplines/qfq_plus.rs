@@ -11,12 +11,13 @@
 //!
 //! Aggregates are placed by budgets, never by packets: a head may become another.
 
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
     Bound, Promise, RateCondition, finite_rate, full_queue, room_for_one,
 };
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Manifest, Refusals, Setup};
+use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list;
 use crate::mechanisms::deficit::{DeficitFlow, DeficitRound};
@@ -34,9 +35,13 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "qfq+",
     doc: "quick fair queueing of aggregates of up to 8 flows of one weight: sorts once a budget, less even",
     source: "Valente 2014",
-    scheduler: &[],
+    cost: "O(1)",
+    guarantee: "rate and delay",
+    guarantee_source: "own derivation",
     flow: &[WEIGHT],
-    whole_trees: false,
+    weight_key: Some("weight"),
+    editable: &[("weight", "Weight")],
+    ..Manifest::PLAIN
 };
 
 const FLOWS: u32 = 8;
@@ -100,7 +105,7 @@ impl Aggregate {
 
 impl QfqPlus {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<QfqPlus, Refusals> {
+    pub fn new(setup: &Setup) -> Result<QfqPlus, ConfigErrors> {
         finite_rate(setup, "quick fair queueing")?;
         room_for_one(setup)?;
         let weights = Weights::new(setup)?;
@@ -166,7 +171,7 @@ impl Discipline for QfqPlus {
     /// Flows keep their turns and deficits, up to a quantum each, and an aggregate of the same
     /// weight and flows what it owes and is owed. Another one owes what the furthest of its
     /// flows did, two roundings at most, and is owed nothing.
-    fn succeed(&mut self, mut old: QfqPlus, flows: &mut Flows<Member>, _: Time) {
+    fn migrate_from(&mut self, mut old: QfqPlus, flows: &mut Flows<Member>, _: Time) {
         self.time = old.time;
         let now = self.time.now();
         for (f, &a) in old.of.iter().enumerate() {
@@ -236,30 +241,30 @@ impl Discipline for QfqPlus {
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<Member>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<Member>, _: Time, _: &Wire) -> Decision {
         loop {
             if self.in_hand != NONE {
                 let aggregate = &mut self.aggregates[self.in_hand as usize];
                 let alone = self.groups.is_empty();
                 match aggregate.head(flows) {
-                    Some((f, bytes)) if bytes <= aggregate.budget => return Answer::Serve(f),
+                    Some((f, bytes)) if bytes <= aggregate.budget => return Decision::Serve(f),
                     Some((f, _)) if alone => {
                         self.time.leap(aggregate.share.rounded_start());
-                        return Answer::Serve(f);
+                        return Decision::Serve(f);
                     }
                     Some(_) => self.groups.insert(self.in_hand, &mut aggregate.share),
                     None if alone => {
                         aggregate.share.set_place(Place::Away);
                         self.in_hand = NONE;
                         self.time.rest();
-                        return Answer::Idle;
+                        return Decision::Idle;
                     }
                     None => self.time.leave(&mut aggregate.share),
                 }
                 self.in_hand = NONE;
             }
             if self.groups.is_empty() {
-                return Answer::Idle;
+                return Decision::Idle;
             }
             let group = loop {
                 match self.groups.choose(self.time.now()) {
@@ -270,7 +275,7 @@ impl Discipline for QfqPlus {
             let a = self.groups.first(group);
             let aggregate = &mut self.aggregates[a as usize];
             if let Some((f, _)) = aggregate.head(flows) {
-                return Answer::Serve(f);
+                return Decision::Serve(f);
             }
             // Whatever its flows had has gone another way.
             self.groups.remove_first(&aggregate.share);
@@ -280,7 +285,7 @@ impl Discipline for QfqPlus {
 
     /// The time rises at once by the whole packet.
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<Member>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<Member>, f: FlowId, sent: Sent) {
         let member = flows.state_mut(f);
         member.drr.pay(sent.bytes);
         let a = member.aggregate;

@@ -21,10 +21,14 @@
 //! leaves so is early by that much more, and a next link's regulator holds it.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Harm, Thrown};
+use crate::contract::discipline::{Decision, Discipline, DropImpact, Thrown};
+use crate::contract::draw::{Dice, Draw};
 use crate::contract::guarantee::{Bound, Promise, finite_rate, room_for_one};
+use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{FlowSetup, Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{
+    ConfigError, ConfigErrors, FlowSetup, Kind, Param, Setup, Value, Values,
+};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::bucket::ids;
 use crate::mechanisms::substitute_arrivals::Steads;
@@ -42,6 +46,9 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "rcsp",
     doc: "rate-controlled static priority: regulators give a flow's packets their gaps back, then priorities",
     source: "Zhang and Ferrari 1993, 1994; release on a free link: Iatrou and Stavrakakis 2000",
+    cost: "O(log N)",
+    guarantee: "rate and delay, to regulated flows",
+    guarantee_source: "Zhang and Ferrari 1993, 1994",
     scheduler: &[Param {
         name: "idle",
         kind: Kind::Choice(&["hold", "release"]),
@@ -86,8 +93,28 @@ pub const MANIFEST: Manifest = Manifest {
             doc: "with `delay-jitter`: the latest that an eligible packet's last bit leaves after, which it is made good for on the next link",
         },
     ],
-    whole_trees: false,
+    idles: Idling::because("a packet waits for its regulator"),
+    editable: &[("priority", "Priority")],
+    draw: Draw { fit, ..Draw::INDEPENDENT },
+    ..Manifest::PLAIN
 };
+
+/// Gaps in their order, an interval of a few of them; some flows are not regulated.
+fn fit(setup: &mut Setup, dice: Dice<'_>) {
+    let airtime = setup.largest_airtime().0.max(1);
+    let most = 3 * setup.flows.len() as u64;
+    for flow in &mut setup.flows {
+        flow.values = Values::default().with("priority", Value::Count(dice(0, 2)));
+        if dice(0, 6) > 0 {
+            let least = dice(1, most) * airtime;
+            let mean = least + dice(0, 2 * least);
+            let interval = mean * dice(1, 5) + dice(0, mean - 1);
+            for (name, gap) in [("min-gap", least), ("mean-gap", mean), ("interval", interval)] {
+                flow.values.set(name, Value::Span(Span(gap)));
+            }
+        }
+    }
+}
 
 /// The most packets in an interval: so many eligibility times are kept.
 const MOST: u64 = 4_096;
@@ -135,7 +162,7 @@ struct Gaps {
 
 impl Rcsp {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<Rcsp, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Rcsp, ConfigErrors> {
         finite_rate(setup, "rate-controlled static priority")?;
         room_for_one(setup)?;
         let flows: Vec<Regulated> =
@@ -170,10 +197,14 @@ impl Rcsp {
 
     /// The latest that an eligible packet of this flow leaves after, where its regulator is one of
     /// delay-jitter.
-    fn latest(&self, flow: usize, f: &FlowSetup) -> Result<Option<Span>, Refused> {
+    fn latest(&self, flow: usize, f: &FlowSetup) -> Result<Option<Span>, ConfigError> {
         let given = f.values.span("delay-bound");
-        let refused =
-            |param, what, help: &str| Refused { flow: Some(flow), param, what, help: help.into() };
+        let refused = |param, what, help: &str| ConfigError {
+            flow: Some(flow),
+            param,
+            what,
+            help: help.into(),
+        };
         if f.values.choice("regulator") != Some("delay-jitter") {
             let what = "it is of use to a regulator of delay-jitter only".into();
             let help = "write `regulator = \"delay-jitter\"` too, or leave it out";
@@ -253,9 +284,9 @@ impl Rcsp {
     }
 }
 
-fn regulated((flow, f): (usize, &FlowSetup)) -> Result<Regulated, Refused> {
+fn regulated((flow, f): (usize, &FlowSetup)) -> Result<Regulated, ConfigError> {
     let refused =
-        |param, what, help: &str| Refused { flow: Some(flow), param, what, help: help.into() };
+        |param, what, help: &str| ConfigError { flow: Some(flow), param, what, help: help.into() };
     let Some(priority) = f.values.count("priority") else {
         return Err(refused(
             "priority",
@@ -308,7 +339,7 @@ impl Discipline for Rcsp {
     fn start(&mut self, _: &mut Flows<(), Time>) {}
 
     /// Packets keep their gaps from those that were sent.
-    fn succeed(&mut self, old: Rcsp, flows: &mut Flows<(), Time>, _: Time) {
+    fn migrate_from(&mut self, old: Rcsp, flows: &mut Flows<(), Time>, _: Time) {
         self.serving = old.serving;
         for (f, last) in ids(old.flows.len()).zip(&old.last) {
             let kept = self.flows[f.index()].gaps.map_or(0, |gaps| gaps.packets as usize);
@@ -333,7 +364,7 @@ impl Discipline for Rcsp {
         self.follow(flows, f);
     }
 
-    fn offer_changed(&mut self, flows: &mut Flows<(), Time>, f: FlowId, _: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<(), Time>, f: FlowId, _: Time) {
         self.follow(flows, f);
     }
 
@@ -354,12 +385,12 @@ impl Discipline for Rcsp {
         self.follow(flows, f);
     }
 
-    fn passed_over(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: u32, _: Time) {
-        self.steads.passed_over(f);
+    fn dropped_behind_head(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: u32, _: Time) {
+        self.steads.dropped_behind_head(f);
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<(), Time>, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<(), Time>, now: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f);
         }
@@ -370,15 +401,15 @@ impl Discipline for Rcsp {
             self.eligible.set(f, (self.flows[f.index()].priority, then));
         }
         match (self.eligible.first(), self.held.first()) {
-            (Some((_, f)), _) => Answer::Serve(f),
-            (None, Some((_, f))) if self.releases => Answer::Serve(f),
-            (None, Some((then, _))) => Answer::NotBefore(then),
-            (None, None) => Answer::Idle,
+            (Some((_, f)), _) => Decision::Serve(f),
+            (None, Some((_, f))) if self.releases => Decision::Serve(f),
+            (None, Some((then, _))) => Decision::NotBefore(then),
+            (None, None) => Decision::Idle,
         }
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<(), Time>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<(), Time>, f: FlowId, sent: Sent) {
         self.serving = Some(f);
         let eligible = self.eligibility(flows, f);
         self.steads.taken(f, sent.start);
@@ -398,24 +429,24 @@ impl Discipline for Rcsp {
         self.label = label;
     }
 
-    fn heeds_labels(&self) -> bool {
+    fn wants_labels(&self) -> bool {
         self.flows.iter().any(|f| f.delay_bound.is_some())
     }
 
     #[inline]
-    fn early(&mut self) -> Option<Span> {
+    fn earliness(&mut self) -> Option<Span> {
         self.early.take()
     }
 
-    fn forgettable(&self, _: &Flows<(), Time>, f: FlowId, now: Time) -> bool {
+    fn is_reusable(&self, _: &Flows<(), Time>, f: FlowId, now: Time) -> bool {
         let Some(gaps) = self.flows[f.index()].gaps else { return true };
         let last = &self.last[f.index()];
         last.back().is_none_or(|&last| last + gaps.least.max(gaps.interval) <= now)
     }
 
     /// Those behind who is thrown out need no gap from it.
-    fn harm_of_drops(&self) -> Harm {
-        Harm::Nobody
+    fn harm_of_drops(&self) -> DropImpact {
+        DropImpact::Nobody
     }
 
     /// An eligible packet waits for what its own and higher priorities may bring at their least

@@ -23,10 +23,11 @@
 //! they become heads.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Deadlines, Promise};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::curve::{Curve, LONGEST, fits};
 use crate::mechanisms::weights::{Instant, RATE, ROUNDING, instant, rates};
@@ -42,7 +43,9 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "sced",
     doc: "service curve earliest deadline first: each flow a curve of two pieces; remembers excess",
     source: "Sariowan, Cruz and Polyzos 1999",
-    scheduler: &[],
+    cost: "O(log N)",
+    guarantee: "its curve, to a flow that keeps to an envelope",
+    guarantee_source: "Sariowan, Cruz and Polyzos 1999",
     flow: &[
         RATE,
         Param {
@@ -58,7 +61,8 @@ pub const MANIFEST: Manifest = Manifest {
             doc: "how long the burst rate lasts from the start of a backlog on",
         },
     ],
-    whole_trees: false,
+    editable: &[("rate", "Rate")],
+    ..Manifest::PLAIN
 };
 
 /// Service curve based earliest deadline first.
@@ -80,11 +84,11 @@ pub struct ScedFlow {
 
 impl Sced {
     /// Validates the setup: the curves together fit below the link's.
-    pub fn new(setup: &Setup) -> Result<Sced, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Sced, ConfigErrors> {
         let rates = rates(setup, "service curve earliest deadline first")?;
         let mut pieces = Vec::with_capacity(rates.len());
         for (flow, (f, rate)) in setup.flows.iter().zip(&rates).enumerate() {
-            let refuse = |param, what: String, help: &str| Refused {
+            let refuse = |param, what: String, help: &str| ConfigError {
                 flow: Some(flow),
                 param,
                 what,
@@ -131,7 +135,7 @@ impl Discipline for Sced {
     fn start(&mut self, _: &mut Flows<ScedFlow>) {}
 
     /// What the clocks are ahead of now, or behind, stays as many bytes, at the new curve's rates.
-    fn succeed(&mut self, old: Sced, flows: &mut Flows<ScedFlow>, now: Time) {
+    fn migrate_from(&mut self, old: Sced, flows: &mut Flows<ScedFlow>, now: Time) {
         self.serving = old.serving;
         for f in (0..old.curves.len() as u32).map(FlowId) {
             let state = flows.state_mut(f);
@@ -150,26 +154,26 @@ impl Discipline for Sced {
     }
 
     /// What left without having been taken is not charged for.
-    fn offer_changed(&mut self, flows: &mut Flows<ScedFlow>, f: FlowId, _: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<ScedFlow>, f: FlowId, _: Time) {
         self.follow(flows, f);
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<ScedFlow>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<ScedFlow>, _: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f);
         }
-        self.heads.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
+        self.heads.first().map_or(Decision::Idle, |(_, f)| Decision::Serve(f))
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<ScedFlow>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<ScedFlow>, f: FlowId, sent: Sent) {
         let clocks = &mut flows.state_mut(f).clocks;
         *clocks = self.curves[f.index()].after(*clocks, sent.bytes);
         self.serving = Some(f);
     }
 
-    fn forgettable(&self, flows: &Flows<ScedFlow>, f: FlowId, now: Time) -> bool {
+    fn is_reusable(&self, flows: &Flows<ScedFlow>, f: FlowId, now: Time) -> bool {
         Curve::is_over(flows.state(f).clocks, instant(now))
     }
 

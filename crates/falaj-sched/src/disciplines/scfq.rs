@@ -16,11 +16,13 @@
 //! served for a time that was over.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Bound, Promise};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Manifest, Refusals, Setup};
+use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
+use crate::contract::wfi::{ROUNDED, WfiFormula};
 use crate::mechanisms::weights::{ROUNDING, Shares, Virtual, WEIGHT, retagged, shifted};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;
@@ -32,9 +34,20 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "scfq",
     doc: "self-clocked fair queueing: smallest finish tag first, the clock is the tag in service",
     source: "Golestani 1994",
-    scheduler: &[],
+    cost: "O(log N)",
+    guarantee: "rate and delay",
+    guarantee_source: "Golestani 1994",
     flow: &[WEIGHT],
-    whole_trees: false,
+    weight_key: Some("weight"),
+    editable: &[("weight", "Weight")],
+    wfi: Some(WfiFormula {
+        formula: "phi sum of the others' L_j",
+        condition: None,
+        // While virtual time rises by `v`, another flow `j` sends at most `r_j v + L_j`, and the
+        // flow itself, up to an own departure, `r_i v`.
+        bytes: |f| f.phi * (f.all - f.own) + ROUNDED,
+    }),
+    ..Manifest::PLAIN
 };
 
 /// Self-clocked fair queueing.
@@ -70,7 +83,7 @@ impl ScfqFlow {
 
 impl Scfq {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<Scfq, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Scfq, ConfigErrors> {
         let shares = Shares::new(setup, "self-clocked fair queueing")?;
         Ok(Scfq {
             heads: Tournament::new(shares.flows()),
@@ -103,7 +116,7 @@ impl Discipline for Scfq {
 
     /// The time goes on, and what a head is ahead of it stays as many bytes: at the old
     /// weight's length, others might send without end before it.
-    fn succeed(&mut self, old: Scfq, flows: &mut Flows<ScfqFlow>, _: Time) {
+    fn migrate_from(&mut self, old: Scfq, flows: &mut Flows<ScfqFlow>, _: Time) {
         (self.now, self.serving, self.finish) = (old.now, old.serving, old.finish);
         for f in old.shares.all() {
             let (from, to) = (flows.state(f).slope.into(), self.shares.slope(f).into());
@@ -124,7 +137,7 @@ impl Discipline for Scfq {
     }
 
     /// What left without having been taken is not charged for.
-    fn offer_changed(&mut self, flows: &mut Flows<ScfqFlow>, f: FlowId, _: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<ScfqFlow>, f: FlowId, _: Time) {
         let start = self
             .heads
             .tag(f)
@@ -133,15 +146,15 @@ impl Discipline for Scfq {
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<ScfqFlow>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<ScfqFlow>, _: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f, self.finish);
         }
-        self.heads.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
+        self.heads.first().map_or(Decision::Idle, |(_, f)| Decision::Serve(f))
     }
 
     #[inline(always)]
-    fn take(&mut self, _: &mut Flows<ScfqFlow>, f: FlowId, _: Sent) {
+    fn on_transmit(&mut self, _: &mut Flows<ScfqFlow>, f: FlowId, _: Sent) {
         self.finish = self.heads.tag(f).unwrap_or(self.now);
         self.now = self.now.max(self.finish);
         self.serving = Some(f);

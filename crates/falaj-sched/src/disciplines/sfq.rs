@@ -11,11 +11,13 @@
 //! beyond its start, and its successor starts at its finish.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Bound, Promise, RateCondition};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Manifest, Refusals, Setup};
+use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
+use crate::contract::wfi::{ROUNDED, WfiFormula};
 use crate::mechanisms::weights::{ROUNDING, Shares, Virtual, WEIGHT, retagged};
 use crate::queues::queue::{FlowId, Flows, Limit};
 use crate::units::rate::Wire;
@@ -27,9 +29,21 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "sfq",
     doc: "start-time fair queueing: smallest start tag first, for links of any rate",
     source: "Goyal, Vin and Cheng 1996",
-    scheduler: &[],
+    cost: "O(log N)",
+    guarantee: "rate and delay",
+    guarantee_source: "Goyal, Vin and Cheng 1996",
     flow: &[WEIGHT],
-    whole_trees: false,
+    weight_key: Some("weight"),
+    editable: &[("weight", "Weight")],
+    wfi: Some(WfiFormula {
+        formula: "phi sum of the others' L_j + (1 - phi)(L_i - l_i)",
+        condition: None,
+        // While virtual time rises by `v`, another flow `j` sends at most `r_j v + L_j`, and the
+        // flow itself, up to an own departure, `r_i v`, less what its last packet before was longer
+        // than the next.
+        bytes: |f| f.phi * (f.all - f.own) + (1.0 - f.phi) * f.spread + ROUNDED,
+    }),
+    ..Manifest::PLAIN
 };
 
 /// Start-time fair queueing.
@@ -57,7 +71,7 @@ pub struct SfqFlow {
 
 impl Sfq {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<Sfq, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Sfq, ConfigErrors> {
         let shares = Shares::new(setup, "start-time fair queueing")?;
         let ahead = setup.flows.iter().map(|f| match f.limit {
             Limit::Packets(n) => u64::from(n - 1) * shares.largest(),
@@ -96,7 +110,7 @@ impl Discipline for Sfq {
 
     /// The time goes on, and what a flow is ahead of it stays as many bytes: at the old
     /// weight's length, others might send without end before it.
-    fn succeed(&mut self, old: Sfq, flows: &mut Flows<SfqFlow>, _: Time) {
+    fn migrate_from(&mut self, old: Sfq, flows: &mut Flows<SfqFlow>, _: Time) {
         (self.now, self.latest, self.serving) = (old.now, old.now, old.serving);
         for f in old.shares.all() {
             let state = flows.state_mut(f);
@@ -117,7 +131,7 @@ impl Discipline for Sfq {
     }
 
     /// What left without having been taken is not charged for.
-    fn offer_changed(&mut self, flows: &mut Flows<SfqFlow>, f: FlowId, _: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<SfqFlow>, f: FlowId, _: Time) {
         let state = flows.state_mut(f);
         state.finish = state.finish.max(self.heads.tag(f).unwrap_or(self.now));
         self.latest = self.latest.max(state.finish);
@@ -125,15 +139,15 @@ impl Discipline for Sfq {
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<SfqFlow>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<SfqFlow>, _: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f);
         }
-        self.heads.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
+        self.heads.first().map_or(Decision::Idle, |(_, f)| Decision::Serve(f))
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<SfqFlow>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<SfqFlow>, f: FlowId, sent: Sent) {
         self.now = self.heads.tag(f).unwrap_or(self.now);
         let state = flows.state_mut(f);
         state.finish = self.now + Virtual::from(sent.bytes) * Virtual::from(state.slope);
@@ -141,7 +155,7 @@ impl Discipline for Sfq {
         self.serving = Some(f);
     }
 
-    fn forgettable(&self, flows: &Flows<SfqFlow>, f: FlowId, _: Time) -> bool {
+    fn is_reusable(&self, flows: &Flows<SfqFlow>, f: FlowId, _: Time) -> bool {
         flows.state(f).finish <= self.now
     }
 

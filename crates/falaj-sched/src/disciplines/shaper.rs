@@ -9,10 +9,11 @@
 //! The token bucket is Turner's leaky bucket as a meter (1986); the order is that of Linux' `fq`.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Bound, Promise, full_queue, room_for_one};
+use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Manifest, Refusals, Setup};
+use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::bucket::{BURST, Bucket, RATE, begun, buckets, ids, sums};
 use crate::mechanisms::oversubscription::Excess;
@@ -28,9 +29,15 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "shaper",
     doc: "a token bucket for each flow: packets are held until their tokens are there, also on a free link",
     source: "Turner 1986; the order as in Linux' fq",
-    scheduler: &[],
+    cost: "O(log N)",
+    guarantee: "rate and delay, if all rates fit",
+    guarantee_source: "own derivation",
     flow: &[RATE, BURST],
-    whole_trees: false,
+    idles: Idling::because("a flow waits for its bucket"),
+    oversubscribed_by: Some("rate"),
+    cap_key: Some("rate"),
+    editable: &[("rate", "Rate"), ("burst", "Burst")],
+    ..Manifest::PLAIN
 };
 
 /// A token bucket for each flow.
@@ -56,7 +63,7 @@ pub struct ShaperFlow {
 
 impl Shaper {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<Shaper, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Shaper, ConfigErrors> {
         room_for_one(setup)?;
         Ok(Shaper {
             buckets: buckets(setup)?,
@@ -83,7 +90,7 @@ impl Discipline for Shaper {
     fn start(&mut self, _: &mut Flows<ShaperFlow>) {}
 
     /// As many tokens are missing as before.
-    fn succeed(&mut self, old: Shaper, flows: &mut Flows<ShaperFlow>, now: Time) {
+    fn migrate_from(&mut self, old: Shaper, flows: &mut Flows<ShaperFlow>, now: Time) {
         self.serving = old.serving;
         for f in ids(old.buckets.len()) {
             let state = flows.state_mut(f);
@@ -100,31 +107,31 @@ impl Discipline for Shaper {
     }
 
     /// What left without having been taken costs no tokens.
-    fn offer_changed(&mut self, flows: &mut Flows<ShaperFlow>, f: FlowId, _: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<ShaperFlow>, f: FlowId, _: Time) {
         self.follow(flows, f);
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<ShaperFlow>, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<ShaperFlow>, now: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f);
         }
         match self.heads.first() {
-            Some((eligible, f)) if eligible <= instant(now) => Answer::Serve(f),
-            Some((eligible, _)) => Answer::NotBefore(begun(eligible)),
-            None => Answer::Idle,
+            Some((eligible, f)) if eligible <= instant(now) => Decision::Serve(f),
+            Some((eligible, _)) => Decision::NotBefore(begun(eligible)),
+            None => Decision::Idle,
         }
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<ShaperFlow>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<ShaperFlow>, f: FlowId, sent: Sent) {
         let state = flows.state_mut(f);
         state.floor = self.heads.tag(f).unwrap_or(state.floor);
         state.full = self.buckets[f.index()].spend(state.full, state.floor, sent.bytes);
         self.serving = Some(f);
     }
 
-    fn forgettable(&self, flows: &Flows<ShaperFlow>, f: FlowId, now: Time) -> bool {
+    fn is_reusable(&self, flows: &Flows<ShaperFlow>, f: FlowId, now: Time) -> bool {
         flows.state(f).full <= instant(now)
     }
 

@@ -13,10 +13,11 @@
 //! papers' reset to zero without a walk over all flows.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Harm, Thrown};
+use crate::contract::discipline::{Decision, Discipline, DropImpact, Thrown};
 use crate::contract::guarantee::{Bound, Promise, RateCondition};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Manifest, Refusals, Setup};
+use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::substitute_arrivals::Steads;
 use crate::mechanisms::timestamp::Chain;
@@ -31,9 +32,13 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "spfq",
     doc: "starting potential-based fair queueing: the delay of `wfq` without its fluid clock",
     source: "Stiliadis and Varma 1998",
-    scheduler: &[],
+    cost: "O(log N)",
+    guarantee: "rate and delay",
+    guarantee_source: "Stiliadis and Varma 1998",
     flow: &[WEIGHT],
-    whole_trees: false,
+    weight_key: Some("weight"),
+    editable: &[("weight", "Weight")],
+    ..Manifest::PLAIN
 };
 
 /// Starting potential-based fair queueing.
@@ -64,7 +69,7 @@ pub struct SpfqFlow {
 
 impl Spfq {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<Spfq, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Spfq, ConfigErrors> {
         let shares = Shares::new(setup, "starting potential-based fair queueing")?;
         Ok(Spfq {
             paces: shares.all().map(|f| shares.pace(f)).collect(),
@@ -124,7 +129,7 @@ impl Discipline for Spfq {
     }
 
     /// The potential goes on; what flows are ahead of it stays as many bytes.
-    fn succeed(&mut self, mut old: Spfq, flows: &mut Flows<SpfqFlow, Instant>, now: Time) {
+    fn migrate_from(&mut self, mut old: Spfq, flows: &mut Flows<SpfqFlow, Instant>, now: Time) {
         (self.potential, self.at, self.serving) = (old.potential(now), now, old.serving);
         self.latest = self.potential;
         for f in old.shares.all() {
@@ -152,7 +157,7 @@ impl Discipline for Spfq {
     }
 
     /// Another discipline sent the head.
-    fn offer_changed(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, now: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, now: Time) {
         if let Some(finish) = self.finishes.tag(f) {
             flows.state_mut(f).stamps.left(finish);
             self.latest = self.latest.max(finish);
@@ -175,27 +180,33 @@ impl Discipline for Spfq {
         self.left(flows, f, now);
     }
 
-    fn passed_over(&mut self, _: &mut Flows<SpfqFlow, Instant>, f: FlowId, _: u32, _: Time) {
-        self.steads.passed_over(f);
+    fn dropped_behind_head(
+        &mut self,
+        _: &mut Flows<SpfqFlow, Instant>,
+        f: FlowId,
+        _: u32,
+        _: Time,
+    ) {
+        self.steads.dropped_behind_head(f);
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<SpfqFlow, Instant>, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<SpfqFlow, Instant>, now: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {
             self.left(flows, f, now);
         }
-        self.finishes.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
+        self.finishes.first().map_or(Decision::Idle, |(_, f)| Decision::Serve(f))
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, sent: Sent) {
         let (came, length) = (self.steads.came(f, flows.head_tag(f)), self.length(f, sent.bytes));
         self.steads.taken(f, self.potential(sent.start));
         self.latest = self.latest.max(flows.state_mut(f).stamps.sent(came, length));
         self.serving = Some(f);
     }
 
-    fn forgettable(&self, flows: &Flows<SpfqFlow, Instant>, f: FlowId, now: Time) -> bool {
+    fn is_reusable(&self, flows: &Flows<SpfqFlow, Instant>, f: FlowId, now: Time) -> bool {
         flows.state(f).stamps.is_over(self.potential(now))
     }
 
@@ -213,8 +224,8 @@ impl Discipline for Spfq {
     }
 
     /// Who is thrown out is in nobody's stamps.
-    fn harm_of_drops(&self) -> Harm {
-        Harm::Nobody
+    fn harm_of_drops(&self) -> DropImpact {
+        DropImpact::Nobody
     }
 
     fn rate_condition(&self) -> Option<RateCondition> {

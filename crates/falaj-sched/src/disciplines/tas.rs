@@ -9,10 +9,14 @@
 //!
 //! It keeps nothing: what it decides follows from the clock and the heads.
 
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
+use crate::contract::draw::{Dice, Draw};
 use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{FlowSetup, Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{
+    ConfigError, ConfigErrors, FlowSetup, Kind, Param, Setup, Value, Values,
+};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::weights::ROUNDING;
 use crate::queues::queue::{FlowId, Flows};
@@ -27,6 +31,9 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "tas",
     doc: "time-aware shaper of 802.1Qbv: each flow a traffic class, the first the highest, whose gate opens and closes by the clock",
     source: "IEEE 802.1Qbv 2015",
+    cost: "O(N)",
+    guarantee: "rate and delay, to gates that open alone",
+    guarantee_source: "own derivation",
     scheduler: &[Param {
         name: "cycle",
         kind: Kind::Span,
@@ -53,8 +60,39 @@ pub const MANIFEST: Manifest = Manifest {
             doc: "for how long it is open; a packet goes only if it is over by then",
         },
     ],
-    whole_trees: false,
+    idles: Idling::because("gates are closed"),
+    editable: &[
+        ("opens", "Gate opens at"),
+        ("open", "Gate open for"),
+        ("every", "Gate opens every"),
+    ],
+    draw: Draw { fit, ..Draw::INDEPENDENT },
+    ..Manifest::PLAIN
 };
+
+/// Gates that close within the cycle, and through which every packet fits.
+fn fit(setup: &mut Setup, dice: Dice<'_>) {
+    let packet = setup.largest_airtime().0.max(1);
+    let n = setup.flows.len() as u64;
+    let mut cycle = 0;
+    for flow in &mut setup.flows {
+        let (opens, open) = (dice(0, 4 * n * packet), dice(packet, 6 * packet));
+        cycle = cycle.max(opens + open);
+        flow.values = Values::default()
+            .with("opens", Value::Span(Span(opens)))
+            .with("open", Value::Span(Span(open)));
+        if dice(0, 4) == 0 {
+            flow.values = Values::default();
+        }
+    }
+    let (every, times) = ((cycle + dice(0, 2 * packet)).max(packet), dice(1, 3));
+    for flow in &mut setup.flows {
+        if dice(0, 1) == 0 {
+            flow.values.set("every", Value::Span(Span(every)));
+        }
+    }
+    setup.scheduler = Values::default().with("cycle", Value::Span(Span(every * times)));
+}
 
 /// The time-aware shaper.
 #[derive(Debug, Clone)]
@@ -94,11 +132,12 @@ fn common(a: u64, b: u64) -> u64 {
 
 impl Tas {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<Tas, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Tas, ConfigErrors> {
         finite_rate(setup, "the time-aware shaper")?;
         room_for_one(setup)?;
         let packet = setup.largest_airtime();
-        let refused = |flow, param, what: String, help: String| Refused { flow, param, what, help };
+        let refused =
+            |flow, param, what: String, help: String| ConfigError { flow, param, what, help };
         let cycle = setup.scheduler.span("cycle").unwrap_or(Span::ZERO);
         if cycle < packet || cycle == Span::ZERO {
             let what = format!("in a cycle of {cycle} a packet of {} B has no time", setup.largest);
@@ -171,26 +210,26 @@ impl Discipline for Tas {
 
     fn start(&mut self, _: &mut Flows<()>) {}
 
-    fn succeed(&mut self, _: Tas, _: &mut Flows<()>, _: Time) {}
+    fn migrate_from(&mut self, _: Tas, _: &mut Flows<()>, _: Time) {}
 
     fn ready(&mut self, _: &mut Flows<()>, _: FlowId, _: Time) {}
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<()>, now: Time, wire: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<()>, now: Time, wire: &Wire) -> Decision {
         let mut then = Time::NEVER;
         for (f, &gate) in self.gates.iter().enumerate() {
             let f = FlowId(f as u32);
             let Some(bytes) = flows.head(f) else { continue };
             let passes = Tas::passes(gate, bytes, now, wire);
             if passes <= now {
-                return Answer::Serve(f);
+                return Decision::Serve(f);
             }
             then = then.min(passes);
         }
-        if then < Time::NEVER { Answer::NotBefore(then) } else { Answer::Idle }
+        if then < Time::NEVER { Decision::NotBefore(then) } else { Decision::Idle }
     }
 
-    fn take(&mut self, _: &mut Flows<()>, _: FlowId, _: Sent) {}
+    fn on_transmit(&mut self, _: &mut Flows<()>, _: FlowId, _: Sent) {}
 
     /// A window that no higher class may use is left by at most the last packet that does not fit,
     /// and entered late by one packet of a lower class, if one may be under way. In the worst

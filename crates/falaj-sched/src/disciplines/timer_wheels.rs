@@ -17,10 +17,11 @@
 //! What a slot blurs is less than an eighth of a packet of one's own. A flow
 //! that runs empty is forgotten: it owes less than a slot.
 
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Promise, room_for_one};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;
@@ -33,14 +34,18 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "timer-wheels",
     doc: "shares by weight, from a wheel of slots for each doubling of weights; a rival to measure, no promise",
     source: "after Karsten 2006, as far as is known of it",
-    scheduler: &[],
+    cost: "O(1)",
+    guarantee: "nothing",
+    guarantee_source: "—",
     flow: &[Param {
         name: "weight",
         kind: Kind::Count { min: 1, max: MOST },
         default: Some("1"),
         doc: "share of the link, beside the weights of the others that have packets",
     }],
-    whole_trees: false,
+    weight_key: Some("weight"),
+    editable: &[("weight", "Weight")],
+    ..Manifest::PLAIN
 };
 
 /// The largest weight.
@@ -113,13 +118,13 @@ pub struct WheelFlow {
 
 impl TimerWheels {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<TimerWheels, Refusals> {
+    pub fn new(setup: &Setup) -> Result<TimerWheels, ConfigErrors> {
         room_for_one(setup)?;
         let mut weights = Vec::new();
         for (flow, f) in setup.flows.iter().enumerate() {
             let weight = f.values.count("weight").unwrap_or(1);
             if !(1..=MOST).contains(&weight) {
-                return Err(Refused {
+                return Err(ConfigError {
                     flow: Some(flow),
                     param: "weight",
                     what: format!("a weight of {weight} is out of range"),
@@ -226,7 +231,7 @@ impl Discipline for TimerWheels {
 
     /// Heads keep when they are due, unless that is sooner under the new weight;
     /// they are entered in that order.
-    fn succeed(&mut self, old: TimerWheels, flows: &mut Flows<WheelFlow>, _: Time) {
+    fn migrate_from(&mut self, old: TimerWheels, flows: &mut Flows<WheelFlow>, _: Time) {
         (self.time, self.sending) = (old.time, old.sending);
         let mut heads = Vec::new();
         for f in 0..self.weights.len() {
@@ -260,14 +265,14 @@ impl Discipline for TimerWheels {
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<WheelFlow>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<WheelFlow>, _: Time, _: &Wire) -> Decision {
         self.settle(flows);
         while let Some(place) = self.choose() {
             let f = FlowId(self.wheels[place.0].slots[place.1].first);
             let WheelFlow { due, bytes: before, .. } = *flows.state(f);
             match flows.head(f) {
                 // A head that became a shorter one keeps the place, and pays for it.
-                Some(bytes) if bytes <= before => return Answer::Serve(f),
+                Some(bytes) if bytes <= before => return Decision::Serve(f),
                 Some(bytes) => {
                     self.take_out(flows, place);
                     self.insert(flows, f, due.wrapping_add(Self::cost(flows, f, bytes - before)));
@@ -275,11 +280,11 @@ impl Discipline for TimerWheels {
                 None => self.take_out(flows, place),
             }
         }
-        Answer::Idle
+        Decision::Idle
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<WheelFlow>, f: FlowId, _: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<WheelFlow>, f: FlowId, _: Sent) {
         let Some(place) = self.choose() else { return };
         let wheel = &self.wheels[place.0];
         let start = wheel.first(self.time).1.saturating_sub(1 << wheel.shift);
@@ -288,7 +293,7 @@ impl Discipline for TimerWheels {
         self.sending = Some(f);
     }
 
-    fn forgettable(&self, _: &Flows<WheelFlow>, f: FlowId, _: Time) -> bool {
+    fn is_reusable(&self, _: &Flows<WheelFlow>, f: FlowId, _: Time) -> bool {
         self.sending != Some(f)
     }
 

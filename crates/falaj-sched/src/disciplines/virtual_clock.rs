@@ -10,10 +10,11 @@
 //! nothing.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Harm, Thrown};
+use crate::contract::discipline::{Decision, Discipline, DropImpact, Thrown};
 use crate::contract::guarantee::{Deadlines, Promise};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Manifest, Refusals, Setup};
+use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::substitute_arrivals::Steads;
 use crate::mechanisms::timestamp::Chain;
@@ -29,9 +30,12 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "virtual-clock",
     doc: "virtual clock: each flow's packets at the times that its rate gives them; remembers excess",
     source: "L. Zhang 1990",
-    scheduler: &[],
+    cost: "O(log N)",
+    guarantee: "rate and delay, to a flow that keeps to an envelope",
+    guarantee_source: "Figueira and Pasquale 1995",
     flow: &[RATE],
-    whole_trees: false,
+    editable: &[("rate", "Rate")],
+    ..Manifest::PLAIN
 };
 
 /// What the clock shows, as a reading.
@@ -62,7 +66,7 @@ pub struct ClockedFlow {
 
 impl VirtualClock {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<VirtualClock, Refusals> {
+    pub fn new(setup: &Setup) -> Result<VirtualClock, ConfigErrors> {
         let rates = rates(setup, "virtual clock")?;
         let paces = rates.iter().map(|&rate| pace(rate)).collect();
         Ok(VirtualClock {
@@ -105,7 +109,7 @@ impl Discipline for VirtualClock {
     }
 
     /// What clocks are ahead stays as many bytes.
-    fn succeed(
+    fn migrate_from(
         &mut self,
         mut old: VirtualClock,
         flows: &mut Flows<ClockedFlow, Instant>,
@@ -136,7 +140,7 @@ impl Discipline for VirtualClock {
     }
 
     /// Another discipline sent the head.
-    fn offer_changed(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, _: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, _: Time) {
         if let Some(reading) = self.heads.tag(f) {
             flows.state_mut(f).clock.left(reading);
         }
@@ -158,33 +162,39 @@ impl Discipline for VirtualClock {
         self.follow(flows, f);
     }
 
-    fn passed_over(&mut self, _: &mut Flows<ClockedFlow, Instant>, f: FlowId, _: u32, _: Time) {
-        self.steads.passed_over(f);
+    fn dropped_behind_head(
+        &mut self,
+        _: &mut Flows<ClockedFlow, Instant>,
+        f: FlowId,
+        _: u32,
+        _: Time,
+    ) {
+        self.steads.dropped_behind_head(f);
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<ClockedFlow, Instant>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<ClockedFlow, Instant>, _: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f);
         }
-        self.heads.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
+        self.heads.first().map_or(Decision::Idle, |(_, f)| Decision::Serve(f))
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, sent: Sent) {
         let (came, length) = (self.steads.came(f, flows.head_tag(f)), self.length(f, sent.bytes));
         flows.state_mut(f).clock.sent(came, length);
         self.steads.taken(f, clock(sent.start));
         self.serving = Some(f);
     }
 
-    fn forgettable(&self, flows: &Flows<ClockedFlow, Instant>, f: FlowId, now: Time) -> bool {
+    fn is_reusable(&self, flows: &Flows<ClockedFlow, Instant>, f: FlowId, now: Time) -> bool {
         flows.state(f).clock.is_over(clock(now))
     }
 
     /// Who is thrown out has not advanced the clock.
-    fn harm_of_drops(&self) -> Harm {
-        Harm::Nobody
+    fn harm_of_drops(&self) -> DropImpact {
+        DropImpact::Nobody
     }
 
     /// A reading may be any time ahead of a flow that sent more than its rate.

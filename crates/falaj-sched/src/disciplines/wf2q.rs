@@ -6,11 +6,13 @@
 //! by more than a part of a packet.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Harm, Thrown};
+use crate::contract::discipline::{Decision, Discipline, DropImpact, Thrown};
 use crate::contract::guarantee::{Bound, Promise, RateCondition};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Manifest, Refusals, Setup};
+use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
+use crate::contract::wfi::{ROUNDED, WfiFormula};
 use crate::mechanisms::gps::reference::ReferenceFluid;
 use crate::mechanisms::substitute_arrivals::Steads;
 use crate::mechanisms::timestamp::Chain;
@@ -24,9 +26,18 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "wf2q",
     doc: "worst-case fair WFQ: as `wfq`, among the packets that fluid sharing has started",
     source: "Bennett and Zhang 1996",
-    scheduler: &[],
+    cost: "O(log N)",
+    guarantee: "rate and delay",
+    guarantee_source: "Parekh and Gallager 1993; Bennett and Zhang 1996",
     flow: &[WEIGHT],
-    whole_trees: false,
+    weight_key: Some("weight"),
+    editable: &[("weight", "Weight")],
+    wfi: Some(WfiFormula {
+        formula: "L_i + (L - L_i) phi",
+        condition: Some("while the fluid server too has packets of the flow"),
+        bytes: |f| f.own + (f.most - f.own) * f.phi + ROUNDED,
+    }),
+    ..Manifest::PLAIN
 };
 
 /// Worst-case fair weighted fair queueing.
@@ -53,7 +64,7 @@ pub struct Wf2qFlow {
 
 impl Wf2q {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<Wf2q, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Wf2q, ConfigErrors> {
         let shares = Shares::new(setup, "worst-case fair weighted fair queueing")?;
         let (started, early) = (Tournament::new(shares.flows()), Tournament::new(shares.flows()));
         Ok(Wf2q {
@@ -106,11 +117,11 @@ impl Discipline for Wf2q {
     }
 
     /// The fluid goes on with the new weights, and what is queued has the tags that it has there.
-    fn succeed(&mut self, mut old: Wf2q, flows: &mut Flows<Wf2qFlow, Virtual>, now: Time) {
+    fn migrate_from(&mut self, mut old: Wf2q, flows: &mut Flows<Wf2qFlow, Virtual>, now: Time) {
         for f in old.shares.all() {
             flows.state_mut(f).stamps.map(|stamp| self.fluid.retag(&mut old.fluid, f, stamp, now));
         }
-        self.fluid.succeed(old.fluid, now);
+        self.fluid.migrate_from(old.fluid, now);
         self.serving = old.serving;
         for f in old.shares.all() {
             if flows.head(f).is_some() {
@@ -139,7 +150,7 @@ impl Discipline for Wf2q {
     }
 
     /// Another discipline sent the head.
-    fn offer_changed(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, now: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, now: Time) {
         let finish = self.finish(flows, f);
         let state = flows.state_mut(f);
         self.fluid.gone(f, state.head);
@@ -162,8 +173,14 @@ impl Discipline for Wf2q {
         self.follow(flows, f, now);
     }
 
-    fn passed_over(&mut self, _: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, bytes: u32, now: Time) {
-        self.steads.passed_over(f);
+    fn dropped_behind_head(
+        &mut self,
+        _: &mut Flows<Wf2qFlow, Virtual>,
+        f: FlowId,
+        bytes: u32,
+        now: Time,
+    ) {
+        self.steads.dropped_behind_head(f);
         self.fluid.forget(f, bytes, Thrown::BehindHead, now);
     }
 
@@ -171,7 +188,7 @@ impl Discipline for Wf2q {
     /// served no more. After a change of weights it may be a rounding short of that: then
     /// the one that it starts first is next.
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, now: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f, now);
         }
@@ -183,13 +200,13 @@ impl Discipline for Wf2q {
             self.started.set(f, flows.state(f).stamps.finish(came, length));
         }
         match self.started.first().or(self.early.first()) {
-            Some((_, f)) => Answer::Serve(f),
-            None => Answer::Idle,
+            Some((_, f)) => Decision::Serve(f),
+            None => Decision::Idle,
         }
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, sent: Sent) {
         self.fluid.take(f, sent);
         let (came, length) =
             (self.steads.came(f, flows.head_tag(f)), self.fluid.length(f, sent.bytes));
@@ -198,7 +215,7 @@ impl Discipline for Wf2q {
         self.serving = Some(f);
     }
 
-    fn forgettable(&self, _: &Flows<Wf2qFlow, Virtual>, f: FlowId, _: Time) -> bool {
+    fn is_reusable(&self, _: &Flows<Wf2qFlow, Virtual>, f: FlowId, _: Time) -> bool {
         self.fluid.done(f)
     }
 
@@ -220,7 +237,7 @@ impl Discipline for Wf2q {
 
     /// What is dropped is still in the fluid, or is served there at once: its time is no longer
     /// that of the link.
-    fn harm_of_drops(&self) -> Harm {
-        Harm::All
+    fn harm_of_drops(&self) -> DropImpact {
+        DropImpact::All
     }
 }

@@ -11,13 +11,15 @@
 //! A dequeue costs O(log N) in the mean; as many starts as the time passes in one packet are looked
 //! at in one dequeue, see `starts.rs`.
 
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
     Bound, Promise, RateCondition, finite_rate, full_queue, room_for_one,
 };
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Manifest, Refusals, Setup};
+use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
+use crate::contract::wfi::{ROUNDED, WfiFormula};
 use crate::mechanisms::eligible_set::Starts;
 use crate::mechanisms::flow_tag::{Place, Share, ahead};
 use crate::mechanisms::virtual_time::{NONE, PARTS, VirtualTime, WEIGHT, Weights, is_free};
@@ -31,9 +33,18 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "wf2q+",
     doc: "worst-case fair weighted fair queueing: shares by weight, as even as packets allow, O(log N)",
     source: "Bennett and Zhang 1997",
-    scheduler: &[],
+    cost: "O(log N)",
+    guarantee: "rate and delay",
+    guarantee_source: "Stiliadis and Varma 1998",
     flow: &[WEIGHT],
-    whole_trees: false,
+    weight_key: Some("weight"),
+    editable: &[("weight", "Weight")],
+    wfi: Some(WfiFormula {
+        formula: "L_i + (L - L_i) phi",
+        condition: None,
+        bytes: |f| f.own + (f.most - f.own) * f.phi + ROUNDED,
+    }),
+    ..Manifest::PLAIN
 };
 
 /// Who starts so many units later has started: the time is rounded to one, and by less than one
@@ -58,7 +69,7 @@ pub struct Wf2qPlus {
 
 impl Wf2qPlus {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<Wf2qPlus, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Wf2qPlus, ConfigErrors> {
         finite_rate(setup, "worst-case fair queueing")?;
         room_for_one(setup)?;
         let weights = Weights::new(setup)?.exact();
@@ -116,7 +127,7 @@ impl Discipline for Wf2qPlus {
     }
 
     /// Flows keep what they owe; who keeps its weight keeps what it is owed too.
-    fn succeed(&mut self, mut old: Wf2qPlus, flows: &mut Flows<Share>, now: Time) {
+    fn migrate_from(&mut self, mut old: Wf2qPlus, flows: &mut Flows<Share>, now: Time) {
         old.pass(flows, now);
         if old.time.rests() && self.weights.byte != old.weights.byte {
             return self.start(flows);
@@ -174,7 +185,7 @@ impl Discipline for Wf2qPlus {
     }
 
     /// Another discipline sent the head.
-    fn offer_changed(&mut self, flows: &mut Flows<Share>, f: FlowId, _: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<Share>, f: FlowId, _: Time) {
         if self.starts.remove(f.0) {
             match flows.head(f) {
                 Some(_) => self.insert(flows, f),
@@ -184,7 +195,7 @@ impl Discipline for Wf2qPlus {
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<Share>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<Share>, _: Time, _: &Wire) -> Decision {
         self.pass(flows, self.end);
         if self.in_hand != NONE {
             let f = FlowId(self.in_hand);
@@ -192,7 +203,7 @@ impl Discipline for Wf2qPlus {
             if flows.head(f).is_some() {
                 if alone {
                     self.time.leap(flows.state(f).start);
-                    return Answer::Serve(f);
+                    return Decision::Serve(f);
                 }
                 self.insert(flows, f);
             } else if alone {
@@ -210,15 +221,15 @@ impl Discipline for Wf2qPlus {
                 flows.state(FlowId(f)).finish(flows.head(FlowId(f)).unwrap_or(0))
             });
             match (self.starts.first(), self.starts.first_start()) {
-                (Some(f), _) => return Answer::Serve(FlowId(f)),
+                (Some(f), _) => return Decision::Serve(FlowId(f)),
                 (None, Some(start)) => self.time.leap(start),
-                (None, None) => return Answer::Idle,
+                (None, None) => return Decision::Idle,
             }
         }
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<Share>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<Share>, f: FlowId, sent: Sent) {
         if self.in_hand != f.0 {
             self.starts.take_first(f.0);
             self.in_hand = f.0;
@@ -228,7 +239,7 @@ impl Discipline for Wf2qPlus {
         (self.from, self.end) = (sent.start, sent.end);
     }
 
-    fn forgettable(&self, flows: &Flows<Share>, f: FlowId, _: Time) -> bool {
+    fn is_reusable(&self, flows: &Flows<Share>, f: FlowId, _: Time) -> bool {
         !self.time.owes(flows.state(f))
     }
 

@@ -7,10 +7,11 @@
 //! exact one of [`gps`](crate::mechanisms::gps).
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline, Harm, Thrown};
+use crate::contract::discipline::{Decision, Discipline, DropImpact, Thrown};
 use crate::contract::guarantee::{Bound, Promise, RateCondition};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Manifest, Refusals, Setup};
+use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::gps::reference::ReferenceFluid;
 use crate::mechanisms::substitute_arrivals::Steads;
@@ -25,9 +26,13 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "wfq",
     doc: "weighted fair queueing (PGPS): in the order in which fluid sharing would finish",
     source: "Demers, Keshav and Shenker 1989; Parekh and Gallager 1993",
-    scheduler: &[],
+    cost: "O(log N)",
+    guarantee: "rate and delay",
+    guarantee_source: "Parekh and Gallager 1993",
     flow: &[WEIGHT],
-    whole_trees: false,
+    weight_key: Some("weight"),
+    editable: &[("weight", "Weight")],
+    ..Manifest::PLAIN
 };
 
 /// Weighted fair queueing.
@@ -52,7 +57,7 @@ pub struct WfqFlow {
 
 impl Wfq {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<Wfq, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Wfq, ConfigErrors> {
         let shares = Shares::new(setup, "weighted fair queueing")?;
         Ok(Wfq {
             fluid: ReferenceFluid::new(&shares),
@@ -93,11 +98,11 @@ impl Discipline for Wfq {
     }
 
     /// The fluid goes on with the new weights, and what is queued has the tags that it has there.
-    fn succeed(&mut self, mut old: Wfq, flows: &mut Flows<WfqFlow, Virtual>, now: Time) {
+    fn migrate_from(&mut self, mut old: Wfq, flows: &mut Flows<WfqFlow, Virtual>, now: Time) {
         for f in old.shares.all() {
             flows.state_mut(f).stamps.map(|stamp| self.fluid.retag(&mut old.fluid, f, stamp, now));
         }
-        self.fluid.succeed(old.fluid, now);
+        self.fluid.migrate_from(old.fluid, now);
         self.serving = old.serving;
         for f in old.shares.all() {
             if flows.head(f).is_some() {
@@ -126,7 +131,7 @@ impl Discipline for Wfq {
     }
 
     /// Another discipline sent the head.
-    fn offer_changed(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId, _: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId, _: Time) {
         let state = flows.state_mut(f);
         self.fluid.gone(f, state.head);
         state.stamps.left(self.heads.tag(f).unwrap_or(0));
@@ -147,22 +152,28 @@ impl Discipline for Wfq {
         self.follow(flows, f);
     }
 
-    fn passed_over(&mut self, _: &mut Flows<WfqFlow, Virtual>, f: FlowId, bytes: u32, now: Time) {
-        self.steads.passed_over(f);
+    fn dropped_behind_head(
+        &mut self,
+        _: &mut Flows<WfqFlow, Virtual>,
+        f: FlowId,
+        bytes: u32,
+        now: Time,
+    ) {
+        self.steads.dropped_behind_head(f);
         self.fluid.forget(f, bytes, Thrown::BehindHead, now);
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<WfqFlow, Virtual>, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<WfqFlow, Virtual>, now: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {
             self.fluid.at(now);
             self.follow(flows, f);
         }
-        self.heads.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
+        self.heads.first().map_or(Decision::Idle, |(_, f)| Decision::Serve(f))
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId, sent: Sent) {
         self.fluid.take(f, sent);
         let (came, length) =
             (self.steads.came(f, flows.head_tag(f)), self.fluid.length(f, sent.bytes));
@@ -171,7 +182,7 @@ impl Discipline for Wfq {
         self.serving = Some(f);
     }
 
-    fn forgettable(&self, _: &Flows<WfqFlow, Virtual>, f: FlowId, _: Time) -> bool {
+    fn is_reusable(&self, _: &Flows<WfqFlow, Virtual>, f: FlowId, _: Time) -> bool {
         self.fluid.done(f)
     }
 
@@ -196,7 +207,7 @@ impl Discipline for Wfq {
 
     /// What is dropped is still in the fluid, or is served there at once: its time is no longer
     /// that of the link.
-    fn harm_of_drops(&self) -> Harm {
-        Harm::All
+    fn harm_of_drops(&self) -> DropImpact {
+        DropImpact::All
     }
 }

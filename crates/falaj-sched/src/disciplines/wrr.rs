@@ -13,10 +13,11 @@
 //! latency `(L + X)/C`. In cells of one length `L` the rate is `C w/F` (Stiliadis
 //! and Varma 1998).
 
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::{Place, Round};
 use crate::queues::queue::{FlowId, Flows, Limit};
@@ -29,9 +30,10 @@ pub const RR: Manifest = Manifest {
     kind: "rr",
     doc: "round robin: a packet of each flow in turn",
     source: "Nagle 1987",
-    scheduler: &[],
-    flow: &[],
-    whole_trees: false,
+    cost: "O(1)",
+    guarantee: "rate and delay",
+    guarantee_source: "own derivation; in cells Stiliadis and Varma 1998",
+    ..Manifest::PLAIN
 };
 
 /// How weighted round robin is named and set.
@@ -39,14 +41,18 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "wrr",
     doc: "weighted round robin: so many packets of each flow in turn",
     source: "Katevenis, Sidiropoulos and Courcoubetis 1991",
-    scheduler: &[],
+    cost: "O(1)",
+    guarantee: "rate and delay",
+    guarantee_source: "own derivation; in cells Stiliadis and Varma 1998",
     flow: &[Param {
         name: "weight",
         kind: Kind::Count { min: 1, max: 65_536 },
         default: Some("1"),
         doc: "packets that a visit may send",
     }],
-    whole_trees: false,
+    weight_key: Some("weight"),
+    editable: &[("weight", "Weight")],
+    ..Manifest::PLAIN
 };
 
 /// Round robin by packets.
@@ -77,14 +83,14 @@ impl AsMut<Place> for WrrFlow {
 
 impl Wrr {
     /// Validates the setup; flows without a weight have 1.
-    pub fn new(setup: &Setup) -> Result<Wrr, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Wrr, ConfigErrors> {
         finite_rate(setup, "round robin")?;
         room_for_one(setup)?;
         let mut weights = Vec::new();
         for (flow, f) in setup.flows.iter().enumerate() {
             let weight = f.values.count("weight").unwrap_or(1);
             if !(1..=65_536).contains(&weight) {
-                return Err(Refused {
+                return Err(ConfigError {
                     flow: Some(flow),
                     param: "weight",
                     what: alloc::format!("a weight of {weight} is out of range"),
@@ -117,7 +123,7 @@ impl Discipline for Wrr {
     }
 
     /// The round goes on; what the visit under way has sent counts against the new weight.
-    fn succeed(&mut self, old: Wrr, flows: &mut Flows<WrrFlow>, _: Time) {
+    fn migrate_from(&mut self, old: Wrr, flows: &mut Flows<WrrFlow>, _: Time) {
         (self.round, self.sent) = (old.round, old.sent);
         for (f, &weight) in self.weights.iter().enumerate() {
             flows.state_mut(FlowId(f as u32)).weight = weight;
@@ -130,22 +136,22 @@ impl Discipline for Wrr {
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<WrrFlow>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<WrrFlow>, _: Time, _: &Wire) -> Decision {
         while let Some(f) = self.round.first() {
             if flows.head(f).is_none() {
                 self.round.leave(flows);
             } else if self.sent >= flows.state(f).weight {
                 self.round.rotate(flows);
             } else {
-                return Answer::Serve(f);
+                return Decision::Serve(f);
             }
             self.sent = 0;
         }
-        Answer::Idle
+        Decision::Idle
     }
 
     #[inline(always)]
-    fn take(&mut self, _: &mut Flows<WrrFlow>, _: FlowId, _: Sent) {
+    fn on_transmit(&mut self, _: &mut Flows<WrrFlow>, _: FlowId, _: Sent) {
         self.sent += 1;
     }
 

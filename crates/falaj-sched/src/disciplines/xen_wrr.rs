@@ -1,11 +1,11 @@
 //! Weighted round robin over virtual adapters, with a minimum rate for those that have one.
 //!
 //! Adamczyk and Chydzinski 2011 put it in the place of Xen's own scheduler
-//! ([`netback`](crate::disciplines::netback) is that one): adapters take turns, of as many packets as their
-//! priority is, and the link is shared in proportion by those that are active. Priorities are
-//! changed while it runs, and what a turn under way has sent counts against the new one. Nothing
-//! that was chosen is dropped before it has left: in falaj a packet stands in its queue until its
-//! last bit is out.
+//! ([`netback`](crate::disciplines::netback) is that one): adapters take turns, of as many packets
+//! as their priority is, and the link is shared in proportion by those that are active. Priorities
+//! are changed while it runs, and what a turn under way has sent counts against the new one.
+//! Nothing that was chosen is dropped before it has left: in falaj a packet stands in its queue
+//! until its last bit is out.
 //!
 //! Whoever runs empty stays active for `delay`. The paper leaves open what that means to a turn;
 //! here, an adapter that comes back by then goes on with what is left of its turn, and is next;
@@ -21,10 +21,11 @@
 //! with a use of at most the whole link, so a packet is late by one of another's at most.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::{Place, Round};
 use crate::mechanisms::bucket::ids;
@@ -41,6 +42,9 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "xen-wrr",
     doc: "turns by packets in proportion to priorities, kept over a pause; who is below a minimum rate goes first",
     source: "Adamczyk and Chydzinski 2011",
+    cost: "O(1), O(log N) with minimum rates",
+    guarantee: "its minimum rate and delay; by turns, where no other has one",
+    guarantee_source: "own derivation",
     scheduler: &[Param {
         name: "delay",
         kind: Kind::Span,
@@ -61,7 +65,9 @@ pub const MANIFEST: Manifest = Manifest {
             doc: "below this rate the flow goes before all turns; all minimum rates together fit on the link",
         },
     ],
-    whole_trees: false,
+    weight_key: Some("weight"),
+    editable: &[("weight", "Weight"), ("min-rate", "Minimum rate")],
+    ..Manifest::PLAIN
 };
 
 const USUAL_DELAY: Span = Span::from_millis(10);
@@ -113,7 +119,7 @@ impl AsMut<Place> for XenFlow {
 
 impl XenWrr {
     /// Validates the setup; flows without a weight have 1.
-    pub fn new(setup: &Setup) -> Result<XenWrr, Refusals> {
+    pub fn new(setup: &Setup) -> Result<XenWrr, ConfigErrors> {
         finite_rate(setup, "round robin")?;
         room_for_one(setup)?;
         let (mut weights, mut minima) = (Vec::new(), Vec::new());
@@ -122,14 +128,14 @@ impl XenWrr {
             if !(1..=65_536).contains(&weight) {
                 let (what, help) =
                     (format!("a weight of {weight} is out of range"), "1 to 65536 packets".into());
-                return Err(Refused { flow: Some(flow), param: "weight", what, help }.into());
+                return Err(ConfigError { flow: Some(flow), param: "weight", what, help }.into());
             }
             weights.push(weight as u32);
             let rate = f.values.rate("min-rate");
             if rate == Some(Rate(0)) {
                 let (what, help) =
                     ("a minimum of 0 is none".into(), "any rate above 0, or leave it out".into());
-                return Err(Refused { flow: Some(flow), param: "min-rate", what, help }.into());
+                return Err(ConfigError { flow: Some(flow), param: "min-rate", what, help }.into());
             }
             minima.push(rate.map(|rate| Minimum { rate, pace: pace(rate) }));
         }
@@ -240,7 +246,7 @@ impl Discipline for XenWrr {
 
     /// Turns go on; what one has sent counts against the new weight. Who had its minimum has it;
     /// what moved it on stays as many bytes.
-    fn succeed(&mut self, old: XenWrr, flows: &mut Flows<XenFlow>, now: Time) {
+    fn migrate_from(&mut self, old: XenWrr, flows: &mut Flows<XenFlow>, now: Time) {
         (self.round, self.turn, self.serving) = (old.round, old.turn, old.serving);
         for f in ids(old.weights.len()) {
             let (was, is) = (old.weights[f.index()], self.weights[f.index()]);
@@ -275,14 +281,14 @@ impl Discipline for XenWrr {
         self.follow(flows, f, now);
     }
 
-    fn offer_changed(&mut self, flows: &mut Flows<XenFlow>, f: FlowId, now: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<XenFlow>, f: FlowId, now: Time) {
         if self.serving != Some(f) {
             self.settle(flows, f, now);
         }
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<XenFlow>, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<XenFlow>, now: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {
             self.settle(flows, f, now);
         }
@@ -292,7 +298,7 @@ impl Discipline for XenWrr {
             self.follow(flows, f, now);
         }
         if let Some((_, f)) = self.below.first() {
-            return Answer::Serve(f);
+            return Decision::Serve(f);
         }
         while let Some(f) = self.turn.or_else(|| self.round.leave(flows)) {
             self.turn = None;
@@ -301,16 +307,16 @@ impl Discipline for XenWrr {
             }
             if flows.state(f).left > 0 {
                 self.turn = Some(f);
-                return Answer::Serve(f);
+                return Decision::Serve(f);
             }
             flows.state_mut(f).left = self.weights[f.index()];
             self.round.join(flows, f);
         }
-        Answer::Idle
+        Decision::Idle
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<XenFlow>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<XenFlow>, f: FlowId, sent: Sent) {
         let state = flows.state_mut(f);
         state.left = state.left.saturating_sub(1);
         if let Some(minimum) = self.minima[f.index()] {
@@ -327,7 +333,7 @@ impl Discipline for XenWrr {
     }
 
     /// What is left of a turn is soon forgotten; what moved its minimum on is owed.
-    fn forgettable(&self, flows: &Flows<XenFlow>, f: FlowId, now: Time) -> bool {
+    fn is_reusable(&self, flows: &Flows<XenFlow>, f: FlowId, now: Time) -> bool {
         let state = flows.state(f);
         let pauses = state.left > 0 && now.since(state.emptied) < self.delay;
         !pauses && (self.minima[f.index()].is_none() || state.due <= instant(now))

@@ -4,7 +4,7 @@
 //! on at which `n` more than it holds would make it overflow: [`Bucket::has`]. The time of a
 //! byte is rounded up once, so nobody ever gets more than the rate, and nothing drifts.
 
-use crate::contract::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, FlowSetup, Kind, Param, Setup};
 use crate::mechanisms::weights::{Instant, instant, pace, rescaled};
 use crate::queues::queue::FlowId;
 use crate::units::rate::Rate;
@@ -92,14 +92,14 @@ pub(crate) fn usual_burst(rate: Rate, largest: u32) -> u64 {
 }
 
 /// The flows' buckets.
-pub(crate) fn buckets(setup: &Setup) -> Result<Vec<Bucket>, Refusals> {
+pub(crate) fn buckets(setup: &Setup) -> Result<Vec<Bucket>, ConfigErrors> {
     let all = setup.flows.iter().enumerate().map(|(flow, f)| bucket(setup, flow, f));
     Ok(all.collect::<Result<_, _>>()?)
 }
 
 /// That of one, which is known by this number.
-pub(crate) fn bucket(setup: &Setup, flow: usize, f: &FlowSetup) -> Result<Bucket, Refused> {
-    let refused = |param, what, help| Refused { flow: Some(flow), param, what, help };
+pub(crate) fn bucket(setup: &Setup, flow: usize, f: &FlowSetup) -> Result<Bucket, ConfigError> {
+    let refused = |param, what, help| ConfigError { flow: Some(flow), param, what, help };
     let rate = match f.values.rate("rate") {
         Some(rate) if rate.0 > 0 => rate,
         Some(_) => {

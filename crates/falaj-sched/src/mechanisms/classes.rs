@@ -6,7 +6,7 @@
 //! the link is node 0, the divided classes follow.
 
 use crate::contract::guarantee::{admits_one, finite_rate};
-use crate::contract::params::{FlowSetup, Refused, Setup};
+use crate::contract::params::{ConfigError, FlowSetup, Setup};
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -88,7 +88,7 @@ impl<'a> Classes<'a> {
         kind: &str,
         what: &'static str,
         setup: &'a Setup,
-    ) -> Result<Classes<'a>, Refused> {
+    ) -> Result<Classes<'a>, ConfigError> {
         finite_rate(setup, what)?;
         let mut walk = Walk { kind, leaves: Vec::new(), nodes: Vec::new(), seen: 0 };
         walk.down(setup, LINK, 1)?;
@@ -130,14 +130,14 @@ struct Walk<'a, 'k> {
 }
 
 impl<'a> Walk<'a, '_> {
-    fn down(&mut self, setup: &'a Setup, node: usize, level: usize) -> Result<(), Refused> {
+    fn down(&mut self, setup: &'a Setup, node: usize, level: usize) -> Result<(), ConfigError> {
         for flow in &setup.flows {
             let number = self.seen;
             self.seen += 1;
             match flow.inner.as_deref().filter(|inner| inner.kind == self.kind) {
                 None => self.leaves.push((flow, node, number)),
                 Some(_) if level == DEEPEST => {
-                    return Err(Refused {
+                    return Err(ConfigError {
                         flow: Some(number),
                         param: "flow",
                         what: format!("it is divided {DEEPEST} levels below the link"),

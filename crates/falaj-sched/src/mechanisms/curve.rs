@@ -1,6 +1,6 @@
 //! Service curves of two pieces, read by two clocks.
 
-use crate::contract::params::{Refused, Setup};
+use crate::contract::params::{ConfigError, Setup};
 use crate::mechanisms::weights::{Instant, duration, pace, shifted};
 use crate::units::rate::Rate;
 use crate::units::time::Span;
@@ -100,7 +100,7 @@ pub(crate) const LONGEST: Span = Span(3_600_000_000_000);
 
 /// The curves are straight between the ends of their first pieces: their sum is
 /// below the link's line everywhere if it is at each of these, and in slope.
-pub(crate) fn fits(setup: &Setup, pieces: &[(Rate, Span, Rate)]) -> Result<(), Refused> {
+pub(crate) fn fits(setup: &Setup, pieces: &[(Rate, Span, Rate)]) -> Result<(), ConfigError> {
     let link = u128::from(setup.rate.0);
     let product = |rate: Rate, time: u64| u128::from(rate.0) * u128::from(time);
     let at = |then: u64| -> u128 {
@@ -113,7 +113,7 @@ pub(crate) fn fits(setup: &Setup, pieces: &[(Rate, Span, Rate)]) -> Result<(), R
         let (asked, there) = (at(time.0), link * u128::from(time.0));
         if asked > there {
             let bytes = |bits: u128| bits / 8_000_000_000;
-            return Err(Refused {
+            return Err(ConfigError {
                 flow: Some(flow),
                 param: "burst-time",
                 what: format!(

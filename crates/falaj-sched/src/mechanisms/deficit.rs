@@ -4,8 +4,8 @@
 //! [`Surplus`] is spent by whatever is positive, and what goes beyond it is a debt, as in fq_codel:
 //! for that no length of a head has to be known.
 
-use crate::contract::guarantee::{Bound, Promise, Turns, full_queue, without_room};
-use crate::contract::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::contract::guarantee::{Bound, Promise, StaircaseCurve, full_queue, without_room};
+use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::mechanisms::active_list::{Place, Round};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Rate;
@@ -80,7 +80,7 @@ pub(crate) struct Quanta {
 
 impl Quanta {
     /// Validates the quanta, and the queues beside them.
-    pub(crate) fn new(setup: &Setup) -> Result<Quanta, Refusals> {
+    pub(crate) fn new(setup: &Setup) -> Result<Quanta, ConfigErrors> {
         let mut refused = without_room(setup);
         let mut each = Vec::new();
         let (least, of) = match setup.scheduler.choice("quanta") {
@@ -90,7 +90,7 @@ impl Quanta {
         for (flow, f) in setup.flows.iter().enumerate() {
             let quantum = f.values.bytes("quantum").unwrap_or(u64::from(setup.largest));
             if quantum < u64::from(least) || quantum > 1 << 30 {
-                refused.push(Refused {
+                refused.push(ConfigError {
                     flow: Some(flow),
                     param: "quantum",
                     what: format!("a quantum of {quantum} B is out of range"),
@@ -101,7 +101,7 @@ impl Quanta {
             }
             each.push(quantum as u32);
         }
-        Refusals::of(refused)?;
+        ConfigErrors::of(refused)?;
         Ok(Quanta {
             each,
             rate: setup.rate,
@@ -188,8 +188,8 @@ impl Visits {
     /// round-robin: a second network calculus analysis", 2021); they count bits, and so any
     /// deficit that the flow may have, where here packets have left whole. Ends are told in
     /// nanoseconds begun. `None` where a turn may bring nothing.
-    pub(crate) fn turns(&self) -> Option<Turns> {
-        Some(Turns {
+    pub(crate) fn turns(&self) -> Option<StaircaseCurve> {
+        Some(StaircaseCurve {
             rate: self.rate,
             latency: self.rate.airtime_of_many(self.between + self.once + self.largest) + Span(1),
             first: self.quantum.checked_sub(self.largest)?,

@@ -6,16 +6,13 @@
 //! ([`taken`]). Ceilings, limits, shares and weights are in proportion or caps alone, and are not
 //! added up.
 
-use crate::contract::params::{FlowSetup, Manifest, Refused, Setup};
+use crate::contract::manifest::Manifest;
+use crate::contract::params::{ConfigError, FlowSetup, Setup};
 use crate::mechanisms::classes::Classes;
 use crate::units::rate::Rate;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-
-/// Who takes rates above the link's, and by which key they are set.
-const TAKEN: &[(&str, &str)] =
-    &[("shaper", "rate"), ("cbs", "idle-slope"), ("ats", "rate"), ("htb", "rate")];
 
 /// Rates of flows that are more than their link's.
 pub(crate) struct Excess {
@@ -57,9 +54,9 @@ impl Excess {
     }
 
     /// The refusal where promises are given on the sum; `or` says what else would do.
-    pub(crate) fn refused(&self, or: &str) -> Refused {
+    pub(crate) fn refused(&self, or: &str) -> ConfigError {
         let (flow, param, what) = (Some(self.flow), self.param, self.words("the flows'"));
-        Refused {
+        ConfigError {
             flow,
             param,
             what,
@@ -68,10 +65,10 @@ impl Excess {
     }
 }
 
-/// What of `setup`, which the discipline of `manifest` takes, is more than its link has: a flow by its place among all
-/// classes, depth first, and words for a warning.
-pub fn taken(manifest: &Manifest, setup: &Setup) -> Option<Refused> {
-    let (kind, param) = *TAKEN.iter().find(|taken| taken.0 == manifest.kind)?;
+/// What of `setup`, which the discipline of `manifest` takes, is more than its link has: a flow by
+/// its place among all classes, depth first, and words for a warning.
+pub fn taken(manifest: &Manifest, setup: &Setup) -> Option<ConfigError> {
+    let (kind, param) = (manifest.kind, manifest.oversubscribed_by?);
     let rate = |(n, flow): (usize, &FlowSetup)| Some((n, flow.values.rate(param)?));
     let rates: Vec<_> = if manifest.whole_trees {
         let classes = Classes::new(kind, kind, setup).ok()?;

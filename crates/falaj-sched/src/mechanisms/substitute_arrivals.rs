@@ -87,7 +87,7 @@ impl<T: Copy + Default + Ord> Steads<T> {
     }
 
     /// The packet behind the head that is on the wire is thrown out.
-    pub(crate) fn passed_over(&mut self, f: FlowId) {
+    pub(crate) fn dropped_behind_head(&mut self, f: FlowId) {
         if let Some(stead) = self.each.get_mut(f.index()) {
             stead.counts = true;
         }

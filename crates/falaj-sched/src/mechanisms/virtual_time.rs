@@ -19,7 +19,7 @@
 //! difference, as serial numbers are. A lap counts each quarter of the way
 //! around, and two when the link falls idle: what is two laps old is over.
 
-use crate::contract::params::{Kind, Param, Refused, Setup};
+use crate::contract::params::{ConfigError, Kind, Param, Setup};
 use crate::mechanisms::common_multiple::multiple;
 use crate::mechanisms::epoch_sweep::Looks;
 use crate::mechanisms::flow_tag::{
@@ -375,9 +375,9 @@ impl Weights {
     }
 
     /// Validates what the time's format cannot hold.
-    pub(crate) fn new(setup: &Setup) -> Result<Weights, Refused> {
+    pub(crate) fn new(setup: &Setup) -> Result<Weights, ConfigError> {
         if setup.largest > LARGEST {
-            return Err(Refused {
+            return Err(ConfigError {
                 flow: None,
                 param: "kind",
                 what: format!("packets of {} B are too large for its virtual time", setup.largest),
@@ -388,7 +388,7 @@ impl Weights {
         for (flow, f) in setup.flows.iter().enumerate() {
             let weight = f.values.count("weight").unwrap_or(1);
             if weight == 0 || weight > u64::from(HEAVIEST) {
-                return Err(Refused {
+                return Err(ConfigError {
                     flow: Some(flow),
                     param: "weight",
                     what: format!("a weight of {weight} is out of range"),

@@ -14,7 +14,7 @@
 //! the byte then is counted; else it is off by at most 2^-47, a byte in 140 TB.
 
 use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
-use crate::contract::params::{Kind, Param, Refusals, Refused, Setup, Value};
+use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Value};
 use crate::mechanisms::common_multiple::multiple;
 use crate::mechanisms::oversubscription::Excess;
 use crate::queues::queue::FlowId;
@@ -73,14 +73,14 @@ pub(crate) struct Shares {
 
 impl Shares {
     /// The weights of `setup`; `what` names the discipline.
-    pub(crate) fn new(setup: &Setup, what: &'static str) -> Result<Shares, Refusals> {
+    pub(crate) fn new(setup: &Setup, what: &'static str) -> Result<Shares, ConfigErrors> {
         finite_rate(setup, what)?;
         room_for_one(setup)?;
         let mut weights = Vec::with_capacity(setup.flows.len());
         for (flow, f) in setup.flows.iter().enumerate() {
             let weight = f.values.count("weight").unwrap_or(1);
             if weight == 0 || weight > MOST {
-                return Err(Refused {
+                return Err(ConfigError {
                     flow: Some(flow),
                     param: "weight",
                     what: format!("a weight of {weight} is out of range"),
@@ -242,7 +242,7 @@ pub(crate) const RATE: Param = Param {
 };
 
 /// The flows' rates: as set, and equal parts of the rest for the others.
-pub(crate) fn rates(setup: &Setup, what: &'static str) -> Result<Vec<Rate>, Refusals> {
+pub(crate) fn rates(setup: &Setup, what: &'static str) -> Result<Vec<Rate>, ConfigErrors> {
     finite_rate(setup, what)?;
     room_for_one(setup)?;
     let given = || {
@@ -250,7 +250,7 @@ pub(crate) fn rates(setup: &Setup, what: &'static str) -> Result<Vec<Rate>, Refu
     };
     if let Some((flow, _)) = given().find(|(_, rate)| rate.0 == 0) {
         let help = format!("at most {} for all flows together", setup.rate);
-        return Err(Refused {
+        return Err(ConfigError {
             flow: Some(flow),
             param: "rate",
             what: "a rate of 0 sends nothing".into(),
@@ -268,7 +268,7 @@ pub(crate) fn rates(setup: &Setup, what: &'static str) -> Result<Vec<Rate>, Refu
     let sharing = setup.flows.iter().filter(|f| unset(f)).count() as u64;
     let part = (setup.rate.0 - given).checked_div(sharing).unwrap_or(1);
     if part == 0 {
-        return Err(Refused {
+        return Err(ConfigError {
             flow: setup.flows.iter().position(unset),
             param: "rate",
             what: format!("the other flows leave nothing of the link's {}", setup.rate),

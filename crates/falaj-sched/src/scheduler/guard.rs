@@ -1,18 +1,19 @@
 //! The guard in front of a discipline that comes from a library.
 //!
-//! The answers of an [`Instance`] are checked before they are obeyed. It names flows and never holds a packet, so it can neither lose nor invent one; where it breaks
-//! the contract, it is not asked again, and the flows take turns, a packet each, until another
-//! discipline takes over.
+//! The answers of an [`Instance`] are checked before they are obeyed. It names flows and never
+//! holds a packet, so it can neither lose nor invent one; where it breaks the contract, it is not
+//! asked again, and the flows take turns, a packet each, until another discipline takes over.
 //!
 //! The guard also keeps polls from it: it is asked once for each moment at which the answer may be
 //! another one.
 
 use crate::contract::breach::Breach;
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Bound, Promise};
 use crate::contract::library::{Declared, Instance, Loaded, Said, Seen, Traits};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Manifest, Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::{Place, Round};
 use crate::queues::queue::{FlowId, Flows};
@@ -30,9 +31,10 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "plugin",
     doc: "a discipline of one's own, in a shared library; what breaks the contract is not obeyed",
     source: "whoever wrote the library",
-    scheduler: &[],
-    flow: &[],
-    whole_trees: false,
+    cost: "as written",
+    guarantee: "what the library declares",
+    guarantee_source: "the library",
+    ..Manifest::PLAIN
 };
 
 /// So many waits in a row, and nothing came or left: it waits for ever.
@@ -61,7 +63,7 @@ pub struct Guard {
     instance: Box<dyn Instance>,
     seen: Vec<Seen>,
     /// What it said; it holds until something comes, goes or is due.
-    answer: Option<Answer>,
+    answer: Option<Decision>,
     /// The flow whose packet was taken; how its queue is then, is not known before the end.
     serving: Option<FlowId>,
     /// The one before, for messages.
@@ -82,15 +84,15 @@ impl fmt::Debug for Guard {
 
 impl Guard {
     /// Asks the library of `setup` for an instance.
-    pub fn new(setup: &Setup) -> Result<Guard, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Guard, ConfigErrors> {
         let Some(library) = setup.scheduler.library() else {
             let (what, help) = (
                 "a plug-in needs a library".into(),
                 "name one: `library = \"./libmine.so\"`".into(),
             );
-            return Err(Refused { flow: None, param: "library", what, help }.into());
+            return Err(ConfigError { flow: None, param: "library", what, help }.into());
         };
-        let named = |refused: Refused| Refused {
+        let named = |refused: ConfigError| ConfigError {
             what: format!("`{}`: {}", library.name(), refused.what),
             ..refused
         };
@@ -157,7 +159,7 @@ impl Guard {
     }
 
     #[cold]
-    fn breaks(&mut self, flows: &mut Flows<Turn, u64>, said: Said, now: Time) -> Answer {
+    fn breaks(&mut self, flows: &mut Flows<Turn, u64>, said: Said, now: Time) -> Decision {
         let what = self.judged(said, flows.backlogged(), now);
         let mut turns = Round::EMPTY;
         for f in (0..self.seen.len() as u32).map(FlowId).filter(|&f| self.seen[f.index()].head > 0)
@@ -170,18 +172,18 @@ impl Guard {
     }
 
     /// What is done instead: a packet of each flow in turn.
-    fn in_turns(&mut self, flows: &mut Flows<Turn, u64>) -> Answer {
-        let Some(broken) = &mut self.broken else { return Answer::Idle };
+    fn in_turns(&mut self, flows: &mut Flows<Turn, u64>) -> Decision {
+        let Some(broken) = &mut self.broken else { return Decision::Idle };
         if let Some(f) = self.serving.take().filter(|&f| flows.head(f).is_some()) {
             broken.turns.join(flows, f);
         }
         while let Some(f) = broken.turns.first() {
             if flows.head(f).is_some() {
-                return Answer::Serve(f);
+                return Decision::Serve(f);
             }
             broken.turns.leave(flows);
         }
-        Answer::Idle
+        Decision::Idle
     }
 
     /// Something is other than it was when it was asked.
@@ -197,19 +199,20 @@ impl Discipline for Guard {
 
     fn start(&mut self, _: &mut Flows<Turn, u64>) {}
 
-    fn succeeds(&self, old: &Guard) -> bool {
+    fn can_migrate_from(&self, old: &Guard) -> bool {
         self.traits.succeeds
             && old.broken.is_none()
             && self.library.0.code() == old.library.0.code()
     }
 
-    /// Only a sound one of the same library, see [`succeeds`](Discipline::succeeds).
-    fn succeed(&mut self, old: Guard, flows: &mut Flows<Turn, u64>, now: Time) {
+    /// Only a sound one of the same library, see
+    /// [`can_migrate_from`](Discipline::can_migrate_from).
+    fn migrate_from(&mut self, old: Guard, flows: &mut Flows<Turn, u64>, now: Time) {
         (self.serving, self.last) = (old.serving, old.last);
         for f in (0..flows.len() as u32).map(FlowId) {
             self.look(flows, f);
         }
-        self.instance.succeed(old.instance, &self.seen, now);
+        self.instance.migrate_from(old.instance, &self.seen, now);
     }
 
     #[inline(always)]
@@ -231,7 +234,7 @@ impl Discipline for Guard {
         }
     }
 
-    fn offer_changed(&mut self, flows: &mut Flows<Turn, u64>, f: FlowId, now: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<Turn, u64>, f: FlowId, now: Time) {
         self.look(flows, f);
         self.news();
         match &mut self.broken {
@@ -242,7 +245,7 @@ impl Discipline for Guard {
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<Turn, u64>, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<Turn, u64>, now: Time, _: &Wire) -> Decision {
         if self.broken.is_some() {
             return self.in_turns(flows);
         }
@@ -250,7 +253,7 @@ impl Discipline for Guard {
             self.look(flows, f);
         }
         match self.answer {
-            Some(Answer::NotBefore(then)) if then <= now => self.waits += 1,
+            Some(Decision::NotBefore(then)) if then <= now => self.waits += 1,
             Some(answer) => return answer,
             None => {}
         }
@@ -258,11 +261,11 @@ impl Discipline for Guard {
         let waiting = flows.backlogged() > 0;
         let may_wait = !self.traits.work_conserving && self.waits < MOST_WAITS;
         let answer = match said {
-            Said::Serve(f) if self.has_head(f) => Answer::Serve(FlowId(f)),
-            Said::Drop(f) if self.has_head(f) => Answer::Drop(FlowId(f)),
-            Said::Wait(_) | Said::Idle if !waiting => Answer::Idle,
+            Said::Serve(f) if self.has_head(f) => Decision::Serve(FlowId(f)),
+            Said::Drop(f) if self.has_head(f) => Decision::Drop(FlowId(f)),
+            Said::Wait(_) | Said::Idle if !waiting => Decision::Idle,
             Said::Wait(then) if may_wait && then > now && then < Time::NEVER => {
-                Answer::NotBefore(then)
+                Decision::NotBefore(then)
             }
             wrong => return self.breaks(flows, wrong, now),
         };
@@ -271,11 +274,11 @@ impl Discipline for Guard {
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<Turn, u64>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<Turn, u64>, f: FlowId, sent: Sent) {
         self.news();
         (self.serving, self.last) = (Some(f), Some(f));
         match &mut self.broken {
-            None => self.instance.take(&self.seen, f, sent),
+            None => self.instance.on_transmit(&self.seen, f, sent),
             Some(broken) => {
                 broken.instead += 1;
                 broken.turns.leave(flows);
@@ -283,8 +286,8 @@ impl Discipline for Guard {
         }
     }
 
-    fn forgettable(&self, _: &Flows<Turn, u64>, f: FlowId, now: Time) -> bool {
-        self.broken.is_some() || self.instance.forgettable(f, now)
+    fn is_reusable(&self, _: &Flows<Turn, u64>, f: FlowId, now: Time) -> bool {
+        self.broken.is_some() || self.instance.is_reusable(f, now)
     }
 
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {

@@ -6,7 +6,7 @@
 //! discipline's own part too (`inline(always)`): as calls it took 20 to 100 instructions more.
 
 use crate::contract::breach::Breach;
-use crate::contract::discipline::{Answer, Discipline, Thrown};
+use crate::contract::discipline::{Decision, Discipline, Thrown};
 use crate::contract::guarantee::Promise;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::Setup;
@@ -29,20 +29,20 @@ const FEW: u32 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// What a link is sent from: a [`Station`], or a [tree](crate::scheduler::tree) of them.
+/// What a link is sent from: a [`SchedulerInstance`], or a [tree](crate::scheduler::tree) of them.
 /// Packets are known by their leaf, answers name a queue.
-pub trait Server: Send + Any {
-    /// Makes its queues, if it was built [without](Station::bare).
+pub trait Scheduler: Send + Any {
+    /// Makes its queues, if it was built [without](SchedulerInstance::bare).
     fn start(&mut self, setup: &Setup) {
         let _ = setup;
     }
     /// A packet comes to the tail of its leaf's queue; true if something may
-    /// be sent that could not before: time to ask [`next`](Server::next) if the link is free.
+    /// be sent that could not before: time to ask [`next`](Scheduler::next) if the link is free.
     fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full>;
     /// Would a packet of so many bytes get in?
     fn has_room(&self, leaf: FlowId, bytes: u32) -> bool;
     /// What may happen now; see [`Discipline::next`].
-    fn next(&mut self, now: Time, wire: &Wire) -> Answer;
+    fn next(&mut self, now: Time, wire: &Wire) -> Decision;
     /// Is it asked anew while tokens are waited for? See [`Discipline::peeks`].
     fn peeks(&self) -> bool {
         false
@@ -54,15 +54,15 @@ pub trait Server: Send + Any {
     fn shortest_head(&self) -> Option<u32> {
         None
     }
-    /// The head of `queue` goes on the wire, as [`next`](Server::next) said.
+    /// The head of `queue` goes on the wire, as [`next`](Scheduler::next) said.
     fn take(&mut self, queue: FlowId, start: Time, wire: &mut Wire) -> (Packet, Sent);
     /// The last bit has left: only now does the packet leave its queue.
     fn finish(&mut self, queue: FlowId, now: Time) -> Packet;
-    /// The head of `queue` is thrown away, as [`next`](Server::next) said.
+    /// The head of `queue` is thrown away, as [`next`](Scheduler::next) said.
     fn throw_away(&mut self, queue: FlowId, now: Time) -> Packet;
-    /// May it take over from `old` with its queues as they are? Else it [inherits](Server::inherit)
-    /// the packets.
-    fn succeeds(&self, old: &Self) -> bool
+    /// May it take over from `old` with its queues as they are? Else it
+    /// [inherits](Scheduler::inherit) the packets.
+    fn can_migrate_from(&self, old: &Self) -> bool
     where
         Self: Sized,
     {
@@ -71,7 +71,7 @@ pub trait Server: Send + Any {
     }
     /// Takes over from a server of the same type, whose setup was another. The
     /// queue that is on the wire, if one is, is called so from now on.
-    fn succeed(
+    fn migrate_from(
         &mut self,
         old: Self,
         setup: &Setup,
@@ -98,14 +98,14 @@ pub trait Server: Send + Any {
     /// does.
     fn largest_waiting(&self, on_the_wire: Option<FlowId>) -> u32;
     /// May another flow start afresh in the place of this one?
-    fn forgettable(&mut self, leaf: FlowId, now: Time) -> bool;
+    fn is_reusable(&mut self, leaf: FlowId, now: Time) -> bool;
     /// What is known of the packet that arrives next.
     #[inline]
     fn announce(&mut self, label: Label) {
         let _ = label;
     }
     /// Are labels of any use?
-    fn heeds_labels(&self) -> bool {
+    fn wants_labels(&self) -> bool {
         false
     }
     /// Do policies of queues drop packets that found room, or for which there is room?
@@ -123,9 +123,9 @@ pub trait Server: Send + Any {
         false
     }
     /// By how much the packet that was taken last leaves before the latest; see
-    /// [`Discipline::early`].
+    /// [`Discipline::earliness`].
     #[inline]
-    fn early(&mut self) -> Option<Span> {
+    fn earliness(&mut self) -> Option<Span> {
         None
     }
     /// Was it a policy of queues that turned the last one away or threw it away?
@@ -153,7 +153,7 @@ pub trait Server: Send + Any {
 }
 
 /// What a policy has to know of the queues that it stands before, and may do to them.
-pub trait Managed: Server {
+pub trait ManagedQueues: Scheduler {
     /// The queue that packets of a leaf stand in.
     fn queue_of(&self, leaf: FlowId) -> FlowId;
     /// How full it is.
@@ -163,20 +163,21 @@ pub trait Managed: Server {
     /// Throws out the packet that waits longest: the one behind the head, where that is on the
     /// wire.
     fn evict(&mut self, queue: FlowId, on_the_wire: bool, now: Time) -> Option<Packet>;
-    /// [Takes over](Server::succeed) from `old`, if that is of the same type; else gives it back.
-    fn try_succeed(
+    /// [Takes over](Scheduler::migrate_from) from `old`, if that is of the same type; else gives it
+    /// back.
+    fn try_migrate_from(
         &mut self,
-        old: Box<dyn Managed>,
+        old: Box<dyn ManagedQueues>,
         setup: &Setup,
         on_the_wire: Option<FlowId>,
         known: Known<'_>,
         now: Time,
-    ) -> Result<Option<FlowId>, Box<dyn Managed>>;
+    ) -> Result<Option<FlowId>, Box<dyn ManagedQueues>>;
 }
 
 /// Queues, and the discipline that serves them.
 #[derive(Clone, Debug)]
-pub struct Station<D: Discipline> {
+pub struct SchedulerInstance<D: Discipline> {
     queues: Queues<D::State, D::Tag>,
     discipline: D,
     /// The head of this queue is on the wire, but another discipline took it.
@@ -188,18 +189,25 @@ pub struct Station<D: Discipline> {
     bare: Option<Vec<(Range<u32>, Limit)>>,
 }
 
-impl<D: Discipline> Station<D> {
+impl<D: Discipline> SchedulerInstance<D> {
     /// Empty queues with the limits of `setup`, from which the discipline was built.
-    pub fn new(setup: &Setup, mut discipline: D) -> Station<D> {
+    pub fn new(setup: &Setup, mut discipline: D) -> SchedulerInstance<D> {
         let mut queues = Queues::new(&limits(setup, &discipline));
         discipline.start(queues.flows());
-        Station { queues, discipline, inherited: None, evicted: None, full: false, bare: None }
+        SchedulerInstance {
+            queues,
+            discipline,
+            inherited: None,
+            evicted: None,
+            full: false,
+            bare: None,
+        }
     }
 
-    /// One that will most likely [take over](Server::succeed) from a station of its own kind whose
-    /// queues these alone have other limits of: it makes none before it is known that it has
-    /// to, by [`start`](Server::start). A hundred thousand take their time.
-    pub fn bare(setup: &Setup, discipline: D, others: &[Range<u32>]) -> Station<D> {
+    /// One that will most likely [take over](Scheduler::migrate_from) from a station of its own
+    /// kind whose queues these alone have other limits of: it makes none before it is known that it
+    /// has to, by [`start`](Scheduler::start). A hundred thousand take their time.
+    pub fn bare(setup: &Setup, discipline: D, others: &[Range<u32>]) -> SchedulerInstance<D> {
         let own = discipline.shared_queue().is_some() || discipline.own_queues().is_some();
         let limits = if own { limits(setup, &discipline) } else { Vec::new() };
         let own = limits.iter().enumerate().map(|(q, &limit)| (q as u32..q as u32 + 1, limit));
@@ -209,7 +217,7 @@ impl<D: Discipline> Station<D> {
         };
         let bare = own.chain(others.filter_map(limit)).collect();
         let queues = Queues::new(&[]);
-        Station {
+        SchedulerInstance {
             queues,
             discipline,
             inherited: None,
@@ -243,7 +251,7 @@ impl<D: Discipline> Station<D> {
             false => (self.queues.pop(queue)?, Thrown::Head),
         };
         if on_the_wire && !self.discipline.manages_queues() {
-            self.discipline.passed_over(self.queues.flows(), queue, packet.bytes, now);
+            self.discipline.dropped_behind_head(self.queues.flows(), queue, packet.bytes, now);
         } else {
             self.discipline.thrown_away(self.queues.flows(), queue, packet.bytes, because, now);
         }
@@ -251,7 +259,7 @@ impl<D: Discipline> Station<D> {
     }
 }
 
-impl<D: Discipline + 'static> Managed for Station<D> {
+impl<D: Discipline + 'static> ManagedQueues for SchedulerInstance<D> {
     fn queue_of(&self, leaf: FlowId) -> FlowId {
         self.discipline.place(leaf)
     }
@@ -269,25 +277,25 @@ impl<D: Discipline + 'static> Managed for Station<D> {
         self.throw_out(queue, on_the_wire, now)
     }
 
-    fn try_succeed(
+    fn try_migrate_from(
         &mut self,
-        old: Box<dyn Managed>,
+        old: Box<dyn ManagedQueues>,
         setup: &Setup,
         on_the_wire: Option<FlowId>,
         known: Known<'_>,
         now: Time,
-    ) -> Result<Option<FlowId>, Box<dyn Managed>> {
-        let same = (&*old as &dyn Any).downcast_ref::<Station<D>>();
-        if !same.is_some_and(|old| Server::succeeds(self, old)) {
+    ) -> Result<Option<FlowId>, Box<dyn ManagedQueues>> {
+        let same = (&*old as &dyn Any).downcast_ref::<SchedulerInstance<D>>();
+        if !same.is_some_and(|old| Scheduler::can_migrate_from(self, old)) {
             return Err(old);
         }
         let old: Box<dyn Any> = old;
-        let old = *old.downcast::<Station<D>>().expect("just looked");
-        Ok(self.succeed(old, setup, on_the_wire, known, now))
+        let old = *old.downcast::<SchedulerInstance<D>>().expect("just looked");
+        Ok(self.migrate_from(old, setup, on_the_wire, known, now))
     }
 }
 
-impl<D: Discipline + 'static> Server for Station<D> {
+impl<D: Discipline + 'static> Scheduler for SchedulerInstance<D> {
     fn start(&mut self, setup: &Setup) {
         if self.bare.take().is_some() {
             self.queues = Queues::new(&limits(setup, &self.discipline));
@@ -297,12 +305,12 @@ impl<D: Discipline + 'static> Server for Station<D> {
 
     #[inline(always)]
     fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full> {
-        if !Server::has_room(self, packet.flow, packet.bytes) {
+        if !Scheduler::has_room(self, packet.flow, packet.bytes) {
             self.full = true;
             return Err(Full);
         }
         let is_head = self.admit(packet, now);
-        if let Some((queue, on_the_wire)) = self.discipline.overfull(self.queues.seen()) {
+        if let Some((queue, on_the_wire)) = self.discipline.drop_victim(self.queues.seen()) {
             // What another discipline took is on the wire all the same.
             let on_the_wire = on_the_wire || self.inherited == Some(queue);
             self.evicted = self.throw_out(queue, on_the_wire, now);
@@ -317,7 +325,7 @@ impl<D: Discipline + 'static> Server for Station<D> {
     }
 
     #[inline(always)]
-    fn next(&mut self, now: Time, wire: &Wire) -> Answer {
+    fn next(&mut self, now: Time, wire: &Wire) -> Decision {
         let answer = self.discipline.next(self.queues.flows(), now, wire);
         if cfg!(debug_assertions) {
             let again = self.discipline.next(self.queues.flows(), now, wire);
@@ -349,7 +357,7 @@ impl<D: Discipline + 'static> Server for Station<D> {
             Some(span) => wire.occupy(span, start),
         };
         let sent = Sent { bytes: packet.bytes, start, end };
-        self.discipline.take(self.queues.flows(), queue, sent);
+        self.discipline.on_transmit(self.queues.flows(), queue, sent);
         (packet, sent)
     }
 
@@ -358,7 +366,7 @@ impl<D: Discipline + 'static> Server for Station<D> {
         let packet = self.queues.pop(queue).expect("what was sent was queued");
         if self.inherited.is_some() {
             self.inherited = None;
-            self.discipline.offer_changed(self.queues.flows(), queue, now);
+            self.discipline.head_changed(self.queues.flows(), queue, now);
         }
         packet
     }
@@ -376,13 +384,13 @@ impl<D: Discipline + 'static> Server for Station<D> {
         packet
     }
 
-    fn succeeds(&self, old: &Station<D>) -> bool {
-        self.discipline.succeeds(&old.discipline)
+    fn can_migrate_from(&self, old: &SchedulerInstance<D>) -> bool {
+        self.discipline.can_migrate_from(&old.discipline)
     }
 
-    fn succeed(
+    fn migrate_from(
         &mut self,
-        mut old: Station<D>,
+        mut old: SchedulerInstance<D>,
         setup: &Setup,
         on_the_wire: Option<FlowId>,
         _: Known<'_>,
@@ -397,7 +405,7 @@ impl<D: Discipline + 'static> Server for Station<D> {
         self.queues = old.queues;
         self.queues.retag(|f, tag| self.discipline.retag(&mut old.discipline, f, tag, now));
         self.inherited = old.inherited;
-        self.discipline.succeed(old.discipline, self.queues.flows(), now);
+        self.discipline.migrate_from(old.discipline, self.queues.flows(), now);
         on_the_wire
     }
 
@@ -409,7 +417,7 @@ impl<D: Discipline + 'static> Server for Station<D> {
         now: Time,
     ) -> Option<FlowId> {
         for (n, packet) in packets.into_iter().enumerate() {
-            if self.discipline.heeds_labels() {
+            if self.discipline.wants_labels() {
                 self.discipline
                     .announce(Label { waited: now.since(packet.arrival), ..known(packet.handle) });
             }
@@ -436,10 +444,10 @@ impl<D: Discipline + 'static> Server for Station<D> {
         self.queues.largest(on_the_wire)
     }
 
-    fn forgettable(&mut self, leaf: FlowId, now: Time) -> bool {
+    fn is_reusable(&mut self, leaf: FlowId, now: Time) -> bool {
         let queue = self.queue_of(leaf);
         let flows = self.queues.flows();
-        flows.head(queue).is_none() && self.discipline.forgettable(flows, queue, now)
+        flows.head(queue).is_none() && self.discipline.is_reusable(flows, queue, now)
     }
 
     #[inline]
@@ -447,8 +455,8 @@ impl<D: Discipline + 'static> Server for Station<D> {
         self.discipline.announce(label);
     }
 
-    fn heeds_labels(&self) -> bool {
-        self.discipline.heeds_labels()
+    fn wants_labels(&self) -> bool {
+        self.discipline.wants_labels()
     }
 
     fn drops_early(&self) -> bool {
@@ -469,8 +477,8 @@ impl<D: Discipline + 'static> Server for Station<D> {
     }
 
     #[inline]
-    fn early(&mut self) -> Option<Span> {
-        self.discipline.early()
+    fn earliness(&mut self) -> Option<Span> {
+        self.discipline.earliness()
     }
 
     #[inline]

@@ -13,15 +13,17 @@
 //! interval of backlog ([`Discipline::serves_strictly`]); elsewhere nothing is promised.
 
 use crate::contract::breach::Breach;
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::Promise;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{FlowSetup, Inner, POLICY, Refusals, Refused, Setup, Value, Values};
+use crate::contract::params::{
+    ConfigError, ConfigErrors, FlowSetup, Inner, POLICY, Setup, Value, Values,
+};
 use crate::contract::transmission::Sent;
 use crate::disciplines::fifo::Fifo;
 use crate::queues::queue::{FlowId, Packet, Queues};
 use crate::registry::{self, Visitor};
-use crate::scheduler::instance::{Full, Server, limits};
+use crate::scheduler::instance::{Full, Scheduler, limits};
 use crate::scheduler::with_aqm;
 use crate::units::draws::mix;
 use crate::units::label::{Known, Label};
@@ -49,7 +51,7 @@ enum Offer {
 }
 
 struct Child {
-    server: Box<dyn Server>,
+    server: Box<dyn Scheduler>,
     /// Its first leaf; the next child's begin behind its last.
     first: u32,
     offer: Offer,
@@ -100,8 +102,8 @@ struct Policies {
 impl<D: Discipline + 'static> Tree<D> {
     /// Builds the children of `setup` below a discipline that was built from it;
     /// [joined](registry::joined) if it takes trees whole.
-    pub fn new(setup: &Setup, mut discipline: D) -> Result<Tree<D>, Refusals> {
-        let refused = |what: &str| Refused {
+    pub fn new(setup: &Setup, mut discipline: D) -> Result<Tree<D>, ConfigErrors> {
+        let refused = |what: &str| ConfigError {
             flow: setup.flows.iter().position(|f| f.inner.is_some()),
             param: "scheduler",
             what: what.into(),
@@ -139,7 +141,7 @@ impl<D: Discipline + 'static> Tree<D> {
             });
         }
         let wire = Wire::new(setup.rate);
-        let heeds = children.iter().any(|child: &Child| child.server.heeds_labels());
+        let heeds = children.iter().any(|child: &Child| child.server.wants_labels());
         let policies = heeds.then(Policies::default);
         Ok(Tree { discipline, heads, children, child_of, wire, inherited: false, policies })
     }
@@ -149,10 +151,10 @@ impl<D: Discipline + 'static> Tree<D> {
         let (child, f) = (&mut self.children[c], FlowId(c as u32));
         let (was, shown) = (child.offer, self.heads.flows().head(f));
         let (offer, head) = match child.server.next(now, &self.wire) {
-            Answer::Serve(queue) => (Offer::Ready(queue), child.server.head(queue)),
-            Answer::Drop(queue) => (Offer::Rejects(queue), None),
-            Answer::NotBefore(then) => (Offer::Held(then), None),
-            Answer::Idle => (Offer::Empty, None),
+            Decision::Serve(queue) => (Offer::Ready(queue), child.server.head(queue)),
+            Decision::Drop(queue) => (Offer::Rejects(queue), None),
+            Decision::NotBefore(then) => (Offer::Held(then), None),
+            Decision::Idle => (Offer::Empty, None),
         };
         child.offer = offer;
         self.heads.flows().show(f, head, (child.packets, child.bytes));
@@ -161,7 +163,7 @@ impl<D: Discipline + 'static> Tree<D> {
             _ if matches!(was, Offer::Sending(_)) => {}
             (None, Some(_)) => self.discipline.ready(self.heads.flows(), f, now),
             (shown, head) if shown != head => {
-                self.discipline.offer_changed(self.heads.flows(), f, now);
+                self.discipline.head_changed(self.heads.flows(), f, now);
             }
             _ => {}
         }
@@ -203,7 +205,7 @@ fn divided<D: Discipline>(
     inner: &Inner,
     above: &D,
     f: usize,
-) -> Result<Box<dyn Server>, Refusals> {
+) -> Result<Box<dyn Scheduler>, ConfigErrors> {
     let promised = above.service(FlowId(f as u32)).ok().map(|p| p.rate).filter(|r| r.0 > 0);
     let share = Setup {
         rate: promised.unwrap_or(setup.rate),
@@ -216,12 +218,16 @@ fn divided<D: Discipline>(
         let below =
             refused.flow.map_or("its scheduler".into(), |n| format!("flow {} below it", n + 1));
         let what = format!("{below}: `{}`: {}", refused.param, refused.what);
-        Refused { flow: Some(f), param: "scheduler", what, help: refused.help }.into()
+        ConfigError { flow: Some(f), param: "scheduler", what, help: refused.help }.into()
     })
 }
 
 /// The server of a flow that is just a queue.
-fn undivided(setup: &Setup, flow: &FlowSetup, f: usize) -> Result<Box<dyn Server>, Refusals> {
+fn undivided(
+    setup: &Setup,
+    flow: &FlowSetup,
+    f: usize,
+) -> Result<Box<dyn Scheduler>, ConfigErrors> {
     let policy = flow.values.policy();
     let policy =
         policy.map_or_else(Values::default, |p| Values::default().with(POLICY, Value::Policy(p)));
@@ -231,17 +237,20 @@ fn undivided(setup: &Setup, flow: &FlowSetup, f: usize) -> Result<Box<dyn Server
         scheduler: Values::default(),
         flows: vec![FlowSetup::new(policy, flow.limit)],
     };
-    let of_the_flow = |refused| Refused { flow: Some(f), ..refused };
-    let fifo =
-        Fifo::new(&alone).map_err(|all| Refusals::from_iter(all.into_iter().map(of_the_flow)))?;
-    Ok(with_aqm::station(&alone, fifo))
+    let of_the_flow = |refused| ConfigError { flow: Some(f), ..refused };
+    let fifo = Fifo::new(&alone)
+        .map_err(|all| ConfigErrors::from_iter(all.into_iter().map(of_the_flow)))?;
+    Ok(with_aqm::instance(&alone, fifo))
 }
 
 /// What each leaf of `setup` is promised under `kind` and what stands below its flows.
-pub fn promises(kind: &str, setup: &Setup) -> Result<Vec<Result<Promise, NoPromise>>, Refusals> {
+pub fn promises(
+    kind: &str,
+    setup: &Setup,
+) -> Result<Vec<Result<Promise, NoPromise>>, ConfigErrors> {
     struct Ask<'a>(&'a Setup);
     impl Visitor for Ask<'_> {
-        type Output = Result<Vec<Result<Promise, NoPromise>>, Refusals>;
+        type Output = Result<Vec<Result<Promise, NoPromise>>, ConfigErrors>;
         fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
             let leaves = (0..self.0.number_of_leaves() as u32).map(FlowId);
             if self.0.flows.iter().any(|f| f.inner.is_some()) {
@@ -255,14 +264,14 @@ pub fn promises(kind: &str, setup: &Setup) -> Result<Vec<Result<Promise, NoPromi
 }
 
 /// Builds what stands below a flow: a station, or a tree in its turn.
-fn serve(kind: &str, setup: &Setup) -> Result<Box<dyn Server>, Refusals> {
+fn serve(kind: &str, setup: &Setup) -> Result<Box<dyn Scheduler>, ConfigErrors> {
     struct Builder<'a>(&'a Setup);
     impl Visitor for Builder<'_> {
-        type Output = Result<Box<dyn Server>, Refusals>;
+        type Output = Result<Box<dyn Scheduler>, ConfigErrors>;
         fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
             if let Some(why) = discipline.only_on_a_link() {
                 let help = "choose another discipline here; it may stand above".into();
-                return Err(Refused {
+                return Err(ConfigError {
                     flow: None,
                     param: "kind",
                     what: format!("does not divide a flow: {why}"),
@@ -273,13 +282,13 @@ fn serve(kind: &str, setup: &Setup) -> Result<Box<dyn Server>, Refusals> {
             if self.0.flows.iter().any(|f| f.inner.is_some()) {
                 return Ok(Box::new(Tree::new(self.0, discipline)?));
             }
-            Ok(with_aqm::station(self.0, discipline))
+            Ok(with_aqm::instance(self.0, discipline))
         }
     }
     registry::build(kind, setup, Builder(&registry::joined(kind, setup)))?
 }
 
-impl<D: Discipline + 'static> Server for Tree<D> {
+impl<D: Discipline + 'static> Scheduler for Tree<D> {
     fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full> {
         let (c, packet) = self.local(packet);
         let child = &mut self.children[c];
@@ -316,33 +325,33 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         child.server.has_room(FlowId(leaf.0 - child.first), bytes)
     }
 
-    fn next(&mut self, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, now: Time, _: &Wire) -> Decision {
         for c in 0..self.children.len() {
             if matches!(self.children[c].offer, Offer::Held(then) if then <= now) {
                 self.look(c, now);
             }
             if matches!(self.children[c].offer, Offer::Rejects(_)) {
-                return Answer::Drop(FlowId(c as u32));
+                return Decision::Drop(FlowId(c as u32));
             }
         }
         loop {
             match self.discipline.next(self.heads.flows(), now, &self.wire) {
-                Answer::Serve(f) => {
+                Decision::Serve(f) => {
                     let head = self.heads.flows().head(f);
                     self.look(f.index(), now);
                     if self.heads.flows().head(f) == head {
-                        return Answer::Serve(f);
+                        return Decision::Serve(f);
                     }
                     if matches!(self.children[f.index()].offer, Offer::Rejects(_)) {
-                        return Answer::Drop(f);
+                        return Decision::Drop(f);
                     }
                 }
-                answer @ (Answer::NotBefore(_) | Answer::Idle) => {
+                answer @ (Decision::NotBefore(_) | Decision::Idle) => {
                     let then =
-                        if let Answer::NotBefore(then) = answer { then } else { Time::NEVER };
+                        if let Decision::NotBefore(then) = answer { then } else { Time::NEVER };
                     return match then.min(self.held_until()) {
-                        Time::NEVER => Answer::Idle,
-                        then => Answer::NotBefore(then),
+                        Time::NEVER => Decision::Idle,
+                        then => Decision::NotBefore(then),
                     };
                 }
                 answer => return answer,
@@ -365,10 +374,10 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         let (packet, sent) = child.server.take(chosen, start, wire);
         if let Some(policies) = &mut self.policies {
             policies.marked = child.server.marked();
-            policies.early = child.server.early();
+            policies.early = child.server.earliness();
         }
         child.offer = Offer::Sending(chosen);
-        self.discipline.take(self.heads.flows(), queue, sent);
+        self.discipline.on_transmit(self.heads.flows(), queue, sent);
         (self.global(queue.index(), packet), sent)
     }
 
@@ -379,7 +388,7 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         child.goes(&packet);
         self.look(queue.index(), now);
         if core::mem::take(&mut self.inherited) {
-            self.discipline.offer_changed(self.heads.flows(), queue, now);
+            self.discipline.head_changed(self.heads.flows(), queue, now);
         }
         self.global(queue.index(), packet)
     }
@@ -399,7 +408,7 @@ impl<D: Discipline + 'static> Server for Tree<D> {
     }
 
     /// The disciplines all start afresh.
-    fn succeed(
+    fn migrate_from(
         &mut self,
         mut old: Tree<D>,
         _: &Setup,
@@ -472,10 +481,10 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         self.children.iter().map(of).max().unwrap_or(0)
     }
 
-    fn forgettable(&mut self, leaf: FlowId, now: Time) -> bool {
+    fn is_reusable(&mut self, leaf: FlowId, now: Time) -> bool {
         let c = self.child_of[leaf.index()] as usize;
         let child = &mut self.children[c];
-        child.server.forgettable(FlowId(leaf.0 - child.first), now)
+        child.server.is_reusable(FlowId(leaf.0 - child.first), now)
     }
 
     fn announce(&mut self, label: Label) {
@@ -484,7 +493,7 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         }
     }
 
-    fn heeds_labels(&self) -> bool {
+    fn wants_labels(&self) -> bool {
         self.policies.is_some()
     }
 
@@ -500,7 +509,7 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         self.policies.as_mut().is_some_and(|policies| core::mem::take(&mut policies.marked))
     }
 
-    fn early(&mut self) -> Option<Span> {
+    fn earliness(&mut self) -> Option<Span> {
         self.policies.as_mut().and_then(|policies| policies.early.take())
     }
 
@@ -566,7 +575,7 @@ mod tests {
             tree.arrive(packet, Time::ZERO).expect("there is room");
         }
         assert_eq!(seen(&mut tree), [(2, 140), (1, 7)]);
-        let Answer::Serve(first) = tree.next(Time::ZERO, &wire) else { panic!("packets wait") };
+        let Decision::Serve(first) = tree.next(Time::ZERO, &wire) else { panic!("packets wait") };
         let (_, sent) = tree.take(first, Time::ZERO, &mut wire);
         assert_eq!(seen(&mut tree), [(2, 140), (1, 7)]);
         tree.finish(first, sent.end);

@@ -6,16 +6,16 @@
 //! queue. Whoever has no policy has nothing of this in his way.
 
 use crate::contract::breach::Breach;
-use crate::contract::discipline::{Answer, Discipline, Harm};
+use crate::contract::discipline::{Decision, Discipline, DropImpact};
 use crate::contract::guarantee::Promise;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{FlowSetup, Setup};
 use crate::contract::transmission::{Air, Sent};
 use crate::queues::aqm::policy::Policy;
 use crate::queues::aqm::verdict::{Head, Link, Verdict};
-use crate::queues::aqm::{self, Keeper};
+use crate::queues::aqm::{self, AqmState};
 use crate::queues::queue::{FlowId, Packet};
-use crate::scheduler::instance::{Full, Managed, Server, Station, limits};
+use crate::scheduler::instance::{Full, ManagedQueues, Scheduler, SchedulerInstance, limits};
 use crate::units::draws::{Draws, mix};
 use crate::units::label::{Ecn, Known, Label};
 use crate::units::rate::Wire;
@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 /// A queue and what keeps it.
 struct Kept {
     /// `None`: tail drop.
-    keeper: Option<Keeper>,
+    keeper: Option<AqmState>,
     /// Why nothing is promised to its flow.
     no_promise: Option<NoPromise>,
     draws: Draws,
@@ -37,8 +37,8 @@ struct Kept {
 }
 
 /// A station whose queues have policies.
-pub struct WithPolicies {
-    station: Box<dyn Managed>,
+pub struct WithAqm {
+    station: Box<dyn ManagedQueues>,
     queues: Vec<Kept>,
     /// The queue whose head is on the wire.
     sending: Option<FlowId>,
@@ -50,21 +50,21 @@ pub struct WithPolicies {
     by_policy: bool,
 }
 
-impl WithPolicies {
+impl WithAqm {
     /// In front of the station that `discipline` is for, which was built from `setup`.
-    pub fn new<D: Discipline + 'static>(setup: &Setup, discipline: D) -> WithPolicies {
+    pub fn new<D: Discipline + 'static>(setup: &Setup, discipline: D) -> WithAqm {
         let link = Link { rate: setup.rate, largest: setup.largest };
         let policy = |q: usize| setup.flows.get(q).and_then(|flow| flow.values.policy());
         let kept = |q: usize| Kept {
-            keeper: policy(q).map(|policy| Keeper::new(policy, link)),
+            keeper: policy(q).map(|policy| AqmState::new(policy, link)),
             no_promise: voids(setup, &discipline, FlowId(q as u32)),
             draws: Draws::default(),
             ecn: VecDeque::new(),
         };
         let queues = (0..limits(setup, &discipline).len()).map(kept).collect();
-        let station = Station::new(setup, discipline);
-        WithPolicies {
-            tells: station.heeds_labels(),
+        let station = SchedulerInstance::new(setup, discipline);
+        WithAqm {
+            tells: station.wants_labels(),
             station: Box::new(station),
             queues,
             sending: None,
@@ -77,7 +77,7 @@ impl WithPolicies {
 
     /// The head of a queue as its policy sees it, where it has one.
     #[inline]
-    fn head_of(&mut self, queue: FlowId, now: Time) -> Option<(&mut Keeper, Head)> {
+    fn head_of(&mut self, queue: FlowId, now: Time) -> Option<(&mut AqmState, Head)> {
         let first = self.station.first(queue)?;
         let kept = &mut self.queues[queue.index()];
         let keeper = kept.keeper.as_mut()?;
@@ -119,7 +119,7 @@ impl WithPolicies {
     }
 }
 
-impl Server for WithPolicies {
+impl Scheduler for WithAqm {
     fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full> {
         let label = core::mem::take(&mut self.label);
         let ecn = label.ecn;
@@ -129,7 +129,7 @@ impl Server for WithPolicies {
         let verdict = keeper
             .as_mut()
             .map_or(Verdict::Pass, |keeper| keeper.comes(level, ecn.is_capable(), now, draws));
-        let head_goes = matches!(keeper, Some(Keeper::Head));
+        let head_goes = matches!(keeper, Some(AqmState::Head));
         (self.marked, self.by_policy) = (false, verdict == Verdict::Drop);
         if verdict == Verdict::Drop {
             return Err(Full);
@@ -148,13 +148,13 @@ impl Server for WithPolicies {
         self.station.has_room(leaf, bytes)
     }
 
-    fn next(&mut self, now: Time, wire: &Wire) -> Answer {
+    fn next(&mut self, now: Time, wire: &Wire) -> Decision {
         match self.station.next(now, wire) {
-            Answer::Serve(queue) => match self.head_of(queue, now) {
+            Decision::Serve(queue) => match self.head_of(queue, now) {
                 Some((keeper, head)) if keeper.judge(head, now) == Verdict::Drop => {
-                    Answer::Drop(queue)
+                    Decision::Drop(queue)
                 }
-                _ => Answer::Serve(queue),
+                _ => Decision::Serve(queue),
             },
             answer => answer,
         }
@@ -197,9 +197,9 @@ impl Server for WithPolicies {
         packet
     }
 
-    fn succeed(
+    fn migrate_from(
         &mut self,
-        old: WithPolicies,
+        old: WithAqm,
         setup: &Setup,
         on_the_wire: Option<FlowId>,
         known: Known<'_>,
@@ -208,10 +208,10 @@ impl Server for WithPolicies {
         for (own, old) in self.queues.iter_mut().zip(&old.queues) {
             own.draws = old.draws;
             if let (Some(own), Some(old)) = (&mut own.keeper, old.keeper) {
-                own.succeed(old);
+                own.migrate_from(old);
             }
         }
-        match self.station.try_succeed(old.station, setup, on_the_wire, known, now) {
+        match self.station.try_migrate_from(old.station, setup, on_the_wire, known, now) {
             Ok(sending) => {
                 self.queues.iter_mut().zip(old.queues).for_each(|(own, old)| own.ecn = old.ecn);
                 self.sending = sending;
@@ -245,15 +245,15 @@ impl Server for WithPolicies {
         self.station.largest_waiting(on_the_wire)
     }
 
-    fn forgettable(&mut self, leaf: FlowId, now: Time) -> bool {
-        self.station.forgettable(leaf, now)
+    fn is_reusable(&mut self, leaf: FlowId, now: Time) -> bool {
+        self.station.is_reusable(leaf, now)
     }
 
     fn announce(&mut self, label: Label) {
         self.label = label;
     }
 
-    fn heeds_labels(&self) -> bool {
+    fn wants_labels(&self) -> bool {
         true
     }
 
@@ -269,8 +269,8 @@ impl Server for WithPolicies {
         core::mem::take(&mut self.marked)
     }
 
-    fn early(&mut self) -> Option<Span> {
-        self.station.early()
+    fn earliness(&mut self) -> Option<Span> {
+        self.station.earliness()
     }
 
     fn by_policy(&self) -> bool {
@@ -314,15 +314,15 @@ fn voids<D: Discipline>(setup: &Setup, discipline: &D, f: FlowId) -> Option<NoPr
         "choose `wf2q+` or `drr`, or a policy that drops at arrival: `red`, `gred`, `pie`";
     let later = |f: &FlowSetup| f.values.policy().filter(Policy::drops_later);
     match discipline.harm_of_drops() {
-        Harm::Nobody => None,
-        Harm::Own => setup.flows.get(f.index()).and_then(later).map(|policy| {
+        DropImpact::Nobody => None,
+        DropImpact::Own => setup.flows.get(f.index()).and_then(later).map(|policy| {
             let name = policy.name();
             NoPromise(format!(
                 "the discipline gives packets their time before their turn, and `{name}` drops some later, whose time is \
                  lost; {HELP}"
             ))
         }),
-        Harm::All => setup.flows.iter().find_map(later).map(|policy| {
+        DropImpact::All => setup.flows.iter().find_map(later).map(|policy| {
             let name = policy.name();
             NoPromise(format!(
                 "`{name}` drops packets of a queue of this link that the fluid server has counted, and then its time is \
@@ -345,9 +345,12 @@ pub(crate) fn service<D: Discipline>(
 }
 
 /// A station of `discipline`, with the policies that the flows of `setup` have, if they have any.
-pub(crate) fn station<D: Discipline + 'static>(setup: &Setup, discipline: D) -> Box<dyn Server> {
+pub(crate) fn instance<D: Discipline + 'static>(
+    setup: &Setup,
+    discipline: D,
+) -> Box<dyn Scheduler> {
     match aqm::any(setup) {
-        true => Box::new(WithPolicies::new(setup, discipline)),
-        false => Box::new(Station::new(setup, discipline)),
+        true => Box::new(WithAqm::new(setup, discipline)),
+        false => Box::new(SchedulerInstance::new(setup, discipline)),
     }
 }

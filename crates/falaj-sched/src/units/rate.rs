@@ -109,7 +109,7 @@ impl Wire {
 
     /// A wire that goes on from another, whose rate and capacity may be others: what the
     /// other has sent is over by the time it ended. Tokens are those that the other had.
-    pub fn succeed(mut self, old: Wire) -> Wire {
+    pub fn migrate_from(mut self, old: Wire) -> Wire {
         self.end = match (&self.shape, &old.shape) {
             (Some(new), Some(old_shape)) => match (&**new, &**old_shape) {
                 (Shape::TokenBucket(new), Shape::TokenBucket(old_credit)) => {

@@ -128,6 +128,10 @@ fn client(api: &Path, path: &str, over: &AtomicBool) -> Result<Asked> {
     Ok(asked)
 }
 
+/// Runs `falaj bench serve`.
+///
+/// # Errors
+/// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     if args.effect {
         return tell_effect(args);
@@ -182,8 +186,10 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         args,
         &asked,
         &json!({
-            "adapters": args.adapters, "conversations": active, "sent": sent, "arrived": arrived.into_inner(),
-            "memory_before": before, "memory_filled": filled, "memory": resident, "latest_ns": late.0,
+            "adapters": args.adapters, "conversations": active, "sent": sent,
+            "arrived": arrived.into_inner(),
+            "memory_before": before, "memory_filled": filled, "memory": resident,
+            "latest_ns": late.0,
         }),
     )
 }
@@ -193,8 +199,11 @@ fn tell_effect(args: &Args) -> Result<ExitCode> {
     let effect::Effect { wire, answers } = effect::measure(CHANGES)?;
     if args.json {
         let of = |meter: &Meter| {
-            json!({ "p50_ns": meter.quantile(0.5).map(|s| s.0), "p99_ns": meter.quantile(0.99).map(|s| s.0),
-            "max_ns": meter.max().map(|s| s.0) })
+            json!({
+                "p50_ns": meter.quantile(0.5).map(|s| s.0),
+                "p99_ns": meter.quantile(0.99).map(|s| s.0),
+                "max_ns": meter.max().map(|s| s.0),
+            })
         };
         say!(
             "{}",
@@ -227,8 +236,10 @@ fn tell(args: &Args, asked: &[Asked], of: &Value) -> Result<ExitCode> {
             .zip(asked)
             .map(|(path, asked)| {
                 json!({
-                    "path": path, "answers": asked.times.count(), "refused": asked.refused, "bytes": asked.bytes,
-                    "p50_ns": asked.times.quantile(0.5).map(|s| s.0), "p99_ns": asked.times.quantile(0.99).map(|s| s.0),
+                    "path": path, "answers": asked.times.count(), "refused": asked.refused,
+                    "bytes": asked.bytes,
+                    "p50_ns": asked.times.quantile(0.5).map(|s| s.0),
+                    "p99_ns": asked.times.quantile(0.99).map(|s| s.0),
                     "max_ns": asked.times.max().map(|s| s.0),
                 })
             })
@@ -240,8 +251,9 @@ fn tell(args: &Args, asked: &[Asked], of: &Value) -> Result<ExitCode> {
     }
     let mb = |key: &str| of[key].as_f64().unwrap_or(0.0) / 1e6;
     say!(
-        "{} adapters, {} conversations with queues of their own; {} of {} packets arrived, handed over {} late at most; \
-         resident memory {:.0} MB before, {:.0} MB when all had sent, {:.0} MB in the end",
+        "{} adapters, {} conversations with queues of their own; {} of {} packets arrived, handed \
+         over {} late at most; resident memory {:.0} MB before, {:.0} MB when all had sent, {:.0} \
+         MB in the end",
         of["adapters"],
         of["conversations"],
         of["arrived"],

@@ -59,8 +59,8 @@ impl Stand {
         let clock = Clock::from_zero(monotonic());
         let mut forwarder =
             wiring::to_adapters(&parsed.network(), &all, uplink, clock, Options::default())?;
-        forwarder.hold_to(terms(&parsed, &promised));
-        forwarder.remember_turns();
+        forwarder.set_guarantees(terms(&parsed, &promised));
+        forwarder.log_occupancy();
         let directory = tempfile::tempdir()?;
         let (place, http) = (directory.path().join("control"), directory.path().join("http"));
         let beside = ports::beside(&all, opener, &parsed)?;

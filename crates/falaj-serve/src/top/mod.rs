@@ -2,11 +2,11 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`source`] | where samples come from, and changes go to: a service's API, or any link's control socket |
-//! | [`http`] | the API's client |
-//! | [`seen`] | what is shown, wherever it is from |
-//! | [`state`] | what was chosen and typed, and what was before |
-//! | [`screen`] | how it looks |
+//! | `source` | where samples come from, and changes go to: a service's API, or any link's control socket |
+//! | `http` | the API's client |
+//! | `seen` | what is shown, wherever it is from |
+//! | `state` | what was chosen and typed, and what was before |
+//! | `screen` | how it looks |
 
 mod http;
 mod screen;
@@ -66,10 +66,15 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Way::Up)]
     way: Way,
     /// How wide that one screen is.
-    #[arg(long, value_name = "COLUMNS", requires = "once", value_parser = clap::value_parser!(u16).range(40..=500))]
+    #[arg(long, value_name = "COLUMNS", requires = "once",
+        value_parser = clap::value_parser!(u16).range(40..=500))]
     width: Option<u16>,
 }
 
+/// Runs `falaj top`.
+///
+/// # Errors
+/// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let mut source = Source::find(args.api.as_deref(), &args.which)?;
     let mut state = State::new(args.way);

@@ -111,7 +111,7 @@ fn flows(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
                 right(time(flow.bound)),
                 right(flow.backlog.to_string()),
                 right(state.dropped(flow).to_string()),
-                right(flow.weight.map_or_else(|| DASH.into(), |weight| weight.to_string())),
+                right(flow.weight.map_or_else(|| DASH.into(), |(_, weight)| weight.to_string())),
                 Cell::from(judged).style(style),
             ])
         })
@@ -232,7 +232,9 @@ mod tests {
 
     fn scenario(kind: &str) -> Json {
         json!({ "link": { "uplink": { "rate": "20mbit", "scheduler": { "kind": kind }, "flow": {
-            "calm": { "adapter": "namespace", "weight": 2, "limit": "12mbit" }, "wild": { "adapter": "namespace" } } } } })
+            "calm": {
+                "adapter": "namespace", "weight": 2, "limit": "12mbit",
+            }, "wild": { "adapter": "namespace" } } } } })
     }
 
     fn quantiles(max: u64) -> Json {
@@ -242,14 +244,23 @@ mod tests {
     fn flow(name: &str, sent: f64, max: u64, promised: Option<u64>, broken: u64) -> Json {
         json!({
             "flow": name,
-            "promise": { "rate": promised.map(|_| 9_999_999), "delay_ns": promised, "formula": promised.map(|_| "WF2Q+"),
+            "promise": {
+                "rate": promised.map(|_| 9_999_999), "delay_ns": promised,
+                "formula": promised.map(|_| "WF2Q+"),
                 "envelope": [], "need_rate": null, "need_delay_ns": null,
-                "none": if promised.is_none() { json!("its envelope is not known") } else { Json::Null } },
-            "window": { "over_ns": 1_000_000_000, "offered": sent, "sent": sent, "demanded": false, "dropped": 3,
-                "delay": quantiles(max), "release_error": quantiles(1_000) },
+                "none": match promised {
+                    None => json!("its envelope is not known"),
+                    Some(_) => Json::Null,
+                },
+            },
+            "window": {
+                "over_ns": 1_000_000_000, "offered": sent, "sent": sent, "demanded": false,
+                "dropped": 3, "delay": quantiles(max), "release_error": quantiles(1_000),
+            },
             "total": { "offered": 1, "offered_bytes": 1, "sent": 1, "sent_bytes": 1,
                 "dropped": { "queue_full": 7 * broken + 3, "policy": 1 },
-                "delay": quantiles(max), "release_error": quantiles(1_000), "beyond": 0, "beyond_bytes": 0 },
+                "delay": quantiles(max), "release_error": quantiles(1_000), "beyond": 0,
+                "beyond_bytes": 0 },
             "backlog": 12, "backlog_bytes": 12_000,
             "breaches": { "own_burst": 0, "host": 0, "promise": broken, "rate": 0 },
         })
@@ -259,8 +270,12 @@ mod tests {
     fn seen(second: u64, rate: f64, broken: u64) -> Seen {
         let adapter = |name: &str, up: Json| {
             json!({ "name": name, "port": "namespace", "link": "uplink", "up": [up],
-                "down": [flow(name, 0.0, 200_000, None, 0)], "foreign": 0, "malformed": 0, "not_taken": 0,
-                "no_memory": { "up": 0, "down": if name == "wild" { 5 } else { 0 } }, "paused": false, "spent_ns": 1, "held_back": if name == "wild" { 41 } else { 0 }, "processor": 0.01 })
+                "down": [flow(name, 0.0, 200_000, None, 0)], "foreign": 0, "malformed": 0,
+                "not_taken": 0,
+                "no_memory": {
+                    "up": 0, "down": if name == "wild" { 5 } else { 0 },
+                }, "paused": false, "spent_ns": 1, "held_back": if name == "wild" { 41 } else { 0 },
+                "processor": 0.01 })
         };
         let late = if broken > 0 { 5_000_000 } else { 2_500_000 };
         let sample: Sample = serde_json::from_value(json!({

@@ -2,6 +2,7 @@
 
 use crate::model::{Flow, Sample};
 use falaj_control::protocol::{FlowReport, Report};
+use falaj_sched::registry;
 use serde_json::Value as Json;
 
 /// A direction.
@@ -56,40 +57,9 @@ pub(super) struct Row {
     pub(super) why: Option<String>,
     /// What the scenario says of it.
     pub(super) kind: String,
-    pub(super) weight: Option<u64>,
+    /// Its key and its value.
+    pub(super) weight: Option<(&'static str, u64)>,
     pub(super) cap: Option<String>,
-}
-
-/// The key that caps a flow of that discipline.
-pub(super) fn cap_key(kind: &str) -> Option<&'static str> {
-    match kind {
-        "mclock" | "hfsc" => Some("limit"),
-        "htb" => Some("ceil"),
-        "shaper" | "ats" => Some("rate"),
-        "cbs" => Some("idle-slope"),
-        _ => None,
-    }
-}
-
-/// Has a flow of that discipline a weight?
-pub(super) fn has_weight(kind: &str) -> bool {
-    const WEIGHED: [&str; 14] = [
-        "wrr",
-        "scfq",
-        "sfq",
-        "wfq",
-        "wf2q",
-        "wf2q+",
-        "spfq",
-        "mtr-ls",
-        "qfq",
-        "qfq+",
-        "ffs",
-        "timer-wheels",
-        "mclock",
-        "xen-wrr",
-    ];
-    WEIGHED.contains(&kind)
 }
 
 impl Seen {
@@ -176,11 +146,14 @@ impl Row {
         }
         for (n, part) in self.flow.split('/').enumerate() {
             if n > 0 {
-                self.kind = kind(at).unwrap_or_else(|| "fifo".into());
+                self.kind = kind(at).unwrap_or_else(|| registry::DEFAULT.kind.into());
             }
             at = &at["flow"][part];
         }
-        self.weight = has_weight(&self.kind).then(|| at["weight"].as_u64().unwrap_or(1));
-        self.cap = cap_key(&self.kind).and_then(|key| at[key].as_str()).map(str::to_owned);
+        let manifest = registry::entry(&self.kind);
+        let [weight, cap] =
+            [manifest.and_then(|of| of.weight_key), manifest.and_then(|of| of.cap_key)];
+        self.weight = weight.map(|key| (key, at[key].as_u64().unwrap_or(1)));
+        self.cap = cap.and_then(|key| at[key].as_str()).map(str::to_owned);
     }
 }

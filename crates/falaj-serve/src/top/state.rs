@@ -1,6 +1,7 @@
 //! What was chosen and typed, and what was before.
 
-use super::seen::{Row, Seen, Way, cap_key};
+use super::seen::{Row, Seen, Way};
+use falaj_sched::registry;
 use std::collections::{BTreeMap, VecDeque};
 
 /// So many rates of each flow are remembered, for its line.
@@ -150,8 +151,8 @@ impl State {
 
     pub(super) fn ask_weight(&mut self) {
         match self.row().map(|row| (row.weight, row.kind.clone())) {
-            Some((Some(weight), _)) => {
-                self.typing = Some(Typing { key: "weight", text: weight.to_string() })
+            Some((Some((key, weight)), _)) => {
+                self.typing = Some(Typing { key, text: weight.to_string() });
             }
             Some((None, kind)) => self.say(format!("flows of `{kind}` have no weight")),
             None => {}
@@ -162,11 +163,14 @@ impl State {
         let Some((kind, cap)) = self.row().map(|row| (row.kind.clone(), row.cap.clone())) else {
             return;
         };
-        match cap_key(&kind) {
+        match registry::entry(&kind).and_then(|manifest| manifest.cap_key) {
             Some(key) => self.typing = Some(Typing { key, text: cap.unwrap_or_default() }),
-            None => self.say(format!(
-                "flows of `{kind}` have no cap; those of mclock, hfsc, htb and shaper have one"
-            )),
+            None => {
+                let capped = registry::all().filter(|manifest| manifest.cap_key.is_some());
+                let capped: Vec<_> = capped.map(|manifest| manifest.kind).collect();
+                let capped = capped.join(", ");
+                self.say(format!("flows of `{kind}` have no cap; those of {capped} have one"));
+            }
         }
     }
 
@@ -184,11 +188,11 @@ impl State {
 
     /// Another weight.
     pub(super) fn weight_by(&mut self, by: i64) -> Option<Wanted> {
-        let Some(weight) = self.row()?.weight else {
+        let Some((key, weight)) = self.row()?.weight else {
             self.ask_weight();
             return None;
         };
         let weight = weight.saturating_add_signed(by).clamp(1, 65536);
-        self.wanted("weight", Some(weight.to_string()))
+        self.wanted(key, Some(weight.to_string()))
     }
 }

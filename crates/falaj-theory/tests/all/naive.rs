@@ -209,7 +209,7 @@ proptest! {
         for t in 0..3 * BENDS {
             let here = exact(t as i64);
             let mut wait = |until: Option<Exact>| {
-                longest = longest.clone().max(until.expect("served in time") - &here)
+                longest = longest.clone().max(until.expect("served in time") - &here);
             };
             wait(served(&g, f.at[t], false));
             wait(served(&g, f.after[t], f.grows_behind(t)));

@@ -105,11 +105,11 @@ impl Source {
         match &source.spec.model {
             Model::Cbr | Model::Video(_) | Model::Recorded(_) | Model::Tcp(_) => {}
             Model::Greedy(envelope) => {
-                source.greedy = Some(Box::new(Greedy::new(envelope.clone(), source.spec.start)))
+                source.greedy = Some(Box::new(Greedy::new(envelope.clone(), source.spec.start)));
             }
             Model::Poisson => source.next = source.spec.start + source.random(source.mean_gap),
             &Model::OnOff { on, law, .. } => {
-                source.on_until = source.next + source.lasting(law, on)
+                source.on_until = source.next + source.lasting(law, on);
             }
             Model::Markovian(chain) => {
                 source.state = chain.begin(&mut source.chance);

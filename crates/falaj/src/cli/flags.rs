@@ -30,46 +30,60 @@ macro_rules! flags {
     ($name:ident, $prefix:literal, $way:literal) => {
         #[derive(clap::Args)]
         pub(crate) struct $name {
-            #[arg(id = concat!($prefix, "rate"), long = concat!($prefix, "rate"), value_name = "RATE",
+            #[arg(id = concat!($prefix, "rate"), long = concat!($prefix, "rate"),
+                  value_name = "RATE",
                   value_parser = rate, conflicts_with = "file",
                   help = concat!("The link's rate, ", $way, ": 10mbit, 1.5Gbit/s, unlimited"))]
             rate: Option<String>,
-            #[arg(id = concat!($prefix, "delay"), long = concat!($prefix, "delay"), value_name = "TIME",
+            #[arg(id = concat!($prefix, "delay"), long = concat!($prefix, "delay"),
+                  value_name = "TIME",
                   value_parser = span, conflicts_with = "file",
                   help = concat!("Its propagation delay, ", $way, ": 40ms"))]
             delay: Option<String>,
-            #[arg(id = concat!($prefix, "jitter"), long = concat!($prefix, "jitter"), value_name = "TIME",
+            #[arg(id = concat!($prefix, "jitter"), long = concat!($prefix, "jitter"),
+                  value_name = "TIME",
                   value_parser = span, conflicts_with = "file",
-                  help = concat!("As much shorter or longer its delay is, ", $way, ": 5ms; packets stay in order"))]
+                  help = concat!("As much shorter or longer its delay is, ", $way,
+                      ": 5ms; packets stay in order"))]
             jitter: Option<String>,
-            #[arg(id = concat!($prefix, "loss"), long = concat!($prefix, "loss"), value_name = "PERCENT",
+            #[arg(id = concat!($prefix, "loss"), long = concat!($prefix, "loss"),
+                  value_name = "PERCENT",
                   value_parser = probability, conflicts_with = "file",
                   help = concat!("Packets that it loses, ", $way, ": 1%"))]
             loss: Option<String>,
-            #[arg(id = concat!($prefix, "dup"), long = concat!($prefix, "dup"), value_name = "PERCENT",
+            #[arg(id = concat!($prefix, "dup"), long = concat!($prefix, "dup"),
+                  value_name = "PERCENT",
                   value_parser = probability, conflicts_with = "file",
                   help = concat!("Packets that arrive twice, ", $way, ": 1%"))]
             duplicate: Option<String>,
-            #[arg(id = concat!($prefix, "corrupt"), long = concat!($prefix, "corrupt"), value_name = "PERCENT",
+            #[arg(id = concat!($prefix, "corrupt"), long = concat!($prefix, "corrupt"),
+                  value_name = "PERCENT",
                   value_parser = probability, conflicts_with = "file",
                   help = concat!("Packets that arrive with a bit turned, ", $way, ": 0.1%"))]
             corrupt: Option<String>,
-            #[arg(id = concat!($prefix, "reorder"), long = concat!($prefix, "reorder"), value_name = "PERCENT",
+            #[arg(id = concat!($prefix, "reorder"), long = concat!($prefix, "reorder"),
+                  value_name = "PERCENT",
                   value_parser = probability, conflicts_with = "file",
                   help = concat!("Packets that overtake by skipping its delay, ", $way, ": 25%"))]
             reorder: Option<String>,
-            #[arg(id = concat!($prefix, "preset"), long = concat!($prefix, "preset"), value_name = "NAME",
-                  value_parser = PossibleValuesParser::new(PRESETS.map(|preset| preset.name)), hide_possible_values = true,
+            #[arg(id = concat!($prefix, "preset"), long = concat!($prefix, "preset"),
+                  value_name = "NAME",
+                  value_parser = PossibleValuesParser::new(PRESETS.map(|preset| preset.name)),
+                  hide_possible_values = true,
                   conflicts_with = "file",
-                  help = concat!("A link that many know by a name, ", $way, ": lte; `falaj presets` shows them"))]
+                  help = concat!("A link that many know by a name, ", $way,
+                      ": lte; `falaj presets` shows them"))]
             preset: Option<String>,
             #[arg(id = concat!($prefix, "queue"), long = concat!($prefix, "queue"),
                   visible_alias = concat!($prefix, "limit"), value_name = "LIMIT",
                   value_parser = limit, conflicts_with = "file",
-                  help = concat!("Its queue, ", $way, ": 50p, 64kB [default: what it carries in 50 ms or one round trip]"))]
+                  help = concat!("Its queue, ", $way,
+                      ": 50p, 64kB [default: what it carries in 50 ms or one round trip]"))]
             queue: Option<String>,
-            #[arg(id = concat!($prefix, "queue-policy"), long = concat!($prefix, "queue-policy"), value_name = "POLICY",
-                  value_parser = PossibleValuesParser::new(falaj_sched::queues::aqm::NAMES), conflicts_with = "file",
+            #[arg(id = concat!($prefix, "queue-policy"), long = concat!($prefix, "queue-policy"),
+                  value_name = "POLICY",
+                  value_parser = PossibleValuesParser::new(falaj_sched::queues::aqm::NAMES),
+                  conflicts_with = "file",
                   help = concat!("Whom its queue drops, ", $way))]
             queue_policy: Option<String>,
         }
@@ -135,7 +149,7 @@ impl Flags {
         {
             let given = queue.as_ref().or(self.both.queue.as_ref());
             let queue = given.map_or_else(
-                || default_queue(direction.setup.rate, direction.delay).to_string(),
+                || default_queue(direction.pipe.setup.rate, direction.pipe.delay).to_string(),
                 |q| q.trim().to_owned(),
             );
             let queue = match policy.as_ref().or(self.both.queue_policy.as_ref()) {

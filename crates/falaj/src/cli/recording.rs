@@ -49,7 +49,7 @@ impl Recording {
         let (recorded, written) = recorder.finish();
         match written {
             Err(error) => {
-                note!("warning: {} packets are missing in {name}: {error}", recorded.missing)
+                note!("warning: {} packets are missing in {name}: {error}", recorded.missing);
             }
             Ok(()) if recorded.missing > 0 => {
                 note!(

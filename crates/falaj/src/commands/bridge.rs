@@ -14,9 +14,7 @@ use falaj_control::pacing::Pace;
 use falaj_control::running::Running;
 use falaj_control::summary::{FailIf, JsonFile, of_forwarder};
 use falaj_engine::batch::BatchPolicy;
-use falaj_live::backend::interface::{EndName, Interface};
-use falaj_live::backend::memif::MemifName;
-use falaj_live::backend::packet::{Monitor, State};
+use falaj_live::backend::{BACKENDS, Backend, EndName, InterfaceState, Monitor, OpenOptions};
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::event_loop::Woken;
 use falaj_live::priority::{self, Rank};
@@ -30,28 +28,23 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// What `bridge` takes.
-#[derive(clap::Args)]
-#[command(after_help = "\
+/// Help that follows the options: what ends there are, and examples.
+fn after_help() -> String {
+    let told = BACKENDS.iter().filter(|backend| !backend.help.is_empty());
+    let (helps, examples): (Vec<String>, Vec<String>) = told
+        .map(|backend| {
+            (format!("{}\n\n", backend.help), format!("\n  falaj bridge {}", backend.example))
+        })
+        .unzip();
+    format!(
+        "\
 An interface is a name, or NAME@NETNS for one in another network namespace: a name under /run/netns or
 the number of a process there, such as a container's first. Up is from the first to the second.
 Packet sockets take CAP_NET_RAW, other namespaces root as well, unless they are your own. AF_XDP is
 cheaper for small packets, takes root, and frames are the link's alone; where it is not to be had,
 packet sockets take its place, and a message says why.
 
-vhost:PATH is the network card of a virtual machine: QEMU, or another monitor, connects to the socket
-PATH, which falaj makes. The guest needs memory that is shared. No privilege is needed, but for PATH.
-
-memif:PATH is memory shared with another program (memif 2.0: VPP, libmemif and others), which connects
-to the socket PATH; with memif:PATH,slave it is falaj who connects, again and again until somebody is
-there. Behind the path may stand id=NUMBER and secret=WORD. Packets are frames; if the other side is
-falaj too, --aggregate has them go in containers.
-
-nfqueue:N is queue N of this host's firewall, for packets whose way cannot be moved: a rule gives them to
-the queue, and when they are due they go on as if nothing had been. The first queue is up, the second down:
-  iptables -A FORWARD -o eth1 -j NFQUEUE --queue-num 1   (nft: oif eth1 queue num 1)
-Without falaj the kernel drops what such a rule takes, unless it has --queue-bypass (nft: queue num 1 bypass).
-
+{}\
 Ctrl-C or SIGTERM ends it, with exit status 0. The interfaces are promiscuous until then; nothing else
 about them is changed. One that goes down or vanishes is told of, and taken again when it is back.
 
@@ -59,16 +52,27 @@ Examples:
   falaj bridge eth1 eth2 --rate 10mbit --delay 40ms
   falaj bridge veth0 eth0@4711 --delay 20ms --stats
   falaj bridge eth1@blue eth1@green examples/tenants.toml
-  falaj bridge eth1 eth2 --via xdp --rate 1gbit
-  falaj bridge vhost:/run/a.sock vhost:/run/b.sock --rate 1gbit --delay 5ms
-  falaj bridge memif:/run/memif.sock eth1 --rate 1gbit --delay 5ms
-  falaj bridge nfqueue:1 nfqueue:2 --rate 10mbit --delay 40ms")]
+  falaj bridge eth1 eth2 --via xdp --rate 1gbit{}",
+        helps.concat(),
+        examples.concat()
+    )
+}
+
+/// Help for the name of an end.
+fn end_help(end: &str) -> String {
+    let forms: Vec<&str> =
+        BACKENDS.iter().filter(|b| !b.scheme.is_empty()).map(|b| b.form).collect();
+    let (last, others) = forms.split_last().expect("there are backends with names of their own");
+    format!("The interface at the {end} end, {}, or {last}", others.join(", "))
+}
+
+/// What `bridge` takes.
+#[derive(clap::Args)]
+#[command(after_help = after_help())]
 pub(crate) struct Args {
-    /// The interface at the near end, vhost:PATH, memif:PATH, or nfqueue:N.
-    #[arg(value_name = "IF_A[@NETNS]")]
+    #[arg(value_name = "IF_A[@NETNS]", help = end_help("near"))]
     a: EndName,
-    /// The interface at the far end, vhost:PATH, memif:PATH, or nfqueue:N.
-    #[arg(value_name = "IF_B[@NETNS]")]
+    #[arg(value_name = "IF_B[@NETNS]", help = end_help("far"))]
     b: EndName,
     /// How the interfaces are read and written.
     #[arg(long, value_enum, default_value_t = Via::Packet, value_name = "WAY")]
@@ -113,24 +117,18 @@ enum Via {
 /// An end of the link.
 struct End<'a> {
     name: &'a EndName,
-    interface: Interface,
+    interface: Box<dyn Backend>,
     monitor: Monitor,
 }
 
 impl<'a> End<'a> {
     fn open(name: &'a EndName, via: Via, args: &Args) -> Result<End<'a>> {
-        let opened = match (name, via) {
-            (EndName::Interface(place), Via::Packet) => {
-                Interface::packet(place).map_err(anyhow::Error::from)
-            }
-            (EndName::Interface(place), Via::Xdp) => {
-                Interface::xdp(place).map_err(anyhow::Error::from)
-            }
-            (EndName::VhostUser(path), _) => listen(path),
-            (EndName::Memif(memif), _) => share(memif, args.aggregate),
-            (EndName::Queue(number), _) => queue(*number, args.fail_open),
+        let options = OpenOptions {
+            xdp: via == Via::Xdp,
+            batches: args.aggregate,
+            fail_open: args.fail_open,
         };
-        let (interface, monitor) = opened.with_context(|| name.to_string())?;
+        let (interface, monitor) = name.open(&options).with_context(|| name.to_string())?;
         Ok(End { name, interface, monitor })
     }
 
@@ -139,9 +137,8 @@ impl<'a> End<'a> {
         let Args { a, b, via, .. } = args;
         let end = |name, via| End::open(name, via, args);
         let open = |via| {
-            // Another network namespace is entered by a process with one thread, and a guest's card
-            // brings one more.
-            if matches!(a, EndName::VhostUser(_)) {
+            // Another network namespace is entered by a process with one thread.
+            if a.entry().starts_threads {
                 let [b, a] = [end(b, via)?, end(a, via)?];
                 return Ok([a, b]);
             }
@@ -162,37 +159,11 @@ impl<'a> End<'a> {
             note!("{}: {why}", self.name);
         }
         match self.interface.look() {
-            Some(State::Up) => note!("{} is up: forwarding", self.name),
+            Some(InterfaceState::Up) => note!("{} is up: forwarding", self.name),
             Some(state) => note!("{} {state}: waiting for it", self.name),
             None => {}
         }
     }
-}
-
-fn share(name: &MemifName, policy: Option<BatchPolicy>) -> Result<(Interface, Monitor)> {
-    Interface::memif(name, policy).context(
-        "cannot make that socket; take a name that is free, in a directory that you may write to",
-    )
-}
-
-fn queue(number: u16, fail_open: bool) -> Result<(Interface, Monitor)> {
-    Interface::queue(number, fail_open).with_context(|| {
-        format!(
-            "cannot take queue {number} of the firewall; that takes CAP_NET_ADMIN, and a queue that nobody else has"
-        )
-    })
-}
-
-#[cfg(feature = "vhost-user")]
-fn listen(path: &std::path::Path) -> Result<(Interface, Monitor)> {
-    Interface::vhost_user(path).context(
-        "cannot listen there; take a name that is free, in a directory that you may write to",
-    )
-}
-
-#[cfg(not(feature = "vhost-user"))]
-fn listen(_path: &std::path::Path) -> Result<(Interface, Monitor)> {
-    bail!("this program was built without guests' cards")
 }
 
 /// An mtu where nobody says another one: of cards that do not say.
@@ -203,10 +174,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         bail!("{} is one interface: a link has two ends", args.a);
     }
     let ends = [&args.a, &args.b];
-    if args.via == Via::Xdp && ends.iter().any(|name| !matches!(name, EndName::Interface(_))) {
+    if args.via == Via::Xdp && ends.iter().any(|name| name.interface().is_none()) {
         bail!("--via xdp is for two interfaces: leave it out");
     }
-    let queues = ends.iter().filter(|name| matches!(name, EndName::Queue(_))).count();
+    let queues = ends.iter().filter(|name| name.entry().returns_packets).count();
     if queues == 1 {
         bail!(
             "packets of a queue go on by their own way and reach no other end: give two queues, one for each direction"
@@ -215,12 +186,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if args.fail_open && queues == 0 {
         bail!("--fail-open is for queues of the firewall: nfqueue:N");
     }
-    if args.aggregate.is_some() && !ends.iter().any(|name| matches!(name, EndName::Memif(_))) {
+    if args.aggregate.is_some() && !ends.iter().any(|name| name.entry().takes_batches) {
         bail!("--aggregate is for shared memory: memif:PATH");
     }
     let ends = End::both(args)?;
     let [a, b] = &ends;
-    if let (EndName::Interface(first), EndName::Interface(second)) = (&args.a, &args.b)
+    if let (Some(first), Some(second)) = (args.a.interface(), args.b.interface())
         && first.namespace == second.namespace
         && a.interface.index() == b.interface.index()
     {
@@ -240,9 +211,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let place = args.control.place()?;
     let signals = Signals::take()?;
     let clock = Clock::from_zero(monotonic());
-    let mut forwarder = wiring::to_interfaces(
+    let mut forwarder = wiring::to_ends(
         &scenario.network(),
-        [&a.interface, &b.interface],
+        [&*a.interface, &*b.interface],
         clock,
         args.pace.options(),
     )?;

@@ -72,7 +72,7 @@ fn with_one_queue(scenario: &Scenario) -> Result<Scenario> {
     for link in &mut shared.links {
         for direction in [&mut link.up, &mut link.down] {
             direction.scheduler = fifo;
-            direction.setup.scheduler = Values::default();
+            direction.pipe.setup.scheduler = Values::default();
         }
     }
     Ok(shared)

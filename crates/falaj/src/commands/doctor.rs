@@ -11,7 +11,7 @@ use falaj_experiment::measure::{Measured, measure};
 use falaj_experiment::tcp;
 use falaj_live::backend::xdp;
 use falaj_live::event_loop::Options;
-use falaj_live::priority::{Rank, Share, be_punctual, kept_for_others};
+use falaj_live::priority::{Rank, RtReserve, be_punctual, kept_for_others};
 use falaj_live::{host, nat, sandbox};
 use falaj_sched::units::time::Span;
 use falaj_terminal::{file, text};
@@ -112,7 +112,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     match kept {
         Ok(Some(place)) => {
-            note!("kept in {}: scenarios beyond it run with a warning", place.display())
+            note!("kept in {}: scenarios beyond it run with a warning", place.display());
         }
         Ok(None) => {}
         Err(error) => note!("warning: not kept for later runs: {error:#}"),
@@ -203,7 +203,7 @@ fn fifo() -> Finding {
         .ok_or("not allowed: run as root, or ulimit -r 10; packets are late while others compute");
     let good_for = "packets are handed over before others compute";
     let good_for = match kept_for_others() {
-        Some(Share { part, of }) => format!(
+        Some(RtReserve { part, of }) => format!(
             "{good_for}; for those the kernel keeps {part} of each {of} (kernel.sched_rt_runtime_us), which a link that \
              spins leaves them in pieces"
         ),

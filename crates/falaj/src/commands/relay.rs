@@ -47,7 +47,8 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1024, value_name = "N")]
     clients: usize,
     /// A client that neither sends nor gets a datagram for so long may be forgotten.
-    #[arg(long, default_value = "120s", value_parser = arguments::parse_duration, value_name = "TIME")]
+    #[arg(long, default_value = "120s", value_parser = arguments::parse_duration,
+        value_name = "TIME")]
     idle: Span,
     #[command(flatten)]
     link: LinkArgs,

@@ -45,7 +45,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 json!({
                     "flow": name, "sent": f.sent, "received": f.received.datagrams,
                     "unsent": f.unsent, "sent_late_p99_ns": f.late_p99,
-                    "mean_ns": f.received.mean, "p50_ns": f.received.p50, "p99_ns": f.received.p99, "max_ns": f.received.max,
+                    "mean_ns": f.received.mean, "p50_ns": f.received.p50, "p99_ns": f.received.p99,
+                    "max_ns": f.received.max,
                 })
             })
             .collect();

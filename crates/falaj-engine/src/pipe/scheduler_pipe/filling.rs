@@ -4,11 +4,11 @@ use super::{LinkState, SchedulerPipe};
 use crate::message::Output;
 use crate::pipe::device::DeviceRoom;
 use crate::pipe::stats::HotCounters;
-use falaj_sched::contract::discipline::Answer;
-use falaj_sched::scheduler::instance::Server;
+use falaj_sched::contract::discipline::Decision;
+use falaj_sched::scheduler::instance::Scheduler;
 use falaj_sched::units::time::Time;
 
-impl<S: Server> SchedulerPipe<S> {
+impl<S: Scheduler> SchedulerPipe<S> {
     /// Hands packets to the device as long as that has room and some may go.
     #[cold]
     pub(super) fn fill(&mut self, now: Time, out: &mut Vec<Output>) {
@@ -31,7 +31,7 @@ impl<S: Server> SchedulerPipe<S> {
                 DeviceRoom::Not(then) => return self.link = LinkState::Full(then),
             };
             match self.server.next(start, &self.wire) {
-                Answer::Serve(queue) => {
+                Decision::Serve(queue) => {
                     let end = self.send(queue, start, out);
                     // It is the device's from now on.
                     if let Some(Output::Emit(emit)) = out.last_mut() {
@@ -40,16 +40,16 @@ impl<S: Server> SchedulerPipe<S> {
                     }
                     self.device.iter_mut().for_each(|device| device.handed(end));
                 }
-                Answer::Drop(queue) => {
+                Decision::Drop(queue) => {
                     let packet = self.server.throw_away(queue, start);
                     let by_policy = self.server.by_policy();
                     self.thrown_out(packet, by_policy, out);
                 }
-                Answer::NotBefore(then) => {
+                Decision::NotBefore(then) => {
                     debug_assert!(then > start, "an instant that never comes");
                     return self.link = LinkState::NotBefore(then);
                 }
-                Answer::Idle => return self.link = LinkState::Idle,
+                Decision::Idle => return self.link = LinkState::Idle,
             }
         }
     }

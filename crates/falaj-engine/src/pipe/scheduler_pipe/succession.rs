@@ -11,13 +11,13 @@ use crate::pipe::PipeParts;
 use crate::pipe::device::DeviceState;
 use falaj_sched::queues::queue::{FlowId, Packet};
 use falaj_sched::registry;
-use falaj_sched::scheduler::instance::Server;
+use falaj_sched::scheduler::instance::Scheduler;
 use falaj_sched::units::label::{Known, Label};
 use falaj_sched::units::rate::Wire;
 use falaj_sched::units::time::Time;
 use std::any::Any;
 
-impl<S: Server + 'static> SchedulerPipe<S> {
+impl<S: Scheduler + 'static> SchedulerPipe<S> {
     /// Goes on as `old`: with its packets, what its wire and its device are about, and what was
     /// counted.
     pub(super) fn take_over(
@@ -42,31 +42,33 @@ impl<S: Server + 'static> SchedulerPipe<S> {
         let as_they_are = !others && old.largest() <= self.largest();
         old.breaches(&mut self.breaches);
         let same = (&*old as &dyn Any).downcast_ref::<SchedulerPipe<S>>();
-        let (on_the_wire, end) = if as_they_are
-            && same.is_some_and(|old| self.server.succeeds(&old.server))
-        {
-            let old: Box<dyn Any> = old;
-            let old = *old.downcast::<SchedulerPipe<S>>().expect("just looked");
-            (wire, self.book, before, device) = (old.wire, old.book, old.impairer, old.device);
-            let at = device.map_or(now, |device| device.clock(now));
-            self.leavings = Some(Box::new(old.spec));
-            let sending = old.link.sending();
-            let queue = sending.map(|(queue, _)| queue);
-            let setup = registry::joined(self.spec.kind, &self.spec.setup);
-            (self.server.succeed(old.server, &setup, queue, known, at), sending.map(|(_, end)| end))
-        } else {
-            let PipeParts { packets, sending, wire: its, device: its_device, book, impairer } =
-                old.dismantle();
-            self.server.start(&registry::joined(self.spec.kind, &self.spec.setup));
-            (wire, self.book, before, device) = (its, book, impairer, its_device);
-            let at = device.map_or(now, |device| device.clock(now));
-            (self.inherit((packets, sending.is_some()), flows, how, known, at, out), sending)
-        };
+        let (on_the_wire, end) =
+            if as_they_are && same.is_some_and(|old| self.server.can_migrate_from(&old.server)) {
+                let old: Box<dyn Any> = old;
+                let old = *old.downcast::<SchedulerPipe<S>>().expect("just looked");
+                (wire, self.book, before, device) = (old.wire, old.book, old.impairer, old.device);
+                let at = device.map_or(now, |device| device.clock(now));
+                self.leavings = Some(Box::new(old.spec));
+                let sending = old.link.sending();
+                let queue = sending.map(|(queue, _)| queue);
+                let setup = registry::joined(self.spec.kind, &self.spec.setup);
+                (
+                    self.server.migrate_from(old.server, &setup, queue, known, at),
+                    sending.map(|(_, end)| end),
+                )
+            } else {
+                let PipeParts { packets, sending, wire: its, device: its_device, book, impairer } =
+                    old.dismantle();
+                self.server.start(&registry::joined(self.spec.kind, &self.spec.setup));
+                (wire, self.book, before, device) = (its, book, impairer, its_device);
+                let at = device.map_or(now, |device| device.clock(now));
+                (self.inherit((packets, sending.is_some()), flows, how, known, at, out), sending)
+            };
         if let (Some(queue), Some(end)) = (on_the_wire, end) {
             self.link = LinkState::Sending { queue, end };
         }
-        self.wire = Wire::of(self.spec.setup.rate, &self.spec.capacity).succeed(wire);
-        self.device = DeviceState::succeed(self.device, device, now);
+        self.wire = Wire::of(self.spec.setup.rate, &self.spec.capacity).migrate_from(wire);
+        self.device = DeviceState::migrate_from(self.device, device, now);
         self.plain = self.plain();
         self.book.resize(flows);
         self.impair_on(before, others);
@@ -80,7 +82,7 @@ impl<S: Server + 'static> SchedulerPipe<S> {
         self.book.harm.resize(flows, ImpairmentCounters::default());
         let renumbered = before.is_none() || others;
         if let Some(before) = before {
-            impairer.succeed(*before, !others);
+            impairer.migrate_from(*before, !others);
         }
         if renumbered {
             for flow in (0..flows as u32).map(FlowId) {
@@ -130,7 +132,7 @@ impl<S: Server + 'static> SchedulerPipe<S> {
         let on_the_wire = self.server.inherit(stay, sending, known, now);
         for packet in rest {
             let fits = packet.bytes <= largest;
-            if fits && self.server.heeds_labels() {
+            if fits && self.server.wants_labels() {
                 self.server
                     .announce(Label { waited: now.since(packet.arrival), ..known(packet.handle) });
             }

@@ -143,7 +143,7 @@ impl Naive {
                     Some(_) => {}
                     None => {
                         (aggregate.present, aggregate.silent) =
-                            (false, !alone && aggregate.start > now)
+                            (false, !alone && aggregate.start > now);
                     }
                 }
                 if head.is_none() && alone {

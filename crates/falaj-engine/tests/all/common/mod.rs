@@ -22,9 +22,8 @@ use falaj_engine::impair::slots::Slots;
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::{Pace, PipeSpec};
 use falaj_engine::{Emit, Engine, Output, PipeId};
-use falaj_sched::contract::params::Manifest;
+use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::contract::params::{FlowSetup, Inner, Kind, Param, Setup, Value, Values};
-use falaj_sched::disciplines::dcf;
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry::{self, ENTRIES};
 use falaj_sched::units::capacity::{Capacity, Opportunities, Steps};
@@ -267,11 +266,9 @@ fn divide_to(dice: &mut Dice, spec: &mut PipeSpec, levels: u64) {
             divide_to(dice, &mut below, levels - 1);
         }
         if own {
-            // What only those may have that are not divided.
-            let only = ["rate", "burst-rate", "burst-time", "prio"];
-            let others =
-                |name: &str| !only.contains(&name) || (entry.kind == "htb" && name == "rate");
-            let kept = spec.setup.flows[f].values.iter().filter(|&(name, _)| others(name));
+            // Keys that only flows without parts may have.
+            let only = entry.draw.leaves_only;
+            let kept = spec.setup.flows[f].values.iter().filter(|(name, _)| !only.contains(name));
             spec.setup.flows[f].values =
                 kept.fold(Values::default(), |all, (name, value)| all.with(name, value));
         }
@@ -294,151 +291,38 @@ pub fn become_kind(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Manifes
 
 fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Manifest) {
     spec.kind = entry.kind;
-    let Setup { rate, largest, flows, .. } = &spec.setup;
-    let (rate, largest, n) = (*rate, u64::from(*largest), flows.len() as u64);
-    let mut value = |param: &Param| match (param.name, param.kind) {
+    let setup = &spec.setup;
+    let (rate, largest, n) = (setup.rate, u64::from(setup.largest), setup.flows.len() as u64);
+    let mut value = |param: &Param| {
         // What a default or another parameter says already.
-        (_, _) if param.default.is_some() && dice.from(0, 2) == 0 => None,
-        ("quantum", _) => Some(Value::Bytes(largest + dice.from(0, 20))),
-        // The slowest flow's packet fits most of the time.
-        ("period", _) => {
-            Some(Value::Span(Span(rate.airtime(largest as u32).0 * n * dice.from(10, 60))))
+        if param.default.is_some() && dice.from(0, 2) == 0 {
+            return None;
         }
-        ("phase", _) => Some(Value::Span(rate.airtime(largest as u32) * dice.from(2, 8))),
-        // Slots that fit into a frame together, whatever the level.
-        ("frame", _) => Some(Value::Count(3 * n + dice.from(1, 20))),
-        ("slots", _) => Some(Value::Count(dice.from(0, 3))),
-        // Shares that fit on the link together.
-        (_, Kind::Rate) => Some(Value::Rate(Rate(dice.from((rate.0 / n / 10).max(1), rate.0 / n)))),
-        (_, Kind::Span) => Some(Value::Span(Span(dice.from(1, 20_000)))),
-        (_, Kind::Bytes) => Some(Value::Bytes(dice.from(largest, 20 * largest))),
-        (_, Kind::Limit) => Some(Value::Limit(Limit::Packets(dice.from(1, 60) as u32))),
-        (_, Kind::Count { min, max }) => Some(Value::Count(dice.from(min, max.min(min + 19)))),
-        (_, Kind::Probability) => Some(Value::Probability(Probability::of(dice.from(0, 20), 20))),
-        (_, Kind::Choice(words)) => Some(Value::Choice(dice.one_of(words))),
+        if let Some((_, draw)) = entry.draw.values.iter().find(|(name, _)| *name == param.name) {
+            return Some(draw(setup, &mut |low, high| dice.from(low, high)));
+        }
+        Some(match param.kind {
+            // Shares that fit on the link together.
+            Kind::Rate => Value::Rate(Rate(dice.from((rate.0 / n / 10).max(1), rate.0 / n))),
+            Kind::Span => Value::Span(Span(dice.from(1, 20_000))),
+            Kind::Bytes => Value::Bytes(dice.from(largest, 20 * largest)),
+            Kind::Limit => Value::Limit(Limit::Packets(dice.from(1, 60) as u32)),
+            Kind::Count { min, max } => Value::Count(dice.from(min, max.min(min + 19))),
+            Kind::Probability => Value::Probability(Probability::of(dice.from(0, 20), 20)),
+            Kind::Choice(words) => Value::Choice(dice.one_of(words)),
+        })
     };
     let mut all = |params: &'static [Param]| {
         let values = params.iter().filter_map(|p| Some((p.name, value(p)?)));
         values.fold(Values::default(), |all, (name, value)| all.with(name, value))
     };
-    spec.setup.scheduler = all(entry.scheduler);
-    for f in &mut spec.setup.flows {
-        f.values = all(entry.flow);
+    let scheduler = all(entry.scheduler);
+    let flows: Vec<Values> = setup.flows.iter().map(|_| all(entry.flow)).collect();
+    spec.setup.scheduler = scheduler;
+    for (flow, values) in spec.setup.flows.iter_mut().zip(flows) {
+        flow.values = values;
     }
-    if entry.kind == "dcf" {
-        // Rates that there are, no faster than the link's, and windows that may grow.
-        spec.setup.rate = rate.max(dcf::RATES[0]);
-        let slower: Vec<Rate> =
-            dcf::RATES.into_iter().filter(|&other| other <= spec.setup.rate).collect();
-        let [few, more] = [dice.from(1, 15), dice.from(15, 63)].map(Value::Count);
-        for (name, value) in [
-            ("cw-min", few),
-            ("cw-max", more),
-            ("basic-rate", Value::Rate(dice.one_of(&dcf::RATES))),
-        ] {
-            spec.setup.scheduler.set(name, value);
-        }
-        for f in &mut spec.setup.flows {
-            f.values = Values::default().with("rate", Value::Rate(dice.one_of(&slower)));
-        }
-    }
-    if entry.kind == "ets" {
-        // Who has a priority has no quantum; often nobody has one.
-        let strict = dice.from(0, 2);
-        for f in &mut spec.setup.flows {
-            f.values = match dice.from(0, 2) < strict {
-                true => Values::default().with("priority", Value::Count(dice.from(0, 2))),
-                false => {
-                    Values::default().with("quantum", Value::Bytes(largest + dice.from(0, 20)))
-                }
-            };
-        }
-    }
-    if entry.kind == "mclock" {
-        for f in &mut spec.setup.flows {
-            if let (Some(reservation), Some(limit)) =
-                (f.values.rate("reservation"), f.values.rate("limit"))
-            {
-                f.values.set("reservation", Value::Rate(reservation.min(limit)));
-                f.values.set("limit", Value::Rate(reservation.max(limit)));
-            }
-        }
-    }
-    if entry.kind == "htb" {
-        for f in &mut spec.setup.flows {
-            if let (Some(rate), Some(ceil)) = (f.values.rate("rate"), f.values.rate("ceil")) {
-                f.values.set("rate", Value::Rate(rate.min(ceil)));
-                f.values.set("ceil", Value::Rate(rate.max(ceil)));
-            }
-        }
-    }
-    if entry.kind == "rcsp" {
-        // Gaps in their order, an interval of some of them; some are not regulated.
-        for f in &mut spec.setup.flows {
-            let priority = Value::Count(dice.from(0, 2));
-            f.values = Values::default().with("priority", priority);
-            if dice.from(0, 6) > 0 {
-                let least = dice.from(1, 3 * n) * rate.airtime(largest as u32).0.max(1);
-                let mean = least + dice.from(0, 2 * least);
-                let interval = mean * dice.from(1, 5) + dice.from(0, mean - 1);
-                for (name, gap) in [("min-gap", least), ("mean-gap", mean), ("interval", interval)]
-                {
-                    f.values.set(name, Value::Span(Span(gap)));
-                }
-            }
-        }
-    }
-    if entry.kind == "hfsc" {
-        // A curve that has a first piece has a second.
-        for f in &mut spec.setup.flows {
-            let has = |name: &str| f.values.get(name).is_some();
-            let whole = |name: &str| match name {
-                "burst-rate" | "burst-time" => has("rate"),
-                "share-burst" | "share-time" => has("share"),
-                "limit-burst" | "limit-time" => has("limit"),
-                _ => true,
-            };
-            let kept = f.values.iter().filter(|&(name, _)| whole(name));
-            f.values = kept.fold(Values::default(), |all, (name, value)| all.with(name, value));
-        }
-    }
-    if entry.kind == "tas" {
-        // Gates that close within the cycle, and through which every packet fits.
-        let packet = rate.airtime(largest as u32).0.max(1);
-        let mut cycle = 0;
-        for f in &mut spec.setup.flows {
-            let (opens, open) = (dice.from(0, 4 * n * packet), dice.from(packet, 6 * packet));
-            cycle = cycle.max(opens + open);
-            f.values = Values::default()
-                .with("opens", Value::Span(Span(opens)))
-                .with("open", Value::Span(Span(open)));
-            if dice.from(0, 4) == 0 {
-                f.values = Values::default();
-            }
-        }
-        let (every, times) = ((cycle + dice.from(0, 2 * packet)).max(packet), dice.from(1, 3));
-        for f in &mut spec.setup.flows {
-            if dice.from(0, 1) == 0 {
-                f.values.set("every", Value::Span(Span(every)));
-            }
-        }
-        spec.setup.scheduler = Values::default().with("cycle", Value::Span(Span(every * times)));
-    }
-    if entry.kind == "drr+" {
-        // Only flows of low latency have a contract, and a packet fits in it.
-        for f in &mut spec.setup.flows {
-            let quantum = Value::Bytes(f.values.bytes("quantum").unwrap_or(largest));
-            f.values = Values::default().with("quantum", quantum);
-            if dice.from(0, 1) == 0 {
-                let contract = Rate(dice.from(rate.0 / (20 * n), rate.0 / (n + 1)));
-                let window =
-                    contract.airtime(largest as u32) * dice.from(1, 6) + Span(dice.from(0, 50));
-                f.values.set("latency", Value::Choice("low"));
-                f.values.set("rate", Value::Rate(contract));
-                f.values.set("window", Value::Span(window));
-            }
-        }
-    }
+    (entry.draw.fit)(&mut spec.setup, &mut |low, high| dice.from(low, high));
 }
 
 fn limit(dice: &mut Dice, largest: u32, bytes_too: bool) -> Limit {

@@ -68,12 +68,12 @@ impl Stream {
                 "ecn" => (made.ecn, key.tos) = (Ecn::Ect0, Some(2)),
                 "udp" => *key = of(Protocol::UDP),
                 "tcp" => {
-                    (*key, key.tcp) = (Key { tcp: Some(0x10), ..of(Protocol::TCP) }, Some(0x10))
+                    (*key, key.tcp) = (Key { tcp: Some(0x10), ..of(Protocol::TCP) }, Some(0x10));
                 }
                 "syn" => key.tcp = Some(2),
                 "icmp" => (*key, key.ports) = (Key { ports: None, ..of(Protocol::ICMP) }, None),
                 "proto" => {
-                    (key.protocol, key.ports) = (Some(Protocol(number(value()) as u8)), None)
+                    (key.protocol, key.ports) = (Some(Protocol(number(value()) as u8)), None);
                 }
                 "src" => key.src = value().parse().ok(),
                 "dst" => key.dst = value().parse().ok(),
@@ -89,7 +89,7 @@ impl Stream {
                     key.macs = Some(Macs {
                         src: [2, 0, 0, 0, 0, number(value()) as u8],
                         dst: [2, 0, 0, 0, 0, 9],
-                    })
+                    });
                 }
                 "fragment" => (key.fragment, key.ports) = (Fragment::Later, None),
                 "first-fragment" => key.fragment = Fragment::First,
@@ -159,10 +159,10 @@ impl Ran {
                 Output::Mark(mark) => ran.marked.push(mark.handle),
                 Output::Early(_) => {}
                 Output::Drop(dropped) if dropped.why == DropReason::Lost => {
-                    ran.lost.push(dropped.handle)
+                    ran.lost.push(dropped.handle);
                 }
                 Output::Drop(dropped) if dropped.why == DropReason::Rule => {
-                    ran.refused.push(dropped.handle)
+                    ran.refused.push(dropped.handle);
                 }
                 Output::Drop(dropped) => ran.dropped.push(dropped.handle),
             }

@@ -47,8 +47,9 @@ impl Found {
         versions.sort();
         let Some(version) = versions.pop() else {
             bail!(
-                "there is no kernel with its modules (boot/vmlinuz-*, lib/modules) below {}: install the package linux-image-cloud-amd64; \
-                 or unpack the one that it depends on (`apt-get download`, `dpkg -x`) into a directory DIR, and say --guests=DIR",
+                "there is no kernel with its modules (boot/vmlinuz-*, lib/modules) below {}: \
+                 install the package linux-image-cloud-amd64; or unpack the one that it depends on \
+                 (`apt-get download`, `dpkg -x`) into a directory DIR, and say --guests=DIR",
                 root.display()
             );
         };

@@ -9,8 +9,9 @@ mod image;
 
 use anyhow::{Context, Result, anyhow, bail};
 use falaj_live::adapters::Addresses;
-use falaj_live::backend::interface::Interface;
-use falaj_live::backend::packet::{Monitor, State};
+#[cfg(feature = "vhost-user")]
+use falaj_live::backend::vhost_user::VhostUser;
+use falaj_live::backend::{InterfaceState, OpenEnd};
 use falaj_live::clock::monotonic;
 use falaj_live::signals::end_with_this_thread;
 use falaj_live::traffic::datagrams::EndPlan;
@@ -20,6 +21,8 @@ use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+#[cfg(feature = "vhost-user")]
+use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -47,7 +50,7 @@ struct Machine {
 }
 
 /// Their cards, for one experiment.
-pub(super) struct Cards(Vec<(Interface, Monitor)>);
+pub(super) struct Cards(Vec<OpenEnd>);
 
 impl Guests {
     /// Starts so many. They wait for their cards before they boot. `root` is where the kernel and
@@ -112,7 +115,7 @@ impl Guests {
         }
         let began = Instant::now();
         for (n, (card, _)) in cards.0.iter().enumerate() {
-            while card.look() != Some(State::Up) {
+            while card.look() != Some(InterfaceState::Up) {
                 if began.elapsed() > ANSWER {
                     return Err(self.failed(n, "did not take up its card"));
                 }
@@ -131,7 +134,7 @@ impl Guests {
                 Err(_)
                     if self.machines[n].child.try_wait()?.is_none() && began.elapsed() < BOOT =>
                 {
-                    sleep(TURN)
+                    sleep(TURN);
                 }
                 Err(_) => return Err(self.failed(n, "did not begin")),
             }
@@ -212,7 +215,7 @@ impl Cards {
     /// The card of a machine, without what a former experiment left in its rings.
     pub(super) fn port(&self, n: usize) -> Result<Box<dyn falaj_live::backend::port::Port>> {
         let Some((card, _)) = self.0.get(n) else { bail!("there are {} guests", self.0.len()) };
-        let mut port = falaj_live::wiring::interface_port(card)?;
+        let mut port = card.port()?;
         let mut unit = vec![0; port.longest()];
         let mut silent = Instant::now();
         while silent.elapsed() < 2 * TURN {
@@ -225,12 +228,13 @@ impl Cards {
 }
 
 #[cfg(feature = "vhost-user")]
-fn card(path: &Path) -> Result<(Interface, Monitor)> {
-    Interface::vhost_user(path).context("no socket for a guest's card")
+fn card(path: &Path) -> Result<OpenEnd> {
+    let (card, monitor) = VhostUser::listen(path).context("no socket for a guest's card")?;
+    Ok((Box::new(Rc::new(card)), monitor))
 }
 
 #[cfg(not(feature = "vhost-user"))]
-fn card(_path: &Path) -> Result<(Interface, Monitor)> {
+fn card(_path: &Path) -> Result<OpenEnd> {
     bail!("this program was built without guests' cards (cargo feature `vhost-user`)")
 }
 

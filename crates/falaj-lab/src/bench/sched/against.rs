@@ -73,7 +73,7 @@ pub(super) fn main(args: &Args, program: &Path) -> Result<ExitCode> {
             match theirs(program, name, case, 1)? {
                 Some(_) => known.push((what, name)),
                 None if args.alg.is_empty() => {
-                    eprintln!("{} has no {name}, which is left out", program.display())
+                    eprintln!("{} has no {name}, which is left out", program.display());
                 }
                 None => {
                     bail!("{} has no {name}: it ran its list of packets instead", program.display())
@@ -112,7 +112,8 @@ pub(super) fn main(args: &Args, program: &Path) -> Result<ExitCode> {
             }
             let net = (ours - none.0, theirs - none.1);
             all.push(json!({
-                "discipline": what.discipline(), "flowsets": case.flowsets.text, "swing": case.swing(),
+                "discipline": what.discipline(), "flowsets": case.flowsets.text,
+                "swing": case.swing(),
                 "ours": ours, "theirs": theirs, "net": net.0, "their_net": net.1,
             }));
             let nets = match what.discipline() {

@@ -7,18 +7,18 @@ use crate::bench::cpu_nanos;
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::{HotCounters, PipeSpec};
 use falaj_engine::{Emit, Engine, Output, PipeId};
-use falaj_sched::contract::discipline::{Answer, Discipline};
+use falaj_sched::contract::discipline::{Decision, Discipline};
 use falaj_sched::contract::library::Loaded;
-use falaj_sched::contract::params::Manifest;
+use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::contract::params::{
-    self, FlowSetup, Given, Kind, Param, Refusals, Setup, Value, Values,
+    self, ConfigErrors, FlowSetup, Given, Kind, Param, Setup, Value, Values,
 };
 use falaj_sched::queues::aqm;
 use falaj_sched::queues::queue::{Limit, Packet};
 use falaj_sched::registry::{self, Visitor};
 use falaj_sched::scheduler::guard::Guard;
-use falaj_sched::scheduler::instance::{Server, Station};
-use falaj_sched::scheduler::with_aqm::WithPolicies;
+use falaj_sched::scheduler::instance::{Scheduler, SchedulerInstance};
+use falaj_sched::scheduler::with_aqm::WithAqm;
 use falaj_sched::units::probability::Probability;
 use falaj_sched::units::rate::{Rate, Wire};
 use falaj_sched::units::time::{Span, Time};
@@ -252,7 +252,7 @@ fn go<R>(
     drive(&mut |pairs| controller.run(&mut bed, pairs))
 }
 
-fn why(refused: Refusals) -> String {
+fn why(refused: ConfigErrors) -> String {
     refused.to_string()
 }
 
@@ -266,12 +266,12 @@ impl<R, F: FnOnce(&mut dyn FnMut(u64) -> u64) -> R> Visitor for AtStation<'_, F>
     type Output = R;
     fn visit<D: Discipline + 'static>(self, discipline: D) -> R {
         if aqm::any(self.setup) {
-            let managed = WithPolicies::new(self.setup, discipline);
+            let managed = WithAqm::new(self.setup, discipline);
             return go(self.controller, Served::of(managed, self.setup), self.drive);
         }
         go(
             self.controller,
-            Served::of(Station::new(self.setup, discipline), self.setup),
+            Served::of(SchedulerInstance::new(self.setup, discipline), self.setup),
             self.drive,
         )
     }
@@ -331,7 +331,7 @@ impl<S> Served<S> {
     }
 }
 
-impl<S: Server> Bed for Served<S> {
+impl<S: Scheduler> Bed for Served<S> {
     #[inline]
     fn enqueue(&mut self, packet: Packet, _: &mut [Buffer]) -> bool {
         let is_in = self.server.arrive(packet, self.now).is_ok();
@@ -344,20 +344,20 @@ impl<S: Server> Bed for Served<S> {
     fn dequeue(&mut self, _: &mut [Buffer]) -> Option<(u32, u32)> {
         loop {
             match self.server.next(self.now, &self.wire) {
-                Answer::Serve(queue) => {
+                Decision::Serve(queue) => {
                     let sent = self.server.take(queue, self.now, &mut self.wire).1;
                     self.now = sent.end;
                     let packet = self.server.finish(queue, sent.end);
                     self.tallies[packet.flow.index()].gone(packet.bytes);
                     return Some((packet.handle, packet.flow.0));
                 }
-                Answer::Drop(queue) => {
+                Decision::Drop(queue) => {
                     let packet = self.server.throw_away(queue, self.now);
                     self.tallies[packet.flow.index()].gone(packet.bytes);
                     return Some((packet.handle, packet.flow.0));
                 }
-                Answer::NotBefore(then) => self.now = then,
-                Answer::Idle => return None,
+                Decision::NotBefore(then) => self.now = then,
+                Decision::Idle => return None,
             }
         }
     }

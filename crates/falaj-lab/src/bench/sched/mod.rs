@@ -72,7 +72,8 @@ pub struct Args {
     against: Option<PathBuf>,
     /// Write the nanoseconds of all disciplines, net of `none`, with machine and day: 256 flows
     /// filled to 20 packets each and drained, as the page of the disciplines has them.
-    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["instructions", "against", "engine", "alg", "load", "flows", "flowsets", "qmin", "qmax"])]
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["instructions", "against", "engine",
+        "alg", "load", "flows", "flowsets", "qmin", "qmax"])]
     record: Option<PathBuf>,
     /// Count instructions instead of time; needs valgrind.
     #[arg(long)]
@@ -254,6 +255,10 @@ impl Row {
     }
 }
 
+/// Runs `falaj bench sched`.
+///
+/// # Errors
+/// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     if args.list {
         list();
@@ -431,8 +436,10 @@ fn to_json(cases: &[Case], rows: &[Row]) -> serde_json::Value {
             let median = row.median(i);
             let net = median.zip(rows[0].median(i)).map(|(all, none)| all - none);
             all.push(json!({
-                "discipline": row.name, "flowsets": case.flowsets.text, "flows": case.flowsets.flows(),
-                "qmin": case.qmin.of(case.flowsets.flows()), "qmax": case.qmax.of(case.flowsets.flows()),
+                "discipline": row.name, "flowsets": case.flowsets.text,
+                "flows": case.flowsets.flows(),
+                "qmin": case.qmin.of(case.flowsets.flows()),
+                "qmax": case.qmax.of(case.flowsets.flows()),
                 "least": row.least(i), "median": median, "net": net,
                 "refused": row.figures[i].as_ref().err(),
             }));

@@ -13,7 +13,8 @@ use falaj_engine::fairness::{Sizes, WfiBound};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Engine, Output, PipeId, fairness};
-use falaj_sched::contract::params::{FlowSetup, Kind, Manifest, Setup, Value, Values};
+use falaj_sched::contract::manifest::Manifest;
+use falaj_sched::contract::params::{FlowSetup, Kind, Setup, Value, Values};
 use falaj_sched::queues::queue::{Limit, Packet};
 use falaj_sched::registry::{ENTRIES, entry};
 use falaj_sched::units::rate::Rate;
@@ -58,13 +59,15 @@ pub struct Args {
     #[arg(long, value_name = "PACKETS", conflicts_with_all = ["search", "replay"])]
     qmin: Option<Packets>,
     /// Fill to so many packets; `30n` is 30 for each flow, and the most.
-    #[arg(long, value_name = "PACKETS", default_value = "30n", conflicts_with_all = ["search", "replay"])]
+    #[arg(long, value_name = "PACKETS", default_value = "30n",
+        conflicts_with_all = ["search", "replay"])]
     qmax: Packets,
     /// Look for the arrivals that make a flow lag most, instead of filling and draining.
     #[arg(long)]
     search: bool,
     /// Sequences that the search tries for each discipline.
-    #[arg(long, default_value_t = 20_000, requires = "search", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    #[arg(long, default_value_t = 20_000, requires = "search",
+        value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     effort: u64,
     /// What the search's chance follows from.
     #[arg(long, default_value_t = 1, requires = "search")]
@@ -457,6 +460,10 @@ fn parse_micros(text: &str) -> Option<u64> {
     Some(whole * 1_000 + format!("{part:0<3}").parse::<u64>().ok()?)
 }
 
+/// Runs `falaj bench wfi`.
+///
+/// # Errors
+/// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     if args.list {
         say!("Loads:");
@@ -528,15 +535,19 @@ fn to_json(row: &Row) -> serde_json::Value {
         }
         Outcome::Measured { lag, known, t_wfi, steps, .. } => json!({
             "discipline": row.kind, "flowsets": row.flowsets, "flow": lag.flow,
-            "b_wfi": lag.fairness.b_wfi.amount, "from": lag.fairness.b_wfi.from.0, "to": lag.fairness.b_wfi.to.0,
+            "b_wfi": lag.fairness.b_wfi.amount, "from": lag.fairness.b_wfi.from.0,
+            "to": lag.fairness.b_wfi.to.0,
             "t_wfi": t_wfi, "t_wfi_of_flow": lag.fairness.t_wfi.amount,
             "bound": known.as_ref().map(|known| known.bytes[lag.flow]),
             "formula": known.as_ref().map(|known| known.formula),
             "condition": known.as_ref().and_then(|known| known.condition),
-            "of_bound": known.as_ref().map(|_| lag.ratio), "of_wf2q+": known.is_none().then_some(lag.ratio),
+            "of_bound": known.as_ref().map(|_| lag.ratio),
+            "of_wf2q+": known.is_none().then_some(lag.ratio),
             "tried": steps.as_ref().map(|(_, tried)| tried),
             "arrivals": steps.as_ref().map(|(steps, _)| instants(steps)
-                .map(|(at, s)| json!({ "at": at.0, "flow": s.flow, "bytes": s.bytes })).collect::<Vec<_>>()),
+                .map(|(at, s)| json!({
+                    "at": at.0, "flow": s.flow, "bytes": s.bytes,
+                })).collect::<Vec<_>>()),
         }),
     }
 }

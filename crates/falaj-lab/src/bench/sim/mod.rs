@@ -104,6 +104,10 @@ impl Took {
     }
 }
 
+/// Runs `falaj bench sim`.
+///
+/// # Errors
+/// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     if let Some(name) = &args.scenario {
         say!(
@@ -270,7 +274,10 @@ fn as_json(
         .iter()
         .map(|f| {
             let (name, links, flows) = (f.case.name, f.case.links, f.flows);
-            json!({ "discipline": name, "flows": flows, "links": links, "mpps": median(f.rates.clone()), "most_mpps": f.most() })
+            json!({
+                "discipline": name, "flows": flows, "links": links, "mpps": median(f.rates.clone()),
+                "most_mpps": f.most(),
+            })
         })
         .collect();
     let cores = cores.map(|c| {
@@ -282,7 +289,9 @@ fn as_json(
     });
     let interval = interval.map(|(simulation, seconds)| {
         let replications = simulation.studies[0].replications();
-        json!({ "seconds": seconds, "replications": replications, "reached": simulation.is_enough() })
+        json!({
+            "seconds": seconds, "replications": replications, "reached": simulation.is_enough(),
+        })
     });
     json!({ "cases": cases, "cores": cores, "interval": interval })
 }

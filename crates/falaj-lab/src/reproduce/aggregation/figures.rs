@@ -163,9 +163,14 @@ fn sojourn(live: Option<Live>) -> Result<Figure> {
         ("measured over modelled at 800 Kp/s", at(&timeouts, 800.0) / at(&exact, 800.0)),
     ];
     let mut notes = vec![
-        format!("A container of 200 takes {:.1} us: the load at 800 Kp/s is {:.3}.", service * 1e6, 2.0 * 800e3 / SIZE as f64 * service),
-        "As printed, exact and simulated: full containers alone and exponential services, there and back. With timeouts: \
-         deterministic services, a whole container at once into the machine; what stands for the measured curve."
+        format!(
+            "A container of 200 takes {:.1} us: the load at 800 Kp/s is {:.3}.",
+            service * 1e6,
+            2.0 * 800e3 / SIZE as f64 * service
+        ),
+        "As printed, exact and simulated: full containers alone and exponential services, there \
+         and back. With timeouts: deterministic services, a whole container at once into the \
+         machine; what stands for the measured curve."
             .into(),
     ];
     let mut curves = vec![

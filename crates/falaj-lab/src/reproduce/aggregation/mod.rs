@@ -14,8 +14,9 @@ const WORK: Work = Work {
     name: "aggregation",
     title: "Packet aggregation, reproduced",
     source: "Packet aggregation between a driver domain and its virtual machines, and its dimensioning (IFIP, 2013), Figures 1-4",
-    setting: "A container costs 5.72 us and 0.533 us for each packet, which is what 80 Kp/s one by one and 800 Kp/s in \
-              containers of 62 come to over two transfers; nothing else is fitted. The way through the card is in none of it.",
+    setting: "A container costs 5.72 us and 0.533 us for each packet, which is what 80 Kp/s one by \
+              one and 800 Kp/s in containers of 62 come to over two transfers; nothing else is \
+              fitted. The way through the card is in none of it.",
     published: &[
         ("Figure 1", "largest forwarding rate", 80.0, 4.0, "Kp/s"),
         ("Figure 1", "mean delay below saturation", 120.0, 12.0, "us"),
@@ -28,8 +29,8 @@ const WORK: Work = Work {
         ("Figure 4", "size for 300 us", 160.0, 1.0, "packets"),
         ("Figure 4", "delay of containers of 160 packets, as printed", 300.0, 3.0, "us"),
     ],
-    seeds: "Simulations are decided by their seed, 1: the same command gives the same numbers, bit for bit. What is measured live is of \
-            one machine at one time.",
+    seeds: "Simulations are decided by their seed, 1: the same command gives the same numbers, bit \
+            for bit. What is measured live is of one machine at one time.",
     known: include_str!("../../../data/aggregation-known.json"),
 };
 

@@ -332,8 +332,8 @@ pub(super) fn live(outcomes: &[Outcome]) -> Vec<Claim> {
         };
         let Some(packet) = by_falaj().find(packet_wise) else { continue };
         let text = format!(
-            "phases of {}, light load, the phase-wise server needs the timer more often: wake-ups for 100 packets, \
-             less packet-wise",
+            "phases of {}, light load, the phase-wise server needs the timer more often: wake-ups \
+             for 100 packets, less packet-wise",
             phase.phase()
         );
         let ours = phase.timer_wakes_for_100_packets() - packet.timer_wakes_for_100_packets();

@@ -21,7 +21,7 @@ use falaj_engine::PipeId;
 use falaj_experiment::measure::{Measured, Thread, measure_by_sockets};
 use falaj_experiment::replications::{Replications, Simulated};
 use falaj_live::event_loop::Timer;
-use falaj_live::event_loop::{Losses, Options};
+use falaj_live::event_loop::{LiveLosses, Options};
 use falaj_sched::units::time::Span;
 use falaj_terminal::interrupt::Interrupted;
 use falaj_terminal::{file, progress, text};
@@ -298,7 +298,7 @@ fn outcome(
     })
 }
 
-fn lost(losses: Losses) -> Vec<Lost> {
+fn lost(losses: LiveLosses) -> Vec<Lost> {
     let lost = losses.by_reason().into_iter().filter(|&(packets, _)| packets > 0);
     lost.map(|(packets, why)| Lost { packets, why }).collect()
 }
@@ -496,7 +496,8 @@ impl Results {
 
     pub(super) fn json(&self) -> serde_json::Value {
         serde_json::json!({
-            "duration_ns": self.plan.duration.0, "seed": FIRST_SEED, "outcomes": self.outcomes, "claims": self.claims,
+            "duration_ns": self.plan.duration.0, "seed": FIRST_SEED, "outcomes": self.outcomes,
+            "claims": self.claims,
         })
     }
 }

@@ -74,7 +74,8 @@ impl Results {
 
     fn json(&self) -> Value {
         let mut json = json!({
-            "paper": self.source, "first_seed": runs::FIRST_SEED, "version": env!("CARGO_PKG_VERSION"),
+            "paper": self.source, "first_seed": runs::FIRST_SEED,
+            "version": env!("CARGO_PKG_VERSION"),
             "complete": !self.interrupted,
         });
         let mut summary = json!({});
@@ -93,7 +94,9 @@ impl Results {
             summary["claims_missed"] = json!(claims::missed(claims));
         }
         if let Some(outcomes) = &self.beyond {
-            json["beyond"] = json!({ "effort": beyond::EFFORT, "outcomes": outcomes[0], "divided": outcomes[1] });
+            json["beyond"] = json!({
+                "effort": beyond::EFFORT, "outcomes": outcomes[0], "divided": outcomes[1],
+            });
             summary["bounds"] = json!(outcomes.iter().flatten().count());
             summary["bounds_broken"] = json!(beyond::broken(outcomes));
         }

@@ -18,9 +18,11 @@ pub(super) fn page(results: &Results, pictures: &[(usize, String)], command: &st
     let mut html = Head {
         title: "Fortuna and Chydzinski, reproduced",
         source: &results.source,
-        setting: "1 Gbit/s, packets of 500 B, phases of 30 µs, queues of 20 packets, Poisson arrivals.",
+        setting: "1 Gbit/s, packets of 500 B, phases of 30 µs, queues of 20 packets, Poisson \
+                  arrivals.",
         command,
-        seeds: "A seed decides a simulated run: the same command gives the same numbers, bit for bit.",
+        seeds: "A seed decides a simulated run: the same command gives the same numbers, bit for \
+                bit.",
     }
     .html();
     if let Some(cells) = &results.cells {
@@ -29,10 +31,11 @@ pub(super) fn page(results: &Results, pictures: &[(usize, String)], command: &st
     if let Some((_, claims)) = &results.figures {
         let _ = write!(
             html,
-            "<h2>Figures 5-13</h2>\n<p>Link 1 is offered more and more, link 2 always 50 Mbit/s. {}. Bars: 95 % intervals \
-             of means and rates; of maxima, from the least of the seeds' maxima to the largest. The paper prints curves \
-             and words but no values: what is claimed is the paper's, thresholds are ours, \
-             set beside an independent model's values.</p>\n",
+            "<h2>Figures 5-13</h2>\n<p>Link 1 is offered more and more, link 2 always 50 Mbit/s. \
+             {}. Bars: 95 % intervals of means and rates; of maxima, from the least of the seeds' \
+             maxima to the largest. The paper prints curves and words but no values: what is \
+             claimed is the paper's, thresholds are ours, set beside an independent model's \
+             values.</p>\n",
             effort(figures::EFFORT)
         );
         for figure in FIGURES.iter().filter(|f| claims.iter().any(|c| c.figure == Some(f.no))) {
@@ -55,8 +58,9 @@ pub(super) fn page(results: &Results, pictures: &[(usize, String)], command: &st
     if let Some(outcomes) = &results.beyond {
         let _ = write!(
             html,
-            "<h2>Beyond the paper</h2>\n<p>Packet-wise, preset clean: idle time lent, tails carried over. Output rate in \
-             Mbit/s; mean delay; maximal delay and its bound, in µs. {}.</p>\n",
+            "<h2>Beyond the paper</h2>\n<p>Packet-wise, preset clean: idle time lent, tails \
+             carried over. Output rate in Mbit/s; mean delay; maximal delay and its bound, in µs. \
+             {}.</p>\n",
             effort(beyond::EFFORT)
         );
         for (title, header, rows) in beyond::tables(outcomes) {
@@ -98,10 +102,11 @@ fn claims_of<'c>(claims: impl Iterator<Item = &'c Claim>) -> String {
 fn live_of(html: &mut String, live: &live::Results) {
     let _ = write!(
         html,
-        "<h2>{}</h2>\n<p>Phases of 300 µs are the paper's 30 µs at 1 Gbit/s; all its delays are ten times as long here. \
-         Of the thread that forwards: what ended its sleeps, how often it slept (voluntary context switches), its CPU \
-         time in percent of a core and for each packet, and what of it passed busily waiting. Delays are nominal \
-         (last bit in to last bit out), beside end to end on the machine's clock. Figures of one run on one machine.</p>\n",
+        "<h2>{}</h2>\n<p>Phases of 300 µs are the paper's 30 µs at 1 Gbit/s; all its delays are \
+         ten times as long here. Of the thread that forwards: what ended its sleeps, how often it \
+         slept (voluntary context switches), its CPU time in percent of a core and for each \
+         packet, and what of it passed busily waiting. Delays are nominal (last bit in to last bit \
+         out), beside end to end on the machine's clock. Figures of one run on one machine.</p>\n",
         escape(&live.title())
     );
     for (header, rows) in [
@@ -122,8 +127,9 @@ fn tables_of(html: &mut String, cells: &[Cell]) {
     let missed = tables::missed(cells);
     let _ = write!(
         html,
-        "<h2>Tables I-IV</h2>\n<p>{}. Rates in Mbit/s, delays in µs. {} cells: {} as published, {known} known misprints, \
-         {missed} missed. A row's scenario file: <code>falaj reproduce fortuna --scenario ROW</code>.</p>\n",
+        "<h2>Tables I-IV</h2>\n<p>{}. Rates in Mbit/s, delays in µs. {} cells: {} as published, \
+         {known} known misprints, {missed} missed. A row's scenario file: <code>falaj reproduce \
+         fortuna --scenario ROW</code>.</p>\n",
         effort(tables::EFFORT),
         cells.len(),
         cells.len() - known - missed
@@ -133,7 +139,8 @@ fn tables_of(html: &mut String, cells: &[Cell]) {
         let why = c.why.as_deref().unwrap_or(c.rule);
         let _ = writeln!(
             html,
-            "<p class=\"{class}\">{word} Table {} row {} link {} {}: published {}, ours {:.2}; {}</p>",
+            "<p class=\"{class}\">{word} Table {} row {} link {} {}: published {}, ours {:.2}; \
+             {}</p>",
             c.table,
             c.row,
             c.link,

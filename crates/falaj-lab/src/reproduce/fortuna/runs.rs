@@ -218,7 +218,8 @@ pub(super) fn run(
     if runs.len() < effort.seeds || runs.iter().any(|run| !run.complete) {
         return Ok(Vec::new());
     }
-    let engine = Engine::new(&[scenario.links[0].up.pipe()]).map_err(|(_, refused)| refused)?;
+    let engine =
+        Engine::new(&[scenario.links[0].up.pipe.clone()]).map_err(|(_, refused)| refused)?;
     let duration = experiment.duration;
     let link = |f: usize| -> Option<Ours> {
         let flows: Vec<_> = runs.iter().map(|r| &r.pipes[0][f]).collect();

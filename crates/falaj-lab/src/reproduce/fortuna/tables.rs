@@ -233,7 +233,8 @@ fn cells_of(row: &Row, link: usize, ours: [&Ours; 3], all_saturated: bool, cells
     {
         let difference = ours.out.mean - phase.out.mean;
         let tolerance = if ours.saturated() { 0.002 } else { 0.001 } * minuend.out[link];
-        let rule = "difference of rates: 0.1 % of each where saturated, of one where arrivals are the same";
+        let rule = "difference of rates: 0.1 % of each where saturated, of one where arrivals are \
+                    the same";
         let published = columns.out[link];
         push(
             table,
@@ -338,7 +339,8 @@ pub(super) const TITLES: [(&str, &str); 5] = [
 pub(super) fn print(cells: &[Cell]) {
     let Effort { seconds, seeds } = EFFORT;
     say!(
-        "{seeds} seeds of {seconds} s; rates in Mbit/s, delays in us; published / ours (tolerance)\n"
+        "{seeds} seeds of {seconds} s; rates in Mbit/s, delays in us; published / ours \
+         (tolerance)\n"
     );
     for (table, title) in TITLES {
         say!("{title}");

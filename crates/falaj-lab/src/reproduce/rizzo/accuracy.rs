@@ -59,8 +59,8 @@ pub(super) fn timer() -> Result<Figure> {
         axes: Axes::Plain,
         curves: vec![Curve { name: "mean", points: mean }, Curve { name: "most", points: most }],
         notes: vec![
-            "A timer that ticks is a link with slots of that length; falaj's own has instants in nanoseconds, and how late they are kept \
-             is Figure 8."
+            "A timer that ticks is a link with slots of that length; falaj's own has instants in \
+             nanoseconds, and how late they are kept is Figure 8."
                 .into(),
         ],
         found,

@@ -106,9 +106,10 @@ pub(super) fn equal(effort: Effort, filled: bool) -> Result<Figure> {
         curves,
         notes: vec![
             format!(
-                "The least of {} runs of {} packets, all in turn, {swing} queued; `none` is what generator and controller cost. Dummynet's: its own test \
-                 program by gcc -O3 on an AMD EPYC of two processors. The talk, on a desktop of 2010: none 60 ns, and beyond that DRR 55, QFQ \
-                 110, KPS more than 400.",
+                "The least of {} runs of {} packets, all in turn, {swing} queued; `none` is what \
+                 generator and controller cost. Dummynet's: its own test program by gcc -O3 on an \
+                 AMD EPYC of two processors. The talk, on a desktop of 2010: none 60 ns, and \
+                 beyond that DRR 55, QFQ 110, KPS more than 400.",
                 effort.repeat, effort.pairs
             ),
             "`falaj bench sched published` has more of it; with `--against PROGRAM` dummynet's runs in turn with ours."

@@ -137,7 +137,9 @@ pub(super) fn weights() -> Result<Figure> {
             Curve { name: "weight 1, the smallest", points: others },
         ],
         notes: vec![
-            "The talk's mask takes the last eight bits of an address; one here takes the first so many, all 32 of them.".into(),
+            "The talk's mask takes the last eight bits of an address; one here takes the first so \
+             many, all 32 of them."
+                .into(),
             quoted(WEIGHTS),
         ],
         found: vec![
@@ -202,9 +204,13 @@ pub(super) fn reordering() -> Result<Figure> {
         x: "ms between packets",
         y: "overtaken (%)",
         axes: Axes::Plain,
-        curves: vec![Curve { name: "overtaken", points: ours }, Curve { name: "by hand", points: by_hand }],
+        curves: vec![
+            Curve { name: "overtaken", points: ours },
+            Curve { name: "by hand", points: by_hand },
+        ],
         notes: vec![
-            "Overtaken: a later one came before it (RFC 4737). By hand: it took the longer pipe, and not all that follow within 90 ms did."
+            "Overtaken: a later one came before it (RFC 4737). By hand: it took the longer pipe, \
+             and not all that follow within 90 ms did."
                 .into(),
             quoted(REORDERING),
         ],
@@ -226,7 +232,8 @@ pub(super) fn profile() -> Result<Figure> {
     std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
     let commands = |file: &str| {
         format!(
-            "ipfw pipe 1 config bw 11Mbit/s profile {file}\nipfw add pipe 1 ip from any to any out\n"
+            "ipfw pipe 1 config bw 11Mbit/s profile {file}\n\
+             ipfw add pipe 1 ip from any to any out\n"
         )
     };
     let network = dummynet(&commands(&file.display().to_string()))?;
@@ -267,11 +274,14 @@ pub(super) fn profile() -> Result<Figure> {
         axes: Axes::Plain,
         curves: vec![
             Curve { name: "measured", points: shares.iter().map(|&s| point(s, at(s))).collect() },
-            Curve { name: "as the profile says", points: shares.iter().map(|&s| point(s, drawn(s))).collect() },
+            Curve {
+                name: "as the profile says",
+                points: shares.iter().map(|&s| point(s, drawn(s))).collect(),
+            },
         ],
         notes: vec![
-            "The talk has no numbers; this profile is ours. The link is busy for the extra time, and the upper 2 % of it are packets lost \
-             after all retransmissions."
+            "The talk has no numbers; this profile is ours. The link is busy for the extra time, \
+             and the upper 2 % of it are packets lost after all retransmissions."
                 .into(),
             quoted(&commands("wireless.profile")),
         ],

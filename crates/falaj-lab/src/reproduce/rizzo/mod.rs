@@ -44,9 +44,10 @@ const WORK: Work = Work {
     name: "rizzo",
     title: "Dummynet and QFQ, reproduced",
     source: "L. Rizzo, New Developments in Link Emulation and Packet Scheduling in FreeBSD, Linux, and Windows (Google Tech Talk, 2010)",
-    setting: "The talk's slides have no numbers; its figures are counted here in the order in which it comes to them. What is published is \
-              what the talk states, and, where it shows a plot or a table only, what its own test program gives today. Examples are commands \
-              of dummynet, imported. Costs are judged by their shape.",
+    setting: "The talk's slides have no numbers; its figures are counted here in the order in \
+              which it comes to them. What is published is what the talk states, and, where it \
+              shows a plot or a table only, what its own test program gives today. Examples are \
+              commands of dummynet, imported. Costs are judged by their shape.",
     published: &[
         ("Figure 1", "a packet of 1500 B alone, up", 66.875, 0.001, "ms"),
         ("Figure 1", "a packet of 1500 B alone, down", 23.0, 0.001, "ms"),
@@ -127,8 +128,8 @@ const WORK: Work = Work {
             "",
         ),
     ],
-    seeds: "What is simulated is decided by its seed, 1: the same command gives the same numbers, bit for bit. What is measured, Figures 8 and 10 \
-            to 12, is of one machine at one time.",
+    seeds: "What is simulated is decided by its seed, 1: the same command gives the same numbers, \
+            bit for bit. What is measured, Figures 8 and 10 to 12, is of one machine at one time.",
     known: include_str!("../../../data/rizzo-known.json"),
 };
 

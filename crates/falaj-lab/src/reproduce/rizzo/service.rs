@@ -79,10 +79,12 @@ pub(super) fn figure() -> Result<Figure> {
         ],
         notes: vec![
             format!("Mixes, as weight:bytes:flows: {}.", mixes.join("; ")),
-            "Filled to 30 packets for each flow and drained, twice. Dummynet's QFQ moves virtual time by a constant for the sum of weights, and \
-             loses its bound by that; what is published beside is the same code with the sum of the weights that there are. The bound \
-             is for departures, where a flow's packet on the wire counts. Here the first packet leaves as it comes, there when all have \
-             come: among weights that differ that is up to 100 B."
+            "Filled to 30 packets for each flow and drained, twice. Dummynet's QFQ moves virtual \
+             time by a constant for the sum of weights, and loses its bound by that; what is \
+             published beside is the same code with the sum of the weights that there are. The \
+             bound is for departures, where a flow's packet on the wire counts. Here the first \
+             packet leaves as it comes, there when all have come: among weights that differ that \
+             is up to 100 B."
                 .into(),
         ],
         found,

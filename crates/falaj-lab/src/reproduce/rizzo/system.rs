@@ -65,7 +65,8 @@ const DELAY: Span = Span::from_millis(10);
 fn measured(beside: Beside, length: Span) -> Result<(MeasuredFlow, &'static str)> {
     let text = format!(
         "[link.l]\nrate = \"1gbit\"\ndelay = \"{DELAY}\"\n[link.l.flow.all]\nmatch = \"any\"\nqueue = \"100p\"\n\
-         [traffic.all]\nflow = \"all\"\nmodel = \"cbr\"\nrate = \"1.6mbit\"\nsize = \"200B\"\n[run]\nduration = \"{length}\"\n"
+         [traffic.all]\nflow = \"all\"\nmodel = \"cbr\"\nrate = \"1.6mbit\"\nsize = \
+         \"200B\"\n[run]\nduration = \"{length}\"\n"
     );
     let scenario = file::parse_quietly(&text, "rizzo")?;
     let load = RefCell::new(None);
@@ -117,8 +118,9 @@ pub(super) fn load(effort: Effort) -> Result<Figure> {
             Curve { name: "between sockets, half of them", points: through },
         ],
         notes: vec![format!(
-            "Measured over {over}: 1,000 packets in a second for {} at each load, due after 10 ms. The talk has a ping of 50 to 70 us that goes \
-             up to hundreds of them, and 100 us of accuracy on a machine that is kept quiet.",
+            "Measured over {over}: 1,000 packets in a second for {} at each load, due after 10 ms. \
+             The talk has a ping of 50 to 70 us that goes up to hundreds of them, and 100 us of \
+             accuracy on a machine that is kept quiet.",
             effort.live
         )],
         found,

@@ -44,21 +44,28 @@ const FIRST_SENT: &str = "the same in the first 100 ms after a change";
 const WEIGHTS: &str = "each second's share, farthest from the weights, simulated";
 const FIRST: &str = "the same in the first 100 ms after a change, simulated";
 
-const IN_GUESTS: &str = "Two virtual machines under QEMU, each with a virtio-net card that is a virtual adapter (vhost-user); datagrams of 1500 B go over \
-    a link of 25 Mbit/s to a network namespace: all rates are a quarter of the paper's, as processors that are emulated send no faster, and stand here \
-    times four. Figures 4 and 5 ten times, the others once, in seconds of 300 ms (with --quick all once, in 100 ms). Rates are those of payload. Each \
-    figure with what the paper had, and with what falaj has in its place (\"ours\"). Simulated beside measured: the same scenario, the same scheduler. \
-    The paper prints curves and no numbers: what is published here is what its text states, and for ours what is promised; \
-    in Figures 6a and 6b, whose senders are not the paper's, what the scheduler's model says.";
+const IN_GUESTS: &str = "Two virtual machines under QEMU, each with a virtio-net card that is a \
+                         virtual adapter (vhost-user); datagrams of 1500 B go over a link of 25 \
+                         Mbit/s to a network namespace: all rates are a quarter of the paper's, as \
+                         processors that are emulated send no faster, and stand here times four. \
+                         Figures 4 and 5 ten times, the others once, in seconds of 300 ms (with \
+                         --quick all once, in 100 ms). Rates are those of payload. Each figure \
+                         with what the paper had, and with what falaj has in its place (\"ours\"). \
+                         Simulated beside measured: the same scenario, the same scheduler. The \
+                         paper prints curves and no numbers: what is published here is what its \
+                         text states, and for ours what is promised; in Figures 6a and 6b, whose \
+                         senders are not the paper's, what the scheduler's model says.";
 
 const WORK: Work = Work {
     name: "xen",
     title: "Virtual adapters in Xen, reproduced",
     source: "B. Adamczyk and A. Chydzinski, On the Performance Isolation Across Virtual Network Adapters in Xen (2011): Figures 4-9",
-    setting: "Two virtual machines are two network namespaces, each behind a virtual adapter; datagrams of 1500 B go over a link of \
-              100 Mbit/s to a third. Rates are those of payload. Each figure with what the paper had, and with what falaj has in its place \
-              (\"ours\"). Simulated beside measured: the same scenario, the same scheduler. The paper prints curves and no numbers: what is \
-              published here is what its text states, and for ours what is promised; in Figures 6a and 6b, whose senders are not the \
+    setting: "Two virtual machines are two network namespaces, each behind a virtual adapter; \
+              datagrams of 1500 B go over a link of 100 Mbit/s to a third. Rates are those of \
+              payload. Each figure with what the paper had, and with what falaj has in its place \
+              (\"ours\"). Simulated beside measured: the same scenario, the same scheduler. The \
+              paper prints curves and no numbers: what is published here is what its text states, \
+              and for ours what is promised; in Figures 6a and 6b, whose senders are not the \
               paper's, what the scheduler's model says.",
     published: &[
         ("Figure 4a", OF_1, SET, 0.04, ""),
@@ -138,8 +145,8 @@ const WORK: Work = Work {
         ("Figure 9 ours", WEIGHTS, 0.0, 2.0, "%"),
         ("Figure 9 ours", FIRST, 0.0, 2.0, "%"),
     ],
-    seeds: "What is simulated is decided by its seed. What is measured is of one machine at one time, and comes out a little \
-            otherwise each time.",
+    seeds: "What is simulated is decided by its seed. What is measured is of one machine at one \
+            time, and comes out a little otherwise each time.",
     known: include_str!("../../../data/xen-known.json"),
 };
 

@@ -221,8 +221,9 @@ fn table_1() -> Result<Figure> {
     let mut figure =
         figure("rate and burstiness of exponential traffic", BE_RATE, "B/s; B", curves);
     figure.notes.push(
-        "Burstiness is the most that is sent above a rate in any interval, here of 100 s above the run's own mean; it grows with \
-         the length of the run and with the rate. The thesis does not say above which rate it is taken."
+        "Burstiness is the most that is sent above a rate in any interval, here of 100 s above the \
+         run's own mean; it grows with the length of the run and with the rate. The thesis does \
+         not say above which rate it is taken."
             .into(),
     );
     figure.found = vec![
@@ -276,8 +277,8 @@ fn table_2(lab: &Lab) -> Result<Figure> {
     ];
     let mut figure = figure("half of the 95 % interval of LC's mean delay", BE_RATE, "ms", curves);
     figure.notes.push(
-        "Of five runs, with 1.96 standard errors as in the thesis; Student's factor is 2.78, so the printed intervals are 1.4 \
-         times too narrow."
+        "Of five runs, with 1.96 standard errors as in the thesis; Student's factor is 2.78, so \
+         the printed intervals are 1.4 times too narrow."
             .into(),
     );
     figure.found = found;
@@ -317,12 +318,14 @@ fn figure_1(lab: &Lab) -> Result<Figure> {
         curves,
     );
     figure.notes = vec![
-        "125 kbit/s is printed; with it every row with BE traffic of 11 packets/s and more is beyond the link's rate. 250 kbit/s \
-         gives all printed utilisations and LC's delay alone. 213 kbit/s comes nearest to the delays and intervals."
+        "125 kbit/s is printed; with it every row with BE traffic of 11 packets/s and more is \
+         beyond the link's rate. 250 kbit/s gives all printed utilisations and LC's delay alone. \
+         213 kbit/s comes nearest to the delays and intervals."
             .into(),
         format!(
-            "Alone LC is an M/G/1 queue: 15.07 ms by Pollaczek and Khinchine. At 20 packets/s a visit of {} B takes 85.3 ms in the \
-             mean; LC's longest wait for one was {rest:.0} ms in the mean of the runs, and may be 109.",
+            "Alone LC is an M/G/1 queue: 15.07 ms by Pollaczek and Khinchine. At 20 packets/s a \
+             visit of {} B takes 85.3 ms in the mean; LC's longest wait for one was {rest:.0} ms \
+             in the mean of the runs, and may be 109.",
             2666
         ),
         "Original form: as MacGregor and Shi published it; packets before all others, with credit for a round.".into(),
@@ -362,8 +365,9 @@ fn figure_2(lab: &Lab) -> Result<Figure> {
         curves,
     );
     figure.notes.push(
-        "The contract is 1.35 times LC's mean rate in any window of 1 s; the thesis does not say how long its window is, and between \
-         a tenth of a second and 10 s it changes when LC is demoted: after 0.2 s to 49 s, or never."
+        "The contract is 1.35 times LC's mean rate in any window of 1 s; the thesis does not say \
+         how long its window is, and between a tenth of a second and 10 s it changes when LC is \
+         demoted: after 0.2 s to 49 s, or never."
             .into(),
     );
     figure.found = vec![
@@ -452,8 +456,9 @@ fn counters(lab: &Lab, server: Server, rate: u32) -> Result<Figure> {
         figure(&format!("{name}, {used} % of the link: counts in 100 s"), QUANTUM, "times", curves);
     figure.axes = Axes::Plain;
     figure.notes.push(
-        "Counted from what the link sent: served is a run of LC's packets; left waiting, one after which another flow's packet \
-         follows while LC has more; a round, one pass over the BE flows."
+        "Counted from what the link sent: served is a run of LC's packets; left waiting, one after \
+         which another flow's packet follows while LC has more; a round, one pass over the BE \
+         flows."
             .into(),
     );
     figure.found = found;
@@ -491,8 +496,9 @@ fn high(lab: &Lab, server: Server) -> Result<Figure> {
     Ok(figure)
 }
 
-const SHAPES: &str = "1.2 Mbit/s is printed, and its utilisations need 1.3; at either all curves are flat. 770 kbit/s comes nearest to the \
-                      thesis' shapes. Frames are single packets of up to 17,000 B; `divided` sends them as packets of 1500 B.";
+const SHAPES: &str = "1.2 Mbit/s is printed, and its utilisations need 1.3; at either all curves \
+                      are flat. 770 kbit/s comes nearest to the thesis' shapes. Frames are single \
+                      packets of up to 17,000 B; `divided` sends them as packets of 1500 B.";
 
 fn figure_10(lab: &Lab) -> Result<Figure> {
     let curves = vec![
@@ -566,8 +572,8 @@ fn figure_11(lab: &Lab) -> Result<Figure> {
     let mut figure = figure("DRR+ with video, background of growing rate", BE_RATE, DELAY, curves);
     figure.notes = vec![
         SHAPES.into(),
-        "At 770 kbit/s the contract, 829 kbit/s, is beyond the link; there LC is demoted from the start, which it is after a second \
-         in any case."
+        "At 770 kbit/s the contract, 829 kbit/s, is beyond the link; there LC is demoted from the \
+         start, which it is after a second in any case."
             .into(),
     ];
     figure.found = found;

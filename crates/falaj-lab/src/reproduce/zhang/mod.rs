@@ -22,8 +22,9 @@ const WORK: Work = Work {
     name: "zhang",
     title: "DRR+ and DRR++, reproduced",
     source: "C. Zhang, DRR++ (thesis): Tables 5.1 and 5.2, Figures 2.1 and 5.1-5.14, Theorem 2",
-    setting: "One flow of low latency (LC) and three others (BE), five runs of 100 s; packets of 40 B and 40 to 700 B of payload with \
-              exponential gaps, or video of 614.4 kbit/s. Delays from the last bit in to the last bit out; intervals are Student's.",
+    setting: "One flow of low latency (LC) and three others (BE), five runs of 100 s; packets of \
+              40 B and 40 to 700 B of payload with exponential gaps, or video of 614.4 kbit/s. \
+              Delays from the last bit in to the last bit out; intervals are Student's.",
     published: &[
         (
             "Figure 2.1",
@@ -192,8 +193,9 @@ const WORK: Work = Work {
             "",
         ),
     ],
-    seeds: "Each run is decided by its seed, 1 to 5: the same command gives the same numbers, bit for bit. What is measured, with --live, is \
-            what seed 1 sends, on one machine at one time.",
+    seeds: "Each run is decided by its seed, 1 to 5: the same command gives the same numbers, bit \
+            for bit. What is measured, with --live, is what seed 1 sends, on one machine at one \
+            time.",
     known: include_str!("../../../data/zhang-known.json"),
 };
 

@@ -112,9 +112,10 @@ pub(super) fn figure() -> Result<Figure> {
         axes: Axes::Plain,
         curves,
         notes: vec![
-            "Two connections of half the link each, packets of a second; connection 1 sent one a second for 900 s while the other \
-             was silent. With one packet in two seconds of connection 2, as printed, all four alternate: the link is never \
-             backlogged. The statement needs 450 packets and more to wait at 900 s."
+            "Two connections of half the link each, packets of a second; connection 1 sent one a \
+             second for 900 s while the other was silent. With one packet in two seconds of \
+             connection 2, as printed, all four alternate: the link is never backlogged. The \
+             statement needs 450 packets and more to wait at 900 s."
                 .into(),
         ],
         found,
@@ -175,8 +176,8 @@ pub(super) fn theorem() -> Result<Figure> {
             Curve { name: "falaj plan", points: ours },
         ],
         notes: vec![
-            "Lemma 3 counts one BE flow for all: each of them may carry nearly a packet over, so `sigma/r + (Q' + n L)/C` is right where \
-             `sigma/r + (Q + 3 Q')/C` is printed."
+            "Lemma 3 counts one BE flow for all: each of them may carry nearly a packet over, so \
+             `sigma/r + (Q' + n L)/C` is right where `sigma/r + (Q + 3 Q')/C` is printed."
                 .into(),
         ],
         found,

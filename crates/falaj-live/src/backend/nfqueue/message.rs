@@ -2,7 +2,7 @@
 
 /// A verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum PacketVerdict {
     Drop = 0,
     Accept = 1,
 }
@@ -41,10 +41,10 @@ mod config {
 }
 
 /// A message to the kernel.
-struct Message(Vec<u8>);
+struct MessageBuilder(Vec<u8>);
 
-impl Message {
-    fn new(kind: u16, flags: u16, queue: u16) -> Message {
+impl MessageBuilder {
+    fn new(kind: u16, flags: u16, queue: u16) -> MessageBuilder {
         let mut bytes = vec![0; 4];
         bytes.extend((SUBSYSTEM | kind).to_ne_bytes());
         bytes.extend((REQUEST | flags).to_ne_bytes());
@@ -52,10 +52,10 @@ impl Message {
         // Of no family, version 0.
         bytes.extend([0, 0]);
         bytes.extend(queue.to_be_bytes());
-        Message(bytes)
+        MessageBuilder(bytes)
     }
 
-    fn with(mut self, attribute: u16, parts: &[&[u8]]) -> Message {
+    fn with(mut self, attribute: u16, parts: &[&[u8]]) -> MessageBuilder {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         self.0.extend((4 + length as u16).to_ne_bytes());
         self.0.extend(attribute.to_ne_bytes());
@@ -74,7 +74,7 @@ impl Message {
 /// Takes a queue that holds so many packets, with an answer.
 pub(super) fn bind(queue: u16, packets: u32, fail_open: bool) -> Vec<u8> {
     let flags = if fail_open { config::FAIL_OPEN } else { 0 };
-    Message::new(CONFIG, ACK, queue)
+    MessageBuilder::new(CONFIG, ACK, queue)
         .with(config::COMMAND, &[&[config::BIND, 0, 0, 0]])
         .with(config::LENGTH, &[&packets.to_be_bytes()])
         .with(config::FLAGS, &[&flags.to_be_bytes()])
@@ -85,15 +85,21 @@ pub(super) fn bind(queue: u16, packets: u32, fail_open: bool) -> Vec<u8> {
 /// From here on packets come, whole.
 pub(super) fn begin(queue: u16) -> Vec<u8> {
     let whole = 0xffff_u32.to_be_bytes();
-    Message::new(CONFIG, 0, queue)
+    MessageBuilder::new(CONFIG, 0, queue)
         .with(config::PARAMETERS, &[&whole, &[config::COPY_PACKETS]])
         .done()
 }
 
 /// What becomes of a packet, with other bytes if there are some.
-pub(super) fn verdict(queue: u16, id: u32, verdict: Verdict, payload: Option<&[u8]>) -> Vec<u8> {
+pub(super) fn verdict(
+    queue: u16,
+    id: u32,
+    verdict: PacketVerdict,
+    payload: Option<&[u8]>,
+) -> Vec<u8> {
     let about = [(verdict as u32).to_be_bytes(), id.to_be_bytes()];
-    let message = Message::new(VERDICT, 0, queue).with(about::VERDICT, &[&about[0], &about[1]]);
+    let message =
+        MessageBuilder::new(VERDICT, 0, queue).with(about::VERDICT, &[&about[0], &about[1]]);
     payload
         .into_iter()
         .fold(message, |message, payload| message.with(about::PAYLOAD, &[payload]))
@@ -102,7 +108,7 @@ pub(super) fn verdict(queue: u16, id: u32, verdict: Verdict, payload: Option<&[u
 
 /// What the kernel says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said<'a> {
+pub(super) enum KernelMessage<'a> {
     /// Here is a packet.
     Packet {
         id: u32,
@@ -119,16 +125,18 @@ pub(super) enum Said<'a> {
 }
 
 /// Reads one message.
-pub(super) fn read(bytes: &[u8]) -> Said<'_> {
-    read_it(bytes).unwrap_or(Said::Nothing)
+pub(super) fn read(bytes: &[u8]) -> KernelMessage<'_> {
+    read_it(bytes).unwrap_or(KernelMessage::Nothing)
 }
 
-fn read_it(bytes: &[u8]) -> Option<Said<'_>> {
+fn read_it(bytes: &[u8]) -> Option<KernelMessage<'_>> {
     let length = u32::from_ne_bytes(*bytes.first_chunk()?) as usize;
     let message = bytes.get(..length)?;
     let kind = u16::from_ne_bytes(*message.get(4..)?.first_chunk()?);
     if kind == ERROR {
-        return Some(Said::Answer(-i32::from_ne_bytes(*message.get(16..)?.first_chunk()?)));
+        return Some(KernelMessage::Answer(-i32::from_ne_bytes(
+            *message.get(16..)?.first_chunk()?,
+        )));
     }
     if kind != SUBSYSTEM | PACKET {
         return None;
@@ -150,8 +158,8 @@ fn read_it(bytes: &[u8]) -> Option<Said<'_>> {
     let &[a, b, c, d, e, f] = head?;
     let id = u32::from_be_bytes([a, b, c, d]);
     match whole {
-        Some(whole) if whole as usize > payload.len() => Some(Said::Cut { id }),
-        _ => Some(Said::Packet { id, protocol: [e, f], payload }),
+        Some(whole) if whole as usize > payload.len() => Some(KernelMessage::Cut { id }),
+        _ => Some(KernelMessage::Packet { id, protocol: [e, f], payload }),
     }
 }
 
@@ -160,10 +168,11 @@ fn read_it(bytes: &[u8]) -> Option<Said<'_>> {
 pub(super) fn hostile(bytes: &[u8]) {
     let mut rest = bytes;
     while let Some((length, _)) = rest.split_first_chunk::<4>() {
-        if let Said::Packet { id, payload, .. } = read(rest) {
+        if let KernelMessage::Packet { id, payload, .. } = read(rest) {
             let (all, within) = (rest.as_ptr_range(), payload.as_ptr_range());
             assert!(payload.is_empty() || all.start <= within.start && within.end <= all.end);
-            let _ = verdict(0, id, Verdict::Accept, Some(&payload[..payload.len().min(1_000)]));
+            let _ =
+                verdict(0, id, PacketVerdict::Accept, Some(&payload[..payload.len().min(1_000)]));
         }
         let next = (u32::from_ne_bytes(*length) as usize).next_multiple_of(4).max(4);
         rest = rest.get(next..).unwrap_or(&[]);
@@ -176,7 +185,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn packet(attributes: &[(u16, &[u8])]) -> Vec<u8> {
-        let message = Message::new(PACKET, 0, 5);
+        let message = MessageBuilder::new(PACKET, 0, 5);
         attributes
             .iter()
             .fold(message, |message, &(kind, value)| message.with(kind, &[value]))
@@ -191,20 +200,20 @@ mod tests {
             packet(&[(3, &[0; 4]), (about::PACKET, &head), (about::PAYLOAD | 0x8000, &payload)]);
         assert_eq!(
             read(&said),
-            Said::Packet { id: 258, protocol: [0x86, 0xdd], payload: &payload }
+            KernelMessage::Packet { id: 258, protocol: [0x86, 0xdd], payload: &payload }
         );
         let long = packet(&[
             (about::PACKET, &head),
             (about::PAYLOAD, &payload),
             (about::WHOLE_LENGTH, &22_u32.to_be_bytes()),
         ]);
-        assert_eq!(read(&long), Said::Cut { id: 258 });
-        assert_eq!(read(&packet(&[(about::PAYLOAD, &payload)])), Said::Nothing);
+        assert_eq!(read(&long), KernelMessage::Cut { id: 258 });
+        assert_eq!(read(&packet(&[(about::PAYLOAD, &payload)])), KernelMessage::Nothing);
         let mut answer = vec![36, 0, 0, 0, 2, 0];
         answer.resize(16, 0);
         answer.extend((-1_i32).to_ne_bytes());
         answer.resize(36, 0);
-        assert_eq!(read(&answer), Said::Answer(1));
+        assert_eq!(read(&answer), KernelMessage::Answer(1));
     }
 
     proptest! {
@@ -214,7 +223,8 @@ mod tests {
             bytes in prop::collection::vec(any::<u8>(), 0..100), kind in 0..4_u16,
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         ) {
-            let mut message = packet(&[(about::PACKET, &[1; 7]), (kind * 5, &bytes), (about::PAYLOAD, &bytes)]);
+            let mut message =
+                packet(&[(about::PACKET, &[1; 7]), (kind * 5, &bytes), (about::PAYLOAD, &bytes)]);
             for (at, value) in changes {
                 let at = at.index(message.len());
                 message[at] = value;

@@ -10,21 +10,24 @@ mod message;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::{fmt, fs, io};
 
 use falaj_engine::Corrupt;
 use falaj_sched::units::label::Ecn;
 use nix::errno::Errno;
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send,
     setsockopt, socket, sockopt,
 };
 
-use self::message::{Said, Verdict};
-use crate::backend::port::{Port, Received, mark, turn};
+use self::message::{KernelMessage, PacketVerdict};
+use super::{Address, Backend, BackendEntry, Monitor, OpenEnd, OpenError, OpenOptions};
+use crate::backend::frame::{mark, turn};
+use crate::backend::port::{Port, Received};
 use crate::backend::tap::Tap;
 
 /// Packets that the kernel holds at most, waiting ones and those that are on their way through the
@@ -43,9 +46,67 @@ const NUMBER: usize = 4;
 const ETHERNET: usize = 14;
 const PACKET: usize = Tap::VNET_HEADER + ETHERNET;
 
+/// Queues of the firewall by number: `nfqueue:N`.
+pub const BACKEND: BackendEntry = BackendEntry {
+    help: "\
+nfqueue:N is queue N of this host's firewall, for packets whose way cannot be moved: a rule gives them to
+the queue, and when they are due they go on as if nothing had been. The first queue is up, the second down:
+  iptables -A FORWARD -o eth1 -j NFQUEUE --queue-num 1   (nft: oif eth1 queue num 1)
+Without falaj the kernel drops what such a rule takes, unless it has --queue-bypass (nft: queue num 1 bypass).",
+    example: "nfqueue:1 nfqueue:2 --rate 10mbit --delay 40ms",
+    returns_packets: true,
+    ..BackendEntry::new("nfqueue:", "nfqueue:N", |number| match number.parse() {
+        Ok(number) => Ok(Arc::new(NfqueueNumber(number))),
+        Err(_) => Err("write a queue's number, 0 to 65535: `nfqueue:5`".into()),
+    })
+};
+
+/// The number of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct NfqueueNumber(u16);
+
+impl fmt::Display for NfqueueNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "nfqueue:{}", self.0)
+    }
+}
+
+impl Address for NfqueueNumber {
+    fn open(&self, options: &OpenOptions) -> Result<OpenEnd, OpenError> {
+        let opened = || -> io::Result<OpenEnd> {
+            // A queue never changes: nothing is told.
+            let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+            let silent = EventFd::from_value_and_flags(0, flags)?;
+            let monitor = Monitor::adopt(silent.as_fd().try_clone_to_owned()?);
+            Ok((Box::new(Rc::new(Nfqueue::open(self.0, options.fail_open)?)), monitor))
+        };
+        opened().map_err(|cause| {
+            let attempt = format!(
+                "cannot take queue {} of the firewall; that takes CAP_NET_ADMIN, and a queue that nobody else has",
+                self.0
+            );
+            OpenError::new(attempt, cause)
+        })
+    }
+}
+
+impl Backend for Rc<Nfqueue> {
+    fn entry(&self) -> &'static BackendEntry {
+        &BACKEND
+    }
+
+    fn port(&self) -> io::Result<Box<dyn Port>> {
+        Ok(Box::new(NfqueuePort::new(Rc::clone(self))))
+    }
+
+    fn unread(&self) -> u64 {
+        Nfqueue::unread(self)
+    }
+}
+
 /// A queue, and the packets in it.
 #[derive(Debug)]
-pub struct Queue {
+pub struct Nfqueue {
     socket: OwnedFd,
     number: u16,
     fail_open: bool,
@@ -54,13 +115,13 @@ pub struct Queue {
     lost: Cell<u64>,
 }
 
-impl Queue {
+impl Nfqueue {
     /// Takes the queue of this number. What finds no room in it goes on if it is to `fail_open`,
     /// and is dropped else; the same for what is in it when it ends.
     ///
     /// # Errors
     /// Somebody else has it, or may not be had.
-    pub fn open(number: u16, fail_open: bool) -> io::Result<Queue> {
+    pub fn open(number: u16, fail_open: bool) -> io::Result<Nfqueue> {
         let flags = SockFlag::SOCK_CLOEXEC;
         let socket =
             socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkNetFilter)?;
@@ -68,7 +129,7 @@ impl Queue {
         if setsockopt(&socket, sockopt::RcvBufForce, &ROOM).is_err() {
             let _ = setsockopt(&socket, sockopt::RcvBuf, &ROOM);
         }
-        let queue = Queue {
+        let queue = Nfqueue {
             socket,
             number,
             fail_open,
@@ -80,8 +141,8 @@ impl Queue {
         let mut answer = [0; 4096];
         let length = recv(queue.socket.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT)?;
         match message::read(&answer[..length]) {
-            Said::Answer(0) => {}
-            Said::Answer(error) => return Err(io::Error::from_raw_os_error(error)),
+            KernelMessage::Answer(0) => {}
+            KernelMessage::Answer(error) => return Err(io::Error::from_raw_os_error(error)),
             _ => return Err(Errno::EPROTO.into()),
         }
         queue.say(&message::begin(number))?;
@@ -112,7 +173,7 @@ impl Queue {
     }
 
     /// What becomes of a packet that has no verdict yet; says whether it had none.
-    fn judge(&self, unit: &[u8], verdict: Verdict) -> Result<bool, Errno> {
+    fn judge(&self, unit: &[u8], verdict: PacketVerdict) -> Result<bool, Errno> {
         let (Some(number), Some(packet)) =
             (unit.get(NUMBER..).and_then(<[u8]>::first_chunk), unit.get(PACKET..))
         else {
@@ -123,17 +184,17 @@ impl Queue {
         if !self.held.borrow_mut().remove(&id) {
             return Ok(false);
         }
-        let payload = (unit[CHANGED] != 0 && verdict == Verdict::Accept).then_some(packet);
+        let payload = (unit[CHANGED] != 0 && verdict == PacketVerdict::Accept).then_some(packet);
         self.say(&message::verdict(self.number, id, verdict, payload)).map(|()| true)
     }
 }
 
-impl Drop for Queue {
+impl Drop for Nfqueue {
     fn drop(&mut self) {
         // The kernel drops what is left by itself.
         if self.fail_open {
             for &id in self.held.borrow().iter() {
-                let _ = self.say(&message::verdict(self.number, id, Verdict::Accept, None));
+                let _ = self.say(&message::verdict(self.number, id, PacketVerdict::Accept, None));
             }
         }
     }
@@ -141,15 +202,15 @@ impl Drop for Queue {
 
 /// A port at a queue; what comes in leaves at the same one.
 #[derive(Debug)]
-pub struct QueuePort {
-    queue: Rc<Queue>,
+pub struct NfqueuePort {
+    queue: Rc<Nfqueue>,
     message: Box<[u8]>,
 }
 
-impl QueuePort {
+impl NfqueuePort {
     /// Of this queue.
-    pub fn new(queue: Rc<Queue>) -> QueuePort {
-        QueuePort { queue, message: vec![0; LONGEST].into() }
+    pub fn new(queue: Rc<Nfqueue>) -> NfqueuePort {
+        NfqueuePort { queue, message: vec![0; LONGEST].into() }
     }
 }
 
@@ -160,7 +221,7 @@ fn note_change(unit: &mut [u8]) {
     }
 }
 
-impl Port for QueuePort {
+impl Port for NfqueuePort {
     fn name(&self) -> String {
         format!("The queue {} of the firewall", self.queue.number)
     }
@@ -183,7 +244,7 @@ impl Port for QueuePort {
                 Err(errno) => return Err(errno.into()),
             };
             match message::read(&self.message[..length]) {
-                Said::Packet { id, protocol, payload } => {
+                KernelMessage::Packet { id, protocol, payload } => {
                     self.queue.held.borrow_mut().insert(id);
                     let length = PACKET + payload.len();
                     let unit = buffer.get_mut(..length).ok_or(Errno::EMSGSIZE)?;
@@ -193,29 +254,29 @@ impl Port for QueuePort {
                     unit[PACKET..].copy_from_slice(payload);
                     return Ok(Some(Received::packet(length, payload.len() as u32, None)));
                 }
-                Said::Cut { id } => {
+                KernelMessage::Cut { id } => {
                     self.queue.say(&message::verdict(
                         self.queue.number,
                         id,
-                        Verdict::Drop,
+                        PacketVerdict::Drop,
                         None,
                     ))?;
                     return Err(Errno::EMSGSIZE.into());
                 }
                 // A verdict that came too late, say.
-                Said::Answer(_) | Said::Nothing => {}
+                KernelMessage::Answer(_) | KernelMessage::Nothing => {}
             }
         }
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
-        Ok(self.queue.judge(unit, Verdict::Accept)?)
+        Ok(self.queue.judge(unit, PacketVerdict::Accept)?)
     }
 
     fn dropped(&mut self, unit: &[u8]) {
         // It cannot be held for ever: where this fails there is no memory, and it goes with the
         // queue.
-        let _ = self.queue.judge(unit, Verdict::Drop);
+        let _ = self.queue.judge(unit, PacketVerdict::Drop);
     }
 
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {

@@ -14,13 +14,13 @@ use nix::sys::socket::{
 };
 use nix::unistd::geteuid;
 
-use crate::error::Step;
+use crate::error::SetupStep;
 
 /// Claims an interface of the network namespace that the process is in now, for as long as the
 /// descriptor is open.
-pub(crate) fn claim(interface: &str) -> Result<OwnedFd, (Step, Errno)> {
+pub(crate) fn claim(interface: &str) -> Result<OwnedFd, (SetupStep, Errno)> {
     let name = UnixAddr::new_abstract(format!("falaj/interface/{interface}").as_bytes());
-    name.and_then(|name| take(&name)).map_err(|errno| (Step::Claim, errno))
+    name.and_then(|name| take(&name)).map_err(|errno| (SetupStep::Claim, errno))
 }
 
 fn take(name: &UnixAddr) -> Result<OwnedFd, Errno> {
@@ -68,7 +68,7 @@ mod tests {
         let held = claim(&name).expect("free");
         // However many ask.
         for _ in 0..10 {
-            assert_eq!(claim(&name).map(drop), Err((Step::Claim, Errno::EBUSY)));
+            assert_eq!(claim(&name).map(drop), Err((SetupStep::Claim, Errno::EBUSY)));
         }
         assert!(claim(&format!("{name}-other")).is_ok());
         drop(held);

@@ -10,12 +10,10 @@
 //! (`PACKET_QDISC_BYPASS`), which would hide them from `tcpdump`.
 
 mod claim;
-mod monitor;
-pub(crate) mod place;
+pub(crate) mod open;
 mod sys;
 mod vlan;
 
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,38 +27,17 @@ use nix::sys::socket::{
 };
 
 pub(crate) use self::claim::claim;
-pub use self::monitor::Monitor;
-pub use self::place::{Place, open};
+pub use self::open::open;
 
-use crate::backend::port::{self, Port, Received};
+use crate::backend::frame;
+use crate::backend::name::InterfaceState;
+use crate::backend::port::{Port, Received};
 use crate::backend::tap::Tap;
-use crate::error::Step;
-use sys::Ring;
+use crate::error::SetupStep;
+use sys::PacketRing;
 
 /// Bytes of units that may wait in the socket's queue, or be on their way out.
 const ROOM: usize = 8 << 20;
-
-/// How an interface is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Up: frames pass.
-    Up,
-    /// Taken down: nothing passes until somebody brings it up.
-    Down,
-    /// There is no interface of that name; one that appears is taken.
-    Gone,
-}
-
-/// `is up`, `is down`, `is gone`.
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            State::Up => "is up",
-            State::Down => "is down",
-            State::Gone => "is gone",
-        })
-    }
-}
 
 /// A packet socket at an interface. What comes in there it receives, what it sends goes out there;
 /// what others send out there it does not see.
@@ -70,7 +47,7 @@ pub struct PacketSocket {
     interface: String,
     promiscuous: bool,
     /// The interface's number and how it was when last looked at.
-    bound: Mutex<(c_int, State)>,
+    bound: Mutex<(c_int, InterfaceState)>,
     /// Units that the kernel had no room for, as far as it was asked.
     unread: AtomicU64,
     /// Nobody else forwards at this interface.
@@ -80,16 +57,16 @@ pub struct PacketSocket {
 impl PacketSocket {
     /// Makes and sets up a socket at an interface of the network namespace that the process is in
     /// now.
-    pub(crate) fn make(interface: &str, promiscuous: bool) -> Result<OwnedFd, (Step, Errno)> {
+    pub(crate) fn make(interface: &str, promiscuous: bool) -> Result<OwnedFd, (SetupStep, Errno)> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         // Of no protocol: nothing comes in before it is bound.
         let socket = socket::socket(AddressFamily::Packet, SockType::Raw, flags, None);
-        let socket = socket.map_err(|errno| (Step::PacketSocket, errno))?;
+        let socket = socket.map_err(|errno| (SetupStep::PacketSocket, errno))?;
         let fd = socket.as_fd();
         let index =
-            crate::sys::index(fd, interface).map_err(|errno| (Step::FindInterface, errno))?;
-        set_up(fd).map_err(|errno| (Step::PacketOptions, errno))?;
-        attach(fd, index, promiscuous).map_err(|errno| (Step::FindInterface, errno))?;
+            crate::sys::index(fd, interface).map_err(|errno| (SetupStep::FindInterface, errno))?;
+        set_up(fd).map_err(|errno| (SetupStep::PacketOptions, errno))?;
+        attach(fd, index, promiscuous).map_err(|errno| (SetupStep::FindInterface, errno))?;
         Ok(socket)
     }
 
@@ -112,16 +89,16 @@ impl PacketSocket {
         socket: OwnedFd,
         interface: &str,
         promiscuous: bool,
-    ) -> Result<PacketSocket, (Step, Errno)> {
+    ) -> Result<PacketSocket, (SetupStep, Errno)> {
         let adopted = PacketSocket {
             socket,
             interface: interface.to_owned(),
             promiscuous,
-            bound: Mutex::new((-1, State::Gone)),
+            bound: Mutex::new((-1, InterfaceState::Gone)),
             unread: AtomicU64::new(0),
             _claim: None,
         };
-        let now = adopted.find().map_err(|errno| (Step::FindInterface, errno))?;
+        let now = adopted.find().map_err(|errno| (SetupStep::FindInterface, errno))?;
         *adopted.bound.lock().unwrap_or_else(PoisonError::into_inner) = now;
         Ok(adopted)
     }
@@ -146,15 +123,15 @@ impl PacketSocket {
         self.bound.lock().unwrap_or_else(PoisonError::into_inner).0
     }
 
-    fn find(&self) -> Result<(c_int, State), Errno> {
+    fn find(&self) -> Result<(c_int, InterfaceState), Errno> {
         let index = crate::sys::index(self.as_fd(), &self.interface)?;
         let up = crate::sys::flags(self.as_fd(), &self.interface)? & libc::IFF_UP != 0;
-        Ok((index, if up { State::Up } else { State::Down }))
+        Ok((index, if up { InterfaceState::Up } else { InterfaceState::Down }))
     }
 
     /// Looks how the interface is, and takes one of its name that has appeared; says how it is if
     /// that has changed.
-    pub fn look(&self) -> Option<State> {
+    pub fn look(&self) -> Option<InterfaceState> {
         let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
         let now = match self.find() {
             // Another interface of this name: the kernel has forgotten all that was asked for the
@@ -162,10 +139,10 @@ impl PacketSocket {
             Ok((index, _))
                 if index != bound.0 && attach(self.as_fd(), index, self.promiscuous).is_err() =>
             {
-                (-1, State::Gone)
+                (-1, InterfaceState::Gone)
             }
             Ok(now) => now,
-            Err(_) => (-1, State::Gone),
+            Err(_) => (-1, InterfaceState::Gone),
         };
         let changed = (*bound != now).then_some(now.1);
         *bound = now;
@@ -286,7 +263,7 @@ pub(crate) fn promiscuous(socket: BorrowedFd<'_>, index: c_int) -> Result<(), Er
 /// What comes in at an interface, unit by unit.
 #[derive(Debug)]
 pub struct PacketReader {
-    ring: Ring,
+    ring: PacketRing,
     socket: Arc<PacketSocket>,
     /// How often in a row there was nothing.
     nothing: u32,
@@ -302,7 +279,7 @@ impl PacketReader {
     /// # Errors
     /// The receive ring cannot be mapped.
     pub fn new(socket: Arc<PacketSocket>) -> io::Result<PacketReader> {
-        Ok(PacketReader { ring: Ring::map(socket.as_fd())?, socket, nothing: 0 })
+        Ok(PacketReader { ring: PacketRing::map(socket.as_fd())?, socket, nothing: 0 })
     }
 
     /// Reads one unit and says its length in bytes, header included; `None` if there is none now.
@@ -345,7 +322,7 @@ impl PacketReader {
 }
 
 /// Copies a whole frame out of the ring.
-fn copy(frame: sys::Frame<'_>, unit: &mut [u8]) -> Result<usize, Errno> {
+fn copy(frame: sys::RingFrame<'_>, unit: &mut [u8]) -> Result<usize, Errno> {
     let (head, rest) = frame.bytes.split_at_checked(HEADER).ok_or(Errno::EBADMSG)?;
     let length = Tap::VNET_HEADER + rest.len();
     unit.get_mut(Tap::VNET_HEADER..length).ok_or(Errno::EMSGSIZE)?.copy_from_slice(rest);
@@ -383,7 +360,7 @@ impl Port for PacketPort {
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let Some(length) = self.reader.read(buffer)? else { return Ok(None) };
-        Ok(Some(port::received(&buffer[..length])))
+        Ok(Some(frame::received(&buffer[..length])))
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {

@@ -12,14 +12,18 @@ use nix::errno::Errno;
 use nix::libc::{self, c_int, socklen_t};
 
 /// What may be an option's value: any bits are a value of it, and it has no padding.
-pub(super) trait Plain: Copy {}
-impl Plain for c_int {}
-impl Plain for libc::tpacket_req {}
-impl Plain for libc::tpacket_stats {}
-impl Plain for libc::packet_mreq {}
+pub(super) trait OptionValue: Copy {}
+impl OptionValue for c_int {}
+impl OptionValue for libc::tpacket_req {}
+impl OptionValue for libc::tpacket_stats {}
+impl OptionValue for libc::packet_mreq {}
 
 /// Sets an option of the packet layer.
-pub(super) fn set<T: Plain>(socket: BorrowedFd<'_>, option: c_int, value: T) -> Result<(), Errno> {
+pub(super) fn set<T: OptionValue>(
+    socket: BorrowedFd<'_>,
+    option: c_int,
+    value: T,
+) -> Result<(), Errno> {
     // SAFETY: `value` outlives the call, and the length is its own.
     let done = unsafe {
         libc::setsockopt(
@@ -34,7 +38,7 @@ pub(super) fn set<T: Plain>(socket: BorrowedFd<'_>, option: c_int, value: T) -> 
 }
 
 /// An option of the packet layer.
-pub(super) fn get<T: Plain>(socket: BorrowedFd<'_>, option: c_int) -> Result<T, Errno> {
+pub(super) fn get<T: OptionValue>(socket: BorrowedFd<'_>, option: c_int) -> Result<T, Errno> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut length = size_of::<T>() as socklen_t;
     // SAFETY: `value` and its length outlive the call, which writes no more bytes than the length
@@ -49,7 +53,7 @@ pub(super) fn get<T: Plain>(socket: BorrowedFd<'_>, option: c_int) -> Result<T, 
         )
     };
     Errno::result(done)?;
-    // SAFETY: all bytes were zero before, and any bits are a value of a `Plain` type.
+    // SAFETY: all bytes were zero before, and any bits are a value of a `OptionValue` type.
     Ok(unsafe { value.assume_init() })
 }
 
@@ -68,19 +72,19 @@ pub(super) fn bind(socket: BorrowedFd<'_>, index: c_int) -> Result<(), Errno> {
 
 /// A tag that the kernel took out of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tag {
+pub(super) struct VlanTag {
     pub(super) tpid: u16,
     pub(super) tci: u16,
 }
 
-impl Tag {
-    fn of(status: u32, tci: u16, tpid: u16) -> Option<Tag> {
+impl VlanTag {
+    fn of(status: u32, tci: u16, tpid: u16) -> Option<VlanTag> {
         let tpid = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 {
             tpid
         } else {
             libc::ETH_P_8021Q as u16
         };
-        (status & libc::TP_STATUS_VLAN_VALID != 0).then_some(Tag { tpid, tci })
+        (status & libc::TP_STATUS_VLAN_VALID != 0).then_some(VlanTag { tpid, tci })
     }
 }
 
@@ -90,11 +94,11 @@ pub(super) fn receive(
     socket: BorrowedFd<'_>,
     first: &mut [u8],
     then: &mut [u8],
-) -> Result<(usize, Option<Tag>), Errno> {
+) -> Result<(usize, Option<VlanTag>), Errno> {
     /// Room for one control message with auxiliary data, aligned for its header.
     #[repr(align(8))]
-    struct Control([u8; 64]);
-    let mut control = Control([0; 64]);
+    struct ControlBuffer([u8; 64]);
+    let mut control = ControlBuffer([0; 64]);
     let mut parts = [first, then]
         .map(|part| libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() });
     // SAFETY: all zeroes are a valid msghdr, without address, buffers or control data.
@@ -118,7 +122,7 @@ pub(super) fn receive(
             if header.cmsg_level == libc::SOL_PACKET && header.cmsg_type == libc::PACKET_AUXDATA {
                 let data: libc::tpacket_auxdata =
                     ptr::read_unaligned(libc::CMSG_DATA(header).cast());
-                tag = Tag::of(data.tp_status, data.tp_vlan_tci, data.tp_vlan_tpid);
+                tag = VlanTag::of(data.tp_status, data.tp_vlan_tci, data.tp_vlan_tpid);
             }
             next = libc::CMSG_NXTHDR(&raw const message, header);
         }
@@ -149,17 +153,17 @@ pub(super) fn set_up_ring(socket: BorrowedFd<'_>) -> Result<(), Errno> {
 
 /// The receive ring of a socket that [`set_up_ring`] had: frames in the order in which they came.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(super) struct PacketRing {
     memory: NonNull<u8>,
     next: usize,
 }
 
 // SAFETY: the memory belongs to this object alone on our side, and the kernel minds no thread.
-unsafe impl Send for Ring {}
+unsafe impl Send for PacketRing {}
 
 /// A received frame as it lies in the ring.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Frame<'a> {
+pub(super) struct RingFrame<'a> {
     /// The vnet header and behind it the frame, as much of it as fitted.
     pub(super) bytes: &'a [u8],
     /// Whether that is less than there was.
@@ -167,12 +171,12 @@ pub(super) struct Frame<'a> {
     /// Whether all of it is in the socket's queue.
     pub(super) queued: bool,
     /// The tag that was taken out.
-    pub(super) tag: Option<Tag>,
+    pub(super) tag: Option<VlanTag>,
 }
 
-impl Ring {
+impl PacketRing {
     /// Maps the ring of a socket.
-    pub(super) fn map(socket: BorrowedFd<'_>) -> Result<Ring, Errno> {
+    pub(super) fn map(socket: BorrowedFd<'_>) -> Result<PacketRing, Errno> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         // SAFETY: a new mapping where the kernel likes it overlaps nothing of ours.
@@ -183,7 +187,7 @@ impl Ring {
             return Err(Errno::last());
         }
         let memory = NonNull::new(memory.cast()).ok_or(Errno::ENOMEM)?;
-        Ok(Ring { memory, next: 0 })
+        Ok(PacketRing { memory, next: 0 })
     }
 
     fn frame(&self) -> NonNull<u8> {
@@ -200,7 +204,7 @@ impl Ring {
 
     /// The oldest frame, if there is one; `header` is the length of the socket's vnet header.
     #[inline]
-    pub(super) fn front(&self, header: usize) -> Option<Frame<'_>> {
+    pub(super) fn front(&self, header: usize) -> Option<RingFrame<'_>> {
         let status = self.status().load(Ordering::Acquire);
         if status & libc::TP_STATUS_USER == 0 {
             return None;
@@ -215,11 +219,11 @@ impl Ring {
         let frame = usize::from(about.tp_mac);
         let bytes =
             all.get(frame.saturating_sub(header)..frame + about.tp_snaplen as usize).unwrap_or(&[]);
-        Some(Frame {
+        Some(RingFrame {
             bytes,
             cut: about.tp_snaplen < about.tp_len || bytes.is_empty(),
             queued: status & libc::TP_STATUS_COPY != 0,
-            tag: Tag::of(status, about.tp_vlan_tci, about.tp_vlan_tpid),
+            tag: VlanTag::of(status, about.tp_vlan_tci, about.tp_vlan_tpid),
         })
     }
 
@@ -231,7 +235,7 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for PacketRing {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, of this length, and nothing borrows from it any more.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), FRAMES * FRAME) };

@@ -2,7 +2,7 @@
 
 use nix::errno::Errno;
 
-use super::sys::Tag;
+use super::sys::VlanTag;
 use crate::backend::tap::Tap;
 
 /// Both Ethernet addresses; the tag stands behind them.
@@ -12,7 +12,11 @@ const LENGTH: usize = 4;
 /// Puts a tag back into the unit of so many bytes, if there was one; the new length.
 ///
 /// The header in front counts from the frame's beginning and knows nothing of the tag.
-pub(super) fn put_back(unit: &mut [u8], length: usize, tag: Option<Tag>) -> Result<usize, Errno> {
+pub(super) fn put_back(
+    unit: &mut [u8],
+    length: usize,
+    tag: Option<VlanTag>,
+) -> Result<usize, Errno> {
     let Some(tag) = tag else { return Ok(length) };
     let at = Tap::VNET_HEADER + ADDRESSES;
     if length < at {
@@ -48,7 +52,7 @@ fn further(unit: &mut [u8], at: usize) {
 mod tests {
     use super::*;
 
-    const TAG: Option<Tag> = Some(Tag { tpid: 0x88a8, tci: 0xa005 });
+    const TAG: Option<VlanTag> = Some(VlanTag { tpid: 0x88a8, tci: 0xa005 });
 
     #[test]
     fn a_tag_stands_behind_the_addresses_and_moves_what_the_header_points_at() {

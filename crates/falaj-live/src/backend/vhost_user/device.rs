@@ -20,8 +20,9 @@ use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut
 use vm_memory::mmap::MmapRegionBuilder;
 use vm_memory::{FileOffset, GuestAddress, GuestMemoryMmap, GuestMemoryRegion, GuestRegionMmap};
 
-use super::ring::Ring;
-use crate::backend::packet::State;
+use super::ring::Virtqueue;
+use crate::backend::frame;
+use crate::backend::name::InterfaceState;
 use crate::backend::tap::Tap;
 use crate::gso::singly;
 
@@ -71,32 +72,32 @@ const TO_GUEST: usize = 0;
 const FROM_GUEST: usize = 1;
 
 /// A piece of the guest's memory: where the monitor has it, and where the guest.
-struct Piece {
+struct MemoryRegion {
     monitor: u64,
     guest: u64,
     size: u64,
 }
 
 /// The card.
-pub(super) struct Device {
+pub(super) struct CardDevice {
     features: u64,
     connected: bool,
     memory: Option<GuestMemoryMmap>,
-    pieces: Vec<Piece>,
-    rings: [Ring; 2],
+    pieces: Vec<MemoryRegion>,
+    rings: [Virtqueue; 2],
     /// Where the guest's kicks are seen.
     kicks: Arc<Epoll>,
     part: Vec<u8>,
 }
 
-impl Device {
-    pub(super) fn new(kicks: Arc<Epoll>) -> Device {
-        Device {
+impl CardDevice {
+    pub(super) fn new(kicks: Arc<Epoll>) -> CardDevice {
+        CardDevice {
             features: 0,
             connected: false,
             memory: None,
             pieces: Vec::new(),
-            rings: [Ring::new(), Ring::new()],
+            rings: [Virtqueue::new(), Virtqueue::new()],
             kicks,
             part: Vec::new(),
         }
@@ -112,7 +113,7 @@ impl Device {
         for ring in 0..self.rings.len() {
             self.forget_kick(ring);
         }
-        *self = Device::new(Arc::clone(&self.kicks));
+        *self = CardDevice::new(Arc::clone(&self.kicks));
     }
 
     /// All rings may run, once they are told to begin.
@@ -121,11 +122,13 @@ impl Device {
     }
 
     /// As an interface is up, down or gone.
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> InterfaceState {
         match self.connected {
-            false => State::Gone,
-            true if self.memory.is_some() && self.rings.iter().all(Ring::runs) => State::Up,
-            true => State::Down,
+            false => InterfaceState::Gone,
+            true if self.memory.is_some() && self.rings.iter().all(Virtqueue::runs) => {
+                InterfaceState::Up
+            }
+            true => InterfaceState::Down,
         }
     }
 
@@ -160,7 +163,7 @@ impl Device {
     /// Hands the guest a unit, as one that it takes; `false` if it has no room, or takes nothing
     /// now.
     pub(super) fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
-        if self.state() != State::Up {
+        if self.state() != InterfaceState::Up {
             return Ok(false);
         }
         if self.takes(unit) {
@@ -169,7 +172,7 @@ impl Device {
         let mut part = std::mem::take(&mut self.part);
         let done = singly(unit, &mut part, |packet| {
             if !self.has(feature::GUEST_CSUM) {
-                Tap::finish_checksum(packet);
+                frame::finish_checksum(packet);
             }
             Ok(self.put(packet)?)
         });
@@ -200,14 +203,15 @@ impl Device {
             && (kind & CONGESTION == 0 || self.has(feature::GUEST_ECN))
     }
 
-    fn ring(&mut self, index: impl TryInto<usize>) -> Result<&mut Ring> {
+    fn ring(&mut self, index: impl TryInto<usize>) -> Result<&mut Virtqueue> {
         index.try_into().ok().and_then(|index| self.rings.get_mut(index)).ok_or(Error::InvalidParam)
     }
 
     /// Where the guest has what the monitor has there.
     fn guest_address(&self, monitor: u64) -> Result<GuestAddress> {
-        let within =
-            |piece: &&Piece| monitor >= piece.monitor && monitor - piece.monitor < piece.size;
+        let within = |piece: &&MemoryRegion| {
+            monitor >= piece.monitor && monitor - piece.monitor < piece.size
+        };
         let piece = self.pieces.iter().find(within).ok_or(Error::InvalidParam)?;
         Ok(GuestAddress(monitor - piece.monitor + piece.guest))
     }
@@ -245,13 +249,13 @@ fn map(region: &VhostUserMemoryRegion, file: File) -> io::Result<GuestRegionMmap
 
 const NOT_OFFERED: Error = Error::InvalidOperation("it was not offered");
 
-impl VhostUserBackendReqHandlerMut for Device {
+impl VhostUserBackendReqHandlerMut for CardDevice {
     fn set_owner(&mut self) -> Result<()> {
         Ok(())
     }
 
     fn reset_owner(&mut self) -> Result<()> {
-        self.rings.iter_mut().for_each(Ring::stop);
+        self.rings.iter_mut().for_each(Virtqueue::stop);
         Ok(())
     }
 
@@ -287,7 +291,7 @@ impl VhostUserBackendReqHandlerMut for Device {
         let memory = GuestMemoryMmap::from_regions(mapped);
         self.memory =
             Some(memory.map_err(|error| Error::ReqHandlerError(io::Error::other(error)))?);
-        let piece = |region: &VhostUserMemoryRegion| Piece {
+        let piece = |region: &VhostUserMemoryRegion| MemoryRegion {
             monitor: region.user_addr,
             guest: region.guest_phys_addr,
             size: region.memory_size,

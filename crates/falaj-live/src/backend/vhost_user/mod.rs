@@ -1,270 +1,85 @@
-//! A guest's network card (vhost-user-net): the rings of a virtual machine, in memory that its
-//! monitor shares.
-//!
-//! The monitor (QEMU, Cloud Hypervisor, crosvm …) is the front-end, and connects; here is the
-//! back-end. A thread of its own speaks with the monitor, so that one that says half a sentence
-//! keeps nobody waiting; units are read and handed over by the forwarding thread. Both hold one
-//! lock, for which the forwarding thread does not wait: while the monitor changes something there
-//! is nothing to read and no room.
-//!
-//! A unit is what it is at a TAP: a virtio-net header, a frame. Units of many packets and
-//! unfinished checksums go to a guest that takes them, and are cut and finished for one that does
-//! not.
+//! Guests' network cards (vhost-user-net), with the cargo feature `vhost-user`.
 
+#[cfg(feature = "vhost-user")]
+mod card;
+#[cfg(feature = "vhost-user")]
 mod device;
+#[cfg(feature = "vhost-user")]
 mod ring;
 
-use std::cell::Cell;
-use std::fs;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
+#[cfg(feature = "vhost-user")]
+pub use card::{VhostUser, VhostUserPort};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::signal::{SigSet, SigmaskHow};
-use vhost::vhost_user::{BackendReqHandler, Error};
+use super::BackendEntry;
 
-use self::device::Device;
-use crate::backend::packet::{Monitor, State};
-use crate::backend::port::{self, Port, Received};
-use crate::backend::tap::Tap;
+/// Guests' cards by the socket to which the machine monitor connects: `vhost:PATH`.
+pub const BACKEND: BackendEntry = BackendEntry {
+    help: "\
+vhost:PATH is the network card of a virtual machine: QEMU, or another monitor, connects to the socket
+PATH, which falaj makes. The guest needs memory that is shared. No privilege is needed, but for PATH.",
+    example: "vhost:/run/a.sock vhost:/run/b.sock --rate 1gbit --delay 5ms",
+    starts_threads: true,
+    ..BackendEntry::new("vhost:", "vhost:PATH", |path| match path {
+        "" => Err("write the path of a socket behind `vhost:`, such as `vhost:/run/guest.sock`".into()),
+        path => parse(path),
+    })
+};
 
-/// Between one monitor that is gone and the next one: one that comes again and again shall not take
-/// a processor.
-const PAUSE: Duration = Duration::from_millis(10);
-
-/// A socket to which a machine monitor connects, and the card of its guest.
-#[derive(Debug)]
-pub struct VhostUser {
-    path: PathBuf,
-    shared: Arc<Shared>,
-    /// How it was when last looked at.
-    told: Cell<State>,
-    thread: Option<JoinHandle<()>>,
+#[cfg(not(feature = "vhost-user"))]
+fn parse(_path: &str) -> Result<std::sync::Arc<dyn super::Address>, String> {
+    Err("this program was built without guests' cards (cargo feature `vhost-user`)".into())
 }
 
-/// What both threads have.
-struct Shared {
-    device: Arc<Mutex<Device>>,
-    /// Readable when the guest may have sent something.
-    kicks: Arc<Epoll>,
-    /// Behind it: rings may run since.
-    changed: EventFd,
-    /// Readable when the card has come, gone, or become another.
-    news: EventFd,
-    /// Readable when all is over.
-    over: EventFd,
-    connection: Mutex<Option<UnixStream>>,
-}
+#[cfg(feature = "vhost-user")]
+use address::parse;
 
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
-    }
-}
+#[cfg(feature = "vhost-user")]
+mod address {
+    use super::{BACKEND, VhostUser, VhostUserPort};
+    use crate::backend::{
+        Address, Backend, BackendEntry, InterfaceState, OpenEnd, OpenError, OpenOptions, Port,
+    };
+    use std::path::PathBuf;
+    use std::rc::Rc;
+    use std::sync::Arc;
+    use std::{fmt, io};
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+    /// The socket to which the machine monitor of a guest connects.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    struct MonitorSocket(PathBuf);
 
-impl Shared {
-    fn new() -> io::Result<Shared> {
-        let event =
-            || EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
-        let kicks = Arc::new(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?);
-        let changed = event()?;
-        kicks.add(&changed, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0))?;
-        Ok(Shared {
-            device: Arc::new(Mutex::new(Device::new(Arc::clone(&kicks)))),
-            kicks,
-            changed,
-            news: event()?,
-            over: event()?,
-            connection: Mutex::new(None),
-        })
+    pub(super) fn parse(path: &str) -> Result<Arc<dyn Address>, String> {
+        Ok(Arc::new(MonitorSocket(path.into())))
     }
 
-    /// The card may be another than before.
-    fn tell(&self) {
-        // A counter that is full says it as well.
-        let _ = self.changed.write(1);
-        let _ = self.news.write(1);
-    }
-
-    /// Waits for a monitor; `None` when all is over.
-    fn accept(&self, listener: &UnixListener) -> Option<UnixStream> {
-        loop {
-            let mut fds = [
-                PollFd::new(listener.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.over.as_fd(), PollFlags::POLLIN),
-            ];
-            let waited = poll(&mut fds, PollTimeout::NONE);
-            if fds[1].any() == Some(true) {
-                return None;
-            }
-            if waited.is_ok()
-                && let Ok((stream, _)) = listener.accept()
-            {
-                return Some(stream);
-            }
-            // Out of descriptors, it may be.
-            thread::sleep(PAUSE);
+    impl fmt::Display for MonitorSocket {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "vhost:{}", self.0.display())
         }
     }
 
-    fn is_over(&self) -> bool {
-        let mut fd = [PollFd::new(self.over.as_fd(), PollFlags::POLLIN)];
-        poll(&mut fd, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
-    }
-
-    /// One monitor after the other.
-    fn serve(&self, listener: &UnixListener) {
-        while let Some(stream) = self.accept(listener) {
-            *lock(&self.connection) = stream.try_clone().ok();
-            if self.is_over() {
-                return;
-            }
-            lock(&self.device).connect();
-            self.tell();
-            let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(&self.device));
-            let mut state = State::Down;
-            loop {
-                match handler.handle_request() {
-                    Ok(()) => {}
-                    // QEMU enables rings before it has agreed on what that takes, and does not say
-                    // so again.
-                    Err(Error::InactiveFeature(_)) => lock(&self.device).enable(),
-                    Err(_) => break,
-                }
-                let now = lock(&self.device).state();
-                if std::mem::replace(&mut state, now) != now {
-                    self.tell();
-                }
-            }
-            lock(&self.device).disconnect();
-            *lock(&self.connection) = None;
-            self.tell();
-            thread::sleep(PAUSE);
-        }
-    }
-}
-
-impl VhostUser {
-    /// Listens for a machine monitor at a socket of this name, and what tells of changes. The name
-    /// vanishes with it.
-    ///
-    /// # Errors
-    /// Somebody else listens there, or there can be no socket.
-    pub fn listen(path: &Path) -> io::Result<(VhostUser, Monitor)> {
-        let listener = bind(path)?;
-        let shared = Arc::new(Shared::new()?);
-        let monitor = Monitor::adopt(shared.news.as_fd().try_clone_to_owned()?);
-        let servant = Arc::clone(&shared);
-        // Signals are for the thread that asks for them.
-        let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
-        let thread = thread::Builder::new()
-            .name("vhost-user".into())
-            .spawn(move || servant.serve(&listener));
-        mask.thread_set_mask()?;
-        let (path, told) = (path.to_owned(), Cell::new(State::Gone));
-        Ok((VhostUser { path, shared, told, thread: Some(thread?) }, monitor))
-    }
-
-    /// How the card is, if that has changed: gone without a monitor, down until the guest's driver
-    /// has set it up.
-    pub fn look(&self) -> Option<State> {
-        let now = lock(&self.shared.device).state();
-        (self.told.replace(now) != now).then_some(now)
-    }
-}
-
-/// A socket of this name; one that nobody listens at any more is taken away.
-fn bind(path: &Path) -> io::Result<UnixListener> {
-    let is_socket = fs::symlink_metadata(path).is_ok_and(|about| about.file_type().is_socket());
-    if is_socket
-        && UnixStream::connect(path)
-            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-    {
-        fs::remove_file(path)?;
-    }
-    UnixListener::bind(path)
-}
-
-impl Drop for VhostUser {
-    fn drop(&mut self) {
-        let _ = self.shared.over.write(1);
-        if let Some(connection) = &*lock(&self.shared.connection) {
-            let _ = connection.shutdown(std::net::Shutdown::Both);
-        }
-        let _ = self.thread.take().map(JoinHandle::join);
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
-/// A port at a guest's card.
-///
-/// It never says that it is gone: another monitor may connect.
-#[derive(Debug)]
-pub struct VhostUserPort {
-    card: Rc<VhostUser>,
-}
-
-impl VhostUserPort {
-    /// Of this card.
-    pub fn new(card: Rc<VhostUser>) -> VhostUserPort {
-        VhostUserPort { card }
-    }
-
-    /// The card, unless it is just being changed.
-    fn device(&self) -> Option<MutexGuard<'_, Device>> {
-        match self.card.shared.device.try_lock() {
-            Ok(device) => Some(device),
-            Err(TryLockError::Poisoned(device)) => Some(device.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-}
-
-impl Port for VhostUserPort {
-    fn name(&self) -> String {
-        format!("The guest at {}", self.card.path.display())
-    }
-
-    fn longest(&self) -> usize {
-        Tap::MAX_UNIT
-    }
-
-    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
-        let Some(mut device) = self.device() else { return Ok(None) };
-        let read = device.receive(buffer).or_else(|| {
-            // What is said from here on is heard; what was said before is seen when asking. A guest
-            // whose ring makes no sense says always that there is something: it is
-            // asked once.
-            let _ = self.card.shared.kicks.wait(&mut [EpollEvent::empty(); 2], EpollTimeout::ZERO);
-            if device.ask() { device.receive(buffer) } else { None }
-        });
-        match read {
-            Some(read) => Ok(Some(port::received(&buffer[..read?]))),
-            None => Ok(None),
+    impl Address for MonitorSocket {
+        fn open(&self, _: &OpenOptions) -> Result<OpenEnd, OpenError> {
+            let opened = VhostUser::listen(&self.0).map_err(|cause| {
+                let attempt = "cannot listen there; take a name that is free, in a directory that you may write to";
+                OpenError::new(attempt, cause)
+            });
+            let (card, monitor) = opened?;
+            Ok((Box::new(Rc::new(card)), monitor))
         }
     }
 
-    fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
-        match self.device() {
-            Some(mut device) => device.transmit(unit),
-            None => Ok(false),
+    impl Backend for Rc<VhostUser> {
+        fn entry(&self) -> &'static BackendEntry {
+            &BACKEND
         }
-    }
 
-    fn readable(&self) -> BorrowedFd<'_> {
-        self.card.shared.kicks.0.as_fd()
+        fn port(&self) -> io::Result<Box<dyn Port>> {
+            Ok(Box::new(VhostUserPort::new(Rc::clone(self))))
+        }
+
+        fn look(&self) -> Option<InterfaceState> {
+            VhostUser::look(self)
+        }
     }
 }

@@ -34,7 +34,7 @@ const USED: u64 = 8;
 const NO_INTERRUPT: u16 = 1;
 
 /// A ring, and how both sides wake each other.
-pub(super) struct Ring {
+pub(super) struct Virtqueue {
     queue: Queue,
     /// Says the front-end.
     pub(super) enabled: bool,
@@ -50,10 +50,10 @@ pub(super) struct Ring {
     pieces: Vec<(GuestAddress, usize)>,
 }
 
-impl Ring {
-    pub(super) fn new() -> Ring {
+impl Virtqueue {
+    pub(super) fn new() -> Virtqueue {
         let queue = Queue::new(ENTRIES).expect("a power of two");
-        Ring {
+        Virtqueue {
             queue,
             enabled: false,
             kick: None,

@@ -6,6 +6,7 @@
 //! A packet that is whole looks like that by chance once in 65,536 times, and then the computation
 //! finds the checksum that was there.
 
+use crate::backend::frame;
 use crate::backend::tap::Tap;
 
 const ETHERNET: usize = 14;
@@ -24,7 +25,7 @@ pub fn complete(unit: &mut [u8]) {
     unit[6..8].copy_from_slice(&start.to_le_bytes());
     unit[8..10].copy_from_slice(&offset.to_le_bytes());
     // What stands behind the packet, to fill up a short frame, is none of it.
-    Tap::finish_checksum(&mut unit[..Tap::VNET_HEADER + end]);
+    frame::finish_checksum(&mut unit[..Tap::VNET_HEADER + end]);
 }
 
 fn word(frame: &[u8], at: usize) -> Option<u16> {
@@ -170,7 +171,11 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_left_is_computed_once(
-            six: bool, udp: bool, tags in 0..3_usize, options: bool, payload in prop::collection::vec(any::<u8>(), 0..64),
+            six: bool,
+            udp: bool,
+            tags in 0..3_usize,
+            options: bool,
+            payload in prop::collection::vec(any::<u8>(), 0..64),
             behind in prop::collection::vec(any::<u8>(), 0..9),
         ) {
             let (mut unit, pseudo, transport) = unit(six, udp, tags, options, &payload);
@@ -189,7 +194,13 @@ mod tests {
         }
 
         #[test]
-        fn what_is_wrong_stays_wrong(six: bool, udp: bool, at in 0..40_usize, bit in 0..8_u32, payload in prop::collection::vec(any::<u8>(), 40)) {
+        fn what_is_wrong_stays_wrong(
+            six: bool,
+            udp: bool,
+            at in 0..40_usize,
+            bit in 0..8_u32,
+            payload in prop::collection::vec(any::<u8>(), 40),
+        ) {
             let (mut unit, _, transport) = unit(six, udp, 0, false, &payload);
             complete(&mut unit);
             // A bit of the payload that was turned on the way, of a packet that looks whole.
@@ -202,7 +213,10 @@ mod tests {
         }
 
         #[test]
-        fn anything_may_come(mut unit in prop::collection::vec(any::<u8>(), 0..200), kind in 0..3_usize) {
+        fn anything_may_come(
+            mut unit in prop::collection::vec(any::<u8>(), 0..200),
+            kind in 0..3_usize,
+        ) {
             let kinds = [[0x08, 0x00], [0x86, 0xdd], [0x81, 0x00]];
             if let Some(place) = unit.get_mut(24..26) {
                 place.copy_from_slice(&kinds[kind]);

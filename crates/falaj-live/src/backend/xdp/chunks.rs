@@ -10,7 +10,7 @@ use std::ops::Range;
 use nix::errno::Errno;
 use nix::libc::xdp_desc;
 
-use super::sys::{Frames, Ring};
+use super::sys::{Frames, XdpRing};
 
 /// Bytes of a chunk, in which a frame lies.
 pub(super) const CHUNK: usize = 4096;
@@ -26,11 +26,11 @@ pub const LARGEST_MTU: u32 = (CHUNK - HEADROOM - BESIDE) as u32;
 pub(super) struct Chunks {
     frames: Frames,
     /// Chunks that wait for frames.
-    fill: Ring<u64>,
-    received: Ring<xdp_desc>,
-    send: Ring<xdp_desc>,
+    fill: XdpRing<u64>,
+    received: XdpRing<xdp_desc>,
+    send: XdpRing<xdp_desc>,
     /// Chunks whose frames are on their way.
-    sent: Ring<u64>,
+    sent: XdpRing<u64>,
     /// The chunks for sending, by their numbers.
     going: Range<u64>,
     /// Of these, those that are ours.
@@ -47,8 +47,8 @@ impl Chunks {
     /// them are for sending.
     pub(super) fn new(
         frames: Frames,
-        [mut fill, sent]: [Ring<u64>; 2],
-        [received, send]: [Ring<xdp_desc>; 2],
+        [mut fill, sent]: [XdpRing<u64>; 2],
+        [received, send]: [XdpRing<xdp_desc>; 2],
         (coming, going): (u32, u32),
     ) -> Chunks {
         (0..coming).for_each(|n| {
@@ -145,13 +145,13 @@ pub(super) fn hostile(bytes: &[u8]) {
     let fits =
         [odd.producer, odd.consumer].iter().all(|at| at % 4 == 0 && at + 4 <= odd.desc + 16 * 8)
             && odd.desc % 8 == 0;
-    assert_eq!(Ring::<xdp_desc>::new(file.as_fd(), 4 * PAGE as off_t, &odd, 8).is_ok(), fits);
+    assert_eq!(XdpRing::<xdp_desc>::new(file.as_fd(), 4 * PAGE as off_t, &odd, 8).is_ok(), fits);
 
     let at = offsets(0, 64, 128);
     let words =
-        |n: u64, size| Ring::new(file.as_fd(), (n * PAGE) as off_t, &at, size).expect("a ring");
+        |n: u64, size| XdpRing::new(file.as_fd(), (n * PAGE) as off_t, &at, size).expect("a ring");
     let descriptors =
-        |n: u64, size| Ring::new(file.as_fd(), (n * PAGE) as off_t, &at, size).expect("a ring");
+        |n: u64, size| XdpRing::new(file.as_fd(), (n * PAGE) as off_t, &at, size).expect("a ring");
     let memory = CHUNK * (COMING + GOING) as usize;
     let mut chunks = Chunks::new(
         Frames(Mapping::new(memory, None).expect("memory")),
@@ -165,7 +165,7 @@ pub(super) fn hostile(bytes: &[u8]) {
         u32::from_ne_bytes(word)
     };
     let set = |ring: u64, n: u64, value: u32| {
-        file.write_all_at(&value.to_ne_bytes(), ring * PAGE + n * 64).expect("a word")
+        file.write_all_at(&value.to_ne_bytes(), ring * PAGE + n * 64).expect("a word");
     };
     let place_of = |ring: u64, n: u32, size: u32, long: u64| {
         ring * PAGE + 128 + u64::from(n & (size - 1)) * long

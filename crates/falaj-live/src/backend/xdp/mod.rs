@@ -32,13 +32,15 @@ use nix::sys::socket::{self as sockets, AddressFamily, SockFlag, SockType, getso
 pub use self::checksum::complete;
 pub use self::chunks::LARGEST_MTU;
 
-use crate::backend::packet::{self, Monitor, Place, State};
-use crate::backend::port::{self, Port, Received};
+use crate::backend::monitor::Monitor;
+use crate::backend::name::{InterfaceName, InterfaceState};
+use crate::backend::port::{Port, Received};
 use crate::backend::tap::Tap;
-use crate::error::{Error, Step};
+use crate::backend::{frame, packet};
+use crate::error::{Error, SetupStep};
 use crate::netns::made_in;
 use chunks::{CHUNK, Chunks};
-use sys::{Frames, Mapping, Ring};
+use sys::{Frames, Mapping, XdpRing};
 
 /// Chunks that wait for frames, or hold some that were not read yet.
 const COMING: u32 = 4096;
@@ -49,23 +51,23 @@ const GOING: u32 = 512;
 /// sends goes out there.
 #[derive(Debug)]
 pub struct XdpSocket {
-    place: Place,
+    place: InterfaceName,
     /// The same descriptor always, whichever socket it is.
     descriptor: OwnedFd,
-    bound: RefCell<Bound>,
+    bound: RefCell<BoundInterface>,
     /// Nobody else forwards at this interface.
     _claim: OwnedFd,
 }
 
 #[derive(Debug)]
-struct Bound {
+struct BoundInterface {
     /// A packet socket that receives nothing: the interface is promiscuous as long as it lives,
     /// and may be asked by it.
     control: OwnedFd,
     index: i32,
-    state: State,
+    state: InterfaceState,
     /// `None` while there is no interface.
-    shared: Option<Shared>,
+    shared: Option<SharedMemory>,
     /// What was lost at sockets that are no more.
     lost: u64,
     /// How often in a row there was nothing.
@@ -74,7 +76,7 @@ struct Bound {
 
 /// What belongs to one socket at one interface.
 #[derive(Debug)]
-struct Shared {
+struct SharedMemory {
     /// The program is at the interface as long as this is open.
     _program: OwnedFd,
     chunks: Chunks,
@@ -90,9 +92,9 @@ const PATIENCE: u32 = 64;
 /// Which step failed, why, and what to try.
 pub fn available() -> Result<(), Error> {
     let failed = |step| move |errno| Error::new(step, None, errno);
-    sys::socket().map_err(failed(Step::XdpSocket))?;
-    let map = sys::map().map_err(failed(Step::LoadProgram))?;
-    sys::load(map.as_fd()).map(drop).map_err(failed(Step::LoadProgram))
+    sys::socket().map_err(failed(SetupStep::XdpSocket))?;
+    let map = sys::map().map_err(failed(SetupStep::LoadProgram))?;
+    sys::load(map.as_fd()).map(drop).map_err(failed(SetupStep::LoadProgram))
 }
 
 /// Opens a socket at an interface, and what tells of changes there, as [`packet::open`] does; the
@@ -100,9 +102,9 @@ pub fn available() -> Result<(), Error> {
 ///
 /// # Errors
 /// Says which step failed, why, and what to try.
-pub fn open(place: &Place) -> Result<(XdpSocket, Monitor), Error> {
+pub fn open(place: &InterfaceName) -> Result<(XdpSocket, Monitor), Error> {
     let monitor_and_socket = || {
-        let monitor = Monitor::make().map_err(|errno| (Step::Netlink, errno))?;
+        let monitor = Monitor::make().map_err(|errno| (SetupStep::Netlink, errno))?;
         let mut made = vec![monitor, packet::claim(&place.interface)?];
         made.extend(make(&place.interface)?);
         Ok(made)
@@ -111,39 +113,46 @@ pub fn open(place: &Place) -> Result<(XdpSocket, Monitor), Error> {
     let (monitor, claim) = (Monitor::adopt(made.remove(0)), made.remove(0));
     let (control, socket, shared, now) = take(made, &place.interface)?;
     let (index, state) = now;
-    let bound =
-        RefCell::new(Bound { control, index, state, shared: Some(shared), lost: 0, nothing: 0 });
+    let bound = RefCell::new(BoundInterface {
+        control,
+        index,
+        state,
+        shared: Some(shared),
+        lost: 0,
+        nothing: 0,
+    });
     Ok((XdpSocket { place: place.clone(), descriptor: socket, bound, _claim: claim }, monitor))
 }
 
 /// Makes what has to be made in the interface's network namespace: what it is asked by, the socket,
 /// the map, the program at its place.
-fn make(interface: &str) -> Result<Vec<OwnedFd>, (Step, Errno)> {
+fn make(interface: &str) -> Result<Vec<OwnedFd>, (SetupStep, Errno)> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     // Of no protocol: nothing comes in.
     let control = sockets::socket(AddressFamily::Packet, SockType::Raw, flags, None);
-    let control = control.map_err(|errno| (Step::PacketSocket, errno))?;
+    let control = control.map_err(|errno| (SetupStep::PacketSocket, errno))?;
     let asked = control.as_fd();
-    let (index, _) = find(asked, interface).map_err(|errno| (Step::FindInterface, errno))?;
+    let (index, _) = find(asked, interface).map_err(|errno| (SetupStep::FindInterface, errno))?;
     // Drivers that do not say have one.
     if sys::queues(asked, interface).is_ok_and(|queues| queues > 1) {
-        return Err((Step::XdpQueues, Errno::from_raw(0)));
+        return Err((SetupStep::XdpQueues, Errno::from_raw(0)));
     }
-    let mtu = crate::sys::mtu(asked, interface).map_err(|errno| (Step::FindInterface, errno))?;
+    let mtu =
+        crate::sys::mtu(asked, interface).map_err(|errno| (SetupStep::FindInterface, errno))?;
     if mtu.unsigned_abs() > LARGEST_MTU {
-        return Err((Step::XdpMtu, Errno::from_raw(0)));
+        return Err((SetupStep::XdpMtu, Errno::from_raw(0)));
     }
-    packet::promiscuous(asked, index).map_err(|errno| (Step::FindInterface, errno))?;
-    let socket = sys::socket().map_err(|errno| (Step::XdpSocket, errno))?;
-    let map = sys::map().map_err(|errno| (Step::LoadProgram, errno))?;
-    let program = sys::load(map.as_fd()).map_err(|errno| (Step::LoadProgram, errno))?;
+    packet::promiscuous(asked, index).map_err(|errno| (SetupStep::FindInterface, errno))?;
+    let socket = sys::socket().map_err(|errno| (SetupStep::XdpSocket, errno))?;
+    let map = sys::map().map_err(|errno| (SetupStep::LoadProgram, errno))?;
+    let program = sys::load(map.as_fd()).map_err(|errno| (SetupStep::LoadProgram, errno))?;
     let number = index.unsigned_abs();
     let attached = match sys::attach(program.as_fd(), number, true) {
-        Err(errno @ (Errno::EBUSY | Errno::EPERM)) => Err((Step::AttachProgram, errno)),
+        Err(errno @ (Errno::EBUSY | Errno::EPERM)) => Err((SetupStep::AttachProgram, errno)),
         // Behind veth's driver whole units would come, which are longer than a chunk.
-        Err(errno) if sys::is_veth(asked, interface) => Err((Step::XdpUnits, errno)),
+        Err(errno) if sys::is_veth(asked, interface) => Err((SetupStep::XdpUnits, errno)),
         Err(_) => sys::attach(program.as_fd(), number, false)
-            .map_err(|errno| (Step::AttachProgram, errno)),
+            .map_err(|errno| (SetupStep::AttachProgram, errno)),
         Ok(attached) => Ok(attached),
     };
     Ok(vec![control, socket, map, attached?])
@@ -153,28 +162,32 @@ fn make(interface: &str) -> Result<Vec<OwnedFd>, (Step, Errno)> {
 fn take(
     made: Vec<OwnedFd>,
     interface: &str,
-) -> Result<(OwnedFd, OwnedFd, Shared, (i32, State)), Error> {
+) -> Result<(OwnedFd, OwnedFd, SharedMemory, (i32, InterfaceState)), Error> {
     let failed = |step| move |errno| Error::new(step, None, errno);
     let [control, socket, map, program] =
-        <[OwnedFd; 4]>::try_from(made).map_err(|_| failed(Step::XdpSocket)(Errno::EPROTO))?;
-    let now = find(control.as_fd(), interface).map_err(failed(Step::FindInterface))?;
-    let shared = Shared::new(socket.as_fd(), program, now.0.unsigned_abs())
+        <[OwnedFd; 4]>::try_from(made).map_err(|_| failed(SetupStep::XdpSocket)(Errno::EPROTO))?;
+    let now = find(control.as_fd(), interface).map_err(failed(SetupStep::FindInterface))?;
+    let shared = SharedMemory::new(socket.as_fd(), program, now.0.unsigned_abs())
         .map_err(|(step, errno)| Error::new(step, None, errno))?;
-    sys::put(map.as_fd(), socket.as_fd()).map_err(failed(Step::BindXdp))?;
+    sys::put(map.as_fd(), socket.as_fd()).map_err(failed(SetupStep::BindXdp))?;
     Ok((control, socket, shared, now))
 }
 
-fn find(control: BorrowedFd<'_>, interface: &str) -> Result<(i32, State), Errno> {
+fn find(control: BorrowedFd<'_>, interface: &str) -> Result<(i32, InterfaceState), Errno> {
     let index = crate::sys::index(control, interface)?;
     let up = crate::sys::flags(control, interface)? & libc::IFF_UP != 0;
-    Ok((index, if up { State::Up } else { State::Down }))
+    Ok((index, if up { InterfaceState::Up } else { InterfaceState::Down }))
 }
 
-impl Shared {
+impl SharedMemory {
     /// Binds a socket to an interface, with memory of ours.
-    fn new(socket: BorrowedFd<'_>, program: OwnedFd, index: u32) -> Result<Shared, (Step, Errno)> {
-        let memory = |errno| (Step::XdpMemory, errno);
-        let rings = |errno| (Step::XdpRings, errno);
+    fn new(
+        socket: BorrowedFd<'_>,
+        program: OwnedFd,
+        index: u32,
+    ) -> Result<SharedMemory, (SetupStep, Errno)> {
+        let memory = |errno| (SetupStep::XdpMemory, errno);
+        let rings = |errno| (SetupStep::XdpRings, errno);
         let length = CHUNK * (COMING + GOING) as usize;
         let frames = Frames(Mapping::new(length, None).map_err(memory)?);
         let about = libc::xdp_umem_reg {
@@ -196,12 +209,13 @@ impl Shared {
         }
         let at: libc::xdp_mmap_offsets = sys::get(socket, libc::XDP_MMAP_OFFSETS).map_err(rings)?;
         let page = |page: libc::c_ulonglong| page as libc::off_t;
-        let fill = Ring::new(socket, page(libc::XDP_UMEM_PGOFF_FILL_RING), &at.fr, COMING)
+        let fill = XdpRing::new(socket, page(libc::XDP_UMEM_PGOFF_FILL_RING), &at.fr, COMING)
             .map_err(rings)?;
-        let sent = Ring::new(socket, page(libc::XDP_UMEM_PGOFF_COMPLETION_RING), &at.cr, GOING)
+        let sent = XdpRing::new(socket, page(libc::XDP_UMEM_PGOFF_COMPLETION_RING), &at.cr, GOING)
             .map_err(rings)?;
-        let received = Ring::new(socket, libc::XDP_PGOFF_RX_RING, &at.rx, COMING).map_err(rings)?;
-        let send = Ring::new(socket, libc::XDP_PGOFF_TX_RING, &at.tx, GOING).map_err(rings)?;
+        let received =
+            XdpRing::new(socket, libc::XDP_PGOFF_RX_RING, &at.rx, COMING).map_err(rings)?;
+        let send = XdpRing::new(socket, libc::XDP_PGOFF_TX_RING, &at.tx, GOING).map_err(rings)?;
         let chunks = Chunks::new(frames, [fill, sent], [received, send], (COMING, GOING));
         // Whoever was bound there just now may still be on his way out.
         let mut bound = Err(Errno::EBUSY);
@@ -212,8 +226,8 @@ impl Shared {
             }
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        bound.map_err(|errno| (Step::BindXdp, errno))?;
-        Ok(Shared { _program: program, chunks })
+        bound.map_err(|errno| (SetupStep::BindXdp, errno))?;
+        Ok(SharedMemory { _program: program, chunks })
     }
 
     /// Reads one frame behind an empty header.
@@ -270,28 +284,28 @@ impl XdpSocket {
 
     /// Looks how the interface is, and takes one of its name that has appeared; says how it is if
     /// that has changed.
-    pub fn look(&self) -> Option<State> {
+    pub fn look(&self) -> Option<InterfaceState> {
         let bound = &mut *self.bound.borrow_mut();
         let was = (bound.index, bound.state);
-        let mut now =
-            find(bound.control.as_fd(), &self.place.interface).unwrap_or((-1, State::Gone));
+        let mut now = find(bound.control.as_fd(), &self.place.interface)
+            .unwrap_or((-1, InterfaceState::Gone));
         if now.0 != bound.index {
             // It went, and all that belonged to it.
             bound.lost += lost(self.descriptor.as_fd());
             bound.shared = None;
             if now.0 >= 0 {
-                now = self.attach_anew(bound).unwrap_or((-1, State::Gone));
+                now = self.attach_anew(bound).unwrap_or((-1, InterfaceState::Gone));
             }
         }
         (bound.index, bound.state) = now;
         (was != now).then_some(now.1)
     }
 
-    fn attach_anew(&self, bound: &mut Bound) -> Result<(i32, State), Error> {
+    fn attach_anew(&self, bound: &mut BoundInterface) -> Result<(i32, InterfaceState), Error> {
         let made = made_in(self.place.namespace.as_deref(), || make(&self.place.interface))?;
         let (control, socket, shared, now) = take(made, &self.place.interface)?;
         sys::replace(self.descriptor.as_fd(), &socket)
-            .map_err(|errno| Error::new(Step::XdpSocket, None, errno))?;
+            .map_err(|errno| Error::new(SetupStep::XdpSocket, None, errno))?;
         (bound.control, bound.shared) = (control, Some(shared));
         Ok(now)
     }
@@ -346,7 +360,7 @@ impl Port for XdpPort {
             return Ok(None);
         };
         bound.nothing = 0;
-        Ok(Some(port::received(&buffer[..read?])))
+        Ok(Some(frame::received(&buffer[..read?])))
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {

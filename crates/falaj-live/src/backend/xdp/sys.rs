@@ -13,21 +13,21 @@ use nix::libc::{self, c_int, c_long, c_uint, socklen_t};
 
 /// What may be an option's value or stand in a ring: any bits are a value of it, and it has no
 /// padding.
-pub(super) trait Plain: Copy {}
-impl Plain for c_int {}
-impl Plain for u64 {}
-impl Plain for libc::xdp_desc {}
-impl Plain for libc::xdp_umem_reg {}
-impl Plain for libc::xdp_mmap_offsets {}
-impl Plain for libc::xdp_statistics {}
+pub(super) trait PlainData: Copy {}
+impl PlainData for c_int {}
+impl PlainData for u64 {}
+impl PlainData for libc::xdp_desc {}
+impl PlainData for libc::xdp_umem_reg {}
+impl PlainData for libc::xdp_mmap_offsets {}
+impl PlainData for libc::xdp_statistics {}
 
 /// What bpf(2) is asked: a `union bpf_attr`, whose members are put in by their offsets.
 #[repr(C, align(8))]
-struct Ask([u8; 128]);
+struct BpfAttributes([u8; 128]);
 
-impl Ask {
-    fn new(words: &[(usize, u32)], addresses: &[(usize, u64)]) -> Ask {
-        let mut ask = Ask([0; 128]);
+impl BpfAttributes {
+    fn new(words: &[(usize, u32)], addresses: &[(usize, u64)]) -> BpfAttributes {
+        let mut ask = BpfAttributes([0; 128]);
         words.iter().for_each(|&(at, word)| ask.0[at..at + 4].copy_from_slice(&word.to_ne_bytes()));
         addresses
             .iter()
@@ -44,7 +44,7 @@ impl Ask {
                 libc::SYS_bpf,
                 command,
                 (&raw const self.0).cast::<u8>(),
-                size_of::<Ask>() as c_uint,
+                size_of::<BpfAttributes>() as c_uint,
             )
         })
     }
@@ -61,7 +61,7 @@ pub(super) fn map() -> Result<OwnedFd, Errno> {
     const MAP_CREATE: c_int = 0;
     const XSKMAP: u32 = 17;
     let (kind, key, value, entries) = ((0, XSKMAP), (4, 4), (8, 4), (12, 1));
-    Ask::new(&[kind, key, value, entries], &[]).descriptor(MAP_CREATE)
+    BpfAttributes::new(&[kind, key, value, entries], &[]).descriptor(MAP_CREATE)
 }
 
 /// The program: what comes in goes to the socket in the map, or, while there is none, where it went
@@ -92,7 +92,7 @@ pub(super) fn load(map: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let program = program.map(as_laid_out);
     let licence = c"Dual MIT/GPL";
     let words = [(0, XDP), (4, program.len() as u32)];
-    Ask::new(&words, &[(8, program.as_ptr() as u64), (16, licence.as_ptr() as u64)])
+    BpfAttributes::new(&words, &[(8, program.as_ptr() as u64), (16, licence.as_ptr() as u64)])
         .descriptor(PROG_LOAD)
 }
 
@@ -114,7 +114,7 @@ pub(super) fn attach(program: BorrowedFd<'_>, index: u32, native: bool) -> Resul
     const BEHIND: u32 = 1 << 1;
     const WITHIN: u32 = 1 << 2;
     let flags = if native { WITHIN } else { BEHIND };
-    Ask::new(&[(0, program.as_raw_fd() as u32), (4, index), (8, XDP), (12, flags)], &[])
+    BpfAttributes::new(&[(0, program.as_raw_fd() as u32), (4, index), (8, XDP), (12, flags)], &[])
         .descriptor(LINK_CREATE)
 }
 
@@ -123,7 +123,7 @@ pub(super) fn put(map: BorrowedFd<'_>, socket: BorrowedFd<'_>) -> Result<(), Err
     const MAP_UPDATE: c_int = 2;
     let (key, value) = (0_u32, socket.as_raw_fd());
     let addresses = [(8, (&raw const key) as u64), (16, (&raw const value) as u64)];
-    Ask::new(&[(0, map.as_raw_fd() as u32)], &addresses).bpf(MAP_UPDATE).map(drop)
+    BpfAttributes::new(&[(0, map.as_raw_fd() as u32)], &addresses).bpf(MAP_UPDATE).map(drop)
 }
 
 /// An AF_XDP socket in the network namespace that the process is in now.
@@ -144,7 +144,11 @@ pub(super) fn replace(descriptor: BorrowedFd<'_>, by: &OwnedFd) -> Result<(), Er
 }
 
 /// Sets an option of the socket.
-pub(super) fn set<T: Plain>(socket: BorrowedFd<'_>, option: c_int, value: T) -> Result<(), Errno> {
+pub(super) fn set<T: PlainData>(
+    socket: BorrowedFd<'_>,
+    option: c_int,
+    value: T,
+) -> Result<(), Errno> {
     let length = size_of::<T>() as socklen_t;
     // SAFETY: `value` outlives the call, and the length is its own.
     let done = unsafe {
@@ -160,7 +164,7 @@ pub(super) fn set<T: Plain>(socket: BorrowedFd<'_>, option: c_int, value: T) -> 
 }
 
 /// An option of the socket.
-pub(super) fn get<T: Plain>(socket: BorrowedFd<'_>, option: c_int) -> Result<T, Errno> {
+pub(super) fn get<T: PlainData>(socket: BorrowedFd<'_>, option: c_int) -> Result<T, Errno> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut length = size_of::<T>() as socklen_t;
     // SAFETY: `value` and its length outlive the call, which writes no more bytes than the length
@@ -175,7 +179,7 @@ pub(super) fn get<T: Plain>(socket: BorrowedFd<'_>, option: c_int) -> Result<T, 
         )
     };
     Errno::result(done)?;
-    // SAFETY: all bytes were zero before, and any bits are a value of a `Plain` type.
+    // SAFETY: all bytes were zero before, and any bits are a value of a `PlainData` type.
     Ok(unsafe { value.assume_init() })
 }
 
@@ -328,21 +332,21 @@ impl Frames {
 
 /// A ring that kernel and program share: one of them puts in, the other takes out.
 #[derive(Debug)]
-pub(super) struct Ring<T> {
+pub(super) struct XdpRing<T> {
     mapping: Mapping,
     offsets: [u64; 3],
     size: u32,
     of: PhantomData<T>,
 }
 
-impl<T: Plain> Ring<T> {
+impl<T: PlainData> XdpRing<T> {
     /// The ring of `size` places (a power of two) that the socket has at this offset of its memory.
     pub(super) fn new(
         socket: BorrowedFd<'_>,
         at: libc::off_t,
         offsets: &libc::xdp_ring_offset,
         size: u32,
-    ) -> Result<Ring<T>, Errno> {
+    ) -> Result<XdpRing<T>, Errno> {
         let length = offsets.desc as usize + size as usize * size_of::<T>();
         let mapping = Mapping::new(length, Some((socket, at)))?;
         let offsets = [offsets.producer, offsets.consumer, offsets.desc];
@@ -355,7 +359,7 @@ impl<T: Plain> Ring<T> {
         {
             return Err(Errno::EPROTO);
         }
-        Ok(Ring { mapping, offsets, size, of: PhantomData })
+        Ok(XdpRing { mapping, offsets, size, of: PhantomData })
     }
 
     fn word(&self, n: usize) -> &AtomicU32 {

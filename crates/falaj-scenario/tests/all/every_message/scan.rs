@@ -1,5 +1,5 @@
-//! Messages in the sources of a crate, and the tests that have them; for this crate and for those that
-//! build on it.
+//! Messages in the sources of a crate, and the tests that have them; for this crate and for those
+//! that build on it.
 
 use falaj_scenario::{Diagnostics, Severity};
 use std::fs;
@@ -77,7 +77,7 @@ fn fixed(text: &str) -> Vec<String> {
     while let Some(letter) = letters.next() {
         match letter {
             '{' | '}' if letters.peek() == Some(&letter) => {
-                found.last_mut().expect("one").extend(letters.next())
+                found.last_mut().expect("one").extend(letters.next());
             }
             '{' => {
                 letters.by_ref().find(|letter| *letter == '}');

@@ -1,5 +1,5 @@
-//! Random texts for targets of fuzzing, and the texts that fuzzers begin with; for this crate and for
-//! those that build on it.
+//! Random texts for targets of fuzzing, and the texts that fuzzers begin with; for this crate and
+//! for those that build on it.
 
 use falaj_engine::chance::Chance;
 use falaj_scenario::Diagnostics;

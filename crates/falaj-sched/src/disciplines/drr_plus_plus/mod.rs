@@ -28,11 +28,15 @@
 
 pub mod mw00;
 
-use crate::contract::discipline::{Answer, Discipline};
+use self::mw00::Mw00;
+use crate::contract::discipline::{Decision, Discipline};
+use crate::contract::draw::{self, Draw};
 use crate::contract::guarantee::{Bound, Promise, finite_rate, room_for_one};
+use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Setup};
+use crate::contract::params::{ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
+use crate::contract::visitor::Visitor;
 use crate::mechanisms::deficit::{DeficitFlow, DeficitRound, QUANTA, QUANTUM, Quanta, Visits};
 use crate::mechanisms::low_latency::{LATENCY, of_low_latency};
 use crate::queues::queue::{FlowId, Flows};
@@ -46,6 +50,9 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "drr++",
     doc: "DRR with flows of low latency, which wait for a visit instead of a round",
     source: "MacGregor and Shi 2000; Zhang's thesis",
+    cost: "O(1)",
+    guarantee: "rate and delay; more to flows of low latency",
+    guarantee_source: "own derivation; the thesis' own is wrong",
     scheduler: &[
         QUANTA,
         Param {
@@ -56,8 +63,18 @@ pub const MANIFEST: Manifest = Manifest {
         },
     ],
     flow: &[QUANTUM, LATENCY],
-    whole_trees: false,
+    editable: &[("quantum", "Quantum")],
+    draw: Draw::by(&[("quantum", draw::quantum)]),
+    ..Manifest::PLAIN
 };
+
+/// Hands over the discipline in its `form`.
+pub(super) fn construct<V: Visitor>(setup: &Setup, visitor: V) -> Result<V::Output, ConfigErrors> {
+    Ok(match setup.scheduler.choice("form") {
+        Some("mw00") => visitor.visit(Mw00::new(setup)?),
+        _ => visitor.visit(DrrPlusPlus::new(setup)?),
+    })
+}
 
 /// DRR++ as modified by Zhang.
 #[derive(Debug, Clone)]
@@ -72,7 +89,7 @@ pub struct DrrPlusPlus {
 
 impl DrrPlusPlus {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<DrrPlusPlus, Refusals> {
+    pub fn new(setup: &Setup) -> Result<DrrPlusPlus, ConfigErrors> {
         finite_rate(setup, "DRR++")?;
         room_for_one(setup)?;
         let sorts = [DeficitRound::EMPTY, DeficitRound::EMPTY];
@@ -97,7 +114,7 @@ impl Discipline for DrrPlusPlus {
 
     /// The visit under way goes on, even if its flow is of the other sort now;
     /// the order within a sort and the deficits stay.
-    fn succeed(&mut self, mut old: DrrPlusPlus, flows: &mut Flows<DeficitFlow>, _: Time) {
+    fn migrate_from(&mut self, mut old: DrrPlusPlus, flows: &mut Flows<DeficitFlow>, _: Time) {
         for (f, &quantum) in self.quanta.each.iter().enumerate() {
             flows.state_mut(FlowId(f as u32)).set_quantum(quantum);
         }
@@ -119,21 +136,21 @@ impl Discipline for DrrPlusPlus {
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<DeficitFlow>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<DeficitFlow>, _: Time, _: &Wire) -> Decision {
         while self.sorts.iter().any(|sort| sort.first().is_some()) {
             if self.sorts[self.turn].first().is_none() {
                 self.turn = 1 - self.turn;
             }
             if let Some(f) = self.sorts[self.turn].visit(flows) {
-                return Answer::Serve(f);
+                return Decision::Serve(f);
             }
             self.turn = 1 - self.turn;
         }
-        Answer::Idle
+        Decision::Idle
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<DeficitFlow>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<DeficitFlow>, f: FlowId, sent: Sent) {
         flows.state_mut(f).pay(sent.bytes);
     }
 

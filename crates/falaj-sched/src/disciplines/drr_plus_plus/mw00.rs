@@ -17,10 +17,10 @@
 //! more than `n Q + L - 1`: others send at most `m (F - Q_i) + (n-1) (L-1)` and `(m+1) n Q
 //! + L-1`.
 
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Bound, Promise, finite_rate, room_for_one};
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::deficit::{DeficitFlow, DeficitRound, Quanta, Visits};
 use crate::mechanisms::low_latency::of_low_latency;
@@ -47,7 +47,7 @@ pub struct Mw00 {
 
 impl Mw00 {
     /// Validates the setup: there is one credit, so one flow of low latency.
-    pub fn new(setup: &Setup) -> Result<Mw00, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Mw00, ConfigErrors> {
         finite_rate(setup, "DRR++")?;
         room_for_one(setup)?;
         let quanta = Quanta::new(setup)?;
@@ -55,7 +55,7 @@ impl Mw00 {
         let those: Vec<FlowId> = quanta.flows(|f| low[f.index()]).collect();
         let low = those.first().copied();
         if let Some(second) = those.get(1) {
-            return Err(Refused {
+            return Err(ConfigError {
                 flow: Some(second.index()),
                 param: "latency",
                 what:
@@ -93,7 +93,7 @@ impl Discipline for Mw00 {
 
     /// Round, cycle and deficits stay; the credit as far as the new setup could
     /// have given it. A flow that was of low latency joins the round last.
-    fn succeed(&mut self, mut old: Mw00, flows: &mut Flows<DeficitFlow>, _: Time) {
+    fn migrate_from(&mut self, mut old: Mw00, flows: &mut Flows<DeficitFlow>, _: Time) {
         for (f, &quantum) in self.quanta.each.iter().enumerate() {
             flows.state_mut(FlowId(f as u32)).set_quantum(quantum);
         }
@@ -123,18 +123,18 @@ impl Discipline for Mw00 {
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<DeficitFlow>, _: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<DeficitFlow>, _: Time, _: &Wire) -> Decision {
         if self.round.conclude(flows) {
             self.left -= 1;
         }
         loop {
             let urgent = self.low.and_then(|f| Some((f, flows.head(f)?)));
             if let Some((f, _)) = urgent.filter(|&(_, bytes)| u64::from(bytes) <= self.credit) {
-                return Answer::Serve(f);
+                return Decision::Serve(f);
             }
             if self.left > 0 {
                 if let Some(f) = self.round.visit(flows) {
-                    return Answer::Serve(f);
+                    return Decision::Serve(f);
                 }
                 self.left -= 1;
                 continue;
@@ -146,13 +146,13 @@ impl Discipline for Mw00 {
             self.left = self.round.len();
             self.fresh = self.left == 0;
             if self.left == 0 && urgent.is_none() {
-                return Answer::Idle;
+                return Decision::Idle;
             }
         }
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<DeficitFlow>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<DeficitFlow>, f: FlowId, sent: Sent) {
         if Some(f) == self.low {
             self.credit = self.credit.saturating_sub(sent.bytes.into());
         } else {

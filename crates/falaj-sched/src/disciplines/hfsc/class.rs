@@ -1,6 +1,6 @@
 //! A class: its curves as they are set, and where it stands on them.
 
-use crate::contract::params::{FlowSetup, Refused};
+use crate::contract::params::{ConfigError, FlowSetup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::bucket::begun;
 use crate::mechanisms::curve::{Curve, LONGEST};
@@ -22,9 +22,9 @@ pub(super) fn curve(
     flow: usize,
     f: &FlowSetup,
     [rate, first, time]: [&'static str; 3],
-) -> Result<Option<Pieces>, Refused> {
+) -> Result<Option<Pieces>, ConfigError> {
     let refused = |param, what: &str, help: &str| {
-        Err(Refused { flow: Some(flow), param, what: what.into(), help: help.into() })
+        Err(ConfigError { flow: Some(flow), param, what: what.into(), help: help.into() })
     };
     let (second, slope, lasts) = (f.values.rate(rate), f.values.rate(first), f.values.span(time));
     for (param, value) in [(rate, second), (first, slope)] {

@@ -3,9 +3,9 @@
 //! Stoica, Zhang and Ng, "A hierarchical fair service curve algorithm for link-sharing, real-time
 //! and priority services" (1997). A flow has up to three curves of two pieces each, `burst-rate`
 //! for `burst-time`, then `rate`:
-//! - real-time, as in [SCED](crate::disciplines::sced), but only what was sent to keep it counts, and a packet
-//!   is sent for it only when that is needed to keep it later (it is *eligible*). Of the eligible
-//!   the earliest deadline goes first.
+//! - real-time, as in [SCED](crate::disciplines::sced), but only what was sent to keep it counts,
+//!   and a packet is sent for it only when that is needed to keep it later (it is *eligible*). Of
+//!   the eligible the earliest deadline goes first.
 //! - link-sharing, when nobody is eligible: the least virtual time goes first, at which the curve
 //!   reaches all that the flow has sent. So who uses what others leave is not punished later, as it
 //!   is by SCED.
@@ -30,10 +30,12 @@ mod order;
 
 use crate::collections::calendar::Calendar;
 use crate::collections::quad_heap::Heap;
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
+use crate::contract::draw::{Dice, Draw};
 use crate::contract::guarantee::{Bound, Deadlines, Promise, behind, full_queue};
+use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Values};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::classes::{Classes, LINK, Shape};
 use crate::mechanisms::curve::{Curve, fits};
@@ -51,7 +53,9 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "hfsc",
     doc: "fair service curves: a real-time, a link-sharing and an upper limit curve of two pieces for each flow, O(log N)",
     source: "Stoica, Zhang and Ng 1997",
-    scheduler: &[],
+    cost: "O(log N), at each level of a tree",
+    guarantee: "real-time curve and delay",
+    guarantee_source: "Stoica, Zhang and Ng 1997",
     flow: &[
         Param {
             name: "rate",
@@ -110,8 +114,28 @@ pub const MANIFEST: Manifest = Manifest {
             doc: "how long the first slope of the limit lasts",
         },
     ],
+    idles: Some(Idling { why: "a flow has a limit", only_with: Some("limit") }),
     whole_trees: true,
+    cap_key: Some("limit"),
+    editable: &[("rate", "Rate"), ("share", "Share"), ("limit", "Cap")],
+    draw: Draw { fit, leaves_only: &["rate", "burst-rate", "burst-time"], ..Draw::INDEPENDENT },
+    ..Manifest::PLAIN
 };
+
+/// A curve that has a first piece has a second.
+fn fit(setup: &mut Setup, _: Dice<'_>) {
+    for flow in &mut setup.flows {
+        let has = |name: &str| flow.values.get(name).is_some();
+        let whole = |name: &str| match name {
+            "burst-rate" | "burst-time" => has("rate"),
+            "share-burst" | "share-time" => has("share"),
+            "limit-burst" | "limit-time" => has("limit"),
+            _ => true,
+        };
+        let kept = flow.values.iter().filter(|&(name, _)| whole(name));
+        flow.values = kept.fold(Values::default(), |all, (name, value)| all.with(name, value));
+    }
+}
 
 /// Hierarchical fair service curves.
 #[derive(Debug, Clone)]
@@ -161,7 +185,7 @@ fn late(clocks: Clocks, least: Instant) -> Clocks {
 
 impl Hfsc {
     /// Validates the setup: the real-time curves together fit below the link's.
-    pub fn new(setup: &Setup) -> Result<Hfsc, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Hfsc, ConfigErrors> {
         let all = Classes::new("hfsc", "fair service curves", setup)?;
         let leaves = all.shape.leaves();
         let mut pieces = Vec::with_capacity(leaves);
@@ -171,7 +195,7 @@ impl Hfsc {
             if all.shape.is_leaf(class) {
                 pieces.push(real_time.unwrap_or((Rate(0), Span::ZERO, Rate(0))));
             } else if real_time.is_some() {
-                return Err(Refused {
+                return Err(ConfigError {
                     flow: Some(number),
                     param: "rate",
                     what: "a class that is divided has no real-time curve: its parts have".into(),
@@ -202,7 +226,7 @@ impl Hfsc {
                 .refused("; or give some a `share` instead, which counts in proportion")
                 .into());
         }
-        fits(setup, &pieces).map_err(|refused| Refused {
+        fits(setup, &pieces).map_err(|refused| ConfigError {
             flow: refused.flow.map(|leaf| all.numbers[leaf]),
             ..refused
         })?;
@@ -249,7 +273,7 @@ impl Discipline for Hfsc {
     /// What clocks are ahead or behind stays as many bytes; a curve that there was not begins now.
     /// Classes above the leaves stay what they were where all of them stand where they stood,
     /// and else begin anew.
-    fn succeed(&mut self, old: Hfsc, flows: &mut Flows<HfscFlow>, now: Time) {
+    fn migrate_from(&mut self, old: Hfsc, flows: &mut Flows<HfscFlow>, now: Time) {
         self.by_sharing = old.by_sharing;
         let (time, keeps) = (instant(now), self.shape.keeps(&old.shape));
         let limit = |is: &Class, was: &Class, clock| clocks(&was.limit, &is.limit, clock, time);
@@ -297,7 +321,7 @@ impl Discipline for Hfsc {
     }
 
     /// Another head may have an earlier deadline, which only who looks inside puts right.
-    fn offer_changed(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, now: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, now: Time) {
         if flows.state(f).shared.timed == Timed::Eligible {
             self.eligible.clear(f.index());
             flows.state_mut(f).shared.timed = Timed::Nowhere;
@@ -308,27 +332,27 @@ impl Discipline for Hfsc {
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<HfscFlow>, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<HfscFlow>, now: Time, _: &Wire) -> Decision {
         self.wake_held(flows, now);
         if let Some(f) = self.first_eligible(flows, now) {
             self.by_sharing = false;
-            return Answer::Serve(f);
+            return Decision::Serve(f);
         }
         self.wake_limited(flows, now);
         if let Some(f) = self.first_sharing(flows, now) {
             self.by_sharing = true;
-            return Answer::Serve(f);
+            return Decision::Serve(f);
         }
         // Whoever was found to have to wait meanwhile is there now.
         let held = self.first_held(flows);
         match held.into_iter().chain(self.first_limited(flows)).min() {
-            Some(then) => Answer::NotBefore(then),
-            None => Answer::Idle,
+            Some(then) => Decision::NotBefore(then),
+            None => Decision::Idle,
         }
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, sent: Sent) {
         let class = &self.classes[f.index()];
         let state = flows.state_mut(f);
         if let (false, Some(curve)) = (self.by_sharing, &class.real_time) {
@@ -350,7 +374,7 @@ impl Discipline for Hfsc {
         }
     }
 
-    fn forgettable(&self, flows: &Flows<HfscFlow>, f: FlowId, now: Time) -> bool {
+    fn is_reusable(&self, flows: &Flows<HfscFlow>, f: FlowId, now: Time) -> bool {
         let state = flows.state(f);
         let over = |clocks| Curve::is_over(clocks, instant(now));
         let shared = Curve::is_over(state.shared.sharing, self.nodes[self.shape.above(f.0)].now);

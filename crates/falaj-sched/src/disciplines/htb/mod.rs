@@ -25,10 +25,12 @@ mod rule;
 mod turns;
 
 use crate::collections::quad_heap::Heap;
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
+use crate::contract::draw::{self, Dice, Draw};
 use crate::contract::guarantee::{Bound, Promise, full_queue};
+use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Setup};
+use crate::contract::params::{ConfigErrors, Kind, Param, Setup, Value};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::bucket::{self, BURST};
 use crate::mechanisms::classes::{Classes, LINK, Shape};
@@ -49,7 +51,9 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "htb",
     doc: "token buckets: each class a rate of its own, and a ceiling up to which it borrows from the classes above, O(depth log N)",
     source: "Devera 2002",
-    scheduler: &[],
+    cost: "O(log N), at each level of a tree",
+    guarantee: "rate and delay, if bursts last long enough",
+    guarantee_source: "own derivation",
     flow: &[
         Param {
             doc: "what the class may send of its own, whatever the others do; beyond it, it borrows, up to `ceil`",
@@ -81,8 +85,24 @@ pub const MANIFEST: Manifest = Manifest {
             doc: "its share among equals, in proportion to their quanta",
         },
     ],
+    idles: Idling::because("a flow has a ceiling"),
+    oversubscribed_by: Some("rate"),
     whole_trees: true,
+    cap_key: Some("ceil"),
+    editable: &[("rate", "Rate"), ("ceil", "Cap")],
+    draw: Draw { fit, leaves_only: &["prio"], ..Draw::by(&[("quantum", draw::quantum)]) },
+    ..Manifest::PLAIN
 };
+
+/// No rate is above its flow's ceiling.
+fn fit(setup: &mut Setup, _: Dice<'_>) {
+    for flow in &mut setup.flows {
+        if let (Some(rate), Some(ceil)) = (flow.values.rate("rate"), flow.values.rate("ceil")) {
+            flow.values.set("rate", Value::Rate(rate.min(ceil)));
+            flow.values.set("ceil", Value::Rate(rate.max(ceil)));
+        }
+    }
+}
 
 /// Longer debts are forgiven.
 const DEBT: Instant = instant(Time(60_000_000_000));
@@ -118,7 +138,7 @@ struct Node {
 
 impl Htb {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<Htb, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Htb, ConfigErrors> {
         let all = Classes::new("htb", "HTB", setup)?;
         let shape = &all.shape;
         let deepest = (shape.leaves() as u32..shape.len() as u32)
@@ -177,7 +197,7 @@ impl Discipline for Htb {
     /// As many tokens are missing as before, or the whole bucket; turns stay as many bytes ahead.
     /// Classes above the leaves stay what they were where all of them stand where they stood,
     /// and else begin anew.
-    fn succeed(&mut self, old: Htb, flows: &mut Flows<()>, now: Time) {
+    fn migrate_from(&mut self, old: Htb, flows: &mut Flows<()>, now: Time) {
         self.serving = old.serving;
         let (now, keeps) = (instant(now), self.shape.keeps(&old.shape));
         self.green[0].now = old.green[0].now;
@@ -238,12 +258,12 @@ impl Discipline for Htb {
 
     /// What it may do depends on its tokens alone; who has nothing is found out when it is his
     /// turn.
-    fn offer_changed(&mut self, flows: &mut Flows<()>, f: FlowId, now: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<()>, f: FlowId, now: Time) {
         self.place(f.0, self.wants(flows, f.0), instant(now));
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<()>, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<()>, now: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {
             let mut class = f.0;
             self.place(class, self.wants(flows, class), instant(now));
@@ -254,13 +274,13 @@ impl Discipline for Htb {
         }
         self.wake(flows, now);
         match self.choose(flows) {
-            Some(f) => Answer::Serve(f),
-            None => self.paid_next(flows).map_or(Answer::Idle, Answer::NotBefore),
+            Some(f) => Decision::Serve(f),
+            None => self.paid_next(flows).map_or(Decision::Idle, Decision::NotBefore),
         }
     }
 
     #[inline(always)]
-    fn take(&mut self, _: &mut Flows<()>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, _: &mut Flows<()>, f: FlowId, sent: Sent) {
         let prio = usize::from(self.rules[f.index()].prio);
         let start = instant(sent.start);
         let mut lent = false;
@@ -299,7 +319,7 @@ impl Discipline for Htb {
         self.serving = Some(f);
     }
 
-    fn forgettable(&self, _: &Flows<()>, f: FlowId, now: Time) -> bool {
+    fn is_reusable(&self, _: &Flows<()>, f: FlowId, now: Time) -> bool {
         let (rule, book, now) = (&self.rules[f.index()], &self.books[f.index()], instant(now));
         let prio = usize::from(rule.prio);
         let [own, borrowed] = [&self.green[0], &self.nodes[self.shape.above(f.0)].yellow]

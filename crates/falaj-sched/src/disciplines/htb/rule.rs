@@ -1,6 +1,6 @@
 //! What is set for a class: its two buckets, and how it takes turns.
 
-use crate::contract::params::{FlowSetup, Refused, Setup};
+use crate::contract::params::{ConfigError, FlowSetup, Setup};
 use crate::mechanisms::bucket::{Bucket, bucket, usual_burst};
 use crate::mechanisms::classes::Shape;
 use crate::mechanisms::weights::{Instant, pace};
@@ -26,8 +26,8 @@ impl Rule {
         shape: &Shape,
         deepest: usize,
         (class, number, f): (u32, usize, &FlowSetup),
-    ) -> Result<Rule, Refused> {
-        let refused = |param, what, help| Refused { flow: Some(number), param, what, help };
+    ) -> Result<Rule, ConfigError> {
+        let refused = |param, what, help| ConfigError { flow: Some(number), param, what, help };
         let own = bucket(setup, number, f)?;
         let ceil = f.values.rate("ceil").unwrap_or(setup.rate.max(own.rate));
         if ceil < own.rate {

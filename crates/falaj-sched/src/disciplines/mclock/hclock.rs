@@ -1,10 +1,10 @@
 //! A minimum, a cap and a weight for each class of a tree: hClock.
 //!
 //! Billaud and Gulati, "hClock: hierarchical QoS for packet scheduling in a hypervisor" (2013).
-//! Each class has the three clocks of [mClock](crate::disciplines::mclock), and from the link down each node
-//! chooses among its own: of those whose `R` has come and that have somebody to send the earliest,
-//! else by weight, of those whose `L` has come. So what a class gets by its reservation goes to the
-//! reservations below it first, and the rest of it by weight.
+//! Each class has the three clocks of [mClock](crate::disciplines::mclock), and from the link down
+//! each node chooses among its own: of those whose `R` has come and that have somebody to send the
+//! earliest, else by weight, of those whose `L` has come. So what a class gets by its reservation
+//! goes to the reservations below it first, and the rest of it by weight.
 //!
 //! - A reservation is kept out of that of the class above, which is therefore at least the sum of
 //!   those below; unless set it is that sum.
@@ -23,10 +23,10 @@
 //! out of date are put right when they have come to the top.
 
 use crate::collections::quad_heap::Heap;
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Bound, Promise, full_queue};
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::disciplines::mclock::{FAR, Rule};
 use crate::mechanisms::bucket::begun;
@@ -104,7 +104,7 @@ enum Place {
 
 impl HClock {
     /// Validates the setup: at each node the reservations fit into the one above.
-    pub fn new(setup: &Setup) -> Result<HClock, Refusals> {
+    pub fn new(setup: &Setup) -> Result<HClock, ConfigErrors> {
         let all = Classes::new("mclock", "mClock", setup)?;
         let (shape, leaves) = (&all.shape, all.shape.leaves());
         let mut below = alloc::vec![0u128; shape.nodes()];
@@ -113,7 +113,7 @@ impl HClock {
         let order = (0..leaves).chain((leaves..shape.len()).rev());
         for class in order {
             let (number, f) = (all.numbers[class], all.setups[class]);
-            let refused = |param, what, help| Refused { flow: Some(number), param, what, help };
+            let refused = |param, what, help| ConfigError { flow: Some(number), param, what, help };
             let mut rule = Rule::of(number, f)?;
             if class >= leaves {
                 let sum = below[shape.node(class as u32)];
@@ -364,7 +364,7 @@ impl Discipline for HClock {
     /// What clocks are ahead stays as many bytes; a clock that there was not begins now. Classes
     /// above the leaves stay what they were where all of them stand where they stood, and else
     /// begin anew.
-    fn succeed(&mut self, old: HClock, flows: &mut Flows<()>, now: Time) {
+    fn migrate_from(&mut self, old: HClock, flows: &mut Flows<()>, now: Time) {
         self.by_reservation = old.by_reservation;
         let (now, keeps) = (instant(now), self.shape.keeps(&old.shape));
         if keeps {
@@ -419,14 +419,14 @@ impl Discipline for HClock {
         self.enter(f.0, now);
     }
 
-    fn offer_changed(&mut self, flows: &mut Flows<()>, f: FlowId, now: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<()>, f: FlowId, now: Time) {
         match flows.head(f) {
             Some(_) => self.enter(f.0, now),
             None => self.goes(f),
         }
     }
 
-    fn next(&mut self, flows: &mut Flows<()>, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<()>, now: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take()
             && flows.head(f).is_none()
         {
@@ -435,13 +435,13 @@ impl Discipline for HClock {
         self.wake(flows, now);
         if let Some((f, by_reservation)) = self.first(flows, LINK, 0, now) {
             self.by_reservation = by_reservation;
-            return Answer::Serve(f);
+            return Decision::Serve(f);
         }
         // Again: who was found to have to wait meanwhile may be the one to wait for.
-        self.wake(flows, now).map_or(Answer::Idle, Answer::NotBefore)
+        self.wake(flows, now).map_or(Decision::Idle, Decision::NotBefore)
     }
 
-    fn take(&mut self, _: &mut Flows<()>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, _: &mut Flows<()>, f: FlowId, sent: Sent) {
         let depth = self.shape.path(f.0).count() as u32;
         let bytes = Instant::from(sent.bytes);
         let mut class = f.0;
@@ -469,7 +469,7 @@ impl Discipline for HClock {
         self.serving = Some(f);
     }
 
-    fn forgettable(&self, _: &Flows<()>, f: FlowId, now: Time) -> bool {
+    fn is_reusable(&self, _: &Flows<()>, f: FlowId, now: Time) -> bool {
         let clocks = &self.clocks[f.index()];
         let above = self.nodes[self.shape.above(f.0)].now;
         clocks.reserved.max(clocks.limited) <= instant(now) && clocks.weighed <= above

@@ -23,12 +23,16 @@
 
 pub mod hclock;
 
+use self::hclock::HClock;
 use crate::collections::quad_heap::Heap;
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
+use crate::contract::draw::{Dice, Draw};
 use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{FlowSetup, Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, FlowSetup, Kind, Param, Setup, Value};
 use crate::contract::transmission::Sent;
+use crate::contract::visitor::Visitor;
 use crate::mechanisms::bucket::begun;
 use crate::mechanisms::flow_tag::ahead;
 use crate::mechanisms::oversubscription::Excess;
@@ -44,7 +48,9 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "mclock",
     doc: "a minimum, a cap and a weight for each flow: reservations first, the rest by weight up to the limits, O(log N)",
     source: "Gulati, Merchant and Varman 2010; trees: Billaud and Gulati 2013",
-    scheduler: &[],
+    cost: "O(log N), at each level of a tree",
+    guarantee: "reservation and delay",
+    guarantee_source: "own derivation",
     flow: &[
         Param {
             name: "reservation",
@@ -60,8 +66,36 @@ pub const MANIFEST: Manifest = Manifest {
         },
         WEIGHT,
     ],
+    idles: Some(Idling { why: "a flow has a limit", only_with: Some("limit") }),
     whole_trees: true,
+    weight_key: Some("weight"),
+    cap_key: Some("limit"),
+    editable: &[("weight", "Weight"), ("reservation", "Minimum rate"), ("limit", "Cap")],
+    draw: Draw { fit, ..Draw::INDEPENDENT },
+    ..Manifest::PLAIN
 };
+
+/// No reservation is above its flow's limit.
+fn fit(setup: &mut Setup, _: Dice<'_>) {
+    for flow in &mut setup.flows {
+        if let (Some(reservation), Some(limit)) =
+            (flow.values.rate("reservation"), flow.values.rate("limit"))
+        {
+            flow.values.set("reservation", Value::Rate(reservation.min(limit)));
+            flow.values.set("limit", Value::Rate(reservation.max(limit)));
+        }
+    }
+}
+
+/// Hands over the discipline: for a tree of classes where its own kind divides a flow.
+pub(super) fn construct<V: Visitor>(setup: &Setup, visitor: V) -> Result<V::Output, ConfigErrors> {
+    let divided =
+        |flow: &FlowSetup| flow.inner.as_ref().is_some_and(|inner| inner.kind == MANIFEST.kind);
+    Ok(match setup.flows.iter().any(divided) {
+        true => visitor.visit(HClock::new(setup)?),
+        false => visitor.visit(MClock::new(setup)?),
+    })
+}
 
 /// Parts of a byte in `P`, as a power of two.
 const FRACTION: u32 = 38;
@@ -101,8 +135,8 @@ pub(crate) struct Rule {
 
 impl Rule {
     /// What `f` asks for, which is known by this number.
-    pub(crate) fn of(flow: usize, f: &FlowSetup) -> Result<Rule, Refused> {
-        let refused = |param, what, help| Refused { flow: Some(flow), param, what, help };
+    pub(crate) fn of(flow: usize, f: &FlowSetup) -> Result<Rule, ConfigError> {
+        let refused = |param, what, help| ConfigError { flow: Some(flow), param, what, help };
         let (reservation, limit) = (f.values.rate("reservation"), f.values.rate("limit"));
         for (param, rate) in [("reservation", reservation), ("limit", limit)] {
             if rate == Some(Rate(0)) {
@@ -129,9 +163,9 @@ impl Rule {
     }
 
     /// A limit that is below the reservation would break it.
-    pub(crate) fn fits(&self, flow: usize, f: &FlowSetup) -> Result<(), Refused> {
+    pub(crate) fn fits(&self, flow: usize, f: &FlowSetup) -> Result<(), ConfigError> {
         match (self.reservation, f.values.rate("limit")) {
-            (Some(least), Some(most)) if least > most => Err(Refused {
+            (Some(least), Some(most)) if least > most => Err(ConfigError {
                 flow: Some(flow),
                 param: "limit",
                 what: format!("a limit of {most} is below the reservation of {least}"),
@@ -164,7 +198,7 @@ enum Place {
 
 impl MClock {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<MClock, Refusals> {
+    pub fn new(setup: &Setup) -> Result<MClock, ConfigErrors> {
         finite_rate(setup, "mClock")?;
         room_for_one(setup)?;
         let mut rules = Vec::with_capacity(setup.flows.len());
@@ -276,7 +310,7 @@ impl Discipline for MClock {
     fn start(&mut self, _: &mut Flows<MClockFlow>) {}
 
     /// What clocks are ahead stays as many bytes; a clock that there was not begins now.
-    fn succeed(&mut self, old: MClock, flows: &mut Flows<MClockFlow>, now: Time) {
+    fn migrate_from(&mut self, old: MClock, flows: &mut Flows<MClockFlow>, now: Time) {
         (self.now, self.by_weight) = (old.now, old.by_weight);
         let now = instant(now);
         for f in (0..old.rules.len() as u32).map(FlowId) {
@@ -316,29 +350,29 @@ impl Discipline for MClock {
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<MClockFlow>, now: Time, _: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<MClockFlow>, now: Time, _: &Wire) -> Decision {
         let reserved = self.first_reserved(flows);
         if let Some((then, f)) = reserved
             && then <= now
         {
             self.by_weight = false;
-            return Answer::Serve(f);
+            return Decision::Serve(f);
         }
         // Twice: who leaves the heap of weights may be the one to wait for.
         self.first_limited(flows, now);
         if let Some(f) = self.first_weighed(flows, now) {
             self.by_weight = true;
-            return Answer::Serve(f);
+            return Decision::Serve(f);
         }
         let limited = self.first_limited(flows, now);
         match reserved.map(|(then, _)| then).into_iter().chain(limited).min() {
-            Some(then) => Answer::NotBefore(then),
-            None => Answer::Idle,
+            Some(then) => Decision::NotBefore(then),
+            None => Decision::Idle,
         }
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<MClockFlow>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<MClockFlow>, f: FlowId, sent: Sent) {
         let (state, rule) = (flows.state_mut(f), &self.rules[f.index()]);
         let bytes = Instant::from(sent.bytes);
         if self.by_weight {
@@ -356,7 +390,7 @@ impl Discipline for MClock {
         state.weighed = (state.weighed + bytes * u128::from(rule.weighed)).min(self.now + FAR);
     }
 
-    fn forgettable(&self, flows: &Flows<MClockFlow>, f: FlowId, now: Time) -> bool {
+    fn is_reusable(&self, flows: &Flows<MClockFlow>, f: FlowId, now: Time) -> bool {
         let state = flows.state(f);
         state.reserved.max(state.limited) <= instant(now) && state.weighed <= self.now
     }

@@ -16,9 +16,14 @@
 pub mod packet_wise;
 pub mod phase_wise;
 
+use self::packet_wise::PacketWise;
+use self::phase_wise::PhaseWise;
+use crate::contract::draw::Draw;
 use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, without_room};
+use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Kind, Manifest, Param, Refusals, Refused, Setup};
+use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Value};
+use crate::contract::visitor::Visitor;
 use crate::queues::queue::{FlowId, Limit};
 use crate::units::rate::{BIT_NANOS, Rate};
 use crate::units::time::Span;
@@ -30,6 +35,9 @@ pub const MANIFEST: Manifest = Manifest {
     kind: "virtual-links",
     doc: "a phase for each flow in each cycle: partial isolation, bounded delay",
     source: "Fortuna and Chydzinski 2013",
+    cost: "O(1)",
+    guarantee: "rate and delay",
+    guarantee_source: "Fortuna and Chydzinski 2013, corrected",
     scheduler: &[
         Param {
             name: "serve",
@@ -76,8 +84,19 @@ pub const MANIFEST: Manifest = Manifest {
             doc: "time on the link in each cycle, at most; at least one largest packet",
         },
     ],
-    whole_trees: false,
+    idles: Idling::because("a phase is its flow's alone, and its tail may be waited out"),
+    editable: &[("phase", "Phase"), ("kind", "Kind")],
+    draw: Draw::by(&[("phase", |setup, dice| Value::Span(setup.largest_airtime() * dice(2, 8)))]),
+    ..Manifest::PLAIN
 };
+
+/// Hands over the discipline in its form, `serve`.
+pub(super) fn construct<V: Visitor>(setup: &Setup, visitor: V) -> Result<V::Output, ConfigErrors> {
+    Ok(match setup.scheduler.choice("serve") {
+        Some("phase-wise") => visitor.visit(PhaseWise::new(setup)?),
+        _ => visitor.visit(PacketWise::new(setup)?),
+    })
+}
 
 /// What happens with the end of a phase that is too short for the next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,13 +154,13 @@ pub(crate) enum Serve {
 
 impl VirtualLinks {
     /// Validates the setup; a phase shorter than the largest packet would never send it.
-    pub fn new(setup: &Setup) -> Result<VirtualLinks, Refusals> {
+    pub fn new(setup: &Setup) -> Result<VirtualLinks, ConfigErrors> {
         finite_rate(setup, "a phase")?;
         let mut refused = without_room(setup);
         let largest = setup.largest_airtime();
         let mut links = Vec::new();
         for (flow, f) in setup.flows.iter().enumerate() {
-            let missing = |param| Refused {
+            let missing = |param| ConfigError {
                 flow: Some(flow),
                 param,
                 what: "is missing".into(),
@@ -153,7 +172,7 @@ impl VirtualLinks {
             };
             let phase = f.values.span("phase").ok_or_else(|| missing("phase"))?;
             if phase < largest {
-                refused.push(Refused {
+                refused.push(ConfigError {
                     flow: Some(flow),
                     param: "phase",
                     what: format!(
@@ -164,7 +183,7 @@ impl VirtualLinks {
                 });
             }
             if phase > Span::from_secs(3600) {
-                refused.push(Refused {
+                refused.push(ConfigError {
                     flow: Some(flow),
                     param: "phase",
                     what: format!("a phase of {phase} is longer than an hour"),
@@ -178,7 +197,7 @@ impl VirtualLinks {
                 lends: f.values.choice("lend") == Some("yes"),
             });
         }
-        Refusals::of(refused)?;
+        ConfigErrors::of(refused)?;
         let tail = match setup.scheduler.choice("tail") {
             Some("skip") => Tail::Skip,
             Some("carry") => Tail::Carry,
@@ -194,7 +213,7 @@ impl VirtualLinks {
     }
 
     /// Refuses what a server that attends whole phases does not do.
-    pub(crate) fn only_phases(&self, setup: &Setup) -> Result<(), Refusals> {
+    pub(crate) fn only_phases(&self, setup: &Setup) -> Result<(), ConfigErrors> {
         let mut refused = Vec::new();
         let packet_wise = || "leave it out, or choose `serve = \"packet-wise\"`".into();
         let given = [
@@ -204,18 +223,23 @@ impl VirtualLinks {
         for (param, word) in given {
             if let Some(word) = word.filter(|&word| word != "clean") {
                 let what = format!("`{word}` is a rule of the packet-wise server");
-                refused.push(Refused { flow: None, param, what, help: packet_wise() });
+                refused.push(ConfigError { flow: None, param, what, help: packet_wise() });
             }
         }
         if self.tail == Tail::Carry {
             let what = "a phase-wise server carries no tails over".into();
-            refused.push(Refused { flow: None, param: "tail", what, help: packet_wise() });
+            refused.push(ConfigError { flow: None, param: "tail", what, help: packet_wise() });
         }
         for (flow, _) in self.links.iter().enumerate().filter(|(_, l)| l.lends) {
             let what = "a phase-wise server lends no idle time".into();
-            refused.push(Refused { flow: Some(flow), param: "lend", what, help: packet_wise() });
+            refused.push(ConfigError {
+                flow: Some(flow),
+                param: "lend",
+                what,
+                help: packet_wise(),
+            });
         }
-        Refusals::of(refused)
+        ConfigErrors::of(refused)
     }
 
     /// The paper's guarantees to link `f`, corrected, and those of what goes

@@ -17,10 +17,10 @@
 //! step for each link that pays; where no time has passed, none.
 
 use crate::collections::flow_set::FlowSet;
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::Promise;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Refusals, Setup};
+use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::disciplines::virtual_links::{Link, Serve, Tail, Type, VirtualLinks};
 use crate::queues::queue::{FlowId, Flows};
@@ -134,7 +134,7 @@ pub struct Residual {
 
 impl PacketWise {
     /// Validates the setup. The first cycle begins at time zero.
-    pub fn new(setup: &Setup) -> Result<PacketWise, Refusals> {
+    pub fn new(setup: &Setup) -> Result<PacketWise, ConfigErrors> {
         let (config, rules) = (VirtualLinks::new(setup)?, Rules::of(setup));
         let n = config.links.len();
         let of = |wanted: &dyn Fn(&Link) -> bool| {
@@ -421,7 +421,7 @@ impl Discipline for PacketWise {
     }
 
     /// A new cycle begins, at the end of the packet on the wire if there is one.
-    fn succeed(&mut self, old: PacketWise, flows: &mut Flows<Residual>, now: Time) {
+    fn migrate_from(&mut self, old: PacketWise, flows: &mut Flows<Residual>, now: Time) {
         for f in (0..flows.len()).map(|f| FlowId(f as u32)) {
             *flows.state_mut(f) = Residual::default();
         }
@@ -439,14 +439,14 @@ impl Discipline for PacketWise {
         self.ready.insert(f.index());
     }
 
-    fn offer_changed(&mut self, flows: &mut Flows<Residual>, f: FlowId, _: Time) {
+    fn head_changed(&mut self, flows: &mut Flows<Residual>, f: FlowId, _: Time) {
         if flows.head(f).is_none() {
             self.ready.remove(f.index());
         }
     }
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<Residual>, now: Time, wire: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<Residual>, now: Time, wire: &Wire) -> Decision {
         if self.idle {
             self.catch_up(flows, now, wire);
         } else if flows.head(FlowId(self.served as u32)).is_none() {
@@ -468,18 +468,18 @@ impl Discipline for PacketWise {
                 } else {
                     self.idle = flows.backlogged() == 0;
                     if self.idle {
-                        return Answer::Idle;
+                        return Decision::Idle;
                     }
                     let borrower = self.borrower(flows, now, wire);
                     return borrower
-                        .map_or_else(|| Answer::NotBefore(self.until(flows)), Answer::Serve);
+                        .map_or_else(|| Decision::NotBefore(self.until(flows)), Decision::Serve);
                 }
             }
             self.idle = false;
             match self.decide(flows, wire) {
                 Some(f) => {
                     self.waiting = false;
-                    return Answer::Serve(f);
+                    return Decision::Serve(f);
                 }
                 None => self.waiting = true,
             }
@@ -487,7 +487,7 @@ impl Discipline for PacketWise {
     }
 
     #[inline(always)]
-    fn take(&mut self, flows: &mut Flows<Residual>, f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, flows: &mut Flows<Residual>, f: FlowId, sent: Sent) {
         self.served = f.index();
         if !self.alive.contains(f.index()) {
             self.lent = true;

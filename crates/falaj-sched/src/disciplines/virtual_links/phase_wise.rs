@@ -7,10 +7,10 @@
 //! packet, nor between a phase that has to pass and the next one of a link that
 //! has. The phases that went by are counted when a packet arrives.
 
-use crate::contract::discipline::{Answer, Discipline};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::Promise;
 use crate::contract::no_guarantee::NoPromise;
-use crate::contract::params::{Refusals, Setup};
+use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::disciplines::virtual_links::{Serve, Tail, Type, VirtualLinks};
 use crate::queues::queue::{FlowId, Flows};
@@ -36,7 +36,7 @@ pub struct PhaseWise {
 
 impl PhaseWise {
     /// Validates the setup. The first link's phase begins at time zero.
-    pub fn new(setup: &Setup) -> Result<PhaseWise, Refusals> {
+    pub fn new(setup: &Setup) -> Result<PhaseWise, ConfigErrors> {
         let config = VirtualLinks::new(setup)?;
         config.only_phases(setup)?;
         let idle_cycle = config.links.iter().filter(|l| l.kind == Type::A).map(|l| l.phase).sum();
@@ -104,7 +104,7 @@ impl PhaseWise {
 
     /// The rest of the current phase passes, and all phases of links without a
     /// packet behind it: until then nobody sends, unless a packet arrives.
-    fn wait(&mut self, flows: &Flows<()>) -> Answer {
+    fn wait(&mut self, flows: &Flows<()>) -> Decision {
         let (mut then, mut link) = (self.end, self.after(self.current));
         // Somebody has a packet, and a whole phase is enough for any.
         while flows.head(FlowId(link as u32)).is_none() {
@@ -114,7 +114,7 @@ impl PhaseWise {
             link = self.after(link);
         }
         self.waiting = Some((then, link));
-        Answer::NotBefore(then)
+        Decision::NotBefore(then)
     }
 
     /// What was waited for, or as much of it as has passed.
@@ -137,7 +137,7 @@ impl Discipline for PhaseWise {
     fn start(&mut self, _: &mut Flows<()>) {}
 
     /// The phase under way goes on, but not beyond its new length.
-    fn succeed(&mut self, mut old: PhaseWise, _: &mut Flows<()>, now: Time) {
+    fn migrate_from(&mut self, mut old: PhaseWise, _: &mut Flows<()>, now: Time) {
         old.end_wait(now);
         (self.current, self.idle) = (old.current, old.idle);
         self.end = old.end.min(now + self.config.links[self.current].phase);
@@ -146,7 +146,7 @@ impl Discipline for PhaseWise {
     fn ready(&mut self, _: &mut Flows<()>, _: FlowId, _: Time) {}
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<()>, now: Time, wire: &Wire) -> Answer {
+    fn next(&mut self, flows: &mut Flows<()>, now: Time, wire: &Wire) -> Decision {
         if self.idle {
             self.catch_up(now);
         }
@@ -155,14 +155,14 @@ impl Discipline for PhaseWise {
             if !self.idle {
                 self.rest(now);
             }
-            return Answer::Idle;
+            return Decision::Idle;
         }
         self.idle = false;
         loop {
             let current = FlowId(self.current as u32);
             match flows.head(current) {
                 Some(bytes) if now + wire.airtime(bytes) <= self.end => {
-                    return Answer::Serve(current);
+                    return Decision::Serve(current);
                 }
                 Some(_) if self.config.tail == Tail::Wait && now < self.end => {
                     return self.wait(flows);
@@ -174,7 +174,7 @@ impl Discipline for PhaseWise {
     }
 
     #[inline(always)]
-    fn take(&mut self, _: &mut Flows<()>, _: FlowId, _: Sent) {}
+    fn on_transmit(&mut self, _: &mut Flows<()>, _: FlowId, _: Sent) {}
 
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         self.config.service(f, Serve::PhaseWise)

@@ -48,7 +48,7 @@ impl Gps {
 
     /// Goes on where `old` stands: with the bytes that it has of each flow, from now on with these
     /// weights.
-    pub(super) fn succeed(&mut self, old: Gps) {
+    pub(super) fn migrate_from(&mut self, old: Gps) {
         (self.now, self.rest) = (old.now, old.rest);
         for f in (0..old.flows.len() as u32).map(FlowId) {
             let finish = self.retag(&old, f, old.finish(f));

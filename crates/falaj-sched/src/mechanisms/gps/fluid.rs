@@ -1,6 +1,6 @@
 //! A fluid server of its own.
 
-use crate::contract::params::{Refusals, Setup};
+use crate::contract::params::{ConfigErrors, Setup};
 use crate::mechanisms::gps::clock::{Gps, Work};
 use crate::mechanisms::gps::work::{time_of, work_in};
 use crate::mechanisms::weights::{Shares, Virtual};
@@ -43,7 +43,7 @@ struct FluidPacket {
 
 impl Fluid {
     /// A server with the rate and the weights of `setup`.
-    pub fn new(setup: &Setup) -> Result<Fluid, Refusals> {
+    pub fn new(setup: &Setup) -> Result<Fluid, ConfigErrors> {
         let shares = Shares::new(setup, "generalised processor sharing")?;
         Ok(Fluid {
             gps: Gps::new(&shares),

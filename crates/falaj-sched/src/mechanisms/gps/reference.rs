@@ -41,9 +41,9 @@ impl ReferenceFluid {
 
     /// Goes on where `old` stands at `now`. The link and the fluid have the same bytes left
     /// as before: a flow keeps what it is ahead or behind, and gets its new share from now on.
-    pub(crate) fn succeed(&mut self, mut old: ReferenceFluid, now: Time) {
+    pub(crate) fn migrate_from(&mut self, mut old: ReferenceFluid, now: Time) {
         old.at(now);
-        self.gps.succeed(old.gps);
+        self.gps.migrate_from(old.gps);
         self.sending = old.sending.map(|sending| {
             let work = |work| rescaled(work, old.byte.into(), self.byte.into());
             let (left, pace) = (work(sending.work - sending.counted), (work(sending.pace.0), 0));

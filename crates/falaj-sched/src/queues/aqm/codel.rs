@@ -9,7 +9,7 @@
 use super::policy::CoDelParameters;
 use super::settings::{ECN, in_range, marks};
 use super::verdict::{Head, Verdict};
-use crate::contract::params::{Kind, Param, Refused, Values};
+use crate::contract::params::{ConfigError, Kind, Param, Values};
 use crate::units::time::{Span, Time};
 use alloc::format;
 
@@ -31,12 +31,12 @@ pub const PARAMS: &[Param] = &[
 ];
 
 impl CoDelParameters {
-    pub(crate) fn new(values: &Values) -> Result<CoDelParameters, Refused> {
+    pub(crate) fn new(values: &Values) -> Result<CoDelParameters, ConfigError> {
         let default = CoDelParameters::default();
         let target = in_range("target", values.span("target").unwrap_or(default.target))?;
         let interval = in_range("interval", values.span("interval").unwrap_or(default.interval))?;
         if target >= interval {
-            return Err(Refused {
+            return Err(ConfigError {
                 flow: None,
                 param: "target",
                 what: format!("a target of {target} is not below the interval of {interval}"),
@@ -87,7 +87,7 @@ impl CoDel {
         (CoDel { state, ..*self }, verdict)
     }
 
-    pub(crate) fn succeed(&mut self, old: CoDel) {
+    pub(crate) fn migrate_from(&mut self, old: CoDel) {
         self.state = old.state;
     }
 }

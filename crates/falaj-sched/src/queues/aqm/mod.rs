@@ -16,7 +16,7 @@ pub mod red;
 pub mod settings;
 pub mod verdict;
 
-use crate::contract::params::{Param, Refused, Setup, Values};
+use crate::contract::params::{ConfigError, Param, Setup, Values};
 use crate::queues::queue::Limit;
 use crate::units::draws::Draws;
 use crate::units::time::{Span, Time};
@@ -43,7 +43,7 @@ pub fn params(name: &str) -> &'static [Param] {
 
 impl Policy {
     /// The policy of this name for a queue with this limit; `None` for tail drop, which is none.
-    pub fn new(name: &str, values: &Values, limit: Limit) -> Result<Option<Policy>, Refused> {
+    pub fn new(name: &str, values: &Values, limit: Limit) -> Result<Option<Policy>, ConfigError> {
         Ok(Some(match name {
             "head" => Policy::Head,
             "red" | "gred" => Policy::Red(RedParameters::new(values, limit, name == "gred")?),
@@ -55,12 +55,12 @@ impl Policy {
 }
 
 /// The one policy of a queue that all flows share.
-pub(crate) fn shared(setup: &Setup) -> Result<Option<Policy>, Refused> {
+pub(crate) fn shared(setup: &Setup) -> Result<Option<Policy>, ConfigError> {
     let mut policies = setup.flows.iter().map(|f| f.values.policy());
     let first = policies.next().flatten();
     match setup.flows.iter().position(|f| f.values.policy() != first) {
         None => Ok(first),
-        Some(flow) => Err(Refused {
+        Some(flow) => Err(ConfigError {
             flow: Some(flow),
             param: "queue",
             what: "the flows share one queue, and their policies differ".into(),
@@ -72,10 +72,10 @@ pub(crate) fn shared(setup: &Setup) -> Result<Option<Policy>, Refused> {
 }
 
 /// Refuses policies of flows whose queues `kind` manages itself.
-pub(crate) fn none_besides(setup: &Setup, kind: &str) -> Result<(), Refused> {
+pub(crate) fn none_besides(setup: &Setup, kind: &str) -> Result<(), ConfigError> {
     match setup.flows.iter().position(|f| f.values.policy().is_some()) {
         None => Ok(()),
-        Some(flow) => Err(Refused {
+        Some(flow) => Err(ConfigError {
             flow: Some(flow),
             param: "queue",
             what: format!("`{kind}` manages its queues itself"),
@@ -96,20 +96,20 @@ pub fn any_later(setup: &Setup) -> bool {
 
 /// A policy at work.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Keeper {
+pub(crate) enum AqmState {
     Head,
     Red(Red),
     CoDel(CoDel),
     Pie(Pie),
 }
 
-impl Keeper {
-    pub(crate) fn new(policy: Policy, link: Link) -> Keeper {
+impl AqmState {
+    pub(crate) fn new(policy: Policy, link: Link) -> AqmState {
         match policy {
-            Policy::Head => Keeper::Head,
-            Policy::Red(red) => Keeper::Red(Red::new(red, link)),
-            Policy::CoDel(codel) => Keeper::CoDel(CoDel::new(codel, link.largest)),
-            Policy::Pie(pie) => Keeper::Pie(Pie::new(pie, link.largest)),
+            Policy::Head => AqmState::Head,
+            Policy::Red(red) => AqmState::Red(Red::new(red, link)),
+            Policy::CoDel(codel) => AqmState::CoDel(CoDel::new(codel, link.largest)),
+            Policy::Pie(pie) => AqmState::Pie(Pie::new(pie, link.largest)),
         }
     }
 
@@ -123,9 +123,9 @@ impl Keeper {
         draws: &mut Draws,
     ) -> Verdict {
         match self {
-            Keeper::Head | Keeper::CoDel(_) => Verdict::Pass,
-            Keeper::Red(red) => red.comes(level, capable, now, draws.draw()),
-            Keeper::Pie(pie) => pie.comes(level, capable, now, draws.draw()),
+            AqmState::Head | AqmState::CoDel(_) => Verdict::Pass,
+            AqmState::Red(red) => red.comes(level, capable, now, draws.draw()),
+            AqmState::Pie(pie) => pie.comes(level, capable, now, draws.draw()),
         }
     }
 
@@ -133,7 +133,7 @@ impl Keeper {
     #[inline]
     pub(crate) fn judge(&self, head: Head, now: Time) -> Verdict {
         match self {
-            Keeper::CoDel(codel) => codel.step(head, now).1,
+            AqmState::CoDel(codel) => codel.step(head, now).1,
             _ => Verdict::Pass,
         }
     }
@@ -142,12 +142,12 @@ impl Keeper {
     #[inline]
     pub(crate) fn settle(&mut self, head: Head, now: Time) -> Verdict {
         match self {
-            Keeper::CoDel(codel) => {
+            AqmState::CoDel(codel) => {
                 let (then, verdict) = codel.step(head, now);
                 *codel = then;
                 verdict
             }
-            Keeper::Pie(pie) => {
+            AqmState::Pie(pie) => {
                 pie.leaves(head.waited, now);
                 Verdict::Pass
             }
@@ -159,18 +159,18 @@ impl Keeper {
     #[inline]
     pub(crate) fn emptied(&mut self, now: Time) {
         match self {
-            Keeper::Red(red) => red.emptied(now),
-            Keeper::Pie(pie) => pie.leaves(Span::ZERO, now),
-            Keeper::Head | Keeper::CoDel(_) => {}
+            AqmState::Red(red) => red.emptied(now),
+            AqmState::Pie(pie) => pie.leaves(Span::ZERO, now),
+            AqmState::Head | AqmState::CoDel(_) => {}
         }
     }
 
     /// Goes on from another of its kind with other parameters.
-    pub(crate) fn succeed(&mut self, old: Keeper) {
+    pub(crate) fn migrate_from(&mut self, old: AqmState) {
         match (self, old) {
-            (Keeper::Red(own), Keeper::Red(old)) => own.succeed(old),
-            (Keeper::CoDel(own), Keeper::CoDel(old)) => own.succeed(old),
-            (Keeper::Pie(own), Keeper::Pie(old)) => own.succeed(old),
+            (AqmState::Red(own), AqmState::Red(old)) => own.migrate_from(old),
+            (AqmState::CoDel(own), AqmState::CoDel(old)) => own.migrate_from(old),
+            (AqmState::Pie(own), AqmState::Pie(old)) => own.migrate_from(old),
             _ => {}
         }
     }

@@ -9,7 +9,7 @@
 use super::policy::PieParameters;
 use super::settings::{ECN, in_range, marks};
 use super::verdict::{Level, Verdict};
-use crate::contract::params::{Kind, Param, Refused, Values};
+use crate::contract::params::{ConfigError, Kind, Param, Values};
 use crate::units::time::{Span, Time};
 
 /// What may be set.
@@ -36,7 +36,7 @@ pub const PARAMS: &[Param] = &[
 ];
 
 impl PieParameters {
-    pub(crate) fn new(values: &Values) -> Result<PieParameters, Refused> {
+    pub(crate) fn new(values: &Values) -> Result<PieParameters, ConfigError> {
         let default = PieParameters::default();
         Ok(PieParameters {
             target: in_range("target", values.span("target").unwrap_or(default.target))?,
@@ -167,7 +167,7 @@ impl Pie {
         }
     }
 
-    pub(crate) fn succeed(&mut self, old: Pie) {
+    pub(crate) fn migrate_from(&mut self, old: Pie) {
         let PieParameters { burst, .. } = self.of;
         *self = Pie { of: self.of, mean_pktsize: self.mean_pktsize, ..old };
         self.burst_allowance = self.burst_allowance.min(burst);

@@ -8,7 +8,7 @@
 use super::policy::RedParameters;
 use super::settings::{ECN, marks};
 use super::verdict::{Level, Link, Verdict};
-use crate::contract::params::{Kind, Param, Refused, Values};
+use crate::contract::params::{ConfigError, Kind, Param, Values};
 use crate::queues::queue::Limit;
 use crate::units::probability::Probability;
 use crate::units::time::{Span, Time};
@@ -48,9 +48,9 @@ impl RedParameters {
         values: &Values,
         limit: Limit,
         gentle: bool,
-    ) -> Result<RedParameters, Refused> {
+    ) -> Result<RedParameters, ConfigError> {
         let refused =
-            |param, what, help: &str| Refused { flow: None, param, what, help: help.into() };
+            |param, what, help: &str| ConfigError { flow: None, param, what, help: help.into() };
         let min = values.limit("min").unwrap_or(Limit::Packets(5));
         let max = values.limit("max").unwrap_or(Limit::Packets(15));
         let (low, high, bytes) = match (min, max) {
@@ -192,7 +192,7 @@ impl Red {
         self.idle = Some(now);
     }
 
-    pub(crate) fn succeed(&mut self, old: Red) {
+    pub(crate) fn migrate_from(&mut self, old: Red) {
         if old.of.bytes == self.of.bytes {
             (self.avg, self.count) = (old.avg, old.count);
         }

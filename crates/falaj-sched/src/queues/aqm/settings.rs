@@ -1,6 +1,6 @@
 //! What several policies are set by: marks instead of drops, and times within a range.
 
-use crate::contract::params::{Kind, Param, Refused, Values};
+use crate::contract::params::{ConfigError, Kind, Param, Values};
 use crate::units::time::Span;
 use alloc::format;
 
@@ -20,11 +20,11 @@ pub(crate) fn marks(values: &Values) -> bool {
 pub const LONGEST: Span = Span::from_secs(4);
 
 /// A time above zero and no longer than [`LONGEST`].
-pub(crate) fn in_range(param: &'static str, span: Span) -> Result<Span, Refused> {
+pub(crate) fn in_range(param: &'static str, span: Span) -> Result<Span, ConfigError> {
     if span > Span::ZERO && span <= LONGEST {
         return Ok(span);
     }
-    Err(Refused {
+    Err(ConfigError {
         flow: None,
         param,
         what: format!("{span} is out of range"),

@@ -49,7 +49,8 @@ pub(crate) struct Args {
     other: Option<PathBuf>,
     /// The other scenario is this one with another value, `uplink.rate=50mbit`, or `KEY=` without
     /// one; may be given again.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set_or_unset, conflicts_with = "other")]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set_or_unset,
+        conflicts_with = "other")]
     what_if: Vec<Set>,
     #[command(flatten)]
     practice: Practising,
@@ -152,7 +153,7 @@ impl Comparison {
             format!(
                 "link {:?} {}, {}",
                 link.name,
-                text::link_rate(up.setup.rate),
+                text::link_rate(up.pipe.setup.rate),
                 up.scheduler.kind
             )
         });
@@ -286,7 +287,8 @@ impl Comparison {
     pub(crate) fn to_json(&self) -> Json {
         let delay = |m: &falaj_traffic::meter::Meter| {
             json!({
-                "packets": m.count(), "mean_ns": m.mean_nanos(), "p50_ns": m.quantile(0.5).map(|s| s.0),
+                "packets": m.count(), "mean_ns": m.mean_nanos(),
+                "p50_ns": m.quantile(0.5).map(|s| s.0),
                 "p99_ns": m.quantile(0.99).map(|s| s.0), "max_ns": m.max().map(|s| s.0),
             })
         };
@@ -300,12 +302,14 @@ impl Comparison {
                     "formula": r.promise.as_ref().map(|p| p.delay.formula),
                     "promised_rate": r.promise.as_ref().map(|p| p.rate.0),
                     "simulated": {
-                        "delay": delay(&r.simulated.delay), "rate": r.simulated.sent_rate.map(|e| e.mean),
+                        "delay": delay(&r.simulated.delay),
+                        "rate": r.simulated.sent_rate.map(|e| e.mean),
                         "offered": r.simulated.offered, "dropped": r.simulated.dropped,
                     },
                     "measured": {
                         "delay": delay(&r.measured.link.delay), "rate": self.measured_rate(r),
-                        "offered": r.measured.link.counters.offered, "dropped": r.measured.link.counters.dropped(),
+                        "offered": r.measured.link.counters.offered,
+                        "dropped": r.measured.link.counters.dropped(),
                         "release_error": delay(&r.measured.link.release_error),
                         "end_to_end": r.measured.received,
                         "unsent": r.measured.unsent, "sent_late_p99_ns": r.measured.late_p99,

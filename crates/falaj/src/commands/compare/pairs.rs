@@ -67,15 +67,19 @@ pub(crate) fn main(
                 let difference = a.difference(b, measure);
                 json[key] = json!({
                     "first": mean(a.estimate(measure)), "other": mean(b.estimate(measure)),
-                    "difference": mean(difference), "half_width": difference.and_then(|e| e.half_width),
+                    "difference": mean(difference),
+                    "half_width": difference.and_then(|e| e.half_width),
                 });
             }
             json
         };
         let json = json!({
-            "first": name, "other": other_name, "complete": !simulation.interrupted(), "seed": first.run.seed,
-            "replications": simulation.studies[0].replications(), "duration_ns": simulation.studies[0].duration().0,
-            "warm_up": warm_up, "until": until, "flows": pairs.iter().map(flow).collect::<Vec<Json>>(),
+            "first": name, "other": other_name, "complete": !simulation.interrupted(),
+            "seed": first.run.seed,
+            "replications": simulation.studies[0].replications(),
+            "duration_ns": simulation.studies[0].duration().0,
+            "warm_up": warm_up, "until": until,
+            "flows": pairs.iter().map(flow).collect::<Vec<Json>>(),
         });
         say!("{}", serde_json::to_string_pretty(&json)?);
         return Ok(simulation.exit());
@@ -123,8 +127,9 @@ fn same_sources(first: &Scenario, second: &Scenario) -> Result<()> {
         let sends = |s: &falaj_scenario::Source| (s.spec(), s.sources, s.towards, s.ecn);
         if sends(a) != sends(b) {
             bail!(
-                "source `{}` of one scenario and `{}` of the other do not send alike: under different arrivals there are no \
-                 pairs. Sources are known by their places; links, flows and disciplines may differ",
+                "source `{}` of one scenario and `{}` of the other do not send alike: under \
+                 different arrivals there are no pairs. Sources are known by their places; links, \
+                 flows and disciplines may differ",
                 a.name,
                 b.name
             );

@@ -248,13 +248,17 @@ fn one(args: &Args, system: &System, size: usize) -> Result<ExitCode> {
             "printed": printed.map(|p| json!({ "wait_ns": p.wait * 1e9, "decay_per_s": p.decay })),
             "exact": exact.as_ref().map(|e| json!({
                 "wait_ns": e.wait * 1e9, "error_ns": e.error * 1e9,
-                "solved": e.from.iter().map(|&(size, wait)| json!({ "size": size, "wait_ns": wait * 1e9 })).collect::<Vec<_>>(),
+                "solved": e.from.iter().map(|&(size, wait)| json!({
+                    "size": size, "wait_ns": wait * 1e9,
+                })).collect::<Vec<_>>(),
             })),
             "decay_per_s": model.as_ref().map(Superposed::decay),
             "simulated": {
                 "wait_ns": simulated.wait.mean * 1e9, "wait_half_width_ns": half(simulated.wait),
-                "delay_ns": simulated.delay.mean * 1e9, "delay_half_width_ns": half(simulated.delay),
-                "delay_p99_ns": simulated.at_percentile.mean * 1e9, "containers": simulated.containers,
+                "delay_ns": simulated.delay.mean * 1e9,
+                "delay_half_width_ns": half(simulated.delay),
+                "delay_p99_ns": simulated.at_percentile.mean * 1e9,
+                "containers": simulated.containers,
             },
         });
         say!("{}", serde_json::to_string_pretty(&value)?);
@@ -292,7 +296,8 @@ fn point_json(p: Point) -> Value {
     json!({
         "size": p.size, "load": p.load, "fill_ns": p.fill * 1e9, "wait_ns": p.wait * 1e9,
         "service_ns": p.service * 1e9, "delay_ns": p.delay * 1e9, "error_ns": p.error * 1e9,
-        "how": if p.how == How::Exact { "exact" } else { "simulated" }, "containers_per_s": p.containers,
+        "how": if p.how == How::Exact { "exact" } else { "simulated" },
+        "containers_per_s": p.containers,
     })
 }
 

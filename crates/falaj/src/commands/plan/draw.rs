@@ -59,7 +59,7 @@ pub(super) fn write(path: &Path, ways: &[Way<'_>]) -> Result<Vec<String>> {
                 continue;
             };
             let queue = match flow.limit {
-                Limit::Packets(n) => f64::from(n) * f64::from(way.direction.setup.largest),
+                Limit::Packets(n) => f64::from(n) * f64::from(way.direction.pipe.setup.largest),
                 Limit::Bytes(n) => n as f64,
             };
             let picture = Picture { link: way.link, way: way.name(), flow, service, queue };

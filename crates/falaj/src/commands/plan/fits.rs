@@ -50,7 +50,9 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     if args.json {
         let directions = ways().map(|((link, towards), flows)| {
             let flows: Vec<_> = flows.iter().filter(|flow| asks(flow)).map(to_json).collect();
-            json!({ "link": link.name, "direction": called(towards), "flows": flows, "room_for": more })
+            json!({
+                "link": link.name, "direction": called(towards), "flows": flows, "room_for": more,
+            })
         });
         say!(
             "{}",
@@ -87,7 +89,7 @@ fn print(link: &str, towards: Towards, direction: &Direction, flows: &[Standing]
         .filter_map(|flow| flow.need.rate)
         .map(|rate| rate.0)
         .fold(0, u64::saturating_add);
-    let rate = direction.setup.rate;
+    let rate = direction.pipe.setup.rate;
     let of = if rate.is_unlimited() {
         String::new()
     } else {
@@ -129,10 +131,15 @@ fn print(link: &str, towards: Towards, direction: &Direction, flows: &[Standing]
 
 fn to_json(flow: &Standing) -> serde_json::Value {
     json!({
-        "flow": flow.flow, "need": { "rate": flow.need.rate.map(|rate| rate.0), "delay_ns": flow.need.delay.map(|delay| delay.0) },
-        "rate": flow.rate.map(|(rate, _)| rate.0), "delay_ns": flow.delay.as_ref().map(|(delay, _)| delay.0),
+        "flow": flow.flow, "need": {
+            "rate": flow.need.rate.map(|rate| rate.0),
+            "delay_ns": flow.need.delay.map(|delay| delay.0),
+        },
+        "rate": flow.rate.map(|(rate, _)| rate.0),
+        "delay_ns": flow.delay.as_ref().map(|(delay, _)| delay.0),
         "none": flow.none, "fits": flow.refused.is_none(),
-        "what": flow.refused.as_ref().map(|(what, _)| what), "help": flow.refused.as_ref().map(|(_, help)| help),
+        "what": flow.refused.as_ref().map(|(what, _)| what),
+        "help": flow.refused.as_ref().map(|(_, help)| help),
     })
 }
 

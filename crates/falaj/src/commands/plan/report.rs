@@ -18,10 +18,10 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
         "link {} {}: {} of {}, delay {}, packets to {} B; {}",
         way.link,
         way.name(),
-        text::link_rate(direction.setup.rate),
+        text::link_rate(direction.pipe.setup.rate),
         direction.account.name(),
-        direction.delay,
-        direction.setup.largest,
+        direction.pipe.delay,
+        direction.pipe.setup.largest,
         direction.scheduler.kind
     );
     if let Some(before) = before {
@@ -75,12 +75,12 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
     }
     say!("");
     stations::print(direction);
-    if !direction.setup.rate.is_unlimited() && direction.masks.link.is_none() {
+    if !direction.pipe.setup.rate.is_unlimited() && direction.pipe.masks.link.is_none() {
         let total: u64 = way.flows.iter().map(|f| f.offered).sum();
         say!(
             "  utilisation: {} offered of {}{}",
-            text::percent(total, direction.setup.rate.0),
-            text::link_rate(direction.setup.rate),
+            text::percent(total, direction.pipe.setup.rate.0),
+            text::link_rate(direction.pipe.setup.rate),
             if way.flows.iter().any(|f| f.connections) {
                 ", and what TCP finds left of it"
             } else {
@@ -328,7 +328,7 @@ fn described(envelope: &Envelope, together: bool) -> String {
 /// The flows whose queues may drop packets that had found room, or for which there was room, and
 /// how.
 fn policies(direction: &Direction) -> Vec<String> {
-    let leaves = direction.setup.leaves();
+    let leaves = direction.pipe.setup.leaves();
     let named = direction.flows.iter().zip(leaves);
     named
         .filter_map(|(flow, leaf)| {

@@ -66,7 +66,8 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
             json!({ "server": server.name, "delay_ns": ns(delay.as_ref()), "utilisation": load })
         });
         let all = json!({
-            "network": read.name, "flows": flows.collect::<Vec<_>>(), "servers": servers.collect::<Vec<_>>(),
+            "network": read.name, "flows": flows.collect::<Vec<_>>(),
+            "servers": servers.collect::<Vec<_>>(),
             "notes": read.notes,
         });
         say!("{}", serde_json::to_string_pretty(&all)?);

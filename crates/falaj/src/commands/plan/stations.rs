@@ -8,7 +8,7 @@ use falaj_terminal::text;
 pub(super) fn print(direction: &Direction) {
     let Some((rates, all)) = expected(direction) else { return };
     let percent = |part: f64| format!("{:.2} %", 100.0 * part);
-    let bytes = direction.setup.largest;
+    let bytes = direction.pipe.setup.largest;
     say!(
         "  if all stations always have packets of {bytes} B (Bianchi): {} of all attempts collide, {} of all packets are dropped",
         percent(all.collisions),

@@ -8,7 +8,7 @@ use falaj_control::live_links::warn_of_spinning;
 use falaj_control::summary::of_forwarder;
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::priority::{self, Rank};
-use falaj_live::sandbox::{Join, Side, UserNamespace};
+use falaj_live::sandbox::{Join, SandboxSide, UserNamespace};
 use falaj_live::signals::Signals;
 use falaj_live::topology::Topology;
 use falaj_live::wiring;
@@ -35,7 +35,7 @@ pub(crate) fn main(args: Args, scenario: &Scenario, text: &str) -> Result<ExitCo
     if args.asked.is_wanted() {
         tell_addresses(&topology);
     }
-    let mut sides: Vec<Side> = topology.names().map(|_| Side::default()).collect();
+    let mut sides: Vec<SandboxSide> = topology.names().map(|_| SandboxSide::default()).collect();
     sides[main].command = Some(args.command);
     for Within { host, command } in args.within {
         let side = &mut sides[named(&topology, "--in", &host)?];

@@ -21,11 +21,13 @@ use falaj_control::running::Running;
 use falaj_control::summary::{FailIf, JsonFile, Summary, of_forwarder};
 use falaj_control::{batching, host_limits};
 use falaj_live::clock::{Clock, monotonic};
-use falaj_live::error::Step;
+use falaj_live::error::SetupStep;
 use falaj_live::event_loop::{Forwarder, WhenFull, Woken};
-use falaj_live::nat::{self, WayOut, Wish};
+use falaj_live::nat::{self, Nat, NatChoice};
 use falaj_live::priority::{self, Rank};
-use falaj_live::sandbox::{End, Event, Exit, Hosts, Sandbox, Side, Spec, Subnet, UserNamespace};
+use falaj_live::sandbox::{
+    End, Exit, Hosts, Sandbox, SandboxSide, SandboxSpec, SideEvent, Subnet, UserNamespace,
+};
 use falaj_live::signals::Signals;
 use falaj_live::wiring;
 use falaj_scenario::Link;
@@ -136,13 +138,13 @@ enum Internet {
 }
 
 impl Internet {
-    fn wish(self) -> Wish {
+    fn wish(self) -> NatChoice {
         match self {
-            Internet::Auto => Wish::Auto,
-            Internet::Pasta => Wish::Pasta,
-            Internet::Slirp4netns => Wish::Slirp4netns,
-            Internet::Host => Wish::Host,
-            Internet::None => Wish::None,
+            Internet::Auto => NatChoice::Auto,
+            Internet::Pasta => NatChoice::Pasta,
+            Internet::Slirp4netns => NatChoice::Slirp4netns,
+            Internet::Host => NatChoice::Host,
+            Internet::None => NatChoice::None,
         }
     }
 }
@@ -177,11 +179,11 @@ impl Within {
 }
 
 /// A side with a command beside the one that was asked for. What is typed is for that one alone.
-pub(crate) fn helper(command: OsString) -> Result<Side> {
+pub(crate) fn helper(command: OsString) -> Result<SandboxSide> {
     let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
-    Ok(Side {
+    Ok(SandboxSide {
         stdin: Some(nothing.into()),
-        ..Side::command([OsString::from("sh"), "-c".into(), command])
+        ..SandboxSide::command([OsString::from("sh"), "-c".into(), command])
     })
 }
 
@@ -215,14 +217,14 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         Some(_) if !matches!(args.internet, Internet::Auto | Internet::None) => {
             bail!("--internet: with --netns the far end has whatever way out its namespace has")
         }
-        Some(_) => Wish::None,
+        Some(_) => NatChoice::None,
         None => args.internet.wish(),
     };
     let ways = nat::ways(wish, args.user_namespace).map_err(|why| anyhow!("--internet: {why}"))?;
     let place = args.control.place()?;
     let about =
         args.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
-    let mut near = Side { command: Some(args.command), ..Side::default() };
+    let mut near = SandboxSide { command: Some(args.command), ..SandboxSide::default() };
     let has_peer = args.peer.is_some();
     let mut far = args.peer.map(helper).transpose()?.unwrap_or_default();
     if let Some(place) = &place {
@@ -230,7 +232,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
             .into_iter()
             .for_each(|side| side.env.push((VARIABLE.into(), place.into())));
     }
-    let mut sandbox = Sandbox::start(Spec {
+    let mut sandbox = Sandbox::start(SandboxSpec {
         mtu,
         subnet: Subnet::free(),
         routes: !ways.is_empty(),
@@ -245,16 +247,16 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         near,
         far,
         namespace: args.netns.clone(),
-        ..Spec::default()
+        ..SandboxSpec::default()
     })
     .map_err(|error| match &args.netns {
-        Some(name) if error.step == Step::EnterNamespace => {
+        Some(name) if error.step == SetupStep::EnterNamespace => {
             anyhow!(error).context(format!("--netns {name}"))
         }
         _ => error.into(),
     })?;
     let mut why = None;
-    let out = match WayOut::open(&sandbox, &ways) {
+    let out = match Nat::open(&sandbox, &ways) {
         Ok(out) => Some(out),
         // Who asked for it by name cannot do without.
         Err(error) if !matches!(args.internet, Internet::Auto | Internet::None) => {
@@ -390,9 +392,9 @@ pub(crate) fn forward(
                 }
             }
             Woken::Readable(n) => match (sides.read_event(heard[n - 1])?, heard[n - 1] == main) {
-                (Some(Event::Exited(exit)), true) => return Ok(exit),
-                (Some(Event::Closed), true) => bail!("the command's namespace was killed"),
-                (Some(Event::Closed), false) => {
+                (Some(SideEvent::Exited(exit)), true) => return Ok(exit),
+                (Some(SideEvent::Closed), true) => bail!("the command's namespace was killed"),
+                (Some(SideEvent::Closed), false) => {
                     note!(
                         "warning: a side's processes were killed: nobody answers there; the link goes on"
                     );

@@ -57,7 +57,8 @@ pub(crate) struct Args {
     #[arg(required_unless_present = "replay")]
     file: Option<PathBuf>,
     /// Replay this capture instead of the scenario's sources.
-    #[arg(long, value_name = "CAPTURE", conflicts_with_all = ["duration", "replications", "seed", "until", "warm_up"])]
+    #[arg(long, value_name = "CAPTURE", conflicts_with_all = ["duration", "replications", "seed",
+        "until", "warm_up"])]
     replay: Option<PathBuf>,
     /// Simulated time of a replication; else the scenario's.
     #[arg(long, value_parser = arguments::parse_duration)]
@@ -174,12 +175,19 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 "warm_up": warm_up,
                 "until": until,
                 "flows": json,
-                "rules": rules.iter().map(|(name, taken)| rule_json(name, taken)).collect::<Vec<_>>(),
+                "rules": rules.iter().map(|(name, taken)| rule_json(name, taken))
+                    .collect::<Vec<_>>(),
                 "unmatched": runs.study().unmatched(),
-                "ways": runs.ways().map(|(source, way)| way_json(&scenario.traffic[source].name, way)).collect::<Vec<_>>(),
-                "connections": runs.connections().map(|(source, of)| connections::json(&scenario.traffic[source], of)).collect::<Vec<_>>(),
-                "breaches": breaches.iter().map(|(way, breach)| breach_json(way, breach)).collect::<Vec<_>>(),
-                "each": runs.many(&scenario).iter().map(|(name, report)| masks::json(name, report)).collect::<Vec<_>>(),
+                "ways": runs.ways()
+                    .map(|(source, way)| way_json(&scenario.traffic[source].name, way))
+                    .collect::<Vec<_>>(),
+                "connections": runs.connections()
+                    .map(|(source, of)| connections::json(&scenario.traffic[source], of))
+                    .collect::<Vec<_>>(),
+                "breaches": breaches.iter().map(|(way, breach)| breach_json(way, breach))
+                    .collect::<Vec<_>>(),
+                "each": runs.many(&scenario).iter().map(|(name, report)| masks::json(name, report))
+                    .collect::<Vec<_>>(),
             }))?
         );
         return Ok(runs.simulation.exit());

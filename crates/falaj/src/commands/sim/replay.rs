@@ -131,10 +131,10 @@ pub(crate) fn main(path: &Path, scenario: Option<&Path>, as_json: bool) -> Resul
         match difference {
             Some(None) => say!("every packet decided as live, to the nanosecond"),
             Some(Some(i)) => {
-                say!("first difference: {}\n         replayed: {}", taken[i], replayed.verdicts[i])
+                say!("first difference: {}\n         replayed: {}", taken[i], replayed.verdicts[i]);
             }
             None if own && ours => {
-                say!("packets or changes are missing in the capture: decisions were not compared")
+                say!("packets or changes are missing in the capture: decisions were not compared");
             }
             None => {}
         }
@@ -327,8 +327,10 @@ fn tell_json(
     let row = |(name, c, delay): (String, &Counters, &Meter)| {
         let nanos = |share| delay.quantile(share).map(|s| s.0);
         json!({
-            "flow": name, "offered": c.offered, "delivered": c.delivered(), "dropped": c.dropped(), "lost": c.lost,
-            "delay_mean_ns": delay.mean_nanos(), "delay_p50_ns": nanos(0.5), "delay_p99_ns": nanos(0.99),
+            "flow": name, "offered": c.offered, "delivered": c.delivered(), "dropped": c.dropped(),
+            "lost": c.lost,
+            "delay_mean_ns": delay.mean_nanos(), "delay_p50_ns": nanos(0.5),
+            "delay_p99_ns": nanos(0.99),
             "delay_max_ns": delay.max().map(|s| s.0), "max_backlog_packets": c.max_backlog,
         })
     };
@@ -339,7 +341,9 @@ fn tell_json(
         "packets": replayed.verdicts.len(), "changes": changes, "unmatched": replayed.unmatched,
         "same_decisions": difference.map(|d| d.is_none()), "first_difference": first,
         "flows": rows(scenario, replayed).into_iter().map(row).collect::<Vec<_>>(),
-        "rules": scenario.rules.iter().zip(&replayed.taken).map(|(rule, taken)| rule_json(&rule.name, taken)).collect::<Vec<_>>(),
+        "rules": scenario.rules.iter().zip(&replayed.taken)
+            .map(|(rule, taken)| rule_json(&rule.name, taken))
+            .collect::<Vec<_>>(),
     });
     say!("{}", serde_json::to_string_pretty(&json)?);
     Ok(())

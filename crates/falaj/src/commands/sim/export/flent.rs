@@ -137,7 +137,8 @@ fn file(series: &[Series], runs: &Runs<'_>, step: u64, count: usize) -> Value {
         "metadata": {
             "NAME": "rrul_be_nflows", "TITLE": "simulated by falaj", "TIME": began, "T0": began,
             "HOST": "simulated", "HOSTS": ["simulated"], "LOCAL_HOST": "simulated", "IP_VERSION": 4,
-            "LENGTH": duration, "TOTAL_LENGTH": duration, "STEP_SIZE": seconds, "DATA_FILENAME": null,
+            "LENGTH": duration, "TOTAL_LENGTH": duration, "STEP_SIZE": seconds,
+            "DATA_FILENAME": null,
             "FLENT_VERSION": null, "TEST_PARAMETERS": streams, "SERIES_META": meta,
             "NOTE": format!(
                 "One way and without the far way: delays from last bit in to last bit out. Seed {}. {}",

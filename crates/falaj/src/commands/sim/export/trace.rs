@@ -32,9 +32,10 @@ pub(super) fn write(path: &Path, runs: &Runs<'_>) -> Result<()> {
         let Some(name) = flows.first() else { continue };
         let process = json!({ "name": format!("{} {}", name.link, name.way) });
         lines.push(json!({ "ph": "M", "name": "process_name", "pid": pipe + 1, "args": process }));
-        lines.push(
-            json!({ "ph": "M", "name": "thread_name", "pid": pipe + 1, "tid": 1, "args": { "name": "the link" } }),
-        );
+        lines.push(json!({
+            "ph": "M", "name": "thread_name", "pid": pipe + 1, "tid": 1,
+            "args": { "name": "the link" },
+        }));
     }
     for line in &lines {
         put(&mut out, line)?;
@@ -49,12 +50,14 @@ pub(super) fn write(path: &Path, runs: &Runs<'_>) -> Result<()> {
                 steps[pipe][flow].push((end.0, -bytes));
                 let delay = micros(end.0 - packet.arrival.0);
                 json!({
-                    "ph": "X", "name": name, "pid": pid, "tid": 1, "ts": micros(start.0), "dur": micros(end.0 - start.0),
+                    "ph": "X", "name": name, "pid": pid, "tid": 1, "ts": micros(start.0),
+                    "dur": micros(end.0 - start.0),
                     "args": { "bytes": bytes, "delay_us": delay },
                 })
             }
             Fate::Lost { .. } => json!({
-                "ph": "i", "s": "p", "name": format!("{name}: {}", packet.fate()), "pid": pid, "tid": 1,
+                "ph": "i", "s": "p", "name": format!("{name}: {}", packet.fate()), "pid": pid,
+                "tid": 1,
                 "ts": micros(packet.arrival.0), "args": { "bytes": bytes },
             }),
         };
@@ -75,7 +78,10 @@ pub(super) fn write(path: &Path, runs: &Runs<'_>) -> Result<()> {
                     continue;
                 }
                 let counter = format!("queue of {}", names[pipe][flow].own);
-                let event = json!({ "ph": "C", "name": counter, "pid": pipe + 1, "ts": micros(at), "args": { "bytes": bytes } });
+                let event = json!({
+                    "ph": "C", "name": counter, "pid": pipe + 1, "ts": micros(at),
+                    "args": { "bytes": bytes },
+                });
                 put(&mut out, &event)?;
             }
         }

@@ -1,0 +1,88 @@
+//! What a command of tc is about: a device, and where in its tree.
+
+use super::stab::{self, Stab};
+use crate::args::{Args, unknown};
+use crate::lines::Word;
+use falaj_scenario::Problem;
+use falaj_scenario::suggest::quoted;
+
+/// A handle of a discipline (`1:`) or a class (`1:10`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Handle {
+    pub(super) major: u16,
+    pub(super) minor: u16,
+}
+
+/// What stands before the kind, of all three objects.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Attachment<'a> {
+    pub(super) dev: Option<&'a Word>,
+    pub(super) parent: Option<Handle>,
+    pub(super) handle: Option<Handle>,
+    /// What stands behind `handle` of a filter: its name, or a mark.
+    pub(super) number: Option<&'a Word>,
+    pub(super) ingress: bool,
+    pub(super) prio: Option<u64>,
+    /// What of IP a filter looks at.
+    pub(super) protocol: Option<&'a Word>,
+    pub(super) stab: Option<Stab>,
+}
+
+const PLACE: &[&str] = &[
+    "dev", "root", "parent", "handle", "classid", "ingress", "clsact", "protocol", "prio", "stab",
+];
+
+impl<'a> Attachment<'a> {
+    /// Reads up to the kind, which is returned; none: there is none.
+    pub(super) fn read(
+        args: &mut Args<'a>,
+        filter: bool,
+    ) -> Result<(Attachment<'a>, Option<&'a Word>), Problem> {
+        let mut place = Attachment::default();
+        while let Some(word) = args.next() {
+            match word.text.as_str() {
+                "dev" => place.dev = Some(args.value("a device")?),
+                "root" => place.parent = None,
+                "parent" => place.parent = Some(handle(args.value("a handle")?)?),
+                "handle" if filter => place.number = Some(args.value("a handle")?),
+                "handle" | "classid" => place.handle = Some(handle(args.value("a handle")?)?),
+                "ingress" | "clsact" => place.ingress = true,
+                "stab" if !filter => place.stab = Some(stab::read(word, args)?),
+                "protocol" => place.protocol = Some(args.value("a protocol")?),
+                // Of a discipline it is the kind.
+                "prio" | "pref" | "priority" if filter => {
+                    place.prio = Some(crate::amounts::whole(args.value("a number")?)?);
+                }
+                _ => return Ok((place, Some(word))),
+            }
+        }
+        Ok((place, None))
+    }
+
+    pub(super) fn ingress(&self) -> bool {
+        self.ingress || self.parent.is_some_and(|p| p.major == 0xffff)
+    }
+}
+
+/// `1:`, `1:10`, `root`; both parts are hexadecimal.
+pub(super) fn handle(word: &Word) -> Result<Handle, Problem> {
+    let wrong = || {
+        let what = format!("{} is not a handle", quoted(&word.text));
+        Problem::error(word.at.clone(), what).help("write one such as `1:` or `1:10`")
+    };
+    let (major, minor) = word.text.split_once(':').unwrap_or((&word.text, ""));
+    let part = |digits: &str| match digits {
+        "" => Ok(0),
+        digits if digits.len() > 4 || digits.starts_with('+') => Err(wrong()),
+        digits => u16::from_str_radix(digits, 16).map_err(|_| wrong()),
+    };
+    Ok(Handle { major: part(major)?, minor: part(minor)? })
+}
+
+/// A word that stands where a parameter of `kind` may stand, and is none.
+pub(super) fn stray(word: &Word, kind: &str, known: &[&str]) -> Problem {
+    if PLACE.contains(&word.text.as_str()) {
+        return Problem::error(word.at.clone(), format!("`{}` stands before the kind", word.text));
+    }
+    unknown(word, &format!("a parameter of {kind}"), known)
+}

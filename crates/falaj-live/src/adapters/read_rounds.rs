@@ -1,0 +1,160 @@
+//! Whose turn it is to be read: deficit round robin in time of the processor.
+//!
+//! Each adapter that has something to be read gets a quantum in its turn, in proportion to its
+//! weight, and is read while that lasts. It is charged what its units took, from the reading to the
+//! end of their queueing: one with a storm of tiny packets, or of units that are dear for another
+//! reason, takes no more of the processor than its part while others want theirs. What it has not
+//! read stays in the kernel, at the adapter's own cost.
+
+use falaj_sched::mechanisms::deficit::Surplus;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// What a turn of weight 1 takes of the processor, in nanoseconds.
+const QUANTUM: i64 = 10_000;
+
+/// Processor time that one adapter may still take.
+#[derive(Clone, Copy, Debug)]
+struct ReadCredit {
+    weight: u32,
+    /// Nanoseconds that it may take before the next one's turn; what it took beyond is a debt.
+    credit: Surplus,
+    /// Was it charged since its last quantum?
+    served: bool,
+    /// How often its quantum was used up while it had more.
+    ended: u64,
+}
+
+/// Rounds in which the adapters are read.
+#[derive(Debug, Default)]
+pub(super) struct ReadRounds {
+    order: VecDeque<u16>,
+    of: Vec<ReadCredit>,
+}
+
+impl ReadRounds {
+    /// One more of this number: the next one, or that of one that is gone.
+    pub(super) fn add(&mut self, n: u16) {
+        let turn = ReadCredit { weight: 1, credit: Surplus::default(), served: false, ended: 0 };
+        match self.of.get_mut(usize::from(n)) {
+            Some(gone) => *gone = turn,
+            None => self.of.push(turn),
+        }
+    }
+
+    pub(super) fn set_weight(&mut self, n: u16, weight: u32) {
+        if let Some(turn) = self.of.get_mut(usize::from(n)) {
+            turn.weight = weight.max(1);
+        }
+    }
+
+    /// Is it known of nobody that there is something to be read?
+    pub(super) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// These have something to be read; none of them was said to before.
+    pub(super) fn ready(&mut self, these: impl Iterator<Item = u16>) {
+        self.order.extend(these);
+    }
+
+    /// Who is to be read now; stays so until its quantum is used up, or it has nothing more.
+    pub(super) fn next(&mut self) -> Option<u16> {
+        // A debt is that of one unit, so that this ends after a few rounds.
+        loop {
+            let n = *self.order.front()?;
+            let turn = self.of.get_mut(usize::from(n))?;
+            if turn.credit.is_positive() {
+                return Some(n);
+            }
+            turn.credit.add(QUANTUM * i64::from(turn.weight));
+            if self.order.len() > 1 {
+                turn.ended += u64::from(std::mem::take(&mut turn.served));
+                self.order.rotate_left(1);
+            }
+        }
+    }
+
+    /// That was its cost.
+    pub(super) fn charge(&mut self, n: u16, cost: Duration) {
+        if let Some(turn) = self.of.get_mut(usize::from(n)) {
+            turn.credit.pay(i64::try_from(cost.as_nanos()).unwrap_or(i64::MAX));
+            turn.served = true;
+        }
+    }
+
+    /// It has nothing more: a credit is none of a later turn's, a debt is.
+    pub(super) fn is_done(&mut self, n: u16) {
+        if let Some(turn) = self.of.get_mut(usize::from(n)) {
+            turn.credit.forfeit();
+        }
+        if self.order.front() == Some(&n) {
+            self.order.pop_front();
+        }
+    }
+
+    /// How often its turn was over while it, and another one, had more.
+    pub(super) fn ended(&self, n: u16) -> u64 {
+        self.of.get(usize::from(n)).map_or(0, |turn| turn.ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads those that always have something, at these costs, until so much time is spent: what
+    /// each took, and how many units.
+    fn run(costs: &[u64], weights: &[u32], until: u64) -> Vec<(u64, u64)> {
+        let mut turns = ReadRounds::default();
+        for (n, weight) in weights.iter().enumerate() {
+            turns.add(n as u16);
+            turns.set_weight(n as u16, *weight);
+        }
+        turns.ready(0..costs.len() as u16);
+        let mut of = vec![(0, 0); costs.len()];
+        while of.iter().map(|(spent, _)| spent).sum::<u64>() < until {
+            let n = turns.next().unwrap();
+            let cost = costs[usize::from(n)];
+            turns.charge(n, Duration::from_nanos(cost));
+            of[usize::from(n)].0 += cost;
+            of[usize::from(n)].1 += 1;
+        }
+        of
+    }
+
+    #[test]
+    fn time_is_divided_by_weight_whatever_units_cost() {
+        // A storm of units that cost half a microsecond, units of 40, and some of 3.
+        let of = run(&[500, 40_000, 3_000], &[1, 1, 1], 30_000_000);
+        for (spent, _) in &of {
+            assert!(spent.abs_diff(10_000_000) <= 60_000, "{of:?}");
+        }
+        let of = run(&[500, 40_000], &[1, 3], 40_000_000);
+        assert!(
+            of[0].0.abs_diff(10_000_000) <= 80_000 && of[1].0.abs_diff(30_000_000) <= 80_000,
+            "{of:?}"
+        );
+    }
+
+    #[test]
+    fn who_rests_saves_no_credit_and_keeps_its_debt() {
+        let mut turns = ReadRounds::default();
+        turns.add(0);
+        turns.add(1);
+        turns.ready(0..2);
+        let first = turns.next().unwrap();
+        turns.is_done(first);
+        assert_eq!(turns.of[usize::from(first)].credit, Surplus::default());
+        let second = turns.next().unwrap();
+        assert_ne!(first, second);
+        turns.charge(second, Duration::from_micros(35));
+        turns.is_done(second);
+        assert!(turns.is_empty() && turns.next().is_none());
+        turns.ready([second, first].into_iter());
+        // 25 us of debt are two quanta and a half: the other one has turns meanwhile.
+        assert_eq!(turns.next(), Some(first));
+        turns.charge(first, Duration::from_micros(10));
+        assert_eq!((turns.next(), turns.ended(second)), (Some(first), 1));
+    }
+}

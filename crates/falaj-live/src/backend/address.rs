@@ -1,0 +1,167 @@
+//! Names of ends of a bridge: `eth0`, `eth0@NETNS`, `vhost:/run/a.sock`, `memif:/run/b.sock`,
+//! `nfqueue:5`.
+
+use super::{BACKENDS, Backend, BackendEntry, InterfaceName, Monitor};
+use falaj_engine::batch::BatchPolicy;
+use std::any::Any;
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// An open end, and what tells of its changes.
+pub type OpenEnd = (Box<dyn Backend>, Monitor);
+
+/// How ends are opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    /// Interfaces are read and written by AF_XDP sockets instead of packet sockets.
+    pub xdp: bool,
+    /// Packets to a peer that takes batches go in batches by this policy.
+    pub batches: Option<BatchPolicy>,
+    /// Packets that find no room, and those held at the end, go on instead of being dropped.
+    pub fail_open: bool,
+}
+
+/// The name of an end, as its backend has it; displayed with its scheme, and without secrets.
+pub trait Address: Comparable + fmt::Debug + fmt::Display + Send + Sync {
+    /// Opens the end.
+    ///
+    /// # Errors
+    /// What failed, why, and what to try.
+    fn open(&self, options: &OpenOptions) -> Result<OpenEnd, OpenError>;
+
+    /// The interface of the kernel that it names, if it names one.
+    fn interface(&self) -> Option<&InterfaceName> {
+        None
+    }
+}
+
+/// Comparison of names of any backends; each type that can be compared has it.
+pub trait Comparable: Any {
+    /// Returns true if both name the same end.
+    fn equals(&self, other: &dyn Any) -> bool;
+}
+
+impl<T: Any + PartialEq> Comparable for T {
+    fn equals(&self, other: &dyn Any) -> bool {
+        other.downcast_ref() == Some(self)
+    }
+}
+
+/// The name of an end of a bridge, of one of the [`BACKENDS`].
+#[derive(Clone, Debug)]
+pub struct EndName {
+    entry: &'static BackendEntry,
+    address: Arc<dyn Address>,
+}
+
+impl EndName {
+    /// The line of its backend in the table.
+    pub fn entry(&self) -> &'static BackendEntry {
+        self.entry
+    }
+
+    /// The interface of the kernel that it names, if it names one.
+    pub fn interface(&self) -> Option<&InterfaceName> {
+        self.address.interface()
+    }
+
+    /// Opens the end.
+    ///
+    /// # Errors
+    /// What failed, why, and what to try.
+    pub fn open(&self, options: &OpenOptions) -> Result<OpenEnd, OpenError> {
+        self.address.open(options)
+    }
+}
+
+impl FromStr for EndName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<EndName, String> {
+        let found =
+            BACKENDS.iter().find_map(|&entry| Some((entry, text.strip_prefix(entry.scheme)?)));
+        let (entry, rest) = found.ok_or("no backend takes such a name")?;
+        Ok(EndName { entry, address: (entry.parse)(rest)? })
+    }
+}
+
+impl fmt::Display for EndName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
+    }
+}
+
+impl PartialEq for EndName {
+    fn eq(&self, other: &EndName) -> bool {
+        let other: &dyn Any = &*other.address;
+        self.address.equals(other)
+    }
+}
+
+impl Eq for EndName {}
+
+/// Why an end cannot be opened: what was attempted and what to try, if the cause does not say, and
+/// the cause.
+#[derive(Debug)]
+pub struct OpenError {
+    attempt: Option<Cow<'static, str>>,
+    cause: Box<dyn Error + Send + Sync>,
+}
+
+impl OpenError {
+    /// Why it failed, and what to try.
+    pub(crate) fn new(
+        attempt: impl Into<Cow<'static, str>>,
+        cause: impl Error + Send + Sync + 'static,
+    ) -> OpenError {
+        OpenError { attempt: Some(attempt.into()), cause: Box::new(cause) }
+    }
+}
+
+impl From<crate::error::Error> for OpenError {
+    fn from(cause: crate::error::Error) -> OpenError {
+        OpenError { attempt: None, cause: Box::new(cause) }
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.attempt {
+            Some(attempt) => f.write_str(attempt),
+            None => self.cause.fmt(f),
+        }
+    }
+}
+
+impl Error for OpenError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self.attempt {
+            Some(_) => Some(&*self.cause),
+            None => self.cause.source(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_all_backends_are_read_and_compared() {
+        for text in ["eth0", "eth0@blue", "memif:/run/a.sock,slave,id=3", "nfqueue:5"] {
+            let name = text.parse::<EndName>().expect("a name");
+            assert_eq!(name.to_string(), text);
+            assert_eq!(text.parse(), Ok(name.clone()));
+            assert_ne!("eth1".parse(), Ok(name));
+        }
+        let queue = "nfqueue:5".parse::<EndName>().expect("a queue");
+        assert!(queue.entry().returns_packets && queue.interface().is_none());
+        let secret = "memif:/a,secret=x".parse::<EndName>().expect("shared memory");
+        assert_eq!(secret.to_string(), "memif:/a", "a secret is not displayed");
+        assert_ne!(secret, "memif:/a".parse().expect("shared memory"));
+        assert!("nfqueue:x".parse::<EndName>().is_err() && "vhost:".parse::<EndName>().is_err());
+    }
+}

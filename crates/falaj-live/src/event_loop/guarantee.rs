@@ -1,0 +1,504 @@
+//! What flows are promised, held against each packet; and what their owners may send, held against
+//! what comes.
+//!
+//! A packet that stayed longer than its flow's bound is a breach, and whose it is follows from what
+//! was:
+//!
+//! | cause | when |
+//! |---|---|
+//! | own burst | it came when, in that busy period, the flow had sent more than its envelope; the bound is for those that keep to it |
+//! | host | it left its queue in time, and was handed over too late |
+//! | promise | neither: what was promised was not kept |
+//!
+//! A packet that does not keep to the envelope is counted, and goes as any other. The flow is held
+//! to have kept to it again when its queue has run empty. Without an envelope the bound is one for
+//! a full queue, which no sender can break.
+//!
+//! A change may promise a flow something else while packets of it wait. What they have found, and
+//! what those find that come behind them, nobody has promised: with an envelope the new bound
+//! counts from the next busy period on, without one from when the packets have left that were
+//! there.
+
+use super::Forwarder;
+use super::units::UnitPacket;
+use falaj_engine::PipeId;
+use falaj_engine::message::Emit;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
+use std::collections::{BTreeMap, VecDeque};
+
+/// So many breaches of each cause are remembered one by one.
+pub const REMEMBERED: usize = 64;
+
+/// What a flow is promised, and on which condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GuaranteeTerms {
+    /// What people call the flow: by that it is the same one after a change.
+    pub name: String,
+    /// No packet stays longer, from last bit in to last bit out; `None`: that is not promised.
+    pub delay: Option<Span>,
+    /// What it may send at most, each a rate and so many bytes at once. None: anything.
+    pub envelope: Vec<(Rate, u64)>,
+    /// The delay is promised to those alone that keep to the envelope.
+    pub on_condition: bool,
+    /// A mask makes many of it, each with a queue of its own: together they are held to nothing.
+    pub many: bool,
+}
+
+/// Why a packet stayed too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ViolationCause {
+    /// Its flow sent more than it may.
+    OwnBurst,
+    /// This host handed it over late.
+    Host,
+    /// The promise was not kept.
+    Guarantee,
+}
+
+impl ViolationCause {
+    /// All of them.
+    pub const ALL: [ViolationCause; 3] =
+        [ViolationCause::OwnBurst, ViolationCause::Host, ViolationCause::Guarantee];
+
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            ViolationCause::OwnBurst => "own-burst",
+            ViolationCause::Host => "host",
+            ViolationCause::Guarantee => "promise",
+        }
+    }
+}
+
+/// A packet that stayed too long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// From 1, in the order in which they were seen.
+    pub number: u64,
+    /// What its flow is called.
+    pub flow: String,
+    /// Why.
+    pub cause: ViolationCause,
+    /// What was promised.
+    pub bound: Span,
+    /// Last bit in.
+    pub arrival: Time,
+    /// Last bit out.
+    pub end: Time,
+    /// When it was handed over, if that was the trouble.
+    pub handed_over: Option<Time>,
+}
+
+/// What became of a flow's guarantee so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compliance {
+    /// How often a packet came to an empty queue.
+    pub periods: u64,
+    /// Packets beyond the envelope, and their bytes.
+    pub beyond: u64,
+    /// Their bytes.
+    pub beyond_bytes: u64,
+    /// Packets that stayed too long, by [`ViolationCause::ALL`].
+    pub late: [u64; 3],
+}
+
+/// Credit, in bits times 10^9: whole at any rate and instant.
+type Credit = u128;
+const BIT: Credit = 1_000_000_000;
+
+/// One bucket of an envelope.
+#[derive(Clone, Debug)]
+struct Bucket {
+    rate: Credit,
+    most: Credit,
+    credit: Credit,
+}
+
+#[derive(Clone, Debug)]
+struct FlowGuarantee {
+    terms: GuaranteeTerms,
+    buckets: Vec<Bucket>,
+    /// When a packet came last.
+    last: Time,
+    /// Since when the flow has not kept to its envelope, in this busy period.
+    excused: Option<Time>,
+    found: PriorBacklog,
+    kept: Compliance,
+}
+
+/// What a packet finds in its queue, of other terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PriorBacklog {
+    Nothing,
+    /// Packets that were there when these terms began, then.
+    Others(Time),
+    /// They have left by then.
+    OthersUntil(Time),
+}
+
+impl FlowGuarantee {
+    fn new(terms: GuaranteeTerms) -> FlowGuarantee {
+        let bucket = |&(rate, burst): &(Rate, u64)| {
+            let most = Credit::from(burst) * 8 * BIT;
+            Bucket { rate: rate.0.into(), most, credit: most }
+        };
+        let buckets = terms.envelope.iter().map(bucket).collect();
+        FlowGuarantee {
+            terms,
+            buckets,
+            last: Time::ZERO,
+            excused: None,
+            found: PriorBacklog::Nothing,
+            kept: Compliance::default(),
+        }
+    }
+
+    /// Other terms from now on.
+    fn become_of(self, terms: GuaranteeTerms, now: Time, is_empty: bool) -> FlowGuarantee {
+        if self.terms == terms {
+            return self;
+        }
+        let found = if is_empty { PriorBacklog::Nothing } else { PriorBacklog::Others(now) };
+        FlowGuarantee {
+            kept: self.kept,
+            excused: self.excused,
+            last: now,
+            found,
+            ..FlowGuarantee::new(terms)
+        }
+    }
+
+    fn arrived(&mut self, bytes: u32, now: Time, was_empty: bool) {
+        if was_empty {
+            self.kept.periods += 1;
+            (self.excused, self.found) = (None, PriorBacklog::Nothing);
+        }
+        let (cost, passed) = (Credit::from(bytes) * 8 * BIT, Credit::from(now.since(self.last).0));
+        self.last = now;
+        for bucket in &mut self.buckets {
+            bucket.credit = (bucket.credit + bucket.rate * passed).min(bucket.most);
+        }
+        if self.buckets.iter().all(|bucket| bucket.credit >= cost) {
+            self.buckets.iter_mut().for_each(|bucket| bucket.credit -= cost);
+        } else {
+            self.kept.beyond += 1;
+            self.kept.beyond_bytes += u64::from(bytes);
+            self.excused.get_or_insert(now);
+        }
+    }
+
+    /// A packet that came then leaves; says whose it would be if it were late, if anybody's.
+    fn whose(&mut self, arrival: Time, left: Time) -> Option<ViolationCause> {
+        if self.terms.on_condition && self.excused.is_some_and(|since| arrival >= since) {
+            return Some(ViolationCause::OwnBurst);
+        }
+        match self.found {
+            PriorBacklog::Others(since) if arrival >= since && !self.terms.on_condition => {
+                self.found = PriorBacklog::OthersUntil(left);
+                None
+            }
+            PriorBacklog::Others(_) => None,
+            PriorBacklog::OthersUntil(then) if arrival < then => None,
+            PriorBacklog::OthersUntil(_) | PriorBacklog::Nothing => Some(ViolationCause::Guarantee),
+        }
+    }
+}
+
+/// All guarantees of a forwarder.
+#[derive(Default)]
+pub(super) struct Guarantees {
+    /// By pipe and flow; empty where nobody asked.
+    of: Vec<Vec<FlowGuarantee>>,
+    /// By [`ViolationCause::ALL`]: whoever sends too much has nobody else's trouble forgotten.
+    remembered: [VecDeque<Violation>; 3],
+    number: u64,
+}
+
+impl Guarantees {
+    fn get(&mut self, pipe: PipeId, flow: FlowId) -> Option<&mut FlowGuarantee> {
+        self.of.get_mut(pipe.0 as usize)?.get_mut(flow.index())
+    }
+
+    fn remember(&mut self, late: Violation) {
+        self.number += 1;
+        let alike = &mut self.remembered[late.cause as usize];
+        if alike.len() == REMEMBERED {
+            alike.pop_front();
+        }
+        alike.push_back(Violation { number: self.number, ..late });
+    }
+
+    /// A packet leaves its queue.
+    pub(super) fn emitted(&mut self, emit: &Emit) {
+        let Some(guarantee) = self.get(emit.pipe, emit.flow) else { return };
+        let Some(cause) = guarantee.whose(emit.arrival, emit.end) else { return };
+        let Some(bound) = guarantee.terms.delay.filter(|&bound| emit.end - emit.arrival > bound)
+        else {
+            return;
+        };
+        guarantee.kept.late[cause as usize] += 1;
+        let flow = guarantee.terms.name.clone();
+        let (arrival, end) = (emit.arrival, emit.end);
+        self.remember(Violation { number: 0, flow, cause, bound, arrival, end, handed_over: None });
+    }
+
+    /// Packets of a flow were handed over then, `late` after they were to be, which had stayed in
+    /// their queue so long.
+    pub(super) fn handed_over(
+        &mut self,
+        (pipe, flow): (PipeId, FlowId),
+        delay: Span,
+        late: Span,
+        times: u64,
+        then: Time,
+    ) {
+        let Some(guarantee) = self.get(pipe, flow) else { return };
+        // Of one that was too long in its queue that was said.
+        let Some(bound) =
+            guarantee.terms.delay.filter(|&bound| delay <= bound && delay + late > bound)
+        else {
+            return;
+        };
+        guarantee.kept.late[ViolationCause::Host as usize] += times;
+        let flow = guarantee.terms.name.clone();
+        let end = Time(then.0.saturating_sub(late.0));
+        let arrival = Time(end.0.saturating_sub(delay.0));
+        self.remember(Violation {
+            number: 0,
+            flow,
+            cause: ViolationCause::Host,
+            bound,
+            arrival,
+            end,
+            handed_over: Some(then),
+        });
+    }
+}
+
+impl Forwarder {
+    /// From now on packets are held against these terms, by pipe and flow. Flows are known by the
+    /// names in them: of one that is there still, what was counted goes on.
+    pub fn set_guarantees(&mut self, terms: Vec<Vec<GuaranteeTerms>>) {
+        let mut before: Vec<Vec<Option<FlowGuarantee>>> = std::mem::take(&mut self.guarantees.of)
+            .into_iter()
+            .map(|of| of.into_iter().map(Some).collect())
+            .collect();
+        // Mostly flows stay where they are; only of those that do not are names looked up.
+        let mut others: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+        let stays = |before: &[Vec<Option<FlowGuarantee>>], p: usize, f: usize, name: &str| {
+            let old = before.get(p).and_then(|of| of.get(f)).and_then(Option::as_ref);
+            old.is_some_and(|old| old.terms.name == name)
+        };
+        let all_stay = terms.iter().zip(&self.order).all(|(terms, pipe)| {
+            let mut all = terms.iter().enumerate();
+            all.all(|(f, terms)| stays(&before, pipe.0 as usize, f, &terms.name))
+        });
+        if !all_stay {
+            for (p, of) in before.iter().enumerate() {
+                let names = of
+                    .iter()
+                    .enumerate()
+                    .filter_map(|(f, old)| Some((old.as_ref()?.terms.name.clone(), (p, f))));
+                others.extend(names);
+            }
+        }
+        let places = self.order.iter().map(|pipe| pipe.0 as usize + 1).max().unwrap_or(0);
+        let mut of = vec![Vec::new(); places];
+        let now = self.clock.now();
+        for (terms, pipe) in terms.into_iter().zip(&self.order) {
+            let p = pipe.0 as usize;
+            let guarantee = |(f, terms): (usize, GuaranteeTerms)| {
+                let at = if all_stay { Some((p, f)) } else { others.get(&terms.name).copied() };
+                match at.and_then(|(p, f)| before[p][f].take()) {
+                    Some(old) if old.terms == terms => old,
+                    Some(old) => {
+                        let is_empty = self.network.counters(*pipe, FlowId(f as u32)).backlog == 0;
+                        old.become_of(terms, now, is_empty)
+                    }
+                    None => FlowGuarantee::new(terms),
+                }
+            };
+            of[p] = terms.into_iter().enumerate().map(guarantee).collect();
+        }
+        self.guarantees.of = of;
+    }
+
+    /// From now on packets of these flows, by the number of their pipe as those who ask number
+    /// them, are held against other terms; those flows stay who they are.
+    pub fn change_guarantees(&mut self, others: Vec<(usize, FlowId, GuaranteeTerms)>) {
+        let now = self.clock.now();
+        for (number, flow, terms) in others {
+            let Some(&pipe) = self.order.get(number) else { continue };
+            let is_empty = self.network.counters(pipe, flow).backlog == 0;
+            if let Some(guarantee) = self.guarantees.get(pipe, flow) {
+                let old =
+                    std::mem::replace(guarantee, FlowGuarantee::new(GuaranteeTerms::default()));
+                *guarantee = old.become_of(terms, now, is_empty);
+            }
+        }
+    }
+
+    /// What became of the guarantees, by pipe and flow as those who ask number them.
+    pub fn kept(&self) -> Vec<Vec<Compliance>> {
+        let of = |pipe: &PipeId| self.guarantees.of.get(pipe.0 as usize);
+        self.order
+            .iter()
+            .map(|pipe| of(pipe).into_iter().flatten().map(|guarantee| guarantee.kept).collect())
+            .collect()
+    }
+
+    /// Packets that stayed too long, those that are remembered, in the order in which they were
+    /// seen.
+    pub fn late(&self) -> Vec<Violation> {
+        let mut all: Vec<Violation> =
+            self.guarantees.remembered.iter().flatten().cloned().collect();
+        all.sort_unstable_by_key(|late| late.number);
+        all
+    }
+
+    /// Decides all that there was to decide until now: what is counted is then of one instant.
+    pub fn settle(&mut self) {
+        self.network.poll(self.clock.now(), &mut self.out);
+        self.note();
+    }
+
+    /// A packet comes to its queue.
+    pub(super) fn hold(&mut self, pipe: PipeId, packet: &UnitPacket) {
+        match self.guarantees.get(pipe, packet.flow) {
+            None => return,
+            // Some of them are always empty. Whether all are is not worth looking at each for.
+            Some(guarantee) if guarantee.terms.many => return guarantee.kept.periods += 1,
+            Some(_) => {}
+        }
+        // What has left until now is no part of this busy period.
+        self.network.poll(packet.arrival, &mut self.out);
+        self.note();
+        let was_empty = self.network.counters(pipe, packet.flow).backlog == 0;
+        if let Some(guarantee) = self.guarantees.get(pipe, packet.flow) {
+            guarantee.arrived(packet.bytes, packet.arrival, was_empty);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guarantee() -> FlowGuarantee {
+        let envelope = vec![(Rate(8_000_000), 2000)];
+        let delay = Some(Span::from_millis(1));
+        FlowGuarantee::new(GuaranteeTerms {
+            name: "a".into(),
+            delay,
+            envelope,
+            on_condition: true,
+            many: false,
+        })
+    }
+
+    #[test]
+    fn what_is_beyond_the_envelope_is_told_to_the_nanosecond() {
+        let mut of = guarantee();
+        // A byte in a microsecond.
+        of.arrived(1500, Time(0), true);
+        of.arrived(1500, Time(999_999), false);
+        assert_eq!((of.kept.beyond, of.kept.beyond_bytes), (1, 1500));
+        of.arrived(1500, Time(1_000_000), false);
+        assert_eq!(of.kept.beyond, 1, "what was beyond has taken nothing of it");
+        // A pause fills it, and no more.
+        of.arrived(2000, Time(u64::MAX / 2), false);
+        of.arrived(1, Time(u64::MAX / 2), false);
+        assert_eq!(of.kept.beyond, 2);
+    }
+
+    #[test]
+    fn whose_a_breach_is_goes_by_busy_periods() {
+        let mut of = guarantee();
+        of.arrived(1500, Time(10), true);
+        let whose = |of: &mut FlowGuarantee, arrival: u64| {
+            of.whose(Time(arrival), Time(arrival + 1_000)).unwrap()
+        };
+        assert_eq!(whose(&mut of, 10), ViolationCause::Guarantee);
+        of.arrived(1500, Time(20), false);
+        assert_eq!(
+            [10, 20, 30].map(|at| whose(&mut of, at)),
+            [ViolationCause::Guarantee, ViolationCause::OwnBurst, ViolationCause::OwnBurst]
+        );
+        of.arrived(1, Time(5_000_000), true);
+        assert_eq!((whose(&mut of, 5_000_000), of.kept.periods), (ViolationCause::Guarantee, 2));
+    }
+
+    #[test]
+    fn other_terms_say_nothing_of_what_waited_before_them() {
+        let other = |on_condition| GuaranteeTerms {
+            delay: Some(Span(500)),
+            on_condition,
+            ..guarantee().terms
+        };
+        // Until the queue has run empty.
+        let mut of = guarantee();
+        of.arrived(1500, Time(10), true);
+        let mut of = of.become_of(other(true), Time(20), false);
+        of.arrived(100, Time(30), false);
+        assert_eq!([10, 30].map(|at| of.whose(Time(at), Time(at + 1_000))), [None, None]);
+        of.arrived(100, Time(40), true);
+        assert_eq!(of.whose(Time(40), Time(1_000)), Some(ViolationCause::Guarantee));
+        // Who was beyond his envelope is so still, as long as what he sent waits.
+        of.arrived(9_000, Time(50), false);
+        let mut of = of.become_of(guarantee().terms, Time(60), false);
+        assert_eq!(of.whose(Time(50), Time(1_000)), Some(ViolationCause::OwnBurst));
+        // Until what was there has left.
+        let mut of = guarantee().become_of(other(false), Time(20), false);
+        assert_eq!(of.whose(Time(10), Time(100)), None);
+        assert_eq!(
+            [30, 150, 200].map(|at| of.whose(Time(at), Time(200))),
+            [None, None, Some(ViolationCause::Guarantee)]
+        );
+        let mut of = guarantee().become_of(other(false), Time(20), true);
+        assert_eq!(
+            of.whose(Time(30), Time(200)),
+            Some(ViolationCause::Guarantee),
+            "nothing was there"
+        );
+    }
+
+    #[test]
+    fn late_packets_are_counted_by_cause_and_the_last_are_remembered() {
+        let mut all = Guarantees { of: vec![vec![guarantee()]], ..Guarantees::default() };
+        let emit = |ms| Emit {
+            pipe: PipeId(0),
+            flow: FlowId(0),
+            handle: 0,
+            bytes: 100,
+            arrival: Time(7),
+            start: Time(8),
+            end: Time(7) + Span::from_millis(ms),
+            due: Time(9),
+        };
+        all.emitted(&emit(1));
+        assert_eq!(all.number, 0, "the bound itself is kept");
+        (0..REMEMBERED + 3).for_each(|_| all.emitted(&emit(2)));
+        assert_eq!(all.of[0][0].kept.late, [0, 0, REMEMBERED as u64 + 3]);
+        let promise = &all.remembered[ViolationCause::Guarantee as usize];
+        assert_eq!((promise.len(), promise[0].number), (REMEMBERED, 4));
+        let flow = (PipeId(0), FlowId(0));
+        let (half, then) = (Span::from_micros(500), Time(9_000_000));
+        all.handed_over(flow, half, half, 5, then);
+        all.handed_over(flow, Span::from_millis(2), half, 5, then);
+        assert_eq!(all.of[0][0].kept.late[1], 0);
+        all.handed_over(flow, half, Span::from_micros(501), 5, then);
+        assert_eq!(all.of[0][0].kept.late[1], 5);
+        let last = all.remembered[ViolationCause::Host as usize].back().unwrap();
+        assert_eq!(
+            (last.cause, last.end, last.handed_over),
+            (ViolationCause::Host, Time(8_499_000), Some(then))
+        );
+        assert_eq!(
+            all.remembered[ViolationCause::Guarantee as usize].len(),
+            REMEMBERED,
+            "and the others are remembered still"
+        );
+    }
+}

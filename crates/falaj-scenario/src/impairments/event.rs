@@ -1,0 +1,49 @@
+//! Packets that arrive twice or with a bit turned, each by itself: `duplicate` and `corrupt`.
+
+use super::Impairment;
+use crate::keys::Fallback::{Otherwise, Required, Value as Default};
+use crate::keys::{Holds, Key, Table, key};
+use falaj_sched::contract::params::Kind;
+
+pub(super) const DUPLICATE: Impairment = Impairment {
+    key: key("duplicate", Holds::Brief(KEYS), Otherwise("none"), "packets that arrive twice"),
+    table: Some(Table {
+        word: "duplicate",
+        header: "duplicate = { … }",
+        doc: "which packets arrive twice; `duplicate = \"1%\"` is the probability alone, and `corrupt` takes the same",
+        keys: KEYS,
+    }),
+    kinds: &[],
+    read: |given, reading| {
+        reading.impairments.duplicate = Some(given.event());
+        Some(())
+    },
+};
+
+pub(super) const CORRUPT: Impairment = Impairment {
+    key: key(
+        "corrupt",
+        Holds::Brief(KEYS),
+        Otherwise("none"),
+        "packets that arrive with a bit turned",
+    ),
+    table: None,
+    kinds: &[],
+    read: |given, reading| {
+        reading.impairments.corrupt = Some(given.event());
+        Some(())
+    },
+};
+
+/// How often a thing happens.
+pub(super) const PROBABILITY: Key =
+    key("probability", Holds::Value(Kind::Probability), Required, "how often it happens");
+pub(super) const CORRELATION: Key = key(
+    "correlation",
+    Holds::Value(Kind::Probability),
+    Default("0%"),
+    "how often a packet fares as the one before it; the mean stays",
+);
+
+/// `duplicate = { … }` and `corrupt = { … }`.
+const KEYS: &[Key] = &[PROBABILITY, CORRELATION];

@@ -1,0 +1,138 @@
+//! By how much the delay of packets differs: `jitter`.
+
+use super::{Impairment, Reading};
+use crate::diagnostics::Problem;
+use crate::files::dist;
+use crate::keys::Fallback::{Otherwise, Required, Value as Default};
+use crate::keys::{Holds, Key, Table, key};
+use crate::read::{BriefTable, Datum, read_file};
+use falaj_engine::impair::distribution::Distribution;
+use falaj_engine::impair::jitter::{JITTER_MAX, Jitter};
+use falaj_sched::contract::params::Kind;
+use falaj_sched::units::time::Span;
+
+pub(super) const JITTER: Impairment = Impairment {
+    key: key(
+        "jitter",
+        Holds::Brief(KEYS),
+        Otherwise("none"),
+        "by how much the delay of packets differs; `delay` is its mean, and packets stay in order",
+    ),
+    table: Some(Table {
+        word: "jitter",
+        header: "jitter = { … }",
+        doc: "how the delay of packets differs; `jitter = \"5ms\"` is the amount alone",
+        keys: KEYS,
+    }),
+    kinds: &[],
+    read: |given, reading| {
+        reading.impairments.jitter = Some(process(given, reading).ok()?);
+        Some(())
+    },
+};
+
+/// `jitter = { … }`.
+const KEYS: &[Key] = &[
+    key(
+        "amount",
+        Holds::PositiveSpan,
+        Required,
+        "standard deviation of the delay; of `uniform` as much less or more",
+    ),
+    key(
+        "distribution",
+        Holds::Value(Kind::Choice(&["uniform", "normal", "pareto", "paretonormal"])),
+        Default("uniform"),
+        "how delays are distributed, unless a `table` says it",
+    ),
+    key(
+        "table",
+        Holds::File,
+        Otherwise("none"),
+        "a file with a distribution that was measured, as netem takes it (`.dist`)",
+    ),
+    key(
+        "correlation",
+        Holds::Value(Kind::Probability),
+        Default("0%"),
+        "how often a packet has the delay of the one before it; mean and deviation stay",
+    ),
+    key(
+        "order",
+        Holds::Value(Kind::Choice(&["kept", "free"])),
+        Default("kept"),
+        "`kept`: none overtakes, and delays that follow closely go on from one to the next; `free`: each is drawn for itself",
+    ),
+];
+
+fn process(given: &BriefTable<'_>, reading: &mut Reading<'_, '_>) -> Result<Jitter, ()> {
+    let problems = &mut *reading.problems;
+    let amount = given.values.span("amount").ok_or(())?;
+    if amount > JITTER_MAX {
+        problems.push(
+            Problem::error(
+                given.at("amount"),
+                format!("{}: {amount} is too much", given.fields.what),
+            )
+            .help(format!("write at most `{JITTER_MAX}`")),
+        );
+        return Err(());
+    }
+    let distribution = match given.fields.field("table") {
+        Some(field) => {
+            if let Some(other) = given.fields.field("distribution") {
+                problems.push(
+                    Problem::error(
+                        other.name_at.clone(),
+                        format!("{} has two distributions", given.fields.what),
+                    )
+                    .help("leave out `distribution` or `table`"),
+                );
+                return Err(());
+            }
+            let Some(Datum::Name(name)) = field.datum else { return Err(()) };
+            Distribution::Table(read_file(
+                reading.beside,
+                name,
+                field,
+                dist::parse,
+                dist::FORM,
+                problems,
+            )?)
+        }
+        None => match given.values.choice("distribution") {
+            Some("normal") => Distribution::Normal,
+            Some("pareto") => Distribution::Pareto,
+            Some("paretonormal") => Distribution::ParetoNormal,
+            _ => Distribution::Uniform,
+        },
+    };
+    let jitter = Jitter {
+        amount,
+        distribution,
+        correlation: given.probability("correlation"),
+        keeps_order: given.values.choice("order") != Some("free"),
+    };
+    if let Some((delay, (mean, deviation))) =
+        reading.delay.and_then(|delay| Some((delay, jitter.cut(delay)?)))
+    {
+        let below = jitter.range(Span::MAX).0;
+        let round = |ns: f64| Span((ns / 1000.0).round() as u64 * 1000);
+        problems.push(
+            Problem::warning(
+                given.at("amount"),
+                format!(
+                    "{}: some packets would have to arrive before they leave",
+                    given.fields.what
+                ),
+            )
+            .label(format!(
+                "they take no time instead: the mean is {}, not {delay}, and the deviation {}",
+                round(mean),
+                round(deviation)
+            ))
+            .help(format!("from a `delay` of {} on it is as asked for", Span(u64::MAX - below.0))),
+        );
+    }
+    Ok(jitter)
+}

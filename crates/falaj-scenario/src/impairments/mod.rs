@@ -1,0 +1,113 @@
+//! What a link may do to packets behind its queue.
+//!
+//! An impairment is one file here and one line of [`IMPAIRMENTS`]: its key and the keys of its
+//! table with what they mean, and how they become what the engine knows. Messages, the page of the
+//! reference and the schema are made of that.
+
+mod event;
+mod jitter;
+mod loss;
+mod reorder;
+mod slot;
+
+use crate::diagnostics::Problem;
+use crate::keys::{Key, Table};
+use crate::read::{BriefTable, Fields, TableKind};
+use falaj_engine::impair::Impairments;
+use falaj_sched::units::time::Span;
+use std::path::Path;
+
+/// All of them, in the order in which a page has them.
+pub(crate) const IMPAIRMENTS: &[Impairment] =
+    &[loss::LOSS, event::DUPLICATE, event::CORRUPT, reorder::REORDER, jitter::JITTER, slot::SLOT];
+
+/// One impairment as a scenario has it.
+pub(crate) struct Impairment {
+    /// The key of a link or a direction; it holds a table, or the value of the table's first key.
+    pub(crate) key: Key,
+    /// That table in the reference; `None`: it is another impairment's too, and stands there.
+    pub(crate) table: Option<Table>,
+    /// What a key `kind` of the table decides, if it has one.
+    pub(crate) kinds: &'static [TableKind],
+    /// Sets what the engine knows of it; `None`: something is wrong, which was said.
+    read: fn(&BriefTable<'_>, &mut Reading<'_, '_>) -> Option<()>,
+}
+
+/// Their keys.
+pub(crate) const KEYS: [Key; IMPAIRMENTS.len()] = {
+    let mut keys = [IMPAIRMENTS[0].key; IMPAIRMENTS.len()];
+    let mut n = 0;
+    while n < keys.len() {
+        keys[n] = IMPAIRMENTS[n].key;
+        n += 1;
+    }
+    keys
+};
+
+/// The names of these keys.
+pub(crate) const NAMES: [&str; KEYS.len()] = {
+    let mut names = [""; KEYS.len()];
+    let mut n = 0;
+    while n < names.len() {
+        names[n] = KEYS[n].name;
+        n += 1;
+    }
+    names
+};
+
+/// How many of them have a table of their own.
+pub(crate) const TABLES: usize = {
+    let (mut n, mut count) = (0, 0);
+    while n < IMPAIRMENTS.len() {
+        count += IMPAIRMENTS[n].table.is_some() as usize;
+        n += 1;
+    }
+    count
+};
+
+/// These tables.
+pub(crate) const fn tables() -> [Table; TABLES] {
+    let mut tables = [Table { word: "", header: "", doc: "", keys: &[] }; TABLES];
+    let (mut n, mut at) = (0, 0);
+    while n < IMPAIRMENTS.len() {
+        if let Some(table) = IMPAIRMENTS[n].table {
+            tables[at] = table;
+            at += 1;
+        }
+        n += 1;
+    }
+    tables
+}
+
+/// What impairments are read with.
+pub(crate) struct Reading<'r, 'a> {
+    /// The tables of a direction, the nearest first.
+    pub(crate) tables: &'r [&'r Fields<'a>],
+    /// The link's propagation delay, if it is known.
+    pub(crate) delay: Option<Span>,
+    /// The folder of the scenario, where its files are.
+    pub(crate) beside: &'r Path,
+    /// What was read so far.
+    pub(crate) impairments: Impairments,
+    pub(crate) problems: &'r mut Vec<Problem>,
+}
+
+/// Reads all that there are; `None`: something is wrong, which was said.
+pub(crate) fn read(mut reading: Reading<'_, '_>) -> Option<Impairments> {
+    let mut whole = true;
+    for Impairment { key, kinds, read, .. } in IMPAIRMENTS {
+        match BriefTable::of_kinds(key, kinds, reading.tables, reading.problems) {
+            Ok(Some(given)) => whole &= read(&given, &mut reading).is_some(),
+            Ok(None) => {}
+            Err(()) => whole = false,
+        }
+    }
+    whole.then_some(reading.impairments)
+}
+
+/// How a key of an impairment's table is written, where that depends on its `kind`.
+pub(crate) fn example(word: &str, key: &str) -> Option<&'static str> {
+    let of = IMPAIRMENTS.iter().find(|of| of.key.name == word)?;
+    let kind = of.kinds.iter().find(|kind| kind.takes.contains(&key)).or(of.kinds.first())?;
+    Some(kind.example)
+}

@@ -1,0 +1,54 @@
+//! Packets that overtake: `reorder`.
+
+use super::Impairment;
+use super::event::{CORRELATION, PROBABILITY};
+use crate::diagnostics::Problem;
+use crate::keys::Fallback::{Otherwise, Value as Default};
+use crate::keys::{Holds, Key, Table, key};
+use falaj_engine::impair::reorder::Reorder;
+use falaj_sched::contract::params::Kind;
+use falaj_sched::units::time::Span;
+
+pub(super) const REORDER: Impairment = Impairment {
+    key: key(
+        "reorder",
+        Holds::Brief(KEYS),
+        Otherwise("none"),
+        "packets that overtake: they skip the link's delay",
+    ),
+    table: Some(Table {
+        word: "reorder",
+        header: "reorder = { … }",
+        doc: "which packets overtake; `reorder = \"1%\"` is the probability alone",
+        keys: KEYS,
+    }),
+    kinds: &[],
+    read: |given, reading| {
+        let jitter = reading.tables.iter().any(|table| table.means("jitter"));
+        if reading.delay == Some(Span::ZERO) && !jitter {
+            reading.problems.push(
+                Problem::warning(
+                    given.fields.at.clone(),
+                    format!("{}: no packet can overtake", given.fields.what),
+                )
+                .label("the link has no delay that it could skip")
+                .help("write a `delay`"),
+            );
+        }
+        let gap = given.values.count("gap").unwrap_or(1);
+        reading.impairments.reorder = Some(Reorder { event: given.event(), gap });
+        Some(())
+    },
+};
+
+/// `reorder = { … }`.
+const KEYS: &[Key] = &[
+    PROBABILITY,
+    CORRELATION,
+    key(
+        "gap",
+        Holds::Value(Kind::Count { min: 1, max: i64::MAX as u64 }),
+        Default("1"),
+        "only each so many-th packet of a flow may overtake",
+    ),
+];

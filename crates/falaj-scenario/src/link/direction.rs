@@ -1,0 +1,489 @@
+//! Reads one direction of a link.
+//!
+//! A key of [`keys::DIRECTION`] has a reader in [`READERS`], which sets what it means in a
+//! [`Draft`]. When all of them have read, the discipline is asked, and the direction is whole.
+
+use crate::adapters;
+use crate::diagnostics::Problem;
+use crate::impairments;
+use crate::keys::{self, Key};
+use crate::link::flows::{FlowRead, FlowTable, all, read_flows, unmatched};
+use crate::link::refusal::{refusal, taken_all_the_same};
+use crate::link::scheduler::{Chosen, Promised};
+use crate::link::{capacity, hierarchy, masks, pace, plugin, profile};
+use crate::lints::queues;
+use crate::model::{ALL, Direction, Flow, Run, Towards};
+use crate::read::{Datum, Field, Fields, Got, get, values};
+use falaj_engine::account::Account;
+use falaj_engine::framing::{Cells, Framing};
+use falaj_engine::masks::Masks;
+use falaj_engine::pipe::PipeSpec;
+use falaj_sched::contract::params::{ConfigError, Setup, Value, Values};
+use falaj_sched::mechanisms::oversubscription;
+use falaj_sched::registry;
+use falaj_sched::scheduler::tree;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
+use std::ops::Range;
+use std::path::Path;
+
+/// What a direction is read from.
+pub(super) struct Source<'s, 'a> {
+    /// The tables that may have its keys, the nearest first.
+    pub(super) tables: &'s [&'s Fields<'a>],
+    pub(super) towards: Towards,
+    pub(super) flows: &'s FlowTable<'a>,
+    /// `None`: its discipline could not be read, which was said.
+    pub(super) chosen: Option<&'s Chosen<'a>>,
+    /// Keys of flows that are no mistake, though this direction's discipline does not take them.
+    pub(super) elsewhere: &'s [Key],
+    /// Part of the link stands under a slip of its name.
+    pub(super) parted: bool,
+    /// The folder of the scenario, where its files are.
+    pub(super) beside: &'s Path,
+}
+
+/// The rates that a discipline promised its flows. The other direction is mostly alike: then it
+/// need not be asked again.
+pub(super) struct PromisedBefore {
+    kind: &'static str,
+    setup: Setup,
+    masks: Masks,
+    rates: Vec<Option<Rate>>,
+}
+
+/// A direction as far as it could be read.
+#[derive(Default)]
+pub(super) struct Side {
+    /// `None`: something is wrong with it, which was said.
+    pub(super) direction: Option<Direction>,
+    /// The names of its leaves; `None`: not known.
+    pub(super) names: Option<Vec<String>>,
+    /// What the leaves are promised, as far as it is known.
+    pub(super) promised: Vec<Option<Rate>>,
+}
+
+/// What the keys of a direction have said so far.
+struct Draft<'a> {
+    /// With defaults for what was not read. Its setup has no flows until all is read.
+    pipe: PipeSpec,
+    account: Account,
+    mtu: u32,
+    overhead: i32,
+    cells: Cells,
+    /// The rate that a profile says, where no other key does.
+    bandwidth: Option<Rate>,
+    flows: Vec<FlowRead<'a>>,
+    names: Option<Vec<String>>,
+    /// The keys that could not be read, which was said.
+    wrong: Vec<&'static str>,
+}
+
+impl Draft<'_> {
+    fn new() -> Self {
+        let setup = Setup {
+            rate: Rate::UNLIMITED,
+            largest: 0,
+            scheduler: Values::default(),
+            flows: Vec::new(),
+        };
+        Draft {
+            pipe: PipeSpec::new("", setup, Span::ZERO),
+            account: Account::default(),
+            mtu: 0,
+            overhead: 0,
+            cells: Cells::None,
+            bandwidth: None,
+            flows: Vec::new(),
+            names: None,
+            wrong: Vec::new(),
+        }
+    }
+
+    fn is_known(&self, key: &str) -> bool {
+        !self.wrong.contains(&key)
+    }
+
+    fn known_delay(&self) -> Option<Span> {
+        self.is_known("delay").then_some(self.pipe.delay)
+    }
+}
+
+/// Reads some keys of a direction into a draft; `None`: they are wrong or missing, which was said,
+/// and the direction cannot be whole.
+struct Reader {
+    keys: &'static [&'static str],
+    read: for<'a> fn(&Source<'_, 'a>, &mut Draft<'a>, &mut Vec<Problem>) -> Option<()>,
+}
+
+/// What reads the keys of a direction, each behind those that it looks at.
+const READERS: &[Reader] = &[
+    Reader {
+        keys: &["delay"],
+        read: |source, draft, problems| {
+            let Value::Span(delay) = source.value("delay", problems)? else { return None };
+            draft.pipe.delay = delay;
+            Some(())
+        },
+    },
+    Reader {
+        keys: &["mtu"],
+        read: |source, draft, problems| {
+            let Value::Bytes(mtu) = source.value("mtu", problems)? else { return None };
+            draft.mtu = u32::try_from(mtu).ok()?;
+            Some(())
+        },
+    },
+    Reader {
+        keys: &["account"],
+        read: |source, draft, problems| {
+            let Value::Choice(name) = source.value("account", problems)? else { return None };
+            draft.account = Account::from_name(name)?;
+            Some(())
+        },
+    },
+    Reader {
+        keys: &["cells"],
+        read: |source, draft, problems| {
+            if let Some(Value::Choice(name)) = source.value("cells", problems) {
+                draft.cells = Cells::from_name(name).unwrap_or(Cells::None);
+            }
+            Some(())
+        },
+    },
+    Reader {
+        keys: &["overhead"],
+        read: |source, draft, problems| {
+            if let Got::Given(Datum::Signed(bytes)) = source.got("overhead", problems) {
+                draft.overhead = bytes;
+            }
+            Some(())
+        },
+    },
+    Reader {
+        keys: &["profile"],
+        read: |source, draft, problems| {
+            if let Ok(Some((profile, bw))) =
+                profile::profile(source.tables, source.beside, problems)
+            {
+                draft.pipe.impairments.profile = Some(profile);
+                draft.bandwidth = bw;
+            }
+            Some(())
+        },
+    },
+    Reader {
+        keys: &["rate", "trace", "burst"],
+        read: |source, draft, problems| {
+            let account = draft.is_known("account").then_some(draft.account);
+            let (tables, beside) = (source.tables, source.beside);
+            (draft.pipe.setup.rate, draft.pipe.capacity) =
+                capacity::capacity(tables, account, draft.bandwidth, beside, problems)?;
+            Some(())
+        },
+    },
+    Reader {
+        keys: &impairments::NAMES,
+        read: |source, draft, problems| {
+            draft.pipe.impairments = impairments::read(impairments::Reading {
+                tables: source.tables,
+                delay: draft.known_delay(),
+                beside: source.beside,
+                impairments: std::mem::take(&mut draft.pipe.impairments),
+                problems,
+            })?;
+            Some(())
+        },
+    },
+    Reader {
+        keys: &["each", "max-flows", "expire"],
+        read: |source, draft, problems| {
+            let (keys, towards) = (keys::DIRECTION, source.towards);
+            draft.pipe.masks.link = masks::each(source.tables, keys, towards, problems).ok()?;
+            Some(())
+        },
+    },
+    Reader { keys: &["flow"], read: read_flow_table },
+    Reader {
+        keys: &["scheduler"],
+        read: |source, draft, problems| {
+            let chosen = source.chosen?;
+            let own: Vec<&Fields<'_>> = chosen.fields.iter().collect();
+            let keys = keys::of_scheduler(chosen.entry).into_iter();
+            let mut scheduler = values(&own, keys, problems)?;
+            let fields = chosen.fields.as_ref();
+            plugin::load(chosen.entry, fields, &mut scheduler, source.beside, problems)?;
+            (draft.pipe.kind, draft.pipe.setup.scheduler) = (chosen.entry.kind, scheduler);
+            Some(())
+        },
+    },
+];
+
+fn read_flow_table<'a>(
+    source: &Source<'_, 'a>,
+    draft: &mut Draft<'a>,
+    problems: &mut Vec<Problem>,
+) -> Option<()> {
+    match source.flows {
+        FlowTable::Wrong => return None,
+        FlowTable::Absent => draft.names = Some(vec![ALL.to_owned()]),
+        FlowTable::Given(table) => {
+            draft.names = Some(hierarchy::leaf_names(table));
+            let entry = source.chosen.map(|c| c.entry);
+            let (elsewhere, level) = (source.elsewhere, (source.towards, 1));
+            draft.flows = read_flows(table, keys::FLOW, entry, elsewhere, level, problems)?;
+        }
+    }
+    if let Some(owner) = source.tables.iter().find(|t| t.field("flow").is_some())
+        && !source.parted
+    {
+        unmatched(&draft.flows, owner, problems);
+    }
+    Some(())
+}
+
+impl<'a> Source<'_, 'a> {
+    fn got(&self, name: &str, problems: &mut Vec<Problem>) -> Got<'a> {
+        keys::direction(name).map_or(Got::Absent, |key| get(self.tables, key, problems))
+    }
+
+    /// The value of a key, given or by default.
+    fn value(&self, name: &str, problems: &mut Vec<Problem>) -> Option<Value> {
+        match self.got(name, problems) {
+            Got::Given(Datum::Value(value)) | Got::Default(Datum::Value(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Reads the direction.
+    pub(super) fn direction(
+        &self,
+        before: &mut Option<PromisedBefore>,
+        problems: &mut Vec<Problem>,
+    ) -> Side {
+        let mut draft = Draft::new();
+        for reader in READERS {
+            if (reader.read)(self, &mut draft, problems).is_none() {
+                draft.wrong.extend(reader.keys);
+            }
+        }
+        let names = draft.names.take();
+        match self.whole(draft, problems).and_then(|whole| whole.direction(before, problems)) {
+            Some((direction, promised)) => Side { direction: Some(direction), names, promised },
+            None => Side { names, ..Side::default() },
+        }
+    }
+
+    /// What the readers made, with a flow at least; `None`: something is wrong, which was said.
+    fn whole<'s>(
+        &'s self,
+        mut draft: Draft<'a>,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Whole<'s, 'a>> {
+        let chosen = self.chosen.filter(|_| draft.wrong.is_empty())?;
+        if draft.flows.is_empty() {
+            if self.parted {
+                return None;
+            }
+            // Without flows the link is one; what its discipline needs to know of a flow then has
+            // to have a default.
+            draft.flows.push(all(self.tables, chosen.entry, problems)?);
+        }
+        let Draft { mut pipe, account, mtu, overhead, cells, flows, .. } = draft;
+        let largest = account.largest(mtu);
+        pipe.framing =
+            (overhead != 0 || cells != Cells::None).then_some(Framing { overhead, cells, largest });
+        pipe.setup.largest = pipe.framing.map_or(largest, |framing| framing.of(framing.largest));
+        pipe.setup.flows = hierarchy::joined(pipe.kind, &pipe.setup, &flows);
+        pipe.masks.flows = flows.iter().map(|f| f.each).collect();
+        let said: Vec<bool> = flows.iter().map(|f| f.fields.field("max-flows").is_some()).collect();
+        pipe.masks.fit(self.tables.iter().any(|t| t.field("max-flows").is_some()), &said);
+        Some(Whole { source: self, chosen, pipe, account, mtu, flows })
+    }
+}
+
+/// A direction whose keys are all read, and whose discipline is to be asked.
+struct Whole<'w, 'a> {
+    source: &'w Source<'w, 'a>,
+    chosen: &'w Chosen<'a>,
+    pipe: PipeSpec,
+    account: Account,
+    mtu: u32,
+    flows: Vec<FlowRead<'a>>,
+}
+
+impl<'a> Whole<'_, 'a> {
+    /// The direction, and what its leaves are promised; `None`: it is refused, which was said.
+    fn direction(
+        mut self,
+        before: &mut Option<PromisedBefore>,
+        problems: &mut Vec<Problem>,
+    ) -> Option<(Direction, Vec<Option<Rate>>)> {
+        let kind = self.pipe.kind;
+        // Where flows have masks none is divided.
+        if self.slots().len() < self.classes().len() {
+            self.possible(&self.flows.iter().collect::<Vec<_>>(), problems)?;
+        }
+        let rates = self.rates(before, problems)?;
+        self.warn_of_oversubscription(problems);
+        let (setup, beside) = (&mut self.pipe.setup, self.source.beside);
+        if !hierarchy::divide(setup, &mut rates.iter(), &self.flows, beside, problems) {
+            return None;
+        }
+        self.possible(&self.classes(), problems)?;
+        if self.flows.iter().any(|f| f.parts.is_some())
+            && let Err(refused) = tree::promises(kind, &self.pipe.setup)
+        {
+            let slots = self.slots();
+            problems.extend(refused.into_iter().map(|r| self.refusal(r, &slots)));
+            return None;
+        }
+        let promised = hierarchy::promised(kind, &rates, &self.flows);
+        let rates: Vec<Option<Rate>> = promised.iter().map(|of| of[0]).collect();
+        self.warn_of_short_queues(&rates, problems);
+        self.warn_of_long_tails(problems);
+        self.pipe.pace = pace::pace(self.source.tables, &self.pipe.setup, problems).ok()?;
+        self.pipe.seed = Run::default().seed;
+        if let Some(refused) = self.pipe.refused() {
+            let problem = pace::refusal(&refused, self.source.tables);
+            problems.push(problem.unwrap_or_else(|| self.refusal(refused, &[])));
+            return None;
+        }
+        let mut flows: Vec<Flow> = self.flows.into_iter().flat_map(FlowRead::leaves).collect();
+        flows.iter_mut().for_each(adapters::restrict);
+        let Whole { pipe, account, mtu, chosen, .. } = self;
+        let direction = Direction { pipe, mtu, account, scheduler: chosen.entry, flows };
+        Some((direction, promised.concat()))
+    }
+
+    /// All flows that the discipline knows of.
+    fn classes(&self) -> Vec<&FlowRead<'a>> {
+        hierarchy::classes(self.pipe.kind, &self.flows)
+    }
+
+    /// Those of them that packets wait in or other disciplines divide.
+    fn slots(&self) -> Vec<&FlowRead<'a>> {
+        let mut slots = self.classes();
+        slots.retain(|flow| !hierarchy::is_joined(self.pipe.kind, flow));
+        slots
+    }
+
+    fn refusal(&self, refused: ConfigError, flows: &[&FlowRead<'_>]) -> Problem {
+        refusal(refused, self.source.tables, self.chosen, flows)
+    }
+
+    /// Says why its masks cannot be, if they cannot.
+    fn possible(&self, flows: &[&FlowRead<'_>], problems: &mut Vec<Problem>) -> Option<()> {
+        let Some(refused) = self.pipe.masks.impossible(self.pipe.kind, &self.pipe.setup) else {
+            return Some(());
+        };
+        problems.push(self.refusal(refused, flows));
+        None
+    }
+
+    /// Which rates the discipline promises its flows.
+    fn rates(
+        &self,
+        before: &mut Option<PromisedBefore>,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Vec<Option<Rate>>> {
+        let PipeSpec { kind, setup, masks, .. } = &self.pipe;
+        if let Some(before) =
+            before.as_ref().filter(|b| (b.kind, &b.setup, &b.masks) == (*kind, setup, masks))
+        {
+            return Some(before.rates.clone());
+        }
+        let promised = Promised { flows: masks.firsts(self.slots().len()) };
+        match registry::build(kind, &masks.expanded(setup), promised) {
+            Ok(rates) => {
+                *before = Some(PromisedBefore {
+                    kind,
+                    setup: setup.clone(),
+                    masks: masks.clone(),
+                    rates: rates.clone(),
+                });
+                Some(rates)
+            }
+            Err(refused) => {
+                let refused =
+                    if self.has_masks() { masks.refused(refused, setup) } else { refused };
+                let classes = self.classes();
+                problems.extend(refused.into_iter().map(|r| self.refusal(r, &classes)));
+                None
+            }
+        }
+    }
+
+    fn has_masks(&self) -> bool {
+        self.pipe.masks.flows.iter().any(Option::is_some)
+    }
+
+    fn warn_of_oversubscription(&self, problems: &mut Vec<Problem>) {
+        let PipeSpec { setup, masks, .. } = &self.pipe;
+        let Some(taken) = oversubscription::taken(self.chosen.entry, &masks.expanded(setup)) else {
+            return;
+        };
+        let all = if self.has_masks() { masks.refused(taken.into(), setup) } else { taken.into() };
+        let (tables, chosen, classes) = (self.source.tables, self.chosen, self.classes());
+        problems.extend(
+            all.into_iter().map(|taken| taken_all_the_same(taken, tables, chosen, &classes)),
+        );
+    }
+
+    fn warn_of_short_queues(&self, rates: &[Option<Rate>], problems: &mut Vec<Problem>) {
+        let (entry, flows) = (self.chosen.entry, &self.flows);
+        for queue in queues::short_queues(&self.pipe.setup, self.pipe.delay, entry, rates) {
+            // A FIFO's one queue is the scheduler's, unless its only flow says how long it is.
+            let own = |n: &usize| entry.kind != "fifo" || flows[*n].fields.field("queue").is_some();
+            if queue.flow.is_some_and(|n| flows[n].parts.is_some()) {
+                continue;
+            }
+            let flow = queue.flow.filter(own);
+            let fields =
+                flow.map_or_else(|| self.chosen.fields.as_ref(), |n| Some(&flows[n].fields));
+            let (at, unset) = match fields {
+                Some(fields) => place(fields.field("queue"), &fields.at),
+                None => (self.source.tables.first().map_or(0..0, |t| t.at.clone()), true),
+            };
+            // Whoever asks for a short delay has a short queue on purpose.
+            let wanted = |n: usize| flows[n].flow.need.delay.is_some();
+            if flow.map_or_else(|| (0..flows.len()).any(wanted), wanted) {
+                continue;
+            }
+            let what = flow.map_or("the scheduler `fifo`", |n| &flows[n].fields.what);
+            problems.push(queue.problem(at, what, unset, flow.is_some()));
+        }
+    }
+
+    fn warn_of_long_tails(&self, problems: &mut Vec<Problem>) {
+        for tail in queues::long_tails(&self.pipe.setup) {
+            let fields = &self.flows[tail.flow].fields;
+            let (at, _) = place(fields.field("phase"), &fields.at);
+            problems.push(tail.problem(at, &fields.what));
+        }
+    }
+}
+
+/// The place of a value, or of the header of its table where it is not set: then true.
+fn place(field: Option<&Field<'_>>, header: &Range<usize>) -> (Range<usize>, bool) {
+    match field {
+        Some(field) => (field.at.clone(), false),
+        None => (header.clone(), true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `preset` is read before, and the pace when the discipline has been asked.
+    #[test]
+    fn every_key_has_one_reader() {
+        let mut read: Vec<&str> = READERS.iter().flat_map(|reader| reader.keys).copied().collect();
+        read.extend(["preset", "pace", "backlog"]);
+        read.sort_unstable();
+        let mut keys: Vec<&str> = keys::DIRECTION.iter().map(|key| key.name).collect();
+        keys.sort_unstable();
+        assert_eq!(read, keys);
+    }
+}

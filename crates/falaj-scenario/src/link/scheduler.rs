@@ -1,0 +1,51 @@
+//! The discipline that divides a link or a flow.
+
+use crate::diagnostics::Problem;
+use crate::keys::{self, Key};
+use crate::model::default_scheduler;
+use crate::read::{Datum, Fields, deciding, fields};
+use falaj_sched::contract::discipline::Discipline;
+use falaj_sched::contract::manifest::Manifest;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::registry;
+use falaj_sched::units::rate::Rate;
+
+/// The discipline that was chosen for a direction.
+pub(crate) struct Chosen<'a> {
+    pub(crate) entry: &'static Manifest,
+    /// Its table, unless the scheduler is the default.
+    pub(crate) fields: Option<Fields<'a>>,
+}
+
+pub(crate) fn chosen<'a>(
+    tables: &[&Fields<'a>],
+    problems: &mut Vec<Problem>,
+) -> Option<Chosen<'a>> {
+    let Some(field) = tables.iter().find_map(|t| t.field("scheduler")) else {
+        let unclear = tables.iter().any(|t| t.means("scheduler"));
+        return (!unclear).then(|| Chosen { entry: default_scheduler(), fields: None });
+    };
+    let Some(Datum::Table(table)) = field.datum else { return None };
+    let all: Vec<Key> = registry::all().flat_map(keys::of_scheduler).collect();
+    let kind = deciding(table, &field.at, "the scheduler", &keys::KIND, &all, problems)?;
+    let entry = registry::entry(kind)?;
+    let known: Vec<Key> =
+        keys::SCHEDULER.iter().copied().chain(keys::of_scheduler(entry)).collect();
+    let what = format!("the scheduler `{kind}`");
+    Some(Chosen {
+        entry,
+        fields: Some(fields(table, field.at.clone(), what, &known, &[], problems)),
+    })
+}
+
+/// Asks a discipline that was accepted which rate it promises each flow.
+pub(crate) struct Promised {
+    /// These.
+    pub(crate) flows: Vec<FlowId>,
+}
+impl registry::Visitor for Promised {
+    type Output = Vec<Option<Rate>>;
+    fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+        self.flows.into_iter().map(|f| discipline.service(f).ok().map(|p| p.rate)).collect()
+    }
+}

@@ -1,0 +1,150 @@
+//! Queues and phases that are hardly as they were meant.
+
+use super::amount::{bytes, rate};
+use crate::diagnostics::Problem;
+use falaj_sched::contract::manifest::Manifest;
+use falaj_sched::contract::params::Setup;
+use falaj_sched::queues::queue::Limit;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
+use std::ops::Range;
+
+/// A queue that holds far less than what is on its way on the link.
+pub(crate) struct ShortQueue {
+    /// Whose it is; `None`: all flows'.
+    pub(crate) flow: Option<usize>,
+    limit: Limit,
+    /// The rate at which it is served.
+    rate: Rate,
+    delay: Span,
+    /// Rate times delay, in bytes.
+    product: u64,
+    /// That many of the largest packets.
+    packets: u64,
+}
+
+/// Queues of less than a tenth of rate times delay, where the rate is what the
+/// flow is promised, or the link's.
+pub(crate) fn short_queues(
+    setup: &Setup,
+    delay: Span,
+    entry: &Manifest,
+    promised: &[Option<Rate>],
+) -> Vec<ShortQueue> {
+    if setup.rate.is_unlimited() || delay == Span::ZERO {
+        return Vec::new();
+    }
+    let short = |flow: Option<usize>, limits: &[Limit], rate: Rate| {
+        let product = u128::from(rate.0) * u128::from(delay.0) / 8_000_000_000;
+        let largest = u128::from(setup.largest.max(1));
+        let bytes = |limit: &Limit| match *limit {
+            Limit::Packets(n) => u128::from(n) * largest,
+            Limit::Bytes(n) => n.into(),
+        };
+        let held: u128 = limits.iter().map(bytes).sum();
+        (held * 10 < product).then(|| ShortQueue {
+            flow,
+            limit: match limits {
+                [one] => *one,
+                _ => Limit::Bytes(u64::try_from(held).unwrap_or(u64::MAX)),
+            },
+            rate,
+            delay,
+            product: u64::try_from(product).unwrap_or(u64::MAX),
+            packets: u64::try_from(product.div_ceil(largest)).unwrap_or(u64::MAX),
+        })
+    };
+    let limits: Vec<Limit> = setup.flows.iter().map(|f| f.limit).collect();
+    // One queue for all.
+    if entry.kind == "fifo" {
+        return match (setup.scheduler.limit("queue"), limits.as_slice()) {
+            (Some(limit), _) => short(None, &[limit], setup.rate),
+            (None, [one]) => short(Some(0), &[*one], setup.rate),
+            (None, all) => short(None, all, setup.rate),
+        }
+        .into_iter()
+        .collect();
+    }
+    let rate =
+        |n: usize| promised.get(n).copied().flatten().filter(|r| r.0 > 0).unwrap_or(setup.rate);
+    limits.iter().enumerate().filter_map(|(n, limit)| short(Some(n), &[*limit], rate(n))).collect()
+}
+
+impl ShortQueue {
+    /// `unset`: the limit is the default, and `at` the header of its table.
+    pub(crate) fn problem(
+        &self,
+        at: Range<usize>,
+        what: &str,
+        unset: bool,
+        of_a_flow: bool,
+    ) -> Problem {
+        let which = if unset { "is not set here: it is" } else { "holds" };
+        Problem::warning(at, format!("{what}: its queue is less than a tenth of what is on its way on the link"))
+            .label(format!(
+                "`queue` {which} {}; {} x {} is {}",
+                self.limit,
+                rate(self.rate),
+                self.delay,
+                bytes(self.product)
+            ))
+            .help(if of_a_flow {
+                format!("one TCP connection needs about `queue = \"{}p\"` to use that rate", self.packets)
+            } else {
+                let queue = format!("scheduler = {{ kind = \"fifo\", queue = \"{}p\" }}", self.packets);
+                format!("one TCP connection needs about `{queue}` to use that rate")
+            })
+            .help("if it is short on purpose, a flow says so by the delay it needs: `need = { delay = \"…\" }`")
+    }
+}
+
+/// A phase whose end is often wasted.
+pub(crate) struct LongTail {
+    pub(crate) flow: usize,
+    phase: Span,
+    tail: Span,
+    largest: u32,
+    /// Phases without a tail: the next shorter and the next longer one.
+    fitting: [Span; 2],
+}
+
+/// Phases of which more than a twentieth passes when their packets are of the
+/// largest size, where tails are waited for.
+pub(crate) fn long_tails(setup: &Setup) -> Vec<LongTail> {
+    // Skipped or carried over, a tail is not lost.
+    if setup.scheduler.choice("tail") != Some("wait") {
+        return Vec::new();
+    }
+    let of = |n: u64| setup.rate.airtime_of_many(u64::from(setup.largest).saturating_mul(n));
+    let packet = setup.largest_airtime().0.max(1);
+    let long = |(flow, values): (usize, Span)| {
+        let fit = values.0 / packet;
+        // Rounding up a packet's time adds up over many; the phase may hold one more.
+        let fit = if of(fit + 1) <= values { fit + 1 } else { fit };
+        let tail = Span(values.0.checked_sub(of(fit).0)?);
+        (fit > 0 && u128::from(tail.0) * 20 > u128::from(values.0)).then(|| LongTail {
+            flow,
+            phase: values,
+            tail,
+            largest: setup.largest,
+            fitting: [of(fit), of(fit + 1)],
+        })
+    };
+    let phases =
+        setup.flows.iter().enumerate().filter_map(|(n, f)| Some((n, f.values.span("phase")?)));
+    phases.filter_map(long).collect()
+}
+
+impl LongTail {
+    pub(crate) fn problem(&self, at: Range<usize>, what: &str) -> Problem {
+        let share = self.tail.0 as f64 * 100.0 / self.phase.0 as f64;
+        let [shorter, longer] = self.fitting;
+        Problem::warning(
+            at,
+            format!("{what}: {share:.1} % of its phase passes unused behind its largest packets"),
+        )
+        .label(format!("{} are too short for {} B", self.tail, self.largest))
+        .help(format!("write `{shorter}` or `{longer}`, in which they fit without a rest"))
+        .help("or give the rest away: `tail = \"skip\"` in the scheduler")
+    }
+}

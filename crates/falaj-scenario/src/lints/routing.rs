@@ -1,0 +1,158 @@
+//! Marks that no rule sets, rules that no packet reaches, links that no rule leads to.
+
+use crate::diagnostics::Problem;
+use crate::link::Known;
+use crate::routing::rules::RuleRead;
+use crate::suggest::quoted;
+use falaj_engine::classifier::Match;
+use falaj_engine::rules::{RouteRule, RuleAction, RuleTarget};
+use falaj_engine::term::Term;
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A mark that these ask for, and that no rule sets.
+fn unset(matches: &[Match], rules: &[RuleRead]) -> Option<u32> {
+    let set = |mark: u32| mark == 0 || rules.iter().any(|read| read.rule.rule.mark == Some(mark));
+    matches.iter().flat_map(|m| m.more.iter()).find_map(|literal| match literal.term {
+        Term::Mark(mark) if !literal.not && !set(mark) => Some(mark),
+        _ => None,
+    })
+}
+
+fn nobody_sets(mark: u32, at: Range<usize>, what: &str) -> Problem {
+    Problem::warning(at, format!("{what}: no rule sets mark {mark}")).help(format!(
+        "a rule before it does with `mark = {mark}`, and lets its packets go on: `then = \"on\"`"
+    ))
+}
+
+/// Flows, at any depth below this table, that ask for a mark which no rule sets.
+pub(crate) fn marks(table: &DeTable<'_>, rules: &[RuleRead], problems: &mut Vec<Problem>) {
+    let below = |value: &'_ Spanned<DeValue<'_>>| value.get_ref().as_table().is_some();
+    for (key, value) in table.iter().filter(|(_, value)| below(value)) {
+        let Some(inner) = value.get_ref().as_table() else { continue };
+        if key.get_ref() == "flow" {
+            for (name, flow) in inner {
+                let rule = flow.get_ref().as_table().and_then(|flow| flow.get("match"));
+                let Some(rule) = rule else { continue };
+                let one = std::slice::from_ref(rule);
+                for text in rule.get_ref().as_array().map_or(one, |list| list) {
+                    // What cannot be read is said where it is read.
+                    let matches =
+                        text.get_ref().as_str().and_then(|text| crate::parse_match(text).ok());
+                    let unset = matches.and_then(|matches| unset(&matches, rules));
+                    let what = || format!("flow {}", quoted(name.get_ref()));
+                    problems.extend(unset.map(|mark| nobody_sets(mark, text.span(), &what())));
+                }
+            }
+        }
+        marks(inner, rules, problems);
+    }
+}
+
+/// Among more rules than this, none is compared with all others.
+const COMPARED: usize = 1000;
+
+/// Rules that no packet reaches, packets that no rule takes, and links that no rule leads to.
+pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Problem>) {
+    if all.is_empty() {
+        return;
+    }
+    // Packets come to a rule from the one before it, unless that takes them all, and by `skip-to`.
+    let mut reached = vec![false; all.len() + 1];
+    reached[0] = true;
+    for (n, read) in all.iter().enumerate() {
+        let rule = &read.rule.rule;
+        if !reached[n] {
+            continue;
+        }
+        if let RuleAction::SkipTo(to) = rule.to {
+            reached[to as usize] = true;
+        }
+        reached[n + 1] |=
+            !keeps(rule) || rule.way.is_some() || !rule.matches.iter().any(Match::is_any);
+    }
+    let skips = all.iter().any(|read| matches!(read.rule.rule.to, RuleAction::SkipTo(_)));
+    for (n, read) in all.iter().enumerate() {
+        let taker = if !reached[n] {
+            Some(None)
+        } else if skips || all.len() > COMPARED {
+            None
+        } else {
+            all[..n].iter().find(|before| covers(&before.rule.rule, &read.rule.rule)).map(Some)
+        };
+        let Some(taker) = taker else { continue };
+        let name = quoted(&read.rule.name);
+        problems.push(
+            Problem::warning(read.at.clone(), format!("no packet reaches rule {name}")).help(
+                match taker {
+                    Some(before) => format!(
+                        "rule {} before it takes them all; put that one behind",
+                        quoted(&before.rule.name)
+                    ),
+                    None => "a rule before it takes every packet; put that one last".to_owned(),
+                },
+            ),
+        );
+    }
+    for read in all {
+        let what = format!("rule {}", quoted(&read.rule.name));
+        problems.extend(
+            unset(&read.rule.rule.matches, all)
+                .map(|mark| nobody_sets(mark, read.at.clone(), &what)),
+        );
+    }
+    if let (true, Some(last)) = (reached[all.len()], all.last()) {
+        let counts = all.iter().any(|read| {
+            let rule = &read.rule.rule;
+            rule.on
+                && rule.probability.is_none()
+                && rule.way.is_none()
+                && rule.matches.iter().any(Match::is_any)
+        });
+        if !counts {
+            problems.push(
+                Problem::warning(last.at.clone(), "packets that no rule takes are dropped")
+                    .label("behind the last rule")
+                    .help("a last rule without `match` takes them: `to = \"pass\"`, to a link, or `to = \"drop\"`"),
+            );
+        }
+    }
+    for (n, known) in links.iter().enumerate() {
+        let leads = |to: &RuleAction| match to {
+            RuleAction::Links(links) => links.contains(&(n as u32)),
+            RuleAction::Table { targets, .. } => {
+                targets.contains(&Some(RuleTarget::Link(n as u32)))
+            }
+            _ => false,
+        };
+        let Some(link) =
+            known.link.as_ref().filter(|_| !all.iter().any(|read| leads(&read.rule.rule.to)))
+        else {
+            continue;
+        };
+        let name = quoted(&link.name);
+        problems.push(
+            Problem::warning(all[0].at.clone(), format!("no rule leads to link {name}"))
+                .help(format!("a rule with `to = \"{}\"` does", name.trim_matches('`'))),
+        );
+    }
+}
+
+/// Does a rule keep all packets that it is for?
+fn keeps(rule: &RouteRule) -> bool {
+    rule.probability.is_none()
+        && (!rule.on || matches!(rule.to, RuleAction::SkipTo(_)))
+        && !matches!(rule.to, RuleAction::Table { .. })
+}
+
+/// Does the first rule take all that the second one is for?
+fn covers(first: &RouteRule, second: &RouteRule) -> bool {
+    // What it marks may be another's between the two.
+    let noted = |m: &Match| m.more.iter().any(|literal| matches!(literal.term, Term::Mark(_)));
+    let one = |m: &Match| first.matches.iter().any(|f| f.and(m).as_ref() == Some(m));
+    keeps(first)
+        && !first.matches.iter().any(noted)
+        && (first.way.is_none() || first.way == second.way)
+        && second.matches.iter().all(one)
+}

@@ -1,0 +1,239 @@
+//! Masks, by which a flow or a link is many: `each = "src/24 dport"`.
+
+use crate::model::Towards;
+use crate::suggest::{self, quoted};
+use crate::units::Unreadable;
+use falaj_engine::masks::Mask;
+use falaj_engine::masks::mask::Lengths;
+use std::ops::Range;
+
+/// The parts of a mask, for messages and the reference.
+pub const PARTS: &[(&str, &str)] = &[
+    (
+        "src",
+        "source address; `src/24`: so many bits of it for IPv4, `src6/64` for IPv6, whole addresses else",
+    ),
+    ("dst", "destination address, likewise"),
+    ("near", "the address at the near end: source going up, destination going down; likewise"),
+    ("far", "the address at the far end; likewise"),
+    ("sport", "source port of TCP and UDP; `sport/8`: so many leading bits of it"),
+    ("dport", "destination port, likewise"),
+    ("proto", "what IP carries, by its number"),
+    ("dscp", "differentiated services code point"),
+    ("tos", "the whole byte of DSCP and ECN"),
+    ("ttl", "time to live, or hop limit"),
+    ("length", "bytes of the IP packet, as its header says"),
+    ("flags", "flags of TCP"),
+    ("ether", "Ethernet's type, behind VLAN tags"),
+    ("vlan", "number of the outer VLAN"),
+    ("mac-src", "source address of the frame"),
+    ("mac-dst", "destination address of the frame"),
+    ("flow-label", "flow label of IPv6"),
+    ("mark", "what rules have noted of it: `mark = 7` in a `[[rule]]`"),
+];
+
+/// A mask as it is written, for either direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct MaskText {
+    mask: Mask,
+    near: Option<Lengths>,
+    far: Option<Lengths>,
+}
+
+impl MaskText {
+    /// What it is for packets of one direction.
+    pub(crate) fn towards(&self, towards: Towards) -> Mask {
+        let (src, dst) = match towards {
+            Towards::Up => (self.near, self.far),
+            Towards::Down => (self.far, self.near),
+        };
+        Mask { src: src.or(self.mask.src), dst: dst.or(self.mask.dst), ..self.mask }
+    }
+}
+
+/// Reads a mask: parts with spaces between them.
+pub(crate) fn parse_mask(text: &str) -> Result<MaskText, Unreadable> {
+    let mut out = MaskText::default();
+    // In which lengths an address was given: of IPv4, of IPv6.
+    let mut seen: Vec<(&str, bool)> = Vec::new();
+    let mut words = text.split_whitespace().map(|word| {
+        let start = word.as_ptr() as usize - text.as_ptr() as usize;
+        (word, start..start + word.len())
+    });
+    for (word, at) in &mut words {
+        let (name, length) =
+            word.split_once('/').map_or((word, None), |(name, length)| (name, Some(length)));
+        let six = matches!(name, "src6" | "dst6" | "near6" | "far6");
+        let name = if six { &name[..name.len() - 1] } else { name };
+        if seen.contains(&(name, six)) || (length.is_none() && seen.iter().any(|s| s.0 == name)) {
+            return Err(wrong(
+                at,
+                format!("{} is there twice", quoted(name)),
+                "name each part once",
+            ));
+        }
+        let address = match name {
+            "src" => Some(&mut out.mask.src),
+            "dst" => Some(&mut out.mask.dst),
+            "near" => Some(&mut out.near),
+            "far" => Some(&mut out.far),
+            _ => None,
+        };
+        if let Some(address) = address {
+            let lengths = address.get_or_insert(Lengths::WHOLE);
+            let (place, most) = if six { (&mut lengths.v6, 128) } else { (&mut lengths.v4, 32) };
+            match length {
+                Some(length) => *place = prefix(length, most, &at)?,
+                None if six => {
+                    let help = format!(
+                        "write `{name}6/64` for the first 64 bits, or `{name}` for whole addresses"
+                    );
+                    return Err(wrong(at, format!("`{name}6` needs a length"), help));
+                }
+                None => {}
+            }
+            seen.push((name, six));
+            continue;
+        }
+        let port = match name {
+            "sport" => Some(&mut out.mask.sport),
+            "dport" => Some(&mut out.mask.dport),
+            _ => None,
+        };
+        if let Some(port) = port {
+            *port = Some(length.map_or(Ok(16), |length| prefix(length, 16, &at))?);
+            seen.push((name, six));
+            continue;
+        }
+        let place = match name {
+            "proto" => &mut out.mask.proto,
+            "dscp" => &mut out.mask.dscp,
+            "tos" => &mut out.mask.tos,
+            "ttl" => &mut out.mask.ttl,
+            "length" => &mut out.mask.length,
+            "flags" => &mut out.mask.flags,
+            "ether" => &mut out.mask.ether,
+            "mark" => &mut out.mask.mark,
+            "vlan" => &mut out.mask.vlan,
+            "mac-src" => &mut out.mask.mac_src,
+            "mac-dst" => &mut out.mask.mac_dst,
+            "flow-label" => &mut out.mask.flow_label,
+            _ => return Err(unknown(name, at)),
+        };
+        if length.is_some() {
+            let help = format!("only addresses and ports have lengths: write `{name}`");
+            return Err(wrong(at, format!("{} has a length", quoted(word)), help));
+        }
+        *place = true;
+        seen.push((name, six));
+    }
+    if seen.is_empty() {
+        return Err(Unreadable::new(
+            "an empty mask",
+            "name what tells them apart, as in `src` or `src/24 dport`",
+        ));
+    }
+    if (out.near.is_some() || out.far.is_some())
+        && (out.mask.src.is_some() || out.mask.dst.is_some())
+    {
+        return Err(Unreadable::new(
+            "`near` and `far` are `src` and `dst` already, by the direction of a packet",
+            "write `near` and `far`, or `src` and `dst`",
+        ));
+    }
+    if out.mask.tos && out.mask.dscp {
+        return Err(Unreadable::new(
+            "`dscp` is part of `tos`",
+            "write `tos` for the whole byte, or `dscp` without ECN",
+        ));
+    }
+    let size = out.towards(Towards::Up).size();
+    if size > Mask::MOST {
+        let help =
+            format!("at most {} bytes: both addresses of IPv6, ports and protocol", Mask::MOST);
+        return Err(Unreadable::new(format!("these parts have {size} bytes together"), help));
+    }
+    Ok(out)
+}
+
+fn wrong(at: Range<usize>, what: impl Into<String>, help: impl Into<String>) -> Unreadable {
+    Unreadable { at: Some(at), ..Unreadable::new(what, help) }
+}
+
+fn prefix(word: &str, most: u8, at: &Range<usize>) -> Result<u8, Unreadable> {
+    let digits = word.bytes().all(|b| b.is_ascii_digit());
+    word.parse().ok().filter(|n| digits && (1..=most).contains(n)).ok_or_else(|| {
+        wrong(
+            at.clone(),
+            format!("{} is no length", quoted(word)),
+            format!("write 1 to {most} after the slash"),
+        )
+    })
+}
+
+fn unknown(name: &str, at: Range<usize>) -> Unreadable {
+    let what = format!("{} is no part of a mask", quoted(name));
+    let help = match name {
+        "udp" | "tcp" | "icmp" | "any" => {
+            "which packets a flow takes is said by its `match`".to_owned()
+        }
+        _ => format!("parts: {}", suggest::list(PARTS.iter().map(|part| part.0))),
+    };
+    let near = suggest::nearest(name, PARTS.iter().map(|part| part.0)).map(str::to_owned);
+    Unreadable { near, ..wrong(at, what, help) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use falaj_engine::masks::Each;
+
+    #[test]
+    fn masks_are_read_as_they_are_written() {
+        for text in [
+            "src",
+            "src/24 dport",
+            "src/24 src6/64 dst",
+            "proto dscp vlan flow-label mac-src mac-dst",
+            "tos ttl length flags ether mark",
+            "sport",
+            "sport/8 dport",
+        ] {
+            let written = parse_mask(text).unwrap();
+            assert_eq!(written.towards(Towards::Down).to_string(), text);
+        }
+        let near = parse_mask("near6/56 dport").unwrap();
+        assert_eq!(near.towards(Towards::Up).to_string(), "src src6/56 dport");
+        assert_eq!(near.towards(Towards::Down).to_string(), "dst dst6/56 dport");
+        let default = |name: &str| {
+            let key = crate::keys::FLOW.iter().find(|key| key.name == name).unwrap();
+            let crate::keys::Fallback::Value(text) = key.fallback else { panic!("{name}") };
+            text
+        };
+        assert_eq!(crate::parse_span(default("expire")), Ok(Each::EXPIRE));
+        assert_eq!(default("max-flows"), Each::MOST.to_string());
+    }
+
+    #[test]
+    fn what_is_no_mask_says_what_is_wrong() {
+        for (text, words) in [
+            ("", "an empty mask"),
+            ("src src", "there twice"),
+            ("src/24 src", "there twice"),
+            ("src/33", "1 to 32"),
+            ("src/+2", "1 to 32"),
+            ("src6", "`src6` needs a length"),
+            ("near src", "`near` and `far` are"),
+            ("proto/8", "only addresses and ports have lengths"),
+            ("dport/17", "1 to 16"),
+            ("sorce", "is no part of a mask"),
+            ("tos dscp", "`dscp` is part of `tos`"),
+            ("udp", "by its `match`"),
+            ("src dst mac-src", "38 bytes"),
+        ] {
+            let error = parse_mask(text).unwrap_err();
+            assert!(format!("{} {}", error.what, error.help).contains(words), "{text}: {error:?}");
+        }
+        assert_eq!(parse_mask("src dprot").unwrap_err().near.as_deref(), Some("dport"));
+    }
+}

@@ -1,0 +1,47 @@
+//! Random values that a discipline accepts: tests of all disciplines draw them.
+
+use crate::contract::params::{Setup, Value};
+use crate::units::time::Span;
+
+/// A source of random whole numbers: each call draws one between its arguments, both included.
+pub type Dice<'a> = &'a mut dyn FnMut(u64, u64) -> u64;
+
+/// How the value of one parameter is drawn for this setup.
+pub type DrawValue = fn(&Setup, Dice<'_>) -> Value;
+
+/// How random values are drawn that the discipline accepts together, at least most of the time.
+#[derive(Debug, Clone, Copy)]
+pub struct Draw {
+    /// Parameters for which a value drawn by its type alone hardly ever fits, each with its draw.
+    pub values: &'static [(&'static str, DrawValue)],
+    /// Changes values that were drawn independently of each other so that they fit together.
+    pub fit: fn(&mut Setup, Dice<'_>),
+    /// Keys that only a flow without parts may have, where the discipline takes trees whole.
+    pub leaves_only: &'static [&'static str],
+}
+
+impl Draw {
+    /// Values by their types, each independent of the others.
+    pub(crate) const INDEPENDENT: Draw = Draw { values: &[], fit: |_, _| {}, leaves_only: &[] };
+
+    /// Values by their types, but for these parameters.
+    pub(crate) const fn by(values: &'static [(&'static str, DrawValue)]) -> Draw {
+        Draw { values, ..Draw::INDEPENDENT }
+    }
+}
+
+/// One of these values.
+pub(crate) fn one_of<T: Copy>(values: &[T], dice: Dice<'_>) -> T {
+    values[dice(0, values.len() as u64 - 1) as usize]
+}
+
+/// A period in which a packet of the slowest flow fits most of the time.
+pub(crate) fn period(setup: &Setup, dice: Dice<'_>) -> Value {
+    let packets = setup.flows.len() as u64 * dice(10, 60);
+    Value::Span(Span(setup.largest_airtime().0 * packets))
+}
+
+/// A quantum of a packet and little more.
+pub(crate) fn quantum(setup: &Setup, dice: Dice<'_>) -> Value {
+    Value::Bytes(u64::from(setup.largest) + dice(0, 20))
+}

@@ -1,0 +1,92 @@
+//! All facts about a discipline that others ask for, in one value that stands in its own file.
+
+use crate::contract::draw::Draw;
+use crate::contract::params::Param;
+use crate::contract::wfi::WfiFormula;
+
+/// A discipline as people choose it: its name, its purpose, its parameters, and the facts that the
+/// rest of the program asks for.
+///
+/// It is written as `Manifest { kind: …, ..Manifest::PLAIN }`: the first six fields and the
+/// parameters are always there, the others where they differ from `Manifest::PLAIN`.
+#[derive(Debug, Clone, Copy)]
+pub struct Manifest {
+    /// Its name in a scenario.
+    pub kind: &'static str,
+    /// Its purpose, in one line.
+    pub doc: &'static str,
+    /// The paper or standard that describes it.
+    pub source: &'static str,
+    /// Steps of a packet among `N` flows, enqueued and dequeued.
+    pub cost: &'static str,
+    /// Its guarantee to a flow, in a few words.
+    pub guarantee: &'static str,
+    /// The derivation of the guarantee's bound: a paper, or the project's own.
+    pub guarantee_source: &'static str,
+    /// Parameters of the scheduler.
+    pub scheduler: &'static [Param],
+    /// Parameters of each flow.
+    pub flow: &'static [Param],
+    /// Why the link may be idle while packets wait; `None`: the discipline is work-conserving.
+    pub idles: Option<Idling>,
+    /// The key of the flows' rates, where rates above the link's together are accepted with a
+    /// warning; `None`: there are no such rates, or the discipline refuses them.
+    pub oversubscribed_by: Option<&'static str>,
+    /// Takes a tree of classes whole, where its own kind divides the flows, instead of being
+    /// nested below itself.
+    pub whole_trees: bool,
+    /// The key of a flow's weight.
+    pub weight_key: Option<&'static str>,
+    /// The key of a flow's cap.
+    pub cap_key: Option<&'static str>,
+    /// Keys of a flow that the dashboard offers for editing, each with its label.
+    pub editable: &'static [(&'static str, &'static str)],
+    /// The bound on a flow's worst-case fair index; `None`: none is known that holds whatever the
+    /// other flows do.
+    pub wfi: Option<WfiFormula>,
+    /// How random values are drawn that the discipline accepts.
+    pub draw: Draw,
+}
+
+/// Why a link may be idle while packets wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Idling {
+    /// The reason, as the end of a sentence.
+    pub why: &'static str,
+    /// The key of a flow without which the discipline is work-conserving after all.
+    pub only_with: Option<&'static str>,
+}
+
+impl Idling {
+    /// A discipline that idles whatever keys its flows have.
+    pub(crate) const fn because(why: &'static str) -> Option<Idling> {
+        Some(Idling { why, only_with: None })
+    }
+}
+
+impl Manifest {
+    /// A work-conserving discipline without parameters and without anything special.
+    pub(crate) const PLAIN: Manifest = Manifest {
+        kind: "",
+        doc: "",
+        source: "",
+        cost: "",
+        guarantee: "",
+        guarantee_source: "",
+        scheduler: &[],
+        flow: &[],
+        idles: None,
+        oversubscribed_by: None,
+        whole_trees: false,
+        weight_key: None,
+        cap_key: None,
+        editable: &[],
+        wfi: None,
+        draw: Draw::INDEPENDENT,
+    };
+
+    /// The parameter `key` of a flow.
+    pub fn flow_param(&self, key: &str) -> Option<&'static Param> {
+        self.flow.iter().find(|param| param.name == key)
+    }
+}

@@ -1,0 +1,41 @@
+//! The bound on a flow's worst-case fair index (B-WFI): the bytes by which a backlogged flow may
+//! be behind its share of the link.
+
+/// The bound that a discipline declares, as a formula.
+#[derive(Debug, Clone, Copy)]
+pub struct WfiFormula {
+    /// With `phi = w/sum w`, `L` the link's largest packet, `L_i` the flow's own.
+    pub formula: &'static str,
+    /// The condition under which it holds; `None`: it is never exceeded.
+    pub condition: Option<&'static str>,
+    /// The bound of one flow, in bytes.
+    pub bytes: fn(&WfiFlow) -> f64,
+}
+
+/// A flow by its weight and packets, and the others of its link.
+#[derive(Debug, Clone, Copy)]
+pub struct WfiFlow {
+    /// The flow's weight.
+    pub weight: u64,
+    /// The flow's share of the link: its weight by the sum of all weights.
+    pub phi: f64,
+    /// Bytes of the flow's largest packet.
+    pub own: f64,
+    /// Bytes by which the flow's largest packet is longer than its smallest.
+    pub spread: f64,
+    /// Number of flows.
+    pub flows: usize,
+    /// Sum of all weights.
+    pub weights: f64,
+    /// The smallest weight.
+    pub lightest: f64,
+    /// Sum of all flows' largest packets, in bytes.
+    pub all: f64,
+    /// The largest packet of any flow, in bytes.
+    pub most: f64,
+    /// The largest packet that the link allows, in bytes.
+    pub link: u32,
+}
+
+/// Bytes by which tags and nanoseconds round, up to 8 Gbit/s.
+pub(crate) const ROUNDED: f64 = 1.0;

@@ -1,0 +1,167 @@
+//! `falaj plan aggregate` and `falaj reproduce aggregation` as a user sees them.
+
+use crate::common::{Ran, falaj, number};
+
+fn plan(args: &str) -> Ran {
+    let words: Vec<&str> = ["plan", "aggregate"].into_iter().chain(args.split(' ')).collect();
+    falaj(&words)
+}
+
+#[test]
+fn a_delay_has_two_sizes() {
+    let args = "--rate 800k --per-container 77.9us --delay 300us --max-size 500";
+    let ran = plan(&format!("{args} --json"));
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    let json = ran.json();
+    assert_eq!((&json["feasible"], &json["stable"]["from"]), (&true.into(), &125.into()));
+    let size = &json["sizes"][0];
+    assert!(
+        (number(&size["from"]["size"]) - 160.0).abs() <= 1.0
+            && (number(&size["to"]["size"]) - 325.0).abs() <= 10.0
+    );
+    assert_eq!((&size["open"], &size["to"]["how"]), (&false.into(), &"exact".into()));
+    assert!((number(&json["least"]["delay_ns"]) / 255e3 - 1.0).abs() < 0.02, "{json}");
+    let text = plan(args);
+    assert_eq!(text.status, Some(0));
+    assert!(
+        text.out.contains("stable from 125 packets on")
+            && text.out.contains("a mean delay of 300 us is kept"),
+        "{text:?}"
+    );
+
+    let never = plan("--rate 800k --per-container 77.9us --delay 200us --max-size 500");
+    assert_eq!(never.status, Some(1));
+    assert!(
+        never.out.contains("INFEASIBLE: a mean delay of 200 us is asked for, the least is 25"),
+        "{never:?}"
+    );
+}
+
+#[test]
+fn a_delay_has_a_size_and_a_timeout() {
+    let args = "--rate 200k --per-container 5us --per-packet 500ns --service deterministic --delay 200us --any-timeout";
+    let ran = plan(&format!("{args} --json"));
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    let json = ran.json();
+    let best = &json["best"];
+    assert!(
+        number(&best["delay_ns"]) <= 200e3
+            && number(&best["timeout_ns"]) > number(&best["fill_ns"]),
+        "{json}"
+    );
+    // Half of what comes within 340 us or so.
+    assert!((20.0..80.0).contains(&(200e3 / number(&best["containers_per_s"]))), "{json}");
+    assert!(number(&json["least"]["delay_ns"]) < number(&best["delay_ns"]), "{json}");
+    let never = plan("--rate 20k --per-container 15us --delay 20us --any-timeout");
+    assert_eq!(never.status, Some(1), "{never:?}");
+    assert!(never.out.contains("INFEASIBLE: a mean delay of 20.0 us is asked for"), "{never:?}");
+}
+
+#[test]
+fn a_size_has_three_answers() {
+    let json = plan("--rate 1M --per-container 128us --size 160 --back 0 --json").json();
+    assert!((number(&json["load"]) - 0.8).abs() < 1e-9);
+    let wait = |how: &str| number(&json[how]["wait_ns"]);
+    // One stream alone is a renewal process: both models are the same.
+    assert!((wait("exact") / wait("printed") - 1.0).abs() < 1e-4, "{json}");
+    assert!(
+        (wait("simulated") - wait("exact")).abs()
+            < 2.0 * number(&json["simulated"]["wait_half_width_ns"]),
+        "{json}"
+    );
+    let other = plan(
+        "--rate 500k --per-container 5us --per-packet 500ns --service erlang:4 --timeout 200us --size 62 --json",
+    );
+    assert!(other.json()["exact"].is_null() && other.json()["printed"].is_null());
+}
+
+#[test]
+fn nonsense_says_which_bound_it_breaks() {
+    let good = "--rate 800k --per-container 77.9us";
+    for (args, status, told) in [
+        (format!("{good} --size 0"), 2, "--size is 0; a container holds 1 packet or more"),
+        (format!("{good} --vms 0"), 2, "--vms is 0; it must be 1 or more"),
+        (
+            format!("{good} --timeout 1us"),
+            2,
+            "--timeout is 1.00 us, shorter than a container of one packet takes to cross (77.9 us)",
+        ),
+        (
+            format!("{good} --service pareto"),
+            2,
+            "unknown distribution: exponential, deterministic, or erlang:N",
+        ),
+        (format!("{good} --service erlang:0"), 2, "1 to 1000 steps"),
+        (format!("{good} --delay 1ms --percentile 100"), 2, "above 0 and below 100"),
+        ("--rate -5 --per-container 1us".into(), 2, "finite and not negative"),
+        ("--rate 5 --per-container -1us".into(), 2, "`-1us` is negative"),
+        ("--rate 0 --per-container 1us".into(), 2, "above zero"),
+        ("--rate many --per-container 1us".into(), 2, "not a number of packets a second"),
+        (format!("{good} --size 100"), 1, "the load is 1.2464, and must be below 1"),
+        ("--rate 2M --per-container 1us --per-packet 1us".into(), 1, "the load is 4.00"),
+    ] {
+        let ran = plan(&args);
+        assert_eq!(ran.status, Some(status), "{args}: {ran:?}");
+        assert!(ran.err.contains(told) || ran.out.contains(told), "{args}: {ran:?}");
+    }
+}
+
+#[test]
+fn machines_fit_until_they_do_not() {
+    let json = plan(
+        "--rate 100k --per-container 5us --per-packet 500ns --delay 1ms --max-size 300 \
+              --fit-vms --json",
+    )
+    .json();
+    assert_eq!(json["feasible"], true);
+    // At most ten have the server's time.
+    assert!((2.0..10.0).contains(&number(&json["vms"])), "{json}");
+}
+
+/// The points that were measured between two processes. How long a busy machine takes is not asked
+/// for, but that is never less than this.
+fn measured(figure: &serde_json::Value, least: f64) {
+    let names = figure["curves"].as_array().expect("curves").iter();
+    let of = |name: &str| {
+        names.clone().find(|curve| curve["name"] == name).map(|curve| curve["points"].clone())
+    };
+    assert!(
+        ["as printed (us)", "exact (us)", "simulated (us)"].map(of).iter().all(Option::is_some),
+        "{figure}"
+    );
+    let points = of("measured live (us)").expect("a curve");
+    let points = points.as_array().expect("points");
+    assert!(
+        points.len() == 3 && points.iter().all(|point| number(&point["y"]) > least),
+        "{figure}"
+    );
+}
+
+#[test]
+fn figure_three_is_measured_live() {
+    let ran = falaj(&["reproduce", "aggregation", "--figure", "3", "--live", "--quick", "--json"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let json = ran.json();
+    assert_eq!(json["summary"]["missed"], 0);
+    // There and back, 112 us each.
+    measured(&json["figures"][0], 2.0 * 112.0);
+    for (args, told) in [
+        (&["--figure", "2", "--live"][..], "--live is for Figures 3 and 4"),
+        (&["--figure", "4", "--quick"], "for aggregation with --live"),
+    ] {
+        let no = falaj(&[&["reproduce", "aggregation"][..], args].concat());
+        assert!(no.status == Some(2) && no.err.contains(told), "{no:?}");
+    }
+}
+
+#[test]
+fn figure_four_is_reproduced() {
+    let ran = falaj(&["reproduce", "aggregation", "--figure", "4", "--live", "--quick", "--json"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let json = ran.json();
+    assert_eq!(json["summary"]["missed"], 0);
+    measured(&json["figures"][0], 78.0);
+    let no = falaj(&["reproduce", "aggregation", "--figure", "5"]);
+    assert_eq!(no.status, Some(2));
+    assert!(no.err.contains("there is no figure 5: 1 to 4"), "{no:?}");
+}

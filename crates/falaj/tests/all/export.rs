@@ -1,0 +1,215 @@
+//! What `falaj sim` leaves in files: read back, and held against what it says.
+
+use crate::common::{TENANTS, directory, falaj, file, number};
+use serde_json::Value;
+use std::io::Read;
+
+/// Simulates the tenants, shortly, and says what was offered and dropped.
+fn simulated(name: &str, args: &[&str]) -> Value {
+    let scenario = file(name, TENANTS);
+    let short = [
+        "sim",
+        scenario,
+        "--duration",
+        "60ms",
+        "--replications",
+        "2",
+        "--warm-up",
+        "none",
+        "--json",
+    ];
+    let ran = falaj(&[&short[..], args].concat());
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    ran.json()
+}
+
+fn sum(json: &Value, what: &str) -> u64 {
+    json["flows"].as_array().expect("flows").iter().map(|flow| number(&flow[what]) as u64).sum()
+}
+
+fn text(name: &str) -> String {
+    std::fs::read_to_string(directory().join(name)).expect(name)
+}
+
+#[test]
+fn each_packet_is_a_line() {
+    let json = simulated("packets.toml", &["--packets", "packets.csv"]);
+    let text = text("packets.csv");
+    let mut lines = csv::Reader::from_reader(text.as_bytes());
+    let header = lines.headers().expect("a header").clone();
+    let at =
+        |name: &str| header.iter().position(|field| field == name).expect("a column of this name");
+    let (mut offered, mut dropped) = (0, 0);
+    for line in lines.records() {
+        let line = line.expect("a line");
+        let number = |name: &str| line[at(name)].parse::<u64>().expect(name);
+        offered += 1;
+        match &line[at("fate")] {
+            "sent" => {
+                assert_eq!(number("end_ns") - number("arrival_ns"), number("delay_ns"));
+                assert!(
+                    number("arrival_ns") <= number("start_ns")
+                        && number("start_ns") < number("end_ns")
+                );
+            }
+            "queue-full" => {
+                dropped += 1;
+                assert_eq!((&line[at("end_ns")], &line[at("delay_ns")]), ("", ""));
+            }
+            other => panic!("nothing is {other} here"),
+        }
+    }
+    assert_eq!((offered, dropped), (sum(&json, "offered"), sum(&json, "dropped")));
+    assert!(dropped > 0, "tenant b asks for more than it has");
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn parquet_says_what_csv_says() {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    for (option, name) in [("--packets", "packets"), ("--flows", "flows")] {
+        let (csv, parquet) = (format!("alike-{name}.csv"), format!("alike-{name}.parquet"));
+        simulated(&format!("alike-{name}.toml"), &[option, &csv, option, &parquet]);
+        let file = std::fs::File::open(directory().join(&parquet)).expect("it was written");
+        let reader = SerializedFileReader::new(file).expect("it is Parquet");
+        let mut rows = reader.get_row_iter(None).expect("it has rows");
+        let text = text(&csv);
+        let mut lines = csv::Reader::from_reader(text.as_bytes());
+        for line in lines.records() {
+            let (line, row) =
+                (line.expect("a line"), rows.next().expect("as many rows").expect("a row"));
+            for ((_, field), text) in row.get_column_iter().zip(&line) {
+                use parquet::record::Field;
+                let told = match field {
+                    Field::Null => String::new(),
+                    Field::Str(text) => text.clone(),
+                    Field::Long(n) => n.to_string(),
+                    Field::Double(x) => x.to_string(),
+                    other => panic!("{other} is nothing that was written"),
+                };
+                assert_eq!(told, text);
+            }
+        }
+        assert!(rows.next().is_none());
+    }
+}
+
+#[test]
+fn each_flow_is_a_line() {
+    let json = simulated("flows.toml", &["--flows", "flows.csv"]);
+    let text = text("flows.csv");
+    let mut lines = csv::Reader::from_reader(text.as_bytes());
+    let offered =
+        lines.headers().expect("a header").iter().position(|f| f == "offered").expect("offered");
+    let all: Vec<u64> =
+        lines.records().map(|l| l.expect("a line")[offered].parse().expect("a count")).collect();
+    assert_eq!((all.len(), all.iter().sum::<u64>()), (4, sum(&json, "offered")));
+}
+
+#[test]
+fn a_capture_of_a_simulation_is_decided_alike() {
+    simulated("taken.toml", &["--packets", "taken.pcapng"]);
+    let replayed = falaj(&["sim", "--replay", "taken.pcapng"]);
+    assert_eq!(replayed.status, Some(0), "{replayed:?}");
+    assert!(
+        replayed.out.contains("every packet decided as live, to the nanosecond"),
+        "{}",
+        replayed.out
+    );
+}
+
+#[test]
+fn a_trace_has_one_packet_on_the_link_at_a_time() {
+    simulated("trace.toml", &["--trace", "trace.json"]);
+    let trace: Value = serde_json::from_str(&text("trace.json")).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("events");
+    let held: Vec<(f64, f64)> = events
+        .iter()
+        .filter(|event| event["ph"] == "X")
+        .map(|event| (number(&event["ts"]), number(&event["dur"])))
+        .collect();
+    assert!(held.len() > 100, "{}", held.len());
+    assert!(held.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0 + 1e-6));
+    // Every queue is empty in the end.
+    for queue in ["queue of a", "queue of b"] {
+        let counts: Vec<f64> = events
+            .iter()
+            .filter(|e| e["name"] == queue)
+            .map(|e| number(&e["args"]["bytes"]))
+            .collect();
+        assert_eq!(counts.last(), Some(&0.0), "{queue}");
+        assert!(
+            counts.iter().all(|bytes| *bytes >= 0.0) && counts.iter().any(|bytes| *bytes > 0.0),
+            "{queue}"
+        );
+    }
+}
+
+#[test]
+fn flent_gets_series_of_one_length() {
+    simulated("flent.toml", &["--flent", "a.flent.gz"]);
+    let packed = std::fs::File::open(directory().join("a.flent.gz")).expect("it was written");
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(packed).read_to_string(&mut text).expect("gzip");
+    let file: Value = serde_json::from_str(&text).expect("JSON");
+    let x = file["x_values"].as_array().expect("instants").len();
+    let results = file["results"].as_object().expect("results");
+    assert!(
+        results.values().all(|series| series.as_array().is_some_and(|series| series.len() == x))
+    );
+    let rates = results["TCP upload sum"].as_array().expect("rates");
+    let mean = rates.iter().map(number).sum::<f64>() / x as f64;
+    // 12 Mbit/s of one, and 48 of the other's half of the link.
+    assert!((mean - 60.0).abs() < 2.0, "{mean}");
+    assert_eq!(file["metadata"]["TEST_PARAMETERS"]["upload_streams"], "2");
+}
+
+#[cfg(feature = "plots")]
+#[test]
+fn pictures_are_drawn_of_all_that_is_asked_for() {
+    simulated("plotted.toml", &["--plot", "plotted"]);
+    for name in [
+        "throughput",
+        "backlog",
+        "fairness",
+        "delay-cdf",
+        "delay-ccdf",
+        "drops",
+        "cumulative",
+        "timeline",
+    ] {
+        let svg = text(&format!("plotted/{name}.svg"));
+        assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{name}");
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{name}");
+        // Colours for a dark page; and a stroke of its own for the second line, where there is one:
+        // a tenant never waits long.
+        assert!(svg.contains("prefers-color-scheme: dark"), "{name}");
+        let single = ["drops", "timeline", "fairness"].contains(&name);
+        assert_eq!(svg.contains("stroke-dasharray"), !single, "{name}");
+    }
+    let svg = text("plotted/cumulative.svg");
+    assert!(svg.contains("served at least") && svg.contains("sent at most"));
+}
+
+#[test]
+fn names_that_say_nothing_are_refused() {
+    let scenario = file("refused.toml", TENANTS);
+    for (option, name, told) in [
+        (
+            "--packets",
+            "x.txt",
+            "--packets x.txt: its name says what it is to be: `*.csv` or `*.parquet` or `*.pcapng`",
+        ),
+        (
+            "--flows",
+            "x.pcapng",
+            "--flows x.pcapng: its name says what it is to be: `*.csv` or `*.parquet`",
+        ),
+        ("--flent", "x.gz", "--flent x.gz: Flent opens `*.flent.gz` alone"),
+        ("--trace", "/dev/null/x.json", "cannot write /dev/null/x.json"),
+    ] {
+        let ran = falaj(&["sim", scenario, "--duration", "1ms", option, name]);
+        assert_eq!(ran.status, Some(2), "{ran:?}");
+        assert!(ran.err.contains(told), "{ran:?}");
+    }
+}

@@ -1,0 +1,69 @@
+//! `falaj reproduce`: what it takes. The published run itself takes minutes.
+
+use crate::common::{falaj, file, number};
+
+#[test]
+fn a_row_is_a_scenario() {
+    let row = falaj(&["reproduce", "fortuna", "--scenario", "14"]);
+    assert_eq!((row.status, row.err.as_str()), (Some(0), ""));
+    let ran = falaj(&[
+        "sim",
+        file("row14.toml", &row.out),
+        "--duration",
+        "50ms",
+        "--replications",
+        "2",
+        "--json",
+    ]);
+    let json = ran.json();
+    let links = json["flows"].as_array().expect("flows");
+    assert_eq!(links.len(), 3, "BAB");
+    // Saturated: 28 us of each 66.67.
+    assert!((number(&links[0]["delivered_rate"]) / 420e6 - 1.0).abs() < 0.02, "{json}");
+}
+
+#[test]
+fn what_there_is_not_is_said() {
+    for (args, told) in [
+        (["fortuna", "--scenario", "16"], "there is no row 16: 1 to 15"),
+        (["fortuna", "--figure", "4"], "there is no figure 4: 5 to 13"),
+        (["fortuna", "--out", "/dev/null/report"], "cannot make the directory /dev/null/report"),
+        (["xen", "--figure", "3"], "there is no figure 3 to be reproduced: 4 to 9"),
+        (["rizzo", "--figure", "13"], "there is no figure 13: 1 to 12"),
+        (["rizzo", "--figure", "11"], "figure 11 is measured on this machine: add --live"),
+        (["xen", "--scenario", "1"], "take --beyond, --live, --tables and --scenario away"),
+    ] {
+        let ran = falaj(&[&["reproduce"][..], &args[..]].concat());
+        assert_eq!(ran.status, Some(2), "{ran:?}");
+        assert!(ran.err.contains(told) && ran.out.is_empty(), "{ran:?}");
+    }
+}
+
+#[test]
+fn quick_is_for_some() {
+    let ran = falaj(&["reproduce", "zhang", "--quick"]);
+    assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""));
+    assert!(
+        ran.err.contains(
+            "--quick is for xen and rizzo, and for aggregation with --live: take it away"
+        ),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn commands_of_dummynet_do_what_the_talk_says() {
+    let ran = falaj(&["reproduce", "rizzo", "--figure", "3", "--json"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    let json = ran.json();
+    assert_eq!((&json["summary"]["cells"], &json["summary"]["missed"]), (&4.into(), &0.into()));
+    let overtaken = &json["figures"][0]["curves"][0]["points"];
+    let at = |gap: f64| {
+        overtaken.as_array().expect("points").iter().find(|p| p["x"] == gap).expect("a gap")["y"]
+            .clone()
+    };
+    // 0.3 of them take the longer pipe, and 90 ms are two gaps of 30 ms, of which none is at its
+    // end.
+    assert!((number(&at(30.0)) - 30.0 * (1.0 - 0.3 * 0.3)).abs() < 1.0, "{json}");
+    assert_eq!(at(120.0), 0.0);
+}

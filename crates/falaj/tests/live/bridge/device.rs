@@ -1,0 +1,83 @@
+//! A link that the interface at its end paces. There stands a token bucket of the kernel, which is
+//! slower than the link has it: the socket refuses again and again.
+
+use super::{B, Bridge, DROPPED, LOST, OFFERED, count, hosts};
+use crate::common::{Ran, directory, falaj, file};
+use falaj_traffic::capture::{self, Capture};
+use std::fs::File;
+use std::process::Command;
+
+/// A fifth slower than the link.
+pub(crate) const TOKEN_BUCKET: [&str; 7] = ["tbf", "rate", "4mbit", "burst", "4kb", "limit", "1mb"];
+
+const LINK: &str = "[link.l]\nrate = \"5mbit\"\npace = \"device\"\nbacklog = \"10p\"\n\
+                    [link.l.flow.numbered]\nmatch = \"udp dport 4711\"\n[link.l.flow.rest]\nmatch = \"any\"\n";
+const SENT: usize = 1;
+
+/// Has host a flood host b over it; what b says of what came, and the bridge of what it did.
+fn flooded(args: &[&str]) -> (String, String) {
+    let (mut a, mut b) = hosts();
+    let tc =
+        Command::new("tc").args(["qdisc", "add", "dev", "b1", "root"]).args(TOKEN_BUCKET).status();
+    assert!(tc.expect("it was there").success());
+    let bridge =
+        Bridge::start(&[&["a1", "b1", file("device.toml", LINK), "--stats"], args].concat());
+    b.begin(&format!("count {}", B[0]));
+    assert_eq!(b.answer(), "listening");
+    a.does(&format!("flood {}", B[0]));
+    let came = b.answer();
+    (came, bridge.end())
+}
+
+/// More comes than the link takes. What its queue had no room for is dropped there; what it sent
+/// comes, all of it and in order.
+pub(crate) fn order() {
+    let (came, stats) = flooded(&[]);
+    let of = |column| count(&stats, "up numbered", column);
+    assert!(of(DROPPED) > 0 && of(LOST) == 0 && of(OFFERED) > 1_000, "{stats}");
+    assert_eq!(came, format!("{} in order", of(SENT)), "{stats}");
+    assert!(of(SENT) > 300, "{stats}");
+    assert!(!stats.contains("not taken"), "{stats}");
+}
+
+/// What the port said of its room is between the packets of the capture, and with that each is
+/// decided alike.
+pub(crate) fn replayed() {
+    replayed_with("hybrid");
+}
+
+/// The same where the loop sleeps.
+pub(crate) fn replayed_sleeping() {
+    replayed_with("sleep");
+}
+
+fn replayed_with(timer: &str) {
+    let name = &format!("device-{timer}.pcapng");
+    flooded(&["--capture", name, "--timer", timer]);
+    let Capture { rooms, packets, .. } =
+        capture::read(File::open(directory().join(name)).expect("it is there")).expect("whole");
+    let refused = rooms.iter().filter(|room| room.bytes == 0).count();
+    assert!(
+        refused > 10 && rooms.len() > refused + 10,
+        "{refused} of {} say that there is no room",
+        rooms.len()
+    );
+    assert!(packets.len() > 1_000, "{} packets", packets.len());
+    let ran = falaj(&["sim", "--replay", name, "--json"]);
+    assert!(ran.status == Some(0) && ran.json()["same_decisions"] == true, "{ran:#?}");
+    altered(name);
+}
+
+/// A port that would have had no room where it had some: the first packet that is decided otherwise
+/// is named.
+fn altered(name: &str) {
+    let mut bytes = std::fs::read(directory().join(name)).expect("it is there");
+    let room = format!("FALAJ_ROOM={}\n", u32::MAX).into_bytes();
+    let found: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at..].starts_with(&room)).collect();
+    let at = found[found.len() / 2];
+    bytes[at..at + room.len()].copy_from_slice(b"FALAJ_ROOM=0000000000\n");
+    let altered = format!("altered-{name}");
+    std::fs::write(directory().join(&altered), bytes).expect("written");
+    let ran: Ran = falaj(&["sim", "--replay", &altered]);
+    assert!(ran.status == Some(1) && ran.out.contains("first difference: number="), "{ran:#?}");
+}

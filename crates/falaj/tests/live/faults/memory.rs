@@ -1,0 +1,130 @@
+//! No memory: where flows are many there are so many and no more, and packets have a part of what
+//! the process may take.
+
+use super::scene::{Footprint, Link, Sender, Told, asking, me, number, scenario, until};
+use crate::common::program;
+use crate::service::THREE;
+use serde_json::{Value, json};
+use std::process::Command;
+
+/// For those beyond `max-flows` there are queues that they share; nobody's packets are lost for
+/// that.
+pub(crate) fn flows() {
+    let text = "[link.many]\nrate = \"100mbit\"\nscheduler = { kind = \"drr\" }\n\
+                [link.many.flow.users]\nmatch = \"any\"\neach = \"src sport\"\nmax-flows = 4\n";
+    let text = scenario("max-flows.toml", text);
+    let (ask, echo) = asking();
+    let many = format!("for n in $(seq 40); do {} --send 10.77.0.2:9 0 100 3; done; {ask}", me());
+    let link = Link::start("flows", &["--stats", &text, "--peer", &echo, "--", "sh", "-c", &many]);
+    until("they have sent", || link.adds_up()[1] > 5);
+    let held = Footprint::of(link.child.id());
+    link.set("link.many.rate=90mbit");
+    link.set("link.many.flow.users.max-flows=6");
+    let before = link.adds_up()[1];
+    until("answers come", || link.adds_up()[1] > before + 5);
+    held.is_that_of(link.child.id());
+    let ran = link.end();
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(ran.err.contains("packets there was none: they shared"), "{ran:?}");
+}
+
+/// What finds no memory is lost, as at a full queue, and said; when others have left it passes
+/// again.
+pub(crate) fn packets() {
+    let (ask, echo) = asking();
+    let flood = format!("{} --send 10.77.0.2:9 0 1400 150000; {ask}", me());
+    let by = |words: &[&str]| {
+        let mut command = Command::new("prlimit");
+        let inner = program(words);
+        // As much as it takes without packets, and half as much again.
+        command.arg("--as=420000000").arg(inner.get_program()).args(inner.get_args());
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        command
+    };
+    let words = [
+        "--stats", "--delay", "4s", "--queue", "1000000p", "--peer", &echo, "--", "sh", "-c",
+        &flood,
+    ];
+    let link = Link::start_by("memory", by, &words);
+    let lost = || -> u64 {
+        let report: Value = link.ask(&json!({ "do": "show" }));
+        let all = report["ok"]["lost_elsewhere"].as_array().expect("a list");
+        all.iter()
+            .filter(|one| one["what"] == "packets found no memory")
+            .map(|one| number(&one["count"]))
+            .sum()
+    };
+    until("memory is used up", || lost() > 1_000);
+    let held = Footprint::of(link.child.id());
+    link.set("link.delay=1ms");
+    link.adds_up();
+    until("those that were on their way have left", || {
+        let before = lost();
+        let came = link.adds_up()[1];
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        lost() == before && link.adds_up()[1] > came
+    });
+    held.is_that_of(link.child.id());
+    let ran = link.end();
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(ran.err.contains("packets found no memory"), "{ran:?}");
+}
+
+/// An adapter whose queue has no end in sight takes what it may of the memory, and its neighbour
+/// loses nothing by that.
+pub(crate) fn neighbours() {
+    let text = THREE.replace("weight = 1\nqueue = \"50p\"\n", "weight = 1\nqueue = \"1000000p\"\n");
+    let told = Told::start_by("neighbours", &text, |command| {
+        let mut by = Command::new("prlimit");
+        // A quarter of that is for packets.
+        by.arg("--as=800000000").arg(command.get_program()).args(command.get_args());
+        by.current_dir(command.get_current_dir().expect("it has one"))
+            .stdin(std::process::Stdio::null());
+        *command = by;
+    });
+    let _calm = Sender::calm(&told, "calm");
+    told.passes("calm");
+    let held = Footprint::of(told.id());
+    let flood = Sender::each(&told, "wild", 0);
+    let backlog = || number(&told.up("wild")["backlog"]);
+    let mut before = backlog();
+    until("it has all that it may", || {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let now = backlog();
+        std::mem::replace(&mut before, now) + 100 > now && now > 50_000
+    });
+    told.read_again(&text.replace("20mbit", "40mbit"));
+    until("the file as it is now", || told.rate("calm") == 20_000_000);
+    let calm = || number(&told.up("calm")["total"]["sent"]);
+    let (began, first) = (std::time::Instant::now(), calm());
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let (passed, took) = (calm() - first, began.elapsed().as_secs_f64());
+    // One in four milliseconds; what is counted is up to a second old.
+    assert!(passed as f64 > 250.0 * (took - 1.2), "{passed} in {took} s");
+    drop(flood);
+    // It is known whose packets those were: none of the neighbour's, and all of them.
+    let lost = || -> Vec<[u64; 2]> {
+        let of = |name: &str| {
+            ["up", "down"].map(|way| number(&told.service.adapter(name)["no_memory"][way]))
+        };
+        ["calm", "greedy", "wild"].map(of).into()
+    };
+    let all = || number(&told.service.get("/v1/adapters").json()["losses"]["found no memory"]);
+    let mut known = lost();
+    until("none is lost any more", || {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        std::mem::replace(&mut known, lost()) == known
+    });
+    // What the uplink's end answers it finds none either.
+    assert!(known[2][0] > 1_000 && known[..2] == [[0; 2]; 2], "{known:?}");
+    assert_eq!(all(), known[2].iter().sum::<u64>(), "{known:?}");
+    let line = format!(
+        "falaj_adapter_no_memory_packets_total{{adapter=\"wild\",direction=\"up\"}} {}",
+        known[2][0]
+    );
+    let metrics = told.service.get("/metrics").body;
+    assert!(metrics.lines().any(|said| said == line), "{line} is not in\n{metrics}");
+    told.adds_up();
+    held.is_that_of(told.id());
+    told.end();
+}

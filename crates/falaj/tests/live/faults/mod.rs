@@ -1,0 +1,102 @@
+//! What goes wrong outside of falaj, done to it while packets pass, and a change of the link in the
+//! middle of each.
+//!
+//! | file | what goes wrong |
+//! |---|---|
+//! | [`killed`] | kill -9 of the program, of the command inside, of the peer at the other end of a ring |
+//! | [`ports`] | an interface is removed and comes back |
+//! | [`clocks`] | the clock is stepped, and all stands still |
+//! | [`disk`] | no room on the disk |
+//! | [`memory`] | no memory for a new flow, and none for packets |
+//! | [`descriptors`] | no file descriptor is left |
+//! | [`namespaces`] | no namespaces are allowed any more |
+//! | [`overload`] | ten times what the link carries; and what a round robin lets pass of that |
+//! | [`neighbour`] | an adapter's owner, or a host at another port, means harm or hangs |
+//! | [`twice`] | two for one interface |
+//! | [`soak`] | traffic of all kinds and changes at random, for an hour or shorter |
+//!
+//! Each case runs in a process of its own (`--case`), in namespaces that it has for itself, and
+//! takes in whatever loses its parent. So nothing is left behind if, after it, that process has no
+//! descendants and its namespace is as it was: a network namespace, a memfd, a thread are there as
+//! long as a process has them. Of a service that goes on, [`scene::Footprint`] is what its process
+//! holds. Where namespaces are not allowed the cases are left out, and say so.
+
+mod clocks;
+mod descriptors;
+mod disk;
+mod hosts;
+mod killed;
+mod memory;
+mod namespaces;
+mod neighbour;
+mod overload;
+mod ports;
+pub(crate) mod scene;
+mod soak;
+mod twice;
+
+use crate::common::Ran;
+use libtest_mimic::{Completion, Trial};
+use std::process::{Command, Stdio};
+
+const CASES: &[(&str, fn())] = &[
+    ("killed_the_program_leaves_nothing_and_begins_anew", killed::program),
+    ("killed_in_the_middle_of_changes_the_state_is_whole", killed::state),
+    ("killed_the_command_is_told_of", killed::command),
+    ("killed_behind_an_adapter_others_go_on", killed::behind_an_adapter),
+    ("killed_the_peer_of_a_ring_is_told_of", killed::peer_of_a_ring),
+    ("a_port_is_removed_and_comes_back", ports::comes_back),
+    ("an_adapters_interface_is_removed_for_good", ports::for_good),
+    ("a_step_of_the_clock_touches_nothing", clocks::step),
+    ("another_time_since_the_start_touches_nothing", clocks::other_zero),
+    ("stopped_for_five_seconds_it_goes_on", clocks::stopped),
+    ("a_full_disk_costs_packets_of_the_capture_alone", disk::capture),
+    ("a_full_disk_keeps_the_state_as_it_was", disk::state),
+    ("no_memory_for_a_new_flow", memory::flows),
+    ("no_memory_for_packets", memory::packets),
+    ("no_memory_for_an_adapter_is_its_own_affair", memory::neighbours),
+    ("without_a_descriptor_packets_pass", descriptors::used_up),
+    ("user_namespaces_are_off", namespaces::off),
+    ("ten_times_the_links_rate", overload::tenfold),
+    ("what_was_decided_on_is_not_dropped", overload::decided),
+    ("who_misbehaves_takes_its_own_share", neighbour::misbehaves),
+    ("a_storm_at_one_port_takes_nothing_from_others", neighbour::storms),
+    ("a_ring_that_hangs_is_its_owners_affair", neighbour::hangs),
+    ("two_for_one_interface", twice::interface),
+    ("two_for_one_socket_and_one_namespace", twice::socket_and_namespace),
+    ("everything_at_random", soak::everything),
+];
+
+/// Runs the case of this name, if there is one.
+pub(crate) fn case(name: &str) -> bool {
+    let case = CASES.iter().find(|case| case.0 == name);
+    case.iter().for_each(|case| scene::around(case.1));
+    case.is_some()
+}
+
+/// All cases.
+pub(crate) fn trials(possible: bool) -> Vec<Trial> {
+    let trial = |&(name, _): &(&'static str, fn())| {
+        crate::trial(possible, name.to_owned(), move || run(name))
+    };
+    CASES.iter().map(trial).collect()
+}
+
+/// Runs a case in a process and namespaces of its own, with a place of its own for sockets.
+fn run(name: &str) -> Result<Completion, libtest_mimic::Failed> {
+    let me = std::env::current_exe().expect("a path");
+    // Names of sockets are short.
+    let place = std::env::temp_dir().join(format!("falaj-faults-{}", std::process::id()));
+    std::fs::create_dir_all(&place).expect("a directory can be made");
+    let most = (60 + soak::long().as_secs()).to_string();
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", &most, "unshare", "-Urnm"]).arg(me).args(["--case", name]);
+    command.env("TMPDIR", &place).env("XDG_RUNTIME_DIR", &place).stdin(Stdio::null());
+    let output = command.output().expect("it starts");
+    std::fs::remove_dir_all(&place).expect("it is ours");
+    if output.status.success() {
+        print!("{}", String::from_utf8_lossy(&output.stdout));
+        return Ok(Completion::Completed);
+    }
+    Err(format!("{:?}", Ran::from(output)).replace("\\n", "\n").into())
+}

@@ -1,0 +1,63 @@
+//! No namespaces are allowed: at the start, which is refused with what to try, and any more, which
+//! is nobody's affair.
+
+use super::scene::{Footprint, Sender, Told, until};
+use crate::common::{Ran, directory, file, program};
+use crate::service::THREE;
+use std::process::{Command, Stdio};
+
+/// falaj with these words on a machine on which there may be so many namespaces of a kind: none.
+fn without(kind: &str, words: &[&str]) -> Ran {
+    let script = format!("echo 0 > /proc/sys/user/max_{kind}_namespaces && exec \"$0\" \"$@\"");
+    let mut command = Command::new("unshare");
+    command
+        .args(["-Ur", "sh", "-c", &script, env!("CARGO_BIN_EXE_falaj")])
+        .args(words)
+        .current_dir(directory());
+    command.stdin(Stdio::null()).output().expect("it starts").into()
+}
+
+pub(crate) fn off() {
+    let try_this = |kind: &str| {
+        format!("user.max_{kind}_namespaces is 0: sysctl user.max_{kind}_namespaces=10000")
+    };
+    let ran = without("user", &["run", "--user-namespace", "--", "true"]);
+    assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{ran:?}");
+    assert!(ran.err.contains(&try_this("user")), "{ran:?}");
+    let service = file("namespaces-off.toml", THREE);
+    for (kind, words) in [
+        ("net", &["run", "--", "true"][..]),
+        ("net", &["serve", service]),
+        ("pid", &["serve", service]),
+    ] {
+        let ran = without(kind, words);
+        assert_eq!(ran.status, Some(2), "{ran:?}");
+        assert!(ran.err.contains(&try_this(kind)), "{ran:?}");
+    }
+
+    // From now on: this case's own user namespace, and so all that it is above.
+    let told = Told::start("namespaces", THREE, &[]);
+    let _calm = Sender::calm(&told, "calm");
+    told.passes("calm");
+    let held = Footprint::of(told.id());
+    for kind in ["user", "net", "pid", "mnt"] {
+        std::fs::write(format!("/proc/sys/user/max_{kind}_namespaces"), "0")
+            .expect("it is this namespace's");
+    }
+    assert!(
+        !Command::new("unshare")
+            .args(["-n", "true"])
+            .stderr(Stdio::null())
+            .status()
+            .expect("it starts")
+            .success()
+    );
+    told.read_again(&THREE.replace("20mbit", "40mbit"));
+    until("the file as it is now", || told.rate("calm") == 20_000_000);
+    told.passes("calm");
+    told.adds_up();
+    held.is_that_of(told.id());
+    told.end();
+    let output = program(&["run", "--", "true"]).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}

@@ -1,0 +1,62 @@
+//! Interfaces that are removed.
+
+use super::hosts::Hosts;
+use super::scene::{Footprint, Sender, Told, until};
+use crate::netlink;
+use crate::service::{THREE, within};
+
+/// An adapter's, then the uplink's: told of, taken again, and nobody else's affair.
+pub(crate) fn comes_back() {
+    let mut hosts = Hosts::new();
+    let text = "[link.wire]\nrate = \"50mbit\"\nuplink = \"u1\"\nscheduler = { kind = \"wf2q+\" }\n\
+                [link.wire.flow.a]\nadapter = \"a1\"\nqueue = \"50p\"\n[link.wire.flow.b]\nadapter = \"b1\"\nqueue = \"50p\"\n";
+    let told = Told::start("ports", text, &[]);
+    let senders = [hosts.send(0), hosts.send(1)];
+    told.passes("a");
+    told.passes("b");
+    let held = Footprint::of(told.id());
+    netlink::delete("a1");
+    told.says("adapter a is gone: waiting for it");
+    told.read_again(&text.replace("50mbit", "60mbit"));
+    until("the file as it is now", || told.rate("a") == 30_000_000);
+    told.passes("b");
+    hosts.join(0);
+    told.says("adapter a is up");
+    told.passes("a");
+
+    netlink::set_up("u1", false);
+    told.says("the uplink is down: waiting for it");
+    netlink::set_up("u1", true);
+    told.says("the uplink is up");
+    netlink::delete("u1");
+    told.says("the uplink is gone: waiting for it");
+    told.read_again(&text.replace("50mbit", "70mbit"));
+    until("the file as it is now", || told.rate("a") == 35_000_000);
+    hosts.join(2);
+    until("it is up again", || told.said().matches("the uplink is up").count() == 2);
+    told.passes("a");
+    told.passes("b");
+    drop(senders);
+    told.adds_up();
+    held.is_that_of(told.id());
+    told.end();
+}
+
+/// One that the service has made: nobody can give it back, so that is said, and another one may be
+/// had.
+pub(crate) fn for_good() {
+    let told = Told::start("for-good", THREE, &[]);
+    let _calm = Sender::calm(&told, "calm");
+    told.passes("calm");
+    let process = told.service.processes["wild"].as_i64().expect("it is in a namespace");
+    let mut command = within(process);
+    assert!(command.args(["--fault", "remove", "falaj0"]).status().expect("nsenter").success());
+    told.says("adapter wild: its interface is gone for good");
+    until("it is known", || told.service.adapter("wild")["gone"] == true);
+    told.read_again(&THREE.replace("20mbit", "40mbit"));
+    until("the file as it is now", || told.rate("calm") == 20_000_000);
+    told.passes("calm");
+    told.adds_up();
+    assert_eq!(told.said().matches("gone for good").count(), 1, "{}", told.said());
+    told.end();
+}

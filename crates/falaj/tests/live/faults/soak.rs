@@ -1,0 +1,168 @@
+//! All kinds of traffic and changes at random, for as long as `FALAJ_SOAK` says (in seconds; `make
+//! soak`: an hour) or for 20 s. Afterwards memory is what it was when the service had warmed up,
+//! everything adds up, nobody was denied what was promised, rates are the link's, and its clock has
+//! gone as this process's has.
+
+use super::overload::Resident;
+use super::scene::{Footprint, Sender, Told, number, until};
+use crate::service::THREE;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// How long.
+pub(crate) fn long() -> Duration {
+    let seconds = std::env::var("FALAJ_SOAK").ok().and_then(|seconds| seconds.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(20))
+}
+
+/// Numbers that are the same in each run, until the machine makes them matter otherwise.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// The instant of the last look, and how much each adapter had sent by then.
+fn look(told: &Told) -> (u64, Vec<Value>) {
+    let sample = told.service.get("/v1/adapters").json();
+    (number(&sample["at_ns"]), sample["adapters"].as_array().expect("adapters").clone())
+}
+
+pub(crate) fn everything() {
+    let told = Told::start("soak", THREE, &[]);
+    let (_calm, _sink) = (Sender::calm(&told, "calm"), Sender::sink(&told));
+    told.passes("calm");
+    let held = Footprint::of(told.id());
+    let mut random = Random(88_172_645_463_325_252);
+    let mut senders: Vec<Sender> = Vec::new();
+    let (began, all) = (Instant::now(), long());
+    // By then what is allocated once is there, or nearly. The rest has two halves, and the most
+    // that was taken in either: what leaks would show between them, and what waits at one
+    // instant or another does not.
+    let warm = all / 4;
+    let halfway = warm + (all - warm) / 2;
+    let mut most: [Option<Resident>; 2] = [None; 2];
+    let mut changes = 0;
+    rate_is_the_links(&told);
+    everything_at_once(&told, all / 16);
+    let (first, _) = look(&told);
+    let zero = Instant::now();
+    while began.elapsed() < all {
+        match random.below(6) {
+            0 | 1 if senders.len() < 3 => {
+                let name = ["greedy", "wild"][random.below(2) as usize];
+                let gap = 100 + 400 * random.below(8);
+                senders.push(match random.below(4) {
+                    0 => Sender::stream(&told, name),
+                    1 => Sender::flows(&told, name, gap, 18 + random.below(1_400)),
+                    _ => Sender::each(&told, name, gap),
+                });
+            }
+            0..=2 if !senders.is_empty() => {
+                drop(senders.swap_remove(random.below(senders.len() as u64) as usize))
+            }
+            3 => {
+                let rate = ["20mbit", "19mbit", "25mbit", "40mbit"][random.below(4) as usize];
+                told.read_again(&THREE.replace("20mbit", rate));
+            }
+            4 => {
+                let queue = json!({ "queue": format!("{}p", 20 + random.below(60)) });
+                let answer = told.service.patch("/v1/adapters/wild", &queue);
+                assert_eq!(answer.status, 200, "{}", answer.body);
+            }
+            _ => {
+                // What does not fit is refused, each time alike.
+                let answer = told.service.patch("/v1/adapters/wild", &json!({ "weight": 50 }));
+                assert_eq!(answer.status, 409, "{}", answer.body);
+            }
+        }
+        changes += 1;
+        told.adds_up();
+        std::thread::sleep(Duration::from_millis(100 + random.below(400)));
+        let now = Resident::of(told.id());
+        if began.elapsed() >= warm {
+            let half = &mut most[usize::from(began.elapsed() >= halfway)];
+            *half = half.filter(|most| most.own >= now.own).or(Some(now));
+        }
+    }
+    let [first_half, second_half] = most.map(|most| most.expect("there was a change in it"));
+    let (taken, growth) = (first_half.all, second_half.own.saturating_sub(first_half.own));
+    println!(
+        "soak: {changes} changes in {} s, {taken} kB, {growth} kB more in the second half",
+        all.as_secs()
+    );
+    // A page more or less of what the allocator keeps is no growth. What leaks all the time shows
+    // from 5 kB/s on in five minutes, and from 0.5 kB/s on in an hour.
+    assert!(growth <= taken / 100 + 256, "{taken} kB, and {growth} kB more");
+    drop(senders);
+    let (last, _) = look(&told);
+    let (ours, theirs) = (zero.elapsed().as_secs_f64(), (last - first) as f64 / 1e9);
+    // A look is up to a second old, at either end.
+    assert!((ours - theirs).abs() < 2.5, "{ours} s here, {theirs} s there");
+    rate_is_the_links(&told);
+    told.adds_up();
+    let calm = told.up("calm");
+    assert_eq!(
+        (&calm["breaches"]["promise"], &calm["breaches"]["rate"]),
+        (&0.into(), &0.into()),
+        "{calm:#}"
+    );
+    held.is_that_of(told.id());
+    told.end();
+}
+
+/// All that may come later, so that the memory for it is there when it is looked at.
+fn everything_at_once(told: &Told, long: Duration) {
+    let answer = told.service.patch("/v1/adapters/wild", &json!({ "queue": "79p" }));
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let _all: Vec<Sender> = ["greedy", "wild"]
+        .into_iter()
+        .flat_map(|name| {
+            [
+                Sender::stream(told, name),
+                Sender::flows(told, name, 100, 1_417),
+                Sender::each(told, name, 100),
+            ]
+        })
+        .collect();
+    std::thread::sleep(long);
+}
+
+/// With more than it carries, the link carries what it is to, but for a packet at either end of a
+/// window.
+fn rate_is_the_links(told: &Told) {
+    const RATE: f64 = 20e6;
+    told.read_again(THREE);
+    until("the file as it is now", || told.rate("calm") == 10_000_000);
+    let _flood = ["greedy", "wild"].map(|name| Sender::each(told, name, 100));
+    let (mut seen, mut windows) = (look(told).0, 0);
+    until("windows in which packets always waited", || {
+        let (at, adapters) = look(told);
+        let window = |name: &str| {
+            adapters.iter().find(|a| a["name"] == name).expect("it is there")["up"][0]["window"]
+                .clone()
+        };
+        if at == seen {
+            return false;
+        }
+        seen = at;
+        if window("greedy")["demanded"] == true {
+            windows += 1;
+            let sent: f64 = ["calm", "greedy", "wild"]
+                .iter()
+                .map(|name| window(name)["sent"].as_f64().expect("a rate"))
+                .sum();
+            let seconds = window("greedy")["over_ns"].as_f64().expect("a time") / 1e9;
+            assert!(
+                (sent - RATE).abs() * seconds <= 2.0 * 8.0 * 1_514.0,
+                "{sent} bit/s for {seconds} s"
+            );
+        }
+        windows >= 3
+    });
+}

@@ -1,0 +1,97 @@
+//! Links of real packets: one program, so that it is linked once.
+//!
+//! | module | what it tests |
+//! |---|---|
+//! | [`links`] | commands that make a link: `run`, `traffic`, `compare` |
+//! | [`bridge`] | `falaj bridge` between hosts |
+//! | `serve` | `falaj serve`, asked and changed |
+//! | `faults` | what goes wrong outside of falaj |
+//!
+//! These tests measure, so they run one after the other. Where namespaces are not allowed they are
+//! left out, and say so. This program is also what runs in the namespaces that they make.
+
+mod bridge;
+#[path = "../common/mod.rs"]
+mod common;
+#[cfg(feature = "serve")]
+mod faults;
+#[expect(dead_code, reason = "others use the rest")]
+#[path = "../../../falaj-live/tests/all/guest.rs"]
+mod guest;
+mod host;
+#[path = "../common/libraries.rs"]
+mod libraries;
+mod links;
+#[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "others use the rest"))]
+mod netlink;
+#[cfg(feature = "serve")]
+mod serve;
+#[cfg(feature = "serve")]
+#[path = "../common/service.rs"]
+mod service;
+#[path = "../common/storm.rs"]
+mod storm;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use std::process::{Command, ExitCode, Stdio};
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if is_of_a_test(&words.iter().map(String::as_str).collect::<Vec<_>>()) {
+        return ExitCode::SUCCESS;
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let possible = Command::new("unshare").args(["-Urn", "true"]).stderr(Stdio::null()).status();
+    let possible = possible.is_ok_and(|status| status.success());
+    let mut trials = links::trials(possible);
+    trials.extend(bridge::trials(possible));
+    #[cfg(feature = "serve")]
+    trials.extend(serve::trials(possible).into_iter().chain(faults::trials(possible)));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Does what a test has started this program for, if it was one.
+fn is_of_a_test(words: &[&str]) -> bool {
+    #[cfg(feature = "serve")]
+    if service::sends(words) {
+        return true;
+    }
+    match words {
+        ["--probe", "host"] => host::live(),
+        ["--probe", "container"] => bridge::container(),
+        ["--probe", probe, words @ ..] => links::probes(probe, words),
+        #[cfg(feature = "serve")]
+        ["--running", interface] => println!("{}", serve::is_running(interface)),
+        #[cfg(feature = "serve")]
+        ["--fault", words @ ..] => faults::scene::probe(words),
+        ["--case", name] => assert!(is_case(name), "the case exists"),
+        _ => return false,
+    }
+    true
+}
+
+/// Runs the case of this name, if there is one.
+fn is_case(name: &str) -> bool {
+    #[cfg(feature = "serve")]
+    if serve::case(name) || faults::case(name) {
+        return true;
+    }
+    bridge::case(name)
+}
+
+/// A test, left out where namespaces are not allowed.
+fn trial(
+    possible: bool,
+    name: String,
+    test: impl FnOnce() -> Result<Completion, Failed> + Send + 'static,
+) -> Trial {
+    Trial::ignorable_test(name, move || {
+        if !possible {
+            return Ok(Completion::ignored_with(
+                "namespaces are not allowed here: unshare -Urn true fails",
+            ));
+        }
+        test()
+    })
+}
