@@ -1,4 +1,4 @@
-//! Packets in containers through whatever carries them to another process: packed here,
+//! Packets in batches through whatever carries them to another process: packed here,
 //! unpacked there, and the same the other way.
 
 use crate::endpoint::{Crossed, Endpoint};
@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Containers that wait for room in the ring; with so many no packet is taken.
+/// Batches that wait for room in the ring; with so many no packet is taken.
 const MOST_WAITING: usize = 32;
 
-/// What carries containers to another process, and back. What it cannot tell of the other side, it
+/// What carries batches to another process, and back. What it cannot tell of the other side, it
 /// does not.
 pub trait Carrier: AsFd {
     /// Sends one; `false` if there is no room for it now.
@@ -37,7 +37,7 @@ pub trait Carrier: AsFd {
     }
     /// Asks to be woken when there may be room for so many bytes; `true` if there is.
     fn ask_room(&mut self, bytes: usize) -> io::Result<bool>;
-    /// Asks to be woken by the next container; `true` if there is none yet.
+    /// Asks to be woken by the next batch; `true` if there is none yet.
     fn rest(&mut self) -> io::Result<bool>;
     /// Is to be woken at this instant too.
     fn alarm(&mut self, at: Option<u64>) -> io::Result<()>;
@@ -53,32 +53,32 @@ pub struct Crossing<C = Endpoint> {
     packer: Packer,
     /// Left their packer, and found the ring full.
     waiting: VecDeque<Vec<u8>>,
-    /// The container that is being unpacked, and how much of it is left.
-    container: Vec<u8>,
+    /// The batch that is being unpacked, and how much of it is left.
+    batch: Vec<u8>,
     left: usize,
 }
 
-/// Sends a container, behind those that wait. When it is taken is asked for whoever tunes the
+/// Sends a batch, behind those that wait. When it is taken is asked for whoever tunes the
 /// packer.
 fn send(
     endpoint: &mut impl Carrier,
     waiting: &mut VecDeque<Vec<u8>>,
-    container: &Batch<'_>,
+    batch: &Batch<'_>,
     tuned: bool,
 ) -> io::Result<()> {
     let behind = !waiting.is_empty();
     if tuned && !behind {
-        endpoint.ask_when(container.bytes.len(), container.left.0);
+        endpoint.ask_when(batch.bytes.len(), batch.left.0);
     }
-    if behind || !endpoint.send(container.bytes)? {
-        waiting.push_back(container.bytes.to_vec());
+    if behind || !endpoint.send(batch.bytes)? {
+        waiting.push_back(batch.bytes.to_vec());
     }
     Ok(())
 }
 
 /// Lets the packer do something, and sends what leaves it.
 macro_rules! packing {
-    ($self:ident, $container:ident, $do:expr) => {{
+    ($self:ident, $batch:ident, $do:expr) => {{
         let Crossing { endpoint, packer, waiting, .. } = $self;
         let (mut sent, tuned) = (Ok(()), packer.is_tuned());
         let done = {
@@ -87,7 +87,7 @@ macro_rules! packing {
                     sent = send(endpoint, waiting, &c, tuned);
                 }
             };
-            let $container = (packer, &mut out);
+            let $batch = (packer, &mut out);
             $do
         };
         sent.map(|()| done)
@@ -97,7 +97,7 @@ macro_rules! packing {
 impl<C: Carrier> Crossing<C> {
     /// What this packer packs, and what the other side's does.
     pub fn new(endpoint: C, packer: Packer) -> Crossing<C> {
-        Crossing { endpoint, packer, waiting: VecDeque::new(), container: Vec::new(), left: 0 }
+        Crossing { endpoint, packer, waiting: VecDeque::new(), batch: Vec::new(), left: 0 }
     }
 
     /// Is there no room for what is packed? Then no packet is taken.
@@ -105,7 +105,7 @@ impl<C: Carrier> Crossing<C> {
         self.waiting.len() >= MOST_WAITING
     }
 
-    /// Packs a packet; `false` if it was not taken: no room, or longer than a container.
+    /// Packs a packet; `false` if it was not taken: no room, or longer than a batch.
     pub fn offer(&mut self, packet: &[u8], now: Time) -> io::Result<bool> {
         if self.is_full() {
             return Ok(false);
@@ -145,7 +145,7 @@ impl<C: Carrier> Crossing<C> {
         self.packer.next_due()
     }
 
-    /// Takes a packet: how long it is in the buffer, or what was wrong with its container's rest,
+    /// Takes a packet: how long it is in the buffer, or what was wrong with its batch's rest,
     /// which is lost.
     pub fn receive(
         &mut self,
@@ -155,10 +155,10 @@ impl<C: Carrier> Crossing<C> {
             if self.left > 0 {
                 return Ok(Some(self.unload(buffer)));
             }
-            if !self.endpoint.receive(&mut self.container)? {
+            if !self.endpoint.receive(&mut self.batch)? {
                 return Ok(None);
             }
-            match BatchPackets::resume(&self.container, usize::MAX) {
+            match BatchPackets::resume(&self.batch, usize::MAX) {
                 // Nobody packs one without packets, and they could come for ever.
                 Ok(packets) if packets.left() == 0 => {
                     return Ok(Some(Err(MalformedBatch::NoLength)));
@@ -170,7 +170,7 @@ impl<C: Carrier> Crossing<C> {
     }
 
     fn unload(&mut self, buffer: &mut [u8]) -> Result<usize, MalformedBatch> {
-        let mut packets = BatchPackets::resume(&self.container, self.left)?;
+        let mut packets = BatchPackets::resume(&self.batch, self.left)?;
         let packet = packets.next();
         self.left = packets.left();
         packet.unwrap_or(Err(MalformedBatch::NoLength))?.write(self.packer.before(), buffer)

@@ -3,8 +3,8 @@
 //! then stays: it ends when the peer does.
 
 use crate::crossing::Carrier;
-use crate::memory::Shared;
-use crate::ring::{Broken, CONTROL, Popped, Pushed, Reader, Took, Writer};
+use crate::memory::SharedMemory;
+use crate::ring::{BrokenRing, CONTROL, Popped, Pushed, RingReader, RingWriter, Took};
 use crate::wake::{Waker, nanos};
 use falaj_sched::units::time::Span;
 use rustix::event::{EventfdFlags, eventfd};
@@ -51,8 +51,8 @@ fn room(words: usize) -> Option<usize> {
 
 /// A side.
 pub struct Endpoint {
-    writer: Writer<Arc<Shared>>,
-    reader: Reader<Arc<Shared>>,
+    writer: RingWriter<Arc<SharedMemory>>,
+    reader: RingReader<Arc<SharedMemory>>,
     /// What wakes the peer.
     bell: OwnedFd,
     /// What wakes this side: the peer, its end, an instant.
@@ -92,7 +92,7 @@ impl Endpoint {
         if !bytes.is_power_of_two() || bytes < 64 || more.len() > MORE {
             return Err(invalid());
         }
-        let (memory, shared) = Shared::create(2 * (bytes / size_of::<u64>() + CONTROL))?;
+        let (memory, shared) = SharedMemory::create(2 * (bytes / size_of::<u64>() + CONTROL))?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let (own, peer) = (eventfd(0, flags)?, eventfd(0, flags)?);
         let mut fds = vec![memory.as_fd(), peer.as_fd(), own.as_fd()];
@@ -133,11 +133,11 @@ impl Endpoint {
         let (Some(memory), Some(own), Some(peer)) = (fds.next(), fds.next(), fds.next()) else {
             return Err(invalid("a ring pair came without its descriptors"));
         };
-        Ok((Endpoint::new(&Shared::open(memory)?, true, own, peer, line)?, fds.collect()))
+        Ok((Endpoint::new(&SharedMemory::open(memory)?, true, own, peer, line)?, fds.collect()))
     }
 
     fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedMemory>,
         accepted: bool,
         own: OwnedFd,
         bell: OwnedFd,
@@ -155,8 +155,8 @@ impl Endpoint {
         if accepted {
             bases.reverse();
         }
-        let writer = Writer::new(Arc::clone(shared), bases[0], room).ok_or_else(invalid)?;
-        let reader = Reader::new(Arc::clone(shared), bases[1], room).ok_or_else(invalid)?;
+        let writer = RingWriter::new(Arc::clone(shared), bases[0], room).ok_or_else(invalid)?;
+        let reader = RingReader::new(Arc::clone(shared), bases[1], room).ok_or_else(invalid)?;
         let waker = Waker::new(own, Some(line))?;
         let (always_ring, gone, rung) = (false, false, 0);
         let never = Took { at: 0, spent: 0 };
@@ -324,7 +324,7 @@ impl Endpoint {
     }
 }
 
-fn broken(broken: Broken) -> io::Error {
+fn broken(broken: BrokenRing) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, broken)
 }
 

@@ -1,15 +1,30 @@
-//! Packets in containers between two processes.
+//! Packets in batches between two processes.
 //!
-//! | module | what it holds |
-//! |---|---|
-//! | [`ring`] | one writer, one reader, byte strings in order; neither believes the other |
-//! | [`memory`] | memory that two processes share |
-//! | [`endpoint`] | one side of a pair of rings, and how the sides wake each other |
-//! | [`crossing`] | packets in containers through such a side, or another carrier, both ways |
-//! | [`memif`] | another form of memory and rings, which other programs have too |
+//! When a batch leaves, and which packets are in it, is [`falaj_engine::batch`]'s matter; here is
+//! what carries it. Neither process believes the other. The crate is a stack of layers, told here
+//! from the bottom up.
 //!
-//! When a container leaves, and what is in it, is
-//! [`falaj_engine::batch`]'s matter.
+//! # Memory
+//! [`memory`] is memory that two processes share, sealed so that neither can take it away, and
+//! read and written as atomics alone.
+//!
+//! # Rings
+//! [`ring`] is a ring in such memory: one writer, one reader, byte strings in order. What the
+//! other side has written is copied out once, then checked; indices that cannot be are the end of
+//! that ring alone. It is generic over its memory, so that every order of the two sides' steps can
+//! be tried.
+//!
+//! # Endpoints
+//! [`endpoint`] is one side of a pair of rings: it passes descriptors to the peer over a socket,
+//! wakes it, is woken by it, and sees when it is gone.
+//!
+//! # memif
+//! [`memif`] is another form of memory and rings, which other programs have too (VPP, libmemif):
+//! its messages, both roles, frames, and batches where both sides are falaj.
+//!
+//! # Crossing
+//! [`crossing`] packs packets into batches on one side of an endpoint, or of memif, and unpacks
+//! them on the other; both ways at once.
 #![deny(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 

@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// A piece of memory that another process has too.
-pub struct Shared(MmapRaw);
+pub struct SharedMemory(MmapRaw);
 
 /// Atomics of a length: what shared memory is read and written by.
-pub trait Cell: private::Atomic {}
-impl<A: private::Atomic> Cell for A {}
+pub trait SharedCell: private::Atomic {}
+impl<A: private::Atomic> SharedCell for A {}
 
 mod private {
     use super::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
@@ -35,13 +35,13 @@ fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-impl Shared {
+impl SharedMemory {
     /// New memory of so many words, all zero, and what the other process needs to have it too.
-    pub fn create(words: usize) -> io::Result<(OwnedFd, Arc<Shared>)> {
+    pub fn create(words: usize) -> io::Result<(OwnedFd, Arc<SharedMemory>)> {
         let fd = fs::memfd_create("falaj", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         fs::ftruncate(&fd, (words * size_of::<AtomicU64>()) as u64)?;
         fs::fcntl_add_seals(&fd, SEALS)?;
-        let shared = Shared::open(&fd)?;
+        let shared = SharedMemory::open(&fd)?;
         Ok((fd, shared))
     }
 
@@ -49,38 +49,38 @@ impl Shared {
     ///
     /// # Errors
     /// It is no memory, or its length could change.
-    pub fn open(fd: impl AsFd) -> io::Result<Arc<Shared>> {
+    pub fn open(fd: impl AsFd) -> io::Result<Arc<SharedMemory>> {
         let length = sealed(&fd, SEALS)?;
-        Shared::map(fd, length)
+        SharedMemory::map(fd, length)
     }
 
     /// The first bytes of such memory, which may become longer.
     ///
     /// # Errors
     /// It is no memory, could become shorter, or is shorter.
-    pub fn open_first(fd: impl AsFd, bytes: u64) -> io::Result<Arc<Shared>> {
+    pub fn open_first(fd: impl AsFd, bytes: u64) -> io::Result<Arc<SharedMemory>> {
         if bytes > sealed(&fd, SealFlags::SHRINK)? {
             return Err(invalid(
                 "the shared memory that was sent is shorter than it was said to be",
             ));
         }
-        Shared::map(fd, bytes)
+        SharedMemory::map(fd, bytes)
     }
 
-    fn map(fd: impl AsFd, bytes: u64) -> io::Result<Arc<Shared>> {
+    fn map(fd: impl AsFd, bytes: u64) -> io::Result<Arc<SharedMemory>> {
         let bytes =
             usize::try_from(bytes).map_err(|_| invalid("it is too long for this machine"))?;
         if bytes < size_of::<AtomicU64>() {
             return Err(invalid("the shared memory that was sent is empty"));
         }
         let map = MmapOptions::new().len(bytes).map_raw(&fd.as_fd())?;
-        Ok(Arc::new(Shared(map)))
+        Ok(Arc::new(SharedMemory(map)))
     }
 
     /// So many cells from a byte on; `None` if they are not all within, or not where such cells
     /// lie.
     #[inline]
-    pub fn cells<C: Cell>(&self, at: usize, count: usize) -> Option<&[C]> {
+    pub fn cells<C: SharedCell>(&self, at: usize, count: usize) -> Option<&[C]> {
         if count == 0 {
             return Some(&[]);
         }
@@ -98,7 +98,7 @@ impl Shared {
 
     /// One of them.
     #[inline]
-    pub fn cell<C: Cell>(&self, at: usize) -> Option<&C> {
+    pub fn cell<C: SharedCell>(&self, at: usize) -> Option<&C> {
         self.cells(at, 1)?.first()
     }
 
@@ -155,7 +155,7 @@ fn sealed(fd: impl AsFd, seals: SealFlags) -> io::Result<u64> {
     u64::try_from(fs::fstat(&fd)?.st_size).map_err(|_| invalid("what was sent is no shared memory"))
 }
 
-impl Memory for Arc<Shared> {
+impl Memory for Arc<SharedMemory> {
     type Word = AtomicU64;
 
     #[inline]
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn bytes_from_anywhere_to_anywhere() {
-        let (_fd, shared) = Shared::create(8).expect("memory");
+        let (_fd, shared) = SharedMemory::create(8).expect("memory");
         let bytes: Vec<u8> = (1..=64).collect();
         for at in 0..=64 {
             for length in 0..=64 - at {
@@ -200,14 +200,15 @@ mod tests {
     fn what_could_become_shorter_is_refused() {
         let plain = fs::memfd_create("plain", MemfdFlags::ALLOW_SEALING).expect("memory");
         fs::ftruncate(&plain, 4096).expect("so much");
-        let why = |result: io::Result<Arc<Shared>>| result.err().expect("an error").to_string();
-        assert!(why(Shared::open_first(&plain, 4096)).contains("not sealed"));
+        let why =
+            |result: io::Result<Arc<SharedMemory>>| result.err().expect("an error").to_string();
+        assert!(why(SharedMemory::open_first(&plain, 4096)).contains("not sealed"));
         fs::fcntl_add_seals(&plain, SealFlags::SHRINK).expect("seals");
-        assert!(why(Shared::open_first(&plain, 4097)).contains("shorter"));
-        assert!(why(Shared::open_first(&plain, 0)).contains("empty"));
-        assert!(why(Shared::open(&plain)).contains("not sealed"), "it could become longer");
-        assert!(Shared::open_first(&plain, 4096).is_ok());
+        assert!(why(SharedMemory::open_first(&plain, 4097)).contains("shorter"));
+        assert!(why(SharedMemory::open_first(&plain, 0)).contains("empty"));
+        assert!(why(SharedMemory::open(&plain)).contains("not sealed"), "it could become longer");
+        assert!(SharedMemory::open_first(&plain, 4096).is_ok());
         let null = std::fs::File::open("/dev/null").expect("there is one");
-        assert!(why(Shared::open_first(&null, 4096)).contains("no shared memory"));
+        assert!(why(SharedMemory::open_first(&null, 4096)).contains("no shared memory"));
     }
 }

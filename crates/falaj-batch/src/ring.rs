@@ -80,15 +80,15 @@ pub trait Memory {
 
 /// The peer's indices or lengths make no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Broken;
+pub struct BrokenRing;
 
-impl fmt::Display for Broken {
+impl fmt::Display for BrokenRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the process on the other side of the ring writes nonsense into it")
     }
 }
 
-impl std::error::Error for Broken {}
+impl std::error::Error for BrokenRing {}
 
 /// What became of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +134,7 @@ pub struct Rest {
 }
 
 /// What both sides know.
-struct Side<M> {
+struct RingSide<M> {
     memory: M,
     /// Where the control words begin.
     base: usize,
@@ -151,10 +151,10 @@ fn words_of(bytes: usize) -> u64 {
     1 + bytes.div_ceil(WORD) as u64
 }
 
-impl<M: Memory> Side<M> {
-    fn new(memory: M, base: usize, room: usize) -> Option<Side<M>> {
+impl<M: Memory> RingSide<M> {
+    fn new(memory: M, base: usize, room: usize) -> Option<RingSide<M>> {
         let fits = memory.words().len().checked_sub(base)? >= room.checked_add(CONTROL)?;
-        (fits && room.is_power_of_two()).then_some(Side {
+        (fits && room.is_power_of_two()).then_some(RingSide {
             memory,
             base,
             room: room as u64,
@@ -183,13 +183,13 @@ impl<M: Memory> Side<M> {
 }
 
 /// The side that writes.
-pub struct Writer<M>(Side<M>);
+pub struct RingWriter<M>(RingSide<M>);
 
-impl<M: Memory> Writer<M> {
+impl<M: Memory> RingWriter<M> {
     /// The ring whose control words begin at `base`, with `room` words for
     /// strings; `None` if the memory is too small or `room` is no power of two.
-    pub fn new(memory: M, base: usize, room: usize) -> Option<Writer<M>> {
-        Side::new(memory, base, room).map(Writer)
+    pub fn new(memory: M, base: usize, room: usize) -> Option<RingWriter<M>> {
+        RingSide::new(memory, base, room).map(RingWriter)
     }
 
     /// Bytes of the longest string that fits.
@@ -199,7 +199,7 @@ impl<M: Memory> Writer<M> {
 
     /// Words that are free, as far as is known; looks if these are not enough.
     #[inline]
-    fn has_room(&mut self, words: u64) -> Result<bool, Broken> {
+    fn has_room(&mut self, words: u64) -> Result<bool, BrokenRing> {
         let side = &mut self.0;
         if side.room - (side.own - side.other) >= words {
             return Ok(true);
@@ -207,7 +207,7 @@ impl<M: Memory> Writer<M> {
         let head = side.control(HEAD).load(Acquire);
         // A reader goes neither back nor beyond what is there.
         if head.wrapping_sub(side.other) > side.own - side.other {
-            return Err(Broken);
+            return Err(BrokenRing);
         }
         side.other = head;
         Ok(side.room - (side.own - head) >= words)
@@ -215,7 +215,7 @@ impl<M: Memory> Writer<M> {
 
     /// Puts a string into the ring.
     #[inline]
-    pub fn push(&mut self, bytes: &[u8]) -> Result<Pushed, Broken> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Pushed, BrokenRing> {
         let words = words_of(bytes.len());
         if words > self.0.room {
             return Ok(Pushed::TooLong);
@@ -268,7 +268,7 @@ impl<M: Memory> Writer<M> {
 
     /// Asks to be woken when there is room for a string of so many bytes, and
     /// half of the ring is free if that is more; `true` if there is room already.
-    pub fn ask_room(&mut self, bytes: usize) -> Result<bool, Broken> {
+    pub fn ask_room(&mut self, bytes: usize) -> Result<bool, BrokenRing> {
         let side = &mut self.0;
         let words = words_of(bytes).max(side.room / 2).min(side.room);
         // Where the reader will be then.
@@ -278,7 +278,7 @@ impl<M: Memory> Writer<M> {
     }
 }
 
-impl<M: Memory> Writer<M> {
+impl<M: Memory> RingWriter<M> {
     /// Asks when the reader will be done with the next string, which has so many bytes.
     pub fn ask_when(&mut self, bytes: usize) {
         self.0.control(PROBE).store(self.0.own + words_of(bytes), Relaxed);
@@ -296,29 +296,29 @@ impl<M: Memory> Writer<M> {
 }
 
 /// The side that reads.
-pub struct Reader<M> {
-    side: Side<M>,
+pub struct RingReader<M> {
+    side: RingSide<M>,
     /// Where this side went to sleep last.
     asleep: u64,
     /// Up to where it has said that it is done.
     answered: u64,
 }
 
-impl<M: Memory> Reader<M> {
-    /// As [`Writer::new`].
-    pub fn new(memory: M, base: usize, room: usize) -> Option<Reader<M>> {
+impl<M: Memory> RingReader<M> {
+    /// As [`RingWriter::new`].
+    pub fn new(memory: M, base: usize, room: usize) -> Option<RingReader<M>> {
         // Whoever has not looked yet is asleep: all words are zero in the beginning.
-        Side::new(memory, base, room).map(|side| Reader { side, asleep: 0, answered: 0 })
+        RingSide::new(memory, base, room).map(|side| RingReader { side, asleep: 0, answered: 0 })
     }
 
     /// Looks at how far the writer is; says whether there is anything.
     #[inline]
-    pub fn look(&mut self) -> Result<bool, Broken> {
+    pub fn look(&mut self) -> Result<bool, BrokenRing> {
         let side = &mut self.side;
         let tail = side.control(TAIL).load(Acquire);
         // A writer goes neither back nor over what was not taken.
         if tail.wrapping_sub(side.own) > side.room || tail < side.other {
-            return Err(Broken);
+            return Err(BrokenRing);
         }
         side.other = tail;
         Ok(tail != side.own)
@@ -326,7 +326,7 @@ impl<M: Memory> Reader<M> {
 
     /// Takes the next string and puts it in the place of what is in `out`.
     #[inline]
-    pub fn pop(&mut self, out: &mut Vec<u8>) -> Result<Popped, Broken> {
+    pub fn pop(&mut self, out: &mut Vec<u8>) -> Result<Popped, BrokenRing> {
         if self.side.other == self.side.own && !self.look()? {
             return Ok(Popped::Empty);
         }
@@ -334,10 +334,10 @@ impl<M: Memory> Reader<M> {
         let there = side.other - side.own;
         let (length, _) = side.pieces(side.own, 1);
         // Read once: what is checked is what is used.
-        let length =
-            usize::try_from(length.first().map_or(0, |l| l.load(Relaxed))).map_err(|_| Broken)?;
+        let length = usize::try_from(length.first().map_or(0, |l| l.load(Relaxed)))
+            .map_err(|_| BrokenRing)?;
         if length > side.longest() || words_of(length) > there {
-            return Err(Broken);
+            return Err(BrokenRing);
         }
         let words = words_of(length);
         let (first, second) = side.pieces(side.own + 1, words as usize - 1);
@@ -373,7 +373,7 @@ impl<M: Memory> Reader<M> {
     }
 
     /// Asks to be woken by the next string.
-    pub fn rest(&mut self) -> Result<Rest, Broken> {
+    pub fn rest(&mut self) -> Result<Rest, BrokenRing> {
         let side = &mut self.side;
         let mut wake = false;
         if self.asleep != side.own {

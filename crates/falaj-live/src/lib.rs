@@ -1,21 +1,42 @@
-//! falaj on live packets.
+//! falaj on live packets: the engine between interfaces of Linux, in real time.
 //!
-//! | module | what it holds |
-//! |---|---|
-//! | [`event_loop`] | ports, the engine between them, the release timer; a capture of what passes |
-//! | [`backend`] | where units enter and leave, one file or folder for each kind |
-//! | [`adapters`] | many virtual adapters at one end of a link, and what they share at the other one |
-//! | [`gso`] | units of many packets: how many, how long, and how to cut them |
-//! | [`wiring`], [`addressing`] | from a scenario to an engine with ports, and to datagrams in the right flows |
-//! | [`sandbox`] | network namespaces, joined by a link whose packets pass through the caller |
-//! | [`topology`] | more than two ends: hosts, the links between them, and the ways from one to another |
-//! | [`nat`] | from the far side to the world, through a user-mode stack or the host |
-//! | [`kernel_bridge`] | interfaces joined by the kernel's own bridge while nobody forwards between them |
-//! | [`traffic`] | sources as real datagrams, and what arrives of them; a flood; a probe |
-//! | [`host`] | what this host allows |
-//! | [`error`] | what fails while namespaces and sockets are made, and what to try |
-//! | [`clock`], [`priority`], [`signals`] | one clock; being on time; signals as something to read |
-//! | [`heap`] | where memory is allocated |
+//! The crate is a stack of layers, told here from the bottom up.
+//!
+//! # The system
+//! [`clock`] is the one clock, CLOCK_MONOTONIC, and what threads cost. [`priority`] has a thread
+//! run on time, [`signals`] makes signals something to read, [`heap`] has all threads allocate
+//! from one heap, and [`host`] asks what this host allows. What fails while processes, namespaces
+//! and sockets are made is an [`error`] that names the step and what to try. Private modules
+//! beside them hold the system calls: processes that are copies of this one, other network
+//! namespaces, interfaces asked by name.
+//!
+//! # Units
+//! [`gso`] knows units of many packets, as segmentation offload makes them: how many packets, how
+//! long, and how to cut and to join them.
+//!
+//! # Backends
+//! [`backend`] is where units enter and leave: TAP interfaces, packet and AF_XDP sockets, queues
+//! of the firewall, shared memory of other programs, guests' cards, each a [`Port`](backend::Port)
+//! to read and write. What an end of a bridge may be stands there in one table.
+//!
+//! # The event loop
+//! [`event_loop`] is the forwarder: it reads units, gives their packets to the engine with the
+//! time, and hands them over when they are due. It waits by spinning, sleeping, or both; it keeps
+//! what a device has no room for, holds flows against their guarantees, takes changes between two
+//! packets, and writes a capture beside all that.
+//!
+//! # Namespaces
+//! [`sandbox`] makes the two sides of a link in network namespaces, runs a command in each, and
+//! leaves nothing behind. [`topology`] is for more than two: hosts, the links between them, and
+//! the routes. [`nat`] leads from the far side to the world, through a user-mode stack or the
+//! host. [`kernel_bridge`] joins interfaces by the kernel's own bridge while nothing forwards
+//! between them. [`adapters`] are many virtual adapters at one end of a link, with what they share
+//! at the other.
+//!
+//! # From a scenario
+//! [`wiring`] makes a forwarder of a scenario's links and the ports at their ends. [`traffic`]
+//! sends a scenario's sources as real datagrams and measures what arrives; [`addressing`] finds
+//! addresses and ports by which the scenario's own rules put them in the right flows.
 #![deny(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 

@@ -1,25 +1,33 @@
 //! falaj between sockets: whoever connects to one address reaches another one through an emulated
 //! link.
 //!
-//! Nothing here is Linux's own, and nothing asks for privilege: sockets and threads of the standard
-//! library, and one option of a socket (`socket2`). What has no packets has no headers either, so
-//! each datagram is charged with those that it would have, and a stream is cut into segments of the
-//! link's mtu with theirs.
+//! Nothing here is Linux's own, and nothing asks for privilege: sockets and threads of the
+//! standard library, and one option of a socket (`socket2`). The crate is a stack of layers, told
+//! here from the bottom up.
 //!
-//! | module | what it holds |
-//! |---|---|
-//! | `pipes` | the engine, what is on its way through it, and when that is due |
-//! | `room` | the queues' limits: a stream waits for room, a datagram without room is lost |
-//! | `udp` | datagrams: who sent them, and a socket for each client |
-//! | `tcp` | streams: from one socket to the other, first and last words included |
+//! # Links
+//! `pipes` has the engine of all links, up and down, the packets on their way through it, and when
+//! each is due. It knows no socket: whatever is relayed is its cargo.
 //!
-//! Readers and writers are threads, as the standard library has no other way to wait for several
-//! sockets; decisions and hand-overs are the calling thread's alone.
+//! # Backpressure
+//! `backpressure` has the limits of the queues, shared with the threads that read: a stream waits
+//! for room, a datagram without room is lost.
+//!
+//! # Sockets
+//! `udp` relays datagrams: it remembers who sent them, and has a socket for each client. `tcp`
+//! relays streams, from one socket to the other, first and last words included. A socket has no
+//! packets and so no headers: each datagram is charged with those that it would have, and a stream
+//! is cut into segments of the link's mtu with theirs. Readers and writers are threads, as the
+//! standard library has no other way to wait for several sockets.
+//!
+//! # Relay
+//! [`Relay`] is all of it in the caller's thread, which alone decides and hands over.
+//! [`RelaySpec`] says where it listens and what it takes; [`RelayReport`] says what became of it.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
+mod backpressure;
 mod pipes;
-mod room;
 mod tcp;
 mod udp;
 
@@ -40,7 +48,7 @@ use falaj_scenario::{Direction, Link, Scenario};
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::units::time::{Span, Time};
-use pipes::{Cargo, Fate, Pipes, UP, Way};
+use pipes::{Cargo, IngressRoute, PacketOutcome, Pipes, UP};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,7 +67,7 @@ pub struct Carries {
 
 /// What a relay is to be.
 #[derive(Clone, Debug)]
-pub struct Spec {
+pub struct RelaySpec {
     /// Where it listens; port 0 lets the system choose.
     pub listen: SocketAddr,
     /// Where everything goes to.
@@ -72,11 +80,11 @@ pub struct Spec {
     pub idle: Duration,
 }
 
-impl Spec {
+impl RelaySpec {
     /// Both protocols, 1024 clients, which are forgotten after two minutes (RFC 4787 has none
     /// forgotten sooner).
-    pub fn new(listen: SocketAddr, to: SocketAddr) -> Spec {
-        Spec {
+    pub fn new(listen: SocketAddr, to: SocketAddr) -> RelaySpec {
+        RelaySpec {
             listen,
             to,
             carries: Carries { udp: true, tcp: true },
@@ -120,7 +128,7 @@ impl std::error::Error for Error {}
 
 /// What a relay has done.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct RelayReport {
     /// Up and down of each link, by flow.
     pub flows: Vec<Vec<RelayFlow>>,
     /// What each rule has taken, and what became of it. A stream is taken once each way, its
@@ -137,7 +145,7 @@ pub struct Report {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Losses {
+struct RelayLosses {
     unmatched: u64,
     full_table: u64,
     not_taken: u64,
@@ -146,28 +154,28 @@ struct Losses {
 }
 
 /// What the threads tell the one that decides.
-enum Message {
-    Udp(udp::Message),
-    Tcp(tcp::Message),
+enum RelayMessage {
+    Udp(udp::UdpMessage),
+    Tcp(tcp::TcpMessage),
 }
 
 /// What is on its way through the link.
-enum Item {
+enum RelayItem {
     Udp(udp::Datagram),
     Tcp(tcp::Segment),
 }
 
 /// What a link does to packets it does to datagrams: a stream comes once, and as it was.
-impl Cargo for Item {
-    fn copy(&self) -> Option<Item> {
+impl Cargo for RelayItem {
+    fn copy(&self) -> Option<RelayItem> {
         match self {
-            Item::Udp(datagram) => Some(Item::Udp(datagram.clone())),
-            Item::Tcp(_) => None,
+            RelayItem::Udp(datagram) => Some(RelayItem::Udp(datagram.clone())),
+            RelayItem::Tcp(_) => None,
         }
     }
 
     fn corrupt(&mut self, corrupt: &Corrupt) {
-        if let Item::Udp(datagram) = self {
+        if let RelayItem::Udp(datagram) = self {
             datagram.corrupt(corrupt);
         }
     }
@@ -185,7 +193,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const STACK: usize = 128 << 10;
 
 /// What packets look like, as far as a relay knows.
-struct Looks {
+struct PacketHeaders {
     /// The least of all links, up and down.
     mtu: [u32; 2],
     to: SocketAddr,
@@ -194,7 +202,7 @@ struct Looks {
 const UDP: Protocol = Protocol::UDP;
 const TCP: Protocol = Protocol::TCP;
 
-impl Looks {
+impl PacketHeaders {
     /// What is known of a packet between this client and the far address.
     fn key(&self, way: usize, protocol: Protocol, client: SocketAddr, length: u32) -> Key {
         let (from, to) = if way == UP { (client, self.to) } else { (self.to, client) };
@@ -281,10 +289,10 @@ impl Charge {
 
 /// All that the deciding thread has.
 struct Core {
-    pipes: Pipes<Item>,
-    looks: Looks,
-    sender: SyncSender<Message>,
-    losses: Losses,
+    pipes: Pipes<RelayItem>,
+    headers: PacketHeaders,
+    sender: SyncSender<RelayMessage>,
+    losses: RelayLosses,
     /// Set when all is over.
     stop: Arc<AtomicBool>,
 }
@@ -298,9 +306,9 @@ impl Core {
         protocol: Protocol,
         client: SocketAddr,
         payload: usize,
-    ) -> Option<Way> {
-        let length = self.looks.length(protocol, payload);
-        let key = self.looks.key(way, protocol, client, length);
+    ) -> Option<IngressRoute> {
+        let length = self.headers.length(protocol, payload);
+        let key = self.headers.key(way, protocol, client, length);
         let led = self.pipes.route(key, way, length);
         self.losses.unmatched += u64::from(matches!(led, Err(RouteError::Unmatched)));
         led.ok()
@@ -308,12 +316,15 @@ impl Core {
 
     /// What packets of a protocol are charged there.
     fn charge(&self, entry: &Route, protocol: Protocol) -> Charge {
-        Charge { account: self.pipes.account(entry), headers: self.looks.headers(protocol) }
+        Charge { account: self.pipes.account(entry), headers: self.headers.headers(protocol) }
     }
 }
 
 /// Listens for what is asked for. Both protocols share a port, even where the system chooses it.
-fn listen(spec: &Spec, scenario: &Scenario) -> io::Result<(Option<udp::Udp>, Option<tcp::Tcp>)> {
+fn listen(
+    spec: &RelaySpec,
+    scenario: &Scenario,
+) -> io::Result<(Option<udp::Udp>, Option<tcp::Tcp>)> {
     let Carries { udp, tcp } = spec.carries;
     let mut tries = if spec.listen.port() == 0 { 16 } else { 1 };
     loop {
@@ -331,7 +342,7 @@ fn listen(spec: &Spec, scenario: &Scenario) -> io::Result<(Option<udp::Udp>, Opt
 /// A relay that listens.
 pub struct Relay {
     core: Core,
-    messages: Receiver<Message>,
+    messages: Receiver<RelayMessage>,
     udp: Option<udp::Udp>,
     tcp: Option<tcp::Tcp>,
 }
@@ -341,7 +352,7 @@ impl Relay {
     ///
     /// # Errors
     /// The address is taken or not ours; the links cannot be.
-    pub fn new(spec: &Spec, scenario: &Scenario) -> Result<Relay, Error> {
+    pub fn new(spec: &RelaySpec, scenario: &Scenario) -> Result<Relay, Error> {
         let breaks = |i: &Impairments| {
             i.loss.is_some() || i.duplicate.is_some() || i.corrupt.is_some() || i.reorder.is_some()
         };
@@ -360,12 +371,12 @@ impl Relay {
             |of: fn(&Link) -> &Direction| scenario.links.iter().map(|link| of(link).mtu).min();
         let core = Core {
             pipes,
-            looks: Looks {
+            headers: PacketHeaders {
                 mtu: [mtu(|l| &l.up), mtu(|l| &l.down)].map(|mtu| mtu.unwrap_or(1500)),
                 to: spec.to,
             },
             sender,
-            losses: Losses::default(),
+            losses: RelayLosses::default(),
             stop: Arc::new(AtomicBool::new(false)),
         };
         let (udp, tcp) =
@@ -382,7 +393,7 @@ impl Relay {
     ///
     /// # Errors
     /// A thread cannot be started, or a socket not be made ready.
-    pub fn run(mut self, stop: &AtomicBool) -> io::Result<Report> {
+    pub fn run(mut self, stop: &AtomicBool) -> io::Result<RelayReport> {
         if let Some(udp) = &self.udp {
             udp.start(&self.core)?;
         }
@@ -402,7 +413,7 @@ impl Relay {
             tcp.end();
         }
         let losses = self.core.losses;
-        Ok(Report {
+        Ok(RelayReport {
             flows: self.core.pipes.flows(),
             breaches: self.core.pipes.breaches(),
             rules: self.core.pipes.rules(),
@@ -425,7 +436,7 @@ impl Relay {
     }
 
     /// What was read, or nothing if something is due first.
-    fn next_message(&self) -> Option<Message> {
+    fn next_message(&self) -> Option<RelayMessage> {
         let due = self.core.pipes.next_due();
         let now = self.core.pipes.now();
         let left = if due == Time::NEVER { Span::from_secs(1) } else { due.since(now) };
@@ -439,21 +450,25 @@ impl Relay {
         self.messages.recv_timeout(sleep).ok()
     }
 
-    fn take(&mut self, message: Message) {
+    fn take(&mut self, message: RelayMessage) {
         match (message, &mut self.udp, &mut self.tcp) {
-            (Message::Udp(message), Some(udp), _) => udp.take(message, &mut self.core),
-            (Message::Tcp(message), _, Some(tcp)) => tcp.take(message, &mut self.core),
+            (RelayMessage::Udp(message), Some(udp), _) => udp.take(message, &mut self.core),
+            (RelayMessage::Tcp(message), _, Some(tcp)) => tcp.take(message, &mut self.core),
             _ => {}
         }
     }
 
-    fn hand_over(&mut self, fate: Fate<Item>) {
+    fn hand_over(&mut self, fate: PacketOutcome<RelayItem>) {
         match (fate, &mut self.udp, &mut self.tcp) {
-            (Fate::Due(Item::Udp(datagram)), Some(udp), _) => {
+            (PacketOutcome::Due(RelayItem::Udp(datagram)), Some(udp), _) => {
                 udp.hand_over(&datagram, &mut self.core);
             }
-            (Fate::Due(Item::Tcp(segment)), _, Some(tcp)) => tcp.hand_over(segment, &mut self.core),
-            (Fate::Lost(Item::Tcp(segment)), _, Some(tcp)) => tcp.lost(&segment, &mut self.core),
+            (PacketOutcome::Due(RelayItem::Tcp(segment)), _, Some(tcp)) => {
+                tcp.hand_over(segment, &mut self.core);
+            }
+            (PacketOutcome::Lost(RelayItem::Tcp(segment)), _, Some(tcp)) => {
+                tcp.lost(&segment, &mut self.core);
+            }
             // A lost datagram is counted where it was lost.
             _ => {}
         }

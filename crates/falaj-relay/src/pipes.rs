@@ -1,6 +1,6 @@
 //! The links: the engine, what is on its way through it, and when that is due.
 
-use crate::room::Room;
+use crate::backpressure::QueueRoom;
 use falaj_engine::account::Account;
 use falaj_engine::key::Key;
 use falaj_engine::masks::SojournStats;
@@ -37,7 +37,7 @@ pub struct RelayFlow {
 }
 
 /// What becomes of a packet.
-pub(crate) enum Fate<T> {
+pub(crate) enum PacketOutcome<T> {
     /// It is at the far end of the link.
     Due(T),
     /// It is too large, or the discipline threw it away.
@@ -48,12 +48,12 @@ pub(crate) enum Fate<T> {
 struct OnItsWay<T> {
     item: T,
     /// Bytes of room that it takes in this queue.
-    room: Option<(u32, Arc<Room>)>,
+    room: Option<(u32, Arc<QueueRoom>)>,
 }
 
 /// Where something goes in, and by which headers it is known in there.
 #[derive(Clone, Copy)]
-pub(crate) struct Way {
+pub(crate) struct IngressRoute {
     pub(crate) entry: Route,
     pub(crate) key: Key,
 }
@@ -67,7 +67,7 @@ pub(crate) trait Cargo: Sized {
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Release {
+struct PendingRelease {
     due: Time,
     sequence: u64,
     handle: u32,
@@ -86,14 +86,14 @@ pub(crate) struct Pipes<T> {
     zero: Instant,
     network: Network,
     /// By pipe and flow.
-    rooms: Vec<Vec<Arc<Room>>>,
+    rooms: Vec<Vec<Arc<QueueRoom>>>,
     /// How many pipes are links'; what passes no link has two more.
     links: usize,
     items: Vec<Option<OnItsWay<T>>>,
     free: Vec<u32>,
     out: Vec<Output>,
-    fates: Vec<Fate<T>>,
-    releases: BinaryHeap<Reverse<Release>>,
+    fates: Vec<PacketOutcome<T>>,
+    releases: BinaryHeap<Reverse<PendingRelease>>,
     sequence: u64,
     flows: Vec<Vec<RelayFlow>>,
     /// Those who found no room.
@@ -111,17 +111,17 @@ const NONE: Limit = Limit::Bytes(u32::MAX as u64);
 
 /// Takes the limits of all queues away; they come back as rooms, one for each flow that packets
 /// belong to. A FIFO has one queue, and so one room, for all of its flows.
-fn lift(kind: &str, setup: &mut Setup, rooms: &mut Vec<Arc<Room>>) {
+fn lift(kind: &str, setup: &mut Setup, rooms: &mut Vec<Arc<QueueRoom>>) {
     let shared = (kind == "fifo").then(|| {
         let limit = setup.scheduler.limit("queue").unwrap_or_else(|| sum(setup));
         setup.scheduler.set("queue", Value::Limit(NONE));
-        Arc::new(Room::new(limit))
+        Arc::new(QueueRoom::new(limit))
     });
     for flow in &mut setup.flows {
         match &mut flow.inner {
             Some(inner) => lift(inner.kind, &mut inner.setup, rooms),
             None => {
-                rooms.push(shared.clone().unwrap_or_else(|| Arc::new(Room::new(flow.limit))));
+                rooms.push(shared.clone().unwrap_or_else(|| Arc::new(QueueRoom::new(flow.limit))));
                 flow.limit = NONE;
             }
         }
@@ -159,7 +159,7 @@ impl<T: Cargo> Pipes<T> {
         let network = Network::new(&spec).map_err(|(_, refused)| refused)?;
         // Those of chains, and of what passes no link.
         let flows = network.flows();
-        let open = |flows: &usize| (0..*flows).map(|_| Arc::new(Room::new(NONE))).collect();
+        let open = |flows: &usize| (0..*flows).map(|_| Arc::new(QueueRoom::new(NONE))).collect();
         rooms.extend(flows[rooms.len()..].iter().map(open));
         Ok(Pipes {
             zero: Instant::now(),
@@ -179,13 +179,18 @@ impl<T: Cargo> Pipes<T> {
 
     /// Where a packet of so many bytes goes in that comes up (0) or down (1). It counts as taken by
     /// its rule.
-    pub(crate) fn route(&mut self, key: Key, way: usize, length: u32) -> Result<Way, RouteError> {
+    pub(crate) fn route(
+        &mut self,
+        key: Key,
+        way: usize,
+        length: u32,
+    ) -> Result<IngressRoute, RouteError> {
         let now = self.now();
-        Ok(Way { entry: self.network.route(&key, way, length, now)?, key })
+        Ok(IngressRoute { entry: self.network.route(&key, way, length, now)?, key })
     }
 
     /// The queue where something goes in.
-    pub(crate) fn room(&self, entry: &Route) -> &Arc<Room> {
+    pub(crate) fn room(&self, entry: &Route) -> &Arc<QueueRoom> {
         &self.rooms[entry.pipe.0 as usize][entry.flow.index()]
     }
 
@@ -204,7 +209,7 @@ impl<T: Cargo> Pipes<T> {
     }
 
     /// A datagram, with its headers of so many bytes: it is lost where there is no room for it.
-    pub(crate) fn offer(&mut self, way: &Way, length: u32, item: T) {
+    pub(crate) fn offer(&mut self, way: &IngressRoute, length: u32, item: T) {
         let entry = &way.entry;
         let bytes = self.network.bytes(entry.pipe, length);
         if self.room(entry).try_take(bytes) {
@@ -218,8 +223,8 @@ impl<T: Cargo> Pipes<T> {
     }
 
     /// Something that has room, or that takes none: the first and the last word of a stream.
-    pub(crate) fn input(&mut self, way: &Way, length: u32, item: T, counted: bool) {
-        let Way { entry, key } = way;
+    pub(crate) fn input(&mut self, way: &IngressRoute, length: u32, item: T, counted: bool) {
+        let IngressRoute { entry, key } = way;
         let room =
             counted.then(|| (self.network.bytes(entry.pipe, length), self.room(entry).clone()));
         let handle = self.hold(OnItsWay { item, room });
@@ -235,14 +240,14 @@ impl<T: Cargo> Pipes<T> {
     }
 
     /// What has come to its end by now, in order.
-    pub(crate) fn poll(&mut self) -> Vec<Fate<T>> {
+    pub(crate) fn poll(&mut self) -> Vec<PacketOutcome<T>> {
         let now = self.now();
         self.network.poll(now, &mut self.out);
         self.note();
         while let Some(Reverse(next)) = self.releases.peek()
             && next.due <= now
         {
-            let Some(Reverse(Release { due, handle, pipe, flow, nominal, .. })) =
+            let Some(Reverse(PendingRelease { due, handle, pipe, flow, nominal, .. })) =
                 self.releases.pop()
             else {
                 break;
@@ -251,7 +256,7 @@ impl<T: Cargo> Pipes<T> {
             flow.delay.record(nominal);
             flow.release_error.record(now.since(due));
             if let Some(gone) = self.items[handle as usize].take() {
-                self.fates.push(Fate::Due(gone.item));
+                self.fates.push(PacketOutcome::Due(gone.item));
             }
             self.free.push(handle);
         }
@@ -294,7 +299,7 @@ impl<T: Cargo> Pipes<T> {
                 Output::Drop(d) => {
                     self.leaves_its_queue(d.handle);
                     if let Some(gone) = self.items[d.handle as usize].take() {
-                        self.fates.push(Fate::Lost(gone.item));
+                        self.fates.push(PacketOutcome::Lost(gone.item));
                     }
                     self.free.push(d.handle);
                 }
@@ -334,7 +339,7 @@ impl<T: Cargo> Pipes<T> {
         self.sequence += 1;
         let (due, sequence, nominal) = (emit.due, self.sequence, emit.end - emit.arrival);
         let (pipe, flow) = (emit.pipe.0 as usize, emit.flow.index());
-        self.releases.push(Reverse(Release { due, sequence, handle, pipe, flow, nominal }));
+        self.releases.push(Reverse(PendingRelease { due, sequence, handle, pipe, flow, nominal }));
     }
 
     /// Up and down of each link, how disciplines of libraries broke their contract.

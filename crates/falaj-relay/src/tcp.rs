@@ -6,9 +6,9 @@
 //! like the rest: a connection is made at the far end when its first word is there, and the client
 //! is heard when the answer is back, a round trip later.
 
-use crate::pipes::{DOWN, UP, Way};
-use crate::room::Room;
-use crate::{Core, Item, Message as Any, STACK, Spec};
+use crate::backpressure::QueueRoom;
+use crate::pipes::{DOWN, IngressRoute, UP};
+use crate::{Core, RelayItem, RelayMessage as Any, RelaySpec, STACK};
 use falaj_engine::network::Route;
 use falaj_scenario::{Direction, Scenario};
 use falaj_sched::queues::queue::Limit;
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const WINDOW: (u64, u64) = (1 << 20, 64 << 20);
 
 /// What happens at the sockets.
-pub(crate) enum Message {
+pub(crate) enum TcpMessage {
     Accepted(TcpStream, SocketAddr),
     Connected(u64, Option<TcpStream>),
     /// It has room in the queue where it goes in.
@@ -43,7 +43,7 @@ pub(crate) enum Message {
 
 /// Bytes of a stream, and where they go in.
 pub(crate) struct Queued {
-    way: Way,
+    way: IngressRoute,
     bytes: Box<[u8]>,
 }
 
@@ -51,10 +51,10 @@ pub(crate) struct Queued {
 pub(crate) struct Segment {
     stream: u64,
     pipe: usize,
-    what: What,
+    what: SegmentContent,
 }
 
-enum What {
+enum SegmentContent {
     Open,
     Opened,
     Bytes(Box<[u8]>),
@@ -63,21 +63,21 @@ enum What {
 }
 
 /// What a writer is told.
-enum Order {
+enum WriterCommand {
     Bytes(Box<[u8]>),
     End,
 }
 
 /// One socket of a stream.
-struct Side {
+struct StreamSide {
     socket: Arc<TcpStream>,
     /// Whether it has been reset.
     broken: Arc<AtomicBool>,
     /// To its writer.
-    writer: Option<Sender<Order>>,
+    writer: Option<Sender<WriterCommand>>,
 }
 
-impl Side {
+impl StreamSide {
     /// Ends it so that its peer learns that the stream is not whole.
     fn reset(&mut self) {
         if self.broken.swap(true, Ordering::Relaxed) {
@@ -93,21 +93,21 @@ impl Side {
 
 /// The last word of a direction; who has said that all was sent may still break.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Said {
+enum LastWord {
     Nothing,
     End,
     Reset,
 }
 
-struct Stream {
+struct RelayStream {
     /// Up and down: all of it takes the same way, or it would not stay in order.
-    ways: [Way; 2],
+    ways: [IngressRoute; 2],
     /// The client's socket, then the server's.
-    sides: [Option<Side>; 2],
+    sides: [Option<StreamSide>; 2],
     /// For each direction: what is read and not yet written.
-    windows: [Arc<Room>; 2],
+    windows: [Arc<QueueRoom>; 2],
     /// For each direction: whether it was said that it ends, or that it is broken.
-    said: [Said; 2],
+    said: [LastWord; 2],
     /// For each direction: whether its last word has arrived.
     over: [bool; 2],
 }
@@ -120,7 +120,7 @@ pub(crate) struct Tcp {
     limit: usize,
     /// Of a stream so much is on its way at most, by pipe.
     windows: Vec<Limit>,
-    streams: BTreeMap<u64, Stream>,
+    streams: BTreeMap<u64, RelayStream>,
     seen: u64,
 }
 
@@ -134,7 +134,11 @@ fn window(direction: &Direction) -> Limit {
 }
 
 impl Tcp {
-    pub(crate) fn new(listen: SocketAddr, spec: &Spec, scenario: &Scenario) -> io::Result<Tcp> {
+    pub(crate) fn new(
+        listen: SocketAddr,
+        spec: &RelaySpec,
+        scenario: &Scenario,
+    ) -> io::Result<Tcp> {
         let listener = TcpListener::bind(listen)?;
         Ok(Tcp {
             address: listener.local_addr()?,
@@ -172,7 +176,7 @@ impl Tcp {
             while !stop.load(Ordering::Relaxed) {
                 match listener.accept() {
                     Ok((stream, client)) => {
-                        if sender.send(Any::Tcp(Message::Accepted(stream, client))).is_err() {
+                        if sender.send(Any::Tcp(TcpMessage::Accepted(stream, client))).is_err() {
                             return;
                         }
                     }
@@ -189,7 +193,7 @@ impl Tcp {
     pub(crate) fn end(&mut self) {
         for stream in self.streams.values_mut() {
             stream.windows.iter().for_each(|window| window.close());
-            stream.sides.iter_mut().flatten().for_each(Side::reset);
+            stream.sides.iter_mut().flatten().for_each(StreamSide::reset);
         }
         let mut own = self.address;
         if own.ip().is_unspecified() {
@@ -202,24 +206,24 @@ impl Tcp {
         let _ = TcpStream::connect_timeout(&own, LOOK);
     }
 
-    pub(crate) fn take(&mut self, message: Message, core: &mut Core) {
+    pub(crate) fn take(&mut self, message: TcpMessage, core: &mut Core) {
         match message {
-            Message::Accepted(socket, client) => self.accept(socket, client, core),
-            Message::Connected(id, server) => self.connected(id, server, core),
+            TcpMessage::Accepted(socket, client) => self.accept(socket, client, core),
+            TcpMessage::Connected(id, server) => self.connected(id, server, core),
             // What is left of a stream that is no more takes its way too, and is thrown away at the
             // end.
-            Message::Read(id, pipe, Queued { way, bytes }) => {
-                let length = core.looks.length(crate::TCP, bytes.len());
-                let segment = Segment { stream: id, pipe, what: What::Bytes(bytes) };
-                core.pipes.input(&way, length, Item::Tcp(segment), true);
+            TcpMessage::Read(id, pipe, Queued { way, bytes }) => {
+                let length = core.headers.length(crate::TCP, bytes.len());
+                let segment = Segment { stream: id, pipe, what: SegmentContent::Bytes(bytes) };
+                core.pipes.input(&way, length, RelayItem::Tcp(segment), true);
             }
-            Message::Ended(id, pipe) => self.say(id, pipe, What::End, core),
-            Message::Broken(id, pipe) => self.say(id, pipe, What::Reset, core),
+            TcpMessage::Ended(id, pipe) => self.say(id, pipe, SegmentContent::End, core),
+            TcpMessage::Broken(id, pipe) => self.say(id, pipe, SegmentContent::Reset, core),
         }
     }
 
     fn accept(&mut self, socket: TcpStream, client: SocketAddr, core: &mut Core) {
-        let mut side = Side::new(socket);
+        let mut side = StreamSide::new(socket);
         if self.streams.len() >= self.limit {
             core.losses.full_table += 1;
             side.reset();
@@ -233,15 +237,15 @@ impl Tcp {
         };
         self.seen += 1;
         let id = self.seen;
-        let stream = Stream {
+        let stream = RelayStream {
             sides: [Some(side), None],
-            windows: ways.map(|way| Arc::new(Room::new(self.window(&way.entry)))),
+            windows: ways.map(|way| Arc::new(QueueRoom::new(self.window(&way.entry)))),
             ways,
-            said: [Said::Nothing; 2],
+            said: [LastWord::Nothing; 2],
             over: [false; 2],
         };
         self.streams.insert(id, stream);
-        self.say(id, UP, What::Open, core);
+        self.say(id, UP, SegmentContent::Open, core);
     }
 
     fn connected(&mut self, id: u64, server: Option<TcpStream>, core: &mut Core) {
@@ -249,27 +253,29 @@ impl Tcp {
         let Some(server) = server else {
             core.losses.refused += 1;
             stream.over[UP] = true;
-            self.say(id, DOWN, What::Reset, core);
+            self.say(id, DOWN, SegmentContent::Reset, core);
             return;
         };
-        let side = stream.sides[1].insert(Side::new(server));
+        let side = stream.sides[1].insert(StreamSide::new(server));
         if side.start(id, DOWN, stream.ways[DOWN], &stream.windows, core).is_err() {
             side.reset();
-            self.say(id, DOWN, What::Reset, core);
+            self.say(id, DOWN, SegmentContent::Reset, core);
             return;
         }
-        self.say(id, DOWN, What::Opened, core);
+        self.say(id, DOWN, SegmentContent::Opened, core);
     }
 
     /// A word without bytes; a stream's last word is said once.
-    fn say(&mut self, id: u64, pipe: usize, what: What, core: &mut Core) {
+    fn say(&mut self, id: u64, pipe: usize, what: SegmentContent, core: &mut Core) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let last = match what {
-            What::End => Said::End,
-            What::Reset => Said::Reset,
-            What::Open | What::Opened | What::Bytes(_) => Said::Nothing,
+            SegmentContent::End => LastWord::End,
+            SegmentContent::Reset => LastWord::Reset,
+            SegmentContent::Open | SegmentContent::Opened | SegmentContent::Bytes(_) => {
+                LastWord::Nothing
+            }
         };
-        if last != Said::Nothing {
+        if last != LastWord::Nothing {
             if last <= stream.said[pipe] {
                 return;
             }
@@ -278,8 +284,8 @@ impl Tcp {
         let segment = Segment { stream: id, pipe, what };
         core.pipes.input(
             &stream.ways[pipe],
-            core.looks.length(crate::TCP, 0),
-            Item::Tcp(segment),
+            core.headers.length(crate::TCP, 0),
+            RelayItem::Tcp(segment),
             false,
         );
     }
@@ -288,40 +294,42 @@ impl Tcp {
         let Segment { stream: id, pipe, what } = segment;
         let Some(stream) = self.streams.get_mut(&id) else { return };
         match what {
-            What::Open => {
+            SegmentContent::Open => {
                 let (to, sender) = (self.to, core.sender.clone());
                 let connect = move || {
                     let server = TcpStream::connect_timeout(&to, PATIENCE).ok();
-                    let _ = sender.send(Any::Tcp(Message::Connected(id, server)));
+                    let _ = sender.send(Any::Tcp(TcpMessage::Connected(id, server)));
                 };
                 if thread::Builder::new().stack_size(STACK).spawn(connect).is_err() {
                     self.connected(id, None, core);
                 }
             }
-            What::Opened => {
-                let Stream { sides: [Some(client), _], ways, windows, .. } = stream else { return };
+            SegmentContent::Opened => {
+                let RelayStream { sides: [Some(client), _], ways, windows, .. } = stream else {
+                    return;
+                };
                 if client.start(id, UP, ways[UP], windows, core).is_err() {
                     client.reset();
-                    self.say(id, UP, What::Reset, core);
+                    self.say(id, UP, SegmentContent::Reset, core);
                 }
             }
-            What::Bytes(bytes) => {
+            SegmentContent::Bytes(bytes) => {
                 let length = bytes.len() as u32;
                 let writer = stream.sides[1 - pipe].as_ref().and_then(|side| side.writer.as_ref());
                 // Whoever has gone takes nothing; that is said in the other direction.
-                if writer.is_none_or(|writer| writer.send(Order::Bytes(bytes)).is_err()) {
+                if writer.is_none_or(|writer| writer.send(WriterCommand::Bytes(bytes)).is_err()) {
                     stream.windows[pipe].give_back(length);
                 }
             }
-            What::End => {
+            SegmentContent::End => {
                 if let Some(side) = &mut stream.sides[1 - pipe]
                     && let Some(writer) = side.writer.take()
                 {
-                    let _ = writer.send(Order::End);
+                    let _ = writer.send(WriterCommand::End);
                 }
                 self.ends(id, pipe);
             }
-            What::Reset => {
+            SegmentContent::Reset => {
                 if let Some(side) = &mut stream.sides[1 - pipe] {
                     side.reset();
                 }
@@ -347,15 +355,15 @@ impl Tcp {
         let Some(mut stream) = self.streams.remove(&segment.stream) else { return };
         core.losses.broken += 1;
         stream.windows.iter().for_each(|window| window.close());
-        stream.sides.iter_mut().flatten().for_each(Side::reset);
+        stream.sides.iter_mut().flatten().for_each(StreamSide::reset);
     }
 }
 
-impl Side {
-    fn new(socket: TcpStream) -> Side {
+impl StreamSide {
+    fn new(socket: TcpStream) -> StreamSide {
         // A segment leaves when it is due and does not wait for others.
         let _ = socket.set_nodelay(true);
-        Side { socket: Arc::new(socket), broken: Arc::default(), writer: None }
+        StreamSide { socket: Arc::new(socket), broken: Arc::default(), writer: None }
     }
 
     /// Reads what feeds `pipe` and writes what the other direction brings, each in a thread.
@@ -363,8 +371,8 @@ impl Side {
         &mut self,
         id: u64,
         pipe: usize,
-        way: Way,
-        windows: &[Arc<Room>; 2],
+        way: IngressRoute,
+        windows: &[Arc<QueueRoom>; 2],
         core: &Core,
     ) -> io::Result<()> {
         self.socket.set_write_timeout(Some(LOOK))?;
@@ -375,7 +383,7 @@ impl Side {
         let write = move || {
             if write(&socket, &orders, &window, &broken).is_err() {
                 window.close();
-                let _ = sender.send(Any::Tcp(Message::Broken(id, pipe)));
+                let _ = sender.send(Any::Tcp(TcpMessage::Broken(id, pipe)));
             }
         };
         thread::Builder::new().stack_size(STACK).spawn(write)?;
@@ -384,24 +392,24 @@ impl Side {
         let (socket, window, room) =
             (self.socket.clone(), windows[pipe].clone(), core.pipes.room(&way.entry).clone());
         let (sender, broken) = (core.sender.clone(), self.broken.clone());
-        let (charge, segment) = (core.charge(&way.entry, crate::TCP), core.looks.segment(pipe));
+        let (charge, segment) = (core.charge(&way.entry, crate::TCP), core.headers.segment(pipe));
         let read = move || {
             let mut buffer = vec![0; segment];
             loop {
                 let message = match (&*socket).read(&mut buffer) {
                     Ok(0) if broken.load(Ordering::Relaxed) => return,
-                    Ok(0) => Message::Ended(id, pipe),
+                    Ok(0) => TcpMessage::Ended(id, pipe),
                     Ok(length) => {
                         let charge = charge.of(length);
                         if !window.wait_and_take(length as u32) || !room.wait_and_take(charge) {
                             return;
                         }
-                        Message::Read(id, pipe, Queued { way, bytes: buffer[..length].into() })
+                        TcpMessage::Read(id, pipe, Queued { way, bytes: buffer[..length].into() })
                     }
                     Err(e) if e.kind() == ErrorKind::Interrupted => continue,
-                    Err(_) => Message::Broken(id, pipe),
+                    Err(_) => TcpMessage::Broken(id, pipe),
                 };
-                let last = !matches!(message, Message::Read(..));
+                let last = !matches!(message, TcpMessage::Read(..));
                 if sender.send(Any::Tcp(message)).is_err() || last {
                     return;
                 }
@@ -414,14 +422,14 @@ impl Side {
 /// Writes what it is told to. `Err` says that the socket is broken.
 fn write(
     socket: &TcpStream,
-    orders: &Receiver<Order>,
-    window: &Room,
+    orders: &Receiver<WriterCommand>,
+    window: &QueueRoom,
     broken: &AtomicBool,
 ) -> io::Result<()> {
     for order in orders {
         let bytes = match order {
-            Order::Bytes(bytes) => bytes,
-            Order::End => return socket.shutdown(Shutdown::Write),
+            WriterCommand::Bytes(bytes) => bytes,
+            WriterCommand::End => return socket.shutdown(Shutdown::Write),
         };
         let mut left = &bytes[..];
         while !left.is_empty() {

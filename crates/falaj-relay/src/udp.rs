@@ -2,7 +2,7 @@
 //! their way back.
 
 use crate::pipes::{DOWN, UP};
-use crate::{Core, Item, Message as Any, STACK, Spec};
+use crate::{Core, RelayItem, RelayMessage as Any, RelaySpec, STACK};
 use falaj_engine::Corrupt;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -19,7 +19,7 @@ const LONGEST: usize = 65_536;
 const LOOK: Duration = Duration::from_millis(200);
 
 /// What a reader has read.
-pub(crate) enum Message {
+pub(crate) enum UdpMessage {
     FromClient(SocketAddr, Box<[u8]>),
     FromServer(SocketAddr, Box<[u8]>),
 }
@@ -39,13 +39,13 @@ impl Datagram {
     }
 }
 
-struct Client {
+struct UdpClient {
     socket: Arc<UdpSocket>,
     active: Instant,
     gone: Arc<AtomicBool>,
 }
 
-impl Drop for Client {
+impl Drop for UdpClient {
     fn drop(&mut self) {
         self.gone.store(true, Ordering::Relaxed);
     }
@@ -58,7 +58,7 @@ pub(crate) struct Udp {
     to: SocketAddr,
     limit: usize,
     idle: Duration,
-    clients: BTreeMap<SocketAddr, Client>,
+    clients: BTreeMap<SocketAddr, UdpClient>,
     seen: u64,
 }
 
@@ -67,7 +67,7 @@ fn read(
     socket: Arc<UdpSocket>,
     gone: Arc<AtomicBool>,
     sender: SyncSender<Any>,
-    message: impl Fn(SocketAddr, Box<[u8]>) -> Message + Send + 'static,
+    message: impl Fn(SocketAddr, Box<[u8]>) -> UdpMessage + Send + 'static,
 ) -> io::Result<()> {
     socket.set_read_timeout(Some(LOOK))?;
     let body = move || {
@@ -99,7 +99,7 @@ fn read(
 }
 
 impl Udp {
-    pub(crate) fn new(listen: SocketAddr, spec: &Spec) -> io::Result<Udp> {
+    pub(crate) fn new(listen: SocketAddr, spec: &RelaySpec) -> io::Result<Udp> {
         let socket = UdpSocket::bind(listen)?;
         Ok(Udp {
             address: socket.local_addr()?,
@@ -121,13 +121,13 @@ impl Udp {
     }
 
     pub(crate) fn start(&self, core: &Core) -> io::Result<()> {
-        read(self.socket.clone(), core.stop.clone(), core.sender.clone(), Message::FromClient)
+        read(self.socket.clone(), core.stop.clone(), core.sender.clone(), UdpMessage::FromClient)
     }
 
-    pub(crate) fn take(&mut self, message: Message, core: &mut Core) {
+    pub(crate) fn take(&mut self, message: UdpMessage, core: &mut Core) {
         let (pipe, client, bytes) = match message {
-            Message::FromClient(client, bytes) => (UP, client, bytes),
-            Message::FromServer(client, bytes) => (DOWN, client, bytes),
+            UdpMessage::FromClient(client, bytes) => (UP, client, bytes),
+            UdpMessage::FromServer(client, bytes) => (DOWN, client, bytes),
         };
         if pipe == UP && !self.clients.contains_key(&client) && self.admit(client, core).is_err() {
             core.losses.full_table += 1;
@@ -137,8 +137,8 @@ impl Udp {
         let Some(known) = self.clients.get_mut(&client) else { return };
         known.active = Instant::now();
         let Some(way) = core.route(pipe, crate::UDP, client, bytes.len()) else { return };
-        let length = core.looks.length(crate::UDP, bytes.len());
-        core.pipes.offer(&way, length, Item::Udp(Datagram { pipe, client, bytes }));
+        let length = core.headers.length(crate::UDP, bytes.len());
+        core.pipes.offer(&way, length, RelayItem::Udp(Datagram { pipe, client, bytes }));
     }
 
     /// A place and a socket for a new client.
@@ -158,9 +158,9 @@ impl Udp {
         let socket = Arc::new(UdpSocket::bind(any)?);
         socket.connect(self.to)?;
         let gone = Arc::new(AtomicBool::new(false));
-        let answer = move |_, bytes| Message::FromServer(client, bytes);
+        let answer = move |_, bytes| UdpMessage::FromServer(client, bytes);
         read(socket.clone(), gone.clone(), core.sender.clone(), answer)?;
-        self.clients.insert(client, Client { socket, active: Instant::now(), gone });
+        self.clients.insert(client, UdpClient { socket, active: Instant::now(), gone });
         self.seen += 1;
         Ok(())
     }

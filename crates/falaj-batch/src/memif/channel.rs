@@ -1,6 +1,6 @@
 //! The control channel: messages over a Unix socket, some with a descriptor. It never waits.
 
-use super::message::{LENGTH, Message};
+use super::message::{LENGTH, MemifMessage};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -24,7 +24,7 @@ impl Channel {
     ///
     /// # Errors
     /// The peer is gone, or has not read what was said before.
-    pub fn send(&self, message: &Message, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    pub fn send(&self, message: &MemifMessage, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let fds = fd.map(|fd| [fd]);
@@ -46,7 +46,7 @@ impl Channel {
     ///
     /// # Errors
     /// The peer is gone, or talks nonsense.
-    pub fn receive(&self) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
+    pub fn receive(&self) -> io::Result<Option<(MemifMessage, Option<OwnedFd>)>> {
         // One more: what is longer is none.
         let mut bytes = [0; LENGTH + 1];
         let mut space =
@@ -69,7 +69,7 @@ impl Channel {
         match got.bytes {
             0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it hung up")),
             length => {
-                let message = Message::from_bytes(&bytes[..length])
+                let message = MemifMessage::from_bytes(&bytes[..length])
                     .map_err(|why| invalid(why.to_string()))?;
                 Ok(Some((message, fd)))
             }

@@ -1,6 +1,6 @@
 //! Two rings, one each way, and how their sides wake each other.
 
-use super::ring::{Broken, Lost, Receiver, Sender, Sent};
+use super::ring::{BrokenMemifRing, LostFrame, MemifReceiver, MemifSender, SendOutcome};
 use crate::crossing::Carrier;
 use crate::wake::{Waker, nanos};
 use falaj_sched::units::time::Span;
@@ -14,9 +14,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 const AGAIN: u64 = 100_000;
 
 /// A connection's two rings.
-pub struct Link {
-    sender: Sender,
-    receiver: Receiver,
+pub struct MemifLink {
+    sender: MemifSender,
+    receiver: MemifReceiver,
     /// What wakes the peer.
     bell: OwnedFd,
     /// Wakes us.
@@ -29,23 +29,23 @@ pub struct Link {
     longest: usize,
 }
 
-fn broken(broken: Broken) -> io::Error {
+fn broken(broken: BrokenMemifRing) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, broken)
 }
 
-impl Link {
+impl MemifLink {
     /// Between these rings. `own` wakes us and `bell` the peer; packets are no longer than
     /// `longest`.
     ///
     /// # Errors
     /// What wakes the peer is no eventfd.
     pub(super) fn new(
-        rings: (Sender, Receiver),
+        rings: (MemifSender, MemifReceiver),
         own: OwnedFd,
         bell: OwnedFd,
         fences: bool,
         longest: usize,
-    ) -> io::Result<Link> {
+    ) -> io::Result<MemifLink> {
         // Whatever else it were, writing to it could do anything, or keep us.
         let kind = fs::readlink(format!("/proc/self/fd/{}", bell.as_raw_fd()), Vec::new())?;
         if kind.as_bytes() != b"anon_inode:[eventfd]" {
@@ -58,7 +58,7 @@ impl Link {
         let waker = Waker::new(own, None)?;
         let (sender, receiver) = rings;
         receiver.lay_out();
-        Ok(Link { sender, receiver, bell, waker, fences, waits: false, longest })
+        Ok(MemifLink { sender, receiver, bell, waker, fences, waits: false, longest })
     }
 
     /// Sends a packet; `false` if there is no room for it.
@@ -67,13 +67,13 @@ impl Link {
     /// The peer broke the ring.
     pub fn send(&mut self, packet: &[u8]) -> io::Result<bool> {
         match self.sender.send(packet).map_err(broken)? {
-            Sent::Wake => match rustix::io::write(&self.bell, &1u64.to_ne_bytes()) {
+            SendOutcome::Wake => match rustix::io::write(&self.bell, &1u64.to_ne_bytes()) {
                 // It is full of wake-ups: whoever has filled it has been woken.
                 Ok(_) | Err(Errno::AGAIN) => Ok(true),
                 Err(error) => Err(error.into()),
             },
-            Sent::Quiet => Ok(true),
-            Sent::Full => Ok(false),
+            SendOutcome::Quiet => Ok(true),
+            SendOutcome::Full => Ok(false),
         }
     }
 
@@ -81,7 +81,7 @@ impl Link {
     ///
     /// # Errors
     /// The peer broke the ring.
-    pub fn receive(&mut self, out: &mut [u8]) -> io::Result<Option<Result<usize, Lost>>> {
+    pub fn receive(&mut self, out: &mut [u8]) -> io::Result<Option<Result<usize, LostFrame>>> {
         let received = self.receiver.receive(out).map_err(broken)?;
         if received.is_some() && self.fences {
             self.receiver.mask(true);
@@ -107,16 +107,16 @@ impl Link {
     }
 }
 
-impl Carrier for Link {
+impl Carrier for MemifLink {
     fn send(&mut self, bytes: &[u8]) -> io::Result<bool> {
-        let sent = Link::send(self, bytes)?;
+        let sent = MemifLink::send(self, bytes)?;
         self.waits = !sent;
         Ok(sent)
     }
 
     fn receive(&mut self, out: &mut Vec<u8>) -> io::Result<bool> {
         out.resize(self.longest, 0);
-        let received = Link::receive(self, out)?;
+        let received = MemifLink::receive(self, out)?;
         // One that was none is an empty one, which whoever unpacks it refuses.
         out.truncate(received.map_or(0, |length| length.unwrap_or(0)));
         Ok(received.is_some())
@@ -128,7 +128,7 @@ impl Carrier for Link {
     }
 
     fn rest(&mut self) -> io::Result<bool> {
-        Link::rest(self)
+        MemifLink::rest(self)
     }
 
     fn alarm(&mut self, at: Option<u64>) -> io::Result<()> {
@@ -137,7 +137,7 @@ impl Carrier for Link {
     }
 
     fn clear(&mut self) -> io::Result<()> {
-        Link::clear(self)
+        MemifLink::clear(self)
     }
 
     fn is_gone(&self) -> bool {
@@ -146,8 +146,8 @@ impl Carrier for Link {
     }
 }
 
-impl AsFd for Link {
-    /// Readable when there was a wake-up, until they are [cleared](Link::clear).
+impl AsFd for MemifLink {
+    /// Readable when there was a wake-up, until they are [cleared](MemifLink::clear).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.waker.as_fd()
     }

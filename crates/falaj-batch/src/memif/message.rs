@@ -67,7 +67,7 @@ pub struct AddRing {
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
+pub enum MemifMessage {
     /// The master is done with the slave's last one.
     Ack,
     /// The master's first.
@@ -104,27 +104,27 @@ pub enum Message {
 
 /// Bytes that are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Malformed {
+pub enum MalformedMessage {
     /// So many of them.
     Length(usize),
     /// Of a kind that there is not.
     Kind(u16),
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for MalformedMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Malformed::Length(bytes) => {
+            MalformedMessage::Length(bytes) => {
                 write!(f, "a message of {bytes} B; memif's have {LENGTH} B")
             }
-            Malformed::Kind(kind) => {
+            MalformedMessage::Kind(kind) => {
                 write!(f, "a message of kind {kind}, which memif does not have")
             }
         }
     }
 }
 
-impl std::error::Error for Malformed {}
+impl std::error::Error for MalformedMessage {}
 
 mod kind {
     pub(super) const ACK: u16 = 1;
@@ -197,13 +197,13 @@ impl Reading<'_> {
     }
 }
 
-impl Message {
+impl MemifMessage {
     /// As its bytes.
     pub fn to_bytes(&self) -> [u8; LENGTH] {
         let of = |kind: u16| Writing { bytes: [0; LENGTH], at: 0 }.put(&kind.to_ne_bytes());
         let written = match self {
-            Message::Ack => of(kind::ACK),
-            Message::Hello(hello) => of(kind::HELLO)
+            MemifMessage::Ack => of(kind::ACK),
+            MemifMessage::Hello(hello) => of(kind::HELLO)
                 .text::<NAME>(&hello.name)
                 .put(&hello.versions.0.to_ne_bytes())
                 .put(&hello.versions.1.to_ne_bytes())
@@ -211,25 +211,25 @@ impl Message {
                 .put(&hello.max_m2s_ring.to_ne_bytes())
                 .put(&hello.max_s2m_ring.to_ne_bytes())
                 .put(&[hello.max_log2_ring_size]),
-            Message::Init(init) => of(kind::INIT)
+            MemifMessage::Init(init) => of(kind::INIT)
                 .put(&init.version.to_ne_bytes())
                 .put(&init.id.to_ne_bytes())
                 .put(&[init.mode])
                 .put(&init.secret)
                 .text::<NAME>(&init.name),
-            Message::AddRegion { index, size } => {
+            MemifMessage::AddRegion { index, size } => {
                 of(kind::ADD_REGION).put(&index.to_ne_bytes()).put(&size.to_ne_bytes())
             }
-            Message::AddRing(ring) => of(kind::ADD_RING)
+            MemifMessage::AddRing(ring) => of(kind::ADD_RING)
                 .put(&if ring.to_master { TO_MASTER } else { 0 }.to_ne_bytes())
                 .put(&ring.index.to_ne_bytes())
                 .put(&ring.region.to_ne_bytes())
                 .put(&ring.offset.to_ne_bytes())
                 .put(&[ring.log2_ring_size])
                 .put(&ring.private_header.to_ne_bytes()),
-            Message::Connect { interface } => of(kind::CONNECT).text::<NAME>(interface),
-            Message::Connected { interface } => of(kind::CONNECTED).text::<NAME>(interface),
-            Message::Disconnect { code, why } => {
+            MemifMessage::Connect { interface } => of(kind::CONNECT).text::<NAME>(interface),
+            MemifMessage::Connected { interface } => of(kind::CONNECTED).text::<NAME>(interface),
+            MemifMessage::Disconnect { code, why } => {
                 of(kind::DISCONNECT).put(&code.to_ne_bytes()).text::<WHY>(why)
             }
         };
@@ -240,13 +240,14 @@ impl Message {
     ///
     /// # Errors
     /// They are no message.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Message, Malformed> {
-        let all: &[u8; LENGTH] = bytes.try_into().map_err(|_| Malformed::Length(bytes.len()))?;
+    pub fn from_bytes(bytes: &[u8]) -> Result<MemifMessage, MalformedMessage> {
+        let all: &[u8; LENGTH] =
+            bytes.try_into().map_err(|_| MalformedMessage::Length(bytes.len()))?;
         let mut read = Reading(all, 0);
         // Fields are read in their order.
         Ok(match read.u16() {
-            kind::ACK => Message::Ack,
-            kind::HELLO => Message::Hello(Hello {
+            kind::ACK => MemifMessage::Ack,
+            kind::HELLO => MemifMessage::Hello(Hello {
                 name: read.text::<NAME>(),
                 versions: (read.u16(), read.u16()),
                 max_region: read.u16(),
@@ -254,7 +255,7 @@ impl Message {
                 max_s2m_ring: read.u16(),
                 max_log2_ring_size: read.u8(),
             }),
-            kind::INIT => Message::Init(Init {
+            kind::INIT => MemifMessage::Init(Init {
                 version: read.u16(),
                 id: read.u32(),
                 mode: read.u8(),
@@ -262,9 +263,9 @@ impl Message {
                 name: read.text::<NAME>(),
             }),
             kind::ADD_REGION => {
-                Message::AddRegion { index: read.u16(), size: u64::from_ne_bytes(read.take()) }
+                MemifMessage::AddRegion { index: read.u16(), size: u64::from_ne_bytes(read.take()) }
             }
-            kind::ADD_RING => Message::AddRing(AddRing {
+            kind::ADD_RING => MemifMessage::AddRing(AddRing {
                 to_master: read.u16() & TO_MASTER != 0,
                 index: read.u16(),
                 region: read.u16(),
@@ -272,10 +273,12 @@ impl Message {
                 log2_ring_size: read.u8(),
                 private_header: read.u16(),
             }),
-            kind::CONNECT => Message::Connect { interface: read.text::<NAME>() },
-            kind::CONNECTED => Message::Connected { interface: read.text::<NAME>() },
-            kind::DISCONNECT => Message::Disconnect { code: read.u32(), why: read.text::<WHY>() },
-            other => return Err(Malformed::Kind(other)),
+            kind::CONNECT => MemifMessage::Connect { interface: read.text::<NAME>() },
+            kind::CONNECTED => MemifMessage::Connected { interface: read.text::<NAME>() },
+            kind::DISCONNECT => {
+                MemifMessage::Disconnect { code: read.u32(), why: read.text::<WHY>() }
+            }
+            other => return Err(MalformedMessage::Kind(other)),
         })
     }
 }

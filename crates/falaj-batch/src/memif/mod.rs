@@ -5,11 +5,11 @@
 //! |---|---|
 //! | [`message`] | messages of the control channel, and their bytes |
 //! | [`channel`] | the socket that they come over, descriptors with them |
-//! | [`session`] | what is said in which order, in both roles; containers, if both sides are falaj |
+//! | [`session`] | what is said in which order, in both roles; batches, if both sides are falaj |
 //! | [`ring`] | rings of descriptors |
 //! | [`region`] | the memory that they are in |
 //! | [`link`] | a ring each way, and wake-ups |
-//! | [`station`] | the socket's name: one peer after the other |
+//! | [`socket`] | the socket's name: one peer after the other |
 //!
 //! One ring each way, one interface for each socket, Ethernet frames. Nothing that the peer says or
 //! writes is believed; memory that could become shorter under our hands is refused.
@@ -20,4 +20,4 @@ pub mod message;
 pub mod region;
 pub mod ring;
 pub mod session;
-pub mod station;
+pub mod socket;

@@ -1,6 +1,6 @@
 //! What a ring of descriptors asks of memory that two sides share.
 
-use crate::memory::Shared;
+use crate::memory::SharedMemory;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, fence};
@@ -30,7 +30,7 @@ pub trait Region: Clone {
 
 const CHECKED: &str = "the ring was found to lie within its region";
 
-impl Region for Arc<Shared> {
+impl Region for Arc<SharedMemory> {
     fn has(&self, at: usize, bytes: usize) -> bool {
         self.cells::<AtomicU64>(at, bytes / size_of::<AtomicU64>()).is_some()
     }
@@ -56,11 +56,11 @@ impl Region for Arc<Shared> {
     }
     #[inline]
     fn read(&self, at: usize, out: &mut [u8]) -> bool {
-        Shared::read(self, at, out)
+        SharedMemory::read(self, at, out)
     }
     #[inline]
     fn write(&self, at: usize, bytes: &[u8]) -> bool {
-        Shared::write(self, at, bytes)
+        SharedMemory::write(self, at, bytes)
     }
     #[inline]
     fn fence() {

@@ -9,7 +9,7 @@
 
 use super::message::AddRing;
 use super::region::Region;
-use crate::memory::Shared;
+use crate::memory::SharedMemory;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
@@ -37,28 +37,28 @@ pub const BUFFER: usize = 2048;
 
 /// The peer's indices make no sense, or its ring is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Broken(&'static str);
+pub struct BrokenMemifRing(&'static str);
 
-impl fmt::Display for Broken {
+impl fmt::Display for BrokenMemifRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)
     }
 }
 
-impl std::error::Error for Broken {}
+impl std::error::Error for BrokenMemifRing {}
 
 /// A packet that was none: its descriptors lead out of the memory, or it is too long, or its end is
 /// missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lost;
+pub struct LostFrame;
 
-impl fmt::Display for Lost {
+impl fmt::Display for LostFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a packet whose descriptors lead nowhere, or that is too long")
     }
 }
 
-impl std::error::Error for Lost {}
+impl std::error::Error for LostFrame {}
 
 /// Bytes of a ring.
 pub fn length(log2: u8) -> usize {
@@ -66,7 +66,7 @@ pub fn length(log2: u8) -> usize {
 }
 
 /// A ring within a region.
-struct Ring<M> {
+struct MemifRing<M> {
     region: M,
     at: usize,
     log2: u8,
@@ -80,15 +80,15 @@ struct Descriptor {
     offset: u32,
 }
 
-impl<M: Region> Ring<M> {
-    fn new(region: M, at: usize, log2: u8) -> Result<Ring<M>, Broken> {
+impl<M: Region> MemifRing<M> {
+    fn new(region: M, at: usize, log2: u8) -> Result<MemifRing<M>, BrokenMemifRing> {
         if log2 > MAX_LOG2 {
-            return Err(Broken("a ring is larger than it was said that it may be"));
+            return Err(BrokenMemifRing("a ring is larger than it was said that it may be"));
         }
         if !region.has(at, length(log2)) {
-            return Err(Broken("a ring is not within its region"));
+            return Err(BrokenMemifRing("a ring is not within its region"));
         }
-        Ok(Ring { region, at, log2 })
+        Ok(MemifRing { region, at, log2 })
     }
 
     fn size(&self) -> u16 {
@@ -136,10 +136,10 @@ impl<M: Region> Ring<M> {
 
     /// How far the other side is beyond `own`, which is a ring's length at most.
     #[inline]
-    fn beyond(&self, index: usize, own: u16) -> Result<u16, Broken> {
+    fn beyond(&self, index: usize, own: u16) -> Result<u16, BrokenMemifRing> {
         let there = self.load(index, Acquire).wrapping_sub(own);
         if there > self.size() {
-            Err(Broken("the peer's index of a ring cannot be"))
+            Err(BrokenMemifRing("the peer's index of a ring cannot be"))
         } else {
             Ok(there)
         }
@@ -156,7 +156,12 @@ enum Buffers<M> {
 
 impl<M: Region> Buffers<M> {
     /// Where the buffer of a descriptor is, and its bytes: as it says, or, of ours, as we know.
-    fn place(&self, ring: &Ring<M>, index: u16, descriptor: &Descriptor) -> Option<(&M, usize)> {
+    fn place(
+        &self,
+        ring: &MemifRing<M>,
+        index: u16,
+        descriptor: &Descriptor,
+    ) -> Option<(&M, usize)> {
         match self {
             Buffers::Theirs(regions) => Some((
                 regions.get(usize::from(descriptor.region))?,
@@ -174,15 +179,15 @@ impl<M: Region> Buffers<M> {
 }
 
 /// The side from which packets come.
-pub struct Sender<M = Arc<Shared>> {
-    ring: Ring<M>,
+pub struct MemifSender<M = Arc<SharedMemory>> {
+    ring: MemifRing<M>,
     buffers: Buffers<M>,
     own: u16,
 }
 
 /// The side that takes them.
-pub struct Receiver<M = Arc<Shared>> {
-    ring: Ring<M>,
+pub struct MemifReceiver<M = Arc<SharedMemory>> {
+    ring: MemifRing<M>,
     buffers: Buffers<M>,
     own: u16,
     masked: bool,
@@ -190,7 +195,7 @@ pub struct Receiver<M = Arc<Shared>> {
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sent {
+pub enum SendOutcome {
     /// It is in the ring, and the peer is to be woken.
     Wake,
     /// It is in the ring, and the peer is awake.
@@ -206,27 +211,27 @@ pub enum Sent {
 pub fn of_master<M: Region>(
     regions: &[M],
     rings: [&AddRing; 2],
-) -> Result<(Sender<M>, Receiver<M>), Broken> {
+) -> Result<(MemifSender<M>, MemifReceiver<M>), BrokenMemifRing> {
     let all: Arc<[M]> = regions.into();
     let [to_slave, to_master] = rings.map(|ring| {
         let region = regions
             .get(usize::from(ring.region))
-            .ok_or(Broken("a ring is in a region that there is not"))?;
-        let at =
-            usize::try_from(ring.offset).map_err(|_| Broken("a ring is not within its region"))?;
-        let ring = Ring::new(region.clone(), at, ring.log2_ring_size)?;
+            .ok_or(BrokenMemifRing("a ring is in a region that there is not"))?;
+        let at = usize::try_from(ring.offset)
+            .map_err(|_| BrokenMemifRing("a ring is not within its region"))?;
+        let ring = MemifRing::new(region.clone(), at, ring.log2_ring_size)?;
         if ring.region.load32(ring.at) != COOKIE {
-            return Err(Broken("a ring does not begin with memif's cookie"));
+            return Err(BrokenMemifRing("a ring does not begin with memif's cookie"));
         }
         Ok(ring)
     });
     let (to_slave, to_master) = (to_slave?, to_master?);
-    let sender = Sender {
+    let sender = MemifSender {
         own: to_slave.load(TAIL, Relaxed),
         ring: to_slave,
         buffers: Buffers::Theirs(Arc::clone(&all)),
     };
-    let receiver = Receiver {
+    let receiver = MemifReceiver {
         own: to_master.load(TAIL, Relaxed),
         ring: to_master,
         buffers: Buffers::Theirs(all),
@@ -244,10 +249,13 @@ pub fn words(log2: u8) -> usize {
 ///
 /// # Errors
 /// It has fewer.
-pub fn of_slave<M: Region>(region: &M, log2: u8) -> Result<(Sender<M>, Receiver<M>), Broken> {
+pub fn of_slave<M: Region>(
+    region: &M,
+    log2: u8,
+) -> Result<(MemifSender<M>, MemifReceiver<M>), BrokenMemifRing> {
     let buffers = 2 * length(log2);
     let ring = |which: usize| {
-        let ring = Ring::new(region.clone(), which * length(log2), log2)?;
+        let ring = MemifRing::new(region.clone(), which * length(log2), log2)?;
         ring.region.store32(ring.at, COOKIE);
         let from = buffers + which * (BUFFER << log2);
         for index in 0..ring.size() {
@@ -259,15 +267,15 @@ pub fn of_slave<M: Region>(region: &M, log2: u8) -> Result<(Sender<M>, Receiver<
         Ok((ring, Buffers::Ours(region.clone(), from)))
     };
     let ((to_master, ours), (to_slave, too)) = (ring(0)?, ring(1)?);
-    let sender = Sender { ring: to_master, buffers: ours, own: 0 };
-    let receiver = Receiver { ring: to_slave, buffers: too, own: 0, masked: false };
+    let sender = MemifSender { ring: to_master, buffers: ours, own: 0 };
+    let receiver = MemifReceiver { ring: to_slave, buffers: too, own: 0, masked: false };
     Ok((sender, receiver))
 }
 
-impl<M: Region> Sender<M> {
+impl<M: Region> MemifSender<M> {
     /// Descriptors that are free.
     #[inline]
-    fn room(&self) -> Result<u16, Broken> {
+    fn room(&self) -> Result<u16, BrokenMemifRing> {
         match self.buffers {
             Buffers::Theirs(_) => self.ring.beyond(HEAD, self.own),
             Buffers::Ours(..) => {
@@ -275,7 +283,7 @@ impl<M: Region> Sender<M> {
                 self.ring
                     .size()
                     .checked_sub(behind)
-                    .ok_or(Broken("the peer's index of a ring cannot be"))
+                    .ok_or(BrokenMemifRing("the peer's index of a ring cannot be"))
             }
         }
     }
@@ -284,12 +292,12 @@ impl<M: Region> Sender<M> {
     ///
     /// # Errors
     /// The ring makes no sense.
-    pub fn send(&mut self, packet: &[u8]) -> Result<Sent, Broken> {
+    pub fn send(&mut self, packet: &[u8]) -> Result<SendOutcome, BrokenMemifRing> {
         let room = self.room()?;
         let (mut left, mut used) = (packet, 0);
         while used == 0 || !left.is_empty() {
             if used == room {
-                return Ok(Sent::Full);
+                return Ok(SendOutcome::Full);
             }
             let index = self.own.wrapping_add(used);
             let descriptor = self.ring.descriptor(index);
@@ -297,7 +305,7 @@ impl<M: Region> Sender<M> {
             let (now, later) = left.split_at(left.len().min(capacity));
             let place = self.buffers.place(&self.ring, index, &descriptor);
             if capacity == 0 || !place.is_some_and(|(region, at)| region.write(at, now)) {
-                return Err(Broken("a buffer of the peer's is not within its regions"));
+                return Err(BrokenMemifRing("a buffer of the peer's is not within its regions"));
             }
             self.ring.describe(index, if later.is_empty() { 0 } else { NEXT }, now.len() as u32);
             (left, used) = (later, used + 1);
@@ -308,19 +316,19 @@ impl<M: Region> Sender<M> {
         // Either we see that the peer sleeps, or it sees that there is something.
         M::fence();
         let awake = self.ring.load(FLAGS, Relaxed) & NO_INTERRUPT != 0;
-        Ok(if awake { Sent::Quiet } else { Sent::Wake })
+        Ok(if awake { SendOutcome::Quiet } else { SendOutcome::Wake })
     }
 }
 
-impl<M: Region> Receiver<M> {
+impl<M: Region> MemifReceiver<M> {
     /// Descriptors with something in them.
     #[inline]
-    fn ready(&self) -> Result<u16, Broken> {
+    fn ready(&self) -> Result<u16, BrokenMemifRing> {
         self.ring.beyond(if self.buffers.is_ours() { TAIL } else { HEAD }, self.own)
     }
 
     /// Is there a packet?
-    pub fn is_empty(&self) -> Result<bool, Broken> {
+    pub fn is_empty(&self) -> Result<bool, BrokenMemifRing> {
         Ok(self.ready()? == 0)
     }
 
@@ -328,7 +336,10 @@ impl<M: Region> Receiver<M> {
     ///
     /// # Errors
     /// The ring makes no sense.
-    pub fn receive(&mut self, out: &mut [u8]) -> Result<Option<Result<usize, Lost>>, Broken> {
+    pub fn receive(
+        &mut self,
+        out: &mut [u8],
+    ) -> Result<Option<Result<usize, LostFrame>>, BrokenMemifRing> {
         let ready = self.ready()?;
         if ready == 0 {
             return Ok(None);
@@ -356,7 +367,7 @@ impl<M: Region> Receiver<M> {
             }
         }
         self.release(used);
-        Ok(Some(if whole { Ok(length) } else { Err(Lost) }))
+        Ok(Some(if whole { Ok(length) } else { Err(LostFrame) }))
     }
 
     /// Gives buffers back.

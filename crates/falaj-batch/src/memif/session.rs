@@ -10,16 +10,16 @@
 //!   CONNECTED  ->
 //! ```
 //!
-//! **Containers.** memif says nothing of them: packets of a ring are frames. Where both sides are
-//! falaj, they may agree on containers in the place of frames by their names, which no other
+//! **Batches.** memif says nothing of them: packets of a ring are frames. Where both sides are
+//! falaj, they may agree on batches in the place of frames by their names, which no other
 //! program looks at: the master's says that it can, or that it wants to, the slave's that both
 //! will.
 
 use super::channel::Channel;
-use super::link::Link;
-use super::message::{AddRing, ETHERNET, Hello, Init, Message, SECRET, VERSION};
+use super::link::MemifLink;
+use super::message::{AddRing, ETHERNET, Hello, Init, MemifMessage, SECRET, VERSION};
 use super::ring::{self, MAX_LOG2, OUR_LOG2};
-use crate::memory::Shared;
+use crate::memory::SharedMemory;
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::VecDeque;
 use std::io;
@@ -34,14 +34,14 @@ const TURN: usize = 64;
 
 /// What falaj is called where packets are frames.
 const FRAMES: &str = "falaj";
-/// It can do containers; of a slave, both will.
-const CONTAINERS: &str = "falaj, containers";
+/// It can do batches; of a slave, both will.
+const BATCHES: &str = "falaj, batches";
 /// It wants them.
-const WANTED: &str = "falaj, containers wanted";
+const WANTED: &str = "falaj, batches wanted";
 
 /// Who makes the memory, and who is connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum MemifRole {
     /// Listens, and uses the slave's memory.
     Master,
     /// Connects, and makes the memory.
@@ -50,20 +50,20 @@ pub enum Role {
 
 /// What one side has and wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct MemifTerms {
     /// Which side it is.
-    pub role: Role,
+    pub role: MemifRole,
     /// The interface's number.
     pub id: u32,
     /// What both sides must know; none where it is empty.
     pub secret: String,
-    /// Containers in the place of frames, if the other side can do that.
-    pub containers: bool,
-    /// Bytes of the longest packet or container.
+    /// Batches in the place of frames, if the other side can do that.
+    pub batches: bool,
+    /// Bytes of the longest packet or batch.
     pub longest: usize,
 }
 
-impl Terms {
+impl MemifTerms {
     fn secret(&self) -> [u8; SECRET] {
         let mut secret = [0; SECRET];
         self.secret.bytes().zip(&mut secret).for_each(|(byte, to)| *to = byte);
@@ -74,9 +74,9 @@ impl Terms {
 /// What it came to.
 pub struct Agreed {
     /// The rings.
-    pub link: Link,
-    /// Their packets are containers.
-    pub containers: bool,
+    pub link: MemifLink,
+    /// Their packets are batches.
+    pub batches: bool,
     /// The program on the other side, as it calls itself.
     pub peer: String,
 }
@@ -84,28 +84,28 @@ pub struct Agreed {
 /// One connection, from its first message to its end.
 pub struct Session {
     channel: Channel,
-    terms: Terms,
+    terms: MemifTerms,
     stage: Stage,
     peer: String,
-    containers: bool,
+    batches: bool,
 }
 
 enum Stage {
     /// Master: the slave has not said which interface it wants.
     Asked,
     /// Master: memory and rings come.
-    Parts { regions: Vec<Arc<Shared>>, rings: [Option<(AddRing, OwnedFd)>; 2] },
+    Parts { regions: Vec<Arc<SharedMemory>>, rings: [Option<(AddRing, OwnedFd)>; 2] },
     /// Slave: the master has not said anything.
     New,
     /// Slave: the master reads them one by one.
-    Telling { rest: VecDeque<(Message, Option<OwnedFd>)>, ours: Ours },
+    Telling { rest: VecDeque<(MemifMessage, Option<OwnedFd>)>, ours: Ours },
     /// There is nothing more to say.
     Connected,
 }
 
 /// What the slave has made.
 struct Ours {
-    rings: (ring::Sender, ring::Receiver),
+    rings: (ring::MemifSender, ring::MemifReceiver),
     /// Wakes the master, and the slave.
     bells: [OwnedFd; 2],
 }
@@ -126,24 +126,24 @@ impl Session {
     ///
     /// # Errors
     /// The peer is gone already.
-    pub fn new(socket: OwnedFd, terms: Terms) -> io::Result<Session> {
+    pub fn new(socket: OwnedFd, terms: MemifTerms) -> io::Result<Session> {
         let channel = Channel::new(socket);
         let stage = match terms.role {
-            Role::Slave => Stage::New,
-            Role::Master => {
+            MemifRole::Slave => Stage::New,
+            MemifRole::Master => {
                 let hello = Hello {
-                    name: if terms.containers { WANTED } else { CONTAINERS }.into(),
+                    name: if terms.batches { WANTED } else { BATCHES }.into(),
                     versions: (VERSION, VERSION),
                     max_region: MOST_REGIONS as u16 - 1,
                     max_m2s_ring: 0,
                     max_s2m_ring: 0,
                     max_log2_ring_size: MAX_LOG2,
                 };
-                channel.send(&Message::Hello(hello), None)?;
+                channel.send(&MemifMessage::Hello(hello), None)?;
                 Stage::Asked
             }
         };
-        Ok(Session { channel, terms, stage, peer: String::new(), containers: false })
+        Ok(Session { channel, terms, stage, peer: String::new(), batches: false })
     }
 
     /// Reads what the peer has said; what that came to, if it has.
@@ -168,7 +168,7 @@ impl Session {
     /// Tells the peer that it is over, and why.
     pub fn end(&self, why: &str) {
         // Whoever is gone need not be told.
-        let _ = self.channel.send(&Message::Disconnect { code: 0, why: why.into() }, None);
+        let _ = self.channel.send(&MemifMessage::Disconnect { code: 0, why: why.into() }, None);
     }
 
     /// Has it come to rings?
@@ -176,8 +176,8 @@ impl Session {
         matches!(self.stage, Stage::Connected)
     }
 
-    fn step(&mut self, message: Message, fd: Option<OwnedFd>) -> io::Result<Option<Agreed>> {
-        if let Message::Disconnect { why, .. } = message {
+    fn step(&mut self, message: MemifMessage, fd: Option<OwnedFd>) -> io::Result<Option<Agreed>> {
+        if let MemifMessage::Disconnect { why, .. } = message {
             let why = if why.is_empty() { "it says nothing".into() } else { why };
             return Err(io::Error::new(
                 io::ErrorKind::ConnectionReset,
@@ -186,17 +186,17 @@ impl Session {
         }
         let mut done = None;
         self.stage = match (mem::replace(&mut self.stage, Stage::Connected), message) {
-            (Stage::Asked, Message::Init(init)) => self.asked(init)?,
-            (Stage::Parts { mut regions, rings }, Message::AddRegion { index, size }) => {
+            (Stage::Asked, MemifMessage::Init(init)) => self.asked(init)?,
+            (Stage::Parts { mut regions, rings }, MemifMessage::AddRegion { index, size }) => {
                 let fd = fd.ok_or(refused("a region without its memory"))?;
                 if usize::from(index) != regions.len() || regions.len() >= MOST_REGIONS {
                     return Err(refused("a region with a number that is not the next one"));
                 }
-                regions.push(Shared::open_first(fd, size)?);
-                self.channel.send(&Message::Ack, None)?;
+                regions.push(SharedMemory::open_first(fd, size)?);
+                self.channel.send(&MemifMessage::Ack, None)?;
                 Stage::Parts { regions, rings }
             }
-            (Stage::Parts { regions, mut rings }, Message::AddRing(ring)) => {
+            (Stage::Parts { regions, mut rings }, MemifMessage::AddRing(ring)) => {
                 let fd = fd.ok_or(refused("a ring without what wakes its reader"))?;
                 let place = &mut rings[usize::from(ring.to_master)];
                 if ring.index != 0 || place.is_some() {
@@ -206,26 +206,26 @@ impl Session {
                     return Err(refused("private headers are not taken"));
                 }
                 *place = Some((ring, fd));
-                self.channel.send(&Message::Ack, None)?;
+                self.channel.send(&MemifMessage::Ack, None)?;
                 Stage::Parts { regions, rings }
             }
-            (Stage::Parts { regions, rings }, Message::Connect { .. }) => {
+            (Stage::Parts { regions, rings }, MemifMessage::Connect { .. }) => {
                 let [Some((to_slave, bell)), Some((to_master, own))] = rings else {
                     return Err(refused("a ring is missing: one each way is needed"));
                 };
                 let rings =
                     ring::of_master(&regions, [&to_slave, &to_master]).map_err(io::Error::other)?;
                 done = Some(self.agreed(rings, own, bell)?);
-                self.channel.send(&Message::Connected { interface: FRAMES.into() }, None)?;
+                self.channel.send(&MemifMessage::Connected { interface: FRAMES.into() }, None)?;
                 Stage::Connected
             }
-            (Stage::New, Message::Hello(hello)) => self.hello(hello)?,
-            (Stage::Telling { mut rest, ours }, Message::Ack) => {
+            (Stage::New, MemifMessage::Hello(hello)) => self.hello(hello)?,
+            (Stage::Telling { mut rest, ours }, MemifMessage::Ack) => {
                 let (message, fd) = rest.pop_front().ok_or(refused(NOT_NOW))?;
                 self.channel.send(&message, fd.as_ref().map(AsFd::as_fd))?;
                 Stage::Telling { rest, ours }
             }
-            (Stage::Telling { rest, ours }, Message::Connected { .. }) if rest.is_empty() => {
+            (Stage::Telling { rest, ours }, MemifMessage::Connected { .. }) if rest.is_empty() => {
                 let [bell, own] = ours.bells;
                 done = Some(self.agreed(ours.rings, own, bell)?);
                 Stage::Connected
@@ -237,13 +237,13 @@ impl Session {
 
     fn agreed(
         &self,
-        rings: (ring::Sender, ring::Receiver),
+        rings: (ring::MemifSender, ring::MemifReceiver),
         own: OwnedFd,
         bell: OwnedFd,
     ) -> io::Result<Agreed> {
         let fences = self.peer.starts_with(FRAMES);
-        let link = Link::new(rings, own, bell, fences, self.terms.longest)?;
-        Ok(Agreed { link, containers: self.containers, peer: self.peer.clone() })
+        let link = MemifLink::new(rings, own, bell, fences, self.terms.longest)?;
+        Ok(Agreed { link, batches: self.batches, peer: self.peer.clone() })
     }
 
     /// The slave says which interface it wants.
@@ -260,9 +260,9 @@ impl Session {
         if !self.terms.secret.is_empty() && !same(&init.secret, &self.terms.secret()) {
             return Err(refused("the secret is another one"));
         }
-        self.containers = init.name == CONTAINERS;
+        self.batches = init.name == BATCHES;
         self.peer = init.name;
-        self.channel.send(&Message::Ack, None)?;
+        self.channel.send(&MemifMessage::Ack, None)?;
         Ok(Stage::Parts { regions: Vec::new(), rings: [None, None] })
     }
 
@@ -271,41 +271,42 @@ impl Session {
         if !(hello.versions.0..=hello.versions.1).contains(&VERSION) {
             return Err(refused("version 2.0 is not among those of the other side"));
         }
-        self.containers = hello.name == WANTED || self.terms.containers && hello.name == CONTAINERS;
+        self.batches = hello.name == WANTED || self.terms.batches && hello.name == BATCHES;
         self.peer = hello.name;
         let init = Init {
             version: VERSION,
             id: self.terms.id,
             mode: ETHERNET,
             secret: self.terms.secret(),
-            name: if self.containers { CONTAINERS } else { FRAMES }.into(),
+            name: if self.batches { BATCHES } else { FRAMES }.into(),
         };
         let log2 = OUR_LOG2.min(hello.max_log2_ring_size);
         let words = ring::words(log2);
-        let (memory, shared) = Shared::create(words)?;
+        let (memory, shared) = SharedMemory::create(words)?;
         let rings = ring::of_slave(&shared, log2).map_err(io::Error::other)?;
         let bell = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let bells = [bell()?, bell()?];
-        let ring = |to_master: bool, bell: &OwnedFd| -> io::Result<(Message, Option<OwnedFd>)> {
-            let offset = if to_master { 0 } else { ring::length(log2) as u32 };
-            let ring = AddRing {
-                to_master,
-                index: 0,
-                region: 0,
-                offset,
-                log2_ring_size: log2,
-                private_header: 0,
+        let ring =
+            |to_master: bool, bell: &OwnedFd| -> io::Result<(MemifMessage, Option<OwnedFd>)> {
+                let offset = if to_master { 0 } else { ring::length(log2) as u32 };
+                let ring = AddRing {
+                    to_master,
+                    index: 0,
+                    region: 0,
+                    offset,
+                    log2_ring_size: log2,
+                    private_header: 0,
+                };
+                Ok((MemifMessage::AddRing(ring), Some(bell.try_clone()?)))
             };
-            Ok((Message::AddRing(ring), Some(bell.try_clone()?)))
-        };
         let size = (words * size_of::<u64>()) as u64;
         let rest = [
-            (Message::AddRegion { index: 0, size }, Some(memory)),
+            (MemifMessage::AddRegion { index: 0, size }, Some(memory)),
             ring(true, &bells[0])?,
             ring(false, &bells[1])?,
-            (Message::Connect { interface: FRAMES.into() }, None),
+            (MemifMessage::Connect { interface: FRAMES.into() }, None),
         ];
-        self.channel.send(&Message::Init(init), None)?;
+        self.channel.send(&MemifMessage::Init(init), None)?;
         Ok(Stage::Telling { rest: rest.into(), ours: Ours { rings, bells } })
     }
 }

@@ -4,8 +4,10 @@
 
 use falaj_batch::memif::message::AddRing;
 use falaj_batch::memif::region::Region;
-use falaj_batch::memif::ring::{BUFFER, Receiver, Sender, Sent, length, of_master, of_slave};
-use falaj_batch::ring::{Atomic, CONTROL, Memory, Popped, Pushed, Reader, Writer};
+use falaj_batch::memif::ring::{
+    BUFFER, MemifReceiver, MemifSender, SendOutcome, length, of_master, of_slave,
+};
+use falaj_batch::ring::{Atomic, CONTROL, Memory, Popped, Pushed, RingReader, RingWriter};
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Notify};
 use std::collections::BTreeMap;
@@ -37,10 +39,10 @@ impl Memory for Words {
 /// Words for strings: two of a word each with their lengths.
 const ROOM: usize = 4;
 
-fn ring() -> (Writer<Words>, Reader<Words>) {
+fn ring() -> (RingWriter<Words>, RingReader<Words>) {
     let words = Words(Arc::new((0..CONTROL + ROOM).map(|_| Word(AtomicU64::new(0))).collect()));
-    let reader = Reader::new(words.clone(), 0, ROOM).unwrap();
-    (Writer::new(words, 0, ROOM).unwrap(), reader)
+    let reader = RingReader::new(words.clone(), 0, ROOM).unwrap();
+    (RingWriter::new(words, 0, ROOM).unwrap(), reader)
 }
 
 /// What wakes either side.
@@ -56,7 +58,7 @@ impl Bells {
     }
 
     /// Writes a string, sleeping until there is room.
-    fn write(&self, writer: &mut Writer<Words>, bytes: &[u8]) {
+    fn write(&self, writer: &mut RingWriter<Words>, bytes: &[u8]) {
         loop {
             match writer.push(bytes).unwrap() {
                 Pushed::Wake => return self.reader.notify(),
@@ -72,7 +74,7 @@ impl Bells {
     }
 
     /// Reads a string, sleeping until there is one.
-    fn read(&self, reader: &mut Reader<Words>) -> Vec<u8> {
+    fn read(&self, reader: &mut RingReader<Words>) -> Vec<u8> {
         let mut out = Vec::new();
         loop {
             match reader.pop(&mut out).unwrap() {
@@ -237,7 +239,7 @@ impl Region for Parts {
 }
 
 /// A ring of each direction: who sends, who receives.
-fn memif() -> [(Sender<Parts>, Receiver<Parts>); 2] {
+fn memif() -> [(MemifSender<Parts>, MemifReceiver<Parts>); 2] {
     let parts = Parts::new();
     let (to_master, from_master) = of_slave(&parts, LOG2).unwrap();
     let ring = |to_master: bool| {
@@ -250,18 +252,18 @@ fn memif() -> [(Sender<Parts>, Receiver<Parts>); 2] {
 }
 
 /// Sends a packet. For room there is no wake-up: it looks again.
-fn give(sender: &mut Sender<Parts>, bell: &Notify, packet: &[u8]) {
+fn give(sender: &mut MemifSender<Parts>, bell: &Notify, packet: &[u8]) {
     loop {
         match sender.send(packet).unwrap() {
-            Sent::Wake => return bell.notify(),
-            Sent::Quiet => return,
-            Sent::Full => loom::thread::yield_now(),
+            SendOutcome::Wake => return bell.notify(),
+            SendOutcome::Quiet => return,
+            SendOutcome::Full => loom::thread::yield_now(),
         }
     }
 }
 
 /// Takes a packet, sleeping until there is one; awake, it is not woken.
-fn take(receiver: &mut Receiver<Parts>, bell: &Notify) -> Vec<u8> {
+fn take(receiver: &mut MemifReceiver<Parts>, bell: &Notify) -> Vec<u8> {
     let mut out = [0; 8];
     loop {
         if let Some(received) = receiver.receive(&mut out).unwrap() {

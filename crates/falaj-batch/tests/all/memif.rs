@@ -4,14 +4,14 @@
 
 use falaj_batch::crossing::Crossing;
 use falaj_batch::memif::channel::Channel;
-use falaj_batch::memif::link::Link;
+use falaj_batch::memif::link::MemifLink;
 use falaj_batch::memif::message::{
-    AddRing, ETHERNET, Hello, Init, LENGTH, Malformed, Message, VERSION,
+    AddRing, ETHERNET, Hello, Init, LENGTH, MalformedMessage, MemifMessage, VERSION,
 };
 use falaj_batch::memif::ring::BUFFER;
-use falaj_batch::memif::session::{Agreed, Role, Session, Terms};
-use falaj_batch::memif::station::{News, Station};
-use falaj_batch::memory::Shared;
+use falaj_batch::memif::session::{Agreed, MemifRole, MemifTerms, Session};
+use falaj_batch::memif::socket::{MemifSocket, News};
+use falaj_batch::memory::SharedMemory;
 use falaj_engine::batch::{BatchPolicy, Packer};
 use falaj_sched::units::time::{Span, Time};
 use proptest::prelude::*;
@@ -37,12 +37,12 @@ fn pair() -> [OwnedFd; 2] {
     [a, b]
 }
 
-fn terms(role: Role) -> Terms {
-    Terms { role, id: 3, secret: "word".into(), containers: false, longest: LONGEST }
+fn terms(role: MemifRole) -> MemifTerms {
+    MemifTerms { role, id: 3, secret: "word".into(), batches: false, longest: LONGEST }
 }
 
 /// Both sides say what they have to; what came of it at the master's and at the slave's.
-fn talk(master: Terms, slave: Terms) -> [Result<Option<Agreed>, String>; 2] {
+fn talk(master: MemifTerms, slave: MemifTerms) -> [Result<Option<Agreed>, String>; 2] {
     let [a, b] = pair();
     let mut sides = [Session::new(a, master).unwrap(), Session::new(b, slave).unwrap()];
     let mut came = [Ok(None), Ok(None)];
@@ -56,7 +56,7 @@ fn talk(master: Terms, slave: Terms) -> [Result<Option<Agreed>, String>; 2] {
     came
 }
 
-fn connected(master: Terms, slave: Terms) -> [Agreed; 2] {
+fn connected(master: MemifTerms, slave: MemifTerms) -> [Agreed; 2] {
     talk(master, slave).map(|came| came.unwrap().expect("they agree"))
 }
 
@@ -70,7 +70,7 @@ fn packet(number: usize, length: usize) -> Vec<u8> {
 }
 
 /// What is in the ring, all of it.
-fn all(link: &mut Link) -> Vec<Vec<u8>> {
+fn all(link: &mut MemifLink) -> Vec<Vec<u8>> {
     let mut buffer = vec![0; LONGEST];
     let mut packets = Vec::new();
     while let Some(length) = link.receive(&mut buffer).unwrap() {
@@ -82,8 +82,8 @@ fn all(link: &mut Link) -> Vec<Vec<u8>> {
 #[test]
 fn packets_both_ways() {
     let [mut master, mut slave] =
-        connected(terms(Role::Master), terms(Role::Slave)).map(|agreed| {
-            assert!(!agreed.containers && agreed.peer.starts_with("falaj"), "{}", agreed.peer);
+        connected(terms(MemifRole::Master), terms(MemifRole::Slave)).map(|agreed| {
+            assert!(!agreed.batches && agreed.peer.starts_with("falaj"), "{}", agreed.peer);
             agreed.link
         });
     let mut number = 0;
@@ -95,7 +95,7 @@ fn packets_both_ways() {
     assert!(number > 2 * 70_000, "{number}");
 }
 
-fn turn(from: &mut Link, to: &mut Link, number: &mut usize, round: usize) {
+fn turn(from: &mut MemifLink, to: &mut MemifLink, number: &mut usize, round: usize) {
     assert!(to.rest().unwrap(), "nothing is there");
     to.clear().unwrap();
     assert!(!is_readable(to));
@@ -116,7 +116,7 @@ fn turn(from: &mut Link, to: &mut Link, number: &mut usize, round: usize) {
 #[test]
 fn wake_ups_and_room() {
     let [master, slave] =
-        connected(terms(Role::Master), terms(Role::Slave)).map(|agreed| agreed.link);
+        connected(terms(MemifRole::Master), terms(MemifRole::Slave)).map(|agreed| agreed.link);
     for (mut from, mut to) in [(master, slave)] {
         for _ in 0..2 {
             assert!(to.rest().unwrap());
@@ -150,25 +150,25 @@ fn containers_only_if_both_sides_will() {
         ([false, true], true),
         ([true, true], true),
     ] {
-        let [master, slave] = [Role::Master, Role::Slave].map(terms);
+        let [master, slave] = [MemifRole::Master, MemifRole::Slave].map(terms);
         let [master, slave] = connected(
-            Terms { containers: wants[0], ..master },
-            Terms { containers: wants[1], ..slave },
+            MemifTerms { batches: wants[0], ..master },
+            MemifTerms { batches: wants[1], ..slave },
         );
-        assert_eq!([master.containers, slave.containers], [agreed; 2], "{wants:?}");
+        assert_eq!([master.batches, slave.batches], [agreed; 2], "{wants:?}");
     }
     // Others are not asked, whoever listens and whoever connects.
     for name in ["VPP 24.02", "", "falaj"] {
-        let (mut session, other) = against(Terms { containers: true, ..terms(Role::Slave) });
+        let (mut session, other) = against(MemifTerms { batches: true, ..terms(MemifRole::Slave) });
         let hello = Hello {
             name: name.into(),
             versions: (VERSION, VERSION),
             max_log2_ring_size: 10,
             ..Hello::default()
         };
-        other.send(&Message::Hello(hello), None).unwrap();
+        other.send(&MemifMessage::Hello(hello), None).unwrap();
         session.turn().unwrap();
-        let Some((Message::Init(init), None)) = other.receive().unwrap() else {
+        let Some((MemifMessage::Init(init), None)) = other.receive().unwrap() else {
             panic!("an answer")
         };
         assert_eq!((init.name.as_str(), init.id, &init.secret[..5]), ("falaj", 3, &b"word\0"[..]));
@@ -177,14 +177,14 @@ fn containers_only_if_both_sides_will() {
 
 #[test]
 fn containers_cross() {
-    let of = |role| Terms { containers: true, ..terms(role) };
+    let of = |role| MemifTerms { batches: true, ..terms(role) };
     let policy = BatchPolicy {
         packets: 62,
         bytes: 1 << 16,
         timeout: Span::from_micros(200),
         when_idle: false,
     };
-    let [mut a, mut b] = connected(of(Role::Master), of(Role::Slave))
+    let [mut a, mut b] = connected(of(MemifRole::Master), of(MemifRole::Slave))
         .map(|agreed| Crossing::new(agreed.link, Packer::new(policy, 0).unwrap()));
     let mut buffer = vec![0; LONGEST];
     for round in 0..50 {
@@ -193,13 +193,13 @@ fn containers_cross() {
             assert!(a.offer(packet, Time(round as u64 * 1_000_000)).unwrap());
         }
         let mut came = Vec::new();
-        let mut take = |from: &mut Crossing<Link>, came: &mut Vec<Vec<u8>>| {
+        let mut take = |from: &mut Crossing<MemifLink>, came: &mut Vec<Vec<u8>>| {
             while let Some(length) = from.receive(&mut buffer).unwrap() {
                 came.push(buffer[..length.unwrap()].to_vec());
             }
         };
         take(&mut b, &mut came);
-        assert_eq!(came, sent[..62], "one container is full");
+        assert_eq!(came, sent[..62], "one batch is full");
         a.poll(Time(round as u64 * 1_000_000 + 200_000)).unwrap();
         take(&mut b, &mut came);
         assert_eq!(came, sent, "and one was late");
@@ -207,12 +207,12 @@ fn containers_cross() {
     }
 }
 
-/// Packets that find no room wait within their containers until there is some.
+/// Packets that find no room wait within their batches until there is some.
 #[test]
 fn containers_wait_for_room() {
-    let of = |role| Terms { containers: true, ..terms(role) };
+    let of = |role| MemifTerms { batches: true, ..terms(role) };
     let policy = BatchPolicy::one_by_one(1 << 16);
-    let [mut b, mut a] = connected(of(Role::Master), of(Role::Slave))
+    let [mut b, mut a] = connected(of(MemifRole::Master), of(MemifRole::Slave))
         .map(|agreed| Crossing::new(agreed.link, Packer::new(policy, 0).unwrap()));
     let (mut sent, now) = (0, Time(0));
     while a.offer(&packet(0, 100 + sent % 100), now).unwrap() {
@@ -231,18 +231,18 @@ fn containers_wait_for_room() {
 }
 
 /// A session and what it talks to.
-fn against(terms: Terms) -> (Session, Channel) {
+fn against(terms: MemifTerms) -> (Session, Channel) {
     let [a, b] = pair();
     (Session::new(a, terms).unwrap(), Channel::new(b))
 }
 
 #[test]
 fn who_does_not_agree_is_told() {
-    let [master, slave] = [Role::Master, Role::Slave].map(terms);
+    let [master, slave] = [MemifRole::Master, MemifRole::Slave].map(terms);
     for (other, told) in [
-        (Terms { id: 4, ..slave.clone() }, "another number"),
-        (Terms { secret: "wort".into(), ..slave.clone() }, "secret"),
-        (Terms { secret: String::new(), ..slave.clone() }, "secret"),
+        (MemifTerms { id: 4, ..slave.clone() }, "another number"),
+        (MemifTerms { secret: "wort".into(), ..slave.clone() }, "secret"),
+        (MemifTerms { secret: String::new(), ..slave.clone() }, "secret"),
     ] {
         let [first, second] = talk(master.clone(), other);
         let (first, second) = (first.err().expect("refused"), second.err().expect("told"));
@@ -252,14 +252,14 @@ fn who_does_not_agree_is_told() {
         );
     }
     // Who asks for no secret takes any.
-    assert!(talk(Terms { secret: String::new(), ..master }, slave)[0].is_ok());
+    assert!(talk(MemifTerms { secret: String::new(), ..master }, slave)[0].is_ok());
 }
 
 #[test]
 fn messages_are_their_bytes() {
     let all = [
-        Message::Ack,
-        Message::Hello(Hello {
+        MemifMessage::Ack,
+        MemifMessage::Hello(Hello {
             name: "VPP".into(),
             versions: (VERSION, VERSION),
             max_region: 255,
@@ -267,15 +267,15 @@ fn messages_are_their_bytes() {
             max_s2m_ring: 2,
             max_log2_ring_size: 14,
         }),
-        Message::Init(Init {
+        MemifMessage::Init(Init {
             version: VERSION,
             id: 7,
             mode: ETHERNET,
             secret: [7; 24],
             name: "x".repeat(31),
         }),
-        Message::AddRegion { index: 1, size: 1 << 40 },
-        Message::AddRing(AddRing {
+        MemifMessage::AddRegion { index: 1, size: 1 << 40 },
+        MemifMessage::AddRing(AddRing {
             to_master: true,
             index: 1,
             region: 2,
@@ -283,23 +283,26 @@ fn messages_are_their_bytes() {
             log2_ring_size: 4,
             private_header: 5,
         }),
-        Message::Connect { interface: "memif0/0".into() },
-        Message::Connected { interface: String::new() },
-        Message::Disconnect { code: 5, why: "for no reason".into() },
+        MemifMessage::Connect { interface: "memif0/0".into() },
+        MemifMessage::Connected { interface: String::new() },
+        MemifMessage::Disconnect { code: 5, why: "for no reason".into() },
     ];
     for (kind, message) in all.iter().enumerate() {
         let bytes = message.to_bytes();
         assert_eq!(bytes[..2], (kind as u16 + 1).to_ne_bytes());
-        assert_eq!(Message::from_bytes(&bytes).as_ref(), Ok(message));
-        assert_eq!(Message::from_bytes(&bytes[1..]), Err(Malformed::Length(LENGTH - 1)));
+        assert_eq!(MemifMessage::from_bytes(&bytes).as_ref(), Ok(message));
+        assert_eq!(
+            MemifMessage::from_bytes(&bytes[1..]),
+            Err(MalformedMessage::Length(LENGTH - 1))
+        );
     }
     // Where VPP's `memif.h` has a region's size and a ring's offset.
     assert_eq!(all[3].to_bytes()[4..12], (1u64 << 40).to_ne_bytes());
     assert_eq!(all[4].to_bytes()[8..12], 3u32.to_ne_bytes());
-    assert_eq!(Message::from_bytes(&[0; LENGTH]), Err(Malformed::Kind(0)));
+    assert_eq!(MemifMessage::from_bytes(&[0; LENGTH]), Err(MalformedMessage::Kind(0)));
     // What would be too long is cut off, and nothing moves a terminal's cursor.
-    let long = Message::Connect { interface: format!("{}\u{1b}[2J", "é".repeat(12)) };
-    let Ok(Message::Connect { interface }) = Message::from_bytes(&long.to_bytes()) else {
+    let long = MemifMessage::Connect { interface: format!("{}\u{1b}[2J", "é".repeat(12)) };
+    let Ok(MemifMessage::Connect { interface }) = MemifMessage::from_bytes(&long.to_bytes()) else {
         panic!("one of its kind")
     };
     assert_eq!(interface, format!("{}?[2J", "é".repeat(12)));
@@ -310,7 +313,7 @@ struct Slave {
     session: Session,
     channel: Channel,
     memory: OwnedFd,
-    shared: Arc<Shared>,
+    shared: Arc<SharedMemory>,
     bells: [OwnedFd; 2],
 }
 
@@ -324,13 +327,13 @@ const DATA: usize = 2 * TO_SLAVE;
 
 impl Slave {
     fn new() -> Slave {
-        let (session, channel) = against(terms(Role::Master));
-        let (memory, shared) = Shared::create(WORDS).unwrap();
+        let (session, channel) = against(terms(MemifRole::Master));
+        let (memory, shared) = SharedMemory::create(WORDS).unwrap();
         let bell = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
         for ring in [TO_MASTER, TO_SLAVE] {
             shared.cell::<AtomicU32>(ring).unwrap().store(0x3E3_1F20, Relaxed);
         }
-        assert!(matches!(channel.receive().unwrap(), Some((Message::Hello(_), None))));
+        assert!(matches!(channel.receive().unwrap(), Some((MemifMessage::Hello(_), None))));
         Slave { session, channel, memory, shared, bells: [bell(), bell()] }
     }
 
@@ -339,14 +342,18 @@ impl Slave {
         AddRing { to_master, offset, log2_ring_size: LOG2, ..AddRing::default() }
     }
 
-    fn init() -> Message {
+    fn init() -> MemifMessage {
         let mut secret = [0; 24];
         secret[..4].copy_from_slice(b"word");
-        Message::Init(Init { version: VERSION, id: 3, secret, ..Init::default() })
+        MemifMessage::Init(Init { version: VERSION, id: 3, secret, ..Init::default() })
     }
 
     /// Says this; what came of it.
-    fn says(&mut self, message: &Message, fd: Option<&OwnedFd>) -> Result<Option<Agreed>, String> {
+    fn says(
+        &mut self,
+        message: &MemifMessage,
+        fd: Option<&OwnedFd>,
+    ) -> Result<Option<Agreed>, String> {
         self.channel.send(message, fd.map(AsFd::as_fd)).unwrap();
         self.session.turn().map_err(|error| error.to_string())
     }
@@ -356,10 +363,10 @@ impl Slave {
         let [memory, first, second] =
             [&self.memory, &self.bells[0], &self.bells[1]].map(|fd| fd.try_clone().unwrap());
         self.says(&Slave::init(), None)?;
-        self.says(&Message::AddRegion { index: 0, size: REGION }, Some(&memory))?;
-        self.says(&Message::AddRing(rings[0]), Some(&first))?;
-        self.says(&Message::AddRing(rings[1]), Some(&second))?;
-        self.says(&Message::Connect { interface: String::new() }, None)
+        self.says(&MemifMessage::AddRegion { index: 0, size: REGION }, Some(&memory))?;
+        self.says(&MemifMessage::AddRing(rings[0]), Some(&first))?;
+        self.says(&MemifMessage::AddRing(rings[1]), Some(&second))?;
+        self.says(&MemifMessage::Connect { interface: String::new() }, None)
     }
 
     fn index(&self, ring: usize, at: usize, value: u16) {
@@ -411,15 +418,15 @@ fn what_a_slave_must_not_say() {
             last = Some(message);
         }
         assert!(
-            matches!(&last, Some(Message::Disconnect { why: heard, .. }) if *heard == why),
+            matches!(&last, Some(MemifMessage::Disconnect { why: heard, .. }) if *heard == why),
             "{last:?}"
         );
     }
 
     let (region, ring) =
-        (Message::AddRegion { index: 0, size: REGION }, Message::AddRing(right[0]));
-    let connect = Message::Connect { interface: String::new() };
-    let refused = |first: &[(&Message, bool)], told: &str| {
+        (MemifMessage::AddRegion { index: 0, size: REGION }, MemifMessage::AddRing(right[0]));
+    let connect = MemifMessage::Connect { interface: String::new() };
+    let refused = |first: &[(&MemifMessage, bool)], told: &str| {
         let mut slave = Slave::new();
         let memory = slave.memory.try_clone().unwrap();
         let mut why = None;
@@ -431,20 +438,23 @@ fn what_a_slave_must_not_say() {
     let init = Slave::init();
     refused(&[(&region, true)], "does not belong there");
     refused(&[(&connect, false)], "does not belong there");
-    refused(&[(&Message::Ack, false)], "does not belong there");
+    refused(&[(&MemifMessage::Ack, false)], "does not belong there");
     refused(&[(&init, false), (&init, false)], "does not belong there");
     refused(&[(&init, false), (&region, false)], "without its memory");
     refused(&[(&init, false), (&ring, false)], "without what wakes");
     refused(
-        &[(&init, false), (&Message::AddRegion { index: 1, size: REGION }, true)],
+        &[(&init, false), (&MemifMessage::AddRegion { index: 1, size: REGION }, true)],
         "not the next one",
     );
     refused(
-        &[(&init, false), (&Message::AddRegion { index: 0, size: REGION + 1 }, true)],
+        &[(&init, false), (&MemifMessage::AddRegion { index: 0, size: REGION + 1 }, true)],
         "shorter",
     );
-    refused(&[(&init, false), (&Message::AddRegion { index: 0, size: u64::MAX }, true)], "shorter");
-    refused(&[(&init, false), (&Message::AddRegion { index: 0, size: 0 }, true)], "empty");
+    refused(
+        &[(&init, false), (&MemifMessage::AddRegion { index: 0, size: u64::MAX }, true)],
+        "shorter",
+    );
+    refused(&[(&init, false), (&MemifMessage::AddRegion { index: 0, size: 0 }, true)], "empty");
     refused(&[(&init, false), (&region, true), (&connect, false)], "a ring is missing");
     // Memory is no eventfd.
     refused(
@@ -452,19 +462,19 @@ fn what_a_slave_must_not_say() {
             (&init, false),
             (&region, true),
             (&ring, true),
-            (&Message::AddRing(right[1]), true),
+            (&MemifMessage::AddRing(right[1]), true),
             (&connect, false),
         ],
         "",
     );
-    refused(&[(&Message::Disconnect { code: 0, why: "enough".into() }, false)], "enough");
+    refused(&[(&MemifMessage::Disconnect { code: 0, why: "enough".into() }, false)], "enough");
     for wrong in [
         Init { version: 0x300, ..Init::default() },
         Init { version: VERSION, id: 4, ..Init::default() },
         Init { version: VERSION, id: 3, mode: 1, ..Init::default() },
         Init { version: VERSION, id: 3, ..Init::default() },
     ] {
-        refused(&[(&Message::Init(wrong), false)], "");
+        refused(&[(&MemifMessage::Init(wrong), false)], "");
     }
 }
 
@@ -475,7 +485,7 @@ fn memory_that_is_not_sealed() {
     let memory = fs::memfd_create("plain", MemfdFlags::ALLOW_SEALING).unwrap();
     fs::ftruncate(&memory, REGION).unwrap();
     slave.says(&Slave::init(), None).unwrap();
-    let region = Message::AddRegion { index: 0, size: REGION };
+    let region = MemifMessage::AddRegion { index: 0, size: REGION };
     assert!(slave.says(&region, Some(&memory)).err().unwrap().contains("not sealed"));
     // As libmemif does it.
     let mut slave = Slave::new();
@@ -488,12 +498,12 @@ fn memory_that_is_not_sealed() {
 fn bytes_that_are_no_message_end_it() {
     for bytes in [&[0; LENGTH][..], &[1; LENGTH], &[1, 0], &[1; LENGTH + 1]] {
         let [a, b] = pair();
-        let mut session = Session::new(a, terms(Role::Master)).unwrap();
+        let mut session = Session::new(a, terms(MemifRole::Master)).unwrap();
         send(&b, bytes, SendFlags::empty()).unwrap();
         assert!(session.turn().is_err(), "{} B", bytes.len());
     }
     let [a, b] = pair();
-    let mut session = Session::new(a, terms(Role::Master)).unwrap();
+    let mut session = Session::new(a, terms(MemifRole::Master)).unwrap();
     drop(b);
     assert!(session.turn().is_err());
 }
@@ -570,10 +580,10 @@ enum With {
 
 /// Whatever a master or a slave says: was there a connection? Nothing is asked for but that it
 /// ends.
-fn told(role: Role, messages: &[(Vec<u8>, With)]) -> bool {
+fn told(role: MemifRole, messages: &[(Vec<u8>, With)]) -> bool {
     let [a, b] = pair();
     let mut session = Session::new(a, terms(role)).unwrap();
-    let (memory, shared) = Shared::create(WORDS).unwrap();
+    let (memory, shared) = SharedMemory::create(WORDS).unwrap();
     for ring in [TO_MASTER, TO_SLAVE] {
         shared.cell::<AtomicU32>(ring).unwrap().store(0x3E3_1F20, Relaxed);
     }
@@ -606,7 +616,7 @@ fn told(role: Role, messages: &[(Vec<u8>, With)]) -> bool {
 }
 
 /// Uses a connection. What comes is no longer than there is room.
-fn look(link: &mut Link, buffer: &mut [u8]) {
+fn look(link: &mut MemifLink, buffer: &mut [u8]) {
     for _ in 0..3 {
         match link.receive(buffer) {
             Ok(Some(Ok(length))) => assert!(length <= buffer.len()),
@@ -619,42 +629,44 @@ fn look(link: &mut Link, buffer: &mut [u8]) {
 }
 
 /// A slave whose master says what it should, and its memory.
-fn with_master() -> (Session, Channel, Link, Arc<Shared>) {
-    let (mut session, master) = against(terms(Role::Slave));
+fn with_master() -> (Session, Channel, MemifLink, Arc<SharedMemory>) {
+    let (mut session, master) = against(terms(MemifRole::Slave));
     let hello = Hello {
         name: "falaj".into(),
         versions: (VERSION, VERSION),
         max_log2_ring_size: LOG2,
         ..Hello::default()
     };
-    let (mut says, mut memory) = (Message::Hello(hello), None);
+    let (mut says, mut memory) = (MemifMessage::Hello(hello), None);
     loop {
         master.send(&says, None).unwrap();
         if let Some(agreed) = session.turn().unwrap() {
             return (session, master, agreed.link, memory.expect("a region"));
         }
         says = match master.receive().unwrap().expect("an answer") {
-            (Message::AddRegion { size, .. }, fd) => {
-                memory = Some(Shared::open_first(fd.unwrap(), size).unwrap());
-                Message::Ack
+            (MemifMessage::AddRegion { size, .. }, fd) => {
+                memory = Some(SharedMemory::open_first(fd.unwrap(), size).unwrap());
+                MemifMessage::Ack
             }
-            (Message::Connect { .. }, _) => Message::Connected { interface: String::new() },
-            _ => Message::Ack,
+            (MemifMessage::Connect { .. }, _) => {
+                MemifMessage::Connected { interface: String::new() }
+            }
+            _ => MemifMessage::Ack,
         };
     }
 }
 
 /// Whatever a peer writes into the memory between our looks at it. Packets that come are no longer
 /// than there is room, and what is sent goes within the region.
-fn rings(role: Role, writes: &[(u16, u64)]) {
+fn rings(role: MemifRole, writes: &[(u16, u64)]) {
     let mut slave = Slave::new();
     let (shared, mut link, kept) = match role {
-        Role::Master => {
+        MemifRole::Master => {
             let link =
                 slave.connect([Slave::ring(true), Slave::ring(false)]).unwrap().unwrap().link;
             (Arc::clone(&slave.shared), link, None)
         }
-        Role::Slave => {
+        MemifRole::Slave => {
             let (session, channel, link, shared) = with_master();
             (shared, link, Some((session, channel)))
         }
@@ -672,7 +684,7 @@ fn rings(role: Role, writes: &[(u16, u64)]) {
 /// A peer that says or writes what the bytes do: a plain function, for any fuzzer.
 pub(crate) fn hostile(bytes: &[u8]) {
     let Some((how, rest)) = bytes.split_first() else { return };
-    let role = if how % 2 == 0 { Role::Master } else { Role::Slave };
+    let role = if how % 2 == 0 { MemifRole::Master } else { MemifRole::Slave };
     let mut bytes = rest.iter().copied();
     if how / 2 % 2 == 0 {
         let mut messages = Vec::new();
@@ -711,15 +723,15 @@ fn said(kind: u8, bytes: &mut impl Iterator<Item = u8>) -> (Vec<u8>, With) {
     let hello =
         Hello { versions: (VERSION, VERSION), max_log2_ring_size: LOG2, ..Hello::default() };
     let (message, with) = match kind % 9 {
-        0 => (Message::Ack, With::Nothing),
-        1 => (Message::Hello(hello), With::Nothing),
+        0 => (MemifMessage::Ack, With::Nothing),
+        1 => (MemifMessage::Hello(hello), With::Nothing),
         2 => (Slave::init(), With::Nothing),
-        3 => (Message::AddRegion { index: 0, size: REGION }, With::Memory),
-        4 => (Message::AddRing(Slave::ring(true)), With::Bell),
-        5 => (Message::AddRing(Slave::ring(false)), With::Bell),
-        6 => (Message::Connect { interface: String::new() }, With::Nothing),
-        7 => (Message::Connected { interface: String::new() }, With::Nothing),
-        _ => (Message::Disconnect { code: 0, why: String::new() }, With::Nothing),
+        3 => (MemifMessage::AddRegion { index: 0, size: REGION }, With::Memory),
+        4 => (MemifMessage::AddRing(Slave::ring(true)), With::Bell),
+        5 => (MemifMessage::AddRing(Slave::ring(false)), With::Bell),
+        6 => (MemifMessage::Connect { interface: String::new() }, With::Nothing),
+        7 => (MemifMessage::Connected { interface: String::new() }, With::Nothing),
+        _ => (MemifMessage::Disconnect { code: 0, why: String::new() }, With::Nothing),
     };
     let mut message = message.to_bytes().to_vec();
     let with = match kind / 9 % 9 {
@@ -738,7 +750,8 @@ fn said(kind: u8, bytes: &mut impl Iterator<Item = u8>) -> (Vec<u8>, With) {
 /// What a fuzzer changes is right to begin with: it leads to a connection.
 #[test]
 fn what_is_changed_was_right() {
-    for (role, kinds) in [(Role::Master, &[2, 3, 4, 5, 6][..]), (Role::Slave, &[1, 0, 0, 0, 0, 7])]
+    for (role, kinds) in
+        [(MemifRole::Master, &[2, 3, 4, 5, 6][..]), (MemifRole::Slave, &[1, 0, 0, 0, 0, 7])]
     {
         let messages: Vec<_> =
             kinds.iter().map(|&kind| said(kind, &mut std::iter::empty())).collect();
@@ -775,10 +788,10 @@ proptest! {
     #[test]
     fn whatever_is_said(master: bool, messages in prop::collection::vec(message(), 0..8)) {
         let all: Vec<_> = messages.iter().map(|message| (message.clone(), With::Nothing)).collect();
-        told(if master { Role::Master } else { Role::Slave }, &all);
+        told(if master { MemifRole::Master } else { MemifRole::Slave }, &all);
         for bytes in messages {
-            if let Ok(message) = Message::from_bytes(&bytes) {
-                prop_assert_eq!(Message::from_bytes(&message.to_bytes()), Ok(message));
+            if let Ok(message) = MemifMessage::from_bytes(&bytes) {
+                prop_assert_eq!(MemifMessage::from_bytes(&message.to_bytes()), Ok(message));
             }
         }
     }
@@ -788,7 +801,7 @@ proptest! {
         master: bool,
         writes in prop::collection::vec((any::<u16>(), number()), 0..60),
     ) {
-        rings(if master { Role::Master } else { Role::Slave }, &writes);
+        rings(if master { MemifRole::Master } else { MemifRole::Slave }, &writes);
     }
 
     #[test]
@@ -802,10 +815,10 @@ fn path() -> PathBuf {
 }
 
 /// Looks until there is news.
-fn news(stations: &mut [&mut Station], whose: usize) -> News {
+fn news(sockets: &mut [&mut MemifSocket], whose: usize) -> News {
     for _ in 0..1000 {
-        for (i, station) in stations.iter_mut().enumerate() {
-            match station.look().unwrap() {
+        for (i, socket) in sockets.iter_mut().enumerate() {
+            match socket.look().unwrap() {
                 Some(news) if i == whose => return news,
                 _ => {}
             }
@@ -820,14 +833,14 @@ fn news(stations: &mut [&mut Station], whose: usize) -> News {
 #[test]
 fn peers_come_and_go() {
     let path = path();
-    let mut slave = Station::open(&path, terms(Role::Slave)).unwrap();
+    let mut slave = MemifSocket::open(&path, terms(MemifRole::Slave)).unwrap();
     assert!(slave.look().unwrap().is_none());
-    let mut master = Station::open(&path, terms(Role::Master)).unwrap();
-    assert!(Station::open(&path, terms(Role::Master)).is_err(), "somebody listens there");
+    let mut master = MemifSocket::open(&path, terms(MemifRole::Master)).unwrap();
+    assert!(MemifSocket::open(&path, terms(MemifRole::Master)).is_err(), "somebody listens there");
     let mut connected = [None, None];
     for _ in 0..1000 {
-        for (station, connected) in [&mut master, &mut slave].into_iter().zip(&mut connected) {
-            if let Some(News::Connected(agreed)) = station.look().unwrap() {
+        for (socket, connected) in [&mut master, &mut slave].into_iter().zip(&mut connected) {
+            if let Some(News::Connected(agreed)) = socket.look().unwrap() {
                 *connected = Some(agreed.link);
             }
         }
@@ -845,7 +858,7 @@ fn peers_come_and_go() {
     assert!(why.contains("falaj ends"), "{why}");
     assert!(a.send(b"into the void").unwrap());
     drop(a);
-    let mut next = Station::open(&path, terms(Role::Slave)).unwrap();
+    let mut next = MemifSocket::open(&path, terms(MemifRole::Slave)).unwrap();
     let News::Connected(again) = news(&mut [&mut master, &mut next], 0) else {
         panic!("another one")
     };
@@ -855,8 +868,8 @@ fn peers_come_and_go() {
     // A socket of another kind is somebody's, and what one left behind that was killed is taken
     // away.
     let other = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
-    assert!(Station::open(&path, terms(Role::Master)).is_err());
+    assert!(MemifSocket::open(&path, terms(MemifRole::Master)).is_err());
     drop(other);
-    drop(Station::open(&path, terms(Role::Master)).unwrap());
+    drop(MemifSocket::open(&path, terms(MemifRole::Master)).unwrap());
     assert!(!path.exists());
 }

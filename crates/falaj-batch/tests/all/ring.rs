@@ -2,7 +2,7 @@
 //! the shared memory; two sides that wake each other.
 
 use falaj_batch::endpoint::{Endpoint, line};
-use falaj_batch::ring::{CONTROL, Memory, Popped, Pushed, Reader, Took, Writer};
+use falaj_batch::ring::{CONTROL, Memory, Popped, Pushed, RingReader, RingWriter, Took};
 use falaj_sched::units::time::Span;
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -38,8 +38,8 @@ proptest! {
     ) {
         let room = 1 << log;
         let words = Words::new(room);
-        let mut writer = Writer::new(words.clone(), 0, room).unwrap();
-        let mut reader = Reader::new(words, 0, room).unwrap();
+        let mut writer = RingWriter::new(words.clone(), 0, room).unwrap();
+        let mut reader = RingReader::new(words, 0, room).unwrap();
         let (mut queue, mut used, mut out) = (VecDeque::new(), 0, Vec::new());
         for (number, step) in steps.into_iter().enumerate() {
             match step {
@@ -88,8 +88,8 @@ pub(crate) fn hostile(bytes: &[u8]) {
     const ROOM: usize = 16;
     let words = Words::new(ROOM);
     // Both sides of one memory, each for itself: whatever one writes is an attack on the other too.
-    let mut writer = Writer::new(words.clone(), 0, ROOM).unwrap();
-    let mut reader = Reader::new(words.clone(), 0, ROOM).unwrap();
+    let mut writer = RingWriter::new(words.clone(), 0, ROOM).unwrap();
+    let mut reader = RingReader::new(words.clone(), 0, ROOM).unwrap();
     let mut out = Vec::new();
     let mut choices = bytes.iter().copied();
     while let Some(choice) = choices.next() {
@@ -137,8 +137,8 @@ pub(crate) fn hostile(bytes: &[u8]) {
 #[test]
 fn a_reader_says_when_it_took_what() {
     let words = Words::new(64);
-    let mut writer = Writer::new(words.clone(), 0, 64).unwrap();
-    let mut reader = Reader::new(words, 0, 64).unwrap();
+    let mut writer = RingWriter::new(words.clone(), 0, 64).unwrap();
+    let mut reader = RingReader::new(words, 0, 64).unwrap();
     let mut out = Vec::new();
     for round in 1..50u64 {
         for i in 0..3 {
@@ -167,8 +167,8 @@ fn nonsense_is_told() {
     let (tail, head) = (0, 16);
     let fresh = || {
         let words = Words::new(ROOM as usize);
-        let reader = Reader::new(words.clone(), 0, ROOM as usize).unwrap();
-        (Writer::new(words.clone(), 0, ROOM as usize).unwrap(), reader, words)
+        let reader = RingReader::new(words.clone(), 0, ROOM as usize).unwrap();
+        (RingWriter::new(words.clone(), 0, ROOM as usize).unwrap(), reader, words)
     };
     let mut out = Vec::new();
     // More than there is room for; a string longer than what is there; longer than the ring.

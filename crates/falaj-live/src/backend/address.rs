@@ -149,6 +149,23 @@ impl Error for OpenError {
 mod tests {
     use super::*;
 
+    /// The names in each backend's example are read by that backend, and displayed as they are
+    /// written.
+    #[test]
+    fn each_backend_reads_the_names_of_its_example() {
+        for backend in BACKENDS.iter().filter(|backend| !backend.example.is_empty()) {
+            let text = backend.example.split(' ').next().expect("a word");
+            match text.parse::<EndName>() {
+                Ok(name) => {
+                    assert!(std::ptr::eq(name.entry(), *backend), "{text}");
+                    assert_eq!(name.to_string(), text);
+                }
+                Err(why) => assert!(why.contains("was built without"), "{text}: {why}"),
+            }
+            assert!(backend.form.starts_with(backend.scheme) && !backend.help.is_empty());
+        }
+    }
+
     #[test]
     fn names_of_all_backends_are_read_and_compared() {
         for text in ["eth0", "eth0@blue", "memif:/run/a.sock,slave,id=3", "nfqueue:5"] {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// Interfaces by name: `eth0`, `eth0@NETNS`.
-pub const BACKEND: BackendEntry =
+pub static BACKEND: BackendEntry =
     BackendEntry::new("", "IF[@NETNS]", |text| Ok(Arc::new(text.parse::<InterfaceName>()?)));
 
 impl Address for InterfaceName {

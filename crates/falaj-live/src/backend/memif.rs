@@ -13,9 +13,9 @@ use crate::backend::tap::Tap;
 use crate::clock::monotonic;
 use crate::gso::singly;
 use falaj_batch::crossing::Crossing;
-use falaj_batch::memif::link::Link;
-use falaj_batch::memif::session::{Agreed, Role, Terms};
-use falaj_batch::memif::station::{News, Station};
+use falaj_batch::memif::link::MemifLink;
+use falaj_batch::memif::session::{Agreed, MemifRole, MemifTerms};
+use falaj_batch::memif::socket::{MemifSocket, News};
 use falaj_engine::batch::{BatchPolicy, Packer};
 use falaj_sched::units::time::Time;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -31,7 +31,7 @@ use std::{fmt, io};
 const MEMIF: &str = "memif:";
 
 /// Shared memory by its socket: `memif:PATH`.
-pub const BACKEND: BackendEntry = BackendEntry {
+pub static BACKEND: BackendEntry = BackendEntry {
     help: "\
 memif:PATH is memory shared with another program (memif 2.0: VPP, libmemif and others), which connects
 to the socket PATH; with memif:PATH,slave it is falaj who connects, again and again until somebody is
@@ -49,7 +49,7 @@ pub struct MemifName {
     /// The socket; behind `@` one that is not in the file system.
     pub path: PathBuf,
     /// Listens there, or connects.
-    pub role: Role,
+    pub role: MemifRole,
     /// The interface's number.
     pub id: u32,
     /// What the other side has to know too; empty: nothing.
@@ -67,11 +67,11 @@ impl FromStr for MemifName {
         let mut words = text.split(',');
         let path = words.next().filter(|path| !matches!(*path, "" | "@")).ok_or(HOW)?;
         let mut name =
-            MemifName { path: path.into(), role: Role::Master, id: 0, secret: String::new() };
+            MemifName { path: path.into(), role: MemifRole::Master, id: 0, secret: String::new() };
         for word in words {
             match word.split_once('=') {
-                None if word == "slave" => name.role = Role::Slave,
-                None if word == "master" => name.role = Role::Master,
+                None if word == "slave" => name.role = MemifRole::Slave,
+                None if word == "master" => name.role = MemifRole::Master,
                 Some(("id", id)) => {
                     name.id = id
                         .parse()
@@ -92,7 +92,7 @@ impl fmt::Display for MemifName {
     /// Without the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{MEMIF}{}", self.path.display())?;
-        if self.role == Role::Slave {
+        if self.role == MemifRole::Slave {
             f.write_str(",slave")?;
         }
         if self.id != 0 {
@@ -116,7 +116,7 @@ impl Address for MemifName {
 /// An interface, whoever is behind it at the time.
 pub struct Memif {
     name: MemifName,
-    /// Of the station: it stays the same.
+    /// Of the socket: it stays the same.
     readable: OwnedFd,
     /// Readable when `told` may have changed.
     news: EventFd,
@@ -130,7 +130,7 @@ impl fmt::Debug for Memif {
 }
 
 struct MemifState {
-    station: Station,
+    socket: MemifSocket,
     way: Option<FramePath>,
     /// Containers, if they are wanted, leave so.
     policy: Option<BatchPolicy>,
@@ -144,35 +144,35 @@ struct MemifState {
 
 /// How packets go.
 enum FramePath {
-    Frames(Link),
-    Containers(Box<Crossing<Link>>),
+    Frames(MemifLink),
+    Batches(Box<Crossing<MemifLink>>),
 }
 
 /// Bytes of a container, where nobody says.
 const LONGEST: u32 = 1 << 16;
 
 impl Memif {
-    /// Listens or connects, and what tells of changes. Packets go in containers by this policy, if
+    /// Listens or connects, and what tells of changes. Packets go in batches by this policy, if
     /// there is one and the other side can do that.
     ///
     /// # Errors
     /// There can be no such socket, or somebody else listens there.
     pub fn open(name: &MemifName, policy: Option<BatchPolicy>) -> io::Result<(Memif, Monitor)> {
-        let terms = Terms {
+        let terms = MemifTerms {
             role: name.role,
             id: name.id,
             secret: name.secret.clone(),
-            containers: policy.is_some(),
+            batches: policy.is_some(),
             longest: Tap::MAX_UNIT.max(LONGEST as usize),
         };
-        let station = Station::open(&name.path, terms)?;
-        let readable = station.as_fd().try_clone_to_owned()?;
+        let socket = MemifSocket::open(&name.path, terms)?;
+        let readable = socket.as_fd().try_clone_to_owned()?;
         let news =
             EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         let monitor = Monitor::adopt(news.as_fd().try_clone_to_owned()?);
         let why = (None, String::new());
         let inner = RefCell::new(MemifState {
-            station,
+            socket,
             way: None,
             policy,
             told: InterfaceState::Gone,
@@ -208,12 +208,12 @@ impl MemifState {
     /// There are rings.
     fn connect(&mut self, agreed: Agreed) {
         let policy = self.policy.unwrap_or(BatchPolicy::one_by_one(LONGEST));
-        let packer = agreed.containers.then(|| Packer::new(policy, 0)).and_then(Result::ok);
+        let packer = agreed.batches.then(|| Packer::new(policy, 0)).and_then(Result::ok);
         self.way = Some(match packer {
-            Some(packer) => FramePath::Containers(Box::new(Crossing::new(agreed.link, packer))),
+            Some(packer) => FramePath::Batches(Box::new(Crossing::new(agreed.link, packer))),
             None => FramePath::Frames(agreed.link),
         });
-        if self.policy.is_some() && !agreed.containers {
+        if self.policy.is_some() && !agreed.batches {
             let other =
                 if agreed.peer.is_empty() { "a program without a name" } else { &agreed.peer };
             self.reason(format!("the other side is {other}, which knows no containers: frames"));
@@ -231,14 +231,14 @@ impl MemifState {
     fn broken(&mut self, error: &io::Error) -> io::Result<()> {
         self.way = None;
         let why = error.to_string();
-        self.station.drop_peer(&why)?;
+        self.socket.drop_peer(&why)?;
         self.reason(why);
         Ok(())
     }
 
     /// Whether there was something new, and a wake-up.
     fn look(&mut self) -> io::Result<bool> {
-        let news = self.station.look()?;
+        let news = self.socket.look()?;
         let changed = news.is_some();
         match news {
             Some(News::Connected(agreed)) => self.connect(agreed),
@@ -248,7 +248,7 @@ impl MemifState {
             }
             None => {}
         }
-        if self.station.was_rung()
+        if self.socket.was_rung()
             && let Some(way) = &mut self.way
         {
             way.clear()?;
@@ -261,7 +261,7 @@ impl FramePath {
     fn clear(&mut self) -> io::Result<()> {
         match self {
             FramePath::Frames(link) => link.clear(),
-            FramePath::Containers(crossing) => crossing.clear(),
+            FramePath::Batches(crossing) => crossing.clear(),
         }
     }
 
@@ -278,7 +278,7 @@ impl FramePath {
             FramePath::Frames(link) => {
                 link.receive(frame)?.map(|length| length.map_err(|lost| invalid(lost.into())))
             }
-            FramePath::Containers(crossing) => {
+            FramePath::Batches(crossing) => {
                 crossing.poll(now())?;
                 crossing
                     .receive(frame)?
@@ -292,7 +292,7 @@ impl FramePath {
     fn rest(&mut self) -> io::Result<bool> {
         match self {
             FramePath::Frames(link) => link.rest(),
-            FramePath::Containers(crossing) => {
+            FramePath::Batches(crossing) => {
                 let rests = crossing.rest()?;
                 if rests {
                     crossing.alarm()?;
@@ -305,7 +305,7 @@ impl FramePath {
     fn transmit(&mut self, frame: &[u8]) -> io::Result<bool> {
         match self {
             FramePath::Frames(link) => link.send(frame),
-            FramePath::Containers(crossing) => {
+            FramePath::Batches(crossing) => {
                 let now = now();
                 crossing.poll(now)?;
                 let taken = crossing.offer(frame, now)?;

@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 /// What an end of a bridge may be. The last one takes every name that begins like none of the
 /// others.
-pub const BACKENDS: &[&BackendEntry] =
+pub static BACKENDS: &[&BackendEntry] =
     &[&vhost_user::BACKEND, &memif::BACKEND, &nfqueue::BACKEND, &interface::BACKEND];
 
 /// A backend, as the table lists it.

@@ -1,7 +1,7 @@
 //! What clients and servers do to a relay, as a plain function for any fuzzer; here it runs over
 //! random bytes, and libFuzzer's runs are `make fuzz`.
 
-use falaj_relay::{Carries, Relay, Spec};
+use falaj_relay::{Carries, Relay, RelaySpec};
 use proptest::prelude::*;
 use socket2::SockRef;
 use std::io::{ErrorKind, Read, Write};
@@ -28,11 +28,11 @@ static RELAYS: LazyLock<[SocketAddr; 2]> = LazyLock::new(|| {
     [(plain, true), (rough, false)].map(|(text, tcp)| {
         let scenario = falaj_scenario::parse(text, "relay.toml").expect("a scenario").0;
         // Tables are full now and then.
-        let spec = Spec {
+        let spec = RelaySpec {
             carries: Carries { udp: true, tcp },
             clients: 12,
             idle: Duration::from_millis(50),
-            ..Spec::new(ANY.into(), to)
+            ..RelaySpec::new(ANY.into(), to)
         };
         let relay = Relay::new(&spec, &scenario).expect("a relay");
         let address = relay.address().expect("where it listens");

@@ -1,6 +1,6 @@
 //! A relay between sockets of the loopback interface.
 
-use falaj_relay::{Carries, Error, Relay, Report, Spec};
+use falaj_relay::{Carries, Error, Relay, RelayReport, RelaySpec};
 use falaj_scenario::Scenario;
 use falaj_sched::queues::queue::Limit;
 use falaj_sched::units::rate::Rate;
@@ -19,15 +19,15 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Running {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Report>,
+    thread: JoinHandle<RelayReport>,
 }
 
 impl Running {
     fn new(to: SocketAddr, link: &Scenario) -> Running {
-        Running::with(&Spec::new(ANY.into(), to), link)
+        Running::with(&RelaySpec::new(ANY.into(), to), link)
     }
 
-    fn with(spec: &Spec, link: &Scenario) -> Running {
+    fn with(spec: &RelaySpec, link: &Scenario) -> Running {
         let relay = Relay::new(spec, link).unwrap();
         let address = relay.address().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
@@ -35,7 +35,7 @@ impl Running {
         Running { address, stop, thread: thread::spawn(move || relay.run(&told).unwrap()) }
     }
 
-    fn end(self) -> Report {
+    fn end(self) -> RelayReport {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
     }
@@ -133,8 +133,11 @@ fn a_full_queue_and_the_mtu_cost_datagrams() {
 
 #[test]
 fn who_comes_when_the_table_is_full_waits_for_the_idle_to_be_forgotten() {
-    let spec =
-        Spec { clients: 2, idle: Duration::from_millis(300), ..Spec::new(ANY.into(), echo()) };
+    let spec = RelaySpec {
+        clients: 2,
+        idle: Duration::from_millis(300),
+        ..RelaySpec::new(ANY.into(), echo())
+    };
     let relay = Running::with(&spec, &delay(0));
     let answered = |client: &UdpSocket| {
         client.send(b"a").unwrap();
@@ -330,7 +333,7 @@ fn many_streams_and_datagrams_share_a_link_and_its_flows() {
 #[test]
 fn one_protocol_alone() {
     let (udp, tcp) = (Carries { udp: true, tcp: false }, Carries { udp: false, tcp: true });
-    let spec = |carries| Spec { carries, ..Spec::new(ANY.into(), echo()) };
+    let spec = |carries| RelaySpec { carries, ..RelaySpec::new(ANY.into(), echo()) };
     let relay = Running::with(&spec(udp), &delay(0));
     assert!(TcpStream::connect(relay.address).is_err());
     relay.end();
@@ -348,7 +351,10 @@ fn what_a_link_does_to_packets_it_does_to_datagrams_alone() {
     let text = "[link.l]\nrate = \"unlimited\"\nduplicate = \"100%\"\n[link.l.down]\nduplicate = \"0%\"\n\
                 [link.l.flow.all]\nmatch = \"any\"\nqueue = \"10p\"\n";
     let (link, _) = falaj_scenario::parse(text, "doubles.toml").unwrap();
-    let spec = |udp, tcp| Spec { carries: Carries { udp, tcp }, ..Spec::new(ANY.into(), echo()) };
+    let spec = |udp, tcp| RelaySpec {
+        carries: Carries { udp, tcp },
+        ..RelaySpec::new(ANY.into(), echo())
+    };
     for (udp, tcp) in [(true, true), (false, true)] {
         assert!(matches!(Relay::new(&spec(udp, tcp), &link), Err(Error::Breaks)));
     }
@@ -464,7 +470,10 @@ fn datagrams_alone_pass_links_one_behind_the_other() {
                 [[rule]]\ndirection = \"up\"\nto = \"a\"\nthen = \"on\"\n[[rule]]\ndirection = \"up\"\nto = \"b\"\n\
                 [[rule]]\nto = \"a\"\n";
     let (scenario, _) = falaj_scenario::parse(text, "chain.toml").unwrap();
-    let spec = |udp, tcp| Spec { carries: Carries { udp, tcp }, ..Spec::new(ANY.into(), echo()) };
+    let spec = |udp, tcp| RelaySpec {
+        carries: Carries { udp, tcp },
+        ..RelaySpec::new(ANY.into(), echo())
+    };
     assert!(matches!(Relay::new(&spec(true, true), &scenario), Err(Error::Chain)));
     let relay = Running::with(&spec(true, false), &scenario);
     let client = client(relay.address);

@@ -5,7 +5,7 @@ use anyhow::Result;
 use falaj_control::live_links::{between_two_ends, no_adapters, no_masks};
 use falaj_control::summary::{FailIf, Flow, JsonFile, Summary};
 use falaj_live::priority::{Rank, be_punctual};
-use falaj_relay::{Carries, Relay, RelayFlow, Spec, unknown};
+use falaj_relay::{Carries, Relay, RelayFlow, RelaySpec, unknown};
 use falaj_sched::units::time::Span;
 use falaj_terminal::arguments;
 use falaj_terminal::effective_config::Asked;
@@ -74,11 +74,11 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     args.fail_if.check(&scenario.links)?;
     args.asked.tell(&scenario);
     let relay = Relay::new(
-        &Spec {
+        &RelaySpec {
             carries: Carries { udp: !args.tcp, tcp: !args.udp },
             clients: args.clients,
             idle: Duration::from_nanos(args.idle.0),
-            ..Spec::new(args.listen, args.to)
+            ..RelaySpec::new(args.listen, args.to)
         },
         &scenario,
     )?;

@@ -47,7 +47,7 @@ const ETHERNET: usize = 14;
 const PACKET: usize = Tap::VNET_HEADER + ETHERNET;
 
 /// Queues of the firewall by number: `nfqueue:N`.
-pub const BACKEND: BackendEntry = BackendEntry {
+pub static BACKEND: BackendEntry = BackendEntry {
     help: "\
 nfqueue:N is queue N of this host's firewall, for packets whose way cannot be moved: a rule gives them to
 the queue, and when they are due they go on as if nothing had been. The first queue is up, the second down:

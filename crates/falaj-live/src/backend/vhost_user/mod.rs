@@ -13,7 +13,7 @@ pub use card::{VhostUser, VhostUserPort};
 use super::BackendEntry;
 
 /// Guests' cards by the socket to which the machine monitor connects: `vhost:PATH`.
-pub const BACKEND: BackendEntry = BackendEntry {
+pub static BACKEND: BackendEntry = BackendEntry {
     help: "\
 vhost:PATH is the network card of a virtual machine: QEMU, or another monitor, connects to the socket
 PATH, which falaj makes. The guest needs memory that is shared. No privilege is needed, but for PATH.",

@@ -67,7 +67,7 @@ struct BoundInterface {
     index: i32,
     state: InterfaceState,
     /// `None` while there is no interface.
-    shared: Option<SharedMemory>,
+    shared: Option<XdpMemory>,
     /// What was lost at sockets that are no more.
     lost: u64,
     /// How often in a row there was nothing.
@@ -76,7 +76,7 @@ struct BoundInterface {
 
 /// What belongs to one socket at one interface.
 #[derive(Debug)]
-struct SharedMemory {
+struct XdpMemory {
     /// The program is at the interface as long as this is open.
     _program: OwnedFd,
     chunks: Chunks,
@@ -162,12 +162,12 @@ fn make(interface: &str) -> Result<Vec<OwnedFd>, (SetupStep, Errno)> {
 fn take(
     made: Vec<OwnedFd>,
     interface: &str,
-) -> Result<(OwnedFd, OwnedFd, SharedMemory, (i32, InterfaceState)), Error> {
+) -> Result<(OwnedFd, OwnedFd, XdpMemory, (i32, InterfaceState)), Error> {
     let failed = |step| move |errno| Error::new(step, None, errno);
     let [control, socket, map, program] =
         <[OwnedFd; 4]>::try_from(made).map_err(|_| failed(SetupStep::XdpSocket)(Errno::EPROTO))?;
     let now = find(control.as_fd(), interface).map_err(failed(SetupStep::FindInterface))?;
-    let shared = SharedMemory::new(socket.as_fd(), program, now.0.unsigned_abs())
+    let shared = XdpMemory::new(socket.as_fd(), program, now.0.unsigned_abs())
         .map_err(|(step, errno)| Error::new(step, None, errno))?;
     sys::put(map.as_fd(), socket.as_fd()).map_err(failed(SetupStep::BindXdp))?;
     Ok((control, socket, shared, now))
@@ -179,13 +179,13 @@ fn find(control: BorrowedFd<'_>, interface: &str) -> Result<(i32, InterfaceState
     Ok((index, if up { InterfaceState::Up } else { InterfaceState::Down }))
 }
 
-impl SharedMemory {
+impl XdpMemory {
     /// Binds a socket to an interface, with memory of ours.
     fn new(
         socket: BorrowedFd<'_>,
         program: OwnedFd,
         index: u32,
-    ) -> Result<SharedMemory, (SetupStep, Errno)> {
+    ) -> Result<XdpMemory, (SetupStep, Errno)> {
         let memory = |errno| (SetupStep::XdpMemory, errno);
         let rings = |errno| (SetupStep::XdpRings, errno);
         let length = CHUNK * (COMING + GOING) as usize;
@@ -227,7 +227,7 @@ impl SharedMemory {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         bound.map_err(|errno| (SetupStep::BindXdp, errno))?;
-        Ok(SharedMemory { _program: program, chunks })
+        Ok(XdpMemory { _program: program, chunks })
     }
 
     /// Reads one frame behind an empty header.

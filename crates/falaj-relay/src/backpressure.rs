@@ -4,7 +4,7 @@ use falaj_sched::queues::queue::Limit;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// How much is in a queue, and who waits to put more in.
-pub(crate) struct Room {
+pub(crate) struct QueueRoom {
     limit: Limit,
     used: Mutex<Used>,
     freed: Condvar,
@@ -17,9 +17,9 @@ struct Used {
     closed: bool,
 }
 
-impl Room {
-    pub(crate) fn new(limit: Limit) -> Room {
-        Room { limit, used: Mutex::default(), freed: Condvar::new() }
+impl QueueRoom {
+    pub(crate) fn new(limit: Limit) -> QueueRoom {
+        QueueRoom { limit, used: Mutex::default(), freed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Used> {
@@ -44,7 +44,7 @@ impl Room {
         let mut used = self.lock();
         let fits = self.fits(&used, bytes);
         if fits {
-            Room::take(&mut used, bytes);
+            QueueRoom::take(&mut used, bytes);
         }
         fits
     }
@@ -56,7 +56,7 @@ impl Room {
         let mut used =
             self.freed.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner);
         if !used.closed {
-            Room::take(&mut used, bytes);
+            QueueRoom::take(&mut used, bytes);
         }
         !used.closed
     }

@@ -2,7 +2,7 @@
 //! connects, and tries again.
 
 use super::message::SECRET;
-use super::session::{Agreed, Role, Session, Terms};
+use super::session::{Agreed, MemifRole, MemifTerms, Session};
 use crate::wake::{Alarm, nanos};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -44,12 +44,12 @@ pub enum News {
 }
 
 /// A place for a peer.
-pub struct Station {
+pub struct MemifSocket {
     path: PathBuf,
-    terms: Terms,
+    terms: MemifTerms,
     listener: Option<OwnedFd>,
     session: Option<Session>,
-    /// Readable when there is something to [look](Station::look) at.
+    /// Readable when there is something to [look](MemifSocket::look) at.
     woken: OwnedFd,
     alarm: Alarm,
     /// The link had a wake-up.
@@ -88,13 +88,13 @@ fn listening(path: &Path) -> io::Result<OwnedFd> {
     Ok(listener)
 }
 
-impl Station {
+impl MemifSocket {
     /// Listens at a socket of this name, or looks for whoever does.
     ///
     /// # Errors
     /// There can be no such socket, or somebody else listens there; the secret is too long. That
     /// nobody listens yet is none.
-    pub fn open(path: &Path, terms: Terms) -> io::Result<Station> {
+    pub fn open(path: &Path, terms: MemifTerms) -> io::Result<MemifSocket> {
         let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
         if terms.secret.len() > SECRET {
             return Err(invalid(format!("a secret of memif has {SECRET} B at most")));
@@ -103,13 +103,13 @@ impl Station {
         let alarm = Alarm::new()?;
         epoll::add(&woken, &alarm, EventData::new_u64(ALARM), EventFlags::IN)?;
         let listener = match terms.role {
-            Role::Master => Some(listening(path)?),
-            Role::Slave => {
+            MemifRole::Master => Some(listening(path)?),
+            MemifRole::Slave => {
                 address(path)?;
                 None
             }
         };
-        let mut station = Station {
+        let mut socket = MemifSocket {
             path: path.to_owned(),
             terms,
             listener,
@@ -118,8 +118,8 @@ impl Station {
             alarm,
             rung: false,
         };
-        station.ready()?;
-        Ok(station)
+        socket.ready()?;
+        Ok(socket)
     }
 
     /// Is there for the next peer.
@@ -151,7 +151,7 @@ impl Station {
 
     /// Nobody is there for a while.
     fn pause(&mut self) -> io::Result<()> {
-        let pause = if self.terms.role == Role::Master { PAUSE } else { AGAIN };
+        let pause = if self.terms.role == MemifRole::Master { PAUSE } else { AGAIN };
         self.alarm.set(Some(nanos(ClockId::Monotonic) + pause))
     }
 
@@ -254,7 +254,7 @@ impl Station {
     }
 }
 
-impl Drop for Station {
+impl Drop for MemifSocket {
     fn drop(&mut self) {
         self.session.iter().for_each(|session| session.end("falaj ends"));
         if self.listener.is_some() && !is_abstract(&self.path) {
@@ -263,7 +263,7 @@ impl Drop for Station {
     }
 }
 
-impl AsFd for Station {
+impl AsFd for MemifSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.woken.as_fd()
     }
