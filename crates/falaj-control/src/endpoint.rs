@@ -206,7 +206,7 @@ fn change(
             HeldTo::All(terms) => forwarder.set_guarantees(terms),
         }
     }
-    Reply::Changed(made, forwarder.take_leavings())
+    Reply::Changed(made, forwarder.take_deferred_drops())
 }
 
 impl Drop for Ends {

@@ -18,7 +18,7 @@
 use crate::handover::{FlowMapping, Handover};
 use crate::message::PipeId;
 use crate::pipe::build::{BuildFor, build};
-use crate::pipe::{Pipe, PipeSpec};
+use crate::pipe::{PipeLinks, PipeSpec};
 use falaj_sched::contract::params::ConfigErrors;
 use std::ops::Range;
 
@@ -101,14 +101,14 @@ impl std::error::Error for ChangeError {}
 /// The successor of a pipe, and how it takes over.
 pub(crate) struct Succession {
     pub(crate) pipe: PipeId,
-    pub(crate) successor: Box<dyn Pipe>,
+    pub(crate) successor: PipeLinks,
     pub(crate) handover: Handover,
 }
 
 /// A change that was found good.
 pub struct Prepared {
     pub(crate) parts: Vec<Succession>,
-    pub(crate) begin: Vec<(PipeId, Box<dyn Pipe>)>,
+    pub(crate) begin: Vec<(PipeId, PipeLinks)>,
     pub(crate) end: Vec<PipeId>,
 }
 
@@ -121,7 +121,7 @@ impl Prepared {
         let build = |change: &PipeChange| {
             let successor =
                 build(change.pipe, &change.spec, BuildFor::Any).map_err(ChangeError::Refused)?;
-            let flows = successor.flows();
+            let flows = successor.as_pipe().properties().flows;
             let mut taken = vec![false; flows];
             for fate in &change.flows {
                 let place =
@@ -188,7 +188,8 @@ impl Prepared {
     pub fn by_devices(&self) -> impl Iterator<Item = PipeId> {
         let changed = self.parts.iter().map(|part| (part.pipe, &part.successor));
         let all = changed.chain(self.begin.iter().map(|(pipe, fresh)| (*pipe, fresh)));
-        all.filter(|(_, pipe)| pipe.backlog().is_some()).map(|(pipe, _)| pipe)
+        let by_device = |pipe: &PipeLinks| pipe.as_pipe().properties().device_backlog.is_some();
+        all.filter(move |(_, pipe)| by_device(pipe)).map(|(pipe, _)| pipe)
     }
 
     /// Which pipes it changes.

@@ -1,11 +1,11 @@
 //! The machine: units in, units out, and the only calendar of pipe events.
 
 use crate::change::{ChangeError, PipeChange, Prepared, Succession};
-use crate::masks::draining::take_over;
 use crate::masks::{MaskIds, MaskStats};
 use crate::message::{Output, PipeId, Unit};
 use crate::pipe::build::{BuildFor, build};
-use crate::pipe::{Counters, DeferredDrops, Pipe, PipeSpec};
+use crate::pipe::draining_links::take_over;
+use crate::pipe::{Counters, DeferredDrops, Pipe, PipeLinks, PipeProperties, PipeSpec};
 use falaj_sched::collections::calendar::Calendar;
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::guarantee::Promise;
@@ -22,14 +22,14 @@ pub struct Engine {
     /// By pipe, it has ended.
     ended: Vec<bool>,
     /// Of those that have ended and whose place is another's.
-    of_the_ended: Counters,
+    counters_of_ended: Counters,
     calendar: Calendar,
     /// Pipes that their devices pace.
     devices: Vec<usize>,
     /// Of no pipe is what is due next sooner after the event that decides it.
     least_delay: Span,
     /// Of pipes that others took over from.
-    leavings: Vec<DeferredDrops>,
+    deferred_drops: Vec<DeferredDrops>,
 }
 
 impl Engine {
@@ -37,24 +37,34 @@ impl Engine {
     pub fn new(pipes: &[PipeSpec]) -> Result<Engine, (PipeId, ConfigErrors)> {
         let build = |(i, spec)| {
             let id = PipeId(i as u32);
-            build(id, spec, BuildFor::Any).map_err(|refused| (id, refused))
+            build(id, spec, BuildFor::Any)
+                .map(PipeLinks::into_pipe)
+                .map_err(|refused| (id, refused))
         };
         let pipes = pipes.iter().enumerate().map(build).collect::<Result<Vec<_>, _>>()?;
         let calendar = Calendar::new(pipes.len());
         let ended = vec![false; pipes.len()];
-        let of_the_ended = Counters::default();
-        let (least_delay, devices, leavings) = (Span::ZERO, Vec::new(), Vec::new());
-        let mut engine =
-            Engine { pipes, ended, of_the_ended, calendar, devices, least_delay, leavings };
+        let counters_of_ended = Counters::default();
+        let (least_delay, devices, deferred_drops) = (Span::ZERO, Vec::new(), Vec::new());
+        let mut engine = Engine {
+            pipes,
+            ended,
+            counters_of_ended,
+            calendar,
+            devices,
+            least_delay,
+            deferred_drops,
+        };
         engine.measure();
         Ok(engine)
     }
 
     fn measure(&mut self) {
         self.least_delay =
-            self.pipes.iter().map(|pipe| pipe.least_delay()).min().unwrap_or_default();
-        self.devices =
-            (0..self.pipes.len()).filter(|&i| self.pipes[i].backlog().is_some()).collect();
+            self.pipes.iter().map(|pipe| pipe.properties().least_delay).min().unwrap_or_default();
+        self.devices = (0..self.pipes.len())
+            .filter(|&i| self.pipes[i].properties().device_backlog.is_some())
+            .collect();
     }
 
     /// A unit arrives at a pipe. Runs all that is due until `now` first, so
@@ -101,12 +111,12 @@ impl Engine {
 
     /// Does this pipe look at more than the length of units?
     pub fn wants_labels(&self, pipe: PipeId) -> bool {
-        self.pipes[pipe.0 as usize].wants_labels()
+        self.pipes[pipe.0 as usize].properties().wants_labels
     }
 
     /// Does this pipe drop packets that found room, or for which there is room?
     pub fn drops_early(&self, pipe: PipeId) -> bool {
-        self.pipes[pipe.0 as usize].drops_early()
+        self.pipes[pipe.0 as usize].properties().drops_early
     }
 
     /// Runs all that is due until `now`, each event at its own instant.
@@ -116,7 +126,7 @@ impl Engine {
             if due > now {
                 return;
             }
-            let due = self.pipes[i].event(due, out);
+            let due = self.pipes[i].run_event(due, out);
             self.calendar.set(i, due);
         }
     }
@@ -150,16 +160,17 @@ impl Engine {
             .get(pipe.0 as usize)
             .filter(|_| !self.ended[pipe.0 as usize])
             .ok_or(ChangeError::NoSuchPipe)?;
-        let flows = now.flows();
-        if handover.flows.is_empty() && successor.flows() < flows {
+        let &PipeProperties { flows, largest, .. } = now.properties();
+        let then = successor.as_pipe().properties();
+        if handover.flows.is_empty() && then.flows < flows {
             return Err(ChangeError::Fewer { flows });
         }
         if !handover.flows.is_empty() && handover.flows.len() != flows {
             return Err(ChangeError::NoSuchFlow { flows });
         }
-        if successor.largest() < now.largest() && !handover.drop {
+        if then.largest < largest && !handover.drop {
             let largest = now.largest_waiting();
-            if successor.largest() < largest {
+            if then.largest < largest {
                 return Err(ChangeError::Smaller { largest });
             }
         }
@@ -183,8 +194,8 @@ impl Engine {
     /// All that happened in a pipe.
     fn whole(&self, pipe: PipeId) -> Counters {
         let pipe = &self.pipes[pipe.0 as usize];
-        let mut sum = pipe.of_the_gone();
-        (0..pipe.flows() as u32).for_each(|flow| sum.add(&pipe.counters(FlowId(flow))));
+        let mut sum = pipe.removed_flow_counters();
+        (0..pipe.properties().flows as u32).for_each(|flow| sum.add(&pipe.counters(FlowId(flow))));
         sum
     }
 
@@ -199,8 +210,8 @@ impl Engine {
     }
 
     /// What happened in all pipes that have ended; what is their backlog goes still.
-    pub fn of_the_ended(&self) -> Counters {
-        let mut sum = self.of_the_ended;
+    pub fn ended_pipe_counters(&self) -> Counters {
+        let mut sum = self.counters_of_ended;
         let ended = (0..self.pipes.len() as u32).map(PipeId).filter(|pipe| self.has_ended(*pipe));
         ended.for_each(|pipe| sum.add(&self.whole(pipe)));
         sum
@@ -219,12 +230,12 @@ impl Engine {
         now: Time,
         out: &mut Vec<Output>,
     ) -> Result<(), ChangeError> {
-        self.apply_knowing(change, &|_| Label::default(), now, out)
+        self.apply_with_labels(change, &|_| Label::default(), now, out)
     }
 
     /// The same where it is known what packets that wait are like: those that come to another
     /// discipline come with their labels.
-    pub fn apply_knowing(
+    pub fn apply_with_labels(
         &mut self,
         change: Prepared,
         known: Known<'_>,
@@ -232,7 +243,7 @@ impl Engine {
         out: &mut Vec<Output>,
     ) -> Result<(), ChangeError> {
         self.poll(now, out);
-        self.leavings.clear();
+        self.deferred_drops.clear();
         change.parts.iter().try_for_each(|part| self.fits(part))?;
         self.may_begin_and_end(&change)?;
         let old = std::mem::take(&mut self.pipes);
@@ -246,19 +257,19 @@ impl Engine {
                 self.pipes.push(old);
                 continue;
             };
-            let (mut pipe, due) =
+            let (pipe, due, drops) =
                 take_over(successor, (old, self.calendar.due(i)), &handover, known, now, out);
-            self.leavings.extend(pipe.leavings());
+            self.deferred_drops.extend(drops);
             self.pipes.push(pipe);
             self.calendar.set(i, due);
         }
         for (pipe, fresh) in change.begin {
             let i = pipe.0 as usize;
             if i < self.pipes.len() {
-                self.of_the_ended.add(&self.whole(pipe));
-                (self.pipes[i], self.ended[i]) = (fresh, false);
+                self.counters_of_ended.add(&self.whole(pipe));
+                (self.pipes[i], self.ended[i]) = (fresh.into_pipe(), false);
             } else {
-                self.pipes.push(fresh);
+                self.pipes.push(fresh.into_pipe());
                 self.ended.push(false);
                 self.calendar.grow(self.pipes.len());
             }
@@ -272,13 +283,13 @@ impl Engine {
     /// What the last change has left of what was there before it: nobody needs it, and of a hundred
     /// thousand flows it takes a while to be dropped. Whoever is in a hurry has another thread
     /// do that.
-    pub fn take_leavings(&mut self) -> Vec<Box<dyn Any + Send>> {
-        std::mem::take(&mut self.leavings)
+    pub fn take_deferred_drops(&mut self) -> Vec<Box<dyn Any + Send>> {
+        std::mem::take(&mut self.deferred_drops)
     }
 
     /// What happened to the flows of a pipe that are gone.
-    pub fn of_the_gone(&self, pipe: PipeId) -> Counters {
-        self.pipes[pipe.0 as usize].of_the_gone()
+    pub fn removed_flow_counters(&self, pipe: PipeId) -> Counters {
+        self.pipes[pipe.0 as usize].removed_flow_counters()
     }
 
     /// May another flow start afresh in the place of this one? It has no
@@ -289,7 +300,7 @@ impl Engine {
 
     /// How many flows each pipe has.
     pub fn flows(&self) -> Vec<usize> {
-        self.pipes.iter().map(|pipe| pipe.flows()).collect()
+        self.pipes.iter().map(|pipe| pipe.properties().flows).collect()
     }
 
     /// When the next event is due; [`Time::NEVER`] if nothing happens without input.
@@ -309,19 +320,25 @@ impl Engine {
     /// no matter of nanoseconds, as half of what it holds is left then:
     /// [`next_due`](Engine::next_due) leaves it out.
     pub fn next_refill(&self) -> Time {
-        self.devices.iter().map(|&i| self.pipes[i].next_refill()).fold(Time::NEVER, Time::min)
+        self.devices
+            .iter()
+            .map(|&i| self.pipes[i].device_times().refill)
+            .fold(Time::NEVER, Time::min)
     }
 
     /// Until then all devices that send have enough to send, whatever comes: who sleeps need not
     /// look sooner. [`Time::NEVER`] where none sends, and the past where what comes may have to
     /// go at once.
     pub fn supplied_until(&self) -> Time {
-        self.devices.iter().map(|&i| self.pipes[i].supplied_until()).fold(Time::NEVER, Time::min)
+        self.devices
+            .iter()
+            .map(|&i| self.pipes[i].device_times().supplied_until)
+            .fold(Time::NEVER, Time::min)
     }
 
     /// How many bytes the device behind this pipe holds at most; `None` where falaj paces the link.
     pub fn backlog(&self, pipe: PipeId) -> Option<u32> {
-        self.pipes[pipe.0 as usize].backlog()
+        self.pipes[pipe.0 as usize].properties().device_backlog
     }
 
     /// Would a packet of so many bytes find room in its queue now? Whoever is
@@ -332,8 +349,8 @@ impl Engine {
 
     /// A packet of so many bytes that this pipe has not sent yet by `now` is due
     /// no earlier than this: it goes next, and the link is free as soon as it can be.
-    pub fn soonest(&self, pipe: PipeId, bytes: u32, now: Time) -> Time {
-        self.pipes[pipe.0 as usize].soonest(bytes, now)
+    pub fn earliest_due(&self, pipe: PipeId, bytes: u32, now: Time) -> Time {
+        self.pipes[pipe.0 as usize].earliest_due(bytes, now)
     }
 
     /// What happened to a flow so far.
@@ -345,14 +362,19 @@ impl Engine {
     /// made (`None`), so many of the busiest by name; `None` where there is no such mask.
     /// Of a flow of a link that is many it is of all links together, and ids have their link's
     /// before them.
-    pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<MaskStats> {
-        self.pipes[pipe.0 as usize].report(flow, busiest)
+    pub fn mask_stats(
+        &self,
+        pipe: PipeId,
+        flow: Option<FlowId>,
+        busiest: usize,
+    ) -> Option<MaskStats> {
+        self.pipes[pipe.0 as usize].mask_stats(flow, busiest)
     }
 
     /// Ids have to share what a mask of this pipe makes, as there are more than it may: the mask of
     /// this flow, or that of the link.
-    pub fn shares(&self, pipe: PipeId) -> Option<Option<FlowId>> {
-        self.pipes[pipe.0 as usize].shares()
+    pub fn overflowing_mask(&self, pipe: PipeId) -> Option<Option<FlowId>> {
+        self.pipes[pipe.0 as usize].overflowing_mask()
     }
 
     /// How disciplines of libraries broke their contract in this pipe; those that others have taken

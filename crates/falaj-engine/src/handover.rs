@@ -34,3 +34,10 @@ pub(crate) struct Handover {
     pub(crate) flows: Vec<FlowMapping>,
     pub(crate) drop: bool,
 }
+
+impl Handover {
+    /// What becomes of flow `f` of the old pipe; without a word about it, it keeps its index.
+    pub(crate) fn mapping(&self, f: usize) -> FlowMapping {
+        self.flows.get(f).copied().unwrap_or(FlowMapping::Is(FlowId(f as u32)))
+    }
+}

@@ -1,24 +1,42 @@
-//! The sans-I/O machine: units go in with the time, what shall leave comes
-//! out with the time it is due. No clock, no thread, no socket.
+//! The sans-I/O machine of falaj: units go in with the time of their arrival, and come out with the
+//! time at which they are due. It has no clock, no thread and no socket, so that the simulator, the
+//! live forwarder and the relay drive one and the same code, and the same input with the same seed
+//! gives the same output, bit for bit. `examples/packets_through_an_engine.rs` is the shortest
+//! driver. From the ground up:
 //!
-//! | module | what it holds |
-//! |---|---|
-//! | [`message`] | what enters an engine, and what comes out of it |
-//! | [`engine`] | the machine: pipes, the calendar of their events, inputs and outputs |
-//! | [`pipe`] | queues, discipline and link; the moments of the discipline's contract |
-//! | [`network`], [`rules`] | packets through several pipes, one behind the other: which, and in which order |
-//! | [`change`], [`handover`], [`transaction`] | changes while packets wait, all or nothing: of pipes; of all that there is |
-//! | [`classifier`], [`key`], [`header`] | which flow a packet belongs to, and what is read of it to tell |
-//! | [`term`], [`table`], [`lookup`] | what rules look at, and how the first of many is found |
-//! | [`masks`] | masks: a queue or a link of its own for each value |
-//! | [`impair`] | what a link does to packets: loss, copies, wrong bits, jitter, reordering |
-//! | [`batch`] | packets that cross a boundary together; what is counted for whoever chooses how |
-//! | [`ecn`] | which packets may be marked instead of dropped, and how |
-//! | [`account`] | which layer's bytes a rate counts |
-//! | [`framing`] | what a packet costs on the link beyond that |
-//! | [`fairness`] | how far behind its share a flow was, of what a pipe has sent |
-//! | [`adversary`] | arrivals, searched for, by which a flow falls behind most |
-//! | [`chance`] | random numbers addressed by (seed, element, flow, index) |
+//! **Messages.** [`message`] is what an engine takes and returns: a [`Unit`](message::Unit) is a
+//! handle to bytes that live elsewhere, an [`Output`] says that one leaves, is lost, is copied,
+//! corrupted or marked. [`account`] is the layer whose bytes a rate counts, [`framing`] what a
+//! packet costs on the link beyond them, [`ecn`] which packets may be marked and how. [`chance`]
+//! draws random numbers addressed by seed, element, flow and index, so that no draw depends on
+//! timing.
+//!
+//! **Classification.** [`key`] reads the headers of a frame, whatever it holds; [`header`] has
+//! their types: IP versions, protocols, prefixes. A [`term`] is one condition on a key; a
+//! [`table`] maps addresses, ports or marks to entries; a [`lookup`] finds the first of many rules
+//! that takes a packet, in few steps. The [`classifier`] of a pipe names the flow of a packet;
+//! [`rules`] name the links that it passes, and in which order.
+//!
+//! **Pipes.** A [`pipe`] is queues, a scheduler of falaj-sched and a link. It keeps the moments
+//! that the contract of disciplines names, and decides at nominal instants only: polls may come
+//! late or twice. [`impair`] is what the link does to packets: loss, copies, wrong bits, jitter,
+//! reordering, slots, profiles. [`masks`] make flows and links on the fly: a queue or a link of
+//! its own for each id, which is the part of a key that counts.
+//!
+//! **The engine.** An [`Engine`] owns the pipes and the only calendar of their events. A
+//! [`network`] joins pipes by rules: what leaves one enters the next at the instant at which it is
+//! due there.
+//!
+//! **Changes.** A [`change`] builds successors of pipes beforehand, where it may fail and take
+//! long; to apply it cannot fail, and no packet is lost that may not be dropped. [`handover`] says
+//! what becomes of each flow; a [`transaction`] is a change of pipes, classifiers and rules at one
+//! instant.
+//!
+//! **Batches.** [`batch`] packs packets that cross a boundary together, and counts what is needed
+//! to choose how many.
+//!
+//! **Measures.** [`fairness`] computes how far behind its share a flow was in what a pipe has sent;
+//! [`adversary`] searches for the arrivals by which it falls behind most.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 

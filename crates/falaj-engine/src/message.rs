@@ -38,6 +38,20 @@ pub enum Output {
     Early(Early),
 }
 
+impl Output {
+    /// The flow of the unit, where it is named.
+    #[inline]
+    pub(crate) fn flow_mut(&mut self) -> Option<&mut FlowId> {
+        match self {
+            Output::Emit(emit) | Output::Copy(emit) => Some(&mut emit.flow),
+            Output::Drop(dropped) => Some(&mut dropped.flow),
+            Output::Mark(mark) => Some(&mut mark.flow),
+            Output::Early(early) => Some(&mut early.flow),
+            Output::Corrupt(_) => None,
+        }
+    }
+}
+
 /// A unit that leaves before the latest that was promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Early {

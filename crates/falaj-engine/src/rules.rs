@@ -213,7 +213,7 @@ pub(crate) struct RuleSet {
     /// By rule and way, the packets that its match took, by chance or not.
     asked: Vec<[u64; 2]>,
     /// What rules took that are gone.
-    of_the_gone: RuleCounters,
+    removed: RuleCounters,
     active: Vec<RuleStats>,
 }
 
@@ -232,7 +232,7 @@ impl RuleSet {
         let (taken, asked) =
             (vec![RuleCounters::default(); rules.len()], vec![[0; 2]; rules.len()]);
         let active = vec![RuleStats::default(); rules.len()];
-        RuleSet { rules, lookup, seed, taken, asked, of_the_gone: RuleCounters::default(), active }
+        RuleSet { rules, lookup, seed, taken, asked, removed: RuleCounters::default(), active }
     }
 
     pub(crate) fn taken(&self) -> &[RuleCounters] {
@@ -240,8 +240,8 @@ impl RuleSet {
     }
 
     /// What rules took that are gone.
-    pub(crate) fn of_the_gone(&self) -> RuleCounters {
-        self.of_the_gone
+    pub(crate) fn removed_rule_counters(&self) -> RuleCounters {
+        self.removed
     }
 
     /// What became of what each rule has taken.
@@ -311,7 +311,7 @@ impl RuleSet {
 
     /// Goes on with what others have counted, of which each became this one of these, or went.
     pub(crate) fn migrate_from(&mut self, old: &RuleSet, become_others: &[Option<u32>]) {
-        self.of_the_gone = old.of_the_gone;
+        self.removed = old.removed;
         for (n, taken) in old.taken.iter().enumerate() {
             match become_others.get(n).copied().flatten() {
                 Some(new) => {
@@ -319,7 +319,7 @@ impl RuleSet {
                     self.asked[new as usize] = old.asked[n];
                     self.active[new as usize] = old.active[n];
                 }
-                None => self.of_the_gone.add(taken),
+                None => self.removed.add(taken),
             }
         }
     }

@@ -489,7 +489,7 @@ fn run_as<const CLOSED: bool, W: Witness>(
         let pipe = PipeId(p as u32);
         let flows = (0..place.pipe.masks.flows.len() as u32).map(|flow| Some(FlowId(flow)));
         let reports = std::iter::once(None).chain(flows).filter_map(|flow| {
-            let report = network.report(pipe, flow, BUSIEST)?;
+            let report = network.mask_stats(pipe, flow, BUSIEST)?;
             Some(Many { pipe, flow, report })
         });
         many.extend(reports);

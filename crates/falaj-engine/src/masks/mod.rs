@@ -6,18 +6,12 @@
 //! | [`mask`] | which parts of a packet count, and what they are in one packet: its id |
 //! | `set` | ids and their places: made, shared, gone |
 //! | [`stats`] | what is counted of an id |
-//! | `queues` | a pipe in which some flows are many |
-//! | `links` | a pipe that is many |
-//! | `draining` | a pipe whose mask was changed: what waits goes where it is |
 //!
 //! Drivers know flows and pipes by the names in the scenario: what comes out of a
 //! masked one is told under the flow and pipe that it went in by.
 
-pub(crate) mod draining;
-pub(crate) mod links;
 pub mod mask;
-pub(crate) mod queues;
-mod set;
+pub(crate) mod set;
 pub mod stats;
 
 pub use mask::{Each, Mask, MaskId};

@@ -97,9 +97,9 @@ impl Network {
             let known = |slot: u32| {
                 passing.get(slot as usize).map_or(Label::default(), |place| place.label)
             };
-            self.engine.apply_knowing(change, &known, now, &mut self.inner)?;
+            self.engine.apply_with_labels(change, &known, now, &mut self.inner)?;
         } else {
-            self.engine.apply_knowing(change, known, now, out)?;
+            self.engine.apply_with_labels(change, known, now, out)?;
         }
         let NetworkChange { flows, sorted, rules } = around;
         self.heeds = heeds(&self.engine);

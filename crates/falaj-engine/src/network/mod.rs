@@ -435,34 +435,39 @@ impl Network {
         self.engine.has_room(entry.pipe, entry.flow, ids, self.bytes(entry.pipe, length))
     }
 
-    /// See [`Engine::of_the_ended`].
-    pub fn of_the_ended(&self) -> Counters {
-        self.engine.of_the_ended()
+    /// See [`Engine::ended_pipe_counters`].
+    pub fn ended_pipe_counters(&self) -> Counters {
+        self.engine.ended_pipe_counters()
     }
 
     /// What rules took that are gone.
-    pub fn taken_by_the_gone(&self) -> RuleCounters {
-        self.rules.as_ref().map_or(RuleCounters::default(), RuleSet::of_the_gone)
+    pub fn removed_rule_counters(&self) -> RuleCounters {
+        self.rules.as_ref().map_or(RuleCounters::default(), RuleSet::removed_rule_counters)
     }
 
-    /// See [`Engine::take_leavings`].
-    pub fn take_leavings(&mut self) -> Vec<Box<dyn Any + Send>> {
-        self.engine.take_leavings()
+    /// See [`Engine::take_deferred_drops`].
+    pub fn take_deferred_drops(&mut self) -> Vec<Box<dyn Any + Send>> {
+        self.engine.take_deferred_drops()
     }
 
-    /// See [`Engine::of_the_gone`].
-    pub fn of_the_gone(&self, pipe: PipeId) -> Counters {
-        self.engine.of_the_gone(pipe)
+    /// See [`Engine::removed_flow_counters`].
+    pub fn removed_flow_counters(&self, pipe: PipeId) -> Counters {
+        self.engine.removed_flow_counters(pipe)
     }
 
-    /// See [`Engine::report`].
-    pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<MaskStats> {
-        self.engine.report(pipe, flow, busiest)
+    /// See [`Engine::mask_stats`].
+    pub fn mask_stats(
+        &self,
+        pipe: PipeId,
+        flow: Option<FlowId>,
+        busiest: usize,
+    ) -> Option<MaskStats> {
+        self.engine.mask_stats(pipe, flow, busiest)
     }
 
-    /// See [`Engine::shares`].
-    pub fn shares(&self, pipe: PipeId) -> Option<Option<FlowId>> {
-        self.engine.shares(pipe)
+    /// See [`Engine::overflowing_mask`].
+    pub fn overflowing_mask(&self, pipe: PipeId) -> Option<Option<FlowId>> {
+        self.engine.overflowing_mask(pipe)
     }
 
     /// Is a flow or a link of it many?
@@ -475,9 +480,9 @@ impl Network {
         self.engine.breaches(pipe)
     }
 
-    /// See [`Engine::soonest`].
-    pub fn soonest(&self, pipe: PipeId, bytes: u32, now: Time) -> Time {
-        self.engine.soonest(pipe, bytes, now)
+    /// See [`Engine::earliest_due`].
+    pub fn earliest_due(&self, pipe: PipeId, bytes: u32, now: Time) -> Time {
+        self.engine.earliest_due(pipe, bytes, now)
     }
 
     /// What happened to a flow so far.

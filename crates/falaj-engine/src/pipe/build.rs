@@ -1,9 +1,9 @@
 //! Builds the pipe that a [`PipeSpec`] asks for.
 
+use super::masked_links::MaskedLinks;
+use super::masked_queues::MaskedQueues;
 use super::scheduler_pipe::pipe;
-use super::{Pipe, PipeSpec};
-use crate::masks::links::MaskedLinks;
-use crate::masks::queues::MaskedQueues;
+use super::{LinkPipe, PipeLinks, PipeSpec, SingleLink};
 use crate::masks::{Each, Masks};
 use crate::message::PipeId;
 use falaj_sched::contract::discipline::Discipline;
@@ -16,13 +16,13 @@ use falaj_sched::scheduler::with_aqm::WithAqm;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// For what a pipe is built.
+/// The purpose of a pipe that is built.
 #[derive(Clone, Copy)]
 pub(crate) enum BuildFor<'a> {
-    /// To begin empty, or to take over from whatever there was.
+    /// To begin empty, or to take over from any other pipe.
     Any,
-    /// To take over from one of the same discipline and masks, in which these flows alone have
-    /// another limit of their queue.
+    /// To take over from a pipe of the same discipline and masks; the queues of these flows alone
+    /// have other limits.
     Values(&'a [Range<u32>]),
 }
 
@@ -31,21 +31,29 @@ pub(crate) fn build(
     id: PipeId,
     spec: &PipeSpec,
     what: BuildFor<'_>,
-) -> Result<Box<dyn Pipe>, ConfigErrors> {
+) -> Result<PipeLinks, ConfigErrors> {
     if let Some(refused) = spec.refused() {
         return Err(refused.into());
     }
     if spec.masks.link.is_some() {
-        return Ok(Box::new(MaskedLinks::new(id, spec)?));
+        return Ok(PipeLinks::Masked(Box::new(MaskedLinks::new(id, spec)?)));
     }
-    if !spec.masks.is_none() {
-        return masked(id, spec, what);
-    }
-    plain(id, spec.clone(), what)
+    Ok(PipeLinks::Single(single(id, spec, what)?))
 }
 
-/// The same for one in which flows have masks: around a pipe in which each has all its queues.
-fn masked(id: PipeId, spec: &PipeSpec, what: BuildFor<'_>) -> Result<Box<dyn Pipe>, ConfigErrors> {
+/// Builds one of the links of a link mask; `spec` has none any more.
+pub(super) fn build_single(id: PipeId, spec: &PipeSpec) -> Result<SingleLink, ConfigErrors> {
+    if let Some(refused) = spec.refused() {
+        return Err(refused.into());
+    }
+    single(id, spec, BuildFor::Any)
+}
+
+/// A pipe of one link.
+fn single(id: PipeId, spec: &PipeSpec, what: BuildFor<'_>) -> Result<SingleLink, ConfigErrors> {
+    if spec.masks.is_none() {
+        return Ok(SingleLink::Plain(plain(id, spec.clone(), what)?));
+    }
     let masks = &spec.masks;
     let firsts = masks.firsts(spec.setup.flows.len());
     let places = |f: u32| {
@@ -60,14 +68,18 @@ fn masked(id: PipeId, spec: &PipeSpec, what: BuildFor<'_>) -> Result<Box<dyn Pip
     let setup = masks.expanded(&spec.setup);
     let whole = PipeSpec { setup, masks: Masks::default(), ..spec.clone() };
     let inner = plain(id, whole, what).map_err(|refused| masks.refused(refused, &spec.setup))?;
-    Ok(Box::new(MaskedQueues::new(id, spec, inner)))
+    Ok(SingleLink::Masked(Box::new(MaskedQueues::new(id, spec, inner))))
 }
 
-/// The same for one that has no masks and that nothing refuses.
-fn plain(id: PipeId, spec: PipeSpec, what: BuildFor<'_>) -> Result<Box<dyn Pipe>, ConfigErrors> {
+/// A pipe without masks.
+fn plain(
+    id: PipeId,
+    spec: PipeSpec,
+    what: BuildFor<'_>,
+) -> Result<Box<dyn LinkPipe>, ConfigErrors> {
     struct Builder<'a>(PipeId, &'a Arc<PipeSpec>, BuildFor<'a>);
     impl Visitor for Builder<'_> {
-        type Output = Result<Box<dyn Pipe>, ConfigErrors>;
+        type Output = Result<Box<dyn LinkPipe>, ConfigErrors>;
         fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
             let Builder(id, spec, what) = self;
             let setup = registry::joined(spec.kind, &spec.setup);

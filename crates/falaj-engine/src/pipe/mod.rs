@@ -1,8 +1,25 @@
-//! A pipe: queues, a discipline and a link (dummynet's word for the whole). What the engine asks of
-//! one.
+//! Pipes: queues, a scheduler and a link (dummynet's word for the whole).
+//!
+//! The engine holds each pipe as a [`Pipe`], which is three traits in one: the [path of
+//! packets](PacketPath), what is [counted and promised](Inspection), and what [kind](PipeKind) of
+//! pipe it is, which matters when another one takes over.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `spec` | what a pipe is made from |
+//! | `build` | builds the pipe of a spec |
+//! | `scheduler_pipe` | one scheduler in front of one link |
+//! | `masked_queues` | around a scheduler's pipe: a queue for each id of a flow's mask |
+//! | `masked_links` | many pipes: one for each id of the link's mask |
+//! | `draining_links` | around a pipe whose link mask was changed: what waits leaves by the old links |
+//! | `device` | a link that its device paces |
+//! | `stats` | counters of flows |
 
 pub(crate) mod build;
 mod device;
+pub(crate) mod draining_links;
+mod masked_links;
+mod masked_queues;
 mod scheduler_pipe;
 mod spec;
 mod stats;
@@ -13,10 +30,10 @@ pub use stats::{Counters, HotCounters};
 
 use crate::handover::Handover;
 use crate::impair::Impairer;
-use crate::masks::queues::Unmasked;
 use crate::masks::{MaskIds, MaskStats, Masks};
 use crate::message::{Output, Unit};
 use device::DeviceState;
+use draining_links::DrainingLinks;
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::guarantee::Promise;
 use falaj_sched::contract::no_guarantee::NoPromise;
@@ -24,96 +41,162 @@ use falaj_sched::queues::queue::{FlowId, Packet};
 use falaj_sched::units::label::{Known, Label};
 use falaj_sched::units::rate::Wire;
 use falaj_sched::units::time::{Span, Time};
+use masked_links::MaskedLinks;
+use masked_queues::{MaskedQueues, Unmasked};
 use stats::PipeStats;
 use std::any::Any;
 
-/// The engine's view of a pipe, whatever its discipline.
-pub(crate) trait Pipe: Send + Any {
-    /// What changes the pipe says when its next event is due.
-    fn arrive(&mut self, unit: Unit, ids: &MaskIds, now: Time, out: &mut Vec<Output>) -> Time;
-    /// Runs the event that is due at `now`.
-    fn event(&mut self, now: Time, out: &mut Vec<Output>) -> Time;
-    /// The port behind it has room for so many bytes; none: it takes nothing until it says
-    /// otherwise. Nothing to a link that falaj paces.
-    fn port_room(&mut self, room: u32, now: Time, out: &mut Vec<Output>) -> Time;
-    /// What is known of the unit that arrives next.
-    fn announce(&mut self, label: Label);
-    fn wants_labels(&self) -> bool;
-    /// Do policies of queues drop packets that found room, or for which there is room?
-    fn drops_early(&self) -> bool;
-    /// No unit that is not decided yet is due before this, unless one arrives.
-    fn next_due(&self) -> Time;
-    /// When its device is to be handed more, which nobody waits for to the nanosecond;
-    /// [`Time::NEVER`] where falaj paces the link.
-    fn next_refill(&self) -> Time {
-        Time::NEVER
-    }
-    /// Until then its device has enough to send, whatever comes; [`Time::NEVER`] where it is to
-    /// send nothing, and [`Time::ZERO`] where what comes may have to go at once, as wherever
-    /// falaj paces the link.
-    fn supplied_until(&self) -> Time {
-        Time::ZERO
-    }
-    /// What its device holds at most, where that paces the link.
-    fn backlog(&self) -> Option<u32> {
+/// The engine's view of a pipe, whatever its scheduler and its masks.
+pub(crate) trait Pipe: PacketPath + Inspection + Send {
+    /// The pipe as what it is.
+    fn into_kind(self: Box<Self>) -> PipeKind;
+}
+
+/// A pipe that may stand around another one.
+pub(crate) trait Layer {
+    /// The pipe within, whose answers are this one's wherever it gives none of its own; `None` for
+    /// the innermost.
+    fn inner(&self) -> Option<&dyn Pipe> {
         None
     }
-    /// What is due next is so much later than the event that decides it, at least.
-    fn least_delay(&self) -> Span;
+    /// The pipe within, to be changed.
+    fn inner_mut(&mut self) -> Option<&mut dyn Pipe> {
+        None
+    }
+}
+
+/// The way of packets through a pipe. Methods that change it return when its next event is due.
+pub(crate) trait PacketPath: Layer {
+    /// A unit arrives, with its ids under the pipe's masks.
+    fn arrive(&mut self, unit: Unit, ids: &MaskIds, now: Time, out: &mut Vec<Output>) -> Time;
+    /// Runs the event that is due at `now`.
+    fn run_event(&mut self, now: Time, out: &mut Vec<Output>) -> Time;
+    /// The port behind the pipe has room for `room` bytes; with 0 it takes nothing until it reports
+    /// room again. Without effect on a link that falaj paces.
+    fn port_room(&mut self, room: u32, now: Time, out: &mut Vec<Output>) -> Time;
+    /// The label of the unit that arrives next.
+    fn announce(&mut self, label: Label) {
+        if let Some(inner) = self.inner_mut() {
+            inner.announce(label);
+        }
+    }
+    /// Lower bound on when a unit is due that is not decided yet, unless another one arrives.
+    fn next_due(&self) -> Time;
+    /// When its device has to be asked and handed more, where that paces the link.
+    fn device_times(&self) -> DeviceTimes {
+        self.inner().map_or(DeviceTimes::NONE, |inner| inner.device_times())
+    }
+    /// Returns true if a unit of `bytes` finds room in the queue of its flow and ids.
     fn has_room(&self, flow: FlowId, ids: &MaskIds, bytes: u32) -> bool;
-    /// A packet of so many bytes that is not decided by `now` is due no earlier.
-    fn soonest(&self, bytes: u32, now: Time) -> Time;
+    /// Lower bound on when a packet of `bytes` is due that is not decided by `now`.
+    fn earliest_due(&self, bytes: u32, now: Time) -> Time;
+}
+
+/// What a pipe has counted, and what it promises.
+pub(crate) trait Inspection: Layer {
+    /// What does not change as long as the pipe is there.
+    fn properties(&self) -> &PipeProperties;
+    /// What happened to a flow so far.
     fn counters(&self, flow: FlowId) -> Counters;
-    /// Of so many flows from this one on, all together.
+    /// The sum over `number` flows from `first` on.
     fn sum(&self, first: FlowId, number: u32) -> Counters {
         let mut sum = Counters::default();
         (first.0..first.0 + number).for_each(|flow| sum.add(&self.counters(FlowId(flow))));
         sum
     }
+    /// What happened to flows that were removed by changes.
+    fn removed_flow_counters(&self) -> Counters {
+        self.inner().map_or_else(Counters::default, |inner| inner.removed_flow_counters())
+    }
+    /// What a flow is promised.
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise>;
-    /// Adds how disciplines of libraries broke their contract, those that others have taken over
-    /// from too.
-    fn breaches(&self, out: &mut Vec<Breach>);
-    fn flows(&self) -> usize;
-    /// The largest packet that it takes.
-    fn largest(&self) -> u32;
-    /// The largest of those that wait, the one on the wire not among them.
-    fn largest_waiting(&self) -> u32;
-    /// What happened to flows that are gone.
-    fn of_the_gone(&self) -> Counters;
-    /// May another flow start afresh in the place of this one?
+    /// Adds how disciplines of libraries broke their contract, those of predecessors included.
+    fn breaches(&self, out: &mut Vec<Breach>) {
+        if let Some(inner) = self.inner() {
+            inner.breaches(out);
+        }
+    }
+    /// Length of the largest packet that waits, apart from the one on the wire; 0 where none does.
+    fn largest_waiting(&self) -> u32 {
+        self.inner().map_or(0, |inner| inner.largest_waiting())
+    }
+    /// Returns true if another flow may start afresh in the place of this one: it is empty, and
+    /// owes or is owed nothing.
     fn is_reusable(&mut self, flow: FlowId, now: Time) -> bool;
-    /// May another pipe start afresh in the place of this one?
-    fn rests(&mut self, now: Time) -> bool;
-    /// Its masks.
-    fn masks(&self) -> &Masks;
-    /// What is known of those that the mask of this flow made, or that of the link.
-    fn report(&self, flow: Option<FlowId>, busiest: usize) -> Option<MaskStats>;
-    /// Ids have to share what a mask makes: the mask of this flow, or that of the link.
-    fn shares(&self) -> Option<Option<FlowId>>;
-    /// Takes over the packets, the link's state and the counters of `old`.
+    /// Returns true if another pipe may start afresh in the place of this one.
+    fn is_at_rest(&mut self, now: Time) -> bool {
+        self.inner_mut().is_none_or(|inner| inner.is_at_rest(now))
+    }
+    /// Counters of the ids of the mask of `flow`, or of the link's mask, with at most `busiest` ids
+    /// by name; `None` where there is no such mask.
+    fn mask_stats(&self, flow: Option<FlowId>, busiest: usize) -> Option<MaskStats> {
+        self.inner()?.mask_stats(flow, busiest)
+    }
+    /// The mask of which some ids have to share a queue or link, as there are more than it may
+    /// make: that of a flow, or that of the link.
+    fn overflowing_mask(&self) -> Option<Option<FlowId>> {
+        self.inner()?.overflowing_mask()
+    }
+}
+
+/// What does not change as long as a pipe is there.
+#[derive(Debug, Clone)]
+pub(crate) struct PipeProperties {
+    /// How many flows it has, each with a mask counted once.
+    pub(crate) flows: usize,
+    /// The masks of the link and of flows.
+    pub(crate) masks: Masks,
+    /// Length of the largest packet that it takes, in bytes.
+    pub(crate) largest: u32,
+    /// Lower bound on the time from a decision of the scheduler to the delivery that it causes.
+    pub(crate) least_delay: Span,
+    /// The most that its device holds, in bytes; `None` where falaj paces the link.
+    pub(crate) device_backlog: Option<u32>,
+    /// Labels of units are looked at.
+    pub(crate) wants_labels: bool,
+    /// Queue management drops packets that found room, or for which there is room.
+    pub(crate) drops_early: bool,
+}
+
+/// When a device that paces its link is to be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DeviceTimes {
+    /// When it is to be handed more, which needs no precision; [`Time::NEVER`] where it is not
+    /// full.
+    pub(crate) refill: Time,
+    /// It has enough to send until then, whatever arrives; [`Time::NEVER`] where it is to send
+    /// nothing, and [`Time::ZERO`] where what arrives may have to leave at once.
+    pub(crate) supplied_until: Time,
+}
+
+impl DeviceTimes {
+    /// Of a link that falaj paces.
+    pub(crate) const NONE: DeviceTimes =
+        DeviceTimes { refill: Time::NEVER, supplied_until: Time::ZERO };
+}
+
+/// One scheduler in front of one link, and how such a pipe takes over from another.
+pub(crate) trait LinkPipe: Pipe + Any {
+    /// Takes over the packets, the link's state and the counters of `old`. Returns when the next
+    /// event is due.
     fn migrate_from(
         &mut self,
-        old: Box<dyn Pipe>,
+        old: Box<dyn LinkPipe>,
         how: &Handover,
         known: Known<'_>,
         now: Time,
         out: &mut Vec<Output>,
     ) -> Time;
-    /// Without the masks of its flows.
-    fn flatten(self: Box<Self>) -> Unmasked;
-    /// What another kind of pipe may go on with.
+    /// Takes the pipe apart: what a pipe of another scheduler may go on with.
     fn dismantle(self: Box<Self>) -> PipeParts;
     /// What it has no use for after it took over, and takes a while to be dropped.
-    fn leavings(&mut self) -> Option<DeferredDrops> {
-        None
-    }
+    fn deferred_drops(&mut self) -> Option<DeferredDrops>;
 }
 
-/// What nobody needs any more, to be dropped where nobody waits for it.
+/// State of a predecessor that nothing needs any more, to be dropped where nothing waits for it.
 pub(crate) type DeferredDrops = Box<dyn Any + Send>;
 
-/// What stays of a pipe without its discipline.
+/// A pipe without its scheduler.
 pub(crate) struct PipeParts {
     /// The one on the wire first.
     packets: Vec<Packet>,
@@ -121,6 +204,143 @@ pub(crate) struct PipeParts {
     sending: Option<Time>,
     wire: Wire,
     device: Option<DeviceState>,
-    book: PipeStats,
+    stats: PipeStats,
     impairer: Option<Box<Impairer>>,
+}
+
+/// A pipe as what it is.
+pub(crate) enum PipeKind {
+    /// The links of a spec.
+    Links(PipeLinks),
+    /// Links beside the ones that were there before.
+    Draining(Box<DrainingLinks>),
+}
+
+/// What a spec asks for: one link, or one for each id of a mask.
+pub(crate) enum PipeLinks {
+    /// One link.
+    Single(SingleLink),
+    /// A link for each id.
+    Masked(Box<MaskedLinks>),
+}
+
+/// One link, whose flows may have masks.
+pub(crate) enum SingleLink {
+    /// No flow has one.
+    Plain(Box<dyn LinkPipe>),
+    /// A flow has one.
+    Masked(Box<MaskedQueues>),
+}
+
+impl PipeLinks {
+    /// The pipe as the engine holds it.
+    pub(crate) fn into_pipe(self) -> Box<dyn Pipe> {
+        match self {
+            PipeLinks::Single(single) => single.into_pipe(),
+            PipeLinks::Masked(links) => links,
+        }
+    }
+
+    /// The pipe, to be looked at.
+    pub(crate) fn as_pipe(&self) -> &dyn Pipe {
+        match self {
+            PipeLinks::Single(single) => single.as_pipe(),
+            PipeLinks::Masked(links) => &**links,
+        }
+    }
+
+    /// The pipe, to be changed.
+    fn as_pipe_mut(&mut self) -> &mut dyn Pipe {
+        match self {
+            PipeLinks::Single(single) => single.as_pipe_mut(),
+            PipeLinks::Masked(links) => &mut **links,
+        }
+    }
+
+    /// Takes over from `old` and returns when the next event is due. Gives `old` back where that
+    /// has other links.
+    fn migrate_from(
+        &mut self,
+        old: PipeLinks,
+        how: &Handover,
+        known: Known<'_>,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) -> Result<Time, PipeLinks> {
+        match (self, old) {
+            (PipeLinks::Single(own), PipeLinks::Single(old)) => {
+                Ok(own.migrate_from(old, how, known, now, out))
+            }
+            (PipeLinks::Masked(own), PipeLinks::Masked(old)) if own.has_links_of(&old) => {
+                Ok(own.migrate_from(*old, how, known, now, out))
+            }
+            (_, old) => Err(old),
+        }
+    }
+
+    /// See [`LinkPipe::deferred_drops`].
+    fn deferred_drops(&mut self) -> Option<DeferredDrops> {
+        match self {
+            PipeLinks::Single(single) => single.deferred_drops(),
+            PipeLinks::Masked(_) => None,
+        }
+    }
+}
+
+impl SingleLink {
+    fn into_pipe(self) -> Box<dyn Pipe> {
+        match self {
+            SingleLink::Plain(pipe) => pipe,
+            SingleLink::Masked(queues) => queues,
+        }
+    }
+
+    fn as_pipe(&self) -> &dyn Pipe {
+        match self {
+            SingleLink::Plain(pipe) => &**pipe,
+            SingleLink::Masked(queues) => &**queues,
+        }
+    }
+
+    fn as_pipe_mut(&mut self) -> &mut dyn Pipe {
+        match self {
+            SingleLink::Plain(pipe) => &mut **pipe,
+            SingleLink::Masked(queues) => &mut **queues,
+        }
+    }
+
+    /// See [`LinkPipe::migrate_from`].
+    fn migrate_from(
+        &mut self,
+        old: SingleLink,
+        how: &Handover,
+        known: Known<'_>,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) -> Time {
+        match (self, old) {
+            (SingleLink::Plain(own), SingleLink::Plain(old)) => {
+                own.migrate_from(old, how, known, now, out)
+            }
+            (SingleLink::Plain(own), SingleLink::Masked(old)) => {
+                let flows = own.properties().flows;
+                let (old, how) = old.unmask().into_others(&Masks::default(), flows, how);
+                own.migrate_from(old, &how, known, now, out)
+            }
+            (SingleLink::Masked(own), SingleLink::Plain(old)) => {
+                own.migrate_from(Unmasked::of_plain(old), how, known, now, out)
+            }
+            (SingleLink::Masked(own), SingleLink::Masked(old)) => {
+                own.migrate_from(old.unmask(), how, known, now, out)
+            }
+        }
+    }
+
+    /// See [`LinkPipe::deferred_drops`].
+    fn deferred_drops(&mut self) -> Option<DeferredDrops> {
+        match self {
+            SingleLink::Plain(pipe) => pipe.deferred_drops(),
+            SingleLink::Masked(queues) => queues.deferred_drops(),
+        }
+    }
 }

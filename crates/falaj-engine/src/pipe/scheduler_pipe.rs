@@ -1,4 +1,4 @@
-//! A pipe around a server, which is a discipline with its queues.
+//! A pipe around a scheduler, which is a discipline with its queues.
 //!
 //! The pipe keeps the moments that the discipline's contract names. Every
 //! decision happens at a nominal instant: the end of a transmission, an
@@ -10,12 +10,14 @@ mod succession;
 
 use super::device::{DeviceState, Pace};
 use super::stats::{Counters, PipeStats};
-use super::{DeferredDrops, Pipe, PipeParts, PipeSpec};
+use super::{
+    DeferredDrops, DeviceTimes, Inspection, Layer, LinkPipe, PacketPath, Pipe, PipeKind, PipeLinks,
+    PipeParts, PipeProperties, PipeSpec, SingleLink,
+};
 use crate::handover::Handover;
 use crate::impair::event::Chances;
 use crate::impair::{Impairer, ImpairmentCounters};
-use crate::masks::queues::Unmasked;
-use crate::masks::{MaskIds, MaskStats, Masks};
+use crate::masks::MaskIds;
 use crate::message::{DropReason, Dropped, Early, EcnMark, Emit, Output, PipeId, Unit};
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::discipline::Decision;
@@ -82,59 +84,68 @@ impl LinkState {
 
 struct SchedulerPipe<S: Scheduler> {
     id: PipeId,
-    flows: usize,
     spec: Arc<PipeSpec>,
-    server: S,
+    properties: PipeProperties,
+    scheduler: S,
     wire: Wire,
     link: LinkState,
-    /// Of a link that falaj paces, none.
+    /// `None` where falaj paces the link.
     device: Option<DeviceState>,
-    book: PipeStats,
-    /// Of a link that does nothing to packets, none.
+    stats: PipeStats,
+    /// `None` where the link does nothing to packets.
     impairer: Option<Box<Impairer>>,
-    /// What disciplines of libraries did that are not there any more.
+    /// Breaches of contract by disciplines that this one has taken over from.
     breaches: Vec<Breach>,
-    /// No packet is on its way for less time than this.
-    least_delay: Span,
-    /// Packets up to this length come in without more ado: of a link that does
-    /// something to packets, counts more than they have or is paced by its device, none.
+    /// Packets up to this length come in without more ado; 0 on a link that does something to
+    /// packets, counts more bytes than they have, or is paced by its device.
     plain: u32,
-    /// Who goes next is asked anew while tokens are waited for.
+    /// While tokens are waited for, the discipline is asked anew which packet is next.
     peeks: bool,
-    leavings: Option<DeferredDrops>,
+    drops: Option<DeferredDrops>,
 }
 
-/// A pipe around a server, which may have no queues yet.
+/// A pipe around a scheduler, which may have no queues yet.
 pub(super) fn pipe<S: Scheduler + 'static>(
     id: PipeId,
     spec: &Arc<PipeSpec>,
-    mut server: S,
+    mut scheduler: S,
     queues: bool,
-) -> Box<dyn Pipe> {
-    server.seed(mix(spec.seed) ^ u64::from(id.0));
-    let flows = spec.setup.number_of_leaves();
-    let peeks = server.peeks();
-    let mut book = PipeStats::new(if queues { flows } else { 0 });
+) -> Box<dyn LinkPipe> {
+    scheduler.seed(mix(spec.seed) ^ u64::from(id.0));
+    let properties = PipeProperties {
+        flows: spec.setup.number_of_leaves(),
+        masks: spec.masks.clone(),
+        largest: spec.setup.largest,
+        least_delay: spec.impairments.delays(spec.delay).0,
+        device_backlog: match spec.pace {
+            Pace::Falaj => None,
+            Pace::Device { backlog } => Some(backlog),
+        },
+        wants_labels: scheduler.wants_labels(),
+        drops_early: scheduler.drops_early(),
+    };
+    let flows = if queues { properties.flows } else { 0 };
+    let mut stats = PipeStats::new(flows);
     let impairer = (!spec.impairments.is_none()).then(|| {
-        book.harm = vec![ImpairmentCounters::default(); if queues { flows } else { 0 }];
+        stats.impairments = vec![ImpairmentCounters::default(); flows];
         let chances = Chances { seed: spec.seed, pipe: id.0 };
-        Box::new(Impairer::new(&spec.impairments, spec.delay, chances, flows))
+        Box::new(Impairer::new(&spec.impairments, spec.delay, chances, properties.flows))
     });
+    let peeks = scheduler.peeks();
     let mut pipe = SchedulerPipe {
         id,
-        flows,
-        server,
+        properties,
+        scheduler,
         wire: Wire::of(spec.setup.rate, &spec.capacity),
         link: LinkState::Idle,
         device: DeviceState::new(spec),
-        book,
+        stats,
         plain: 0,
         peeks: peeks && matches!(spec.capacity, Capacity::TokenBucket(_)),
         impairer,
         breaches: Vec::new(),
-        least_delay: spec.impairments.delays(spec.delay).0,
         spec: Arc::clone(spec),
-        leavings: None,
+        drops: None,
     };
     pipe.plain = pipe.plain();
     Box::new(pipe)
@@ -144,6 +155,11 @@ impl<S: Scheduler> SchedulerPipe<S> {
     fn plain(&self) -> u32 {
         let apart = self.impairer.is_some() || self.spec.framing.is_some() || self.device.is_some();
         if apart { 0 } else { self.spec.setup.largest }
+    }
+
+    /// Returns true if its device paces the link, now or once falaj is done with it.
+    fn is_device_paced(&self) -> bool {
+        self.properties.device_backlog.is_some()
     }
 
     /// The instant at which the discipline is: of a link that its device paces, where what that was
@@ -158,10 +174,10 @@ impl<S: Scheduler> SchedulerPipe<S> {
             return self.fill(now, out);
         }
         loop {
-            match self.server.next(now, &self.wire) {
+            match self.scheduler.next(now, &self.wire) {
                 Decision::Serve(queue) => {
                     if self.peeks
-                        && let Some(bytes) = self.server.head(queue)
+                        && let Some(bytes) = self.scheduler.head(queue)
                         && let Some(then) = self.wire.waits_for_tokens(bytes, now)
                     {
                         self.link = LinkState::NotBefore(then);
@@ -175,8 +191,8 @@ impl<S: Scheduler> SchedulerPipe<S> {
                     self.finish(queue, now);
                 }
                 Decision::Drop(queue) => {
-                    let packet = self.server.throw_away(queue, now);
-                    let by_policy = self.server.by_policy();
+                    let packet = self.scheduler.throw_away(queue, now);
+                    let by_policy = self.scheduler.by_policy();
                     self.thrown_out(packet, by_policy, out);
                 }
                 Decision::NotBefore(then) => {
@@ -194,11 +210,11 @@ impl<S: Scheduler> SchedulerPipe<S> {
 
     /// The head of `queue` goes on the wire; returns when its last bit leaves.
     fn send(&mut self, queue: FlowId, start: Time, out: &mut Vec<Output>) -> Time {
-        let (packet, sent) = self.server.take(queue, start, &mut self.wire);
-        if self.server.marked() {
+        let (packet, sent) = self.scheduler.take(queue, start, &mut self.wire);
+        if self.scheduler.marked() {
             self.mark(packet.flow, packet.handle, out);
         }
-        if let Some(by) = self.server.earliness() {
+        if let Some(by) = self.scheduler.earliness() {
             out.push(Output::Early(Early {
                 pipe: self.id,
                 flow: packet.flow,
@@ -218,14 +234,14 @@ impl<S: Scheduler> SchedulerPipe<S> {
         if let Some(impairer) = &mut self.impairer {
             impairer.thrown_away(packet.flow);
         }
-        self.book.thrown_out(&packet, by_policy);
+        self.stats.thrown_out(&packet, by_policy);
         let why = if by_policy { DropReason::Policy } else { DropReason::Discipline };
         out.push(self.dropped(packet.handle, packet.flow, packet.bytes, why));
     }
 
     #[cold]
     fn mark(&mut self, flow: FlowId, handle: u32, out: &mut Vec<Output>) {
-        self.book.lost(flow).marked += 1;
+        self.stats.drops(flow).marked += 1;
         out.push(Output::Mark(EcnMark { pipe: self.id, flow, handle, ecn: Ecn::Ce }));
     }
 
@@ -255,16 +271,16 @@ impl<S: Scheduler> SchedulerPipe<S> {
         let emit = self.emit(packet, start, end);
         let flow = packet.flow.index();
         let Some(impairer) = &mut self.impairer else { return end };
-        let backlog = self.book.tallies[flow].backlog.into();
-        let (occupied, free) = impairer.pass(emit, backlog, &mut self.book.harm[flow], out);
+        let backlog = self.stats.hot[flow].backlog.into();
+        let (occupied, free) = impairer.pass(emit, backlog, &mut self.stats.impairments[flow], out);
         self.wire.hold(occupied - end);
         free
     }
 
     #[inline(always)]
     fn finish(&mut self, queue: FlowId, now: Time) {
-        let packet = self.server.finish(queue, now);
-        self.book.tallies[packet.flow.index()].gone(packet.bytes);
+        let packet = self.scheduler.finish(queue, now);
+        self.stats.hot[packet.flow.index()].gone(packet.bytes);
     }
 
     /// A packet that is too large, or of a link that does something to packets: what it costs, if
@@ -275,14 +291,14 @@ impl<S: Scheduler> SchedulerPipe<S> {
         let largest = self.spec.framing.map_or(self.spec.setup.largest, |framing| framing.largest);
         let cost = self.spec.framing.map_or(bytes, |framing| framing.of(bytes));
         if bytes > largest {
-            let lost = self.book.lost(flow);
-            lost.large += 1;
-            lost.bytes += u64::from(cost);
+            let drops = self.stats.drops(flow);
+            drops.large += 1;
+            drops.bytes += u64::from(cost);
             out.push(self.dropped(handle, flow, cost, DropReason::TooLarge));
             return None;
         }
         if let Some(impairer) = &mut self.impairer {
-            impairer.comes(flow, self.book.offered(flow));
+            impairer.comes(flow, self.stats.offered(flow));
         }
         Some(cost)
     }
@@ -293,6 +309,14 @@ impl<S: Scheduler> SchedulerPipe<S> {
 }
 
 impl<S: Scheduler + 'static> Pipe for SchedulerPipe<S> {
+    fn into_kind(self: Box<Self>) -> PipeKind {
+        PipeKind::Links(PipeLinks::Single(SingleLink::Plain(self)))
+    }
+}
+
+impl<S: Scheduler> Layer for SchedulerPipe<S> {}
+
+impl<S: Scheduler> PacketPath for SchedulerPipe<S> {
     fn arrive(&mut self, unit: Unit, _: &MaskIds, now: Time, out: &mut Vec<Output>) -> Time {
         let Unit { flow, handle, mut bytes } = unit;
         if cfg!(debug_assertions)
@@ -300,7 +324,7 @@ impl<S: Scheduler + 'static> Pipe for SchedulerPipe<S> {
                 || matches!(self.link, LinkState::NotBefore(t) if t > now))
         {
             // In tests: asking out of turn changes nothing.
-            let _ = self.server.next(self.clock(now), &self.wire);
+            let _ = self.scheduler.next(self.clock(now), &self.wire);
         }
         let (mut at, mut by_device) = (now, false);
         if bytes > self.plain {
@@ -310,26 +334,26 @@ impl<S: Scheduler + 'static> Pipe for SchedulerPipe<S> {
             }
             (at, by_device) = (self.clock(now), self.device.is_some());
         }
-        let Ok(is_head) = self.server.arrive(Packet { handle, bytes, flow, arrival: now }, at)
+        let Ok(is_head) = self.scheduler.arrive(Packet { handle, bytes, flow, arrival: now }, at)
         else {
             if let Some(impairer) = &mut self.impairer {
                 impairer.turned_away(flow);
             }
-            let by_policy = self.server.by_policy();
-            self.book.turned_away(flow, bytes, by_policy);
+            let by_policy = self.scheduler.by_policy();
+            self.stats.turned_away(flow, bytes, by_policy);
             let why = if by_policy { DropReason::Policy } else { DropReason::QueueFull };
             out.push(self.dropped(handle, flow, bytes, why));
-            while let Some(packet) = self.server.evicted() {
+            while let Some(packet) = self.scheduler.evicted() {
                 self.thrown_out(packet, true, out);
             }
             return self.link.due();
         };
         // Whoever had to go for it was gone before it came.
-        while let Some(packet) = self.server.evicted() {
+        while let Some(packet) = self.scheduler.evicted() {
             self.thrown_out(packet, true, out);
         }
-        self.book.tallies[flow.index()].queued(bytes);
-        if self.server.marked() {
+        self.stats.hot[flow.index()].queued(bytes);
+        if self.scheduler.marked() {
             self.mark(flow, handle, out);
         }
         if is_head && self.link.is_free() || by_device && self.link.has_handed(flow) {
@@ -338,7 +362,7 @@ impl<S: Scheduler + 'static> Pipe for SchedulerPipe<S> {
         self.link.due()
     }
 
-    fn event(&mut self, now: Time, out: &mut Vec<Output>) -> Time {
+    fn run_event(&mut self, now: Time, out: &mut Vec<Output>) -> Time {
         if let LinkState::Sending { queue, .. } = self.link {
             self.finish(queue, now);
         }
@@ -356,13 +380,17 @@ impl<S: Scheduler + 'static> Pipe for SchedulerPipe<S> {
         self.link.due()
     }
 
+    fn announce(&mut self, label: Label) {
+        self.scheduler.announce(label);
+    }
+
     fn next_due(&self) -> Time {
         let then = match self.link {
             LinkState::Idle => return Time::NEVER,
             // What leaves then was decided before, and what follows has an airtime that nobody
             // knows yet.
             LinkState::Sending { end, .. } => end,
-            LinkState::Full(_) if self.backlog().is_some() => return Time::NEVER,
+            LinkState::Full(_) if self.is_device_paced() => return Time::NEVER,
             LinkState::Handed { .. } if self.is_alone() => return Time::NEVER,
             LinkState::Handed { end, .. } => end,
             LinkState::Full(then) => then,
@@ -372,130 +400,93 @@ impl<S: Scheduler + 'static> Pipe for SchedulerPipe<S> {
             // a nanosecond before the airtime, which is rounded up.
             LinkState::NotBefore(then) => {
                 let airtime = |bytes| self.wire.least_airtime(bytes);
-                then + self.server.shortest_head().map_or(Span::ZERO, airtime)
+                then + self.scheduler.shortest_head().map_or(Span::ZERO, airtime)
             }
         };
-        then + self.least_delay
+        then + self.properties.least_delay
     }
 
-    fn next_refill(&self) -> Time {
-        match self.link {
-            LinkState::Full(then) if self.backlog().is_some() => then,
+    fn device_times(&self) -> DeviceTimes {
+        let refill = match self.link {
+            LinkState::Full(then) if self.is_device_paced() => then,
             _ => Time::NEVER,
-        }
-    }
-
-    fn supplied_until(&self) -> Time {
-        match (self.link, self.device) {
+        };
+        let supplied_until = match (self.link, self.device) {
             (LinkState::Idle, Some(_)) => Time::NEVER,
             (LinkState::Full(then), Some(_)) => then,
             (LinkState::Handed { end, .. }, Some(device)) => device.low_before(end),
             _ => Time::ZERO,
-        }
-    }
-
-    fn backlog(&self) -> Option<u32> {
-        match self.spec.pace {
-            Pace::Falaj => None,
-            Pace::Device { backlog } => Some(backlog),
-        }
-    }
-
-    fn least_delay(&self) -> Span {
-        self.least_delay
+        };
+        DeviceTimes { refill, supplied_until }
     }
 
     fn has_room(&self, flow: FlowId, _: &MaskIds, bytes: u32) -> bool {
-        self.server.has_room(flow, self.spec.framing.map_or(bytes, |framing| framing.of(bytes)))
+        self.scheduler.has_room(flow, self.spec.framing.map_or(bytes, |framing| framing.of(bytes)))
     }
 
-    fn announce(&mut self, label: Label) {
-        self.server.announce(label);
-    }
-
-    fn wants_labels(&self) -> bool {
-        self.server.wants_labels()
-    }
-
-    fn drops_early(&self) -> bool {
-        self.server.drops_early()
-    }
-
-    fn soonest(&self, bytes: u32, now: Time) -> Time {
+    fn earliest_due(&self, bytes: u32, now: Time) -> Time {
         let free =
             if self.link == LinkState::Idle || self.peeks { now } else { self.link.due().max(now) };
         if self.device.is_some() {
             return free;
         }
-        free + self.wire.least_airtime(bytes) + self.least_delay
+        free + self.wire.least_airtime(bytes) + self.properties.least_delay
+    }
+}
+
+impl<S: Scheduler> Inspection for SchedulerPipe<S> {
+    fn properties(&self) -> &PipeProperties {
+        &self.properties
     }
 
     fn counters(&self, flow: FlowId) -> Counters {
-        Counters { air: self.server.air(flow).unwrap_or_default(), ..self.book.counters(flow) }
+        Counters { air: self.scheduler.air(flow).unwrap_or_default(), ..self.stats.counters(flow) }
     }
 
     fn sum(&self, first: FlowId, number: u32) -> Counters {
-        let mut sum = self.book.sum(first.index()..first.index() + number as usize);
-        let airs = (first.0..first.0 + number).map_while(|flow| self.server.air(FlowId(flow)));
+        let mut sum = self.stats.sum(first.index()..first.index() + number as usize);
+        let airs = (first.0..first.0 + number).map_while(|flow| self.scheduler.air(FlowId(flow)));
         airs.for_each(|air| sum.add(&Counters { air, ..Counters::default() }));
         sum
     }
 
+    fn removed_flow_counters(&self) -> Counters {
+        self.stats.removed_flow_counters()
+    }
+
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {
-        let promise = self.spec.no_promise().map_or_else(|| self.server.promise(flow), Err);
+        let promise = self.spec.no_promise().map_or_else(|| self.scheduler.promise(flow), Err);
         promise.map(|promise| promise.later(self.spec.held_by_device()))
     }
 
     fn breaches(&self, out: &mut Vec<Breach>) {
         self.breaches.iter().cloned().for_each(|breach| breach.join(out));
-        self.server.breaches(out);
-    }
-
-    fn largest(&self) -> u32 {
-        self.spec.setup.largest
+        self.scheduler.breaches(out);
     }
 
     fn largest_waiting(&self) -> u32 {
-        self.server.largest_waiting(self.link.sending().map(|(queue, _)| queue))
-    }
-
-    fn of_the_gone(&self) -> Counters {
-        self.book.of_the_gone()
-    }
-
-    fn flows(&self) -> usize {
-        self.flows
+        self.scheduler.largest_waiting(self.link.sending().map(|(queue, _)| queue))
     }
 
     fn is_reusable(&mut self, flow: FlowId, now: Time) -> bool {
-        self.book.tallies[flow.index()].backlog == 0
-            && self.server.is_reusable(flow, self.clock(now))
+        self.stats.hot[flow.index()].backlog == 0
+            && self.scheduler.is_reusable(flow, self.clock(now))
     }
 
-    fn rests(&mut self, now: Time) -> bool {
-        let mut flows = (0..self.book.tallies.len() as u32).map(FlowId);
+    fn is_at_rest(&mut self, now: Time) -> bool {
+        let mut flows = (0..self.stats.hot.len() as u32).map(FlowId);
         let handed_over = self.device.is_some_and(|device| !device.is_empty(now));
         self.link == LinkState::Idle
             && !handed_over
             && self.wire.is_rested(now)
             && flows.all(|flow| self.is_reusable(flow, now))
     }
+}
 
-    fn masks(&self) -> &Masks {
-        &self.spec.masks
-    }
-
-    fn report(&self, _: Option<FlowId>, _: usize) -> Option<MaskStats> {
-        None
-    }
-
-    fn shares(&self) -> Option<Option<FlowId>> {
-        None
-    }
-
+impl<S: Scheduler + 'static> LinkPipe for SchedulerPipe<S> {
     fn migrate_from(
         &mut self,
-        old: Box<dyn Pipe>,
+        old: Box<dyn LinkPipe>,
         how: &Handover,
         known: Known<'_>,
         now: Time,
@@ -508,24 +499,19 @@ impl<S: Scheduler + 'static> Pipe for SchedulerPipe<S> {
         self.link.due()
     }
 
-    fn flatten(self: Box<Self>) -> Unmasked {
-        let sets = self.book.tallies.iter().map(|_| None).collect();
-        Unmasked { pipe: self, masks: Masks::default(), sets }
-    }
-
     fn dismantle(mut self: Box<Self>) -> PipeParts {
         let sending = self.link.sending();
         PipeParts {
-            packets: self.server.dismantle(sending.map(|(queue, _)| queue)),
+            packets: self.scheduler.dismantle(sending.map(|(queue, _)| queue)),
             sending: sending.map(|(_, end)| end),
             wire: self.wire,
             device: self.device,
-            book: self.book,
+            stats: self.stats,
             impairer: self.impairer,
         }
     }
 
-    fn leavings(&mut self) -> Option<DeferredDrops> {
-        self.leavings.take()
+    fn deferred_drops(&mut self) -> Option<DeferredDrops> {
+        self.drops.take()
     }
 }

@@ -1,5 +1,4 @@
-//! What a pipe knows of its flows' packets: what came, what waits, what left, and what was lost,
-//! and why.
+//! Counters of a pipe's flows: packets that arrived, wait, left and were dropped, by cause.
 
 use crate::handover::FlowMapping;
 use crate::impair::ImpairmentCounters;
@@ -125,8 +124,8 @@ impl Counters {
     }
 }
 
-/// What is written for each packet of a flow, in half a cache line, and no more;
-/// its [`Counters`] follow from that and from what was lost. Two numbers that
+/// The counters that each packet of a flow writes, in half a cache line;
+/// its [`Counters`] follow from that and from the drops. Two numbers that
 /// change together never stand side by side: written as one vector, each would
 /// wait for it when it is read alone. A packet that is thrown out as soon as it
 /// comes is gone before it is queued, and the backlog below zero between.
@@ -178,27 +177,27 @@ impl HotCounters {
     }
 }
 
-/// Packets of a flow that were lost.
+/// Packets of a flow that were dropped, by cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct DropCounters {
     full: u64,
     pub(super) large: u64,
-    /// Of those that did not get in.
+    /// Bytes of the packets that did not get in.
     pub(super) bytes: u64,
-    /// Those that a policy turned away.
+    /// Turned away by queue management.
     early: u64,
     by_discipline: u64,
-    /// Those that a policy threw out of the queue.
+    /// Thrown out of the queue by queue management.
     by_policy: u64,
     /// Those that did not fit any more when the pipe was changed.
     by_change: u64,
-    /// Of these three.
+    /// Bytes of these three.
     thrown_bytes: u64,
     pub(super) marked: u64,
 }
 
-/// What flows lost. Of a hundred thousand most never lose anything: memory comes with the first
-/// loss, for those beside it too.
+/// Drops by flow. Of a hundred thousand flows most never lose a packet: memory is allocated at the
+/// first drop, for 16 neighbours together.
 #[derive(Debug, Clone, Default)]
 struct DropTable(Vec<Option<Box<[DropCounters; DropTable::TOGETHER]>>>);
 
@@ -224,7 +223,7 @@ impl DropTable {
         &mut some.get_or_insert_default()[flow % DropTable::TOGETHER]
     }
 
-    /// Of so many flows from this one on, all together.
+    /// The sum over a range of flows.
     fn sum(&self, flows: Range<usize>) -> DropCounters {
         let mut sum = DropCounters::default();
         let mut flow = flows.start;
@@ -239,151 +238,154 @@ impl DropTable {
     }
 }
 
-/// The tallies of a pipe's flows.
+/// The counters of a pipe's flows.
 #[derive(Debug, Clone)]
 pub(super) struct PipeStats {
-    pub(super) tallies: Vec<HotCounters>,
-    lost: DropTable,
-    /// Of a link that never did anything to packets, none.
-    pub(super) harm: Vec<ImpairmentCounters>,
-    /// Of all flows that are gone.
-    gone: (HotCounters, DropCounters, ImpairmentCounters),
+    pub(super) hot: Vec<HotCounters>,
+    drops: DropTable,
+    /// Empty where the link never did anything to packets.
+    pub(super) impairments: Vec<ImpairmentCounters>,
+    /// The sum over flows that were removed by changes.
+    removed: (HotCounters, DropCounters, ImpairmentCounters),
 }
 
 impl PipeStats {
     pub(super) fn new(flows: usize) -> PipeStats {
-        let (tallies, lost) = (vec![HotCounters::default(); flows], DropTable::new(flows));
-        PipeStats { tallies, lost, harm: Vec::new(), gone: Default::default() }
+        let (hot, drops) = (vec![HotCounters::default(); flows], DropTable::new(flows));
+        PipeStats { hot, drops, impairments: Vec::new(), removed: Default::default() }
     }
 
     pub(super) fn resize(&mut self, flows: usize) {
-        self.tallies.resize(flows, HotCounters::default());
-        self.lost.resize(flows);
-        if !self.harm.is_empty() {
-            self.harm.resize(flows, ImpairmentCounters::default());
+        self.hot.resize(flows, HotCounters::default());
+        self.drops.resize(flows);
+        if !self.impairments.is_empty() {
+            self.impairments.resize(flows, ImpairmentCounters::default());
         }
     }
 
-    /// Packets that came.
+    /// Packets of a flow that arrived.
     pub(super) fn offered(&self, flow: FlowId) -> u64 {
-        let lost = self.lost.of(flow.index());
-        self.tallies[flow.index()].queued + lost.full + lost.large + lost.early
+        let drops = self.drops.of(flow.index());
+        self.hot[flow.index()].queued + drops.full + drops.large + drops.early
     }
 
     /// A packet is thrown out of its queue.
     #[cold]
     pub(super) fn thrown_out(&mut self, packet: &Packet, by_policy: bool) {
-        let lost = self.lost.of_mut(packet.flow.index());
+        let drops = self.drops.of_mut(packet.flow.index());
         match by_policy {
-            true => lost.by_policy += 1,
-            false => lost.by_discipline += 1,
+            true => drops.by_policy += 1,
+            false => drops.by_discipline += 1,
         }
-        lost.thrown_bytes += u64::from(packet.bytes);
-        self.tallies[packet.flow.index()].gone(packet.bytes);
+        drops.thrown_bytes += u64::from(packet.bytes);
+        self.hot[packet.flow.index()].gone(packet.bytes);
     }
 
     /// A packet does not get into its queue.
     #[cold]
     pub(super) fn turned_away(&mut self, flow: FlowId, bytes: u32, by_policy: bool) {
-        let lost = self.lost.of_mut(flow.index());
+        let drops = self.drops.of_mut(flow.index());
         match by_policy {
-            true => lost.early += 1,
-            false => lost.full += 1,
+            true => drops.early += 1,
+            false => drops.full += 1,
         }
-        lost.bytes += u64::from(bytes);
+        drops.bytes += u64::from(bytes);
     }
 
     pub(super) fn counters(&self, flow: FlowId) -> Counters {
-        let harm = self.harm.get(flow.index()).copied().unwrap_or_default();
-        counters(&self.tallies[flow.index()], &self.lost.of(flow.index()), &harm)
+        let impairments = self.impairments.get(flow.index()).copied().unwrap_or_default();
+        counters(&self.hot[flow.index()], &self.drops.of(flow.index()), &impairments)
     }
 
-    /// What happened to so many flows from this one on, all together; of queues' greatest lengths
-    /// the greatest counts.
+    /// The sum over a range of flows; of queues' greatest lengths the greatest counts.
     pub(super) fn sum(&self, flows: Range<usize>) -> Counters {
         let mut all = CounterSum::default();
-        self.tallies[flows.clone()].iter().for_each(|tally| all.add(tally));
-        let mut harm = ImpairmentCounters::default();
-        self.harm.get(flows.clone()).into_iter().flatten().for_each(|of| harm.add(of));
-        let lost = self.lost.sum(flows);
+        self.hot[flows.clone()].iter().for_each(|hot| all.add(hot));
+        let mut impairments = ImpairmentCounters::default();
+        self.impairments
+            .get(flows.clone())
+            .into_iter()
+            .flatten()
+            .for_each(|of| impairments.add(of));
+        let drops = self.drops.sum(flows);
         Counters {
             max_backlog: all.max_backlog.into(),
             ..counted(
                 (all.queued, all.queued_bytes),
                 (all.backlog, all.backlog_bytes),
-                &lost,
-                &harm,
+                &drops,
+                &impairments,
             )
         }
     }
 
-    /// What this flow lost.
+    /// The drops of a flow.
     #[cold]
-    pub(super) fn lost(&mut self, flow: FlowId) -> &mut DropCounters {
-        self.lost.of_mut(flow.index())
+    pub(super) fn drops(&mut self, flow: FlowId) -> &mut DropCounters {
+        self.drops.of_mut(flow.index())
     }
 
-    /// Of all flows that are gone.
-    pub(super) fn of_the_gone(&self) -> Counters {
-        let (tally, lost, harm) = &self.gone;
-        counters(tally, lost, harm)
+    /// What happened to flows that were removed by changes.
+    pub(super) fn removed_flow_counters(&self) -> Counters {
+        let (hot, drops, impairments) = &self.removed;
+        counters(hot, drops, impairments)
     }
 
-    /// Flows become others, of which there are so many. What they have sent and lost goes with
-    /// them, or to those that are gone; what waits is the business of the caller.
-    pub(super) fn become_others(&mut self, fates: &[FlowMapping], flows: usize) {
+    /// Flows become others, of which there are `flows`. Their counters go with them, or to the sum
+    /// over removed flows; packets that wait are the caller's business.
+    pub(super) fn become_others(&mut self, mapping: &[FlowMapping], flows: usize) {
         let old = std::mem::replace(self, PipeStats::new(flows));
-        self.gone = old.gone;
-        if !old.harm.is_empty() {
-            self.harm = vec![ImpairmentCounters::default(); flows];
+        self.removed = old.removed;
+        if !old.impairments.is_empty() {
+            self.impairments = vec![ImpairmentCounters::default(); flows];
         }
-        for (f, fate) in fates.iter().enumerate() {
-            let (tally, lost) = (old.tallies[f], old.lost.of(f));
-            let harm = old.harm.get(f).copied().unwrap_or_default();
-            match fate {
+        for (f, flow_mapping) in mapping.iter().enumerate() {
+            let (hot, drops) = (old.hot[f], old.drops.of(f));
+            let impairments = old.impairments.get(f).copied().unwrap_or_default();
+            match flow_mapping {
                 FlowMapping::Is(flow) => {
-                    self.tallies[flow.index()] = tally;
-                    if lost != DropCounters::default() {
-                        *self.lost.of_mut(flow.index()) = lost;
+                    self.hot[flow.index()] = hot;
+                    if drops != DropCounters::default() {
+                        *self.drops.of_mut(flow.index()) = drops;
                     }
-                    if let Some(place) = self.harm.get_mut(flow.index()) {
-                        *place = harm;
+                    if let Some(place) = self.impairments.get_mut(flow.index()) {
+                        *place = impairments;
                     }
                 }
                 FlowMapping::PartOf(flow) => {
-                    self.tallies[flow.index()].add(&tally);
-                    if lost != DropCounters::default() {
-                        self.lost.of_mut(flow.index()).add(&lost);
+                    self.hot[flow.index()].add(&hot);
+                    if drops != DropCounters::default() {
+                        self.drops.of_mut(flow.index()).add(&drops);
                     }
-                    if let Some(place) = self.harm.get_mut(flow.index()) {
-                        place.add(&harm);
+                    if let Some(place) = self.impairments.get_mut(flow.index()) {
+                        place.add(&impairments);
                     }
                 }
                 FlowMapping::Joins(_) | FlowMapping::Dropped(_) => {
-                    let (all, lost_by_all, harm_of_all) = &mut self.gone;
+                    let (removed, removed_drops, removed_impairments) = &mut self.removed;
                     // Those that wait are another flow's.
-                    all.queued += tally.packets_gone();
-                    all.queued_bytes += tally.bytes_gone();
-                    all.max_backlog = all.max_backlog.max(tally.max_backlog);
-                    lost_by_all.add(&lost);
-                    harm_of_all.add(&harm);
+                    removed.queued += hot.packets_gone();
+                    removed.queued_bytes += hot.bytes_gone();
+                    removed.max_backlog = removed.max_backlog.max(hot.max_backlog);
+                    removed_drops.add(&drops);
+                    removed_impairments.add(&impairments);
                 }
             }
         }
     }
 
-    /// A packet that has waited is dropped; of a flow that is gone, or of this one.
+    /// A packet that has waited is dropped: one of `flow`, or of a flow that was removed.
     pub(super) fn dropped_by_change(&mut self, flow: Option<FlowId>, bytes: u32) {
-        let (tally, lost) = match flow {
-            Some(flow) => (&mut self.tallies[flow.index()], self.lost.of_mut(flow.index())),
+        let (hot, drops) = match flow {
+            Some(flow) => (&mut self.hot[flow.index()], self.drops.of_mut(flow.index())),
             None => {
-                self.gone.0.queued(bytes);
-                (&mut self.gone.0, &mut self.gone.1)
+                self.removed.0.queued(bytes);
+                (&mut self.removed.0, &mut self.removed.1)
             }
         };
-        tally.gone(bytes);
-        lost.by_change += 1;
-        lost.thrown_bytes += u64::from(bytes);
+        hot.gone(bytes);
+        drops.by_change += 1;
+        drops.thrown_bytes += u64::from(bytes);
     }
 }
 
@@ -401,7 +403,7 @@ impl DropCounters {
     }
 }
 
-/// The tallies of several flows.
+/// The sum of the hot counters of several flows.
 #[derive(Default)]
 struct CounterSum {
     queued: u64,
@@ -413,45 +415,45 @@ struct CounterSum {
 
 impl CounterSum {
     #[inline]
-    fn add(&mut self, tally: &HotCounters) {
-        self.queued += tally.queued;
-        self.queued_bytes += tally.queued_bytes;
-        self.backlog += u64::from(tally.backlog);
-        self.backlog_bytes += u64::from(tally.backlog_bytes);
-        self.max_backlog = self.max_backlog.max(tally.max_backlog);
+    fn add(&mut self, hot: &HotCounters) {
+        self.queued += hot.queued;
+        self.queued_bytes += hot.queued_bytes;
+        self.backlog += u64::from(hot.backlog);
+        self.backlog_bytes += u64::from(hot.backlog_bytes);
+        self.max_backlog = self.max_backlog.max(hot.max_backlog);
     }
 }
 
-fn counters(tally: &HotCounters, lost: &DropCounters, harm: &ImpairmentCounters) -> Counters {
-    let waiting = (u64::from(tally.backlog), u64::from(tally.backlog_bytes));
+fn counters(hot: &HotCounters, drops: &DropCounters, impairments: &ImpairmentCounters) -> Counters {
+    let waiting = (u64::from(hot.backlog), u64::from(hot.backlog_bytes));
     Counters {
-        max_backlog: tally.max_backlog.into(),
-        ..counted((tally.queued, tally.queued_bytes), waiting, lost, harm)
+        max_backlog: hot.max_backlog.into(),
+        ..counted((hot.queued, hot.queued_bytes), waiting, drops, impairments)
     }
 }
 
 fn counted(
     (queued, queued_bytes): (u64, u64),
     (backlog, backlog_bytes): (u64, u64),
-    lost: &DropCounters,
-    harm: &ImpairmentCounters,
+    drops: &DropCounters,
+    impairments: &ImpairmentCounters,
 ) -> Counters {
     Counters {
-        offered: queued + lost.full + lost.large + lost.early,
-        offered_bytes: queued_bytes + lost.bytes,
-        sent: queued - backlog - lost.by_discipline - lost.by_policy - lost.by_change,
-        sent_bytes: queued_bytes - backlog_bytes - lost.thrown_bytes,
-        dropped_full: lost.full,
-        dropped_large: lost.large,
-        dropped_by_discipline: lost.by_discipline,
-        dropped_by_policy: lost.early + lost.by_policy,
-        dropped_by_change: lost.by_change,
-        marked: lost.marked,
-        lost: harm.lost,
-        lost_bytes: harm.lost_bytes,
-        duplicated: harm.duplicated,
-        corrupted: harm.corrupted,
-        reordered: harm.reordered,
+        offered: queued + drops.full + drops.large + drops.early,
+        offered_bytes: queued_bytes + drops.bytes,
+        sent: queued - backlog - drops.by_discipline - drops.by_policy - drops.by_change,
+        sent_bytes: queued_bytes - backlog_bytes - drops.thrown_bytes,
+        dropped_full: drops.full,
+        dropped_large: drops.large,
+        dropped_by_discipline: drops.by_discipline,
+        dropped_by_policy: drops.early + drops.by_policy,
+        dropped_by_change: drops.by_change,
+        marked: drops.marked,
+        lost: impairments.lost,
+        lost_bytes: impairments.lost_bytes,
+        duplicated: impairments.duplicated,
+        corrupted: impairments.corrupted,
+        reordered: impairments.reordered,
         backlog,
         backlog_bytes,
         max_backlog: 0,

@@ -225,7 +225,7 @@ fn more_than_256_ids_have_queues_of_their_own() {
             engine.input_of(PIPE, unit, &id(address), Time::ZERO, &mut out);
         }
     }
-    let report = engine.report(PIPE, Some(FlowId(0)), 1).expect("it has a mask");
+    let report = engine.mask_stats(PIPE, Some(FlowId(0)), 1).expect("it has a mask");
     assert_eq!((report.active, report.beyond), (u64::from(IDS), 0));
     engine.poll(Time::NEVER, &mut out);
     let mut sent = vec![0; IDS as usize];

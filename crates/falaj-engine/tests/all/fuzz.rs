@@ -241,9 +241,9 @@ pub(crate) fn scheduler(bytes: &[u8]) -> (u64, u64) {
             _ => {
                 for f in (0..spec.setup.flows.len() as u32).map(FlowId) {
                     engine.poll(now, &mut out);
-                    let is_reusable = engine.is_reusable(PIPE, f, now);
+                    let forgettable = engine.is_reusable(PIPE, f, now);
                     assert!(
-                        !is_reusable || engine.counters(PIPE, f).backlog == 0,
+                        !forgettable || engine.counters(PIPE, f).backlog == 0,
                         "forgets what is queued"
                     );
                     let _ = (engine.promise(PIPE, f), engine.next_due());

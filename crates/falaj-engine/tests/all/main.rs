@@ -39,3 +39,11 @@ mod trees;
 mod values;
 mod virtual_links;
 mod work;
+
+#[path = "../../examples/packets_through_an_engine.rs"]
+mod example;
+
+#[test]
+fn the_example_runs() {
+    example::main();
+}

@@ -89,7 +89,7 @@ fn reports(engine: &Engine, spec: &PipeSpec) -> Vec<(Option<FlowId>, MaskStats)>
     let flows = (0..spec.setup.flows.len() as u32).map(|f| Some(FlowId(f)));
     std::iter::once(None)
         .chain(flows)
-        .filter_map(|f| Some((f, engine.report(PIPE, f, 3)?)))
+        .filter_map(|f| Some((f, engine.mask_stats(PIPE, f, 3)?)))
         .collect()
 }
 
@@ -222,7 +222,7 @@ fn a_link_that_went_forgot_nothing() {
         let plain = run(&spec, &arrivals, |_, _, _| {});
         let masked = run(&many, &arrivals, |_, _, _| {});
         assert_eq!(plain.out, masked.out, "seed {seed}: {spec:?}");
-        gone += masked.engine.report(PIPE, None, 1).expect("it has a mask").gone;
+        gone += masked.engine.mask_stats(PIPE, None, 1).expect("it has a mask").gone;
     }
     assert!(gone > 200, "{gone}");
 }
@@ -251,7 +251,7 @@ fn debts_outlast_idleness() {
     (0..20).for_each(|_| drop(send(&mut engine, 1, 0)));
     let mut known = |at| {
         send(&mut engine, 2, at);
-        let report = engine.report(PIPE, Some(FlowId(0)), 9).expect("it has a mask");
+        let report = engine.mask_stats(PIPE, Some(FlowId(0)), 9).expect("it has a mask");
         report.busiest.iter().any(|(id, _)| id == "src 0.0.0.1")
     };
     assert!(known(10_000_000), "idle for 8 ms, and ahead by 10");
@@ -298,7 +298,7 @@ fn made_up_ids_share() {
         );
         delays.extend(emits(&out).iter().filter(|e| e.handle == 7).map(|e| e.end - e.arrival));
     }
-    let report = engine.report(PIPE, Some(FlowId(0)), 1).expect("it has a mask");
+    let report = engine.mask_stats(PIPE, Some(FlowId(0)), 1).expect("it has a mask");
     assert_eq!((report.active, report.beyond), (640, 20_000 - 639));
     assert!(report.of_shared.dropped + report.of_shared.packets() + 10 * 50 >= report.beyond);
     assert!(report.of_shared.dropped > 10_000, "{report:?}");
@@ -333,7 +333,7 @@ fn changes_keep_what_masks_made() {
             let counted = engine.counters(PIPE, FlowId(0));
             assert_eq!((counted.offered, counted.sent, counted.backlog), (60, 60, 0));
             let flow = spec.masks.link.is_none().then_some(FlowId(0));
-            let report = engine.report(PIPE, flow, 1).expect("it has a mask");
+            let report = engine.mask_stats(PIPE, flow, 1).expect("it has a mask");
             assert_eq!((report.active, report.total.packets()), (8, 60));
             let other = link(kind, Values::default(), Masks::default());
             assert!(engine.prepare(PIPE, &other).is_ok());
@@ -364,7 +364,7 @@ fn other_masks_take_over_what_waits() {
         engine.apply(prepared, Time(at), &mut out).expect("nothing came between");
         let counted = engine.counters(PIPE, FlowId(0));
         assert_eq!((counted.offered, counted.dropped()), (40, 0));
-        engine.report(PIPE, Some(FlowId(0)), 9)
+        engine.mask_stats(PIPE, Some(FlowId(0)), 9)
     };
     let more = change(&mut engine, &of(by_source, 9), 1).expect("it has a mask");
     assert_eq!((more.most, more.active, more.made, more.gone), (9, 4, 4, 0));

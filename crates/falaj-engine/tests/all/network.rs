@@ -321,9 +321,9 @@ fn masks_and_labels_are_those_of_the_packet_in_every_link() {
     let mask = Mask { dport: Some(16), ..Mask::default() };
     masked.places[2].pipe.masks.link = Some(Each { mask, most: 9, expire: Span::from_secs(10) });
     let ran = run(&masked, &[(0, 1), (0, 2), (0, 1), (0, 3)], true);
-    let report = ran.network.report(PipeId(2), None, 9).expect("it has a mask");
+    let report = ran.network.mask_stats(PipeId(2), None, 9).expect("it has a mask");
     assert_eq!((report.made, report.total.packets()), (3, 4));
-    assert!(ran.network.report(PipeId(0), None, 9).is_none());
+    assert!(ran.network.mask_stats(PipeId(0), None, 9).is_none());
 
     // The first link is too fast for a queue; the second one's marks who may be marked, and drops
     // the others.

@@ -179,7 +179,7 @@ fn a_link_that_goes_sends_what_waits() {
     assert!(sent.network.places().vacant.is_empty());
     let begins = beginning(nothing(), 0, &pipe(Span::ZERO, 1));
     assert_eq!(sent.change(at(2), begins, vec![], None), Err(ChangeError::Occupied));
-    assert_eq!(sent.network.of_the_ended().backlog, 1);
+    assert_eq!(sent.network.ended_pipe_counters().backlog, 1);
     sent.network.poll(at(3), &mut sent.out);
     sent.note();
     assert_eq!(sent.network.places().vacant, [0]);
@@ -190,7 +190,7 @@ fn a_link_that_goes_sends_what_waits() {
     sent.end();
     assert_eq!(sent.due(), [(0, 6), (1, 7), (2, 8), (3, 2), (4, 12)]);
     let counted = |pipe| sent.network.counters(PipeId(pipe), FlowId(0)).sent;
-    assert_eq!((counted(0), counted(2), sent.network.of_the_ended().sent), (1, 1, 3));
+    assert_eq!((counted(0), counted(2), sent.network.ended_pipe_counters().sent), (1, 1, 3));
     assert_eq!(sent.network.taken()[0].packets, 5, "the rule's count goes on");
     // What has ended is changed no more.
     sent.change(at(20), ending(nothing(), 0), vec![], None).expect("it fits");
@@ -328,12 +328,12 @@ fn any_rule(dice: &mut Dice, places: &[u32]) -> RouteRule {
 
 /// All that was counted in links, be they there or gone.
 fn sum(network: &Network, scene: &Scene) -> Counters {
-    let mut all = network.of_the_ended();
+    let mut all = network.ended_pipe_counters();
     let flows = network.flows();
     for pipe in
         scene.places.iter().chain(&scene.bypass).flat_map(|place| [2 * place, 2 * place + 1])
     {
-        all.add(&network.of_the_gone(PipeId(pipe)));
+        all.add(&network.removed_flow_counters(PipeId(pipe)));
         (0..flows[pipe as usize] as u32)
             .for_each(|flow| all.add(&network.counters(PipeId(pipe), FlowId(flow))));
     }
@@ -342,7 +342,7 @@ fn sum(network: &Network, scene: &Scene) -> Counters {
 
 fn taken(network: &Network) -> u64 {
     network.taken().iter().map(|taken| taken.packets).sum::<u64>()
-        + network.taken_by_the_gone().packets
+        + network.removed_rule_counters().packets
 }
 
 #[test]

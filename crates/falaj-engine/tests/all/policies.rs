@@ -310,7 +310,9 @@ fn a_change_loses_nothing_untold() {
                 let prepared =
                     engine.prepare(PIPE, &spec).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
                 let known = |handle: u32| label(seed, handle as usize);
-                engine.apply_knowing(prepared, &known, a.at, &mut out).expect("prepared just now");
+                engine
+                    .apply_with_labels(prepared, &known, a.at, &mut out)
+                    .expect("prepared just now");
                 queued.resize(spec.setup.leaves().len().max(queued.len()), VecDeque::new());
             }
             engine.poll(a.at, &mut out);
@@ -541,7 +543,7 @@ fn changed_to(
         .into_iter()
         .for_each(|policy| after.setup.flows[0].values.set(POLICY, Value::Policy(policy)));
     let prepared = engine.prepare(PIPE, &after).expect("it fits");
-    engine.apply_knowing(prepared, &known, Time(50_500_000), &mut out).expect("it fits still");
+    engine.apply_with_labels(prepared, &known, Time(50_500_000), &mut out).expect("it fits still");
     engine.poll(Time(1 << 50), &mut out);
     assert_eq!(
         emits(&out).len() + out.iter().filter(|o| matches!(o, Output::Drop(_))).count(),

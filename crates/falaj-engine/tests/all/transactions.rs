@@ -88,7 +88,7 @@ enum End {
 
 /// All counters of a pipe, of those flows that are gone too.
 fn all(engine: &Engine, p: usize, spec: &PipeSpec) -> Counters {
-    let mut sum = engine.of_the_gone(pipe(p));
+    let mut sum = engine.removed_flow_counters(pipe(p));
     (0..spec.setup.leaves().len() as u32)
         .for_each(|f| sum.add(&engine.counters(pipe(p), FlowId(f))));
     sum
@@ -319,7 +319,8 @@ fn what_has_left_is_due_when_it_was_to_be() {
     let last = crate::common::emits(&out).into_iter().rfind(|e| e.pipe == pipe(0)).unwrap();
     assert_eq!((last.handle, last.start, last.due), (9, Time(1_000_000), Time(1_500_000)));
     engine.poll(Time(9_000_000), &mut out);
-    let (gone, stays) = (engine.of_the_gone(pipe(0)), engine.counters(pipe(0), FlowId(0)));
+    let (gone, stays) =
+        (engine.removed_flow_counters(pipe(0)), engine.counters(pipe(0), FlowId(0)));
     assert_eq!((gone.offered, gone.sent, gone.dropped_by_change), (1, 0, 1));
     assert_eq!(
         (stays.offered, stays.sent, stays.dropped_by_change, stays.backlog_bytes),

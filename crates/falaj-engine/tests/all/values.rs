@@ -75,7 +75,7 @@ fn queues_that_stay_are_as_good_as_queues_anew() {
                             .with_values(PIPE, then.clone(), &limits)
                             .unwrap();
                         stays.apply(change, a.at, &mut out).unwrap();
-                        left += stays.take_leavings().len();
+                        left += stays.take_deferred_drops().len();
                         (spec, changes) = (then, changes + 1);
                     }
                 }

@@ -80,9 +80,9 @@ impl Forwarder {
         }
     }
 
-    /// See [`falaj_engine::Engine::take_leavings`].
-    pub fn take_leavings(&mut self) -> Vec<Box<dyn Any + Send>> {
-        self.network.take_leavings()
+    /// See [`falaj_engine::Engine::take_deferred_drops`].
+    pub fn take_deferred_drops(&mut self) -> Vec<Box<dyn Any + Send>> {
+        self.network.take_deferred_drops()
     }
 
     /// Where pipes are, and where others may begin: nothing of those that have ended is on its way

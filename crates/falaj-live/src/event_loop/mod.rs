@@ -209,7 +209,7 @@ impl Forwarder {
     /// The first mask whose ids have to share, as those who ask number pipes.
     fn sharing(&self) -> Option<(PipeId, Option<FlowId>)> {
         let mut pipes = self.order.iter().enumerate();
-        pipes.find_map(|(n, &pipe)| Some((PipeId(n as u32), self.network.shares(pipe)?)))
+        pipes.find_map(|(n, &pipe)| Some((PipeId(n as u32), self.network.overflowing_mask(pipe)?)))
     }
 
     /// Anything left on its way?

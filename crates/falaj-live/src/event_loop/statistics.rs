@@ -123,14 +123,14 @@ impl Forwarder {
     }
 
     /// What a mask made, of a flow or of the link; see
-    /// [`report`](falaj_engine::network::Network::report).
+    /// [`mask_stats`](falaj_engine::network::Network::mask_stats).
     pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<MaskStats> {
-        self.network.report(self.called(pipe), flow, busiest)
+        self.network.mask_stats(self.called(pipe), flow, busiest)
     }
 
     /// What happened in links that were taken away.
-    pub fn of_the_ended(&self) -> Counters {
-        self.network.of_the_ended()
+    pub fn ended_pipe_counters(&self) -> Counters {
+        self.network.ended_pipe_counters()
     }
 
     /// How disciplines of libraries broke their contract; see

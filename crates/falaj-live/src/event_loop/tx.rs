@@ -124,8 +124,9 @@ impl Forwarder {
     /// The next burst that is due by `now`.
     fn due(&mut self, now: Time) -> Option<u32> {
         let network = &self.network;
-        self.releases
-            .due(now, &self.units, |burst| network.soonest(PipeId(burst.pipe), burst.bytes, now))
+        self.releases.due(now, &self.units, |burst| {
+            network.earliest_due(PipeId(burst.pipe), burst.bytes, now)
+        })
     }
 
     /// Does this one leave in one piece with those that are to be handed over? Then it is one of

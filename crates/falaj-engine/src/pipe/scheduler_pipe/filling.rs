@@ -14,7 +14,7 @@ impl<S: Scheduler> SchedulerPipe<S> {
     pub(super) fn fill(&mut self, now: Time, out: &mut Vec<Output>) {
         while let Some(device) = self.device {
             if let LinkState::Handed { queue, leaf, end } = self.link {
-                if now < end && device.concludes() && self.book.tallies[leaf.index()].backlog < 2 {
+                if now < end && device.concludes() && self.stats.hot[leaf.index()].backlog < 2 {
                     return;
                 }
                 self.finish(queue, end);
@@ -30,7 +30,7 @@ impl<S: Scheduler> SchedulerPipe<S> {
                 DeviceRoom::From(start) => start,
                 DeviceRoom::Not(then) => return self.link = LinkState::Full(then),
             };
-            match self.server.next(start, &self.wire) {
+            match self.scheduler.next(start, &self.wire) {
                 Decision::Serve(queue) => {
                     let end = self.send(queue, start, out);
                     // It is the device's from now on.
@@ -41,8 +41,8 @@ impl<S: Scheduler> SchedulerPipe<S> {
                     self.device.iter_mut().for_each(|device| device.handed(end));
                 }
                 Decision::Drop(queue) => {
-                    let packet = self.server.throw_away(queue, start);
-                    let by_policy = self.server.by_policy();
+                    let packet = self.scheduler.throw_away(queue, start);
+                    let by_policy = self.scheduler.by_policy();
                     self.thrown_out(packet, by_policy, out);
                 }
                 Decision::NotBefore(then) => {
@@ -59,6 +59,6 @@ impl<S: Scheduler> SchedulerPipe<S> {
     pub(super) fn is_alone(&self) -> bool {
         const FEW: usize = 64;
         let waits = |tally: &HotCounters| u64::from(tally.backlog);
-        self.book.tallies.len() <= FEW && self.book.tallies.iter().map(waits).sum::<u64>() < 2
+        self.stats.hot.len() <= FEW && self.stats.hot.iter().map(waits).sum::<u64>() < 2
     }
 }

@@ -1,14 +1,12 @@
 //! A pipe that takes over from another: of the same kind with its queues as they are, of any other
 //! packet by packet.
 
-use super::super::Pipe;
 use super::{LinkState, SchedulerPipe};
 use crate::handover::{FlowMapping, Handover};
 use crate::impair::{Impairer, ImpairmentCounters};
-use crate::masks::Masks;
 use crate::message::{DropReason, Output};
-use crate::pipe::PipeParts;
 use crate::pipe::device::DeviceState;
+use crate::pipe::{LinkPipe, PipeParts};
 use falaj_sched::queues::queue::{FlowId, Packet};
 use falaj_sched::registry;
 use falaj_sched::scheduler::instance::Scheduler;
@@ -22,55 +20,48 @@ impl<S: Scheduler + 'static> SchedulerPipe<S> {
     /// counted.
     pub(super) fn take_over(
         &mut self,
-        old: Box<dyn Pipe>,
+        old: Box<dyn LinkPipe>,
         how: &Handover,
         known: Known<'_>,
         now: Time,
         out: &mut Vec<Output>,
     ) {
-        let flows = self.flows;
-        let (old, unmasked) = match old.masks().of_flows() {
-            true => {
-                let (flat, how) = old.flatten().into_others(&Masks::default(), flows, how);
-                (flat, Some(how))
-            }
-            false => (old, None),
-        };
-        let how = unmasked.as_ref().unwrap_or(how);
+        let flows = self.properties.flows;
         let others = !how.flows.is_empty() || how.drop;
         let (wire, before, device);
-        let as_they_are = !others && old.largest() <= self.largest();
+        let as_they_are = !others && old.properties().largest <= self.properties.largest;
         old.breaches(&mut self.breaches);
         let same = (&*old as &dyn Any).downcast_ref::<SchedulerPipe<S>>();
-        let (on_the_wire, end) =
-            if as_they_are && same.is_some_and(|old| self.server.can_migrate_from(&old.server)) {
-                let old: Box<dyn Any> = old;
-                let old = *old.downcast::<SchedulerPipe<S>>().expect("just looked");
-                (wire, self.book, before, device) = (old.wire, old.book, old.impairer, old.device);
-                let at = device.map_or(now, |device| device.clock(now));
-                self.leavings = Some(Box::new(old.spec));
-                let sending = old.link.sending();
-                let queue = sending.map(|(queue, _)| queue);
-                let setup = registry::joined(self.spec.kind, &self.spec.setup);
-                (
-                    self.server.migrate_from(old.server, &setup, queue, known, at),
-                    sending.map(|(_, end)| end),
-                )
-            } else {
-                let PipeParts { packets, sending, wire: its, device: its_device, book, impairer } =
-                    old.dismantle();
-                self.server.start(&registry::joined(self.spec.kind, &self.spec.setup));
-                (wire, self.book, before, device) = (its, book, impairer, its_device);
-                let at = device.map_or(now, |device| device.clock(now));
-                (self.inherit((packets, sending.is_some()), flows, how, known, at, out), sending)
-            };
+        let (on_the_wire, end) = if as_they_are
+            && same.is_some_and(|old| self.scheduler.can_migrate_from(&old.scheduler))
+        {
+            let old: Box<dyn Any> = old;
+            let old = *old.downcast::<SchedulerPipe<S>>().expect("just looked");
+            (wire, self.stats, before, device) = (old.wire, old.stats, old.impairer, old.device);
+            let at = device.map_or(now, |device| device.clock(now));
+            self.drops = Some(Box::new(old.spec));
+            let sending = old.link.sending();
+            let queue = sending.map(|(queue, _)| queue);
+            let setup = registry::joined(self.spec.kind, &self.spec.setup);
+            (
+                self.scheduler.migrate_from(old.scheduler, &setup, queue, known, at),
+                sending.map(|(_, end)| end),
+            )
+        } else {
+            let PipeParts { packets, sending, wire: its, device: its_device, stats, impairer } =
+                old.dismantle();
+            self.scheduler.start(&registry::joined(self.spec.kind, &self.spec.setup));
+            (wire, self.stats, before, device) = (its, stats, impairer, its_device);
+            let at = device.map_or(now, |device| device.clock(now));
+            (self.inherit((packets, sending.is_some()), flows, how, known, at, out), sending)
+        };
         if let (Some(queue), Some(end)) = (on_the_wire, end) {
             self.link = LinkState::Sending { queue, end };
         }
         self.wire = Wire::of(self.spec.setup.rate, &self.spec.capacity).migrate_from(wire);
         self.device = DeviceState::migrate_from(self.device, device, now);
         self.plain = self.plain();
-        self.book.resize(flows);
+        self.stats.resize(flows);
         self.impair_on(before, others);
     }
 
@@ -78,8 +69,8 @@ impl<S: Scheduler + 'static> SchedulerPipe<S> {
     /// waits are `others` than before, packets have other numbers.
     fn impair_on(&mut self, before: Option<Box<Impairer>>, others: bool) {
         let Some(impairer) = &mut self.impairer else { return };
-        let flows = self.book.tallies.len();
-        self.book.harm.resize(flows, ImpairmentCounters::default());
+        let flows = self.stats.hot.len();
+        self.stats.impairments.resize(flows, ImpairmentCounters::default());
         let renumbered = before.is_none() || others;
         if let Some(before) = before {
             impairer.migrate_from(*before, !others);
@@ -87,7 +78,7 @@ impl<S: Scheduler + 'static> SchedulerPipe<S> {
         if renumbered {
             for flow in (0..flows as u32).map(FlowId) {
                 let (offered, backlog) =
-                    (self.book.offered(flow), u64::from(self.book.tallies[flow.index()].backlog));
+                    (self.stats.offered(flow), u64::from(self.stats.hot[flow.index()].backlog));
                 (offered - backlog..offered).for_each(|number| impairer.comes(flow, number));
             }
         }
@@ -104,40 +95,39 @@ impl<S: Scheduler + 'static> SchedulerPipe<S> {
         out: &mut Vec<Output>,
     ) -> Option<FlowId> {
         if !how.flows.is_empty() {
-            self.book.become_others(&how.flows, flows);
+            self.stats.become_others(&how.flows, flows);
         }
-        self.book.resize(flows);
+        self.stats.resize(flows);
         let largest = self.spec.setup.largest;
         let (mut stay, mut rest) = (Vec::new(), Vec::new());
         for (n, mut packet) in packets.into_iter().enumerate() {
-            let fate =
-                how.flows.get(packet.flow.index()).copied().unwrap_or(FlowMapping::Is(packet.flow));
+            let fate = how.mapping(packet.flow.index());
             let (flow, on_the_wire) = (fate.flow(), sending && n == 0);
             packet.flow = flow;
             if !on_the_wire && matches!(fate, FlowMapping::Dropped(_)) {
-                self.book.dropped_by_change(None, packet.bytes);
+                self.stats.dropped_by_change(None, packet.bytes);
                 out.push(self.dropped(packet.handle, flow, packet.bytes, DropReason::Changed));
                 continue;
             }
             if matches!(fate, FlowMapping::Joins(_) | FlowMapping::Dropped(_)) {
-                self.book.tallies[flow.index()].queued(packet.bytes);
+                self.stats.hot[flow.index()].queued(packet.bytes);
             }
             if on_the_wire && packet.bytes > largest {
                 // It has its time on the wire already; no queue shall see it.
-                self.book.tallies[flow.index()].backlog_bytes -= packet.bytes - largest;
+                self.stats.hot[flow.index()].backlog_bytes -= packet.bytes - largest;
                 packet.bytes = largest;
             }
             if on_the_wire || !how.drop { stay.push(packet) } else { rest.push(packet) }
         }
-        let on_the_wire = self.server.inherit(stay, sending, known, now);
+        let on_the_wire = self.scheduler.inherit(stay, sending, known, now);
         for packet in rest {
             let fits = packet.bytes <= largest;
-            if fits && self.server.wants_labels() {
-                self.server
+            if fits && self.scheduler.wants_labels() {
+                self.scheduler
                     .announce(Label { waited: now.since(packet.arrival), ..known(packet.handle) });
             }
-            if !fits || self.server.arrive(packet, now).is_err() {
-                self.book.dropped_by_change(Some(packet.flow), packet.bytes);
+            if !fits || self.scheduler.arrive(packet, now).is_err() {
+                self.stats.dropped_by_change(Some(packet.flow), packet.bytes);
                 out.push(self.dropped(
                     packet.handle,
                     packet.flow,
@@ -145,10 +135,10 @@ impl<S: Scheduler + 'static> SchedulerPipe<S> {
                     DropReason::Changed,
                 ));
             }
-            while let Some(gone) = self.server.evicted() {
+            while let Some(gone) = self.scheduler.evicted() {
                 self.thrown_out(gone, true, out);
             }
-            if self.server.marked() {
+            if self.scheduler.marked() {
                 self.mark(packet.flow, packet.handle, out);
             }
         }

@@ -1,0 +1,326 @@
+//! A pipe whose link has a mask: queues, scheduler and link of its own for each id.
+
+use super::build::build_single;
+use super::{
+    Counters, Inspection, Layer, PacketPath, Pipe, PipeKind, PipeLinks, PipeProperties, PipeSpec,
+    SingleLink,
+};
+use crate::chance::Chance;
+use crate::handover::{FlowMapping, Handover};
+use crate::masks::set::IdTable;
+use crate::masks::{MaskIds, MaskStats, Masks};
+use crate::message::{DropReason, Output, PipeId, Unit};
+use falaj_sched::collections::calendar::Calendar;
+use falaj_sched::contract::breach::Breach;
+use falaj_sched::contract::guarantee::Promise;
+use falaj_sched::contract::no_guarantee::NoPromise;
+use falaj_sched::contract::params::ConfigErrors;
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::units::label::{Known, Label};
+use falaj_sched::units::time::Time;
+
+pub(crate) struct MaskedLinks {
+    id: PipeId,
+    /// What each link is made from.
+    spec: PipeSpec,
+    properties: PipeProperties,
+    /// A link that no id uses, for what is the same of all.
+    model: SingleLink,
+    table: IdTable,
+    /// By place.
+    links: Vec<Option<MaskedLink>>,
+    calendar: Calendar,
+    /// Links built so far: each has random numbers of its own.
+    built: u64,
+    /// By flow, counters of links that are gone.
+    gone: Vec<Counters>,
+    /// By flow with a mask, what that made in links that are gone.
+    flow_masks: Vec<Option<MaskStats>>,
+    /// Counters of flows that were removed by changes.
+    removed: Counters,
+    /// Breaches of contract in links that are gone.
+    breaches: Vec<Breach>,
+    /// A flow of which ids had to share queues in one of the links.
+    overflowing: Option<FlowId>,
+    /// The label of the unit that arrives next.
+    label: Label,
+}
+
+struct MaskedLink {
+    pipe: SingleLink,
+    /// When the last of its packets is due.
+    until: Time,
+}
+
+impl MaskedLinks {
+    pub(super) fn new(id: PipeId, spec: &PipeSpec) -> Result<MaskedLinks, ConfigErrors> {
+        let masks = spec.masks.clone();
+        let each = masks.link.expect("a link mask asks for this pipe");
+        let spec = PipeSpec { masks: Masks { link: None, ..masks.clone() }, ..spec.clone() };
+        let model = build_single(id, &spec)?;
+        let pipe = model.as_pipe();
+        let properties = PipeProperties { masks, ..pipe.properties().clone() };
+        let flows = (0..properties.flows as u32).map(FlowId);
+        Ok(MaskedLinks {
+            id,
+            table: IdTable::new(each, spec.seed, id.0, u32::MAX),
+            gone: vec![Counters::default(); properties.flows],
+            flow_masks: flows.map(|flow| pipe.mask_stats(Some(flow), 0)).collect(),
+            removed: Counters::default(),
+            properties,
+            model,
+            spec,
+            links: Vec::new(),
+            calendar: Calendar::new(1),
+            built: 0,
+            breaches: Vec::new(),
+            overflowing: None,
+            label: Label::default(),
+        })
+    }
+
+    /// Returns true if `other` makes the same links, as many.
+    pub(super) fn has_links_of(&self, other: &MaskedLinks) -> bool {
+        self.properties.masks.same_links(&other.properties.masks)
+    }
+
+    /// A link for `place`, which has none.
+    #[cold]
+    fn make(&mut self, place: usize) {
+        /// Keeps their seeds apart from other elements' draws.
+        const LINKS: u64 = 0x6c69_6e6b;
+        let seed = Chance::new(self.spec.seed, LINKS, u64::from(self.id.0)).draw(self.built);
+        self.built += 1;
+        let spec = PipeSpec { seed, ..self.spec.clone() };
+        let pipe = build_single(self.id, &spec).expect("the model was built of it");
+        if self.links.len() <= place {
+            self.links.resize_with(place + 1, || None);
+            self.calendar.grow(place + 1);
+        }
+        self.links[place] = Some(MaskedLink { pipe, until: Time::ZERO });
+    }
+
+    /// Counts what came out of the link at `place`.
+    #[inline]
+    fn count(&mut self, place: usize, out: &[Output]) {
+        for output in out {
+            match output {
+                Output::Emit(emit) | Output::Copy(emit) => {
+                    if let Some(link) = &mut self.links[place] {
+                        link.until = link.until.max(emit.due);
+                    }
+                    if matches!(output, Output::Emit(_)) {
+                        let stats = self.table.stats_mut(place as u32);
+                        stats.sent(emit.bytes, emit.end - emit.arrival);
+                    }
+                }
+                Output::Drop(dropped) if dropped.why == DropReason::Lost => {
+                    self.table.stats_mut(place as u32).lost += 1;
+                }
+                Output::Drop(_) => self.table.stats_mut(place as u32).dropped += 1,
+                Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
+            }
+        }
+    }
+
+    fn live(&self) -> impl Iterator<Item = &MaskedLink> {
+        self.links.iter().flatten()
+    }
+
+    /// Takes over from links of the same mask. Returns when the next event is due.
+    pub(super) fn migrate_from(
+        &mut self,
+        mut old: MaskedLinks,
+        how: &Handover,
+        known: Known<'_>,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) -> Time {
+        self.table.migrate_from(&mut old.table);
+        self.removed = old.removed;
+        for (f, was) in old.gone.iter().enumerate() {
+            match how.mapping(f) {
+                FlowMapping::Is(flow) | FlowMapping::PartOf(flow) => {
+                    self.gone[flow.index()].add(was);
+                }
+                FlowMapping::Joins(_) | FlowMapping::Dropped(_) => self.removed.add(was),
+            }
+        }
+        for (f, was) in old.flow_masks.into_iter().enumerate() {
+            if let (FlowMapping::Is(flow), Some(was)) = (how.mapping(f), was)
+                && let Some(Some(sum)) = self.flow_masks.get_mut(flow.index())
+            {
+                sum.add(was, None, 0);
+            }
+        }
+        self.calendar = Calendar::new(old.links.len().max(1));
+        (self.built, self.links) = (old.built, Vec::new());
+        self.breaches = old.breaches;
+        for (place, link) in old.links.into_iter().enumerate() {
+            let Some(before) = link else { continue };
+            self.make(place);
+            let from = out.len();
+            if let Some(Some(link)) = self.links.get_mut(place) {
+                link.until = before.until;
+                let due = link.pipe.migrate_from(before.pipe, how, known, now, out);
+                self.calendar.set(place, due);
+            }
+            self.count(place, &out[from..]);
+        }
+        self.due()
+    }
+
+    #[inline]
+    fn due(&self) -> Time {
+        self.calendar.first().map_or(Time::NEVER, |(_, due)| due)
+    }
+}
+
+impl Pipe for MaskedLinks {
+    fn into_kind(self: Box<Self>) -> PipeKind {
+        PipeKind::Links(PipeLinks::Masked(self))
+    }
+}
+
+/// Each of its links stands for itself: what is the same of all is the model's.
+impl Layer for MaskedLinks {}
+
+impl PacketPath for MaskedLinks {
+    fn arrive(&mut self, unit: Unit, ids: &MaskIds, now: Time, out: &mut Vec<Output>) -> Time {
+        let (links, gone, removed) = (&mut self.links, &mut self.gone, &mut self.removed);
+        let (flow_masks, breaches) = (&mut self.flow_masks, &mut self.breaches);
+        let place = self.table.comes(&ids.link, now, |place| {
+            let Some(Some(link)) = links.get_mut(place as usize) else { return true };
+            let goes = link.until <= now && link.pipe.as_pipe_mut().is_at_rest(now);
+            if goes {
+                let pipe = link.pipe.as_pipe();
+                let flows = (0..).map(FlowId);
+                gone.iter_mut().zip(flows).for_each(|(sum, flow)| sum.add(&pipe.counters(flow)));
+                removed.add(&pipe.removed_flow_counters());
+                for (sum, flow) in flow_masks.iter_mut().zip((0..).map(FlowId)) {
+                    let stats = pipe.mask_stats(Some(flow), 0);
+                    sum.iter_mut()
+                        .zip(stats)
+                        .for_each(|(sum, stats)| sum.add(stats.gone_with_its_link(), None, 0));
+                }
+                pipe.breaches(breaches);
+                links[place as usize] = None;
+            }
+            goes
+        });
+        let place = place as usize;
+        if !matches!(self.links.get(place), Some(Some(_))) {
+            self.make(place);
+        }
+        let from = out.len();
+        if let Some(Some(link)) = self.links.get_mut(place) {
+            let pipe = link.pipe.as_pipe_mut();
+            pipe.announce(std::mem::take(&mut self.label));
+            let due = pipe.arrive(unit, ids, now, out);
+            if self.overflowing.is_none() && self.properties.masks.of_flows() {
+                self.overflowing = pipe.overflowing_mask().flatten();
+            }
+            self.calendar.set(place, due);
+        }
+        self.count(place, &out[from..]);
+        self.due()
+    }
+
+    fn run_event(&mut self, now: Time, out: &mut Vec<Output>) -> Time {
+        if let Some((place, due)) = self.calendar.first()
+            && due <= now
+            && let Some(Some(link)) = self.links.get_mut(place)
+        {
+            let from = out.len();
+            let due = link.pipe.as_pipe_mut().run_event(due, out);
+            self.calendar.set(place, due);
+            self.count(place, &out[from..]);
+        }
+        self.due()
+    }
+
+    /// No device paces a link of which there are many.
+    fn port_room(&mut self, _: u32, _: Time, _: &mut Vec<Output>) -> Time {
+        self.due()
+    }
+
+    fn announce(&mut self, label: Label) {
+        self.label = label;
+    }
+
+    fn next_due(&self) -> Time {
+        let due = |place: usize| match self.links.get(place) {
+            Some(Some(link)) => link.pipe.as_pipe().next_due(),
+            _ => Time::NEVER,
+        };
+        self.calendar.least(self.properties.least_delay, due)
+    }
+
+    fn has_room(&self, flow: FlowId, ids: &MaskIds, bytes: u32) -> bool {
+        let place = self.table.find(&ids.link);
+        let link = place.and_then(|place| self.links.get(place as usize)).and_then(Option::as_ref);
+        link.map_or(&self.model, |link| &link.pipe).as_pipe().has_room(flow, ids, bytes)
+    }
+
+    fn earliest_due(&self, bytes: u32, now: Time) -> Time {
+        // Any of them may be idle.
+        self.model.as_pipe().earliest_due(bytes, now)
+    }
+}
+
+impl Inspection for MaskedLinks {
+    fn properties(&self) -> &PipeProperties {
+        &self.properties
+    }
+
+    fn counters(&self, flow: FlowId) -> Counters {
+        let mut sum = self.gone[flow.index()];
+        self.live().for_each(|link| sum.add(&link.pipe.as_pipe().counters(flow)));
+        sum
+    }
+
+    fn removed_flow_counters(&self) -> Counters {
+        let mut sum = self.removed;
+        self.live().for_each(|link| sum.add(&link.pipe.as_pipe().removed_flow_counters()));
+        sum
+    }
+
+    fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {
+        self.model.as_pipe().promise(flow)
+    }
+
+    fn breaches(&self, out: &mut Vec<Breach>) {
+        self.breaches.iter().cloned().for_each(|breach| breach.join(out));
+        self.live().for_each(|link| link.pipe.as_pipe().breaches(out));
+    }
+
+    fn largest_waiting(&self) -> u32 {
+        self.live().map(|link| link.pipe.as_pipe().largest_waiting()).max().unwrap_or(0)
+    }
+
+    fn is_reusable(&mut self, flow: FlowId, now: Time) -> bool {
+        let mut links = self.links.iter_mut().flatten();
+        links.all(|link| link.pipe.as_pipe_mut().is_reusable(flow, now))
+    }
+
+    fn is_at_rest(&mut self, now: Time) -> bool {
+        let mut links = self.links.iter_mut().flatten();
+        links.all(|link| link.until <= now && link.pipe.as_pipe_mut().is_at_rest(now))
+    }
+
+    fn mask_stats(&self, flow: Option<FlowId>, busiest: usize) -> Option<MaskStats> {
+        let Some(flow) = flow else { return Some(self.table.report(busiest)) };
+        // The ids of a flow's mask in all links together; links that are gone have left their sums.
+        let mut sum = self.flow_masks.get(flow.index())?.clone()?;
+        for (place, link) in self.links.iter().enumerate() {
+            let stats = |link: &MaskedLink| link.pipe.as_pipe().mask_stats(Some(flow), busiest);
+            let Some(stats) = link.as_ref().and_then(stats) else { continue };
+            sum.add(stats, Some(&self.table.words(place as u32)), busiest);
+        }
+        Some(sum)
+    }
+
+    fn overflowing_mask(&self) -> Option<Option<FlowId>> {
+        if self.table.shares() { Some(None) } else { self.overflowing.map(Some) }
+    }
+}
