@@ -19,10 +19,9 @@ pub use set::MaskStats;
 pub use stats::SojournStats;
 
 use crate::key::Key;
-use falaj_sched::contract::discipline::Discipline;
 use falaj_sched::contract::params::{ConfigError, ConfigErrors, FlowSetup, Setup};
-use falaj_sched::queues::queue::{FlowId, Limit};
-use falaj_sched::registry::{self, Visitor};
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::scheduler;
 
 /// The masks of a pipe.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -170,7 +169,7 @@ impl Masks {
                 help: help.into(),
             })
         };
-        if registry::build(kind, setup, Shared).is_ok_and(|limit| limit.is_some()) {
+        if scheduler::build::shared_queue(kind, setup).is_ok_and(|limit| limit.is_some()) {
             let help = "choose another scheduler, such as `drr`";
             return refused("all flows share one queue here, so none can have many", help);
         }
@@ -191,12 +190,3 @@ impl Masks {
 
 /// Queues of a link that masks may make: some gigabytes.
 const MOST_QUEUES: u64 = 1 << 24;
-
-/// The one queue of a discipline that has one for all flows.
-struct Shared;
-impl Visitor for Shared {
-    type Output = Option<Limit>;
-    fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
-        discipline.shared_queue()
-    }
-}

@@ -7,12 +7,11 @@ use super::{LinkPipe, PipeLinks, PipeSpec, SingleLink};
 use crate::masks::{Each, Masks};
 use crate::message::PipeId;
 use falaj_sched::contract::discipline::Discipline;
-use falaj_sched::contract::params::ConfigErrors;
+use falaj_sched::contract::params::{ConfigErrors, Setup};
 use falaj_sched::queues::aqm;
 use falaj_sched::registry::{self, Visitor};
+use falaj_sched::scheduler;
 use falaj_sched::scheduler::instance::SchedulerInstance;
-use falaj_sched::scheduler::tree::Tree;
-use falaj_sched::scheduler::with_aqm::WithAqm;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -77,26 +76,28 @@ fn plain(
     spec: PipeSpec,
     what: BuildFor<'_>,
 ) -> Result<Box<dyn LinkPipe>, ConfigErrors> {
-    struct Builder<'a>(PipeId, &'a Arc<PipeSpec>, BuildFor<'a>);
+    /// The pipe around each discipline alone is compiled for it, so that the way of a packet is one
+    /// piece. Trees, and queues with queue management, are schedulers behind `dyn`.
+    struct Builder<'a>(PipeId, &'a Arc<PipeSpec>, &'a Setup, BuildFor<'a>);
     impl Visitor for Builder<'_> {
-        type Output = Result<Box<dyn LinkPipe>, ConfigErrors>;
-        fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
-            let Builder(id, spec, what) = self;
-            let setup = registry::joined(spec.kind, &spec.setup);
-            if setup.flows.iter().any(|f| f.inner.is_some()) {
-                return Ok(pipe(id, spec, Tree::new(&setup, discipline)?, true));
-            }
-            if aqm::any(&setup) {
-                return Ok(pipe(id, spec, WithAqm::new(&setup, discipline), true));
-            }
-            Ok(match what {
-                BuildFor::Any => pipe(id, spec, SchedulerInstance::new(&setup, discipline), true),
-                BuildFor::Values(others) => {
-                    pipe(id, spec, SchedulerInstance::bare(&setup, discipline, others), false)
-                }
-            })
+        type Output = Box<dyn LinkPipe>;
+        fn visit<D: Discipline + 'static>(self, discipline: D) -> Box<dyn LinkPipe> {
+            let Builder(id, spec, setup, what) = self;
+            let has_queues = matches!(what, BuildFor::Any);
+            let instance = match what {
+                BuildFor::Any => SchedulerInstance::new(setup, discipline),
+                BuildFor::Values(others) => SchedulerInstance::bare(setup, discipline, others),
+            };
+            pipe(id, spec, instance, has_queues)
         }
     }
-    let spec = Arc::new(spec);
-    registry::build(spec.kind, &spec.setup, Builder(id, &spec, what))?
+    let spec = &Arc::new(spec);
+    let setup = &registry::joined(spec.kind, &spec.setup);
+    if setup.flows.iter().any(|f| f.inner.is_some()) {
+        return Ok(pipe(id, spec, scheduler::build::scheduler(spec.kind, &spec.setup)?, true));
+    }
+    if aqm::any(setup) {
+        return Ok(pipe(id, spec, scheduler::build::with_aqm(spec.kind, &spec.setup)?, true));
+    }
+    registry::build(spec.kind, &spec.setup, Builder(id, spec, setup, what))
 }

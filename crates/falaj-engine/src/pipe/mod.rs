@@ -9,6 +9,7 @@
 //! | `spec` | what a pipe is made from |
 //! | `build` | builds the pipe of a spec |
 //! | `scheduler_pipe` | one scheduler in front of one link |
+//! | `pipe_core` | the part of that which does not depend on the scheduler |
 //! | `masked_queues` | around a scheduler's pipe: a queue for each id of a flow's mask |
 //! | `masked_links` | many pipes: one for each id of the link's mask |
 //! | `draining_links` | around a pipe whose link mask was changed: what waits leaves by the old links |
@@ -20,6 +21,7 @@ mod device;
 pub(crate) mod draining_links;
 mod masked_links;
 mod masked_queues;
+mod pipe_core;
 mod scheduler_pipe;
 mod spec;
 mod stats;

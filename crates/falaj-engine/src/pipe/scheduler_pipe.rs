@@ -5,103 +5,31 @@
 //! instant that the discipline named, an arrival at a free link. When the
 //! engine is polled makes no difference.
 
-mod filling;
-mod succession;
-
-use super::device::{DeviceState, Pace};
-use super::stats::{Counters, PipeStats};
+use super::pipe_core::{LinkState, PipeCore, SchedulerProperties};
+use super::stats::Counters;
 use super::{
     DeferredDrops, DeviceTimes, Inspection, Layer, LinkPipe, PacketPath, Pipe, PipeKind, PipeLinks,
     PipeParts, PipeProperties, PipeSpec, SingleLink,
 };
 use crate::handover::Handover;
-use crate::impair::event::Chances;
-use crate::impair::{Impairer, ImpairmentCounters};
 use crate::masks::MaskIds;
-use crate::message::{DropReason, Dropped, Early, EcnMark, Emit, Output, PipeId, Unit};
+use crate::message::{Output, PipeId, Unit};
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::discipline::Decision;
 use falaj_sched::contract::guarantee::Promise;
 use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::queues::queue::{FlowId, Packet};
+use falaj_sched::registry;
 use falaj_sched::scheduler::instance::Scheduler;
-use falaj_sched::units::capacity::Capacity;
 use falaj_sched::units::draws::mix;
-use falaj_sched::units::label::{Ecn, Known, Label};
-use falaj_sched::units::rate::Wire;
-use falaj_sched::units::time::{Span, Time};
+use falaj_sched::units::label::{Known, Label};
+use falaj_sched::units::time::Time;
+use std::any::Any;
 use std::sync::Arc;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LinkState {
-    Idle,
-    NotBefore(Time),
-    Sending {
-        queue: FlowId,
-        end: Time,
-    },
-    /// Its device has no room before this.
-    Full(Time),
-    /// Its device was handed the last packet of this flow, which is in its queue until it ends.
-    Handed {
-        queue: FlowId,
-        leaf: FlowId,
-        end: Time,
-    },
-}
-
-impl LinkState {
-    /// When something happens without an arrival.
-    #[inline]
-    fn due(self) -> Time {
-        match self {
-            LinkState::Idle => Time::NEVER,
-            LinkState::NotBefore(then) | LinkState::Full(then) => then,
-            LinkState::Sending { end, .. } | LinkState::Handed { end, .. } => end,
-        }
-    }
-
-    /// May a packet that comes go at once, if the discipline lets it?
-    #[inline]
-    fn is_free(self) -> bool {
-        matches!(self, LinkState::Idle | LinkState::NotBefore(_))
-    }
-
-    /// Was its device handed the last packet of this flow?
-    fn has_handed(self, flow: FlowId) -> bool {
-        matches!(self, LinkState::Handed { leaf, .. } if leaf == flow)
-    }
-
-    fn sending(self) -> Option<(FlowId, Time)> {
-        match self {
-            LinkState::Sending { queue, end } | LinkState::Handed { queue, end, .. } => {
-                Some((queue, end))
-            }
-            _ => None,
-        }
-    }
-}
-
 struct SchedulerPipe<S: Scheduler> {
-    id: PipeId,
-    spec: Arc<PipeSpec>,
-    properties: PipeProperties,
+    core: PipeCore,
     scheduler: S,
-    wire: Wire,
-    link: LinkState,
-    /// `None` where falaj paces the link.
-    device: Option<DeviceState>,
-    stats: PipeStats,
-    /// `None` where the link does nothing to packets.
-    impairer: Option<Box<Impairer>>,
-    /// Breaches of contract by disciplines that this one has taken over from.
-    breaches: Vec<Breach>,
-    /// Packets up to this length come in without more ado; 0 on a link that does something to
-    /// packets, counts more bytes than they have, or is paced by its device.
-    plain: u32,
-    /// While tokens are waited for, the discipline is asked anew which packet is next.
-    peeks: bool,
-    drops: Option<DeferredDrops>,
 }
 
 /// A pipe around a scheduler, which may have no queues yet.
@@ -109,202 +37,139 @@ pub(super) fn pipe<S: Scheduler + 'static>(
     id: PipeId,
     spec: &Arc<PipeSpec>,
     mut scheduler: S,
-    queues: bool,
+    has_queues: bool,
 ) -> Box<dyn LinkPipe> {
     scheduler.seed(mix(spec.seed) ^ u64::from(id.0));
-    let properties = PipeProperties {
-        flows: spec.setup.number_of_leaves(),
-        masks: spec.masks.clone(),
-        largest: spec.setup.largest,
-        least_delay: spec.impairments.delays(spec.delay).0,
-        device_backlog: match spec.pace {
-            Pace::Falaj => None,
-            Pace::Device { backlog } => Some(backlog),
-        },
+    let properties = SchedulerProperties {
         wants_labels: scheduler.wants_labels(),
         drops_early: scheduler.drops_early(),
+        peeks: scheduler.peeks(),
+        has_queues,
     };
-    let flows = if queues { properties.flows } else { 0 };
-    let mut stats = PipeStats::new(flows);
-    let impairer = (!spec.impairments.is_none()).then(|| {
-        stats.impairments = vec![ImpairmentCounters::default(); flows];
-        let chances = Chances { seed: spec.seed, pipe: id.0 };
-        Box::new(Impairer::new(&spec.impairments, spec.delay, chances, properties.flows))
-    });
-    let peeks = scheduler.peeks();
-    let mut pipe = SchedulerPipe {
-        id,
-        properties,
-        scheduler,
-        wire: Wire::of(spec.setup.rate, &spec.capacity),
-        link: LinkState::Idle,
-        device: DeviceState::new(spec),
-        stats,
-        plain: 0,
-        peeks: peeks && matches!(spec.capacity, Capacity::TokenBucket(_)),
-        impairer,
-        breaches: Vec::new(),
-        spec: Arc::clone(spec),
-        drops: None,
-    };
-    pipe.plain = pipe.plain();
-    Box::new(pipe)
+    Box::new(SchedulerPipe { core: PipeCore::new(id, spec, &properties), scheduler })
 }
 
 impl<S: Scheduler> SchedulerPipe<S> {
-    fn plain(&self) -> u32 {
-        let apart = self.impairer.is_some() || self.spec.framing.is_some() || self.device.is_some();
-        if apart { 0 } else { self.spec.setup.largest }
-    }
-
-    /// Returns true if its device paces the link, now or once falaj is done with it.
-    fn is_device_paced(&self) -> bool {
-        self.properties.device_backlog.is_some()
-    }
-
-    /// The instant at which the discipline is: of a link that its device paces, where what that was
-    /// handed ends.
-    fn clock(&self, now: Time) -> Time {
-        self.device.map_or(now, |device| device.clock(now))
-    }
-
-    /// The link is free: asks until something is on the wire or nothing may be.
+    /// The link is free: asks until something is on the wire or nothing may be. A device that paces
+    /// the link is handed packets as long as it has room and some may go; `device.rs` says why that
+    /// is right.
     fn ask(&mut self, now: Time, out: &mut Vec<Output>) {
-        if self.device.is_some() {
-            return self.fill(now, out);
-        }
         loop {
-            match self.scheduler.next(now, &self.wire) {
+            let mut at = now;
+            if self.core.device.is_some() {
+                match self.device_start(now) {
+                    Some(start) => at = start,
+                    None => return,
+                }
+            }
+            match self.scheduler.next(at, &self.core.wire) {
                 Decision::Serve(queue) => {
-                    if self.peeks
+                    if self.core.peeks
                         && let Some(bytes) = self.scheduler.head(queue)
-                        && let Some(then) = self.wire.waits_for_tokens(bytes, now)
+                        && let Some(then) = self.core.wire.waits_for_tokens(bytes, now)
                     {
-                        self.link = LinkState::NotBefore(then);
+                        self.core.link = LinkState::NotBefore(then);
                         return;
                     }
-                    let end = self.send(queue, now, out);
+                    let end = self.send(queue, at, out);
+                    if self.core.device.is_some() {
+                        self.core.handed(queue, end, now, out);
+                        continue;
+                    }
                     if end > now {
-                        self.link = LinkState::Sending { queue, end };
+                        self.core.link = LinkState::Sending { queue, end };
                         return;
                     }
                     self.finish(queue, now);
                 }
                 Decision::Drop(queue) => {
-                    let packet = self.scheduler.throw_away(queue, now);
+                    let packet = self.scheduler.throw_away(queue, at);
                     let by_policy = self.scheduler.by_policy();
-                    self.thrown_out(packet, by_policy, out);
+                    self.core.thrown_out(packet, by_policy, out);
                 }
                 Decision::NotBefore(then) => {
-                    debug_assert!(then > now, "an instant that never comes");
-                    self.link = LinkState::NotBefore(then);
+                    debug_assert!(then > at, "an instant that never comes");
+                    self.core.link = LinkState::NotBefore(then);
                     return;
                 }
                 Decision::Idle => {
-                    self.link = LinkState::Idle;
+                    self.core.link = LinkState::Idle;
                     return;
                 }
             }
         }
     }
 
+    /// When the transmission of a packet would begin that the device is handed now; `None` where it
+    /// is to be handed none.
+    #[cold]
+    fn device_start(&mut self, now: Time) -> Option<Time> {
+        if let LinkState::Handed { queue, leaf, end } = self.core.link {
+            if self.core.waits_for_end(leaf, end, now) {
+                return None;
+            }
+            self.finish(queue, end);
+            self.core.link = LinkState::Idle;
+        }
+        self.core.device_start(now)
+    }
+
     /// The head of `queue` goes on the wire; returns when its last bit leaves.
     fn send(&mut self, queue: FlowId, start: Time, out: &mut Vec<Output>) -> Time {
-        let (packet, sent) = self.scheduler.take(queue, start, &mut self.wire);
+        let (packet, sent) = self.scheduler.take(queue, start, &mut self.core.wire);
         if self.scheduler.marked() {
-            self.mark(packet.flow, packet.handle, out);
+            self.core.mark(packet.flow, packet.handle, out);
         }
         if let Some(by) = self.scheduler.earliness() {
-            out.push(Output::Early(Early {
-                pipe: self.id,
-                flow: packet.flow,
-                handle: packet.handle,
-                by,
-            }));
+            self.core.early(&packet, by, out);
         }
-        if self.impairer.is_some() {
-            return self.send_impaired(packet, start, sent.end, out);
+        if self.core.impairer.is_some() {
+            return self.core.send_impaired(packet, start, sent.end, out);
         }
-        out.push(Output::Emit(self.emit(packet, start, sent.end)));
+        out.push(Output::Emit(self.core.emit(packet, start, sent.end)));
         sent.end
-    }
-
-    /// A packet goes that was queued already.
-    fn thrown_out(&mut self, packet: Packet, by_policy: bool, out: &mut Vec<Output>) {
-        if let Some(impairer) = &mut self.impairer {
-            impairer.thrown_away(packet.flow);
-        }
-        self.stats.thrown_out(&packet, by_policy);
-        let why = if by_policy { DropReason::Policy } else { DropReason::Discipline };
-        out.push(self.dropped(packet.handle, packet.flow, packet.bytes, why));
-    }
-
-    #[cold]
-    fn mark(&mut self, flow: FlowId, handle: u32, out: &mut Vec<Output>) {
-        self.stats.drops(flow).marked += 1;
-        out.push(Output::Mark(EcnMark { pipe: self.id, flow, handle, ecn: Ecn::Ce }));
-    }
-
-    #[inline]
-    fn emit(&self, packet: Packet, start: Time, end: Time) -> Emit {
-        Emit {
-            pipe: self.id,
-            flow: packet.flow,
-            handle: packet.handle,
-            bytes: packet.bytes,
-            arrival: packet.arrival,
-            start,
-            end,
-            due: end + self.spec.delay,
-        }
-    }
-
-    /// On a link that does something to packets, which may occupy it beyond the `end`.
-    #[cold]
-    fn send_impaired(
-        &mut self,
-        packet: Packet,
-        start: Time,
-        end: Time,
-        out: &mut Vec<Output>,
-    ) -> Time {
-        let emit = self.emit(packet, start, end);
-        let flow = packet.flow.index();
-        let Some(impairer) = &mut self.impairer else { return end };
-        let backlog = self.stats.hot[flow].backlog.into();
-        let (occupied, free) = impairer.pass(emit, backlog, &mut self.stats.impairments[flow], out);
-        self.wire.hold(occupied - end);
-        free
     }
 
     #[inline(always)]
     fn finish(&mut self, queue: FlowId, now: Time) {
         let packet = self.scheduler.finish(queue, now);
-        self.stats.hot[packet.flow.index()].gone(packet.bytes);
+        self.core.stats.hot[packet.flow.index()].gone(packet.bytes);
     }
 
-    /// A packet that is too large, or of a link that does something to packets: what it costs, if
-    /// it is let in.
-    #[cold]
-    fn comes_apart(&mut self, unit: &Unit, out: &mut Vec<Output>) -> Option<u32> {
-        let Unit { flow, handle, bytes } = *unit;
-        let largest = self.spec.framing.map_or(self.spec.setup.largest, |framing| framing.largest);
-        let cost = self.spec.framing.map_or(bytes, |framing| framing.of(bytes));
-        if bytes > largest {
-            let drops = self.stats.drops(flow);
-            drops.large += 1;
-            drops.bytes += u64::from(cost);
-            out.push(self.dropped(handle, flow, cost, DropReason::TooLarge));
-            return None;
+    /// Drops the packets that had to go for the one that arrived last.
+    #[inline(always)]
+    fn drop_evicted(&mut self, out: &mut Vec<Output>) {
+        while let Some(packet) = self.scheduler.evicted() {
+            self.core.thrown_out(packet, true, out);
         }
-        if let Some(impairer) = &mut self.impairer {
-            impairer.comes(flow, self.stats.offered(flow));
-        }
-        Some(cost)
     }
 
-    fn dropped(&self, handle: u32, flow: FlowId, bytes: u32, why: DropReason) -> Output {
-        Output::Drop(Dropped { pipe: self.id, flow, handle, bytes, why })
+    /// Takes over the packets of another pipe; returns the queue whose head is on the wire.
+    fn inherit(
+        &mut self,
+        (packets, sending): (Vec<Packet>, bool),
+        how: &Handover,
+        known: Known<'_>,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) -> Option<FlowId> {
+        let (stay, rest) = self.core.sort((packets, sending), how, out);
+        let on_the_wire = self.scheduler.inherit(stay, sending, known, now);
+        for packet in rest {
+            let fits = packet.bytes <= self.core.properties.largest;
+            if fits && self.scheduler.wants_labels() {
+                let waited = now.since(packet.arrival);
+                self.scheduler.announce(Label { waited, ..known(packet.handle) });
+            }
+            if !fits || self.scheduler.arrive(packet, now).is_err() {
+                self.core.dropped_by_change(Some(packet.flow), &packet, out);
+            }
+            self.drop_evicted(out);
+            if self.scheduler.marked() {
+                self.core.mark(packet.flow, packet.handle, out);
+            }
+        }
+        on_the_wire
     }
 }
 
@@ -320,64 +185,54 @@ impl<S: Scheduler> PacketPath for SchedulerPipe<S> {
     fn arrive(&mut self, unit: Unit, _: &MaskIds, now: Time, out: &mut Vec<Output>) -> Time {
         let Unit { flow, handle, mut bytes } = unit;
         if cfg!(debug_assertions)
-            && (self.link == LinkState::Idle
-                || matches!(self.link, LinkState::NotBefore(t) if t > now))
+            && (self.core.link == LinkState::Idle
+                || matches!(self.core.link, LinkState::NotBefore(t) if t > now))
         {
             // In tests: asking out of turn changes nothing.
-            let _ = self.scheduler.next(self.clock(now), &self.wire);
+            let _ = self.scheduler.next(self.core.clock(now), &self.core.wire);
         }
         let (mut at, mut by_device) = (now, false);
-        if bytes > self.plain {
-            match self.comes_apart(&unit, out) {
+        if bytes > self.core.plain {
+            match self.core.comes_apart(&unit, out) {
                 Some(cost) => bytes = cost,
-                None => return self.link.due(),
+                None => return self.core.link.due(),
             }
-            (at, by_device) = (self.clock(now), self.device.is_some());
+            (at, by_device) = (self.core.clock(now), self.core.device.is_some());
         }
         let Ok(is_head) = self.scheduler.arrive(Packet { handle, bytes, flow, arrival: now }, at)
         else {
-            if let Some(impairer) = &mut self.impairer {
-                impairer.turned_away(flow);
-            }
-            let by_policy = self.scheduler.by_policy();
-            self.stats.turned_away(flow, bytes, by_policy);
-            let why = if by_policy { DropReason::Policy } else { DropReason::QueueFull };
-            out.push(self.dropped(handle, flow, bytes, why));
-            while let Some(packet) = self.scheduler.evicted() {
-                self.thrown_out(packet, true, out);
-            }
-            return self.link.due();
+            self.core.turned_away(&unit, bytes, self.scheduler.by_policy(), out);
+            self.drop_evicted(out);
+            return self.core.link.due();
         };
-        // Whoever had to go for it was gone before it came.
-        while let Some(packet) = self.scheduler.evicted() {
-            self.thrown_out(packet, true, out);
-        }
-        self.stats.hot[flow.index()].queued(bytes);
+        // Packets that had to go for it were gone before it came.
+        self.drop_evicted(out);
+        self.core.stats.hot[flow.index()].queued(bytes);
         if self.scheduler.marked() {
-            self.mark(flow, handle, out);
+            self.core.mark(flow, handle, out);
         }
-        if is_head && self.link.is_free() || by_device && self.link.has_handed(flow) {
+        if is_head && self.core.link.is_free() || by_device && self.core.link.has_handed(flow) {
             self.ask(now, out);
         }
-        self.link.due()
+        self.core.link.due()
     }
 
     fn run_event(&mut self, now: Time, out: &mut Vec<Output>) -> Time {
-        if let LinkState::Sending { queue, .. } = self.link {
+        if let LinkState::Sending { queue, .. } = self.core.link {
             self.finish(queue, now);
         }
         self.ask(now, out);
-        self.link.due()
+        self.core.link.due()
     }
 
     fn port_room(&mut self, room: u32, now: Time, out: &mut Vec<Output>) -> Time {
-        if let Some(device) = &mut self.device {
-            device.reports(room, now, self.spec.setup.rate);
-            if !matches!(self.link, LinkState::Sending { .. }) {
-                self.fill(now, out);
+        if let Some(device) = &mut self.core.device {
+            device.reports(room, now, self.core.spec.setup.rate);
+            if !matches!(self.core.link, LinkState::Sending { .. }) {
+                self.ask(now, out);
             }
         }
-        self.link.due()
+        self.core.link.due()
     }
 
     fn announce(&mut self, label: Label) {
@@ -385,105 +240,69 @@ impl<S: Scheduler> PacketPath for SchedulerPipe<S> {
     }
 
     fn next_due(&self) -> Time {
-        let then = match self.link {
-            LinkState::Idle => return Time::NEVER,
-            // What leaves then was decided before, and what follows has an airtime that nobody
-            // knows yet.
-            LinkState::Sending { end, .. } => end,
-            LinkState::Full(_) if self.is_device_paced() => return Time::NEVER,
-            LinkState::Handed { .. } if self.is_alone() => return Time::NEVER,
-            LinkState::Handed { end, .. } => end,
-            LinkState::Full(then) => then,
-            // What may go then is handed over at once.
-            LinkState::NotBefore(then) if self.device.is_some() => then,
-            // One of the heads goes first, and is due when its last bit has left. The wire may end
-            // a nanosecond before the airtime, which is rounded up.
-            LinkState::NotBefore(then) => {
-                let airtime = |bytes| self.wire.least_airtime(bytes);
-                then + self.scheduler.shortest_head().map_or(Span::ZERO, airtime)
-            }
-        };
-        then + self.properties.least_delay
+        self.core.next_due(&|| self.scheduler.shortest_head())
     }
 
     fn device_times(&self) -> DeviceTimes {
-        let refill = match self.link {
-            LinkState::Full(then) if self.is_device_paced() => then,
-            _ => Time::NEVER,
-        };
-        let supplied_until = match (self.link, self.device) {
-            (LinkState::Idle, Some(_)) => Time::NEVER,
-            (LinkState::Full(then), Some(_)) => then,
-            (LinkState::Handed { end, .. }, Some(device)) => device.low_before(end),
-            _ => Time::ZERO,
-        };
-        DeviceTimes { refill, supplied_until }
+        self.core.device_times()
     }
 
     fn has_room(&self, flow: FlowId, _: &MaskIds, bytes: u32) -> bool {
-        self.scheduler.has_room(flow, self.spec.framing.map_or(bytes, |framing| framing.of(bytes)))
+        self.scheduler.has_room(flow, self.core.cost(bytes))
     }
 
     fn earliest_due(&self, bytes: u32, now: Time) -> Time {
-        let free =
-            if self.link == LinkState::Idle || self.peeks { now } else { self.link.due().max(now) };
-        if self.device.is_some() {
-            return free;
-        }
-        free + self.wire.least_airtime(bytes) + self.properties.least_delay
+        self.core.earliest_due(bytes, now)
     }
 }
 
 impl<S: Scheduler> Inspection for SchedulerPipe<S> {
     fn properties(&self) -> &PipeProperties {
-        &self.properties
+        &self.core.properties
     }
 
     fn counters(&self, flow: FlowId) -> Counters {
-        Counters { air: self.scheduler.air(flow).unwrap_or_default(), ..self.stats.counters(flow) }
+        let air = self.scheduler.air(flow).unwrap_or_default();
+        Counters { air, ..self.core.stats.counters(flow) }
     }
 
     fn sum(&self, first: FlowId, number: u32) -> Counters {
-        let mut sum = self.stats.sum(first.index()..first.index() + number as usize);
+        let mut sum = self.core.stats.sum(first.index()..first.index() + number as usize);
         let airs = (first.0..first.0 + number).map_while(|flow| self.scheduler.air(FlowId(flow)));
         airs.for_each(|air| sum.add(&Counters { air, ..Counters::default() }));
         sum
     }
 
     fn removed_flow_counters(&self) -> Counters {
-        self.stats.removed_flow_counters()
+        self.core.stats.removed_flow_counters()
     }
 
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {
-        let promise = self.spec.no_promise().map_or_else(|| self.scheduler.promise(flow), Err);
-        promise.map(|promise| promise.later(self.spec.held_by_device()))
+        self.core.promise(&|| self.scheduler.promise(flow))
     }
 
     fn breaches(&self, out: &mut Vec<Breach>) {
-        self.breaches.iter().cloned().for_each(|breach| breach.join(out));
+        self.core.breaches(out);
         self.scheduler.breaches(out);
     }
 
     fn largest_waiting(&self) -> u32 {
-        self.scheduler.largest_waiting(self.link.sending().map(|(queue, _)| queue))
+        self.scheduler.largest_waiting(self.core.link.sending().map(|(queue, _)| queue))
     }
 
     fn is_reusable(&mut self, flow: FlowId, now: Time) -> bool {
-        self.stats.hot[flow.index()].backlog == 0
-            && self.scheduler.is_reusable(flow, self.clock(now))
+        self.core.stats.hot[flow.index()].backlog == 0
+            && self.scheduler.is_reusable(flow, self.core.clock(now))
     }
 
     fn is_at_rest(&mut self, now: Time) -> bool {
-        let mut flows = (0..self.stats.hot.len() as u32).map(FlowId);
-        let handed_over = self.device.is_some_and(|device| !device.is_empty(now));
-        self.link == LinkState::Idle
-            && !handed_over
-            && self.wire.is_rested(now)
-            && flows.all(|flow| self.is_reusable(flow, now))
+        let mut flows = (0..self.core.stats.hot.len() as u32).map(FlowId);
+        self.core.is_at_rest(now) && flows.all(|flow| self.is_reusable(flow, now))
     }
 }
 
 impl<S: Scheduler + 'static> LinkPipe for SchedulerPipe<S> {
+    /// A pipe of the same kind goes on with its queues as they are, any other packet by packet.
     fn migrate_from(
         &mut self,
         old: Box<dyn LinkPipe>,
@@ -492,26 +311,46 @@ impl<S: Scheduler + 'static> LinkPipe for SchedulerPipe<S> {
         now: Time,
         out: &mut Vec<Output>,
     ) -> Time {
-        self.take_over(old, how, known, now, out);
-        if !matches!(self.link, LinkState::Sending { .. }) {
+        let others = !how.flows.is_empty() || how.drop;
+        let as_they_are = !others && old.properties().largest <= self.core.properties.largest;
+        old.breaches(&mut self.core.breaches);
+        let spec = Arc::clone(&self.core.spec);
+        let setup = registry::joined(spec.kind, &spec.setup);
+        let same = (&*old as &dyn Any).downcast_ref::<SchedulerPipe<S>>();
+        let same = same.is_some_and(|old| self.scheduler.can_migrate_from(&old.scheduler));
+        let (on_the_wire, link) = if as_they_are && same {
+            let old: Box<dyn Any> = old;
+            let old = *old.downcast::<SchedulerPipe<S>>().expect("just looked");
+            let SchedulerPipe { core, scheduler } = old;
+            let (sending, at) = (core.link.sending(), core.clock(now));
+            self.core.drops = Some(Box::new(Arc::clone(&core.spec)));
+            let PipeParts { wire, device, stats, impairer, .. } = core.into_parts(Vec::new());
+            self.core.stats = stats;
+            let queue = sending.map(|(queue, _)| queue);
+            let queue = self.scheduler.migrate_from(scheduler, &setup, queue, known, at);
+            (queue.zip(sending.map(|(_, end)| end)), (wire, device, impairer))
+        } else {
+            let PipeParts { packets, sending, wire, device, stats, impairer } = old.dismantle();
+            self.scheduler.start(&setup);
+            self.core.stats = stats;
+            let at = device.map_or(now, |device| device.clock(now));
+            let queue = self.inherit((packets, sending.is_some()), how, known, at, out);
+            (queue.zip(sending), (wire, device, impairer))
+        };
+        self.core.go_on(on_the_wire, link, others, now);
+        if !matches!(self.core.link, LinkState::Sending { .. }) {
             self.ask(now, out);
         }
-        self.link.due()
+        self.core.link.due()
     }
 
     fn dismantle(mut self: Box<Self>) -> PipeParts {
-        let sending = self.link.sending();
-        PipeParts {
-            packets: self.scheduler.dismantle(sending.map(|(queue, _)| queue)),
-            sending: sending.map(|(_, end)| end),
-            wire: self.wire,
-            device: self.device,
-            stats: self.stats,
-            impairer: self.impairer,
-        }
+        let sending = self.core.link.sending();
+        let packets = self.scheduler.dismantle(sending.map(|(queue, _)| queue));
+        self.core.into_parts(packets)
     }
 
     fn deferred_drops(&mut self) -> Option<DeferredDrops> {
-        self.drops.take()
+        self.core.drops.take()
     }
 }

@@ -9,6 +9,7 @@ use falaj_sched::contract::params::{ConfigErrors, Setup};
 use falaj_sched::queues::aqm::any_later;
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry;
+use falaj_sched::scheduler::build::shared_queue;
 use falaj_sched::scheduler::tree;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
@@ -154,21 +155,12 @@ impl registry::Visitor for Finer {
     }
 }
 
-/// The one queue of a discipline that has one for all flows.
-struct Shared;
-impl registry::Visitor for Shared {
-    type Output = Option<Limit>;
-    fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
-        discipline.shared_queue()
-    }
-}
-
 /// The limit of the queue in which the packets of `leaf` stand: its own, or
 /// the one of all parts of the flow that it is a part of.
 pub(super) fn limit_of(setup: &Setup, leaf: usize) -> Limit {
     let (f, within) = setup.way_to_leaf(leaf).expect("a leaf is below a flow");
     match &setup.flows[f].inner {
-        Some(inner) => match registry::build(inner.kind, &inner.setup, Shared) {
+        Some(inner) => match shared_queue(inner.kind, &inner.setup) {
             Ok(Some(shared)) => shared,
             _ => limit_of(&inner.setup, within),
         },

@@ -213,7 +213,7 @@ fn divided<D: Discipline>(
         ..inner.setup.clone()
     };
     // What is wrong below is told of the flow above; its name tells the rest.
-    serve(inner.kind, &share).map_err(|all| {
+    scheduler(inner.kind, &share, true).map_err(|all| {
         let refused = all.into_iter().next().expect("a refusal has a reason");
         let below =
             refused.flow.map_or("its scheduler".into(), |n| format!("flow {} below it", n + 1));
@@ -263,13 +263,19 @@ pub fn promises(
     registry::build(kind, setup, Ask(&registry::joined(kind, setup)))?
 }
 
-/// Builds what stands below a flow: a station, or a tree in its turn.
-fn serve(kind: &str, setup: &Setup) -> Result<Box<dyn Scheduler>, ConfigErrors> {
-    struct Builder<'a>(&'a Setup);
+/// Builds the scheduler of a link, or what stands below a flow: queues alone, or a tree in its
+/// turn.
+pub(super) fn scheduler(
+    kind: &str,
+    setup: &Setup,
+    below_a_flow: bool,
+) -> Result<Box<dyn Scheduler>, ConfigErrors> {
+    struct Builder<'a>(&'a Setup, bool);
     impl Visitor for Builder<'_> {
         type Output = Result<Box<dyn Scheduler>, ConfigErrors>;
         fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
-            if let Some(why) = discipline.only_on_a_link() {
+            let Builder(setup, below_a_flow) = self;
+            if let Some(why) = discipline.only_on_a_link().filter(|_| below_a_flow) {
                 let help = "choose another discipline here; it may stand above".into();
                 return Err(ConfigError {
                     flow: None,
@@ -279,13 +285,13 @@ fn serve(kind: &str, setup: &Setup) -> Result<Box<dyn Scheduler>, ConfigErrors> 
                 }
                 .into());
             }
-            if self.0.flows.iter().any(|f| f.inner.is_some()) {
-                return Ok(Box::new(Tree::new(self.0, discipline)?));
+            if setup.flows.iter().any(|f| f.inner.is_some()) {
+                return Ok(Box::new(Tree::new(setup, discipline)?));
             }
-            Ok(with_aqm::instance(self.0, discipline))
+            Ok(with_aqm::instance(setup, discipline))
         }
     }
-    registry::build(kind, setup, Builder(&registry::joined(kind, setup)))?
+    registry::build(kind, setup, Builder(&registry::joined(kind, setup), below_a_flow))?
 }
 
 impl<D: Discipline + 'static> Scheduler for Tree<D> {

@@ -1,0 +1,484 @@
+//! The part of a pipe that does not depend on its scheduler: link, device, counters, what the link
+//! does to packets. It is compiled once, and not again for each discipline.
+
+use super::device::{DeviceRoom, DeviceState, Pace};
+use super::stats::{HotCounters, PipeStats};
+use super::{DeferredDrops, DeviceTimes, PipeParts, PipeProperties, PipeSpec};
+use crate::handover::{FlowMapping, Handover};
+use crate::impair::event::Chances;
+use crate::impair::{Impairer, ImpairmentCounters};
+use crate::message::{DropReason, Dropped, Early, EcnMark, Emit, Output, PipeId, Unit};
+use falaj_sched::contract::breach::Breach;
+use falaj_sched::contract::guarantee::Promise;
+use falaj_sched::contract::no_guarantee::NoPromise;
+use falaj_sched::queues::queue::{FlowId, Packet};
+use falaj_sched::units::capacity::Capacity;
+use falaj_sched::units::label::Ecn;
+use falaj_sched::units::rate::Wire;
+use falaj_sched::units::time::{Span, Time};
+use std::sync::Arc;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LinkState {
+    Idle,
+    NotBefore(Time),
+    Sending {
+        queue: FlowId,
+        end: Time,
+    },
+    /// Its device has no room before this.
+    Full(Time),
+    /// Its device was handed the last packet of this flow, which is in its queue until it ends.
+    Handed {
+        queue: FlowId,
+        leaf: FlowId,
+        end: Time,
+    },
+}
+
+impl LinkState {
+    /// When something happens without an arrival.
+    #[inline]
+    pub(super) fn due(self) -> Time {
+        match self {
+            LinkState::Idle => Time::NEVER,
+            LinkState::NotBefore(then) | LinkState::Full(then) => then,
+            LinkState::Sending { end, .. } | LinkState::Handed { end, .. } => end,
+        }
+    }
+
+    /// Returns true if a packet that arrives may leave at once, if the discipline lets it.
+    #[inline]
+    pub(super) fn is_free(self) -> bool {
+        matches!(self, LinkState::Idle | LinkState::NotBefore(_))
+    }
+
+    /// Returns true if its device was handed the last packet of `flow`.
+    pub(super) fn has_handed(self, flow: FlowId) -> bool {
+        matches!(self, LinkState::Handed { leaf, .. } if leaf == flow)
+    }
+
+    /// The queue whose head is on the wire, and when its last bit leaves.
+    pub(super) fn sending(self) -> Option<(FlowId, Time)> {
+        match self {
+            LinkState::Sending { queue, end } | LinkState::Handed { queue, end, .. } => {
+                Some((queue, end))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// All of a pipe but its scheduler.
+pub(super) struct PipeCore {
+    id: PipeId,
+    pub(super) spec: Arc<PipeSpec>,
+    pub(super) properties: PipeProperties,
+    pub(super) wire: Wire,
+    pub(super) link: LinkState,
+    /// `None` where falaj paces the link.
+    pub(super) device: Option<DeviceState>,
+    pub(super) stats: PipeStats,
+    /// `None` where the link does nothing to packets.
+    pub(super) impairer: Option<Box<Impairer>>,
+    /// Breaches of contract by disciplines that this one has taken over from.
+    pub(super) breaches: Vec<Breach>,
+    /// Packets up to this length come in without more ado; 0 on a link that does something to
+    /// packets, counts more bytes than they have, or is paced by its device.
+    pub(super) plain: u32,
+    /// While tokens are waited for, the discipline is asked anew which packet is next.
+    pub(super) peeks: bool,
+    /// State of a predecessor that is still to be dropped.
+    pub(super) drops: Option<DeferredDrops>,
+}
+
+/// What a pipe has to know of its scheduler when it is built.
+pub(super) struct SchedulerProperties {
+    /// See [`PipeProperties::wants_labels`].
+    pub(super) wants_labels: bool,
+    /// See [`PipeProperties::drops_early`].
+    pub(super) drops_early: bool,
+    /// It may be asked anew while tokens are waited for.
+    pub(super) peeks: bool,
+    /// It has its queues already, and makes none when it takes over.
+    pub(super) has_queues: bool,
+}
+
+impl PipeCore {
+    pub(super) fn new(
+        id: PipeId,
+        spec: &Arc<PipeSpec>,
+        scheduler: &SchedulerProperties,
+    ) -> PipeCore {
+        let properties = PipeProperties {
+            flows: spec.setup.number_of_leaves(),
+            masks: spec.masks.clone(),
+            largest: spec.setup.largest,
+            least_delay: spec.impairments.delays(spec.delay).0,
+            device_backlog: match spec.pace {
+                Pace::Falaj => None,
+                Pace::Device { backlog } => Some(backlog),
+            },
+            wants_labels: scheduler.wants_labels,
+            drops_early: scheduler.drops_early,
+        };
+        let flows = if scheduler.has_queues { properties.flows } else { 0 };
+        let mut stats = PipeStats::new(flows);
+        let impairer = (!spec.impairments.is_none()).then(|| {
+            stats.impairments = vec![ImpairmentCounters::default(); flows];
+            let chances = Chances { seed: spec.seed, pipe: id.0 };
+            Box::new(Impairer::new(&spec.impairments, spec.delay, chances, properties.flows))
+        });
+        let mut core = PipeCore {
+            id,
+            properties,
+            wire: Wire::of(spec.setup.rate, &spec.capacity),
+            link: LinkState::Idle,
+            device: DeviceState::new(spec),
+            stats,
+            plain: 0,
+            peeks: scheduler.peeks && matches!(spec.capacity, Capacity::TokenBucket(_)),
+            impairer,
+            breaches: Vec::new(),
+            spec: Arc::clone(spec),
+            drops: None,
+        };
+        core.plain = core.plain();
+        core
+    }
+
+    fn plain(&self) -> u32 {
+        let apart = self.impairer.is_some() || self.spec.framing.is_some() || self.device.is_some();
+        if apart { 0 } else { self.spec.setup.largest }
+    }
+
+    /// Returns true if its device paces the link, now or once falaj is done with it.
+    pub(super) fn is_device_paced(&self) -> bool {
+        self.properties.device_backlog.is_some()
+    }
+
+    /// The instant at which the discipline is: of a link that its device paces, where what that was
+    /// handed ends.
+    #[inline]
+    pub(super) fn clock(&self, now: Time) -> Time {
+        self.device.map_or(now, |device| device.clock(now))
+    }
+
+    /// A packet leaves earlier than at the latest that was promised.
+    #[cold]
+    pub(super) fn early(&self, packet: &Packet, by: Span, out: &mut Vec<Output>) {
+        let Packet { flow, handle, .. } = *packet;
+        out.push(Output::Early(Early { pipe: self.id, flow, handle, by }));
+    }
+
+    /// A packet goes that was queued already.
+    #[cold]
+    pub(super) fn thrown_out(&mut self, packet: Packet, by_policy: bool, out: &mut Vec<Output>) {
+        if let Some(impairer) = &mut self.impairer {
+            impairer.thrown_away(packet.flow);
+        }
+        self.stats.thrown_out(&packet, by_policy);
+        let why = if by_policy { DropReason::Policy } else { DropReason::Discipline };
+        out.push(self.dropped(packet.handle, packet.flow, packet.bytes, why));
+    }
+
+    #[cold]
+    pub(super) fn mark(&mut self, flow: FlowId, handle: u32, out: &mut Vec<Output>) {
+        self.stats.drops(flow).marked += 1;
+        out.push(Output::Mark(EcnMark { pipe: self.id, flow, handle, ecn: Ecn::Ce }));
+    }
+
+    #[inline]
+    pub(super) fn emit(&self, packet: Packet, start: Time, end: Time) -> Emit {
+        Emit {
+            pipe: self.id,
+            flow: packet.flow,
+            handle: packet.handle,
+            bytes: packet.bytes,
+            arrival: packet.arrival,
+            start,
+            end,
+            due: end + self.spec.delay,
+        }
+    }
+
+    /// On a link that does something to packets, which may occupy it beyond the `end`.
+    #[cold]
+    pub(super) fn send_impaired(
+        &mut self,
+        packet: Packet,
+        start: Time,
+        end: Time,
+        out: &mut Vec<Output>,
+    ) -> Time {
+        let emit = self.emit(packet, start, end);
+        let flow = packet.flow.index();
+        let Some(impairer) = &mut self.impairer else { return end };
+        let backlog = self.stats.hot[flow].backlog.into();
+        let (occupied, free) = impairer.pass(emit, backlog, &mut self.stats.impairments[flow], out);
+        self.wire.hold(occupied - end);
+        free
+    }
+
+    /// A packet that is too large, or of a link that does something to packets: what it costs, if
+    /// it is let in.
+    #[cold]
+    pub(super) fn comes_apart(&mut self, unit: &Unit, out: &mut Vec<Output>) -> Option<u32> {
+        let Unit { flow, handle, bytes } = *unit;
+        let largest = self.spec.framing.map_or(self.spec.setup.largest, |framing| framing.largest);
+        let cost = self.spec.framing.map_or(bytes, |framing| framing.of(bytes));
+        if bytes > largest {
+            let drops = self.stats.drops(flow);
+            drops.large += 1;
+            drops.bytes += u64::from(cost);
+            out.push(self.dropped(handle, flow, cost, DropReason::TooLarge));
+            return None;
+        }
+        if let Some(impairer) = &mut self.impairer {
+            impairer.comes(flow, self.stats.offered(flow));
+        }
+        Some(cost)
+    }
+
+    /// A packet does not get into its queue.
+    #[cold]
+    pub(super) fn turned_away(
+        &mut self,
+        unit: &Unit,
+        cost: u32,
+        by_policy: bool,
+        out: &mut Vec<Output>,
+    ) {
+        if let Some(impairer) = &mut self.impairer {
+            impairer.turned_away(unit.flow);
+        }
+        self.stats.turned_away(unit.flow, cost, by_policy);
+        let why = if by_policy { DropReason::Policy } else { DropReason::QueueFull };
+        out.push(self.dropped(unit.handle, unit.flow, cost, why));
+    }
+
+    /// Bytes that a unit of `bytes` costs on the link.
+    pub(super) fn cost(&self, bytes: u32) -> u32 {
+        self.spec.framing.map_or(bytes, |framing| framing.of(bytes))
+    }
+
+    fn dropped(&self, handle: u32, flow: FlowId, bytes: u32, why: DropReason) -> Output {
+        Output::Drop(Dropped { pipe: self.id, flow, handle, bytes, why })
+    }
+
+    /// See [`PacketPath::next_due`](super::PacketPath::next_due).
+    pub(super) fn next_due(&self, shortest_head: &dyn Fn() -> Option<u32>) -> Time {
+        let then = match self.link {
+            LinkState::Idle => return Time::NEVER,
+            // What leaves then was decided before, and what follows has an airtime that nobody
+            // knows yet.
+            LinkState::Sending { end, .. } => end,
+            LinkState::Full(_) if self.is_device_paced() => return Time::NEVER,
+            LinkState::Handed { .. } if self.is_alone() => return Time::NEVER,
+            LinkState::Handed { end, .. } => end,
+            LinkState::Full(then) => then,
+            // What may go then is handed over at once.
+            LinkState::NotBefore(then) if self.device.is_some() => then,
+            // One of the heads goes first, and is due when its last bit has left. The wire may end
+            // a nanosecond before the airtime, which is rounded up.
+            LinkState::NotBefore(then) => {
+                let airtime = |bytes| self.wire.least_airtime(bytes);
+                then + shortest_head().map_or(Span::ZERO, airtime)
+            }
+        };
+        then + self.properties.least_delay
+    }
+
+    /// See [`PacketPath::device_times`](super::PacketPath::device_times).
+    pub(super) fn device_times(&self) -> DeviceTimes {
+        let refill = match self.link {
+            LinkState::Full(then) if self.is_device_paced() => then,
+            _ => Time::NEVER,
+        };
+        let supplied_until = match (self.link, self.device) {
+            (LinkState::Idle, Some(_)) => Time::NEVER,
+            (LinkState::Full(then), Some(_)) => then,
+            (LinkState::Handed { end, .. }, Some(device)) => device.low_before(end),
+            _ => Time::ZERO,
+        };
+        DeviceTimes { refill, supplied_until }
+    }
+
+    /// See [`PacketPath::earliest_due`](super::PacketPath::earliest_due).
+    pub(super) fn earliest_due(&self, bytes: u32, now: Time) -> Time {
+        let free =
+            if self.link == LinkState::Idle || self.peeks { now } else { self.link.due().max(now) };
+        if self.device.is_some() {
+            return free;
+        }
+        free + self.wire.least_airtime(bytes) + self.properties.least_delay
+    }
+
+    /// See [`Inspection::promise`](super::Inspection::promise).
+    pub(super) fn promise(
+        &self,
+        scheduler: &dyn Fn() -> Result<Promise, NoPromise>,
+    ) -> Result<Promise, NoPromise> {
+        let promise = self.spec.no_promise().map_or_else(scheduler, Err);
+        promise.map(|promise| promise.later(self.spec.held_by_device()))
+    }
+
+    /// Adds the breaches of those that this one has taken over from.
+    pub(super) fn breaches(&self, out: &mut Vec<Breach>) {
+        self.breaches.iter().cloned().for_each(|breach| breach.join(out));
+    }
+
+    /// Returns true if nothing is on the wire, and neither wire nor device owe or are owed
+    /// anything.
+    pub(super) fn is_at_rest(&self, now: Time) -> bool {
+        let handed_over = self.device.is_some_and(|device| !device.is_empty(now));
+        self.link == LinkState::Idle && !handed_over && self.wire.is_rested(now)
+    }
+}
+
+/// A link that its device paces.
+impl PipeCore {
+    /// Returns true if it is to be concluded first whether `leaf` runs empty: the device was handed
+    /// its last packet, which ends at `end`.
+    pub(super) fn waits_for_end(&self, leaf: FlowId, end: Time, now: Time) -> bool {
+        let concludes = self.device.is_some_and(|device| device.concludes());
+        now < end && concludes && self.stats.hot[leaf.index()].backlog < 2
+    }
+
+    /// When the transmission of a packet would begin that the device is handed now; `None` where it
+    /// has no room.
+    pub(super) fn device_start(&mut self, now: Time) -> Option<Time> {
+        let Some(device) = self.device else { return Some(now) };
+        if device.yields() && device.is_empty(now) {
+            self.device = None;
+            self.plain = self.plain();
+            return Some(now);
+        }
+        let then = match device.room(now) {
+            _ if device.yields() => device.until(),
+            DeviceRoom::From(start) => return Some(start),
+            DeviceRoom::Not(then) => then,
+        };
+        self.link = LinkState::Full(then);
+        None
+    }
+
+    /// The device was handed the head of `queue`, which is the last output.
+    #[cold]
+    pub(super) fn handed(&mut self, queue: FlowId, end: Time, now: Time, out: &mut [Output]) {
+        // It is the device's from now on.
+        if let Some(Output::Emit(emit)) = out.last_mut() {
+            emit.due = now;
+            self.link = LinkState::Handed { queue, leaf: emit.flow, end };
+        }
+        self.device.iter_mut().for_each(|device| device.handed(end));
+    }
+
+    /// Returns true if the only packet queued is the one last handed to the device. With many flows
+    /// it returns false without checking.
+    fn is_alone(&self) -> bool {
+        const FEW: usize = 64;
+        let waits = |tally: &HotCounters| u64::from(tally.backlog);
+        self.stats.hot.len() <= FEW && self.stats.hot.iter().map(waits).sum::<u64>() < 2
+    }
+}
+
+/// A pipe that takes over from another.
+impl PipeCore {
+    /// What another pipe may go on with, and the packets.
+    pub(super) fn into_parts(self, packets: Vec<Packet>) -> PipeParts {
+        PipeParts {
+            packets,
+            sending: self.link.sending().map(|(_, end)| end),
+            wire: self.wire,
+            device: self.device,
+            stats: self.stats,
+            impairer: self.impairer,
+        }
+    }
+
+    /// Sorts the packets of another pipe: those that join the new queues as they are, the one on
+    /// the wire first, and those that have to find room. What goes with its flow is dropped.
+    pub(super) fn sort(
+        &mut self,
+        (packets, sending): (Vec<Packet>, bool),
+        how: &Handover,
+        out: &mut Vec<Output>,
+    ) -> (Vec<Packet>, Vec<Packet>) {
+        let flows = self.properties.flows;
+        if !how.flows.is_empty() {
+            self.stats.become_others(&how.flows, flows);
+        }
+        self.stats.resize(flows);
+        let largest = self.properties.largest;
+        let (mut stay, mut rest) = (Vec::new(), Vec::new());
+        for (n, mut packet) in packets.into_iter().enumerate() {
+            let mapping = how.mapping(packet.flow.index());
+            let (flow, on_the_wire) = (mapping.flow(), sending && n == 0);
+            packet.flow = flow;
+            if !on_the_wire && matches!(mapping, FlowMapping::Dropped(_)) {
+                self.dropped_by_change(None, &packet, out);
+                continue;
+            }
+            if matches!(mapping, FlowMapping::Joins(_) | FlowMapping::Dropped(_)) {
+                self.stats.hot[flow.index()].queued(packet.bytes);
+            }
+            if on_the_wire && packet.bytes > largest {
+                // It has its time on the wire already; no queue shall see it.
+                self.stats.hot[flow.index()].backlog_bytes -= packet.bytes - largest;
+                packet.bytes = largest;
+            }
+            if on_the_wire || !how.drop { stay.push(packet) } else { rest.push(packet) }
+        }
+        (stay, rest)
+    }
+
+    /// A packet that has waited is dropped: one of `flow`, or of a flow that was removed.
+    pub(super) fn dropped_by_change(
+        &mut self,
+        flow: Option<FlowId>,
+        packet: &Packet,
+        out: &mut Vec<Output>,
+    ) {
+        self.stats.dropped_by_change(flow, packet.bytes);
+        out.push(self.dropped(packet.handle, packet.flow, packet.bytes, DropReason::Changed));
+    }
+
+    /// Goes on with the wire, the device and the impairments of another pipe. `on_the_wire` is the
+    /// queue whose head is there, and when that ends.
+    pub(super) fn go_on(
+        &mut self,
+        on_the_wire: Option<(FlowId, Time)>,
+        (wire, device, impairer): (Wire, Option<DeviceState>, Option<Box<Impairer>>),
+        others: bool,
+        now: Time,
+    ) {
+        if let Some((queue, end)) = on_the_wire {
+            self.link = LinkState::Sending { queue, end };
+        }
+        self.wire = Wire::of(self.spec.setup.rate, &self.spec.capacity).migrate_from(wire);
+        self.device = DeviceState::migrate_from(self.device, device, now);
+        self.plain = self.plain();
+        self.stats.resize(self.properties.flows);
+        self.impair_on(impairer, others);
+    }
+
+    /// After a change: goes on with what the link did to packets before it. Where flows and what
+    /// waits are `others` than before, packets have other numbers.
+    fn impair_on(&mut self, before: Option<Box<Impairer>>, others: bool) {
+        let Some(impairer) = &mut self.impairer else { return };
+        let flows = self.stats.hot.len();
+        self.stats.impairments.resize(flows, ImpairmentCounters::default());
+        let renumbered = before.is_none() || others;
+        if let Some(before) = before {
+            impairer.migrate_from(*before, !others);
+        }
+        if renumbered {
+            for flow in (0..flows as u32).map(FlowId) {
+                let (offered, backlog) =
+                    (self.stats.offered(flow), u64::from(self.stats.hot[flow.index()].backlog));
+                (offered - backlog..offered).for_each(|number| impairer.comes(flow, number));
+            }
+        }
+    }
+}
