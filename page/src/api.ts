@@ -1,6 +1,6 @@
 // The service's API.
 
-import type { Adapter, Breach, Delays, Made, Problem, Sample, Scenario, Service, Turns } from "./model";
+import type { Adapter, Breach, Delays, Disciplines, Made, Problem, Sample, Scenario, Service, Turns } from "./model";
 import { Events } from "./sse";
 
 /** The token is missing, or another. */
@@ -26,6 +26,7 @@ export class Api {
   sample = () => this.get<Sample>("v1/adapters");
   breaches = () => this.get<Breach[]>("v1/breaches");
   scenario = () => this.get<Scenario>("v1/scenario");
+  disciplines = () => this.get<Disciplines>("v1/disciplines");
   delays = (adapter: string) => this.get<Delays[]>(`v1/adapters/${encodeURIComponent(adapter)}/delays`);
   turns = () => this.get<Turns[]>("v1/turns?last=512");
 

@@ -2,7 +2,7 @@
 
 import { type Api, isMade } from "./api";
 import { h } from "./dom";
-import type { Made, Problem, Scenario } from "./model";
+import type { Disciplines, Made, Problem, Scenario } from "./model";
 import { type Knob, changes, knobs, most } from "./settings";
 
 /** Nobody is asked while a slider still moves. */
@@ -53,8 +53,8 @@ export class Change {
   }
 
   /** What there is to change; what somebody is just writing stays. */
-  show(scenario: Scenario, link: string, adapter: string): void {
-    const now = knobs(scenario, link, adapter);
+  show(disciplines: Disciplines, scenario: Scenario, link: string, adapter: string): void {
+    const now = knobs(disciplines, scenario, link, adapter);
     if (adapter === this.adapter && JSON.stringify(now) === JSON.stringify(this.known)) return;
     const other = adapter !== this.adapter;
     [this.adapter, this.known] = [adapter, now];
@@ -73,7 +73,7 @@ export class Change {
     const input = h("input", { id, name: knob.key, value: knob.value, placeholder: knob.absent, autocomplete: "off", spellcheck: "false" });
     this.inputs.set(knob.key, input);
     const label = h("label", { for: id }, knob.label);
-    if (knob.key !== "weight") {
+    if (!knob.weight) {
       input.addEventListener("input", () => this.edited());
       return h("div", { class: "field" }, label, input);
     }

@@ -5,7 +5,7 @@ import { h, say, svg } from "./dom";
 import { percent, rate, time } from "./format";
 import type { Lane } from "./history";
 import type { Link, Turn, Way } from "./model";
-import { timeline } from "./timeline";
+import { gatesCycle, timeline } from "./timeline";
 import { verdict } from "./verdict";
 
 /** So many adapters are drawn. */
@@ -21,7 +21,7 @@ export class Topology {
     this.element = h("section", { class: "figure" }, h("h3", {}, "Topology"), h("div", { class: "across", tabindex: "0", role: "region", "aria-label": "Topology" }, this.drawing), this.more);
   }
 
-  show(name: string, link: Link | undefined, lanes: Lane[], way: Way): void {
+  show(name: string, link: Link | undefined, kind: string, lanes: Lane[], way: Way): void {
     const drawn = lanes.slice(0, DRAWN);
     const height = Math.max(2, drawn.length) * ROW + 2 * TOP;
     const middle = height / 2;
@@ -74,7 +74,7 @@ export class Topology {
       ...ends,
       ...groups,
       svg("path", { class: "wire", d: `M${start + 150} ${middle} H ${start + 194}`, "stroke-width": 5 }),
-      ...box(start, middle, 150, short(`${name}, ${link?.rate ?? ""}`, 20), link?.scheduler?.kind ?? "fifo"),
+      ...box(start, middle, 150, short(`${name}, ${link?.rate ?? ""}`, 20), kind),
       ...box(start + 194, middle, 106, way === "up" ? "uplink →" : "← uplink", short(link?.uplink ?? "", 14)),
     );
     say(this.more, lanes.length > DRAWN ? `and ${lanes.length - DRAWN} more` : "");
@@ -112,7 +112,7 @@ export class Cycles {
     }
     const { begin, length, cycle, rows } = timeline(link, turns);
     const marks: number[] = [];
-    if (cycle !== null && link.scheduler?.kind === "tas") for (let at = 0; at <= length; at += cycle) marks.push(at);
+    if (cycle !== null && gatesCycle(link) !== null) for (let at = 0; at <= length; at += cycle) marks.push(at);
     const x = (nanos: number) => ((nanos / length) * 1000).toFixed(2);
     const bars = rows.slice(0, DRAWN).map(({ flow, held, open, share }) => {
       const strip = svg("svg", { viewBox: "0 0 1000 20", preserveAspectRatio: "none", "aria-hidden": "true" });
@@ -123,7 +123,7 @@ export class Cycles {
       );
       return h("div", { class: "cycle" }, h("span", {}, flow), strip, h("span", { class: "number" }, percent(share)));
     });
-    const every = cycle === null ? "" : `; a cycle is ${time(cycle)}${link.scheduler?.kind === "tas" ? ", open gates are shaded" : ", when every phase is used"}`;
+    const every = cycle === null ? "" : `; a cycle is ${time(cycle)}${gatesCycle(link) !== null ? ", open gates are shaded" : ", when every phase is used"}`;
     say(this.about, `${time(length)} from ${time(begin)} after the start on${every}`);
     this.rows.setAttribute("aria-label", `Shares of ${time(length)}: ${rows.map(({ flow, share }) => `${flow} ${percent(share)}`).join(", ")}`);
     this.rows.replaceChildren(...bars);

@@ -6,7 +6,7 @@ import { h, say } from "./dom";
 import { time } from "./format";
 import { History, type Lane, lanes } from "./history";
 import { Cycles, Topology } from "./link";
-import type { Sample, Scenario, Service, Way } from "./model";
+import type { Disciplines, Sample, Scenario, Service, Way } from "./model";
 import { Overview } from "./overview";
 import "./style.css";
 import { type Theme, choose, theme } from "./theme";
@@ -29,6 +29,7 @@ class Page {
   private way: Way = "up";
   private chosen: string | null = null;
   private scenario: Scenario | null = null;
+  private disciplines: Disciplines | null = null;
   private held = false;
 
   constructor(private readonly api: Api) {
@@ -103,8 +104,10 @@ class Page {
       this.details.show(lane, this.history);
       const { link, name, paused } = lane.adapter;
       this.details.change.showPaused(paused);
-      if (this.scenario !== null) this.details.change.show(this.scenario, link, name);
-      this.topology.show(link, this.scenario?.link[link], all, this.way);
+      const { disciplines, scenario } = this;
+      if (disciplines !== null && scenario !== null) this.details.change.show(disciplines, scenario, link, name);
+      const own = scenario?.link[link];
+      this.topology.show(link, own, own?.scheduler?.kind ?? disciplines?.default ?? "", all, this.way);
     }
     this.details.element.hidden = lane === undefined;
     this.warn(sample);
@@ -166,6 +169,7 @@ class Page {
         say(this.about, name);
         this.about.title = `${service.file}, falaj ${service.release}, process ${service.pid}`;
         document.title = `${name} – falaj`;
+        this.disciplines = await this.api.disciplines();
         await this.refresh();
         this.take(await this.api.sample());
         const every = 10;

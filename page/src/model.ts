@@ -146,6 +146,24 @@ export interface Problem {
 
 export type Way = "up" | "down";
 
+/** The disciplines that a link may have, with the keys of a flow that are meant to be edited. */
+export interface Disciplines {
+  /** The one of a link that names none. */
+  default: string;
+  disciplines: { kind: string; keys: EditableKey[] }[];
+}
+
+export interface EditableKey {
+  key: string;
+  label: string;
+  /** The value where the key is missing, in words; null: it is required. */
+  default: string | null;
+  /** A whole number. */
+  number: boolean;
+  /** The flow's weight. */
+  weight: boolean;
+}
+
 /** A scenario, as far as the page looks into it. */
 export interface Scenario {
   link: Record<string, Link>;

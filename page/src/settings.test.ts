@@ -1,6 +1,19 @@
 import { expect, test } from "vitest";
-import type { Scenario } from "./model";
+import type { Disciplines, Scenario } from "./model";
 import { changes, knobs, most } from "./settings";
+
+const key = (name: string, label: string, absent: string | null, number = false) => ({ key: name, label, default: absent, number, weight: name === "weight" });
+const DISCIPLINES: Disciplines = {
+  default: "fifo",
+  disciplines: [
+    { kind: "fifo", keys: [] },
+    { kind: "drr", keys: [key("quantum", "Quantum", "one packet of the largest size")] },
+    {
+      kind: "mclock",
+      keys: [key("weight", "Weight", "1", true), key("reservation", "Minimum rate", "none: by weight only"), key("limit", "Cap", "none")],
+    },
+  ],
+};
 
 const SCENARIO: Scenario = {
   link: {
@@ -16,16 +29,16 @@ const SCENARIO: Scenario = {
 };
 
 test("the keys of the discipline that a flow stands under, with their values", () => {
-  const calm = knobs(SCENARIO, "uplink", "calm");
+  const calm = knobs(DISCIPLINES, SCENARIO, "uplink", "calm");
   expect(calm.map(({ key, value }) => `${key}=${value}`)).toEqual([
     "weight=2", "reservation=", "limit=5mbit", "need.rate=1mbit", "need.delay=", "envelope.rate=", "envelope.burst=", "queue=",
   ]);
-  expect(knobs(SCENARIO, "uplink", "tenant/web").map(({ key }) => key)).toEqual(["quantum", "need.rate", "need.delay", "queue"]);
-  expect(knobs(SCENARIO, "uplink", "nobody")).toEqual([]);
+  expect(knobs(DISCIPLINES, SCENARIO, "uplink", "tenant/web").map(({ key }) => key)).toEqual(["quantum", "need.rate", "need.delay", "queue"]);
+  expect(knobs(DISCIPLINES, SCENARIO, "uplink", "nobody")).toEqual([]);
 });
 
 test("only what was changed is sent; what was emptied goes", () => {
-  const calm = knobs(SCENARIO, "uplink", "calm");
+  const calm = knobs(DISCIPLINES, SCENARIO, "uplink", "calm");
   const now = (values: Record<string, string>) => changes(calm, new Map(Object.entries(values)));
   expect(now({ weight: "2", limit: " 5mbit " })).toEqual({});
   expect(now({ weight: "3", limit: "", "need.delay": "4ms" })).toEqual({ weight: 3, limit: null, "need.delay": "4ms" });

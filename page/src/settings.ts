@@ -1,6 +1,6 @@
 // Which keys of an adapter's flow there are to change, and what they are now.
 
-import type { FlowKeys, Link, Scenario } from "./model";
+import type { Disciplines, FlowKeys, Link, Scenario } from "./model";
 
 export interface Knob {
   key: string;
@@ -9,40 +9,14 @@ export interface Knob {
   value: string;
   /** What is meant where it is not there. */
   absent: string;
-  /** A whole number, for a slider. */
+  /** A whole number. */
   number: boolean;
+  /** The flow's weight, for a slider. */
+  weight: boolean;
 }
 
-type Kind = [key: string, label: string, absent: string];
-
-const WEIGHT: Kind = ["weight", "Weight", "1"];
-const RATE: Kind = ["rate", "Rate", "required"];
-const BURST: Kind = ["burst", "Burst", "1ms of the rate"];
-
-/** Keys that a discipline has for its flows; what all flows have comes after them. */
-const OF: Record<string, Kind[]> = {
-  mclock: [WEIGHT, ["reservation", "Minimum rate", "none"], ["limit", "Cap", "none"]],
-  hfsc: [RATE, ["share", "Share", "the rate"], ["limit", "Cap", "none"]],
-  htb: [RATE, ["ceil", "Cap", "the link's rate"]],
-  "xen-wrr": [WEIGHT, ["min-rate", "Minimum rate", "none"]],
-  netback: [["credit", "Cap: bytes in a period", "none"]],
-  "virtual-links": [["phase", "Phase", "required"], ["kind", "Kind", "required"]],
-  tas: [["opens", "Gate opens at", "0s"], ["open", "Gate open for", "the rest"], ["every", "Gate opens every", "cycle"]],
-  mgfq: [["deadline", "Deadline", "required"]],
-  edf: [["deadline", "Deadline", "required"]],
-  shaper: [RATE, BURST],
-  ats: [RATE, BURST],
-  cbs: [["idle-slope", "Rate of the class", "not shaped"]],
-  priority: [["priority", "Priority", "required"]],
-  rcsp: [["priority", "Priority", "required"]],
-};
-for (const kind of ["virtual-clock", "sced", "arc", "corr"]) OF[kind] = [RATE];
-for (const kind of ["drr", "drr+", "drr++", "ets"]) OF[kind] = [["quantum", "Quantum", "a largest packet"]];
-for (const kind of ["wrr", "scfq", "sfq", "wfq", "wf2q", "spfq", "mtr-ls", "qfq", "qfq+", "wf2q+", "ffs", "timer-wheels"]) {
-  OF[kind] = [WEIGHT];
-}
-
-const ALL: Kind[] = [
+/** Keys that the flows of all disciplines have; those of the discipline, which the service names, come before them. */
+const ALL: [key: string, label: string, absent: string][] = [
   ["need.rate", "Rate asked for", "none"],
   ["need.delay", "Delay asked for", "none"],
   ["envelope.rate", "Envelope: rate", "unknown"],
@@ -51,10 +25,10 @@ const ALL: Kind[] = [
 ];
 
 /** The table of a flow, and the discipline that it stands under. */
-function find(link: Link, name: string): [FlowKeys, string] | null {
-  let [at, kind]: [Link | FlowKeys, string] = [link, link.scheduler?.kind ?? "fifo"];
+function find(link: Link, name: string, otherwise: string): [FlowKeys, string] | null {
+  let [at, kind]: [Link | FlowKeys, string] = [link, link.scheduler?.kind ?? otherwise];
   for (const [n, part] of name.split("/").entries()) {
-    if (n > 0) kind = at.scheduler?.kind ?? "fifo";
+    if (n > 0) kind = at.scheduler?.kind ?? otherwise;
     const below: FlowKeys | undefined = at.flow?.[part];
     if (below === undefined) return null;
     at = below;
@@ -70,21 +44,20 @@ function written(keys: FlowKeys, key: string): string {
 }
 
 /** What there is to change of a flow; nothing where the scenario has it not. */
-export function knobs(scenario: Scenario, link: string, name: string): Knob[] {
+export function knobs(disciplines: Disciplines, scenario: Scenario, link: string, name: string): Knob[] {
   const table = scenario.link[link];
-  const found = table && find(table, name);
+  const found = table && find(table, name, disciplines.default);
   if (!found) return [];
   const [keys, kind] = found;
   // An envelope of several buckets is changed in the file.
   const several = Array.isArray(keys.envelope);
   const general = ALL.filter(([key]) => !(several && key.startsWith("envelope.")));
-  return [...(OF[kind] ?? []), ...general].map(([key, label, absent]) => ({
-    key,
-    label,
-    value: written(keys, key),
-    absent,
-    number: key === "weight" || key === "priority",
-  }));
+  const own = disciplines.disciplines.find((discipline) => discipline.kind === kind)?.keys ?? [];
+  return [
+    // Of a default's words those before a remark.
+    ...own.map(({ default: absent, ...key }) => ({ ...key, absent: absent?.split(/[:;]/)[0] ?? "required" })),
+    ...general.map(([key, label, absent]) => ({ key, label, absent, number: false, weight: false })),
+  ].map((knob) => ({ ...knob, value: written(keys, knob.key) }));
 }
 
 /** What has to be sent for these to be the values: those that changed; null where a key goes. */

@@ -26,26 +26,22 @@ export interface Timeline {
   rows: Row[];
 }
 
+/** The cycle of a link whose flows have gates. */
+export function gatesCycle(link: Link): number | null {
+  return readTime(link.scheduler?.cycle);
+}
+
 /** The cycle of a discipline that has one: of gates as it is set, of phases when all are used. */
 export function cycle(link: Link): number | null {
-  const flows = Object.values(link.flow ?? {});
-  switch (link.scheduler?.kind) {
-    case "tas":
-      return readTime(link.scheduler.cycle);
-    case "virtual-links": {
-      const sum = flows.reduce((sum, flow) => sum + (readTime(flow.phase) ?? 0), 0);
-      return sum > 0 ? sum : null;
-    }
-    default:
-      return null;
-  }
+  const phases = Object.values(link.flow ?? {}).reduce((sum, flow) => sum + (readTime(flow.phase) ?? 0), 0);
+  return gatesCycle(link) ?? (phases > 0 ? phases : null);
 }
 
 function gates(link: Link, flow: string, begin: number, length: number): [number, number][] {
   const keys = link.flow?.[flow];
   // A gate may open several times in a cycle.
   const every = readTime(keys?.every) ?? readTime(link.scheduler?.cycle);
-  if (link.scheduler?.kind !== "tas" || every === null || keys === undefined) return [];
+  if (gatesCycle(link) === null || every === null || keys === undefined) return [];
   const opens = readTime(keys.opens) ?? 0;
   const open = readTime(keys.open) ?? every - opens;
   const all: [number, number][] = [];
@@ -67,7 +63,7 @@ export function timeline(link: Link, turns: Turn[]): Timeline {
   const wanted = every !== null ? CYCLES * every : end - (recent[0]?.begin_ns ?? 0);
   const length = Math.max(1, Math.min(wanted, end - oldest));
   // Gates open by the clock: what is shown begins with a cycle.
-  const begin = link.scheduler?.kind === "tas" && every !== null ? Math.floor((end - length) / every) * every : end - length;
+  const begin = gatesCycle(link) !== null && every !== null ? Math.floor((end - length) / every) * every : end - length;
   const known = new Set([...flows, ...turns.map((turn) => turn.flow)]);
   const rows = [...known].map((flow) => {
     const held = turns

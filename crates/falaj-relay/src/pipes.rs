@@ -11,6 +11,7 @@ use falaj_engine::{Corrupt, Emit, Output, PipeId};
 use falaj_scenario::Scenario;
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::params::{ConfigErrors, Setup, Value};
+use falaj_sched::disciplines::fifo;
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::units::label::Label;
 use falaj_sched::units::time::{Span, Time};
@@ -112,7 +113,7 @@ const NONE: Limit = Limit::Bytes(u32::MAX as u64);
 /// Takes the limits of all queues away; they come back as rooms, one for each flow that packets
 /// belong to. A FIFO has one queue, and so one room, for all of its flows.
 fn lift(kind: &str, setup: &mut Setup, rooms: &mut Vec<Arc<QueueRoom>>) {
-    let shared = (kind == "fifo").then(|| {
+    let shared = (kind == fifo::MANIFEST.kind).then(|| {
         let limit = setup.scheduler.limit("queue").unwrap_or_else(|| sum(setup));
         setup.scheduler.set("queue", Value::Limit(NONE));
         Arc::new(QueueRoom::new(limit))

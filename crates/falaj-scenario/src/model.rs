@@ -302,7 +302,7 @@ impl Scenario {
             scheduler: Values::default(),
             flows: vec![FlowSetup::new(Values::default(), queue)],
         };
-        let scheduler = default_scheduler();
+        let scheduler = registry::DEFAULT;
         let mut pipe = PipeSpec::new(scheduler.kind, setup, delay);
         pipe.seed = Run::default().seed;
         pipe.masks.flows = vec![None];
@@ -348,9 +348,4 @@ impl Scenario {
     pub fn link(&self, name: &str) -> Option<usize> {
         self.links.iter().position(|l| l.name == name)
     }
-}
-
-/// FIFO, or whatever the registry has first.
-pub(crate) fn default_scheduler() -> &'static Manifest {
-    registry::entry("fifo").unwrap_or(&registry::ENTRIES[0])
 }

@@ -51,3 +51,30 @@ pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Out
     disciplines::build(kind, setup, visitor)
         .unwrap_or_else(|| panic!("no discipline is called {kind}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn manifests_are_complete_and_name_keys_that_there_are() {
+        for (n, manifest) in all().enumerate() {
+            let Manifest { kind, doc, source, cost, guarantee, guarantee_source, .. } = *manifest;
+            let texts = [kind, doc, source, cost, guarantee, guarantee_source];
+            assert!(texts.iter().all(|text| !text.is_empty()), "{kind}: {texts:?}");
+            assert!(all().take(n).all(|other| other.kind != kind), "{kind} is there twice");
+            let limited = manifest.idles.and_then(|idles| idles.only_with);
+            let single =
+                [manifest.weight_key, manifest.cap_key, manifest.oversubscribed_by, limited];
+            let keys = single.into_iter().flatten();
+            let keys = keys.chain(manifest.editable.iter().map(|(key, _)| *key));
+            for key in keys.chain(manifest.draw.leaves_only.iter().copied()) {
+                assert!(manifest.flow_param(key).is_some(), "{kind} has no key `{key}`");
+            }
+            for (name, _) in manifest.draw.values {
+                let mut params = manifest.scheduler.iter().chain(manifest.flow);
+                assert!(params.any(|param| param.name == *name), "{kind} draws no `{name}`");
+            }
+        }
+    }
+}

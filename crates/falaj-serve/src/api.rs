@@ -4,8 +4,8 @@
 
 use super::connections::{Known, answer};
 use super::model::{
-    Adapter, Breach, Breaches, Bucket, Delays, Flow, Made, Problem, Promise, Quantiles, Remark,
-    Sample, Service, TooLong, TooSlow, Total, Turn, Turns, Window,
+    Adapter, Breach, Breaches, Bucket, Delays, Disciplines, Flow, Made, Problem, Promise,
+    Quantiles, Remark, Sample, Service, TooLong, TooSlow, Total, Turn, Turns, Window,
 };
 use super::secret::warn_of_readers;
 use super::watch::Published;
@@ -213,6 +213,7 @@ fn router(app: Arc<App>) -> Router {
         .routes(routes!(turns))
         .routes(routes!(events))
         .routes(routes!(scenario, replace))
+        .routes(routes!(disciplines))
         .routes(routes!(openmetrics))
         .split_for_parts();
     let described = axum::routing::get(move || std::future::ready(Json(described.clone())));
@@ -516,6 +517,12 @@ async fn replace(
 ) -> Result<Json<Made>, No> {
     let Meant { check, drop } = meant;
     ask(app, SetRequest { toml: Some(text), drop, check, ..SetRequest::default() }).await
+}
+
+/// The disciplines, with the keys of a flow that are meant to be edited.
+#[utoipa::path(get, path = "/v1/disciplines", responses((status = 200, body = Disciplines)))]
+async fn disciplines() -> Json<Disciplines> {
+    Json(Disciplines::new())
 }
 
 /// How finely.

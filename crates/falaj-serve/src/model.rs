@@ -1,5 +1,8 @@
 //! What the API says, as JSON. Times are nanoseconds, rates bits per second, both as numbers.
 
+use falaj_sched::contract::manifest::Manifest;
+use falaj_sched::contract::params::Kind;
+use falaj_sched::registry;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -216,6 +219,61 @@ pub(super) struct Delays {
     pub(super) flow: String,
     pub(super) up: Vec<[u64; 2]>,
     pub(super) down: Vec<[u64; 2]>,
+}
+
+/// The disciplines that a link may have.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(super) struct Disciplines {
+    /// The one of a link that names none.
+    pub(super) default: String,
+    pub(super) disciplines: Vec<DisciplineKeys>,
+}
+
+/// A discipline, and the keys of its flows that are meant to be edited while it runs.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(super) struct DisciplineKeys {
+    pub(super) kind: String,
+    pub(super) keys: Vec<EditableKey>,
+}
+
+/// A key of a flow.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(super) struct EditableKey {
+    pub(super) key: String,
+    pub(super) label: String,
+    /// The value where the key is missing, in words; `null`: it is required.
+    pub(super) default: Option<String>,
+    /// A whole number.
+    pub(super) number: bool,
+    /// The flow's weight.
+    pub(super) weight: bool,
+}
+
+impl Disciplines {
+    /// Those of the registry, from their manifests.
+    pub(super) fn new() -> Disciplines {
+        let keys = |manifest: &Manifest| -> Vec<EditableKey> {
+            let key = |&(key, label): &(&str, &str)| {
+                let param = manifest.flow_param(key)?;
+                Some(EditableKey {
+                    key: key.to_owned(),
+                    label: label.to_owned(),
+                    default: param.default.map(str::to_owned),
+                    number: matches!(param.kind, Kind::Count { .. }),
+                    weight: manifest.weight_key == Some(key),
+                })
+            };
+            manifest.editable.iter().filter_map(key).collect()
+        };
+        let one = |manifest: &'static Manifest| DisciplineKeys {
+            kind: manifest.kind.to_owned(),
+            keys: keys(manifest),
+        };
+        Disciplines {
+            default: registry::DEFAULT.kind.to_owned(),
+            disciplines: registry::all().map(one).collect(),
+        }
+    }
 }
 
 /// Who held a link when, in one direction.

@@ -2,7 +2,9 @@
 
 use falaj_scenario::{Direction, Scenario};
 use falaj_sched::contract::params::Setup;
+use falaj_sched::disciplines::fifo;
 use falaj_sched::queues::queue::Limit;
+use falaj_sched::registry;
 use std::io::IsTerminal;
 
 /// How much is said of it.
@@ -64,12 +66,12 @@ fn direction(d: &Direction, way: &str) -> String {
     {
         parts.push(format!("of {} a queue for each {}", flow.name, each.mask));
     }
-    if d.scheduler.kind != "fifo" {
+    if d.scheduler.kind != registry::DEFAULT.kind {
         parts.push(d.scheduler.kind.to_owned());
     }
     parts.extend(crate::impairments::words(d));
     let limits: Vec<Limit> = d.pipe.setup.leaves().iter().map(|f| f.limit).collect();
-    let shared = d.pipe.setup.scheduler.limit("queue").filter(|_| d.scheduler.kind == "fifo");
+    let shared = d.pipe.setup.scheduler.limit("queue").filter(|_| d.scheduler.kind == fifo::MANIFEST.kind);
     match (shared, limits.as_slice()) {
         (Some(limit), _) => parts.push(format!("queue {}", queue(&d.pipe.setup, limit))),
         (None, [limit]) => parts.push(format!("queue {}", queue(&d.pipe.setup, *limit))),

@@ -5,6 +5,7 @@ use crate::classifier::Classifier;
 use crate::pipe::PipeSpec;
 use crate::rules::RouteRule;
 use falaj_sched::contract::params::{FlowSetup, Setup, Values};
+use falaj_sched::disciplines::fifo;
 use falaj_sched::queues::queue::Limit;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
@@ -50,5 +51,5 @@ pub fn unlimited() -> PipeSpec {
         scheduler: Values::default(),
         flows: vec![flow],
     };
-    PipeSpec::new("fifo", setup, Span::ZERO)
+    PipeSpec::new(fifo::MANIFEST.kind, setup, Span::ZERO)
 }

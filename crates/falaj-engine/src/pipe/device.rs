@@ -22,6 +22,7 @@
 //! handed is asked no more until it has room: who goes next is not decided before it can go.
 
 use super::spec::PipeSpec;
+use falaj_sched::disciplines::fifo;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
 
@@ -70,7 +71,7 @@ impl DeviceState {
     pub(super) fn new(spec: &PipeSpec) -> Option<DeviceState> {
         let Pace::Device { backlog } = spec.pace else { return None };
         let full = spec.setup.rate.airtime(backlog.saturating_sub(spec.setup.largest));
-        let (low, concludes) = (Span(full.0 / 2), spec.kind != "fifo");
+        let (low, concludes) = (Span(full.0 / 2), spec.kind != fifo::MANIFEST.kind);
         Some(DeviceState {
             until: Time::ZERO,
             full,

@@ -6,6 +6,7 @@ use crate::impair::Impairments;
 use crate::masks::Masks;
 use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::contract::params::{ConfigError, Setup};
+use falaj_sched::disciplines::{dcf, virtual_links};
 use falaj_sched::units::capacity::Capacity;
 use falaj_sched::units::time::Span;
 
@@ -69,7 +70,9 @@ impl PipeSpec {
         let at_one_rate = self.no_promise().is_none();
         let what = match self.kind {
             _ if at_one_rate => None,
-            "dcf" => Some("the stations of `dcf` take their own time on the air"),
+            kind if kind == dcf::MANIFEST.kind => {
+                Some("the stations of `dcf` take their own time on the air")
+            }
             kind => by_time(kind, &self.setup).then_some(
                 "`virtual-links` divides the time of a link that serialises at one rate",
             ),
@@ -103,7 +106,7 @@ impl PipeSpec {
             return refused("rate", what, "give the link the `rate` of its device");
         }
         let (does, help) = match self.kind {
-            "dcf" => (
+            kind if kind == dcf::MANIFEST.kind => (
                 "the stations of `dcf` take the air themselves, one packet at a time",
                 "choose another scheduler",
             ),
@@ -142,5 +145,5 @@ impl PipeSpec {
 /// Does the discipline, or one below a flow of it, divide time?
 fn by_time(kind: &str, setup: &Setup) -> bool {
     let below = || setup.flows.iter().filter_map(|f| f.inner.as_ref());
-    kind == "virtual-links" || below().any(|inner| by_time(inner.kind, &inner.setup))
+    kind == virtual_links::MANIFEST.kind || below().any(|inner| by_time(inner.kind, &inner.setup))
 }

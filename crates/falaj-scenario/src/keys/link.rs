@@ -8,6 +8,7 @@ use crate::impairments;
 use crate::units::BURST_MAX;
 use crate::units::{MTU_MAX, MTU_MIN};
 use falaj_sched::contract::params::Kind;
+use falaj_sched::registry;
 
 /// `profile = { … }`.
 pub const PROFILE: &[Key] = &[
@@ -77,7 +78,7 @@ const OWN: &[Key] = &[
     key(
         "scheduler",
         Holds::Scheduler,
-        Default("fifo"),
+        Default(registry::DEFAULT.kind),
         "the discipline that divides the link, `{ kind = \"…\" }` and its parameters",
     ),
     key(

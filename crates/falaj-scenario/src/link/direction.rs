@@ -19,6 +19,7 @@ use falaj_engine::framing::{Cells, Framing};
 use falaj_engine::masks::Masks;
 use falaj_engine::pipe::PipeSpec;
 use falaj_sched::contract::params::{ConfigError, Setup, Value, Values};
+use falaj_sched::disciplines::fifo;
 use falaj_sched::mechanisms::oversubscription;
 use falaj_sched::registry;
 use falaj_sched::scheduler::tree;
@@ -434,7 +435,9 @@ impl<'a> Whole<'_, 'a> {
         let (entry, flows) = (self.chosen.entry, &self.flows);
         for queue in queues::short_queues(&self.pipe.setup, self.pipe.delay, entry, rates) {
             // A FIFO's one queue is the scheduler's, unless its only flow says how long it is.
-            let own = |n: &usize| entry.kind != "fifo" || flows[*n].fields.field("queue").is_some();
+            let own = |n: &usize| {
+                entry.kind != fifo::MANIFEST.kind || flows[*n].fields.field("queue").is_some()
+            };
             if queue.flow.is_some_and(|n| flows[n].parts.is_some()) {
                 continue;
             }

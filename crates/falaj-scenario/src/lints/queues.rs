@@ -4,6 +4,7 @@ use super::amount::{bytes, rate};
 use crate::diagnostics::Problem;
 use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::contract::params::Setup;
+use falaj_sched::disciplines::fifo;
 use falaj_sched::queues::queue::Limit;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
@@ -56,7 +57,7 @@ pub(crate) fn short_queues(
     };
     let limits: Vec<Limit> = setup.flows.iter().map(|f| f.limit).collect();
     // One queue for all.
-    if entry.kind == "fifo" {
+    if entry.kind == fifo::MANIFEST.kind {
         return match (setup.scheduler.limit("queue"), limits.as_slice()) {
             (Some(limit), _) => short(None, &[limit], setup.rate),
             (None, [one]) => short(Some(0), &[*one], setup.rate),

@@ -1,12 +1,12 @@
 //! `falaj demo`: what isolation is worth, on real packets, in a minute.
 
 use crate::commands::compare::{Comparison, Row, Verdict};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use falaj_experiment::simulation::Plan;
 use falaj_live::event_loop::Options;
 use falaj_scenario::Scenario;
 use falaj_sched::contract::params::Values;
-use falaj_sched::registry;
+use falaj_sched::disciplines::fifo;
 use falaj_terminal::{file, text};
 use std::process::ExitCode;
 
@@ -20,7 +20,7 @@ const SCENARIO: &str = include_str!("../../../../examples/tenants.toml");
 pub(crate) fn main(_: &Args) -> Result<ExitCode> {
     let mut divided = file::parse(SCENARIO, "examples/tenants.toml")?;
     divided.run.duration = falaj_sched::units::time::Span::from_secs(5);
-    let shared = with_one_queue(&divided)?;
+    let shared = with_one_queue(&divided);
 
     say!(
         "Two tenants share a link of 100 Mbit/s. Tenant a sends 12 Mbit/s and wants to be on time;"
@@ -66,14 +66,13 @@ pub(crate) fn main(_: &Args) -> Result<ExitCode> {
 }
 
 /// The same link and traffic with one queue for all.
-fn with_one_queue(scenario: &Scenario) -> Result<Scenario> {
-    let fifo = registry::entry("fifo").context("FIFO is always there")?;
+fn with_one_queue(scenario: &Scenario) -> Scenario {
     let mut shared = scenario.clone();
     for link in &mut shared.links {
         for direction in [&mut link.up, &mut link.down] {
-            direction.scheduler = fifo;
+            direction.scheduler = &fifo::MANIFEST;
             direction.pipe.setup.scheduler = Values::default();
         }
     }
-    Ok(shared)
+    shared
 }
