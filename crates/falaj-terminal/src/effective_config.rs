@@ -71,7 +71,8 @@ fn direction(d: &Direction, way: &str) -> String {
     }
     parts.extend(crate::impairments::words(d));
     let limits: Vec<Limit> = d.pipe.setup.leaves().iter().map(|f| f.limit).collect();
-    let shared = d.pipe.setup.scheduler.limit("queue").filter(|_| d.scheduler.kind == fifo::MANIFEST.kind);
+    let shared =
+        d.pipe.setup.scheduler.limit("queue").filter(|_| d.scheduler.kind == fifo::MANIFEST.kind);
     match (shared, limits.as_slice()) {
         (Some(limit), _) => parts.push(format!("queue {}", queue(&d.pipe.setup, limit))),
         (None, [limit]) => parts.push(format!("queue {}", queue(&d.pipe.setup, *limit))),
