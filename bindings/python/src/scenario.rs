@@ -13,7 +13,9 @@ use falaj_sched::units::time::Span;
 use falaj_sim::cores::on_all;
 use falaj_sim::measure::Until;
 use falaj_sim::scenario::{experiment, name_of, pipe_of};
-use falaj_sim::{Experiment, Practice, Progress, Run, Study, WarmUp, simulate_watched, until};
+use falaj_sim::{
+    Experiment, Progress, ReplicationPlan, Run, Study, WarmUp, simulate_watched, until,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -193,7 +195,7 @@ impl Scenario {
             Some(ns) => Span(ns),
             None => {
                 let experiment = experiment(&read, read.run.duration);
-                let practice = Practice {
+                let practice = ReplicationPlan {
                     seed,
                     warm_up: WarmUp::Found,
                     quantiles: Vec::new(),

@@ -2,7 +2,7 @@
 
 use crate::endpoint::VARIABLE;
 use crate::protocol::{
-    FlowReport, Hello, LINE, Refusal, Remark, Report, SetAnswer, SetRequest, VERSION,
+    FlowReport, Hello, LINE, LinksReport, Refusal, Remark, SetAnswer, SetRequest, VERSION,
 };
 use crate::sockets::{directories, sockets};
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -160,7 +160,7 @@ fn line(lines: &mut BufReader<UnixStream>) -> Result<String> {
 }
 
 /// Says how fast each flow was since another look.
-pub fn add_rates(report: &mut Report, before: &Report) {
+pub fn add_rates(report: &mut LinksReport, before: &LinksReport) {
     let elapsed = report.elapsed_ns.saturating_sub(before.elapsed_ns);
     for rule in &mut report.rules {
         let old = before.rules.iter().find(|old| old.rule == rule.rule).map_or(0, |old| old.bytes);

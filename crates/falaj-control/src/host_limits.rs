@@ -14,7 +14,7 @@ pub const FULL: f64 = 1514.0;
 
 /// What can honestly be emulated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Honest {
+pub struct HostLimits {
     /// A link's rate, in packets of 1514 bytes that are queued one by one.
     pub rate_bits_per_s: f64,
     /// The same in packets of 74 bytes.
@@ -25,10 +25,10 @@ pub struct Honest {
 
 /// The same as it is kept.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct LimitsFile {
     /// Of another machine, or another kernel, nothing is known: several may have one home.
     host: String,
-    honest: Honest,
+    honest: HostLimits,
 }
 
 /// Which machine this is, and its kernel.
@@ -52,19 +52,19 @@ fn place() -> Option<PathBuf> {
 ///
 /// # Errors
 /// It cannot be written.
-pub fn keep(honest: &Honest) -> Result<Option<PathBuf>> {
+pub fn keep(honest: &HostLimits) -> Result<Option<PathBuf>> {
     let Some(place) = place() else { return Ok(None) };
     let why = || place.display().to_string();
     let directory = place.parent().expect("it has one");
     fs::create_dir_all(directory).with_context(why)?;
-    let kept = Kept { host: host(), honest: honest.clone() };
+    let kept = LimitsFile { host: host(), honest: honest.clone() };
     fs::write(&place, serde_json::to_string_pretty(&kept)?).with_context(why)?;
     Ok(Some(place))
 }
 
 /// What was kept, of this machine.
-fn known() -> Option<Honest> {
-    let kept: Kept = serde_json::from_str(&fs::read_to_string(place()?).ok()?).ok()?;
+fn known() -> Option<HostLimits> {
+    let kept: LimitsFile = serde_json::from_str(&fs::read_to_string(place()?).ok()?).ok()?;
     (kept.host == host()).then_some(kept.honest)
 }
 
@@ -86,7 +86,7 @@ pub fn warn(links: &[Link]) {
 }
 
 /// What of it is beyond that.
-fn beyond(direction: &Direction, honest: &Honest) -> Vec<String> {
+fn beyond(direction: &Direction, honest: &HostLimits) -> Vec<String> {
     let mut all = Vec::new();
     let rate = direction.pipe.setup.rate;
     // A link carries so many packets a second, and shorter ones are less.
@@ -112,8 +112,11 @@ mod tests {
 
     #[test]
     fn what_is_beyond_is_said_with_its_number() {
-        let honest =
-            Honest { rate_bits_per_s: 2e9, rate_of_small_bits_per_s: 1e8, delay_ns: Some(300_000) };
+        let honest = HostLimits {
+            rate_bits_per_s: 2e9,
+            rate_of_small_bits_per_s: 1e8,
+            delay_ns: Some(300_000),
+        };
         let of = |keys: &str| {
             let scenario = falaj_scenario::parse(&format!("[link.x]\n{keys}\n"), "x").unwrap().0;
             beyond(&scenario.links[0].up, &honest)

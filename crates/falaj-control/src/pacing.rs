@@ -8,7 +8,7 @@ use falaj_sched::units::time::Span;
 
 /// What every command takes that hands packets over.
 #[derive(clap::Args)]
-pub struct Pace {
+pub struct PacingArgs {
     /// How to wait for an instant: spin (a processor of its own), sleep (wakes at most once in
     /// --slack), hybrid (sleeps, and spins for the last part, unless others wait for a processor).
     #[arg(long, default_value_t, value_name = "spin|hybrid|sleep")]
@@ -31,7 +31,7 @@ fn when_full(text: &str) -> Result<WhenFull, String> {
     }
 }
 
-impl Pace {
+impl PacingArgs {
     /// The options of the live loop.
     pub fn options(&self) -> Options {
         self.options_or(WhenFull::default())

@@ -153,7 +153,7 @@ pub struct ScenarioAnswer {
 
 /// What the links do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct LinksReport {
     /// Time since the link began.
     pub elapsed_ns: u64,
     /// By link, in the order of the scenario.
@@ -260,7 +260,7 @@ pub struct DirectionReport {
     /// `up` or `down`.
     pub way: String,
     /// What was asked for.
-    pub asked: Asked,
+    pub asked: RequestedLink,
     /// All flows together, those that are gone among them.
     pub total: FlowReport,
     /// By flow, in the order of the scenario.
@@ -372,7 +372,7 @@ pub struct BreachReport {
 
 /// What was asked for of a direction.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Asked {
+pub struct RequestedLink {
     /// In bits per second; null: unlimited.
     pub rate: Option<u64>,
     /// Propagation delay.

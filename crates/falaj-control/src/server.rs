@@ -25,7 +25,7 @@ enum Next {
 }
 
 /// A client, whatever carries its bytes.
-struct Client<S> {
+struct Connection<S> {
     stream: S,
     input: Vec<u8>,
     /// So much of it was looked at, and holds no end of a line.
@@ -41,9 +41,9 @@ struct Client<S> {
     served: bool,
 }
 
-impl<S: Read + Write> Client<S> {
-    fn new(stream: S, hello: &str, heard: u64) -> Client<S> {
-        Client {
+impl<S: Read + Write> Connection<S> {
+    fn new(stream: S, hello: &str, heard: u64) -> Connection<S> {
+        Connection {
             stream,
             input: Vec::new(),
             looked: 0,
@@ -132,10 +132,10 @@ pub(crate) fn serve(
     hello: &str,
     mut answer_to: impl FnMut(&[u8]) -> String,
 ) {
-    let mut clients: Vec<Client<UnixStream>> = Vec::new();
+    let mut clients: Vec<Connection<UnixStream>> = Vec::new();
     let mut turn = 0;
     loop {
-        let at_once = clients.iter_mut().any(Client::has_line);
+        let at_once = clients.iter_mut().any(Connection::has_line);
         let mut fds = vec![
             PollFd::new(stop.as_fd(), PollFlags::POLLIN),
             PollFd::new(listener.as_fd(), PollFlags::POLLIN),
@@ -172,7 +172,12 @@ pub(crate) fn serve(
     }
 }
 
-fn accept(listener: &UnixListener, clients: &mut Vec<Client<UnixStream>>, hello: &str, turn: u64) {
+fn accept(
+    listener: &UnixListener,
+    clients: &mut Vec<Connection<UnixStream>>,
+    hello: &str,
+    turn: u64,
+) {
     match listener.accept() {
         Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
             if clients.len() >= CLIENTS
@@ -181,7 +186,7 @@ fn accept(listener: &UnixListener, clients: &mut Vec<Client<UnixStream>>, hello:
             {
                 clients.remove(silent);
             }
-            clients.push(Client::new(stream, hello, turn));
+            clients.push(Connection::new(stream, hello, turn));
         }
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
         // No descriptor is left, for now.
@@ -239,7 +244,7 @@ mod tests {
     /// Any bytes of a client: each line has one answer, and little is kept.
     fn any_bytes(bytes: &[u8]) {
         let mut asked = 0;
-        let mut client = Client::new(Scraps { bytes, said: Vec::new(), turn: 0 }, "hello\n", 0);
+        let mut client = Connection::new(Scraps { bytes, said: Vec::new(), turn: 0 }, "hello\n", 0);
         let mut answer_to = |line: &[u8]| {
             asked += 1;
             let (id, request) = request(line);

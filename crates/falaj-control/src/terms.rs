@@ -29,16 +29,20 @@ pub fn weights(scenario: &Scenario) -> BTreeMap<&str, u32> {
 }
 
 /// A direction of a link, and what people call it.
-pub struct Way<'a> {
+pub struct NamedDirection<'a> {
     link: &'a Link,
     name: &'static str,
     direction: &'a Direction,
 }
 
 /// All of them: by pipe.
-pub fn ways(scenario: &Scenario) -> impl Iterator<Item = Way<'_>> {
+pub fn ways(scenario: &Scenario) -> impl Iterator<Item = NamedDirection<'_>> {
     let of = |link| {
-        WAYS.map(|(towards, name)| Way { link, name, direction: Link::direction(link, towards) })
+        WAYS.map(|(towards, name)| NamedDirection {
+            link,
+            name,
+            direction: Link::direction(link, towards),
+        })
     };
     scenario.links.iter().flat_map(of)
 }
@@ -47,7 +51,7 @@ pub fn ways(scenario: &Scenario) -> impl Iterator<Item = Way<'_>> {
 /// then.
 pub(crate) type Holds<'a> = (Option<Span>, &'a [(Rate, u64)], bool);
 
-impl Way<'_> {
+impl NamedDirection<'_> {
     /// What a flow is held to. Where a mask makes many of one, promise and envelope are of each of
     /// them, and what is counted is of all: these are held to nothing.
     pub(crate) fn holds<'a>(&self, flow: usize, standing: &'a Standing) -> Option<Holds<'a>> {
@@ -74,7 +78,7 @@ impl Way<'_> {
 
 /// What flows are held to, by pipe and flow.
 pub fn terms(scenario: &Scenario, standings: &[Vec<Standing>]) -> Vec<Vec<GuaranteeTerms>> {
-    let of = |(way, flows): (Way<'_>, &Vec<Standing>)| {
+    let of = |(way, flows): (NamedDirection<'_>, &Vec<Standing>)| {
         flows.iter().enumerate().map(|(f, standing)| way.terms(f, standing)).collect()
     };
     ways(scenario).zip(standings).map(of).collect()

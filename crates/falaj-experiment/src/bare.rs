@@ -13,20 +13,20 @@ use std::sync::Arc;
 /// So many units before it looks at anything else.
 const TURN: usize = 64;
 
-type Read = Box<dyn FnMut(&mut [u8]) -> io::Result<Option<usize>>>;
-type Write = Box<dyn FnMut(&[u8]) -> io::Result<bool>>;
+type ReadUnit = Box<dyn FnMut(&mut [u8]) -> io::Result<Option<usize>>>;
+type WriteUnit = Box<dyn FnMut(&[u8]) -> io::Result<bool>>;
 
 /// From one interface to another.
-pub struct Way {
+pub struct BareWay {
     unit: Vec<u8>,
-    read: Read,
-    write: Write,
+    read: ReadUnit,
+    write: WriteUnit,
 }
 
-impl Way {
+impl BareWay {
     /// A way that reads by one and writes by the other.
-    pub fn new(read: Read, write: Write) -> Way {
-        Way { unit: vec![0; Tap::MAX_UNIT], read, write }
+    pub fn new(read: ReadUnit, write: WriteUnit) -> BareWay {
+        BareWay { unit: vec![0; Tap::MAX_UNIT], read, write }
     }
 
     /// Forwards what there is, and not much at a time; says how many units were taken.
@@ -43,7 +43,7 @@ impl Way {
 /// Both ways between the ends of a sandbox, which are joined by nothing else.
 pub struct Bare {
     /// To the far end, and back.
-    pub ways: [Way; 2],
+    pub ways: [BareWay; 2],
     readable: [Arc<dyn AsFd>; 2],
 }
 
@@ -51,9 +51,9 @@ impl Bare {
     /// Loops between the ends of this sandbox.
     pub fn between(sandbox: &mut Sandbox) -> Result<Bare> {
         if let (Some(near), Some(far)) = (sandbox.packet(End::Near), sandbox.packet(End::Far)) {
-            let way = |from: &Arc<PacketSocket>, to: &Arc<PacketSocket>| -> Result<Way> {
+            let way = |from: &Arc<PacketSocket>, to: &Arc<PacketSocket>| -> Result<BareWay> {
                 let (mut from, to) = (PacketReader::new(Arc::clone(from))?, Arc::clone(to));
-                Ok(Way::new(
+                Ok(BareWay::new(
                     Box::new(move |unit| from.read(unit)),
                     Box::new(move |unit| to.send(unit)),
                 ))
@@ -67,7 +67,10 @@ impl Bare {
         };
         let way = |from: &Arc<Tap>, to: &Arc<Tap>| {
             let (from, to) = (Arc::clone(from), Arc::clone(to));
-            Way::new(Box::new(move |unit| from.read(unit)), Box::new(move |unit| to.write(unit)))
+            BareWay::new(
+                Box::new(move |unit| from.read(unit)),
+                Box::new(move |unit| to.write(unit)),
+            )
         };
         Ok(Bare { ways: [way(&near, &far), way(&far, &near)], readable: [near as _, far as _] })
     }

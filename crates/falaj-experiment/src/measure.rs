@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, bail};
 use falaj_control::live_links::{between_two_ends, no_adapters, no_masks, warn_of_spinning};
-use falaj_control::pacing::Pace;
+use falaj_control::pacing::PacingArgs;
 use falaj_engine::account::Account;
 use falaj_engine::rules::RuleCounters;
 use falaj_live::clock::{Clock, Usage, monotonic, thread_usage};
@@ -15,7 +15,7 @@ use falaj_live::{addressing, wiring};
 use falaj_scenario::{Link, Scenario};
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
-use falaj_terminal::effective_config::Asked;
+use falaj_terminal::effective_config::EffectiveConfig;
 use falaj_terminal::interrupt::Interrupted;
 use falaj_terminal::{arguments, file, progress};
 use signal_hook::consts::SIGINT;
@@ -40,9 +40,9 @@ pub struct Measuring {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pace: Pace,
+    pace: PacingArgs,
     #[command(flatten)]
-    asked: Asked,
+    asked: EffectiveConfig,
 }
 
 impl Measuring {
@@ -317,7 +317,7 @@ fn in_namespaces(
     }
     drop(pipes.to);
     let mut progress = Progress::new(scenario, what);
-    let mut watched = Watched::new(scenario);
+    let mut watched = WatchedThread::new(scenario);
     let mut open = [true; 2];
     while open.contains(&true) {
         let waiting: Vec<End> = End::BOTH.into_iter().filter(|e| open[e.index()]).collect();
@@ -396,7 +396,7 @@ fn over_loopback(
     begins()?;
     priority::be_punctual(Rank::Link);
     let mut progress = Progress::new(scenario, what);
-    let mut watched = Watched::new(scenario);
+    let mut watched = WatchedThread::new(scenario);
     while children.iter_mut().any(|(child, _)| matches!(child.try_wait(), Ok(None))) {
         forwarder.run(watched.next(clock.now() + Span::from_millis(20)), &[])?;
         progress.update(&forwarder);
@@ -468,7 +468,7 @@ pub fn end() -> Result<ExitCode> {
 }
 
 /// The forwarding thread, watched from the sources' first instant to their last.
-struct Watched {
+struct WatchedThread {
     from: Time,
     to: Time,
     began: Option<Thread>,
@@ -476,11 +476,11 @@ struct Watched {
     thread: Thread,
 }
 
-impl Watched {
-    fn new(scenario: &Scenario) -> Watched {
+impl WatchedThread {
+    fn new(scenario: &Scenario) -> WatchedThread {
         let from = Time::ZERO + LEAD;
         let to = from + scenario.run.duration;
-        Watched { from, to, began: None, done: false, thread: Thread::default() }
+        WatchedThread { from, to, began: None, done: false, thread: Thread::default() }
     }
 
     /// When to look again: at `then`, or before.

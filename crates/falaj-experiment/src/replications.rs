@@ -1,6 +1,6 @@
 //! All replications of a scenario, and what each flow did in them.
 
-use crate::simulation::{Plan, Simulation};
+use crate::simulation::{Simulation, SimulationPlan};
 use anyhow::Result;
 use falaj_engine::PipeId;
 use falaj_engine::masks::MaskStats;
@@ -17,7 +17,7 @@ use falaj_traffic::meter::Meter;
 
 /// A flow over all replications.
 #[derive(Default)]
-pub struct Simulated {
+pub struct SimulatedFlow {
     /// Packets that came, arrived, found no place in the queue.
     pub offered: u64,
     /// Packets that arrived.
@@ -65,11 +65,11 @@ pub struct Replications {
 impl Replications {
     /// Runs them as the scenario says, from the first packet on.
     pub fn run(scenario: &Scenario) -> Result<Replications> {
-        Replications::as_planned(scenario, &Plan::beside(scenario))
+        Replications::as_planned(scenario, &SimulationPlan::beside(scenario))
     }
 
     /// Runs them as planned.
-    pub fn as_planned(scenario: &Scenario, plan: &Plan) -> Result<Replications> {
+    pub fn as_planned(scenario: &Scenario, plan: &SimulationPlan) -> Result<Replications> {
         Ok(Replications { simulation: Simulation::run(&[scenario], plan)? })
     }
 
@@ -151,10 +151,10 @@ impl Replications {
     }
 
     /// One flow of one pipe.
-    pub fn flow(&self, pipe: PipeId, flow: usize) -> Simulated {
+    pub fn flow(&self, pipe: PipeId, flow: usize) -> SimulatedFlow {
         let of = self.study().flow(pipe, FlowId(flow as u32));
         let c = &of.counters;
-        Simulated {
+        SimulatedFlow {
             offered: c.offered,
             sent: c.delivered(),
             lost: c.lost,

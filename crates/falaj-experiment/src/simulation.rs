@@ -6,11 +6,11 @@ use falaj_scenario::{Scenario, parse_span};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Span;
 use falaj_sim::measure::Until;
-use falaj_sim::practice::PILOTS;
+use falaj_sim::replication_plan::PILOTS;
 use falaj_sim::scenario::{all_flows, name_of};
 use falaj_sim::scenario::{experiment, pipe_of};
 use falaj_sim::until;
-use falaj_sim::{Experiment, How, Practice, Progress, Study, WarmUp, Warmed};
+use falaj_sim::{Experiment, Progress, ReplicationPlan, Study, WarmUp, WarmUpMethod, Warmed};
 use falaj_terminal::interrupt::{Interrupted, interrupts};
 use falaj_terminal::progress;
 use serde_json::{Value as Json, json};
@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 
 /// What the commands take that simulate.
 #[derive(clap::Args)]
-pub struct Practising {
+pub struct ReplicationArgs {
     /// Independent replications; else the scenario's. With --until the most there may be [default
     /// there: 1000].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -51,16 +51,16 @@ fn warm_up(text: &str) -> Result<WarmUp, String> {
 /// The exit status where replications ended before they were enough.
 pub const INCONCLUSIVE: u8 = 3;
 
-impl Practising {
+impl ReplicationArgs {
     /// What was said about a scenario's run goes there.
     pub fn apply(&self, scenario: &mut Scenario) {
         scenario.run.replications = self.replications.unwrap_or(scenario.run.replications);
         scenario.run.seed = self.seed.unwrap_or(scenario.run.seed);
     }
 
-    /// How to simulate a scenario that [`Practising::apply`] has seen; `otherwise` is the warm-up
+    /// How to simulate a scenario that [`ReplicationArgs::apply`] has seen; `otherwise` is the warm-up
     /// where none was said.
-    pub fn plan(&self, scenario: &Scenario, otherwise: WarmUp) -> Result<Plan> {
+    pub fn plan(&self, scenario: &Scenario, otherwise: WarmUp) -> Result<SimulationPlan> {
         let warm_up = self.warm_up.unwrap_or(otherwise);
         let duration = scenario.run.duration;
         if let WarmUp::Given(cut) = warm_up
@@ -80,12 +80,12 @@ impl Practising {
         } else {
             self.replications.map_or(until::LIMIT, |n| n as usize)
         };
-        Ok(Plan { warm_up, until: self.until.clone(), most, shares: &[] })
+        Ok(SimulationPlan { warm_up, until: self.until.clone(), most, shares: &[] })
     }
 }
 
 /// How to simulate.
-pub struct Plan {
+pub struct SimulationPlan {
     warm_up: WarmUp,
     until: Vec<Until>,
     most: usize,
@@ -93,20 +93,20 @@ pub struct Plan {
     shares: &'static [f64],
 }
 
-impl Plan {
+impl SimulationPlan {
     /// The same; of these shares of packets delays shall have intervals too.
-    pub fn with(self, shares: &'static [f64]) -> Plan {
-        Plan { shares, ..self }
+    pub fn with(self, shares: &'static [f64]) -> SimulationPlan {
+        SimulationPlan { shares, ..self }
     }
 
     /// Until these intervals are as narrow as they say, behind a warm-up that is found.
-    pub fn until(until: Vec<Until>) -> Plan {
-        Plan { warm_up: WarmUp::Found, until, most: until::LIMIT, shares: &[] }
+    pub fn until(until: Vec<Until>) -> SimulationPlan {
+        SimulationPlan { warm_up: WarmUp::Found, until, most: until::LIMIT, shares: &[] }
     }
 
     /// All replications of the scenario, from the first packet on: as what is measured beside it.
-    pub fn beside(scenario: &Scenario) -> Plan {
-        Plan {
+    pub fn beside(scenario: &Scenario) -> SimulationPlan {
+        SimulationPlan {
             warm_up: WarmUp::Nothing,
             until: Vec::new(),
             most: scenario.run.replications as usize,
@@ -144,7 +144,7 @@ impl Reached {
 impl Simulation {
     /// Simulates, with progress on a terminal; Ctrl-C ends it where it is, a second one the
     /// program.
-    pub fn run(scenarios: &[&Scenario], plan: &Plan) -> Result<Simulation> {
+    pub fn run(scenarios: &[&Scenario], plan: &SimulationPlan) -> Result<Simulation> {
         let first = scenarios[0];
         let duration = first.run.duration;
         let experiments: Vec<Experiment> =
@@ -160,8 +160,12 @@ impl Simulation {
         let progress = Progress { gone: &gone, stop: &stop };
         let mut quantiles = until::quantiles(&plan.until);
         quantiles.extend(plan.shares);
-        let practice =
-            Practice { seed: first.run.seed, warm_up: plan.warm_up, quantiles, most: plan.most };
+        let practice = ReplicationPlan {
+            seed: first.run.seed,
+            warm_up: plan.warm_up,
+            quantiles,
+            most: plan.most,
+        };
         let (studies, warmed) = practice
             .studies(&experiments, &progress, |studies| {
                 let have = studies[0].replications();
@@ -241,7 +245,7 @@ impl Simulation {
     /// What is to be known of warm-up and intervals, in lines.
     pub fn notes(&self, scenario: &Scenario) -> Vec<String> {
         let mut notes = Vec::new();
-        if let How::Found { late, unknown, .. } = &self.warmed.how {
+        if let WarmUpMethod::Found { late, unknown, .. } = &self.warmed.how {
             for (pipe, flow, cut) in late {
                 notes.push(format!(
                     "no steady state of {}: its delays change until the end, MSER-5 would cut \
@@ -260,7 +264,7 @@ impl Simulation {
                 ));
             }
         }
-        if self.warmed.how == How::Scheduled {
+        if self.warmed.how == WarmUpMethod::Scheduled {
             notes.push("sources begin or end within the run: no warm-up was cut".into());
         }
         for reached in &self.until {
@@ -295,10 +299,10 @@ impl Simulation {
     /// The same as JSON: of the warm-up, and of the intervals.
     pub fn json(&self, scenario: &Scenario) -> (Json, Json) {
         let (how, late, unknown) = match &self.warmed.how {
-            How::Asked => ("asked", &[][..], &[][..]),
-            How::Scheduled => ("scheduled", &[][..], &[][..]),
-            How::Stopped => ("stopped", &[][..], &[][..]),
-            How::Found { late, unknown, .. } => ("mser-5", &late[..], &unknown[..]),
+            WarmUpMethod::Asked => ("asked", &[][..], &[][..]),
+            WarmUpMethod::Scheduled => ("scheduled", &[][..], &[][..]),
+            WarmUpMethod::Stopped => ("stopped", &[][..], &[][..]),
+            WarmUpMethod::Found { late, unknown, .. } => ("mser-5", &late[..], &unknown[..]),
         };
         let late: Vec<Json> = late
             .iter()

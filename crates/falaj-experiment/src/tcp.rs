@@ -73,7 +73,7 @@ impl Path {
 
 /// What an end of the stream does.
 #[derive(Clone, Copy, clap::ValueEnum)]
-pub enum Role {
+pub enum StreamRole {
     /// Sends.
     Send,
     /// Receives.
@@ -85,7 +85,7 @@ pub enum Role {
 pub struct EndArgs {
     /// What it does.
     #[arg(long)]
-    role: Role,
+    role: StreamRole,
     /// The other end's address, or the receiver's own.
     #[arg(long)]
     at: SocketAddr,
@@ -106,11 +106,11 @@ pub struct EndArgs {
 /// The kernel's filter cannot be set, or the stream fails.
 pub fn end(args: &EndArgs) -> Result<ExitCode> {
     let told = match args.role {
-        Role::Send => {
+        StreamRole::Send => {
             args.tbf.map_or(Ok(()), filter)?;
             send(args.at, Duration::from_secs(args.seconds), args.congestion.as_deref())?
         }
-        Role::Receive => receive(args.at)?,
+        StreamRole::Receive => receive(args.at)?,
     };
     println!("{}", serde_json::to_string(&told)?);
     Ok(ExitCode::SUCCESS)
@@ -118,7 +118,7 @@ pub fn end(args: &EndArgs) -> Result<ExitCode> {
 
 /// What an end tells when it is done.
 #[derive(Default, Serialize, Deserialize)]
-struct Told {
+struct StreamEnd {
     /// What it has written or read.
     bytes: u64,
     /// From its first byte to its last, in nanoseconds.
@@ -133,7 +133,7 @@ struct Told {
 
 /// One stream through one path.
 #[derive(Serialize)]
-pub struct Stream {
+pub struct TcpStreamResult {
     /// Goodput.
     pub gbit_per_s: f64,
     /// Processors that the sender took.
@@ -183,13 +183,14 @@ fn filter(rate: Rate) -> Result<()> {
 
 /// Bits a second of a stream of so many seconds through an unlimited emulated link.
 pub fn through_a_link(seconds: u64) -> Result<f64> {
-    let how = How { over: Join::Auto, seconds, options: Options::default(), congestion: None };
+    let how =
+        StreamSettings { over: Join::Auto, seconds, options: Options::default(), congestion: None };
     Ok(stream(Path::Link(Rate::UNLIMITED), 4, how)?.gbit_per_s * 1e9)
 }
 
 /// What all streams of a measurement have in common.
 #[derive(Clone, Copy)]
-pub struct How<'a> {
+pub struct StreamSettings<'a> {
     /// What is between a namespace and the emulated link.
     pub over: Join,
     /// How long each stream lasts.
@@ -201,7 +202,7 @@ pub struct How<'a> {
 }
 
 /// One stream between two fresh namespaces.
-pub fn stream(path: Path, ip: u8, how: How<'_>) -> Result<Stream> {
+pub fn stream(path: Path, ip: u8, how: StreamSettings<'_>) -> Result<TcpStreamResult> {
     let (join, rate) = match path {
         Path::Link(rate) => (how.over, rate),
         Path::Bare => (how.over, Rate::UNLIMITED),
@@ -262,8 +263,8 @@ pub fn stream(path: Path, ip: u8, how: How<'_>) -> Result<Stream> {
         sender.bytes,
         receiver.bytes
     );
-    let of_time = |end: &Told| end.cpu as f64 / end.nanos as f64;
-    Ok(Stream {
+    let of_time = |end: &StreamEnd| end.cpu as f64 / end.nanos as f64;
+    Ok(TcpStreamResult {
         gbit_per_s: receiver.bytes as f64 * 8.0 / receiver.nanos as f64,
         sender_cpu: of_time(&sender),
         receiver_cpu: of_time(&receiver),
@@ -316,14 +317,14 @@ impl Between {
     }
 }
 
-fn told(mut from: File) -> Result<Told> {
+fn told(mut from: File) -> Result<StreamEnd> {
     let mut text = String::new();
     from.read_to_string(&mut text)?;
     serde_json::from_str(&text).context("the stream's end told nothing that can be read")
 }
 
 /// Sends for so long.
-fn send(to: SocketAddr, long: Duration, congestion: Option<&str>) -> Result<Told> {
+fn send(to: SocketAddr, long: Duration, congestion: Option<&str>) -> Result<StreamEnd> {
     let mut stream = connect(to)?;
     if let Some(name) = congestion {
         setsockopt(&stream, TcpCongestion, &name.into()).with_context(|| {
@@ -344,7 +345,7 @@ fn send(to: SocketAddr, long: Duration, congestion: Option<&str>) -> Result<Told
     let (nanos, cpu) = (began.elapsed().as_nanos() as u64, thread_cpu() - cpu);
     // Ends only when the receiver has read it all.
     stream.read_to_end(&mut Vec::new())?;
-    Ok(Told {
+    Ok(StreamEnd {
         bytes,
         nanos,
         cpu,
@@ -367,7 +368,7 @@ fn connect(to: SocketAddr) -> Result<TcpStream> {
 }
 
 /// Receives one stream to its end.
-fn receive(at: SocketAddr) -> Result<Told> {
+fn receive(at: SocketAddr) -> Result<StreamEnd> {
     let (mut stream, _) =
         TcpListener::bind(at).with_context(|| format!("cannot listen at {at}"))?.accept()?;
     let mut chunk = vec![0; CHUNK];
@@ -380,7 +381,7 @@ fn receive(at: SocketAddr) -> Result<Told> {
         }
     }
     let (nanos, cpu) = (began.elapsed().as_nanos() as u64, thread_cpu() - cpu);
-    Ok(Told { bytes, nanos, cpu, retransmitted: 0, congestion: String::new() })
+    Ok(StreamEnd { bytes, nanos, cpu, retransmitted: 0, congestion: String::new() })
 }
 
 /// TCP segments that this namespace has sent again; 0 where the kernel does not say.

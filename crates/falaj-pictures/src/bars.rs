@@ -7,7 +7,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// A row: its name, its parts by their number, and what stands behind it.
-pub struct Row {
+pub struct BarRow {
     /// What stands before it.
     pub name: String,
     /// The length of each part.
@@ -23,7 +23,7 @@ pub struct Bars<'a> {
     /// What the parts are.
     pub parts: &'a [&'static str],
     /// The rows, from above.
-    pub rows: Vec<Row>,
+    pub rows: Vec<BarRow>,
 }
 
 const WIDTH: u32 = 860;

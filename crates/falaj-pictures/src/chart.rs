@@ -134,7 +134,7 @@ impl Axis {
 }
 
 /// A line of a chart. Where it is not a number there is a gap.
-pub struct Line {
+pub struct ChartLine {
     /// What the legend says of it.
     pub name: String,
     /// Which of several it is, by colour and stroke; and by mark, if the chart has marks.
@@ -147,10 +147,10 @@ pub struct Line {
     pub bars: Vec<(f64, f64, f64)>,
 }
 
-impl Line {
+impl ChartLine {
     /// A line without band or bars.
-    pub fn new(name: impl Into<String>, number: usize, points: Vec<(f64, f64)>) -> Line {
-        Line { name: name.into(), number, points, band: Vec::new(), bars: Vec::new() }
+    pub fn new(name: impl Into<String>, number: usize, points: Vec<(f64, f64)>) -> ChartLine {
+        ChartLine { name: name.into(), number, points, band: Vec::new(), bars: Vec::new() }
     }
 
     fn is_seen(&self) -> bool {
@@ -158,7 +158,7 @@ impl Line {
     }
 
     /// The same in steps: a value holds until the next one.
-    pub fn steps(name: impl Into<String>, number: usize, points: &[(f64, f64)]) -> Line {
+    pub fn steps(name: impl Into<String>, number: usize, points: &[(f64, f64)]) -> ChartLine {
         let mut all: Vec<(f64, f64)> = Vec::with_capacity(2 * points.len());
         for &(x, y) in points {
             if let Some(&(_, before)) = all.last() {
@@ -166,7 +166,7 @@ impl Line {
             }
             all.push((x, y));
         }
-        Line::new(name, number, all)
+        ChartLine::new(name, number, all)
     }
 }
 
@@ -179,7 +179,7 @@ pub struct Chart {
     /// The vertical axis.
     pub y: Axis,
     /// The lines, the first below.
-    pub lines: Vec<Line>,
+    pub lines: Vec<ChartLine>,
     /// Upright lines with a word beside them: what is at that place.
     pub places: Vec<(f64, String)>,
     /// Each point has a mark.

@@ -8,7 +8,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// A packet: when it came, when it was sent, and in which lane; in nanoseconds.
-pub struct Packet {
+pub struct LanePacket {
     /// The number of its lane.
     pub lane: usize,
     /// When it came.
@@ -28,7 +28,7 @@ pub struct Lanes {
     /// The lanes' names.
     pub names: Vec<String>,
     /// The packets.
-    pub packets: Vec<Packet>,
+    pub packets: Vec<LanePacket>,
     /// Where the stretch begins.
     pub from: f64,
     /// Where it ends.

@@ -2,7 +2,7 @@
 //! goes by the handler of the control socket, which reads, checks and admits it as it does any
 //! other change.
 
-use super::connections::{Known, answer};
+use super::connections::{Acquaintance, answer};
 use super::model::{
     Adapter, Breach, Breaches, Bucket, Delays, Disciplines, Flow, Made, Problem, Promise,
     Quantiles, Remark, Sample, Service, TooLong, TooSlow, Total, Turn, Turns, Window,
@@ -141,13 +141,13 @@ impl Serving {
         let serve = async move {
             let router = router(Arc::clone(&app)).merge(page::router()).layer(from_fn(noted));
             if let Ok(unix) = tokio::net::UnixListener::from_std(unix) {
-                tokio::spawn(answer(unix, None, router, Known::everybody));
+                tokio::spawn(answer(unix, None, router, Acquaintance::everybody));
             }
             if let Some(Ok(tcp)) = tcp.map(tokio::net::TcpListener::from_std) {
                 let guarded = self::router(Arc::clone(&app)).layer(from_fn_with_state(app, guard));
                 // The page itself holds nothing that is not known; it asks for the token.
                 let guarded = guarded.merge(page::router()).layer(from_fn(noted));
-                tokio::spawn(answer(tcp, identity, guarded, Known::default));
+                tokio::spawn(answer(tcp, identity, guarded, Acquaintance::default));
             }
             let _ = stopped.await;
         };
@@ -169,7 +169,7 @@ impl Serving {
 /// Whoever comes over TCP has to bear the token.
 async fn guard(
     State(app): State<Arc<App>>,
-    Extension(known): Extension<Known>,
+    Extension(known): Extension<Acquaintance>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -270,41 +270,44 @@ impl From<SetAnswer> for Made {
 
 /// What a request holds, as the parameter of a handler: what cannot be read is said as any other
 /// problem is.
-struct Given<T>(T);
+struct RequestBody<T>(T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<Json<T>> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for RequestBody<Json<T>> {
     type Rejection = No;
     async fn from_request(request: Request, state: &S) -> Result<Self, No> {
-        Json::from_request(request, state).await.map(Given).map_err(|why| unread(&why.body_text()))
+        Json::from_request(request, state)
+            .await
+            .map(RequestBody)
+            .map_err(|why| unread(&why.body_text()))
     }
 }
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Given<Query<T>> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for RequestBody<Query<T>> {
     type Rejection = No;
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, No> {
         Query::from_request_parts(parts, state)
             .await
-            .map(Given)
+            .map(RequestBody)
             .map_err(|why| unread(&why.body_text()))
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Given<Path<String>> {
+impl<S: Send + Sync> FromRequestParts<S> for RequestBody<Path<String>> {
     type Rejection = No;
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, No> {
         Path::from_request_parts(parts, state)
             .await
-            .map(Given)
+            .map(RequestBody)
             .map_err(|why| unread(&why.body_text()))
     }
 }
 
-impl<S: Send + Sync> FromRequest<S> for Given<String> {
+impl<S: Send + Sync> FromRequest<S> for RequestBody<String> {
     type Rejection = No;
     async fn from_request(request: Request, state: &S) -> Result<Self, No> {
         String::from_request(request, state)
             .await
-            .map(Given)
+            .map(RequestBody)
             .map_err(|why| unread(&why.body_text()))
     }
 }
@@ -351,7 +354,7 @@ async fn adapters(State(app): State<Arc<App>>) -> Response {
         (status = 404, body = Problem)))]
 async fn adapter(
     State(app): State<Arc<App>>,
-    Given(Path(name)): Given<Path<String>>,
+    RequestBody(Path(name)): RequestBody<Path<String>>,
 ) -> Result<Json<Adapter>, No> {
     let sample = app.published.sample();
     let found = sample.adapters.iter().find(|adapter| adapter.name == name);
@@ -364,9 +367,9 @@ async fn adapter(
         (status = 409, body = Problem)))]
 async fn add(
     State(app): State<Arc<App>>,
-    Given(Path(name)): Given<Path<String>>,
-    Given(Query(meant)): Given<Query<Meant>>,
-    Given(Json(keys)): Given<Json<Map<String, Value>>>,
+    RequestBody(Path(name)): RequestBody<Path<String>>,
+    RequestBody(Query(meant)): RequestBody<Query<Meant>>,
+    RequestBody(Json(keys)): RequestBody<Json<Map<String, Value>>>,
 ) -> Result<Json<Made>, No> {
     let sample = app.published.sample();
     if sample.adapters.iter().any(|adapter| adapter.name == name) {
@@ -389,9 +392,9 @@ async fn add(
         (status = 409, body = Problem)))]
 async fn change(
     State(app): State<Arc<App>>,
-    Given(Path(name)): Given<Path<String>>,
-    Given(Query(meant)): Given<Query<Meant>>,
-    Given(Json(keys)): Given<Json<Map<String, Value>>>,
+    RequestBody(Path(name)): RequestBody<Path<String>>,
+    RequestBody(Query(meant)): RequestBody<Query<Meant>>,
+    RequestBody(Json(keys)): RequestBody<Json<Map<String, Value>>>,
 ) -> Result<Json<Made>, No> {
     let link = link_of(&app, &name)?;
     set(app, sets(&link, &name, &keys)?, meant).await
@@ -403,8 +406,8 @@ async fn change(
         (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn remove(
     State(app): State<Arc<App>>,
-    Given(Path(name)): Given<Path<String>>,
-    Given(Query(meant)): Given<Query<Meant>>,
+    RequestBody(Path(name)): RequestBody<Path<String>>,
+    RequestBody(Query(meant)): RequestBody<Query<Meant>>,
 ) -> Result<Json<Made>, No> {
     let link = link_of(&app, &name)?;
     let set_to_nothing = format!("{}=", place(&link, &name)?);
@@ -417,7 +420,7 @@ async fn remove(
         (status = 404, body = Problem)))]
 async fn delays(
     State(app): State<Arc<App>>,
-    Given(Path(name)): Given<Path<String>>,
+    RequestBody(Path(name)): RequestBody<Path<String>>,
 ) -> Result<Json<Vec<Delays>>, No> {
     let sample = app.published.sample();
     let found = sample.adapters.iter().find(|adapter| adapter.name == name);
@@ -432,8 +435,8 @@ async fn delays(
         (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn pause(
     State(app): State<Arc<App>>,
-    Given(Path(name)): Given<Path<String>>,
-    Given(Json(paused)): Given<Json<bool>>,
+    RequestBody(Path(name)): RequestBody<Path<String>>,
+    RequestBody(Json(paused)): RequestBody<Json<bool>>,
 ) -> Result<Json<bool>, No> {
     link_of(&app, &name)?;
     let pause = move || {
@@ -451,7 +454,7 @@ async fn pause(
         (status = 409, body = Problem)))]
 async fn turns(
     State(app): State<Arc<App>>,
-    Given(Query(newest)): Given<Query<Newest>>,
+    RequestBody(Query(newest)): RequestBody<Query<Newest>>,
 ) -> Result<Json<Vec<Turns>>, No> {
     let look = move || {
         let mut handler = lock(&app.handler);
@@ -512,8 +515,8 @@ async fn scenario(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Res
         (status = 409, body = Problem)))]
 async fn replace(
     State(app): State<Arc<App>>,
-    Given(Query(meant)): Given<Query<Meant>>,
-    Given(text): Given<String>,
+    RequestBody(Query(meant)): RequestBody<Query<Meant>>,
+    RequestBody(text): RequestBody<String>,
 ) -> Result<Json<Made>, No> {
     let Meant { check, drop } = meant;
     ask(app, SetRequest { toml: Some(text), drop, check, ..SetRequest::default() }).await
@@ -540,7 +543,7 @@ struct Finely {
         (status = 400, body = Problem)))]
 async fn openmetrics(
     State(app): State<Arc<App>>,
-    Given(Query(Finely { flows })): Given<Query<Finely>>,
+    RequestBody(Query(Finely { flows })): RequestBody<Query<Finely>>,
 ) -> Result<Response, No> {
     // Of thousands of adapters it takes its time, and others are answered meanwhile.
     let text = blocking(move || app.published.openmetrics(flows)).await?;

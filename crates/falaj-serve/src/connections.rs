@@ -31,12 +31,12 @@ const CONNECTIONS: usize = 128;
 
 /// Whether somebody is known who connected.
 #[derive(Clone, Default)]
-pub(super) struct Known(Arc<AtomicBool>);
+pub(super) struct Acquaintance(Arc<AtomicBool>);
 
-impl Known {
+impl Acquaintance {
     /// Everybody is, who may open the socket.
-    pub(super) fn everybody() -> Known {
-        Known(Arc::new(AtomicBool::new(true)))
+    pub(super) fn everybody() -> Acquaintance {
+        Acquaintance(Arc::new(AtomicBool::new(true)))
     }
 
     /// By the token.
@@ -54,7 +54,7 @@ pub(super) async fn answer<L: Listener>(
     mut listener: L,
     identity: Option<TlsAcceptor>,
     router: Router,
-    known: fn() -> Known,
+    known: fn() -> Acquaintance,
 ) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
@@ -79,7 +79,7 @@ pub(super) async fn answer<L: Listener>(
 async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
-    known: Known,
+    known: Acquaintance,
 ) {
     let router = TowerToHyperService::new(router.layer(Extension(known.clone())));
     let mut http = http1::Builder::new();

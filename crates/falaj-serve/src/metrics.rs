@@ -37,43 +37,43 @@ enum Of {
 }
 
 #[derive(Clone, Copy)]
-enum Measure {
+enum Metric {
     None,
     Bytes,
     Seconds,
     BitsPerSecond,
 }
 
-impl Measure {
+impl Metric {
     fn unit(self) -> Option<Unit> {
         match self {
-            Measure::None => None,
-            Measure::Bytes => Some(Unit::Bytes),
-            Measure::Seconds => Some(Unit::Seconds),
-            Measure::BitsPerSecond => Some(Unit::Other("bits_per_second".into())),
+            Metric::None => None,
+            Metric::Bytes => Some(Unit::Bytes),
+            Metric::Seconds => Some(Unit::Seconds),
+            Metric::BitsPerSecond => Some(Unit::Other("bits_per_second".into())),
         }
     }
 }
 
 /// Name, unit, meaning, and where the numbers are.
-const FAMILIES: [(&str, Measure, &str, Of); 20] = [
-    ("offered_packets", Measure::None, "Packets that came", Of::Count(|flow| flow.total.offered)),
+const FAMILIES: [(&str, Metric, &str, Of); 20] = [
+    ("offered_packets", Metric::None, "Packets that came", Of::Count(|flow| flow.total.offered)),
     (
         "offered",
-        Measure::Bytes,
+        Metric::Bytes,
         "Their bytes, as the link accounts them",
         Of::Count(|flow| flow.total.offered_bytes),
     ),
     (
         "sent_packets",
-        Measure::None,
+        Metric::None,
         "Packets whose last bit left",
         Of::Count(|flow| flow.total.sent),
     ),
-    ("sent", Measure::Bytes, "Their bytes", Of::Count(|flow| flow.total.sent_bytes)),
+    ("sent", Metric::Bytes, "Their bytes", Of::Count(|flow| flow.total.sent_bytes)),
     (
         "dropped_packets",
-        Measure::None,
+        Metric::None,
         "Packets that did not get as far as the link, by reason",
         Of::Counts(("reason", |flow| {
             flow.total.dropped.iter().map(|(why, count)| (why.as_str(), *count)).collect()
@@ -81,13 +81,13 @@ const FAMILIES: [(&str, Measure, &str, Of); 20] = [
     ),
     (
         "beyond_packets",
-        Measure::None,
+        Metric::None,
         "Packets beyond the envelope",
         Of::Count(|flow| flow.total.beyond),
     ),
     (
         "breaches",
-        Measure::None,
+        Metric::None,
         "Packets that stayed longer than promised, and windows below the promised rate, by cause",
         Of::Counts(("cause", |Flow { breaches, .. }| {
             let of = [breaches.own_burst, breaches.host, breaches.promise, breaches.rate];
@@ -96,68 +96,68 @@ const FAMILIES: [(&str, Measure, &str, Of); 20] = [
     ),
     (
         "foreign_units",
-        Measure::None,
+        Metric::None,
         "Units from another adapter's address",
         Of::Adapter(|adapter| adapter.foreign),
     ),
     (
         "malformed_units",
-        Measure::None,
+        Metric::None,
         "Units that were no frames",
         Of::Adapter(|adapter| adapter.malformed),
     ),
     (
         "not_taken_units",
-        Measure::None,
+        Metric::None,
         "Units that the adapter did not take",
         Of::Adapter(|adapter| adapter.not_taken),
     ),
     (
         "no_memory_packets",
-        Measure::None,
+        Metric::None,
         "Packets for which there was no memory when they came",
         Of::Ways(|adapter| adapter.no_memory),
     ),
     (
         "held_back_turns",
-        Measure::None,
+        Metric::None,
         "Turns whose processor time was used up while others waited too",
         Of::Adapter(|adapter| adapter.held_back),
     ),
     (
         "spent",
-        Measure::Seconds,
+        Metric::Seconds,
         "Time of the link's thread that went into the adapter",
         Of::Spent(|adapter| adapter.spent_ns as f64 * NANO),
     ),
     (
         "backlog_packets",
-        Measure::None,
+        Metric::None,
         "Packets that wait",
         Of::Number(|flow| Some(flow.backlog as f64)),
     ),
-    ("backlog", Measure::Bytes, "Their bytes", Of::Number(|flow| Some(flow.backlog_bytes as f64))),
+    ("backlog", Metric::Bytes, "Their bytes", Of::Number(|flow| Some(flow.backlog_bytes as f64))),
     (
         "promised_rate",
-        Measure::BitsPerSecond,
+        Metric::BitsPerSecond,
         "The rate that it is promised while packets wait",
         Of::Number(|flow| flow.promise.rate.map(|rate| rate as f64)),
     ),
     (
         "rate",
-        Measure::BitsPerSecond,
+        Metric::BitsPerSecond,
         "What it sent in the last window",
         Of::Number(|flow| flow.window.as_ref().map(|window| window.sent)),
     ),
     (
         "promised_delay",
-        Measure::Seconds,
+        Metric::Seconds,
         "The delay that no packet is to exceed",
         Of::Number(|flow| seconds(flow.promise.delay_ns)),
     ),
     (
         "delay",
-        Measure::Seconds,
+        Metric::Seconds,
         "Delays of the last window, the longest of all flows; quantile 1 is the largest",
         Of::Numbers(("quantile", |flow| {
             flow.window.as_ref().map_or(Vec::new(), |window| quantiles(&window.delay))
@@ -165,7 +165,7 @@ const FAMILIES: [(&str, Measure, &str, Of); 20] = [
     ),
     (
         "release_error",
-        Measure::Seconds,
+        Metric::Seconds,
         "How late packets of the last window were handed over, the latest of all flows",
         Of::Numbers(("quantile", |flow| {
             flow.window.as_ref().map_or(Vec::new(), |window| quantiles(&window.release_error))

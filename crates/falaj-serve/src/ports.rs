@@ -21,7 +21,7 @@ const UPLINK: &str = "";
 
 /// Where packets enter and leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum PortName {
     /// A namespace of its own.
     Own,
     /// One that is there, with an interface made for it.
@@ -30,14 +30,14 @@ enum Place {
     There(EndName),
 }
 
-impl Place {
-    fn parse(text: &str) -> Result<Place> {
+impl PortName {
+    fn parse(text: &str) -> Result<PortName> {
         Ok(match (text, text.strip_prefix("tap:")) {
-            ("namespace", _) => Place::Own,
+            ("namespace", _) => PortName::Own,
             (_, Some("")) => {
                 bail!("write the namespace behind `tap:`: a name under /run/netns, or a process")
             }
-            (_, Some(namespace)) => Place::Tap(namespace.to_owned()),
+            (_, Some(namespace)) => PortName::Tap(namespace.to_owned()),
             _ => {
                 let end = text.parse::<EndName>().map_err(|why| anyhow!(why))?;
                 if end.entry().returns_packets {
@@ -46,13 +46,13 @@ impl Place {
                          nor an uplink"
                     )
                 }
-                Place::There(end)
+                PortName::There(end)
             }
         })
     }
 
     fn is_space(&self) -> bool {
-        matches!(self, Place::Own | Place::Tap(_))
+        matches!(self, PortName::Own | PortName::Tap(_))
     }
 }
 
@@ -61,7 +61,7 @@ fn called(name: &str) -> String {
 }
 
 /// An interface, and what tells of its changes.
-struct Watched {
+struct WatchedInterface {
     name: String,
     interface: Box<dyn Backend>,
     monitor: Monitor,
@@ -71,11 +71,11 @@ struct Watched {
 struct Interfaces {
     epoll: Epoll,
     /// By the numbers that they are watched by.
-    all: Vec<Option<Watched>>,
+    all: Vec<Option<WatchedInterface>>,
 }
 
 impl Interfaces {
-    fn add(&mut self, watched: Watched) -> Result<()> {
+    fn add(&mut self, watched: WatchedInterface) -> Result<()> {
         let n = self.all.iter().position(Option::is_none).unwrap_or(self.all.len());
         self.epoll.add(watched.monitor.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, n as u64))?;
         match self.all.get_mut(n) {
@@ -121,16 +121,16 @@ impl Interfaces {
 }
 
 /// An adapter with another port is another one.
-type Known<'a> = (&'a str, &'a str);
+type AdapterPort<'a> = (&'a str, &'a str);
 
-fn known(adapter: &Adapter) -> Known<'_> {
+fn known(adapter: &Adapter) -> AdapterPort<'_> {
     (&adapter.name, &adapter.port)
 }
 
 /// Those of them that will not be there any more.
 fn leaving<'a>(all: &'a [Adapter], then: &Scenario) -> Vec<&'a Adapter> {
     let stay = then.adapters();
-    let stay: BTreeSet<Known<'_>> = stay.iter().map(|adapter| known(adapter)).collect();
+    let stay: BTreeSet<AdapterPort<'_>> = stay.iter().map(|adapter| known(adapter)).collect();
     all.iter().filter(|adapter| !stay.contains(&known(adapter))).collect()
 }
 
@@ -164,11 +164,11 @@ pub(super) fn open(
     let link = &scenario.links[0];
     let uplink_name = link.uplink.clone().context("a service has an uplink")?;
     let known: Vec<Adapter> = scenario.adapters().into_iter().cloned().collect();
-    let mut places = vec![(UPLINK.to_owned(), Place::parse(&uplink_name).context("uplink")?)];
+    let mut places = vec![(UPLINK.to_owned(), PortName::parse(&uplink_name).context("uplink")?)];
     for adapter in &known {
         places.push((
             adapter.name.clone(),
-            Place::parse(&adapter.port).with_context(|| called(&adapter.name))?,
+            PortName::parse(&adapter.port).with_context(|| called(&adapter.name))?,
         ));
     }
     let mtu = link.up.mtu.max(link.down.mtu);
@@ -176,11 +176,11 @@ pub(super) fn open(
 
     let at = Addresses::free();
     // Who has the uplink to itself gives the others addresses too.
-    let mut free = if places[0].1 == Place::Own { Places::all() } else { Places::default() };
+    let mut free = if places[0].1 == PortName::Own { Places::all() } else { Places::default() };
     let mut wanted = Vec::new();
     for (name, place) in places.iter().filter(|(_, place)| place.is_space()) {
         let namespace =
-            if let Place::Tap(namespace) = place { Some(namespace.clone()) } else { None };
+            if let PortName::Tap(namespace) = place { Some(namespace.clone()) } else { None };
         let stayed =
             namespace.as_deref().filter(|_| stays).map_or(Ok(None), |there| opener.stayed(there));
         wanted.push((name, namespace, stayed.with_context(|| called(name))?));
@@ -212,13 +212,13 @@ pub(super) fn open(
             give_up.take().map_or(Ok(()), |give_up| give_up())?;
         }
         let (port, mac) = match place {
-            Place::There(end) => {
+            PortName::There(end) => {
                 let (interface, monitor) = there(end, &opener).with_context(|| called(name))?;
                 let port = interface.port()?;
-                interfaces.add(Watched { name: name.clone(), interface, monitor })?;
+                interfaces.add(WatchedInterface { name: name.clone(), interface, monitor })?;
                 (port, None)
             }
-            Place::Own | Place::Tap(_) => {
+            PortName::Own | PortName::Tap(_) => {
                 if let Some((_, space)) = kept.iter().find(|(known, _)| known == name) {
                     let opened = opener
                         .tap(&TapWanted { space: space.clone(), at, mtu, stays }, &called(name));
@@ -271,7 +271,7 @@ pub(super) fn here(scenario: &Scenario) -> Result<Vec<String>> {
     let ports = uplinks.chain(scenario.adapters().into_iter().map(|adapter| &adapter.port));
     let mut names = Vec::new();
     for port in ports {
-        if let Place::There(end) = Place::parse(port)?
+        if let PortName::There(end) = PortName::parse(port)?
             && let Some(name) = end.interface()
             && name.namespace.is_none()
         {
@@ -464,17 +464,17 @@ struct Fleet {
 impl Fleet {
     /// Opens the port of an adapter that comes while the link runs.
     fn come(&mut self, adapter: &Adapter) -> Result<Coming> {
-        match Place::parse(&adapter.port)? {
-            Place::There(end) => there(&end, &self.opener)
+        match PortName::parse(&adapter.port)? {
+            PortName::There(end) => there(&end, &self.opener)
                 .map(|(interface, monitor)| Coming::Interface(interface, monitor)),
-            Place::Tap(namespace) => {
+            PortName::Tap(namespace) => {
                 let stayed = if self.stays { self.opener.stayed(&namespace)? } else { None };
                 let space = self.places.space(&adapter.name, Some(namespace), stayed, self.at)?;
                 let wanted = TapWanted { space, at: self.at, mtu: self.mtu, stays: self.stays };
                 let (port, mac) = self.opener.tap(&wanted, &called(&adapter.name))?;
                 Ok(Coming::Tap(port, mac))
             }
-            Place::Own => {
+            PortName::Own => {
                 bail!(
                     "a namespace of its own is only made at the start: write `tap:NETNS` with one \
                      that is there, or start the service anew"
@@ -490,7 +490,7 @@ impl Beside for Fleet {
         if link.uplink.as_deref() != Some(&self.uplink) {
             return Err(format!("the uplink stays `{}` as long as the service runs", self.uplink));
         }
-        let known: BTreeSet<Known<'_>> = self.known.iter().map(known).collect();
+        let known: BTreeSet<AdapterPort<'_>> = self.known.iter().map(known).collect();
         let new = then
             .adapters()
             .into_iter()
@@ -537,7 +537,7 @@ impl Beside for Fleet {
                     let port = interface.port().map_err(anyhow::Error::from);
                     let added = port.and_then(|port| Ok(self.adapters.add(&name, port, None)?));
                     added.and_then(|()| {
-                        interfaces.add(Watched { name: name.clone(), interface, monitor })
+                        interfaces.add(WatchedInterface { name: name.clone(), interface, monitor })
                     })
                 }
             };

@@ -6,7 +6,7 @@ use falaj_control::endpoint::{Control, ControlArgs};
 use falaj_control::handler::{Handler, lock, paused_beside};
 use falaj_control::host_limits;
 use falaj_control::live_links::{live_links, warn_of_overflow, warn_of_sharing, warn_of_spinning};
-use falaj_control::pacing::Pace;
+use falaj_control::pacing::PacingArgs;
 use falaj_control::protocol::SetRequest;
 use falaj_control::running::Running;
 use falaj_control::summary::of_forwarder;
@@ -100,7 +100,7 @@ pub struct Args {
     #[arg(long, value_name = "BRIDGE")]
     fail_open: Option<String>,
     #[command(flatten)]
-    pace: Pace,
+    pace: PacingArgs,
     #[command(flatten)]
     control: ControlArgs,
     /// At the end, tells on standard error what the link did.

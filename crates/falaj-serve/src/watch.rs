@@ -156,7 +156,7 @@ impl Watching {
     ) -> Result<Watching> {
         let (stop, stopped) = channel();
         let work = move || {
-            let mut watch = Watch::default();
+            let mut watch = Memory::default();
             let mut watchdog = Watchdog::new();
             let step = watchdog.at_most().map_or(STEP, |at_most| STEP.min(at_most));
             let mut next = Instant::now();
@@ -187,14 +187,14 @@ impl Watching {
 }
 
 /// A flow as it was at the last look.
-struct Before {
+struct LastLook {
     counted: FlowSnapshot,
     kept: Compliance,
     measured: Sojourns,
 }
 
 /// By link, direction and flow.
-type Looked = BTreeMap<String, Before>;
+type Looked = BTreeMap<String, LastLook>;
 
 fn name(link: &str, way: &str, flow: &str) -> String {
     format!("{link} {way} {flow}")
@@ -202,7 +202,7 @@ fn name(link: &str, way: &str, flow: &str) -> String {
 
 /// What is remembered from one look to the next.
 #[derive(Default)]
-struct Watch {
+struct Memory {
     /// When the last look was.
     at: u64,
     before: Arc<Looked>,
@@ -215,7 +215,7 @@ struct Watch {
     seen: u64,
 }
 
-impl Watch {
+impl Memory {
     /// The sample of a look, and the breaches since the one before.
     fn sample(&mut self, look: Look) -> (Sample, Vec<Breach>) {
         let Look { scenario, standings, snapshot, measured, adapters, .. } = look;
@@ -272,7 +272,7 @@ impl Watch {
                 let kept =
                     snapshot.kept.get(pipe).and_then(|of| of.get(f)).copied().unwrap_or_default();
                 let name = name(&link.name, way, &flow.name);
-                let now = Before { counted: *counted, kept, measured };
+                let now = LastLook { counted: *counted, kept, measured };
                 let mut windows_below = slow.remove(&name).unwrap_or(0);
                 let window = before.get(&name).map(|before| window(before, &now, over));
                 if let Some(window) = &window
@@ -315,7 +315,7 @@ impl Watch {
     }
 }
 
-fn window(before: &Before, now: &Before, over: u64) -> Window {
+fn window(before: &LastLook, now: &LastLook, over: u64) -> Window {
     let (was, is) = (&before.counted.counters, &now.counted.counters);
     let rate =
         |was: u64, is: u64| is.saturating_sub(was) as f64 * BIT_NANOS as f64 / over.max(1) as f64;
@@ -380,7 +380,13 @@ fn below(window: &Window, standing: &Standing, direction: &Direction) -> Option<
     (sent + 1.0 < promised as f64).then_some(rate)
 }
 
-fn told(name: &str, standing: &Standing, now: &Before, window: Option<Window>, below: u64) -> Flow {
+fn told(
+    name: &str,
+    standing: &Standing,
+    now: &LastLook,
+    window: Option<Window>,
+    below: u64,
+) -> Flow {
     let c = &now.counted.counters;
     let [own_burst, host, promise] = now.kept.late;
     let reasons = [

@@ -9,7 +9,7 @@ use falaj_traffic::meter::Meter;
 /// no cache has those that the next delay belongs to. The delays of a flow wait until there are
 /// some: packets that leave one behind the other waited about as long, and their counts lie
 /// together.
-pub(crate) struct Delays {
+pub(crate) struct DelayMeters {
     /// By pipe and flow.
     meters: Vec<Vec<Meter>>,
     waiting: Vec<Vec<Waiting>>,
@@ -35,11 +35,11 @@ impl Waiting {
     }
 }
 
-impl Delays {
+impl DelayMeters {
     /// For so many flows of each pipe.
-    pub(crate) fn new(flows: impl IntoIterator<Item = usize>) -> Delays {
+    pub(crate) fn new(flows: impl IntoIterator<Item = usize>) -> DelayMeters {
         let flows: Vec<usize> = flows.into_iter().collect();
-        Delays {
+        DelayMeters {
             meters: flows.iter().map(|&flows| vec![Meter::new(); flows]).collect(),
             waiting: flows.iter().map(|&flows| vec![Waiting::NONE; flows]).collect(),
         }
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn all_are_counted_in_their_order() {
         for number in [0, 1, 30, 31, 32, 62, 100] {
-            let mut delays = Delays::new([1, 2]);
+            let mut delays = DelayMeters::new([1, 2]);
             let mut plain = [Meter::new(), Meter::new()];
             for n in 0..number {
                 let (flow, delay) =

@@ -2,7 +2,7 @@
 
 use crate::cores::on_all;
 use crate::series::Series;
-use crate::simulate::{Experiment, Run, Watch, run};
+use crate::simulate::{Experiment, Run, RunObservers, run};
 use falaj_engine::{Emit, PipeId};
 use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::units::time::Span;
@@ -81,7 +81,7 @@ fn on_all_cores(
     series: impl Fn() -> Option<Series> + Sync,
     mut take: impl FnMut(usize, Run, Option<Series>) + Send,
 ) -> Result<(), (PipeId, ConfigErrors)> {
-    let watch = Watch { stop: progress.stop, gone: progress.gone };
+    let watch = RunObservers { stop: progress.stop, gone: progress.gone };
     let one = |n: usize| {
         let mut series = series();
         let run = run(

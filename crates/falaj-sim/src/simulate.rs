@@ -1,9 +1,9 @@
 //! One simulated run.
 
-use crate::closed::{Closed, is_closed};
-use crate::delays::Delays;
+use crate::closed_loop::{ClosedLoop, is_closed};
+use crate::delays::DelayMeters;
+use crate::observer::{Loss, Observer};
 use crate::series::Series;
-use crate::witness::{Loss, Witness};
 use falaj_engine::account::Account;
 use falaj_engine::key::Key;
 use falaj_engine::masks::MaskStats;
@@ -205,7 +205,7 @@ impl Underway {
 }
 
 /// What comes next of each source.
-struct Arrivals {
+struct SourceCalendar {
     sources: Vec<Source>,
     calendar: Calendar,
     /// The lengths of these packets.
@@ -215,12 +215,12 @@ struct Arrivals {
     ahead: Vec<Packet>,
 }
 
-impl Arrivals {
-    fn new(experiment: &Experiment, seed: u64) -> Arrivals {
+impl SourceCalendar {
+    fn new(experiment: &Experiment, seed: u64) -> SourceCalendar {
         let source = |feed: &Feed| Source::new(feed.source.clone(), seed, feed.stream);
         let mut sources: Vec<Source> = experiment.feeds.iter().map(source).collect();
-        let ahead = sources.iter_mut().map(Arrivals::next).collect();
-        Arrivals {
+        let ahead = sources.iter_mut().map(SourceCalendar::next).collect();
+        SourceCalendar {
             calendar: Calendar::new(sources.len()),
             sizes: vec![0; sources.len()],
             ahead,
@@ -238,26 +238,26 @@ impl Arrivals {
         let Packet { at, bytes } = self.ahead[i];
         self.sizes[i] = bytes;
         self.calendar.set(i, at);
-        self.ahead[i] = Arrivals::next(&mut self.sources[i]);
+        self.ahead[i] = SourceCalendar::next(&mut self.sources[i]);
     }
 }
 
 /// Counts what comes out, and tells of it.
 struct Teller<'a, W> {
-    delays: Delays,
+    delays: DelayMeters,
     series: Option<&'a mut Series>,
     each: &'a mut W,
     /// What ends sooner is not counted.
     first: Time,
 }
 
-impl<W: Witness> Teller<'_, W> {
+impl<W: Observer> Teller<'_, W> {
     /// What happened until `now`; what ends later than `end` is not counted.
     #[inline(always)]
     fn record<const CLOSED: bool>(
         &mut self,
         network: &mut Network,
-        (underway, closed): (&mut Underway, &mut Closed),
+        (underway, closed): (&mut Underway, &mut ClosedLoop),
         out: &mut Vec<Output>,
         (now, end): (Time, Time),
     ) {
@@ -309,7 +309,7 @@ impl<W: Witness> Teller<'_, W> {
 const LOOK: u64 = 4096;
 
 /// Who watches a run.
-pub(crate) struct Watch<'a> {
+pub(crate) struct RunObservers<'a> {
     /// Set it, and the run ends where it is.
     pub(crate) stop: &'a AtomicBool,
     /// Called now and then, with the simulated time that has gone by since the last call.
@@ -327,21 +327,21 @@ pub fn simulate(
 }
 
 /// The same, and `each` is told of packets: a closure that takes an [`Emit`] of each that leaves a
-/// pipe and is counted, [`Every`](crate::witness::Every) of all.
+/// pipe and is counted, [`Every`](crate::observer::Every) of all.
 pub fn simulate_watched(
     experiment: &Experiment,
     seed: u64,
     stop: &AtomicBool,
-    each: &mut impl Witness,
+    each: &mut impl Observer,
 ) -> Result<Run, (PipeId, ConfigErrors)> {
-    run(experiment, seed, &Watch { stop, gone: &|_| {} }, None, each)
+    run(experiment, seed, &RunObservers { stop, gone: &|_| {} }, None, each)
 }
 
 /// The same, watched; the delays in their order go to a series, if there is one.
-pub(crate) fn run<W: Witness>(
+pub(crate) fn run<W: Observer>(
     experiment: &Experiment,
     seed: u64,
-    watch: &Watch<'_>,
+    watch: &RunObservers<'_>,
     series: Option<&mut Series>,
     each: &mut W,
 ) -> Result<Run, (PipeId, ConfigErrors)> {
@@ -354,10 +354,10 @@ pub(crate) fn run<W: Witness>(
 
 /// The same where sources hear what becomes of their packets (closed), or none does. That costs
 /// those who do not hear nothing.
-fn run_as<const CLOSED: bool, W: Witness>(
+fn run_as<const CLOSED: bool, W: Observer>(
     experiment: &Experiment,
     seed: u64,
-    watch: &Watch<'_>,
+    watch: &RunObservers<'_>,
     series: Option<&mut Series>,
     each: &mut W,
 ) -> Result<Run, (PipeId, ConfigErrors)> {
@@ -366,13 +366,13 @@ fn run_as<const CLOSED: bool, W: Witness>(
     let mut end = whole;
     // Where nothing is cut, a packet of the very first instant counts.
     let first = Time(experiment.warm_up.0 + u64::from(experiment.warm_up > Span::ZERO));
-    let delays = Delays::new(network.flows());
+    let delays = DelayMeters::new(network.flows());
     let mut underway = Underway::new(experiment, CLOSED || W::ALL);
-    let mut closed = if CLOSED { Closed::new(experiment, seed) } else { Closed::default() };
+    let mut closed = if CLOSED { ClosedLoop::new(experiment, seed) } else { ClosedLoop::default() };
     let mut teller = Teller { delays, series, each, first };
     let mut unmatched = 0;
 
-    let mut arrivals = Arrivals::new(experiment, seed);
+    let mut arrivals = SourceCalendar::new(experiment, seed);
     for i in 0..experiment.feeds.len() {
         match closed.next(i) {
             Some(at) => arrivals.calendar.set(i, at),
@@ -382,7 +382,7 @@ fn run_as<const CLOSED: bool, W: Witness>(
     let entrances = Entrance::of(experiment);
     let mut out = Vec::new();
     let (mut count, mut told) = (0u64, Time::ZERO);
-    let mut before = Before::default();
+    let mut before = WarmUpCounts::default();
     let warm = Time::ZERO + experiment.warm_up;
     for until in [warm, whole] {
         loop {
@@ -470,7 +470,7 @@ fn run_as<const CLOSED: bool, W: Witness>(
             break;
         }
         if until == warm && warm > Time::ZERO {
-            before = Before::of(&network, unmatched);
+            before = WarmUpCounts::of(&network, unmatched);
             closed.count();
         }
     }
@@ -525,7 +525,7 @@ fn run_as<const CLOSED: bool, W: Witness>(
 const FRUITLESS: u32 = 100_000;
 
 /// What still waits after the last instant that counts is sent, if it ever is.
-fn sent_after(network: &mut Network, underway: &Underway, each: &mut impl Witness, end: Time) {
+fn sent_after(network: &mut Network, underway: &Underway, each: &mut impl Observer, end: Time) {
     let (mut out, mut fruitless) = (Vec::new(), 0);
     while fruitless < FRUITLESS && network.next_event() < Time::NEVER {
         network.poll(network.next_event(), &mut out);
@@ -549,18 +549,18 @@ fn sent_after(network: &mut Network, underway: &Underway, each: &mut impl Witnes
 
 /// What was counted when a run had warmed up.
 #[derive(Default)]
-struct Before {
+struct WarmUpCounts {
     flows: Vec<Vec<Counters>>,
     taken: Vec<RuleCounters>,
     unmatched: u64,
 }
 
-impl Before {
-    fn of(network: &Network, unmatched: u64) -> Before {
+impl WarmUpCounts {
+    fn of(network: &Network, unmatched: u64) -> WarmUpCounts {
         let of = |(p, flows): (usize, usize)| {
             (0..flows).map(|f| network.counters(PipeId(p as u32), FlowId(f as u32))).collect()
         };
-        Before {
+        WarmUpCounts {
             flows: network.flows().into_iter().enumerate().map(of).collect(),
             taken: network.taken().to_vec(),
             unmatched: unmatched + network.unmatched(),

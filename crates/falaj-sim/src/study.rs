@@ -70,13 +70,13 @@ pub struct Gathered {
     /// The delays of all of them together.
     pub delay: Meter,
     /// By the number of the replication.
-    values: BTreeMap<usize, Values>,
+    values: BTreeMap<usize, FlowValues>,
     quantiles: Vec<f64>,
 }
 
 /// What a replication said of a flow.
 #[derive(Clone, Debug)]
-struct Values {
+struct FlowValues {
     offered_rate: f64,
     rate: f64,
     loss: Option<f64>,
@@ -121,7 +121,7 @@ impl Study {
                 let known = one.delay.count() as f64 * (1.0 - share).min(share) >= BEYOND;
                 one.delay.quantile(share).filter(|_| known).map(|delay| delay.0 as f64)
             };
-            let values = Values {
+            let values = FlowValues {
                 offered_rate: one.offered_rate(counted),
                 rate: one.delivered_rate(counted),
                 loss: (one.counters.offered > 0)
@@ -260,7 +260,7 @@ impl Gathered {
 
     fn values(&self, measure: Measure) -> BTreeMap<usize, f64> {
         let known = |share: f64| self.quantiles.iter().position(|&q| q == share);
-        let value = |values: &Values| match measure {
+        let value = |values: &FlowValues| match measure {
             Measure::DelayMean => values.mean,
             Measure::Loss => values.loss,
             Measure::Rate => Some(values.rate),

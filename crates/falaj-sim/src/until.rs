@@ -1,7 +1,7 @@
 //! As many replications as it takes: until intervals are as narrow as was asked for.
 
 use crate::measure::{Measure, Until};
-use crate::practice::more;
+use crate::replication_plan::more;
 use crate::scenario::{all_flows, name_of, pipe_of};
 use crate::study::Study;
 use falaj_scenario::Scenario;

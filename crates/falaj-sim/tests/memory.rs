@@ -5,7 +5,7 @@ use falaj_engine::PipeId;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Span;
 use falaj_sim::scenario::experiment;
-use falaj_sim::{Practice, Progress, WarmUp};
+use falaj_sim::{Progress, ReplicationPlan, WarmUp};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -42,7 +42,8 @@ const TEXT: &str = "[link.x]\nrate = \"100mbit\"\nscheduler = { kind = \"drr\" }
 fn memory_does_not_grow_with_simulated_time() {
     let (scenario, _) = falaj_scenario::parse(TEXT, "test").unwrap();
     let most = |duration: Span| {
-        let practice = Practice { seed: 1, warm_up: WarmUp::Found, quantiles: Vec::new(), most: 4 };
+        let practice =
+            ReplicationPlan { seed: 1, warm_up: WarmUp::Found, quantiles: Vec::new(), most: 4 };
         let progress = Progress { gone: &|_| {}, stop: &AtomicBool::new(false) };
         let before = USED.load(Ordering::Relaxed);
         MOST.store(before, Ordering::Relaxed);

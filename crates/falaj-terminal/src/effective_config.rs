@@ -9,14 +9,14 @@ use std::io::IsTerminal;
 
 /// How much is said of it.
 #[derive(clap::Args)]
-pub struct Asked {
+pub struct EffectiveConfig {
     /// Say on standard error what was asked for, as it was understood; on a terminal it is said
     /// anyway.
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
 }
 
-impl Asked {
+impl EffectiveConfig {
     /// Says it, if wanted.
     pub fn tell(&self, scenario: &Scenario) {
         if self.is_wanted() {

@@ -3,7 +3,7 @@
 
 mod watched;
 
-pub use watched::Watched;
+pub use watched::AdaptiveBatching;
 
 use anyhow::{Context, Result};
 use falaj_engine::batch::{BatchPolicy, Packer, PolicyError};
@@ -19,11 +19,11 @@ use std::str::FromStr;
 #[derive(Clone, Debug)]
 pub struct Batching {
     text: String,
-    how: How,
+    how: BatchingRule,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum How {
+enum BatchingRule {
     /// By this policy.
     Fixed(BatchPolicy),
     /// By the one that keeps this delay.
@@ -56,16 +56,18 @@ impl Batching {
     /// Packs so; `whither` is said where a delay is not kept.
     pub fn packer(&self, whither: &'static str) -> Result<Packer, PolicyError> {
         match self.how {
-            How::Fixed(policy) => Packer::new(policy, BEFORE),
-            How::Adaptive(wanted) => Watched::new(wanted).told(whither).packer(LONGEST, BEFORE),
+            BatchingRule::Fixed(policy) => Packer::new(policy, BEFORE),
+            BatchingRule::Adaptive(wanted) => {
+                AdaptiveBatching::new(wanted).told(whither).packer(LONGEST, BEFORE)
+            }
         }
     }
 }
 
-fn how(text: &str) -> Result<How, String> {
+fn how(text: &str) -> Result<BatchingRule, String> {
     match text.split_once(',').map_or((text, ""), |(first, rest)| (first.trim(), rest)) {
-        ("adaptive", rest) => wanted(rest).map(How::Adaptive),
-        _ => policy(text).map(How::Fixed),
+        ("adaptive", rest) => wanted(rest).map(BatchingRule::Adaptive),
+        _ => policy(text).map(BatchingRule::Fixed),
     }
 }
 
@@ -153,10 +155,10 @@ mod tests {
 
     #[test]
     fn a_delay_in_words() {
-        let of = |delay, measure| Ok(How::Adaptive(Wanted { delay, measure }));
+        let of = |delay, measure| Ok(BatchingRule::Adaptive(Wanted { delay, measure }));
         assert_eq!(how("adaptive,delay=200us"), of(200e-6, Measure::Mean));
         assert_eq!(how("adaptive, p99, delay=1ms"), of(1e-3, Measure::Percentile(0.99)));
-        assert_eq!(how("1"), policy("1").map(How::Fixed));
+        assert_eq!(how("1"), policy("1").map(BatchingRule::Fixed));
         for (wrong, told) in [
             ("adaptive", "adaptive,delay=200us"),
             ("adaptive,p99", "a delay is above zero"),

@@ -12,10 +12,10 @@ const LASTS: u32 = 50;
 
 /// A tuner, watched.
 #[derive(Clone, Debug)]
-pub struct Watched(Arc<Mutex<Watch>>);
+pub struct AdaptiveBatching(Arc<Mutex<WatchedTuner>>);
 
 #[derive(Debug)]
-struct Watch {
+struct WatchedTuner {
     tuner: Tuner,
     wanted: Wanted,
     /// Whither packets go, if it is to be told.
@@ -26,15 +26,21 @@ struct Watch {
     other: u32,
 }
 
-impl Watched {
+impl AdaptiveBatching {
     /// A tuner for this delay.
-    pub fn new(wanted: Wanted) -> Watched {
+    pub fn new(wanted: Wanted) -> AdaptiveBatching {
         let tuner = Tuner::new(wanted);
-        Watched(Arc::new(Mutex::new(Watch { tuner, wanted, whither: None, told: true, other: 0 })))
+        AdaptiveBatching(Arc::new(Mutex::new(WatchedTuner {
+            tuner,
+            wanted,
+            whither: None,
+            told: true,
+            other: 0,
+        })))
     }
 
     /// Says on standard error when the delay of packets there is not kept, and when it is again.
-    pub fn told(self, whither: &'static str) -> Watched {
+    pub fn told(self, whither: &'static str) -> AdaptiveBatching {
         self.watch().whither = Some(whither);
         self
     }
@@ -59,12 +65,12 @@ impl Watched {
         !matches!(self.watch().tuner.tuned(), Some(Tuned::Missed(_)))
     }
 
-    fn watch(&self) -> MutexGuard<'_, Watch> {
+    fn watch(&self) -> MutexGuard<'_, WatchedTuner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Watch {
+impl WatchedTuner {
     fn tell(&mut self) {
         let (Some(tuned), Some(whither)) = (self.tuner.tuned(), self.whither) else { return };
         let kept = matches!(tuned, Tuned::Kept(_));
@@ -94,7 +100,7 @@ impl Watch {
     }
 }
 
-impl PolicyChooser for Watched {
+impl PolicyChooser for AdaptiveBatching {
     fn choose(&mut self, seen: &EpochStats, now: BatchPolicy) -> BatchPolicy {
         let mut watch = self.watch();
         let next = watch.tuner.choose(seen, now);

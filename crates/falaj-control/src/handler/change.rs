@@ -19,7 +19,7 @@ use std::sync::Arc;
 use toml_edit::DocumentMut;
 
 /// What is to be running.
-struct Read {
+struct WantedScenario {
     scenario: Arc<Scenario>,
     /// The one flow of the only link whose values are others, where that is all.
     only: Option<usize>,
@@ -75,10 +75,10 @@ impl Handler {
         &mut self,
         wanted: &SetRequest,
         file: &Path,
-        read: Read,
+        read: WantedScenario,
         text: &Text,
     ) -> Result<SetAnswer, Refusal> {
-        let Read { scenario, only, standings, remarks } = read;
+        let WantedScenario { scenario, only, standings, remarks } = read;
         live_links(&scenario).map_err(|error| Refusal::new(format!("{error:#}")))?;
         if !scenario.hosts.is_empty() {
             return Err(Refusal::new(
@@ -223,7 +223,10 @@ impl Handler {
 
     /// The scenario with other values of one flow, if they are no more than that: the others are
     /// not read for it.
-    fn values_of_a_flow(&mut self, wanted: &SetRequest) -> Option<(Read, DocumentMut, Undo)> {
+    fn values_of_a_flow(
+        &mut self,
+        wanted: &SetRequest,
+    ) -> Option<(WantedScenario, DocumentMut, Undo)> {
         // Without promises nobody asks the discipline whether all fit together.
         if wanted.toml.is_some() || wanted.file.is_some() || self.running.standings.is_none() {
             return None;
@@ -253,20 +256,32 @@ impl Handler {
         };
         let scenario = Arc::new(scenario);
         Some((
-            Read { scenario, only: Some(flow), standings: Some(standings), remarks: Vec::new() },
+            WantedScenario {
+                scenario,
+                only: Some(flow),
+                standings: Some(standings),
+                remarks: Vec::new(),
+            },
             edited,
             undo,
         ))
     }
 
-    fn whole(&mut self, wanted: &SetRequest, file: &Path) -> Result<(Read, String), Refusal> {
+    fn whole(
+        &mut self,
+        wanted: &SetRequest,
+        file: &Path,
+    ) -> Result<(WantedScenario, String), Refusal> {
         let text = match &wanted.toml {
             Some(toml) if wanted.set.is_empty() => toml.clone(),
             Some(toml) => edited(toml, &wanted.set)?,
             None => edited(self.text(), &wanted.set)?,
         };
         let (scenario, remarks) = self.read(&text, file, &wanted.set)?;
-        Ok((Read { scenario: Arc::new(scenario), only: None, standings: None, remarks }, text))
+        Ok((
+            WantedScenario { scenario: Arc::new(scenario), only: None, standings: None, remarks },
+            text,
+        ))
     }
 
     /// Reads the text that was edited: the scenario and its new warnings, or what is wrong with it.

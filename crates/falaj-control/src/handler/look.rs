@@ -4,7 +4,7 @@ use super::report;
 use super::state::{Handler, rested};
 use crate::difference::WAYS;
 use crate::messages::{Query, Reply};
-use crate::protocol::{MaskReport, Refusal, Report, ShowRequest};
+use crate::protocol::{LinksReport, MaskReport, Refusal, ShowRequest};
 use falaj_engine::PipeId;
 use falaj_engine::pipe::PipeSpec;
 use falaj_live::adapters::AdapterCounts;
@@ -79,7 +79,7 @@ fn undisturbed(
 }
 
 /// What links do, for `falaj show`.
-pub(super) fn show(handler: &Mutex<Handler>, wanted: &ShowRequest) -> Result<Report, Refusal> {
+pub(super) fn show(handler: &Mutex<Handler>, wanted: &ShowRequest) -> Result<LinksReport, Refusal> {
     loop {
         let look = look(handler, Vec::new())?;
         if let Some(made) = made(handler, &look)? {

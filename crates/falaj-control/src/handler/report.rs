@@ -2,8 +2,8 @@
 
 use crate::difference::WAYS;
 use crate::protocol::{
-    Asked, BreachReport, BucketDelays, Delays, DirectionReport, Drops, Elsewhere, FlowReport,
-    GoneReport, LinkReport, MaskReport, Report, RuleReport,
+    BreachReport, BucketDelays, Delays, DirectionReport, Drops, Elsewhere, FlowReport, GoneReport,
+    LinkReport, LinksReport, MaskReport, RequestedLink, RuleReport,
 };
 use falaj_engine::rules::{RuleCounters, RuleStats};
 use falaj_live::event_loop::{FlowSnapshot, Snapshot, Sojourns};
@@ -20,7 +20,7 @@ pub(super) fn report(
     measured: Vec<Sojourns>,
     made: Vec<Vec<MaskReport>>,
     histograms: bool,
-) -> Report {
+) -> LinksReport {
     let (mut measured, mut made) = (measured.into_iter(), made.into_iter());
     let mut direction = |(n, link, way, towards): (usize, &Link, &str, _)| {
         let pipe = 2 * n + usize::from(towards == Towards::Down);
@@ -37,7 +37,7 @@ pub(super) fn report(
         let flows: Vec<FlowReport> = flows.collect();
         DirectionReport {
             way: way.into(),
-            asked: Asked {
+            asked: RequestedLink {
                 rate: (!direction.pipe.setup.rate.is_unlimited())
                     .then_some(direction.pipe.setup.rate.0),
                 delay_ns: direction.pipe.delay.0,
@@ -76,7 +76,7 @@ pub(super) fn report(
     };
     let ended = &snapshot.ended;
     let lost = snapshot.losses.by_reason().into_iter().filter(|(count, _)| *count > 0);
-    Report {
+    LinksReport {
         elapsed_ns: snapshot.at.since(Time::ZERO).0,
         links: scenario.links.iter().enumerate().map(link).collect(),
         rules: scenario

@@ -1,6 +1,6 @@
 //! Conditions under which a run has failed: `--fail-if 'release.p99 > 200us'`.
 
-use super::{Flow, Named, Summary};
+use super::{FlowSummary, Named, Summary};
 use anyhow::Result;
 use falaj_scenario::{Link, parse_rate, parse_span};
 use falaj_sched::units::time::Span;
@@ -35,7 +35,7 @@ impl FailIf {
 
     /// Says at once what could only be said at the end: a condition of a flow that there is not.
     pub fn check(&self, links: &[Link]) -> Result<()> {
-        let nothing = Summary::new(links, Span::ZERO, Vec::<Vec<Flow>>::new(), Vec::new());
+        let nothing = Summary::new(links, Span::ZERO, Vec::<Vec<FlowSummary>>::new(), Vec::new());
         self.fail_if.iter().try_for_each(|condition| condition.flows(&nothing).map(drop))
     }
 }
@@ -122,7 +122,7 @@ impl Quantity {
     }
 
     /// `None`: no packet has told.
-    fn of(self, flow: &Flow, elapsed: Span) -> Option<f64> {
+    fn of(self, flow: &FlowSummary, elapsed: Span) -> Option<f64> {
         Some(match self {
             Quantity::Offered => flow.counters.offered as f64,
             Quantity::Sent => flow.counters.sent as f64,
@@ -196,7 +196,7 @@ impl Condition {
 
     /// What the quantity is, if the condition holds. Where nothing was measured it does not.
     fn holds(&self, summary: &Summary) -> Result<Option<String>> {
-        let mut sum = Flow::default();
+        let mut sum = FlowSummary::default();
         self.flows(summary)?.iter().for_each(|named| sum.add(&named.flow));
         let Some(value) = self.quantity.of(&sum, summary.elapsed) else { return Ok(None) };
         let holds = match self.comparison {

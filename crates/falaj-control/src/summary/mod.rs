@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 
 /// What was measured of a flow.
 #[derive(Clone, Default)]
-pub struct Flow {
+pub struct FlowSummary {
     counters: Counters,
     delay: Meter,
     release: Meter,
@@ -35,9 +35,9 @@ pub struct Flow {
     held: Meter,
 }
 
-impl From<LiveFlow> for Flow {
-    fn from(flow: LiveFlow) -> Flow {
-        Flow {
+impl From<LiveFlow> for FlowSummary {
+    fn from(flow: LiveFlow) -> FlowSummary {
+        FlowSummary {
             counters: flow.counters,
             delay: flow.delay,
             release: flow.release_error,
@@ -46,11 +46,11 @@ impl From<LiveFlow> for Flow {
     }
 }
 
-impl Flow {
+impl FlowSummary {
     /// A flow each of whose packets was handed over by itself: its counters, its delays in the
     /// queue, and its release errors.
-    pub fn handed_over_singly(counters: Counters, delay: Meter, release: Meter) -> Flow {
-        Flow { counters, delay, release, held: Meter::default() }
+    pub fn handed_over_singly(counters: Counters, delay: Meter, release: Meter) -> FlowSummary {
+        FlowSummary { counters, delay, release, held: Meter::default() }
     }
 }
 
@@ -120,8 +120,8 @@ fn ways(links: &[Link]) -> impl Iterator<Item = (String, &Direction)> {
     })
 }
 
-impl Flow {
-    fn add(&mut self, other: &Flow) {
+impl FlowSummary {
+    fn add(&mut self, other: &FlowSummary) {
         self.counters.add(&other.counters);
         self.delay.add(&other.delay);
         self.release.add(&other.release);
@@ -138,7 +138,7 @@ impl Flow {
 }
 
 /// A direction of a link: what was asked for.
-struct Way {
+struct DirectionSummary {
     /// `up`; of several links `dsl up`.
     name: String,
     rate: Rate,
@@ -150,11 +150,11 @@ struct Way {
 struct Named {
     way: usize,
     name: String,
-    flow: Flow,
+    flow: FlowSummary,
 }
 
 impl Named {
-    fn full_name(&self, ways: &[Way]) -> String {
+    fn full_name(&self, ways: &[DirectionSummary]) -> String {
         format!("{} {}", ways[self.way].name, self.name)
     }
 }
@@ -166,7 +166,7 @@ const NO_MEMORY: &str = "packets found no memory";
 pub struct Summary {
     elapsed: Span,
     /// Up and down of each link.
-    ways: Vec<Way>,
+    ways: Vec<DirectionSummary>,
     flows: Vec<Named>,
     /// What each rule has taken, and what became of it in the links that it leads to.
     rules: Vec<(String, RuleCounters, SojournStats)>,
@@ -181,7 +181,7 @@ pub struct Summary {
 
 impl Summary {
     /// Of links that ran for so long, each up and down; `losses` are those outside their queues.
-    pub fn new<F: Into<Flow>>(
+    pub fn new<F: Into<FlowSummary>>(
         links: &[Link],
         elapsed: Span,
         measured: impl IntoIterator<Item = Vec<F>>,
@@ -191,7 +191,7 @@ impl Summary {
         let mut measured = measured.into_iter();
         for (way, (name, direction)) in ways(links).enumerate() {
             let many = direction.pipe.masks.link.is_some();
-            known.push(Way {
+            known.push(DirectionSummary {
                 name,
                 rate: direction.pipe.setup.rate,
                 delay: direction.pipe.delay,
@@ -199,7 +199,7 @@ impl Summary {
             });
             let mut measured = measured.next().into_iter().flatten();
             for flow in &direction.flows {
-                let flow_measured = measured.next().map_or_else(Flow::default, Into::into);
+                let flow_measured = measured.next().map_or_else(FlowSummary::default, Into::into);
                 flows.push(Named { way, name: flow.name.clone(), flow: flow_measured });
             }
         }
@@ -231,8 +231,8 @@ impl Summary {
         Summary { rules, ..self }
     }
 
-    fn of_way(&self, way: usize) -> Flow {
-        let mut sum = Flow::default();
+    fn of_way(&self, way: usize) -> FlowSummary {
+        let mut sum = FlowSummary::default();
         self.flows.iter().filter(|f| f.way == way).for_each(|f| sum.add(&f.flow));
         sum
     }
@@ -264,7 +264,7 @@ impl Summary {
             "max",
         ];
         let rows = self.flows.iter().map(|named| {
-            let Flow { counters, delay, release, .. } = &named.flow;
+            let FlowSummary { counters, delay, release, .. } = &named.flow;
             vec![
                 named.full_name(&self.ways),
                 counters.offered.to_string(),
@@ -326,7 +326,7 @@ impl Summary {
             told.iter().for_each(|told| eprintln!("{told}"));
         }
         if let Some(worst) = self.worst() {
-            let Flow { counters, delay, .. } = &worst.flow;
+            let FlowSummary { counters, delay, .. } = &worst.flow;
             let lost = text::percent(counters.dropped() + counters.lost, counters.offered);
             let name = worst.full_name(&self.ways);
             eprintln!("worst flow: {name}: {lost} lost, queueing max {}", text::span(delay.max()));
@@ -383,7 +383,7 @@ impl Summary {
                 "held": meter(&named.flow.held),
             })
         };
-        let way = |(n, way): (usize, &Way)| {
+        let way = |(n, way): (usize, &DirectionSummary)| {
             let sum = self.of_way(n);
             let given = |error: Option<Span>| nanos(error.map(|error| way.delay + error));
             json!({
@@ -489,7 +489,7 @@ mod tests {
             1500,
         );
         let flow = |late: u64, dropped: u64| {
-            let mut flow = Flow::default();
+            let mut flow = FlowSummary::default();
             flow.release.record(Span(late));
             flow.delay.record(Span(1000 * late));
             flow.counters = Counters {

@@ -30,7 +30,7 @@ use std::io::Write;
 const UP: PipeId = PipeId(0);
 
 /// What is to be sent, and from where.
-pub(crate) struct Plan<'a> {
+pub(crate) struct TrafficPlan<'a> {
     pub(crate) scenario: &'a Scenario,
     /// By source, the adapter that it sends from. Each adapter sends something.
     pub(crate) homes: &'a [usize],
@@ -48,7 +48,7 @@ pub(crate) struct Plan<'a> {
 }
 
 /// What was measured.
-pub(crate) struct Measured {
+pub(crate) struct MeasuredTraffic {
     pub(crate) windows: Vec<Window>,
     /// Upwards, by flow.
     pub(crate) flows: Vec<LiveFlow>,
@@ -85,7 +85,7 @@ struct Mark {
 ///
 /// # Errors
 /// Network namespaces are not allowed here; or Ctrl-C came.
-pub(crate) fn measure(plan: &Plan) -> Result<Measured> {
+pub(crate) fn measure(plan: &TrafficPlan) -> Result<MeasuredTraffic> {
     let scenario = plan.scenario;
     let mut guests = plan.guests.map(RefCell::borrow_mut);
     let at = guests.as_ref().map_or_else(Addresses::free, |guests| guests.addresses());
@@ -142,7 +142,7 @@ pub(crate) fn measure(plan: &Plan) -> Result<Measured> {
     let report: EndReport =
         from.into_iter().map(read_report).next_back().context("the uplink's end")??;
     let flows = forwarder.flows().into_iter().next().unwrap_or_default();
-    Ok(Measured { windows: windows(plan, &marks, &report), flows, kept: kept(&forwarder) })
+    Ok(MeasuredTraffic { windows: windows(plan, &marks, &report), flows, kept: kept(&forwarder) })
 }
 
 /// Upwards, by flow; none where they are held to nothing.
@@ -152,7 +152,7 @@ fn kept(forwarder: &Forwarder) -> Vec<Compliance> {
 
 /// Forwards until all ends are done; what was counted as each window began, and at the end of the
 /// last.
-fn forward(plan: &Plan, forwarder: &mut Forwarder, hosts: &mut Hosts) -> Result<Vec<Mark>> {
+fn forward(plan: &TrafficPlan, forwarder: &mut Forwarder, hosts: &mut Hosts) -> Result<Vec<Mark>> {
     let number = (plan.scenario.run.duration.0 / plan.window.0.max(1)) as usize;
     let begin = |window: usize| Time::ZERO + LEAD + plan.window * window as u64;
     let flows = plan.scenario.links[0].up.flows.len();
@@ -190,7 +190,7 @@ fn forward(plan: &Plan, forwarder: &mut Forwarder, hosts: &mut Hosts) -> Result<
     Ok(marks)
 }
 
-fn windows(plan: &Plan, marks: &[Mark], report: &EndReport) -> Vec<Window> {
+fn windows(plan: &TrafficPlan, marks: &[Mark], report: &EndReport) -> Vec<Window> {
     let received = |bytes: &[u64]| {
         let mut of = vec![0; plan.adapters.len()];
         plan.homes.iter().zip(bytes).for_each(|(&adapter, bytes)| of[adapter] += bytes);

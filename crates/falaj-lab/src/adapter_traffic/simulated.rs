@@ -14,7 +14,7 @@ use falaj_traffic::source::Source;
 const UP: PipeId = PipeId(0);
 
 /// What came of it.
-pub(crate) struct Simulated {
+pub(crate) struct SimulatedTraffic {
     /// Bytes that left the link, as it accounts them, by window and adapter.
     pub(crate) windows: Vec<Vec<u64>>,
     /// By adapter, how long the packet stayed that stayed longest.
@@ -28,7 +28,7 @@ pub(crate) fn simulate(
     homes: &[usize],
     window: Span,
     changes: &[(usize, Scenario)],
-) -> Result<Simulated> {
+) -> Result<SimulatedTraffic> {
     let number = (scenario.run.duration.0 / window.0.max(1)) as usize;
     let over = Time::ZERO + window * number as u64;
     let mut sources: Vec<_> = scenario
@@ -89,5 +89,5 @@ pub(crate) fn simulate(
     }
     network.poll(over, &mut out);
     note(&mut out, &owners);
-    Ok(Simulated { windows, longest })
+    Ok(SimulatedTraffic { windows, longest })
 }

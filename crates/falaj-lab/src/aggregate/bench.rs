@@ -2,8 +2,8 @@
 //! another, in turns within one run, so that a busy machine slows all.
 
 use super::consumer::middle;
-use super::producer::{Load, ONE, Outcome, RING, Way, apart, run};
-use super::{Cost, cost};
+use super::producer::{Crossing, CrossingResult, ONE, OfferedLoad, RING, apart, run};
+use super::{CrossingCost, cost};
 use crate::bench::median;
 use anyhow::{Result, ensure};
 use falaj_engine::batch::{ADDRESS, BatchPolicy, LENGTH};
@@ -60,7 +60,7 @@ pub struct Args {
     rates: Vec<f64>,
     /// What a crossing costs the reader: of each container, and of each packet.
     #[arg(long, value_name = "TIME,TIME", default_value = "0s,0s", value_parser = cost)]
-    cost: Cost,
+    cost: CrossingCost,
     /// How long each way is measured at a time.
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_duration)]
     each: Span,
@@ -81,7 +81,7 @@ pub(super) fn per_second(text: &str) -> Result<f64, String> {
 
 /// The turns of one way under one load, together.
 #[derive(Serialize)]
-struct Row {
+struct CrossingFigures {
     way: String,
     /// Packets a second that were to come; none where as many came as go.
     asked: Option<f64>,
@@ -117,7 +117,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         std::iter::once(None).chain(rates.into_iter().map(Some)).collect();
     priority::be_punctual(Rank::Sender);
     let apart = apart();
-    let mut turns: Vec<Vec<Outcome>> =
+    let mut turns: Vec<Vec<CrossingResult>> =
         loads.iter().flat_map(|_| &ways).map(|_| Vec::new()).collect();
     let bar = progress::bar(args.repeat * turns.len() as u64, "measuring");
     for turn in 0..args.repeat {
@@ -125,7 +125,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         for ((rate, way), outcomes) in all.zip(&mut turns) {
             let size = args.size as usize;
             let (long, cost) = (args.each, args.cost);
-            let load = Load {
+            let load = OfferedLoad {
                 rate,
                 streams: ONE,
                 step: None,
@@ -148,7 +148,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     bar.finish_and_clear();
     let all = loads.iter().flat_map(|&rate| ways.iter().map(move |way| (rate, way)));
     let rows = all.zip(&turns).map(|((rate, way), outcomes)| row(args, rate, way, outcomes));
-    let rows = rows.collect::<Result<Vec<Row>>>()?;
+    let rows = rows.collect::<Result<Vec<CrossingFigures>>>()?;
     if args.json {
         say!("{}", serde_json::to_string_pretty(&serde_json::json!({ "rows": rows }))?);
     } else {
@@ -158,7 +158,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
 }
 
 /// What is compared.
-fn ways(args: &Args) -> Result<Vec<(String, Way)>> {
+fn ways(args: &Args) -> Result<Vec<(String, Crossing)>> {
     let least = LENGTH + args.size as usize;
     ensure!((22..=9000).contains(&args.size), "--size: a packet here has 22 B to 9 kB");
     ensure!(
@@ -169,7 +169,7 @@ fn ways(args: &Args) -> Result<Vec<(String, Way)>> {
     let bytes = args.bytes as u32;
     let filled =
         BatchPolicy { packets: args.packets, bytes, timeout: args.timeout, when_idle: false };
-    let way = |policy, always_ring| Way { policy, always_ring, tuned: None };
+    let way = |policy, always_ring| Crossing { policy, always_ring, tuned: None };
     Ok(vec![
         ("one by one, each rings".into(), way(BatchPolicy::one_by_one(bytes), true)),
         ("one by one".into(), way(BatchPolicy::one_by_one(bytes), false)),
@@ -181,10 +181,10 @@ fn ways(args: &Args) -> Result<Vec<(String, Way)>> {
 fn row(
     args: &Args,
     rate: Option<f64>,
-    (name, way): &(String, Way),
-    outcomes: &[Outcome],
-) -> Result<Row> {
-    let sum = |f: &dyn Fn(&Outcome) -> f64| outcomes.iter().map(f).sum::<f64>();
+    (name, way): &(String, Crossing),
+    outcomes: &[CrossingResult],
+) -> Result<CrossingFigures> {
+    let sum = |f: &dyn Fn(&CrossingResult) -> f64| outcomes.iter().map(f).sum::<f64>();
     let sent = sum(&|o| o.packets as f64);
     let counted = sum(&|o| o.report.packets as f64).max(1.0);
     let mut late = Meter::new();
@@ -201,7 +201,7 @@ fn row(
         .map(|fill| fill.wait);
     let delays =
         || outcomes.iter().filter_map(|o| Some((o.report.delay?, o.report.packets as f64)));
-    Ok(Row {
+    Ok(CrossingFigures {
         way: name.clone(),
         asked: rate,
         rate: counted / sum(&|o| o.report.nanos as f64).max(1.0) * 1e9,
@@ -220,7 +220,7 @@ fn row(
     })
 }
 
-fn tell(args: &Args, rows: &[Row]) {
+fn tell(args: &Args, rows: &[CrossingFigures]) {
     say!(
         "packets of {} B from one process to another, {} x {} each, in turns",
         args.size,

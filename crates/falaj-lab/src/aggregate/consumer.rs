@@ -1,6 +1,6 @@
 //! The process that takes containers from the ring and counts what is in them.
 
-use super::{Cost, cost};
+use super::{CrossingCost, cost};
 use crate::bench::median;
 use anyhow::{Context, Result};
 use falaj_batch::endpoint::Endpoint;
@@ -24,7 +24,7 @@ pub(super) const STAMP: usize = 14;
 pub struct Args {
     /// What a crossing costs.
     #[arg(long, value_parser = cost, default_value = "0s,0s")]
-    cost: Cost,
+    cost: CrossingCost,
     /// That is the mean of an exponential distribution, drawn by this seed.
     #[arg(long, value_name = "SEED")]
     exponential: Option<u64>,
@@ -42,12 +42,12 @@ pub struct Args {
     processor: Option<usize>,
 }
 
-/// How long a [`Piece`] is.
+/// How long a [`TimePiece`] is.
 pub(super) const PIECE: Span = Span::from_millis(20);
 
 /// Packets that were given away in a piece of the time.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Piece {
+pub(super) struct TimePiece {
     pub(super) packets: u64,
     /// Their delays, together.
     pub(super) delay: u64,
@@ -55,7 +55,7 @@ pub(super) struct Piece {
 
 /// What came.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Report {
+pub(super) struct ConsumerReport {
     pub(super) packets: u64,
     pub(super) containers: u64,
     /// Containers that were not what they said.
@@ -71,22 +71,22 @@ pub(super) struct Report {
     /// Delays in nanoseconds: mean, and what the part of the packets keeps that was asked for.
     pub(super) delay: Option<(f64, u64)>,
     /// Where packets tell when they were given away: all of the time, one piece after another.
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces: Vec<TimePiece>,
     /// The same by the last byte of their destination, which numbers a stream.
-    pub(super) streams: Vec<Piece>,
+    pub(super) streams: Vec<TimePiece>,
 }
 
 /// Adds packets and their delays to the piece of this number, which is made if there is none.
-pub(super) fn add(all: &mut Vec<Piece>, number: usize, packets: u64, delay: u64) {
+pub(super) fn add(all: &mut Vec<TimePiece>, number: usize, packets: u64, delay: u64) {
     if number >= all.len() {
-        all.resize(number + 1, Piece::default());
+        all.resize(number + 1, TimePiece::default());
     }
     all[number].packets += packets;
     all[number].delay += delay;
 }
 
 /// The mean delay of the piece in the middle; `None` where nothing came.
-pub(super) fn middle<'a>(pieces: impl IntoIterator<Item = &'a Piece>) -> Option<f64> {
+pub(super) fn middle<'a>(pieces: impl IntoIterator<Item = &'a TimePiece>) -> Option<f64> {
     let with_packets = pieces.into_iter().filter(|piece| piece.packets > 0);
     let means: Vec<f64> =
         with_packets.map(|piece| piece.delay as f64 / piece.packets as f64).collect();
@@ -95,22 +95,26 @@ pub(super) fn middle<'a>(pieces: impl IntoIterator<Item = &'a Piece>) -> Option<
 
 /// A server that is as slow as it is declared to be: all that a container needs here is a part of
 /// it.
-struct Server<'a> {
+struct SlowReader<'a> {
     args: &'a Args,
     /// When it was done with the last one; none if it has slept since.
     done: Option<u64>,
     served: u64,
 }
 
-impl Server<'_> {
+impl SlowReader<'_> {
     /// From when on a container is served.
     fn begin(&self) -> u64 {
-        if self.args.cost == Cost::default() { 0 } else { self.done.unwrap_or_else(monotonic) }
+        if self.args.cost == CrossingCost::default() {
+            0
+        } else {
+            self.done.unwrap_or_else(monotonic)
+        }
     }
 
     /// Waits until that is over.
     fn end(&mut self, began: u64, packets: u32) {
-        if self.args.cost == Cost::default() {
+        if self.args.cost == CrossingCost::default() {
             return;
         }
         let mut cost = self.args.cost.of(packets).0;
@@ -141,8 +145,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<Report> {
-    let (mut report, mut delays, mut bytes) = (Report::default(), Meter::new(), Vec::new());
+fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<ConsumerReport> {
+    let (mut report, mut delays, mut bytes) = (ConsumerReport::default(), Meter::new(), Vec::new());
     // What is told is what came after the first container.
     while !endpoint.receive(&mut bytes)? && !endpoint.is_gone() {
         if endpoint.rest()? {
@@ -152,7 +156,7 @@ fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<Report> {
     let first = monotonic();
     let (mut began, mut cpu, mut skips) = (first, thread_cpu(), args.skip != Span::ZERO);
     let mut ended = began;
-    let mut server = Server { args, done: None, served: 0 };
+    let mut server = SlowReader { args, done: None, served: 0 };
     loop {
         let mut took = false;
         while endpoint.receive(&mut bytes)? {
@@ -160,7 +164,7 @@ fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<Report> {
             if skips && monotonic() >= first + args.skip.0 {
                 skips = false;
                 (began, cpu, delays) = (monotonic(), thread_cpu(), Meter::new());
-                report = Report {
+                report = ConsumerReport {
                     pieces: report.pieces,
                     malformed: report.malformed,
                     ..Report::default()
@@ -189,9 +193,9 @@ fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<Report> {
 /// Takes a container apart, after what it is declared to cost.
 fn take(
     bytes: &[u8],
-    server: &mut Server<'_>,
+    server: &mut SlowReader<'_>,
     first: u64,
-    report: &mut Report,
+    report: &mut ConsumerReport,
     delays: &mut Meter,
 ) {
     let began = server.begin();

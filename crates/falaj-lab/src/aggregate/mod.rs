@@ -12,14 +12,14 @@ use falaj_sched::units::time::Span;
 
 /// What a crossing is declared to cost on the reader's side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cost {
+pub(crate) struct CrossingCost {
     /// Of each container.
     pub(crate) container: Span,
     /// Of each packet in it.
     pub(crate) packet: Span,
 }
 
-impl Cost {
+impl CrossingCost {
     /// Of a container with so many packets.
     fn of(self, packets: u32) -> Span {
         self.container + self.packet * u64::from(packets)
@@ -27,10 +27,10 @@ impl Cost {
 }
 
 /// `11.4us,1.07us`.
-fn cost(text: &str) -> Result<Cost, String> {
+fn cost(text: &str) -> Result<CrossingCost, String> {
     let both = text
         .split_once(',')
         .ok_or("two times with a comma between: of a container, of a packet: 11.4us,1.07us")?;
     let span = |text: &str| parse_span(text).map_err(|error| error.to_string());
-    Ok(Cost { container: span(both.0)?, packet: span(both.1)? })
+    Ok(CrossingCost { container: span(both.0)?, packet: span(both.1)? })
 }

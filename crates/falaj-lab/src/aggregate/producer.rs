@@ -1,8 +1,8 @@
 //! The process that gives packets away: as many as go, or as a Poisson source
 //! sends them.
 
-use super::Cost;
-use super::consumer::{PIECE, Piece, Report, STAMP, add};
+use super::CrossingCost;
+use super::consumer::{ConsumerReport, PIECE, STAMP, TimePiece, add};
 use anyhow::{Context, Result, ensure};
 use falaj_batch::endpoint::{Endpoint, line};
 use falaj_control::batching::Watched;
@@ -25,7 +25,7 @@ pub(super) const RING: usize = 1 << 18;
 
 /// How packets go.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
+pub(super) struct Crossing {
     pub(super) policy: BatchPolicy,
     /// Each container wakes the reader, as if it could not be seen to be awake.
     pub(super) always_ring: bool,
@@ -35,7 +35,7 @@ pub(super) struct Way {
 
 /// What is sent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Load {
+pub(super) struct OfferedLoad {
     /// Packets a second; `None`: as many as go.
     pub(super) rate: Option<f64>,
     /// Streams of packets to a destination each, and how many times that rate they have.
@@ -48,7 +48,7 @@ pub(super) struct Load {
     pub(super) skip: Span,
     /// The part of the packets whose longest delay it tells.
     pub(super) part: f64,
-    pub(super) cost: Cost,
+    pub(super) cost: CrossingCost,
     /// The cost is the mean of an exponential distribution.
     pub(super) exponential: bool,
     /// Bytes of the ring.
@@ -72,15 +72,15 @@ pub(super) fn apart() -> Option<usize> {
 
 /// What was seen on both sides.
 #[derive(Clone, Debug)]
-pub(super) struct Outcome {
-    pub(super) report: Report,
+pub(super) struct CrossingResult {
+    pub(super) report: ConsumerReport,
     /// Packets that were given away, and for how long.
     pub(super) packets: u64,
     pub(super) nanos: u64,
     pub(super) cpu: u64,
     pub(super) rung: u64,
     /// What packets waited in their containers, by when these left.
-    pub(super) waited: Vec<Piece>,
+    pub(super) waited: Vec<TimePiece>,
     /// How much later than its timeout a container left.
     pub(super) late: Meter,
     /// Of a way that was tuned: the last policy, and how often it was changed.
@@ -91,7 +91,7 @@ pub(super) struct Outcome {
 }
 
 /// The ring and what is known of what went into it.
-struct Sender {
+struct RingSender {
     endpoint: Endpoint,
     /// Reads the clock for each container.
     timed: bool,
@@ -99,12 +99,12 @@ struct Sender {
     tuned: bool,
     timeout: Span,
     began: Time,
-    waited: Vec<Piece>,
+    waited: Vec<TimePiece>,
     late: Meter,
     failed: Option<io::Error>,
 }
 
-impl Sender {
+impl RingSender {
     fn send(&mut self, container: Batch<'_>) {
         if self.timed {
             let now = monotonic();
@@ -142,7 +142,7 @@ impl Sender {
 }
 
 /// Starts the reading process, and sends for as long as asked.
-pub(super) fn run(way: Way, load: &Load) -> Result<Outcome> {
+pub(super) fn run(way: Crossing, load: &OfferedLoad) -> Result<CrossingResult> {
     let [ours, theirs] = line()?;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let cost = format!("{}ns,{}ns", load.cost.container.0, load.cost.packet.0);
@@ -174,7 +174,8 @@ pub(super) fn run(way: Way, load: &Load) -> Result<Outcome> {
     let late = Meter::new();
     let (timeout, tuned) = (way.policy.timeout, way.tuned.is_some());
     let (began, waited) = (Time(monotonic()), Vec::new());
-    let mut sender = Sender { endpoint, timed, tuned, timeout, began, waited, late, failed: None };
+    let mut sender =
+        RingSender { endpoint, timed, tuned, timeout, began, waited, late, failed: None };
     let watched = way.tuned.map(Watched::new);
     let mut packer = match &watched {
         None => Packer::new(way.policy, 0)?,
@@ -186,7 +187,7 @@ pub(super) fn run(way: Way, load: &Load) -> Result<Outcome> {
         Some(rate) => paced(&mut sender, &mut packer, load, rate)?,
     };
     let (nanos, cpu) = (monotonic() - began, thread_cpu() - cpu);
-    let Sender { endpoint, waited, late, failed, .. } = sender;
+    let RingSender { endpoint, waited, late, failed, .. } = sender;
     let rung = endpoint.rung();
     drop(endpoint);
     let report = report(child)?;
@@ -195,7 +196,7 @@ pub(super) fn run(way: Way, load: &Load) -> Result<Outcome> {
     }
     ensure!(report.malformed == 0, "{} containers arrived malformed", report.malformed);
     let (changes, kept) = watched.map_or((0, true), |watched| (watched.changes(), watched.keeps()));
-    Ok(Outcome {
+    Ok(CrossingResult {
         report,
         packets,
         nanos,
@@ -222,7 +223,7 @@ fn greet(endpoint: &mut Endpoint) -> Result<()> {
     Ok(())
 }
 
-fn report(child: Child) -> Result<Report> {
+fn report(child: Child) -> Result<ConsumerReport> {
     let output = child.wait_with_output()?;
     ensure!(output.status.success(), "the reading process failed");
     serde_json::from_slice(&output.stdout).context("the reading process told nothing")
@@ -237,7 +238,7 @@ fn packet(size: usize, stream: u8) -> Vec<u8> {
     packet
 }
 
-fn flood(sender: &mut Sender, packer: &mut Packer, load: &Load) -> Result<u64> {
+fn flood(sender: &mut RingSender, packer: &mut Packer, load: &OfferedLoad) -> Result<u64> {
     /// Packets between two looks at the clock.
     const STEP: u64 = 64;
     let mut packet = packet(load.size, 0);
@@ -257,7 +258,12 @@ fn flood(sender: &mut Sender, packer: &mut Packer, load: &Load) -> Result<u64> {
 }
 
 /// Packets at random, in one piece or in three.
-fn paced(sender: &mut Sender, packer: &mut Packer, load: &Load, rate: f64) -> Result<u64> {
+fn paced(
+    sender: &mut RingSender,
+    packer: &mut Packer,
+    load: &OfferedLoad,
+    rate: f64,
+) -> Result<u64> {
     let began = Time(monotonic());
     let pieces = match load.step {
         None => vec![rate],
@@ -280,9 +286,9 @@ fn paced(sender: &mut Sender, packer: &mut Packer, load: &Load, rate: f64) -> Re
             };
             let mut source = Source::new(spec, load.seed, (i * load.streams.len() + number) as u64);
             let next = source.next();
-            Stream { packet: packet(load.size, number as u8), source, next }
+            PacketStream { packet: packet(load.size, number as u8), source, next }
         };
-        let mut streams: Vec<Stream> = load.streams.iter().enumerate().map(stream).collect();
+        let mut streams: Vec<PacketStream> = load.streams.iter().enumerate().map(stream).collect();
         sent += piece(sender, packer, at(i + 1), &mut streams);
     }
     packer.flush(Time(monotonic()), &mut |c| sender.send(c));
@@ -290,19 +296,24 @@ fn paced(sender: &mut Sender, packer: &mut Packer, load: &Load, rate: f64) -> Re
 }
 
 /// Packets to one destination.
-struct Stream {
+struct PacketStream {
     packet: Vec<u8>,
     source: Source,
     next: Option<Packet>,
 }
 
-impl Stream {
+impl PacketStream {
     fn due(&self) -> Time {
         self.next.as_ref().map_or(Time::NEVER, |next| next.at)
     }
 }
 
-fn piece(sender: &mut Sender, packer: &mut Packer, stop: Time, streams: &mut [Stream]) -> u64 {
+fn piece(
+    sender: &mut RingSender,
+    packer: &mut Packer,
+    stop: Time,
+    streams: &mut [PacketStream],
+) -> u64 {
     let mut sent = 0;
     while sender.failed.is_none() {
         let now = Time(monotonic());

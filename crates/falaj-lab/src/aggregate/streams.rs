@@ -1,8 +1,8 @@
 //! Streams of packets through one ring to a reader that takes as long as a model's server: what is
 //! computed, measured.
 
-use super::Cost;
-use super::producer::{Load, Way, apart, run};
+use super::CrossingCost;
+use super::producer::{Crossing, OfferedLoad, apart, run};
 use anyhow::{Context, Result};
 use falaj_control::batching::LONGEST;
 use falaj_engine::batch::BatchPolicy;
@@ -20,11 +20,11 @@ pub(crate) struct Streams {
     /// Packets of a container.
     pub(crate) packets: u32,
     /// What it costs in the mean.
-    pub(crate) cost: Cost,
+    pub(crate) cost: CrossingCost,
 }
 
 /// What came of it.
-pub(crate) struct Measured {
+pub(crate) struct MeasuredStreams {
     /// Mean delays of the streams, in seconds.
     pub(crate) delays: Vec<f64>,
     /// Packets that were given away, over those that were to be.
@@ -44,7 +44,7 @@ const FILLED: f64 = 20.0;
 
 impl Streams {
     /// Measures for so long, or longer if streams are slow, by this seed.
-    pub(crate) fn measure(&self, long: Span, seed: u64) -> Result<Measured> {
+    pub(crate) fn measure(&self, long: Span, seed: u64) -> Result<MeasuredStreams> {
         // In a thread, of which nothing stays: it is in a class and at a place of its own.
         let measured = std::thread::scope(|scope| scope.spawn(|| self.measured(long, seed)).join())
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -53,7 +53,7 @@ impl Streams {
         measured
     }
 
-    fn measured(&self, long: Span, seed: u64) -> Result<Measured> {
+    fn measured(&self, long: Span, seed: u64) -> Result<MeasuredStreams> {
         priority::be_punctual(Rank::Sender);
         let policy = BatchPolicy {
             packets: self.packets,
@@ -63,7 +63,7 @@ impl Streams {
         };
         let slowest = self.rate * self.parts.iter().copied().fold(f64::INFINITY, f64::min);
         let filled = Span((f64::from(self.packets) / slowest * FILLED * 1e9) as u64);
-        let load = Load {
+        let load = OfferedLoad {
             rate: Some(self.rate),
             streams: self.parts,
             step: None,
@@ -77,7 +77,7 @@ impl Streams {
             seed,
             apart: apart(),
         };
-        let outcome = run(Way { policy, always_ring: false, tuned: None }, &load)?;
+        let outcome = run(Crossing { policy, always_ring: false, tuned: None }, &load)?;
         let rate: f64 = self.rate * self.parts.iter().sum::<f64>();
         let given = outcome.packets as f64 / (rate * outcome.nanos as f64 * 1e-9);
         let delay = |number: usize| {
@@ -86,6 +86,9 @@ impl Streams {
                 stream.context("nothing came of a stream: this machine is too busy for it")?;
             Ok(stream.delay as f64 / stream.packets as f64 * 1e-9)
         };
-        Ok(Measured { delays: (0..self.parts.len()).map(delay).collect::<Result<_>>()?, given })
+        Ok(MeasuredStreams {
+            delays: (0..self.parts.len()).map(delay).collect::<Result<_>>()?,
+            given,
+        })
     }
 }

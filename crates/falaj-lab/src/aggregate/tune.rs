@@ -2,9 +2,9 @@
 //! within one run.
 
 use super::bench::per_second;
-use super::consumer::{PIECE, Piece, middle};
-use super::producer::{Load, ONE, Outcome, RING, Way, apart, run};
-use super::{Cost, cost};
+use super::consumer::{PIECE, TimePiece, middle};
+use super::producer::{Crossing, CrossingResult, ONE, OfferedLoad, RING, apart, run};
+use super::{CrossingCost, cost};
 use anyhow::{Context, Result, ensure};
 use falaj_control::batching::{LONGEST, percentile};
 use falaj_engine::batch::BatchPolicy;
@@ -53,7 +53,7 @@ pub struct Args {
     size: u64,
     /// What a crossing costs the reader: of each container, and of each packet.
     #[arg(long, value_name = "TIME,TIME", default_value = "0s,0s", value_parser = cost)]
-    cost: Cost,
+    cost: CrossingCost,
     /// How long each is measured at a time.
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_duration)]
     each: Span,
@@ -74,7 +74,7 @@ const TIMEOUTS: [f64; 5] = [0.6, 0.9, 1.3, 1.8, 2.6];
 
 /// One way at one rate.
 #[derive(Clone, Serialize)]
-struct Row {
+struct TuningFigures {
     /// Packets of a full container, and its timeout in nanoseconds; of the tuner, in the end.
     packets: u32,
     timeout: u64,
@@ -93,9 +93,9 @@ struct Row {
 #[derive(Serialize)]
 struct Rate {
     rate: f64,
-    tuned: Row,
-    best: Option<Row>,
-    tried: Vec<Row>,
+    tuned: TuningFigures,
+    best: Option<TuningFigures>,
+    tried: Vec<TuningFigures>,
 }
 
 #[derive(Serialize)]
@@ -123,7 +123,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let measure = args.percentile.map_or(Measure::Mean, Measure::Percentile);
     let wanted = Wanted { delay: args.delay.as_secs_f64(), measure };
     priority::be_punctual(Rank::Sender);
-    let run = Run { args, wanted, apart: apart() };
+    let run = TuningRun { args, wanted, apart: apart() };
     let bar = progress::bar(
         (rates.len() * (SIZES.len() + 1) * TIMEOUTS.len() + rates.len()) as u64,
         "measuring",
@@ -152,8 +152,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
 }
 
 /// Of the tuner it begins with a policy of its own.
-fn way(policy: BatchPolicy, tuned: Option<Wanted>) -> Way {
-    Way { policy, always_ring: false, tuned }
+fn way(policy: BatchPolicy, tuned: Option<Wanted>) -> Crossing {
+    Crossing { policy, always_ring: false, tuned }
 }
 
 fn fixed(packets: u32, timeout: Span) -> BatchPolicy {
@@ -161,24 +161,30 @@ fn fixed(packets: u32, timeout: Span) -> BatchPolicy {
 }
 
 /// What is the same for all that is measured.
-struct Run<'a> {
+struct TuningRun<'a> {
     args: &'a Args,
     wanted: Wanted,
     /// Where the reader is to run.
     apart: Option<usize>,
 }
 
-impl Run<'_> {
+impl TuningRun<'_> {
     /// What is not counted in the beginning.
     fn skip(&self) -> Span {
         SKIP.min(self.args.each)
     }
 
-    fn measured(&self, way: Way, rate: f64, step: Option<f64>, long: Span) -> Result<Outcome> {
+    fn measured(
+        &self,
+        way: Crossing,
+        rate: f64,
+        step: Option<f64>,
+        long: Span,
+    ) -> Result<CrossingResult> {
         let Args { size, cost, percentile, .. } = *self.args;
         let skip = if step.is_some() { Span::ZERO } else { self.skip() };
         let (size, part) = (size as usize, percentile.unwrap_or(0.99));
-        let load = Load {
+        let load = OfferedLoad {
             rate: Some(rate),
             streams: ONE,
             step,
@@ -198,7 +204,7 @@ impl Run<'_> {
         Ok(outcome)
     }
 
-    fn row(&self, outcome: &Outcome) -> Row {
+    fn row(&self, outcome: &CrossingResult) -> TuningFigures {
         let (mean, high) = outcome.report.delay.unwrap_or((f64::INFINITY, u64::MAX));
         let skipped = (self.skip().0 / PIECE.0) as usize;
         let delay = match self.wanted.measure {
@@ -207,7 +213,7 @@ impl Run<'_> {
         };
         let cpu = outcome.report.cpu as f64 / outcome.report.packets.max(1) as f64;
         let BatchPolicy { packets, timeout, when_idle, .. } = outcome.last;
-        Row {
+        TuningFigures {
             packets,
             timeout: timeout.0,
             when_idle,
@@ -233,7 +239,7 @@ impl Run<'_> {
             tried.push(self.row(&self.measured(way(*policy, None), rate, None, long)?));
             bar.inc(1);
         }
-        let keeps = |row: &&Row| row.delay <= self.args.delay.0 as f64;
+        let keeps = |row: &&TuningFigures| row.delay <= self.args.delay.0 as f64;
         let best = tried.iter().filter(keeps).min_by(|a, b| a.cpu.total_cmp(&b.cpu));
         // The least of many was lucky, too: both are measured again, in turns.
         let (mut tuned, mut again) = (Vec::new(), Vec::new());
@@ -282,22 +288,22 @@ impl Run<'_> {
 }
 
 /// Of several turns the one in the middle, by its processor time; and the delay in the middle.
-fn in_the_middle(mut turns: Vec<Row>) -> Option<Row> {
+fn in_the_middle(mut turns: Vec<TuningFigures>) -> Option<TuningFigures> {
     let middle = turns.len() / 2;
     turns.sort_by(|a, b| a.delay.total_cmp(&b.delay));
     let delay = turns.get(middle)?.delay;
     turns.sort_by(|a, b| a.cpu.total_cmp(&b.cpu));
     let row = turns.into_iter().nth(middle)?;
-    Some(Row { delay, ..row })
+    Some(TuningFigures { delay, ..row })
 }
 
 /// From which piece on the delay is kept.
-fn settles(pieces: &[Piece], delay: f64) -> Option<usize> {
-    let kept = |pieces: &[Piece]| middle(pieces).is_some_and(|found| found <= 1.1 * delay);
+fn settles(pieces: &[TimePiece], delay: f64) -> Option<usize> {
+    let kept = |pieces: &[TimePiece]| middle(pieces).is_some_and(|found| found <= 1.1 * delay);
     (0..pieces.len().saturating_sub(SETTLED - 1)).find(|&i| kept(&pieces[i..i + SETTLED]))
 }
 
-fn policy(row: &Row) -> String {
+fn policy(row: &TuningFigures) -> String {
     let packets = if row.packets == u32::MAX { "any".into() } else { row.packets.to_string() };
     format!(
         "{packets}, {}{}",

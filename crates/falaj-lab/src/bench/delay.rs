@@ -81,16 +81,16 @@ impl Path {
 }
 
 /// Of one turn: the delays that this share of datagrams did not exceed, and how many were lost.
-struct Turn {
+struct DelayTurn {
     quantiles: [f64; 3],
     lost: u64,
 }
 
 const SHARES: [f64; 3] = [0.5, 0.99, 1.0];
 
-impl Turn {
-    fn new((delays, lost): (Meter, u64)) -> Turn {
-        Turn {
+impl DelayTurn {
+    fn new((delays, lost): (Meter, u64)) -> DelayTurn {
+        DelayTurn {
             quantiles: SHARES
                 .map(|share| delays.quantile(share).map_or(f64::NAN, |span| span.0 as f64)),
             lost,
@@ -108,7 +108,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             .into_iter()
             .map(move |timer| Path::Link(delay, timer))
     });
-    let mut series: Vec<(Path, Vec<Turn>)> =
+    let mut series: Vec<(Path, Vec<DelayTurn>)> =
         std::iter::once(Path::Veth).chain(links).map(|path| (path, vec![])).collect();
     let bar = progress::bar(args.repeat * series.len() as u64, "probing");
     let (turns, interrupted) = interruptible(|stop| {
@@ -118,7 +118,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
                 if stop.load(Ordering::Relaxed) {
                     return Ok(turn);
                 }
-                turns.push(Turn::new(probed));
+                turns.push(DelayTurn::new(probed));
                 bar.inc(1);
             }
         }
@@ -128,16 +128,16 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     series.iter_mut().for_each(|(_, all)| all.truncate(turns));
     bar.finish_and_clear();
     let exit = exit(interrupted, turns == 0)?;
-    let at = |turns: &[Turn], share: usize| {
+    let at = |turns: &[DelayTurn], share: usize| {
         median(turns.iter().map(|turn| turn.quantiles[share]).collect())
     };
     let floor: Vec<f64> = (0..SHARES.len()).map(|share| at(&series[0].1, share)).collect();
-    let lost = |turns: &[Turn]| turns.iter().map(|turn| turn.lost).sum::<u64>();
-    let added = |path: Path, turns: &[Turn], share: usize| {
+    let lost = |turns: &[DelayTurn]| turns.iter().map(|turn| turn.lost).sum::<u64>();
+    let added = |path: Path, turns: &[DelayTurn], share: usize| {
         at(turns, share) - floor[share] - path.delay().0 as f64
     };
     if args.json {
-        let row = |(path, turns): &(Path, Vec<Turn>)| {
+        let row = |(path, turns): &(Path, Vec<DelayTurn>)| {
             let figure = |share| {
                 json!({
                     "delay_ns": at(turns, share), "added_ns": added(*path, turns, share),

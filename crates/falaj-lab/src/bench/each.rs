@@ -44,7 +44,7 @@ const SIZE: u32 = 500;
 /// A packet comes this often, and the link or all links together send so many.
 const GAP: Span = Span(400);
 
-struct Figure {
+struct MaskFigure {
     what: &'static str,
     many: u32,
     /// Nanoseconds for each packet.
@@ -95,7 +95,7 @@ fn measure(
     many: u32,
     packets: u64,
     stop: &AtomicBool,
-) -> Result<Option<Figure>> {
+) -> Result<Option<MaskFigure>> {
     let spec = spec(what, many);
     let masks = spec.masks.clone();
     // A rule that takes none of them, so that headers are read for rules too.
@@ -135,7 +135,7 @@ fn measure(
     let looked = cpu_nanos() - began;
     anyhow::ensure!(due.is_some_and(|due| due > now.0), "nothing is due");
     let (packet, next_due) = (used as f64 / packets as f64, looked as f64 / LOOKS as f64);
-    let figure = Figure { what, many, packet, next_due, bytes: Some(bytes) };
+    let figure = MaskFigure { what, many, packet, next_due, bytes: Some(bytes) };
     Ok((!stop.load(Ordering::Relaxed)).then_some(figure))
 }
 
@@ -147,7 +147,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     // The largest first: what smaller ones take is found free then.
     let cases = LINKS.map(|n| ("links", n)).into_iter().chain(QUEUES.map(|n| ("queues", n)));
     let cases: Vec<(&'static str, u32)> = cases.collect();
-    let mut figures: Vec<Figure> = Vec::new();
+    let mut figures: Vec<MaskFigure> = Vec::new();
     let bar = progress::bar((cases.len() * args.repeat.max(1)) as u64, "measuring");
     let ((), interrupted) = interruptible(|stop| {
         for (what, many) in cases {
@@ -159,11 +159,11 @@ pub fn main(args: &Args) -> Result<ExitCode> {
                 all.push(figure);
                 bar.inc(1);
             }
-            let median = |of: fn(&Figure) -> f64| median(all.iter().map(of).collect());
+            let median = |of: fn(&MaskFigure) -> f64| median(all.iter().map(of).collect());
             // Memory that one run gave back the next one finds.
             let largest = if what == "links" { LINKS[0] } else { QUEUES[0] };
             let bytes = all[0].bytes.filter(|_| many == largest);
-            figures.push(Figure {
+            figures.push(MaskFigure {
                 what,
                 many,
                 packet: median(|f| f.packet),
@@ -176,7 +176,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     bar.finish_and_clear();
     let exit = exit(interrupted, figures.is_empty())?;
     if args.json {
-        let one = |f: &Figure| {
+        let one = |f: &MaskFigure| {
             json!({
                 "what": f.what, "many": f.many, "ns_per_packet": f.packet,
                 "ns_next_due": f.next_due, "bytes_each": f.bytes,
@@ -190,7 +190,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         args.millions,
         args.repeat.max(1)
     );
-    let row = |f: &Figure| {
+    let row = |f: &MaskFigure| {
         vec![
             format!("{} {}", f.many, f.what),
             format!("{:.0} ns", f.packet),

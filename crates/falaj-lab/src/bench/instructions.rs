@@ -18,7 +18,7 @@ const COMPILER: &str = env!("FALAJ_COMPILER");
 const TOLERANCE: u64 = 5;
 
 /// Instructions by what is measured and load, in hundredths.
-pub(super) type Counts = BTreeMap<String, BTreeMap<String, u64>>;
+pub(super) type InstructionCounts = BTreeMap<String, BTreeMap<String, u64>>;
 
 /// Callgrind knows it by name.
 #[inline(never)]
@@ -52,7 +52,7 @@ pub(super) enum Length {
 
 /// Runs the program with these words under valgrind, and reads what it wrote of each of its
 /// [`parts`].
-pub(super) fn counts(words: &[OsString]) -> Result<Counts> {
+pub(super) fn counts(words: &[OsString]) -> Result<InstructionCounts> {
     ensure!(
         !cfg!(debug_assertions),
         "the instructions of a debug build say nothing: build with --release"
@@ -64,7 +64,7 @@ pub(super) fn counts(words: &[OsString]) -> Result<Counts> {
     counts
 }
 
-fn count(words: &[OsString], dir: &Path) -> Result<Counts> {
+fn count(words: &[OsString], dir: &Path) -> Result<InstructionCounts> {
     let parts = dir.join("parts");
     let mut out = OsString::from("--callgrind-out-file=");
     out.push(&parts);
@@ -80,7 +80,7 @@ fn count(words: &[OsString], dir: &Path) -> Result<Counts> {
         output => output.context("cannot run valgrind")?,
     };
     ensure!(output.status.success(), "valgrind ended with {}", output.status);
-    let mut counts = Counts::new();
+    let mut counts = InstructionCounts::new();
     for (cell, line) in String::from_utf8(output.stdout)?.lines().enumerate() {
         let fields: Vec<&str> = line.split('\t').collect();
         let &[kind, load, short, long] = &fields[..] else { bail!("cannot read `{line}`") };
@@ -108,7 +108,7 @@ fn total(part: &Path) -> Result<u64> {
 /// What is counted as JSON, one row of `key`, load and instructions each; or compared with the
 /// table in `known`. `None` where neither was asked for.
 pub(super) fn reported(
-    counts: &Counts,
+    counts: &InstructionCounts,
     key: &str,
     json: bool,
     known: Option<&PathBuf>,
@@ -140,7 +140,7 @@ pub(super) fn reported(
 }
 
 /// As it stands in the checked-in table.
-pub(super) fn section(counts: &Counts) -> String {
+pub(super) fn section(counts: &InstructionCounts) -> String {
     let mut text = format!("[\"{COMPILER}\"]");
     for (kind, loads) in counts {
         let loads = loads.iter().map(|(load, n)| format!("\"{load}\" = {}", n.div_ceil(100)));
@@ -151,13 +151,13 @@ pub(super) fn section(counts: &Counts) -> String {
 
 /// What is known of a compiler and a discipline may not grow beyond the
 /// tolerance; what is not known is said, to be put in the table.
-fn check(known: &str, counts: &Counts) -> Result<ExitCode> {
+fn check(known: &str, counts: &InstructionCounts) -> Result<ExitCode> {
     let known: toml::Table = known.parse()?;
     let Some(known) = known.get(COMPILER) else {
         say!("nothing is known of {COMPILER} yet; its section:\n\n{}", section(counts));
         return Ok(ExitCode::SUCCESS);
     };
-    let mut new = Counts::new();
+    let mut new = InstructionCounts::new();
     let mut grown = false;
     for (kind, loads) in counts {
         for (load, &n) in loads {
@@ -198,7 +198,9 @@ mod tests {
 
     #[test]
     fn a_count_may_shrink_or_be_new_but_not_grow() {
-        let counts = |n| Counts::from([("drr".into(), BTreeMap::from([("1::1 0..1".into(), n)]))]);
+        let counts = |n| {
+            InstructionCounts::from([("drr".into(), BTreeMap::from([("1::1 0..1".into(), n)]))])
+        };
         let table = section(&counts(20_000));
         let fails =
             |known: &str, n| check(known, &counts(n)).expect("a table") == ExitCode::FAILURE;

@@ -9,7 +9,7 @@
 use super::{exit, median};
 use anyhow::{Context, Result, bail};
 use falaj_engine::PipeId;
-use falaj_experiment::bare::{Bare, Way};
+use falaj_experiment::bare::{Bare, BareWay};
 use falaj_live::adapters::Adapters;
 use falaj_live::backend::{Backend, InterfaceName, xdp};
 use falaj_live::clock::{Clock, monotonic};
@@ -63,12 +63,12 @@ pub struct Args {
     json: bool,
     /// Be one end: for falaj's own use.
     #[arg(long, hide = true)]
-    end: Option<Role>,
+    end: Option<IoRole>,
 }
 
 /// What an end does.
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Role {
+enum IoRole {
     Send,
     Receive,
 }
@@ -127,15 +127,15 @@ impl By {
 
 /// One path's turns.
 #[derive(Serialize)]
-struct Series {
+struct PathTurns {
     over: Over,
     by: By,
     /// Millions of packets a second that were handed over, and that came.
-    turns: Vec<Turn>,
+    turns: Vec<IoTurn>,
 }
 
 #[derive(Clone, Copy, Serialize)]
-struct Turn {
+struct IoTurn {
     mpps: f64,
     offered_mpps: f64,
 }
@@ -148,13 +148,13 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     if let Some(role) = args.end {
         let at = SocketAddr::new(End::Far.address().into(), PORT);
         match role {
-            Role::Send => {
+            IoRole::Send => {
                 // As the link is: others' load would make it the limit.
                 priority::be_punctual(Rank::Sender);
                 flood(at, PAYLOAD, Duration::from_secs(3600))?;
             }
             // Nobody need read: what finds the socket full is thrown away at once.
-            Role::Receive => {
+            IoRole::Receive => {
                 let _socket = UdpSocket::bind(at)?;
                 sleep(Duration::from_secs(3600));
             }
@@ -169,8 +169,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         Err(error) => note!("without AF_XDP: {error}"),
     }
     let paths = over.into_iter().flat_map(|over| by().map(move |by| (over, by)));
-    let mut series: Vec<Series> =
-        paths.map(|(over, by)| Series { over, by, turns: Vec::new() }).collect();
+    let mut series: Vec<PathTurns> =
+        paths.map(|(over, by)| PathTurns { over, by, turns: Vec::new() }).collect();
     let bar = progress::bar(args.repeat * series.len() as u64, "forwarding");
     let mut turns = 0;
     let interrupted = loop {
@@ -200,7 +200,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         "packets of 64 B, one way, {} s, {turns} times each, in turns; medians, Mpps",
         args.seconds
     );
-    let of = |s: &Series, figure: fn(&Turn) -> f64| median(s.turns.iter().map(figure).collect());
+    let of =
+        |s: &PathTurns, figure: fn(&IoTurn) -> f64| median(s.turns.iter().map(figure).collect());
     let rows = series.iter().map(|s| {
         let bare = series
             .iter()
@@ -226,7 +227,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
 }
 
 /// Every path once.
-fn turn(series: &mut [Series], seconds: u64, bar: &ProgressBar) -> Result<()> {
+fn turn(series: &mut [PathTurns], seconds: u64, bar: &ProgressBar) -> Result<()> {
     for series in series {
         series.turns.push(forward(series.over, series.by, Duration::from_secs(seconds))?);
         bar.inc(1);
@@ -235,7 +236,7 @@ fn turn(series: &mut [Series], seconds: u64, bar: &ProgressBar) -> Result<()> {
 }
 
 /// One path between two fresh namespaces.
-fn forward(over: Over, by: By, long: Duration) -> Result<Turn> {
+fn forward(over: Over, by: By, long: Duration) -> Result<IoTurn> {
     let side = |role: &str| -> Result<SandboxSide> {
         let program = std::env::current_exe()
             .context("cannot find this program's own file")?
@@ -294,7 +295,7 @@ fn forward(over: Over, by: By, long: Duration) -> Result<Turn> {
     drop(sandboxes);
     drop(count);
     let of_time = |packets: u64| packets as f64 / seconds / 1e6;
-    Ok(Turn { mpps: of_time(handed_over), offered_mpps: of_time(handed_over + unread) })
+    Ok(IoTurn { mpps: of_time(handed_over), offered_mpps: of_time(handed_over + unread) })
 }
 
 /// Between two pairs of veth, the inner ends by AF_XDP.
@@ -349,7 +350,7 @@ fn bare(sandbox: &mut Sandbox, between: Option<&[Box<dyn Backend>; 2]>) -> Resul
     let mut way = if let Some([near, far]) = between {
         let (mut near, mut far) = (near.port()?, far.port()?);
         let read = move |unit: &mut [u8]| Ok(near.receive(unit)?.map(|received| received.length));
-        Way::new(Box::new(read), Box::new(move |unit| far.transmit(unit)))
+        BareWay::new(Box::new(read), Box::new(move |unit| far.transmit(unit)))
     } else {
         let [to_far, _] = Bare::between(sandbox)?.ways;
         to_far

@@ -5,7 +5,7 @@
 //! On real packets between namespaces, and in simulated time.
 
 use crate::adapter_traffic;
-use crate::adapter_traffic::{Measured, Plan, Window, simulate};
+use crate::adapter_traffic::{MeasuredTraffic, TrafficPlan, Window, simulate};
 use anyhow::{Context, Result};
 use falaj_control::terms::terms;
 use falaj_live::event_loop::ViolationCause;
@@ -186,7 +186,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         );
     }
     if let Some(live) = live {
-        let Measured { windows, flows, kept } = &live;
+        let MeasuredTraffic { windows, flows, kept } = &live;
         let (mut good, mut stalled) = (Worst::NONE, Worst::NONE);
         let (mut number, mut without, mut kept_to, mut held) = ([0_u64; 2], 0_u64, 0_u64, 0_u64);
         for window in windows.iter().skip(1) {
@@ -261,11 +261,11 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn measure(scenario: &falaj_scenario::Scenario, homes: &[usize]) -> Result<Measured> {
+fn measure(scenario: &falaj_scenario::Scenario, homes: &[usize]) -> Result<MeasuredTraffic> {
     let names: Vec<String> = homes.iter().map(|&n| name(n)).collect();
     let adapters: Vec<&str> = names.iter().map(String::as_str).collect();
     let terms = Some(terms(scenario, &standings(scenario)?));
-    adapter_traffic::measure(&Plan {
+    adapter_traffic::measure(&TrafficPlan {
         scenario,
         homes,
         adapters: &adapters,

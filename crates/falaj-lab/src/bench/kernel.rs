@@ -6,7 +6,7 @@
 
 use anyhow::{Context, Result, ensure};
 use falaj_control::live_links::only_link;
-use falaj_control::pacing::Pace;
+use falaj_control::pacing::PacingArgs;
 use falaj_experiment::measure;
 use falaj_experiment::measure::measure_kernel;
 use falaj_experiment::replications::Replications;
@@ -37,25 +37,25 @@ pub struct Args {
     #[arg(required = true)]
     cases: Vec<PathBuf>,
     #[command(flatten)]
-    pace: Pace,
+    pace: PacingArgs,
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
 /// A case, read.
-struct Case {
+struct KernelCase {
     name: String,
     script: String,
     scenario: Scenario,
 }
 
 /// A flow of a case, three times.
-struct Row {
+struct KernelComparison {
     name: String,
     kernel: Through,
     live: Through,
-    simulated: Simulated,
+    simulated: SimulatedCase,
 }
 
 /// What was sent, and what arrived of it.
@@ -65,7 +65,7 @@ struct Through {
 }
 
 /// A flow, simulated, with the propagation of its link.
-struct Simulated {
+struct SimulatedCase {
     p50: Option<u64>,
     p99: Option<u64>,
     max: Option<u64>,
@@ -80,7 +80,7 @@ struct Simulated {
 pub fn main(args: &Args) -> Result<ExitCode> {
     let cases = args.cases.iter().map(|path| read(path)).collect::<Result<Vec<_>>>()?;
     // Namespaces are made while the program has one thread; the simulation takes more.
-    let measured: Vec<_> = cases.iter().map(|case| Measured::of(case, args)).collect();
+    let measured: Vec<_> = cases.iter().map(|case| MeasuredCase::of(case, args)).collect();
     let mut all = Vec::new();
     for (case, measured) in cases.iter().zip(measured) {
         match measured.and_then(|measured| rows(case, measured)) {
@@ -102,7 +102,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(directory: &Path) -> Result<Case> {
+fn read(directory: &Path) -> Result<KernelCase> {
     let text = |name: &str| {
         let path = directory.join(name);
         std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
@@ -123,28 +123,28 @@ fn read(directory: &Path) -> Result<Case> {
         scenario.links[only_link(&scenario)?].name == INTERFACE,
         "{name}: the script is to set the device {INTERFACE}"
     );
-    Ok(Case { name, script, scenario })
+    Ok(KernelCase { name, script, scenario })
 }
 
 /// What was measured of a case.
-struct Measured {
+struct MeasuredCase {
     kernel: Vec<EndReport>,
     live: measure::Measured,
 }
 
-impl Measured {
-    fn of(case: &Case, args: &Args) -> Result<Measured> {
+impl MeasuredCase {
+    fn of(case: &KernelCase, args: &Args) -> Result<MeasuredCase> {
         let kernel = measure_kernel(&case.scenario, &case.script)?;
         let live = measure::measure(&case.scenario, args.pace.options(), "measuring")?;
         if live.losses.by_reason().into_iter().any(|(n, _)| n > 0) {
             note!("{}: some packets were lost outside of the link", case.name);
         }
-        Ok(Measured { kernel, live })
+        Ok(MeasuredCase { kernel, live })
     }
 }
 
 /// What was measured, and the simulation of it.
-fn rows(case: &Case, mut measured: Measured) -> Result<Vec<Row>> {
+fn rows(case: &KernelCase, mut measured: MeasuredCase) -> Result<Vec<KernelComparison>> {
     let link = only_link(&case.scenario)?;
     let simulated = Replications::run(&case.scenario)?;
     let row = |at: (usize, Towards, usize)| {
@@ -163,11 +163,11 @@ fn rows(case: &Case, mut measured: Measured) -> Result<Vec<Row>> {
         let delay = case.scenario.links[link].direction(at.1).pipe.delay;
         let sim = simulated.flow(falaj_sim::scenario::pipe_of(at.0, at.1), flow);
         let far = |span: Option<Span>| span.map(|s| (s + delay).0);
-        Row {
+        KernelComparison {
             name: name_of(&case.scenario, at),
             kernel: Through { sent, received: kernel.unwrap_or_default() },
             live: Through { sent: live.sent, received: live.received },
-            simulated: Simulated {
+            simulated: SimulatedCase {
                 p50: far(sim.delay.quantile(0.5)),
                 p99: far(sim.delay.quantile(0.99)),
                 max: far(sim.delay.max()),
@@ -183,7 +183,7 @@ fn micros(nanos: Option<u64>) -> String {
     nanos.map_or(text::DASH.into(), |n| format!("{:.1}", n as f64 / 1000.0))
 }
 
-fn print(case: &Case, rows: &[Row]) {
+fn print(case: &KernelCase, rows: &[KernelComparison]) {
     say!("{}", case.name);
     case.script
         .lines()
@@ -209,7 +209,7 @@ fn print(case: &Case, rows: &[Row]) {
     say!("{}", text::table(&["flow", "", "arrived", "delay p50, us", "p99", "max"], lines));
 }
 
-fn to_json(row: &Row) -> Json {
+fn to_json(row: &KernelComparison) -> Json {
     let through =
         |Through { sent, received }: &Through| json!({ "sent": sent, "received": received });
     json!({

@@ -44,7 +44,7 @@ pub struct Args {
 }
 
 /// A load: the link, its traffic, and whether it is more than the link can carry.
-struct Load {
+struct ReleaseCase {
     name: &'static str,
     link: &'static str,
     /// 12 ms of the link where it is full: a sender that finds no processor for so long must not
@@ -57,29 +57,29 @@ struct Load {
 /// Bytes of a datagram in the account of the overloaded links: an Ethernet frame of a full packet.
 const FRAME: f64 = 1514.0;
 
-const LOADS: [Load; 4] = [
-    Load {
+const LOADS: [ReleaseCase; 4] = [
+    ReleaseCase {
         name: "1,000 packets/s",
         link: "rate = '1gbit'",
         queue: "100p",
         traffic: "model = 'cbr'\nrate = '1.6mbit'\nsize = '200B'",
         rate: None,
     },
-    Load {
+    ReleaseCase {
         name: "1,000 packets/s, 10 ms",
         link: "rate = '1gbit'\ndelay = '10ms'",
         queue: "100p",
         traffic: "model = 'cbr'\nrate = '1.6mbit'\nsize = '200B'",
         rate: None,
     },
-    Load {
+    ReleaseCase {
         name: "100 Mbit/s, full",
         link: "rate = '100mbit'",
         queue: "100p",
         traffic: "model = 'cbr'\nrate = '105mbit'\nsize = '1514B'",
         rate: Some(100e6),
     },
-    Load {
+    ReleaseCase {
         name: "1 Gbit/s, full",
         link: "rate = '1gbit'",
         queue: "1000p",
@@ -88,7 +88,7 @@ const LOADS: [Load; 4] = [
     },
 ];
 
-struct Row {
+struct ReleaseFigures {
     timer: Timer,
     load: &'static str,
     flow: MeasuredFlow,
@@ -96,7 +96,7 @@ struct Row {
     rate: Option<f64>,
 }
 
-impl Row {
+impl ReleaseFigures {
     /// What was received from the first datagram to the last, of what was asked for, less 1.
     /// Nothing is known of it where the sender had no time to send what was asked for.
     fn rate_error(&self) -> Option<f64> {
@@ -142,7 +142,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             };
             ensure!(measured.over == "namespaces", "this measurement needs network namespaces");
             let flow = measured.flows[0].swap_remove(0);
-            rows.push(Row {
+            rows.push(ReleaseFigures {
                 timer,
                 load: load.name,
                 flow,
@@ -295,7 +295,7 @@ fn waking(slack: Span) -> f64 {
     std::thread::scope(|scope| scope.spawn(share).join()).expect("it only sleeps")
 }
 
-fn scenario(load: &Load, seconds: u64) -> Result<Scenario> {
+fn scenario(load: &ReleaseCase, seconds: u64) -> Result<Scenario> {
     let text = format!(
         "[link.l]\n{}\nscheduler = {{ kind = 'fifo' }}\n[link.l.flow.all]\nmatch = 'any'\nqueue = '{}'\n\
          [traffic.all]\nflow = 'all'\n{}\n[run]\nduration = '{seconds}s'\n",

@@ -8,8 +8,10 @@
 
 use super::{exit, median};
 use anyhow::Result;
-use falaj_control::pacing::Pace;
-use falaj_experiment::tcp::{How, Path, Stream, has_filter, kernel_bridge, stream};
+use falaj_control::pacing::PacingArgs;
+use falaj_experiment::tcp::{
+    Path, StreamSettings, TcpStreamResult, has_filter, kernel_bridge, stream,
+};
 use falaj_live::sandbox::Join;
 use falaj_scenario::parse_rate;
 use falaj_sched::units::rate::Rate;
@@ -47,7 +49,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     #[command(flatten)]
-    pace: Pace,
+    pace: PacingArgs,
     /// How packets reach the emulated link.
     #[arg(long, value_enum, default_value_t = Over::Tap)]
     over: Over,
@@ -80,19 +82,19 @@ impl Over {
 
 /// A path and its streams.
 #[derive(Serialize)]
-struct Series {
+struct PathStreams {
     #[serde(serialize_with = "by_name")]
     path: Path,
     ip: u8,
-    streams: Vec<Stream>,
+    streams: Vec<TcpStreamResult>,
 }
 
 fn by_name<S: serde::Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&path.name())
 }
 
-impl Series {
-    fn median(&self, of: impl Fn(&Stream) -> f64) -> f64 {
+impl PathStreams {
+    fn median(&self, of: impl Fn(&TcpStreamResult) -> f64) -> f64 {
         median(self.streams.iter().map(of).collect())
     }
 }
@@ -116,9 +118,9 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         paths.extend(filters.then_some(Path::Filter(rate)));
         paths.push(Path::Link(rate));
     }
-    let mut series: Vec<Series> = VERSIONS
+    let mut series: Vec<PathStreams> = VERSIONS
         .into_iter()
-        .flat_map(|ip| paths.iter().map(move |&path| Series { path, ip, streams: Vec::new() }))
+        .flat_map(|ip| paths.iter().map(move |&path| PathStreams { path, ip, streams: Vec::new() }))
         .collect();
     let bar = progress::bar(args.repeat * series.len() as u64, "streaming");
     let mut turns = 0;
@@ -138,7 +140,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let exit = exit(interrupted, turns == 0)?;
     let ratios: Vec<Option<f64>> = series.iter().map(|s| ratio(s, &series)).collect();
     if args.json {
-        let of = |(s, ratio): (&Series, &Option<f64>)| {
+        let of = |(s, ratio): (&PathStreams, &Option<f64>)| {
             let mut json = serde_json::to_value(s)?;
             json["ratio_of_medians"] = (*ratio).into();
             Ok(json)
@@ -155,8 +157,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
 
 /// How the medians compare: with what the rate leaves, or, without a rate, with the kernel bridge,
 /// or else, as that one does itself, with bare veth.
-fn ratio(of: &Series, all: &[Series]) -> Option<f64> {
-    let goodput = |s: &Series| s.median(|s| s.gbit_per_s);
+fn ratio(of: &PathStreams, all: &[PathStreams]) -> Option<f64> {
+    let goodput = |s: &PathStreams| s.median(|s| s.gbit_per_s);
     let with = |path| all.iter().find(|s| s.ip == of.ip && s.path == path);
     let yardstick = match of.path {
         Path::Veth => None,
@@ -168,9 +170,9 @@ fn ratio(of: &Series, all: &[Series]) -> Option<f64> {
 }
 
 /// A stream through each path.
-fn turn(series: &mut [Series], args: &Args, bar: &ProgressBar) -> Result<()> {
+fn turn(series: &mut [PathStreams], args: &Args, bar: &ProgressBar) -> Result<()> {
     let congestion = args.congestion.as_deref();
-    let how = How {
+    let how = StreamSettings {
         over: args.over.join(),
         seconds: args.seconds,
         options: args.pace.options(),
@@ -183,7 +185,7 @@ fn turn(series: &mut [Series], args: &Args, bar: &ProgressBar) -> Result<()> {
     Ok(())
 }
 
-fn print(args: &Args, turns: u64, series: &[Series], ratios: &[Option<f64>]) {
+fn print(args: &Args, turns: u64, series: &[PathStreams], ratios: &[Option<f64>]) {
     let congestion =
         series.iter().find_map(|s| s.streams.first()).map_or("", |stream| &stream.congestion);
     say!(
@@ -192,7 +194,7 @@ fn print(args: &Args, turns: u64, series: &[Series], ratios: &[Option<f64>]) {
     );
     let rows = series.iter().zip(ratios).map(|(s, ratio)| {
         let rates = || s.streams.iter().map(|s| s.gbit_per_s);
-        let cpu = |of: fn(&Stream) -> f64| format!("{:.0} %", 100.0 * s.median(of));
+        let cpu = |of: fn(&TcpStreamResult) -> f64| format!("{:.0} %", 100.0 * s.median(of));
         let emulated = matches!(s.path, Path::Bare | Path::Link(_));
         vec![
             format!("IPv{} {}", s.ip, s.path.name()),

@@ -52,15 +52,15 @@ pub(super) struct Done {
 }
 
 /// Writes from one instant to another, as long as this is there.
-pub(super) struct Load {
+pub(super) struct DiskLoad {
     process: Child,
     says: BufReader<ChildStdout>,
     begun: Begun,
 }
 
-impl Load {
+impl DiskLoad {
     /// Begins then, and ends then.
-    pub(super) fn between(from: Duration, to: Duration) -> Result<Load> {
+    pub(super) fn between(from: Duration, to: Duration) -> Result<DiskLoad> {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let mut command = Command::new(program);
         // A Ctrl-C is for us: we end it, and it has to tidy up.
@@ -73,7 +73,7 @@ impl Load {
         process.stdin = Some(input);
         let mut says = BufReader::new(output);
         let begun = line(&mut says)?;
-        Ok(Load { process, says, begun })
+        Ok(DiskLoad { process, says, begun })
     }
 
     /// Ends it; what it did.
@@ -89,7 +89,7 @@ impl Load {
     }
 }
 
-impl Drop for Load {
+impl Drop for DiskLoad {
     fn drop(&mut self) {
         drop(self.process.stdin.take());
         let _ = self.process.wait();

@@ -26,14 +26,14 @@ pub(super) struct Group {
 
 /// Where a group may be made, and the one that the process is in.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct CgroupPlace {
     above: PathBuf,
     now: PathBuf,
 }
 
 /// Of the kernel's lists of this process's groups and of what is mounted: the place in version 2,
 /// and those of processor and disk in version 1.
-fn places(groups: &str, mounts: &str) -> (Option<Place>, Vec<Place>) {
+fn places(groups: &str, mounts: &str) -> (Option<CgroupPlace>, Vec<CgroupPlace>) {
     let mounted = |kind: &str, option: &str| {
         mounts.lines().find_map(|line| {
             let [_, at, of, options] =
@@ -54,11 +54,11 @@ fn places(groups: &str, mounts: &str) -> (Option<Place>, Vec<Place>) {
     let second = path("").zip(mounted("cgroup2", "rw")).map(|(path, root)| {
         let now = root.join(&path);
         let above = if path.is_empty() { Some(root.as_path()) } else { now.parent() };
-        Place { above: above.unwrap_or(&root).to_owned(), now }
+        CgroupPlace { above: above.unwrap_or(&root).to_owned(), now }
     });
     let first = ["cpu", "blkio"].into_iter().filter_map(|controller| {
         let now = mounted("cgroup", controller)?.join(path(controller)?);
-        Some(Place { above: now.clone(), now })
+        Some(CgroupPlace { above: now.clone(), now })
     });
     (second, first.collect())
 }
@@ -110,7 +110,7 @@ impl Group {
 
     /// Makes one there, has the process enter it, and says what is limited. Without anything to
     /// limit there is none.
-    fn make(&mut self, place: &Place, limits: &[(&str, &str)]) -> io::Result<Vec<String>> {
+    fn make(&mut self, place: &CgroupPlace, limits: &[(&str, &str)]) -> io::Result<Vec<String>> {
         let directory = place.above.join(format!("falaj-disk-{}", std::process::id()));
         fs::create_dir(&directory)?;
         let has: Vec<_> = limits.iter().filter(|(file, _)| directory.join(file).exists()).collect();
@@ -193,8 +193,8 @@ impl Drop for Group {
 mod tests {
     use super::*;
 
-    fn place(above: &str, now: &str) -> Place {
-        Place { above: above.into(), now: now.into() }
+    fn place(above: &str, now: &str) -> CgroupPlace {
+        CgroupPlace { above: above.into(), now: now.into() }
     }
 
     #[test]
@@ -239,10 +239,10 @@ mod tests {
     fn where_nothing_can_be_limited_nothing_stays() {
         let mut group = Group { at: Vec::new(), words: String::new() };
         let above = tempfile::tempdir().unwrap();
-        let there = Place { above: above.path().into(), now: above.path().into() };
+        let there = CgroupPlace { above: above.path().into(), now: above.path().into() };
         assert_eq!(group.make(&there, &TENTH).unwrap(), Vec::<String>::new());
         assert!(group.at.is_empty() && fs::read_dir(&above).unwrap().next().is_none());
-        let nowhere = Place { above: "/proc/none".into(), now: "/proc".into() };
+        let nowhere = CgroupPlace { above: "/proc/none".into(), now: "/proc".into() };
         assert!(group.make(&nowhere, &TENTH).is_err() && group.at.is_empty());
     }
 }

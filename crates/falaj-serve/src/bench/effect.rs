@@ -4,7 +4,7 @@
 //! take turns; with eight times the weight one of them has several in a row. So the first packets
 //! in a row, or the first in turns again, are those after the change.
 
-use super::stand::{Outside, Stand, adapter_of, ask, unit};
+use super::fixture::{Fixture, Outside, adapter_of, ask, unit};
 use anyhow::{Context, Result, ensure};
 use falaj_sched::units::time::Span;
 use falaj_traffic::meter::Meter;
@@ -52,7 +52,7 @@ struct Made {
 type Came = Vec<(Instant, bool)>;
 
 pub(super) fn measure(changes: u32) -> Result<Effect> {
-    let (mut stand, outside) = Stand::new(text(), ADAPTERS)?;
+    let (mut stand, outside) = Fixture::new(text(), ADAPTERS)?;
     let Outside { adapters, uplink, http } = &outside;
     let over = AtomicBool::new(false);
     let (made, came) = std::thread::scope(|scope| -> Result<(Vec<Made>, Came)> {

@@ -6,14 +6,14 @@
 //! kernel.
 
 mod effect;
-mod stand;
+mod fixture;
 
 use anyhow::{Context, Result};
 use falaj_sched::units::time::Span;
 use falaj_terminal::{arguments, text};
 use falaj_traffic::meter::Meter;
+use fixture::{Fixture, ask, unit};
 use serde_json::{Value, json};
-use stand::{Stand, ask, unit};
 use std::fmt::Write as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -103,14 +103,14 @@ fn load(args: &Args, inside: &[UnixDatagram], over: &AtomicBool) -> u64 {
 
 /// What became of one path.
 #[derive(Default)]
-struct Asked {
+struct PathTimes {
     times: Meter,
     bytes: usize,
     refused: u64,
 }
 
-fn client(api: &Path, path: &str, over: &AtomicBool) -> Result<Asked> {
-    let mut asked = Asked::default();
+fn client(api: &Path, path: &str, over: &AtomicBool) -> Result<PathTimes> {
+    let mut asked = PathTimes::default();
     let (method, path) = path.split_once(' ').unwrap_or(("GET", path));
     for round in 0.. {
         if over.load(Ordering::Relaxed) {
@@ -137,11 +137,11 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         return tell_effect(args);
     }
     let before = memory()?;
-    let (mut stand, outside) = Stand::new(scenario(args), args.adapters)?;
+    let (mut stand, outside) = Fixture::new(scenario(args), args.adapters)?;
     let over = AtomicBool::new(false);
     let arrived = AtomicU64::new(0);
     let mut filled = 0;
-    let (sent, asked) = std::thread::scope(|scope| -> Result<(u64, Vec<Asked>)> {
+    let (sent, asked) = std::thread::scope(|scope| -> Result<(u64, Vec<PathTimes>)> {
         let loading = scope.spawn(|| load(args, &outside.adapters, &over));
         scope.spawn(|| {
             let mut buffer = [0; 2048];
@@ -228,7 +228,7 @@ fn tell_effect(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(args: &Args, asked: &[Asked], of: &Value) -> Result<ExitCode> {
+fn tell(args: &Args, asked: &[PathTimes], of: &Value) -> Result<ExitCode> {
     let nanos = |span: Option<Span>| text::span(span);
     if args.json {
         let paths: Vec<Value> = PATHS

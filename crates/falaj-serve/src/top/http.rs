@@ -17,19 +17,19 @@ use tokio::time::timeout;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A service's API.
-pub(super) struct Client {
+pub(super) struct HttpClient {
     runtime: Runtime,
     path: PathBuf,
 }
 
-impl Client {
-    pub(super) fn new(path: &Path) -> Result<Client> {
+impl HttpClient {
+    pub(super) fn new(path: &Path) -> Result<HttpClient> {
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
             .build()
             .context("no runtime")?;
-        Ok(Client { runtime, path: path.to_owned() })
+        Ok(HttpClient { runtime, path: path.to_owned() })
     }
 
     /// What is there, as JSON.

@@ -19,10 +19,10 @@ use falaj_control::client::Which;
 use falaj_terminal::output::print;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use seen::Way;
+use seen::ScreenDirection;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use source::Source;
-use state::State;
+use source::RunningLink;
+use state::ScreenState;
 use std::io::{IsTerminal, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -63,8 +63,8 @@ pub struct Args {
     #[arg(long)]
     once: bool,
     /// What to begin with: what is sent, or what is received.
-    #[arg(long, value_enum, default_value_t = Way::Up)]
-    way: Way,
+    #[arg(long, value_enum, default_value_t = ScreenDirection::Up)]
+    way: ScreenDirection,
     /// How wide that one screen is.
     #[arg(long, value_name = "COLUMNS", requires = "once",
         value_parser = clap::value_parser!(u16).range(40..=500))]
@@ -76,8 +76,8 @@ pub struct Args {
 /// # Errors
 /// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
-    let mut source = Source::find(args.api.as_deref(), &args.which)?;
-    let mut state = State::new(args.way);
+    let mut source = RunningLink::find(args.api.as_deref(), &args.which)?;
+    let mut state = ScreenState::new(args.way);
     state.take(source.look()?);
     if args.once {
         if !source.has_rates() {
@@ -113,8 +113,8 @@ enum Gone {
 
 fn watch(
     mut terminal: DefaultTerminal,
-    source: &mut Source,
-    state: &mut State,
+    source: &mut RunningLink,
+    state: &mut ScreenState,
     ended: &AtomicBool,
 ) -> Result<Gone> {
     let mut next = Instant::now() + STEP;
@@ -142,7 +142,7 @@ fn watch(
 }
 
 /// Does what a key asks for; says whether it goes on.
-fn pressed(key: KeyEvent, source: &mut Source, state: &mut State) -> bool {
+fn pressed(key: KeyEvent, source: &mut RunningLink, state: &mut ScreenState) -> bool {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return !matches!(key.code, KeyCode::Char('c' | 'd'));
     }
@@ -184,7 +184,7 @@ fn pressed(key: KeyEvent, source: &mut Source, state: &mut State) -> bool {
 }
 
 /// Makes a change, and says what came of it.
-fn change(source: &mut Source, state: &mut State, wanted: Option<state::Wanted>) {
+fn change(source: &mut RunningLink, state: &mut ScreenState, wanted: Option<state::WantedChange>) {
     let Some(wanted) = wanted else { return };
     let said = match source.change(&wanted) {
         Ok(()) => format!(
@@ -199,7 +199,7 @@ fn change(source: &mut Source, state: &mut State, wanted: Option<state::Wanted>)
 }
 
 /// Pauses the adapter that is chosen, or lets it go on.
-fn pause(source: &mut Source, state: &mut State) {
+fn pause(source: &mut RunningLink, state: &mut ScreenState) {
     let Some((name, paused)) = state.row().map(|row| (row.adapter.clone(), !row.paused)) else {
         return;
     };
@@ -211,7 +211,7 @@ fn pause(source: &mut Source, state: &mut State) {
     tell(source, state, said);
 }
 
-fn tell(source: &mut Source, state: &mut State, said: String) {
+fn tell(source: &mut RunningLink, state: &mut ScreenState, said: String) {
     state.say(said);
     // A link that is gone says so by the next look.
     if let Ok(seen) = source.look() {

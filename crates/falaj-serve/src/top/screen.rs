@@ -1,14 +1,14 @@
 //! How it looks: a row for each flow, below it more of the one that is chosen, what was said, and
 //! the keys. A broken promise is told by a sign, a word and by inverted letters: colours only help.
 
-use super::seen::{Row as Flow, Way};
-use super::state::State;
+use super::seen::{ScreenDirection, ScreenRow as Flow};
+use super::state::ScreenState;
 use falaj_terminal::text::{DASH, nanos, rate};
 use ratatui::backend::TestBackend;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Text};
-use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState, Wrap};
+use ratatui::widgets::{Cell, Paragraph, ScreenRow, Table, TableState, Wrap};
 use ratatui::{Frame, Terminal};
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -18,7 +18,7 @@ const BELOW: u16 = 5;
 const NUMBERS: u16 = 110;
 const LINE: u16 = 30;
 
-pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State) {
+pub(super) fn draw(frame: &mut Frame<'_>, state: &mut ScreenState) {
     let [head, table, below, keys] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Min(2),
@@ -33,7 +33,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State) {
 }
 
 /// One screen as text, as high as it has to be.
-pub(super) fn text(state: &mut State, width: u16) -> String {
+pub(super) fn text(state: &mut ScreenState, width: u16) -> String {
     let rows = u16::try_from(state.rows().len()).unwrap_or(u16::MAX - 20);
     // A screen's numbers are 16 bits wide, and so is its area.
     let height = (rows + 3 + BELOW).min(u16::MAX / width.max(1));
@@ -52,12 +52,12 @@ pub(super) fn text(state: &mut State, width: u16) -> String {
     lines.join("\n") + "\n"
 }
 
-fn title(state: &State) -> Line<'static> {
+fn title(state: &ScreenState) -> Line<'static> {
     let way = match (state.way, state.seen.recent) {
-        (Way::Up, true) => "what adapters send",
-        (Way::Down, true) => "what adapters receive",
-        (Way::Up, false) => "up",
-        (Way::Down, false) => "down",
+        (ScreenDirection::Up, true) => "what adapters send",
+        (ScreenDirection::Down, true) => "what adapters receive",
+        (ScreenDirection::Up, false) => "up",
+        (ScreenDirection::Down, false) => "down",
     };
     let held = if state.held { ", HELD" } else { "" };
     let since = nanos((state.seen.at / 1_000_000_000 * 1_000_000_000) as f64);
@@ -67,7 +67,7 @@ fn title(state: &State) -> Line<'static> {
     )
 }
 
-fn flows(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
+fn flows(frame: &mut Frame<'_>, area: Rect, state: &mut ScreenState) {
     let line = area.width.saturating_sub(NUMBERS).min(LINE);
     let right = |text: String| Cell::from(Text::from(text).alignment(Alignment::Right));
     let recent = state.seen.recent;
@@ -75,11 +75,11 @@ fn flows(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
         "Flow", "Rate", "at least", "", "p99", "largest", "at most", "waits", "drops", "weight",
         "promise",
     ];
-    let head = Row::new(head.iter().enumerate().map(|(n, text)| match n {
+    let head = ScreenRow::new(head.iter().enumerate().map(|(n, text)| match n {
         0 | 3 | 10 => Cell::from(*text),
         _ => right((*text).to_owned()),
     }));
-    let rows: Vec<Row<'_>> = state
+    let rows: Vec<ScreenRow<'_>> = state
         .rows()
         .into_iter()
         .map(|flow| {
@@ -98,7 +98,7 @@ fn flows(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
                 Some(adapter) if *adapter != flow.flow => format!("{adapter} · {}", flow.flow),
                 _ => flow.flow.clone(),
             };
-            Row::new([
+            ScreenRow::new([
                 Cell::from(name),
                 right(flow.rate.map_or_else(|| DASH.into(), rate)),
                 right(
@@ -177,7 +177,7 @@ fn bars(rates: &[u64], width: usize) -> String {
 }
 
 /// More of the flow that is chosen, and what was said last.
-fn about(state: &State) -> Text<'static> {
+fn about(state: &ScreenState) -> Text<'static> {
     let mut text = Text::default();
     if let Some(flow) = state.row() {
         let cap = flow.cap.as_ref().map_or_else(String::new, |cap| format!(", capped at {cap}"));
@@ -210,7 +210,7 @@ fn about(state: &State) -> Text<'static> {
     text
 }
 
-fn bottom(state: &State) -> Line<'static> {
+fn bottom(state: &ScreenState) -> Line<'static> {
     match state.typing() {
         Some((key, typed)) => Line::styled(
             format!("{key}: {typed}▏   Enter sets it, empty takes it away, Esc leaves it"),
@@ -224,7 +224,7 @@ fn bottom(state: &State) -> Line<'static> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::seen::Seen;
+    use super::super::seen::ScreenSample;
     use super::*;
     use crate::model::Sample;
     use expect_test::expect;
@@ -267,7 +267,7 @@ mod tests {
     }
 
     /// A second of a service.
-    fn seen(second: u64, rate: f64, broken: u64) -> Seen {
+    fn seen(second: u64, rate: f64, broken: u64) -> ScreenSample {
         let adapter = |name: &str, up: Json| {
             json!({ "name": name, "port": "namespace", "link": "uplink", "up": [up],
                 "down": [flow(name, 0.0, 200_000, None, 0)], "foreign": 0, "malformed": 0,
@@ -287,12 +287,16 @@ mod tests {
             "losses": {},
         }))
         .unwrap();
-        Seen::of_service("falaj serve service.toml (pid 4711)", &sample, &scenario("mclock"))
+        ScreenSample::of_service(
+            "falaj serve service.toml (pid 4711)",
+            &sample,
+            &scenario("mclock"),
+        )
     }
 
     #[test]
     fn a_screen_of_a_service() {
-        let mut state = State::new(Way::Up);
+        let mut state = ScreenState::new(ScreenDirection::Up);
         for second in 1..=8 {
             state.take(seen(second, second as f64 * 250_000.0, 0));
         }
@@ -322,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_broken_promise_is_told_without_colours() {
-        let mut state = State::new(Way::Up);
+        let mut state = ScreenState::new(ScreenDirection::Up);
         state.take(seen(1, 1e6, 0));
         state.take(seen(2, 1e6, 3));
         let screen = text(&mut state, 100);
@@ -352,7 +356,7 @@ mod tests {
     fn any_size_and_any_service() {
         for (width, height) in [(1, 1), (10, 3), (40, 8), (500, 60)] {
             for adapters in [false, true] {
-                let mut state = State::new(Way::Down);
+                let mut state = ScreenState::new(ScreenDirection::Down);
                 if adapters {
                     state.take(seen(1, 1e9, 1));
                 }
@@ -360,12 +364,12 @@ mod tests {
                 terminal.draw(|frame| draw(frame, &mut state)).unwrap();
             }
         }
-        assert!(text(&mut State::new(Way::Up), 80).contains("There is no flow."));
+        assert!(text(&mut ScreenState::new(ScreenDirection::Up), 80).contains("There is no flow."));
     }
 
     #[test]
     fn keys_ask_for_what_the_discipline_has() {
-        let mut state = State::new(Way::Up);
+        let mut state = ScreenState::new(ScreenDirection::Up);
         state.take(seen(1, 1e6, 0));
         let wanted = state.weight_by(1).unwrap();
         assert_eq!(

@@ -1,13 +1,13 @@
 //! What is shown of a link, wherever it is from.
 
 use crate::model::{Flow, Sample};
-use falaj_control::protocol::{FlowReport, Report};
+use falaj_control::protocol::{FlowReport, LinksReport};
 use falaj_sched::registry;
 use serde_json::Value as Json;
 
 /// A direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Way {
+pub(crate) enum ScreenDirection {
     /// What adapters send.
     Up,
     /// What they receive.
@@ -16,19 +16,19 @@ pub(crate) enum Way {
 
 /// What is known at one instant.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct ScreenSample {
     /// What runs: a file, or a command.
     pub(super) about: String,
     /// Since it began, in nanoseconds.
     pub(super) at: u64,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<ScreenRow>,
     /// Delays are of the last second; else since the start.
     pub(super) recent: bool,
 }
 
 /// A flow in one direction.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Row {
+pub(super) struct ScreenRow {
     pub(super) up: bool,
     pub(super) link: String,
     /// As it is called in the scenario; parts of a flow behind a `/`.
@@ -62,9 +62,9 @@ pub(super) struct Row {
     pub(super) cap: Option<String>,
 }
 
-impl Seen {
+impl ScreenSample {
     /// What a service says.
-    pub(super) fn of_service(about: &str, sample: &Sample, scenario: &Json) -> Seen {
+    pub(super) fn of_service(about: &str, sample: &Sample, scenario: &Json) -> ScreenSample {
         let mut rows = Vec::new();
         for adapter in &sample.adapters {
             for (up, flows) in [(true, &adapter.up), (false, &adapter.down)] {
@@ -79,11 +79,11 @@ impl Seen {
                 }
             }
         }
-        Seen { about: about.to_owned(), at: sample.at_ns, rows, recent: true }
+        ScreenSample { about: about.to_owned(), at: sample.at_ns, rows, recent: true }
     }
 
     /// What any link says.
-    pub(super) fn of_link(about: &str, report: &Report, scenario: &Json) -> Seen {
+    pub(super) fn of_link(about: &str, report: &LinksReport, scenario: &Json) -> ScreenSample {
         let mut rows = Vec::new();
         for link in &report.links {
             for direction in &link.directions {
@@ -96,13 +96,13 @@ impl Seen {
                 }
             }
         }
-        Seen { about: about.to_owned(), at: report.elapsed_ns, rows, recent: false }
+        ScreenSample { about: about.to_owned(), at: report.elapsed_ns, rows, recent: false }
     }
 }
 
-fn of_flow(flow: &Flow) -> Row {
+fn of_flow(flow: &Flow) -> ScreenRow {
     let delay = flow.window.as_ref().map(|window| &window.delay);
-    Row {
+    ScreenRow {
         flow: flow.flow.clone(),
         rate: flow.window.as_ref().map(|window| window.sent),
         promised_rate: flow.promise.rate,
@@ -119,9 +119,9 @@ fn of_flow(flow: &Flow) -> Row {
     }
 }
 
-fn of_report(flow: &FlowReport) -> Row {
+fn of_report(flow: &FlowReport) -> ScreenRow {
     let name = flow.flow.split_once(' ').map_or(flow.flow.as_str(), |(_, name)| name);
-    Row {
+    ScreenRow {
         flow: name.to_owned(),
         rate: flow.rate,
         p99: flow.sojourn.p99_ns,
@@ -132,7 +132,7 @@ fn of_report(flow: &FlowReport) -> Row {
     }
 }
 
-impl Row {
+impl ScreenRow {
     /// Adds what the scenario says of the flow: under which discipline it stands, its weight, its
     /// cap.
     fn configure(&mut self, scenario: &Json) {

@@ -1,63 +1,65 @@
 //! Where samples come from, and changes go to.
 
-use super::http::Client as Http;
-use super::seen::Seen;
-use super::state::Wanted;
+use super::http::HttpClient as Http;
+use super::seen::ScreenSample;
+use super::state::WantedChange;
 use crate::model::{Problem, Sample, Service};
 use anyhow::{Context, Result};
-use falaj_control::client::{Client, Which, add_rates};
-use falaj_control::protocol::{Refusal, Remark, Report, ScenarioAnswer, SetAnswer, SetRequest};
+use falaj_control::client::{HttpClient, Which, add_rates};
+use falaj_control::protocol::{
+    LinksReport, Refusal, Remark, ScenarioAnswer, SetAnswer, SetRequest,
+};
 use hyper::Method;
 use hyper::body::Bytes;
 use serde_json::{Value as Json, json};
 use std::path::Path;
 
 /// A link that runs.
-pub(super) enum Source {
+pub(super) enum RunningLink {
     /// A service, by its API.
     Service { http: Http, about: String },
     /// Any link, by its control socket; and what it said last.
-    Link { client: Box<Client>, before: Option<Box<Report>> },
+    Link { client: Box<HttpClient>, before: Option<Box<LinksReport>> },
 }
 
-impl Source {
+impl RunningLink {
     /// Finds what runs.
-    pub(super) fn find(api: Option<&Path>, which: &Which) -> Result<Source> {
+    pub(super) fn find(api: Option<&Path>, which: &Which) -> Result<RunningLink> {
         if let Some(path) = api {
-            return Source::service(path).with_context(|| format!("--api {}", path.display()));
+            return RunningLink::service(path).with_context(|| format!("--api {}", path.display()));
         }
         let client = which
             .connect()
             .context("there is nothing to show: `falaj serve FILE` starts a service, whose socket --api names")?;
         let beside = client.path.with_extension("http");
         if client.hello.command == "serve" && beside.exists() {
-            return Source::service(&beside);
+            return RunningLink::service(&beside);
         }
-        Ok(Source::Link { client: Box::new(client), before: None })
+        Ok(RunningLink::Link { client: Box::new(client), before: None })
     }
 
-    fn service(path: &Path) -> Result<Source> {
+    fn service(path: &Path) -> Result<RunningLink> {
         let http = Http::new(path)?;
         let service: Service = http.get("/v1")?;
         let about = format!("falaj serve {} (pid {})", service.file, service.pid);
-        Ok(Source::Service { http, about })
+        Ok(RunningLink::Service { http, about })
     }
 
     /// Has it rates at once, or only when it was looked at twice?
     pub(super) fn has_rates(&self) -> bool {
-        matches!(self, Source::Service { .. })
+        matches!(self, RunningLink::Service { .. })
     }
 
     /// What is now.
-    pub(super) fn look(&mut self) -> Result<Seen> {
+    pub(super) fn look(&mut self) -> Result<ScreenSample> {
         match self {
-            Source::Service { http, about } => {
+            RunningLink::Service { http, about } => {
                 let sample: Sample = http.get("/v1/adapters")?;
                 let scenario: Json = http.get("/v1/scenario")?;
-                Ok(Seen::of_service(about, &sample, &scenario))
+                Ok(ScreenSample::of_service(about, &sample, &scenario))
             }
-            Source::Link { client, before } => {
-                let mut report: Report = client.must("show", json!({}))?;
+            RunningLink::Link { client, before } => {
+                let mut report: LinksReport = client.must("show", json!({}))?;
                 let text: ScenarioAnswer = client.must("scenario", json!({}))?;
                 let scenario: Json =
                     toml::from_str(&text.toml).context("the link's scenario is not to be read")?;
@@ -70,14 +72,14 @@ impl Source {
                     "falaj {} {} (pid {})",
                     client.hello.command, client.hello.about, client.hello.pid
                 );
-                Ok(Seen::of_link(&about, &report, &scenario))
+                Ok(ScreenSample::of_link(&about, &report, &scenario))
             }
         }
     }
 
     /// Pauses an adapter, or lets it go on.
     pub(super) fn pause(&mut self, adapter: &str, paused: bool) -> Result<(), String> {
-        let Source::Service { http, .. } = self else {
+        let RunningLink::Service { http, .. } = self else {
             return Err("only adapters of a service pause".into());
         };
         let path = format!("/v1/adapters/{}/paused", adapter.replace('/', "%2F"));
@@ -85,15 +87,15 @@ impl Source {
     }
 
     /// Makes a change, or says why not.
-    pub(super) fn change(&mut self, wanted: &Wanted) -> Result<(), String> {
+    pub(super) fn change(&mut self, wanted: &WantedChange) -> Result<(), String> {
         match self {
-            Source::Service { http, .. } => {
+            RunningLink::Service { http, .. } => {
                 let adapter = wanted.adapter.as_deref().unwrap_or(&wanted.flow);
                 let value = wanted.value.as_deref().map_or(Json::Null, value);
                 let path = format!("/v1/adapters/{}", adapter.replace('/', "%2F"));
                 answered(http.ask(Method::PATCH, &path, json!({ wanted.key: value }).to_string()))
             }
-            Source::Link { client, .. } => {
+            RunningLink::Link { client, .. } => {
                 let place = format!(
                     "link.{}.flow.{}",
                     json!(wanted.link),

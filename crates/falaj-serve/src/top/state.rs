@@ -1,6 +1,6 @@
 //! What was chosen and typed, and what was before.
 
-use super::seen::{Row, Seen, Way};
+use super::seen::{ScreenDirection, ScreenRow, ScreenSample};
 use falaj_sched::registry;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,7 +9,7 @@ pub(super) const BEFORE: usize = 60;
 
 /// A change that somebody wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct WantedChange {
     pub(super) link: String,
     pub(super) flow: String,
     pub(super) adapter: Option<String>,
@@ -25,9 +25,9 @@ struct Typing {
     text: String,
 }
 
-pub(super) struct State {
-    pub(super) seen: Seen,
-    pub(super) way: Way,
+pub(super) struct ScreenState {
+    pub(super) seen: ScreenSample,
+    pub(super) way: ScreenDirection,
     pub(super) chosen: usize,
     pub(super) held: bool,
     /// What was said last.
@@ -41,14 +41,14 @@ pub(super) struct State {
     new: BTreeMap<(bool, String), u64>,
 }
 
-fn key(row: &Row) -> (bool, String) {
+fn key(row: &ScreenRow) -> (bool, String) {
     (row.up, format!("{} {}", row.link, row.flow))
 }
 
-impl State {
-    pub(super) fn new(way: Way) -> State {
-        State {
-            seen: Seen::default(),
+impl ScreenState {
+    pub(super) fn new(way: ScreenDirection) -> ScreenState {
+        ScreenState {
+            seen: ScreenSample::default(),
             way,
             chosen: 0,
             held: false,
@@ -62,7 +62,7 @@ impl State {
     }
 
     /// Takes a look.
-    pub(super) fn take(&mut self, seen: Seen) {
+    pub(super) fn take(&mut self, seen: ScreenSample) {
         // A service that publishes once a second may be asked twice in between.
         let again = seen.at == self.seen.at && !self.seen.rows.is_empty();
         let (mut rates, mut dropped, mut new) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
@@ -89,15 +89,15 @@ impl State {
     }
 
     /// The flows of the direction that is shown.
-    pub(super) fn rows(&self) -> Vec<&Row> {
-        self.seen.rows.iter().filter(|row| row.up == (self.way == Way::Up)).collect()
+    pub(super) fn rows(&self) -> Vec<&ScreenRow> {
+        self.seen.rows.iter().filter(|row| row.up == (self.way == ScreenDirection::Up)).collect()
     }
 
-    pub(super) fn rates(&self, row: &Row) -> Vec<u64> {
+    pub(super) fn rates(&self, row: &ScreenRow) -> Vec<u64> {
         self.rates.get(&key(row)).into_iter().flatten().copied().collect()
     }
 
-    pub(super) fn dropped(&self, row: &Row) -> u64 {
+    pub(super) fn dropped(&self, row: &ScreenRow) -> u64 {
         self.new.get(&key(row)).copied().unwrap_or(0)
     }
 
@@ -107,7 +107,11 @@ impl State {
     }
 
     pub(super) fn turn(&mut self) {
-        self.way = if self.way == Way::Up { Way::Down } else { Way::Up };
+        self.way = if self.way == ScreenDirection::Up {
+            ScreenDirection::Down
+        } else {
+            ScreenDirection::Up
+        };
         self.step(0);
     }
 
@@ -119,7 +123,7 @@ impl State {
         self.said = Some(what);
     }
 
-    pub(super) fn row(&self) -> Option<&Row> {
+    pub(super) fn row(&self) -> Option<&ScreenRow> {
         self.rows().get(self.chosen).copied()
     }
 
@@ -174,20 +178,20 @@ impl State {
         }
     }
 
-    fn wanted(&self, key: &'static str, value: Option<String>) -> Option<Wanted> {
-        let Row { link, flow, adapter, .. } = self.row()?.clone();
-        Some(Wanted { link, flow, adapter, key, value })
+    fn wanted(&self, key: &'static str, value: Option<String>) -> Option<WantedChange> {
+        let ScreenRow { link, flow, adapter, .. } = self.row()?.clone();
+        Some(WantedChange { link, flow, adapter, key, value })
     }
 
     /// What was typed, as a change.
-    pub(super) fn typed(&mut self) -> Option<Wanted> {
+    pub(super) fn typed(&mut self) -> Option<WantedChange> {
         let Typing { key, text } = self.typing.take()?;
         let text = text.trim();
         self.wanted(key, (!text.is_empty()).then(|| text.to_owned()))
     }
 
     /// Another weight.
-    pub(super) fn weight_by(&mut self, by: i64) -> Option<Wanted> {
+    pub(super) fn weight_by(&mut self, by: i64) -> Option<WantedChange> {
         let Some((key, weight)) = self.row()?.weight else {
             self.ask_weight();
             return None;

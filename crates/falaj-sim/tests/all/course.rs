@@ -4,10 +4,10 @@
 use falaj_engine::PipeId;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
-use falaj_sim::course::Course;
-use falaj_sim::excerpt::Excerpt;
+use falaj_sim::observer::{Every, PacketEnd};
+use falaj_sim::packet_window::PacketWindow;
 use falaj_sim::scenario::experiment;
-use falaj_sim::witness::{Event, Every};
+use falaj_sim::time_bins::TimeBins;
 use falaj_sim::{Experiment, simulate, simulate_watched};
 use std::sync::atomic::AtomicBool;
 
@@ -29,7 +29,7 @@ fn overloaded() -> Experiment {
 fn parts_add_up_to_what_is_counted() {
     let experiment = overloaded();
     let run = simulate(&experiment, 1, &STOP).unwrap();
-    let mut course = Course::new(experiment.duration, 100);
+    let mut course = TimeBins::new(experiment.duration, 100);
     let watched = simulate_watched(&experiment, 1, &STOP, &mut course).unwrap();
     for f in 0..2 {
         let (counters, flow) =
@@ -50,20 +50,20 @@ fn parts_add_up_to_what_is_counted() {
 #[test]
 fn an_excerpt_is_of_the_longest_delay() {
     let experiment = overloaded();
-    let mut course = Course::new(experiment.duration, 10);
+    let mut course = TimeBins::new(experiment.duration, 10);
     simulate_watched(&experiment, 1, &STOP, &mut course).unwrap();
     let longest = course.flow(UP, FlowId(0)).unwrap().longest.unwrap();
-    let mut excerpt = Excerpt::around(UP, FlowId(0), longest);
+    let mut excerpt = PacketWindow::around(UP, FlowId(0), longest);
     simulate_watched(&experiment, 1, &STOP, &mut excerpt).unwrap();
     // All of the flow's packets, told once more.
     let (mut came, mut left, mut emits) = (Vec::new(), Vec::new(), Vec::new());
-    let mut all = Every(|event: Event<'_>| match event {
-        Event::Sent(e) if e.flow == FlowId(0) && e.arrival >= longest.since => {
+    let mut all = Every(|event: PacketEnd<'_>| match event {
+        PacketEnd::Sent(e) if e.flow == FlowId(0) && e.arrival >= longest.since => {
             came.push((e.arrival, u64::from(e.bytes)));
             left.push((e.end, u64::from(e.bytes)));
             emits.push(*e);
         }
-        Event::Lost(loss)
+        PacketEnd::Lost(loss)
             if loss.dropped.why == falaj_engine::DropReason::Lost
                 && loss.dropped.flow == FlowId(0) =>
         {
@@ -101,12 +101,12 @@ fn all_that_comes_is_told_of() {
     let experiment = overloaded();
     let run = simulate(&experiment, 3, &STOP).unwrap();
     let (mut sent, mut lost, mut late) = (0, 0, 0);
-    let mut all = Every(|event: Event<'_>| match event {
-        Event::Sent(emit) => {
+    let mut all = Every(|event: PacketEnd<'_>| match event {
+        PacketEnd::Sent(emit) => {
             sent += 1;
             late += u64::from(emit.end > Time::ZERO + experiment.duration);
         }
-        Event::Lost(loss) => {
+        PacketEnd::Lost(loss) => {
             assert!(loss.came.is_some_and(|came| came <= loss.told));
             lost += 1;
         }

@@ -5,9 +5,11 @@ use falaj_engine::PipeId;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Span;
 use falaj_sim::measure::Measure;
-use falaj_sim::practice::more;
+use falaj_sim::replication_plan::more;
 use falaj_sim::scenario::experiment;
-use falaj_sim::{Experiment, Gathered, How, Practice, Progress, Study, WarmUp, Warmed};
+use falaj_sim::{
+    Experiment, Gathered, Progress, ReplicationPlan, Study, WarmUp, WarmUpMethod, Warmed,
+};
 use falaj_traffic::interval::Estimate;
 use falaj_traffic::source::size::Sizes;
 use std::sync::atomic::AtomicBool;
@@ -28,7 +30,7 @@ fn studies(
     most: usize,
     wanted: impl FnMut(&[Study]) -> usize,
 ) -> (Vec<Study>, Warmed) {
-    let practice = Practice { seed, warm_up, quantiles: vec![0.9], most };
+    let practice = ReplicationPlan { seed, warm_up, quantiles: vec![0.9], most };
     let progress = Progress { gone: &|_| {}, stop: &AtomicBool::new(false) };
     practice.studies(experiments, &progress, wanted).expect("a valid experiment")
 }
@@ -140,7 +142,7 @@ fn a_queue_that_fills_is_warm_up_and_one_that_never_does_is_no_steady_state() {
     let grows = scenario(&text("120mbit", "100000p"), Span::from_millis(400));
     let (_, warmed) = study(&grows, 1, WarmUp::Found, 8);
     assert_eq!(warmed.cut, Span::ZERO);
-    let How::Found { late, .. } = warmed.how else { panic!("{warmed:?}") };
+    let WarmUpMethod::Found { late, .. } = warmed.how else { panic!("{warmed:?}") };
     assert_eq!((late[0].0, late[0].1, late.len()), (PIPE, ONE, 1));
     assert!(late[0].2 > Span::from_millis(200), "{late:?}");
 
@@ -148,7 +150,7 @@ fn a_queue_that_fills_is_warm_up_and_one_that_never_does_is_no_steady_state() {
         scenario(&(text("50mbit", "400p") + "start = \"100ms\"\n"), Span::from_millis(400));
     assert_eq!(
         study(&begins, 1, WarmUp::Found, 2).1,
-        Warmed { cut: Span::ZERO, how: How::Scheduled }
+        Warmed { cut: Span::ZERO, how: WarmUpMethod::Scheduled }
     );
 }
 

@@ -16,11 +16,11 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    what: AggregateCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum AggregateCommand {
     /// Packets a second, processor time and delay: one by one, in containers, with containers that
     /// leave when the reader is idle.
     #[cfg(feature = "lab")]
@@ -42,12 +42,12 @@ enum What {
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     match &args.what {
         #[cfg(feature = "lab")]
-        What::Bench(args) => bench::main(args),
+        AggregateCommand::Bench(args) => bench::main(args),
         #[cfg(feature = "lab")]
-        What::Consumer(args) => consumer::main(args),
+        AggregateCommand::Consumer(args) => consumer::main(args),
         #[cfg(feature = "lab")]
-        What::Tune(args) => tune::main(args),
-        What::Guest { asked } => {
+        AggregateCommand::Tune(args) => tune::main(args),
+        AggregateCommand::Guest { asked } => {
             priority::be_punctual(Rank::Receiver);
             serve(
                 io::stdin().as_fd().try_clone_to_owned()?,

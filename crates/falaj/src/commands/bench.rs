@@ -10,11 +10,11 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    what: BenchCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum BenchCommand {
     /// Packets simulated a second of CPU time, on one core.
     Sim(sim::Args),
     /// Nanoseconds for each packet enqueued and dequeued, by number of flows.
@@ -47,20 +47,20 @@ enum What {
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     match &args.what {
-        What::Sim(args) => sim::main(args),
-        What::Sched(args) => sched::main(args),
+        BenchCommand::Sim(args) => sim::main(args),
+        BenchCommand::Sched(args) => sched::main(args),
         #[cfg(feature = "serve")]
-        What::Serve(args) => falaj_serve::bench::main(args),
-        What::Path(args) => path::main(args),
-        What::Each(args) => each::main(args),
-        What::Wfi(args) => sched::wfi::main(args),
-        What::Tcp(args) => tcp::main(args),
-        What::Release(args) => release::main(args),
-        What::Delay(args) => delay::main(args),
+        BenchCommand::Serve(args) => falaj_serve::bench::main(args),
+        BenchCommand::Path(args) => path::main(args),
+        BenchCommand::Each(args) => each::main(args),
+        BenchCommand::Wfi(args) => sched::wfi::main(args),
+        BenchCommand::Tcp(args) => tcp::main(args),
+        BenchCommand::Release(args) => release::main(args),
+        BenchCommand::Delay(args) => delay::main(args),
         #[cfg(feature = "queueing")]
-        What::Queueing(args) => queueing::main(args),
-        What::Kernel(args) => kernel::main(args),
-        What::Isolation(args) => isolation::main(args),
-        What::Io(args) => io::main(args),
+        BenchCommand::Queueing(args) => queueing::main(args),
+        BenchCommand::Kernel(args) => kernel::main(args),
+        BenchCommand::Isolation(args) => isolation::main(args),
+        BenchCommand::Io(args) => io::main(args),
     }
 }

@@ -10,7 +10,7 @@ use falaj_control::host_limits;
 use falaj_control::live_links::{
     live_links, no_adapters, warn_of_overflow, warn_of_sharing, warn_of_spinning,
 };
-use falaj_control::pacing::Pace;
+use falaj_control::pacing::PacingArgs;
 use falaj_control::running::Running;
 use falaj_control::summary::{FailIf, JsonFile, of_forwarder};
 use falaj_engine::batch::BatchPolicy;
@@ -23,7 +23,7 @@ use falaj_live::wiring;
 use falaj_scenario::Link;
 use falaj_scenario::keys::{MTU_MAX, MTU_MIN};
 use falaj_sched::units::time::Time;
-use falaj_terminal::effective_config::Asked;
+use falaj_terminal::effective_config::EffectiveConfig;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     link: LinkArgs,
     #[command(flatten)]
-    pace: Pace,
+    pace: PacingArgs,
     #[command(flatten)]
     control: ControlArgs,
     #[command(flatten)]
@@ -101,7 +101,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     fail_if: FailIf,
     #[command(flatten)]
-    asked: Asked,
+    asked: EffectiveConfig,
 }
 
 /// Ways to read and write an interface.

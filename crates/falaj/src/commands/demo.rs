@@ -1,8 +1,8 @@
 //! `falaj demo`: what isolation is worth, on real packets, in a minute.
 
-use crate::commands::compare::{Comparison, Row, Verdict};
+use crate::commands::compare::{ComparedFlow, Comparison, Verdict};
 use anyhow::Result;
-use falaj_experiment::simulation::Plan;
+use falaj_experiment::simulation::SimulationPlan;
 use falaj_live::event_loop::Options;
 use falaj_scenario::Scenario;
 use falaj_sched::contract::params::Values;
@@ -29,13 +29,19 @@ pub(crate) fn main(_: &Args) -> Result<ExitCode> {
         "tenant b floods the link with 150 Mbit/s. Real packets, between two network namespaces.\n"
     );
     say!("1. The link divided into two virtual links (examples/tenants.toml):\n");
-    let first = Comparison::of(&divided, &Plan::beside(&divided), Options::default(), "measuring")?;
+    let first = Comparison::of(
+        &divided,
+        &SimulationPlan::beside(&divided),
+        Options::default(),
+        "measuring",
+    )?;
     first.print();
     if first.interrupted {
         return Ok(first.exit());
     }
     say!("\n2. The same traffic, the link not divided: one FIFO of as many packets.\n");
-    let second = Comparison::of(&shared, &Plan::beside(&shared), Options::default(), "measuring")?;
+    let second =
+        Comparison::of(&shared, &SimulationPlan::beside(&shared), Options::default(), "measuring")?;
     second.print();
     if second.interrupted {
         return Ok(second.exit());
@@ -43,7 +49,7 @@ pub(crate) fn main(_: &Args) -> Result<ExitCode> {
 
     say!("\nWhat isolation is worth to tenant a, measured:");
     let a = |c: &Comparison| -> Vec<String> {
-        let row: &Row = &c.rows[0];
+        let row: &ComparedFlow = &c.rows[0];
         let (delay, counters) = (&row.measured.link.delay, &row.measured.link.counters);
         vec![
             text::span(delay.quantile(0.5)),

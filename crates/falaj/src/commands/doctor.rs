@@ -6,7 +6,7 @@
 
 use anyhow::{Context, Result};
 use falaj_control::host_limits;
-use falaj_control::host_limits::{FULL, Honest};
+use falaj_control::host_limits::{FULL, HostLimits};
 use falaj_experiment::measure::{Measured, measure};
 use falaj_experiment::tcp;
 use falaj_live::backend::xdp;
@@ -258,15 +258,15 @@ fn floor(tap: bool) -> Result<Floor> {
     })
 }
 
-fn honest(floor: &Floor) -> Honest {
-    Honest {
+fn honest(floor: &Floor) -> HostLimits {
+    HostLimits {
         rate_bits_per_s: floor.packets_per_s * FULL * 8.0,
         rate_of_small_bits_per_s: floor.packets_per_s * SMALL * 8.0,
         delay_ns: floor.release_error_p99_ns.map(|error| error.saturating_mul(10)),
     }
 }
 
-fn print(findings: &[Finding], floor: Option<&Floor>, honest: Option<&Honest>) {
+fn print(findings: &[Finding], floor: Option<&Floor>, honest: Option<&HostLimits>) {
     let width = findings.iter().map(|f| f.what.len()).max().unwrap_or(0);
     for Finding { what, works, why } in findings {
         say!("{what:width$}  {:3}  {why}", if *works { "yes" } else { "no" });

@@ -38,7 +38,7 @@ fn after_help() -> String {
 
 /// What became of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+enum Formatting {
     Unchanged,
     Changed,
     /// Why was said.
@@ -59,26 +59,26 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             if error.downcast_ref::<file::AlreadyReported>().is_none() {
                 eprintln!("falaj: {error:#}");
             }
-            Outcome::Failed
+            Formatting::Failed
         });
         outcomes.push((path.display().to_string(), outcome));
     }
     if args.json {
-        let file = |(name, outcome): &(String, Outcome)| -> Json {
+        let file = |(name, outcome): &(String, Formatting)| -> Json {
             let changed = match outcome {
-                Outcome::Unchanged => Some(false),
-                Outcome::Changed => Some(true),
-                Outcome::Failed => None,
+                Formatting::Unchanged => Some(false),
+                Formatting::Changed => Some(true),
+                Formatting::Failed => None,
             };
             json!({ "file": name, "changed": changed })
         };
         let all: Vec<Json> = outcomes.iter().map(file).collect();
         say!("{}", serde_json::to_string_pretty(&json!({ "check": args.check, "files": all }))?);
     }
-    let any = |wanted: Outcome| outcomes.iter().any(|(_, outcome)| *outcome == wanted);
+    let any = |wanted: Formatting| outcomes.iter().any(|(_, outcome)| *outcome == wanted);
     Ok(match () {
-        () if any(Outcome::Failed) => ExitCode::from(2),
-        () if args.check && any(Outcome::Changed) => ExitCode::from(1),
+        () if any(Formatting::Failed) => ExitCode::from(2),
+        () if args.check && any(Formatting::Changed) => ExitCode::from(1),
         () => ExitCode::SUCCESS,
     })
 }
@@ -87,7 +87,7 @@ fn is_stdin(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-fn one(path: &Path, args: &Args) -> Result<Outcome> {
+fn one(path: &Path, args: &Args) -> Result<Formatting> {
     let stdin = is_stdin(path);
     let name = if stdin { "standard input".to_owned() } else { path.display().to_string() };
     let mut bytes = Vec::new();
@@ -101,9 +101,9 @@ fn one(path: &Path, args: &Args) -> Result<Outcome> {
         file::tell(&errors);
         file::AlreadyReported
     })?;
-    let outcome = if new == text { Outcome::Unchanged } else { Outcome::Changed };
+    let outcome = if new == text { Formatting::Unchanged } else { Formatting::Changed };
     if args.check {
-        if outcome == Outcome::Changed && !args.json {
+        if outcome == Formatting::Changed && !args.json {
             let diff = TextDiff::from_lines(&text, &new);
             print(&diff.unified_diff().header(&name, &format!("{name}, formatted")).to_string());
         }
@@ -111,7 +111,7 @@ fn one(path: &Path, args: &Args) -> Result<Outcome> {
         if !new.is_empty() {
             print(&new);
         }
-    } else if outcome == Outcome::Changed {
+    } else if outcome == Formatting::Changed {
         replace(path, &new).with_context(|| format!("cannot write {name}"))?;
         if !args.json {
             say!("{name}");

@@ -3,12 +3,12 @@
 use crate::cli::link::LinkArgs;
 use anyhow::Result;
 use falaj_control::live_links::{between_two_ends, no_adapters, no_masks};
-use falaj_control::summary::{FailIf, Flow, JsonFile, Summary};
+use falaj_control::summary::{FailIf, FlowSummary, JsonFile, Summary};
 use falaj_live::priority::{Rank, be_punctual};
 use falaj_relay::{Carries, Relay, RelayFlow, RelaySpec, unknown};
 use falaj_sched::units::time::Span;
 use falaj_terminal::arguments;
-use falaj_terminal::effective_config::Asked;
+use falaj_terminal::effective_config::EffectiveConfig;
 use falaj_terminal::interrupt::{interruptible, interrupts};
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -57,7 +57,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     fail_if: FailIf,
     #[command(flatten)]
-    asked: Asked,
+    asked: EffectiveConfig,
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
@@ -92,12 +92,17 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let (report, _) = interruptible(|stop| Ok(relay.run(stop)?))?;
     let elapsed = Span(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let losses = report.losses.map(|(n, why)| (n, why.to_owned()));
-    let flow =
-        |flow: RelayFlow| Flow::handed_over_singly(flow.counters, flow.delay, flow.release_error);
+    let flow = |flow: RelayFlow| {
+        FlowSummary::handed_over_singly(flow.counters, flow.delay, flow.release_error)
+    };
     let flows = report.flows.into_iter().map(|flows| flows.into_iter().map(flow).collect());
-    let summary =
-        Summary::new(&scenario.links, elapsed, flows.collect::<Vec<Vec<Flow>>>(), losses.into())
-            .ruled(&scenario, report.rules);
+    let summary = Summary::new(
+        &scenario.links,
+        elapsed,
+        flows.collect::<Vec<Vec<FlowSummary>>>(),
+        losses.into(),
+    )
+    .ruled(&scenario, report.rules);
     let summary = summary.with_breaches(&scenario.links, report.breaches);
     note!("{} clients sent datagrams, {} streams", report.clients, report.streams);
     summary.tell();

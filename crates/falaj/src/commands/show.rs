@@ -3,7 +3,9 @@
 use anyhow::{Result, bail};
 use falaj_control::client::{Client, Which, add_rates};
 use falaj_control::masks;
-use falaj_control::protocol::{Asked, DirectionReport, FlowReport, Report, RuleReport};
+use falaj_control::protocol::{
+    DirectionReport, FlowReport, LinksReport, RequestedLink, RuleReport,
+};
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::units::time::Time;
 use falaj_terminal::output::print;
@@ -57,7 +59,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         print(&now.toml);
         return Ok(ExitCode::SUCCESS);
     }
-    let look = |client: &mut Client, histograms: bool| -> Result<Report> {
+    let look = |client: &mut Client, histograms: bool| -> Result<LinksReport> {
         client.must("show", json!({ "histograms": histograms }))
     };
     let mut before = look(&mut client, false)?;
@@ -94,7 +96,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 }
 
 /// Leaves what has this name.
-fn only(report: &mut Report, name: Option<&str>) -> Result<()> {
+fn only(report: &mut LinksReport, name: Option<&str>) -> Result<()> {
     let Some(name) = name else { return Ok(()) };
     let mut known = Vec::new();
     for link in &mut report.links {
@@ -125,7 +127,7 @@ fn only(report: &mut Report, name: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &LinksReport) -> String {
     let header = [
         "flow",
         "packets",
@@ -167,7 +169,7 @@ fn text(report: &Report) -> String {
     let mut out = String::new();
     // Writing to a string never fails.
     for (link, DirectionReport { way, asked, total, .. }) in directions() {
-        let Asked { rate, delay_ns, scheduler, impairments } = asked;
+        let RequestedLink { rate, delay_ns, scheduler, impairments } = asked;
         let rate = rate.map_or("unlimited".into(), |rate| text::rate(rate as f64));
         let mut words = vec![rate, text::nanos(*delay_ns as f64), scheduler.clone()];
         words.extend(impairments.iter().cloned());

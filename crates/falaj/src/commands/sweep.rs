@@ -31,11 +31,11 @@ In a Slurm array (--array=1-8):
   falaj sweep run plan.jsonl --shard $SLURM_ARRAY_TASK_ID/8 -o part-$SLURM_ARRAY_TASK_ID.jsonl")]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    what: SweepCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum SweepCommand {
     /// Write what is to be simulated; each combination of values is tried against the scenario.
     Plan(PlanArgs),
     /// Simulate a shard of it, or all.
@@ -95,9 +95,9 @@ struct MergeArgs {
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     match &args.what {
-        What::Plan(args) => plan(args),
-        What::Run(args) => run(args),
-        What::Merge(args) => merge(args),
+        SweepCommand::Plan(args) => plan(args),
+        SweepCommand::Run(args) => run(args),
+        SweepCommand::Merge(args) => merge(args),
     }
 }
 

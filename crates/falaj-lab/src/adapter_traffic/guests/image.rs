@@ -29,18 +29,18 @@ const APPLETS: [&str; 11] =
 const INIT: &str = include_str!("init.sh");
 
 /// What was found on this machine.
-pub(super) struct Found {
+pub(super) struct GuestFiles {
     pub(super) kernel: PathBuf,
     modules: PathBuf,
     busybox: PathBuf,
 }
 
-impl Found {
+impl GuestFiles {
     /// Below this directory, as packages lie there.
     ///
     /// # Errors
     /// What is missing, and which package has it.
-    pub(super) fn below(root: &Path) -> Result<Found> {
+    pub(super) fn below(root: &Path) -> Result<GuestFiles> {
         let mut versions: Vec<String> = names(&root.join("lib/modules"));
         versions.retain(|version| root.join(format!("boot/vmlinuz-{version}")).is_file());
         // Of several the last by name; any of them will do.
@@ -63,7 +63,7 @@ impl Found {
                 root.display()
             );
         };
-        Ok(Found {
+        Ok(GuestFiles {
             kernel: root.join(format!("boot/vmlinuz-{version}")),
             modules: root.join(format!("lib/modules/{version}/kernel")),
             busybox,
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     fn refused(root: &Path) -> String {
-        Found::below(root).err().expect("something is missing").to_string()
+        GuestFiles::below(root).err().expect("something is missing").to_string()
     }
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
         assert!(refused(root.path()).contains("busybox-static"));
         fs::create_dir_all(root.path().join("usr/bin")).unwrap();
         fs::write(root.path().join("usr/bin/busybox"), "").unwrap();
-        let found = Found::below(root.path()).unwrap();
+        let found = GuestFiles::below(root.path()).unwrap();
         assert_eq!(found.kernel, root.path().join("boot/vmlinuz-6.1.0-1-amd64"));
     }
 

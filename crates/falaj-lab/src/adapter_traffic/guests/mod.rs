@@ -15,7 +15,7 @@ use falaj_live::backend::{InterfaceState, OpenEnd};
 use falaj_live::clock::monotonic;
 use falaj_live::signals::end_with_this_thread;
 use falaj_live::traffic::datagrams::EndPlan;
-use image::{ARCHIVE, Found, QEMU};
+use image::{ARCHIVE, GuestFiles, QEMU};
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
@@ -65,14 +65,14 @@ impl Guests {
             .stderr(Stdio::null())
             .status();
         version.map_err(|error| no_emulator(&error))?;
-        let found = Found::below(root)?;
+        let found = GuestFiles::below(root)?;
         let work = tempfile::tempdir().context("no directory for the guests' files")?;
         let archive = found.pack(work.path())?;
         let memory = MEMORY_MIB + 3 * (fs::metadata(&archive)?.len() >> 20);
         let mut guests = Guests { at: Addresses::free(), work, machines: Vec::new() };
         for n in 0..number {
             let console = fs::File::create(guests.path(n, "console"))?;
-            let wanted = Wanted { n, kernel: &found.kernel, archive: &archive, memory };
+            let wanted = WantedGuest { n, kernel: &found.kernel, archive: &archive, memory };
             let mut command = Command::new(QEMU);
             command.args(guests.arguments(&wanted));
             command.stdin(Stdio::null()).stdout(console.try_clone()?).stderr(console);
@@ -91,7 +91,7 @@ impl Guests {
         self.work.path().join(format!("{n}.{what}"))
     }
 
-    fn arguments(&self, wanted: &Wanted) -> Vec<String> {
+    fn arguments(&self, wanted: &WantedGuest) -> Vec<String> {
         arguments(wanted, self.at, &self.path(wanted.n, "card"), &self.path(wanted.n, "line"))
     }
 
@@ -252,7 +252,7 @@ fn nanos(seconds: &str) -> Option<u64> {
 }
 
 /// A machine that is to be.
-struct Wanted<'a> {
+struct WantedGuest<'a> {
     n: usize,
     kernel: &'a Path,
     archive: &'a Path,
@@ -262,7 +262,7 @@ struct Wanted<'a> {
 /// What its emulator is told. The card has no MSI-X: QEMU 7.2 falls over it where a card's back-end
 /// is elsewhere and there is no KVM; and where KVM is inside of another machine it may not tell of
 /// its capabilities.
-fn arguments(wanted: &Wanted, at: Addresses, card: &Path, line: &Path) -> Vec<String> {
+fn arguments(wanted: &WantedGuest, at: Addresses, card: &Path, line: &Path) -> Vec<String> {
     let place = Addresses::UPLINK + 1 + wanted.n as u8;
     let mac = |place| at.mac(place).map(|byte| format!("{byte:02x}")).join(":");
     let (memory, card, line) = (wanted.memory, card.display(), line.display());
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_guest_is_told_its_card_its_addresses_and_its_memory() {
-        let wanted = Wanted {
+        let wanted = WantedGuest {
             n: 1,
             kernel: Path::new("/boot/vmlinuz"),
             archive: Path::new("/w/initrd"),

@@ -2,7 +2,7 @@
 //! by whoever has it: `-n LOOPS -alg NAME -qmin A -qmax B -flowsets LIST`, and
 //! a line that says `main SCHEDULER … time SECONDS NANOSECONDS qlen …`. The two take turns.
 
-use super::{Args, Case, median};
+use super::{Args, LoadCase, median};
 use anyhow::{Context, Result, bail};
 use falaj_terminal::interrupt::interrupts;
 use falaj_terminal::{progress, text};
@@ -22,7 +22,7 @@ const NAMES: &[(&str, &str)] = &[
 ];
 
 /// `None`: it knows no discipline of that name, and ran its list of packets instead.
-fn theirs(program: &Path, name: &str, case: &Case, pairs: u64) -> Result<Option<f64>> {
+fn theirs(program: &Path, name: &str, case: &LoadCase, pairs: u64) -> Result<Option<f64>> {
     let flows = case.flowsets.flows();
     let (qmin, qmax) = (case.qmin.of(flows), case.qmax.of(flows));
     // Whole fillings and drainings, as ours are.

@@ -1,7 +1,7 @@
 //! What is measured: nothing at all, a station, a whole engine.
 
 use super::flowsets::{Flowset, Flowsets};
-use super::generator::{Bed, Buffer, Controller, FULL};
+use super::generator::{Buffer, Controller, FULL, PacketSink};
 use super::regimes::Regime;
 use crate::bench::cpu_nanos;
 use falaj_engine::message::Unit;
@@ -28,7 +28,7 @@ const RATE: Rate = Rate::from_mbit(10_000);
 
 /// What stands between enqueue and dequeue.
 #[derive(Clone, Debug)]
-pub(super) enum What {
+pub(super) enum UnderTest {
     /// A list of packets: generator, controller and clock alone.
     Nothing,
     /// Queues with their limits, a discipline, a wire and counters.
@@ -60,11 +60,11 @@ impl Subject {
     }
 }
 
-impl What {
+impl UnderTest {
     pub(super) fn discipline(&self) -> &str {
         match self {
-            What::Nothing => "none",
-            What::Station(subject) | What::Engine(subject) => subject.name(),
+            UnderTest::Nothing => "none",
+            UnderTest::Station(subject) | UnderTest::Engine(subject) => subject.name(),
         }
     }
 }
@@ -190,15 +190,15 @@ fn setup(subject: &Subject, flowsets: &Flowsets) -> Result<Setup, String> {
 }
 
 /// One run: how often, and what is read before and after what counts.
-pub(super) struct Run<'a> {
+pub(super) struct DrivenRun<'a> {
     pub(super) flowsets: &'a Flowsets,
     pub(super) qmin: u64,
     pub(super) qmax: u64,
 }
 
-impl Run<'_> {
+impl DrivenRun<'_> {
     /// Nanoseconds of CPU for each pair; or why the discipline takes no such flows.
-    pub(super) fn nanos(&self, what: &What, pairs: u64) -> Result<f64, String> {
+    pub(super) fn nanos(&self, what: &UnderTest, pairs: u64) -> Result<f64, String> {
         self.with(what, |turn| {
             turn(1);
             let before = cpu_nanos();
@@ -211,13 +211,13 @@ impl Run<'_> {
     /// (its first filling and draining warms it up) and says how many it were.
     pub(super) fn with<R>(
         &self,
-        what: &What,
+        what: &UnderTest,
         drive: impl FnOnce(&mut dyn FnMut(u64) -> u64) -> R,
     ) -> Result<R, String> {
         let controller = Controller::new(self.flowsets, self.qmin, self.qmax);
         match what {
-            What::Nothing => Ok(go(controller, Plain::new(), drive)),
-            What::Station(subject) => {
+            UnderTest::Nothing => Ok(go(controller, PacketList::new(), drive)),
+            UnderTest::Station(subject) => {
                 let kind = subject.entry.kind;
                 let setup = setup(subject, self.flowsets)?;
                 registry::build(
@@ -227,7 +227,7 @@ impl Run<'_> {
                 )
                 .map_err(why)
             }
-            What::Engine(subject) => {
+            UnderTest::Engine(subject) => {
                 let spec =
                     PipeSpec::new(subject.entry.kind, setup(subject, self.flowsets)?, Span::ZERO);
                 let engine = Engine::new(&[spec]).map_err(|(_, refused)| why(refused))?;
@@ -246,7 +246,7 @@ impl Run<'_> {
 
 fn go<R>(
     mut controller: Controller,
-    mut bed: impl Bed,
+    mut bed: impl PacketSink,
     drive: impl FnOnce(&mut dyn FnMut(u64) -> u64) -> R,
 ) -> R {
     drive(&mut |pairs| controller.run(&mut bed, pairs))
@@ -278,7 +278,7 @@ impl<R, F: FnOnce(&mut dyn FnMut(u64) -> u64) -> R> Visitor for AtStation<'_, F>
 }
 
 /// First in, first out, linked through the packets' own records.
-struct Plain {
+struct PacketList {
     first: u32,
     last: u32,
     wire: Wire,
@@ -287,13 +287,13 @@ struct Plain {
 
 const NONE: u32 = u32::MAX;
 
-impl Plain {
-    fn new() -> Plain {
-        Plain { first: NONE, last: NONE, wire: Wire::new(RATE), now: Time::ZERO }
+impl PacketList {
+    fn new() -> PacketList {
+        PacketList { first: NONE, last: NONE, wire: Wire::new(RATE), now: Time::ZERO }
     }
 }
 
-impl Bed for Plain {
+impl PacketSink for PacketList {
     #[inline]
     fn enqueue(&mut self, packet: Packet, buffers: &mut [Buffer]) -> bool {
         match self.first {
@@ -331,7 +331,7 @@ impl<S> Served<S> {
     }
 }
 
-impl<S: Scheduler> Bed for Served<S> {
+impl<S: Scheduler> PacketSink for Served<S> {
     #[inline]
     fn enqueue(&mut self, packet: Packet, _: &mut [Buffer]) -> bool {
         let is_in = self.server.arrive(packet, self.now).is_ok();
@@ -393,7 +393,7 @@ impl InEngine {
     }
 }
 
-impl Bed for InEngine {
+impl PacketSink for InEngine {
     #[inline]
     fn enqueue(&mut self, packet: Packet, _: &mut [Buffer]) -> bool {
         let unit = Unit { flow: packet.flow, handle: packet.handle, bytes: packet.bytes };

@@ -122,7 +122,7 @@ impl Generator {
 }
 
 /// What is measured: something that packets go into and come out of.
-pub(super) trait Bed {
+pub(super) trait PacketSink {
     /// False if it did not get in: one queue for all holds 4 GiB at most.
     fn enqueue(&mut self, packet: Packet, buffers: &mut [Buffer]) -> bool;
     /// Handle and flow of the packet that has left.
@@ -154,7 +154,7 @@ impl Controller {
     /// Enqueues and dequeues at least `pairs` packets, whole fillings and
     /// drainings; returns how many. The first one begins at an empty bed.
     #[inline(never)]
-    pub(super) fn run(&mut self, bed: &mut impl Bed, pairs: u64) -> u64 {
+    pub(super) fn run(&mut self, bed: &mut impl PacketSink, pairs: u64) -> u64 {
         // From packet to packet it lies in memory, as it does wherever packets come one by one:
         // kept in the loop's registers it would cost what the loop happens to leave it.
         let bed = black_box(bed);
@@ -189,7 +189,7 @@ mod tests {
     #[derive(Default)]
     struct Heap(Vec<Packet>, Vec<(u32, u32)>, usize);
 
-    impl Bed for Heap {
+    impl PacketSink for Heap {
         fn enqueue(&mut self, packet: Packet, _: &mut [Buffer]) -> bool {
             self.0.push(packet);
             self.1.push((packet.flow.0, packet.bytes));

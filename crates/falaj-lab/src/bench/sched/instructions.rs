@@ -1,6 +1,6 @@
 //! `bench sched --instructions`: those of a packet enqueued and dequeued.
 
-use super::{Args, Case};
+use super::{Args, LoadCase};
 use crate::bench::instructions;
 use crate::bench::instructions::{Length, parts, reported, section};
 use anyhow::Result;
@@ -10,13 +10,13 @@ use std::process::ExitCode;
 /// Pairs of the shorter run, at least; the longer one has three times as many.
 const PAIRS: u64 = 2_000;
 
-fn load(case: &Case) -> String {
+fn load(case: &LoadCase) -> String {
     format!("{} {}", case.flowsets.text, case.swing())
 }
 
 /// What is counted: unless asked otherwise few flows, since more take no more
 /// instructions from most disciplines.
-fn cases(args: &Args) -> Result<Vec<Case>> {
+fn cases(args: &Args) -> Result<Vec<LoadCase>> {
     let mut args = args.clone();
     if args.load.is_none() && args.flows.is_empty() && args.flowsets.is_empty() {
         args.flowsets = vec!["1::1".parse()?, "1::256".parse()?];

@@ -21,7 +21,7 @@ pub mod wfi;
 
 use super::median;
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use drive::{Run, Subject, What};
+use drive::{DrivenRun, Subject, UnderTest};
 use falaj_sched::registry::ENTRIES;
 use falaj_terminal::interrupt::{Interrupted, interrupts};
 use falaj_terminal::{progress, text};
@@ -94,14 +94,14 @@ pub struct Args {
 }
 
 /// A load that was published, or is measured always.
-struct Load {
+struct NamedLoad {
     name: &'static str,
     doc: &'static str,
     flowsets: &'static [&'static str],
 }
 
-const LOADS: &[Load] = &[
-    Load {
+const LOADS: &[NamedLoad] = &[
+    NamedLoad {
         name: "published",
         doc: "Rizzo's plot: equal flows, 1, 2, 4 … 64k of them; and 64k flows of mixed sizes",
         flowsets: &[
@@ -109,7 +109,7 @@ const LOADS: &[Load] = &[
             "1::512", "1::1k", "1::2k", "1::4k", "1::8k", "1::16k", "1::32k", "1::64k", MIXED,
         ],
     },
-    Load {
+    NamedLoad {
         name: "mixes",
         doc: "flows of one and of several weights and sizes, one to forty thousand of them",
         flowsets: &[
@@ -125,8 +125,8 @@ const LOADS: &[Load] = &[
             MIXED,
         ],
     },
-    Load { name: "mixed", doc: "64k flows of four packet sizes", flowsets: &[MIXED] },
-    Load { name: "million", doc: "a million equal flows", flowsets: &["1::1m"] },
+    NamedLoad { name: "mixed", doc: "64k flows of four packet sizes", flowsets: &[MIXED] },
+    NamedLoad { name: "million", doc: "a million equal flows", flowsets: &["1::1m"] },
 ];
 
 const MIXED: &str = "1:64:16k,1:200:16k,1:576:16k,1:1500:16k";
@@ -168,7 +168,7 @@ impl Args {
         }
     }
 
-    fn whats(&self) -> Result<Vec<What>> {
+    fn whats(&self) -> Result<Vec<UnderTest>> {
         let mut subjects = Vec::new();
         for name in self.alg.iter().filter(|name| *name != "none") {
             let regime = regimes::regime(name);
@@ -189,22 +189,22 @@ impl Args {
         if self.alg.is_empty() {
             subjects.extend(ENTRIES.iter().map(|entry| Subject::built_in(entry, None)));
         }
-        let mut whats = vec![What::Nothing];
+        let mut whats = vec![UnderTest::Nothing];
         for subject in subjects {
-            whats.push(What::Station(subject.clone()));
-            whats.extend(self.engine.then_some(What::Engine(subject)));
+            whats.push(UnderTest::Station(subject.clone()));
+            whats.extend(self.engine.then_some(UnderTest::Engine(subject)));
         }
         Ok(whats)
     }
 
     /// All loads, nearly empty ones first.
-    fn cases(&self) -> Result<Vec<Case>> {
+    fn cases(&self) -> Result<Vec<LoadCase>> {
         let flowsets = self.flowsets()?;
         let case = |(qmin, qmax): (Packets, Packets), flowsets: &Flowsets| {
             let flows = flowsets.flows();
             let (low, high) = (qmin.of(flows), qmax.of(flows));
             ensure!(low < high, "filling to {qmax} and draining to {qmin} packets is no swing");
-            Ok(Case { flowsets: flowsets.clone(), qmin, qmax })
+            Ok(LoadCase { flowsets: flowsets.clone(), qmin, qmax })
         };
         self.swings()
             .into_iter()
@@ -215,16 +215,16 @@ impl Args {
 
 /// What is done to each discipline.
 #[derive(Clone)]
-struct Case {
+struct LoadCase {
     flowsets: Flowsets,
     qmin: Packets,
     qmax: Packets,
 }
 
-impl Case {
-    fn run(&self) -> Run<'_> {
+impl LoadCase {
+    fn run(&self) -> DrivenRun<'_> {
         let flows = self.flowsets.flows();
-        Run { flowsets: &self.flowsets, qmin: self.qmin.of(flows), qmax: self.qmax.of(flows) }
+        DrivenRun { flowsets: &self.flowsets, qmin: self.qmin.of(flows), qmax: self.qmax.of(flows) }
     }
     fn swing(&self) -> String {
         format!("{}..{}", self.qmin, self.qmax)
@@ -240,13 +240,13 @@ impl Case {
 
 /// What came out for one discipline.
 #[derive(Clone)]
-struct Row {
+struct DisciplineFigures {
     name: String,
     /// For each case the figures of all runs, or why there are none.
     figures: Vec<Result<Vec<f64>, String>>,
 }
 
-impl Row {
+impl DisciplineFigures {
     fn median(&self, case: usize) -> Option<f64> {
         self.figures[case].as_ref().ok().filter(|f| !f.is_empty()).map(|f| median(f.clone()))
     }
@@ -324,11 +324,11 @@ fn list() {
 /// machine, which does something else too.
 pub(crate) struct Costs {
     pub(crate) disciplines: Vec<String>,
-    pub(crate) cases: Vec<Cost>,
+    pub(crate) cases: Vec<DisciplineCost>,
 }
 
 /// What they cost among some flows.
-pub(crate) struct Cost {
+pub(crate) struct DisciplineCost {
     pub(crate) flowsets: String,
     pub(crate) flows: u32,
     /// Medians in nanoseconds, in the order of the disciplines; none for one that takes no such
@@ -372,7 +372,7 @@ pub(crate) fn costs(
     }) {
         return Err(Interrupted("while measuring").into());
     }
-    let cost = |(i, case): (usize, &Case)| Cost {
+    let cost = |(i, case): (usize, &LoadCase)| DisciplineCost {
         flowsets: case.flowsets.text.clone(),
         flows: case.flowsets.flows(),
         nanos: rows.iter().map(|row| row.least(i)).collect(),
@@ -386,16 +386,19 @@ pub(crate) fn costs(
 /// All disciplines and cases in turn, round after round, so that what else the
 /// machine does hits all alike, and a slow spell no case in all of its runs. Ctrl-C ends it with
 /// what is known.
-fn measure(args: &Args, cases: &[Case]) -> Result<Vec<Row>> {
+fn measure(args: &Args, cases: &[LoadCase]) -> Result<Vec<DisciplineFigures>> {
     let whats = args.whats()?;
     let repeat = args.repeat.max(1);
-    let name = |what: &What| match what {
-        What::Engine(_) => format!("{}/engine", what.discipline()),
+    let name = |what: &UnderTest| match what {
+        UnderTest::Engine(_) => format!("{}/engine", what.discipline()),
         what => what.discipline().to_owned(),
     };
-    let mut rows: Vec<Row> = whats
+    let mut rows: Vec<DisciplineFigures> = whats
         .iter()
-        .map(|what| Row { name: name(what), figures: vec![Ok(Vec::new()); cases.len()] })
+        .map(|what| DisciplineFigures {
+            name: name(what),
+            figures: vec![Ok(Vec::new()); cases.len()],
+        })
         .collect();
     let stop = interrupts()?;
     stop.store(false, Ordering::Relaxed);
@@ -429,7 +432,7 @@ fn measure(args: &Args, cases: &[Case]) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn to_json(cases: &[Case], rows: &[Row]) -> serde_json::Value {
+fn to_json(cases: &[LoadCase], rows: &[DisciplineFigures]) -> serde_json::Value {
     let mut all = Vec::new();
     for (i, case) in cases.iter().enumerate() {
         for row in rows {
@@ -449,7 +452,7 @@ fn to_json(cases: &[Case], rows: &[Row]) -> serde_json::Value {
 }
 
 /// For each swing a table: a line for each load, a column for each discipline.
-fn print(cases: &[Case], rows: &[Row]) {
+fn print(cases: &[LoadCase], rows: &[DisciplineFigures]) {
     let mut first = 0;
     while first < cases.len() {
         let swing = cases[first].swing();

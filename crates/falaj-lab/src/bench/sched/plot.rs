@@ -1,15 +1,15 @@
 //! The plot of the talk: nanoseconds for a pair over the number of flows, a
 //! panel for each swing, both axes in doublings.
 
-use super::{Case, Row};
+use super::{DisciplineFigures, LoadCase};
 use anyhow::{Result, ensure};
-use falaj_pictures::chart::{Axis, Chart, Line, STROKE, Scale, Sheet, svg as drawn};
+use falaj_pictures::chart::{Axis, Chart, ChartLine, STROKE, Scale, Sheet, svg as drawn};
 
 /// The swings that have a panel each.
 ///
 /// # Errors
 /// There is none: nothing could stand on the axis of flows.
-pub(super) fn swings(cases: &[Case]) -> Result<Vec<String>> {
+pub(super) fn swings(cases: &[LoadCase]) -> Result<Vec<String>> {
     let mut swings: Vec<String> = Vec::new();
     for case in cases.iter().filter(|case| case.equal_flows().is_some()) {
         if !swings.contains(&case.swing()) {
@@ -23,15 +23,16 @@ pub(super) fn swings(cases: &[Case]) -> Result<Vec<String>> {
     Ok(swings)
 }
 
-pub(super) fn svg(cases: &[Case], rows: &[Row]) -> Result<String> {
+pub(super) fn svg(cases: &[LoadCase], rows: &[DisciplineFigures]) -> Result<String> {
     let swings = swings(cases)?;
     let charts = swings.iter().map(|swing| chart(swing, cases, rows)).collect();
     drawn(&Sheet { panel: (560, 400), columns: swings.len(), charts })
 }
 
 /// Flows and median of each case of this swing that there is a figure for.
-fn curve(row: &Row, swing: &str, cases: &[Case]) -> Vec<(f64, f64)> {
-    let point = |(i, case): (usize, &Case)| Some((f64::from(case.equal_flows()?), row.median(i)?));
+fn curve(row: &DisciplineFigures, swing: &str, cases: &[LoadCase]) -> Vec<(f64, f64)> {
+    let point =
+        |(i, case): (usize, &LoadCase)| Some((f64::from(case.equal_flows()?), row.median(i)?));
     let mut points: Vec<_> = cases
         .iter()
         .enumerate()
@@ -42,11 +43,11 @@ fn curve(row: &Row, swing: &str, cases: &[Case]) -> Vec<(f64, f64)> {
     points
 }
 
-fn chart(swing: &str, cases: &[Case], rows: &[Row]) -> Chart {
-    let lines: Vec<Line> = rows
+fn chart(swing: &str, cases: &[LoadCase], rows: &[DisciplineFigures]) -> Chart {
+    let lines: Vec<ChartLine> = rows
         .iter()
         .enumerate()
-        .map(|(n, row)| Line::new(row.name.as_str(), n, curve(row, swing, cases)))
+        .map(|(n, row)| ChartLine::new(row.name.as_str(), n, curve(row, swing, cases)))
         .collect();
     let points = || lines.iter().flat_map(|line| &line.points);
     let most = points().map(|p| p.0).fold(2.0, f64::max);

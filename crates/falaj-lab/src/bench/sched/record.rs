@@ -1,7 +1,7 @@
 //! `--record`: what disciplines cost, as the page of the disciplines tells it, with machine and
 //! day.
 
-use super::{Case, Row};
+use super::{DisciplineFigures, LoadCase};
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,7 +10,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(super) const FLOWS: &str = "1::256";
 
 /// Writes the file: net of `none`, the first row.
-pub(super) fn write(file: &Path, cases: &[Case], rows: &[Row], repeat: usize) -> Result<()> {
+pub(super) fn write(
+    file: &Path,
+    cases: &[LoadCase],
+    rows: &[DisciplineFigures],
+    repeat: usize,
+) -> Result<()> {
     let [case] = cases else { anyhow::bail!("one load is recorded, not {}", cases.len()) };
     let whole = rows
         .iter()

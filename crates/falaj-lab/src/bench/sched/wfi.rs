@@ -5,7 +5,7 @@
 mod heat;
 
 use super::flowsets::{Flowsets, Packets};
-use super::generator::{Bed, Buffer, Controller, FULL};
+use super::generator::{Buffer, Controller, FULL, PacketSink};
 use super::{LOADS, drive};
 use anyhow::{Context, Result, bail, ensure};
 use falaj_engine::adversary::{AdversaryStep, Lag, Subject};
@@ -86,7 +86,7 @@ pub struct Args {
 }
 
 /// dummynet's service quality, measured in nine mixes of flows.
-const SERVICE: super::Load = super::Load {
+const SERVICE: super::ServiceLoad = super::ServiceLoad {
     name: "service",
     doc: "one heavy flow among light ones, and equal ones: where dummynet's QFQ was measured",
     flowsets: &[
@@ -103,7 +103,7 @@ const SERVICE: super::Load = super::Load {
 };
 
 /// A few flows are enough to search among.
-const SEARCHED: super::Load = super::Load {
+const SEARCHED: super::ServiceLoad = super::ServiceLoad {
     name: "few",
     doc: "a heavy flow among light ones, few enough to search among",
     flowsets: &["4:1500,1:1500:3"],
@@ -159,7 +159,7 @@ fn spec(entry: &'static Manifest, flowsets: &Flowsets, limit: Limit) -> Result<P
 const MOST_PACKETS: u64 = 1 << 22;
 
 /// An engine that keeps what it sent.
-struct Kept {
+struct RecordingEngine {
     engine: Engine,
     now: Time,
     out: Vec<Output>,
@@ -170,7 +170,7 @@ struct Kept {
 
 const PIPE: PipeId = PipeId(0);
 
-impl Kept {
+impl RecordingEngine {
     fn read(&mut self) {
         self.sent.extend(
             self.out.drain(..).filter_map(|o| if let Output::Emit(e) = o { Some(e) } else { None }),
@@ -178,7 +178,7 @@ impl Kept {
     }
 }
 
-impl Bed for Kept {
+impl PacketSink for RecordingEngine {
     fn enqueue(&mut self, packet: Packet, _: &mut [Buffer]) -> bool {
         let unit = Unit { flow: packet.flow, handle: packet.handle, bytes: packet.bytes };
         let before = self.engine.counters(PIPE, packet.flow).dropped();
@@ -208,7 +208,7 @@ impl Bed for Kept {
 }
 
 /// What came out for a discipline among some flows.
-enum Outcome {
+enum FairnessOutcome {
     Refused(String),
     Measured {
         lag: Lag,
@@ -220,10 +220,10 @@ enum Outcome {
     },
 }
 
-struct Row {
+struct FairnessFigures {
     kind: &'static str,
     flowsets: String,
-    outcome: Outcome,
+    outcome: FairnessOutcome,
 }
 
 impl Args {
@@ -261,7 +261,7 @@ impl Args {
         spec: &PipeSpec,
         flowsets: &Flowsets,
         weights: &[u64],
-    ) -> Result<Outcome> {
+    ) -> Result<FairnessOutcome> {
         let flows = flowsets.flows();
         let (qmin, qmax) = (self.qmin.map_or(0, |qmin| qmin.of(flows)), self.qmax.of(flows));
         ensure!(qmin < qmax, "filling to {} and draining to {qmin} packets is no swing", self.qmax);
@@ -272,9 +272,10 @@ impl Args {
         );
         let engine = match Engine::new(std::slice::from_ref(spec)) {
             Ok(engine) => engine,
-            Err((_, refused)) => return Ok(Outcome::Refused(refused.to_string())),
+            Err((_, refused)) => return Ok(FairnessOutcome::Refused(refused.to_string())),
         };
-        let mut bed = Kept { engine, now: Time::ZERO, out: Vec::new(), sent: Vec::new(), left: 0 };
+        let mut bed =
+            RecordingEngine { engine, now: Time::ZERO, out: Vec::new(), sent: Vec::new(), left: 0 };
         let mut controller = Controller::new(flowsets, qmin, qmax);
         controller.run(&mut bed, 1);
         controller.run(&mut bed, 1);
@@ -288,13 +289,13 @@ impl Args {
         &self,
         entry: &'static Manifest,
         flowsets: &Flowsets,
-        case: &mut Case<'_>,
-    ) -> Result<Outcome> {
+        case: &mut FairnessCase<'_>,
+    ) -> Result<FairnessOutcome> {
         let limit =
             Limit::Packets(if self.search || self.replay.is_some() { 1 << 20 } else { FULL + 1 });
         let spec = match spec(entry, flowsets, limit) {
             Ok(spec) => spec,
-            Err(why) => return Ok(Outcome::Refused(why)),
+            Err(why) => return Ok(FairnessOutcome::Refused(why)),
         };
         let weights: Vec<u64> = flowsets.each().map(|set| set.weight.into()).collect();
         let largest: Vec<u32> = flowsets.each().map(|set| set.bytes).collect();
@@ -304,7 +305,7 @@ impl Args {
             None => match subject.search(self.seed, self.effort, case.stop, &mut case.tried) {
                 Ok(Some(found)) => (found.steps, found.tried),
                 Ok(None) => bail!("interrupted before anything was tried"),
-                Err(refused) => return Ok(Outcome::Refused(refused.to_string())),
+                Err(refused) => return Ok(FairnessOutcome::Refused(refused.to_string())),
             },
             Some(steps) => {
                 let fits = |s: &AdversaryStep| {
@@ -325,7 +326,7 @@ impl Args {
         };
         let sent = match subject.run(&steps.0) {
             Ok(sent) => sent,
-            Err(refused) => return Ok(Outcome::Refused(refused.to_string())),
+            Err(refused) => return Ok(FairnessOutcome::Refused(refused.to_string())),
         };
         let lag = subject.lag_of(&sent).context("nothing was sent")?;
         Ok(outcome(&spec, &weights, &sent, lag, self.search.then_some(steps)))
@@ -336,7 +337,7 @@ impl Args {
 pub(crate) const MIXES: &[&str] = SERVICE.flowsets;
 
 /// How far behind its share the worst flow was.
-pub(crate) struct Service {
+pub(crate) struct WorstService {
     /// In bytes, at any instant: a packet of its own that is on the wire does not count yet.
     pub(crate) behind: f64,
     /// In bytes, at its own departures; of the flow that this is the largest part of its bound
@@ -347,10 +348,10 @@ pub(crate) struct Service {
 }
 
 /// What filling and draining makes of these flows, or the worst of so many sequences of arrivals.
-pub(crate) fn service(kind: &str, flowsets: &str, load: Load) -> Result<Service> {
+pub(crate) fn service(kind: &str, flowsets: &str, load: ServiceLoad) -> Result<WorstService> {
     let (qmin, effort) = match load {
-        Load::Filled { from } => (from, None),
-        Load::Searched { effort } => (0, Some(effort)),
+        ServiceLoad::Filled { from } => (from, None),
+        ServiceLoad::Searched { effort } => (0, Some(effort)),
     };
     let args = Args {
         load: None,
@@ -373,12 +374,12 @@ pub(crate) fn service(kind: &str, flowsets: &str, load: Load) -> Result<Service>
     let one = args.one(
         entry,
         &flowsets.parse()?,
-        &mut Case { steps: None, stop: &stop, tried: &mut || () },
+        &mut FairnessCase { steps: None, stop: &stop, tried: &mut || () },
     );
     stop.store(true, Ordering::Relaxed);
     match one? {
-        Outcome::Refused(why) => bail!("{kind} takes no {flowsets}: {why}"),
-        Outcome::Measured { lag, known, behind, .. } => Ok(Service {
+        FairnessOutcome::Refused(why) => bail!("{kind} takes no {flowsets}: {why}"),
+        FairnessOutcome::Measured { lag, known, behind, .. } => Ok(WorstService {
             behind,
             b_wfi: lag.fairness.b_wfi.amount,
             bound: known.map(|known| known.bytes[lag.flow]),
@@ -388,7 +389,7 @@ pub(crate) fn service(kind: &str, flowsets: &str, load: Load) -> Result<Service>
 
 /// What comes.
 #[derive(Clone, Copy)]
-pub(crate) enum Load {
+pub(crate) enum ServiceLoad {
     /// Queues are filled to 30 packets each and drained to so many, twice.
     Filled { from: u64 },
     /// The worst of so many sequences.
@@ -396,7 +397,7 @@ pub(crate) enum Load {
 }
 
 /// What stays the same from discipline to discipline.
-struct Case<'a> {
+struct FairnessCase<'a> {
     steps: Option<&'a [AdversaryStep]>,
     stop: &'a std::sync::atomic::AtomicBool,
     tried: &'a mut dyn FnMut(),
@@ -408,7 +409,7 @@ fn outcome(
     sent: &[Emit],
     lag: Lag,
     steps: Option<(Vec<AdversaryStep>, u64)>,
-) -> Outcome {
+) -> FairnessOutcome {
     let mut sizes = vec![Sizes::default(); weights.len()];
     sent.iter().for_each(|e| sizes[e.flow.index()].add(e.bytes));
     let known = fairness::known(spec.kind, weights, &sizes, spec.setup.largest);
@@ -422,7 +423,7 @@ fn outcome(
         index.map_or(0.0, |index| index.b_wfi.amount + own * f64::from(sizes[n].largest))
     };
     let behind = all.iter().enumerate().map(behind).fold(0.0, f64::max);
-    Outcome::Measured { lag, known, t_wfi, behind, steps }
+    FairnessOutcome::Measured { lag, known, t_wfi, behind, steps }
 }
 
 /// Lines of instant, flow and bytes; what begins with `#` is none.
@@ -491,7 +492,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         );
         for entry in &entries {
             let mut tried = || bar.inc(1);
-            let mut case = Case { steps: steps.as_deref(), stop: &stop, tried: &mut tried };
+            let mut case = FairnessCase { steps: steps.as_deref(), stop: &stop, tried: &mut tried };
             if stop.load(Ordering::Relaxed) {
                 note!(
                     "interrupted: {} of {} are known",
@@ -500,7 +501,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
                 );
                 break 'all;
             }
-            rows.push(Row {
+            rows.push(FairnessFigures {
                 kind: entry.kind,
                 flowsets: sets.text.clone(),
                 outcome: args.one(entry, sets, &mut case)?,
@@ -528,12 +529,12 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn to_json(row: &Row) -> serde_json::Value {
+fn to_json(row: &FairnessFigures) -> serde_json::Value {
     match &row.outcome {
-        Outcome::Refused(why) => {
+        FairnessOutcome::Refused(why) => {
             json!({ "discipline": row.kind, "flowsets": row.flowsets, "refused": why })
         }
-        Outcome::Measured { lag, known, t_wfi, steps, .. } => json!({
+        FairnessOutcome::Measured { lag, known, t_wfi, steps, .. } => json!({
             "discipline": row.kind, "flowsets": row.flowsets, "flow": lag.flow,
             "b_wfi": lag.fairness.b_wfi.amount, "from": lag.fairness.b_wfi.from.0,
             "to": lag.fairness.b_wfi.to.0,
@@ -567,7 +568,7 @@ fn micros(at: Time) -> String {
 
 /// For each set of flows a table; of a search the arrivals too. Only these are no comments, for
 /// `--replay`.
-fn print(args: &Args, rows: &[Row]) {
+fn print(args: &Args, rows: &[FairnessFigures]) {
     let mark = if args.search { "# " } else { "" };
     say!(
         "{mark}bytes behind the fluid share at own departures (B-WFI), at 8 Mbit/s: a byte takes 1 us"
@@ -575,9 +576,9 @@ fn print(args: &Args, rows: &[Row]) {
     let header = ["", "B-WFI", "of flow", "from us", "to us", "bound", "used", "T-WFI of all"];
     for rows in rows.chunk_by(|a, b| a.flowsets == b.flowsets) {
         say!("{mark}\n{mark}{}", rows[0].flowsets);
-        let cells = |row: &Row| match &row.outcome {
-            Outcome::Refused(_) => None,
-            Outcome::Measured { lag, known, t_wfi, .. } => {
+        let cells = |row: &FairnessFigures| match &row.outcome {
+            FairnessOutcome::Refused(_) => None,
+            FairnessOutcome::Measured { lag, known, t_wfi, .. } => {
                 let worst = lag.fairness.b_wfi;
                 let mut cells =
                     vec![row.kind.to_owned(), format!("{:.0}", worst.amount), lag.flow.to_string()];
@@ -599,8 +600,10 @@ fn print(args: &Args, rows: &[Row]) {
         table.lines().for_each(|line| say!("{mark}{line}"));
         for row in rows {
             match &row.outcome {
-                Outcome::Refused(why) => say!("{mark}{} takes no such flows: {why}", row.kind),
-                Outcome::Measured { steps: Some((steps, tried)), .. } => {
+                FairnessOutcome::Refused(why) => {
+                    say!("{mark}{} takes no such flows: {why}", row.kind)
+                }
+                FairnessOutcome::Measured { steps: Some((steps, tried)), .. } => {
                     say!(
                         "#\n# {}: worst of {tried} sequences; microseconds, flow, bytes",
                         row.kind
@@ -608,7 +611,7 @@ fn print(args: &Args, rows: &[Row]) {
                     instants(steps)
                         .for_each(|(at, s)| say!("{} {} {}", micros(at), s.flow, s.bytes));
                 }
-                Outcome::Measured { .. } => {}
+                FairnessOutcome::Measured { .. } => {}
             }
         }
     }

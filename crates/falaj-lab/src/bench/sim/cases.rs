@@ -6,7 +6,7 @@ use std::fmt::Write;
 const SPACING: u64 = 4;
 
 /// Something to simulate: links alike in a row, flows alike, all of them loaded fully.
-pub(super) struct Case {
+pub(super) struct SimulationCase {
     pub(super) name: &'static str,
     /// What the links' `scheduler` says.
     scheduler: &'static str,
@@ -34,13 +34,17 @@ fn share(_: u32, flows: u32) -> String {
     format!("rate = \"{}bit\"\n", 1_000_000_000 / flows)
 }
 
-const fn paper(name: &'static str, scheduler: &'static str, flow: fn(u32, u32) -> String) -> Case {
-    Case { name, scheduler, flow, size: ("500B", 500), links: 1, flows: FEW }
+const fn paper(
+    name: &'static str,
+    scheduler: &'static str,
+    flow: fn(u32, u32) -> String,
+) -> SimulationCase {
+    SimulationCase { name, scheduler, flow, size: ("500B", 500), links: 1, flows: FEW }
 }
 
 /// The paper's link, 1 Gbit/s with packets of 500 B and queues of 20 by Poisson sources; many flows
 /// with many sizes; links in a row.
-pub(super) const CASES: &[Case] = &[
+pub(super) const CASES: &[SimulationCase] = &[
     paper("fifo", "kind = \"fifo\"", nothing),
     paper("drr", "kind = \"drr\"", nothing),
     paper("phase-wise", "kind = \"virtual-links\", serve = \"phase-wise\"", virtual_link),
@@ -58,7 +62,7 @@ pub(super) const CASES: &[Case] = &[
     paper("qfq", "kind = \"qfq\"", nothing),
     paper("wf2q+", "kind = \"wf2q+\"", nothing),
     paper("hfsc", "kind = \"hfsc\"", share),
-    Case {
+    SimulationCase {
         name: "qfq, mixed sizes",
         scheduler: "kind = \"qfq\"",
         flow: nothing,
@@ -66,7 +70,7 @@ pub(super) const CASES: &[Case] = &[
         links: 1,
         flows: &[1024],
     },
-    Case {
+    SimulationCase {
         name: "drr, 8 links",
         links: 8,
         flows: &[2, 16],
@@ -74,7 +78,7 @@ pub(super) const CASES: &[Case] = &[
     },
 ];
 
-impl Case {
+impl SimulationCase {
     /// The scenario with so many flows, which lasts until so many packets have come.
     pub(super) fn scenario(&self, flows: u32, packets: u64) -> String {
         let (size, mean) = self.size;

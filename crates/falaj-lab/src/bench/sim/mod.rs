@@ -6,8 +6,8 @@ mod instructions;
 
 use super::{cpu_nanos, exit, median};
 use anyhow::{Result, anyhow, ensure};
-use cases::{CASES, Case};
-use falaj_experiment::simulation::{Plan, Simulation};
+use cases::{CASES, SimulationCase};
+use falaj_experiment::simulation::{Simulation, SimulationPlan};
 use falaj_live::clock::process_cpu;
 use falaj_scenario::Scenario;
 use falaj_sim::scenario::experiment;
@@ -59,20 +59,20 @@ pub struct Args {
 
 impl Args {
     /// What is asked for.
-    fn cases(&self) -> impl Iterator<Item = &'static Case> {
+    fn cases(&self) -> impl Iterator<Item = &'static SimulationCase> {
         CASES.iter().filter(|case| self.only.as_ref().is_none_or(|only| case.name.contains(only)))
     }
 }
 
 /// What was found of a case with so many flows.
-struct Found<'a> {
-    case: &'a Case,
+struct SimulationCost<'a> {
+    case: &'a SimulationCase,
     flows: u32,
     /// Packets times links in a second of CPU time, in millions, of each run.
     rates: Vec<f64>,
 }
 
-impl Found<'_> {
+impl SimulationCost<'_> {
     fn most(&self) -> f64 {
         self.rates.iter().copied().fold(0.0, f64::max)
     }
@@ -132,7 +132,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         for &flows in case.flows {
             let simulated = read(&case.scenario(flows, args.millions * 1_000_000))?;
             all.push((
-                Found { case, flows, rates: Vec::new() },
+                SimulationCost { case, flows, rates: Vec::new() },
                 experiment(&simulated, simulated.run.duration),
             ));
         }
@@ -157,7 +157,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     bar.finish_and_clear();
     let interval = if interrupted || cores.is_none() { None } else { Some(one_percent()?) };
     interrupted |= interval.as_ref().is_some_and(|(simulation, _)| simulation.interrupted());
-    let found: Vec<Found> =
+    let found: Vec<SimulationCost> =
         all.into_iter().map(|(found, _)| found).filter(|found| !found.rates.is_empty()).collect();
     let exit = exit(interrupted, found.is_empty())?;
     if args.json {
@@ -204,7 +204,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(exit)
 }
 
-fn named(name: &str) -> Result<&'static Case> {
+fn named(name: &str) -> Result<&'static SimulationCase> {
     let found = CASES.iter().find(|case| case.name == name);
     found.ok_or_else(|| anyhow!("there is no case `{name}`; there are {}", names()))
 }
@@ -261,12 +261,12 @@ fn one_percent() -> Result<(Simulation, f64)> {
     let scenario = read(&named("drr")?.scenario(2, 1_000_000))?;
     let until = "loss ±1%".parse().map_err(|why: String| anyhow!(why))?;
     let began = Instant::now();
-    let simulation = Simulation::run(&[&scenario], &Plan::until(vec![until]))?;
+    let simulation = Simulation::run(&[&scenario], &SimulationPlan::until(vec![until]))?;
     Ok((simulation, began.elapsed().as_secs_f64()))
 }
 
 fn as_json(
-    found: &[Found<'_>],
+    found: &[SimulationCost<'_>],
     cores: Option<&Cores>,
     interval: Option<&(Simulation, f64)>,
 ) -> Json {

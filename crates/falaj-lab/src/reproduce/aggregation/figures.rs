@@ -1,8 +1,8 @@
 //! The curves of each figure, and what is told beside them.
 
-use super::super::curves::{Axes, Curve, Figure, Point};
+use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
 use super::live::Live;
-use crate::aggregate::Cost;
+use crate::aggregate::CrossingCost;
 use anyhow::{Result, bail};
 use falaj_queueing::{
     Ask, Effort, Line, Machine, Measure, Policy, Service, Shape, Stream, Superposed, System,
@@ -19,7 +19,7 @@ const FULL: usize = 62;
 const PACKETS: u64 = 400_000;
 const SEED: u64 = 1;
 
-pub(super) fn of(label: &str, live: Option<Live>) -> Result<Figure> {
+pub(super) fn of(label: &str, live: Option<Live>) -> Result<PaperFigure> {
     match label {
         "Figure 1" => forwarded(
             1,
@@ -41,17 +41,17 @@ pub(super) fn of(label: &str, live: Option<Live>) -> Result<Figure> {
 }
 
 /// As the reader of a ring is told it.
-fn declared(cost: Service) -> Cost {
+fn declared(cost: Service) -> CrossingCost {
     let span = |seconds: f64| Span((seconds * 1e9).round() as u64);
-    Cost { container: span(cost.per_container), packet: span(cost.per_packet) }
+    CrossingCost { container: span(cost.per_container), packet: span(cost.per_packet) }
 }
 
-fn point(x: f64, y: f64, off: Option<f64>) -> Point {
-    Point { x, y: y * 1e6, off: off.map(|off| off * 1e6) }
+fn point(x: f64, y: f64, off: Option<f64>) -> CurvePoint {
+    CurvePoint { x, y: y * 1e6, off: off.map(|off| off * 1e6) }
 }
 
 /// Figures 1 and 2: delay, loss and jitter of the whole way, by input rate.
-fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<Figure> {
+fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
     let policy = if no == 1 {
         Policy { size: 1, timeout: None }
     } else {
@@ -68,7 +68,7 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<Figure> {
         most = most.max(found.rate);
         delays.push(point(x, found.delay.mean, found.delay.half_width));
         jitters.push(point(x, found.jitter, None));
-        losses.push(Point { x, y: 100.0 * found.loss, off: None });
+        losses.push(CurvePoint { x, y: 100.0 * found.loss, off: None });
     }
     let mut found = vec![("largest forwarding rate", most / 1e3)];
     let below = |most: f64| delays.iter().filter(move |p| p.x <= most).map(|p| p.y);
@@ -96,14 +96,14 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<Figure> {
                 delay.half_width.map(|h| 2.0 * h),
             ));
         }
-        curves.push(Curve { name: "sent on at random (us)", points: random });
+        curves.push(FigureCurve { name: "sent on at random (us)", points: random });
     }
-    curves.insert(0, Curve { name: "mean delay (us)", points: delays });
-    curves.push(Curve { name: "largest jitter (us)", points: jitters });
-    curves.push(Curve { name: "loss (%)", points: losses });
+    curves.insert(0, FigureCurve { name: "mean delay (us)", points: delays });
+    curves.push(FigureCurve { name: "largest jitter (us)", points: jitters });
+    curves.push(FigureCurve { name: "loss (%)", points: losses });
     let notes =
         vec!["Jitter as RFC 1889 and 3550 smooth it. 256 containers may wait; simulated packet by packet.".into()];
-    Ok(Figure {
+    Ok(PaperFigure {
         label: format!("Figure {no}"),
         title: title.into(),
         axes: Axes::Plain,
@@ -125,7 +125,7 @@ fn quick(live: Option<Live>) -> bool {
 }
 
 /// Figure 3: four virtual machines, containers of 200, sojourn there and back by input rate.
-fn sojourn(live: Option<Live>) -> Result<Figure> {
+fn sojourn(live: Option<Live>) -> Result<PaperFigure> {
     const SIZE: usize = 200;
     const GUESTS: usize = 4;
     let service = COST.mean(SIZE as f64);
@@ -155,7 +155,7 @@ fn sojourn(live: Option<Live>) -> Result<Figure> {
         let found = forward(&machine, rate, PACKETS, SEED)?.delay;
         timeouts.push(point(x, found.mean, found.half_width));
     }
-    let at = |curve: &[Point], x: f64| curve.iter().find(|p| p.x == x).map_or(0.0, |p| p.y);
+    let at = |curve: &[CurvePoint], x: f64| curve.iter().find(|p| p.x == x).map_or(0.0, |p| p.y);
     let over =
         (0..).map(|i| 100.0 * f64::from(i + 1)).take(6).all(|x| at(&exact, x) > at(&timeouts, x));
     let found = vec![
@@ -174,10 +174,10 @@ fn sojourn(live: Option<Live>) -> Result<Figure> {
             .into(),
     ];
     let mut curves = vec![
-        Curve { name: "as printed (us)", points: printed },
-        Curve { name: "exact (us)", points: exact },
-        Curve { name: "simulated (us)", points: simulated },
-        Curve { name: "with timeouts (us)", points: timeouts },
+        FigureCurve { name: "as printed (us)", points: printed },
+        FigureCurve { name: "exact (us)", points: exact },
+        FigureCurve { name: "simulated (us)", points: simulated },
+        FigureCurve { name: "with timeouts (us)", points: timeouts },
     ];
     if let Some(live) = live {
         let measured = live.there_and_back(&rates, SIZE as u32, declared(COST))?;
@@ -185,7 +185,7 @@ fn sojourn(live: Option<Live>) -> Result<Figure> {
         notes.push(measured.note);
     }
     let title = "four virtual machines, containers of 200: sojourn by input rate".into();
-    Ok(Figure {
+    Ok(PaperFigure {
         label: "Figure 3".into(),
         title,
         axes: Axes::Plain,
@@ -228,7 +228,7 @@ fn implied(streams: &[Stream], fill: f64, printed: bool) -> Result<f64> {
 }
 
 /// Figure 4: the size of containers for a delay, at 800 Kp/s.
-fn size_for_a_delay(live: Option<Live>) -> Result<Figure> {
+fn size_for_a_delay(live: Option<Live>) -> Result<PaperFigure> {
     let fill = (ASKED_SIZE as f64 - 1.0) / (2.0 * RATE);
     let one = [Stream { count: 2, rate: RATE }];
     let four = [Stream { count: 1, rate: RATE }, Stream { count: 4, rate: RATE / 4.0 }];
@@ -284,9 +284,9 @@ fn size_for_a_delay(live: Option<Live>) -> Result<Figure> {
         ));
     }
     let mut curves = vec![
-        Curve { name: "as printed (us)", points: printed },
-        Curve { name: "exact (us)", points: exact },
-        Curve { name: "simulated (us)", points: simulated },
+        FigureCurve { name: "as printed (us)", points: printed },
+        FigureCurve { name: "exact (us)", points: exact },
+        FigureCurve { name: "simulated (us)", points: simulated },
     ];
     if let Some(live) = live {
         let sizes = [140, 150, 160, 180, 200, 240, 280, 325, 400];
@@ -295,7 +295,7 @@ fn size_for_a_delay(live: Option<Live>) -> Result<Figure> {
         notes.push(measured.note);
     }
     let title = "size of containers for a delay, 800 Kp/s both ways".into();
-    Ok(Figure {
+    Ok(PaperFigure {
         label: "Figure 4".into(),
         title,
         axes: Axes::Plain,

@@ -2,8 +2,8 @@
 //! share, to a reader whose services are as the model has them.
 
 use super::super::Args;
-use super::super::curves::{Curve, Point};
-use crate::aggregate::Cost;
+use super::super::curves::{CurvePoint, FigureCurve};
+use crate::aggregate::CrossingCost;
 use crate::aggregate::streams::Streams;
 use anyhow::Result;
 use falaj_sched::units::time::Span;
@@ -25,8 +25,8 @@ pub(super) struct Live {
 }
 
 /// A curve, and what is told beside it.
-pub(super) struct Measured {
-    pub(super) curve: Curve,
+pub(super) struct MeasuredCurve {
+    pub(super) curve: FigureCurve,
     pub(super) note: String,
 }
 
@@ -47,7 +47,11 @@ impl Live {
     }
 
     /// A point for each of these; `whole` says what a delay is, of those of the streams.
-    fn measure(self, all: &[(f64, Streams)], whole: impl Fn(&[f64]) -> f64) -> Result<Measured> {
+    fn measure(
+        self,
+        all: &[(f64, Streams)],
+        whole: impl Fn(&[f64]) -> f64,
+    ) -> Result<MeasuredCurve> {
         let (mut points, mut least) = (Vec::new(), f64::INFINITY);
         for (x, streams) in self.of(all) {
             let mut found = Vec::new();
@@ -59,7 +63,7 @@ impl Live {
             found.sort_by(f64::total_cmp);
             let y = found[found.len() / 2];
             let off = (found.len() == TURNS).then(|| (found[TURNS - 2] - y).max(y - found[1]));
-            points.push(Point { x, y, off });
+            points.push(CurvePoint { x, y, off });
         }
         let turns = match self.turns {
             1 => "one turn".to_owned(),
@@ -75,7 +79,7 @@ impl Live {
             self.long,
             100.0 * least.min(1.0)
         );
-        Ok(Measured { curve: Curve { name: "measured live (us)", points }, note })
+        Ok(MeasuredCurve { curve: FigureCurve { name: "measured live (us)", points }, note })
     }
 
     /// Figure 3: there in one stream, back in one of four.
@@ -83,8 +87,8 @@ impl Live {
         self,
         rates: &[f64],
         packets: u32,
-        cost: Cost,
-    ) -> Result<Measured> {
+        cost: CrossingCost,
+    ) -> Result<MeasuredCurve> {
         const PARTS: &[f64] = &[1.0, 0.25, 0.25, 0.25, 0.25];
         let all: Vec<_> = rates
             .iter()
@@ -94,7 +98,12 @@ impl Live {
     }
 
     /// Figure 4: one way, of two equal streams.
-    pub(super) fn one_way(self, sizes: &[u32], rate: f64, cost: Cost) -> Result<Measured> {
+    pub(super) fn one_way(
+        self,
+        sizes: &[u32],
+        rate: f64,
+        cost: CrossingCost,
+    ) -> Result<MeasuredCurve> {
         const PARTS: &[f64] = &[1.0, 1.0];
         let of =
             |&packets: &u32| (f64::from(packets), Streams { rate, parts: PARTS, packets, cost });

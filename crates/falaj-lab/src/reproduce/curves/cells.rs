@@ -1,15 +1,15 @@
 //! What a paper states, and what we get.
 
-use super::{Figure, Work};
+use super::{PaperFigure, Work};
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 /// Where (`Figure 3`), statement, published, tolerance, unit.
-pub(crate) type Published = (&'static str, &'static str, f64, f64, &'static str);
+pub(crate) type PublishedStatement = (&'static str, &'static str, f64, f64, &'static str);
 
 /// A statement of the paper, judged.
 #[derive(Serialize)]
-pub(crate) struct Cell {
+pub(crate) struct JudgedStatement {
     pub(crate) label: String,
     pub(crate) statement: String,
     pub(crate) published: f64,
@@ -24,15 +24,15 @@ pub(crate) struct Cell {
 
 /// One on the closed list of what cannot be reproduced.
 #[derive(Deserialize)]
-struct Known {
+struct KnownDeviation {
     label: String,
     statement: String,
     why: String,
 }
 
 /// The statements of these figures.
-pub(super) fn judged(work: &Work, figures: &[Figure]) -> Result<Vec<Cell>> {
-    let known: Vec<Known> =
+pub(super) fn judged(work: &Work, figures: &[PaperFigure]) -> Result<Vec<JudgedStatement>> {
+    let known: Vec<KnownDeviation> =
         serde_json::from_str(work.known).context("the list of known deviations")?;
     for k in &known {
         let stated = work
@@ -61,7 +61,16 @@ pub(super) fn judged(work: &Work, figures: &[Figure]) -> Result<Vec<Cell>> {
                 None => ("MISSED", None),
             };
             let (label, statement) = (label.to_owned(), statement.to_owned());
-            cells.push(Cell { label, statement, published, ours, tolerance, unit, verdict, why });
+            cells.push(JudgedStatement {
+                label,
+                statement,
+                published,
+                ours,
+                tolerance,
+                unit,
+                verdict,
+                why,
+            });
         }
     }
     Ok(cells)

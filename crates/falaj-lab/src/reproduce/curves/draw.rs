@@ -1,8 +1,8 @@
 //! A figure as SVG.
 
-use super::{Axes, Curve, Figure};
+use super::{Axes, FigureCurve, PaperFigure};
 use anyhow::{Context, Result};
-use falaj_pictures::chart::{Axis, Chart, Line, STROKE, Scale, Sheet, svg as drawn};
+use falaj_pictures::chart::{Axis, Chart, ChartLine, STROKE, Scale, Sheet, svg as drawn};
 use falaj_pictures::palette::SEVERAL;
 
 const SIZE: (u32, u32) = (760, 440);
@@ -11,11 +11,11 @@ const SIZE: (u32, u32) = (760, 440);
 const BAR: u32 = 18;
 const BESIDE: f64 = 0.16;
 
-pub(super) fn svg(figure: &Figure) -> Result<String> {
+pub(super) fn svg(figure: &PaperFigure) -> Result<String> {
     drawn(&sheet(figure)).with_context(|| figure.label.clone())
 }
 
-fn sheet(figure: &Figure) -> Sheet {
+fn sheet(figure: &PaperFigure) -> Sheet {
     let points = || figure.curves.iter().flat_map(|c| &c.points);
     let most = points().map(|p| p.y + p.off.unwrap_or(0.0)).fold(0.0, f64::max);
     // Over a logarithmic axis nothing is at or below zero.
@@ -32,17 +32,17 @@ fn sheet(figure: &Figure) -> Sheet {
     let (left, right) =
         points().fold((f64::INFINITY, 0.0f64), |(low, high), p| (low.min(p.x), high.max(p.x)));
     let each = figure.axes == Axes::Each;
-    let line = |(n, curve): (usize, &Curve)| {
+    let line = |(n, curve): (usize, &FigureCurve)| {
         // Bars stand side by side; not a number lies between two of them.
         let aside = BESIDE * (n as f64 - (figure.curves.len() as f64 - 1.0) / 2.0);
         let bars =
             |p: &super::Point| [(p.x + aside, floor), (p.x + aside, p.y), (p.x + aside, f64::NAN)];
         if each {
-            return Line::new(curve.name, n, curve.points.iter().flat_map(bars).collect());
+            return ChartLine::new(curve.name, n, curve.points.iter().flat_map(bars).collect());
         }
         let at = |y: f64| y.max(floor);
         let bar = |p: &super::Point| p.off.map(|off| (p.x, at(p.y - off), at(p.y + off)));
-        Line {
+        ChartLine {
             bars: curve.points.iter().filter_map(bar).collect(),
             ..Line::new(curve.name, n, curve.points.iter().map(|p| (p.x, at(p.y))).collect())
         }
@@ -76,9 +76,9 @@ mod tests {
     fn bars_stand_at_whole_numbers() {
         let curve = |name, of: fn(f64) -> f64| {
             let point = |x| Point { x, y: of(x), off: None };
-            Curve { name, points: [0.0, 1.0, 2.0, 3.0].map(point).into() }
+            FigureCurve { name, points: [0.0, 1.0, 2.0, 3.0].map(point).into() }
         };
-        let figure = Figure {
+        let figure = PaperFigure {
             label: "Figure 1".into(),
             title: String::new(),
             x: "flow",
@@ -113,9 +113,9 @@ mod tests {
     fn kinds_are_numbered() {
         let curve = |name| {
             let point = |n: u32| Point { x: n.into(), y: f64::from(n) * 300.0, off: None };
-            Curve { name, points: (1..=9).map(point).collect() }
+            FigureCurve { name, points: (1..=9).map(point).collect() }
         };
-        let figure = Figure {
+        let figure = PaperFigure {
             label: "Figure 9".into(),
             title: String::new(),
             x: "mix",

@@ -13,7 +13,7 @@ mod draw;
 use super::Args;
 use super::page::{Head, command, escape, table};
 use anyhow::{Context, Result};
-use cells::{Cell, Published, judged};
+use cells::{JudgedStatement, PublishedStatement, judged};
 use falaj_terminal::{progress, text};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ pub(super) struct Work {
     pub(super) source: &'static str,
     /// What holds of all that follows.
     pub(super) setting: &'static str,
-    pub(super) published: &'static [Published],
+    pub(super) published: &'static [PublishedStatement],
     /// How chance is made, and what of it follows from what.
     pub(super) seeds: &'static str,
     /// The closed list, as JSON.
@@ -37,7 +37,7 @@ pub(super) struct Work {
 
 /// A figure or a table, and the numbers that the cells judge.
 #[derive(Serialize)]
-pub(super) struct Figure {
+pub(super) struct PaperFigure {
     /// As the paper numbers it: `Figure 3`, `Table 5.1`.
     pub(super) label: String,
     pub(super) title: String,
@@ -47,7 +47,7 @@ pub(super) struct Figure {
     #[cfg_attr(not(feature = "plots"), allow(dead_code, reason = "pictures alone have axes"))]
     pub(super) axes: Axes,
     /// Without any there is nothing to draw.
-    pub(super) curves: Vec<Curve>,
+    pub(super) curves: Vec<FigureCurve>,
     pub(super) notes: Vec<String>,
     /// By the statements of the paper.
     pub(super) found: Vec<(&'static str, f64)>,
@@ -69,20 +69,20 @@ pub(super) enum Axes {
 
 /// A curve, in the figure's units.
 #[derive(Serialize)]
-pub(super) struct Curve {
+pub(super) struct FigureCurve {
     pub(super) name: &'static str,
-    pub(super) points: Vec<Point>,
+    pub(super) points: Vec<CurvePoint>,
 }
 
 #[derive(Clone, Copy, Serialize)]
-pub(super) struct Point {
+pub(super) struct CurvePoint {
     pub(super) x: f64,
     pub(super) y: f64,
     /// Error bound, or half of the 95 % interval.
     pub(super) off: Option<f64>,
 }
 
-impl Figure {
+impl PaperFigure {
     /// The name of its files.
     fn file(&self) -> String {
         self.label.to_lowercase().replace(' ', "-")
@@ -95,7 +95,7 @@ impl Work {
         &self,
         args: &Args,
         wanted: &[&str],
-        make: impl Fn(&str) -> Result<Figure>,
+        make: impl Fn(&str) -> Result<PaperFigure>,
     ) -> Result<ExitCode> {
         if let Some(out) = &args.out {
             std::fs::create_dir_all(out)
@@ -133,7 +133,7 @@ impl Work {
         Ok(ExitCode::from(u8::from(cells.iter().any(|c| c.verdict == "MISSED"))))
     }
 
-    fn to_json(&self, figures: &[Figure], cells: &[Cell]) -> Value {
+    fn to_json(&self, figures: &[PaperFigure], cells: &[JudgedStatement]) -> Value {
         json!({
             "paper": self.source, "setting": self.setting, "version": env!("CARGO_PKG_VERSION"),
             "command": command(), "seeds": self.seeds,
@@ -146,7 +146,7 @@ impl Work {
         })
     }
 
-    fn print(&self, figures: &[Figure], cells: &[Cell]) {
+    fn print(&self, figures: &[PaperFigure], cells: &[JudgedStatement]) {
         say!("{}\n{}\n", self.source, self.setting);
         for figure in figures {
             say!("{}: {}", figure.label, figure.title);
@@ -161,7 +161,12 @@ impl Work {
         say!("{}", text::table(&CELLS, cells.iter().map(cell_row)));
     }
 
-    fn page(&self, figures: &[Figure], cells: &[Cell], pictures: &[(String, String)]) -> String {
+    fn page(
+        &self,
+        figures: &[PaperFigure],
+        cells: &[JudgedStatement],
+        pictures: &[(String, String)],
+    ) -> String {
         let head = Head {
             title: self.title,
             source: self.source,
@@ -193,7 +198,7 @@ impl Work {
             }
         }
         html.push_str("<h2 id=\"cells\">Published and ours</h2>\n");
-        let judged = |c: &Cell| {
+        let judged = |c: &JudgedStatement| {
             let class = |n: usize| match n {
                 5 => c.verdict,
                 0 | 1 | 6 => "words",
@@ -212,13 +217,13 @@ impl Work {
 }
 
 /// A figure's points as rows: one value of x, and what each curve has there.
-fn rows(figure: &Figure) -> Vec<Vec<String>> {
+fn rows(figure: &PaperFigure) -> Vec<Vec<String>> {
     let mut xs: Vec<f64> =
         figure.curves.iter().flat_map(|c| c.points.iter().map(|p| p.x)).collect();
     xs.sort_by(f64::total_cmp);
     xs.dedup();
     let row = |x: &f64| {
-        let cell = |curve: &Curve| {
+        let cell = |curve: &FigureCurve| {
             let point = curve.points.iter().find(|p| p.x == *x);
             point.map_or(text::DASH.into(), |p| match p.off {
                 Some(off) if off >= 0.05 => format!("{:.1} ± {off:.1}", p.y),
@@ -231,13 +236,13 @@ fn rows(figure: &Figure) -> Vec<Vec<String>> {
     xs.iter().map(row).collect()
 }
 
-fn header(figure: &Figure) -> Vec<&str> {
+fn header(figure: &PaperFigure) -> Vec<&str> {
     std::iter::once(figure.x).chain(figure.curves.iter().map(|c| c.name)).collect()
 }
 
 const CELLS: [&str; 7] = ["where", "statement", "published", "ours", "tolerance", "", "why"];
 
-fn cell_row(c: &Cell) -> Vec<String> {
+fn cell_row(c: &JudgedStatement) -> Vec<String> {
     vec![
         c.label.clone(),
         c.statement.clone(),
@@ -250,13 +255,13 @@ fn cell_row(c: &Cell) -> Vec<String> {
 }
 
 #[cfg(feature = "plots")]
-fn pictures(figures: &[Figure]) -> Result<Vec<(String, String)>> {
+fn pictures(figures: &[PaperFigure]) -> Result<Vec<(String, String)>> {
     let drawn = figures.iter().filter(|f| !f.curves.is_empty());
     drawn.map(|f| Ok((f.file(), draw::svg(f)?))).collect()
 }
 
 #[cfg(not(feature = "plots"))]
-fn pictures(_: &[Figure]) -> Result<Vec<(String, String)>> {
+fn pictures(_: &[PaperFigure]) -> Result<Vec<(String, String)>> {
     note!(
         "no pictures: this program was built without them; get them with `cargo build --release --features plots`"
     );

@@ -2,28 +2,28 @@
 //! and with both; then with the first link divided among a small part and the
 //! rest, by one queue and by DRR. No maximum may exceed its bound.
 
-use super::runs::{Effort, PARTS, Server, Watch, run};
-use super::tables::{Published, verdict};
+use super::runs::{LinkServer, PARTS, ProgressWatch, SimulationEffort, run};
+use super::tables::{PublishedRow, verdict};
 use anyhow::Result;
 use falaj_terminal::{progress, text};
 use serde::Serialize;
 use std::sync::atomic::AtomicBool;
 
-pub(super) const EFFORT: Effort = Effort { seconds: 10.0, seeds: 4 };
+pub(super) const EFFORT: SimulationEffort = SimulationEffort { seconds: 10.0, seeds: 4 };
 
-pub(super) const SERVERS: [Server; 4] = [
-    Server::Clean { lend: false, carry: false },
-    Server::Clean { lend: true, carry: false },
-    Server::Clean { lend: false, carry: true },
-    Server::Clean { lend: true, carry: true },
+pub(super) const SERVERS: [LinkServer; 4] = [
+    LinkServer::Clean { lend: false, carry: false },
+    LinkServer::Clean { lend: true, carry: false },
+    LinkServer::Clean { lend: false, carry: true },
+    LinkServer::Clean { lend: true, carry: true },
 ];
 
-pub(super) const DIVIDED: [Server; 2] =
-    [Server::Divided { drr: false }, Server::Divided { drr: true }];
+pub(super) const DIVIDED: [LinkServer; 2] =
+    [LinkServer::Divided { drr: false }, LinkServer::Divided { drr: true }];
 
 /// One link of a row, or a part of it, under one server: Mbit/s and us.
 #[derive(Serialize)]
-pub(super) struct Outcome {
+pub(super) struct VariantResult {
     pub(super) row: usize,
     pub(super) types: String,
     /// `2`; the parts of the first are `1/small` and `1/rest`.
@@ -39,14 +39,14 @@ pub(super) struct Outcome {
 
 /// All that is run, in both tables; of the rows that were done, if it was stopped.
 pub(super) fn outcomes(
-    published: &Published,
-    effort: Effort,
+    published: &PublishedRow,
+    effort: SimulationEffort,
     stop: &AtomicBool,
-) -> Result<[Vec<Outcome>; 2]> {
+) -> Result<[Vec<VariantResult>; 2]> {
     let runs = published.rows.len() * (SERVERS.len() + DIVIDED.len()) * effort.seeds;
     let bar = progress::bar(runs as u64, "beyond");
     let both = [&SERVERS[..], &DIVIDED[..]]
-        .map(|servers| under(servers, published, effort, Watch { bar: &bar, stop }));
+        .map(|servers| under(servers, published, effort, ProgressWatch { bar: &bar, stop }));
     bar.finish_and_clear();
     let [links, parts] = both;
     Ok([links?, parts?.into_iter().filter(|o| o.link.contains('/')).collect()])
@@ -54,11 +54,11 @@ pub(super) fn outcomes(
 
 /// By row, then link or part, then server.
 fn under(
-    servers: &[Server],
-    published: &Published,
-    effort: Effort,
-    watch: Watch<'_>,
-) -> Result<Vec<Outcome>> {
+    servers: &[LinkServer],
+    published: &PublishedRow,
+    effort: SimulationEffort,
+    watch: ProgressWatch<'_>,
+) -> Result<Vec<VariantResult>> {
     let mut outcomes = Vec::new();
     for row in &published.rows {
         let links = row.links();
@@ -69,7 +69,7 @@ fn under(
         }
         let mut names: Vec<(String, u64)> =
             links.iter().enumerate().map(|(n, (_, input))| ((n + 1).to_string(), *input)).collect();
-        if matches!(servers[0], Server::Divided { .. }) {
+        if matches!(servers[0], LinkServer::Divided { .. }) {
             let (_, input) = names.remove(0);
             names.splice(
                 0..0,
@@ -79,7 +79,7 @@ fn under(
         for (n, (name, input)) in names.iter().enumerate() {
             for (server, run) in servers.iter().zip(&runs) {
                 let Some(ours) = &run[n] else { continue };
-                outcomes.push(Outcome {
+                outcomes.push(VariantResult {
                     row: row.no,
                     types: row.types.clone(),
                     link: name.clone(),
@@ -97,12 +97,12 @@ fn under(
     Ok(outcomes)
 }
 
-pub(super) fn broken(outcomes: &[Vec<Outcome>; 2]) -> usize {
+pub(super) fn broken(outcomes: &[Vec<VariantResult>; 2]) -> usize {
     outcomes.iter().flatten().filter(|o| o.verdict != "ok").count()
 }
 
 /// `476.2; 12.3; 190 <= 202`.
-pub(super) fn show(o: &Outcome) -> String {
+pub(super) fn show(o: &VariantResult) -> String {
     let bound = o.bound.map_or(text::DASH.into(), |b| format!("{b:.0}"));
     let relation = if o.verdict == "ok" { "<=" } else { ">" };
     format!("{:.1}; {:.1}; {:.0} {relation} {bound}", o.out, o.avg, o.max)
@@ -112,8 +112,8 @@ pub(super) fn show(o: &Outcome) -> String {
 pub(super) type Tables = [(&'static str, Vec<String>, Vec<Vec<String>>); 2];
 
 /// Both as tables: a row for each link, a column for each server.
-pub(super) fn tables(outcomes: &[Vec<Outcome>; 2]) -> Tables {
-    let table = |servers: &[Server], of: &[Outcome]| {
+pub(super) fn tables(outcomes: &[Vec<VariantResult>; 2]) -> Tables {
+    let table = |servers: &[LinkServer], of: &[VariantResult]| {
         let header = ["no", "types", "link", "input"].map(str::to_owned).into_iter();
         let rows = of.chunks(servers.len()).map(|of| {
             let o = &of[0];
@@ -131,8 +131,8 @@ pub(super) fn tables(outcomes: &[Vec<Outcome>; 2]) -> Tables {
     ]
 }
 
-pub(super) fn print(outcomes: &[Vec<Outcome>; 2]) {
-    let Effort { seconds, seeds } = EFFORT;
+pub(super) fn print(outcomes: &[Vec<VariantResult>; 2]) {
+    let SimulationEffort { seconds, seeds } = EFFORT;
     say!(
         "Beyond the paper: packet-wise, preset clean\n{seeds} seeds of {seconds} s; rate in Mbit/s; mean delay; maximum and its bound, in us\n"
     );

@@ -3,11 +3,11 @@
 //! The paper says it in words and curves without values; the thresholds are
 //! ours, set beside the values of an independent model of the same servers.
 
-use super::figures::{A, B, DRR, Sweep};
-use super::live::{Load, Outcome, Paced};
-use super::runs::{Ours, Server};
+use super::figures::{A, B, DRR, LoadSweep};
+use super::live::{LiveResult, Load, Paced};
+use super::runs::{LinkServer, Ours};
 use super::tables::verdict;
-use Server::{PacketWise, PacketWiseSkip, PhaseWise};
+use LinkServer::{PacketWise, PacketWiseSkip, PhaseWise};
 use falaj_sched::units::time::Span;
 use falaj_terminal::text;
 use serde::Serialize;
@@ -74,8 +74,8 @@ fn smallest(values: impl IntoIterator<Item = f64>) -> f64 {
 
 /// One value for each offered rate, from two servers' curves.
 fn beside(
-    sweep: &Sweep,
-    (one, other): (Server, Server),
+    sweep: &LoadSweep,
+    (one, other): (LinkServer, LinkServer),
     link: usize,
     (from, to): (u64, u64),
     value: impl Fn(&Ours, &Ours) -> f64,
@@ -85,7 +85,7 @@ fn beside(
 }
 
 /// What is claimed of the figure of this number.
-pub(super) fn of(figure: usize, sweep: &Sweep) -> Vec<Claim> {
+pub(super) fn of(figure: usize, sweep: &LoadSweep) -> Vec<Claim> {
     let mut claims = Vec::new();
     let mut claim = |text: &str, ours: f64, unit: &'static str, threshold: Threshold| {
         let verdict = verdict(threshold.holds(ours));
@@ -103,8 +103,8 @@ pub(super) fn of(figure: usize, sweep: &Sweep) -> Vec<Claim> {
     let maxima = |server, link, from, to| {
         sweep.curve(server, link, from, to).into_iter().map(|(_, o)| o.max)
     };
-    let delivered = |servers: &[Server], link, to| {
-        let of = |s: &Server| {
+    let delivered = |servers: &[LinkServer], link, to| {
+        let of = |s: &LinkServer| {
             sweep.curve(*s, link, 30, to).into_iter().map(|(_, o)| o.out.mean / o.offered)
         };
         smallest(servers.iter().flat_map(of).collect::<Vec<_>>()) * 100.0
@@ -310,14 +310,17 @@ pub(super) fn of(figure: usize, sweep: &Sweep) -> Vec<Claim> {
 
 /// What Section II.B and the paper's argument for the packet-wise server come to in counts, which a
 /// busy machine changes little; CPU times are told and not judged.
-pub(super) fn live(outcomes: &[Outcome]) -> Vec<Claim> {
+pub(super) fn live(outcomes: &[LiveResult]) -> Vec<Claim> {
     let mut claims = Vec::new();
     let mut claim = |claim: String, ours: f64, unit: &'static str, threshold: Threshold| {
         let verdict = verdict(threshold.holds(ours));
         claims.push(Claim { figure: None, claim, ours, unit, threshold, verdict });
     };
-    let idle: Vec<f64> =
-        outcomes.iter().filter(|o| o.is(Load::Idle)).map(Outcome::timer_wakes_a_second).collect();
+    let idle: Vec<f64> = outcomes
+        .iter()
+        .filter(|o| o.is(Load::Idle))
+        .map(LiveResult::timer_wakes_a_second)
+        .collect();
     if !idle.is_empty() {
         let text = "without packets nobody is woken for a phase: wake-ups by the timer in a second, most of all servers";
         claim(text.into(), largest(idle), "", most(5.0));
@@ -326,7 +329,7 @@ pub(super) fn live(outcomes: &[Outcome]) -> Vec<Claim> {
     for phase in by_falaj()
         .filter(|o| o.is(Load::Light) && o.server == PhaseWise.name() && o.phase() >= LONG)
     {
-        let packet_wise = |o: &&Outcome| {
+        let packet_wise = |o: &&LiveResult| {
             (o.is(Load::Light), o.server.as_str(), o.phase())
                 == (true, &PacketWise.name(), phase.phase())
         };
@@ -346,7 +349,7 @@ pub(super) fn live(outcomes: &[Outcome]) -> Vec<Claim> {
     }
     // Where no time is kept free, a device that is full has to be looked after twice in a
     // millisecond.
-    let skips = |o: &&Outcome| o.server == PacketWiseSkip.name() && o.phase() >= LONG;
+    let skips = |o: &&LiveResult| o.server == PacketWiseSkip.name() && o.phase() >= LONG;
     for device in by_device().filter(|o| o.is(Load::Flood)).filter(skips) {
         let text = format!(
             "phases of {}, flooded, tails skipped: a device is handed many packets at once: wake-ups for 100 packets",

@@ -1,8 +1,8 @@
 //! A figure as SVG, in Okabe and Ito's colours, and with a mark of its own for
 //! each server, so that print without colour will do.
 
-use super::figures::{B, Figure, Quantity, Sweep};
-use super::runs::{Ours, Server};
+use super::figures::{B, FortunaFigure, LoadSweep, Quantity};
+use super::runs::{LinkServer, Ours};
 use anyhow::{Result, anyhow};
 use plotters::coord::{CoordTranslate, Shift};
 use plotters::prelude::*;
@@ -17,16 +17,16 @@ const INK: RGBColor = RGBColor(30, 30, 30);
 const GRID: RGBColor = RGBColor(224, 224, 224);
 const BOUND: RGBColor = RGBColor(110, 110, 110);
 
-fn colour(server: Server) -> RGBColor {
+fn colour(server: LinkServer) -> RGBColor {
     match server {
-        Server::PhaseWise => RGBColor(213, 94, 0),
-        Server::PacketWise => RGBColor(0, 114, 178),
-        Server::PacketWiseSkip | Server::Clean { .. } | Server::Divided { .. } => {
+        LinkServer::PhaseWise => RGBColor(213, 94, 0),
+        LinkServer::PacketWise => RGBColor(0, 114, 178),
+        LinkServer::PacketWiseSkip | LinkServer::Clean { .. } | LinkServer::Divided { .. } => {
             RGBColor(0, 158, 115)
         }
-        Server::Drr(500) => RGBColor(230, 159, 0),
-        Server::Drr(1500) => RGBColor(204, 121, 167),
-        Server::Drr(_) => RGBColor(86, 180, 233),
+        LinkServer::Drr(500) => RGBColor(230, 159, 0),
+        LinkServer::Drr(1500) => RGBColor(204, 121, 167),
+        LinkServer::Drr(_) => RGBColor(86, 180, 233),
     }
 }
 
@@ -35,23 +35,23 @@ fn colour(server: Server) -> RGBColor {
 fn mark<C: CoordTranslate>(
     area: &DrawingArea<SVGBackend<'_>, C>,
     at: C::From,
-    server: Server,
+    server: LinkServer,
 ) -> Drawn
 where
     C::From: Clone,
 {
     let style = colour(server);
     match server {
-        Server::PhaseWise => area.draw(
+        LinkServer::PhaseWise => area.draw(
             &(EmptyElement::at(at) + Rectangle::new([(-5, -5), (5, 5)], style.stroke_width(1))),
         ),
-        Server::PacketWise => area.draw(&Circle::new(at, 3, style.filled())),
-        Server::PacketWiseSkip | Server::Clean { .. } | Server::Divided { .. } => {
+        LinkServer::PacketWise => area.draw(&Circle::new(at, 3, style.filled())),
+        LinkServer::PacketWiseSkip | LinkServer::Clean { .. } | LinkServer::Divided { .. } => {
             area.draw(&TriangleMarker::new(at, 5, style.filled()))
         }
-        Server::Drr(500) => area.draw(&Cross::new(at, 4, style.stroke_width(2))),
-        Server::Drr(1500) => area.draw(&Circle::new(at, 6, style.stroke_width(1))),
-        Server::Drr(_) => {
+        LinkServer::Drr(500) => area.draw(&Cross::new(at, 4, style.stroke_width(2))),
+        LinkServer::Drr(1500) => area.draw(&Circle::new(at, 6, style.stroke_width(1))),
+        LinkServer::Drr(_) => {
             let corners = vec![(0, -4), (4, 0), (0, 4), (-4, 0)];
             area.draw(&(EmptyElement::at(at) + Polygon::new(corners, style.filled())))
         }
@@ -72,7 +72,7 @@ fn value(quantity: Quantity, ours: &Ours) -> (f64, f64, f64) {
     }
 }
 
-pub(super) fn svg(figure: &Figure, sweep: &Sweep) -> Result<String> {
+pub(super) fn svg(figure: &FortunaFigure, sweep: &LoadSweep) -> Result<String> {
     let mut text = String::new();
     draw(&mut text, figure, sweep)
         .map_err(|error| anyhow!("cannot draw figure {}: {error}", figure.no))?;
@@ -81,7 +81,7 @@ pub(super) fn svg(figure: &Figure, sweep: &Sweep) -> Result<String> {
 
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-fn draw(text: &mut String, figure: &Figure, sweep: &Sweep) -> Drawn {
+fn draw(text: &mut String, figure: &FortunaFigure, sweep: &LoadSweep) -> Drawn {
     let width = PANEL.0 * figure.links.len() as u32;
     let root = SVGBackend::with_string(text, (width, PANEL.1 + LEGEND)).into_drawing_area();
     root.fill(&WHITE)?;
@@ -95,7 +95,7 @@ fn draw(text: &mut String, figure: &Figure, sweep: &Sweep) -> Drawn {
 }
 
 /// Above the panels, where no data are.
-fn legend(area: &Area<'_>, figure: &Figure) -> Drawn {
+fn legend(area: &Area<'_>, figure: &FortunaFigure) -> Drawn {
     let (width, height) = area.dim_in_pixel();
     let column = (width as i32 - 70) / figure.servers.len() as i32;
     let middle = height as i32 / 2 + 2;
@@ -112,16 +112,16 @@ fn legend(area: &Area<'_>, figure: &Figure) -> Drawn {
     Ok(())
 }
 
-fn panel(area: &Area<'_>, figure: &Figure, link: usize, sweep: &Sweep) -> Drawn {
+fn panel(area: &Area<'_>, figure: &FortunaFigure, link: usize, sweep: &LoadSweep) -> Drawn {
     let curves: Vec<_> =
         figure.servers.iter().map(|s| (*s, sweep.curve(*s, link, 0, figure.until))).collect();
     let points = || curves.iter().flat_map(|(_, curve)| curve);
     let highest = points().map(|(_, ours)| value(figure.quantity, ours).2).fold(0.0, f64::max);
     // A bound is drawn where it is no further off than the data are high.
-    let bounds: Vec<(Server, f64)> = match figure.quantity {
+    let bounds: Vec<(LinkServer, f64)> = match figure.quantity {
         Quantity::Max => {
             let bound =
-                |(s, curve): &(Server, Vec<(u64, &Ours)>)| Some((*s, curve.first()?.1.bound?));
+                |(s, curve): &(LinkServer, Vec<(u64, &Ours)>)| Some((*s, curve.first()?.1.bound?));
             curves.iter().filter_map(bound).filter(|(_, b)| *b < 2.0 * highest).collect()
         }
         _ => Vec::new(),

@@ -2,7 +2,7 @@
 //! type A, at 50 Mbit/s. Which servers, which quantity, and the runs that all
 //! figures share.
 
-use super::runs::{Effort, Link, Ours, Server, Watch, run};
+use super::runs::{LinkServer, Ours, ProgressWatch, SimulationEffort, VirtualLink, run};
 use anyhow::Result;
 use falaj_terminal::progress;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 
 /// The paper says nothing of its figures' runs.
-pub(super) const EFFORT: Effort = Effort { seconds: 10.0, seeds: 8 };
+pub(super) const EFFORT: SimulationEffort = SimulationEffort { seconds: 10.0, seeds: 8 };
 
 const STEP: u64 = 30;
 const OF_A: u64 = 50;
@@ -20,10 +20,11 @@ pub(super) const A: usize = 1;
 
 /// DRR's quanta, of which the paper says nothing: from the least that is
 /// sensible, a packet, to what a phase carries.
-pub(super) const DRR: [Server; 3] = [Server::Drr(500), Server::Drr(1500), Server::Drr(3750)];
-const PAPER: &[Server] = &[Server::PhaseWise, Server::PacketWise];
-const TAIL: &[Server] = &[Server::PacketWise, Server::PacketWiseSkip];
-const AGAINST_DRR: &[Server] = &[Server::PacketWiseSkip, DRR[0], DRR[1], DRR[2]];
+pub(super) const DRR: [LinkServer; 3] =
+    [LinkServer::Drr(500), LinkServer::Drr(1500), LinkServer::Drr(3750)];
+const PAPER: &[LinkServer] = &[LinkServer::PhaseWise, LinkServer::PacketWise];
+const TAIL: &[LinkServer] = &[LinkServer::PacketWise, LinkServer::PacketWiseSkip];
+const AGAINST_DRR: &[LinkServer] = &[LinkServer::PacketWiseSkip, DRR[0], DRR[1], DRR[2]];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quantity {
@@ -33,14 +34,14 @@ pub(super) enum Quantity {
 }
 
 /// A figure of the paper.
-pub(super) struct Figure {
+pub(super) struct FortunaFigure {
     pub(super) no: usize,
     pub(super) title: &'static str,
     #[cfg_attr(not(feature = "plots"), expect(dead_code, reason = "for the picture"))]
     pub(super) quantity: Quantity,
     /// A panel for each.
     pub(super) links: &'static [usize],
-    pub(super) servers: &'static [Server],
+    pub(super) servers: &'static [LinkServer],
     /// What link 1 is offered at most, in Mbit/s.
     pub(super) until: u64,
 }
@@ -50,12 +51,12 @@ const fn figure(
     title: &'static str,
     quantity: Quantity,
     links: &'static [usize],
-    servers: &'static [Server],
-) -> Figure {
-    Figure { no, title, quantity, links, servers, until: if no < 12 { 600 } else { 720 } }
+    servers: &'static [LinkServer],
+) -> FortunaFigure {
+    FortunaFigure { no, title, quantity, links, servers, until: if no < 12 { 600 } else { 720 } }
 }
 
-pub(super) const FIGURES: [Figure; 9] = [
+pub(super) const FIGURES: [FortunaFigure; 9] = [
     figure(5, "Average latency of the type-A link", Quantity::Mean, &[A], PAPER),
     figure(6, "Average latency of the type-B link", Quantity::Mean, &[B], PAPER),
     figure(7, "Rate of links", Quantity::Rate, &[B, A], PAPER),
@@ -80,30 +81,30 @@ pub(super) const FIGURES: [Figure; 9] = [
 ];
 
 /// All runs, by server and by what link 1 is offered.
-pub(super) struct Sweep {
-    runs: BTreeMap<(Server, u64), Vec<Option<Ours>>>,
+pub(super) struct LoadSweep {
+    runs: BTreeMap<(LinkServer, u64), Vec<Option<Ours>>>,
 }
 
-impl Sweep {
+impl LoadSweep {
     /// Runs what these figures need, each scenario once; `None` if it was stopped.
     pub(super) fn of(
-        figures: &[&Figure],
-        effort: Effort,
+        figures: &[&FortunaFigure],
+        effort: SimulationEffort,
         stop: &AtomicBool,
-    ) -> Result<Option<Sweep>> {
-        let points = |f: &&Figure| {
+    ) -> Result<Option<LoadSweep>> {
+        let points = |f: &&FortunaFigure| {
             let until = f.until;
             f.servers
                 .iter()
                 .flat_map(move |s| (0..=until / STEP).map(move |i| (*s, i * STEP)))
                 .collect::<Vec<_>>()
         };
-        let needed: BTreeSet<(Server, u64)> = figures.iter().flat_map(points).collect();
+        let needed: BTreeSet<(LinkServer, u64)> = figures.iter().flat_map(points).collect();
         let bar = progress::bar((needed.len() * effort.seeds) as u64, "figures");
         let mut runs = BTreeMap::new();
         for (server, x) in needed {
-            let links: [Link; 2] = [('B', x), ('A', OF_A)];
-            let ours = run(&links, server, effort, Watch { bar: &bar, stop })?;
+            let links: [VirtualLink; 2] = [('B', x), ('A', OF_A)];
+            let ours = run(&links, server, effort, ProgressWatch { bar: &bar, stop })?;
             if ours.is_empty() {
                 bar.finish_and_clear();
                 return Ok(None);
@@ -111,13 +112,13 @@ impl Sweep {
             runs.insert((server, x), ours);
         }
         bar.finish_and_clear();
-        Ok(Some(Sweep { runs }))
+        Ok(Some(LoadSweep { runs }))
     }
 
     /// A server's curve from one offered rate to another, both included.
     pub(super) fn curve(
         &self,
-        server: Server,
+        server: LinkServer,
         link: usize,
         from: u64,
         to: u64,
@@ -127,15 +128,15 @@ impl Sweep {
     }
 
     /// One point; nothing was offered to link 1 at 0.
-    pub(super) fn at(&self, server: Server, link: usize, x: u64) -> &Ours {
+    pub(super) fn at(&self, server: LinkServer, link: usize, x: u64) -> &Ours {
         self.runs[&(server, x)][link].as_ref().expect("traffic was offered")
     }
 
-    pub(super) fn points(&self) -> Vec<Point> {
-        let links = |(&(server, x), links): (&(Server, u64), &Vec<Option<Ours>>)| {
+    pub(super) fn points(&self) -> Vec<FigurePoint> {
+        let links = |(&(server, x), links): (&(LinkServer, u64), &Vec<Option<Ours>>)| {
             let point = |link: usize| {
                 let ours = links[link].as_ref()?;
-                Some(Point {
+                Some(FigurePoint {
                     server: server.name(),
                     x,
                     link: link + 1,
@@ -156,7 +157,7 @@ impl Sweep {
 
 /// A point of the figures: Mbit/s and us.
 #[derive(Serialize)]
-pub(super) struct Point {
+pub(super) struct FigurePoint {
     server: String,
     x: u64,
     link: usize,

@@ -13,13 +13,13 @@
 //! another. Shorter and longer phases stand beside.
 
 use super::claims::{self, Claim};
-use super::runs::{Effort, FIRST_SEED, Link, Scale, Server, scenario_text};
+use super::runs::{FIRST_SEED, LinkServer, Scale, SimulationEffort, VirtualLink, scenario_text};
 use super::tables::SERVERS;
 use anyhow::Result;
 use clap::ValueEnum;
 use falaj_engine::PipeId;
 use falaj_experiment::measure::{Measured, Thread, measure_by_sockets};
-use falaj_experiment::replications::{Replications, Simulated};
+use falaj_experiment::replications::{Replications, SimulatedFlow};
 use falaj_live::event_loop::Timer;
 use falaj_live::event_loop::{LiveLosses, Options};
 use falaj_sched::units::time::Span;
@@ -47,7 +47,7 @@ pub(in crate::reproduce) enum Load {
 
 impl Load {
     /// Virtual links, and what each is offered in Mbit/s.
-    fn links(self) -> &'static [Link] {
+    fn links(self) -> &'static [VirtualLink] {
         match self {
             Load::Idle => &[('A', 0), ('B', 0)],
             Load::Light => &[('A', 1), ('B', 1)],
@@ -146,7 +146,7 @@ impl View {
 
 /// One load under one server with one phase.
 #[derive(Serialize)]
-pub(super) struct Outcome {
+pub(super) struct LiveResult {
     load: &'static str,
     shape: String,
     phase_ns: u64,
@@ -176,26 +176,26 @@ pub(super) struct Outcome {
     release_error_p99_ns: Option<u64>,
     tenants: Vec<Tenant>,
     /// Lost outside the queues.
-    lost_outside: Vec<Lost>,
+    lost_outside: Vec<LostPackets>,
 }
 
 #[derive(Serialize)]
-struct Lost {
+struct LostPackets {
     packets: u64,
     why: &'static str,
 }
 
 /// What was asked for, and came out.
-pub(super) struct Results {
+pub(super) struct LiveResults {
     plan: Plan,
-    pub(super) outcomes: Vec<Outcome>,
+    pub(super) outcomes: Vec<LiveResult>,
     pub(super) claims: Vec<Claim>,
     /// Ctrl-C came before all of it was done.
     pub(super) interrupted: bool,
 }
 
 /// Sends everything through everything, one after the other.
-pub(super) fn run(plan: &Plan) -> Result<Results> {
+pub(super) fn run(plan: &Plan) -> Result<LiveResults> {
     let mut outcomes = Vec::new();
     let mut interrupted = false;
     let total = plan.loads.len() * plan.phases.len() * SERVERS.len() * plan.paces.len();
@@ -223,15 +223,15 @@ pub(super) fn run(plan: &Plan) -> Result<Results> {
         }
     }
     let claims = claims::live(&outcomes);
-    Ok(Results { plan: plan.clone(), outcomes, claims, interrupted })
+    Ok(LiveResults { plan: plan.clone(), outcomes, claims, interrupted })
 }
 
 fn outcome(
     load: Load,
     phase: Span,
-    (server, paced): (Server, Paced),
+    (server, paced): (LinkServer, Paced),
     duration: Span,
-) -> Result<Outcome> {
+) -> Result<LiveResult> {
     let (links, scale) = (load.links(), Scale { rate: "100mbit", phase });
     let title = format!("Section II.B, {}", load.shape());
     let mut text = scenario_text(
@@ -239,7 +239,7 @@ fn outcome(
         links,
         server,
         scale,
-        Effort { seconds: duration.as_secs_f64(), seeds: 1 },
+        SimulationEffort { seconds: duration.as_secs_f64(), seeds: 1 },
     );
     let link = "[link.virtual]\n";
     text = text.replace(link, &format!("{link}pace = \"{}\"\n", paced.word()));
@@ -272,7 +272,7 @@ fn outcome(
     let mut error = Meter::new();
     measured.flows[0].iter().for_each(|f| error.add(&f.link.release_error));
     let Measured { over, losses, thread: Thread { elapsed, awake, usage }, .. } = measured;
-    Ok(Outcome {
+    Ok(LiveResult {
         load: load.name(),
         shape: load.shape(),
         phase_ns: phase.0,
@@ -298,15 +298,15 @@ fn outcome(
     })
 }
 
-fn lost(losses: LiveLosses) -> Vec<Lost> {
+fn lost(losses: LiveLosses) -> Vec<LostPackets> {
     let lost = losses.by_reason().into_iter().filter(|&(packets, _)| packets > 0);
-    lost.map(|(packets, why)| Lost { packets, why }).collect()
+    lost.map(|(packets, why)| LostPackets { packets, why }).collect()
 }
 
 fn tenant(
     kind: char,
     offered: u64,
-    simulated: &Simulated,
+    simulated: &SimulatedFlow,
     measured: &Measured,
     flow: usize,
     duration: Span,
@@ -331,7 +331,7 @@ fn tenant(
     }
 }
 
-impl Outcome {
+impl LiveResult {
     fn a_second(&self, count: u64) -> f64 {
         count as f64 * 1e9 / self.elapsed_ns as f64
     }
@@ -455,7 +455,7 @@ pub(super) const TENANTS: [&str; 12] = [
     "end to end p50",
 ];
 
-impl Results {
+impl LiveResults {
     pub(super) fn title(&self) -> String {
         let over = self.outcomes.first().map_or("", |o| o.over);
         format!(
@@ -465,16 +465,16 @@ impl Results {
     }
 
     pub(super) fn thread_rows(&self) -> impl Iterator<Item = Vec<String>> {
-        self.outcomes.iter().map(Outcome::cells)
+        self.outcomes.iter().map(LiveResult::cells)
     }
 
     pub(super) fn tenant_rows(&self) -> impl Iterator<Item = Vec<String>> {
-        self.outcomes.iter().flat_map(Outcome::tenant_cells)
+        self.outcomes.iter().flat_map(LiveResult::tenant_cells)
     }
 
     /// What was lost outside the queues, by load and server.
     pub(super) fn lost(&self) -> impl Iterator<Item = String> {
-        let of = |o: &Outcome| {
+        let of = |o: &LiveResult| {
             let at = o.names().join(", ");
             o.lost_outside
                 .iter()

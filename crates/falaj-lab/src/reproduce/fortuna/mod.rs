@@ -25,7 +25,7 @@ use super::Args;
 use super::page::command;
 use anyhow::{Context, Result};
 use falaj_terminal::interrupt::{INTERRUPTED, Interrupted, interruptible};
-use figures::{FIGURES, Figure, Sweep};
+use figures::{FIGURES, FortunaFigure, LoadSweep};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
@@ -34,17 +34,17 @@ use std::sync::atomic::Ordering;
 pub(super) use live::{Load, Paced};
 
 /// What was asked for, and came out.
-struct Results {
+struct PaperResults {
     source: String,
-    cells: Option<Vec<tables::Cell>>,
-    figures: Option<(Sweep, Vec<claims::Claim>)>,
-    beyond: Option<[Vec<beyond::Outcome>; 2]>,
-    live: Option<live::Results>,
+    cells: Option<Vec<tables::TableCell>>,
+    figures: Option<(LoadSweep, Vec<claims::Claim>)>,
+    beyond: Option<[Vec<beyond::VariantResult>; 2]>,
+    live: Option<live::LiveResults>,
     /// Ctrl-C came before all of it was done.
     interrupted: bool,
 }
 
-impl Results {
+impl PaperResults {
     fn all_well(&self) -> bool {
         self.cells.as_ref().is_none_or(|cells| tables::missed(cells) == 0)
             && self.figures.as_ref().is_none_or(|(_, claims)| claims::missed(claims) == 0)
@@ -58,7 +58,7 @@ impl Results {
             tables::print(cells);
         }
         if let Some((_, claims)) = &self.figures {
-            let runs::Effort { seconds, seeds } = figures::EFFORT;
+            let runs::SimulationEffort { seconds, seeds } = figures::EFFORT;
             say!(
                 "Figures 5-13: link 1 = B, offered more and more; link 2 = A at 50 Mbit/s\n{seeds} seeds of {seconds} s"
             );
@@ -111,7 +111,7 @@ impl Results {
 }
 
 pub(super) fn main(args: &Args) -> Result<ExitCode> {
-    let published = tables::Published::read()?;
+    let published = tables::PublishedRow::read()?;
     if let Some(no) = args.scenario {
         say!("{}", tables::scenario(&published, no)?.trim_end());
         return Ok(ExitCode::SUCCESS);
@@ -131,7 +131,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
             .with_context(|| format!("cannot make the directory {}", out.display()))?;
     }
     let everything = !(args.tables || args.figures || args.beyond || args.live || one.is_some());
-    let wanted: Vec<&Figure> = match one {
+    let wanted: Vec<&FortunaFigure> = match one {
         Some(figure) if !args.figures => vec![figure],
         None if !args.figures && !everything => Vec::new(),
         _ => FIGURES.iter().collect(),
@@ -151,7 +151,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
         let cells =
             (args.tables || everything).then(|| tables::cells(&published, stop)).transpose()?;
         let sweep =
-            if wanted.is_empty() { None } else { Sweep::of(&wanted, figures::EFFORT, stop)? };
+            if wanted.is_empty() { None } else { LoadSweep::of(&wanted, figures::EFFORT, stop)? };
         let beyond =
             args.beyond.then(|| beyond::outcomes(&published, beyond::EFFORT, stop)).transpose()?;
         Ok((cells, sweep, beyond))
@@ -167,7 +167,8 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     if interrupted && live.is_none() && cells.is_none() && figures.is_none() && beyond.is_none() {
         return Err(Interrupted("before there was anything to tell").into());
     }
-    let results = Results { source: published.source, cells, figures, beyond, live, interrupted };
+    let results =
+        PaperResults { source: published.source, cells, figures, beyond, live, interrupted };
     if args.json {
         say!("{}", serde_json::to_string_pretty(&results.json())?);
     } else {
@@ -185,7 +186,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
 }
 
 /// The page, the pictures and the numbers.
-fn write(results: &Results, wanted: &[&Figure], out: &Path) -> Result<()> {
+fn write(results: &PaperResults, wanted: &[&FortunaFigure], out: &Path) -> Result<()> {
     let put = |name: &str, text: &str| {
         let path = out.join(name);
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
@@ -205,13 +206,13 @@ fn write(results: &Results, wanted: &[&Figure], out: &Path) -> Result<()> {
 }
 
 #[cfg(feature = "plots")]
-fn pictures(results: &Results, wanted: &[&Figure]) -> Result<Vec<(usize, String)>> {
+fn pictures(results: &PaperResults, wanted: &[&FortunaFigure]) -> Result<Vec<(usize, String)>> {
     let Some((sweep, _)) = &results.figures else { return Ok(Vec::new()) };
     wanted.iter().map(|f| Ok((f.no, draw::svg(f, sweep)?))).collect()
 }
 
 #[cfg(not(feature = "plots"))]
-fn pictures(_: &Results, wanted: &[&Figure]) -> Result<Vec<(usize, String)>> {
+fn pictures(_: &PaperResults, wanted: &[&FortunaFigure]) -> Result<Vec<(usize, String)>> {
     if !wanted.is_empty() {
         note!(
             "no pictures: this program was built without them; get them with `cargo build --release --features plots`"
@@ -223,17 +224,17 @@ fn pictures(_: &Results, wanted: &[&Figure]) -> Result<Vec<(usize, String)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use runs::Effort;
+    use runs::SimulationEffort;
     use std::sync::atomic::AtomicBool;
 
-    const SHORT: Effort = Effort { seconds: 0.01, seeds: 2 };
+    const SHORT: SimulationEffort = SimulationEffort { seconds: 0.01, seeds: 2 };
     static RUN: AtomicBool = AtomicBool::new(false);
 
     /// Claims, points, pictures and page of short runs; numbers are not judged.
     #[test]
     fn figures_are_drawn_and_told() {
-        let wanted: Vec<&Figure> = FIGURES.iter().collect();
-        let sweep = Sweep::of(&wanted, SHORT, &RUN).unwrap().expect("nobody stopped it");
+        let wanted: Vec<&FortunaFigure> = FIGURES.iter().collect();
+        let sweep = LoadSweep::of(&wanted, SHORT, &RUN).unwrap().expect("nobody stopped it");
         // Three servers and DRR's three quanta; nothing twice.
         assert_eq!(sweep.points().len(), 2 * (2 * 21 + 4 * 25) - 6);
         let claims: Vec<claims::Claim> =
@@ -246,7 +247,7 @@ mod tests {
             );
         }
         assert!(claims.iter().all(|c| c.ours.is_finite()), "a claim has no value");
-        let results = Results {
+        let results = PaperResults {
             source: "A & B".into(),
             cells: None,
             figures: Some((sweep, claims)),
@@ -271,7 +272,7 @@ mod tests {
 
     #[test]
     fn what_the_paper_does_not_have_keeps_its_bounds() {
-        let published = tables::Published::read().unwrap();
+        let published = tables::PublishedRow::read().unwrap();
         let outcomes = beyond::outcomes(&published, SHORT, &RUN).unwrap();
         // Seven rows of two links and eight of three, under four servers; two parts of each row's
         // first under two.
@@ -281,10 +282,10 @@ mod tests {
 
     #[test]
     fn of_a_row_that_was_only_begun_nothing_is_told() {
-        let published = tables::Published::read().unwrap();
+        let published = tables::PublishedRow::read().unwrap();
         let stopped = AtomicBool::new(true);
         assert!(tables::cells(&published, &stopped).unwrap().is_empty());
         assert!(beyond::outcomes(&published, SHORT, &stopped).unwrap().iter().all(Vec::is_empty));
-        assert!(Sweep::of(&[&FIGURES[0]], SHORT, &stopped).unwrap().is_none());
+        assert!(LoadSweep::of(&[&FIGURES[0]], SHORT, &stopped).unwrap().is_none());
     }
 }

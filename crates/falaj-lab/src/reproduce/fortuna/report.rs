@@ -2,19 +2,19 @@
 
 use super::claims::Claim;
 use super::figures::FIGURES;
-use super::runs::{Effort, FIRST_SEED};
-use super::tables::{Cell, TITLES};
-use super::{Results, beyond, figures, live, tables};
+use super::runs::{FIRST_SEED, SimulationEffort};
+use super::tables::{TITLES, TableCell};
+use super::{PaperResults, beyond, figures, live, tables};
 use crate::reproduce::page::{Head, escape, table};
 use std::fmt::Write;
 
-fn effort(e: Effort) -> String {
+fn effort(e: SimulationEffort) -> String {
     let last = FIRST_SEED + e.seeds as u64 - 1;
     format!("{} runs of {} s, seeds {FIRST_SEED} to {last}", e.seeds, e.seconds)
 }
 
 /// The page. `pictures` stand beside the figures that were asked for.
-pub(super) fn page(results: &Results, pictures: &[(usize, String)], command: &str) -> String {
+pub(super) fn page(results: &PaperResults, pictures: &[(usize, String)], command: &str) -> String {
     let mut html = Head {
         title: "Fortuna and Chydzinski, reproduced",
         source: &results.source,
@@ -99,7 +99,7 @@ fn claims_of<'c>(claims: impl Iterator<Item = &'c Claim>) -> String {
     table(&["claim", "ours", "threshold", "verdict"], rows)
 }
 
-fn live_of(html: &mut String, live: &live::Results) {
+fn live_of(html: &mut String, live: &live::LiveResults) {
     let _ = write!(
         html,
         "<h2>{}</h2>\n<p>Phases of 300 µs are the paper's 30 µs at 1 Gbit/s; all its delays are \
@@ -122,7 +122,7 @@ fn live_of(html: &mut String, live: &live::Results) {
     html.push_str(&claims_of(live.claims.iter()));
 }
 
-fn tables_of(html: &mut String, cells: &[Cell]) {
+fn tables_of(html: &mut String, cells: &[TableCell]) {
     let known = cells.iter().filter(|c| c.verdict == "known").count();
     let missed = tables::missed(cells);
     let _ = write!(
@@ -135,7 +135,7 @@ fn tables_of(html: &mut String, cells: &[Cell]) {
         cells.len() - known - missed
     );
     // What is missed stands above the tables; of a known misprint a footnote tells.
-    let told = |html: &mut String, c: &Cell, class: &str, word: &str| {
+    let told = |html: &mut String, c: &TableCell, class: &str, word: &str| {
         let why = c.why.as_deref().unwrap_or(c.rule);
         let _ = writeln!(
             html,
@@ -155,7 +155,7 @@ fn tables_of(html: &mut String, cells: &[Cell]) {
     }
     for (name, title) in TITLES {
         let _ = writeln!(html, "<h3>{title}</h3>");
-        let of_table: Vec<&Cell> = cells.iter().filter(|c| c.table == name).collect();
+        let of_table: Vec<&TableCell> = cells.iter().filter(|c| c.table == name).collect();
         let rows = of_table.chunks(3).map(|link| {
             let mut row = vec![
                 ("", link[0].row.to_string()),

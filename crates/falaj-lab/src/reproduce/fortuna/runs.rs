@@ -16,14 +16,14 @@ pub(super) const FIRST_SEED: u64 = 1;
 
 /// How much is simulated of each scenario.
 #[derive(Clone, Copy, Serialize)]
-pub(super) struct Effort {
+pub(super) struct SimulationEffort {
     pub(super) seconds: f64,
     pub(super) seeds: usize,
 }
 
 /// A way to serve the links.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Server {
+pub(super) enum LinkServer {
     PhaseWise,
     PacketWise,
     PacketWiseSkip,
@@ -41,36 +41,36 @@ pub(super) enum Server {
     },
 }
 
-impl Server {
+impl LinkServer {
     pub(super) fn name(self) -> String {
         match self {
-            Server::PhaseWise => "phase-wise".into(),
-            Server::PacketWise => "packet-wise".into(),
-            Server::PacketWiseSkip => "packet-wise, tail skipped".into(),
-            Server::Drr(quantum) => format!("DRR, quantum {quantum} B"),
-            Server::Clean { lend: false, carry: false } => "plain".into(),
-            Server::Clean { lend: true, carry: false } => "lending".into(),
-            Server::Clean { lend: false, carry: true } => "tail carried".into(),
-            Server::Clean { lend: true, carry: true } => "both".into(),
-            Server::Divided { drr: false } => "one queue".into(),
-            Server::Divided { drr: true } => "DRR within".into(),
+            LinkServer::PhaseWise => "phase-wise".into(),
+            LinkServer::PacketWise => "packet-wise".into(),
+            LinkServer::PacketWiseSkip => "packet-wise, tail skipped".into(),
+            LinkServer::Drr(quantum) => format!("DRR, quantum {quantum} B"),
+            LinkServer::Clean { lend: false, carry: false } => "plain".into(),
+            LinkServer::Clean { lend: true, carry: false } => "lending".into(),
+            LinkServer::Clean { lend: false, carry: true } => "tail carried".into(),
+            LinkServer::Clean { lend: true, carry: true } => "both".into(),
+            LinkServer::Divided { drr: false } => "one queue".into(),
+            LinkServer::Divided { drr: true } => "DRR within".into(),
         }
     }
 
     fn scheduler(self) -> &'static str {
         match self {
-            Server::PhaseWise => r#"kind = "virtual-links", serve = "phase-wise""#,
-            Server::PacketWise => {
+            LinkServer::PhaseWise => r#"kind = "virtual-links", serve = "phase-wise""#,
+            LinkServer::PacketWise => {
                 r#"kind = "virtual-links", serve = "packet-wise", preset = "paper""#
             }
-            Server::PacketWiseSkip => {
+            LinkServer::PacketWiseSkip => {
                 r#"kind = "virtual-links", serve = "packet-wise", preset = "paper", tail = "skip""#
             }
-            Server::Drr(_) => r#"kind = "drr""#,
-            Server::Clean { carry: false, .. } | Server::Divided { .. } => {
+            LinkServer::Drr(_) => r#"kind = "drr""#,
+            LinkServer::Clean { carry: false, .. } | LinkServer::Divided { .. } => {
                 r#"kind = "virtual-links", serve = "packet-wise", preset = "clean""#
             }
-            Server::Clean { carry: true, .. } => {
+            LinkServer::Clean { carry: true, .. } => {
                 r#"kind = "virtual-links", serve = "packet-wise", preset = "clean", tail = "carry""#
             }
         }
@@ -79,8 +79,8 @@ impl Server {
     /// What the scenario says of a link of this type with this phase.
     fn flow(self, kind: char, phase: Span) -> String {
         match self {
-            Server::Drr(quantum) => format!("quantum = \"{quantum}B\"\n"),
-            Server::Clean { lend: true, .. } => {
+            LinkServer::Drr(quantum) => format!("quantum = \"{quantum}B\"\n"),
+            LinkServer::Clean { lend: true, .. } => {
                 format!("kind = \"{kind}\"\nphase = \"{phase}\"\nlend = \"yes\"\n")
             }
             _ => format!("kind = \"{kind}\"\nphase = \"{phase}\"\n"),
@@ -92,7 +92,7 @@ impl Server {
 pub(super) const PARTS: [(&str, u64); 2] = [("small", 10), ("rest", 90)];
 
 /// A virtual link: its type, and the Mbit/s that are offered to it.
-pub(super) type Link = (char, u64);
+pub(super) type VirtualLink = (char, u64);
 
 /// The line's rate and the phase of each link; loads are Mbit/s in any case.
 #[derive(Clone, Copy)]
@@ -108,10 +108,10 @@ pub(super) const PUBLISHED: Scale = Scale { rate: "1gbit", phase: Span::from_mic
 /// there are.
 pub(super) fn scenario_text(
     title: &str,
-    links: &[Link],
-    server: Server,
+    links: &[VirtualLink],
+    server: LinkServer,
     scale: Scale,
-    effort: Effort,
+    effort: SimulationEffort,
 ) -> String {
     let mut text = format!(
         "# Fortuna and Chydzinski, {title}\n\n[run]\nduration = \"{}s\"\nseed = {FIRST_SEED}\nreplications = {}\n\n\
@@ -137,7 +137,7 @@ pub(super) fn scenario_text(
             )
         };
         match server {
-            Server::Divided { drr } if i == 0 => {
+            LinkServer::Divided { drr } if i == 0 => {
                 let scheduler =
                     if drr { "kind = \"drr\"" } else { "kind = \"fifo\", queue = \"20p\"" };
                 let _ = writeln!(text, "scheduler = {{ {scheduler} }}");
@@ -189,7 +189,7 @@ impl Ours {
 
 /// What long work is watched by.
 #[derive(Clone, Copy)]
-pub(super) struct Watch<'a> {
+pub(super) struct ProgressWatch<'a> {
     pub(super) bar: &'a indicatif::ProgressBar,
     /// Set by Ctrl-C.
     pub(super) stop: &'a AtomicBool,
@@ -198,10 +198,10 @@ pub(super) struct Watch<'a> {
 /// Runs a scenario: its links, or their parts; `None` for those to which nothing
 /// was offered. Empty if it was stopped.
 pub(super) fn run(
-    links: &[Link],
-    server: Server,
-    effort: Effort,
-    watch: Watch<'_>,
+    links: &[VirtualLink],
+    server: LinkServer,
+    effort: SimulationEffort,
+    watch: ProgressWatch<'_>,
 ) -> Result<Vec<Option<Ours>>> {
     let scenario =
         file::parse_quietly(&scenario_text("", links, server, PUBLISHED, effort), "fortuna")?;

@@ -6,39 +6,41 @@
 //! and IV are I and II less the phase-wise server of an earlier paper, whose
 //! own table is therefore I - III.
 
-use super::runs::{Effort, Link, Ours, PUBLISHED, Server, Watch, run, scenario_text};
+use super::runs::{
+    LinkServer, Ours, PUBLISHED, ProgressWatch, SimulationEffort, VirtualLink, run, scenario_text,
+};
 use anyhow::{Context, Result, bail, ensure};
 use falaj_terminal::{progress, text};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The paper's own duration.
-pub(super) const EFFORT: Effort = Effort { seconds: 30.0, seeds: 8 };
+pub(super) const EFFORT: SimulationEffort = SimulationEffort { seconds: 30.0, seeds: 8 };
 
 #[derive(Deserialize)]
-pub(super) struct Published {
+pub(super) struct PublishedRow {
     pub(super) source: String,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<TableRow>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Row {
+pub(super) struct TableRow {
     pub(super) no: usize,
     pub(super) types: String,
     pub(super) input: Vec<u64>,
     #[serde(rename = "I")]
-    i: Columns,
+    i: PublishedColumns,
     #[serde(rename = "II")]
-    ii: Columns,
+    ii: PublishedColumns,
     #[serde(rename = "III")]
-    iii: Columns,
+    iii: PublishedColumns,
     #[serde(rename = "IV")]
-    iv: Columns,
+    iv: PublishedColumns,
 }
 
 /// Output rate in Mbit/s, mean and maximal delay in us, by link.
 #[derive(Deserialize)]
-struct Columns {
+struct PublishedColumns {
     out: Vec<f64>,
     avg: Vec<f64>,
     max: Vec<f64>,
@@ -46,7 +48,7 @@ struct Columns {
 
 /// A cell that nobody can reproduce, and why.
 #[derive(Deserialize)]
-struct Known {
+struct KnownMisprint {
     table: String,
     row: usize,
     link: usize,
@@ -55,7 +57,7 @@ struct Known {
 }
 
 #[derive(Serialize)]
-pub(super) struct Cell {
+pub(super) struct TableCell {
     pub(super) table: &'static str,
     pub(super) row: usize,
     pub(super) types: String,
@@ -75,31 +77,31 @@ pub(super) struct Cell {
     pub(super) why: Option<String>,
 }
 
-impl Published {
-    pub(super) fn read() -> Result<Published> {
+impl PublishedRow {
+    pub(super) fn read() -> Result<PublishedRow> {
         Ok(serde_json::from_str(include_str!("../../../data/fortuna.json"))?)
     }
 }
 
-impl Row {
-    pub(super) fn links(&self) -> Vec<Link> {
+impl TableRow {
+    pub(super) fn links(&self) -> Vec<VirtualLink> {
         self.types.chars().zip(self.input.iter().copied()).collect()
     }
 }
 
 /// The servers that the tables compare.
-pub(super) const SERVERS: [Server; 3] =
-    [Server::PhaseWise, Server::PacketWise, Server::PacketWiseSkip];
+pub(super) const SERVERS: [LinkServer; 3] =
+    [LinkServer::PhaseWise, LinkServer::PacketWise, LinkServer::PacketWiseSkip];
 
 /// The scenario file of a row.
-pub(super) fn scenario(published: &Published, no: usize) -> Result<String> {
+pub(super) fn scenario(published: &PublishedRow, no: usize) -> Result<String> {
     let row = published
         .rows
         .iter()
         .find(|r| r.no == no)
         .with_context(|| format!("there is no row {no}: 1 to 15"))?;
     let title = format!("Tables I-IV, row {}: links {}", row.no, row.types);
-    Ok(scenario_text(&title, &row.links(), Server::PacketWise, PUBLISHED, EFFORT))
+    Ok(scenario_text(&title, &row.links(), LinkServer::PacketWise, PUBLISHED, EFFORT))
 }
 
 /// A published value is rounded to this.
@@ -117,7 +119,7 @@ fn phase_wise_tolerance(ours: &Ours) -> f64 {
     0.5 + 3.0 * ours.avg.standard_error.unwrap_or(0.0)
 }
 
-fn packet_wise_tolerance(row: &Row, link: usize, published: f64) -> (f64, &'static str) {
+fn packet_wise_tolerance(row: &TableRow, link: usize, published: f64) -> (f64, &'static str) {
     if (row.no, link) == (7, 1) {
         return (
             2.0,
@@ -133,7 +135,13 @@ pub(super) fn verdict(within: bool) -> &'static str {
 
 /// The cells of one link of a row, in all tables. Where all links of the row
 /// are saturated the phase-wise maximum is no matter of chance.
-fn cells_of(row: &Row, link: usize, ours: [&Ours; 3], all_saturated: bool, cells: &mut Vec<Cell>) {
+fn cells_of(
+    row: &TableRow,
+    link: usize,
+    ours: [&Ours; 3],
+    all_saturated: bool,
+    cells: &mut Vec<TableCell>,
+) {
     let [phase, packet, skip] = ours;
     let mut push = |table,
                     quantity,
@@ -143,7 +151,7 @@ fn cells_of(row: &Row, link: usize, ours: [&Ours; 3], all_saturated: bool, cells
                     bound: Option<f64>,
                     rule,
                     within| {
-        cells.push(Cell {
+        cells.push(TableCell {
             table,
             row: row.no,
             types: row.types.clone(),
@@ -269,10 +277,11 @@ fn cells_of(row: &Row, link: usize, ours: [&Ours; 3], all_saturated: bool, cells
 
 /// Cells on the closed list are known; a listed cell that comes out right does
 /// not belong there. Without the whole of the tables some may be missing.
-fn apply_known(cells: &mut [Cell], whole: bool) -> Result<()> {
-    let known: Vec<Known> = serde_json::from_str(include_str!("../../../data/fortuna-known.json"))?;
+fn apply_known(cells: &mut [TableCell], whole: bool) -> Result<()> {
+    let known: Vec<KnownMisprint> =
+        serde_json::from_str(include_str!("../../../data/fortuna-known.json"))?;
     for k in known {
-        let is = |c: &&mut Cell| {
+        let is = |c: &&mut TableCell| {
             (c.table, c.row, c.link, c.quantity)
                 == (k.table.as_str(), k.row, k.link, k.quantity.as_str())
         };
@@ -295,10 +304,10 @@ fn apply_known(cells: &mut [Cell], whole: bool) -> Result<()> {
 }
 
 /// Runs all rows and judges all cells; those of the rows that were done, if it was stopped.
-pub(super) fn cells(published: &Published, stop: &AtomicBool) -> Result<Vec<Cell>> {
+pub(super) fn cells(published: &PublishedRow, stop: &AtomicBool) -> Result<Vec<TableCell>> {
     let bar = progress::bar((published.rows.len() * SERVERS.len() * EFFORT.seeds) as u64, "tables");
     let mut cells = Vec::new();
-    let watch = Watch { bar: &bar, stop };
+    let watch = ProgressWatch { bar: &bar, stop };
     for row in &published.rows {
         let of = |server| -> Result<Vec<Ours>> {
             run(&row.links(), server, EFFORT, watch)?
@@ -336,8 +345,8 @@ pub(super) const TITLES: [(&str, &str); 5] = [
     ("IV", "Table IV: packet-wise with the tail skipped less phase-wise"),
 ];
 
-pub(super) fn print(cells: &[Cell]) {
-    let Effort { seconds, seeds } = EFFORT;
+pub(super) fn print(cells: &[TableCell]) {
+    let SimulationEffort { seconds, seeds } = EFFORT;
     say!(
         "{seeds} seeds of {seconds} s; rates in Mbit/s, delays in us; published / ours \
          (tolerance)\n"
@@ -345,7 +354,7 @@ pub(super) fn print(cells: &[Cell]) {
     for (table, title) in TITLES {
         say!("{title}");
         // Three cells stand together: rate, mean and maximum of one link.
-        let of_table: Vec<&Cell> = cells.iter().filter(|c| c.table == table).collect();
+        let of_table: Vec<&TableCell> = cells.iter().filter(|c| c.table == table).collect();
         let rows = of_table.chunks(3).map(|link| {
             let mut row =
                 vec![link[0].row.to_string(), link[0].types.clone(), link[0].link.to_string()];
@@ -379,11 +388,11 @@ pub(super) fn print(cells: &[Cell]) {
     );
 }
 
-pub(super) fn missed(cells: &[Cell]) -> usize {
+pub(super) fn missed(cells: &[TableCell]) -> usize {
     cells.iter().filter(|c| c.verdict == "MISSED").count()
 }
 
-fn show_cell(c: &Cell) -> String {
+fn show_cell(c: &TableCell) -> String {
     let digits = if c.quantity == "out" { 2 } else { 1 };
     let limit = match (c.tolerance, c.bound) {
         (Some(tolerance), _) => format!(" (±{tolerance:.digits$})"),

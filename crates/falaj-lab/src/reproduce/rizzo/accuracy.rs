@@ -1,7 +1,7 @@
 //! What keeps an emulator from being exact, as the talk has it: its timer, and packets that compete
 //! for the card. The operating system is in [`system`](super::system).
 
-use super::super::curves::{Axes, Curve, Figure, Point};
+use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
 use super::pipes::{OUT, datagram, network, send};
 use anyhow::{Context, Result};
 use falaj_sched::units::time::Time;
@@ -27,7 +27,7 @@ fn dues(link: &str, arrivals: &[Arrival]) -> Result<Vec<Time>> {
 }
 
 /// Figure 6: the timer. What a tick delivers together is a link that delivers in slots.
-pub(super) fn timer() -> Result<Figure> {
+pub(super) fn timer() -> Result<PaperFigure> {
     let arrivals: Vec<Arrival> = anywhere(20_000).map(|at| datagram(OUT, 1, 80, 200, at)).collect();
     let exact = dues("", &arrivals)?;
     let [mut mean, mut most] = [const { Vec::new() }; 2];
@@ -40,24 +40,28 @@ pub(super) fn timer() -> Result<Figure> {
             .collect();
         let sum: u64 = late.iter().sum();
         let x = tick as f64;
-        mean.push(Point { x, y: micros(sum) / late.len() as f64, off: None });
-        most.push(Point { x, y: micros(late.iter().copied().max().unwrap_or(0)), off: None });
+        mean.push(CurvePoint { x, y: micros(sum) / late.len() as f64, off: None });
+        most.push(CurvePoint { x, y: micros(late.iter().copied().max().unwrap_or(0)), off: None });
     }
-    let at =
-        |points: &[Point], tick: f64| points.iter().find(|p| p.x == tick).map_or(f64::NAN, |p| p.y);
+    let at = |points: &[CurvePoint], tick: f64| {
+        points.iter().find(|p| p.x == tick).map_or(f64::NAN, |p| p.y)
+    };
     let found = vec![
         ("largest error, ticks of 1 ms", at(&most, 1_000.0)),
         ("mean error, ticks of 1 ms", at(&mean, 1_000.0)),
         ("largest error, 50,000 ticks a second", at(&most, 20.0)),
         ("largest error without a tick", at(&most, 0.0)),
     ];
-    Ok(Figure {
+    Ok(PaperFigure {
         label: String::new(),
         title: "the timer: packets that wait for its next tick".into(),
         x: "us between ticks",
         y: "us late",
         axes: Axes::Plain,
-        curves: vec![Curve { name: "mean", points: mean }, Curve { name: "most", points: most }],
+        curves: vec![
+            FigureCurve { name: "mean", points: mean },
+            FigureCurve { name: "most", points: most },
+        ],
         notes: vec![
             "A timer that ticks is a link with slots of that length; falaj's own has instants in \
              nanoseconds, and how late they are kept is Figure 8."
@@ -73,7 +77,7 @@ fn airtime(gbit: f64) -> f64 {
 }
 
 /// Figure 7: packets of several pipes that want the card at one instant.
-pub(super) fn competing() -> Result<Figure> {
+pub(super) fn competing() -> Result<PaperFigure> {
     const NUMBERS: [u16; 6] = [1, 2, 4, 8, 16, 32];
     let mut curves = Vec::new();
     let mut found = Vec::new();
@@ -118,14 +122,21 @@ pub(super) fn competing() -> Result<Figure> {
                 Ok(micros(sent.due.since(a.at).0) - alone)
             });
             let late = late.collect::<Result<Vec<f64>>>()?.into_iter().fold(f64::MIN, f64::max);
-            ours.push(Point { x: n.into(), y: late, off: None });
-            expected.push(Point { x: n.into(), y: f64::from(n - 1) * airtime(gbit), off: None });
+            ours.push(CurvePoint { x: n.into(), y: late, off: None });
+            expected.push(CurvePoint {
+                x: n.into(),
+                y: f64::from(n - 1) * airtime(gbit),
+                off: None,
+            });
         }
         let at = |n: f64| ours.iter().find(|p| p.x == n).map_or(f64::NAN, |p| p.y);
         found.extend([(told[0], at(2.0)), (told[1], at(8.0))]);
-        curves.extend([Curve { name, points: ours }, Curve { name: by_hand, points: expected }]);
+        curves.extend([
+            FigureCurve { name, points: ours },
+            FigureCurve { name: by_hand, points: expected },
+        ]);
     }
-    Ok(Figure {
+    Ok(PaperFigure {
         label: String::new(),
         title: "competing pipes: packets of 1500 B that are due on the card at one instant".into(),
         x: "pipes",

@@ -2,9 +2,9 @@
 //! sched`'s own loads; beside them those of dummynet's test program. What is judged is the shape: a
 //! machine's nanoseconds are its own.
 
-use super::super::curves::{Axes, Curve, Figure, Point};
-use super::Effort;
-use super::published::{COSTS, Cost, FLOWS, MIXED};
+use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
+use super::MeasuringEffort;
+use super::published::{COSTS, FLOWS, MIXED, PublishedCost};
 use crate::bench::sched::{Costs, costs};
 use anyhow::{Context, Result};
 
@@ -49,25 +49,27 @@ impl Equal {
 }
 
 /// Figures 10 and 11.
-pub(super) fn equal(effort: Effort, filled: bool) -> Result<Figure> {
+pub(super) fn equal(effort: MeasuringEffort, filled: bool) -> Result<PaperFigure> {
     let measured = costs("published", &KINDS, filled, effort.pairs, effort.repeat)?;
     let mut curves = Vec::new();
     for (n, name) in NAMES.into_iter().enumerate() {
         // Flows of mixed sizes are the last.
         let alike = measured.cases.iter().filter(|case| !case.flowsets.contains(','));
         let points = alike
-            .filter_map(|case| Some(Point { x: case.flows.into(), y: case.nanos[n]?, off: None }))
+            .filter_map(|case| {
+                Some(CurvePoint { x: case.flows.into(), y: case.nanos[n]?, off: None })
+            })
             .collect();
-        curves.push(Curve { name, points });
+        curves.push(FigureCurve { name, points });
     }
-    for Cost { name, empty, full } in COSTS {
+    for PublishedCost { name, empty, full } in COSTS {
         let all = if filled { full } else { empty };
         let points = FLOWS
             .iter()
             .zip(all)
-            .filter_map(|(&x, y)| Some(Point { x: x.into(), y: y?, off: None }))
+            .filter_map(|(&x, y)| Some(CurvePoint { x: x.into(), y: y?, off: None }))
             .collect();
-        curves.push(Curve { name, points });
+        curves.push(FigureCurve { name, points });
     }
     let all = Equal(measured);
     let mut found = vec![
@@ -97,7 +99,7 @@ pub(super) fn equal(effort: Effort, filled: bool) -> Result<Figure> {
     } else {
         ("nearly empty", "0..1")
     };
-    Ok(Figure {
+    Ok(PaperFigure {
         label: String::new(),
         title: format!("cost of a packet, {how}, by number of equal flows"),
         x: "flows",
@@ -120,37 +122,39 @@ pub(super) fn equal(effort: Effort, filled: bool) -> Result<Figure> {
 }
 
 /// Figure 12: flows of several weights and sizes.
-pub(super) fn mixes(effort: Effort) -> Result<Figure> {
+pub(super) fn mixes(effort: MeasuringEffort) -> Result<PaperFigure> {
     let [empty, full] = [false, true].map(|filled| {
         costs("mixes", &["drr", "qfq", "wf2q+"], filled, effort.pairs, effort.repeat)
     });
     let (empty, full) = (empty?, full?);
-    let of = |costs: &Costs, kind: usize| -> Vec<Point> {
+    let of = |costs: &Costs, kind: usize| -> Vec<CurvePoint> {
         let nine = costs.cases.iter().zip(1u32..).take(MIXED.len());
-        nine.filter_map(|(case, x)| Some(Point { x: x.into(), y: case.nanos[kind]?, off: None }))
-            .collect()
+        nine.filter_map(|(case, x)| {
+            Some(CurvePoint { x: x.into(), y: case.nanos[kind]?, off: None })
+        })
+        .collect()
     };
-    let theirs = |kind: usize, filled: bool| -> Vec<Point> {
+    let theirs = |kind: usize, filled: bool| -> Vec<CurvePoint> {
         let y = |mix: &[[f64; 2]; 3]| mix[kind][usize::from(filled)];
         MIXED
             .iter()
             .zip(1u32..)
-            .map(|(mix, x)| Point { x: x.into(), y: y(mix), off: None })
+            .map(|(mix, x)| CurvePoint { x: x.into(), y: y(mix), off: None })
             .collect()
     };
     let curves = vec![
-        Curve { name: "drr, empty", points: of(&empty, 1) },
-        Curve { name: "qfq, empty", points: of(&empty, 2) },
-        Curve { name: "wf2q+, empty", points: of(&empty, 3) },
-        Curve { name: "drr, filled", points: of(&full, 1) },
-        Curve { name: "qfq, filled", points: of(&full, 2) },
-        Curve { name: "wf2q+, filled", points: of(&full, 3) },
-        Curve { name: "RR, empty", points: theirs(0, false) },
-        Curve { name: "QFQ, empty", points: theirs(1, false) },
-        Curve { name: "WF2Q+, empty", points: theirs(2, false) },
-        Curve { name: "RR, filled", points: theirs(0, true) },
-        Curve { name: "QFQ, filled", points: theirs(1, true) },
-        Curve { name: "WF2Q+, filled", points: theirs(2, true) },
+        FigureCurve { name: "drr, empty", points: of(&empty, 1) },
+        FigureCurve { name: "qfq, empty", points: of(&empty, 2) },
+        FigureCurve { name: "wf2q+, empty", points: of(&empty, 3) },
+        FigureCurve { name: "drr, filled", points: of(&full, 1) },
+        FigureCurve { name: "qfq, filled", points: of(&full, 2) },
+        FigureCurve { name: "wf2q+, filled", points: of(&full, 3) },
+        FigureCurve { name: "RR, empty", points: theirs(0, false) },
+        FigureCurve { name: "QFQ, empty", points: theirs(1, false) },
+        FigureCurve { name: "WF2Q+, empty", points: theirs(2, false) },
+        FigureCurve { name: "RR, filled", points: theirs(0, true) },
+        FigureCurve { name: "QFQ, filled", points: theirs(1, true) },
+        FigureCurve { name: "WF2Q+, filled", points: theirs(2, true) },
     ];
     let span = |n: usize| {
         let all = curves[n].points.iter().map(|p| p.y);
@@ -175,7 +179,7 @@ pub(super) fn mixes(effort: Effort) -> Result<Figure> {
         .take(MIXED.len())
         .map(|(case, n)| format!("{n}: {}", case.flowsets))
         .collect();
-    Ok(Figure {
+    Ok(PaperFigure {
         label: String::new(),
         title: "cost of a packet among flows of several weights and sizes".into(),
         x: "mix",

@@ -1,7 +1,7 @@
 //! What the talk configures: a DSL line, weights, reordering, a profile, a link for each customer.
 //! Each is commands of dummynet, imported as `falaj import ipfw` does it, in simulated time.
 
-use super::super::curves::{Axes, Curve, Figure, Point};
+use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
 use super::pipes::{IN, OUT, datagram, dummynet, ms, send};
 use anyhow::{Context, Result};
 use falaj_sched::units::time::{Span, Time};
@@ -9,8 +9,8 @@ use falaj_sim::replay::Arrival;
 
 const PACKET: u32 = 1_500;
 
-fn point(x: f64, y: f64) -> Point {
-    Point { x, y, off: None }
+fn point(x: f64, y: f64) -> CurvePoint {
+    CurvePoint { x, y, off: None }
 }
 
 /// Bits a second, of packets that ended in this time.
@@ -28,10 +28,10 @@ fn train(number: u32, a_second: u32, from: Time) -> impl Iterator<Item = Time> {
 const DSL: &str = include_str!("../../../../../examples/dummynet/dsl.sh");
 
 /// Figure 1: two pipes make a DSL line.
-pub(super) fn dsl() -> Result<Figure> {
+pub(super) fn dsl() -> Result<PaperFigure> {
     let network = dummynet(DSL)?;
     const SIZES: [u32; 7] = [40, 100, 250, 500, 750, 1_000, PACKET];
-    let alone = |way: u32| -> Result<Vec<Point>> {
+    let alone = |way: u32| -> Result<Vec<CurvePoint>> {
         let arrivals: Vec<Arrival> = SIZES
             .iter()
             .zip(1..)
@@ -39,7 +39,8 @@ pub(super) fn dsl() -> Result<Figure> {
             .collect();
         let sent = send(&network, &arrivals)?;
         let of = |(a, sent): (&Arrival, &Option<_>)| {
-            let sent: &super::pipes::Sent = sent.as_ref().context("a packet alone was lost")?;
+            let sent: &super::pipes::PacketOutcome =
+                sent.as_ref().context("a packet alone was lost")?;
             Ok(point(a.length.into(), ms(a.at, sent.due)))
         };
         arrivals.iter().zip(&sent).map(of).collect()
@@ -54,7 +55,7 @@ pub(super) fn dsl() -> Result<Figure> {
         Ok(rate(ends, Time(4_000_000_000), Time(19_000_000_000)) / 1e3)
     };
     let (up, down) = (alone(OUT)?, alone(IN)?);
-    let last = |points: &[Point]| points.last().map_or(0.0, |p| p.y);
+    let last = |points: &[CurvePoint]| points.last().map_or(0.0, |p| p.y);
     let by_hand = |kbit: f64| {
         SIZES.iter().map(|&size| point(size.into(), f64::from(size) * 8.0 / kbit + 20.0)).collect()
     };
@@ -64,17 +65,17 @@ pub(super) fn dsl() -> Result<Figure> {
         ("a full line carries, up", full(OUT, 213)?),
         ("a full line carries, down", full(IN, 3_333)?),
     ];
-    Ok(Figure {
+    Ok(PaperFigure {
         label: String::new(),
         title: "a DSL line of two pipes: 256 kbit/s up, 4 Mbit/s down, 20 ms".into(),
         x: "bytes",
         y: "ms to the other end",
         axes: Axes::Plain,
         curves: vec![
-            Curve { name: "up", points: up },
-            Curve { name: "up, by hand", points: by_hand(256.0) },
-            Curve { name: "down", points: down },
-            Curve { name: "down, by hand", points: by_hand(4_000.0) },
+            FigureCurve { name: "up", points: up },
+            FigureCurve { name: "up, by hand", points: by_hand(256.0) },
+            FigureCurve { name: "down", points: down },
+            FigureCurve { name: "down, by hand", points: by_hand(4_000.0) },
         ],
         notes: vec![
             "The talk has the rates and `a little bit of delay`; 20 ms are ours.".into(),
@@ -94,7 +95,7 @@ fn quoted(commands: &str) -> String {
 const WEIGHTS: &str = include_str!("../../../../../examples/dummynet/weights.sh");
 
 /// Figure 2: a queue of weight 10, and one of weight 1 for each other host.
-pub(super) fn weights() -> Result<Figure> {
+pub(super) fn weights() -> Result<PaperFigure> {
     let network = dummynet(WEIGHTS)?;
     let [mut mine, mut by_hand, mut others] = [const { Vec::new() }; 3];
     let (mut share, mut spread) = (0.0, 0.0);
@@ -125,16 +126,16 @@ pub(super) fn weights() -> Result<Figure> {
         by_hand.push(point(n.into(), 1_000.0 / f64::from(10 + n)));
         others.push(point(n.into(), 100.0 * least));
     }
-    Ok(Figure {
+    Ok(PaperFigure {
         label: String::new(),
         title: "a queue of weight 10 beside one of weight 1 for each other host, 10 Mbit/s".into(),
         x: "other hosts",
         y: "share of the link (%)",
         axes: Axes::Plain,
         curves: vec![
-            Curve { name: "weight 10", points: mine },
-            Curve { name: "weight 10, by hand", points: by_hand },
-            Curve { name: "weight 1, the smallest", points: others },
+            FigureCurve { name: "weight 10", points: mine },
+            FigureCurve { name: "weight 10, by hand", points: by_hand },
+            FigureCurve { name: "weight 1, the smallest", points: others },
         ],
         notes: vec![
             "The talk's mask takes the last eight bits of an address; one here takes the first so \
@@ -155,7 +156,7 @@ const CHANCE: f64 = 0.3;
 const LONGER: u64 = 90;
 
 /// Figure 3: chance leads packets into one of two pipes, and some are overtaken.
-pub(super) fn reordering() -> Result<Figure> {
+pub(super) fn reordering() -> Result<PaperFigure> {
     const PACKETS: u32 = 50_000;
     let network = dummynet(REORDERING)?;
     let [mut ours, mut by_hand] = [const { Vec::new() }; 2];
@@ -185,12 +186,13 @@ pub(super) fn reordering() -> Result<Figure> {
         ours.push(point(gap as f64, 100.0 * f64::from(overtaken) / f64::from(PACKETS)));
         by_hand.push(point(gap as f64, 100.0 * CHANCE * (1.0 - CHANCE.powi(rivals as i32))));
     }
-    let at =
-        |points: &[Point], gap: f64| points.iter().find(|p| p.x == gap).map_or(f64::NAN, |p| p.y);
+    let at = |points: &[CurvePoint], gap: f64| {
+        points.iter().find(|p| p.x == gap).map_or(f64::NAN, |p| p.y)
+    };
     let off = ours
         .iter()
         .zip(&by_hand)
-        .map(|(a, b): (&Point, &Point)| (a.y - b.y).abs())
+        .map(|(a, b): (&CurvePoint, &CurvePoint)| (a.y - b.y).abs())
         .fold(0.0, f64::max);
     let found = vec![
         ("packets that took the longer pipe", 100.0 * taken),
@@ -198,15 +200,15 @@ pub(super) fn reordering() -> Result<Figure> {
         ("overtaken where gaps are longer than the pipes differ", at(&ours, 91.0)),
         ("farthest from what is worked out by hand", off),
     ];
-    Ok(Figure {
+    Ok(PaperFigure {
         label: String::new(),
         title: "packets that take a pipe of 100 ms by a chance of 0.3, else one of 10 ms".into(),
         x: "ms between packets",
         y: "overtaken (%)",
         axes: Axes::Plain,
         curves: vec![
-            Curve { name: "overtaken", points: ours },
-            Curve { name: "by hand", points: by_hand },
+            FigureCurve { name: "overtaken", points: ours },
+            FigureCurve { name: "by hand", points: by_hand },
         ],
         notes: vec![
             "Overtaken: a later one came before it (RFC 4737). By hand: it took the longer pipe, \
@@ -223,7 +225,7 @@ const AIR: [(f64, f64); 4] = [(0.0, 1.0), (0.5, 2.0), (0.9, 5.0), (1.0, 20.0)];
 const LOSSLESS: f64 = 0.98;
 
 /// Figure 4: a profile of extra air time.
-pub(super) fn profile() -> Result<Figure> {
+pub(super) fn profile() -> Result<PaperFigure> {
     const PACKETS: u32 = 50_000;
     let mut text = format!("name wireless\nsamples 1000\nloss-level {LOSSLESS}\nprob delay\n");
     AIR.iter().for_each(|(share, delay)| text.push_str(&format!("{share} {delay}\n")));
@@ -237,7 +239,7 @@ pub(super) fn profile() -> Result<Figure> {
         )
     };
     let network = dummynet(&commands(&file.display().to_string()))?;
-    let sent = |gap: u64| -> Result<(Vec<Arrival>, Vec<Option<super::pipes::Sent>>)> {
+    let sent = |gap: u64| -> Result<(Vec<Arrival>, Vec<Option<super::pipes::PacketOutcome>>)> {
         let arrivals: Vec<Arrival> =
             (1..=u64::from(PACKETS)).map(|n| datagram(OUT, 1, 80, PACKET, Time(n * gap))).collect();
         let sent = send(&network, &arrivals)?;
@@ -266,15 +268,18 @@ pub(super) fn profile() -> Result<Figure> {
     let busy = ends.last().context("nothing was sent")?.since(ends[0]).as_secs_f64();
     // Those that were lost took their time, too.
     let held = ends.len() as f64 / LOSSLESS / busy;
-    Ok(Figure {
+    Ok(PaperFigure {
         label: String::new(),
         title: "a profile: what packets take beyond their own transmission".into(),
         x: "share of the packets",
         y: "ms",
         axes: Axes::Plain,
         curves: vec![
-            Curve { name: "measured", points: shares.iter().map(|&s| point(s, at(s))).collect() },
-            Curve {
+            FigureCurve {
+                name: "measured",
+                points: shares.iter().map(|&s| point(s, at(s))).collect(),
+            },
+            FigureCurve {
                 name: "as the profile says",
                 points: shares.iter().map(|&s| point(s, drawn(s))).collect(),
             },
@@ -297,7 +302,7 @@ pub(super) fn profile() -> Result<Figure> {
 const CUSTOMERS: &str = include_str!("../../../../../examples/dummynet/customers.sh");
 
 /// Figure 5: one line makes a scheduler and a link for each customer.
-pub(super) fn customers() -> Result<Figure> {
+pub(super) fn customers() -> Result<PaperFigure> {
     const CALL: u16 = 5004;
     let network = dummynet(CUSTOMERS)?;
     let [mut slowest, mut fastest, mut calls] = [const { Vec::new() }; 3];
@@ -333,7 +338,7 @@ pub(super) fn customers() -> Result<Figure> {
         fastest.push(point(n.into(), mbit(bytes.iter().copied().max().unwrap_or(0))));
         calls.push(point(n.into(), longest));
     }
-    let last = |points: &[Point]| points.last().map_or(f64::NAN, |p| p.y);
+    let last = |points: &[CurvePoint]| points.last().map_or(f64::NAN, |p| p.y);
     let found = vec![
         ("the slowest of 1000 customers", last(&slowest)),
         ("the fastest of 1000 customers", last(&fastest)),
@@ -342,16 +347,16 @@ pub(super) fn customers() -> Result<Figure> {
             last(&calls) / calls[0].y,
         ),
     ];
-    Ok(Figure {
+    Ok(PaperFigure {
         label: String::new(),
         title: "a link of 5 Mbit/s for each customer, shared by his calls and all else".into(),
         x: "customers",
         y: "Mbit/s, ms",
         axes: Axes::Plain,
         curves: vec![
-            Curve { name: "slowest (Mbit/s)", points: slowest },
-            Curve { name: "fastest (Mbit/s)", points: fastest },
-            Curve { name: "longest delay of a call (ms)", points: calls },
+            FigureCurve { name: "slowest (Mbit/s)", points: slowest },
+            FigureCurve { name: "fastest (Mbit/s)", points: fastest },
+            FigureCurve { name: "longest delay of a call (ms)", points: calls },
         ],
         notes: vec![
             "Every customer has a call, and asks for 6 Mbit/s beside it.".into(),

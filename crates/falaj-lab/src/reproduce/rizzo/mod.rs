@@ -20,14 +20,14 @@ mod service;
 mod system;
 
 use super::Args;
-use super::curves::{Figure, Work};
+use super::curves::{PaperFigure, Work};
 use anyhow::{Result, bail};
 use falaj_sched::units::time::Span;
 use std::process::ExitCode;
 
 /// How thoroughly what is of this machine is measured.
 #[derive(Clone, Copy)]
-struct Effort {
+struct MeasuringEffort {
     /// Packets of each figure of a cost.
     pairs: u64,
     repeat: usize,
@@ -35,9 +35,11 @@ struct Effort {
     live: Span,
 }
 
-impl Effort {
-    const FULL: Effort = Effort { pairs: 1_000_000, repeat: 7, live: Span::from_secs(5) };
-    const QUICK: Effort = Effort { pairs: 100_000, repeat: 7, live: Span::from_secs(1) };
+impl MeasuringEffort {
+    const FULL: MeasuringEffort =
+        MeasuringEffort { pairs: 1_000_000, repeat: 7, live: Span::from_secs(5) };
+    const QUICK: MeasuringEffort =
+        MeasuringEffort { pairs: 100_000, repeat: 7, live: Span::from_secs(1) };
 }
 
 const WORK: Work = Work {
@@ -165,11 +167,11 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
         Some(no) => bail!("there is no figure {no}: 1 to 12"),
         None => ALL.into_iter().filter(|label| args.live || !is_measured(label)).collect(),
     };
-    let effort = if args.quick { Effort::QUICK } else { Effort::FULL };
+    let effort = if args.quick { MeasuringEffort::QUICK } else { MeasuringEffort::FULL };
     WORK.reproduce(args, &wanted, |label| of(label, effort))
 }
 
-fn of(label: &str, effort: Effort) -> Result<Figure> {
+fn of(label: &str, effort: MeasuringEffort) -> Result<PaperFigure> {
     let mut figure = match label {
         "Figure 1" => examples::dsl()?,
         "Figure 2" => examples::weights()?,

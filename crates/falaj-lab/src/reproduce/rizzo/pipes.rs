@@ -38,7 +38,7 @@ pub(super) fn datagram(way: u32, host: u32, port: u16, length: u32, at: Time) ->
 
 /// What became of a packet.
 #[derive(Clone, Copy)]
-pub(super) struct Sent {
+pub(super) struct PacketOutcome {
     /// When its transmission was over, on its last link.
     pub(super) end: Time,
     /// When it arrived.
@@ -46,13 +46,16 @@ pub(super) struct Sent {
 }
 
 /// By packet; none for those that were lost.
-pub(super) fn send(network: &NetworkSpec, arrivals: &[Arrival]) -> Result<Vec<Option<Sent>>> {
+pub(super) fn send(
+    network: &NetworkSpec,
+    arrivals: &[Arrival],
+) -> Result<Vec<Option<PacketOutcome>>> {
     let replayed = replay(network, arrivals, None).map_err(|(_, refused)| anyhow!("{refused}"))?;
     if replayed.unmatched > 0 {
         bail!("{} packets were matched by nothing", replayed.unmatched);
     }
     let sent = |verdict: &Verdict| match *verdict {
-        Verdict::Sent { end, due, .. } => Some(Sent { end, due }),
+        Verdict::Sent { end, due, .. } => Some(PacketOutcome { end, due }),
         _ => None,
     };
     Ok(replayed.verdicts.iter().map(sent).collect())

@@ -9,7 +9,7 @@ pub(super) const SEGMENT: f64 = 1_500.0;
 pub(super) const FLOWS: [u32; 12] = [1, 2, 4, 8, 16, 64, 256, 1_024, 4_096, 8_192, 16_384, 32_768];
 
 /// Nanoseconds for a packet, nearly empty, and filled and drained.
-pub(super) struct Cost {
+pub(super) struct PublishedCost {
     pub(super) name: &'static str,
     pub(super) empty: [Option<f64>; 12],
     pub(super) full: [Option<f64>; 12],
@@ -37,33 +37,33 @@ const fn but_last(of: [f64; 11]) -> [Option<f64>; 12] {
     out
 }
 
-pub(super) const COSTS: [Cost; 6] = [
-    Cost {
+pub(super) const COSTS: [PublishedCost; 6] = [
+    PublishedCost {
         name: "dummynet: NONE",
         empty: all([9.1, 9.7, 9.5, 9.6, 9.6, 9.7, 9.6, 9.8, 9.7, 9.9, 10.0, 10.1]),
         full: all([9.9, 11.0, 9.9, 10.1, 10.2, 10.1, 10.2, 10.6, 11.1, 11.5, 12.4, 15.3]),
     },
-    Cost {
+    PublishedCost {
         name: "dummynet: FIFO",
         empty: all([9.8, 11.6, 11.4, 11.3, 11.5, 11.7, 11.5, 11.6, 11.8, 11.8, 11.9, 12.1]),
         full: all([11.4, 11.9, 11.6, 11.8, 11.4, 11.6, 11.8, 12.3, 12.3, 12.6, 14.1, 16.1]),
     },
-    Cost {
+    PublishedCost {
         name: "dummynet: RR",
         empty: all([11.2, 12.5, 12.1, 11.9, 11.8, 11.9, 11.6, 11.8, 12.2, 12.0, 12.1, 12.4]),
         full: all([12.7, 12.0, 11.9, 11.7, 12.6, 12.1, 13.9, 14.5, 14.7, 15.3, 16.9, 19.4]),
     },
-    Cost {
+    PublishedCost {
         name: "dummynet: PRIO",
         empty: all([10.4, 11.2, 11.7, 11.4, 11.2, 11.6, 11.4, 11.6, 11.9, 11.8, 12.3, 12.4]),
         full: all([12.1, 16.7, 17.0, 17.7, 17.5, 17.0, 17.5, 17.9, 18.2, 18.7, 19.4, 21.2]),
     },
-    Cost {
+    PublishedCost {
         name: "dummynet: QFQ",
         empty: all([16.4, 17.3, 18.3, 18.2, 17.6, 17.3, 17.3, 17.5, 17.8, 17.5, 18.0, 17.8]),
         full: all([27.9, 25.5, 21.4, 19.8, 18.9, 17.5, 19.6, 19.7, 19.9, 21.4, 22.7, 25.0]),
     },
-    Cost {
+    PublishedCost {
         name: "dummynet: WF2Q+",
         empty: all([19.2, 21.8, 24.2, 27.2, 35.1, 48.4, 58.8, 68.5, 70.8, 70.6, 69.7, 70.1]),
         full: but_last([17.6, 20.1, 26.3, 29.5, 35.3, 46.5, 63.8, 116.0, 231.0, 281.0, 417.0]),
@@ -85,7 +85,7 @@ pub(super) const MIXED: [[[f64; 2]; 3]; 9] = [
 ];
 
 /// Bytes behind, of the worst flow of a mix, in the order of `falaj bench wfi`.
-pub(super) struct Service {
+pub(super) struct PublishedService {
     pub(super) statement: &'static str,
     /// Where its queues are not so short that it sends a whole one at once.
     pub(super) rr: Option<f64>,
@@ -101,11 +101,11 @@ const fn service(
     shipped: f64,
     true_sum: f64,
     wf2q: f64,
-) -> Service {
-    Service { statement, rr, shipped, true_sum, wf2q }
+) -> PublishedService {
+    PublishedService { statement, rr, shipped, true_sum, wf2q }
 }
 
-pub(super) const SERVICE: [Service; 9] = [
+pub(super) const SERVICE: [PublishedService; 9] = [
     service("QFQ, 10 equal flows", Some(1_350.0), 5_400.0, 5_400.0, 2_400.0),
     service("QFQ, 64 equal flows", Some(1_477.0), 5_906.0, 5_906.0, 2_883.0),
     service("QFQ, 10 + 10 x 1", Some(7_500.0), 15_000.0, 4_125.0, 2_325.0),

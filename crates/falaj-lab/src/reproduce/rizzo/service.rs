@@ -1,9 +1,9 @@
 //! Service: how far behind its share the worst flow falls, in the mixes that dummynet's own
 //! schedulers were measured among.
 
-use super::super::curves::{Axes, Curve, Figure, Point};
+use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
 use super::published::{SEGMENT, SERVICE};
-use crate::bench::sched::wfi::{Load, MIXES, service};
+use crate::bench::sched::wfi::{MIXES, ServiceLoad, service};
 use anyhow::Result;
 
 /// Sequences of arrivals that are tried to break a bound.
@@ -12,12 +12,12 @@ const EFFORT: u64 = 5_000;
 const FEW: &str = "4:1500,1:1500:3";
 
 /// Figure 9.
-pub(super) fn figure() -> Result<Figure> {
-    let filled = Load::Filled { from: 0 };
+pub(super) fn figure() -> Result<PaperFigure> {
+    let filled = ServiceLoad::Filled { from: 0 };
     let [mut drr, mut qfq, mut wf2q, mut bound] = [const { Vec::new() }; 4];
     let (mut kept, mut segments, mut one) = (0u32, 0.0f64, true);
     for (mix, x) in MIXES.iter().zip(1..) {
-        let point = |y: f64| Point { x: f64::from(x), y, off: None };
+        let point = |y: f64| CurvePoint { x: f64::from(x), y, off: None };
         drr.push(point(service("drr", mix, filled)?.behind));
         let of = service("qfq", mix, filled)?;
         qfq.push(point(of.behind));
@@ -30,9 +30,9 @@ pub(super) fn figure() -> Result<Figure> {
         wf2q.push(point(of.behind));
         one &= of.b_wfi <= SEGMENT;
     }
-    let theirs = |of: fn(&super::published::Service) -> Option<f64>| {
-        let point = |(s, x): (&super::published::Service, u32)| {
-            Some(Point { x: x.into(), y: of(s)?, off: None })
+    let theirs = |of: fn(&super::published::PublishedService) -> Option<f64>| {
+        let point = |(s, x): (&super::published::PublishedService, u32)| {
+            Some(CurvePoint { x: x.into(), y: of(s)?, off: None })
         };
         SERVICE.iter().zip(1..).filter_map(point).collect()
     };
@@ -40,7 +40,7 @@ pub(super) fn figure() -> Result<Figure> {
         SERVICE.iter().zip(&qfq).map(|(s, ours)| (s.statement, ours.y)).collect();
     let holds = |statement: bool| f64::from(u8::from(statement));
     let searched = |kind| -> Result<f64> {
-        let of = service(kind, FEW, Load::Searched { effort: EFFORT })?;
+        let of = service(kind, FEW, ServiceLoad::Searched { effort: EFFORT })?;
         Ok(of.b_wfi / of.bound.unwrap_or(0.0))
     };
     // Theirs are told in whole bytes.
@@ -52,7 +52,7 @@ pub(super) fn figure() -> Result<Figure> {
         ("QFQ is no farther behind than the one that dummynet ships, of nine mixes", better as f64),
         (
             "DRR, 50 + 50 x 1 that are never empty",
-            service("drr", MIXES[4], Load::Filled { from: 15 })?.behind,
+            service("drr", MIXES[4], ServiceLoad::Filled { from: 15 })?.behind,
         ),
         (
             "QFQ keeps its bound under the worst arrivals of 5000 tried",
@@ -61,21 +61,24 @@ pub(super) fn figure() -> Result<Figure> {
         ("WF2Q+ keeps its own", holds(searched("wf2q+")? <= 1.0)),
     ]);
     let mixes: Vec<String> = MIXES.iter().zip(1..).map(|(mix, n)| format!("{n}: {mix}")).collect();
-    Ok(Figure {
+    Ok(PaperFigure {
         label: String::new(),
         title: "service: bytes behind the fluid share, the worst flow of each mix".into(),
         x: "mix",
         y: "bytes",
         axes: Axes::DecadesOfKinds,
         curves: vec![
-            Curve { name: "drr", points: drr },
-            Curve { name: "qfq", points: qfq },
-            Curve { name: "bound of qfq", points: bound },
-            Curve { name: "wf2q+", points: wf2q },
-            Curve { name: "dummynet's RR", points: theirs(|s| s.rr) },
-            Curve { name: "dummynet's QFQ", points: theirs(|s| Some(s.shipped)) },
-            Curve { name: "the same, true sum of weights", points: theirs(|s| Some(s.true_sum)) },
-            Curve { name: "dummynet's WF2Q+", points: theirs(|s| Some(s.wf2q)) },
+            FigureCurve { name: "drr", points: drr },
+            FigureCurve { name: "qfq", points: qfq },
+            FigureCurve { name: "bound of qfq", points: bound },
+            FigureCurve { name: "wf2q+", points: wf2q },
+            FigureCurve { name: "dummynet's RR", points: theirs(|s| s.rr) },
+            FigureCurve { name: "dummynet's QFQ", points: theirs(|s| Some(s.shipped)) },
+            FigureCurve {
+                name: "the same, true sum of weights",
+                points: theirs(|s| Some(s.true_sum)),
+            },
+            FigureCurve { name: "dummynet's WF2Q+", points: theirs(|s| Some(s.wf2q)) },
         ],
         notes: vec![
             format!("Mixes, as weight:bytes:flows: {}.", mixes.join("; ")),

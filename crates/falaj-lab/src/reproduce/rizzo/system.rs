@@ -1,8 +1,8 @@
 //! The third of the talk's factors, on real packets: what else the operating system has to do.
 
-use super::super::curves::{Axes, Curve, Figure, Point};
+use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
 use super::super::disk;
-use super::Effort;
+use super::MeasuringEffort;
 use anyhow::{Context, Result};
 use falaj_experiment::measure::{MeasuredFlow, measure_beside};
 use falaj_live::event_loop::Options;
@@ -23,14 +23,14 @@ enum Beside {
 }
 
 /// A thread on each processor that never rests, and one that writes to the disk.
-struct Load {
+struct SystemLoad {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    disk: Option<disk::Load>,
+    disk: Option<disk::DiskLoad>,
 }
 
-impl Load {
-    fn start(beside: Beside, length: Duration) -> Result<Load> {
+impl SystemLoad {
+    fn start(beside: Beside, length: Duration) -> Result<SystemLoad> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
         if beside != Beside::Nothing {
@@ -45,8 +45,8 @@ impl Load {
             }
         }
         let writes = beside == Beside::ProcessorsAndDisk;
-        let disk = writes.then(|| disk::Load::between(Duration::ZERO, length)).transpose()?;
-        Ok(Load { stop, threads, disk })
+        let disk = writes.then(|| disk::DiskLoad::between(Duration::ZERO, length)).transpose()?;
+        Ok(SystemLoad { stop, threads, disk })
     }
 
     fn end(self) -> Result<()> {
@@ -54,7 +54,7 @@ impl Load {
         for thread in self.threads {
             thread.join().ok().context("the load of the processors failed")?;
         }
-        self.disk.map(disk::Load::end).transpose()?;
+        self.disk.map(disk::DiskLoad::end).transpose()?;
         Ok(())
     }
 }
@@ -71,17 +71,17 @@ fn measured(beside: Beside, length: Span) -> Result<(MeasuredFlow, &'static str)
     let scenario = file::parse_quietly(&text, "rizzo")?;
     let load = RefCell::new(None);
     let begins = || -> Result<()> {
-        *load.borrow_mut() = Some(Load::start(beside, Duration::from_nanos((length * 3).0))?);
+        *load.borrow_mut() = Some(SystemLoad::start(beside, Duration::from_nanos((length * 3).0))?);
         Ok(())
     };
     let measured = measure_beside(&scenario, Options::default(), "measuring", &begins);
-    load.into_inner().map(Load::end).transpose()?;
+    load.into_inner().map(SystemLoad::end).transpose()?;
     let mut measured = measured?;
     Ok((measured.flows[0].swap_remove(0), measured.over))
 }
 
 /// Figure 8: how late packets are handed over.
-pub(super) fn load(effort: Effort) -> Result<Figure> {
+pub(super) fn load(effort: MeasuringEffort) -> Result<PaperFigure> {
     let [mut half, mut most, mut latest, mut through] = [const { Vec::new() }; 4];
     let mut over = "";
     for (x, beside) in
@@ -91,20 +91,20 @@ pub(super) fn load(effort: Effort) -> Result<Figure> {
         over = way;
         let errors = &flow.link.release_error;
         let micros = |span: Option<Span>| span.map_or(f64::NAN, |span| span.0 as f64 / 1e3);
-        let point = |y: f64| Point { x, y, off: None };
+        let point = |y: f64| CurvePoint { x, y, off: None };
         half.push(point(micros(errors.quantile(0.5))));
         most.push(point(micros(errors.quantile(0.99))));
         latest.push(point(micros(errors.max())));
         through.push(point(micros(flow.received.p50.map(Span)) - DELAY.0 as f64 / 1e3));
     }
     let within = |y: f64, bound: f64| f64::from(u8::from(y <= bound));
-    let busy = most[1..].iter().map(|p: &Point| p.y).fold(0.0, f64::max);
+    let busy = most[1..].iter().map(|p: &CurvePoint| p.y).fold(0.0, f64::max);
     let found = vec![
         ("at rest half of the packets are handed over within 100 us", within(half[0].y, 100.0)),
         ("at rest 99 of 100 are", within(most[0].y, 100.0)),
         ("on a busy machine these 99 are later", f64::from(u8::from(busy > most[0].y))),
     ];
-    Ok(Figure {
+    Ok(PaperFigure {
         label: String::new(),
         title: "the operating system: how late packets are handed over while the machine is busy"
             .into(),
@@ -112,10 +112,10 @@ pub(super) fn load(effort: Effort) -> Result<Figure> {
         y: "us late",
         axes: Axes::Decades,
         curves: vec![
-            Curve { name: "half of them", points: half },
-            Curve { name: "99 of 100", points: most },
-            Curve { name: "the latest", points: latest },
-            Curve { name: "between sockets, half of them", points: through },
+            FigureCurve { name: "half of them", points: half },
+            FigureCurve { name: "99 of 100", points: most },
+            FigureCurve { name: "the latest", points: latest },
+            FigureCurve { name: "between sockets, half of them", points: through },
         ],
         notes: vec![format!(
             "Measured over {over}: 1,000 packets in a second for {} at each load, due after 10 ms. \

@@ -1,9 +1,9 @@
 //! The paper's figures, each with what it had, and with what falaj has in its place.
 
-use super::super::curves::{Axes, Curve, Figure, Point};
+use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
 use super::super::disk::Done;
-use super::bed::{Bed, Sends, Server};
-use super::lab::{Experiment, Lab, Runs, Series, most};
+use super::fixture::{Experiment, Fixture, RateSeries, Runs, most};
+use super::testbed::{Divider, MachineLoad, Testbed};
 use anyhow::{Result, bail};
 use falaj_terminal::text;
 use falaj_traffic::interval::Estimate;
@@ -12,25 +12,25 @@ use falaj_traffic::interval::Estimate;
 const GREEDY: u32 = 60;
 const CAPS: [(&str, u32); 4] = [("4a", 25), ("4b", 30), ("4c", 35), ("4d", 40)];
 
-fn sends(vm: usize, rate: u32) -> Sends {
-    Sends { vm, rate, locked: false, from: 0 }
+fn sends(vm: usize, rate: u32) -> MachineLoad {
+    MachineLoad { vm, rate, locked: false, from: 0 }
 }
 
 /// Two machines; the second begins after 5 s.
-fn capped(server: Server) -> Experiment {
-    let second = Sends { from: 5, ..sends(1, GREEDY) };
-    Experiment::of(Bed { server, sends: vec![sends(0, GREEDY), second], seconds: 25 })
+fn capped(server: Divider) -> Experiment {
+    let second = MachineLoad { from: 5, ..sends(1, GREEDY) };
+    Experiment::of(Testbed { server, sends: vec![sends(0, GREEDY), second], seconds: 25 })
 }
 
 /// Who sends in Figures 6 and 7, and how long they are looked at.
-fn free(lab: &Lab, server: Server, sends: Vec<Sends>) -> Experiment {
-    Experiment::of(Bed { server, sends, seconds: if lab.effort.long { 60 } else { 20 } }).once()
+fn free(lab: &Fixture, server: Divider, sends: Vec<MachineLoad>) -> Experiment {
+    Experiment::of(Testbed { server, sends, seconds: if lab.effort.long { 60 } else { 20 } }).once()
 }
 
-const OURS: Server = Server::Mclock([None; 2]);
+const OURS: Divider = Divider::Mclock([None; 2]);
 
 /// The figure of this name; `ours` behind it for what falaj has in the place of Xen's.
-pub(super) fn of(lab: &Lab, label: &str) -> Result<Figure> {
+pub(super) fn of(lab: &Fixture, label: &str) -> Result<PaperFigure> {
     let name = label.strip_prefix("Figure ").unwrap_or(label);
     let (name, ours) = name.strip_suffix(" ours").map_or((name, false), |name| (name, true));
     let mut figure = match name {
@@ -47,7 +47,7 @@ pub(super) fn of(lab: &Lab, label: &str) -> Result<Figure> {
         )?,
         "6b" => unlimited(lab, "one sends twice as much", vec![sends(0, 140), sends(1, 70)], ours)?,
         "6c" => {
-            let locked = |vm| Sends { locked: true, ..sends(vm, 100) };
+            let locked = |vm| MachineLoad { locked: true, ..sends(vm, 100) };
             unlimited(
                 lab,
                 "two machines that send in step with the link",
@@ -67,7 +67,7 @@ pub(super) fn of(lab: &Lab, label: &str) -> Result<Figure> {
 
 /// Throughput of both machines over time, measured and simulated, with intervals where it was
 /// repeated.
-fn figure(title: String, runs: &Runs) -> Figure {
+fn figure(title: String, runs: &Runs) -> PaperFigure {
     let mut curves = Vec::new();
     let names = [["VM 1 measured", "VM 2 measured"], ["VM 1 simulated", "VM 2 simulated"]];
     for ((all, names), parts) in
@@ -75,26 +75,26 @@ fn figure(title: String, runs: &Runs) -> Figure {
     {
         for (vm, name) in names.into_iter().enumerate() {
             let seconds = all.iter().map(|series| series.len()).min().unwrap_or(0) / parts.max(1);
-            let points: Vec<Point> = (0..seconds)
+            let points: Vec<CurvePoint> = (0..seconds)
                 .filter_map(|n| {
                     let values: Vec<f64> = all
                         .iter()
                         .map(|series| mean(series, vm, n * parts, (n + 1) * parts))
                         .collect();
                     let e = Estimate::of(&values)?;
-                    Some(Point { x: n as f64 + 0.5, y: e.mean, off: e.half_width })
+                    Some(CurvePoint { x: n as f64 + 0.5, y: e.mean, off: e.half_width })
                 })
                 .collect();
             // A machine that sends nothing has no curve.
             if points.iter().any(|point| point.y > 0.0) {
-                curves.push(Curve { name, points });
+                curves.push(FigureCurve { name, points });
             }
         }
     }
     let late = text::nanos(runs.late.0 as f64);
     let notes =
         vec![format!("The latest packet was handed over {late} after its nominal instant.")];
-    Figure {
+    PaperFigure {
         label: String::new(),
         title,
         x: "s",
@@ -107,18 +107,18 @@ fn figure(title: String, runs: &Runs) -> Figure {
 }
 
 /// Mean of these windows.
-fn mean(series: &Series, vm: usize, from: usize, to: usize) -> f64 {
+fn mean(series: &RateSeries, vm: usize, from: usize, to: usize) -> f64 {
     let windows = &series[from.min(series.len())..to.min(series.len())];
     windows.iter().map(|w| w[vm]).sum::<f64>() / windows.len().max(1) as f64
 }
 
 /// Mean over all repetitions.
-fn over_all(all: &[Series], vm: usize, from: usize, to: usize) -> f64 {
+fn over_all(all: &[RateSeries], vm: usize, from: usize, to: usize) -> f64 {
     all.iter().map(|series| mean(series, vm, from, to)).sum::<f64>() / all.len().max(1) as f64
 }
 
 /// Half of the interval's width, on the mean of windows in which both send.
-fn spread(all: &[Series], windows: std::ops::Range<usize>) -> f64 {
+fn spread(all: &[RateSeries], windows: std::ops::Range<usize>) -> f64 {
     let number = windows.len().max(1) as f64;
     let of = |n: usize| {
         Estimate::of(&all.iter().map(|s| s[n][0]).collect::<Vec<_>>()).and_then(|e| e.half_width)
@@ -126,9 +126,9 @@ fn spread(all: &[Series], windows: std::ops::Range<usize>) -> f64 {
     windows.filter_map(of).sum::<f64>() / number
 }
 
-fn caps(lab: &Lab, caps: [u32; 2], ours: bool) -> Result<Figure> {
+fn caps(lab: &Fixture, caps: [u32; 2], ours: bool) -> Result<PaperFigure> {
     let server =
-        if ours { Server::Mclock(caps.map(Some)) } else { Server::Netback(caps.map(Some)) };
+        if ours { Divider::Mclock(caps.map(Some)) } else { Divider::Netback(caps.map(Some)) };
     let runs = lab.runs(&capped(server))?;
     let with = if ours { "mClock" } else { "Xen's netback" };
     let title = match caps {
@@ -153,7 +153,7 @@ fn caps(lab: &Lab, caps: [u32; 2], ours: bool) -> Result<Figure> {
         ),
     ];
     if caps == [40, 40] && !ours {
-        let low = lab.simulated(&capped(Server::Netback([Some(25); 2])))?;
+        let low = lab.simulated(&capped(Divider::Netback([Some(25); 2])))?;
         let grown = spread(&runs.simulated, from..to) > 1.5 * spread(&low, from..to);
         figure
             .found
@@ -163,39 +163,46 @@ fn caps(lab: &Lab, caps: [u32; 2], ours: bool) -> Result<Figure> {
 }
 
 /// The smaller share of each window's; windows in which nothing was sent say nothing.
-fn shares(series: &Series) -> impl Iterator<Item = f64> {
+fn shares(series: &RateSeries) -> impl Iterator<Item = f64> {
     let sent = series.iter().filter(|w| w[0] + w[1] > 0.0);
     sent.map(|w| w[0].min(w[1]) / (w[0] + w[1]))
 }
 
-fn smallest(all: &[Series]) -> f64 {
+fn smallest(all: &[RateSeries]) -> f64 {
     // The first second is that of the start.
     all.iter().flat_map(|series| shares(series).skip(1)).fold(1.0, f64::min)
 }
 
 /// The same senders where netback takes turns, with a queue for each machine and none behind it;
 /// its curves beside the others.
-fn turns(lab: &Lab, figure: &mut Figure, sends: Vec<Sends>) -> Result<Runs> {
-    let turns = lab.runs(&free(lab, Server::Netback([None; 2]), sends))?;
+fn turns(lab: &Fixture, figure: &mut PaperFigure, sends: Vec<MachineLoad>) -> Result<Runs> {
+    let turns = lab.runs(&free(lab, Divider::Netback([None; 2]), sends))?;
     let curves = self::figure(String::new(), &turns).curves;
     for (name, beside) in [
         ("VM 1 measured", "VM 1 measured, netback's turns"),
         ("VM 2 measured", "VM 2 measured, netback's turns"),
     ] {
         let of = curves.iter().filter(|curve| curve.name == name);
-        figure.curves.extend(of.map(|curve| Curve { name: beside, points: curve.points.clone() }));
+        figure
+            .curves
+            .extend(of.map(|curve| FigureCurve { name: beside, points: curve.points.clone() }));
     }
     Ok(turns)
 }
 
-fn unlimited(lab: &Lab, what: &str, sends: Vec<Sends>, ours: bool) -> Result<Figure> {
-    let runs = lab.runs(&free(lab, if ours { OURS } else { Server::Fifo }, sends.clone()))?;
+fn unlimited(
+    lab: &Fixture,
+    what: &str,
+    sends: Vec<MachineLoad>,
+    ours: bool,
+) -> Result<PaperFigure> {
+    let runs = lab.runs(&free(lab, if ours { OURS } else { Divider::Fifo }, sends.clone()))?;
     let with = if ours { "mClock, 40 Mbit/s promised to each" } else { "one plain queue for all" };
     let mut figure = figure(format!("no caps, {what}, {with}"), &runs);
-    let series = |all: &[Series]| all.first().cloned().unwrap_or_default();
+    let series = |all: &[RateSeries]| all.first().cloned().unwrap_or_default();
     let (live, simulated) = (series(&runs.live), series(&runs.simulated));
     let last = simulated.len();
-    let part = |series: &Series, vm| {
+    let part = |series: &RateSeries, vm| {
         mean(series, vm, 1, last) / (mean(series, 0, 1, last) + mean(series, 1, 1, last))
     };
     figure.notes.push(format!(
@@ -228,14 +235,14 @@ fn unlimited(lab: &Lab, what: &str, sends: Vec<Sends>, ours: bool) -> Result<Fig
     Ok(figure)
 }
 
-fn active(lab: &Lab, times: u32, ours: bool) -> Result<Figure> {
-    let all: Vec<Sends> =
+fn active(lab: &Fixture, times: u32, ours: bool) -> Result<PaperFigure> {
+    let all: Vec<MachineLoad> =
         std::iter::once(sends(0, 80)).chain((0..times).map(|_| sends(1, 80))).collect();
-    let runs = lab.runs(&free(lab, if ours { OURS } else { Server::Fifo }, all.clone()))?;
+    let runs = lab.runs(&free(lab, if ours { OURS } else { Divider::Fifo }, all.clone()))?;
     let with = if ours { "mClock, 40 Mbit/s promised to each" } else { "one plain queue for all" };
     let mut figure = figure(format!("VM 2 is {times} times as active, {with}"), &runs);
     let seconds = runs.simulated.first().map_or(0, Vec::len);
-    let ratio = |all: &[Series]| over_all(all, 1, 1, seconds) / over_all(all, 0, 1, seconds);
+    let ratio = |all: &[RateSeries]| over_all(all, 1, 1, seconds) / over_all(all, 0, 1, seconds);
     figure.found = if ours {
         vec![
             ("VM 2's rate over VM 1's, as the link sent", ratio(&runs.sent)),
@@ -253,10 +260,10 @@ fn active(lab: &Lab, times: u32, ours: bool) -> Result<Figure> {
     Ok(figure)
 }
 
-fn disk(lab: &Lab, ours: bool) -> Result<Figure> {
+fn disk(lab: &Fixture, ours: bool) -> Result<PaperFigure> {
     let (seconds, from, to) = if lab.effort.long { (45, 10, 30) } else { (20, 7, 14) };
-    let server = if ours { OURS } else { Server::Netback([None; 2]) };
-    let bed = Bed { server, sends: vec![sends(0, 150)], seconds };
+    let server = if ours { OURS } else { Divider::Netback([None; 2]) };
+    let bed = Testbed { server, sends: vec![sends(0, 150)], seconds };
     let runs = lab.runs(&Experiment { disk: Some((from, to)), ..Experiment::of(bed).once() })?;
     let with = if ours { "mClock" } else { "Xen's netback" };
     let mut figure =
@@ -285,11 +292,12 @@ fn steps() -> impl Iterator<Item = [u32; 2]> {
     (1..=30).rev().map(|first| [first, 31 - first])
 }
 
-fn priorities(lab: &Lab, ours: bool) -> Result<Figure> {
-    let with = |weights| if ours { Server::Wf2q(weights) } else { Server::XenWrr(weights) };
+fn priorities(lab: &Fixture, ours: bool) -> Result<PaperFigure> {
+    let with = |weights| if ours { Divider::Wf2q(weights) } else { Divider::XenWrr(weights) };
     let all: Vec<[u32; 2]> = steps().collect();
     let changes = all.iter().enumerate().skip(1).map(|(n, weights)| (n as u32, with(*weights)));
-    let bed = Bed { server: with(all[0]), sends: vec![sends(0, 150), sends(1, 150)], seconds: 30 };
+    let bed =
+        Testbed { server: with(all[0]), sends: vec![sends(0, 150), sends(1, 150)], seconds: 30 };
     let runs = lab.runs(&Experiment {
         changes: changes.collect(),
         fine: true,
@@ -303,7 +311,7 @@ fn priorities(lab: &Lab, ours: bool) -> Result<Figure> {
     // and just after changes.
     let [live, simulated] = runs.parts;
     let farthest =
-        |series: &[Series], parts: usize, looked: usize| farthest(series, parts, looked, &due);
+        |series: &[RateSeries], parts: usize, looked: usize| farthest(series, parts, looked, &due);
     figure.notes.push(format!(
         "As was received, on windows of the receiver: {:.2} hundredths of the link from the weights at most.",
         farthest(&runs.live, live, live)
@@ -328,8 +336,8 @@ fn priorities(lab: &Lab, ours: bool) -> Result<Figure> {
 
 /// Hundredths of the link between VM 1's share and what is due, at most: in the first `looked` of
 /// each second's `parts`. The first second is that of the start.
-fn farthest(all: &[Series], parts: usize, looked: usize, due: &dyn Fn(usize) -> f64) -> f64 {
-    let of = |series: &Series| {
+fn farthest(all: &[RateSeries], parts: usize, looked: usize, due: &dyn Fn(usize) -> f64) -> f64 {
+    let of = |series: &RateSeries| {
         let seconds = series.chunks(parts).enumerate().skip(1);
         let off = |(n, windows): (usize, &[[f64; 2]])| {
             let sum = |vm: usize| windows.iter().take(looked).map(|w| w[vm]).sum::<f64>();

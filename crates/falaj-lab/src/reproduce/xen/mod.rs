@@ -3,19 +3,19 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`bed`] | the testbed as a scenario |
-//! | [`lab`] | experiments, made |
+//! | [`testbed`] | the testbed as a scenario |
+//! | [`fixture`] | experiments, made |
 //! | [`figures`] | the figures |
 
-mod bed;
 mod figures;
-mod lab;
+mod fixture;
+mod testbed;
 
 use super::Args;
 use super::curves::Work;
 use crate::adapter_traffic::Guests;
 use anyhow::{Result, bail};
-use lab::{Effort, Lab};
+use fixture::{Fixture, Thoroughness};
 use std::process::ExitCode;
 
 /// What is set is counted in IP packets, what is received in payload: 1472 of 1500 B.
@@ -164,10 +164,10 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
         );
     }
     let effort = match (&args.guests, args.quick) {
-        (Some(_), true) => Effort::QUICK_GUESTS,
-        (Some(_), false) => Effort::GUESTS,
-        (None, true) => Effort::QUICK,
-        (None, false) => Effort::FULL,
+        (Some(_), true) => Thoroughness::QUICK_GUESTS,
+        (Some(_), false) => Thoroughness::GUESTS,
+        (None, true) => Thoroughness::QUICK,
+        (None, false) => Thoroughness::FULL,
     };
     let of = |name: &&&str| {
         args.figure.is_none_or(|no| name.trim_end_matches(char::is_alphabetic) == no.to_string())
@@ -191,8 +191,8 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
         .collect();
     let wanted: Vec<&str> = labels.iter().map(String::as_str).collect();
     let guests =
-        args.guests.as_ref().map(|root| Guests::start(root, bed::VMS.len())).transpose()?;
+        args.guests.as_ref().map(|root| Guests::start(root, testbed::VMS.len())).transpose()?;
     let work = if guests.is_some() { GUESTS } else { WORK };
-    let lab = Lab::new(effort, guests);
+    let lab = Fixture::new(effort, guests);
     work.reproduce(args, &wanted, |label| figures::of(&lab, label))
 }

@@ -1,9 +1,9 @@
 //! The thesis' figures and tables, at the capacity as printed, at the one its utilisations need,
 //! and at the one its delays need.
 
-use super::super::curves::{Axes, Curve, Figure, Point};
+use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
 use super::order;
-use super::testbed::{ENDLESS, Found, Lc, SEEDS, Server, Testbed};
+use super::testbed::{ENDLESS, Lc, SEEDS, Testbed, TestbedResult, TestbedServer};
 use anyhow::{Context, Result, bail};
 use falaj_sched::units::time::{Span, Time};
 use falaj_traffic::interval::Estimate;
@@ -29,10 +29,10 @@ const VIDEO_QUANTA: [u32; 10] =
 
 /// Runs are made once, whatever figures they are for.
 #[derive(Default)]
-pub(super) struct Lab(RefCell<BTreeMap<String, Found>>);
+pub(super) struct Lab(RefCell<BTreeMap<String, TestbedResult>>);
 
 impl Lab {
-    fn with<T>(&self, bed: &Testbed, read: impl FnOnce(&Found) -> T) -> Result<T> {
+    fn with<T>(&self, bed: &Testbed, read: impl FnOnce(&TestbedResult) -> T) -> Result<T> {
         let text = bed.text();
         if !self.0.borrow().contains_key(&text) {
             let found = bed.run()?;
@@ -46,24 +46,24 @@ impl Lab {
         &self,
         name: &'static str,
         beds: impl Iterator<Item = (u32, Testbed)>,
-        read: impl Fn(&Found) -> Option<Estimate>,
-    ) -> Result<Curve> {
+        read: impl Fn(&TestbedResult) -> Option<Estimate>,
+    ) -> Result<FigureCurve> {
         let mut points = Vec::new();
         for (x, bed) in beds {
             if let Some(e) = self.with(&bed, &read)? {
-                points.push(Point { x: x.into(), y: e.mean, off: e.half_width });
+                points.push(CurvePoint { x: x.into(), y: e.mean, off: e.half_width });
             }
         }
-        Ok(Curve { name, points })
+        Ok(FigureCurve { name, points })
     }
 }
 
 /// Packets: BE flows of so many in a second, their quantum in the same proportion as that of LC.
-fn loaded(server: Server, capacity: u32) -> impl Iterator<Item = (u32, Testbed)> {
+fn loaded(server: TestbedServer, capacity: u32) -> impl Iterator<Item = (u32, Testbed)> {
     LOADS.into_iter().map(move |be| (be, at_load(server, capacity, be)))
 }
 
-pub(super) fn at_load(server: Server, capacity: u32, be: u32) -> Testbed {
+pub(super) fn at_load(server: TestbedServer, capacity: u32, be: u32) -> Testbed {
     // Without any BE traffic a quantum is needed all the same.
     let quantum_be = (2_000 * be / 15).max(740);
     Testbed {
@@ -78,11 +78,15 @@ pub(super) fn at_load(server: Server, capacity: u32, be: u32) -> Testbed {
 }
 
 /// All flows of so many packets in a second, by the quantum of LC.
-fn by_quantum(server: Server, capacity: u32, rate: u32) -> impl Iterator<Item = (u32, Testbed)> {
+fn by_quantum(
+    server: TestbedServer,
+    capacity: u32,
+    rate: u32,
+) -> impl Iterator<Item = (u32, Testbed)> {
     QUANTA.into_iter().map(move |q| (q, at_quantum(server, capacity, rate, q)))
 }
 
-fn at_quantum(server: Server, capacity: u32, rate: u32, quantum_lc: u32) -> Testbed {
+fn at_quantum(server: TestbedServer, capacity: u32, rate: u32, quantum_lc: u32) -> Testbed {
     Testbed {
         server,
         capacity,
@@ -97,16 +101,26 @@ fn at_quantum(server: Server, capacity: u32, rate: u32, quantum_lc: u32) -> Test
 pub(super) const WHOLE: Lc = Lc::Video { whole: true };
 pub(super) const DIVIDED: Lc = Lc::Video { whole: false };
 
-pub(super) fn video(server: Server, capacity: u32, lc: Lc, be: u32, quantum_lc: u32) -> Testbed {
+pub(super) fn video(
+    server: TestbedServer,
+    capacity: u32,
+    lc: Lc,
+    be: u32,
+    quantum_lc: u32,
+) -> Testbed {
     Testbed { server, capacity, lc, be, quantum_lc, quantum_be: 2_000, queue: ENDLESS }
 }
 
-fn video_loaded(server: Server, capacity: u32, lc: Lc) -> impl Iterator<Item = (u32, Testbed)> {
+fn video_loaded(
+    server: TestbedServer,
+    capacity: u32,
+    lc: Lc,
+) -> impl Iterator<Item = (u32, Testbed)> {
     VIDEO_LOADS.into_iter().map(move |be| (be, video(server, capacity, lc, be, 9_000)))
 }
 
 fn video_by_quantum(
-    server: Server,
+    server: TestbedServer,
     capacity: u32,
     lc: Lc,
     be: u32,
@@ -118,11 +132,11 @@ const BE_RATE: &str = "packets/s of each BE flow";
 const QUANTUM: &str = "quantum of LC (B)";
 const DELAY: &str = "mean delay (ms)";
 
-fn lc(f: &Found) -> Option<Estimate> {
+fn lc(f: &TestbedResult) -> Option<Estimate> {
     f.lc
 }
 
-fn be(n: usize) -> impl Fn(&Found) -> Option<Estimate> {
+fn be(n: usize) -> impl Fn(&TestbedResult) -> Option<Estimate> {
     move |f| f.be[n - 1]
 }
 
@@ -131,7 +145,7 @@ fn holds(statement: bool) -> f64 {
 }
 
 /// The figure or table of this name.
-pub(super) fn of(lab: &Lab, label: &str) -> Result<Figure> {
+pub(super) fn of(lab: &Lab, label: &str) -> Result<PaperFigure> {
     let mut figure = match label {
         "Figure 2.1" => order::figure()?,
         "Table 5.1" => table_1()?,
@@ -139,17 +153,17 @@ pub(super) fn of(lab: &Lab, label: &str) -> Result<Figure> {
         "Figure 5.1" => figure_1(lab)?,
         "Figure 5.2" => figure_2(lab)?,
         "Figure 5.3" => figure_3(lab)?,
-        "Figure 5.4" => counters(lab, Server::Modified, 15)?,
-        "Figure 5.5" => counters(lab, Server::Plus, 15)?,
-        "Figure 5.6" => high(lab, Server::Modified)?,
-        "Figure 5.7" => high(lab, Server::Plus)?,
-        "Figure 5.8" => counters(lab, Server::Modified, 18)?,
-        "Figure 5.9" => counters(lab, Server::Plus, 18)?,
+        "Figure 5.4" => counters(lab, TestbedServer::Modified, 15)?,
+        "Figure 5.5" => counters(lab, TestbedServer::Plus, 15)?,
+        "Figure 5.6" => high(lab, TestbedServer::Modified)?,
+        "Figure 5.7" => high(lab, TestbedServer::Plus)?,
+        "Figure 5.8" => counters(lab, TestbedServer::Modified, 18)?,
+        "Figure 5.9" => counters(lab, TestbedServer::Plus, 18)?,
         "Figure 5.10" => figure_10(lab)?,
         "Figure 5.11" => figure_11(lab)?,
         "Figure 5.12" => figure_12(lab)?,
-        "Figure 5.13" => video_quantum(lab, Server::Modified)?,
-        "Figure 5.14" => video_quantum(lab, Server::Plain)?,
+        "Figure 5.13" => video_quantum(lab, TestbedServer::Modified)?,
+        "Figure 5.14" => video_quantum(lab, TestbedServer::Plain)?,
         "Theorem 2" => order::theorem()?,
         "Finite buffers" => finite(lab)?,
         _ => bail!("the thesis has no {label} among what is reproduced"),
@@ -158,9 +172,18 @@ pub(super) fn of(lab: &Lab, label: &str) -> Result<Figure> {
     Ok(figure)
 }
 
-fn figure(title: &str, x: &'static str, y: &'static str, curves: Vec<Curve>) -> Figure {
+fn figure(title: &str, x: &'static str, y: &'static str, curves: Vec<FigureCurve>) -> PaperFigure {
     let (label, title) = (String::new(), title.to_owned());
-    Figure { label, title, x, y, axes: Axes::Decades, curves, notes: Vec::new(), found: Vec::new() }
+    PaperFigure {
+        label,
+        title,
+        x,
+        y,
+        axes: Axes::Decades,
+        curves,
+        notes: Vec::new(),
+        found: Vec::new(),
+    }
 }
 
 /// Bytes above a rate in any interval, of a source with this rate as its own mean.
@@ -175,7 +198,7 @@ fn burstiness(packets: &[(Time, u32)], rate: f64) -> f64 {
     most
 }
 
-fn table_1() -> Result<Figure> {
+fn table_1() -> Result<PaperFigure> {
     let published = [
         (5, 8983),
         (7, 7894),
@@ -192,7 +215,7 @@ fn table_1() -> Result<Figure> {
     for (load, sigma) in published {
         let rate = f64::from(load) * 370.0;
         let source = |seed| -> Result<(f64, f64)> {
-            let bed = Testbed { lc: Lc::Packets(load), ..at_load(Server::Plain, USED, 0) };
+            let bed = Testbed { lc: Lc::Packets(load), ..at_load(TestbedServer::Plain, USED, 0) };
             let scenario = falaj_terminal::file::parse_quietly(&bed.text(), "zhang")?;
             let packets = Source::new(scenario.traffic[0].spec(), seed, 0);
             let packets: Vec<(Time, u32)> = packets
@@ -208,15 +231,15 @@ fn table_1() -> Result<Figure> {
         let sigmas = of(runs.iter().map(|r| r.1).collect()).context("runs")?;
         worst = worst.max((sent.0 / rate - 1.0).abs() * 100.0);
         let x = f64::from(load);
-        rates.push(Point { x, y: sent.0, off: sent.1 });
-        thesis.push(Point { x, y: f64::from(sigma), off: None });
-        ours.push(Point { x, y: sigmas.0, off: sigmas.1 });
+        rates.push(CurvePoint { x, y: sent.0, off: sent.1 });
+        thesis.push(CurvePoint { x, y: f64::from(sigma), off: None });
+        ours.push(CurvePoint { x, y: sigmas.0, off: sigmas.1 });
     }
     let falls = ours.windows(2).all(|w| w[1].y <= w[0].y * 1.1);
     let curves = vec![
-        Curve { name: "rate (B/s of payload)", points: rates },
-        Curve { name: "burstiness, thesis (B)", points: thesis },
-        Curve { name: "burstiness, own mean rate (B)", points: ours },
+        FigureCurve { name: "rate (B/s of payload)", points: rates },
+        FigureCurve { name: "burstiness, thesis (B)", points: thesis },
+        FigureCurve { name: "burstiness, own mean rate (B)", points: ours },
     ];
     let mut figure =
         figure("rate and burstiness of exponential traffic", BE_RATE, "B/s; B", curves);
@@ -233,35 +256,35 @@ fn table_1() -> Result<Figure> {
     Ok(figure)
 }
 
-fn table_2(lab: &Lab) -> Result<Figure> {
+fn table_2(lab: &Lab) -> Result<PaperFigure> {
     let loads = [5, 7, 10, 11, 13, 16, 18, 20];
     let plus = [0.668, 0.782, 2.172, 4.176, 7.359, 193.893, 970.229, 1743.618];
     let plus_plus = [0.910, 0.772, 1.152, 2.053, 2.402, 4.386, 2.942, 2.689];
-    let printed = |name, values: [f64; 8]| Curve {
+    let printed = |name, values: [f64; 8]| FigureCurve {
         name,
         points: loads
             .iter()
             .zip(values)
-            .map(|(&x, y)| Point { x: x.into(), y, off: None })
+            .map(|(&x, y)| CurvePoint { x: x.into(), y, off: None })
             .collect(),
     };
-    let ours = |name, server, capacity| -> Result<Curve> {
+    let ours = |name, server, capacity| -> Result<FigureCurve> {
         let mut points = Vec::new();
         for load in loads {
             let e = lab.with(&at_load(server, capacity, load), lc)?.context("LC sent packets")?;
             // As the thesis takes it: 1.96 standard errors, not Student's 2.78.
             let y = 1.96 * e.standard_error.unwrap_or(0.0);
-            points.push(Point { x: load.into(), y, off: None });
+            points.push(CurvePoint { x: load.into(), y, off: None });
         }
-        Ok(Curve { name, points })
+        Ok(FigureCurve { name, points })
     };
     let curves = vec![
         printed("DRR+, thesis", plus),
-        ours("DRR+, 250 kbit/s", Server::Plus, USED)?,
-        ours("DRR+, 213 kbit/s", Server::Plus, EFFECTIVE)?,
+        ours("DRR+, 250 kbit/s", TestbedServer::Plus, USED)?,
+        ours("DRR+, 213 kbit/s", TestbedServer::Plus, EFFECTIVE)?,
         printed("DRR++, thesis", plus_plus),
-        ours("DRR++, 250 kbit/s", Server::Modified, USED)?,
-        ours("DRR++, 213 kbit/s", Server::Modified, EFFECTIVE)?,
+        ours("DRR++, 250 kbit/s", TestbedServer::Modified, USED)?,
+        ours("DRR++, 213 kbit/s", TestbedServer::Modified, EFFECTIVE)?,
     ];
     let at = |curve: usize, load: f64| {
         curves[curve].points.iter().find(|p| p.x == load).map_or(0.0, |p| p.y)
@@ -285,21 +308,21 @@ fn table_2(lab: &Lab) -> Result<Figure> {
     Ok(figure)
 }
 
-fn figure_1(lab: &Lab) -> Result<Figure> {
+fn figure_1(lab: &Lab) -> Result<PaperFigure> {
     let ours = |server, capacity| loaded(server, capacity);
     let curves = vec![
-        lab.curve("LC", ours(Server::Modified, USED), lc)?,
-        lab.curve("BE 1", ours(Server::Modified, USED), be(1))?,
-        lab.curve("BE 2", ours(Server::Modified, USED), be(2))?,
-        lab.curve("BE 3", ours(Server::Modified, USED), be(3))?,
-        lab.curve("LC, original form", ours(Server::Original, USED), lc)?,
-        lab.curve("LC at 213 kbit/s", ours(Server::Modified, EFFECTIVE), lc)?,
-        lab.curve("LC at 125 kbit/s", ours(Server::Modified, PRINTED), lc)?,
+        lab.curve("LC", ours(TestbedServer::Modified, USED), lc)?,
+        lab.curve("BE 1", ours(TestbedServer::Modified, USED), be(1))?,
+        lab.curve("BE 2", ours(TestbedServer::Modified, USED), be(2))?,
+        lab.curve("BE 3", ours(TestbedServer::Modified, USED), be(3))?,
+        lab.curve("LC, original form", ours(TestbedServer::Original, USED), lc)?,
+        lab.curve("LC at 213 kbit/s", ours(TestbedServer::Modified, EFFECTIVE), lc)?,
+        lab.curve("LC at 125 kbit/s", ours(TestbedServer::Modified, PRINTED), lc)?,
     ];
-    let at = |capacity, be| at_load(Server::Modified, capacity, be);
+    let at = |capacity, be| at_load(TestbedServer::Modified, capacity, be);
     let mean = |capacity, be| lab.with(&at(capacity, be), |f| f.lc.map_or(0.0, |e| e.mean));
     let (alone, full) = (mean(USED, 0)?, mean(USED, 20)?);
-    let others = |be| lab.with(&at(USED, be), Found::be_mean);
+    let others = |be| lab.with(&at(USED, be), TestbedResult::be_mean);
     let rise = others(20)? / others(18)?;
     let spread = lab.with(&at(USED, 18), |f| {
         let all: Vec<f64> = f.be.iter().flatten().map(|e| e.mean).collect();
@@ -308,9 +331,9 @@ fn figure_1(lab: &Lab) -> Result<Figure> {
     })?;
     let rest = lab.with(&at(USED, 20), |f| f.rest.map_or(0.0, |e| e.mean))?;
     let same = lab.with(&at(USED, 20), |f| f.idle.clone())?
-        == lab.with(&at_load(Server::Plus, USED, 20), |f| f.idle.clone())?
+        == lab.with(&at_load(TestbedServer::Plus, USED, 20), |f| f.idle.clone())?
         && lab.with(&at(USED, 20), |f| f.idle.clone())?
-            == lab.with(&at_load(Server::Original, USED, 20), |f| f.idle.clone())?;
+            == lab.with(&at_load(TestbedServer::Original, USED, 20), |f| f.idle.clone())?;
     let mut figure = figure(
         "DRR++, background of growing rate: LC and BE flows at 250 kbit/s",
         BE_RATE,
@@ -342,22 +365,23 @@ fn figure_1(lab: &Lab) -> Result<Figure> {
     Ok(figure)
 }
 
-fn figure_2(lab: &Lab) -> Result<Figure> {
+fn figure_2(lab: &Lab) -> Result<PaperFigure> {
     let curves = vec![
-        lab.curve("LC", loaded(Server::Plus, USED), lc)?,
-        lab.curve("BE 1", loaded(Server::Plus, USED), be(1))?,
-        lab.curve("BE 2", loaded(Server::Plus, USED), be(2))?,
-        lab.curve("BE 3", loaded(Server::Plus, USED), be(3))?,
-        lab.curve("LC at 213 kbit/s", loaded(Server::Plus, EFFECTIVE), lc)?,
-        lab.curve("LC at 125 kbit/s", loaded(Server::Plus, PRINTED), lc)?,
+        lab.curve("LC", loaded(TestbedServer::Plus, USED), lc)?,
+        lab.curve("BE 1", loaded(TestbedServer::Plus, USED), be(1))?,
+        lab.curve("BE 2", loaded(TestbedServer::Plus, USED), be(2))?,
+        lab.curve("BE 3", loaded(TestbedServer::Plus, USED), be(3))?,
+        lab.curve("LC at 213 kbit/s", loaded(TestbedServer::Plus, EFFECTIVE), lc)?,
+        lab.curve("LC at 125 kbit/s", loaded(TestbedServer::Plus, PRINTED), lc)?,
     ];
     let ratio = |capacity, be| -> Result<f64> {
         let of =
             |server| lab.with(&at_load(server, capacity, be), |f| f.lc.map_or(0.0, |e| e.mean));
-        Ok(of(Server::Plus)? / of(Server::Modified)?)
+        Ok(of(TestbedServer::Plus)? / of(TestbedServer::Modified)?)
     };
-    let alike =
-        lab.with(&at_load(Server::Plus, USED, 20), |f| f.lc.map_or(0.0, |e| e.mean) / f.be_mean())?;
+    let alike = lab.with(&at_load(TestbedServer::Plus, USED, 20), |f| {
+        f.lc.map_or(0.0, |e| e.mean) / f.be_mean()
+    })?;
     let mut figure = figure(
         "DRR+, background of growing rate: LC and BE flows at 250 kbit/s",
         BE_RATE,
@@ -378,13 +402,13 @@ fn figure_2(lab: &Lab) -> Result<Figure> {
     Ok(figure)
 }
 
-fn figure_3(lab: &Lab) -> Result<Figure> {
+fn figure_3(lab: &Lab) -> Result<PaperFigure> {
     let curves = vec![
-        lab.curve("DRR++", by_quantum(Server::Modified, USED, 15), lc)?,
-        lab.curve("DRR+", by_quantum(Server::Plus, USED, 15), lc)?,
-        lab.curve("DRR++, original form", by_quantum(Server::Original, USED, 15), lc)?,
-        lab.curve("DRR++ at 213 kbit/s", by_quantum(Server::Modified, EFFECTIVE, 15), lc)?,
-        lab.curve("DRR+ at 213 kbit/s", by_quantum(Server::Plus, EFFECTIVE, 15), lc)?,
+        lab.curve("DRR++", by_quantum(TestbedServer::Modified, USED, 15), lc)?,
+        lab.curve("DRR+", by_quantum(TestbedServer::Plus, USED, 15), lc)?,
+        lab.curve("DRR++, original form", by_quantum(TestbedServer::Original, USED, 15), lc)?,
+        lab.curve("DRR++ at 213 kbit/s", by_quantum(TestbedServer::Modified, EFFECTIVE, 15), lc)?,
+        lab.curve("DRR+ at 213 kbit/s", by_quantum(TestbedServer::Plus, EFFECTIVE, 15), lc)?,
     ];
     let fall = |n: usize| curves[n].points[0].y - curves[n].points[QUANTA.len() - 1].y;
     let below = curves[0].points.iter().zip(&curves[1].points).all(|(a, b)| a.y < b.y);
@@ -407,7 +431,7 @@ fn figure_3(lab: &Lab) -> Result<Figure> {
 }
 
 /// Figures 5.4, 5.5, 5.8 and 5.9: how often LC is served, and left waiting.
-fn counters(lab: &Lab, server: Server, rate: u32) -> Result<Figure> {
+fn counters(lab: &Lab, server: TestbedServer, rate: u32) -> Result<PaperFigure> {
     let beds = || by_quantum(server, USED, rate);
     let curves = vec![
         lab.curve("rounds", beds(), |f| f.rounds)?,
@@ -431,18 +455,18 @@ fn counters(lab: &Lab, server: Server, rate: u32) -> Result<Figure> {
         step.map_or(0.0, |w| w[0].x + (w[0].y - 100.0) / (w[0].y - w[1].y) * (w[1].x - w[0].x))
     };
     match (server, rate) {
-        (Server::Modified, 15) => {
+        (TestbedServer::Modified, 15) => {
             found.push((
                 "rounds hardly change: most over least",
                 rounds.max(rounds_last) / rounds.min(rounds_last),
             ));
-            let left = lab.with(&at_quantum(Server::Plus, USED, 15, 1_600), |f| {
+            let left = lab.with(&at_quantum(TestbedServer::Plus, USED, 15, 1_600), |f| {
                 f.backlogs.map_or(0.0, |e| e.mean)
             })?;
             let ours = curves[2].points.iter().find(|p| p.x == 1_600.0).map_or(0.0, |p| p.y);
             found.push(("LC left waiting at 1600 B, over that of DRR+", ours / left));
         }
-        (Server::Plus, 15) => {
+        (TestbedServer::Plus, 15) => {
             found.push(("rounds grow as the quantum falls", holds(rounds > rounds_last)));
         }
         _ => {
@@ -450,7 +474,7 @@ fn counters(lab: &Lab, server: Server, rate: u32) -> Result<Figure> {
             found.push(("the same at 213 kbit/s", down(3)));
         }
     }
-    let name = if server == Server::Plus { "DRR+" } else { "DRR++" };
+    let name = if server == TestbedServer::Plus { "DRR+" } else { "DRR++" };
     let used = if rate == 15 { "78.7" } else { "94.5" };
     let mut figure =
         figure(&format!("{name}, {used} % of the link: counts in 100 s"), QUANTUM, "times", curves);
@@ -466,7 +490,7 @@ fn counters(lab: &Lab, server: Server, rate: u32) -> Result<Figure> {
 }
 
 /// Figures 5.6 and 5.7: LC's delay by its quantum, much of the link used.
-fn high(lab: &Lab, server: Server) -> Result<Figure> {
+fn high(lab: &Lab, server: TestbedServer) -> Result<PaperFigure> {
     let curves = vec![
         lab.curve("250 kbit/s", by_quantum(server, USED, 18), lc)?,
         lab.curve("213 kbit/s", by_quantum(server, EFFECTIVE, 18), lc)?,
@@ -476,11 +500,11 @@ fn high(lab: &Lab, server: Server) -> Result<Figure> {
         lab.with(&at_quantum(server, capacity, 18, q), |f| f.lc.map_or(0.0, |e| e.mean))
     };
     let ratio = |capacity, q| -> Result<f64> {
-        Ok(mean(Server::Plus, capacity, q)? / mean(Server::Modified, capacity, q)?)
+        Ok(mean(TestbedServer::Plus, capacity, q)? / mean(TestbedServer::Modified, capacity, q)?)
     };
-    let name = if server == Server::Plus { "DRR+" } else { "DRR++" };
+    let name = if server == TestbedServer::Plus { "DRR+" } else { "DRR++" };
     let mut found = vec![("utilisation", 4.0 * 18.0 * 410.0 * 8.0 / 250_000.0 * 100.0)];
-    if server == Server::Plus {
+    if server == TestbedServer::Plus {
         found = vec![
             ("LC's delay at 1200 B, over that under DRR++", ratio(USED, 1_200)?),
             ("the same at 213 kbit/s", ratio(EFFECTIVE, 1_200)?),
@@ -500,20 +524,36 @@ const SHAPES: &str = "1.2 Mbit/s is printed, and its utilisations need 1.3; at e
                       are flat. 770 kbit/s comes nearest to the thesis' shapes. Frames are single \
                       packets of up to 17,000 B; `divided` sends them as packets of 1500 B.";
 
-fn figure_10(lab: &Lab) -> Result<Figure> {
+fn figure_10(lab: &Lab) -> Result<PaperFigure> {
     let curves = vec![
-        lab.curve("LC at 770 kbit/s", video_loaded(Server::Modified, VIDEO_EFFECTIVE, WHOLE), lc)?,
+        lab.curve(
+            "LC at 770 kbit/s",
+            video_loaded(TestbedServer::Modified, VIDEO_EFFECTIVE, WHOLE),
+            lc,
+        )?,
         lab.curve(
             "BE 1 at 770 kbit/s",
-            video_loaded(Server::Modified, VIDEO_EFFECTIVE, WHOLE),
+            video_loaded(TestbedServer::Modified, VIDEO_EFFECTIVE, WHOLE),
             be(1),
         )?,
-        lab.curve("LC at 1.3 Mbit/s", video_loaded(Server::Modified, VIDEO_USED, WHOLE), lc)?,
-        lab.curve("BE 1 at 1.3 Mbit/s", video_loaded(Server::Modified, VIDEO_USED, WHOLE), be(1))?,
-        lab.curve("LC at 1.2 Mbit/s", video_loaded(Server::Modified, VIDEO_PRINTED, WHOLE), lc)?,
+        lab.curve(
+            "LC at 1.3 Mbit/s",
+            video_loaded(TestbedServer::Modified, VIDEO_USED, WHOLE),
+            lc,
+        )?,
+        lab.curve(
+            "BE 1 at 1.3 Mbit/s",
+            video_loaded(TestbedServer::Modified, VIDEO_USED, WHOLE),
+            be(1),
+        )?,
+        lab.curve(
+            "LC at 1.2 Mbit/s",
+            video_loaded(TestbedServer::Modified, VIDEO_PRINTED, WHOLE),
+            lc,
+        )?,
         lab.curve(
             "LC, divided, at 770 kbit/s",
-            video_loaded(Server::Modified, VIDEO_EFFECTIVE, DIVIDED),
+            video_loaded(TestbedServer::Modified, VIDEO_EFFECTIVE, DIVIDED),
             lc,
         )?,
     ];
@@ -541,19 +581,27 @@ fn utilisation(be: u32, capacity: f64) -> f64 {
     (614_400.0 + 3.0 * f64::from(be) * 410.0 * 8.0) / capacity * 100.0
 }
 
-fn figure_11(lab: &Lab) -> Result<Figure> {
+fn figure_11(lab: &Lab) -> Result<PaperFigure> {
     let curves = vec![
-        lab.curve("LC at 770 kbit/s", video_loaded(Server::Plain, VIDEO_EFFECTIVE, WHOLE), lc)?,
+        lab.curve(
+            "LC at 770 kbit/s",
+            video_loaded(TestbedServer::Plain, VIDEO_EFFECTIVE, WHOLE),
+            lc,
+        )?,
         lab.curve(
             "BE 1 at 770 kbit/s",
-            video_loaded(Server::Plain, VIDEO_EFFECTIVE, WHOLE),
+            video_loaded(TestbedServer::Plain, VIDEO_EFFECTIVE, WHOLE),
             be(1),
         )?,
-        lab.curve("LC at 1.3 Mbit/s", video_loaded(Server::Plus, VIDEO_USED, WHOLE), lc)?,
-        lab.curve("BE 1 at 1.3 Mbit/s", video_loaded(Server::Plus, VIDEO_USED, WHOLE), be(1))?,
+        lab.curve("LC at 1.3 Mbit/s", video_loaded(TestbedServer::Plus, VIDEO_USED, WHOLE), lc)?,
+        lab.curve(
+            "BE 1 at 1.3 Mbit/s",
+            video_loaded(TestbedServer::Plus, VIDEO_USED, WHOLE),
+            be(1),
+        )?,
         lab.curve(
             "LC, divided, at 770 kbit/s",
-            video_loaded(Server::Plain, VIDEO_EFFECTIVE, DIVIDED),
+            video_loaded(TestbedServer::Plain, VIDEO_EFFECTIVE, DIVIDED),
             lc,
         )?,
     ];
@@ -561,9 +609,10 @@ fn figure_11(lab: &Lab) -> Result<Figure> {
         curves[n].points.iter().zip(&curves[n + 1].points).all(|(_, be)| be.y > 0.0)
             && curves[n].points.last().map(|p| p.y) > curves[n + 1].points.last().map(|p| p.y)
     };
-    let plus_plus = lab.with(&video(Server::Modified, VIDEO_EFFECTIVE, WHOLE, 30, 9_000), |f| {
-        f.lc.map_or(0.0, |e| e.mean)
-    })?;
+    let plus_plus = lab
+        .with(&video(TestbedServer::Modified, VIDEO_EFFECTIVE, WHOLE, 30, 9_000), |f| {
+            f.lc.map_or(0.0, |e| e.mean)
+        })?;
     let last = curves[0].points.last().map_or(0.0, |p| p.y);
     let found = vec![
         ("LC waits longer than the BE flows at 30 packets/s, at 770 kbit/s", holds(over(0))),
@@ -580,24 +629,28 @@ fn figure_11(lab: &Lab) -> Result<Figure> {
     Ok(figure)
 }
 
-fn figure_12(lab: &Lab) -> Result<Figure> {
+fn figure_12(lab: &Lab) -> Result<PaperFigure> {
     let curves = vec![
         lab.curve(
             "DRR++ at 770 kbit/s",
-            video_by_quantum(Server::Modified, VIDEO_EFFECTIVE, WHOLE, 12),
+            video_by_quantum(TestbedServer::Modified, VIDEO_EFFECTIVE, WHOLE, 12),
             lc,
         )?,
         lab.curve(
             "DRR+ at 770 kbit/s",
-            video_by_quantum(Server::Plain, VIDEO_EFFECTIVE, WHOLE, 12),
+            video_by_quantum(TestbedServer::Plain, VIDEO_EFFECTIVE, WHOLE, 12),
             lc,
         )?,
         lab.curve(
             "DRR++ at 1.3 Mbit/s",
-            video_by_quantum(Server::Modified, VIDEO_USED, WHOLE, 12),
+            video_by_quantum(TestbedServer::Modified, VIDEO_USED, WHOLE, 12),
             lc,
         )?,
-        lab.curve("DRR+ at 1.3 Mbit/s", video_by_quantum(Server::Plus, VIDEO_USED, WHOLE, 12), lc)?,
+        lab.curve(
+            "DRR+ at 1.3 Mbit/s",
+            video_by_quantum(TestbedServer::Plus, VIDEO_USED, WHOLE, 12),
+            lc,
+        )?,
     ];
     let flat = |n: usize| {
         let all = curves[n].points.iter().map(|p| p.y);
@@ -621,7 +674,7 @@ fn figure_12(lab: &Lab) -> Result<Figure> {
 }
 
 /// Figures 5.13 and 5.14.
-fn video_quantum(lab: &Lab, server: Server) -> Result<Figure> {
+fn video_quantum(lab: &Lab, server: TestbedServer) -> Result<PaperFigure> {
     let beds = |capacity, lc| video_by_quantum(server, capacity, lc, 18);
     let curves = vec![
         lab.curve("LC at 770 kbit/s", beds(VIDEO_EFFECTIVE, WHOLE), lc)?,
@@ -636,7 +689,7 @@ fn video_quantum(lab: &Lab, server: Server) -> Result<Figure> {
     ];
     let at = |n: usize, x: f64| curves[n].points.iter().find(|p| p.x == x).map_or(0.0, |p| p.y);
     let mut notes = vec![SHAPES.to_owned()];
-    let (title, found) = if server == Server::Modified {
+    let (title, found) = if server == TestbedServer::Modified {
         let found = vec![
             (
                 "from 9000 B on LC's delay is low: that at 6000 B over it, at 770 kbit/s",
@@ -655,7 +708,7 @@ fn video_quantum(lab: &Lab, server: Server) -> Result<Figure> {
         ("DRR++ with video, 18 packets/s beside it: by LC's quantum", found)
     } else {
         let under = lab
-            .with(&video(Server::Modified, VIDEO_EFFECTIVE, WHOLE, 18, 27_000), |f| {
+            .with(&video(TestbedServer::Modified, VIDEO_EFFECTIVE, WHOLE, 18, 27_000), |f| {
                 f.lc.map_or(0.0, |e| e.mean)
             })?;
         let found = vec![
@@ -681,7 +734,7 @@ fn video_quantum(lab: &Lab, server: Server) -> Result<Figure> {
 }
 
 /// What the thesis leaves to others: queues that are full.
-fn finite(lab: &Lab) -> Result<Figure> {
+fn finite(lab: &Lab) -> Result<PaperFigure> {
     const LENGTHS: [u32; 7] = [2, 5, 10, 20, 50, 100, 200];
     let beds = |server| {
         LENGTHS
@@ -689,19 +742,19 @@ fn finite(lab: &Lab) -> Result<Figure> {
             .map(move |queue| (queue, Testbed { queue, ..at_load(server, USED, 20) }))
     };
     let curves = vec![
-        lab.curve("LC lost (%), DRR++", beds(Server::Modified), |f| f.lost[0])?,
-        lab.curve("BE lost (%), DRR++", beds(Server::Modified), |f| f.lost[1])?,
-        lab.curve("LC lost (%), DRR+", beds(Server::Plus), |f| f.lost[0])?,
-        lab.curve("BE lost (%), DRR+", beds(Server::Plus), |f| f.lost[1])?,
-        lab.curve("LC's delay (ms), DRR++", beds(Server::Modified), lc)?,
-        lab.curve("LC's delay (ms), DRR+", beds(Server::Plus), lc)?,
-        lab.curve("BE 1's delay (ms), DRR++", beds(Server::Modified), be(1))?,
+        lab.curve("LC lost (%), DRR++", beds(TestbedServer::Modified), |f| f.lost[0])?,
+        lab.curve("BE lost (%), DRR++", beds(TestbedServer::Modified), |f| f.lost[1])?,
+        lab.curve("LC lost (%), DRR+", beds(TestbedServer::Plus), |f| f.lost[0])?,
+        lab.curve("BE lost (%), DRR+", beds(TestbedServer::Plus), |f| f.lost[1])?,
+        lab.curve("LC's delay (ms), DRR++", beds(TestbedServer::Modified), lc)?,
+        lab.curve("LC's delay (ms), DRR+", beds(TestbedServer::Plus), lc)?,
+        lab.curve("BE 1's delay (ms), DRR++", beds(TestbedServer::Modified), be(1))?,
     ];
     let at =
         |n: usize, x: f64| curves[n].points.iter().find(|p| p.x == x).map_or(f64::NAN, |p| p.y);
     let pairs = |a: usize, b: usize| curves[a].points.iter().zip(&curves[b].points);
     let endless =
-        lab.with(&at_load(Server::Modified, USED, 20), |f| f.lc.map_or(0.0, |e| e.mean))?;
+        lab.with(&at_load(TestbedServer::Modified, USED, 20), |f| f.lc.map_or(0.0, |e| e.mean))?;
     let found = vec![
         (
             "under DRR++ LC loses no more than the BE flows at any length",

@@ -2,9 +2,9 @@
 //! the link between them is the gateway. Delays are from one clock; the same packets are simulated
 //! beside.
 
-use super::super::curves::{Axes, Curve, Figure, Point};
+use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
 use super::figures::{DIVIDED, USED, VIDEO_EFFECTIVE, WHOLE, at_load, video};
-use super::testbed::{Lc, Server, Testbed, simulated};
+use super::testbed::{Lc, Testbed, TestbedServer, simulated};
 use anyhow::{Result, bail};
 use falaj_experiment::measure::measure;
 use falaj_live::event_loop::Options;
@@ -21,21 +21,22 @@ pub(super) const DURATION: Span = Span::from_secs(20);
 pub(super) const LABELS: [&str; 4] =
     ["Figure 5.1 live", "Figure 5.2 live", "Figure 5.10 live", "Figure 5.10 live divided"];
 
-pub(super) fn figure(label: &str, duration: Span) -> Result<Figure> {
+pub(super) fn figure(label: &str, duration: Span) -> Result<PaperFigure> {
     let (bed, what): (Testbed, _) = match label {
         "Figure 5.1 live" => (
-            at_load(Server::Modified, USED, 18),
+            at_load(TestbedServer::Modified, USED, 18),
             "DRR++, 18 packets/s of each BE flow at 250 kbit/s",
         ),
-        "Figure 5.2 live" => {
-            (at_load(Server::Plus, USED, 18), "DRR+, 18 packets/s of each BE flow at 250 kbit/s")
-        }
+        "Figure 5.2 live" => (
+            at_load(TestbedServer::Plus, USED, 18),
+            "DRR+, 18 packets/s of each BE flow at 250 kbit/s",
+        ),
         "Figure 5.10 live" => (
-            video(Server::Modified, VIDEO_EFFECTIVE, WHOLE, 12, 9_000),
+            video(TestbedServer::Modified, VIDEO_EFFECTIVE, WHOLE, 12, 9_000),
             "DRR++ with video, frames as single packets, 12 packets/s of each BE flow at 770 kbit/s",
         ),
         "Figure 5.10 live divided" => (
-            video(Server::Modified, VIDEO_EFFECTIVE, DIVIDED, 12, 9_000),
+            video(TestbedServer::Modified, VIDEO_EFFECTIVE, DIVIDED, 12, 9_000),
             "DRR++ with video, frames divided in packets of 1500 B, 12 packets/s of each BE flow at 770 kbit/s",
         ),
         _ => bail!("the thesis has no {label} among what is sent"),
@@ -49,8 +50,8 @@ pub(super) fn figure(label: &str, duration: Span) -> Result<Figure> {
     let expected = simulated(&scenario, SEED, duration)?;
     let flows = &measured.flows[0];
     let curve = |name, of: &dyn Fn(usize) -> Option<f64>| {
-        let point = |flow: usize| Some(Point { x: flow as f64, y: of(flow)?, off: None });
-        Curve { name, points: (0..flows.len()).filter_map(point).collect() }
+        let point = |flow: usize| Some(CurvePoint { x: flow as f64, y: of(flow)?, off: None });
+        FigureCurve { name, points: (0..flows.len()).filter_map(point).collect() }
     };
     let between = |flow: usize| Some(flows[flow].received.mean? / 1e6);
     let over = |flow: usize| Some(between(flow)? / expected[flow]?);
@@ -66,7 +67,7 @@ pub(super) fn figure(label: &str, duration: Span) -> Result<Figure> {
             .max()
             .unwrap_or_default()
     };
-    Ok(Figure {
+    Ok(PaperFigure {
         label: String::new(),
         title: format!("measured and simulated: {what}"),
         x: "0 LC, 1 to 3 BE",

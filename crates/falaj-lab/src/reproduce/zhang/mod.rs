@@ -13,7 +13,7 @@ mod order;
 mod testbed;
 
 use super::Args;
-use super::curves::{Figure, Work};
+use super::curves::{PaperFigure, Work};
 use anyhow::{Result, bail};
 use figures::Lab;
 use std::process::ExitCode;
@@ -235,7 +235,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
         let duration = args.duration.unwrap_or(live::DURATION);
         return WORK.reproduce(args, &wanted, |label| {
             let figure = live::figure(label, duration)?;
-            Ok(Figure { label: label.to_owned(), ..figure })
+            Ok(PaperFigure { label: label.to_owned(), ..figure })
         });
     }
     let wanted: Vec<&str> = match (args.figure, args.tables, args.figures) {

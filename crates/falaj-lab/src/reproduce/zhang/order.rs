@@ -1,7 +1,7 @@
 //! What of the thesis is about single packets: the service order of Figure 2.1, and the traffic
 //! that breaks Theorem 2.
 
-use super::super::curves::{Axes, Curve, Figure, Point};
+use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
 use anyhow::{Result, anyhow};
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Classifier;
@@ -79,7 +79,7 @@ fn between(kind: &'static str, burst: u32) -> Result<usize> {
     Ok(of(1).filter(|&end| end > first[899] && end < first[900]).count())
 }
 
-pub(super) fn figure() -> Result<Figure> {
+pub(super) fn figure() -> Result<PaperFigure> {
     let kinds =
         [("virtual-clock", "Virtual Clock"), ("scfq", "SCFQ"), ("wfq", "WFQ"), ("wf2q+", "WF2Q+")];
     let mut curves = Vec::new();
@@ -88,7 +88,7 @@ pub(super) fn figure() -> Result<Figure> {
         let mut points = Vec::new();
         for burst in [1, 10, 100, 450, 600] {
             let n = between(kind, burst)? as f64;
-            points.push(Point { x: burst.into(), y: n, off: None });
+            points.push(CurvePoint { x: burst.into(), y: n, off: None });
         }
         let most = points.last().map_or(0.0, |p| p.y);
         match kind {
@@ -102,9 +102,9 @@ pub(super) fn figure() -> Result<Figure> {
             "wfq" => found.push(("WFQ: the same", most)),
             _ => {}
         }
-        curves.push(Curve { name, points });
+        curves.push(FigureCurve { name, points });
     }
-    Ok(Figure {
+    Ok(PaperFigure {
         label: String::new(),
         title: "who is punished for what it had before: packets of connection 2 between the 900th and the 901st of connection 1".into(),
         x: "packets of connection 2 at 900 s",
@@ -124,7 +124,7 @@ pub(super) fn figure() -> Result<Figure> {
 
 /// Theorem 2's bound, and what packets made on purpose reach, in milliseconds: quanta and largest
 /// packets of 1500 B at 8 Mbit/s.
-pub(super) fn theorem() -> Result<Figure> {
+pub(super) fn theorem() -> Result<PaperFigure> {
     const BURST: u64 = 30_001;
     let [mut reached, mut printed, mut ours] = [const { Vec::new() }; 3];
     for n in [1u32, 2, 3, 4, 16, 64] {
@@ -152,7 +152,7 @@ pub(super) fn theorem() -> Result<Figure> {
         let bound =
             engine.promise(PipeId(0), FlowId(0)).map_err(|why| anyhow!("{why:?}"))?.delay.delay;
         let x = f64::from(n);
-        let ms = |nanos: u64| Point { x, y: nanos as f64 / 1e6, off: None };
+        let ms = |nanos: u64| CurvePoint { x, y: nanos as f64 / 1e6, off: None };
         reached.push(ms(worst));
         // sigma/r + (Q + 3 Q')/C at a microsecond a byte.
         printed.push(ms(2 * BURST * 1_000 + 4 * 1_500_000));
@@ -164,16 +164,16 @@ pub(super) fn theorem() -> Result<Figure> {
         ("its bound holds for 1, 2, 3, 4, 16 and 64 BE flows", holds as f64),
         ("the bound of `falaj plan` is never exceeded", if kept { 1.0 } else { 0.0 }),
     ];
-    Ok(Figure {
+    Ok(PaperFigure {
         label: String::new(),
         title: "the largest delay of LC's burst, and the bound".into(),
         x: "BE flows",
         y: "ms",
         axes: Axes::Plain,
         curves: vec![
-            Curve { name: "reached", points: reached },
-            Curve { name: "Theorem 2", points: printed },
-            Curve { name: "falaj plan", points: ours },
+            FigureCurve { name: "reached", points: reached },
+            FigureCurve { name: "Theorem 2", points: printed },
+            FigureCurve { name: "falaj plan", points: ours },
         ],
         notes: vec![
             "Lemma 3 counts one BE flow for all: each of them may carry nearly a packet over, so \

@@ -20,7 +20,7 @@ const FIRST_SEED: u64 = 1;
 
 /// What the link serves its flows by.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Server {
+pub(super) enum TestbedServer {
     /// DRR++ as the thesis means it.
     Modified,
     /// DRR++ as MacGregor and Shi have it.
@@ -45,7 +45,7 @@ pub(super) enum Lc {
 /// One experiment.
 #[derive(Clone, Copy)]
 pub(super) struct Testbed {
-    pub(super) server: Server,
+    pub(super) server: TestbedServer,
     /// kbit/s.
     pub(super) capacity: u32,
     pub(super) lc: Lc,
@@ -82,10 +82,12 @@ impl Testbed {
     /// The same on a link whose largest packets have so many bytes.
     pub(super) fn with_mtu(&self, mtu: u32) -> String {
         let (form, contract) = match self.server {
-            Server::Modified => ("kind = \"drr++\", quanta = \"any\"", None),
-            Server::Original => ("kind = \"drr++\", form = \"mw00\", quanta = \"any\"", None),
-            Server::Plain => ("kind = \"drr\", quanta = \"any\"", None),
-            Server::Plus => ("kind = \"drr+\", quanta = \"any\"", Some(())),
+            TestbedServer::Modified => ("kind = \"drr++\", quanta = \"any\"", None),
+            TestbedServer::Original => {
+                ("kind = \"drr++\", form = \"mw00\", quanta = \"any\"", None)
+            }
+            TestbedServer::Plain => ("kind = \"drr\", quanta = \"any\"", None),
+            TestbedServer::Plus => ("kind = \"drr+\", quanta = \"any\"", Some(())),
         };
         let model = match self.lc {
             Lc::Packets(rate) => {
@@ -103,7 +105,7 @@ impl Testbed {
             // 34,560 B in a third of a second.
             Lc::Video { .. } => "rate = \"829440bit\"\nwindow = \"333333334ns\"\n".into(),
         });
-        let latency = if self.server == Server::Plain { "" } else { "latency = \"low\"\n" };
+        let latency = if self.server == TestbedServer::Plain { "" } else { "latency = \"low\"\n" };
         let mut text = format!(
             "# Zhang's thesis, chapter 5\n\n[run]\nduration = \"{DURATION}\"\nseed = {FIRST_SEED}\nreplications = {SEEDS}\n\n\
              [link.bottleneck]\nrate = \"{}kbit\"\naccount = \"ip\"\nmtu = \"{mtu}B\"\nscheduler = {{ {form} }}\n\n\
@@ -132,7 +134,7 @@ impl Testbed {
     }
 
     /// All seeds.
-    pub(super) fn run(&self) -> Result<Found> {
+    pub(super) fn run(&self) -> Result<TestbedResult> {
         let scenario = file::parse_quietly(&self.text(), "zhang")?;
         let runs = FIRST_SEED..FIRST_SEED + SEEDS;
         let runs = runs
@@ -142,7 +144,7 @@ impl Testbed {
             let values: Vec<f64> = runs.iter().filter_map(of).collect();
             Estimate::of(&values)
         };
-        Ok(Found {
+        Ok(TestbedResult {
             lc: mean(&|o| o.delays[0]),
             be: [1, 2, 3].map(|n| mean(&|o| o.delays[n])),
             rounds: mean(&|o| Some(o.rounds)),
@@ -187,7 +189,7 @@ pub(super) fn simulated(scenario: &Scenario, seed: u64, comes: Span) -> Result<[
 }
 
 /// What was found over all seeds; delays are means of packets, in milliseconds.
-pub(super) struct Found {
+pub(super) struct TestbedResult {
     pub(super) lc: Option<Estimate>,
     pub(super) be: [Option<Estimate>; 3],
     pub(super) rounds: Option<Estimate>,
@@ -201,7 +203,7 @@ pub(super) struct Found {
     pub(super) idle: Vec<Vec<Time>>,
 }
 
-impl Found {
+impl TestbedResult {
     /// Mean delay of the BE flows.
     pub(super) fn be_mean(&self) -> f64 {
         let all: Vec<f64> = self.be.iter().flatten().map(|e| e.mean).collect();

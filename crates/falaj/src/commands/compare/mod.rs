@@ -5,8 +5,8 @@ mod pairs;
 use crate::commands::traffic::{losses, nanos, rules_json, tell_losses, tell_rules, tell_unsent};
 use anyhow::Result;
 use falaj_experiment::measure::{Measured, MeasuredFlow, Measuring, measure};
-use falaj_experiment::replications::{Replications, Simulated};
-use falaj_experiment::simulation::{INCONCLUSIVE, Plan, Practising};
+use falaj_experiment::replications::{Replications, SimulatedFlow};
+use falaj_experiment::simulation::{INCONCLUSIVE, ReplicationArgs, SimulationPlan};
 use falaj_live::event_loop::Options;
 use falaj_plan::promises;
 use falaj_scenario::Scenario;
@@ -53,18 +53,18 @@ pub(crate) struct Args {
         conflicts_with = "other")]
     what_if: Vec<Set>,
     #[command(flatten)]
-    practice: Practising,
+    practice: ReplicationArgs,
 }
 
 /// A flow in all three views.
-pub(crate) struct Row {
+pub(crate) struct ComparedFlow {
     pub(crate) name: String,
     pub(crate) promise: Option<Promise>,
-    pub(crate) simulated: Simulated,
+    pub(crate) simulated: SimulatedFlow,
     pub(crate) measured: MeasuredFlow,
 }
 
-impl Row {
+impl ComparedFlow {
     fn bound(&self) -> Option<Span> {
         self.promise.as_ref().map(|p| p.delay.delay)
     }
@@ -78,18 +78,18 @@ impl Row {
     }
 }
 
-fn verdict(rows: &[Row]) -> Verdict {
-    let smallest = rows.iter().filter_map(Row::bound).min();
+fn verdict(rows: &[ComparedFlow]) -> Verdict {
+    let smallest = rows.iter().filter_map(ComparedFlow::bound).min();
     match (smallest, release_p99(rows)) {
-        _ if rows.iter().any(Row::broken) => Verdict::Broken,
-        _ if rows.iter().any(Row::untried) => Verdict::Inconclusive,
+        _ if rows.iter().any(ComparedFlow::broken) => Verdict::Broken,
+        _ if rows.iter().any(ComparedFlow::untried) => Verdict::Inconclusive,
         (Some(bound), Some(error)) if error.0 * 10 > bound.0 => Verdict::Inconclusive,
         _ => Verdict::Kept,
     }
 }
 
 /// The worst flow's.
-fn release_p99(rows: &[Row]) -> Option<Span> {
+fn release_p99(rows: &[ComparedFlow]) -> Option<Span> {
     rows.iter().filter_map(|r| r.measured.link.release_error.quantile(0.99)).max()
 }
 
@@ -103,7 +103,7 @@ pub(crate) enum Verdict {
 
 /// The table, not yet printed.
 pub(crate) struct Comparison {
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<ComparedFlow>,
     measured: Measured,
     title: String,
     duration: Span,
@@ -120,7 +120,7 @@ impl Comparison {
     /// Promises, simulates and measures a scenario.
     pub(crate) fn of(
         scenario: &Scenario,
-        plan: &Plan,
+        plan: &SimulationPlan,
         options: Options,
         what: &'static str,
     ) -> Result<Comparison> {
@@ -141,7 +141,7 @@ impl Comparison {
         let mut rows = Vec::new();
         for at in told {
             let pipe = pipe_of(at.0, at.1);
-            rows.push(Row {
+            rows.push(ComparedFlow {
                 name: name_of(scenario, at),
                 promise: promised[pipe.0 as usize][at.2].clone().ok(),
                 simulated: simulated.flow(pipe, at.2),
@@ -280,7 +280,7 @@ impl Comparison {
         }
     }
 
-    fn measured_rate(&self, r: &Row) -> f64 {
+    fn measured_rate(&self, r: &ComparedFlow) -> f64 {
         r.measured.link.counters.delivered_bytes() as f64 * 8.0 / self.duration.as_secs_f64()
     }
 
@@ -375,7 +375,12 @@ mod tests {
     }
 
     /// A flow with this bound; its delays simulated and measured, and its release errors.
-    fn row(bound: Option<u64>, simulated: &[u64], measured: &[u64], errors: &[u64]) -> Row {
+    fn row(
+        bound: Option<u64>,
+        simulated: &[u64],
+        measured: &[u64],
+        errors: &[u64],
+    ) -> ComparedFlow {
         let bound = bound.map(|b| Bound { delay: Span(b), formula: "", condition: "" });
         let promise = bound.map(|delay| Promise {
             rate: Rate(0),
@@ -387,8 +392,8 @@ mod tests {
         let mut flow = MeasuredFlow::default();
         flow.link.delay = meter(measured);
         flow.link.release_error = meter(errors);
-        let simulated = Simulated { delay: meter(simulated), ..Simulated::default() };
-        Row { name: "a".into(), promise, simulated, measured: flow }
+        let simulated = SimulatedFlow { delay: meter(simulated), ..Simulated::default() };
+        ComparedFlow { name: "a".into(), promise, simulated, measured: flow }
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Two scenarios under the same arrivals: `falaj compare` of simulations alone.
 
-use crate::commands::plan::whatif::Changed;
+use crate::commands::plan::whatif::WhatIf;
 use anyhow::{Result, bail};
 use falaj_experiment::measure::Measuring;
-use falaj_experiment::simulation::{Practising, Simulation};
+use falaj_experiment::simulation::{ReplicationArgs, Simulation};
 use falaj_scenario::Scenario;
 use falaj_scenario::edit::Set;
 use falaj_sched::queues::queue::FlowId;
@@ -31,7 +31,7 @@ pub(crate) fn main(
     what: &Measuring,
     other: Option<&Path>,
     sets: &[Set],
-    practice: &Practising,
+    practice: &ReplicationArgs,
 ) -> Result<ExitCode> {
     let name = what.file().display().to_string();
     let ((mut first, mut second), other_name) = match other {
@@ -40,7 +40,7 @@ pub(crate) fn main(
         }
         None => {
             let (_, text) = file::text(what.file())?;
-            let (mut changed, first) = Changed::new(text, &name)?;
+            let (mut changed, first) = WhatIf::new(text, &name)?;
             let words: Vec<&str> = sets.iter().map(|set| set.text.as_str()).collect();
             (
                 (first, changed.set("--what-if", sets, false)?),

@@ -157,7 +157,7 @@ fn panel(area: &Area<'_>, picture: &Picture<'_>) -> Drawn {
         .label_style((FONT, 13).into_font().color(&INK.0))
         .draw()?;
 
-    let frame = Frame { width, tall, time, data };
+    let frame = CurveFrame { width, tall, time, data };
     if picture.queue < tall {
         let level = picture.queue;
         let ends = [(0.0, level), (width, level)].map(|at| frame.place(at));
@@ -189,7 +189,7 @@ fn panel(area: &Area<'_>, picture: &Picture<'_>) -> Drawn {
 /// The arrows and the words.
 fn distances(
     chart: &mut Chart<'_, '_>,
-    frame: &Frame,
+    frame: &CurveFrame,
     picture: &Picture<'_>,
     envelope: bool,
 ) -> Drawn {
@@ -242,7 +242,7 @@ fn distances(
 /// one would be in the way, below it.
 fn named(
     chart: &mut Chart<'_, '_>,
-    frame: &Frame,
+    frame: &CurveFrame,
     curve: &[(f64, f64)],
     other: Option<&[(f64, f64)]>,
     name: &str,
@@ -301,14 +301,14 @@ fn arrow(chart: &mut Chart<'_, '_>, from: (f64, f64), to: (f64, f64), along: (i3
 }
 
 /// What part of the curves is seen, and in which units.
-struct Frame {
+struct CurveFrame {
     width: f64,
     tall: f64,
     time: f64,
     data: f64,
 }
 
-impl Frame {
+impl CurveFrame {
     fn place(&self, (t, bytes): (f64, f64)) -> (f64, f64) {
         (t / self.time, bytes / self.data)
     }

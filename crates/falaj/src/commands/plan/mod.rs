@@ -26,7 +26,7 @@ use falaj_plan::{Way, counterpart, plan};
 use falaj_scenario::edit::{Set, parse_set};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use whatif::Changed;
+use whatif::WhatIf;
 
 /// What `plan` takes.
 #[derive(clap::Args)]
@@ -55,7 +55,7 @@ Examples:
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<PlanCommand>,
     /// The scenario.
     #[arg(required = true)]
     file: Option<PathBuf>,
@@ -78,7 +78,7 @@ pub(crate) struct Args {
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum PlanCommand {
     /// Do all that ask fit on the link, and how many more would?
     Fits(fits::Args),
     /// Bounds for a network of servers and flows, as Saihu's tools have it.
@@ -91,15 +91,15 @@ enum What {
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     match &args.what {
-        Some(What::Fits(args)) => return fits::main(args),
-        Some(What::Saihu(args)) => return saihu::main(args),
+        Some(PlanCommand::Fits(args)) => return fits::main(args),
+        Some(PlanCommand::Saihu(args)) => return saihu::main(args),
         #[cfg(feature = "queueing")]
-        Some(What::Aggregate(args)) => return aggregate::main(args),
+        Some(PlanCommand::Aggregate(args)) => return aggregate::main(args),
         None => {}
     }
     let file = args.file.as_ref().context("which scenario? `falaj plan FILE`")?;
     let (name, text) = falaj_terminal::file::text(file)?;
-    let (mut changed, mut scenario) = Changed::new(text, &name)?;
+    let (mut changed, mut scenario) = WhatIf::new(text, &name)?;
     if !args.need.is_empty() {
         scenario = changed.set("--need", &args.need, true)?;
     }

@@ -9,7 +9,7 @@ use toml_edit::DocumentMut;
 
 /// What the text of a scenario says once the needs and then the what-ifs are
 /// set in it.
-pub(crate) struct Changed<'a> {
+pub(crate) struct WhatIf<'a> {
     name: &'a str,
     text: String,
     /// Problems that were said already.
@@ -17,19 +17,19 @@ pub(crate) struct Changed<'a> {
     words: Vec<String>,
 }
 
-impl<'a> Changed<'a> {
+impl<'a> WhatIf<'a> {
     /// The file as it is.
     ///
     /// # Errors
     /// What is wrong with it, which was said.
-    pub(crate) fn new(text: String, name: &'a str) -> Result<(Changed<'a>, Scenario)> {
+    pub(crate) fn new(text: String, name: &'a str) -> Result<(WhatIf<'a>, Scenario)> {
         let (scenario, warnings) = falaj_scenario::parse(&text, name).map_err(|errors| {
             file::tell(&errors);
             file::AlreadyReported
         })?;
         file::tell(&warnings);
         let said = warnings.problems().iter().map(|p| p.title.clone()).collect();
-        Ok((Changed { name, text, said, words: Vec::new() }, scenario))
+        Ok((WhatIf { name, text, said, words: Vec::new() }, scenario))
     }
 
     /// Sets values; `option` is what they came by. A need is a flow's.

@@ -14,12 +14,12 @@ const LINES: usize = 20;
 /// The lines. They cost the link a moment twice a second, and share the terminal with the command,
 /// so they are there only where they are asked for.
 pub(crate) struct Live {
-    lines: Vec<Line>,
+    lines: Vec<FlowLine>,
     next: Time,
     last: Time,
 }
 
-struct Line {
+struct FlowLine {
     name: String,
     pipe: usize,
     flow: usize,
@@ -45,7 +45,7 @@ impl Live {
                     };
                     let bar = all.add(ProgressBar::new_spinner().with_style(style.clone()));
                     let name = format!("{way} {}", known.name);
-                    lines.push(Line { name, pipe, flow, bar, before: LiveFlow::default() });
+                    lines.push(FlowLine { name, pipe, flow, bar, before: LiveFlow::default() });
                 }
             }
         }

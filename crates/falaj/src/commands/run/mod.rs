@@ -16,7 +16,7 @@ use falaj_control::endpoint::{Control, ControlArgs, VARIABLE};
 use falaj_control::live_links::{
     live_links, no_adapters, warn_of_overflow, warn_of_sharing, warn_of_spinning,
 };
-use falaj_control::pacing::Pace;
+use falaj_control::pacing::PacingArgs;
 use falaj_control::running::Running;
 use falaj_control::summary::{FailIf, JsonFile, Summary, of_forwarder};
 use falaj_control::{batching, host_limits};
@@ -31,7 +31,7 @@ use falaj_live::sandbox::{
 use falaj_live::signals::Signals;
 use falaj_live::wiring;
 use falaj_scenario::Link;
-use falaj_terminal::effective_config::Asked;
+use falaj_terminal::effective_config::EffectiveConfig;
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -75,7 +75,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COMMAND")]
     pub(crate) peer: Option<OsString>,
     #[command(flatten)]
-    pub(crate) pace: Pace,
+    pub(crate) pace: PacingArgs,
     /// The far end is another process, and packets cross to it and back in containers: of so many
     /// packets, for so long at most, or until the reader is idle; or of as many as a delay
     /// allows.
@@ -115,7 +115,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) fail_if: FailIf,
     #[command(flatten)]
-    pub(crate) asked: Asked,
+    pub(crate) asked: EffectiveConfig,
     /// The command and its arguments.
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<OsString>,

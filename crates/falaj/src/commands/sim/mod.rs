@@ -18,13 +18,13 @@ use anyhow::{Context, Result, bail};
 use falaj_control::masks;
 use falaj_control::summary::{RULE_HEADER, air_json, air_told, breach_json, rule_json, rule_row};
 use falaj_engine::rules::RuleCounters;
-use falaj_experiment::replications::{Replications, Simulated};
-use falaj_experiment::simulation::Practising;
+use falaj_experiment::replications::{Replications, SimulatedFlow};
+use falaj_experiment::simulation::ReplicationArgs;
 use falaj_scenario::Link;
 use falaj_sched::units::time::Span;
 use falaj_sim::WarmUp;
 use falaj_sim::scenario::{fed_flows, name_of, pipe_of};
-use falaj_terminal::effective_config::Asked;
+use falaj_terminal::effective_config::EffectiveConfig;
 use falaj_terminal::{arguments, file, text};
 use falaj_traffic::meter::Meter;
 use serde::Serialize;
@@ -64,7 +64,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = arguments::parse_duration)]
     duration: Option<Span>,
     #[command(flatten)]
-    practice: Practising,
+    practice: ReplicationArgs,
     /// Draw into this directory: throughput, backlog and Jain's index over time, delays with
     /// intervals, what came and left beside what `plan` says, who held the link, why packets
     /// were lost.
@@ -77,7 +77,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    asked: Asked,
+    asked: EffectiveConfig,
 }
 
 /// `flow` or, where there is traffic both ways, `flow up`.
@@ -157,7 +157,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         .zip(runs.study().taken())
         .map(|(rule, taken)| (rule.name.as_str(), *taken))
         .collect();
-    let flows: Vec<(String, Simulated)> = told
+    let flows: Vec<(String, SimulatedFlow)> = told
         .into_iter()
         .map(|at| (name_of(&scenario, at), runs.flow(pipe_of(at.0, at.1), at.2)))
         .collect();
@@ -288,7 +288,7 @@ fn way_json(name: &str, way: &Meter) -> serde_json::Value {
     })
 }
 
-fn row(name: &str, f: &Simulated) -> Vec<String> {
+fn row(name: &str, f: &SimulatedFlow) -> Vec<String> {
     vec![
         name.to_owned(),
         text::rate(f.offered_rate.map_or(0.0, |e| e.mean)),
@@ -302,7 +302,7 @@ fn row(name: &str, f: &Simulated) -> Vec<String> {
     ]
 }
 
-fn json(name: &str, f: &Simulated) -> Json {
+fn json(name: &str, f: &SimulatedFlow) -> Json {
     Json {
         flow: name.to_owned(),
         offered: f.offered,

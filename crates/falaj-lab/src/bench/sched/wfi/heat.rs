@@ -1,10 +1,10 @@
 //! `bench wfi --plot`: disciplines over loads, each cell as dark as its worst flow falls behind.
 
-use super::{Outcome, Row};
+use super::{FairnessFigures, FairnessOutcome};
 use anyhow::Result;
 use falaj_pictures::heat::{Heat, svg as drawn};
 
-pub(super) fn svg(rows: &[Row]) -> Result<String> {
+pub(super) fn svg(rows: &[FairnessFigures]) -> Result<String> {
     let (mut kinds, mut loads): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     for row in rows {
         if !kinds.iter().any(|kind| kind == row.kind) {
@@ -17,8 +17,8 @@ pub(super) fn svg(rows: &[Row]) -> Result<String> {
     let cell = |kind: &String, load: &String| {
         let row = rows.iter().find(|row| row.kind == kind && row.flowsets == *load)?;
         match &row.outcome {
-            Outcome::Refused(_) => None,
-            Outcome::Measured { lag, .. } => {
+            FairnessOutcome::Refused(_) => None,
+            FairnessOutcome::Measured { lag, .. } => {
                 let bytes = lag.fairness.b_wfi.amount;
                 Some((bytes.max(1.0), format!("{bytes:.0}")))
             }

@@ -16,27 +16,27 @@ const POINTS: u64 = 200;
 
 /// Bytes and delays, of each stretch of time.
 #[derive(Clone, Default)]
-struct Point {
+struct FlentPoint {
     bytes: u64,
     delay: u128,
     packets: u64,
 }
 
 /// A flow's points, and what it is called.
-struct Series {
+struct FlowSeries {
     flow: String,
     up: bool,
-    points: Vec<Point>,
+    points: Vec<FlentPoint>,
 }
 
-impl Series {
+impl FlowSeries {
     fn rates(&self, seconds: f64) -> Vec<f64> {
         self.points.iter().map(|point| point.bytes as f64 * 8.0 / 1e6 / seconds).collect()
     }
 
     /// Mean delays in milliseconds, where packets left.
     fn delays(&self) -> Vec<Option<f64>> {
-        let mean = |point: &Point| {
+        let mean = |point: &FlentPoint| {
             (point.packets > 0).then(|| point.delay as f64 / point.packets as f64 / 1e6)
         };
         self.points.iter().map(mean).collect()
@@ -47,16 +47,16 @@ pub(super) fn write(path: &Path, runs: &Runs<'_>) -> Result<()> {
     let step = (runs.duration.0 / POINTS).max(Span::from_millis(1).0).min(Span::from_millis(200).0);
     let count = runs.duration.0.div_ceil(step) as usize;
     let names = runs.names();
-    let mut all: Vec<Vec<Option<Series>>> =
+    let mut all: Vec<Vec<Option<FlowSeries>>> =
         names.iter().map(|flows| flows.iter().map(|_| None).collect()).collect();
     runs.each(0, |packet| {
         let Fate::Sent { end, .. } = packet.fate else { return };
         let (pipe, flow) = (packet.pipe.0 as usize, packet.flow.index());
         let name = &names[pipe][flow];
-        let series = all[pipe][flow].get_or_insert_with(|| Series {
+        let series = all[pipe][flow].get_or_insert_with(|| FlowSeries {
             flow: name.flow.clone(),
             up: name.way == "up",
-            points: vec![Point::default(); count],
+            points: vec![FlentPoint::default(); count],
         });
         // What ends after the run is not of it.
         if let Some(point) = series.points.get_mut((end.0 / step) as usize) {
@@ -65,7 +65,7 @@ pub(super) fn write(path: &Path, runs: &Runs<'_>) -> Result<()> {
             point.packets += 1;
         }
     })?;
-    let series: Vec<Series> = all.into_iter().flatten().flatten().collect();
+    let series: Vec<FlowSeries> = all.into_iter().flatten().flatten().collect();
     let text = serde_json::to_vec(&file(&series, runs, step, count))?;
     let mut out = GzEncoder::new(BufWriter::new(File::create(path)?), Compression::default());
     out.write_all(&text)?;
@@ -73,7 +73,7 @@ pub(super) fn write(path: &Path, runs: &Runs<'_>) -> Result<()> {
     Ok(())
 }
 
-fn file(series: &[Series], runs: &Runs<'_>, step: u64, count: usize) -> Value {
+fn file(series: &[FlowSeries], runs: &Runs<'_>, step: u64, count: usize) -> Value {
     let seconds = step as f64 / 1e9;
     let x: Vec<f64> = (0..count).map(|n| (n as f64 + 0.5) * seconds).collect();
     let (mut results, mut raw, mut meta) = (Map::new(), Map::new(), Map::new());
@@ -99,7 +99,7 @@ fn file(series: &[Series], runs: &Runs<'_>, step: u64, count: usize) -> Value {
     for (way, key, up) in
         [("upload", "upload_streams", true), ("download", "download_streams", false)]
     {
-        let ours: Vec<&Series> = series.iter().filter(|series| series.up == up).collect();
+        let ours: Vec<&FlowSeries> = series.iter().filter(|series| series.up == up).collect();
         streams.insert(key.into(), json!(ours.len().to_string()));
         let mut sum = vec![0.0; count];
         for (n, one) in ours.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! Each flow of each replication, as `falaj sim` counts it: behind the warm-up.
 
-use super::table::{Columns, Table, Values};
+use super::table::{ColumnValues, PendingRows, TableWriter};
 use super::{Form, Runs};
 use anyhow::Result;
 use falaj_sim::rows::{COLUMNS, rows};
@@ -12,15 +12,15 @@ use std::sync::atomic::AtomicBool;
 pub(super) fn write(path: &Path, form: Form, runs: &Runs<'_>) -> Result<()> {
     let mut experiment = experiment(runs.scenario, runs.duration);
     experiment.warm_up = runs.warm_up;
-    let text = || Values::Text(Vec::new());
-    let mut columns: Columns = vec![
-        ("replication", Values::Whole(Vec::new())),
+    let text = || ColumnValues::Text(Vec::new());
+    let mut columns: PendingRows = vec![
+        ("replication", ColumnValues::Whole(Vec::new())),
         ("link", text()),
         ("way", text()),
         ("flow", text()),
     ];
-    columns.extend(COLUMNS.iter().map(|column| (column.name, Values::Number(Vec::new()))));
-    let mut table = Table::new(path, form, columns)?;
+    columns.extend(COLUMNS.iter().map(|column| (column.name, ColumnValues::Number(Vec::new()))));
+    let mut table = TableWriter::new(path, form, columns)?;
     for replication in 0..runs.replications {
         let seed = runs.scenario.run.seed.wrapping_add(replication as u64);
         let run =
@@ -28,13 +28,13 @@ pub(super) fn write(path: &Path, form: Form, runs: &Runs<'_>) -> Result<()> {
         for row in rows(runs.scenario, &run) {
             for (name, values) in &mut table.columns {
                 match values {
-                    Values::Whole(all) => all.push(i64::try_from(replication).ok()),
-                    Values::Text(all) => all.push(match *name {
+                    ColumnValues::Whole(all) => all.push(i64::try_from(replication).ok()),
+                    ColumnValues::Text(all) => all.push(match *name {
                         "link" => row.link.clone(),
                         "way" => row.way.clone(),
                         _ => row.flow.clone(),
                     }),
-                    Values::Number(all) => {
+                    ColumnValues::Number(all) => {
                         let column = COLUMNS.iter().find(|column| column.name == *name);
                         all.push(column.and_then(|column| (column.of)(&row)));
                     }

@@ -21,9 +21,9 @@ use falaj_engine::{Emit, PipeId};
 use falaj_scenario::{Scenario, Towards};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
+use falaj_sim::observer::{Every, Loss, PacketEnd};
 use falaj_sim::scenario::{all_flows, experiment, name_of, pipe_of};
 use falaj_sim::simulate_watched;
-use falaj_sim::witness::{Event, Every, Loss};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -140,7 +140,7 @@ impl Exports {
 }
 
 /// A packet, and what became of it.
-struct Packet {
+struct PacketRecord {
     pipe: PipeId,
     flow: FlowId,
     /// As the link accounts them.
@@ -155,13 +155,13 @@ enum Fate {
     Lost { why: falaj_engine::DropReason },
 }
 
-impl Packet {
-    fn of(event: Event<'_>) -> Packet {
+impl PacketRecord {
+    fn of(event: PacketEnd<'_>) -> PacketRecord {
         match event {
-            Event::Sent(&Emit { pipe, flow, bytes, arrival, start, end, due, .. }) => {
-                Packet { pipe, flow, bytes, arrival, fate: Fate::Sent { start, end, due } }
+            PacketEnd::Sent(&Emit { pipe, flow, bytes, arrival, start, end, due, .. }) => {
+                PacketRecord { pipe, flow, bytes, arrival, fate: Fate::Sent { start, end, due } }
             }
-            Event::Lost(&Loss { dropped, came, told }) => Packet {
+            PacketEnd::Lost(&Loss { dropped, came, told }) => PacketRecord {
                 pipe: dropped.pipe,
                 flow: dropped.flow,
                 bytes: dropped.bytes,
@@ -182,11 +182,11 @@ impl Packet {
 
 impl Runs<'_> {
     /// Simulates a replication once more, and tells of each packet.
-    fn each(&self, replication: usize, mut each: impl FnMut(Packet)) -> Result<()> {
+    fn each(&self, replication: usize, mut each: impl FnMut(PacketRecord)) -> Result<()> {
         let experiment = experiment(self.scenario, self.duration);
         let links = 2 * self.scenario.links.len() as u32;
-        let mut all = Every(|event: Event<'_>| {
-            let packet = Packet::of(event);
+        let mut all = Every(|event: PacketEnd<'_>| {
+            let packet = PacketRecord::of(event);
             // Behind the links stands what passes none.
             if packet.pipe.0 < links {
                 each(packet);

@@ -1,14 +1,14 @@
 //! Each packet of all replications, a line for each.
 
-use super::table::{Table, Values};
-use super::{Fate, Form, Packet, Runs};
+use super::table::{ColumnValues, TableWriter};
+use super::{Fate, Form, PacketRecord, Runs};
 use anyhow::Result;
 use falaj_sched::units::time::Time;
 use std::path::Path;
 
 pub(super) fn write(path: &Path, form: Form, runs: &Runs<'_>) -> Result<()> {
-    let whole = || Values::Whole(Vec::new());
-    let text = || Values::Text(Vec::new());
+    let whole = || ColumnValues::Whole(Vec::new());
+    let text = || ColumnValues::Text(Vec::new());
     let columns = vec![
         ("replication", whole()),
         ("link", text()),
@@ -22,7 +22,7 @@ pub(super) fn write(path: &Path, form: Form, runs: &Runs<'_>) -> Result<()> {
         ("delay_ns", whole()),
         ("fate", text()),
     ];
-    let mut table = Table::new(path, form, columns)?;
+    let mut table = TableWriter::new(path, form, columns)?;
     let names = runs.names();
     let mut failed = Ok(());
     for replication in 0..runs.replications {
@@ -39,7 +39,12 @@ pub(super) fn write(path: &Path, form: Form, runs: &Runs<'_>) -> Result<()> {
     table.finish()
 }
 
-fn line(table: &mut Table, replication: usize, [link, way, flow]: [&str; 3], packet: &Packet) {
+fn line(
+    table: &mut TableWriter,
+    replication: usize,
+    [link, way, flow]: [&str; 3],
+    packet: &PacketRecord,
+) {
     let ns = |at: Time| i64::try_from(at.0).ok();
     let (start, end, due) = match packet.fate {
         Fate::Sent { start, end, due } => (ns(start), ns(end), ns(due)),
@@ -49,7 +54,7 @@ fn line(table: &mut Table, replication: usize, [link, way, flow]: [&str; 3], pac
     let delay = end.zip(arrival).map(|(end, arrival)| end - arrival);
     for (name, values) in &mut table.columns {
         match values {
-            Values::Text(all) => all.push(
+            ColumnValues::Text(all) => all.push(
                 match *name {
                     "link" => link,
                     "way" => way,
@@ -58,7 +63,7 @@ fn line(table: &mut Table, replication: usize, [link, way, flow]: [&str; 3], pac
                 }
                 .to_owned(),
             ),
-            Values::Whole(all) => all.push(match *name {
+            ColumnValues::Whole(all) => all.push(match *name {
                 "replication" => i64::try_from(replication).ok(),
                 "bytes" => Some(packet.bytes.into()),
                 "arrival_ns" => arrival,
@@ -67,7 +72,7 @@ fn line(table: &mut Table, replication: usize, [link, way, flow]: [&str; 3], pac
                 "due_ns" => due,
                 _ => delay,
             }),
-            Values::Number(_) => {}
+            ColumnValues::Number(_) => {}
         }
     }
 }

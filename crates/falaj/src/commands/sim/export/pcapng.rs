@@ -1,7 +1,7 @@
 //! The first replication as a capture: each packet at its arrival, and a comment that says how long
 //! it was queued. Of one link's packets `falaj sim --replay` decides alike.
 
-use super::{Fate, Packet, Runs};
+use super::{Fate, PacketRecord, Runs};
 use anyhow::{Context, Result, ensure};
 use falaj_scenario::{Source, Towards};
 use falaj_sim::headers;
@@ -17,7 +17,7 @@ const ETHERNET: usize = 14;
 
 pub(super) fn write(path: &Path, runs: &Runs<'_>, text: &str) -> Result<()> {
     let scenario = runs.scenario;
-    let mut packets: Vec<Packet> = Vec::new();
+    let mut packets: Vec<PacketRecord> = Vec::new();
     runs.each(0, |packet| packets.push(packet))?;
     // Those of one instant stay in the order in which they were served.
     packets.sort_by_key(|packet| (packet.arrival, packet.pipe, packet.flow));
@@ -56,12 +56,17 @@ pub(super) fn write(path: &Path, runs: &Runs<'_>, text: &str) -> Result<()> {
     Ok(())
 }
 
-fn direction(packet: &Packet) -> Towards {
+fn direction(packet: &PacketRecord) -> Towards {
     if packet.pipe.0.is_multiple_of(2) { Towards::Up } else { Towards::Down }
 }
 
 /// A frame as the first source sends it that feeds this flow, or that leads there by rules.
-fn headers_of(runs: &Runs<'_>, packet: &Packet, length: u32, frame: &mut Vec<u8>) -> Result<()> {
+fn headers_of(
+    runs: &Runs<'_>,
+    packet: &PacketRecord,
+    length: u32,
+    frame: &mut Vec<u8>,
+) -> Result<()> {
     let sources = &runs.scenario.traffic;
     let feeds =
         |s: &Source| pipe_of(s.link, s.towards) == packet.pipe && s.flow == packet.flow.index();

@@ -7,49 +7,49 @@ use std::io::BufWriter;
 use std::path::Path;
 
 /// A column's values, of lines that follow one another.
-pub(super) enum Values {
+pub(super) enum ColumnValues {
     Whole(Vec<Option<i64>>),
     Number(Vec<Option<f64>>),
     Text(Vec<String>),
 }
 
-impl Values {
+impl ColumnValues {
     fn len(&self) -> usize {
         match self {
-            Values::Whole(all) => all.len(),
-            Values::Number(all) => all.len(),
-            Values::Text(all) => all.len(),
+            ColumnValues::Whole(all) => all.len(),
+            ColumnValues::Number(all) => all.len(),
+            ColumnValues::Text(all) => all.len(),
         }
     }
 
     fn text(&self, n: usize) -> String {
         match self {
-            Values::Whole(all) => all[n].map_or(String::new(), |value| value.to_string()),
-            Values::Number(all) => all[n].map_or(String::new(), |value| value.to_string()),
-            Values::Text(all) => all[n].clone(),
+            ColumnValues::Whole(all) => all[n].map_or(String::new(), |value| value.to_string()),
+            ColumnValues::Number(all) => all[n].map_or(String::new(), |value| value.to_string()),
+            ColumnValues::Text(all) => all[n].clone(),
         }
     }
 
     /// Nothing, of the same kind.
-    fn taken(&mut self) -> Values {
+    fn taken(&mut self) -> ColumnValues {
         match self {
-            Values::Whole(all) => Values::Whole(std::mem::take(all)),
-            Values::Number(all) => Values::Number(std::mem::take(all)),
-            Values::Text(all) => Values::Text(std::mem::take(all)),
+            ColumnValues::Whole(all) => ColumnValues::Whole(std::mem::take(all)),
+            ColumnValues::Number(all) => ColumnValues::Number(std::mem::take(all)),
+            ColumnValues::Text(all) => ColumnValues::Text(std::mem::take(all)),
         }
     }
 }
 
 /// Lines that have not been written yet.
-pub(super) type Columns = Vec<(&'static str, Values)>;
+pub(super) type PendingRows = Vec<(&'static str, ColumnValues)>;
 
 /// So many lines are written at once.
 const LINES: usize = 65_536;
 
 /// A table that is being written.
-pub(super) struct Table {
+pub(super) struct TableWriter {
     to: To,
-    pub(super) columns: Columns,
+    pub(super) columns: PendingRows,
 }
 
 enum To {
@@ -58,9 +58,9 @@ enum To {
     Parquet(Box<parquet::File>),
 }
 
-impl Table {
+impl TableWriter {
     /// Begins one with these columns, which are empty.
-    pub(super) fn new(path: &Path, form: Form, columns: Columns) -> Result<Table> {
+    pub(super) fn new(path: &Path, form: Form, columns: PendingRows) -> Result<TableWriter> {
         let file = BufWriter::new(File::create(path)?);
         let to = match form {
             #[cfg(feature = "parquet")]
@@ -71,7 +71,7 @@ impl Table {
                 To::Csv(Box::new(csv))
             }
         };
-        Ok(Table { to, columns })
+        Ok(TableWriter { to, columns })
     }
 
     /// Writes what there is, if it is enough.
@@ -80,7 +80,7 @@ impl Table {
     }
 
     fn write(&mut self) -> Result<()> {
-        let columns: Vec<Values> =
+        let columns: Vec<ColumnValues> =
             self.columns.iter_mut().map(|(_, values)| values.taken()).collect();
         match &mut self.to {
             To::Csv(csv) => {
@@ -110,7 +110,7 @@ impl Table {
 mod parquet {
     //! Parquet, a row group for each stretch of lines.
 
-    use super::{Columns, Values};
+    use super::{ColumnValues, PendingRows};
     use anyhow::Result;
     use parquet::basic::{Compression, ConvertedType, Repetition, Type as Kind};
     use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
@@ -123,12 +123,12 @@ mod parquet {
     pub(super) struct File(SerializedFileWriter<BufWriter<std::fs::File>>);
 
     impl File {
-        pub(super) fn new(file: BufWriter<std::fs::File>, columns: &Columns) -> Result<File> {
-            let field = |(name, values): &(&'static str, Values)| {
+        pub(super) fn new(file: BufWriter<std::fs::File>, columns: &PendingRows) -> Result<File> {
+            let field = |(name, values): &(&'static str, ColumnValues)| {
                 let (kind, repetition) = match values {
-                    Values::Whole(_) => (Kind::INT64, Repetition::OPTIONAL),
-                    Values::Number(_) => (Kind::DOUBLE, Repetition::OPTIONAL),
-                    Values::Text(_) => (Kind::BYTE_ARRAY, Repetition::REQUIRED),
+                    ColumnValues::Whole(_) => (Kind::INT64, Repetition::OPTIONAL),
+                    ColumnValues::Number(_) => (Kind::DOUBLE, Repetition::OPTIONAL),
+                    ColumnValues::Text(_) => (Kind::BYTE_ARRAY, Repetition::REQUIRED),
                 };
                 let field = Type::primitive_type_builder(name, kind).with_repetition(repetition);
                 let text = kind == Kind::BYTE_ARRAY;
@@ -143,7 +143,7 @@ mod parquet {
             Ok(File(SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties))?))
         }
 
-        pub(super) fn write(&mut self, columns: &[Values]) -> Result<()> {
+        pub(super) fn write(&mut self, columns: &[ColumnValues]) -> Result<()> {
             if columns[0].len() == 0 {
                 return Ok(());
             }
@@ -152,7 +152,7 @@ mod parquet {
                 let Some(mut column) = group.next_column()? else { break };
                 // Of what there is, all; and which there is.
                 match values {
-                    Values::Whole(all) => {
+                    ColumnValues::Whole(all) => {
                         let there: Vec<i64> = all.iter().copied().flatten().collect();
                         column.typed::<Int64Type>().write_batch(
                             &there,
@@ -160,7 +160,7 @@ mod parquet {
                             None,
                         )?;
                     }
-                    Values::Number(all) => {
+                    ColumnValues::Number(all) => {
                         let there: Vec<f64> = all.iter().copied().flatten().collect();
                         column.typed::<DoubleType>().write_batch(
                             &there,
@@ -168,7 +168,7 @@ mod parquet {
                             None,
                         )?;
                     }
-                    Values::Text(all) => {
+                    ColumnValues::Text(all) => {
                         let there: Vec<ByteArray> =
                             all.iter().map(|text| text.as_str().into()).collect();
                         column.typed::<ByteArrayType>().write_batch(&there, None, None)?;

@@ -8,10 +8,10 @@ use falaj_pictures::{bars, chart, lanes, save};
 use falaj_scenario::Scenario;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Span;
-use falaj_sim::course::Course;
-use falaj_sim::excerpt::Excerpt;
+use falaj_sim::observer::{Every, Observer, PacketEnd};
+use falaj_sim::packet_window::PacketWindow;
 use falaj_sim::scenario::experiment;
-use falaj_sim::witness::{Event, Every, Witness};
+use falaj_sim::time_bins::TimeBins;
 use falaj_sim::{Study, simulate_watched};
 use series::{Material, PARTS};
 use std::path::Path;
@@ -28,28 +28,28 @@ pub(crate) fn write(out: &Path, scenario: &Scenario, study: &Study, warm_up: Spa
     let duration = study.duration();
     let (experiment, seed) = (experiment(scenario, duration), scenario.run.seed);
     let stop = AtomicBool::new(false);
-    let mut course = Course::new(duration, PARTS);
-    simulate_watched(&experiment, seed, &stop, &mut course).map_err(|(_, refused)| refused)?;
+    let mut bins = TimeBins::new(duration, PARTS);
+    simulate_watched(&experiment, seed, &stop, &mut bins).map_err(|(_, refused)| refused)?;
     let shown = series::shown(scenario, study);
-    let mut excerpts: Vec<Excerpt> = Vec::new();
+    let mut windows: Vec<PacketWindow> = Vec::new();
     for way in &shown {
         for flow in way.flows.iter().map(|shown| FlowId(shown.flow as u32)) {
-            let longest = course.flow(way.pipe, flow).and_then(|flow| flow.longest);
-            excerpts.extend(longest.map(|longest| Excerpt::around(way.pipe, flow, longest)));
+            let longest = bins.flow(way.pipe, flow).and_then(|flow| flow.longest);
+            windows.extend(longest.map(|longest| PacketWindow::around(way.pipe, flow, longest)));
         }
     }
-    let mut all = Every(|event: Event<'_>| {
-        excerpts.iter_mut().for_each(|excerpt| match event {
-            Event::Sent(emit) => excerpt.sent(emit),
-            Event::Lost(loss) => excerpt.lost(loss),
+    let mut all = Every(|event: PacketEnd<'_>| {
+        windows.iter_mut().for_each(|window| match event {
+            PacketEnd::Sent(emit) => window.sent(emit),
+            PacketEnd::Lost(loss) => window.lost(loss),
         });
     });
     simulate_watched(&experiment, seed, &stop, &mut all).map_err(|(_, refused)| refused)?;
     let plan = falaj_plan::plan(scenario)?;
     let material = Material {
         study,
-        course: &course,
-        excerpts: &excerpts,
+        bins: &bins,
+        windows: &windows,
         plan: &plan,
         shown: &shown,
         duration,

@@ -1,19 +1,19 @@
 //! What a simulation says, as lines, bars and lanes. Nothing here draws.
 
 use falaj_engine::PipeId;
-use falaj_pictures::bars::{Bars, HATCHINGS, Row};
-use falaj_pictures::chart::{Axis, Chart, Line, STROKE, Scale, Sheet};
-use falaj_pictures::lanes::{Lanes, Packet};
+use falaj_pictures::bars::{BarRow, Bars, HATCHINGS};
+use falaj_pictures::chart::{Axis, Chart, ChartLine, STROKE, Scale, Sheet};
+use falaj_pictures::lanes::{LanePacket, Lanes};
 use falaj_pictures::units::{DATA, RATE, TIME, unit};
 use falaj_plan::Way;
 use falaj_scenario::{Scenario, Towards};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Span;
 use falaj_sim::Study;
-use falaj_sim::course::{self, Course};
-use falaj_sim::excerpt::Excerpt;
 use falaj_sim::measure::Measure;
+use falaj_sim::packet_window::PacketWindow;
 use falaj_sim::scenario::{all_flows, pipe_of};
+use falaj_sim::time_bins::{self, TimeBins};
 use falaj_terminal::text;
 use falaj_theory::{Curve, float};
 
@@ -34,14 +34,14 @@ pub(super) struct Shown {
     pub(super) link: usize,
     pub(super) towards: Towards,
     pub(super) pipe: PipeId,
-    pub(super) flows: Vec<Flow>,
+    pub(super) flows: Vec<ShownFlow>,
     /// So many more had packets.
     others: usize,
 }
 
 /// A flow that is shown.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Flow {
+pub(super) struct ShownFlow {
     pub(super) flow: usize,
     pub(super) name: String,
     /// Of the same name are of the same colour and stroke, whatever their link.
@@ -64,8 +64,8 @@ impl Shown {
 /// What pictures are made of.
 pub(super) struct Material<'a> {
     pub(super) study: &'a Study,
-    pub(super) course: &'a Course,
-    pub(super) excerpts: &'a [Excerpt],
+    pub(super) bins: &'a TimeBins,
+    pub(super) windows: &'a [PacketWindow],
     pub(super) plan: &'a [Way<'a>],
     pub(super) shown: &'a [Shown],
     pub(super) duration: Span,
@@ -89,7 +89,7 @@ pub(super) fn shown(scenario: &Scenario, study: &Study) -> Vec<Shown> {
         }
         if let Some(last) = all.last_mut() {
             let name = link.direction(towards).flows[flow].name.clone();
-            last.flows.push(Flow { flow, name, number: 0 });
+            last.flows.push(ShownFlow { flow, name, number: 0 });
         }
     }
     for shown in all.iter_mut().filter(|shown| shown.flows.len() > MOST) {
@@ -122,12 +122,12 @@ impl Material<'_> {
         Clock { one, name, whole: self.duration.0 as f64 / one }
     }
 
-    fn of(&self, shown: &Shown, flow: &Flow) -> Option<&course::Flow> {
-        self.course.flow(shown.pipe, FlowId(flow.flow as u32))
+    fn of(&self, shown: &Shown, flow: &ShownFlow) -> Option<&time_bins::FlowBins> {
+        self.bins.flow(shown.pipe, FlowId(flow.flow as u32))
     }
 
     /// A sheet with a panel for each direction, over the time of the run.
-    fn over_time(&self, y: impl Fn(&Shown) -> (Axis, Vec<Line>)) -> Sheet {
+    fn over_time(&self, y: impl Fn(&Shown) -> (Axis, Vec<ChartLine>)) -> Sheet {
         let clock = self.clock();
         let warm_up = self.warm_up.0 as f64 / clock.one;
         let chart = |shown: &Shown| {
@@ -146,8 +146,8 @@ impl Material<'_> {
     /// Bits a second, of each flow.
     pub(super) fn throughput(&self) -> Sheet {
         let clock = self.clock();
-        let seconds = (self.course.part().0 * GROUP as u64) as f64 / 1e9;
-        let rates = |flow: &course::Flow| -> Vec<f64> {
+        let seconds = (self.bins.part().0 * GROUP as u64) as f64 / 1e9;
+        let rates = |flow: &time_bins::FlowBins| -> Vec<f64> {
             flow.left
                 .chunks(GROUP)
                 .map(|group| group.iter().sum::<u64>() as f64 * 8.0 / seconds)
@@ -158,13 +158,13 @@ impl Material<'_> {
                 shown.flows.iter().filter_map(|f| Some((f, rates(self.of(shown, f)?)))).collect();
             let most = all.iter().flat_map(|(_, rates)| rates).copied().fold(0.0, f64::max);
             let (one, unit) = unit(most, &RATE);
-            let line = |(flow, rates): &(&Flow, Vec<f64>)| {
+            let line = |(flow, rates): &(&ShownFlow, Vec<f64>)| {
                 // The last part may be cut short by the end of the run.
                 let at = |n: usize| clock.whole.min(n as f64 * seconds * 1e9 / clock.one);
                 let mut points: Vec<_> =
                     rates.iter().enumerate().map(|(n, rate)| (at(n), rate / one)).collect();
                 points.extend(points.last().map(|&(_, y)| (at(rates.len()), y)));
-                Line::steps(flow.name.as_str(), flow.number, &points)
+                ChartLine::steps(flow.name.as_str(), flow.number, &points)
             };
             let y = Axis::linear(format!("Throughput ({unit})"), 0.0, most * 1.1 / one);
             (y, all.iter().map(line).collect())
@@ -180,13 +180,13 @@ impl Material<'_> {
             let most =
                 all.iter().flat_map(|(_, backlog)| backlog).copied().max().unwrap_or(0) as f64;
             let (one, unit) = unit(most, &DATA);
-            let line = |(flow, backlog): &(&Flow, Vec<u64>)| {
+            let line = |(flow, backlog): &(&ShownFlow, Vec<u64>)| {
                 let at = |n: usize| {
-                    clock.whole.min((n + 1) as f64 * self.course.part().0 as f64 / clock.one)
+                    clock.whole.min((n + 1) as f64 * self.bins.part().0 as f64 / clock.one)
                 };
                 let points =
                     backlog.iter().enumerate().map(|(n, bytes)| (at(n), *bytes as f64 / one));
-                Line::new(
+                ChartLine::new(
                     flow.name.as_str(),
                     flow.number,
                     std::iter::once((0.0, 0.0)).chain(points).collect(),
@@ -203,13 +203,13 @@ impl Material<'_> {
         let clock = self.clock();
         let groups = PARTS.div_ceil(GROUP);
         let at = |group: usize| {
-            clock.whole.min((group * GROUP) as f64 * self.course.part().0 as f64 / clock.one)
+            clock.whole.min((group * GROUP) as f64 * self.bins.part().0 as f64 / clock.one)
         };
         let steps = |name: &str, number: usize, values: Vec<f64>| {
             let mut points: Vec<_> =
                 values.into_iter().enumerate().map(|(n, value)| (at(n), value)).collect();
             points.extend(points.last().map(|&(_, y)| (clock.whole, y)));
-            Line::steps(name, number, &points)
+            ChartLine::steps(name, number, &points)
         };
         self.over_time(|shown| {
             let promised = self.promised(shown);
@@ -228,18 +228,20 @@ impl Material<'_> {
             let (mut raw, mut fair) = (Vec::new(), Vec::new());
             for group in 0..groups {
                 let parts = group * GROUP..((group + 1) * GROUP).min(PARTS);
-                let left =
-                    |flow: &course::Flow| flow.left[parts.clone()].iter().sum::<u64>() as f64;
-                let came = |flow: &course::Flow| flow.came[parts.clone()].iter().sum::<u64>() > 0;
-                let asks = |(flow, backlog, _): &&(&course::Flow, Vec<u64>, Option<f64>)| {
+                let left = |flow: &time_bins::FlowBins| {
+                    flow.left[parts.clone()].iter().sum::<u64>() as f64
+                };
+                let came =
+                    |flow: &time_bins::FlowBins| flow.came[parts.clone()].iter().sum::<u64>() > 0;
+                let asks = |(flow, backlog, _): &&(&time_bins::FlowBins, Vec<u64>, Option<f64>)| {
                     came(flow) || backlog[parts.clone()].iter().any(|b| *b > 0)
                 };
                 raw.push(jain(flows.iter().filter(asks).map(|(flow, ..)| left(flow))));
                 // Who waits all the while could have had more.
-                let waits = |(_, backlog, _): &&(&course::Flow, Vec<u64>, Option<f64>)| {
+                let waits = |(_, backlog, _): &&(&time_bins::FlowBins, Vec<u64>, Option<f64>)| {
                     backlog[parts.clone()].iter().all(|b| *b > 0)
                 };
-                let share = |(flow, _, rate): &(&course::Flow, Vec<u64>, Option<f64>)| {
+                let share = |(flow, _, rate): &(&time_bins::FlowBins, Vec<u64>, Option<f64>)| {
                     Some(left(flow) / (*rate)?)
                 };
                 let shares: Option<Vec<f64>> = flows.iter().filter(waits).map(share).collect();
@@ -269,7 +271,7 @@ impl Material<'_> {
     /// Which share of packets is delayed at most so long; or longer, over decades.
     pub(super) fn delays(&self, longer: bool) -> Sheet {
         let chart = |shown: &Shown| {
-            let of = |f: &Flow| self.study.flow(shown.pipe, FlowId(f.flow as u32));
+            let of = |f: &ShownFlow| self.study.flow(shown.pipe, FlowId(f.flow as u32));
             let longest =
                 shown.flows.iter().filter_map(|f| of(f).delay.max()).max().unwrap_or_default();
             let (one, unit) = unit(longest.0 as f64, &TIME);
@@ -304,9 +306,12 @@ impl Material<'_> {
                     high.push(((estimate + half) / one, rest(share)));
                 }
                 high.reverse();
-                Line { band: [low, high].concat(), ..Line::new(f.name.as_str(), f.number, points) }
+                ChartLine {
+                    band: [low, high].concat(),
+                    ..Line::new(f.name.as_str(), f.number, points)
+                }
             });
-            let lines: Vec<Line> = lines.collect();
+            let lines: Vec<ChartLine> = lines.collect();
             let x = Axis::linear(format!("Delay ({unit})"), 0.0, longest.0 as f64 / one * 1.04);
             let y = if longer {
                 Axis::whole(
@@ -342,14 +347,14 @@ impl Material<'_> {
 
     fn cumulative_of(&self, shown: &Shown) -> Vec<Chart> {
         let way = self.plan.get(2 * shown.link + usize::from(shown.towards == Towards::Down));
-        let chart = |f: &Flow| {
-            let ours = |e: &&Excerpt| (e.pipe, e.flow.index()) == (shown.pipe, f.flow);
-            let excerpt = self.excerpts.iter().find(ours).filter(|e| e.to > e.from)?;
+        let chart = |f: &ShownFlow| {
+            let ours = |e: &&PacketWindow| (e.pipe, e.flow.index()) == (shown.pipe, f.flow);
+            let window = self.windows.iter().find(ours).filter(|e| e.to > e.from)?;
             let outlook =
                 way.and_then(|way| way.flows.get(f.flow)).filter(|outlook| !outlook.together);
-            let whole = (excerpt.to - excerpt.from).0 as f64;
+            let whole = (window.to - window.from).0 as f64;
             let since =
-                |instant: falaj_sched::units::time::Time| instant.since(excerpt.from).0 as f64;
+                |instant: falaj_sched::units::time::Time| instant.since(window.from).0 as f64;
             let counted = |steps: &[(falaj_sched::units::time::Time, u32)], before: u64| {
                 let mut steps = steps.to_vec();
                 steps.sort();
@@ -362,24 +367,24 @@ impl Material<'_> {
                 points.push((whole, sum as f64));
                 points
             };
-            let came = counted(&excerpt.came, excerpt.before.0);
-            let left = counted(&excerpt.left, excerpt.before.1);
+            let came = counted(&window.came, window.before.0);
+            let left = counted(&window.left, window.before.1);
             let low = left.first().map_or(0.0, |p| p.1);
             let high = came.last().map_or(1.0, |p| p.1).max(low + 1.0);
             let ((one, time), (bytes, data)) = (unit(whole, &TIME), unit(high, &DATA));
             let in_units = |points: Vec<(f64, f64)>| -> Vec<(f64, f64)> {
                 points.into_iter().map(|(t, y)| (t / one, y / bytes)).collect()
             };
-            let early = (excerpt.from - excerpt.longest.since).0 as f64;
+            let early = (window.from - window.longest.since).0 as f64;
             let (bottom, top) = ((low - 0.04 * (high - low)).max(0.0), high + 0.12 * (high - low));
             let theory = |curve: &Curve| in_units(sampled(curve, early, whole, (bottom, top)));
             let mut lines = vec![
-                Line::steps("came", 0, &in_units(came)),
-                Line::steps("left", 1, &in_units(left)),
+                ChartLine::steps("came", 0, &in_units(came)),
+                ChartLine::steps("left", 1, &in_units(left)),
             ];
             if let Some(outlook) = outlook {
                 if let Ok(envelope) = &outlook.envelope {
-                    lines.push(Line::new("sent at most", 4, theory(&envelope.curve)));
+                    lines.push(ChartLine::new("sent at most", 4, theory(&envelope.curve)));
                 }
                 let promised = || {
                     let promise = outlook.promise.as_ref().ok()?;
@@ -391,20 +396,20 @@ impl Material<'_> {
                     .map(|(_, _, service)| service.clone())
                     .or_else(promised);
                 lines.extend(
-                    service.map(|service| Line::new("served at least", 2, theory(&service))),
+                    service.map(|service| ChartLine::new("served at least", 2, theory(&service))),
                 );
             }
-            let delay = excerpt.longest.delay();
+            let delay = window.longest.delay();
             let title = format!(
                 "{}, {}: its longest delay, {}",
                 f.name,
                 shown.name,
                 text::span(Some(delay))
             );
-            let x = format!("Time since {:.6} s ({time})", excerpt.from.0 as f64 / 1e9);
+            let x = format!("Time since {:.6} s ({time})", window.from.0 as f64 / 1e9);
             let places = vec![
-                (since(excerpt.longest.arrival) / one, "came".to_owned()),
-                (since(excerpt.longest.end) / one, "left".to_owned()),
+                (since(window.longest.arrival) / one, "came".to_owned()),
+                (since(window.longest.end) / one, "left".to_owned()),
             ];
             Some(Chart {
                 title,
@@ -426,14 +431,14 @@ impl Material<'_> {
     /// Who held each link, about the longest delay of its flows.
     pub(super) fn timeline(&self) -> Vec<Lanes> {
         let of = |shown: &Shown| {
-            let ours = self.excerpts.iter().filter(|e| e.pipe == shown.pipe && !e.sent.is_empty());
-            let excerpt = ours.max_by_key(|e| e.longest.delay())?;
-            let mut flows: Vec<usize> = excerpt.sent.iter().map(|emit| emit.flow.index()).collect();
+            let ours = self.windows.iter().filter(|e| e.pipe == shown.pipe && !e.sent.is_empty());
+            let window = ours.max_by_key(|e| e.longest.delay())?;
+            let mut flows: Vec<usize> = window.sent.iter().map(|emit| emit.flow.index()).collect();
             flows.sort_unstable();
             flows.dedup();
             // The one whose delay it is, and those that sent most.
-            let sent = |flow: usize| excerpt.sent.iter().filter(|e| e.flow.index() == flow).count();
-            flows.sort_by_key(|&f| (f != excerpt.flow.index(), std::cmp::Reverse(sent(f)), f));
+            let sent = |flow: usize| window.sent.iter().filter(|e| e.flow.index() == flow).count();
+            flows.sort_by_key(|&f| (f != window.flow.index(), std::cmp::Reverse(sent(f)), f));
             flows.truncate(MOST);
             flows.sort_unstable();
             let name = |f: &usize| {
@@ -448,21 +453,21 @@ impl Material<'_> {
                 let lane = flows.iter().position(|f| *f == emit.flow.index())?;
                 let [came, start, end] = [emit.arrival, emit.start, emit.end].map(|t| t.0 as f64);
                 let longest = (emit.flow, emit.arrival, emit.end)
-                    == (excerpt.flow, excerpt.longest.arrival, excerpt.longest.end);
-                Some(Packet { lane, came, start, end, longest })
+                    == (window.flow, window.longest.arrival, window.longest.end);
+                Some(LanePacket { lane, came, start, end, longest })
             };
-            let flow = excerpt.flow.index();
+            let flow = window.flow.index();
             let whose = name(&flow).unwrap_or_default();
-            let longest = text::span(Some(excerpt.longest.delay()));
+            let longest = text::span(Some(window.longest.delay()));
             Some(Lanes {
                 title: format!(
                     "Who held {}, about the longest delay of {whose}, {longest}",
                     shown.name
                 ),
                 names,
-                packets: excerpt.sent.iter().filter_map(packet).collect(),
-                from: excerpt.sent.iter().map(|e| e.start.0).min()? as f64,
-                to: excerpt.sent.iter().map(|e| e.end.0).max()? as f64,
+                packets: window.sent.iter().filter_map(packet).collect(),
+                from: window.sent.iter().map(|e| e.start.0).min()? as f64,
+                to: window.sent.iter().map(|e| e.end.0).max()? as f64,
             })
         };
         self.shown.iter().filter_map(of).collect()
@@ -470,7 +475,7 @@ impl Material<'_> {
 
     /// Why packets were lost, in all replications.
     pub(super) fn drops(&self) -> Bars<'static> {
-        let row = |shown: &Shown, f: &Flow| {
+        let row = |shown: &Shown, f: &ShownFlow| {
             let (name, c) = (&f.name, &self.study.flow(shown.pipe, FlowId(f.flow as u32)).counters);
             let reasons = [
                 c.dropped_full,
@@ -485,7 +490,7 @@ impl Material<'_> {
             let told = REASONS.iter().zip(reasons).filter(|(_, n)| *n > 0);
             let told: Vec<String> =
                 told.map(|(why, n)| format!("{why} {}", text::percent(n, c.offered))).collect();
-            Row {
+            BarRow {
                 name: several,
                 parts: reasons.iter().map(|n| *n as f64 / offered).collect(),
                 words: if told.is_empty() {

@@ -1,9 +1,9 @@
 //! Experiments, simulated and on real packets; each is made once, whatever figures it is for.
 
-use super::super::disk::{Done, Load};
-use super::bed::{Bed, PACKET, PAYLOAD, Server, VMS};
+use super::super::disk::{DiskLoad, Done};
+use super::testbed::{Divider, PACKET, PAYLOAD, Testbed, VMS};
 use crate::adapter_traffic;
-use crate::adapter_traffic::{Guests, Plan, Window, simulate};
+use crate::adapter_traffic::{Guests, TrafficPlan, Window, simulate};
 use anyhow::Result;
 use falaj_scenario::Scenario;
 use falaj_sched::units::time::Span;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// How thoroughly.
 #[derive(Clone, Copy)]
-pub(super) struct Effort {
+pub(super) struct Thoroughness {
     /// What a second of the paper lasts on real packets; Xen's period of 50 ms stays what it is.
     pub(super) second: Span,
     /// Where no period of 50 ms counts.
@@ -26,8 +26,8 @@ pub(super) struct Effort {
     pub(super) slower: u32,
 }
 
-impl Effort {
-    pub(super) const FULL: Effort = Effort {
+impl Thoroughness {
+    pub(super) const FULL: Thoroughness = Thoroughness {
         second: Span::from_secs(1),
         short: Span::from_secs(1),
         live: 10,
@@ -35,7 +35,7 @@ impl Effort {
         long: true,
         slower: 1,
     };
-    pub(super) const QUICK: Effort = Effort {
+    pub(super) const QUICK: Thoroughness = Thoroughness {
         second: Span::from_millis(100),
         short: Span::from_millis(50),
         live: 1,
@@ -45,7 +45,7 @@ impl Effort {
     };
     /// In guests: each of Xen's periods six times in a second of the paper, and three windows of
     /// 100 ms.
-    pub(super) const GUESTS: Effort = Effort {
+    pub(super) const GUESTS: Thoroughness = Thoroughness {
         second: Span::from_millis(300),
         short: Span::from_millis(300),
         slower: SLOWER,
@@ -53,16 +53,20 @@ impl Effort {
         ..Effort::FULL
     };
     /// The same in a third of the time and once each.
-    pub(super) const QUICK_GUESTS: Effort =
-        Effort { second: Effort::QUICK.second, live: 1, simulated: 3, ..Effort::GUESTS };
+    pub(super) const QUICK_GUESTS: Thoroughness = Thoroughness {
+        second: Thoroughness::QUICK.second,
+        live: 1,
+        simulated: 3,
+        ..Effort::GUESTS
+    };
 }
 
 /// An experiment, and how it is looked at.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Experiment {
-    pub(super) bed: Bed,
+    pub(super) bed: Testbed,
     /// What divides the link from the beginning of this second on.
-    pub(super) changes: Vec<(u32, Server)>,
+    pub(super) changes: Vec<(u32, Divider)>,
     /// The disk is loaded from this second to that one.
     pub(super) disk: Option<(u32, u32)>,
     /// As often as the paper repeated it, or once.
@@ -72,16 +76,16 @@ pub(super) struct Experiment {
 }
 
 /// Mbit/s of payload, by window and machine.
-pub(super) type Series = Vec<[f64; 2]>;
+pub(super) type RateSeries = Vec<[f64; 2]>;
 
 /// What came of it.
 #[derive(Clone, Default)]
 pub(super) struct Runs {
-    pub(super) simulated: Vec<Series>,
+    pub(super) simulated: Vec<RateSeries>,
     /// As was received.
-    pub(super) live: Vec<Series>,
+    pub(super) live: Vec<RateSeries>,
     /// Packets that the link sent, at nominal instants; not known where all share one queue.
-    pub(super) sent: Vec<Series>,
+    pub(super) sent: Vec<RateSeries>,
     /// How late the latest hand-over was.
     pub(super) late: Span,
     /// What the disk was loaded with.
@@ -90,8 +94,8 @@ pub(super) struct Runs {
     pub(super) parts: [usize; 2],
 }
 
-pub(super) struct Lab {
-    pub(super) effort: Effort,
+pub(super) struct Fixture {
+    pub(super) effort: Thoroughness,
     made: RefCell<BTreeMap<Experiment, Runs>>,
     /// The machines, where they are virtual machines; else they are namespaces.
     guests: Option<RefCell<Guests>>,
@@ -107,9 +111,9 @@ fn mbit(bytes: u64, window: Span) -> f64 {
     bytes as f64 * 8e3 / window.0 as f64
 }
 
-impl Lab {
-    pub(super) fn new(effort: Effort, guests: Option<Guests>) -> Lab {
-        Lab { effort, made: RefCell::default(), guests: guests.map(RefCell::new) }
+impl Fixture {
+    pub(super) fn new(effort: Thoroughness, guests: Option<Guests>) -> Fixture {
+        Fixture { effort, made: RefCell::default(), guests: guests.map(RefCell::new) }
     }
 
     pub(super) fn runs(&self, experiment: &Experiment) -> Result<Runs> {
@@ -122,7 +126,7 @@ impl Lab {
     }
 
     /// What is only simulated.
-    pub(super) fn simulated(&self, experiment: &Experiment) -> Result<Vec<Series>> {
+    pub(super) fn simulated(&self, experiment: &Experiment) -> Result<Vec<RateSeries>> {
         if let Some(runs) = self.made.borrow().get(experiment) {
             return Ok(runs.simulated.clone());
         }
@@ -140,7 +144,7 @@ impl Lab {
     }
 
     /// In simulated time a second is one.
-    fn simulate(&self, experiment: &Experiment, parts: usize) -> Result<Vec<Series>> {
+    fn simulate(&self, experiment: &Experiment, parts: usize) -> Result<Vec<RateSeries>> {
         let second = SECOND;
         let window = Span(second.0 / parts as u64);
         let run = |seed: u64| {
@@ -161,7 +165,7 @@ impl Lab {
     fn make(&self, experiment: &Experiment) -> Result<Runs> {
         let Experiment { bed, disk, fine, .. } = experiment;
         let effort = self.effort;
-        let periods = matches!(bed.server, Server::Netback(_)) || !experiment.changes.is_empty();
+        let periods = matches!(bed.server, Divider::Netback(_)) || !experiment.changes.is_empty();
         let second = if periods { effort.second } else { effort.short };
         let parts = if *fine && second > FINE { (second.0 / FINE.0) as usize } else { 1 };
         let simulated_parts = if *fine { (SECOND.0 / FINE.0) as usize } else { 1 };
@@ -176,12 +180,12 @@ impl Lab {
                 let at = |seconds: u32| Duration::from_nanos(second.0) * seconds;
                 let lead = Duration::from_nanos(falaj_experiment::measure::LEAD.0);
                 if let Some((from, to)) = disk {
-                    *load.borrow_mut() = Some(Load::between(lead + at(*from), lead + at(*to))?);
+                    *load.borrow_mut() = Some(DiskLoad::between(lead + at(*from), lead + at(*to))?);
                 }
                 Ok(())
             };
             let adapters = &VMS[..homes.iter().max().map_or(1, |last| last + 1)];
-            let plan = Plan {
+            let plan = TrafficPlan {
                 scenario: &scenario,
                 homes: &homes,
                 adapters,
@@ -192,7 +196,7 @@ impl Lab {
                 guests: self.guests.as_ref(),
             };
             let measured = adapter_traffic::measure(&plan).map(|measured| measured.windows);
-            let loaded = load.into_inner().map(Load::end).transpose();
+            let loaded = load.into_inner().map(DiskLoad::end).transpose();
             let windows = measured?;
             runs.disk = loaded?;
             runs.late = windows.iter().map(|w| w.late).max().unwrap_or_default().max(runs.late);
@@ -203,7 +207,7 @@ impl Lab {
                     window,
                 )
             };
-            if bed.server != Server::Fifo {
+            if bed.server != Divider::Fifo {
                 runs.sent.push(windows.iter().map(sent).collect());
             }
         }
@@ -218,7 +222,7 @@ const SECOND: Span = Span::from_secs(1);
 
 impl Experiment {
     /// As the paper has it, with this server; repeated ten times.
-    pub(super) fn of(bed: Bed) -> Experiment {
+    pub(super) fn of(bed: Testbed) -> Experiment {
         Experiment { bed, changes: Vec::new(), disk: None, repeated: true, fine: false }
     }
 
@@ -235,7 +239,7 @@ impl Experiment {
         parts: usize,
     ) -> Result<Vec<(usize, Scenario)>> {
         let then =
-            |server: Server| Bed { server, ..self.bed.clone() }.scenario(second, slower, seed);
+            |server: Divider| Testbed { server, ..self.bed.clone() }.scenario(second, slower, seed);
         self.changes.iter().map(|(at, server)| Ok((*at as usize * parts, then(*server)?))).collect()
     }
 }

@@ -20,7 +20,7 @@ struct Underway {
 
 /// The connections of an experiment.
 #[derive(Default)]
-pub(crate) struct Closed {
+pub(crate) struct ClosedLoop {
     /// By feed, and the source of the scenario that it is one of.
     connections: Vec<Option<(Connection, usize)>>,
     /// By handle.
@@ -36,8 +36,8 @@ pub(crate) fn is_closed(experiment: &Experiment) -> bool {
     experiment.feeds.iter().any(|feed| matches!(feed.source.model, Model::Tcp(_)))
 }
 
-impl Closed {
-    pub(crate) fn new(experiment: &Experiment, seed: u64) -> Closed {
+impl ClosedLoop {
+    pub(crate) fn new(experiment: &Experiment, seed: u64) -> ClosedLoop {
         let connection = |feed: &crate::Feed| match &feed.source.model {
             Model::Tcp(tcp) => {
                 let account = experiment.network.places[feed.pipe.0 as usize].account;
@@ -53,7 +53,7 @@ impl Closed {
         let connections: Vec<_> = experiment.feeds.iter().map(connection).collect();
         let sources = experiment.feeds.iter().map(|feed| feed.traffic + 1).max().unwrap_or(0);
         let mut closed =
-            Closed { connections, packets: Vec::new(), heard: Vec::new(), told: Vec::new() };
+            ClosedLoop { connections, packets: Vec::new(), heard: Vec::new(), told: Vec::new() };
         closed.told = vec![Transfers::default(); sources];
         closed.count();
         closed

@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 /// A packet's headers: Ethernet, IPv4, UDP.
 const HEADERS: usize = 14 + 28;
 
-/// The service; its link runs while [`Stand::run`] does.
-pub(super) struct Stand {
+/// The service; its link runs while [`Fixture::run`] does.
+pub(super) struct Fixture {
     pub(super) forwarder: Forwarder,
     control: Control,
     watching: watch::Watching,
@@ -40,10 +40,10 @@ pub(super) struct Outside {
     pub(super) http: PathBuf,
 }
 
-impl Stand {
+impl Fixture {
     /// Of a scenario with so many adapters, which are called `a0`, `a1` and so on. The program must
     /// have one thread.
-    pub(super) fn new(text: String, adapters: u32) -> Result<(Stand, Outside)> {
+    pub(super) fn new(text: String, adapters: u32) -> Result<(Fixture, Outside)> {
         open_files(u64::from(adapters) * 2 + 200)?;
         let parsed = file::parse(&text, "bench serve")?;
         let promised = standings(&parsed)?;
@@ -82,7 +82,7 @@ impl Stand {
         let listeners = api::listen(&http, None, None)?;
         let serving =
             api::Serving::begin(listeners, api::App::new(handler, published, told, None))?;
-        let stand = Stand { forwarder, control, watching, serving, _directory: directory };
+        let stand = Fixture { forwarder, control, watching, serving, _directory: directory };
         Ok((stand, Outside { adapters: inside, uplink: outside, http }))
     }
 

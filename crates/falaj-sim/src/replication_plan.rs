@@ -37,12 +37,12 @@ pub struct Warmed {
     /// What was not counted.
     pub cut: Span,
     /// How that was known.
-    pub how: How,
+    pub how: WarmUpMethod,
 }
 
 /// How it is known what comes before the steady state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum WarmUpMethod {
     /// It was given, or that there is nothing.
     Asked,
     /// Sources begin or end within the run: there is no steady state.
@@ -63,7 +63,7 @@ pub enum How {
 
 /// How to simulate.
 #[derive(Clone, Debug)]
-pub struct Practice {
+pub struct ReplicationPlan {
     /// Where random numbers begin.
     pub seed: u64,
     /// What is not counted; shorter than the experiments.
@@ -74,7 +74,7 @@ pub struct Practice {
     pub most: usize,
 }
 
-impl Practice {
+impl ReplicationPlan {
     /// Simulates experiments that have the same sources, all under the same seeds and behind the
     /// same warm-up, until there are as many replications as `wanted` says of what there is. If
     /// stopped, it is what there was until then.
@@ -114,7 +114,7 @@ impl Practice {
                 // It was stopped so early that only those are whole that it was to be found from.
                 studies = experiments.iter().map(|_| Study::new(&self.quantiles)).collect();
                 keep(&mut studies, of_pilots);
-                Warmed { cut: Span::ZERO, how: How::Stopped }
+                Warmed { cut: Span::ZERO, how: WarmUpMethod::Stopped }
             } else {
                 warmed
             };
@@ -140,12 +140,12 @@ impl Practice {
     ) -> Result<(Warmed, Vec<Vec<(usize, Run)>>), (PipeId, ConfigErrors)> {
         let known = |cut, how| Ok((Warmed { cut, how }, Vec::new()));
         match self.warm_up {
-            WarmUp::Nothing => return known(Span::ZERO, How::Asked),
-            WarmUp::Given(cut) => return known(cut, How::Asked),
+            WarmUp::Nothing => return known(Span::ZERO, WarmUpMethod::Asked),
+            WarmUp::Given(cut) => return known(cut, WarmUpMethod::Asked),
             WarmUp::Found => {}
         }
         if experiments.iter().any(is_scheduled) {
-            return known(Span::ZERO, How::Scheduled);
+            return known(Span::ZERO, WarmUpMethod::Scheduled);
         }
         let replications = PILOTS.min(self.most);
         let (mut cut, mut late, mut unknown) = (Span::ZERO, Vec::new(), Vec::new());
@@ -167,9 +167,9 @@ impl Practice {
         late.dedup_by_key(|(pipe, flow, _)| (*pipe, *flow));
         unknown.dedup();
         if progress.stop.load(Ordering::Relaxed) {
-            return Ok((Warmed { cut: Span::ZERO, how: How::Stopped }, pilots));
+            return Ok((Warmed { cut: Span::ZERO, how: WarmUpMethod::Stopped }, pilots));
         }
-        Ok((Warmed { cut, how: How::Found { replications, late, unknown } }, pilots))
+        Ok((Warmed { cut, how: WarmUpMethod::Found { replications, late, unknown } }, pilots))
     }
 }
 

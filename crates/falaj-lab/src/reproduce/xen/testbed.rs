@@ -21,7 +21,7 @@ const SHARED: &str = "200p";
 
 /// What divides the link.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Server {
+pub(super) enum Divider {
     /// One queue for all.
     Fifo,
     /// Xen's own; with a cap in Mbit/s for each, or none.
@@ -34,32 +34,32 @@ pub(super) enum Server {
     Wf2q([u32; 2]),
 }
 
-impl Server {
+impl Divider {
     fn scheduler(self) -> &'static str {
         match self {
-            Server::Fifo => "fifo",
-            Server::Netback(_) => "netback",
-            Server::XenWrr(_) => "xen-wrr",
-            Server::Mclock(_) => "mclock",
-            Server::Wf2q(_) => "wf2q+",
+            Divider::Fifo => "fifo",
+            Divider::Netback(_) => "netback",
+            Divider::XenWrr(_) => "xen-wrr",
+            Divider::Mclock(_) => "mclock",
+            Divider::Wf2q(_) => "wf2q+",
         }
     }
 
     /// The keys of the flow of this machine.
     fn keys(self, vm: usize, slower: u32) -> String {
         match self {
-            Server::Fifo => String::new(),
+            Divider::Fifo => String::new(),
             // What passes at that rate in Xen's period of 50 ms.
-            Server::Netback(caps) => caps[vm]
+            Divider::Netback(caps) => caps[vm]
                 .map_or(String::new(), |cap| format!("credit = \"{}B\"\n", cap * 6_250 / slower)),
-            Server::Mclock(caps) => match caps[vm] {
+            Divider::Mclock(caps) => match caps[vm] {
                 Some(cap) => {
                     let cap = cap * 1_000 / slower;
                     format!("reservation = \"{cap}kbit\"\nlimit = \"{cap}kbit\"\n")
                 }
                 None => format!("reservation = \"{}kbit\"\n", 40_000 / slower),
             },
-            Server::XenWrr(weights) | Server::Wf2q(weights) => {
+            Divider::XenWrr(weights) | Divider::Wf2q(weights) => {
                 format!("weight = {}\n", weights[vm])
             }
         }
@@ -68,7 +68,7 @@ impl Server {
 
 /// What a machine sends.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Sends {
+pub(super) struct MachineLoad {
     pub(super) vm: usize,
     /// Mbit/s of IP packets.
     pub(super) rate: u32,
@@ -80,14 +80,14 @@ pub(super) struct Sends {
 
 /// An experiment.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Bed {
-    pub(super) server: Server,
-    pub(super) sends: Vec<Sends>,
+pub(super) struct Testbed {
+    pub(super) server: Divider,
+    pub(super) sends: Vec<MachineLoad>,
     /// How long, in seconds of the paper.
     pub(super) seconds: u32,
 }
 
-impl Bed {
+impl Testbed {
     /// As a scenario, whose seconds last so long, and all of whose rates are so many times slower
     /// than the paper's.
     pub(super) fn scenario(&self, second: Span, slower: u32, seed: u64) -> Result<Scenario> {
@@ -95,7 +95,7 @@ impl Bed {
     }
 
     fn text(&self, second: Span, slower: u32, seed: u64) -> String {
-        let shared = self.server == Server::Fifo;
+        let shared = self.server == Divider::Fifo;
         let mut text = format!(
             "[run]\nduration = \"{}ns\"\nseed = {seed}\n\n[link.wire]\nrate = \"{}kbit\"\naccount = \"ip\"\n\
              scheduler = {{ kind = \"{}\" }}\n",
@@ -115,7 +115,7 @@ impl Bed {
                 );
             }
         }
-        for (n, Sends { vm, rate, locked, from }) in self.sends.iter().enumerate() {
+        for (n, MachineLoad { vm, rate, locked, from }) in self.sends.iter().enumerate() {
             let flow = if shared { "all" } else { VMS[*vm] };
             let model = if *locked { "cbr" } else { "poisson" };
             let _ = write!(

@@ -1,8 +1,8 @@
 //! A few packets of a run in full: those around a longest delay, with the counts that they begin
 //! with.
 
-use crate::course::Longest;
-use crate::witness::{Loss, Witness};
+use crate::observer::{Loss, Observer};
+use crate::time_bins::Longest;
 use falaj_engine::{DropReason, Emit, PipeId};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
@@ -17,7 +17,7 @@ const STEPS: usize = 20_000;
 
 /// What happened around the longest delay of a flow.
 #[derive(Clone, Debug)]
-pub struct Excerpt {
+pub struct PacketWindow {
     /// The pipe.
     pub pipe: PipeId,
     /// The flow.
@@ -29,7 +29,7 @@ pub struct Excerpt {
     /// And until when.
     pub to: Time,
     /// Since its packets have followed on one another, so many bytes came before
-    /// [`Excerpt::from`], and so many left.
+    /// [`PacketWindow::from`], and so many left.
     pub before: (u64, u64),
     /// Arrivals of the flow's packets that were not lost, and their bytes, in order.
     pub came: Vec<(Time, u32)>,
@@ -39,14 +39,14 @@ pub struct Excerpt {
     pub sent: VecDeque<Emit>,
 }
 
-impl Excerpt {
+impl PacketWindow {
     /// Of a run that will have this longest delay: up to three times as long before that packet
     /// came.
-    pub fn around(pipe: PipeId, flow: FlowId, longest: Longest) -> Excerpt {
+    pub fn around(pipe: PipeId, flow: FlowId, longest: Longest) -> PacketWindow {
         let delay = longest.delay();
         let early =
             longest.arrival.since(Time::ZERO).saturating_sub(Span(delay.0.saturating_mul(3)));
-        Excerpt {
+        PacketWindow {
             pipe,
             flow,
             longest,
@@ -87,7 +87,7 @@ impl Excerpt {
     }
 }
 
-impl Witness for Excerpt {
+impl Observer for PacketWindow {
     const ALL: bool = true;
 
     fn sent(&mut self, emit: &Emit) {

@@ -1,23 +1,23 @@
 //! The course of one run: what came, left and was lost in each part of its time, in as much memory
 //! however long it is.
 
-use crate::witness::{Loss, Witness};
+use crate::observer::{Loss, Observer};
 use falaj_engine::{DropReason, Emit, PipeId};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
 
 /// What each flow of a run did, part by part.
 #[derive(Clone, Debug)]
-pub struct Course {
+pub struct TimeBins {
     part: Span,
     parts: usize,
     /// By pipe and flow; none until its first packet.
-    flows: Vec<Vec<Option<Flow>>>,
+    flows: Vec<Vec<Option<FlowBins>>>,
 }
 
 /// What a flow did; bytes as the link accounts them.
 #[derive(Clone, Debug)]
-pub struct Flow {
+pub struct FlowBins {
     /// Bytes that came in each part.
     pub came: Vec<u64>,
     /// Bytes whose last bit left in each part.
@@ -48,11 +48,11 @@ impl Longest {
     }
 }
 
-impl Course {
+impl TimeBins {
     /// Of a run of this length, in so many parts: at least one.
-    pub fn new(duration: Span, parts: usize) -> Course {
+    pub fn new(duration: Span, parts: usize) -> TimeBins {
         let parts = parts.max(1);
-        Course { part: Span(duration.0.div_ceil(parts as u64).max(1)), parts, flows: Vec::new() }
+        TimeBins { part: Span(duration.0.div_ceil(parts as u64).max(1)), parts, flows: Vec::new() }
     }
 
     /// How long a part lasts.
@@ -61,11 +61,11 @@ impl Course {
     }
 
     /// What a flow did; `None` if it had no packet.
-    pub fn flow(&self, pipe: PipeId, flow: FlowId) -> Option<&Flow> {
+    pub fn flow(&self, pipe: PipeId, flow: FlowId) -> Option<&FlowBins> {
         self.flows.get(pipe.0 as usize)?.get(flow.index())?.as_ref()
     }
 
-    fn of(&mut self, pipe: PipeId, flow: FlowId) -> &mut Flow {
+    fn of(&mut self, pipe: PipeId, flow: FlowId) -> &mut FlowBins {
         let (pipe, flow) = (pipe.0 as usize, flow.index());
         if self.flows.len() <= pipe {
             self.flows.resize(pipe + 1, Vec::new());
@@ -75,7 +75,7 @@ impl Course {
             flows.resize(flow + 1, None);
         }
         let none = || vec![0; self.parts];
-        flows[flow].get_or_insert_with(|| Flow {
+        flows[flow].get_or_insert_with(|| FlowBins {
             came: none(),
             left: none(),
             lost: none(),
@@ -90,7 +90,7 @@ impl Course {
     }
 }
 
-impl Witness for Course {
+impl Observer for TimeBins {
     const ALL: bool = true;
 
     fn sent(&mut self, emit: &Emit) {
@@ -129,7 +129,7 @@ impl Witness for Course {
     }
 }
 
-impl Flow {
+impl FlowBins {
     /// Bytes in its queue and on their way onto the link, at the end of each part.
     pub fn backlog(&self) -> impl Iterator<Item = u64> {
         let parts = self.came.iter().zip(&self.left).zip(&self.lost);

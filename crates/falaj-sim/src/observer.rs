@@ -4,7 +4,7 @@ use falaj_engine::{Dropped, Emit};
 use falaj_sched::units::time::Time;
 
 /// Is told of packets as a run goes by.
-pub trait Witness {
+pub trait Observer {
     /// It is told of all packets: of those that are lost too, from the beginning on, and of those
     /// that still wait when the run is over, which are sent then. Else of those alone that
     /// leave a pipe and are counted.
@@ -31,7 +31,7 @@ pub struct Loss {
 
 /// A packet's end.
 #[derive(Clone, Copy, Debug)]
-pub enum Event<'a> {
+pub enum PacketEnd<'a> {
     /// It left.
     Sent(&'a Emit),
     /// It was lost.
@@ -41,20 +41,20 @@ pub enum Event<'a> {
 /// A closure that is told of all packets.
 pub struct Every<F>(pub F);
 
-impl<F: FnMut(Event<'_>)> Witness for Every<F> {
+impl<F: FnMut(PacketEnd<'_>)> Observer for Every<F> {
     const ALL: bool = true;
 
     fn sent(&mut self, emit: &Emit) {
-        self.0(Event::Sent(emit));
+        self.0(PacketEnd::Sent(emit));
     }
 
     fn lost(&mut self, loss: &Loss) {
-        self.0(Event::Lost(loss));
+        self.0(PacketEnd::Lost(loss));
     }
 }
 
 /// A closure that is told of what is counted.
-impl<F: FnMut(&Emit)> Witness for F {
+impl<F: FnMut(&Emit)> Observer for F {
     const ALL: bool = false;
 
     fn sent(&mut self, emit: &Emit) {
