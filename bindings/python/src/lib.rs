@@ -37,7 +37,7 @@ fn _falaj(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<scenario::Scenario>()?;
     module.add_class::<results::Results>()?;
-    module.add_class::<table::PendingRows>()?;
+    module.add_class::<table::Columns>()?;
     module.add_class::<table::Column>()?;
     module.add_class::<scheduler::Queues>()?;
     module.add_class::<sweep::Sweep>()?;

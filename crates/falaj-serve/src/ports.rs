@@ -203,7 +203,7 @@ pub(super) fn open(
     let mut told = Vec::new();
     // Ends that bring threads last: other namespaces are entered by a process that has one.
     let brings_threads =
-        |place: &Place| matches!(place, Place::There(end) if end.entry().starts_threads);
+        |place: &PortName| matches!(place, PortName::There(end) if end.entry().starts_threads);
     let mut order: Vec<_> = places.iter().collect();
     order.sort_by_key(|(_, place)| brings_threads(place));
     let mut give_up = Some(give_up);

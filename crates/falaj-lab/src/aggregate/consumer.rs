@@ -167,7 +167,7 @@ fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<ConsumerReport> {
                 report = ConsumerReport {
                     pieces: report.pieces,
                     malformed: report.malformed,
-                    ..Report::default()
+                    ..ConsumerReport::default()
                 };
             }
             take(&bytes, &mut server, first, &mut report, &mut delays);

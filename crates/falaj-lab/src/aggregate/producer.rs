@@ -5,7 +5,7 @@ use super::CrossingCost;
 use super::consumer::{ConsumerReport, PIECE, STAMP, TimePiece, add};
 use anyhow::{Context, Result, ensure};
 use falaj_batch::endpoint::{Endpoint, line};
-use falaj_control::batching::Watched;
+use falaj_control::batching::AdaptiveBatching;
 use falaj_engine::batch::{ADDRESS, Batch, BatchPolicy, FlushReason, Packer};
 use falaj_live::clock::{monotonic, thread_cpu};
 use falaj_live::priority;
@@ -176,7 +176,7 @@ pub(super) fn run(way: Crossing, load: &OfferedLoad) -> Result<CrossingResult> {
     let (began, waited) = (Time(monotonic()), Vec::new());
     let mut sender =
         RingSender { endpoint, timed, tuned, timeout, began, waited, late, failed: None };
-    let watched = way.tuned.map(Watched::new);
+    let watched = way.tuned.map(AdaptiveBatching::new);
     let mut packer = match &watched {
         None => Packer::new(way.policy, 0)?,
         Some(watched) => watched.packer(way.policy.bytes, 0)?,

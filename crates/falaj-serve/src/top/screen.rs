@@ -8,7 +8,7 @@ use ratatui::backend::TestBackend;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Text};
-use ratatui::widgets::{Cell, Paragraph, ScreenRow, Table, TableState, Wrap};
+use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState, Wrap};
 use ratatui::{Frame, Terminal};
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -75,11 +75,11 @@ fn flows(frame: &mut Frame<'_>, area: Rect, state: &mut ScreenState) {
         "Flow", "Rate", "at least", "", "p99", "largest", "at most", "waits", "drops", "weight",
         "promise",
     ];
-    let head = ScreenRow::new(head.iter().enumerate().map(|(n, text)| match n {
+    let head = Row::new(head.iter().enumerate().map(|(n, text)| match n {
         0 | 3 | 10 => Cell::from(*text),
         _ => right((*text).to_owned()),
     }));
-    let rows: Vec<ScreenRow<'_>> = state
+    let rows: Vec<Row<'_>> = state
         .rows()
         .into_iter()
         .map(|flow| {
@@ -98,7 +98,7 @@ fn flows(frame: &mut Frame<'_>, area: Rect, state: &mut ScreenState) {
                 Some(adapter) if *adapter != flow.flow => format!("{adapter} · {}", flow.flow),
                 _ => flow.flow.clone(),
             };
-            ScreenRow::new([
+            Row::new([
                 Cell::from(name),
                 right(flow.rate.map_or_else(|| DASH.into(), rate)),
                 right(

@@ -115,7 +115,7 @@ fn of_flow(flow: &Flow) -> ScreenRow {
         host: flow.breaches.host,
         own: flow.breaches.own_burst,
         why: flow.promise.formula.clone().or_else(|| flow.promise.none.clone()),
-        ..Row::default()
+        ..ScreenRow::default()
     }
 }
 
@@ -128,7 +128,7 @@ fn of_report(flow: &FlowReport) -> ScreenRow {
         max: flow.sojourn.max_ns,
         backlog: flow.backlog,
         dropped: flow.dropped.all(),
-        ..Row::default()
+        ..ScreenRow::default()
     }
 }
 

@@ -5,7 +5,7 @@ use super::seen::ScreenSample;
 use super::state::WantedChange;
 use crate::model::{Problem, Sample, Service};
 use anyhow::{Context, Result};
-use falaj_control::client::{HttpClient, Which, add_rates};
+use falaj_control::client::{Client, Which, add_rates};
 use falaj_control::protocol::{
     LinksReport, Refusal, Remark, ScenarioAnswer, SetAnswer, SetRequest,
 };
@@ -19,7 +19,7 @@ pub(super) enum RunningLink {
     /// A service, by its API.
     Service { http: Http, about: String },
     /// Any link, by its control socket; and what it said last.
-    Link { client: Box<HttpClient>, before: Option<Box<LinksReport>> },
+    Link { client: Box<Client>, before: Option<Box<LinksReport>> },
 }
 
 impl RunningLink {

@@ -86,7 +86,7 @@ pub struct Args {
 }
 
 /// dummynet's service quality, measured in nine mixes of flows.
-const SERVICE: super::ServiceLoad = super::ServiceLoad {
+const SERVICE: super::NamedLoad = super::NamedLoad {
     name: "service",
     doc: "one heavy flow among light ones, and equal ones: where dummynet's QFQ was measured",
     flowsets: &[
@@ -103,7 +103,7 @@ const SERVICE: super::ServiceLoad = super::ServiceLoad {
 };
 
 /// A few flows are enough to search among.
-const SEARCHED: super::ServiceLoad = super::ServiceLoad {
+const SEARCHED: super::NamedLoad = super::NamedLoad {
     name: "few",
     doc: "a heavy flow among light ones, few enough to search among",
     flowsets: &["4:1500,1:1500:3"],

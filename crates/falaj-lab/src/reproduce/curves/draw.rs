@@ -35,16 +35,17 @@ fn sheet(figure: &PaperFigure) -> Sheet {
     let line = |(n, curve): (usize, &FigureCurve)| {
         // Bars stand side by side; not a number lies between two of them.
         let aside = BESIDE * (n as f64 - (figure.curves.len() as f64 - 1.0) / 2.0);
-        let bars =
-            |p: &super::Point| [(p.x + aside, floor), (p.x + aside, p.y), (p.x + aside, f64::NAN)];
+        let bars = |p: &super::CurvePoint| {
+            [(p.x + aside, floor), (p.x + aside, p.y), (p.x + aside, f64::NAN)]
+        };
         if each {
             return ChartLine::new(curve.name, n, curve.points.iter().flat_map(bars).collect());
         }
         let at = |y: f64| y.max(floor);
-        let bar = |p: &super::Point| p.off.map(|off| (p.x, at(p.y - off), at(p.y + off)));
+        let bar = |p: &super::CurvePoint| p.off.map(|off| (p.x, at(p.y - off), at(p.y + off)));
         ChartLine {
             bars: curve.points.iter().filter_map(bar).collect(),
-            ..Line::new(curve.name, n, curve.points.iter().map(|p| (p.x, at(p.y))).collect())
+            ..ChartLine::new(curve.name, n, curve.points.iter().map(|p| (p.x, at(p.y))).collect())
         }
     };
     let chart = Chart {
@@ -68,14 +69,14 @@ fn sheet(figure: &PaperFigure) -> Sheet {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Point;
+    use super::super::CurvePoint;
     use super::*;
 
     /// What is one value each has a bar for each curve, and whole numbers below.
     #[test]
     fn bars_stand_at_whole_numbers() {
         let curve = |name, of: fn(f64) -> f64| {
-            let point = |x| Point { x, y: of(x), off: None };
+            let point = |x| CurvePoint { x, y: of(x), off: None };
             FigureCurve { name, points: [0.0, 1.0, 2.0, 3.0].map(point).into() }
         };
         let figure = PaperFigure {
@@ -112,7 +113,7 @@ mod tests {
     #[test]
     fn kinds_are_numbered() {
         let curve = |name| {
-            let point = |n: u32| Point { x: n.into(), y: f64::from(n) * 300.0, off: None };
+            let point = |n: u32| CurvePoint { x: n.into(), y: f64::from(n) * 300.0, off: None };
             FigureCurve { name, points: (1..=9).map(point).collect() }
         };
         let figure = PaperFigure {

@@ -50,14 +50,14 @@ impl Thoroughness {
         short: Span::from_millis(300),
         slower: SLOWER,
         long: false,
-        ..Effort::FULL
+        ..Thoroughness::FULL
     };
     /// The same in a third of the time and once each.
     pub(super) const QUICK_GUESTS: Thoroughness = Thoroughness {
         second: Thoroughness::QUICK.second,
         live: 1,
         simulated: 3,
-        ..Effort::GUESTS
+        ..Thoroughness::GUESTS
     };
 }
 

@@ -392,7 +392,7 @@ mod tests {
         let mut flow = MeasuredFlow::default();
         flow.link.delay = meter(measured);
         flow.link.release_error = meter(errors);
-        let simulated = SimulatedFlow { delay: meter(simulated), ..Simulated::default() };
+        let simulated = SimulatedFlow { delay: meter(simulated), ..SimulatedFlow::default() };
         ComparedFlow { name: "a".into(), promise, simulated, measured: flow }
     }
 

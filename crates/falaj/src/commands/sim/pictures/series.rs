@@ -308,7 +308,7 @@ impl Material<'_> {
                 high.reverse();
                 ChartLine {
                     band: [low, high].concat(),
-                    ..Line::new(f.name.as_str(), f.number, points)
+                    ..ChartLine::new(f.name.as_str(), f.number, points)
                 }
             });
             let lines: Vec<ChartLine> = lines.collect();
