@@ -166,7 +166,8 @@ impl SetupStep {
             SetupStep::CreateBridge => "cannot make a kernel bridge",
             SetupStep::Claim => "cannot have the interface for this link alone",
             SetupStep::XdpUnits => {
-                "the XDP program cannot be within veth's driver, and behind it come units of many packets"
+                "the XDP program cannot be within veth's driver, and behind it come units of many \
+                 packets"
             }
         }
     }
@@ -199,48 +200,80 @@ impl Error {
             SetupStep::CreateTap if errno == Errno::EPERM => {
                 Some("the network namespace is not yours to configure: run as root".into())
             }
-            SetupStep::CreateVeth if errno == Errno::EOPNOTSUPP => {
-                Some("the kernel has no veth interfaces: modprobe veth, or use TAP interfaces".into())
-            }
+            SetupStep::CreateVeth if errno == Errno::EOPNOTSUPP => Some(
+                "the kernel has no veth interfaces: modprobe veth, or use TAP interfaces".into(),
+            ),
             SetupStep::CreateBridge if errno == Errno::EOPNOTSUPP => {
                 Some("the kernel has no bridges: modprobe bridge".into())
             }
-            SetupStep::UserNamespace | SetupStep::UserMap | SetupStep::Namespaces => namespace_hint(errno),
-            SetupStep::Loopback | SetupStep::Interface | SetupStep::Addresses if errno == Errno::EPERM => namespace_hint(errno),
-            SetupStep::Interface if errno == Errno::EINVAL => Some("the MTU is out of range (68 to 65521)".into()),
+            SetupStep::UserNamespace | SetupStep::UserMap | SetupStep::Namespaces => {
+                namespace_hint(errno)
+            }
+            SetupStep::Loopback | SetupStep::Interface | SetupStep::Addresses
+                if errno == Errno::EPERM =>
+            {
+                namespace_hint(errno)
+            }
+            SetupStep::Interface if errno == Errno::EINVAL => {
+                Some("the MTU is out of range (68 to 65521)".into())
+            }
             SetupStep::EnterNamespace => match errno {
-                Errno::ENOENT => Some("write a name under /run/netns, or the number of a process".into()),
-                Errno::EPERM | Errno::EACCES => Some("the namespace is not yours to enter: run as root".into()),
+                Errno::ENOENT => {
+                    Some("write a name under /run/netns, or the number of a process".into())
+                }
+                Errno::EPERM | Errno::EACCES => {
+                    Some("the namespace is not yours to enter: run as root".into())
+                }
                 _ => None,
             },
-            SetupStep::PacketSocket if errno == Errno::EPERM => {
-                Some("that takes CAP_NET_RAW: run as root, or once: setcap cap_net_raw+ep $(command -v falaj)".into())
+            SetupStep::PacketSocket if errno == Errno::EPERM => Some(
+                "that takes CAP_NET_RAW: run as root, or once: setcap cap_net_raw+ep $(command -v \
+                 falaj)"
+                    .into(),
+            ),
+            SetupStep::FindInterface if errno == Errno::ENODEV => {
+                Some("`ip link` lists the interfaces there".into())
             }
-            SetupStep::FindInterface if errno == Errno::ENODEV => Some("`ip link` lists the interfaces there".into()),
             SetupStep::TokenBucket if errno == Errno::ENOENT => {
                 Some("the kernel has no token bucket: CONFIG_NET_SCH_TBF".into())
             }
-            SetupStep::PacketOptions if errno == Errno::ENOPROTOOPT => Some("Linux 4.20 or later is needed".into()),
+            SetupStep::PacketOptions if errno == Errno::ENOPROTOOPT => {
+                Some("Linux 4.20 or later is needed".into())
+            }
             SetupStep::XdpSocket if errno == Errno::EAFNOSUPPORT => {
                 Some("the kernel was built without AF_XDP (CONFIG_XDP_SOCKETS)".into())
             }
-            SetupStep::XdpSocket | SetupStep::LoadProgram | SetupStep::AttachProgram if errno == Errno::EPERM => {
-                Some("that is root's (CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW), and not that of a user namespace".into())
+            SetupStep::XdpSocket | SetupStep::LoadProgram | SetupStep::AttachProgram
+                if errno == Errno::EPERM =>
+            {
+                Some(
+                    "that is root's (CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW), and not that of a user \
+                     namespace"
+                        .into(),
+                )
             }
             SetupStep::AttachProgram if errno == Errno::EBUSY => {
                 Some("another one is there: ip link set dev INTERFACE xdp off".into())
             }
-            SetupStep::AttachProgram if errno == Errno::EINVAL => Some("Linux 5.9 or later is needed".into()),
+            SetupStep::AttachProgram if errno == Errno::EINVAL => {
+                Some("Linux 5.9 or later is needed".into())
+            }
             SetupStep::XdpMemory if errno == Errno::ENOBUFS || errno == Errno::EPERM => {
                 Some("18 MiB must be locked: ulimit -l unlimited".into())
             }
-            SetupStep::HandOver if errno == Errno::EPIPE => Some("the process that does it has ended: start anew".into()),
-            SetupStep::Claim if errno == Errno::EBUSY => {
-                Some("another falaj forwards there: `falaj show` finds it; end that one first".into())
+            SetupStep::HandOver if errno == Errno::EPIPE => {
+                Some("the process that does it has ended: start anew".into())
             }
+            SetupStep::Claim if errno == Errno::EBUSY => Some(
+                "another falaj forwards there: `falaj show` finds it; end that one first".into(),
+            ),
             SetupStep::XdpQueues => Some("ethtool -L INTERFACE combined 1".into()),
-            SetupStep::XdpMtu => Some(format!("at most {} B", crate::backend::xdp::chunks::LARGEST_MTU)),
-            SetupStep::XdpUnits => Some("its mtu or its peer's may be too large for that: 1500 B is not".into()),
+            SetupStep::XdpMtu => {
+                Some(format!("at most {} B", crate::backend::xdp::chunks::LARGEST_MTU))
+            }
+            SetupStep::XdpUnits => {
+                Some("its mtu or its peer's may be too large for that: 1500 B is not".into())
+            }
             _ => None,
         }
     }

@@ -170,7 +170,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     });
     if !args.json {
         say!(
-            "{} adapters send {} % of their share of {LINK} Mbit/s, one a quarter of its own; WF2Q+, windows of 1 s",
+            "{} adapters send {} % of their share of {LINK} Mbit/s, one a quarter of its own; \
+             WF2Q+, windows of 1 s",
             args.adapters,
             args.flood
         );
@@ -212,11 +213,16 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             "adapter_windows_without_demand": without,
             "least_rate": good.rate, "share_error": good.share, "share_error_of_all": good.of_all,
             "stalled": { "least_rate": stalled.rate, "share_error": stalled.share },
-            "calm": { "packets": calm.delay.count(), "longest_ns": calm.delay.max().map(|span| span.0),
-                "late": ViolationCause::ALL.map(ViolationCause::name).iter().zip(late).map(|(name, times)| json!({ "cause": name, "packets": times })).collect::<Vec<_>>(),
+            "calm": {
+                "packets": calm.delay.count(),
+                "longest_ns": calm.delay.max().map(|span| span.0),
+                "late": ViolationCause::ALL.map(ViolationCause::name).iter().zip(late)
+                    .map(|(name, times)| json!({ "cause": name, "packets": times }))
+                    .collect::<Vec<_>>(),
                 "beyond_envelope": kept[0].beyond,
                 "release_p50_ns": quantile(0.5).0, "release_p99_ns": quantile(0.99).0,
-                "release_max_ns": calm.release_error.max().map(|span| span.0) },
+                "release_max_ns": calm.release_error.max().map(|span| span.0),
+            },
         });
         if !args.json {
             say!(
@@ -233,7 +239,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
                 percent(good.of_all)
             );
             say!(
-                "live, windows with a stall: least {} of what is promised, share {} from its weight at most",
+                "live, windows with a stall: least {} of what is promised, share {} from its \
+                 weight at most",
                 percent(stalled.rate),
                 percent(stalled.share)
             );

@@ -221,7 +221,10 @@ mod tests {
         }
 
         #[test]
-        fn whatever_bytes_are_handled(bytes in prop::collection::vec(any::<u8>(), 0..200), draw: u64) {
+        fn whatever_bytes_are_handled(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            draw: u64,
+        ) {
             handled(&bytes, draw);
         }
     }

@@ -196,7 +196,9 @@ mod tests {
         /// what it spun on, and until there were so many windows in a row in which nobody did; and
         /// there is no other reason.
         #[test]
-        fn the_rule_as_it_is_said(seen in prop::collection::vec((any::<bool>(), any::<bool>()), 0..400)) {
+        fn the_rule_as_it_is_said(
+            seen in prop::collection::vec((any::<bool>(), any::<bool>()), 0..400),
+        ) {
             let mut rule = CrowdingRule::default();
             let (mut rests, mut history) = (false, Vec::new());
             for (waiting, awake) in seen {

@@ -416,7 +416,8 @@ mod tests {
             for w in at.windows(2) {
                 train.cut(&unit, w[0]..w[1], &mut part);
                 prop_assert!(finished_is_right(&part, &r), "{w:?}");
-                let headers = etherparse::PacketHeaders::from_ethernet_slice(&part[VNET_HEADER..]).expect("a packet");
+                let headers = etherparse::PacketHeaders::from_ethernet_slice(&part[VNET_HEADER..])
+                    .expect("a packet");
                 match headers.net.as_ref().expect("IP") {
                     etherparse::NetHeaders::Ipv4(ip, _) => {
                         prop_assert_eq!(ip.header_checksum, ip.calc_header_checksum());

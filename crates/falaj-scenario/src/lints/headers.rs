@@ -82,15 +82,22 @@ impl Headers {
         let meant = format!("`account = \"{layer}\"` in the link's table says that this is meant");
         let (size, whole) = self.size;
         if self.fits {
-            Problem::warning(at, format!("{who}: its traffic fits only if `rate` and `size` count headers"))
-                .label(format!("as payload it takes {added:.0} % more: {other}, beyond {limit}"))
-                .help(format!("{meant}: a rate and a size count Ethernet, IP and UDP headers"))
-                .help(format!(
-                    "an application's {size} B of payload are `size = \"{whole}B\"`, and its `rate` grows alike"
-                ))
+            Problem::warning(
+                at,
+                format!("{who}: its traffic fits only if `rate` and `size` count headers"),
+            )
+            .label(format!("as payload it takes {added:.0} % more: {other}, beyond {limit}"))
+            .help(format!("{meant}: a rate and a size count Ethernet, IP and UDP headers"))
+            .help(format!(
+                "an application's {size} B of payload are `size = \"{whole}B\"`, and its `rate` \
+                 grows alike"
+            ))
         } else {
             Problem::warning(at, format!("{who}: its traffic does not fit, by its headers alone"))
-                .label(format!("{written} are beyond {limit}; {added:.0} % on top of {other} of payload are headers"))
+                .label(format!(
+                    "{written} are beyond {limit}; {added:.0} % on top of {other} of payload are \
+                     headers"
+                ))
                 .help(format!("{meant}: a rate and a size count Ethernet, IP and UDP headers"))
                 .help("`account = \"payload\"`, if all these rates and sizes are to count payload")
         }

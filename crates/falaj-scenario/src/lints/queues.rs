@@ -81,21 +81,30 @@ impl ShortQueue {
         of_a_flow: bool,
     ) -> Problem {
         let which = if unset { "is not set here: it is" } else { "holds" };
-        Problem::warning(at, format!("{what}: its queue is less than a tenth of what is on its way on the link"))
-            .label(format!(
-                "`queue` {which} {}; {} x {} is {}",
-                self.limit,
-                rate(self.rate),
-                self.delay,
-                bytes(self.product)
-            ))
-            .help(if of_a_flow {
-                format!("one TCP connection needs about `queue = \"{}p\"` to use that rate", self.packets)
-            } else {
-                let queue = format!("scheduler = {{ kind = \"fifo\", queue = \"{}p\" }}", self.packets);
-                format!("one TCP connection needs about `{queue}` to use that rate")
-            })
-            .help("if it is short on purpose, a flow says so by the delay it needs: `need = { delay = \"…\" }`")
+        Problem::warning(
+            at,
+            format!("{what}: its queue is less than a tenth of what is on its way on the link"),
+        )
+        .label(format!(
+            "`queue` {which} {}; {} x {} is {}",
+            self.limit,
+            rate(self.rate),
+            self.delay,
+            bytes(self.product)
+        ))
+        .help(if of_a_flow {
+            format!(
+                "one TCP connection needs about `queue = \"{}p\"` to use that rate",
+                self.packets
+            )
+        } else {
+            let queue = format!("scheduler = {{ kind = \"fifo\", queue = \"{}p\" }}", self.packets);
+            format!("one TCP connection needs about `{queue}` to use that rate")
+        })
+        .help(
+            "if it is short on purpose, a flow says so by the delay it needs: `need = { delay = \
+             \"…\" }`",
+        )
     }
 }
 

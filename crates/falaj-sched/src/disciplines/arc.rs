@@ -32,7 +32,8 @@ use alloc::vec::Vec;
 /// How it is named and set.
 pub const MANIFEST: Manifest = Manifest {
     kind: "arc",
-    doc: "adaptive rate control: each flow in slices of its rate, the earliest expected finish first",
+    doc: "adaptive rate control: each flow in slices of its rate, the earliest expected finish \
+          first",
     source: "Yau and Lam 1996, as in C. Zhang's thesis",
     cost: "O(log N)",
     guarantee: "rate and delay, to a flow that keeps to an envelope",
@@ -101,7 +102,8 @@ impl Arc {
                     param: "period",
                     what: format!("a period of {period} is out of range"),
                     help: format!(
-                        "at least {shortest}, what a packet of {} B takes at {rate}; at most a terabyte long",
+                        "at least {shortest}, what a packet of {} B takes at {rate}; at most a \
+                         terabyte long",
                         setup.largest
                     ),
                 }
@@ -190,8 +192,8 @@ impl Discipline for Arc {
     /// What a flow used beyond its rate is remembered.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         Err(NoPromise(format!(
-            "adaptive rate control promises {} only to a flow that never sends more: whoever used what others left \
-             waits until his expected finish has come, however long",
+            "adaptive rate control promises {} only to a flow that never sends more: whoever used \
+             what others left waits until his expected finish has come, however long",
             self.slices[f.index()].rate
         )))
     }

@@ -29,7 +29,8 @@ use alloc::vec::Vec;
 /// How it is named and set.
 pub const MANIFEST: Manifest = Manifest {
     kind: "ats",
-    doc: "asynchronous traffic shaping of 802.1Qcr: a token bucket judges packets when they arrive; then by class and eligibility",
+    doc: "asynchronous traffic shaping of 802.1Qcr: a token bucket judges packets when they \
+          arrive; then by class and eligibility",
     source: "IEEE 802.1Qcr 2020; Specht and Samii 2016",
     cost: "O(log N)",
     guarantee: "rate and delay, if the rates fit",
@@ -248,7 +249,8 @@ impl Discipline for Ats {
             rate_formula: "the bucket's rate r",
             delay: Bound {
                 delay: rate.airtime_of_many(self.full_queues[f.index()]) + others,
-                formula: "B/r + (sum b + L)/(C - R), b of this class and those above, R the rates above",
+                formula: "B/r + (sum b + L)/(C - R), b of this class and those above, R the rates \
+                          above",
                 condition: "packets that found room",
             },
             others: Vec::new(),

@@ -26,7 +26,8 @@ use alloc::format;
 /// How it is named and set.
 pub const MANIFEST: Manifest = Manifest {
     kind: "dualpi2",
-    doc: "two queues, for scalable and for classic connections, coupled so that both get about as much",
+    doc: "two queues, for scalable and for classic connections, coupled so that both get about as \
+          much",
     source: "RFC 9332",
     cost: "O(1)",
     guarantee: "nothing",

@@ -190,8 +190,8 @@ impl Discipline for Ets {
                 Ok(self.promised.service(f, equals as u64, equals < self.priorities.len()))
             }
             (_, Some(top)) => Err(NoPromise(format!(
-                "flows of priority {top} may fill the link: what they leave depends on how much they send; \
-                 divide the link by `drr` or `virtual-links`"
+                "flows of priority {top} may fill the link: what they leave depends on how much \
+                 they send; divide the link by `drr` or `virtual-links`"
             ))),
             (_, None) => Ok(self.quanta.promise(f)),
         }

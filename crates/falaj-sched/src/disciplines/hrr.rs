@@ -55,7 +55,8 @@ pub const MANIFEST: Manifest = Manifest {
             name: "slots",
             kind: Kind::Count { min: 0, max: 4096 },
             default: Some("1"),
-            doc: "slots in each frame of its level; 0: best effort, in slots that their owners leave empty",
+            doc: "slots in each frame of its level; 0: best effort, in slots that their owners \
+                  leave empty",
         },
     ],
     idles: Idling::because("slots stand on their grid, and those of others stay empty"),
@@ -136,11 +137,15 @@ impl Hrr {
                     flow: Some(flow),
                     param: "slots",
                     what: format!(
-                        "{slots} slots are more than the {handed} that are left of the frame of level {}",
+                        "{slots} slots are more than the {handed} that are left of the frame of \
+                         level {}",
                         level + 1
                     ),
                     help: match handed {
-                        0 => format!("a longer `frame` than {frame}, or fewer `slots` for the flows before it"),
+                        0 => format!(
+                            "a longer `frame` than {frame}, or fewer `slots` for the flows before \
+                             it"
+                        ),
                         _ => format!("at most {handed}, or a longer `frame` than {frame}"),
                     },
                 })?;
@@ -303,7 +308,8 @@ impl Discipline for Hrr {
         let (level, slots) = self.asked[f.index()];
         if slots == 0 {
             return Err(NoPromise(
-                "it is sent in slots that their owners leave empty, and they may use them all: give the flow `slots`"
+                "it is sent in slots that their owners leave empty, and they may use them all: \
+                 give the flow `slots`"
                     .into(),
             ));
         }
@@ -343,7 +349,8 @@ impl Discipline for Hrr {
         Ok(Promise {
             rate: Rate((u128::from(BIT_NANOS) * own / (all * u128::from(self.slot.0))) as u64),
             latency: Span(u64::try_from(latency).unwrap_or(u64::MAX)),
-            rate_formula: "C s/L if its packets have 1 B, C s if they have the largest size, s its share of the slots",
+            rate_formula: "C s/L if its packets have 1 B, C s if they have the largest size, s its \
+                           share of the slots",
             delay: Bound { delay: until(packets), formula, condition: "packets that found room" },
             others,
         })

@@ -29,7 +29,8 @@ use alloc::vec::Vec;
 /// How it is named and set.
 pub const MANIFEST: Manifest = Manifest {
     kind: "mgfq",
-    doc: "multilayer gated frame queueing: packets pass a gate each period until they are nearly due, then first in first out",
+    doc: "multilayer gated frame queueing: packets pass a gate each period until they are nearly \
+          due, then first in first out",
     source: "Tsou, Chiou and Tsai 2000, as in C. Zhang's thesis",
     cost: "O(log N)",
     guarantee: "delay, and packets held to within a period of their due dates",
@@ -39,19 +40,22 @@ pub const MANIFEST: Manifest = Manifest {
             name: "period",
             kind: Kind::Span,
             default: None,
-            doc: "between two openings of the gates: the jitter that flows keep, and the error of their due dates",
+            doc: "between two openings of the gates: the jitter that flows keep, and the error of \
+                  their due dates",
         },
         Param {
             name: "gates",
             kind: Kind::Count { min: 1, max: 4_096 },
             default: Some("16"),
-            doc: "gates one behind the other; a deadline of more periods than gates counts as that many",
+            doc: "gates one behind the other; a deadline of more periods than gates counts as that \
+                  many",
         },
         Param {
             name: "idle",
             kind: Kind::Choice(&["hold", "release"]),
             default: Some("hold"),
-            doc: "what a free link does while all packets are behind gates: waits, or sends from the nearest one",
+            doc: "what a free link does while all packets are behind gates: waits, or sends from \
+                  the nearest one",
         },
     ],
     flow: &[Param {

@@ -30,7 +30,8 @@ use alloc::vec::Vec;
 /// How it is named and set.
 pub const MANIFEST: Manifest = Manifest {
     kind: "mtr-ls",
-    doc: "move-to-rear list: the first that has a packet uses up its part of a time quantum, then goes last",
+    doc: "move-to-rear list: the first that has a packet uses up its part of a time quantum, then \
+          goes last",
     source: "Bruno, Gabber, Ozden and Silberschatz 1997, as in C. Zhang's thesis",
     cost: "O(log N)",
     guarantee: "rate and delay",
@@ -199,7 +200,8 @@ impl Discipline for MtrLs {
                     .saturating_add(largest)
                     .saturating_add(begun),
             ),
-            formula: "(A + L + m (F - Q) + N L)/C, m = ceil(A/Q) + 1, A = the queue without its last packet",
+            formula: "(A + L + m (F - Q) + N L)/C, m = ceil(A/Q) + 1, A = the queue without its \
+                      last packet",
             condition: "packets that found room",
         };
         Ok(Promise {

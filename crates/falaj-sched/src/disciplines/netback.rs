@@ -205,8 +205,8 @@ impl Discipline for Netback {
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         Err(NoPromise(match self.credits[f.index()] {
             Some(credit) => format!(
-                "a credit of {credit} B in {} is a cap and no guarantee: turns are of packets, however long others' are; \
-                 `mclock` has a reservation beside a limit",
+                "a credit of {credit} B in {} is a cap and no guarantee: turns are of packets, \
+                 however long others' are; `mclock` has a reservation beside a limit",
                 self.period
             ),
             None => "turns are of packets, however long others' are: `drr` counts bytes".into(),

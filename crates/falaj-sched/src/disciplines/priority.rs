@@ -124,8 +124,9 @@ impl Discipline for Priority {
         let own = self.priorities[f.index()];
         match self.priorities.iter().min() {
             Some(&top) if top < own => Err(NoPromise(format!(
-                "flows of priority {top} may fill the link: what is left for priority {own} depends on how much they \
-                 send; give the flow `priority = {top}`, or divide the link by `drr` or `virtual-links`"
+                "flows of priority {top} may fill the link: what is left for priority {own} \
+                 depends on how much they send; give the flow `priority = {top}`, or divide the \
+                 link by `drr` or `virtual-links`"
             ))),
             _ => {
                 let equals = self.priorities.iter().filter(|&&p| p == own).count() as u64;

@@ -200,7 +200,8 @@ impl Discipline for Qfq {
             rate_formula: "C w/sum w",
             delay: Bound {
                 delay: after(self.full_queues[f.index()].saturating_add(largest), 3),
-                formula: "((B + L) W/w + 3 W sigma + 2 L)/C, W = sum w, sigma: the power of two from L/w on",
+                formula: "((B + L) W/w + 3 W sigma + 2 L)/C, W = sum w, sigma: the power of two \
+                          from L/w on",
                 condition: "packets that found room",
             },
             others: Vec::new(),

@@ -52,7 +52,8 @@ pub const MANIFEST: Manifest = Manifest {
             name: "burst-rate",
             kind: Kind::Rate,
             default: Some("the rate"),
-            doc: "slope of the flow's curve before `burst-time`; below the rate for a flow that can wait",
+            doc: "slope of the flow's curve before `burst-time`; below the rate for a flow that \
+                  can wait",
         },
         Param {
             name: "burst-time",
@@ -180,8 +181,8 @@ impl Discipline for Sced {
     /// Excess is remembered without end.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         Err(NoPromise(format!(
-            "SCED promises its curve, {} in the long run, only to a flow that never sends more: whoever used what \
-             others left waits until his curve has caught up, however long",
+            "SCED promises its curve, {} in the long run, only to a flow that never sends more: \
+             whoever used what others left waits until his curve has caught up, however long",
             self.curves[f.index()].rate()
         )))
     }

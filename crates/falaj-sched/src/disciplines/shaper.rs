@@ -27,7 +27,8 @@ use alloc::vec::Vec;
 /// How it is named and set.
 pub const MANIFEST: Manifest = Manifest {
     kind: "shaper",
-    doc: "a token bucket for each flow: packets are held until their tokens are there, also on a free link",
+    doc: "a token bucket for each flow: packets are held until their tokens are there, also on a \
+          free link",
     source: "Turner 1986; the order as in Linux' fq",
     cost: "O(log N)",
     guarantee: "rate and delay, if all rates fit",
@@ -143,8 +144,8 @@ impl Discipline for Shaper {
         let rates = self.buckets.iter().enumerate().map(|(n, bucket)| (n, bucket.rate));
         if let Some(excess) = Excess::of("rate", rates, self.link) {
             return Err(NoPromise(format!(
-                "{}: who comes late waits for all others' bursts, without end; lower the rates, or divide the link by \
-                 `mclock`, whose rates are minima and limits",
+                "{}: who comes late waits for all others' bursts, without end; lower the rates, or \
+                 divide the link by `mclock`, whose rates are minima and limits",
                 excess.words("the flows'")
             )));
         }

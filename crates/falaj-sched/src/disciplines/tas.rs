@@ -29,7 +29,8 @@ use alloc::vec::Vec;
 /// How it is named and set.
 pub const MANIFEST: Manifest = Manifest {
     kind: "tas",
-    doc: "time-aware shaper of 802.1Qbv: each flow a traffic class, the first the highest, whose gate opens and closes by the clock",
+    doc: "time-aware shaper of 802.1Qbv: each flow a traffic class, the first the highest, whose \
+          gate opens and closes by the clock",
     source: "IEEE 802.1Qbv 2015",
     cost: "O(N)",
     guarantee: "rate and delay, to gates that open alone",
@@ -240,7 +241,8 @@ impl Discipline for Tas {
         let meets = |gates: &[Gate]| gates.iter().position(|gate| gate.meets(own));
         if let Some(higher) = meets(&self.gates[..f.index()]) {
             return Err(NoPromise(format!(
-                "the gate of class {} is open at the same time, and its class goes first: let them open one after the other",
+                "the gate of class {} is open at the same time, and its class goes first: let them \
+                 open one after the other",
                 higher + 1
             )));
         }
@@ -258,14 +260,16 @@ impl Discipline for Tas {
         let room = u128::from(used.0) * u128::from(self.rate.0) >= u128::from(BIT_NANOS);
         if rate.0 == 0 || !room {
             return Err(NoPromise(format!(
-                "of {window} open all may be lost to packets that do not fit or are under way: open the gate for longer"
+                "of {window} open all may be lost to packets that do not fit or are under way: \
+                 open the gate for longer"
             )));
         }
         let waits = own.every.saturating_sub(window) + blocked + unused + ROUNDING + ROUNDING;
         Ok(Promise {
             rate,
             latency: rate.airtime(self.largest) + waits,
-            rate_formula: "r = C w/T, w = the time open less a packet that does not fit and one under way",
+            rate_formula: "r = C w/T, w = the time open less a packet that does not fit and one \
+                           under way",
             delay: Bound {
                 delay: rate.airtime_of_many(self.full_queues[f.index()]) + waits,
                 formula: "B/r + the time closed + a packet that does not fit + one under way",

@@ -28,7 +28,8 @@ use alloc::vec::Vec;
 /// How it is named and set.
 pub const MANIFEST: Manifest = Manifest {
     kind: "virtual-clock",
-    doc: "virtual clock: each flow's packets at the times that its rate gives them; remembers excess",
+    doc: "virtual clock: each flow's packets at the times that its rate gives them; remembers \
+          excess",
     source: "L. Zhang 1990",
     cost: "O(log N)",
     guarantee: "rate and delay, to a flow that keeps to an envelope",
@@ -200,8 +201,8 @@ impl Discipline for VirtualClock {
     /// A reading may be any time ahead of a flow that sent more than its rate.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         Err(NoPromise(format!(
-            "virtual clock promises {} only to a flow that never sends more: whoever used what others left waits \
-             until his clock is right again, however long",
+            "virtual clock promises {} only to a flow that never sends more: whoever used what \
+             others left waits until his clock is right again, however long",
             self.rates[f.index()]
         )))
     }

@@ -31,7 +31,8 @@ use alloc::vec::Vec;
 /// How it is named and set.
 pub const MANIFEST: Manifest = Manifest {
     kind: "wf2q+",
-    doc: "worst-case fair weighted fair queueing: shares by weight, as even as packets allow, O(log N)",
+    doc: "worst-case fair weighted fair queueing: shares by weight, as even as packets allow, \
+          O(log N)",
     source: "Bennett and Zhang 1997",
     cost: "O(log N)",
     guarantee: "rate and delay",

@@ -40,7 +40,8 @@ use alloc::vec::Vec;
 /// How it is named and set.
 pub const MANIFEST: Manifest = Manifest {
     kind: "xen-wrr",
-    doc: "turns by packets in proportion to priorities, kept over a pause; who is below a minimum rate goes first",
+    doc: "turns by packets in proportion to priorities, kept over a pause; who is below a minimum \
+          rate goes first",
     source: "Adamczyk and Chydzinski 2011",
     cost: "O(1), O(log N) with minimum rates",
     guarantee: "its minimum rate and delay; by turns, where no other has one",
@@ -49,7 +50,8 @@ pub const MANIFEST: Manifest = Manifest {
         name: "delay",
         kind: Kind::Span,
         default: Some("10ms"),
-        doc: "a flow without packets keeps what is left of its turn for so long; then it is inactive",
+        doc: "a flow without packets keeps what is left of its turn for so long; then it is \
+              inactive",
     }],
     flow: &[
         Param {
@@ -62,7 +64,8 @@ pub const MANIFEST: Manifest = Manifest {
             name: "min-rate",
             kind: Kind::Rate,
             default: Some("none: by turns only"),
-            doc: "below this rate the flow goes before all turns; all minimum rates together fit on the link",
+            doc: "below this rate the flow goes before all turns; all minimum rates together fit \
+                  on the link",
         },
     ],
     weight_key: Some("weight"),
@@ -205,7 +208,8 @@ impl XenWrr {
             rate_formula: "C w/(w + (F-w) L) if its packets have 1 B, C w/F if all have one size",
             delay: Bound {
                 delay,
-                formula: "(B + m (F-w) L)/C, m = 1 + ceil((b-1)/w), or B for b as a packet may have 1 B",
+                formula: "(B + m (F-w) L)/C, m = 1 + ceil((b-1)/w), or B for b as a packet may \
+                          have 1 B",
                 condition: "packets that found room",
             },
             others: Vec::new(),
@@ -343,7 +347,9 @@ impl Discipline for XenWrr {
         match self.minima[f.index()] {
             Some(minimum) => Ok(self.by_minimum(f, minimum.rate)),
             None if self.others_go_first(f) => Err(NoPromise(
-                "who is below a minimum rate goes first, and this flow has none; give it a `min-rate`".into(),
+                "who is below a minimum rate goes first, and this flow has none; give it a \
+                 `min-rate`"
+                    .into(),
             )),
             None => Ok(self.by_turns(f)),
         }

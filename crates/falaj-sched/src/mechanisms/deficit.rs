@@ -26,8 +26,8 @@ pub(crate) const QUANTA: Param = Param {
     name: "quanta",
     kind: Kind::Choice(&["packet", "any"]),
     default: Some("packet"),
-    doc: "`packet`: at least the largest packet, so that each decision is O(1); `any`: down to a 64th of it, at the price of \
-          visits that send nothing",
+    doc: "`packet`: at least the largest packet, so that each decision is O(1); `any`: down to a \
+          64th of it, at the price of visits that send nothing",
 };
 
 /// What is kept for a flow that is visited with a deficit.

@@ -318,15 +318,15 @@ fn voids<D: Discipline>(setup: &Setup, discipline: &D, f: FlowId) -> Option<NoPr
         DropImpact::Own => setup.flows.get(f.index()).and_then(later).map(|policy| {
             let name = policy.name();
             NoPromise(format!(
-                "the discipline gives packets their time before their turn, and `{name}` drops some later, whose time is \
-                 lost; {HELP}"
+                "the discipline gives packets their time before their turn, and `{name}` drops \
+                 some later, whose time is lost; {HELP}"
             ))
         }),
         DropImpact::All => setup.flows.iter().find_map(later).map(|policy| {
             let name = policy.name();
             NoPromise(format!(
-                "`{name}` drops packets of a queue of this link that the fluid server has counted, and then its time is \
-                 wrong for all flows; {HELP}"
+                "`{name}` drops packets of a queue of this link that the fluid server has counted, \
+                 and then its time is wrong for all flows; {HELP}"
             ))
         }),
     }

@@ -204,8 +204,8 @@ fn fifo() -> Finding {
     let good_for = "packets are handed over before others compute";
     let good_for = match kept_for_others() {
         Some(RtReserve { part, of }) => format!(
-            "{good_for}; for those the kernel keeps {part} of each {of} (kernel.sched_rt_runtime_us), which a link that \
-             spins leaves them in pieces"
+            "{good_for}; for those the kernel keeps {part} of each {of} \
+             (kernel.sched_rt_runtime_us), which a link that spins leaves them in pieces"
         ),
         None => format!(
             "{good_for}, and a link that spins leaves them nothing (kernel.sched_rt_runtime_us)"
@@ -294,7 +294,8 @@ fn print(findings: &[Finding], floor: Option<&Floor>, honest: Option<&HostLimits
     let (full, small) =
         (text::rate(honest.rate_bits_per_s), text::rate(honest.rate_of_small_bits_per_s));
     say!(
-        "  rates up to {full} in full packets, {small} in packets of 74 B, if the link has a processor to itself"
+        "  rates up to {full} in full packets, {small} in packets of 74 B, if the link has a \
+         processor to itself"
     );
     say!(
         "  delays from {} on: 99 of 100 packets are at most a tenth of it late",

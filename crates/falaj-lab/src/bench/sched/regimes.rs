@@ -38,7 +38,8 @@ pub(super) const REGIMES: &[Regime] = &[
     Regime {
         kind: "hfsc",
         name: "hfsc/tree",
-        doc: "three levels of classes that share the link, half of it by real-time curves of leaves",
+        doc: "three levels of classes that share the link, half of it by real-time curves of \
+              leaves",
         set: |setup| {
             let leaves = all(setup, |part| rates(&[("rate", part / 2), ("share", part)]));
             grouped("hfsc", leaves, |_| Values::default())

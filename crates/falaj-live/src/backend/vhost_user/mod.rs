@@ -16,11 +16,16 @@ use super::BackendEntry;
 pub static BACKEND: BackendEntry = BackendEntry {
     help: "\
 vhost:PATH is the network card of a virtual machine: QEMU, or another monitor, connects to the socket
-PATH, which falaj makes. The guest needs memory that is shared. No privilege is needed, but for PATH.",
+PATH, which falaj makes. The guest needs memory that is shared. No privilege is needed, but for \
+PATH.",
     example: "vhost:/run/a.sock vhost:/run/b.sock --rate 1gbit --delay 5ms",
     starts_threads: true,
     ..BackendEntry::new("vhost:", "vhost:PATH", |path| match path {
-        "" => Err("write the path of a socket behind `vhost:`, such as `vhost:/run/guest.sock`".into()),
+        "" => {
+            Err("write the path of a socket behind `vhost:`, such as \
+                 `vhost:/run/guest.sock`"
+                .into())
+        }
         path => parse(path),
     })
 };
@@ -61,7 +66,8 @@ mod address {
     impl Address for MonitorSocket {
         fn open(&self, _: &OpenOptions) -> Result<OpenEnd, OpenError> {
             let opened = VhostUser::listen(&self.0).map_err(|cause| {
-                let attempt = "cannot listen there; take a name that is free, in a directory that you may write to";
+                let attempt = "cannot listen there; take a name that is free, in a directory that \
+                               you may write to";
                 OpenError::new(attempt, cause)
             });
             let (card, monitor) = opened?;

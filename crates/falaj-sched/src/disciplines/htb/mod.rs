@@ -49,14 +49,16 @@ use turns::{PRIORITIES, Turns, each};
 /// How it is named and set.
 pub const MANIFEST: Manifest = Manifest {
     kind: "htb",
-    doc: "token buckets: each class a rate of its own, and a ceiling up to which it borrows from the classes above, O(depth log N)",
+    doc: "token buckets: each class a rate of its own, and a ceiling up to which it borrows from \
+          the classes above, O(depth log N)",
     source: "Devera 2002",
     cost: "O(log N), at each level of a tree",
     guarantee: "rate and delay, if bursts last long enough",
     guarantee_source: "own derivation",
     flow: &[
         Param {
-            doc: "what the class may send of its own, whatever the others do; beyond it, it borrows, up to `ceil`",
+            doc: "what the class may send of its own, whatever the others do; beyond it, it \
+                  borrows, up to `ceil`",
             ..bucket::RATE
         },
         BURST,
@@ -353,8 +355,8 @@ impl Discipline for Htb {
         let apart = own.ceil.rate == rate && own.ceil.burst < own.own.burst;
         if u128::from(own.own.burst) < needed || u128::from(own.ceil.burst) < needed || apart {
             return Err(NoPromise(format!(
-                "others' bursts may keep it waiting for {waits}, in which its bucket overflows: with bursts of {needed} B, \
-                 for the ceiling too, its {rate} is kept"
+                "others' bursts may keep it waiting for {waits}, in which its bucket overflows: \
+                 with bursts of {needed} B, for the ceiling too, its {rate} is kept"
             )));
         }
         let packets = rate.airtime_of_many(3 * largest);

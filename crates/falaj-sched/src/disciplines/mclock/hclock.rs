@@ -332,8 +332,8 @@ impl HClock {
     fn promised(&self, class: u32) -> Result<(Rate, Span), NoPromise> {
         let Some(rate) = self.rules[class as usize].reservation else {
             return Err(NoPromise(
-                "a flow without a `reservation`, its own and of all above it, gets by its weight what reservations leave, \
-                 which may be nothing"
+                "a flow without a `reservation`, its own and of all above it, gets by its weight \
+                 what reservations leave, which may be nothing"
                     .into(),
             ));
         };
@@ -488,7 +488,8 @@ impl Discipline for HClock {
                 delay: rate.airtime_of_many(
                     self.full_queues[f.index()].saturating_add(self.largest.into()),
                 ) + others,
-                formula: "(B + L)/r + sum of (n + 1) L/R + L/R, n reservations at each node of reservation R",
+                formula: "(B + L)/r + sum of (n + 1) L/R + L/R, n reservations at each node of \
+                          reservation R",
                 condition: "packets that found room",
             },
             others: Vec::new(),

@@ -49,13 +49,15 @@ pub const MANIFEST: Manifest = Manifest {
             name: "tail",
             kind: Kind::Choice(&["wait", "skip", "carry"]),
             default: Some("wait"),
-            doc: "the end of a phase that is too short for the next packet passes, is skipped, or is added to the link's next phase",
+            doc: "the end of a phase that is too short for the next packet passes, is skipped, or \
+                  is added to the link's next phase",
         },
         Param {
             name: "start",
             kind: Kind::Choice(&["continue", "second", "rotate"]),
             default: Some("as the preset has it: clean `continue`, paper `second`"),
-            doc: "where a cycle's first round starts, packet-wise: behind the link served last, at the second link, one link further each cycle",
+            doc: "where a cycle's first round starts, packet-wise: behind the link served last, at \
+                  the second link, one link further each cycle",
         },
         Param {
             name: "preset",
@@ -75,7 +77,8 @@ pub const MANIFEST: Manifest = Manifest {
             name: "lend",
             kind: Kind::Choice(&["no", "yes"]),
             default: Some("no"),
-            doc: "packet-wise: while it is idle, links that are done for the cycle may send in its time",
+            doc: "packet-wise: while it is idle, links that are done for the cycle may send in its \
+                  time",
         },
         Param {
             name: "phase",
@@ -176,7 +179,8 @@ impl VirtualLinks {
                     flow: Some(flow),
                     param: "phase",
                     what: format!(
-                        "a phase of {phase} is shorter than one packet of {} B, which takes {largest} at {}",
+                        "a phase of {phase} is shorter than one packet of {} B, which takes \
+                         {largest} at {}",
                         setup.largest, setup.rate
                     ),
                     help: format!("at least `{largest}`; or a smaller `mtu`"),
@@ -278,7 +282,8 @@ impl VirtualLinks {
             }
             Limit::Bytes(_) if w - l <= Span(1) && !carries => {
                 return Err(NoPromise(format!(
-                    "a phase of exactly one packet ({w}) may carry a single byte: give the queue in packets, or a longer phase"
+                    "a phase of exactly one packet ({w}) may carry a single byte: give the queue \
+                     in packets, or a longer phase"
                 )));
             }
             // A cycle serves more than W - L of a link that stays backlogged, and
@@ -314,9 +319,11 @@ impl VirtualLinks {
                 delay: l * n,
                 formula: "(4) N L",
                 condition: if lent == Span::ZERO {
-                    "packets that find their queue empty and enough of the phase left for themselves"
+                    "packets that find their queue empty and enough of the phase left for \
+                     themselves"
                 } else {
-                    "packets that find their queue empty and, with what is on the wire, enough of the phase left for themselves"
+                    "packets that find their queue empty and, with what is on the wire, enough of \
+                     the phase left for themselves"
                 },
             });
         }
@@ -326,8 +333,8 @@ impl VirtualLinks {
         let latency = match (serve, self.tail) {
             (Serve::PhaseWise, _) => s - w + l * 2,
             (_, Tail::Carry) => {
-                s * 2
-                    + Span((u128::from(l.0) * u128::from(phases.0)).div_ceil(u128::from(w.0)) as u64)
+                let packets = u128::from(l.0) * u128::from(phases.0);
+                s * 2 + Span(packets.div_ceil(u128::from(w.0)) as u64)
             }
             (_, _) => (s - w + l) * 2,
         };

@@ -19,7 +19,8 @@ pub const PARAMS: &[Param] = &[
         name: "target",
         kind: Kind::Span,
         default: Some("5ms"),
-        doc: "in each interval some packet must have waited for less than this, or packets are dropped",
+        doc: "in each interval some packet must have waited for less than this, or packets are \
+              dropped",
     },
     Param {
         name: "interval",
