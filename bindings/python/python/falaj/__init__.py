@@ -13,10 +13,10 @@ The same engine moves live packets: what is simulated here is what `falaj run` d
 from . import queueing
 from ._falaj import __version__
 from .errors import ScenarioError, ScenarioWarning, SchedulerError, SweepError, UnknownKey
-from .planning import Plan, plan
+from .planning import Plan
 from .plotting import Plot
 from .results import Result, Until
-from .scenario import Scenario
+from .scenario import Scenario, plan
 from .scheduler import Link, Queues, Scheduler, Wait
 from .sweeping import Sweep, sweep
 from .table import Table

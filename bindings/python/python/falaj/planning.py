@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-from typing import TYPE_CHECKING, Any, Dict, List, Union
+from typing import Any, Dict, List
 
 from . import _falaj
 from .table import Table
-
-if TYPE_CHECKING:
-    from .scenario import Scenario
 
 
 class Plan:
@@ -55,15 +51,3 @@ class Plan:
 
     def __repr__(self) -> str:
         return f"Plan({'admitted' if self.admitted else 'refused'}, {len(self.bounds)} flows)"
-
-
-def plan(scenario: Union[Scenario, str, os.PathLike[str]]) -> Plan:
-    """What a scenario, or the file of one, promises.
-
-    Raises:
-        ScenarioError: The file is wrong.
-        OSError: It cannot be read.
-    """
-    from .scenario import Scenario
-
-    return (scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)).plan()

@@ -156,3 +156,13 @@ def _direction(name: str) -> Tuple[str, bool]:
     if way not in ("up", "down"):
         raise UnknownKey(f"{name!r} is no direction of a link: write \"{link}.up\" or \"{link}.down\"")
     return link, way == "up"
+
+
+def plan(scenario: Union[Scenario, str, os.PathLike[str]]) -> Plan:
+    """What a scenario, or the file of one, promises.
+
+    Raises:
+        ScenarioError: The file is wrong.
+        OSError: It cannot be read.
+    """
+    return (scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)).plan()
