@@ -104,7 +104,7 @@ pub(crate) struct Packets {
 }
 
 /// The pieces of a column, and the texts that codes mean.
-type Pieces<'py> = (Vec<Bound<'py, PyAny>>, Option<Vec<String>>);
+type SlicedTable<'py> = (Vec<Bound<'py, PyAny>>, Option<Vec<String>>);
 
 #[pymethods]
 impl Columns {
@@ -120,7 +120,7 @@ impl Columns {
 
     /// The pieces of a column: a `Column` where NumPy can look at the memory, a list where it
     /// cannot; and the texts that a column of codes means, else None.
-    fn column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Pieces<'py>> {
+    fn column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<SlicedTable<'py>> {
         let mut texts = None;
         let mut pieces = Vec::new();
         for piece in self.pieces(name)? {

@@ -1,5 +1,6 @@
 //! Two flows share a link of 8 Mbit/s: packets go in with the time of their arrival, and come out
-//! with the time at which they are due. `cargo run -p falaj-engine --example packets_through_an_engine`
+//! with the time at which they are due.
+//! `cargo run -p falaj-engine --example packets_through_an_engine`
 
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;

@@ -58,8 +58,8 @@ impl ReplicationArgs {
         scenario.run.seed = self.seed.unwrap_or(scenario.run.seed);
     }
 
-    /// How to simulate a scenario that [`ReplicationArgs::apply`] has seen; `otherwise` is the warm-up
-    /// where none was said.
+    /// How to simulate a scenario that [`ReplicationArgs::apply`] has seen; `otherwise` is the
+    /// warm-up where none was said.
     pub fn plan(&self, scenario: &Scenario, otherwise: WarmUp) -> Result<SimulationPlan> {
         let warm_up = self.warm_up.unwrap_or(otherwise);
         let duration = scenario.run.duration;

@@ -78,7 +78,7 @@ pub fn read(text: &str) -> Result<Read, String> {
         let inside = Scope { units: scope.units.inside(of, &at)?, ..scope };
         let name = text_of(field(of, &at, "name")?, &format!("{at}.name"))?;
         let sent = inside.arrivals(of, &at)?;
-        let most = inside.one(of, &at, "max_packet_length", Kind::Data)?;
+        let most = inside.one(of, &at, "max_packet_length", SaihuKind::Data)?;
         let mut paths = vec![(
             of.get("path_name").and_then(Json::as_str).unwrap_or("p0").to_owned(),
             path(of, &at, &names)?,
@@ -177,7 +177,7 @@ fn path(of: &Map<String, Json>, at: &str, names: &[&str]) -> Said<Vec<usize>> {
 
 /// What a number counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum SaihuKind {
     Time,
     Data,
     Rate,
@@ -194,32 +194,34 @@ struct Units<'a> {
 impl<'a> Units<'a> {
     /// Those of an object, where it has some.
     fn inside(self, of: &'a Map<String, Json>, at: &str) -> Said<Units<'a>> {
-        let unit = |key: &str, kind: Kind, outside: Option<&'a str>| -> Said<Option<&'a str>> {
-            match of.get(key) {
-                None => Ok(outside),
-                Some(unit) => {
-                    let at = format!("{at}.{key}");
-                    let unit = text_of(unit, &at)?;
-                    kind.unit(unit)
-                        .ok_or_else(|| format!("{at}: {unit:?} is no unit; {}", kind.example()))?;
-                    Ok(Some(unit))
+        let unit =
+            |key: &str, kind: SaihuKind, outside: Option<&'a str>| -> Said<Option<&'a str>> {
+                match of.get(key) {
+                    None => Ok(outside),
+                    Some(unit) => {
+                        let at = format!("{at}.{key}");
+                        let unit = text_of(unit, &at)?;
+                        kind.unit(unit).ok_or_else(|| {
+                            format!("{at}: {unit:?} is no unit; {}", kind.example())
+                        })?;
+                        Ok(Some(unit))
+                    }
                 }
-            }
-        };
+            };
         Ok(Units {
-            time: unit("time_unit", Kind::Time, self.time)?,
-            data: unit("data_unit", Kind::Data, self.data)?,
-            rate: unit("rate_unit", Kind::Rate, self.rate)?,
+            time: unit("time_unit", SaihuKind::Time, self.time)?,
+            data: unit("data_unit", SaihuKind::Data, self.data)?,
+            rate: unit("rate_unit", SaihuKind::Rate, self.rate)?,
         })
     }
 }
 
-impl Kind {
+impl SaihuKind {
     fn example(self) -> &'static str {
         match self {
-            Kind::Time => "write `us`, `ms`, `s`",
-            Kind::Data => "write `b`, `B`, `kB`",
-            Kind::Rate => "write `bps`, `kbps`, `MBps`",
+            SaihuKind::Time => "write `us`, `ms`, `s`",
+            SaihuKind::Data => "write `b`, `B`, `kB`",
+            SaihuKind::Rate => "write `bps`, `kbps`, `MBps`",
         }
     }
 
@@ -252,13 +254,13 @@ impl Kind {
         };
         let mut letters = unit.chars();
         match self {
-            Kind::Time => {
+            SaihuKind::Time => {
                 time(letters.next_back()?).and_then(|one| Some(one * many(letters.as_str())?))
             }
-            Kind::Data => {
+            SaihuKind::Data => {
                 data(letters.next_back()?).and_then(|one| Some(one * many(letters.as_str())?))
             }
-            Kind::Rate => {
+            SaihuKind::Rate => {
                 let seconds = time(letters.next_back()?)?;
                 if letters.next_back()? != 'p' {
                     return None;
@@ -280,11 +282,11 @@ struct Scope<'a> {
 impl Scope<'_> {
     /// A number with its unit, or with that of its surroundings; without any it is seconds, bits,
     /// bits a second.
-    fn number(&self, of: &Json, kind: Kind, at: &str) -> Said<Exact> {
+    fn number(&self, of: &Json, kind: SaihuKind, at: &str) -> Said<Exact> {
         let (outside, base) = match kind {
-            Kind::Time => (self.units.time, "s"),
-            Kind::Data => (self.units.data, "b"),
-            Kind::Rate => (self.units.rate, "bps"),
+            SaihuKind::Time => (self.units.time, "s"),
+            SaihuKind::Data => (self.units.data, "b"),
+            SaihuKind::Rate => (self.units.rate, "bps"),
         };
         let text = match of {
             Json::Number(number) => number.to_string(),
@@ -328,7 +330,7 @@ impl Scope<'_> {
         power: i32,
         unit: &str,
         (outside, base): (Option<&str>, &str),
-        kind: Kind,
+        kind: SaihuKind,
     ) -> Option<Exact> {
         if digits.is_empty() || digits.len() > 400 || power.abs() > 400 {
             return None;
@@ -342,7 +344,13 @@ impl Scope<'_> {
     }
 
     /// What a key says, or the network's default.
-    fn one(&self, of: &Map<String, Json>, at: &str, key: &str, kind: Kind) -> Said<Option<Exact>> {
+    fn one(
+        &self,
+        of: &Map<String, Json>,
+        at: &str,
+        key: &str,
+        kind: SaihuKind,
+    ) -> Said<Option<Exact>> {
         let given = of.get(key).or_else(|| self.defaults.get(key));
         given.map(|given| self.number(given, kind, &format!("{at}.{key}"))).transpose()
     }
@@ -353,7 +361,7 @@ impl Scope<'_> {
         of: &Map<String, Json>,
         at: &str,
         key: &str,
-        (first, kind): (&str, Kind),
+        (first, kind): (&str, SaihuKind),
     ) -> Said<Vec<(Exact, Exact)>> {
         let curve = match of.get(key).or_else(|| self.defaults.get(key)) {
             Some(curve) => curve,
@@ -374,22 +382,24 @@ impl Scope<'_> {
         let pair = |(n, (a, b)): (usize, (&Json, &Json))| {
             Ok((
                 self.number(a, kind, &format!("{at}.{first}[{n}]"))?,
-                self.number(b, Kind::Rate, &format!("{at}.rates[{n}]"))?,
+                self.number(b, SaihuKind::Rate, &format!("{at}.rates[{n}]"))?,
             ))
         };
         a.iter().zip(b).enumerate().map(pair).collect()
     }
 
     fn arrivals(&self, of: &Map<String, Json>, at: &str) -> Said<Curve> {
-        let buckets = self.pairs(of, at, "arrival_curve", ("bursts", Kind::Data))?;
+        let buckets = self.pairs(of, at, "arrival_curve", ("bursts", SaihuKind::Data))?;
         let curves = buckets.into_iter().map(|(burst, rate)| Curve::affine(rate, burst));
         curves.reduce(|a, b| a.min(&b)).ok_or_else(|| format!("{at}.arrival_curve: it is empty"))
     }
 
     fn service(&self, of: &Map<String, Json>, at: &str, packet: &Exact) -> Said<Curve> {
         let mut all: Option<Curve> = None;
-        for (n, (latency, rate)) in
-            self.pairs(of, at, "service_curve", ("latencies", Kind::Time))?.into_iter().enumerate()
+        for (n, (latency, rate)) in self
+            .pairs(of, at, "service_curve", ("latencies", SaihuKind::Time))?
+            .into_iter()
+            .enumerate()
         {
             if rate == exact(0) {
                 return Err(format!(

@@ -92,7 +92,7 @@ fn promised_with(direction: &Direction) -> Option<Vec<Promised>> {
 }
 
 /// A flow's parameter that is a quantity: its share of the link.
-struct Share {
+struct SolvedShare {
     name: &'static str,
     /// The flow that is divided, if it is that one's share and not the part's own.
     of: Option<usize>,
@@ -104,7 +104,7 @@ struct Share {
 }
 
 /// What the discipline gives a flow more or less of the link by.
-fn shares(entry: &Manifest, of: Option<usize>, setup: &Setup) -> Vec<Share> {
+fn shares(entry: &Manifest, of: Option<usize>, setup: &Setup) -> Vec<SolvedShare> {
     let share = |param: &Param| {
         let (step, value): (u64, fn(u64) -> Value) = match param.kind {
             // A delay is shortest where a whole number of packets fits.
@@ -116,13 +116,13 @@ fn shares(entry: &Manifest, of: Option<usize>, setup: &Setup) -> Vec<Share> {
         };
         let (least, most) =
             if let Kind::Count { min, max } = param.kind { (min, max) } else { (1, u64::MAX) };
-        Some(Share { name: param.name, of, step: step.max(1), least, most, value })
+        Some(SolvedShare { name: param.name, of, step: step.max(1), least, most, value })
     };
     entry.flow.iter().filter_map(share).collect()
 }
 
 /// What a flow, or a part of one and the flow itself, may be given more or less by.
-fn shares_of(direction: &Direction, leaf: usize) -> Vec<Share> {
+fn shares_of(direction: &Direction, leaf: usize) -> Vec<SolvedShare> {
     let setup = &direction.pipe.setup;
     let divided = setup.flow_of_leaf(leaf).and_then(|f| Some((f, deepest(setup, leaf)?)));
     let Some((f, inner)) = divided else { return shares(direction.scheduler, None, setup) };
@@ -217,7 +217,7 @@ fn what_would_fit(
 /// The smallest value that is good. A promise does not simply get better with
 /// the share, it is a saw-tooth: all its first teeth are looked at, and ever
 /// more coarsely those behind them; then it is refined below the first good one.
-fn smallest(share: &Share, good: impl Fn(u64) -> bool) -> Option<u64> {
+fn smallest(share: &SolvedShare, good: impl Fn(u64) -> bool) -> Option<u64> {
     let mut low = 0;
     let mut steps = 1;
     let mut high = loop {
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn the_first_good_tooth_is_found_to_its_edge() {
-        let share = |step, most| Share {
+        let share = |step, most| SolvedShare {
             name: "weight",
             of: None,
             step,

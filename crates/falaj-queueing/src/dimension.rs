@@ -191,7 +191,7 @@ impl System {
         // What is wrong with the streams and costs is said first.
         Policy::new(largest, self.timeout)?;
         let smallest = self.smallest(largest)?;
-        let mut known = Known { system: self, points: BTreeMap::new() };
+        let mut known = KnownQueue { system: self, points: BTreeMap::new() };
         let ratio = largest as f64 / smallest as f64;
         for i in 0..=GRID {
             let size = (smallest as f64 * ratio.powf(i as f64 / GRID as f64)).round() as usize;
@@ -270,12 +270,12 @@ impl System {
 }
 
 /// Sizes that were looked at.
-struct Known<'a> {
+struct KnownQueue<'a> {
     system: &'a System,
     points: BTreeMap<usize, Point>,
 }
 
-impl Known<'_> {
+impl KnownQueue<'_> {
     fn at(&mut self, size: usize) -> Result<Point, Refused> {
         if let Some(point) = self.points.get(&size) {
             return Ok(*point);

@@ -252,7 +252,7 @@ fn earliest(aggregators: &[Aggregator]) -> usize {
 }
 
 /// A container that left.
-struct Sent {
+struct SentBatch {
     at: f64,
     packets: u64,
     /// How long one of its packets, drawn from all of them, was in it.
@@ -324,7 +324,7 @@ impl Aggregator {
     }
 
     /// Sends the container and opens the next one.
-    fn leave(&mut self) -> Sent {
+    fn leave(&mut self) -> SentBatch {
         let (at, packets, open) = (self.leaves, self.packets, self.leaves - self.opened);
         let uniform: f64 = StandardUniform.sample(&mut self.chance);
         // Which packet of it; the first opened it.
@@ -347,6 +347,6 @@ impl Aggregator {
             )
         };
         self.open(at);
-        Sent { at, packets, since_packet }
+        SentBatch { at, packets, since_packet }
     }
 }

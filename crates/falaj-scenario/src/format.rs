@@ -39,11 +39,11 @@ pub fn format(text: &str, file_name: &str) -> Result<String, Diagnostics> {
     let mut events: Vec<Event> = Vec::new();
     // What is wrong was found above.
     parse_document(&source.lex().into_vec(), &mut events, &mut ());
-    Ok(lay_out(&Reader { source, events, at: 0 }.lines()))
+    Ok(lay_out(&LineReader { source, events, at: 0 }.lines()))
 }
 
 /// A line of the file, or a value of several.
-enum Line {
+enum SourceLine {
     Blank,
     /// A comment alone.
     Comment(String),
@@ -81,13 +81,13 @@ struct Item {
     behind: Option<String>,
 }
 
-struct Reader<'a> {
+struct LineReader<'a> {
     source: Source<'a>,
     events: Vec<Event>,
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> LineReader<'a> {
     fn next(&mut self) -> Option<Event> {
         let event = self.events.get(self.at).copied();
         self.at += 1;
@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
         self.text(event).trim_end().to_owned()
     }
 
-    fn lines(mut self) -> Vec<Line> {
+    fn lines(mut self) -> Vec<SourceLine> {
         let mut lines = Vec::new();
         // What stands in the current line so far; a header's brackets are on their way.
         let mut code: Option<(String, bool)> = None;
@@ -140,17 +140,17 @@ impl<'a> Reader<'a> {
                     let comment = self.comment(event);
                     match code.take().filter(|(text, _)| !text.is_empty()) {
                         Some((text, header)) => {
-                            lines.push(Line::Code { text, comment: Some(comment), header });
+                            lines.push(SourceLine::Code { text, comment: Some(comment), header });
                         }
-                        None => lines.push(Line::Comment(comment)),
+                        None => lines.push(SourceLine::Comment(comment)),
                     }
                 }
                 EventKind::Newline => {
                     match code.take().filter(|(text, _)| !text.is_empty()) {
                         Some((text, header)) => {
-                            lines.push(Line::Code { text, comment: None, header });
+                            lines.push(SourceLine::Code { text, comment: None, header });
                         }
-                        None if empty => lines.push(Line::Blank),
+                        None if empty => lines.push(SourceLine::Blank),
                         None => {}
                     }
                     empty = true;
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
             }
         }
         if let Some((text, header)) = code.filter(|(text, _)| !text.is_empty()) {
-            lines.push(Line::Code { text, comment: None, header });
+            lines.push(SourceLine::Code { text, comment: None, header });
         }
         lines
     }
@@ -299,36 +299,36 @@ fn write_item(out: &mut String, item: &Item, indent: usize) {
 }
 
 /// Sees to blank lines and to the columns of comments.
-fn lay_out(lines: &[Line]) -> String {
+fn lay_out(lines: &[SourceLine]) -> String {
     // Where a header begins, with the comment on it.
     let mut heads = vec![false; lines.len()];
     for (n, line) in lines.iter().enumerate() {
-        if matches!(line, Line::Code { header: true, .. }) {
+        if matches!(line, SourceLine::Code { header: true, .. }) {
             let comments =
-                lines[..n].iter().rev().take_while(|l| matches!(l, Line::Comment(_))).count();
+                lines[..n].iter().rev().take_while(|l| matches!(l, SourceLine::Comment(_))).count();
             heads[n - comments] = true;
         }
     }
     let mut out = String::new();
     let (mut n, mut blank) = (0, false);
     while n < lines.len() {
-        if (blank || heads[n]) && !out.is_empty() && !matches!(lines[n], Line::Blank) {
+        if (blank || heads[n]) && !out.is_empty() && !matches!(lines[n], SourceLine::Blank) {
             out.push('\n');
         }
-        blank = matches!(lines[n], Line::Blank);
+        blank = matches!(lines[n], SourceLine::Blank);
         match &lines[n] {
-            Line::Blank => n += 1,
-            Line::Comment(comment) => {
+            SourceLine::Blank => n += 1,
+            SourceLine::Comment(comment) => {
                 out.push_str(comment);
                 out.push('\n');
                 n += 1;
             }
-            Line::Code { text, comment: None, .. } => {
+            SourceLine::Code { text, comment: None, .. } => {
                 out.push_str(text);
                 out.push('\n');
                 n += 1;
             }
-            Line::Code { comment: Some(_), .. } => {
+            SourceLine::Code { comment: Some(_), .. } => {
                 let run = commented(&lines[n..], &heads[n..]);
                 let width =
                     |text: &str| text.rsplit('\n').next().map_or(0, |line| line.chars().count());
@@ -350,9 +350,9 @@ fn lay_out(lines: &[Line]) -> String {
 }
 
 /// The lines from the first one on that have comments behind them, and no blank between.
-fn commented<'l>(lines: &'l [Line], heads: &[bool]) -> Vec<(&'l str, &'l str)> {
-    let line = |(n, line): (usize, &'l Line)| match line {
-        Line::Code { text, comment: Some(comment), .. } if n == 0 || !heads[n] => {
+fn commented<'l>(lines: &'l [SourceLine], heads: &[bool]) -> Vec<(&'l str, &'l str)> {
+    let line = |(n, line): (usize, &'l SourceLine)| match line {
+        SourceLine::Code { text, comment: Some(comment), .. } if n == 0 || !heads[n] => {
             Some((text.as_str(), comment.as_str()))
         }
         _ => None,

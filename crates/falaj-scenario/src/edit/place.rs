@@ -18,18 +18,18 @@ pub(super) struct Place {
 
 /// The keys of tables that disciplines have some of, whichever discipline it is: the parser says
 /// what it does not take.
-struct Known {
+struct KnownPlace {
     flow: Rc<[Key]>,
     part: Rc<[Key]>,
     scheduler: Rc<[Key]>,
 }
 
-impl Known {
-    fn new() -> Known {
+impl KnownPlace {
+    fn new() -> KnownPlace {
         let with = |keys: &[Key], of: fn(&Manifest) -> Vec<Key>| -> Rc<[Key]> {
             keys.iter().copied().chain(registry::all().flat_map(of)).collect()
         };
-        Known {
+        KnownPlace {
             flow: with(keys::FLOW, keys::of_flow),
             part: with(keys::PART, keys::of_flow),
             scheduler: with(keys::SCHEDULER, keys::of_scheduler),
@@ -51,7 +51,7 @@ impl Known {
 /// All tables that the file has, whatever they are written as.
 pub(super) fn places(file: &dyn TableLike) -> Vec<Place> {
     let mut out = Vec::new();
-    walk(file, &mut Vec::new(), keys::FILE, &Known::new(), &mut out);
+    walk(file, &mut Vec::new(), keys::FILE, &KnownPlace::new(), &mut out);
     out
 }
 
@@ -59,7 +59,7 @@ fn walk(
     table: &dyn TableLike,
     path: &mut Vec<String>,
     keys: &[Key],
-    all: &Known,
+    all: &KnownPlace,
     out: &mut Vec<Place>,
 ) {
     let known = all.all(keys);

@@ -100,7 +100,7 @@ pub(crate) fn source<'a>(
         let sources = given.count("sources").and_then(|n| u32::try_from(n).ok())?;
         let (start, stop) = times?;
         let length = direction.account.to_ip(sends.sizes.most());
-        let Way { link, flow, key } = way;
+        let SourceWay { link, flow, key } = way;
         // What `ecn` says are the lowest bits of the type of service; `headers` may say them too.
         let tos = match ecn(&given) {
             Ecn::Not => key.tos,
@@ -184,13 +184,13 @@ fn ecn(given: &Values) -> Ecn {
 }
 
 /// Where the rules let a source begin.
-struct Way {
+struct SourceWay {
     link: usize,
     flow: usize,
     key: Key,
 }
 
-impl Way {
+impl SourceWay {
     /// This one, and the other.
     fn directions<'k>(
         &self,
@@ -209,7 +209,7 @@ fn way_of_rules(
     (towards, protocol): (Towards, Protocol),
     (links, fields): (&[Known], &Fields<'_>),
     problems: &mut Vec<Problem>,
-) -> Option<Way> {
+) -> Option<SourceWay> {
     let at = fields.field("headers").map_or(fields.at.clone(), |f| f.at.clone());
     let key = match headers {
         None => ordinary(&Match::ANY, towards, protocol),
@@ -244,7 +244,7 @@ fn way_of_rules(
         );
         return None;
     };
-    Some(Way { link: link as usize, flow: flow as usize, key })
+    Some(SourceWay { link: link as usize, flow: flow as usize, key })
 }
 
 /// A packet between the ends of a live link, with what these headers say.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// The arrivals as states and moves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Chain {
-    states: Vec<State>,
+    states: Vec<ChainState>,
     /// How much of all time is spent in each state.
     stationary: Vec<f64>,
     /// Packets in a second in the long run.
@@ -22,7 +22,7 @@ pub struct Chain {
 
 /// A state and the ways out of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct State {
+struct ChainState {
     /// Mean time until the next move, in nanoseconds.
     stay: f64,
     moves: Vec<Move>,
@@ -106,7 +106,7 @@ impl Chain {
                 until += rate / total;
                 Move { until, to, packet }
             });
-            State { stay: 1e9 / total, moves: moves.collect() }
+            ChainState { stay: 1e9 / total, moves: moves.collect() }
         };
         Ok(Chain { states: (0..n).map(state).collect(), stationary, rate })
     }
@@ -150,7 +150,7 @@ impl Chain {
     pub(super) fn wait(&self, state: &mut usize, chance: &mut Chance) -> f64 {
         let mut nanos = 0.0;
         loop {
-            let State { stay, moves } = &self.states[*state];
+            let ChainState { stay, moves } = &self.states[*state];
             nanos += stay * exponential(chance);
             let at = unit(chance);
             let last = moves.len() - 1;

@@ -22,7 +22,7 @@ const LEAST: f64 = 4.0;
 
 /// What it is about.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum State {
+enum BbrState {
     /// How fast is the path?
     Starts,
     /// The queue that this made goes.
@@ -36,7 +36,7 @@ enum State {
 /// The model of BBR.
 #[derive(Clone, Debug)]
 pub struct Bbr {
-    state: State,
+    state: BbrState,
     window: f64,
     initial: f64,
     /// Round trips so far.
@@ -58,7 +58,7 @@ impl Bbr {
     /// At the beginning; where its cycle begins is as random as `draw`.
     pub fn new(initial: u32, draw: u64) -> Bbr {
         Bbr {
-            state: State::Starts,
+            state: BbrState::Starts,
             window: initial.into(),
             initial: initial.into(),
             round: 0,
@@ -74,7 +74,7 @@ impl Bbr {
     /// In segments.
     pub fn window(&self) -> f64 {
         match self.state {
-            State::Looks(_) => self.window.min(LEAST),
+            BbrState::Looks(_) => self.window.min(LEAST),
             _ => self.window,
         }
     }
@@ -92,10 +92,10 @@ impl Bbr {
     /// So many segments a second are sent.
     pub fn pace(&self) -> Option<f64> {
         let gain = match self.state {
-            State::Starts => STARTS,
-            State::Drains => 1.0 / STARTS,
-            State::Cycles(part, _) => CYCLE[part],
-            State::Looks(_) => 1.0,
+            BbrState::Starts => STARTS,
+            BbrState::Drains => 1.0 / STARTS,
+            BbrState::Cycles(part, _) => CYCLE[part],
+            BbrState::Looks(_) => 1.0,
         };
         Some(gain * self.rate()?)
     }
@@ -123,13 +123,13 @@ impl Bbr {
             return;
         };
         let in_flight = f64::from(acked.in_flight);
-        if self.state == State::Starts && self.is_known {
-            self.state = State::Drains;
+        if self.state == BbrState::Starts && self.is_known {
+            self.state = BbrState::Drains;
         }
-        if self.state == State::Drains && in_flight <= holds {
+        if self.state == BbrState::Drains && in_flight <= holds {
             self.cycles(acked.now);
         }
-        if let State::Cycles(part, since) = self.state {
+        if let BbrState::Cycles(part, since) = self.state {
             let passed = self.shortest.is_some_and(|(trip, _)| acked.now.since(since) > trip);
             let on = match part {
                 0 => passed && (self.lost || in_flight >= CYCLE[0] * holds),
@@ -137,25 +137,30 @@ impl Bbr {
                 _ => passed,
             };
             if on {
-                self.state = State::Cycles((part + 1) % CYCLE.len(), acked.now);
+                self.state = BbrState::Cycles((part + 1) % CYCLE.len(), acked.now);
                 self.lost = false;
             }
         }
-        if stale && !matches!(self.state, State::Looks(_)) {
-            self.state = State::Looks(None);
+        if stale && !matches!(self.state, BbrState::Looks(_)) {
+            self.state = BbrState::Looks(None);
         }
-        if let State::Looks(until) = self.state {
+        if let BbrState::Looks(until) = self.state {
             match until {
-                None if in_flight <= LEAST => self.state = State::Looks(Some(acked.now + LOOKS)),
+                None if in_flight <= LEAST => self.state = BbrState::Looks(Some(acked.now + LOOKS)),
                 Some(until) if acked.now >= until => {
                     self.shortest = self.shortest.map(|(trip, _)| (trip, acked.now));
-                    if self.is_known { self.cycles(acked.now) } else { self.state = State::Starts }
+                    if self.is_known {
+                        self.cycles(acked.now)
+                    } else {
+                        self.state = BbrState::Starts
+                    }
                 }
                 _ => {}
             }
         }
         // Three more, so that acknowledgements which come together find something to send.
-        let gain = if matches!(self.state, State::Starts | State::Drains) { STARTS } else { HOLDS };
+        let gain =
+            if matches!(self.state, BbrState::Starts | BbrState::Drains) { STARTS } else { HOLDS };
         let target = gain * holds + 3.0;
         let more = self.window + f64::from(acked.segments);
         if self.is_known {
@@ -170,7 +175,7 @@ impl Bbr {
     fn cycles(&mut self, now: Time) {
         self.draw = self.draw.rotate_right(3);
         let part = [0, 2, 3, 4, 5, 6, 7][(self.draw % 7) as usize];
-        self.state = State::Cycles(part, now);
+        self.state = BbrState::Cycles(part, now);
     }
 
     /// What an acknowledgement says of the path. Was its shortest round trip not seen for long?
@@ -229,7 +234,7 @@ mod tests {
         let (mut bbr, now) = found();
         assert_eq!((bbr.rate(), bbr.shortest()), (Some(1_000.0), Some(Span::from_millis(50))));
         // The rate did not grow by a quarter for three round trips: what was sent too much goes.
-        assert_eq!(bbr.state, State::Drains);
+        assert_eq!(bbr.state, BbrState::Drains);
         assert!((bbr.pace().unwrap() - 1_000.0 / STARTS).abs() < 1e-9);
         let after = Acked {
             now,
@@ -239,7 +244,7 @@ mod tests {
             ..ack(1)
         };
         bbr.acked(&after);
-        assert!(matches!(bbr.state, State::Cycles(part, _) if part != 1), "{:?}", bbr.state);
+        assert!(matches!(bbr.state, BbrState::Cycles(part, _) if part != 1), "{:?}", bbr.state);
         // Twice 50, and three.
         (0..200).for_each(|_| bbr.acked(&after));
         assert_eq!(bbr.window(), 103.0);
@@ -267,12 +272,12 @@ mod tests {
             ..ack(1)
         };
         bbr.acked(&seen);
-        assert_eq!((bbr.state, bbr.window()), (State::Looks(None), LEAST));
+        assert_eq!((bbr.state, bbr.window()), (BbrState::Looks(None), LEAST));
         bbr.acked(&Acked { in_flight: 4, ..seen });
         let end = later + LOOKS;
-        assert_eq!(bbr.state, State::Looks(Some(end)));
+        assert_eq!(bbr.state, BbrState::Looks(Some(end)));
         bbr.acked(&Acked { now: end, in_flight: 3, round_trip: Span::from_millis(55), ..seen });
         assert_eq!(bbr.shortest(), Some(Span::from_millis(55)));
-        assert!(bbr.window() > LEAST && matches!(bbr.state, State::Cycles(..)));
+        assert!(bbr.window() > LEAST && matches!(bbr.state, BbrState::Cycles(..)));
     }
 }

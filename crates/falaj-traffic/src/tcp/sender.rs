@@ -15,7 +15,7 @@ const REORDERED: u64 = 3;
 
 /// What has become of a transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum SenderState {
     InFlight,
     Arrived,
     Lost,
@@ -26,7 +26,7 @@ enum State {
 struct Sent {
     segment: u64,
     at: Time,
-    state: State,
+    state: SenderState,
     /// So many had arrived when it was sent, the last of them then, and that one was sent then.
     arrived: u64,
     arrived_at: Time,
@@ -156,7 +156,7 @@ impl Sender {
         self.sent.push_back(Sent {
             segment,
             at: now,
-            state: State::InFlight,
+            state: SenderState::InFlight,
             arrived,
             arrived_at,
             sent_at,
@@ -183,13 +183,15 @@ impl Sender {
         for number in ack.numbers.into_iter().flatten() {
             let place = number.checked_sub(self.first).and_then(|n| self.sent.get_mut(n as usize));
             // What is not there any more was known to be lost.
-            let Some(sent) = place.filter(|sent| sent.state != State::Arrived) else { continue };
+            let Some(sent) = place.filter(|sent| sent.state != SenderState::Arrived) else {
+                continue;
+            };
             match sent.state {
-                State::InFlight => self.in_flight -= 1,
+                SenderState::InFlight => self.in_flight -= 1,
                 // It was late, and need not be sent again if it was not yet.
                 _ => _ = self.lost.remove(&sent.segment),
             }
-            sent.state = State::Arrived;
+            sent.state = SenderState::Arrived;
             segments += 1;
             if last.is_none_or(|(highest, _)| number > highest) {
                 last = Some((number, *sent));
@@ -239,7 +241,7 @@ impl Sender {
         let mut reduced = false;
         let lost_before = self.highest.map_or(0, |highest| (highest + 1).saturating_sub(REORDERED));
         while let Some(sent) = self.sent.front().copied() {
-            if sent.state == State::InFlight {
+            if sent.state == SenderState::InFlight {
                 if self.first >= lost_before {
                     break;
                 }
@@ -251,7 +253,7 @@ impl Sender {
                     self.control.congested();
                     reduced = true;
                 }
-            } else if self.first >= lost_before && sent.state == State::Lost {
+            } else if self.first >= lost_before && sent.state == SenderState::Lost {
                 break;
             }
             self.sent.pop_front();
@@ -263,8 +265,8 @@ impl Sender {
     /// It was waited in vain: all that is under way is taken for lost.
     pub fn timed_out(&mut self) {
         let first = self.trip.timed_out();
-        for sent in self.sent.iter_mut().filter(|sent| sent.state == State::InFlight) {
-            sent.state = State::Lost;
+        for sent in self.sent.iter_mut().filter(|sent| sent.state == SenderState::InFlight) {
+            sent.state = SenderState::Lost;
             self.lost.insert(sent.segment);
         }
         self.in_flight = 0;

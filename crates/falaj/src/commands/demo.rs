@@ -1,6 +1,6 @@
 //! `falaj demo`: what isolation is worth, on real packets, in a minute.
 
-use crate::commands::compare::{ComparedFlow, Comparison, Verdict};
+use crate::commands::compare::{BoundVerdict, ComparedFlow, Comparison};
 use anyhow::Result;
 use falaj_experiment::simulation::SimulationPlan;
 use falaj_live::event_loop::Options;
@@ -67,8 +67,8 @@ pub(crate) fn main(_: &Args) -> Result<ExitCode> {
     say!("Next: change examples/tenants.toml and run `falaj compare examples/tenants.toml`.");
 
     // A machine too busy to hand packets over in time is no fault of the demonstration.
-    let broken = [&first, &second].into_iter().any(|c| c.verdict() == Verdict::Broken);
-    Ok(if broken { Verdict::Broken.exit() } else { ExitCode::SUCCESS })
+    let broken = [&first, &second].into_iter().any(|c| c.verdict() == BoundVerdict::Broken);
+    Ok(if broken { BoundVerdict::Broken.exit() } else { ExitCode::SUCCESS })
 }
 
 /// The same link and traffic with one queue for all.

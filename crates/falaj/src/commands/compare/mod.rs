@@ -78,13 +78,13 @@ impl ComparedFlow {
     }
 }
 
-fn verdict(rows: &[ComparedFlow]) -> Verdict {
+fn verdict(rows: &[ComparedFlow]) -> BoundVerdict {
     let smallest = rows.iter().filter_map(ComparedFlow::bound).min();
     match (smallest, release_p99(rows)) {
-        _ if rows.iter().any(ComparedFlow::broken) => Verdict::Broken,
-        _ if rows.iter().any(ComparedFlow::untried) => Verdict::Inconclusive,
-        (Some(bound), Some(error)) if error.0 * 10 > bound.0 => Verdict::Inconclusive,
-        _ => Verdict::Kept,
+        _ if rows.iter().any(ComparedFlow::broken) => BoundVerdict::Broken,
+        _ if rows.iter().any(ComparedFlow::untried) => BoundVerdict::Inconclusive,
+        (Some(bound), Some(error)) if error.0 * 10 > bound.0 => BoundVerdict::Inconclusive,
+        _ => BoundVerdict::Kept,
     }
 }
 
@@ -95,7 +95,7 @@ fn release_p99(rows: &[ComparedFlow]) -> Option<Span> {
 
 /// What the three views say together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum BoundVerdict {
     Kept,
     Broken,
     Inconclusive,
@@ -177,7 +177,7 @@ impl Comparison {
         })
     }
 
-    pub(crate) fn verdict(&self) -> Verdict {
+    pub(crate) fn verdict(&self) -> BoundVerdict {
         verdict(&self.rows)
     }
 
@@ -185,7 +185,7 @@ impl Comparison {
     pub(crate) fn exit(&self) -> ExitCode {
         match self.verdict() {
             _ if self.interrupted => ExitCode::from(INTERRUPTED),
-            Verdict::Kept if !self.enough => ExitCode::from(INCONCLUSIVE),
+            BoundVerdict::Kept if !self.enough => ExitCode::from(INCONCLUSIVE),
             verdict => verdict.exit(),
         }
     }
@@ -264,13 +264,13 @@ impl Comparison {
         tell_losses(&self.measured);
         self.rows.iter().for_each(|r| tell_unsent(&r.name, &r.measured));
         match self.verdict() {
-            Verdict::Kept => say!("every packet stayed within its bound"),
-            Verdict::Broken => {
+            BoundVerdict::Kept => say!("every packet stayed within its bound"),
+            BoundVerdict::Broken => {
                 for r in self.rows.iter().filter(|r| r.broken()) {
                     say!("BROKEN: flow {} exceeded its bound of {}", r.name, text::span(r.bound()));
                 }
             }
-            Verdict::Inconclusive => match self.rows.iter().find(|r| r.untried()) {
+            BoundVerdict::Inconclusive => match self.rows.iter().find(|r| r.untried()) {
                 Some(r) => say!("inconclusive: no packet of flow {} got to the far end", r.name),
                 None => say!(
                     "inconclusive: this machine handed 1 packet in 100 over more than {} late, over a tenth of the smallest bound",
@@ -319,9 +319,9 @@ impl Comparison {
             })
             .collect();
         let verdict = match self.verdict() {
-            Verdict::Kept => "kept",
-            Verdict::Broken => "broken",
-            Verdict::Inconclusive => "inconclusive",
+            BoundVerdict::Kept => "kept",
+            BoundVerdict::Broken => "broken",
+            BoundVerdict::Inconclusive => "inconclusive",
         };
         json!({
             "over": self.measured.over, "flows": flows, "rules": rules_json(&self.measured),
@@ -332,12 +332,12 @@ impl Comparison {
     }
 }
 
-impl Verdict {
+impl BoundVerdict {
     pub(crate) fn exit(self) -> ExitCode {
         match self {
-            Verdict::Kept => ExitCode::SUCCESS,
-            Verdict::Broken => ExitCode::from(1),
-            Verdict::Inconclusive => ExitCode::from(INCONCLUSIVE),
+            BoundVerdict::Kept => ExitCode::SUCCESS,
+            BoundVerdict::Broken => ExitCode::from(1),
+            BoundVerdict::Inconclusive => ExitCode::from(INCONCLUSIVE),
         }
     }
 }
@@ -398,40 +398,48 @@ mod tests {
 
     #[test]
     fn a_bound_is_kept_to_the_nanosecond() {
-        assert_eq!(verdict(&[row(BOUND, &[1_000_000], &[1_000_000], &[10])]), Verdict::Kept);
-        assert_eq!(verdict(&[row(BOUND, &[1_000_001], &[1], &[10])]), Verdict::Broken, "simulated");
+        assert_eq!(verdict(&[row(BOUND, &[1_000_000], &[1_000_000], &[10])]), BoundVerdict::Kept);
+        assert_eq!(
+            verdict(&[row(BOUND, &[1_000_001], &[1], &[10])]),
+            BoundVerdict::Broken,
+            "simulated"
+        );
         assert_eq!(
             verdict(&[row(BOUND, &[1], &[1, 1_000_001], &[10])]),
-            Verdict::Broken,
+            BoundVerdict::Broken,
             "measured"
         );
         let other = row(Some(10), &[11], &[5], &[0]);
-        assert_eq!(verdict(&[row(BOUND, &[1], &[1], &[0]), other]), Verdict::Broken, "any flow's");
+        assert_eq!(
+            verdict(&[row(BOUND, &[1], &[1], &[0]), other]),
+            BoundVerdict::Broken,
+            "any flow's"
+        );
     }
 
     #[test]
     fn a_late_machine_is_inconclusive_and_no_excuse() {
         let at_a_tenth = row(BOUND, &[1], &[1], &[100_000]);
-        assert_eq!(verdict(&[at_a_tenth]), Verdict::Kept);
+        assert_eq!(verdict(&[at_a_tenth]), BoundVerdict::Kept);
         let late = row(BOUND, &[1], &[1], &[200_000]);
-        assert_eq!(verdict(&[late]), Verdict::Inconclusive);
+        assert_eq!(verdict(&[late]), BoundVerdict::Inconclusive);
         let late_and_broken = row(BOUND, &[1], &[1_000_001], &[200_000]);
-        assert_eq!(verdict(&[late_and_broken]), Verdict::Broken);
+        assert_eq!(verdict(&[late_and_broken]), BoundVerdict::Broken);
         // One packet in a hundred may be late.
         let mut errors = vec![10; 199];
         errors.push(900_000);
-        assert_eq!(verdict(&[row(BOUND, &[1], &[1], &errors)]), Verdict::Kept);
+        assert_eq!(verdict(&[row(BOUND, &[1], &[1], &errors)]), BoundVerdict::Kept);
         // The smallest bound is the measure, also for the errors of flows without one.
         let without = row(None, &[1], &[1], &[200_000]);
-        assert_eq!(verdict(&[row(BOUND, &[1], &[1], &[0]), without]), Verdict::Inconclusive);
+        assert_eq!(verdict(&[row(BOUND, &[1], &[1], &[0]), without]), BoundVerdict::Inconclusive);
     }
 
     #[test]
     fn what_was_not_measured_was_not_kept() {
-        assert_eq!(verdict(&[row(BOUND, &[1], &[], &[])]), Verdict::Inconclusive);
+        assert_eq!(verdict(&[row(BOUND, &[1], &[], &[])]), BoundVerdict::Inconclusive);
         assert_eq!(
             verdict(&[row(None, &[1], &[9_000_000], &[9_000_000])]),
-            Verdict::Kept,
+            BoundVerdict::Kept,
             "nothing was promised"
         );
     }
