@@ -127,7 +127,7 @@ pub(crate) fn put(
         class,
         failure: failure.clone(),
     };
-    direction.scheduler = registry::PLUGIN;
+    direction.pipe.kind = registry::PLUGIN.kind;
     direction.pipe.setup.scheduler = Values::default();
     direction.pipe.setup.scheduler.set_library(Loaded::new(library));
     for flow in &mut direction.pipe.setup.flows {

@@ -39,7 +39,7 @@ pub fn needs_places(before: &Scenario, after: &Scenario) -> bool {
 /// that.
 fn limits(was: &Direction, is: &Direction) -> Option<Vec<Range<u32>>> {
     let (before, after) = (was.pipe.setup.leaves(), is.pipe.setup.leaves());
-    let same = was.scheduler.kind == is.scheduler.kind
+    let same = was.scheduler().kind == is.scheduler().kind
         && was.pipe.masks == is.pipe.masks
         && before.len() == after.len();
     let others = before

@@ -110,7 +110,7 @@ fn way(way: &Way<'_>, before: Option<&Way<'_>>) -> Json {
     json!({
         "link": way.link, "direction": way.name(), "rate": direction.pipe.setup.rate.0,
         "account": direction.account.name(),
-        "largest": direction.pipe.setup.largest, "scheduler": direction.scheduler.kind,
+        "largest": direction.pipe.setup.largest, "scheduler": direction.scheduler().kind,
         "flows": flows.collect::<Vec<_>>(), "refused": refusals,
         "saturated": stations::json(direction),
     })

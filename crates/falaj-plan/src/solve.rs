@@ -125,10 +125,10 @@ fn shares(entry: &Manifest, of: Option<usize>, setup: &Setup) -> Vec<SolvedShare
 fn shares_of(direction: &Direction, leaf: usize) -> Vec<SolvedShare> {
     let setup = &direction.pipe.setup;
     let divided = setup.flow_of_leaf(leaf).and_then(|f| Some((f, deepest(setup, leaf)?)));
-    let Some((f, inner)) = divided else { return shares(direction.scheduler, None, setup) };
+    let Some((f, inner)) = divided else { return shares(direction.scheduler(), None, setup) };
     let within = registry::entry(inner.kind)
         .map_or_else(Vec::new, |entry| shares(entry, None, &inner.setup));
-    within.into_iter().chain(shares(direction.scheduler, Some(f), setup)).collect()
+    within.into_iter().chain(shares(direction.scheduler(), Some(f), setup)).collect()
 }
 
 /// What divides the flow that a leaf is a part of.
@@ -251,7 +251,7 @@ fn shorter_queue(
         Limit::Packets(n) => (1, n.into(), |n| Limit::Packets(n as u32)),
         Limit::Bytes(n) => (direction.pipe.setup.largest.into(), n, Limit::Bytes),
     };
-    let of_scheduler = direction.scheduler.scheduler.iter().find(|p| p.kind == Kind::Limit);
+    let of_scheduler = direction.scheduler().scheduler.iter().find(|p| p.kind == Kind::Limit);
     let with = |n: u64| {
         let mut with = direction.clone();
         match of_scheduler {

@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 /// What is expected of this direction with packets of the largest size; nothing where its flows are
 /// no stations, or are many.
 pub fn expected(direction: &Direction) -> Option<(Vec<Rate>, Saturation)> {
-    if direction.scheduler.kind != dcf::MANIFEST.kind || !direction.pipe.masks.is_none() {
+    if direction.scheduler().kind != dcf::MANIFEST.kind || !direction.pipe.masks.is_none() {
         return None;
     }
     let setup = &direction.pipe.setup;

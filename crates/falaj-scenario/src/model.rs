@@ -76,14 +76,20 @@ pub struct Direction {
     pub mtu: u32,
     /// Which bytes of a packet count.
     pub account: Account,
-    /// The discipline, which has accepted the setup of the pipe.
-    pub scheduler: &'static Manifest,
     /// What packets belong to, in the order in which the rules are tried; at
     /// least one. A part of a flow is called `FLOW/PART`.
     pub flows: Vec<Flow>,
 }
 
 impl Direction {
+    /// The pipe's discipline, which has accepted its setup.
+    ///
+    /// # Panics
+    /// Where the pipe was given a discipline that is not registered.
+    pub fn scheduler(&self) -> &'static Manifest {
+        registry::entry(self.pipe.kind).expect("a direction's discipline is registered")
+    }
+
     /// What a packet of so many bytes, as `account` counts, costs on the link.
     pub fn cost(&self, bytes: u32) -> u32 {
         self.pipe.framing.map_or(bytes, |framing| framing.of(bytes))
@@ -302,11 +308,10 @@ impl Scenario {
             scheduler: Values::default(),
             flows: vec![FlowSetup::new(Values::default(), queue)],
         };
-        let scheduler = registry::DEFAULT;
-        let mut pipe = PipeSpec::new(scheduler.kind, setup, delay);
+        let mut pipe = PipeSpec::new(registry::DEFAULT.kind, setup, delay);
         pipe.seed = Run::default().seed;
         pipe.masks.flows = vec![None];
-        let direction = Direction { pipe, mtu, account, scheduler, flows: vec![Flow::all()] };
+        let direction = Direction { pipe, mtu, account, flows: vec![Flow::all()] };
         let link =
             Link { name: SIMPLE.to_owned(), up: direction.clone(), down: direction, uplink: None };
         Scenario {

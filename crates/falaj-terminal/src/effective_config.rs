@@ -66,13 +66,13 @@ fn direction(d: &Direction, way: &str) -> String {
     {
         parts.push(format!("of {} a queue for each {}", flow.name, each.mask));
     }
-    if d.scheduler.kind != registry::DEFAULT.kind {
-        parts.push(d.scheduler.kind.to_owned());
+    if d.scheduler().kind != registry::DEFAULT.kind {
+        parts.push(d.scheduler().kind.to_owned());
     }
     parts.extend(crate::impairments::words(d));
     let limits: Vec<Limit> = d.pipe.setup.leaves().iter().map(|f| f.limit).collect();
     let shared =
-        d.pipe.setup.scheduler.limit("queue").filter(|_| d.scheduler.kind == fifo::MANIFEST.kind);
+        d.pipe.setup.scheduler.limit("queue").filter(|_| d.scheduler().kind == fifo::MANIFEST.kind);
     match (shared, limits.as_slice()) {
         (Some(limit), _) => parts.push(format!("queue {}", queue(&d.pipe.setup, limit))),
         (None, [limit]) => parts.push(format!("queue {}", queue(&d.pipe.setup, *limit))),

@@ -41,7 +41,7 @@ pub(super) fn report(
                 rate: (!direction.pipe.setup.rate.is_unlimited())
                     .then_some(direction.pipe.setup.rate.0),
                 delay_ns: direction.pipe.delay.0,
-                scheduler: direction.scheduler.kind.into(),
+                scheduler: direction.scheduler().kind.into(),
                 impairments: impairments::words(direction),
             },
             total: flow(way.into(), &all.0, &all.1, snapshot.at, histograms),

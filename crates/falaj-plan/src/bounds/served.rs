@@ -82,7 +82,7 @@ const MOST_TURNS: u64 = 100;
 /// # Errors
 /// It does not accept it.
 pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, ConfigErrors> {
-    let kind = direction.scheduler.kind;
+    let kind = direction.scheduler().kind;
     let (mut finely, mut promises) = if direction.pipe.masks.flows.iter().any(Option::is_some) {
         // One of each is asked for all that are like it, in the midst of as many as there may be.
         let firsts = direction.pipe.masks.firsts(setup.flows.len());

@@ -352,8 +352,8 @@ impl<'a> Whole<'_, 'a> {
         }
         let mut flows: Vec<Flow> = self.flows.into_iter().flat_map(FlowRead::leaves).collect();
         flows.iter_mut().for_each(adapters::restrict);
-        let Whole { pipe, account, mtu, chosen, .. } = self;
-        let direction = Direction { pipe, mtu, account, scheduler: chosen.entry, flows };
+        let Whole { pipe, account, mtu, .. } = self;
+        let direction = Direction { pipe, mtu, account, flows };
         Some((direction, promised.concat()))
     }
 

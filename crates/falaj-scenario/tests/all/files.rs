@@ -47,7 +47,7 @@ fn a_whole_file() {
         (up.pipe.setup.rate, up.pipe.delay, up.mtu, up.account),
         (Rate::from_mbit(1000), Span::from_millis(2), 1500, Account::L2)
     );
-    assert_eq!((up.scheduler.kind, up.pipe.setup.largest), ("virtual-links", 1514));
+    assert_eq!((up.scheduler().kind, up.pipe.setup.largest), ("virtual-links", 1514));
     assert_eq!(up.pipe.setup.scheduler.choice("serve"), Some("packet-wise"));
     assert_eq!(up.pipe.setup.scheduler.choice("tail"), Some("skip"));
     assert_eq!(up.pipe.setup.scheduler.choice("preset"), Some("clean"), "a default is filled in");
@@ -69,7 +69,7 @@ fn a_whole_file() {
     // Its own rate and scheduler; the flows are shared, without the keys that are for `up`.
     let down = &link.down;
     assert_eq!(
-        (down.pipe.setup.rate, down.pipe.delay, down.scheduler.kind),
+        (down.pipe.setup.rate, down.pipe.delay, down.scheduler().kind),
         (Rate::from_mbit(2000), Span::from_millis(2), "fifo")
     );
     assert_eq!(down.flows, up.flows);
@@ -131,7 +131,7 @@ fn the_least_that_will_do() {
     let link = &scenario.links[0];
     for direction in [&link.up, &link.down] {
         assert_eq!(
-            (direction.scheduler.kind, direction.pipe.delay, direction.mtu),
+            (direction.scheduler().kind, direction.pipe.delay, direction.mtu),
             ("fifo", Span::ZERO, 1500)
         );
         assert!(direction.pipe.setup.rate.is_unlimited());

@@ -76,7 +76,7 @@ fn with_one_queue(scenario: &Scenario) -> Scenario {
     let mut shared = scenario.clone();
     for link in &mut shared.links {
         for direction in [&mut link.up, &mut link.down] {
-            direction.scheduler = &fifo::MANIFEST;
+            direction.pipe.kind = fifo::MANIFEST.kind;
             direction.pipe.setup.scheduler = Values::default();
         }
     }

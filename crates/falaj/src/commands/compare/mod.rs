@@ -154,7 +154,7 @@ impl Comparison {
                 "link {:?} {}, {}",
                 link.name,
                 text::link_rate(up.pipe.setup.rate),
-                up.scheduler.kind
+                up.scheduler().kind
             )
         });
         let title = format!(

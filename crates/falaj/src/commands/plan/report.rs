@@ -22,7 +22,7 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
         direction.account.name(),
         direction.pipe.delay,
         direction.pipe.setup.largest,
-        direction.scheduler.kind
+        direction.scheduler().kind
     );
     if let Some(before) = before {
         compared(way, before);
