@@ -3,6 +3,7 @@
 
 use crate::Way;
 use crate::bounds::{Envelope, sent_by};
+use falaj_engine::impair::transit::{Impairment, Irregularity};
 use falaj_engine::key::Key;
 use falaj_engine::rules::{RouteRule, sure_way};
 use falaj_scenario::{Direction, Scenario, Source, Towards};
@@ -238,17 +239,12 @@ type Steps = Vec<(usize, usize)>;
 
 /// What makes packets come otherwise than they left.
 fn irregular(direction: &Direction) -> Option<&'static str> {
-    let i = &direction.pipe.impairments;
-    match () {
-        () if i.jitter.is_some() || i.reorder.is_some() => {
-            Some("lets some packets be longer on their way than others")
-        }
-        () if i.slots.is_some() || i.profile.is_some() => {
-            Some("delivers packets at its own instants")
-        }
-        () if i.duplicate.is_some() => Some("delivers some packets twice"),
-        () => None,
-    }
+    let first = direction.pipe.impairments.all().filter_map(Impairment::irregularity).min()?;
+    Some(match first {
+        Irregularity::Delay => "lets some packets be longer on their way than others",
+        Irregularity::Instants => "delivers packets at its own instants",
+        Irregularity::Copies => "delivers some packets twice",
+    })
 }
 
 /// What the least and the largest of its packets cost there.

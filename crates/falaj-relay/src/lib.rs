@@ -38,6 +38,7 @@ use falaj_engine::account::Account;
 use falaj_engine::classifier::Match;
 use falaj_engine::header::Protocol;
 use falaj_engine::impair::Impairments;
+use falaj_engine::impair::transit::Impairment;
 use falaj_engine::key::Key;
 use falaj_engine::masks::SojournStats;
 use falaj_engine::network::{Route, RouteError};
@@ -353,9 +354,7 @@ impl Relay {
     /// # Errors
     /// The address is taken or not ours; the links cannot be.
     pub fn new(spec: &RelaySpec, scenario: &Scenario) -> Result<Relay, Error> {
-        let breaks = |i: &Impairments| {
-            i.loss.is_some() || i.duplicate.is_some() || i.corrupt.is_some() || i.reorder.is_some()
-        };
+        let breaks = |i: &Impairments| i.all().any(Impairment::breaks_streams);
         let pipes = Pipes::new(scenario).map_err(Error::Refused)?;
         let mut directions = scenario.links.iter().flat_map(|link| [&link.up, &link.down]);
         if spec.carries.tcp

@@ -2,36 +2,15 @@
 
 use crate::text;
 use falaj_engine::framing::Cells;
-use falaj_engine::impair::event::RandomEvent;
-use falaj_engine::impair::loss::Loss;
+use falaj_engine::impair::transit::Impairment;
 use falaj_engine::pipe::Pace;
 use falaj_scenario::Direction;
 use falaj_sched::units::capacity::Capacity;
-use falaj_sched::units::probability::Probability;
 use falaj_sched::units::time::Span;
 
 /// Each thing in a few words: `loses 1%`, `jitter 5ms`.
 pub fn words(direction: &Direction) -> Vec<String> {
     let what = &direction.pipe.impairments;
-    let often = |event: RandomEvent| match event.correlation {
-        Probability::NEVER => event.probability.to_string(),
-        c => format!("{} (correlation {c})", event.probability),
-    };
-    let loss = what.loss.as_ref().map(|loss| match loss {
-        Loss::Random(event) => format!("loses {}", often(*event)),
-        Loss::GilbertElliott(_) | Loss::FourStates(_) => {
-            format!("loses {} in bursts", Probability::from_f64((loss.mean() * 1e6).round() / 1e6))
-        }
-        Loss::Every(n) => format!("loses 1 packet of {n}"),
-        Loss::Numbers(_) => "loses packets by number".to_owned(),
-    });
-    let jitter = what.jitter.as_ref().map(|jitter| format!("jitter {}", jitter.amount));
-    let slots = what.slots.map(|slots| match slots.least == slots.most {
-        true => format!("slots every {}", slots.least),
-        false => format!("slots every {} to {}", slots.least, slots.most),
-    });
-    let profile = what.profile.as_ref().map(|profile| format!("profile up to {}", profile.most()));
-    let event = |what: &str, event: Option<RandomEvent>| Some(format!("{what} {}", often(event?)));
     let capacity = match &direction.pipe.capacity {
         Capacity::Serialise => None,
         Capacity::TokenBucket(bytes) => Some(format!("token bucket of {bytes}B")),
@@ -50,21 +29,8 @@ pub fn words(direction: &Direction) -> Vec<String> {
         Pace::Falaj => None,
         Pace::Device { backlog } => Some(format!("paced by its device, which holds {backlog}B")),
     };
-    [
-        framing,
-        capacity,
-        pace,
-        loss,
-        event("doubles", what.duplicate),
-        event("corrupts", what.corrupt),
-        event("reorders", what.reorder.map(|r| r.event)),
-        jitter,
-        profile,
-        slots,
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    let link = [framing, capacity, pace].into_iter().flatten();
+    link.chain(what.all().map(Impairment::words)).collect()
 }
 
 /// What becomes of promises on such a link, a line for each.
@@ -78,7 +44,7 @@ pub fn promises(direction: &Direction) -> Vec<String> {
             "the device is handed packets ahead of time: {held} of delay <= is what it holds"
         ));
     }
-    if what.loss.is_some() || what.profile.as_ref().is_some_and(|profile| profile.loss() > 0.0) {
+    if what.all().any(Impairment::loses) {
         out.push(
             "the link loses packets: bounds hold for those that arrive, and they have used its time all the same"
                 .to_owned(),

@@ -1,8 +1,23 @@
 //! What happens to a packet with a probability: to each for itself, or in runs.
 
 use crate::chance::Chance;
-use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::probability::Probability;
+use std::fmt;
+
+/// What random numbers of a pipe are drawn for; each has its own, which do not depend on others.
+/// Numbers stay what they are: with them the random numbers do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RngStream {
+    Loss = 0,
+    Duplicate = 1,
+    Corrupt = 2,
+    Bit = 3,
+    Reorder = 4,
+    Jitter = 5,
+    Slots = 6,
+    Profile = 7,
+    JitterPath = 8,
+}
 
 /// Where the draws of a pipe begin.
 #[derive(Clone, Copy, Debug)]
@@ -15,8 +30,8 @@ pub(crate) struct Chances {
 #[derive(Clone, Copy)]
 pub(crate) struct Draw {
     pub(crate) chances: Chances,
-    pub(crate) of: u64,
-    pub(crate) flow: FlowId,
+    pub(crate) stream: u64,
+    pub(crate) flow: u32,
     pub(crate) number: u64,
     pub(crate) left: u64,
 }
@@ -25,17 +40,17 @@ pub(crate) struct Draw {
 const IMPAIRMENTS: u64 = 1 << 63;
 
 impl Draw {
-    fn stream(&self, stream: u64) -> Chance {
+    fn chance(&self, stream: u64) -> Chance {
         Chance::new(
             self.chances.seed,
-            IMPAIRMENTS | u64::from(self.chances.pipe) << 8 | self.of,
+            IMPAIRMENTS | u64::from(self.chances.pipe) << 8 | self.stream,
             stream,
         )
     }
     /// The packet's own, whatever happened to others.
     #[inline]
     pub(crate) fn independent(&self) -> u64 {
-        self.stream(1 + u64::from(self.flow.0)).draw(self.number)
+        self.chance(1 + u64::from(self.flow)).draw(self.number)
     }
     /// In the order in which packets leave; several for each of them.
     #[inline]
@@ -45,7 +60,7 @@ impl Draw {
     /// What does not belong to a packet.
     #[inline]
     pub(crate) fn at(&self, index: u64) -> u64 {
-        self.stream(0).draw(index)
+        self.chance(0).draw(index)
     }
 }
 
@@ -67,6 +82,15 @@ impl RandomEvent {
     /// Of each packet for itself.
     pub fn independent(probability: Probability) -> RandomEvent {
         RandomEvent { probability, correlation: Probability::NEVER }
+    }
+}
+
+impl fmt::Display for RandomEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.correlation {
+            Probability::NEVER => self.probability.fmt(f),
+            correlation => write!(f, "{} (correlation {correlation})", self.probability),
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! By how much the delay of each packet differs from the link's.
 
 use super::distribution::Distribution;
-use super::event::Draw;
+use super::event::{Draw, RngStream};
 use super::jitter_process::JitterPath;
+use super::transit::{Impairment, ImpairmentState, Irregularity, LinkDelays, Transit};
 use falaj_sched::units::probability::Probability;
 use falaj_sched::units::time::{Span, Time};
 
@@ -61,6 +62,24 @@ impl Jitter {
     }
 }
 
+impl Impairment for Jitter {
+    fn state(&self, link: &LinkDelays) -> Box<dyn ImpairmentState> {
+        Box::new(JitterState::new(self, link.delay))
+    }
+
+    fn words(&self) -> String {
+        format!("jitter {}", self.amount)
+    }
+
+    fn widen(&self, delays: &mut LinkDelays) {
+        (delays.least, delays.most) = self.range(delays.delay);
+    }
+
+    fn irregularity(&self) -> Option<Irregularity> {
+        Some(Irregularity::Delay)
+    }
+}
+
 #[derive(Debug)]
 enum OffsetDistribution {
     Range(u64),
@@ -70,18 +89,18 @@ enum OffsetDistribution {
 
 /// Jitter at work: no floating point from here on.
 #[derive(Debug)]
-pub(crate) struct JitterState {
+struct JitterState {
     delay: Span,
     by: OffsetDistribution,
     correlation: Probability,
-    pub(crate) keeps_order: bool,
+    keeps_order: bool,
     /// Where order is kept.
-    going: Option<JitterPath>,
+    path: Option<JitterPath>,
     last: Option<Span>,
 }
 
 impl JitterState {
-    pub(crate) fn new(jitter: &Jitter, delay: Span) -> JitterState {
+    fn new(jitter: &Jitter, delay: Span) -> JitterState {
         let amount = jitter.amount.min(JITTER_MAX);
         let by = match jitter.distribution.standard() {
             None => OffsetDistribution::Range(amount.0),
@@ -89,31 +108,39 @@ impl JitterState {
                 standard.iter().map(|z| (z * amount.0 as f64).round() as i64).collect(),
             ),
         };
-        let going =
+        let path =
             jitter.keeps_order.then(|| JitterPath::new(jitter.distribution.course(), amount));
         let (correlation, keeps_order) = (jitter.correlation, jitter.keeps_order);
-        JitterState { delay, by, correlation, keeps_order, going, last: None }
+        JitterState { delay, by, correlation, keeps_order, path, last: None }
     }
 
     /// Of a packet that begins its way at `now`.
     #[inline]
-    pub(crate) fn delay(&mut self, now: Time, draw: Draw, course: Draw) -> Span {
+    fn delay(&mut self, now: Time, draw: Draw, course: Draw) -> Span {
         let independent = self.correlation == Probability::NEVER;
         if let Some(last) =
             self.last.filter(|_| !independent && self.correlation.hits(draw.in_turn(0)))
         {
-            self.going.iter_mut().for_each(|going| going.stays(now));
+            self.path.iter_mut().for_each(|path| path.stays(now));
             return last;
         }
         let own = if independent { draw.independent() } else { draw.in_turn(1) };
         let by = &self.by;
-        let offset = match &mut self.going {
-            Some(going) => going.at(now, (own, |draw| by.of(draw)), course),
+        let offset = match &mut self.path {
+            Some(path) => path.at(now, (own, |draw| by.of(draw)), course),
             None => by.of(own),
         };
         let delay = Span(self.delay.0.saturating_add_signed(offset));
         self.last = Some(delay);
         delay
+    }
+}
+
+impl ImpairmentState for JitterState {
+    fn on_the_way(&mut self, packet: &mut Transit) {
+        let (draw, path) = (packet.draw(RngStream::Jitter), packet.draw(RngStream::JitterPath));
+        packet.delay = self.delay(packet.end, draw, path);
+        packet.keeps_order = self.keeps_order;
     }
 }
 

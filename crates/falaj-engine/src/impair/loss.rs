@@ -1,6 +1,7 @@
 //! Which packets a link loses.
 
-use super::event::{Draw, EventState, RandomEvent};
+use super::event::{Draw, EventState, RandomEvent, RngStream};
+use super::transit::{Impairment, ImpairmentState, LinkDelays, Transit};
 use falaj_sched::units::probability::Probability;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -33,6 +34,32 @@ impl Loss {
             Loss::Every(n) => 1.0 / *n as f64,
             Loss::Numbers(_) => 0.0,
         }
+    }
+}
+
+impl Impairment for Loss {
+    fn state(&self, _: &LinkDelays) -> Box<dyn ImpairmentState> {
+        Box::new(LossState::new(self.clone()))
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Loss::Random(event) => format!("loses {event}"),
+            Loss::GilbertElliott(_) | Loss::FourStates(_) => {
+                let mean = Probability::from_f64((self.mean() * 1e6).round() / 1e6);
+                format!("loses {mean} in bursts")
+            }
+            Loss::Every(n) => format!("loses 1 packet of {n}"),
+            Loss::Numbers(_) => "loses packets by number".to_owned(),
+        }
+    }
+
+    fn loses(&self) -> bool {
+        true
+    }
+
+    fn breaks_streams(&self) -> bool {
+        true
     }
 }
 
@@ -95,7 +122,7 @@ impl FourStates {
 
 /// Losses, and what they remember.
 #[derive(Debug)]
-pub(crate) enum LossState {
+enum LossState {
     Random(EventState),
     GilbertElliott { model: GilbertElliott, stationary: Probability, bad: Option<bool> },
     FourStates { chain: FourStates, state: u8 },
@@ -104,7 +131,7 @@ pub(crate) enum LossState {
 }
 
 impl LossState {
-    pub(crate) fn new(loss: Loss) -> LossState {
+    fn new(loss: Loss) -> LossState {
         match loss {
             Loss::Random(event) => LossState::Random(EventState::new(event)),
             Loss::GilbertElliott(model) => LossState::GilbertElliott {
@@ -118,7 +145,7 @@ impl LossState {
         }
     }
 
-    pub(crate) fn loses(&mut self, draw: Draw) -> bool {
+    fn loses(&mut self, draw: Draw) -> bool {
         match self {
             LossState::Random(event) => event.happens(draw),
             LossState::GilbertElliott { model, stationary, bad } => {
@@ -148,5 +175,11 @@ impl LossState {
                 numbers.get(after).is_some_and(|range| range.contains(&number))
             }
         }
+    }
+}
+
+impl ImpairmentState for LossState {
+    fn on_wire(&mut self, packet: &mut Transit) {
+        packet.lost |= self.loses(packet.draw(RngStream::Loss));
     }
 }

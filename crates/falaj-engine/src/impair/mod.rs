@@ -1,24 +1,32 @@
-//! What a link does to packets that are on it: it loses them, doubles them,
-//! turns a bit, delays each by another time, lets some overtake.
+//! What a link does to packets that are on it: it loses them, doubles them, turns a bit, delays
+//! each by another time, lets some overtake.
 //!
-//! All of it stands behind the queue: a packet that is lost has used its time
-//! on the link, a copy takes none, and neither queue nor discipline nor what
-//! they promise knows of it. Profiles and full slots alone occupy the link: then
-//! packets wait in the queue, up to its limit. Every draw has an address: of the packet, its flow
-//! and its number among those that came for that flow; or, where what happens
-//! depends on what happened before, its number among those that left.
+//! All of it stands behind the queue: a packet that is lost has used its time on the link, a copy
+//! takes none, and neither queue nor discipline nor guarantees know of it. Profiles and full slots
+//! alone occupy the link: then packets wait in the queue, up to its limit. Every draw has an
+//! address: the packet, its flow and its number among those that arrived for that flow; or, where
+//! what happens depends on what happened before, its number among those that left.
+//!
+//! An impairment is a file: its configuration is an [`Impairment`], which makes the state that
+//! acts on packets. Besides its file it has three lines: its module, its row in the table
+//! below, and the name of its random numbers in [`event::RngStream`].
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`transit`] | a packet on its way, and what an impairment is |
 //! | [`event`] | what happens to a packet with a probability, alone or in runs |
 //! | [`loss`] | which packets are lost |
+//! | [`duplicate`] | which arrive twice |
+//! | [`corrupt`] | which arrive with a bit turned |
+//! | [`reorder`] | which overtake |
 //! | [`jitter`], [`distribution`] | by how much the delay of each differs |
 //! | `jitter_process` | how delays go on that keep packets in order |
 //! | [`profile`] | air time beside the packets' own |
-//! | [`reorder`] | which packets overtake |
 //! | [`slots`] | delivery in slots |
 
+pub mod corrupt;
 pub mod distribution;
+pub mod duplicate;
 pub mod event;
 pub mod jitter;
 mod jitter_process;
@@ -26,39 +34,54 @@ pub mod loss;
 pub mod profile;
 pub mod reorder;
 pub mod slots;
+pub mod transit;
 
 use crate::message::{Corrupt, DropReason, Dropped, Emit, Output};
-use event::{Chances, Draw, EventState, RandomEvent};
+use event::Chances;
+use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
-use jitter::{Jitter, JitterState};
-use loss::{Loss, LossState};
-use profile::Profile;
-use reorder::{Reorder, ReorderState};
-use slots::{SlotState, Slots};
 use std::collections::VecDeque;
+use transit::{Impairment, ImpairmentState, LinkDelays, Transit};
 
-/// What a link does to packets; nothing, by default.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Impairments {
-    /// Which are lost.
-    pub loss: Option<Loss>,
-    /// Which come twice.
-    pub duplicate: Option<RandomEvent>,
+/// Makes [`Impairments`] of a table: the field of each impairment, and its configuration.
+macro_rules! impairments {
+    ($($(#[$doc:meta])* $field:ident: $configuration:ty,)*) => {
+        /// What a link does to packets; nothing, by default.
+        #[derive(Debug, Clone, Default, PartialEq)]
+        pub struct Impairments {
+            $($(#[$doc])* pub $field: Option<$configuration>,)*
+        }
+
+        impl Impairments {
+            /// Those that there are, in the order of the table.
+            pub fn all(&self) -> impl Iterator<Item = &dyn Impairment> {
+                let all = [$(self.$field.as_ref().map(|one| one as &dyn Impairment)),*];
+                all.into_iter().flatten()
+            }
+        }
+    };
+}
+
+impairments! {
+    /// Which packets are lost.
+    loss: loss::Loss,
+    /// Which arrive twice.
+    duplicate: duplicate::Duplication,
     /// Which have a bit turned.
-    pub corrupt: Option<RandomEvent>,
+    corrupt: corrupt::Corruption,
     /// Which overtake.
-    pub reorder: Option<Reorder>,
+    reorder: reorder::Reorder,
     /// By how much the delay of each differs.
-    pub jitter: Option<Jitter>,
-    /// When they are delivered.
-    pub slots: Option<Slots>,
+    jitter: jitter::Jitter,
     /// How long each takes beyond its own transmission.
-    pub profile: Option<Profile>,
+    profile: profile::Profile,
+    /// When they are delivered.
+    slots: slots::Slots,
 }
 
 impl Impairments {
-    /// Does it do nothing?
+    /// Returns true if the link does nothing to packets.
     pub fn is_none(&self) -> bool {
         *self == Impairments::default()
     }
@@ -67,11 +90,18 @@ impl Impairments {
     /// delay of the link and what is drawn; packets that wait for one before
     /// them or for a slot are later.
     pub fn delays(&self, delay: Span) -> (Span, Span) {
-        let (least, most) =
-            self.jitter.as_ref().map_or((delay, delay), |jitter| jitter.range(delay));
-        let beyond =
-            self.profile.as_ref().filter(|p| !p.occupies).map_or(Span::ZERO, Profile::most);
-        (if self.reorder.is_some() { Span::ZERO } else { least }, most + beyond)
+        self.link_delays(delay).range()
+    }
+
+    fn link_delays(&self, delay: Span) -> LinkDelays {
+        let mut delays = LinkDelays::of(delay);
+        self.all().for_each(|impairment| impairment.widen(&mut delays));
+        delays
+    }
+
+    /// Why no discipline promises anything on such a link; on most it does.
+    pub fn no_promise(&self) -> Option<NoPromise> {
+        self.all().find_map(Impairment::no_promise)
     }
 }
 
@@ -95,33 +125,11 @@ impl ImpairmentCounters {
     }
 }
 
-/// The draws of the impairments, each under a name of its own.
-#[derive(Debug, Clone, Copy)]
-enum RngStream {
-    Loss,
-    Duplicate,
-    Corrupt,
-    Bit,
-    Reorder,
-    Jitter,
-    Slots,
-    Profile,
-    Course,
-}
-
 /// Impairments at work on the packets of a pipe.
 pub(crate) struct Impairer {
     delay: Span,
-    /// The longest that a packet is on its way.
-    longest: Span,
     chances: Chances,
-    loss: Option<LossState>,
-    duplicate: Option<EventState>,
-    corrupt: Option<EventState>,
-    reorder: Option<ReorderState>,
-    jitter: Option<JitterState>,
-    slots: Option<SlotState>,
-    profile: Option<Profile>,
+    states: Vec<Box<dyn ImpairmentState>>,
     /// Of each flow, the numbers of the packets in its queue; of those behind
     /// the one on the wire, if it was impaired when that was sent.
     numbers: Vec<VecDeque<u64>>,
@@ -133,17 +141,11 @@ pub(crate) struct Impairer {
 
 impl Impairer {
     pub(crate) fn new(what: &Impairments, delay: Span, chances: Chances, flows: usize) -> Impairer {
+        let link = what.link_delays(delay);
         Impairer {
             delay,
-            longest: what.delays(delay).1,
             chances,
-            loss: what.loss.clone().map(LossState::new),
-            duplicate: what.duplicate.map(EventState::new),
-            corrupt: what.corrupt.map(EventState::new),
-            reorder: what.reorder.map(ReorderState::new),
-            jitter: what.jitter.as_ref().map(|jitter| JitterState::new(jitter, delay)),
-            slots: what.slots.map(SlotState::new),
-            profile: what.profile.clone(),
+            states: what.all().map(|impairment| impairment.state(&link)).collect(),
             numbers: vec![VecDeque::new(); flows],
             left: 0,
             last: Time::ZERO,
@@ -176,13 +178,13 @@ impl Impairer {
         (self.left, self.last) = (old.left, old.last);
     }
 
-    /// A packet goes on the link, of so many that its flow has in the queue:
-    /// what becomes of it. Returns until when it occupies the wire, and when the next one may go.
+    /// A packet goes on the link, one of `backlog` that its flow has in the queue: outputs what
+    /// becomes of it. Returns until when it occupies the wire, and when the next one may go.
     pub(crate) fn pass(
         &mut self,
-        mut emit: Emit,
+        emit: Emit,
         backlog: u64,
-        harm: &mut ImpairmentCounters,
+        counters: &mut ImpairmentCounters,
         out: &mut Vec<Output>,
     ) -> (Time, Time) {
         let numbers = &mut self.numbers[emit.flow.index()];
@@ -190,71 +192,41 @@ impl Impairer {
             numbers.pop_front();
         }
         let number = numbers.pop_front().unwrap_or(0);
-        let draw = |of| Draw {
-            chances: self.chances,
-            of: of as u64,
-            flow: emit.flow,
-            number,
-            left: self.left,
-        };
-        let (beyond, failed) =
-            self.profile.as_ref().map_or((Span::ZERO, false), |p| p.of(draw(RngStream::Profile)));
-        if self.profile.as_ref().is_some_and(|profile| profile.occupies) {
-            emit.end += beyond;
-        }
-        if self.loss.as_mut().is_some_and(|loss| loss.loses(draw(RngStream::Loss))) || failed {
-            self.left += 1;
-            harm.lost += 1;
-            harm.lost_bytes += u64::from(emit.bytes);
-            let Emit { pipe, flow, handle, bytes, .. } = emit;
+        let mut packet = Transit::new(&emit, self.delay, self.chances, (number, self.left));
+        self.left += 1;
+        self.states.iter_mut().for_each(|state| state.on_wire(&mut packet));
+        packet.free = packet.end;
+        let Emit { pipe, flow, handle, bytes, .. } = emit;
+        if packet.lost {
+            counters.lost += 1;
+            counters.lost_bytes += u64::from(bytes);
             out.push(Output::Drop(Dropped { pipe, flow, handle, bytes, why: DropReason::Lost }));
-            return (emit.end, emit.end);
+            return (packet.end, packet.free);
         }
-        if self.corrupt.as_mut().is_some_and(|event| event.happens(draw(RngStream::Corrupt))) {
-            harm.corrupted += 1;
-            out.push(Output::Corrupt(Corrupt {
-                handle: emit.handle,
-                draw: draw(RngStream::Bit).independent(),
-            }));
-        }
-        let twice =
-            self.duplicate.as_mut().is_some_and(|event| event.happens(draw(RngStream::Duplicate)));
-        let overtakes = self
-            .reorder
-            .as_mut()
-            .is_some_and(|reorder| reorder.overtakes(draw(RngStream::Reorder)));
-        let jittered = |jitter: &mut JitterState| {
-            jitter.delay(emit.end, draw(RngStream::Jitter), draw(RngStream::Course))
-        };
-        let on_its_way = self.jitter.as_mut().map_or(self.delay, jittered);
-        emit.due = if overtakes { emit.end } else { emit.end + on_its_way };
-        if self.profile.as_ref().is_some_and(|profile| !profile.occupies) {
-            emit.due += beyond;
-        }
-        if !overtakes && self.jitter.as_ref().is_none_or(|jitter| jitter.keeps_order) {
-            emit.due = emit.due.max(self.last);
-        }
-        let mut free = emit.end;
-        if let Some(slots) = &mut self.slots {
-            let (due, full) = slots.enter(emit.due, emit.bytes, draw(RngStream::Slots));
-            emit.due = due;
-            // Nothing that leaves before that slot comes would be delivered any sooner: it waits in
-            // the queue.
-            if let Some(full) = full {
-                free = free.max(Time(full.0.saturating_sub(self.longest.0)));
+        self.states.iter_mut().for_each(|state| state.on_the_way(&mut packet));
+        packet.due = packet.end + packet.beyond;
+        if !packet.overtakes {
+            packet.due += packet.delay;
+            if packet.keeps_order {
+                packet.due = packet.due.max(self.last);
             }
         }
-        if emit.due < self.last {
-            harm.reordered += 1;
+        self.states.iter_mut().for_each(|state| state.at_delivery(&mut packet));
+        if packet.due < self.last {
+            counters.reordered += 1;
         } else {
-            self.last = emit.due;
+            self.last = packet.due;
         }
-        self.left += 1;
-        if twice {
-            harm.duplicated += 1;
+        if let Some(draw) = packet.turned_bit {
+            counters.corrupted += 1;
+            out.push(Output::Corrupt(Corrupt { handle, draw }));
+        }
+        let emit = Emit { end: packet.end, due: packet.due, ..emit };
+        if packet.twice {
+            counters.duplicated += 1;
             out.push(Output::Copy(emit));
         }
         out.push(Output::Emit(emit));
-        (emit.end, free)
+        (packet.end, packet.free)
     }
 }

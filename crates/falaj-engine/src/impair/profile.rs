@@ -1,7 +1,9 @@
 //! Air time beside a packet's own: contention, acknowledgements, attempts that
 //! fail. dummynet calls the distribution that was measured of it a profile.
 
-use super::event::Draw;
+use super::event::{Draw, RngStream};
+use super::transit::{Impairment, ImpairmentState, Irregularity, LinkDelays, Transit};
+use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::units::probability::Probability;
 use falaj_sched::units::time::Span;
 use std::sync::Arc;
@@ -43,12 +45,53 @@ impl Profile {
 
     /// How long a packet takes, and whether it is lost then.
     #[inline]
-    pub(crate) fn of(&self, draw: Draw) -> (Span, bool) {
+    fn of(&self, draw: Draw) -> (Span, bool) {
         let draw = draw.independent();
         let after = self.points.partition_point(|p| !p.0.hits(draw));
         let (low, high) = (self.points[after - 1], self.points[after]);
         let part = u128::from(draw - low.0.of_all()) * u128::from(high.1.0 - low.1.0);
         let extra = part / u128::from(high.0.of_all() - low.0.of_all());
         (Span(low.1.0 + extra as u64), !self.loss_level.hits(draw))
+    }
+}
+
+impl Impairment for Profile {
+    fn state(&self, _: &LinkDelays) -> Box<dyn ImpairmentState> {
+        Box::new(self.clone())
+    }
+
+    fn words(&self) -> String {
+        format!("profile up to {}", self.most())
+    }
+
+    fn widen(&self, delays: &mut LinkDelays) {
+        if !self.occupies {
+            delays.beyond += self.most();
+        }
+    }
+
+    fn no_promise(&self) -> Option<NoPromise> {
+        let why = "packets occupy the link for as long as the profile says, beyond all bounds";
+        self.occupies.then(|| NoPromise(why.into()))
+    }
+
+    fn loses(&self) -> bool {
+        self.loss() > 0.0
+    }
+
+    fn irregularity(&self) -> Option<Irregularity> {
+        Some(Irregularity::Instants)
+    }
+}
+
+/// A profile remembers nothing.
+impl ImpairmentState for Profile {
+    fn on_wire(&mut self, packet: &mut Transit) {
+        let (beyond, failed) = self.of(packet.draw(RngStream::Profile));
+        match self.occupies {
+            true => packet.end += beyond,
+            false => packet.beyond += beyond,
+        }
+        packet.lost |= failed;
     }
 }

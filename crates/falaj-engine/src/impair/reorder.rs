@@ -1,6 +1,7 @@
 //! Which packets overtake those before them.
 
-use super::event::{Draw, EventState, RandomEvent};
+use super::event::{EventState, RandomEvent, RngStream};
+use super::transit::{Impairment, ImpairmentState, Irregularity, LinkDelays, Transit};
 
 /// Packets that overtake: they skip the delay of the link and arrive with
 /// their last bit out of the queue.
@@ -12,20 +13,37 @@ pub struct Reorder {
     pub gap: u64,
 }
 
+impl Impairment for Reorder {
+    fn state(&self, _: &LinkDelays) -> Box<dyn ImpairmentState> {
+        Box::new(ReorderState { event: EventState::new(self.event), gap: self.gap })
+    }
+
+    fn words(&self) -> String {
+        format!("reorders {}", self.event)
+    }
+
+    fn widen(&self, delays: &mut LinkDelays) {
+        delays.may_skip = true;
+    }
+
+    fn breaks_streams(&self) -> bool {
+        true
+    }
+
+    fn irregularity(&self) -> Option<Irregularity> {
+        Some(Irregularity::Delay)
+    }
+}
+
 /// Packets that overtake, and how the last one fared.
-#[derive(Debug)]
-pub(crate) struct ReorderState {
-    happening: EventState,
+struct ReorderState {
+    event: EventState,
     gap: u64,
 }
 
-impl ReorderState {
-    pub(crate) fn new(reorder: Reorder) -> ReorderState {
-        ReorderState { happening: EventState::new(reorder.event), gap: reorder.gap }
-    }
-
-    #[inline]
-    pub(crate) fn overtakes(&mut self, draw: Draw) -> bool {
-        (draw.number + 1).is_multiple_of(self.gap) && self.happening.happens(draw)
+impl ImpairmentState for ReorderState {
+    fn on_the_way(&mut self, packet: &mut Transit) {
+        let draw = packet.draw(RngStream::Reorder);
+        packet.overtakes = (draw.number + 1).is_multiple_of(self.gap) && self.event.happens(draw);
     }
 }

@@ -1,7 +1,9 @@
 //! Delivery in slots, as of a medium that is ours now and then: what has come
 //! meanwhile is delivered together at the next one.
 
-use super::event::Draw;
+use super::event::{Draw, RngStream};
+use super::transit::{Impairment, ImpairmentState, Irregularity, LinkDelays, Transit};
+use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::units::time::{Span, Time};
 
 /// When there are slots, and what each takes.
@@ -24,14 +26,38 @@ impl Slots {
     }
 }
 
+impl Impairment for Slots {
+    fn state(&self, link: &LinkDelays) -> Box<dyn ImpairmentState> {
+        Box::new(SlotState::new(*self, link.range().1))
+    }
+
+    fn words(&self) -> String {
+        match self.least == self.most {
+            true => format!("slots every {}", self.least),
+            false => format!("slots every {} to {}", self.least, self.most),
+        }
+    }
+
+    fn no_promise(&self) -> Option<NoPromise> {
+        let why = "packets wait in the queue where a slot is full, beyond all bounds";
+        self.can_be_full().then(|| NoPromise(why.into()))
+    }
+
+    fn irregularity(&self) -> Option<Irregularity> {
+        Some(Irregularity::Instants)
+    }
+}
+
 /// Slots, and how full the one is that packets enter now.
 ///
 /// Slot `k` lies at `k` times the mean of both times, and a draw of its own
 /// moves it by a quarter of their difference at most: so none depends on those
 /// before it, neighbours keep both limits, and an idle link costs nothing.
 #[derive(Debug)]
-pub(crate) struct SlotState {
+struct SlotState {
     slots: Slots,
+    /// The longest that a packet is on its way.
+    longest: Span,
     period: u64,
     spread: u64,
     /// The first slot that the last packet might have had, but for an overtaking one.
@@ -43,12 +69,13 @@ pub(crate) struct SlotState {
 }
 
 impl SlotState {
-    pub(crate) fn new(slots: Slots) -> SlotState {
+    fn new(slots: Slots, longest: Span) -> SlotState {
         let (least, most) = (slots.least.0.max(1), slots.most.0.max(slots.least.0.max(1)));
         // Rounded so that neighbours stay within both.
         let spread = (most - least) / 4;
         SlotState {
             slots,
+            longest,
             period: least + 2 * spread,
             spread,
             first: 0,
@@ -65,7 +92,7 @@ impl SlotState {
 
     /// When a packet that is due then is delivered; and, if a slot before that one had no room for
     /// it, when that one is.
-    pub(crate) fn enter(&mut self, due: Time, bytes: u32, draw: Draw) -> (Time, Option<Time>) {
+    fn enter(&mut self, due: Time, bytes: u32, draw: Draw) -> (Time, Option<Time>) {
         // The first one that is not before; what moves it is at most `2 spread`.
         let mut first = due.0.saturating_sub(2 * self.spread) / self.period;
         while self.time(first, draw) < due {
@@ -88,5 +115,17 @@ impl SlotState {
         self.bytes += bytes;
         let full = (self.slot > first).then(|| self.time(self.slot - 1, draw));
         (self.time(self.slot, draw), full)
+    }
+}
+
+impl ImpairmentState for SlotState {
+    fn at_delivery(&mut self, packet: &mut Transit) {
+        let (due, full) = self.enter(packet.due, packet.bytes, packet.draw(RngStream::Slots));
+        packet.due = due;
+        // Nothing that leaves before that slot comes would be delivered any sooner: it waits in
+        // the queue.
+        if let Some(full) = full {
+            packet.free = packet.free.max(Time(full.0.saturating_sub(self.longest.0)));
+        }
     }
 }

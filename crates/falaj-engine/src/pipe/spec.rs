@@ -51,17 +51,7 @@ impl PipeSpec {
 
     /// Why no discipline promises anything on this link; on most it does.
     pub fn no_promise(&self) -> Option<NoPromise> {
-        let occupied = self.impairments.profile.as_ref().is_some_and(|profile| profile.occupies);
-        let why = || {
-            NoPromise(
-                "packets occupy the link for as long as the profile says, beyond all bounds".into(),
-            )
-        };
-        let slots = self.impairments.slots.is_some_and(|slots| slots.can_be_full());
-        let full = || {
-            NoPromise("packets wait in the queue where a slot is full, beyond all bounds".into())
-        };
-        self.capacity.no_promise().or_else(|| occupied.then(why)).or_else(|| slots.then(full))
+        self.capacity.no_promise().or_else(|| self.impairments.no_promise())
     }
 
     /// What cannot be together: disciplines that divide the time of a link, and

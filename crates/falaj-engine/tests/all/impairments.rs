@@ -3,7 +3,9 @@
 use crate::common::{Dice, any_pipe, bursts, emits, impair, run};
 use falaj_engine::framing::{Cells, Framing};
 use falaj_engine::impair::Impairments;
+use falaj_engine::impair::corrupt::Corruption;
 use falaj_engine::impair::distribution::{DelayTable, Distribution};
+use falaj_engine::impair::duplicate::Duplication;
 use falaj_engine::impair::event::RandomEvent;
 use falaj_engine::impair::jitter::Jitter;
 use falaj_engine::impair::loss::{FourStates, GilbertElliott, Loss};
@@ -504,8 +506,8 @@ fn copies_and_wrong_bits() {
     const N: u32 = 100_000;
     for seed in SEEDS {
         let what = Impairments {
-            duplicate: Some(RandomEvent::independent(percent(10))),
-            corrupt: Some(RandomEvent::independent(percent(20))),
+            duplicate: Some(Duplication(RandomEvent::independent(percent(10)))),
+            corrupt: Some(Corruption(RandomEvent::independent(percent(20)))),
             ..Impairments::default()
         };
         let (out, counters) = through(&link(what, seed), N, Span::from_micros(1));
@@ -654,7 +656,7 @@ fn what_waits_for_slots_is_in_the_queue() {
 fn a_decision_depends_on_nothing_but_the_packet() {
     let what = Impairments {
         loss: Some(Loss::Random(RandomEvent::independent(percent(20)))),
-        duplicate: Some(RandomEvent::independent(percent(20))),
+        duplicate: Some(Duplication(RandomEvent::independent(percent(20)))),
         jitter: Some(Jitter {
             amount: Span::from_millis(5),
             distribution: Distribution::Normal,

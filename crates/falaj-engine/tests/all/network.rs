@@ -6,6 +6,8 @@ use falaj_engine::classifier::{Classifier, Match};
 use falaj_engine::handover::FlowMapping;
 use falaj_engine::header::{Net, Protocol};
 use falaj_engine::impair::Impairments;
+use falaj_engine::impair::corrupt::Corruption;
+use falaj_engine::impair::duplicate::Duplication;
 use falaj_engine::impair::event::RandomEvent;
 use falaj_engine::impair::loss::Loss;
 use falaj_engine::key::Key;
@@ -266,8 +268,8 @@ fn copies_go_on_and_every_packet_ends_once() {
     let often =
         |n| RandomEvent { probability: Probability::of(n, 10), correlation: Probability::NEVER };
     let doubles = || Impairments {
-        duplicate: Some(often(5)),
-        corrupt: Some(often(2)),
+        duplicate: Some(Duplication(often(5))),
+        corrupt: Some(Corruption(often(2))),
         ..Impairments::default()
     };
     let loses = Impairments { loss: Some(Loss::Random(often(3))), ..Impairments::default() };
@@ -386,7 +388,7 @@ fn a_change_finds_packets_between_links() {
 #[test]
 fn a_copy_is_marked_without_the_other() {
     let twice = Impairments {
-        duplicate: Some(RandomEvent::independent(Probability::ALWAYS)),
+        duplicate: Some(Duplication(RandomEvent::independent(Probability::ALWAYS))),
         ..Impairments::default()
     };
     let mut chain =

@@ -4,6 +4,8 @@
 
 use falaj_engine::handover::FlowMapping;
 use falaj_engine::impair::Impairments;
+use falaj_engine::impair::corrupt::Corruption;
+use falaj_engine::impair::duplicate::Duplication;
 use falaj_engine::impair::event::RandomEvent;
 use falaj_engine::impair::loss::Loss;
 use falaj_engine::key::Key;
@@ -543,8 +545,8 @@ fn what_a_link_does_to_packets_is_as_simulated() -> io::Result<()> {
     let half = |what: u64| RandomEvent::independent(Probability::of(what, 10));
     let impairments = Impairments {
         loss: Some(Loss::Random(half(3))),
-        duplicate: Some(half(2)),
-        corrupt: Some(half(1)),
+        duplicate: Some(Duplication(half(2))),
+        corrupt: Some(Corruption(half(1))),
         ..Impairments::default()
     };
     let spec =

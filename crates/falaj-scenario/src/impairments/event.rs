@@ -3,6 +3,8 @@
 use super::Impairment;
 use crate::keys::Fallback::{Otherwise, Required, Value as Default};
 use crate::keys::{Holds, Key, Table, key};
+use falaj_engine::impair::corrupt::Corruption;
+use falaj_engine::impair::duplicate::Duplication;
 use falaj_sched::contract::params::Kind;
 
 pub(super) const DUPLICATE: Impairment = Impairment {
@@ -15,7 +17,7 @@ pub(super) const DUPLICATE: Impairment = Impairment {
     }),
     kinds: &[],
     read: |given, reading| {
-        reading.impairments.duplicate = Some(given.event());
+        reading.impairments.duplicate = Some(Duplication(given.event()));
         Some(())
     },
 };
@@ -30,7 +32,7 @@ pub(super) const CORRUPT: Impairment = Impairment {
     table: None,
     kinds: &[],
     read: |given, reading| {
-        reading.impairments.corrupt = Some(given.event());
+        reading.impairments.corrupt = Some(Corruption(given.event()));
         Some(())
     },
 };

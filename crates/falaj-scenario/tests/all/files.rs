@@ -4,7 +4,9 @@ use falaj_engine::account::Account;
 use falaj_engine::classifier::Match;
 use falaj_engine::framing::{Cells, Framing};
 use falaj_engine::header::Protocol;
+use falaj_engine::impair::corrupt::Corruption;
 use falaj_engine::impair::distribution::Distribution;
+use falaj_engine::impair::duplicate::Duplication;
 use falaj_engine::impair::event::RandomEvent;
 use falaj_engine::impair::jitter::Jitter;
 use falaj_engine::impair::loss::{GilbertElliott, Loss};
@@ -89,8 +91,11 @@ fn a_whole_file() {
     let [to_bad, to_good, loss_bad] = [p(50), p(3000), p(8000)];
     let loss = GilbertElliott { to_bad, to_good, loss_bad, loss_good: Probability::NEVER };
     assert_eq!(on_the_link.loss, Some(Loss::GilbertElliott(loss)));
-    assert_eq!(on_the_link.duplicate, Some(RandomEvent::independent(p(10))));
-    assert_eq!(on_the_link.corrupt, Some(RandomEvent { probability: p(5), correlation: p(1000) }));
+    assert_eq!(on_the_link.duplicate, Some(Duplication(RandomEvent::independent(p(10)))));
+    assert_eq!(
+        on_the_link.corrupt,
+        Some(Corruption(RandomEvent { probability: p(5), correlation: p(1000) }))
+    );
     assert_eq!(
         on_the_link.reorder,
         Some(Reorder { event: RandomEvent::independent(p(2500)), gap: 5 })

@@ -12,7 +12,9 @@ pub mod units;
 use falaj_engine::chance::Chance;
 use falaj_engine::framing::{Cells, Framing};
 use falaj_engine::impair::Impairments;
+use falaj_engine::impair::corrupt::Corruption;
 use falaj_engine::impair::distribution::{DelayTable, Distribution};
+use falaj_engine::impair::duplicate::Duplication;
 use falaj_engine::impair::event::RandomEvent;
 use falaj_engine::impair::jitter::Jitter;
 use falaj_engine::impair::loss::{FourStates, GilbertElliott, Loss};
@@ -176,8 +178,8 @@ pub fn impair(dice: &mut Dice, spec: &mut PipeSpec) {
             3 => Loss::Every(dice.from(1, 20)),
             _ => Loss::Numbers([2..=3, 7..=7, 11..=19].into()),
         }),
-        duplicate: wanted(dice).then(|| event(dice)),
-        corrupt: wanted(dice).then(|| event(dice)),
+        duplicate: wanted(dice).then(|| Duplication(event(dice))),
+        corrupt: wanted(dice).then(|| Corruption(event(dice))),
         reorder: wanted(dice).then(|| Reorder { event: event(dice), gap: dice.from(1, 5) }),
         jitter: wanted(dice).then(|| Jitter {
             amount: span(dice),
