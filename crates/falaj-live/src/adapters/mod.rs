@@ -50,8 +50,11 @@ const EVENTS: usize = 64;
 /// has passed: units of it may be on their way.
 const RESTING: usize = 1024;
 const REST: Duration = Duration::from_secs(60);
-/// The queueing of a unit is charged up to this: it may be followed by a rest.
+/// The queueing of a packet is charged up to this: it may be followed by a rest.
 const QUEUEING: Duration = Duration::from_micros(20);
+/// Longest time between two looks at who has something to be read: an adapter that never runs dry
+/// keeps the others waiting for no longer.
+const LOOK: Duration = Duration::from_micros(20);
 /// Where the adapter is noted in a unit.
 const NOTE: std::ops::Range<usize> = 10..12;
 const ETHERNET: usize = 14;
@@ -106,9 +109,11 @@ struct AdapterSet {
     free: VecDeque<(u16, Instant)>,
     macs: BTreeMap<Mac, u16>,
     turns: ReadRounds,
-    /// Whose unit was read last, and when that was done: what follows until the next is read is
-    /// its cost.
-    last: Option<(u16, Instant)>,
+    /// Whose unit was read last, of how many packets, and when that was done: what follows until
+    /// the next is read is its cost.
+    last: Option<(u16, u32, Instant)>,
+    /// When it was asked last who has something to be read.
+    looked: Option<Instant>,
     /// Units from the uplink that are for nobody here.
     unknown: u64,
 }
@@ -330,7 +335,7 @@ struct AdaptersPort {
 }
 
 impl AdaptersPort {
-    /// Asks which have something to read, if none is known to; none may be.
+    /// Asks which have something to be read; none may have.
     fn look(&self, shared: &mut AdapterSet) -> io::Result<()> {
         let mut events = [EpollEvent::empty(); EVENTS];
         match self.epoll.wait(&mut events, EpollTimeout::ZERO) {
@@ -355,11 +360,12 @@ impl Port for AdaptersPort {
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let shared = &mut *self.shared.borrow_mut();
         let mut began = Instant::now();
-        if let Some((n, since)) = shared.last.take() {
-            shared.charge(n, (began - since).min(QUEUEING));
+        if let Some((n, packets, since)) = shared.last.take() {
+            shared.charge(n, (began - since).min(QUEUEING * packets));
         }
-        if shared.turns.is_empty() {
+        if shared.turns.is_empty() || shared.looked.is_none_or(|last| began - last >= LOOK) {
             self.look(shared)?;
+            shared.looked = Some(began);
         }
         for _ in 0..PASSED_OVER {
             let Some(n) = shared.turns.next() else { break };
@@ -395,7 +401,7 @@ impl Port for AdaptersPort {
             let own = from.map(|from| shared.is_own(n, from));
             if own == Some(true) {
                 note(buffer, n);
-                shared.last = Some((n, now));
+                shared.last = Some((n, received.packets(), now));
                 return Ok(Some(received));
             }
             if let Some(adapter) = shared.adapter(n) {

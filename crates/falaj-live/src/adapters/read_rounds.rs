@@ -21,6 +21,8 @@ struct ReadCredit {
     credit: Surplus,
     /// Was it charged since its last quantum?
     served: bool,
+    /// It stands in the order.
+    listed: bool,
     /// How often its quantum was used up while it had more.
     ended: u64,
 }
@@ -35,9 +37,18 @@ pub(super) struct ReadRounds {
 impl ReadRounds {
     /// One more of this number: the next one, or that of one that is gone.
     pub(super) fn add(&mut self, n: u16) {
-        let turn = ReadCredit { weight: 1, credit: Surplus::default(), served: false, ended: 0 };
+        let turn = ReadCredit {
+            weight: 1,
+            credit: Surplus::default(),
+            served: false,
+            listed: false,
+            ended: 0,
+        };
         match self.of.get_mut(usize::from(n)) {
-            Some(gone) => *gone = turn,
+            Some(gone) => {
+                self.order.retain(|listed| *listed != n);
+                *gone = turn;
+            }
             None => self.of.push(turn),
         }
     }
@@ -53,9 +64,15 @@ impl ReadRounds {
         self.order.is_empty()
     }
 
-    /// These have something to be read; none of them was said to before.
+    /// These have something to be read; some may stand in the order already.
     pub(super) fn ready(&mut self, these: impl Iterator<Item = u16>) {
-        self.order.extend(these);
+        for n in these {
+            if let Some(turn) = self.of.get_mut(usize::from(n))
+                && !std::mem::replace(&mut turn.listed, true)
+            {
+                self.order.push_back(n);
+            }
+        }
     }
 
     /// Who is to be read now; stays so until its quantum is used up, or it has nothing more.
@@ -87,9 +104,10 @@ impl ReadRounds {
     pub(super) fn is_done(&mut self, n: u16) {
         if let Some(turn) = self.of.get_mut(usize::from(n)) {
             turn.credit.forfeit();
-        }
-        if self.order.front() == Some(&n) {
-            self.order.pop_front();
+            if self.order.front() == Some(&n) {
+                self.order.pop_front();
+                turn.listed = false;
+            }
         }
     }
 

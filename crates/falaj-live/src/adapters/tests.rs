@@ -73,6 +73,62 @@ fn each_has_its_turn_however_much_another_sends() {
     assert_eq!(read(&mut *three.near, NAMES), "abcaaa");
 }
 
+/// A port that never runs dry.
+struct Endless(UnixDatagram, Vec<u8>);
+
+impl Port for Endless {
+    fn name(&self) -> String {
+        "endless".into()
+    }
+
+    fn longest(&self) -> usize {
+        Tap::MAX_UNIT
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
+        buffer[..self.1.len()].copy_from_slice(&self.1);
+        Ok(Some(Received::packet(self.1.len(), 20, None)))
+    }
+
+    fn transmit(&mut self, _: &[u8]) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    fn key(&self, unit: &[u8]) -> Key {
+        frame::key(unit)
+    }
+
+    fn readable(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[test]
+fn who_never_runs_dry_keeps_nobody_from_being_heard() {
+    let three = three();
+    let (own, other) = UnixDatagram::pair().unwrap();
+    other.send(&[0]).unwrap();
+    three.adapters.add("d", Box::new(Endless(own, unit(GATEWAY, mac(4)))), None).unwrap();
+    let mut near = three.near;
+    let mut buffer = vec![0; near.longest()];
+    let mut next = || {
+        let received = near.receive(&mut buffer).unwrap().unwrap();
+        // As if much were done with it: more than a turn's time.
+        std::thread::sleep(Duration::from_micros(50));
+        near.key(&buffer[..received.length]).adapter.unwrap()
+    };
+    let [a, d] = ["a", "d"].map(key::AdapterId::named);
+    for _ in 0..10 {
+        assert_eq!(next(), d);
+    }
+    for _ in 0..3 {
+        three.outside[0].send(&unit(GATEWAY, mac(1))).unwrap();
+        // It is known at the next look, and its turn comes after the one that goes on.
+        let within = (0..3).find(|_| next() == a);
+        assert!(within.is_some());
+    }
+}
+
 #[test]
 fn what_comes_down_goes_to_whose_address_it_is() {
     let mut three = three();

@@ -96,11 +96,9 @@ pub(crate) fn neighbours() {
     told.read_again(&text.replace("20mbit", "40mbit"));
     until("the file as it is now", || told.rate("calm") == 20_000_000);
     let calm = || number(&told.up("calm")["total"]["sent"]);
-    let (began, first) = (std::time::Instant::now(), calm());
-    std::thread::sleep(std::time::Duration::from_secs(3));
-    let (passed, took) = (calm() - first, began.elapsed().as_secs_f64());
-    // One in four milliseconds; what is counted is up to a second old.
-    assert!(passed as f64 > 250.0 * (took - 1.2), "{passed} in {took} s");
+    // Three seconds of a packet in four milliseconds; how fast they come is the host's affair.
+    let first = calm();
+    until("the calm one's packets pass", || calm() > first + 750);
     drop(flood);
     // It is known whose packets those were: none of the neighbour's, and all of them.
     let lost = || -> Vec<[u64; 2]> {
