@@ -15,9 +15,10 @@
 //!
 //! # Contract
 //! [`contract`] is what a new discipline has to know: the trait
-//! [`Discipline`](contract::discipline::Discipline), the [parameters](contract::params) that people
-//! set, described once, and the [guarantees](contract::guarantee) that follow from them, each with
-//! its formula and its condition.
+//! [`Discipline`](contract::discipline::Discipline), the [hooks](contract::hooks) that few need,
+//! the [parameters](contract::params) that people set, described once, and the
+//! [guarantees](contract::guarantee) that follow from them, each with its formula and its
+//! condition. A table there lists the calls. `examples/by_hand.rs` drives a discipline by hand.
 //!
 //! # Queues
 //! [`queues`] has the [queues](queues::queue) themselves, all in one pool of packets, and

@@ -55,6 +55,16 @@ pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Out
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
+
+    /// The address of a function may differ between two copies of one manifest.
+    #[test]
+    fn manifests_print_no_addresses() {
+        for manifest in all() {
+            let printed = format!("{manifest:?}");
+            assert!(!printed.contains("0x"), "{printed}");
+        }
+    }
 
     #[test]
     fn manifests_are_complete_and_name_keys_that_there_are() {

@@ -6,7 +6,7 @@ use super::scheduler_pipe::pipe;
 use super::{LinkPipe, PipeLinks, PipeSpec, SingleLink};
 use crate::masks::{Each, Masks};
 use crate::message::PipeId;
-use falaj_sched::contract::discipline::Discipline;
+use falaj_sched::contract::complete::CompleteDiscipline;
 use falaj_sched::contract::params::{ConfigErrors, Setup};
 use falaj_sched::queues::aqm;
 use falaj_sched::registry::{self, Visitor};
@@ -81,7 +81,7 @@ fn plain(
     struct Builder<'a>(PipeId, &'a Arc<PipeSpec>, &'a Setup, BuildFor<'a>);
     impl Visitor for Builder<'_> {
         type Output = Box<dyn LinkPipe>;
-        fn visit<D: Discipline + 'static>(self, discipline: D) -> Box<dyn LinkPipe> {
+        fn visit<D: CompleteDiscipline>(self, discipline: D) -> Box<dyn LinkPipe> {
             let Builder(id, spec, setup, what) = self;
             let has_queues = matches!(what, BuildFor::Any);
             let instance = match what {

@@ -20,36 +20,36 @@ use falaj_sched::contract::guarantee::Promise;
 use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::queues::queue::{FlowId, Packet};
 use falaj_sched::registry;
-use falaj_sched::scheduler::instance::Scheduler;
+use falaj_sched::scheduler::{HeldScheduler, Inspection as _, Scheduler as _, Succession as _};
 use falaj_sched::units::draws::mix;
 use falaj_sched::units::label::{Known, Label};
 use falaj_sched::units::time::Time;
 use std::any::Any;
 use std::sync::Arc;
 
-struct SchedulerPipe<S: Scheduler> {
+struct SchedulerPipe<S: HeldScheduler> {
     core: PipeCore,
     scheduler: S,
 }
 
 /// A pipe around a scheduler, which may have no queues yet.
-pub(super) fn pipe<S: Scheduler + 'static>(
+pub(super) fn pipe<S: HeldScheduler>(
     id: PipeId,
     spec: &Arc<PipeSpec>,
     mut scheduler: S,
     has_queues: bool,
 ) -> Box<dyn LinkPipe> {
-    scheduler.seed(mix(spec.seed) ^ u64::from(id.0));
+    scheduler.get_mut().seed(mix(spec.seed) ^ u64::from(id.0));
     let properties = SchedulerProperties {
-        wants_labels: scheduler.wants_labels(),
-        drops_early: scheduler.drops_early(),
-        peeks: scheduler.peeks(),
+        wants_labels: scheduler.get().wants_labels(),
+        drops_early: scheduler.get().drops_early(),
+        peeks: scheduler.get().peeks(),
         has_queues,
     };
     Box::new(SchedulerPipe { core: PipeCore::new(id, spec, &properties), scheduler })
 }
 
-impl<S: Scheduler> SchedulerPipe<S> {
+impl<S: HeldScheduler> SchedulerPipe<S> {
     /// The link is free: asks until something is on the wire or nothing may be. A device that paces
     /// the link is handed packets as long as it has room and some may go; `device.rs` says why that
     /// is right.
@@ -62,10 +62,10 @@ impl<S: Scheduler> SchedulerPipe<S> {
                     None => return,
                 }
             }
-            match self.scheduler.next(at, &self.core.wire) {
+            match self.scheduler.get_mut().next(at, &self.core.wire) {
                 Decision::Serve(queue) => {
                     if self.core.peeks
-                        && let Some(bytes) = self.scheduler.head(queue)
+                        && let Some(bytes) = self.scheduler.get_mut().head(queue)
                         && let Some(then) = self.core.wire.waits_for_tokens(bytes, now)
                     {
                         self.core.link = LinkState::NotBefore(then);
@@ -83,8 +83,8 @@ impl<S: Scheduler> SchedulerPipe<S> {
                     self.finish(queue, now);
                 }
                 Decision::Drop(queue) => {
-                    let packet = self.scheduler.throw_away(queue, at);
-                    let by_policy = self.scheduler.by_policy();
+                    let packet = self.scheduler.get_mut().throw_away(queue, at);
+                    let by_policy = self.scheduler.get().by_policy();
                     self.core.thrown_out(packet, by_policy, out);
                 }
                 Decision::NotBefore(then) => {
@@ -116,11 +116,11 @@ impl<S: Scheduler> SchedulerPipe<S> {
 
     /// The head of `queue` goes on the wire; returns when its last bit leaves.
     fn send(&mut self, queue: FlowId, start: Time, out: &mut Vec<Output>) -> Time {
-        let (packet, sent) = self.scheduler.take(queue, start, &mut self.core.wire);
-        if self.scheduler.marked() {
+        let (packet, sent) = self.scheduler.get_mut().take(queue, start, &mut self.core.wire);
+        if self.scheduler.get_mut().marked() {
             self.core.mark(packet.flow, packet.handle, out);
         }
-        if let Some(by) = self.scheduler.earliness() {
+        if let Some(by) = self.scheduler.get_mut().earliness() {
             self.core.early(&packet, by, out);
         }
         if self.core.impairer.is_some() {
@@ -132,14 +132,14 @@ impl<S: Scheduler> SchedulerPipe<S> {
 
     #[inline(always)]
     fn finish(&mut self, queue: FlowId, now: Time) {
-        let packet = self.scheduler.finish(queue, now);
+        let packet = self.scheduler.get_mut().finish(queue, now);
         self.core.stats.hot[packet.flow.index()].gone(packet.bytes);
     }
 
     /// Drops the packets that had to go for the one that arrived last.
     #[inline(always)]
     fn drop_evicted(&mut self, out: &mut Vec<Output>) {
-        while let Some(packet) = self.scheduler.evicted() {
+        while let Some(packet) = self.scheduler.get_mut().evicted() {
             self.core.thrown_out(packet, true, out);
         }
     }
@@ -154,18 +154,18 @@ impl<S: Scheduler> SchedulerPipe<S> {
         out: &mut Vec<Output>,
     ) -> Option<FlowId> {
         let (stay, rest) = self.core.sort((packets, sending), how, out);
-        let on_the_wire = self.scheduler.inherit(stay, sending, known, now);
+        let on_the_wire = self.scheduler.get_mut().inherit(stay, sending, known, now);
         for packet in rest {
             let fits = packet.bytes <= self.core.properties.largest;
-            if fits && self.scheduler.wants_labels() {
+            if fits && self.scheduler.get().wants_labels() {
                 let waited = now.since(packet.arrival);
-                self.scheduler.announce(Label { waited, ..known(packet.handle) });
+                self.scheduler.get_mut().announce(Label { waited, ..known(packet.handle) });
             }
-            if !fits || self.scheduler.arrive(packet, now).is_err() {
+            if !fits || self.scheduler.get_mut().arrive(packet, now).is_err() {
                 self.core.dropped_by_change(Some(packet.flow), &packet, out);
             }
             self.drop_evicted(out);
-            if self.scheduler.marked() {
+            if self.scheduler.get_mut().marked() {
                 self.core.mark(packet.flow, packet.handle, out);
             }
         }
@@ -173,15 +173,15 @@ impl<S: Scheduler> SchedulerPipe<S> {
     }
 }
 
-impl<S: Scheduler + 'static> Pipe for SchedulerPipe<S> {
+impl<S: HeldScheduler> Pipe for SchedulerPipe<S> {
     fn into_kind(self: Box<Self>) -> PipeKind {
         PipeKind::Links(PipeLinks::Single(SingleLink::Plain(self)))
     }
 }
 
-impl<S: Scheduler> Layer for SchedulerPipe<S> {}
+impl<S: HeldScheduler> Layer for SchedulerPipe<S> {}
 
-impl<S: Scheduler> PacketPath for SchedulerPipe<S> {
+impl<S: HeldScheduler> PacketPath for SchedulerPipe<S> {
     fn arrive(&mut self, unit: Unit, _: &MaskIds, now: Time, out: &mut Vec<Output>) -> Time {
         let Unit { flow, handle, mut bytes } = unit;
         if cfg!(debug_assertions)
@@ -189,7 +189,7 @@ impl<S: Scheduler> PacketPath for SchedulerPipe<S> {
                 || matches!(self.core.link, LinkState::NotBefore(t) if t > now))
         {
             // In tests: asking out of turn changes nothing.
-            let _ = self.scheduler.next(self.core.clock(now), &self.core.wire);
+            let _ = self.scheduler.get_mut().next(self.core.clock(now), &self.core.wire);
         }
         let (mut at, mut by_device) = (now, false);
         if bytes > self.core.plain {
@@ -199,16 +199,17 @@ impl<S: Scheduler> PacketPath for SchedulerPipe<S> {
             }
             (at, by_device) = (self.core.clock(now), self.core.device.is_some());
         }
-        let Ok(is_head) = self.scheduler.arrive(Packet { handle, bytes, flow, arrival: now }, at)
+        let Ok(is_head) =
+            self.scheduler.get_mut().arrive(Packet { handle, bytes, flow, arrival: now }, at)
         else {
-            self.core.turned_away(&unit, bytes, self.scheduler.by_policy(), out);
+            self.core.turned_away(&unit, bytes, self.scheduler.get().by_policy(), out);
             self.drop_evicted(out);
             return self.core.link.due();
         };
         // Packets that had to go for it were gone before it came.
         self.drop_evicted(out);
         self.core.stats.hot[flow.index()].queued(bytes);
-        if self.scheduler.marked() {
+        if self.scheduler.get_mut().marked() {
             self.core.mark(flow, handle, out);
         }
         if is_head && self.core.link.is_free() || by_device && self.core.link.has_handed(flow) {
@@ -236,11 +237,11 @@ impl<S: Scheduler> PacketPath for SchedulerPipe<S> {
     }
 
     fn announce(&mut self, label: Label) {
-        self.scheduler.announce(label);
+        self.scheduler.get_mut().announce(label);
     }
 
     fn next_due(&self) -> Time {
-        self.core.next_due(&|| self.scheduler.shortest_head())
+        self.core.next_due(&|| self.scheduler.get().shortest_head())
     }
 
     fn device_times(&self) -> DeviceTimes {
@@ -248,7 +249,7 @@ impl<S: Scheduler> PacketPath for SchedulerPipe<S> {
     }
 
     fn has_room(&self, flow: FlowId, _: &MaskIds, bytes: u32) -> bool {
-        self.scheduler.has_room(flow, self.core.cost(bytes))
+        self.scheduler.get().has_room(flow, self.core.cost(bytes))
     }
 
     fn earliest_due(&self, bytes: u32, now: Time) -> Time {
@@ -256,19 +257,20 @@ impl<S: Scheduler> PacketPath for SchedulerPipe<S> {
     }
 }
 
-impl<S: Scheduler> Inspection for SchedulerPipe<S> {
+impl<S: HeldScheduler> Inspection for SchedulerPipe<S> {
     fn properties(&self) -> &PipeProperties {
         &self.core.properties
     }
 
     fn counters(&self, flow: FlowId) -> Counters {
-        let air = self.scheduler.air(flow).unwrap_or_default();
+        let air = self.scheduler.get().air(flow).unwrap_or_default();
         Counters { air, ..self.core.stats.counters(flow) }
     }
 
     fn sum(&self, first: FlowId, number: u32) -> Counters {
         let mut sum = self.core.stats.sum(first.index()..first.index() + number as usize);
-        let airs = (first.0..first.0 + number).map_while(|flow| self.scheduler.air(FlowId(flow)));
+        let airs =
+            (first.0..first.0 + number).map_while(|flow| self.scheduler.get().air(FlowId(flow)));
         airs.for_each(|air| sum.add(&Counters { air, ..Counters::default() }));
         sum
     }
@@ -278,21 +280,21 @@ impl<S: Scheduler> Inspection for SchedulerPipe<S> {
     }
 
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {
-        self.core.promise(&|| self.scheduler.promise(flow))
+        self.core.promise(&|| self.scheduler.get().promise(flow))
     }
 
     fn breaches(&self, out: &mut Vec<Breach>) {
         self.core.breaches(out);
-        self.scheduler.breaches(out);
+        self.scheduler.get().breaches(out);
     }
 
     fn largest_waiting(&self) -> u32 {
-        self.scheduler.largest_waiting(self.core.link.sending().map(|(queue, _)| queue))
+        self.scheduler.get().largest_waiting(self.core.link.sending().map(|(queue, _)| queue))
     }
 
     fn is_reusable(&mut self, flow: FlowId, now: Time) -> bool {
         self.core.stats.hot[flow.index()].backlog == 0
-            && self.scheduler.is_reusable(flow, self.core.clock(now))
+            && self.scheduler.get_mut().is_reusable(flow, self.core.clock(now))
     }
 
     fn is_at_rest(&mut self, now: Time) -> bool {
@@ -301,7 +303,7 @@ impl<S: Scheduler> Inspection for SchedulerPipe<S> {
     }
 }
 
-impl<S: Scheduler + 'static> LinkPipe for SchedulerPipe<S> {
+impl<S: HeldScheduler> LinkPipe for SchedulerPipe<S> {
     /// A pipe of the same kind goes on with its queues as they are, any other packet by packet.
     fn migrate_from(
         &mut self,
@@ -331,7 +333,7 @@ impl<S: Scheduler + 'static> LinkPipe for SchedulerPipe<S> {
             (queue.zip(sending.map(|(_, end)| end)), (wire, device, impairer))
         } else {
             let PipeParts { packets, sending, wire, device, stats, impairer } = old.dismantle();
-            self.scheduler.start(&setup);
+            self.scheduler.get_mut().start(&setup);
             self.core.stats = stats;
             let at = device.map_or(now, |device| device.clock(now));
             let queue = self.inherit((packets, sending.is_some()), how, known, at, out);
@@ -346,7 +348,7 @@ impl<S: Scheduler + 'static> LinkPipe for SchedulerPipe<S> {
 
     fn dismantle(mut self: Box<Self>) -> PipeParts {
         let sending = self.core.link.sending();
-        let packets = self.scheduler.dismantle(sending.map(|(queue, _)| queue));
+        let packets = self.scheduler.get_mut().dismantle(sending.map(|(queue, _)| queue));
         self.core.into_parts(packets)
     }
 

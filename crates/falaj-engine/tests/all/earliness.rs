@@ -13,7 +13,7 @@ use falaj_engine::network::{IngressPacket, Network, NetworkChange, NetworkSpec, 
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::rules::{RouteRule, RuleAction};
 use falaj_engine::{Engine, Output, PipeId, Prepared};
-use falaj_sched::contract::discipline::Discipline;
+use falaj_sched::contract::complete::CompleteDiscipline;
 use falaj_sched::contract::guarantee::Bound;
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queues::queue::{FlowId, Limit};
@@ -75,7 +75,7 @@ fn bound(spec: &PipeSpec) -> Option<Bound> {
     struct Ask;
     impl registry::Visitor for Ask {
         type Output = Option<Bound>;
-        fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+        fn visit<D: CompleteDiscipline>(self, discipline: D) -> Self::Output {
             discipline.jitter(FlowId(0))
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::common::{Arrival, Dice, any_pipe, become_kind, bursts, emits, run};
 use falaj_engine::{Engine, PipeId};
-use falaj_sched::contract::discipline::Discipline;
+use falaj_sched::contract::complete::CompleteDiscipline;
 use falaj_sched::contract::guarantee::Deadlines;
 use falaj_sched::contract::params::FlowSetup;
 use falaj_sched::queues::queue::{FlowId, Limit};
@@ -195,7 +195,7 @@ fn who_keeps_to_an_envelope_waits_no_longer_than_its_curve_says() {
     struct Ask;
     impl registry::Visitor for Ask {
         type Output = Option<Deadlines>;
-        fn visit<D: Discipline + 'static>(self, discipline: D) -> Option<Deadlines> {
+        fn visit<D: CompleteDiscipline>(self, discipline: D) -> Option<Deadlines> {
             discipline.deadlines(FlowId(0))
         }
     }

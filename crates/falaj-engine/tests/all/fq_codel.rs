@@ -6,7 +6,7 @@ use falaj_engine::masks::MaskIds;
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{DropReason, Engine, Output, PipeId};
-use falaj_sched::contract::discipline::Discipline;
+use falaj_sched::contract::hooks::{MediumHooks, QueueHooks};
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::disciplines::fq_codel::FqCodel;
 use falaj_sched::queues::queue::Limit;

@@ -3,11 +3,13 @@
 
 use crate::common::{Dice, any_pipe, become_kind, virtual_links};
 use falaj_engine::pipe::PipeSpec;
-use falaj_sched::contract::discipline::{Decision, Discipline};
+use falaj_sched::contract::complete::CompleteDiscipline;
+use falaj_sched::contract::discipline::Decision;
 use falaj_sched::contract::params::Setup;
 use falaj_sched::queues::queue::{FlowId, Packet};
 use falaj_sched::registry::{self, ENTRIES, Visitor};
-use falaj_sched::scheduler::instance::{Scheduler, SchedulerInstance};
+use falaj_sched::scheduler::Scheduler;
+use falaj_sched::scheduler::instance::SchedulerInstance;
 use falaj_sched::units::rate::Wire;
 use falaj_sched::units::time::{Span, Time};
 
@@ -19,7 +21,7 @@ impl Visitor for Life<'_> {
     /// Arrivals and transmissions; every so often the head of some queue is thrown
     /// away while it waits. Whoever is asked to be served has a packet, the
     /// discipline is idle only if nobody has, and its next instant comes.
-    fn visit<D: Discipline + 'static>(self, discipline: D) {
+    fn visit<D: CompleteDiscipline>(self, discipline: D) {
         let Life(setup, dice, name) = self;
         let (shared, own) = (discipline.shared_queue().is_some(), discipline.own_queues());
         // Who attempts to send in vain gives up.

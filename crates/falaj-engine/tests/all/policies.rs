@@ -7,7 +7,7 @@ use falaj_engine::masks::MaskIds;
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::{DropReason, Engine, Output, PipeId};
-use falaj_sched::contract::discipline::Discipline;
+use falaj_sched::contract::complete::CompleteDiscipline;
 use falaj_sched::contract::guarantee::RateCondition;
 use falaj_sched::contract::params::{FlowSetup, POLICY, Setup, Value, Values};
 use falaj_sched::queues::aqm::NAMES;
@@ -176,7 +176,7 @@ fn rates_are_kept_with_and_beside_policies() {
     struct Condition;
     impl registry::Visitor for Condition {
         type Output = Option<RateCondition>;
-        fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+        fn visit<D: CompleteDiscipline>(self, discipline: D) -> Self::Output {
             discipline.rate_condition()
         }
     }

@@ -4,7 +4,7 @@ use crate::common::{Arrival, Dice, any_pipe, become_kind, bursts, by_device, emi
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
-use falaj_sched::contract::discipline::Discipline;
+use falaj_sched::contract::complete::CompleteDiscipline;
 use falaj_sched::contract::guarantee::{RateCondition, StaircaseCurve};
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queues::queue::{FlowId, Limit};
@@ -98,7 +98,7 @@ fn backlogged_flows_get_their_service_curve() {
 struct Condition;
 impl registry::Visitor for Condition {
     type Output = Option<RateCondition>;
-    fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+    fn visit<D: CompleteDiscipline>(self, discipline: D) -> Self::Output {
         discipline.rate_condition()
     }
 }
@@ -180,7 +180,7 @@ fn strict_disciplines_keep_their_rate_over_any_interval() {
     struct Strict;
     impl registry::Visitor for Strict {
         type Output = bool;
-        fn visit<D: Discipline + 'static>(self, discipline: D) -> bool {
+        fn visit<D: CompleteDiscipline>(self, discipline: D) -> bool {
             discipline.serves_strictly()
         }
     }
@@ -243,7 +243,7 @@ fn turns_are_served_as_said() {
     struct Ask;
     impl registry::Visitor for Ask {
         type Output = Option<StaircaseCurve>;
-        fn visit<D: Discipline + 'static>(self, discipline: D) -> Option<StaircaseCurve> {
+        fn visit<D: CompleteDiscipline>(self, discipline: D) -> Option<StaircaseCurve> {
             discipline.turns(FlowId(0))
         }
     }

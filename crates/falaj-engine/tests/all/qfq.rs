@@ -7,11 +7,13 @@ use crate::common::{Dice, emits};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
-use falaj_sched::contract::discipline::{Decision, Discipline};
+use falaj_sched::contract::complete::CompleteDiscipline;
+use falaj_sched::contract::discipline::Decision;
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queues::queue::{FlowId, Limit, Packet};
 use falaj_sched::registry::{self, Visitor};
-use falaj_sched::scheduler::instance::{Scheduler, SchedulerInstance};
+use falaj_sched::scheduler::instance::SchedulerInstance;
+use falaj_sched::scheduler::{Inspection, Scheduler};
 use falaj_sched::units::rate::{Rate, Wire};
 use falaj_sched::units::time::{Span, Time};
 use std::collections::VecDeque;
@@ -43,14 +45,14 @@ trait Driven {
     fn is_reusable(&mut self, f: usize) -> bool;
 }
 
-struct Driver<D: Discipline + 'static> {
+struct Driver<D: CompleteDiscipline> {
     station: SchedulerInstance<D>,
     wire: Wire,
     now: Time,
     sending: Option<(FlowId, Time)>,
 }
 
-impl<D: Discipline + 'static> Driven for Driver<D> {
+impl<D: CompleteDiscipline> Driven for Driver<D> {
     fn arrive(&mut self, f: usize, bytes: u32) {
         let packet = Packet { handle: 0, bytes, flow: FlowId(f as u32), arrival: self.now };
         self.station.arrive(packet, self.now).expect("room");
@@ -85,7 +87,7 @@ fn drive(kind: &str, setup: &Setup) -> Box<dyn Driven> {
     struct Make<'a>(&'a Setup);
     impl Visitor for Make<'_> {
         type Output = Box<dyn Driven>;
-        fn visit<D: Discipline + 'static>(self, discipline: D) -> Box<dyn Driven> {
+        fn visit<D: CompleteDiscipline>(self, discipline: D) -> Box<dyn Driven> {
             let wire = Wire::new(self.0.rate);
             Box::new(Driver {
                 station: SchedulerInstance::new(self.0, discipline),

@@ -7,13 +7,15 @@ use crate::common::{Arrival, Dice, bursts, emits, run};
 use falaj_engine::fairness::{self, Worst};
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Engine, PipeId};
-use falaj_sched::contract::discipline::{Decision, Discipline};
+use falaj_sched::contract::complete::CompleteDiscipline;
+use falaj_sched::contract::discipline::Decision;
 use falaj_sched::contract::params::{FlowSetup, POLICY, Setup, Value, Values};
 use falaj_sched::mechanisms::gps::fluid::Fluid;
 use falaj_sched::queues::aqm::policy::Policy;
 use falaj_sched::queues::queue::{FlowId, Limit, Packet};
 use falaj_sched::registry::{self, Visitor};
-use falaj_sched::scheduler::instance::{Scheduler, SchedulerInstance};
+use falaj_sched::scheduler::Scheduler;
+use falaj_sched::scheduler::instance::SchedulerInstance;
 use falaj_sched::units::rate::{Rate, Wire};
 use falaj_sched::units::time::{Span, Time};
 use std::collections::VecDeque;
@@ -55,7 +57,7 @@ struct Served {
 
 impl Visitor for Together<'_> {
     type Output = Vec<Served>;
-    fn visit<D: Discipline + 'static>(self, discipline: D) -> Vec<Served> {
+    fn visit<D: CompleteDiscipline>(self, discipline: D) -> Vec<Served> {
         let mut station = SchedulerInstance::new(self.setup, discipline);
         let mut wire = Wire::new(self.setup.rate);
         let (mut now, mut next, mut served) = (Time::ZERO, 0, Vec::new());

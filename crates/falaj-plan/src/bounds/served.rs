@@ -2,7 +2,7 @@
 
 use super::follows::{By, Distances};
 use falaj_scenario::Direction;
-use falaj_sched::contract::discipline::Discipline;
+use falaj_sched::contract::complete::CompleteDiscipline;
 use falaj_sched::contract::guarantee::{Bound, Deadlines, Promise, RateCondition, StaircaseCurve};
 use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::contract::params::{ConfigErrors, Setup};
@@ -134,7 +134,7 @@ struct Finer {
 }
 impl registry::Visitor for Finer {
     type Output = Served;
-    fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+    fn visit<D: CompleteDiscipline>(self, discipline: D) -> Self::Output {
         Served {
             turns: self.flows.iter().map(|&f| discipline.turns(f).filter(|_| self.whole)).collect(),
             deadlines: self

@@ -3,7 +3,7 @@
 use crate::diagnostics::Problem;
 use crate::keys::{self, Key};
 use crate::read::{Datum, Fields, deciding, fields};
-use falaj_sched::contract::discipline::Discipline;
+use falaj_sched::contract::complete::CompleteDiscipline;
 use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::registry;
@@ -44,7 +44,7 @@ pub(crate) struct Promised {
 }
 impl registry::Visitor for Promised {
     type Output = Vec<Option<Rate>>;
-    fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+    fn visit<D: CompleteDiscipline>(self, discipline: D) -> Self::Output {
         self.flows.into_iter().map(|f| discipline.service(f).ok().map(|p| p.rate)).collect()
     }
 }

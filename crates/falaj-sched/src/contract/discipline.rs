@@ -14,14 +14,10 @@
 //! - `next` may be asked any number of times, early, late or twice; only what arrives, what is
 //!   taken and the instants of the discipline's own making change what it will decide.
 
-use crate::contract::breach::Breach;
-use crate::contract::guarantee::{Bound, Deadlines, Promise, RateCondition, StaircaseCurve};
-use crate::contract::no_guarantee::NoPromise;
-use crate::contract::transmission::{Air, Sent};
-use crate::queues::queue::{FlowId, Flows, Limit};
-use crate::units::label::Label;
+use crate::contract::transmission::Sent;
+use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;
-use crate::units::time::{Span, Time};
+use crate::units::time::Time;
 
 /// What may happen on a free link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,35 +33,60 @@ pub enum Decision {
     Idle,
 }
 
-/// Why a packet was thrown out of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Thrown {
-    /// The discipline answered so.
-    Answered,
-    /// Another one needed the room, and the head was not on the wire.
-    Head,
-    /// Another one needed the room, and the head was on the wire: the one behind it went.
-    BehindHead,
-}
-
-/// Whose promise is broken by packets that are thrown out of a queue after they found room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DropImpact {
-    /// Nobody's.
-    Nobody,
-    /// That of their own flow.
-    Own,
-    /// Those of all flows.
-    All,
-}
-
 /// Decides which queued packet goes on the link next.
+///
+/// Beside this, each discipline says what it [guarantees](crate::contract::guarantee::Guarantees),
+/// and has the [hooks](crate::contract::hooks), most of which do nothing.
 pub trait Discipline: Send + Sized {
     /// What it keeps for each flow; together with a tag up to 16 bytes share
     /// the queue's cache line, and up to 80 its two.
     type State: Default + Clone + Send + core::fmt::Debug + 'static;
     /// What a packet carries from its arrival on; `()` for most.
     type Tag: Copy + Default + Send + core::fmt::Debug + 'static;
+
+    /// True if it looks at packets when they [arrive](Discipline::arrived), which is not called
+    /// otherwise.
+    ///
+    /// A flow that another discipline divides shows no arrivals, so a discipline that sees them is
+    /// refused above such a flow. No scheduler can be built of one that tags packets and leaves
+    /// this false: that does not compile.
+    ///
+    /// ```compile_fail
+    /// # use falaj_sched::contract::discipline::{Decision, Discipline};
+    /// # use falaj_sched::contract::guarantee::{Guarantees, Promise};
+    /// # use falaj_sched::contract::hooks::{MediumHooks, QueueHooks};
+    /// # use falaj_sched::contract::no_guarantee::NoPromise;
+    /// # use falaj_sched::contract::params::{Setup, Values};
+    /// # use falaj_sched::contract::transmission::Sent;
+    /// # use falaj_sched::queues::queue::{FlowId, Flows};
+    /// # use falaj_sched::scheduler::instance::SchedulerInstance;
+    /// # use falaj_sched::units::rate::{Rate, Wire};
+    /// # use falaj_sched::units::time::Time;
+    /// struct Tagging;
+    /// impl Discipline for Tagging {
+    ///     type State = ();
+    ///     type Tag = u64;
+    ///     // const SEES_ARRIVALS: bool = true;
+    /// #   fn start(&mut self, _: &mut Flows<(), u64>) {}
+    /// #   fn migrate_from(&mut self, _: Self, _: &mut Flows<(), u64>, _: Time) {}
+    /// #   fn ready(&mut self, _: &mut Flows<(), u64>, _: FlowId, _: Time) {}
+    /// #   fn next(&mut self, _: &mut Flows<(), u64>, _: Time, _: &Wire) -> Decision {
+    /// #       Decision::Idle
+    /// #   }
+    /// #   fn on_transmit(&mut self, _: &mut Flows<(), u64>, _: FlowId, _: Sent) {}
+    /// }
+    /// # impl QueueHooks for Tagging {}
+    /// # impl MediumHooks for Tagging {}
+    /// # impl Guarantees for Tagging {
+    /// #     fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
+    /// #         Err(NoPromise("nothing is sent".into()))
+    /// #     }
+    /// # }
+    /// # let rate = Rate::from_mbit(1);
+    /// # let setup = Setup { rate, largest: 1_500, scheduler: Values::default(), flows: vec![] };
+    /// SchedulerInstance::new(&setup, Tagging);
+    /// ```
+    const SEES_ARRIVALS: bool = false;
 
     /// Puts what was set for each flow in its place. Called once, before
     /// anything else, with empty queues.
@@ -96,6 +117,7 @@ pub trait Discipline: Send + Sized {
 
     /// A packet of so many bytes is about to join the queue of `f`: the tag
     /// that it carries from now on. [`ready`](Discipline::ready) follows if it is the head.
+    /// Called only where [`SEES_ARRIVALS`](Discipline::SEES_ARRIVALS) is set.
     #[inline]
     fn arrived(
         &mut self,
@@ -124,122 +146,8 @@ pub trait Discipline: Send + Sized {
         wire: &Wire,
     ) -> Decision;
 
-    /// On a link that waits for tokens: is it asked anew while those of the packet that it named
-    /// are not there yet, so that whoever comes meanwhile may go first? Else the packet is
-    /// given away, and keeps its place.
-    fn peeks(&self) -> bool {
-        false
-    }
-
-    /// How long the head of `f`, of so many bytes, is on the medium if that is served now;
-    /// `None`: as long as it takes at the link's rate.
-    #[inline]
-    fn airtime(&self, f: FlowId, bytes: u32) -> Option<Span> {
-        let _ = (f, bytes);
-        None
-    }
-
-    /// What `f` had of the air so far, where there are [air times](Discipline::airtime).
-    fn air(&self, f: FlowId) -> Option<Air> {
-        let _ = f;
-        None
-    }
-
     /// The head of `f` goes on the wire: the moment to charge for it.
     fn on_transmit(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, sent: Sent);
-
-    /// `Some`: there is but one queue with this limit, for all flows.
-    fn shared_queue(&self) -> Option<Limit> {
-        None
-    }
-
-    /// What is known of the packet that arrives next, where [labels are looked
-    /// at](Discipline::wants_labels).
-    #[inline]
-    fn announce(&mut self, label: Label) {
-        let _ = label;
-    }
-
-    /// The queue that a packet of `flow` joins.
-    #[inline]
-    fn place(&self, flow: FlowId) -> FlowId {
-        if self.shared_queue().is_some() { FlowId(0) } else { flow }
-    }
-
-    /// `Some`: it has so many queues of its own, whatever the flows are, each with this limit.
-    fn own_queues(&self) -> Option<(usize, Limit)> {
-        None
-    }
-
-    /// Do its own queues hold as much together as they may?
-    #[inline]
-    fn is_full(&self, flows: &Flows<Self::State, Self::Tag>) -> bool {
-        let _ = flows;
-        false
-    }
-
-    /// A packet got in; whose first waiting packet has to go for it. True: the head of
-    /// that queue is on the wire, and the packet behind it goes.
-    #[inline]
-    fn drop_victim(&mut self, flows: &Flows<Self::State, Self::Tag>) -> Option<(FlowId, bool)> {
-        let _ = flows;
-        None
-    }
-
-    /// The head of `f`, of this length in bytes, was dropped: [`next`](Discipline::next) decided
-    /// so, or it was the [victim](Discipline::drop_victim) that made room for another packet.
-    fn thrown_away(
-        &mut self,
-        flows: &mut Flows<Self::State, Self::Tag>,
-        f: FlowId,
-        bytes: u32,
-        because: Thrown,
-        now: Time,
-    ) {
-        let _ = (bytes, because);
-        self.head_changed(flows, f, now);
-    }
-
-    /// The packet behind the head of `f`, of so many bytes, was thrown out by a policy; the head is
-    /// on the wire.
-    fn dropped_behind_head(
-        &mut self,
-        flows: &mut Flows<Self::State, Self::Tag>,
-        f: FlowId,
-        bytes: u32,
-        now: Time,
-    ) {
-        let _ = (flows, f, bytes, now);
-    }
-
-    /// Was the packet that was [sent](Discipline::on_transmit) last marked? It is told once.
-    #[inline]
-    fn marked(&mut self) -> bool {
-        false
-    }
-
-    /// Are packets that it throws away dropped by a policy of queues?
-    fn manages_queues(&self) -> bool {
-        false
-    }
-
-    /// Does it look at labels? Who manages queues does.
-    #[inline]
-    fn wants_labels(&self) -> bool {
-        self.manages_queues()
-    }
-
-    /// By how much the packet that was [sent](Discipline::on_transmit) last leaves sooner than at
-    /// the latest that was promised; `None`: it stays as early as it came. It is told once.
-    #[inline]
-    fn earliness(&mut self) -> Option<Span> {
-        None
-    }
-
-    /// Where its random decisions begin.
-    fn seed(&mut self, seed: u64) {
-        let _ = seed;
-    }
 
     /// May this empty flow go, and another start afresh in its place? Not
     /// while it owes or is owed anything.
@@ -247,72 +155,13 @@ pub trait Discipline: Send + Sized {
         let _ = (flows, f, now);
         true
     }
+}
 
-    /// How it broke this contract, where it is one that may and did.
-    fn breach(&self) -> Option<Breach> {
-        None
-    }
-
-    /// What flow `f` of the scenario is promised.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise>;
-
-    /// How flow `f` is served, more finely than its promise says, where that is known: the
-    /// delays of those that keep to an envelope may be shorter by it.
-    fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
-        let _ = f;
-        None
-    }
-
-    /// The curve by which the packets of `f` have deadlines, where it promises more than a rate and
-    /// a latency, or where only those that keep to an envelope are promised anything.
-    fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
-        let _ = f;
-        None
-    }
-
-    /// What must hold, beside a backlog, for the rate that [`service`](Discipline::service)
-    /// promises.
-    fn rate_condition(&self) -> Option<RateCondition> {
-        None
-    }
-
-    /// Whom does it harm that a policy of queues drops packets that had found room?
-    fn harm_of_drops(&self) -> DropImpact {
-        // Who looks at packets when they arrive has counted those that are thrown out later.
-        if self.only_over_queues() { DropImpact::Own } else { DropImpact::Nobody }
-    }
-
-    /// By how much the delays of two packets of `f` differ at most, from where they first came to a
-    /// chain of such links.
-    fn jitter(&self, f: FlowId) -> Option<Bound> {
-        let _ = f;
-        None
-    }
-
-    /// Is the rate that [`service`](Discipline::service) promises kept over any
-    /// interval in which the flow is backlogged, not only from the start of the
-    /// backlog on? Only such a flow is a server that can promise on (a strict
-    /// service curve).
-    fn serves_strictly(&self) -> bool {
-        false
-    }
-
-    /// Must its flows be queues, and not be divided by other disciplines? So where it
-    /// looks at packets when they [arrive](Discipline::arrived).
-    fn only_over_queues(&self) -> bool {
-        core::any::TypeId::of::<Self::Tag>() != core::any::TypeId::of::<()>()
-    }
-
-    /// Why it can divide a link only, and not a flow of another discipline; most can.
-    fn only_on_a_link(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// What flow `f` is promised where no link is served but a flow of another
-    /// discipline, which is promised `server`, strictly; this discipline was built
-    /// for that rate.
-    fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
-        let _ = (f, server);
-        Err(NoPromise("no bound is known for this discipline below another".into()))
-    }
+/// Does not compile for a discipline that tags packets without
+/// [seeing them arrive](Discipline::SEES_ARRIVALS).
+pub(crate) const fn assert_tags_are_set<D: Discipline>() {
+    assert!(
+        size_of::<D::Tag>() == 0 || D::SEES_ARRIVALS,
+        "a discipline whose packets carry a tag sees them arrive: set `SEES_ARRIVALS`"
+    );
 }

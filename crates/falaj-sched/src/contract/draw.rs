@@ -2,6 +2,7 @@
 
 use crate::contract::params::{Setup, Value};
 use crate::units::time::Span;
+use core::fmt;
 
 /// A source of random whole numbers: each call draws one between its arguments, both included.
 pub type Dice<'a> = &'a mut dyn FnMut(u64, u64) -> u64;
@@ -10,7 +11,7 @@ pub type Dice<'a> = &'a mut dyn FnMut(u64, u64) -> u64;
 pub type DrawValue = fn(&Setup, Dice<'_>) -> Value;
 
 /// How random values are drawn that the discipline accepts together, at least most of the time.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Draw {
     /// Parameters for which a value drawn by its type alone hardly ever fits, each with its draw.
     pub values: &'static [(&'static str, DrawValue)],
@@ -27,6 +28,22 @@ impl Draw {
     /// Values by their types, but for these parameters.
     pub(crate) const fn by(values: &'static [(&'static str, DrawValue)]) -> Draw {
         Draw { values, ..Draw::INDEPENDENT }
+    }
+}
+
+/// Without the functions, whose addresses may differ from copy to copy.
+impl fmt::Debug for Draw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        struct Names<'a>(&'a [(&'static str, DrawValue)]);
+        impl fmt::Debug for Names<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+            }
+        }
+        f.debug_struct("Draw")
+            .field("values", &Names(self.values))
+            .field("leaves_only", &self.leaves_only)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,19 +1,99 @@
 //! What a discipline guarantees to a flow: by which formula, from where, and
 //! under which condition.
 
+use crate::contract::discipline::Discipline;
+use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Setup};
-use crate::queues::queue::Limit;
+use crate::queues::queue::{FlowId, Limit};
 use crate::units::rate::Rate;
 use crate::units::time::Span;
 use alloc::format;
 use alloc::vec::Vec;
+
+/// Whose promise is broken by packets that are thrown out of a queue after they found room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DropImpact {
+    /// Nobody's.
+    Nobody,
+    /// That of their own flow.
+    Own,
+    /// Those of all flows.
+    All,
+}
+
+/// The guarantees of a discipline to each flow, and the conditions under which they hold: plans
+/// and trees of disciplines ask for them.
+pub trait Guarantees: Discipline {
+    /// What flow `f` of the scenario is promised.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise>;
+
+    /// How flow `f` is served, more finely than its promise says, where that is known: the
+    /// delays of those that keep to an envelope may be shorter by it.
+    fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
+        let _ = f;
+        None
+    }
+
+    /// The curve by which the packets of `f` have deadlines, where it promises more than a rate and
+    /// a latency, or where only those that keep to an envelope are promised anything.
+    fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
+        let _ = f;
+        None
+    }
+
+    /// What must hold, beside a backlog, for the rate that [`service`](Guarantees::service)
+    /// promises.
+    fn rate_condition(&self) -> Option<RateCondition> {
+        None
+    }
+
+    /// The flows whose guarantee breaks where a policy of queues drops packets that had found room.
+    fn harm_of_drops(&self) -> DropImpact {
+        // Who looks at packets when they arrive has counted those that are thrown out later.
+        if self.only_over_queues() { DropImpact::Own } else { DropImpact::Nobody }
+    }
+
+    /// By how much the delays of two packets of `f` differ at most, from where they first came to a
+    /// chain of such links.
+    fn jitter(&self, f: FlowId) -> Option<Bound> {
+        let _ = f;
+        None
+    }
+
+    /// Returns true if the rate that [`service`](Guarantees::service) promises is kept over any
+    /// interval in which the flow is backlogged, not only from the start of the
+    /// backlog on. Only such a flow is a server that can promise on (a strict
+    /// service curve).
+    fn serves_strictly(&self) -> bool {
+        false
+    }
+
+    /// Returns true if its flows must be queues, and may not be divided by other disciplines: so
+    /// where it [sees arrivals](Discipline::SEES_ARRIVALS), which are not seen above a division.
+    fn only_over_queues(&self) -> bool {
+        Self::SEES_ARRIVALS
+    }
+
+    /// Why it can divide a link only, and not a flow of another discipline; most can.
+    fn only_on_a_link(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// What flow `f` is promised where no link is served but a flow of another
+    /// discipline, which is promised `server`, strictly; this discipline was built
+    /// for that rate.
+    fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+        let _ = (f, server);
+        Err(NoPromise("no bound is known for this discipline below another".into()))
+    }
+}
 
 /// A guarantee to one flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promise {
     /// A flow that stays backlogged gets at least this rate once `latency` has
     /// passed, counted in packets whose last bit has left; under some disciplines on a
-    /// [further condition](crate::contract::discipline::Discipline::rate_condition).
+    /// [further condition](crate::contract::guarantee::Guarantees::rate_condition).
     pub rate: Rate,
     /// The latency of the rate-latency service curve.
     pub latency: Span,

@@ -1,8 +1,10 @@
 //! The bound on a flow's worst-case fair index (B-WFI): the bytes by which a backlogged flow may
 //! be behind its share of the link.
 
+use core::fmt;
+
 /// The bound that a discipline declares, as a formula.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct WfiFormula {
     /// With `phi = w/sum w`, `L` the link's largest packet, `L_i` the flow's own.
     pub formula: &'static str,
@@ -10,6 +12,16 @@ pub struct WfiFormula {
     pub condition: Option<&'static str>,
     /// The bound of one flow, in bytes.
     pub bytes: fn(&WfiFlow) -> f64,
+}
+
+/// Without the function, whose address may differ from copy to copy.
+impl fmt::Debug for WfiFormula {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WfiFormula")
+            .field("formula", &self.formula)
+            .field("condition", &self.condition)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A flow by its weight and packets, and the others of its link.

@@ -17,7 +17,8 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
-use crate::contract::guarantee::{Deadlines, Promise};
+use crate::contract::guarantee::{Deadlines, Guarantees, Promise};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
@@ -188,7 +189,12 @@ impl Discipline for Arc {
         let state = flows.state(f);
         state.left >= 0 && state.expected <= instant(now)
     }
+}
 
+impl QueueHooks for Arc {}
+impl MediumHooks for Arc {}
+
+impl Guarantees for Arc {
     /// What a flow used beyond its rate is remembered.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         Err(NoPromise(format!(

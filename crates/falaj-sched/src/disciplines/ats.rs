@@ -10,8 +10,11 @@
 //! would wait too long is not thrown away: the queue's limit does that.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Decision, Discipline, DropImpact, Thrown};
-use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::discipline::{Decision, Discipline};
+use crate::contract::guarantee::{
+    Bound, DropImpact, Guarantees, Promise, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::hooks::{MediumHooks, QueueHooks, Thrown};
 use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Kind, Param, Setup};
@@ -119,6 +122,7 @@ impl Discipline for Ats {
     type State = AtsFlow;
     /// When it came.
     type Tag = Time;
+    const SEES_ARRIVALS: bool = true;
 
     fn start(&mut self, _: &mut Flows<AtsFlow, Time>) {}
 
@@ -146,28 +150,6 @@ impl Discipline for Ats {
 
     fn head_changed(&mut self, flows: &mut Flows<AtsFlow, Time>, f: FlowId, _: Time) {
         self.follow(flows, f);
-    }
-
-    /// It costs no tokens, and who stands in for it is not eligible before it was, or before now.
-    fn thrown_away(
-        &mut self,
-        flows: &mut Flows<AtsFlow, Time>,
-        f: FlowId,
-        _: u32,
-        _: Thrown,
-        now: Time,
-    ) {
-        let was = self.eligible.tag(f).map(|(_, then)| then).or(self.held.tag(f));
-        let since = was.map_or(now, |then| then.min(now));
-        self.steads.shows(f, since);
-        self.steads.thrown_out(f, now);
-        let state = flows.state_mut(f);
-        state.last = state.last.max(instant(since));
-        self.follow(flows, f);
-    }
-
-    fn dropped_behind_head(&mut self, _: &mut Flows<AtsFlow, Time>, f: FlowId, _: u32, _: Time) {
-        self.steads.dropped_behind_head(f);
     }
 
     #[inline(always)]
@@ -202,7 +184,35 @@ impl Discipline for Ats {
     fn is_reusable(&self, flows: &Flows<AtsFlow, Time>, f: FlowId, now: Time) -> bool {
         flows.state(f).full <= instant(now)
     }
+}
 
+impl QueueHooks for Ats {
+    /// It costs no tokens, and who stands in for it is not eligible before it was, or before now.
+    fn thrown_away(
+        &mut self,
+        flows: &mut Flows<AtsFlow, Time>,
+        f: FlowId,
+        _: u32,
+        _: Thrown,
+        now: Time,
+    ) {
+        let was = self.eligible.tag(f).map(|(_, then)| then).or(self.held.tag(f));
+        let since = was.map_or(now, |then| then.min(now));
+        self.steads.shows(f, since);
+        self.steads.thrown_out(f, now);
+        let state = flows.state_mut(f);
+        state.last = state.last.max(instant(since));
+        self.follow(flows, f);
+    }
+
+    fn dropped_behind_head(&mut self, _: &mut Flows<AtsFlow, Time>, f: FlowId, _: u32, _: Time) {
+        self.steads.dropped_behind_head(f);
+    }
+}
+
+impl MediumHooks for Ats {}
+
+impl Guarantees for Ats {
     /// Who is thrown out has spent nothing.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::Nobody

@@ -12,7 +12,10 @@
 //! the slope, a byte costs 8 10^9; nothing is rounded.
 
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::guarantee::{
+    Bound, Guarantees, Promise, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
@@ -191,7 +194,12 @@ impl Discipline for Cbs {
     fn is_reusable(&self, flows: &Flows<CbsFlow>, f: FlowId, now: Time) -> bool {
         self.slopes[f.index()].is_none_or(|slope| flows.state(f).recovers(slope) <= now)
     }
+}
 
+impl QueueHooks for Cbs {}
+impl MediumHooks for Cbs {}
+
+impl Guarantees for Cbs {
     /// With `S` the slopes of the higher classes: their credits together rise by at most `S` a
     /// second and fall by `C - S` while one of them sends, and none is below `-(C - s)L/C`. So
     /// they, and one packet of a lower class, keep this one waiting for at most `(m + L)/(C -

@@ -18,7 +18,10 @@
 //! Credits are integers in parts of `1/C` of a packet, so that nothing is rounded.
 
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::guarantee::{
+    Bound, Guarantees, Promise, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
@@ -261,7 +264,12 @@ impl Discipline for Corr {
     fn is_reusable(&self, flows: &Flows<CorrFlow>, f: FlowId, _: Time) -> bool {
         flows.state(f).credit == 0
     }
+}
 
+impl QueueHooks for Corr {}
+impl MediumHooks for Corr {}
+
+impl Guarantees for Corr {
     /// In credits, a packet being `C`: a flow's credit is a multiple of `g_i =
     /// gcd(T r_i, C)` and smaller than a packet both ways, so two credits differ by
     /// at most `d_i = 2 (C - g_i)`. A packet that is the `k`-th of its queue, and comes while a

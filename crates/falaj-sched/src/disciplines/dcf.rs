@@ -9,7 +9,7 @@
 //! says is dropped. After a frame a station counts down again, also without another one; a frame
 //! that comes after that, to free air, goes at once.
 //!
-//! A packet is on the wire for preamble and frame, which is the [air time](Discipline::airtime)
+//! A packet is on the wire for preamble and frame, which is the [air time](MediumHooks::airtime)
 //! that it is given; the rest is time in which nobody may send. Slots are counted over all free
 //! time: a station has the number at which it sends, not a counter, and nothing is done in a slot.
 //! Draws are by (seed, station, number of the draw).
@@ -17,7 +17,8 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Dice, Draw};
-use crate::contract::guarantee::{Promise, room_for_one};
+use crate::contract::guarantee::{Guarantees, Promise, room_for_one};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{
@@ -352,12 +353,6 @@ impl Discipline for Dcf {
         }
     }
 
-    fn seed(&mut self, seed: u64) {
-        for (f, station) in self.stations.iter_mut().enumerate() {
-            station.draws = Draws::new(mix(seed), f as u64);
-        }
-    }
-
     #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<()>, f: FlowId, now: Time) {
         let SchedulerInstance { slot, drawn, .. } = self.stations[f.index()];
@@ -417,11 +412,6 @@ impl Discipline for Dcf {
         }
     }
 
-    #[inline]
-    fn airtime(&self, f: FlowId, bytes: u32) -> Option<Span> {
-        Some(self.channel.frame(self.stations[f.index()].rate, bytes))
-    }
-
     fn on_transmit(&mut self, _: &mut Flows<()>, f: FlowId, sent: Sent) {
         let station = &mut self.stations[f.index()];
         let acknowledged = self.channel.acknowledged(station.rate);
@@ -434,15 +424,32 @@ impl Discipline for Dcf {
         self.serving = Some(f);
     }
 
-    fn air(&self, f: FlowId) -> Option<Air> {
-        Some(self.stations[f.index()].air)
-    }
-
     fn is_reusable(&self, _: &Flows<()>, f: FlowId, now: Time) -> bool {
         let station = &self.stations[f.index()];
         station.slot <= self.slots + now.since(self.counts) / SLOT
     }
+}
 
+impl QueueHooks for Dcf {}
+
+impl MediumHooks for Dcf {
+    fn seed(&mut self, seed: u64) {
+        for (f, station) in self.stations.iter_mut().enumerate() {
+            station.draws = Draws::new(mix(seed), f as u64);
+        }
+    }
+
+    #[inline]
+    fn airtime(&self, f: FlowId, bytes: u32) -> Option<Span> {
+        Some(self.channel.frame(self.stations[f.index()].rate, bytes))
+    }
+
+    fn air(&self, f: FlowId) -> Option<Air> {
+        Some(self.stations[f.index()].air)
+    }
+}
+
+impl Guarantees for Dcf {
     fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
         Err(NoPromise("stations contend at random: what they get can only be expected".into()))
     }

@@ -8,7 +8,8 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
-use crate::contract::guarantee::{Promise, StaircaseCurve, finite_rate};
+use crate::contract::guarantee::{Guarantees, Promise, StaircaseCurve, finite_rate};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -87,7 +88,12 @@ impl Discipline for Drr {
     fn on_transmit(&mut self, flows: &mut Flows<DeficitFlow>, f: FlowId, sent: Sent) {
         flows.state_mut(f).pay(sent.bytes);
     }
+}
 
+impl QueueHooks for Drr {}
+impl MediumHooks for Drr {}
+
+impl Guarantees for Drr {
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         Ok(self.quanta.promise(f))
     }

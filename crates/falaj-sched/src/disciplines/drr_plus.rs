@@ -25,7 +25,8 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Dice, Draw};
-use crate::contract::guarantee::{Bound, Promise, finite_rate, room_for_one};
+use crate::contract::guarantee::{Bound, Guarantees, Promise, finite_rate, room_for_one};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Value, Values};
@@ -270,6 +271,8 @@ impl DrrPlus {
 impl Discipline for DrrPlus {
     type State = DrrPlusFlow;
     type Tag = ();
+    /// Contracts are judged by arrivals.
+    const SEES_ARRIVALS: bool = true;
 
     fn start(&mut self, flows: &mut Flows<DrrPlusFlow>) {
         for (f, &quantum) in self.quanta.each.iter().enumerate() {
@@ -362,7 +365,12 @@ impl Discipline for DrrPlus {
             !c.broken && c.log.back().is_none_or(|&(at, _)| now.since(at) >= c.window)
         })
     }
+}
 
+impl QueueHooks for DrrPlus {}
+impl MediumHooks for DrrPlus {}
+
+impl Guarantees for DrrPlus {
     /// See the module's text.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let low = self.contracts[f.index()].is_some();
@@ -398,10 +406,5 @@ impl Discipline for DrrPlus {
             },
             others,
         })
-    }
-
-    /// Contracts are judged by arrivals.
-    fn only_over_queues(&self) -> bool {
-        true
     }
 }

@@ -7,8 +7,9 @@
 //! about as much, and L stays short. Names and steps are those of the RFC's appendix A;
 //! marks come at even distances (its function `recur`), so that there is no chance in it.
 
-use crate::contract::discipline::{Decision, Discipline, Thrown};
-use crate::contract::guarantee::{Promise, finite_rate};
+use crate::contract::discipline::{Decision, Discipline};
+use crate::contract::guarantee::{Guarantees, Promise, finite_rate};
+use crate::contract::hooks::{MediumHooks, QueueHooks, Thrown};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
@@ -254,30 +255,13 @@ impl DualPi2 {
 impl Discipline for DualPi2 {
     type State = ();
     type Tag = ArrivalStamp;
+    const SEES_ARRIVALS: bool = true;
 
     fn start(&mut self, _: &mut Flows<(), ArrivalStamp>) {}
 
     fn migrate_from(&mut self, old: DualPi2, flows: &mut Flows<(), ArrivalStamp>, now: Time) {
         *self = DualPi2 { of: self.of, limit: self.limit, ..old };
         self.catch_up(flows, now);
-    }
-
-    #[inline]
-    fn announce(&mut self, label: Label) {
-        self.label = label;
-    }
-
-    #[inline]
-    fn place(&self, _: FlowId) -> FlowId {
-        if matches!(self.label.ecn, Ecn::Ect1 | Ecn::Ce) { L } else { C }
-    }
-
-    fn own_queues(&self) -> Option<(usize, Limit)> {
-        Some((2, Limit::Packets(u32::MAX)))
-    }
-
-    fn is_full(&self, flows: &Flows<(), ArrivalStamp>) -> bool {
-        u64::from(flows.packets(L)) + u64::from(flows.packets(C)) >= self.limit
     }
 
     fn arrived(
@@ -315,6 +299,26 @@ impl Discipline for DualPi2 {
         self.counts = self.chosen.0;
         self.marked = self.chosen.1 == Verdict::Mark;
     }
+}
+
+impl QueueHooks for DualPi2 {
+    #[inline]
+    fn announce(&mut self, label: Label) {
+        self.label = label;
+    }
+
+    #[inline]
+    fn place(&self, _: FlowId) -> FlowId {
+        if matches!(self.label.ecn, Ecn::Ect1 | Ecn::Ce) { L } else { C }
+    }
+
+    fn own_queues(&self) -> Option<(usize, Limit)> {
+        Some((2, Limit::Packets(u32::MAX)))
+    }
+
+    fn is_full(&self, flows: &Flows<(), ArrivalStamp>) -> bool {
+        u64::from(flows.packets(L)) + u64::from(flows.packets(C)) >= self.limit
+    }
 
     fn thrown_away(
         &mut self,
@@ -336,7 +340,11 @@ impl Discipline for DualPi2 {
     fn manages_queues(&self) -> bool {
         true
     }
+}
 
+impl MediumHooks for DualPi2 {}
+
+impl Guarantees for DualPi2 {
     fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
         let why = "two queues for all flows, and packets are dropped to keep delays short";
         Err(NoPromise(format!("{why}; `drr` with a queue for each flow promises")))

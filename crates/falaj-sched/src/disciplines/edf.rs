@@ -5,8 +5,11 @@
 //! hard-real-time environment" (1973); for packets Ferrari and Verma (1990).
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Decision, Discipline, DropImpact};
-use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::discipline::{Decision, Discipline};
+use crate::contract::guarantee::{
+    Bound, DropImpact, Guarantees, Promise, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
@@ -83,6 +86,7 @@ impl Edf {
 impl Discipline for Edf {
     type State = ();
     type Tag = Time;
+    const SEES_ARRIVALS: bool = true;
 
     fn start(&mut self, _: &mut Flows<(), Time>) {}
 
@@ -124,7 +128,12 @@ impl Discipline for Edf {
     fn on_transmit(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: Sent) {
         self.serving = Some(f);
     }
+}
 
+impl QueueHooks for Edf {}
+impl MediumHooks for Edf {}
+
+impl Guarantees for Edf {
     /// No packet's time depends on those before it.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::Nobody

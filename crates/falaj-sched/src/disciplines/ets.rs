@@ -7,7 +7,8 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Dice, Draw};
-use crate::contract::guarantee::{Promise, finite_rate, room_for_one};
+use crate::contract::guarantee::{Guarantees, Promise, finite_rate, room_for_one};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Value, Values};
@@ -181,7 +182,12 @@ impl Discipline for Ets {
             None => state.drr.pay(sent.bytes),
         }
     }
+}
 
+impl QueueHooks for Ets {}
+impl MediumHooks for Ets {}
+
+impl Guarantees for Ets {
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let top = self.priorities.iter().flatten().min();
         match (self.priorities[f.index()], top) {

@@ -9,8 +9,11 @@
 //! at the least weight; and, as the time follows finishes only, a newcomer waits
 //! for a packet of each other flow, where WF2Q+ and QFQ let it go ahead.
 
-use crate::contract::discipline::{Decision, Discipline, DropImpact};
-use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::discipline::{Decision, Discipline};
+use crate::contract::guarantee::{
+    Bound, DropImpact, Guarantees, Promise, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -305,7 +308,12 @@ impl Discipline for Ffs {
     fn is_reusable(&self, flows: &Flows<Share>, f: FlowId, _: Time) -> bool {
         !self.owes(flows.state(f))
     }
+}
 
+impl QueueHooks for Ffs {}
+impl MediumHooks for Ffs {}
+
+impl Guarantees for Ffs {
     /// Until a packet's finish has come, another flow is served what lies between
     /// the time now and the end of that bucket, and a packet whose finish was to come:
     /// self-clocked fair queueing's `sum of the others' L/C`, and a bucket. While a

@@ -2,7 +2,10 @@
 //! every other discipline is compared with.
 
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Promise, admits_one, full_queue, without_room};
+use crate::contract::guarantee::{
+    Bound, Guarantees, Promise, admits_one, full_queue, without_room,
+};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Kind, Param, Setup};
@@ -94,7 +97,9 @@ impl Discipline for Fifo {
 
     #[inline(always)]
     fn on_transmit(&mut self, _: &mut Flows<()>, _: FlowId, _: Sent) {}
+}
 
+impl QueueHooks for Fifo {
     #[inline]
     fn shared_queue(&self) -> Option<Limit> {
         Some(self.limit)
@@ -104,7 +109,11 @@ impl Discipline for Fifo {
     fn place(&self, _: FlowId) -> FlowId {
         FlowId(0)
     }
+}
 
+impl MediumHooks for Fifo {}
+
+impl Guarantees for Fifo {
     /// The delay is that of a full queue; a rate is promised only to a flow
     /// that has the link alone.
     fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {

@@ -6,9 +6,10 @@
 //! found without a look at all: while there is too much, a tournament holds the queues.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Decision, Discipline, Thrown};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
-use crate::contract::guarantee::{Promise, finite_rate};
+use crate::contract::guarantee::{Guarantees, Promise, finite_rate};
+use crate::contract::hooks::{MediumHooks, QueueHooks, Thrown};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
@@ -191,6 +192,7 @@ impl FqCodel {
 impl Discipline for FqCodel {
     type State = FqFlow;
     type Tag = ArrivalStamp;
+    const SEES_ARRIVALS: bool = true;
 
     fn start(&mut self, _: &mut Flows<FqFlow, ArrivalStamp>) {}
 
@@ -201,21 +203,6 @@ impl Discipline for FqCodel {
         *self = FqCodel { codel, largest, quantum, limit, ..old };
         self.forget();
         self.fat.grow(flows.len());
-    }
-
-    #[inline]
-    fn announce(&mut self, label: Label) {
-        self.label = label;
-    }
-
-    #[inline]
-    fn place(&self, flow: FlowId) -> FlowId {
-        let hash = mix(self.key ^ mix(self.label.connection ^ u64::from(flow.0) << 40));
-        FlowId(((u128::from(hash) * u128::from(self.queues)) >> 64) as u32)
-    }
-
-    fn own_queues(&self) -> Option<(usize, Limit)> {
-        Some((self.queues as usize, Limit::Packets(u32::MAX)))
     }
 
     #[inline(always)]
@@ -242,37 +229,6 @@ impl Discipline for FqCodel {
         if self.new.len() > before {
             flows.state_mut(f).deficit = Surplus::new(self.quantum);
         }
-    }
-
-    #[inline]
-    fn drop_victim(&mut self, flows: &Flows<FqFlow, ArrivalStamp>) -> Option<(FlowId, bool)> {
-        if self.waiting <= self.limit {
-            return None;
-        }
-        if !self.too_much {
-            self.too_much = true;
-            for f in (0..flows.len() as u32).map(FlowId) {
-                self.is_as_fat(f, flows.state(f).waiting);
-            }
-        }
-        let (_, fattest) = self.fat.first()?;
-        // What is on the wire is in its queue and waits no more. It may have left without anybody
-        // having been asked to go since.
-        Some((fattest, u64::from(flows.bytes(fattest)) > flows.state(fattest).waiting))
-    }
-
-    fn thrown_away(
-        &mut self,
-        flows: &mut Flows<FqFlow, ArrivalStamp>,
-        f: FlowId,
-        bytes: u32,
-        because: Thrown,
-        _: Time,
-    ) {
-        if because == Thrown::Answered {
-            flows.state_mut(f).codel = self.chosen.0;
-        }
-        self.left(flows, f, bytes);
     }
 
     /// What another discipline had on the wire has left.
@@ -331,6 +287,54 @@ impl Discipline for FqCodel {
         self.marked = self.chosen.1 == Verdict::Mark;
         self.left(flows, f, sent.bytes);
     }
+}
+
+impl QueueHooks for FqCodel {
+    #[inline]
+    fn announce(&mut self, label: Label) {
+        self.label = label;
+    }
+
+    #[inline]
+    fn place(&self, flow: FlowId) -> FlowId {
+        let hash = mix(self.key ^ mix(self.label.connection ^ u64::from(flow.0) << 40));
+        FlowId(((u128::from(hash) * u128::from(self.queues)) >> 64) as u32)
+    }
+
+    fn own_queues(&self) -> Option<(usize, Limit)> {
+        Some((self.queues as usize, Limit::Packets(u32::MAX)))
+    }
+
+    #[inline]
+    fn drop_victim(&mut self, flows: &Flows<FqFlow, ArrivalStamp>) -> Option<(FlowId, bool)> {
+        if self.waiting <= self.limit {
+            return None;
+        }
+        if !self.too_much {
+            self.too_much = true;
+            for f in (0..flows.len() as u32).map(FlowId) {
+                self.is_as_fat(f, flows.state(f).waiting);
+            }
+        }
+        let (_, fattest) = self.fat.first()?;
+        // What is on the wire is in its queue and waits no more. It may have left without anybody
+        // having been asked to go since.
+        Some((fattest, u64::from(flows.bytes(fattest)) > flows.state(fattest).waiting))
+    }
+
+    fn thrown_away(
+        &mut self,
+        flows: &mut Flows<FqFlow, ArrivalStamp>,
+        f: FlowId,
+        bytes: u32,
+        because: Thrown,
+        _: Time,
+    ) {
+        if because == Thrown::Answered {
+            flows.state_mut(f).codel = self.chosen.0;
+        }
+        self.left(flows, f, bytes);
+    }
 
     #[inline]
     fn marked(&mut self) -> bool {
@@ -341,11 +345,15 @@ impl Discipline for FqCodel {
     fn manages_queues(&self) -> bool {
         true
     }
+}
 
+impl MediumHooks for FqCodel {
     fn seed(&mut self, seed: u64) {
         self.key = mix(seed);
     }
+}
 
+impl Guarantees for FqCodel {
     fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
         let why = "connections share queues by a hash, and packets are dropped to keep the others' delays short";
         Err(NoPromise(format!("{why}; `drr` with a queue for each flow promises")))

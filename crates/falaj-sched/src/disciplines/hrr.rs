@@ -17,7 +17,8 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::Draw;
-use crate::contract::guarantee::{Bound, Promise, finite_rate, room_for_one};
+use crate::contract::guarantee::{Bound, Guarantees, Promise, finite_rate, room_for_one};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Value};
@@ -298,7 +299,12 @@ impl Discipline for Hrr {
             self.best_effort.take(0, f);
         }
     }
+}
 
+impl QueueHooks for Hrr {}
+impl MediumHooks for Hrr {}
+
+impl Guarantees for Hrr {
     /// A packet waits for the end of the slot in which it comes, then at most
     /// until the end of the `k`-th slot of its flow, if `k` packets are queued with
     /// it. With `c` the most by which that is later than `k/s` slots, `s` the

@@ -12,9 +12,12 @@
 //! queues do, so that nothing is moved at a gate.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Decision, Discipline, DropImpact};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
-use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::guarantee::{
+    Bound, DropImpact, Guarantees, Promise, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, FlowSetup, Kind, Param, Setup};
@@ -136,6 +139,7 @@ impl Mgfq {
 impl Discipline for Mgfq {
     type State = ();
     type Tag = Place;
+    const SEES_ARRIVALS: bool = true;
 
     fn start(&mut self, _: &mut Flows<(), Place>) {}
 
@@ -184,7 +188,12 @@ impl Discipline for Mgfq {
     fn on_transmit(&mut self, _: &mut Flows<(), Place>, f: FlowId, _: Sent) {
         self.serving = Some(f);
     }
+}
 
+impl QueueHooks for Mgfq {}
+impl MediumHooks for Mgfq {}
+
+impl Guarantees for Mgfq {
     /// No packet's time depends on those before it.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::Nobody

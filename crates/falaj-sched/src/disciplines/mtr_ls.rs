@@ -15,7 +15,8 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
-use crate::contract::guarantee::{Bound, Promise};
+use crate::contract::guarantee::{Bound, Guarantees, Promise};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
@@ -177,7 +178,12 @@ impl Discipline for MtrLs {
     fn is_reusable(&self, flows: &Flows<ListedFlow>, f: FlowId, _: Time) -> bool {
         flows.state(f).left == self.parts[f.index()] as i64
     }
+}
 
+impl QueueHooks for MtrLs {}
+impl MediumHooks for MtrLs {}
+
+impl Guarantees for MtrLs {
     /// While a flow waits, whoever uses up his part moves behind it: within `m`
     /// of its own parts each other flow has `m` of his and a packet begun. A
     /// packet with `A` bytes before it is begun in part `m = ceil(A/Q) + 1`, as the

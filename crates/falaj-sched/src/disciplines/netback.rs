@@ -12,7 +12,8 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
-use crate::contract::guarantee::{Promise, finite_rate, room_for_one};
+use crate::contract::guarantee::{Guarantees, Promise, finite_rate, room_for_one};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
@@ -201,7 +202,12 @@ impl Discipline for Netback {
     fn is_reusable(&self, flows: &Flows<NetbackFlow>, f: FlowId, now: Time) -> bool {
         self.credits[f.index()].is_none() || flows.state(f).until <= now
     }
+}
 
+impl QueueHooks for Netback {}
+impl MediumHooks for Netback {}
+
+impl Guarantees for Netback {
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         Err(NoPromise(match self.credits[f.index()] {
             Some(credit) => format!(

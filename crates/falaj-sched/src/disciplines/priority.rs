@@ -6,7 +6,8 @@
 //! that has a packet is found in a few steps: 64 of them share a word.
 
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Promise, finite_rate, room_for_one};
+use crate::contract::guarantee::{Guarantees, Promise, finite_rate, room_for_one};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
@@ -119,7 +120,18 @@ impl Discipline for Priority {
     fn on_transmit(&mut self, flows: &mut Flows<PriorityFlow>, f: FlowId, _: Sent) {
         self.levels.take(flows.state(f).level, f);
     }
+}
 
+impl QueueHooks for Priority {}
+
+impl MediumHooks for Priority {
+    /// As Linux's `prio` below `tbf`.
+    fn peeks(&self) -> bool {
+        true
+    }
+}
+
+impl Guarantees for Priority {
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let own = self.priorities[f.index()];
         match self.priorities.iter().min() {
@@ -143,10 +155,5 @@ impl Discipline for Priority {
 
     fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
         Ok(self.service(f)?.after(server.latency))
-    }
-
-    /// As Linux's `prio` below `tbf`.
-    fn peeks(&self) -> bool {
-        true
     }
 }

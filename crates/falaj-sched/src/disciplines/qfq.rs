@@ -11,8 +11,9 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Promise, RateCondition, finite_rate, full_queue, room_for_one,
+    Bound, Guarantees, Promise, RateCondition, finite_rate, full_queue, room_for_one,
 };
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -176,7 +177,12 @@ impl Discipline for Qfq {
     fn is_reusable(&self, flows: &Flows<Share>, f: FlowId, _: Time) -> bool {
         !self.time.owes(flows.state(f))
     }
+}
 
+impl QueueHooks for Qfq {}
+impl MediumHooks for Qfq {}
+
+impl Guarantees for Qfq {
     /// Whatever is served before a packet has, but for one that began before it
     /// might, an earlier finish: the packet ends at most a packet of work after
     /// the time is its finish `D`, two roundings after its start. From an instant

@@ -13,8 +13,9 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Promise, RateCondition, finite_rate, full_queue, room_for_one,
+    Bound, Guarantees, Promise, RateCondition, finite_rate, full_queue, room_for_one,
 };
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -301,7 +302,12 @@ impl Discipline for QfqPlus {
         self.time.work(sent.bytes, &aggregate.share);
         aggregate.share.charge(sent.bytes);
     }
+}
 
+impl QueueHooks for QfqPlus {}
+impl MediumHooks for QfqPlus {}
+
+impl Guarantees for QfqPlus {
     /// Budgets are to aggregates what packets are to the flows of QFQ: one whose
     /// service begins at `S` has ended at most a budget of another's work after the
     /// time is `S` and two roundings, and what is on the wire is in the time already

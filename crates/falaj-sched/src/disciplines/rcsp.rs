@@ -21,9 +21,12 @@
 //! leaves so is early by that much more, and a next link's regulator holds it.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Decision, Discipline, DropImpact, Thrown};
+use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{Dice, Draw};
-use crate::contract::guarantee::{Bound, Promise, finite_rate, room_for_one};
+use crate::contract::guarantee::{
+    Bound, DropImpact, Guarantees, Promise, finite_rate, room_for_one,
+};
+use crate::contract::hooks::{MediumHooks, QueueHooks, Thrown};
 use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{
@@ -335,6 +338,7 @@ impl Discipline for Rcsp {
     type State = ();
     /// When it came, and by how much it was early on the link before.
     type Tag = Time;
+    const SEES_ARRIVALS: bool = true;
 
     fn start(&mut self, _: &mut Flows<(), Time>) {}
 
@@ -366,27 +370,6 @@ impl Discipline for Rcsp {
 
     fn head_changed(&mut self, flows: &mut Flows<(), Time>, f: FlowId, _: Time) {
         self.follow(flows, f);
-    }
-
-    /// Those behind it need no gap from it, and are not eligible before it was, or before now.
-    fn thrown_away(
-        &mut self,
-        flows: &mut Flows<(), Time>,
-        f: FlowId,
-        _: u32,
-        _: Thrown,
-        now: Time,
-    ) {
-        let was = self.eligible.tag(f).map(|(_, then)| then).or(self.held.tag(f));
-        let since = was.map_or(now, |then| then.min(now));
-        self.thrown_out[f.index()] = since;
-        self.steads.shows(f, since);
-        self.steads.thrown_out(f, now);
-        self.follow(flows, f);
-    }
-
-    fn dropped_behind_head(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: u32, _: Time) {
-        self.steads.dropped_behind_head(f);
     }
 
     #[inline(always)]
@@ -424,6 +407,35 @@ impl Discipline for Rcsp {
         self.early = latest.map(|latest| latest.since(sent.end));
     }
 
+    fn is_reusable(&self, _: &Flows<(), Time>, f: FlowId, now: Time) -> bool {
+        let Some(gaps) = self.flows[f.index()].gaps else { return true };
+        let last = &self.last[f.index()];
+        last.back().is_none_or(|&last| last + gaps.least.max(gaps.interval) <= now)
+    }
+}
+
+impl QueueHooks for Rcsp {
+    /// Those behind it need no gap from it, and are not eligible before it was, or before now.
+    fn thrown_away(
+        &mut self,
+        flows: &mut Flows<(), Time>,
+        f: FlowId,
+        _: u32,
+        _: Thrown,
+        now: Time,
+    ) {
+        let was = self.eligible.tag(f).map(|(_, then)| then).or(self.held.tag(f));
+        let since = was.map_or(now, |then| then.min(now));
+        self.thrown_out[f.index()] = since;
+        self.steads.shows(f, since);
+        self.steads.thrown_out(f, now);
+        self.follow(flows, f);
+    }
+
+    fn dropped_behind_head(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: u32, _: Time) {
+        self.steads.dropped_behind_head(f);
+    }
+
     #[inline]
     fn announce(&mut self, label: Label) {
         self.label = label;
@@ -432,18 +444,16 @@ impl Discipline for Rcsp {
     fn wants_labels(&self) -> bool {
         self.flows.iter().any(|f| f.delay_bound.is_some())
     }
+}
 
+impl MediumHooks for Rcsp {
     #[inline]
     fn earliness(&mut self) -> Option<Span> {
         self.early.take()
     }
+}
 
-    fn is_reusable(&self, _: &Flows<(), Time>, f: FlowId, now: Time) -> bool {
-        let Some(gaps) = self.flows[f.index()].gaps else { return true };
-        let last = &self.last[f.index()];
-        last.back().is_none_or(|&last| last + gaps.least.max(gaps.interval) <= now)
-    }
-
+impl Guarantees for Rcsp {
     /// Those behind who is thrown out need no gap from it.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::Nobody

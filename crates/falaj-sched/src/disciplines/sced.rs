@@ -24,7 +24,8 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Deadlines, Promise};
+use crate::contract::guarantee::{Deadlines, Guarantees, Promise};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
@@ -177,7 +178,12 @@ impl Discipline for Sced {
     fn is_reusable(&self, flows: &Flows<ScedFlow>, f: FlowId, now: Time) -> bool {
         Curve::is_over(flows.state(f).clocks, instant(now))
     }
+}
 
+impl QueueHooks for Sced {}
+impl MediumHooks for Sced {}
+
+impl Guarantees for Sced {
     /// Excess is remembered without end.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         Err(NoPromise(format!(

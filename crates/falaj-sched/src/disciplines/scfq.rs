@@ -17,7 +17,8 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Promise};
+use crate::contract::guarantee::{Bound, Guarantees, Promise};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -159,7 +160,12 @@ impl Discipline for Scfq {
         self.now = self.now.max(self.finish);
         self.serving = Some(f);
     }
+}
 
+impl QueueHooks for Scfq {}
+impl MediumHooks for Scfq {}
+
+impl Guarantees for Scfq {
     /// A head starts at `v` at the latest, so that a packet that fills its queue
     /// to `B` has the tag `v + B/w` at most; from there down to `v` each other
     /// flow has `w_j B/w` and a packet. Golestani's bound for a flow that keeps

@@ -12,7 +12,8 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Promise, RateCondition};
+use crate::contract::guarantee::{Bound, Guarantees, Promise, RateCondition};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -158,7 +159,12 @@ impl Discipline for Sfq {
     fn is_reusable(&self, flows: &Flows<SfqFlow>, f: FlowId, _: Time) -> bool {
         flows.state(f).finish <= self.now
     }
+}
 
+impl QueueHooks for Sfq {}
+impl MediumHooks for Sfq {}
+
+impl Guarantees for Sfq {
     /// A head starts a packet of its own after `v` at the latest. A packet with
     /// `A` bytes before it thus starts at `v + (L + A)/w`, and of each other flow
     /// at most `w_j (L + A)/w` and a packet start no later. For a flow that keeps

@@ -10,7 +10,8 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Promise, full_queue, room_for_one};
+use crate::contract::guarantee::{Bound, Guarantees, Promise, full_queue, room_for_one};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -135,7 +136,12 @@ impl Discipline for Shaper {
     fn is_reusable(&self, flows: &Flows<ShaperFlow>, f: FlowId, now: Time) -> bool {
         flows.state(f).full <= instant(now)
     }
+}
 
+impl QueueHooks for Shaper {}
+impl MediumHooks for Shaper {}
+
+impl Guarantees for Shaper {
     /// Nominal releases of a flow keep to its bucket, so while the link is busy all that
     /// goes before a packet is its flows' bursts and what the link sends meanwhile, and one
     /// packet that began before it came. It is released when its bucket has refilled for all before

@@ -13,8 +13,9 @@
 //! papers' reset to zero without a walk over all flows.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Decision, Discipline, DropImpact, Thrown};
-use crate::contract::guarantee::{Bound, Promise, RateCondition};
+use crate::contract::discipline::{Decision, Discipline};
+use crate::contract::guarantee::{Bound, DropImpact, Guarantees, Promise, RateCondition};
+use crate::contract::hooks::{MediumHooks, QueueHooks, Thrown};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -121,6 +122,7 @@ impl Discipline for Spfq {
     type State = SpfqFlow;
     /// The potential when it came.
     type Tag = Instant;
+    const SEES_ARRIVALS: bool = true;
 
     fn start(&mut self, _: &mut Flows<SpfqFlow, Instant>) {}
 
@@ -165,6 +167,28 @@ impl Discipline for Spfq {
         self.left(flows, f, now);
     }
 
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<SpfqFlow, Instant>, now: Time, _: &Wire) -> Decision {
+        if let Some(f) = self.serving.take() {
+            self.left(flows, f, now);
+        }
+        self.finishes.first().map_or(Decision::Idle, |(_, f)| Decision::Serve(f))
+    }
+
+    #[inline(always)]
+    fn on_transmit(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, sent: Sent) {
+        let (came, length) = (self.steads.came(f, flows.head_tag(f)), self.length(f, sent.bytes));
+        self.steads.taken(f, self.potential(sent.start));
+        self.latest = self.latest.max(flows.state_mut(f).stamps.sent(came, length));
+        self.serving = Some(f);
+    }
+
+    fn is_reusable(&self, flows: &Flows<SpfqFlow, Instant>, f: FlowId, now: Time) -> bool {
+        flows.state(f).stamps.is_over(self.potential(now))
+    }
+}
+
+impl QueueHooks for Spfq {
     fn thrown_away(
         &mut self,
         flows: &mut Flows<SpfqFlow, Instant>,
@@ -189,27 +213,11 @@ impl Discipline for Spfq {
     ) {
         self.steads.dropped_behind_head(f);
     }
+}
 
-    #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<SpfqFlow, Instant>, now: Time, _: &Wire) -> Decision {
-        if let Some(f) = self.serving.take() {
-            self.left(flows, f, now);
-        }
-        self.finishes.first().map_or(Decision::Idle, |(_, f)| Decision::Serve(f))
-    }
+impl MediumHooks for Spfq {}
 
-    #[inline(always)]
-    fn on_transmit(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, sent: Sent) {
-        let (came, length) = (self.steads.came(f, flows.head_tag(f)), self.length(f, sent.bytes));
-        self.steads.taken(f, self.potential(sent.start));
-        self.latest = self.latest.max(flows.state_mut(f).stamps.sent(came, length));
-        self.serving = Some(f);
-    }
-
-    fn is_reusable(&self, flows: &Flows<SpfqFlow, Instant>, f: FlowId, now: Time) -> bool {
-        flows.state(f).stamps.is_over(self.potential(now))
-    }
-
+impl Guarantees for Spfq {
     /// A packet leaves at most `L/C` after its potential's time, `F - P` from its
     /// arrival on. Whoever was served had the smallest finish, so that `P`
     /// followed to within the slowest packet of it: so far ahead may the flow be.

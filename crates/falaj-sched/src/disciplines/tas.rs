@@ -11,7 +11,10 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{Dice, Draw};
-use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::guarantee::{
+    Bound, Guarantees, Promise, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{
@@ -231,7 +234,12 @@ impl Discipline for Tas {
     }
 
     fn on_transmit(&mut self, _: &mut Flows<()>, _: FlowId, _: Sent) {}
+}
 
+impl QueueHooks for Tas {}
+impl MediumHooks for Tas {}
+
+impl Guarantees for Tas {
     /// A window that no higher class may use is left by at most the last packet that does not fit,
     /// and entered late by one packet of a lower class, if one may be under way. In the worst
     /// case a backlog begins just as the rest of the window is too short, and then each round

@@ -18,7 +18,8 @@
 //! that runs empty is forgotten: it owes less than a slot.
 
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Promise, room_for_one};
+use crate::contract::guarantee::{Guarantees, Promise, room_for_one};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
@@ -296,7 +297,12 @@ impl Discipline for TimerWheels {
     fn is_reusable(&self, _: &Flows<WheelFlow>, f: FlowId, _: Time) -> bool {
         self.sending != Some(f)
     }
+}
 
+impl QueueHooks for TimerWheels {}
+impl MediumHooks for TimerWheels {}
+
+impl Guarantees for TimerWheels {
     fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
         Err(NoPromise(
             "timer wheels are a rival to measure: no bound was proven for them; `qfq` and `wf2q+` promise".into(),

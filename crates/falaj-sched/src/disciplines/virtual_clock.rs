@@ -10,8 +10,9 @@
 //! nothing.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Decision, Discipline, DropImpact, Thrown};
-use crate::contract::guarantee::{Deadlines, Promise};
+use crate::contract::discipline::{Decision, Discipline};
+use crate::contract::guarantee::{Deadlines, DropImpact, Guarantees, Promise};
+use crate::contract::hooks::{MediumHooks, QueueHooks, Thrown};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -102,6 +103,7 @@ impl Discipline for VirtualClock {
     type State = ClockedFlow;
     /// When it came.
     type Tag = Instant;
+    const SEES_ARRIVALS: bool = true;
 
     fn start(&mut self, _: &mut Flows<ClockedFlow, Instant>) {}
 
@@ -148,6 +150,28 @@ impl Discipline for VirtualClock {
         self.follow(flows, f);
     }
 
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<ClockedFlow, Instant>, _: Time, _: &Wire) -> Decision {
+        if let Some(f) = self.serving.take() {
+            self.follow(flows, f);
+        }
+        self.heads.first().map_or(Decision::Idle, |(_, f)| Decision::Serve(f))
+    }
+
+    #[inline(always)]
+    fn on_transmit(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, sent: Sent) {
+        let (came, length) = (self.steads.came(f, flows.head_tag(f)), self.length(f, sent.bytes));
+        flows.state_mut(f).clock.sent(came, length);
+        self.steads.taken(f, clock(sent.start));
+        self.serving = Some(f);
+    }
+
+    fn is_reusable(&self, flows: &Flows<ClockedFlow, Instant>, f: FlowId, now: Time) -> bool {
+        flows.state(f).clock.is_over(clock(now))
+    }
+}
+
+impl QueueHooks for VirtualClock {
     fn thrown_away(
         &mut self,
         flows: &mut Flows<ClockedFlow, Instant>,
@@ -172,27 +196,11 @@ impl Discipline for VirtualClock {
     ) {
         self.steads.dropped_behind_head(f);
     }
+}
 
-    #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<ClockedFlow, Instant>, _: Time, _: &Wire) -> Decision {
-        if let Some(f) = self.serving.take() {
-            self.follow(flows, f);
-        }
-        self.heads.first().map_or(Decision::Idle, |(_, f)| Decision::Serve(f))
-    }
+impl MediumHooks for VirtualClock {}
 
-    #[inline(always)]
-    fn on_transmit(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, sent: Sent) {
-        let (came, length) = (self.steads.came(f, flows.head_tag(f)), self.length(f, sent.bytes));
-        flows.state_mut(f).clock.sent(came, length);
-        self.steads.taken(f, clock(sent.start));
-        self.serving = Some(f);
-    }
-
-    fn is_reusable(&self, flows: &Flows<ClockedFlow, Instant>, f: FlowId, now: Time) -> bool {
-        flows.state(f).clock.is_over(clock(now))
-    }
-
+impl Guarantees for VirtualClock {
     /// Who is thrown out has not advanced the clock.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::Nobody

@@ -6,8 +6,9 @@
 //! by more than a part of a packet.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Decision, Discipline, DropImpact, Thrown};
-use crate::contract::guarantee::{Bound, Promise, RateCondition};
+use crate::contract::discipline::{Decision, Discipline};
+use crate::contract::guarantee::{Bound, DropImpact, Guarantees, Promise, RateCondition};
+use crate::contract::hooks::{MediumHooks, QueueHooks, Thrown};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -109,6 +110,7 @@ impl Discipline for Wf2q {
     type State = Wf2qFlow;
     /// Virtual time when it came.
     type Tag = Virtual;
+    const SEES_ARRIVALS: bool = true;
 
     fn start(&mut self, _: &mut Flows<Wf2qFlow, Virtual>) {}
 
@@ -158,32 +160,6 @@ impl Discipline for Wf2q {
         self.follow(flows, f, now);
     }
 
-    fn thrown_away(
-        &mut self,
-        flows: &mut Flows<Wf2qFlow, Virtual>,
-        f: FlowId,
-        bytes: u32,
-        because: Thrown,
-        now: Time,
-    ) {
-        let finish = self.finish(flows, f);
-        self.steads.thrown_out(f, now);
-        flows.state_mut(f).stamps.thrown_out(finish);
-        self.fluid.forget(f, bytes, because, now);
-        self.follow(flows, f, now);
-    }
-
-    fn dropped_behind_head(
-        &mut self,
-        _: &mut Flows<Wf2qFlow, Virtual>,
-        f: FlowId,
-        bytes: u32,
-        now: Time,
-    ) {
-        self.steads.dropped_behind_head(f);
-        self.fluid.forget(f, bytes, Thrown::BehindHead, now);
-    }
-
     /// The fluid has always started a packet that the link still has, as it has
     /// served no more. After a change of weights it may be a rounding short of that: then
     /// the one that it starts first is next.
@@ -218,7 +194,39 @@ impl Discipline for Wf2q {
     fn is_reusable(&self, _: &Flows<Wf2qFlow, Virtual>, f: FlowId, _: Time) -> bool {
         self.fluid.done(f)
     }
+}
 
+impl QueueHooks for Wf2q {
+    fn thrown_away(
+        &mut self,
+        flows: &mut Flows<Wf2qFlow, Virtual>,
+        f: FlowId,
+        bytes: u32,
+        because: Thrown,
+        now: Time,
+    ) {
+        let finish = self.finish(flows, f);
+        self.steads.thrown_out(f, now);
+        flows.state_mut(f).stamps.thrown_out(finish);
+        self.fluid.forget(f, bytes, because, now);
+        self.follow(flows, f, now);
+    }
+
+    fn dropped_behind_head(
+        &mut self,
+        _: &mut Flows<Wf2qFlow, Virtual>,
+        f: FlowId,
+        bytes: u32,
+        now: Time,
+    ) {
+        self.steads.dropped_behind_head(f);
+        self.fluid.forget(f, bytes, Thrown::BehindHead, now);
+    }
+}
+
+impl MediumHooks for Wf2q {}
+
+impl Guarantees for Wf2q {
     /// A packet leaves at most `L/C` after the fluid finishes it, and when a
     /// packet has left the fluid has at most `(1 - r/C) L` of it still to serve.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {

@@ -13,8 +13,9 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Promise, RateCondition, finite_rate, full_queue, room_for_one,
+    Bound, Guarantees, Promise, RateCondition, finite_rate, full_queue, room_for_one,
 };
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -243,7 +244,12 @@ impl Discipline for Wf2qPlus {
     fn is_reusable(&self, flows: &Flows<Share>, f: FlowId, _: Time) -> bool {
         !self.time.owes(flows.state(f))
     }
+}
 
+impl QueueHooks for Wf2qPlus {}
+impl MediumHooks for Wf2qPlus {}
+
+impl Guarantees for Wf2qPlus {
     /// A packet ends at most a packet of work after the time is its finish (the
     /// latency-rate server of Stiliadis and Varma 1998: `L/r + L/C`, from an instant
     /// when the flow owes nothing). While it has packets its head starts at most a

@@ -7,8 +7,9 @@
 //! exact one of [`gps`](crate::mechanisms::gps).
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::{Decision, Discipline, DropImpact, Thrown};
-use crate::contract::guarantee::{Bound, Promise, RateCondition};
+use crate::contract::discipline::{Decision, Discipline};
+use crate::contract::guarantee::{Bound, DropImpact, Guarantees, Promise, RateCondition};
+use crate::contract::hooks::{MediumHooks, QueueHooks, Thrown};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -90,6 +91,7 @@ impl Discipline for Wfq {
     type State = WfqFlow;
     /// Virtual time when it came.
     type Tag = Virtual;
+    const SEES_ARRIVALS: bool = true;
 
     fn start(&mut self, _: &mut Flows<WfqFlow, Virtual>) {}
 
@@ -138,6 +140,31 @@ impl Discipline for Wfq {
         self.follow(flows, f);
     }
 
+    #[inline(always)]
+    fn next(&mut self, flows: &mut Flows<WfqFlow, Virtual>, now: Time, _: &Wire) -> Decision {
+        if let Some(f) = self.serving.take() {
+            self.fluid.at(now);
+            self.follow(flows, f);
+        }
+        self.heads.first().map_or(Decision::Idle, |(_, f)| Decision::Serve(f))
+    }
+
+    #[inline(always)]
+    fn on_transmit(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId, sent: Sent) {
+        self.fluid.take(f, sent);
+        let (came, length) =
+            (self.steads.came(f, flows.head_tag(f)), self.fluid.length(f, sent.bytes));
+        flows.state_mut(f).stamps.sent(came, length);
+        self.steads.taken(f, self.fluid.at(sent.start).now());
+        self.serving = Some(f);
+    }
+
+    fn is_reusable(&self, _: &Flows<WfqFlow, Virtual>, f: FlowId, _: Time) -> bool {
+        self.fluid.done(f)
+    }
+}
+
+impl QueueHooks for Wfq {
     fn thrown_away(
         &mut self,
         flows: &mut Flows<WfqFlow, Virtual>,
@@ -162,30 +189,11 @@ impl Discipline for Wfq {
         self.steads.dropped_behind_head(f);
         self.fluid.forget(f, bytes, Thrown::BehindHead, now);
     }
+}
 
-    #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<WfqFlow, Virtual>, now: Time, _: &Wire) -> Decision {
-        if let Some(f) = self.serving.take() {
-            self.fluid.at(now);
-            self.follow(flows, f);
-        }
-        self.heads.first().map_or(Decision::Idle, |(_, f)| Decision::Serve(f))
-    }
+impl MediumHooks for Wfq {}
 
-    #[inline(always)]
-    fn on_transmit(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId, sent: Sent) {
-        self.fluid.take(f, sent);
-        let (came, length) =
-            (self.steads.came(f, flows.head_tag(f)), self.fluid.length(f, sent.bytes));
-        flows.state_mut(f).stamps.sent(came, length);
-        self.steads.taken(f, self.fluid.at(sent.start).now());
-        self.serving = Some(f);
-    }
-
-    fn is_reusable(&self, _: &Flows<WfqFlow, Virtual>, f: FlowId, _: Time) -> bool {
-        self.fluid.done(f)
-    }
-
+impl Guarantees for Wfq {
     /// A packet leaves at most `L/C` after the fluid finishes it (Parekh and
     /// Gallager). The fluid may still have bytes of the flow that the link has
     /// already sent, as many as others are behind: a packet each. So much longer

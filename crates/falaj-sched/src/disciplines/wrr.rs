@@ -14,7 +14,10 @@
 //! and Varma 1998).
 
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::guarantee::{
+    Bound, Guarantees, Promise, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
@@ -154,7 +157,12 @@ impl Discipline for Wrr {
     fn on_transmit(&mut self, _: &mut Flows<WrrFlow>, _: FlowId, _: Sent) {
         self.sent += 1;
     }
+}
 
+impl QueueHooks for Wrr {}
+impl MediumHooks for Wrr {}
+
+impl Guarantees for Wrr {
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let (full, limit) = (self.full_queues[f.index()], self.limits[f.index()]);
         let weight = u64::from(self.weights[f.index()]);

@@ -22,7 +22,10 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::guarantee::{
+    Bound, Guarantees, Promise, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
@@ -342,7 +345,12 @@ impl Discipline for XenWrr {
         let pauses = state.left > 0 && now.since(state.emptied) < self.delay;
         !pauses && (self.minima[f.index()].is_none() || state.due <= instant(now))
     }
+}
 
+impl QueueHooks for XenWrr {}
+impl MediumHooks for XenWrr {}
+
+impl Guarantees for XenWrr {
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         match self.minima[f.index()] {
             Some(minimum) => Ok(self.by_minimum(f, minimum.rate)),

@@ -2,11 +2,11 @@
 //! build is compiled once, in this crate. A discipline alone, of which each packet's way is
 //! compiled as one piece, is a [`SchedulerInstance`](super::instance::SchedulerInstance).
 
-use crate::contract::discipline::Discipline;
+use crate::contract::complete::CompleteDiscipline;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::queues::queue::Limit;
 use crate::registry::{self, Visitor};
-use crate::scheduler::instance::Scheduler;
+use crate::scheduler::Scheduler;
 use crate::scheduler::tree;
 use crate::scheduler::with_aqm::WithAqm;
 use alloc::boxed::Box;
@@ -28,7 +28,7 @@ pub fn with_aqm(kind: &str, setup: &Setup) -> Result<WithAqm, ConfigErrors> {
     struct Builder<'a>(&'a Setup);
     impl Visitor for Builder<'_> {
         type Output = WithAqm;
-        fn visit<D: Discipline + 'static>(self, discipline: D) -> WithAqm {
+        fn visit<D: CompleteDiscipline>(self, discipline: D) -> WithAqm {
             WithAqm::new(self.0, discipline)
         }
     }
@@ -43,7 +43,7 @@ pub fn shared_queue(kind: &str, setup: &Setup) -> Result<Option<Limit>, ConfigEr
     struct Shared;
     impl Visitor for Shared {
         type Output = Option<Limit>;
-        fn visit<D: Discipline + 'static>(self, discipline: D) -> Option<Limit> {
+        fn visit<D: CompleteDiscipline>(self, discipline: D) -> Option<Limit> {
             discipline.shared_queue()
         }
     }

@@ -9,7 +9,8 @@
 
 use crate::contract::breach::Breach;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Promise};
+use crate::contract::guarantee::{Bound, Guarantees, Promise};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::library::{Declared, Instance, Loaded, Said, Seen, Traits};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
@@ -196,6 +197,8 @@ impl Guard {
 impl Discipline for Guard {
     type State = Turn;
     type Tag = u64;
+    /// Some libraries do; [`only_over_queues`](Guarantees::only_over_queues) knows of this one.
+    const SEES_ARRIVALS: bool = true;
 
     fn start(&mut self, _: &mut Flows<Turn, u64>) {}
 
@@ -289,7 +292,19 @@ impl Discipline for Guard {
     fn is_reusable(&self, _: &Flows<Turn, u64>, f: FlowId, now: Time) -> bool {
         self.broken.is_some() || self.instance.is_reusable(f, now)
     }
+}
 
+impl QueueHooks for Guard {}
+
+impl MediumHooks for Guard {
+    fn breach(&self) -> Option<Breach> {
+        let broken = self.broken.as_ref()?;
+        let (library, what) = (self.library.name().into(), broken.what.clone());
+        Some(Breach { library, what, at: broken.at, times: 1, instead: broken.instead })
+    }
+}
+
+impl Guarantees for Guard {
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let Some(Declared { rate, latency, delay }) = self.instance.promise(f) else {
             return Err(NoPromise(format!(
@@ -312,11 +327,5 @@ impl Discipline for Guard {
 
     fn only_over_queues(&self) -> bool {
         self.traits.sees_arrivals
-    }
-
-    fn breach(&self) -> Option<Breach> {
-        let broken = self.broken.as_ref()?;
-        let (library, what) = (self.library.name().into(), broken.what.clone());
-        Some(Breach { library, what, at: broken.at, times: 1, instead: broken.instead })
     }
 }

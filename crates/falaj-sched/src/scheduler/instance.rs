@@ -6,13 +6,16 @@
 //! discipline's own part too (`inline(always)`): as calls it took 20 to 100 instructions more.
 
 use crate::contract::breach::Breach;
-use crate::contract::discipline::{Decision, Discipline, Thrown};
+use crate::contract::complete::CompleteDiscipline;
+use crate::contract::discipline::{Decision, assert_tags_are_set};
 use crate::contract::guarantee::Promise;
+use crate::contract::hooks::Thrown;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::Setup;
 use crate::contract::transmission::{Air, Sent};
 use crate::queues::aqm::verdict::Level;
 use crate::queues::queue::{FlowId, Limit, Packet, Queues};
+use crate::scheduler::{Full, HeldScheduler, Inspection, Scheduler, Succession};
 use crate::units::label::{Known, Label};
 use crate::units::rate::Wire;
 use crate::units::time::{Span, Time};
@@ -25,133 +28,6 @@ use core::ops::Range;
 /// So many heads are quickly looked at.
 const FEW: u32 = 16;
 
-/// Why a packet did not get in: its queue has no room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
-
-/// What a link is sent from: a [`SchedulerInstance`], or a [tree](crate::scheduler::tree) of them.
-/// Packets are known by their leaf, answers name a queue.
-pub trait Scheduler: Send + Any {
-    /// Makes its queues, if it was built [without](SchedulerInstance::bare).
-    fn start(&mut self, setup: &Setup) {
-        let _ = setup;
-    }
-    /// A packet comes to the tail of its leaf's queue; true if something may
-    /// be sent that could not before: time to ask [`next`](Scheduler::next) if the link is free.
-    fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full>;
-    /// Would a packet of so many bytes get in?
-    fn has_room(&self, leaf: FlowId, bytes: u32) -> bool;
-    /// What may happen now; see [`Discipline::next`].
-    fn next(&mut self, now: Time, wire: &Wire) -> Decision;
-    /// Is it asked anew while tokens are waited for? See [`Discipline::peeks`].
-    fn peeks(&self) -> bool {
-        false
-    }
-    /// Length of the packet that would be taken from `queue`.
-    fn head(&mut self, queue: FlowId) -> Option<u32>;
-    /// Length of the shortest packet that may be the next to go; `None` where
-    /// that is not known, or takes long to find out.
-    fn shortest_head(&self) -> Option<u32> {
-        None
-    }
-    /// The head of `queue` goes on the wire, as [`next`](Scheduler::next) said.
-    fn take(&mut self, queue: FlowId, start: Time, wire: &mut Wire) -> (Packet, Sent);
-    /// The last bit has left: only now does the packet leave its queue.
-    fn finish(&mut self, queue: FlowId, now: Time) -> Packet;
-    /// The head of `queue` is thrown away, as [`next`](Scheduler::next) said.
-    fn throw_away(&mut self, queue: FlowId, now: Time) -> Packet;
-    /// May it take over from `old` with its queues as they are? Else it
-    /// [inherits](Scheduler::inherit) the packets.
-    fn can_migrate_from(&self, old: &Self) -> bool
-    where
-        Self: Sized,
-    {
-        let _ = old;
-        true
-    }
-    /// Takes over from a server of the same type, whose setup was another. The
-    /// queue that is on the wire, if one is, is called so from now on.
-    fn migrate_from(
-        &mut self,
-        old: Self,
-        setup: &Setup,
-        on_the_wire: Option<FlowId>,
-        known: Known<'_>,
-        now: Time,
-    ) -> Option<FlowId>
-    where
-        Self: Sized;
-    /// Takes over all packets of another server, in this order; the first is
-    /// `on_the_wire`, and the queue that it stands in is returned. None is lost, even beyond a
-    /// limit.
-    fn inherit(
-        &mut self,
-        packets: Vec<Packet>,
-        on_the_wire: bool,
-        known: Known<'_>,
-        now: Time,
-    ) -> Option<FlowId>;
-    /// Gives all packets away, the one `on_the_wire` first, then in order of
-    /// arrival. It is of no use afterwards.
-    fn dismantle(&mut self, on_the_wire: Option<FlowId>) -> Vec<Packet>;
-    /// Length of the largest packet that waits, apart from the one `on_the_wire`; 0 where none
-    /// does.
-    fn largest_waiting(&self, on_the_wire: Option<FlowId>) -> u32;
-    /// May another flow start afresh in the place of this one?
-    fn is_reusable(&mut self, leaf: FlowId, now: Time) -> bool;
-    /// What is known of the packet that arrives next.
-    #[inline]
-    fn announce(&mut self, label: Label) {
-        let _ = label;
-    }
-    /// Are labels of any use?
-    fn wants_labels(&self) -> bool {
-        false
-    }
-    /// Do policies of queues drop packets that found room, or for which there is room?
-    fn drops_early(&self) -> bool {
-        false
-    }
-    /// A packet that had to go because of the one that arrived last; ask until there is none.
-    #[inline]
-    fn evicted(&mut self) -> Option<Packet> {
-        None
-    }
-    /// Was the packet that arrived or was taken last marked? It is told once.
-    #[inline]
-    fn marked(&mut self) -> bool {
-        false
-    }
-    /// By how much the packet that was taken last leaves before the latest; see
-    /// [`Discipline::earliness`].
-    #[inline]
-    fn earliness(&mut self) -> Option<Span> {
-        None
-    }
-    /// Was it a policy of queues that turned the last one away or threw it away?
-    #[inline]
-    fn by_policy(&self) -> bool {
-        false
-    }
-    /// What a leaf had of the air so far, where packets have air times.
-    fn air(&self, leaf: FlowId) -> Option<Air> {
-        let _ = leaf;
-        None
-    }
-    /// Where random decisions begin.
-    fn seed(&mut self, seed: u64) {
-        let _ = seed;
-    }
-    /// Adds how disciplines of libraries broke the contract.
-    fn breaches(&self, out: &mut Vec<Breach>) {
-        let _ = out;
-    }
-    /// What a leaf is promised.
-    fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise>;
-    /// What a leaf is promised below a flow that is promised `server`.
-    fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise>;
-}
-
 /// What a policy has to know of the queues that it stands before, and may do to them.
 pub trait ManagedQueues: Scheduler {
     /// The queue that packets of a leaf stand in.
@@ -163,8 +39,8 @@ pub trait ManagedQueues: Scheduler {
     /// Throws out the packet that waits longest: the one behind the head, where that is on the
     /// wire.
     fn evict(&mut self, queue: FlowId, on_the_wire: bool, now: Time) -> Option<Packet>;
-    /// [Takes over](Scheduler::migrate_from) from `old`, if that is of the same type; else gives it
-    /// back.
+    /// [Takes over](HeldScheduler::migrate_from) from `old`, if that is of the same type; else
+    /// gives it back.
     fn try_migrate_from(
         &mut self,
         old: Box<dyn ManagedQueues>,
@@ -177,7 +53,7 @@ pub trait ManagedQueues: Scheduler {
 
 /// Queues, and the discipline that serves them.
 #[derive(Clone, Debug)]
-pub struct SchedulerInstance<D: Discipline> {
+pub struct SchedulerInstance<D: CompleteDiscipline> {
     queues: Queues<D::State, D::Tag>,
     discipline: D,
     /// The head of this queue is on the wire, but another discipline took it.
@@ -189,9 +65,10 @@ pub struct SchedulerInstance<D: Discipline> {
     bare: Option<Vec<(Range<u32>, Limit)>>,
 }
 
-impl<D: Discipline> SchedulerInstance<D> {
+impl<D: CompleteDiscipline> SchedulerInstance<D> {
     /// Empty queues with the limits of `setup`, from which the discipline was built.
     pub fn new(setup: &Setup, mut discipline: D) -> SchedulerInstance<D> {
+        const { assert_tags_are_set::<D>() };
         let mut queues = Queues::new(&limits(setup, &discipline));
         discipline.start(queues.flows());
         SchedulerInstance {
@@ -204,10 +81,11 @@ impl<D: Discipline> SchedulerInstance<D> {
         }
     }
 
-    /// One that will most likely [take over](Scheduler::migrate_from) from a station of its own
+    /// One that will most likely [take over](HeldScheduler::migrate_from) from a station of its own
     /// kind whose queues these alone have other limits of: it makes none before it is known that it
-    /// has to, by [`start`](Scheduler::start). A hundred thousand take their time.
+    /// has to, by [`start`](Succession::start). A hundred thousand take their time.
     pub fn bare(setup: &Setup, discipline: D, others: &[Range<u32>]) -> SchedulerInstance<D> {
+        const { assert_tags_are_set::<D>() };
         let own = discipline.shared_queue().is_some() || discipline.own_queues().is_some();
         let limits = if own { limits(setup, &discipline) } else { Vec::new() };
         let own = limits.iter().enumerate().map(|(q, &limit)| (q as u32..q as u32 + 1, limit));
@@ -236,7 +114,11 @@ impl<D: Discipline> SchedulerInstance<D> {
     #[inline(always)]
     fn admit(&mut self, packet: Packet, now: Time) -> bool {
         let queue = self.queue_of(packet.flow);
-        let tag = self.discipline.arrived(self.queues.flows(), queue, packet.bytes, now);
+        let tag = if D::SEES_ARRIVALS {
+            self.discipline.arrived(self.queues.flows(), queue, packet.bytes, now)
+        } else {
+            D::Tag::default()
+        };
         let is_head = self.queues.push(queue, packet, tag);
         if is_head {
             self.discipline.ready(self.queues.flows(), queue, now);
@@ -259,7 +141,7 @@ impl<D: Discipline> SchedulerInstance<D> {
     }
 }
 
-impl<D: Discipline + 'static> ManagedQueues for SchedulerInstance<D> {
+impl<D: CompleteDiscipline> ManagedQueues for SchedulerInstance<D> {
     fn queue_of(&self, leaf: FlowId) -> FlowId {
         self.discipline.place(leaf)
     }
@@ -286,7 +168,7 @@ impl<D: Discipline + 'static> ManagedQueues for SchedulerInstance<D> {
         now: Time,
     ) -> Result<Option<FlowId>, Box<dyn ManagedQueues>> {
         let same = (&*old as &dyn Any).downcast_ref::<SchedulerInstance<D>>();
-        if !same.is_some_and(|old| Scheduler::can_migrate_from(self, old)) {
+        if !same.is_some_and(|old| HeldScheduler::can_migrate_from(self, old)) {
             return Err(old);
         }
         let old: Box<dyn Any> = old;
@@ -295,14 +177,7 @@ impl<D: Discipline + 'static> ManagedQueues for SchedulerInstance<D> {
     }
 }
 
-impl<D: Discipline + 'static> Scheduler for SchedulerInstance<D> {
-    fn start(&mut self, setup: &Setup) {
-        if self.bare.take().is_some() {
-            self.queues = Queues::new(&limits(setup, &self.discipline));
-            self.discipline.start(self.queues.flows());
-        }
-    }
-
+impl<D: CompleteDiscipline> Scheduler for SchedulerInstance<D> {
     #[inline(always)]
     fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full> {
         if !Scheduler::has_room(self, packet.flow, packet.bytes) {
@@ -332,10 +207,6 @@ impl<D: Discipline + 'static> Scheduler for SchedulerInstance<D> {
             assert_eq!(answer, again, "asked twice at {now:?}");
         }
         answer
-    }
-
-    fn peeks(&self) -> bool {
-        self.discipline.peeks()
     }
 
     fn head(&mut self, queue: FlowId) -> Option<u32> {
@@ -384,29 +255,83 @@ impl<D: Discipline + 'static> Scheduler for SchedulerInstance<D> {
         packet
     }
 
-    fn can_migrate_from(&self, old: &SchedulerInstance<D>) -> bool {
-        self.discipline.can_migrate_from(&old.discipline)
+    #[inline]
+    fn announce(&mut self, label: Label) {
+        self.discipline.announce(label);
     }
 
-    fn migrate_from(
-        &mut self,
-        mut old: SchedulerInstance<D>,
-        setup: &Setup,
-        on_the_wire: Option<FlowId>,
-        _: Known<'_>,
-        now: Time,
-    ) -> Option<FlowId> {
-        match self.bare.take() {
-            Some(others) => {
-                others.into_iter().for_each(|(queues, limit)| old.queues.set_limit(queues, limit));
-            }
-            None => old.queues.set_limits(&limits(setup, &self.discipline)),
+    #[inline]
+    fn evicted(&mut self) -> Option<Packet> {
+        if !self.discipline.manages_queues() {
+            return None;
         }
-        self.queues = old.queues;
-        self.queues.retag(|f, tag| self.discipline.retag(&mut old.discipline, f, tag, now));
-        self.inherited = old.inherited;
-        self.discipline.migrate_from(old.discipline, self.queues.flows(), now);
-        on_the_wire
+        self.evicted.take()
+    }
+
+    #[inline]
+    fn marked(&mut self) -> bool {
+        self.discipline.marked()
+    }
+
+    #[inline]
+    fn earliness(&mut self) -> Option<Span> {
+        self.discipline.earliness()
+    }
+
+    #[inline]
+    fn by_policy(&self) -> bool {
+        self.discipline.manages_queues() && !self.full
+    }
+}
+
+impl<D: CompleteDiscipline> Inspection for SchedulerInstance<D> {
+    fn peeks(&self) -> bool {
+        self.discipline.peeks()
+    }
+
+    fn largest_waiting(&self, on_the_wire: Option<FlowId>) -> u32 {
+        self.queues.largest(on_the_wire)
+    }
+
+    fn is_reusable(&mut self, leaf: FlowId, now: Time) -> bool {
+        let queue = self.queue_of(leaf);
+        let flows = self.queues.flows();
+        flows.head(queue).is_none() && self.discipline.is_reusable(flows, queue, now)
+    }
+
+    fn wants_labels(&self) -> bool {
+        self.discipline.wants_labels()
+    }
+
+    fn drops_early(&self) -> bool {
+        self.discipline.manages_queues()
+    }
+
+    fn air(&self, leaf: FlowId) -> Option<Air> {
+        self.discipline.air(leaf)
+    }
+
+    fn breaches(&self, out: &mut Vec<Breach>) {
+        if let Some(breach) = self.discipline.breach() {
+            breach.join(out);
+        }
+    }
+
+    fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise> {
+        self.discipline.service(leaf)
+    }
+
+    fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+        self.discipline.service_behind(leaf, server)
+    }
+}
+
+impl<D: CompleteDiscipline> Succession for SchedulerInstance<D> {
+    fn start(&mut self, setup: &Setup) {
+        if self.bare.take().is_some() {
+            self.queues = Queues::new(&limits(setup, &self.discipline));
+            self.discipline.start(self.queues.flows());
+        }
     }
 
     fn inherit(
@@ -440,76 +365,51 @@ impl<D: Discipline + 'static> Scheduler for SchedulerInstance<D> {
         packets
     }
 
-    fn largest_waiting(&self, on_the_wire: Option<FlowId>) -> u32 {
-        self.queues.largest(on_the_wire)
-    }
-
-    fn is_reusable(&mut self, leaf: FlowId, now: Time) -> bool {
-        let queue = self.queue_of(leaf);
-        let flows = self.queues.flows();
-        flows.head(queue).is_none() && self.discipline.is_reusable(flows, queue, now)
-    }
-
-    #[inline]
-    fn announce(&mut self, label: Label) {
-        self.discipline.announce(label);
-    }
-
-    fn wants_labels(&self) -> bool {
-        self.discipline.wants_labels()
-    }
-
-    fn drops_early(&self) -> bool {
-        self.discipline.manages_queues()
-    }
-
-    #[inline]
-    fn evicted(&mut self) -> Option<Packet> {
-        if !self.discipline.manages_queues() {
-            return None;
-        }
-        self.evicted.take()
-    }
-
-    #[inline]
-    fn marked(&mut self) -> bool {
-        self.discipline.marked()
-    }
-
-    #[inline]
-    fn earliness(&mut self) -> Option<Span> {
-        self.discipline.earliness()
-    }
-
-    #[inline]
-    fn by_policy(&self) -> bool {
-        self.discipline.manages_queues() && !self.full
-    }
-
-    fn air(&self, leaf: FlowId) -> Option<Air> {
-        self.discipline.air(leaf)
-    }
-
     fn seed(&mut self, seed: u64) {
         self.discipline.seed(seed);
     }
+}
 
-    fn breaches(&self, out: &mut Vec<Breach>) {
-        if let Some(breach) = self.discipline.breach() {
-            breach.join(out);
+impl<D: CompleteDiscipline> HeldScheduler for SchedulerInstance<D> {
+    type Scheduler = SchedulerInstance<D>;
+
+    #[inline(always)]
+    fn get(&self) -> &SchedulerInstance<D> {
+        self
+    }
+
+    #[inline(always)]
+    fn get_mut(&mut self) -> &mut SchedulerInstance<D> {
+        self
+    }
+
+    fn can_migrate_from(&self, old: &SchedulerInstance<D>) -> bool {
+        self.discipline.can_migrate_from(&old.discipline)
+    }
+
+    fn migrate_from(
+        &mut self,
+        mut old: SchedulerInstance<D>,
+        setup: &Setup,
+        on_the_wire: Option<FlowId>,
+        _: Known<'_>,
+        now: Time,
+    ) -> Option<FlowId> {
+        match self.bare.take() {
+            Some(others) => {
+                others.into_iter().for_each(|(queues, limit)| old.queues.set_limit(queues, limit));
+            }
+            None => old.queues.set_limits(&limits(setup, &self.discipline)),
         }
-    }
-
-    fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise> {
-        self.discipline.service(leaf)
-    }
-
-    fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
-        self.discipline.service_behind(leaf, server)
+        self.queues = old.queues;
+        self.queues.retag(|f, tag| self.discipline.retag(&mut old.discipline, f, tag, now));
+        self.inherited = old.inherited;
+        self.discipline.migrate_from(old.discipline, self.queues.flows(), now);
+        on_the_wire
     }
 }
 
-pub(crate) fn limits<D: Discipline>(setup: &Setup, discipline: &D) -> Vec<Limit> {
+pub(crate) fn limits<D: CompleteDiscipline>(setup: &Setup, discipline: &D) -> Vec<Limit> {
     match (discipline.shared_queue(), discipline.own_queues()) {
         (Some(limit), _) => vec![limit],
         (None, Some((queues, limit))) => vec![limit; queues],

@@ -9,11 +9,15 @@
 //!
 //! The promise to a leaf: what the inner discipline promises on a link of the rate
 //! that the discipline above promises the child, later by the latency that goes with it
-//! ([`Discipline::service_behind`]). That holds where the rate above is kept over any
-//! interval of backlog ([`Discipline::serves_strictly`]); elsewhere nothing is promised.
+//! ([`service_behind`]). That holds where the rate above is kept over any interval of
+//! backlog ([`serves_strictly`]); elsewhere nothing is promised.
+//!
+//! [`service_behind`]: crate::contract::guarantee::Guarantees::service_behind
+//! [`serves_strictly`]: crate::contract::guarantee::Guarantees::serves_strictly
 
 use crate::contract::breach::Breach;
-use crate::contract::discipline::{Decision, Discipline};
+use crate::contract::complete::CompleteDiscipline;
+use crate::contract::discipline::{Decision, assert_tags_are_set};
 use crate::contract::guarantee::Promise;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{
@@ -23,8 +27,9 @@ use crate::contract::transmission::Sent;
 use crate::disciplines::fifo::Fifo;
 use crate::queues::queue::{FlowId, Packet, Queues};
 use crate::registry::{self, Visitor};
-use crate::scheduler::instance::{Full, Scheduler, limits};
+use crate::scheduler::instance::limits;
 use crate::scheduler::with_aqm;
+use crate::scheduler::{Full, Inspection, Scheduler, Succession};
 use crate::units::draws::mix;
 use crate::units::label::{Known, Label};
 use crate::units::rate::Wire;
@@ -42,12 +47,12 @@ enum Offer {
     Empty,
     /// Nothing before this instant.
     Held(Time),
-    /// The head of this queue of its.
-    Ready(FlowId),
-    /// The head of this queue of its is on the wire.
-    Sending(FlowId),
-    /// The head of this queue of its is to be thrown away.
-    Rejects(FlowId),
+    /// The head of the queue that it has chosen.
+    Ready,
+    /// That head is on the wire.
+    Sending,
+    /// That head is to be thrown away.
+    Rejects,
 }
 
 struct Child {
@@ -55,6 +60,8 @@ struct Child {
     /// Its first leaf; the next child's begin behind its last.
     first: u32,
     offer: Offer,
+    /// The queue of its that it has chosen last.
+    chosen: FlowId,
     /// All that it holds, the one on the wire included: packets and bytes.
     packets: u32,
     bytes: u32,
@@ -72,10 +79,15 @@ impl Child {
         self.packets -= 1;
         self.bytes -= packet.bytes;
     }
+
+    /// The queue whose head is on the wire.
+    fn sending(&self) -> Option<FlowId> {
+        (self.offer == Offer::Sending).then_some(self.chosen)
+    }
 }
 
 /// A discipline, and a server below each of its flows.
-pub struct Tree<D: Discipline> {
+pub struct Tree<D: CompleteDiscipline> {
     discipline: D,
     /// Only what is shown here is of use.
     heads: Queues<D::State, D::Tag>,
@@ -99,10 +111,11 @@ struct Policies {
     by_policy: bool,
 }
 
-impl<D: Discipline + 'static> Tree<D> {
+impl<D: CompleteDiscipline> Tree<D> {
     /// Builds the children of `setup` below a discipline that was built from it;
     /// [joined](registry::joined) if it takes trees whole.
     pub fn new(setup: &Setup, mut discipline: D) -> Result<Tree<D>, ConfigErrors> {
+        const { assert_tags_are_set::<D>() };
         let refused = |what: &str| ConfigError {
             flow: setup.flows.iter().position(|f| f.inner.is_some()),
             param: "scheduler",
@@ -135,6 +148,7 @@ impl<D: Discipline + 'static> Tree<D> {
                 server,
                 first,
                 offer: Offer::Empty,
+                chosen: FlowId(0),
                 packets: 0,
                 bytes: 0,
                 divided: flow.inner.is_some(),
@@ -151,8 +165,14 @@ impl<D: Discipline + 'static> Tree<D> {
         let (child, f) = (&mut self.children[c], FlowId(c as u32));
         let (was, shown) = (child.offer, self.heads.flows().head(f));
         let (offer, head) = match child.server.next(now, &self.wire) {
-            Decision::Serve(queue) => (Offer::Ready(queue), child.server.head(queue)),
-            Decision::Drop(queue) => (Offer::Rejects(queue), None),
+            Decision::Serve(queue) => {
+                child.chosen = queue;
+                (Offer::Ready, child.server.head(queue))
+            }
+            Decision::Drop(queue) => {
+                child.chosen = queue;
+                (Offer::Rejects, None)
+            }
             Decision::NotBefore(then) => (Offer::Held(then), None),
             Decision::Idle => (Offer::Empty, None),
         };
@@ -160,7 +180,7 @@ impl<D: Discipline + 'static> Tree<D> {
         self.heads.flows().show(f, head, (child.packets, child.bytes));
         match (shown, head) {
             // Its packet has just left: the discipline will see for itself.
-            _ if matches!(was, Offer::Sending(_)) => {}
+            _ if was == Offer::Sending => {}
             (None, Some(_)) => self.discipline.ready(self.heads.flows(), f, now),
             (shown, head) if shown != head => {
                 self.discipline.head_changed(self.heads.flows(), f, now);
@@ -200,7 +220,7 @@ impl<D: Discipline + 'static> Tree<D> {
 }
 
 /// The server of a flow that has flows of its own.
-fn divided<D: Discipline>(
+fn divided<D: CompleteDiscipline>(
     setup: &Setup,
     inner: &Inner,
     above: &D,
@@ -251,7 +271,7 @@ pub fn promises(
     struct Ask<'a>(&'a Setup);
     impl Visitor for Ask<'_> {
         type Output = Result<Vec<Result<Promise, NoPromise>>, ConfigErrors>;
-        fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+        fn visit<D: CompleteDiscipline>(self, discipline: D) -> Self::Output {
             let leaves = (0..self.0.number_of_leaves() as u32).map(FlowId);
             if self.0.flows.iter().any(|f| f.inner.is_some()) {
                 let tree = Tree::new(self.0, discipline)?;
@@ -273,7 +293,7 @@ pub(super) fn scheduler(
     struct Builder<'a>(&'a Setup, bool);
     impl Visitor for Builder<'_> {
         type Output = Result<Box<dyn Scheduler>, ConfigErrors>;
-        fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+        fn visit<D: CompleteDiscipline>(self, discipline: D) -> Self::Output {
             let Builder(setup, below_a_flow) = self;
             if let Some(why) = discipline.only_on_a_link().filter(|_| below_a_flow) {
                 let help = "choose another discipline here; it may stand above".into();
@@ -294,7 +314,7 @@ pub(super) fn scheduler(
     registry::build(kind, setup, Builder(&registry::joined(kind, setup), below_a_flow))?
 }
 
-impl<D: Discipline + 'static> Scheduler for Tree<D> {
+impl<D: CompleteDiscipline> Scheduler for Tree<D> {
     fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full> {
         let (c, packet) = self.local(packet);
         let child = &mut self.children[c];
@@ -316,7 +336,7 @@ impl<D: Discipline + 'static> Scheduler for Tree<D> {
             }
         }
         let news = news? || evicted;
-        if !news || matches!(child.offer, Offer::Sending(_)) {
+        if !news || child.offer == Offer::Sending {
             let (f, holds) = (FlowId(c as u32), (child.packets, child.bytes));
             let head = self.heads.flows().head(f);
             self.heads.flows().show(f, head, holds);
@@ -336,7 +356,7 @@ impl<D: Discipline + 'static> Scheduler for Tree<D> {
             if matches!(self.children[c].offer, Offer::Held(then) if then <= now) {
                 self.look(c, now);
             }
-            if matches!(self.children[c].offer, Offer::Rejects(_)) {
+            if self.children[c].offer == Offer::Rejects {
                 return Decision::Drop(FlowId(c as u32));
             }
         }
@@ -348,7 +368,7 @@ impl<D: Discipline + 'static> Scheduler for Tree<D> {
                     if self.heads.flows().head(f) == head {
                         return Decision::Serve(f);
                     }
-                    if matches!(self.children[f.index()].offer, Offer::Rejects(_)) {
+                    if self.children[f.index()].offer == Offer::Rejects {
                         return Decision::Drop(f);
                     }
                 }
@@ -365,32 +385,25 @@ impl<D: Discipline + 'static> Scheduler for Tree<D> {
         }
     }
 
-    /// What it sends is decided above; a child that is asked again may name another packet too.
-    fn peeks(&self) -> bool {
-        self.discipline.peeks()
-    }
-
     fn head(&mut self, queue: FlowId) -> Option<u32> {
         self.heads.flows().head(queue)
     }
 
     fn take(&mut self, queue: FlowId, start: Time, wire: &mut Wire) -> (Packet, Sent) {
         let child = &mut self.children[queue.index()];
-        let Offer::Ready(chosen) = child.offer else { unreachable!("who is served has a packet") };
-        let (packet, sent) = child.server.take(chosen, start, wire);
+        let (packet, sent) = child.server.take(child.chosen, start, wire);
         if let Some(policies) = &mut self.policies {
             policies.marked = child.server.marked();
             policies.early = child.server.earliness();
         }
-        child.offer = Offer::Sending(chosen);
+        child.offer = Offer::Sending;
         self.discipline.on_transmit(self.heads.flows(), queue, sent);
         (self.global(queue.index(), packet), sent)
     }
 
     fn finish(&mut self, queue: FlowId, now: Time) -> Packet {
         let child = &mut self.children[queue.index()];
-        let Offer::Sending(chosen) = child.offer else { unreachable!("what was sent was taken") };
-        let packet = child.server.finish(chosen, now);
+        let packet = child.server.finish(child.chosen, now);
         child.goes(&packet);
         self.look(queue.index(), now);
         if core::mem::take(&mut self.inherited) {
@@ -401,10 +414,7 @@ impl<D: Discipline + 'static> Scheduler for Tree<D> {
 
     fn throw_away(&mut self, queue: FlowId, now: Time) -> Packet {
         let child = &mut self.children[queue.index()];
-        let Offer::Rejects(chosen) = child.offer else {
-            unreachable!("what is dropped was rejected")
-        };
-        let packet = child.server.throw_away(chosen, now);
+        let packet = child.server.throw_away(child.chosen, now);
         if let Some(policies) = &mut self.policies {
             policies.by_policy = child.server.by_policy();
         }
@@ -413,19 +423,74 @@ impl<D: Discipline + 'static> Scheduler for Tree<D> {
         self.global(queue.index(), packet)
     }
 
-    /// The disciplines all start afresh.
-    fn migrate_from(
-        &mut self,
-        mut old: Tree<D>,
-        _: &Setup,
-        on_the_wire: Option<FlowId>,
-        known: Known<'_>,
-        now: Time,
-    ) -> Option<FlowId> {
-        let packets = old.dismantle(on_the_wire);
-        self.inherit(packets, on_the_wire.is_some(), known, now)
+    fn announce(&mut self, label: Label) {
+        if let Some(policies) = &mut self.policies {
+            policies.label = label;
+        }
     }
 
+    fn evicted(&mut self) -> Option<Packet> {
+        self.policies.as_mut().and_then(|policies| policies.evicted.pop_front())
+    }
+
+    fn marked(&mut self) -> bool {
+        self.policies.as_mut().is_some_and(|policies| core::mem::take(&mut policies.marked))
+    }
+
+    fn earliness(&mut self) -> Option<Span> {
+        self.policies.as_mut().and_then(|policies| policies.early.take())
+    }
+
+    fn by_policy(&self) -> bool {
+        self.policies.as_ref().is_some_and(|policies| policies.by_policy)
+    }
+}
+
+impl<D: CompleteDiscipline> Inspection for Tree<D> {
+    /// What it sends is decided above; a child that is asked again may name another packet too.
+    fn peeks(&self) -> bool {
+        self.discipline.peeks()
+    }
+
+    fn largest_waiting(&self, _: Option<FlowId>) -> u32 {
+        let of = |child: &Child| child.server.largest_waiting(child.sending());
+        self.children.iter().map(of).max().unwrap_or(0)
+    }
+
+    fn is_reusable(&mut self, leaf: FlowId, now: Time) -> bool {
+        let c = self.child_of[leaf.index()] as usize;
+        let child = &mut self.children[c];
+        child.server.is_reusable(FlowId(leaf.0 - child.first), now)
+    }
+
+    fn wants_labels(&self) -> bool {
+        self.policies.is_some()
+    }
+
+    fn drops_early(&self) -> bool {
+        self.children.iter().any(|child| child.server.drops_early())
+    }
+
+    fn breaches(&self, out: &mut Vec<Breach>) {
+        if let Some(breach) = self.discipline.breach() {
+            breach.join(out);
+        }
+        self.children.iter().for_each(|child| child.server.breaches(out));
+    }
+
+    fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise> {
+        self.below(leaf, self.discipline.service(FlowId(self.child_of[leaf.index()])))
+    }
+
+    fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+        self.below(
+            leaf,
+            self.discipline.service_behind(FlowId(self.child_of[leaf.index()]), server),
+        )
+    }
+}
+
+impl<D: CompleteDiscipline> Succession for Tree<D> {
     fn inherit(
         &mut self,
         packets: Vec<Packet>,
@@ -446,7 +511,8 @@ impl<D: Discipline + 'static> Scheduler for Tree<D> {
             let sending = self.children[c].server.inherit(mine, first == Some(c), known, now);
             match sending {
                 Some(queue) => {
-                    self.children[c].offer = Offer::Sending(queue);
+                    self.children[c].offer = Offer::Sending;
+                    self.children[c].chosen = queue;
                     let head = self.children[c].server.head(queue);
                     let holds = (self.children[c].packets, self.children[c].bytes);
                     self.heads.flows().show(FlowId(c as u32), head, holds);
@@ -464,11 +530,7 @@ impl<D: Discipline + 'static> Scheduler for Tree<D> {
         let order = on_the_wire.map(FlowId::index);
         for c in order.into_iter().chain((0..self.children.len()).filter(|&c| Some(c) != order)) {
             let child = &mut self.children[c];
-            let sending = match child.offer {
-                Offer::Sending(queue) => Some(queue),
-                _ => None,
-            };
-            let theirs = child.server.dismantle(sending);
+            let theirs = child.server.dismantle(child.sending());
             packets.extend(theirs.into_iter().map(|p| self.global(c, p)));
         }
         let first = usize::from(on_the_wire.is_some()).min(packets.len());
@@ -476,75 +538,10 @@ impl<D: Discipline + 'static> Scheduler for Tree<D> {
         packets
     }
 
-    fn largest_waiting(&self, _: Option<FlowId>) -> u32 {
-        let of = |child: &Child| {
-            let sending = match child.offer {
-                Offer::Sending(queue) => Some(queue),
-                _ => None,
-            };
-            child.server.largest_waiting(sending)
-        };
-        self.children.iter().map(of).max().unwrap_or(0)
-    }
-
-    fn is_reusable(&mut self, leaf: FlowId, now: Time) -> bool {
-        let c = self.child_of[leaf.index()] as usize;
-        let child = &mut self.children[c];
-        child.server.is_reusable(FlowId(leaf.0 - child.first), now)
-    }
-
-    fn announce(&mut self, label: Label) {
-        if let Some(policies) = &mut self.policies {
-            policies.label = label;
-        }
-    }
-
-    fn wants_labels(&self) -> bool {
-        self.policies.is_some()
-    }
-
-    fn drops_early(&self) -> bool {
-        self.children.iter().any(|child| child.server.drops_early())
-    }
-
-    fn evicted(&mut self) -> Option<Packet> {
-        self.policies.as_mut().and_then(|policies| policies.evicted.pop_front())
-    }
-
-    fn marked(&mut self) -> bool {
-        self.policies.as_mut().is_some_and(|policies| core::mem::take(&mut policies.marked))
-    }
-
-    fn earliness(&mut self) -> Option<Span> {
-        self.policies.as_mut().and_then(|policies| policies.early.take())
-    }
-
-    fn by_policy(&self) -> bool {
-        self.policies.as_ref().is_some_and(|policies| policies.by_policy)
-    }
-
     fn seed(&mut self, seed: u64) {
         for (c, child) in self.children.iter_mut().enumerate() {
             child.server.seed(mix(seed ^ c as u64));
         }
-    }
-
-    fn breaches(&self, out: &mut Vec<Breach>) {
-        if let Some(breach) = self.discipline.breach() {
-            breach.join(out);
-        }
-        self.children.iter().for_each(|child| child.server.breaches(out));
-    }
-
-    fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise> {
-        self.below(leaf, self.discipline.service(FlowId(self.child_of[leaf.index()])))
-    }
-
-    fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
-        self.below(
-            leaf,
-            self.discipline.service_behind(FlowId(self.child_of[leaf.index()]), server),
-        )
     }
 }
 

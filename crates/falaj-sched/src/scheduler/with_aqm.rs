@@ -6,8 +6,9 @@
 //! queue. Whoever has no policy has nothing of this in his way.
 
 use crate::contract::breach::Breach;
-use crate::contract::discipline::{Decision, Discipline, DropImpact};
-use crate::contract::guarantee::Promise;
+use crate::contract::complete::CompleteDiscipline;
+use crate::contract::discipline::Decision;
+use crate::contract::guarantee::{DropImpact, Promise};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{FlowSetup, Setup};
 use crate::contract::transmission::{Air, Sent};
@@ -15,7 +16,8 @@ use crate::queues::aqm::policy::Policy;
 use crate::queues::aqm::verdict::{Head, Link, Verdict};
 use crate::queues::aqm::{self, AqmState};
 use crate::queues::queue::{FlowId, Packet};
-use crate::scheduler::instance::{Full, ManagedQueues, Scheduler, SchedulerInstance, limits};
+use crate::scheduler::instance::{ManagedQueues, SchedulerInstance, limits};
+use crate::scheduler::{Full, HeldScheduler, Inspection, Scheduler, Succession};
 use crate::units::draws::{Draws, mix};
 use crate::units::label::{Ecn, Known, Label};
 use crate::units::rate::Wire;
@@ -52,7 +54,7 @@ pub struct WithAqm {
 
 impl WithAqm {
     /// In front of the station that `discipline` is for, which was built from `setup`.
-    pub fn new<D: Discipline + 'static>(setup: &Setup, discipline: D) -> WithAqm {
+    pub fn new<D: CompleteDiscipline>(setup: &Setup, discipline: D) -> WithAqm {
         let link = Link { rate: setup.rate, largest: setup.largest };
         let policy = |q: usize| setup.flows.get(q).and_then(|flow| flow.values.policy());
         let kept = |q: usize| Kept {
@@ -160,10 +162,6 @@ impl Scheduler for WithAqm {
         }
     }
 
-    fn peeks(&self) -> bool {
-        self.station.peeks()
-    }
-
     fn head(&mut self, queue: FlowId) -> Option<u32> {
         self.station.head(queue)
     }
@@ -197,6 +195,110 @@ impl Scheduler for WithAqm {
         packet
     }
 
+    fn announce(&mut self, label: Label) {
+        self.label = label;
+    }
+
+    fn evicted(&mut self) -> Option<Packet> {
+        self.evicted.pop_front()
+    }
+
+    fn marked(&mut self) -> bool {
+        core::mem::take(&mut self.marked)
+    }
+
+    fn earliness(&mut self) -> Option<Span> {
+        self.station.earliness()
+    }
+
+    fn by_policy(&self) -> bool {
+        self.by_policy
+    }
+}
+
+impl Inspection for WithAqm {
+    fn peeks(&self) -> bool {
+        self.station.peeks()
+    }
+
+    fn largest_waiting(&self, on_the_wire: Option<FlowId>) -> u32 {
+        self.station.largest_waiting(on_the_wire)
+    }
+
+    fn is_reusable(&mut self, leaf: FlowId, now: Time) -> bool {
+        self.station.is_reusable(leaf, now)
+    }
+
+    fn wants_labels(&self) -> bool {
+        true
+    }
+
+    fn drops_early(&self) -> bool {
+        true
+    }
+
+    fn air(&self, leaf: FlowId) -> Option<Air> {
+        self.station.air(leaf)
+    }
+
+    fn breaches(&self, out: &mut Vec<Breach>) {
+        self.station.breaches(out);
+    }
+
+    fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise> {
+        match &self.queues[self.station.queue_of(leaf).index()].no_promise {
+            Some(why) => Err(why.clone()),
+            None => self.station.promise(leaf),
+        }
+    }
+
+    fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+        match &self.queues[self.station.queue_of(leaf).index()].no_promise {
+            Some(why) => Err(why.clone()),
+            None => self.station.promise_behind(leaf, server),
+        }
+    }
+}
+
+impl Succession for WithAqm {
+    fn inherit(
+        &mut self,
+        packets: Vec<Packet>,
+        on_the_wire: bool,
+        known: Known<'_>,
+        now: Time,
+    ) -> Option<FlowId> {
+        for packet in &packets {
+            self.join(self.station.queue_of(packet.flow), known(packet.handle).ecn);
+        }
+        self.sending = self.station.inherit(packets, on_the_wire, known, now);
+        self.sending
+    }
+
+    fn dismantle(&mut self, on_the_wire: Option<FlowId>) -> Vec<Packet> {
+        self.station.dismantle(on_the_wire)
+    }
+
+    fn seed(&mut self, seed: u64) {
+        for (q, kept) in self.queues.iter_mut().enumerate() {
+            kept.draws = Draws::new(mix(seed), q as u64);
+        }
+    }
+}
+
+impl HeldScheduler for WithAqm {
+    type Scheduler = WithAqm;
+
+    #[inline(always)]
+    fn get(&self) -> &WithAqm {
+        self
+    }
+
+    #[inline(always)]
+    fn get_mut(&mut self) -> &mut WithAqm {
+        self
+    }
+
     fn migrate_from(
         &mut self,
         old: WithAqm,
@@ -222,94 +324,12 @@ impl Scheduler for WithAqm {
             }
         }
     }
-
-    fn inherit(
-        &mut self,
-        packets: Vec<Packet>,
-        on_the_wire: bool,
-        known: Known<'_>,
-        now: Time,
-    ) -> Option<FlowId> {
-        for packet in &packets {
-            self.join(self.station.queue_of(packet.flow), known(packet.handle).ecn);
-        }
-        self.sending = self.station.inherit(packets, on_the_wire, known, now);
-        self.sending
-    }
-
-    fn dismantle(&mut self, on_the_wire: Option<FlowId>) -> Vec<Packet> {
-        self.station.dismantle(on_the_wire)
-    }
-
-    fn largest_waiting(&self, on_the_wire: Option<FlowId>) -> u32 {
-        self.station.largest_waiting(on_the_wire)
-    }
-
-    fn is_reusable(&mut self, leaf: FlowId, now: Time) -> bool {
-        self.station.is_reusable(leaf, now)
-    }
-
-    fn announce(&mut self, label: Label) {
-        self.label = label;
-    }
-
-    fn wants_labels(&self) -> bool {
-        true
-    }
-
-    fn drops_early(&self) -> bool {
-        true
-    }
-
-    fn evicted(&mut self) -> Option<Packet> {
-        self.evicted.pop_front()
-    }
-
-    fn marked(&mut self) -> bool {
-        core::mem::take(&mut self.marked)
-    }
-
-    fn earliness(&mut self) -> Option<Span> {
-        self.station.earliness()
-    }
-
-    fn by_policy(&self) -> bool {
-        self.by_policy
-    }
-
-    fn air(&self, leaf: FlowId) -> Option<Air> {
-        self.station.air(leaf)
-    }
-
-    fn seed(&mut self, seed: u64) {
-        for (q, kept) in self.queues.iter_mut().enumerate() {
-            kept.draws = Draws::new(mix(seed), q as u64);
-        }
-    }
-
-    fn breaches(&self, out: &mut Vec<Breach>) {
-        self.station.breaches(out);
-    }
-
-    fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise> {
-        match &self.queues[self.station.queue_of(leaf).index()].no_promise {
-            Some(why) => Err(why.clone()),
-            None => self.station.promise(leaf),
-        }
-    }
-
-    fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
-        match &self.queues[self.station.queue_of(leaf).index()].no_promise {
-            Some(why) => Err(why.clone()),
-            None => self.station.promise_behind(leaf, server),
-        }
-    }
 }
 
 /// Why a discipline can't keep its promise to flow `f` of `setup`, with the policies that there
 /// are. Who looks at packets when they arrive counts those that are thrown out later: what is
 /// behind them goes as late as if they had been sent.
-fn voids<D: Discipline>(setup: &Setup, discipline: &D, f: FlowId) -> Option<NoPromise> {
+fn voids<D: CompleteDiscipline>(setup: &Setup, discipline: &D, f: FlowId) -> Option<NoPromise> {
     const HELP: &str =
         "choose `wf2q+` or `drr`, or a policy that drops at arrival: `red`, `gred`, `pie`";
     let later = |f: &FlowSetup| f.values.policy().filter(Policy::drops_later);
@@ -333,7 +353,7 @@ fn voids<D: Discipline>(setup: &Setup, discipline: &D, f: FlowId) -> Option<NoPr
 }
 
 /// What flow `f` of `setup` is promised by its discipline and with the policies of the queues.
-pub(crate) fn service<D: Discipline>(
+pub(crate) fn service<D: CompleteDiscipline>(
     setup: &Setup,
     discipline: &D,
     f: FlowId,
@@ -345,10 +365,7 @@ pub(crate) fn service<D: Discipline>(
 }
 
 /// A station of `discipline`, with the policies that the flows of `setup` have, if they have any.
-pub(crate) fn instance<D: Discipline + 'static>(
-    setup: &Setup,
-    discipline: D,
-) -> Box<dyn Scheduler> {
+pub(crate) fn instance<D: CompleteDiscipline>(setup: &Setup, discipline: D) -> Box<dyn Scheduler> {
     match aqm::any(setup) {
         true => Box::new(WithAqm::new(setup, discipline)),
         false => Box::new(SchedulerInstance::new(setup, discipline)),

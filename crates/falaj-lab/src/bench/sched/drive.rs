@@ -7,7 +7,8 @@ use crate::bench::cpu_nanos;
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::{HotCounters, PipeSpec};
 use falaj_engine::{Emit, Engine, Output, PipeId};
-use falaj_sched::contract::discipline::{Decision, Discipline};
+use falaj_sched::contract::complete::CompleteDiscipline;
+use falaj_sched::contract::discipline::Decision;
 use falaj_sched::contract::library::Loaded;
 use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::contract::params::{
@@ -16,8 +17,9 @@ use falaj_sched::contract::params::{
 use falaj_sched::queues::aqm;
 use falaj_sched::queues::queue::{Limit, Packet};
 use falaj_sched::registry::{self, Visitor};
+use falaj_sched::scheduler::Scheduler;
 use falaj_sched::scheduler::guard::Guard;
-use falaj_sched::scheduler::instance::{Scheduler, SchedulerInstance};
+use falaj_sched::scheduler::instance::SchedulerInstance;
 use falaj_sched::scheduler::with_aqm::WithAqm;
 use falaj_sched::units::probability::Probability;
 use falaj_sched::units::rate::{Rate, Wire};
@@ -264,7 +266,7 @@ struct AtStation<'a, F> {
 
 impl<R, F: FnOnce(&mut dyn FnMut(u64) -> u64) -> R> Visitor for AtStation<'_, F> {
     type Output = R;
-    fn visit<D: Discipline + 'static>(self, discipline: D) -> R {
+    fn visit<D: CompleteDiscipline>(self, discipline: D) -> R {
         if aqm::any(self.setup) {
             let managed = WithAqm::new(self.setup, discipline);
             return go(self.controller, Served::of(managed, self.setup), self.drive);

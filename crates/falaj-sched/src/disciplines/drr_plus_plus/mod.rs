@@ -31,7 +31,8 @@ pub mod mw00;
 use self::mw00::Mw00;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
-use crate::contract::guarantee::{Bound, Promise, finite_rate, room_for_one};
+use crate::contract::guarantee::{Bound, Guarantees, Promise, finite_rate, room_for_one};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Kind, Param, Setup};
@@ -153,7 +154,12 @@ impl Discipline for DrrPlusPlus {
     fn on_transmit(&mut self, flows: &mut Flows<DeficitFlow>, f: FlowId, sent: Sent) {
         flows.state_mut(f).pay(sent.bytes);
     }
+}
 
+impl QueueHooks for DrrPlusPlus {}
+impl MediumHooks for DrrPlusPlus {}
+
+impl Guarantees for DrrPlusPlus {
     /// See the module's text.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let low = self.low[f.index()];

@@ -18,7 +18,8 @@
 //! + L-1`.
 
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Promise, finite_rate, room_for_one};
+use crate::contract::guarantee::{Bound, Guarantees, Promise, finite_rate, room_for_one};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
@@ -159,7 +160,12 @@ impl Discipline for Mw00 {
             flows.state_mut(f).pay(sent.bytes);
         }
     }
+}
 
+impl QueueHooks for Mw00 {}
+impl MediumHooks for Mw00 {}
+
+impl Guarantees for Mw00 {
     /// See the module's text.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let visits = self.quanta.visits(f, |j| j != f && Some(j) != self.low);

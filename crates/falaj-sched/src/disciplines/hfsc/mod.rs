@@ -32,7 +32,8 @@ use crate::collections::calendar::Calendar;
 use crate::collections::quad_heap::Heap;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{Dice, Draw};
-use crate::contract::guarantee::{Bound, Deadlines, Promise, behind, full_queue};
+use crate::contract::guarantee::{Bound, Deadlines, Guarantees, Promise, behind, full_queue};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Values};
@@ -380,7 +381,12 @@ impl Discipline for Hfsc {
         let shared = Curve::is_over(state.shared.sharing, self.nodes[self.shape.above(f.0)].now);
         over(state.real_time) && over(self.limits[f.index()]) && shared
     }
+}
 
+impl QueueHooks for Hfsc {}
+impl MediumHooks for Hfsc {}
+
+impl Guarantees for Hfsc {
     /// A packet leaves at most `L/C` after its deadline (theorem 2 of the paper). The deadlines of
     /// a flow that has packets are on its curve, begun at most a packet of the second slope
     /// after now; of a curve that begins slowly, later by what it is behind.

@@ -27,7 +27,8 @@ mod turns;
 use crate::collections::quad_heap::Heap;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Dice, Draw};
-use crate::contract::guarantee::{Bound, Promise, full_queue};
+use crate::contract::guarantee::{Bound, Guarantees, Promise, full_queue};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Kind, Param, Setup, Value};
@@ -328,7 +329,12 @@ impl Discipline for Htb {
             .map(|turns| turns.now[prio]);
         book.own.max(book.ceil) <= now && book.turns[0] <= own && book.turns[1] <= borrowed
     }
+}
 
+impl QueueHooks for Htb {}
+impl MediumHooks for Htb {}
+
+impl Guarantees for Htb {
     /// Green leaves ask nobody, and go before all that is borrowed. They send no more than their
     /// buckets, an overdraft, and their rates: with all of those of the others first, a green class
     /// waits for `D = (sum (b + L) + L)/(C - R)`. It loses nothing by that if its own bucket

@@ -37,6 +37,15 @@ pub(super) enum Colour {
     Red,
 }
 
+/// The account on which a class sends, whose order has its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Account {
+    /// Its own, among the classes of this level.
+    Own(usize),
+    /// Borrowed from this node.
+    Lent(usize),
+}
+
 impl Htb {
     /// When its rate, and when its ceiling, is out of debt.
     #[inline]
@@ -179,91 +188,80 @@ impl Htb {
         next
     }
 
-    /// The leaf whose turn it is among those of a colour at a priority, on own account at `level`
-    /// or, without one, of the link.
+    /// The leaf whose turn it is among those at a priority that send on account `start`.
     #[inline]
     pub(super) fn first(
         &mut self,
         flows: &Flows<()>,
-        level: Option<usize>,
+        start: Account,
         prio: usize,
     ) -> Option<FlowId> {
-        // Whose turns are looked at: the nodes that lend, and at the start maybe those on own
-        // account.
-        let mut node = level.is_none().then_some(LINK);
+        // Whose turns are looked at: those at the start, or of the nodes below that lend.
+        let mut account = start;
         loop {
-            let turns = match (node, level) {
-                (Some(node), _) => &mut self.nodes[node].yellow,
-                (None, Some(level)) => &mut self.green[level],
-                (None, None) => unreachable!("it starts somewhere"),
+            let (turns, wanted, which) = match account {
+                Account::Own(level) => (&mut self.green[level], Colour::Green, 0),
+                Account::Lent(node) => (&mut self.nodes[node].yellow, Colour::Yellow, 1),
             };
-            let (wanted, account) =
-                if node.is_some() { (Colour::Yellow, 1) } else { (Colour::Green, 0) };
             let Some((at, class)) = turns.orders[prio].first() else {
                 // Nobody below: back to where this came from, whose first it is.
-                match node {
-                    None => return None,
-                    Some(LINK) if level.is_none() => return None,
-                    Some(inner) => {
-                        let class = self.shape.class(inner);
+                match account {
+                    Account::Lent(node) if account != start => {
+                        let class = self.shape.class(node);
                         let lends = self.books[class as usize].colour == Colour::Green;
-                        node = (!lends).then(|| self.shape.above(class));
-                        self.leave(node, level, prio, class);
+                        account =
+                            if lends { start } else { Account::Lent(self.shape.above(class)) };
+                        self.leave(account, prio, class);
                     }
+                    _ => return None,
                 }
                 continue;
             };
             let is_leaf = self.shape.is_leaf(class);
             let idle = is_leaf && flows.head(FlowId(class)).is_none();
             if idle || self.books[class as usize].colour != wanted {
-                self.leave(node, level, prio, class);
+                self.leave(account, prio, class);
                 continue;
             }
-            let is = key(self.turns(class, prio)[account]);
+            let is = key(self.turns(class, prio)[which]);
             if ahead(is, at) > 0 {
-                match (node, level) {
-                    (Some(node), _) => self.nodes[node].yellow.orders[prio].postpone_first(is),
-                    (None, Some(level)) => self.green[level].orders[prio].postpone_first(is),
-                    (None, None) => {}
-                }
+                let turns = match account {
+                    Account::Own(level) => &mut self.green[level],
+                    Account::Lent(node) => &mut self.nodes[node].yellow,
+                };
+                turns.orders[prio].postpone_first(is);
             } else if is_leaf {
                 return Some(FlowId(class));
             } else {
-                node = Some(self.shape.node(class));
+                account = Account::Lent(self.shape.node(class));
             }
         }
     }
 
     /// The first of an order goes out of it.
-    pub(super) fn leave(
-        &mut self,
-        node: Option<usize>,
-        level: Option<usize>,
-        prio: usize,
-        class: u32,
-    ) {
+    pub(super) fn leave(&mut self, account: Account, prio: usize, class: u32) {
         let book = &mut self.books[class as usize];
-        match (node, level) {
-            (Some(node), _) => {
-                book.in_node &= !(1 << prio);
-                self.nodes[node].yellow.pop(prio);
-            }
-            (None, Some(level)) => {
+        match account {
+            Account::Own(level) => {
                 book.in_green &= !(1 << prio);
                 self.green[level].pop(prio);
             }
-            (None, None) => {}
+            Account::Lent(node) => {
+                book.in_node &= !(1 << prio);
+                self.nodes[node].yellow.pop(prio);
+            }
         }
     }
 
     pub(super) fn choose(&mut self, flows: &Flows<()>) -> Option<FlowId> {
         for level in 0..self.green.len() {
             for prio in each(self.green[level].some) {
-                if let Some(f) = self.first(flows, Some(level), prio) {
+                if let Some(f) = self.first(flows, Account::Own(level), prio) {
                     return Some(f);
                 }
             }
         }
-        each(self.nodes[LINK].yellow.some).find_map(|prio| self.first(flows, None, prio))
+        each(self.nodes[LINK].yellow.some)
+            .find_map(|prio| self.first(flows, Account::Lent(LINK), prio))
     }
 }

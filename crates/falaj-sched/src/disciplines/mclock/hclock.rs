@@ -24,7 +24,8 @@
 
 use crate::collections::quad_heap::Heap;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Promise, full_queue};
+use crate::contract::guarantee::{Bound, Guarantees, Promise, full_queue};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
@@ -474,7 +475,12 @@ impl Discipline for HClock {
         let above = self.nodes[self.shape.above(f.0)].now;
         clocks.reserved.max(clocks.limited) <= instant(now) && clocks.weighed <= above
     }
+}
 
+impl QueueHooks for HClock {}
+impl MediumHooks for HClock {}
+
+impl Guarantees for HClock {
     /// As in mClock, where the class above stands for the link: what that is promised it is served
     /// at least, later by its own latency; and all that the class gets serves an `R` below it
     /// that has come before anything else.

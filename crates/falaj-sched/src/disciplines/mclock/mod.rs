@@ -27,7 +27,10 @@ use self::hclock::HClock;
 use crate::collections::quad_heap::Heap;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{Dice, Draw};
-use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::guarantee::{
+    Bound, Guarantees, Promise, finite_rate, full_queue, room_for_one,
+};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, FlowSetup, Kind, Param, Setup, Value};
@@ -394,7 +397,12 @@ impl Discipline for MClock {
         let state = flows.state(f);
         state.reserved.max(state.limited) <= instant(now) && state.weighed <= self.now
     }
+}
 
+impl QueueHooks for MClock {}
+impl MediumHooks for MClock {}
+
+impl Guarantees for MClock {
     /// The `R` of a flow that has packets is at most a packet ahead of now. When it has come, all
     /// that goes first has an `R` that came before: of each reserved flow what its reservation
     /// brings since, and one packet; and one packet may have begun. As the reservations fit on

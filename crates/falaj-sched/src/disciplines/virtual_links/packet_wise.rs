@@ -18,7 +18,8 @@
 
 use crate::collections::flow_set::FlowSet;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::Promise;
+use crate::contract::guarantee::{Guarantees, Promise};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
@@ -504,7 +505,12 @@ impl Discipline for PacketWise {
         self.first = false;
         self.settled = sent.end;
     }
+}
 
+impl QueueHooks for PacketWise {}
+impl MediumHooks for PacketWise {}
+
+impl Guarantees for PacketWise {
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         self.config.service(f, Serve::PacketWise)
     }

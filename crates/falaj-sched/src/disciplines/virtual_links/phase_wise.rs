@@ -8,7 +8,8 @@
 //! has. The phases that went by are counted when a packet arrives.
 
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::Promise;
+use crate::contract::guarantee::{Guarantees, Promise};
+use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
@@ -175,7 +176,12 @@ impl Discipline for PhaseWise {
 
     #[inline(always)]
     fn on_transmit(&mut self, _: &mut Flows<()>, _: FlowId, _: Sent) {}
+}
 
+impl QueueHooks for PhaseWise {}
+impl MediumHooks for PhaseWise {}
+
+impl Guarantees for PhaseWise {
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         self.config.service(f, Serve::PhaseWise)
     }

@@ -1,7 +1,7 @@
 //! The virtual clock of generalised processor sharing, driven by work.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::discipline::Thrown;
+use crate::contract::hooks::Thrown;
 use crate::mechanisms::weights::{ORIGIN, Shares, Virtual, retagged};
 use crate::queues::queue::FlowId;
 use alloc::vec::Vec;

@@ -1,6 +1,6 @@
 //! The fluid beside a link that serves the same packets one by one.
 
-use crate::contract::discipline::Thrown;
+use crate::contract::hooks::Thrown;
 use crate::contract::transmission::Sent;
 use crate::mechanisms::gps::clock::{Gps, Work};
 use crate::mechanisms::gps::work::{pace, pace_for};
