@@ -22,7 +22,7 @@ pub(crate) fn chosen<'a>(
 ) -> Option<Chosen<'a>> {
     let Some(field) = tables.iter().find_map(|t| t.field("scheduler")) else {
         let unclear = tables.iter().any(|t| t.means("scheduler"));
-        return (!unclear).then(|| Chosen { entry: registry::DEFAULT, fields: None });
+        return (!unclear).then_some(Chosen { entry: registry::DEFAULT, fields: None });
     };
     let Some(Datum::Table(table)) = field.datum else { return None };
     let all: Vec<Key> = registry::all().flat_map(keys::of_scheduler).collect();

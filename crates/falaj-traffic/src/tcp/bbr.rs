@@ -150,9 +150,9 @@ impl Bbr {
                 Some(until) if acked.now >= until => {
                     self.shortest = self.shortest.map(|(trip, _)| (trip, acked.now));
                     if self.is_known {
-                        self.cycles(acked.now)
+                        self.cycles(acked.now);
                     } else {
-                        self.state = BbrState::Starts
+                        self.state = BbrState::Starts;
                     }
                 }
                 _ => {}

@@ -601,7 +601,7 @@ fn print(args: &Args, rows: &[FairnessFigures]) {
         for row in rows {
             match &row.outcome {
                 FairnessOutcome::Refused(why) => {
-                    say!("{mark}{} takes no such flows: {why}", row.kind)
+                    say!("{mark}{} takes no such flows: {why}", row.kind);
                 }
                 FairnessOutcome::Measured { steps: Some((steps, tried)), .. } => {
                     say!(
