@@ -401,7 +401,7 @@ fn assert_gone(token: &str) {
             println!("all gone after {:.1} ms", began.elapsed().as_secs_f64() * 1e3);
             return;
         }
-        assert!(began.elapsed() < Duration::from_secs(1), "still alive: {left:?}");
+        assert!(began.elapsed() < Duration::from_secs(60), "still alive: {left:?}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
