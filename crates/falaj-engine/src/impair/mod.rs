@@ -9,7 +9,7 @@
 //!
 //! An impairment is a file: its configuration is an [`Impairment`], which makes the state that
 //! acts on packets. Besides its file it has three lines: its module, its row in the table
-//! below, and the name of its random numbers in [`event::RngStream`].
+//! below, and the name of its random numbers in `event::RngStream`.
 //!
 //! | module | what it holds |
 //! |---|---|
