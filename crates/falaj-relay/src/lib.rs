@@ -50,7 +50,7 @@ use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::units::time::{Span, Time};
 use pipes::{Cargo, IngressRoute, PacketOutcome, Pipes, UP};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -106,6 +106,8 @@ pub enum Error {
     Breaks,
     /// Streams were asked for, and rules lead through links one behind the other.
     Chain,
+    /// What it is to reach is itself.
+    Itself(SocketAddr),
 }
 
 impl fmt::Display for Error {
@@ -121,6 +123,11 @@ impl fmt::Display for Error {
             Error::Chain => f.write_str(
                 "a stream waits at one queue, that of its link: where rules lead through links one \
                  behind the other, datagrams alone are taken (--udp)",
+            ),
+            Error::Itself(to) => write!(
+                f,
+                "{to} is where this relay would listen itself: each packet would come back to it \
+                 without end; listen at another port"
             ),
         }
     }
@@ -142,13 +149,14 @@ pub struct RelayReport {
     /// Up and down of each link, how disciplines of libraries broke their contract.
     pub breaches: Vec<Vec<Breach>>,
     /// Datagrams and streams that were lost outside the queues: how many, and why.
-    pub losses: [(u64, &'static str); 5],
+    pub losses: [(u64, &'static str); 6],
 }
 
 #[derive(Clone, Copy, Default)]
 struct RelayLosses {
     unmatched: u64,
     full_table: u64,
+    forgotten: u64,
     not_taken: u64,
     refused: u64,
     broken: u64,
@@ -340,6 +348,17 @@ fn listen(
     }
 }
 
+/// Returns true if what is sent to an address comes to who listens at the other.
+fn reaches(at: SocketAddr, to: SocketAddr) -> bool {
+    let (listens, sent) = (at.ip().to_canonical(), to.ip().to_canonical());
+    // Who listens everywhere listens at each address that is of this host, and can be bound.
+    let is_ours = || UdpSocket::bind((sent, 0)).is_ok();
+    at.port() == to.port()
+        && (listens == sent
+            || listens.is_unspecified() && (sent.is_unspecified() || is_ours())
+            || sent.is_unspecified() && listens.is_loopback())
+}
+
 /// A relay that listens.
 pub struct Relay {
     core: Core,
@@ -380,7 +399,11 @@ impl Relay {
         };
         let (udp, tcp) =
             listen(spec, scenario).map_err(|error| Error::Listen(spec.listen, error))?;
-        Ok(Relay { core, messages, udp, tcp })
+        let relay = Relay { core, messages, udp, tcp };
+        if relay.address().is_some_and(|at| reaches(at, spec.to)) {
+            return Err(Error::Itself(spec.to));
+        }
+        Ok(relay)
     }
 
     /// Where it listens.
@@ -427,6 +450,7 @@ impl Relay {
                     losses.full_table,
                     "datagrams and streams came from clients for which there was no place",
                 ),
+                (losses.forgotten, "clients were forgotten for newer ones, as the table was full"),
                 (losses.not_taken, "datagrams were not taken by the far end"),
                 (losses.refused, "streams were refused by the far end"),
                 (losses.broken, "streams were reset because the link lost a part of them"),

@@ -42,6 +42,9 @@ impl Datagram {
 struct UdpClient {
     socket: Arc<UdpSocket>,
     active: Instant,
+    /// It has sent on after an answer: no stranger who sent once, under whatever address.
+    is_known: bool,
+    answered: bool,
     gone: Arc<AtomicBool>,
 }
 
@@ -136,19 +139,27 @@ impl Udp {
         // What a forgotten client's server still sends has nowhere to go.
         let Some(known) = self.clients.get_mut(&client) else { return };
         known.active = Instant::now();
+        known.is_known |= pipe == UP && known.answered;
+        known.answered |= pipe == DOWN;
         let Some(way) = core.route(pipe, crate::UDP, client, bytes.len()) else { return };
         let length = core.headers.length(crate::UDP, bytes.len());
         core.pipes.offer(&way, length, RelayItem::Udp(Datagram { pipe, client, bytes }));
     }
 
-    /// A place and a socket for a new client.
-    fn admit(&mut self, client: SocketAddr, core: &Core) -> io::Result<()> {
+    /// A place and a socket for a new client. Where there is no place, the client that has been
+    /// idle for longest goes, and before all that are known those that have sent but once: a
+    /// thousand strangers lock nobody out.
+    fn admit(&mut self, client: SocketAddr, core: &mut Core) -> io::Result<()> {
         if self.clients.len() >= self.limit {
             let idle = self.idle;
             self.clients.retain(|_, client| client.active.elapsed() < idle);
         }
         if self.clients.len() >= self.limit {
-            return Err(ErrorKind::QuotaExceeded.into());
+            let oldest = self.clients.iter().min_by_key(|(_, one)| (one.is_known, one.active));
+            let oldest = oldest.map(|(address, _)| *address);
+            if oldest.and_then(|address| self.clients.remove(&address)).is_some() {
+                core.losses.forgotten += 1;
+            }
         }
         let any: SocketAddr = if self.to.is_ipv4() {
             (Ipv4Addr::UNSPECIFIED, 0).into()
@@ -160,7 +171,10 @@ impl Udp {
         let gone = Arc::new(AtomicBool::new(false));
         let answer = move |_, bytes| UdpMessage::FromServer(client, bytes);
         read(socket.clone(), gone.clone(), core.sender.clone(), answer)?;
-        self.clients.insert(client, UdpClient { socket, active: Instant::now(), gone });
+        self.clients.insert(
+            client,
+            UdpClient { socket, active: Instant::now(), is_known: false, answered: false, gone },
+        );
         self.seen += 1;
         Ok(())
     }

@@ -322,9 +322,10 @@ fn reloader(handler: Arc<Mutex<Handler>>, file: PathBuf) -> Result<Sender<()>> {
 
 fn reload(handler: &Mutex<Handler>, file: &Path) {
     let name = file.display();
-    let text = match std::fs::read_to_string(file) {
+    let read = falaj_scenario::bytes_of(file).map_err(|error| format!("{name}: {error}"));
+    let text = match read.and_then(|bytes| falaj_scenario::text_of(bytes, &name.to_string())) {
         Ok(text) => text,
-        Err(error) => return error!("{name}: {error}; all stays as it is"),
+        Err(error) => return error!("{error}; all stays as it is"),
     };
     let wanted = SetRequest { toml: Some(text), ..SetRequest::default() };
     let made = lock(handler).set(&wanted);

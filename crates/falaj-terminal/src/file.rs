@@ -26,7 +26,8 @@ pub fn read(path: &Path) -> Result<Scenario> {
 /// A scenario's name and text, whatever is wrong with it.
 pub fn text(path: &Path) -> Result<(String, String)> {
     let name = path.display().to_string();
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read the scenario {name}"))?;
+    let bytes = falaj_scenario::bytes_of(path);
+    let bytes = bytes.with_context(|| format!("cannot read the scenario {name}"))?;
     let text = falaj_scenario::text_of(bytes, &name).map_err(anyhow::Error::msg)?;
     Ok((name, text))
 }

@@ -1,5 +1,9 @@
 //! Files beside the scenario's, which have lines of words, and places in them.
 
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
 /// The text of a file, or where it is none.
 pub(crate) fn decoded(bytes: Vec<u8>) -> Result<String, At> {
     String::from_utf8(bytes).map_err(|error| {
@@ -13,6 +17,32 @@ pub(crate) fn decoded(bytes: Vec<u8>) -> Result<String, At> {
         );
         At { line, column: 1 + before.chars().count(), what }
     })
+}
+
+/// Bytes that a scenario, or a file that one names, has at most.
+const LONGEST: u64 = 64 << 20;
+
+/// The bytes of a file of text: of `/dev/zero`, or of a capture of gigabytes, no more is read than
+/// shows that it is none.
+///
+/// # Errors
+/// It cannot be read, or has more than 64 MiB.
+pub fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
+    bytes_from(File::open(path)?)
+}
+
+/// The same of what is open already, as standard input is.
+///
+/// # Errors
+/// As [`bytes_of`].
+pub fn bytes_from(reader: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    reader.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LONGEST {
+        let mib = LONGEST >> 20;
+        return Err(io::Error::other(format!("it has more than {mib} MiB, the most for a text")));
+    }
+    Ok(bytes)
 }
 
 /// The text of the file that is called so; the error is its place and what is wrong, where it is no
@@ -79,6 +109,13 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = (At, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_without_end_is_refused() {
+        let error = bytes_of(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert_eq!(error, "it has more than 64 MiB, the most for a text");
+        assert_eq!(bytes_from(&b"[link.a]"[..]).unwrap(), b"[link.a]");
+    }
 
     #[test]
     fn where_a_file_is_no_text() {

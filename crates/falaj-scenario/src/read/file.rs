@@ -2,7 +2,7 @@
 
 use super::Field;
 use crate::diagnostics::Problem;
-use crate::files::place::{At, decoded};
+use crate::files::place::{self, At, decoded};
 use crate::suggest::quoted;
 use std::path::Path;
 
@@ -16,7 +16,7 @@ pub(crate) fn read_file<T>(
     form: &str,
     problems: &mut Vec<Problem>,
 ) -> Result<T, ()> {
-    let bytes = std::fs::read(beside.join(name));
+    let bytes = place::bytes_of(&beside.join(name));
     let bytes = bytes.map_err(|error| format!("{} cannot be read: {error}", quoted(name)));
     let read = |bytes: Vec<u8>| {
         decoded(bytes).and_then(|text| parse(&text)).map_err(|at| at.in_file(name))

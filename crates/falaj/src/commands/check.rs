@@ -30,7 +30,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let mut problems = Vec::new();
     for path in &args.files {
         let name = path.display().to_string();
-        let text = std::fs::read(path)
+        let text = falaj_scenario::bytes_of(path)
             .map_err(|error| format!("cannot read the scenario {name}: {error}"));
         let diagnostics = match text.and_then(|bytes| falaj_scenario::text_of(bytes, &name)) {
             Ok(text) => match falaj_scenario::parse(&text, &name) {

@@ -6,7 +6,7 @@ use falaj_terminal::output::print;
 use serde_json::{Value as Json, json};
 use similar::TextDiff;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -90,12 +90,12 @@ fn is_stdin(path: &Path) -> bool {
 fn one(path: &Path, args: &Args) -> Result<Formatting> {
     let stdin = is_stdin(path);
     let name = if stdin { "standard input".to_owned() } else { path.display().to_string() };
-    let mut bytes = Vec::new();
-    if stdin {
-        std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
+    let bytes = if stdin {
+        falaj_scenario::bytes_from(std::io::stdin())
     } else {
-        bytes = fs::read(path).with_context(|| format!("cannot read {name}"))?;
-    }
+        falaj_scenario::bytes_of(path)
+    };
+    let bytes = bytes.with_context(|| format!("cannot read {name}"))?;
     let text = falaj_scenario::text_of(bytes, &name).map_err(anyhow::Error::msg)?;
     let new = falaj_scenario::format(&text, &name).map_err(|errors| {
         file::tell(&errors);

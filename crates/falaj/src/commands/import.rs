@@ -8,7 +8,7 @@ use falaj_sched::units::rate::Rate;
 use falaj_terminal::file;
 use falaj_terminal::output::print;
 use serde_json::json;
-use std::io::Read;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -93,12 +93,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 /// The text, and what to call it.
 fn read(path: &Path) -> Result<(String, String)> {
     if path == Path::new("-") {
-        let mut bytes = Vec::new();
-        std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
+        let bytes = falaj_scenario::bytes_from(std::io::stdin());
+        let bytes = bytes.context("cannot read standard input")?;
         let name = "standard input".to_owned();
         return Ok((falaj_scenario::text_of(bytes, &name).map_err(anyhow::Error::msg)?, name));
     }
     let name = path.display().to_string();
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
+    let bytes = falaj_scenario::bytes_of(path).with_context(|| format!("cannot read {name}"))?;
     Ok((falaj_scenario::text_of(bytes, &name).map_err(anyhow::Error::msg)?, name))
 }

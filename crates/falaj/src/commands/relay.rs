@@ -46,7 +46,8 @@ pub(crate) struct Args {
     /// So many clients that send datagrams, and so many streams, at most.
     #[arg(long, default_value_t = 1024, value_name = "N")]
     clients: usize,
-    /// A client that neither sends nor gets a datagram for so long may be forgotten.
+    /// A client that neither sends nor gets a datagram for so long may be forgotten; where there is
+    /// no place for a new one, the client that has been silent for longest is.
     #[arg(long, default_value = "120s", value_parser = arguments::parse_duration,
         value_name = "TIME")]
     idle: Span,

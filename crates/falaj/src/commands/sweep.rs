@@ -179,7 +179,8 @@ fn merge(args: &MergeArgs) -> Result<ExitCode> {
 
 fn read(path: &Path) -> Result<Results> {
     let name = path.display().to_string();
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    let bytes = falaj_scenario::bytes_of(path).with_context(|| format!("cannot read {name}"))?;
+    let text = falaj_scenario::text_of(bytes, &name).map_err(anyhow::Error::msg)?;
     Results::parse(&text, &name).map_err(told)
 }
 
