@@ -6,6 +6,10 @@ use crate::contract::hooks::{MediumHooks, QueueHooks};
 
 /// A discipline with its hooks and guarantees, from which a scheduler can be built. It is never
 /// implemented by hand: each type with the four traits has it.
+#[diagnostic::on_unimplemented(
+    note = "a discipline has `Discipline`, `Guarantees`, `QueueHooks` and `MediumHooks`; where it \
+            needs none of the hooks: `impl QueueHooks for {Self} {{}}`"
+)]
 pub trait CompleteDiscipline: Discipline + QueueHooks + MediumHooks + Guarantees + 'static {}
 
 impl<D: QueueHooks + MediumHooks + Guarantees + 'static> CompleteDiscipline for D {}

@@ -11,8 +11,10 @@
 //! - The packet in service stays at the head of its queue until its end, and counts there. Whether
 //!   a flow has run empty is therefore concluded in the `next` after that end, not in `on_transmit`
 //!   (a reset at the start of the last transmission breaks the bound of DRR).
-//! - `next` may be asked any number of times, early, late or twice; only what arrives, what is
-//!   taken and the instants of the discipline's own making change what it will decide.
+//! - On a free link `next` may be asked any number of times: before the instant that it named, long
+//!   after it, or twice. Only packets that arrive, packets that are sent and the discipline's own
+//!   instants change its decision. Random numbers are drawn
+//!   [elsewhere](crate::contract::hooks::MediumHooks::seed).
 
 use crate::contract::transmission::Sent;
 use crate::queues::queue::{FlowId, Flows};
@@ -138,7 +140,10 @@ pub trait Discipline: Send + Sized {
         let _ = (flows, f, now);
     }
 
-    /// What may happen now. Charges nothing.
+    /// Decides what may happen now, and charges nothing: asked again in the same state, it answers
+    /// the same. `flows` has the head of each queue and its length in packets and bytes, also where
+    /// another discipline divides the flow; a discipline that compares lengths here need not
+    /// [see arrivals](Discipline::SEES_ARRIVALS). `wire` tells how long a packet would take.
     fn next(
         &mut self,
         flows: &mut Flows<Self::State, Self::Tag>,

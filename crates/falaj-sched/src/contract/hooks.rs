@@ -135,7 +135,15 @@ pub trait MediumHooks: Discipline {
         None
     }
 
-    /// Where its random decisions begin.
+    /// Where its random decisions begin: a pipe calls it once, before the first packet and before a
+    /// change [migrates](Discipline::migrate_from), in which the draws of the old discipline are
+    /// taken over. The seed is another one for each pipe and each discipline of a tree.
+    ///
+    /// Random numbers are [`Draws::new(seed, element)`](crate::units::draws::Draws::new), where
+    /// `element` keeps the streams of one discipline apart: the number of a flow, or 0 where there
+    /// is one stream. Without this call they begin at seed 0. [`next`](Discipline::next) may be
+    /// asked twice and must answer alike, so it draws nothing: the number that decides is drawn
+    /// here and in [`on_transmit`](Discipline::on_transmit), and kept until a packet is sent by it.
     fn seed(&mut self, seed: u64) {
         let _ = seed;
     }

@@ -19,9 +19,11 @@ pub struct Manifest {
     pub source: &'static str,
     /// Steps of a packet among `N` flows, enqueued and dequeued.
     pub cost: &'static str,
-    /// Its guarantee to a flow, in a few words.
+    /// Its guarantee to a flow, in a few words: `rate and delay`. It begins with
+    /// `nothing` where [`service`](crate::contract::guarantee::Guarantees::service) never succeeds.
     pub guarantee: &'static str,
-    /// The derivation of the guarantee's bound: a paper, or the project's own.
+    /// The derivation of the guarantee's bound: a paper, or `own derivation`. `—` where there is no
+    /// guarantee.
     pub guarantee_source: &'static str,
     /// Parameters of the scheduler.
     pub scheduler: &'static [Param],
@@ -35,7 +37,8 @@ pub struct Manifest {
     /// Takes a tree of classes whole, where its own kind divides the flows, instead of being
     /// nested below itself.
     pub whole_trees: bool,
-    /// The key of a flow's weight.
+    /// The key of a flow's weight: `falaj top` and the dashboard show it as such. No promise
+    /// follows from it.
     pub weight_key: Option<&'static str>,
     /// The key of a flow's cap.
     pub cap_key: Option<&'static str>,

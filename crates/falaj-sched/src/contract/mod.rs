@@ -28,9 +28,26 @@
 //! The rest are questions that change nothing, asked before packets come or between them: those of
 //! `Guarantees`, of which `service` alone has no default, and the hooks *`shared_queue`*,
 //! *`own_queues`*, *`wants_labels`*, *`manages_queues`*, *`peeks`*, *`air`* and *`breach`*.
-//! *`seed`*, before the first packet, says where random decisions begin.
+//! *`seed`*, before the first packet, says where random decisions begin; its page says how to draw
+//! without changing a later answer of `next`.
 //!
 //! `examples/by_hand.rs` drives a discipline through such a life.
+//!
+//! # The constructor
+//!
+//! `new(&Setup)` refuses a setup that the discipline cannot serve, with the flow, the key, the
+//! fault and its cure. A scenario file has checked each value against its
+//! [`Param`](params::Param) by then and left defaults unset, but a setup may be written in Rust: a
+//! range that arithmetic relies on is checked again. Two helpers of [`guarantee`] serve most:
+//! `room_for_one` refuses a queue in which the largest packet never fits, and `finite_rate` refuses
+//! an unlimited link, on which no packet ever waits.
+//!
+//! # Worked examples
+//!
+//! They stand in a `mod tests` of the discipline's file. `setup` of `scheduler::worked_example` has
+//! a link on which a byte takes a microsecond, and `departures` returns the instants at which
+//! packets have left it; `disciplines/wrr.rs` has the shortest one. Comparisons with a naive model,
+//! over many random cases, stand in `falaj-engine/tests/all`, in a file of their own.
 
 pub mod breach;
 pub mod complete;

@@ -1,14 +1,15 @@
 //! The disciplines, one file or folder each, in one list: a new discipline is a new file and a line
 //! in `disciplines!`.
 //!
-//! The list declares the modules too. `cargo fmt` does not look for modules in a macro: `make lint`
-//! has rustfmt check their files by name.
+//! The list declares the modules too. `cargo fmt` does not look for modules in a macro: `rustfmt
+//! crates/falaj-sched/src/disciplines/NAME.rs` formats one, and `make lint` checks them all.
 
 use crate::contract::manifest::Manifest;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::visitor::Visitor;
 
-/// `module::Type,` for each discipline, in the order of the reference. The module has the
+/// `module::Type,` for each discipline, in the order of the reference, where families stand
+/// together; a new one stands behind its family, or last. The module has the
 /// `MANIFEST` and the type a function `new(&Setup)`. A module alone has a function `construct`,
 /// which chooses between several types. Names in brackets are manifests of the module that come
 /// before its `MANIFEST`.

@@ -208,3 +208,21 @@ impl Guarantees for Wrr {
         Ok(self.service(f)?.after(server.latency))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::params::{Value, Values};
+    use crate::scheduler::worked_example::{departures, setup};
+
+    /// Weights 2 and 1. The first visit sends the packet that came at 0 and the one that came
+    /// meanwhile, at 50 us; the one of 150 us waits for the next visit.
+    #[test]
+    fn a_visit_sends_as_many_packets_as_the_weight_says() {
+        let weight = |n| Values::default().with("weight", Value::Count(n));
+        let setup = setup([weight(2), weight(1)]);
+        let packets = [(0, 0, 100), (0, 1, 300), (50, 0, 100), (150, 0, 100)];
+        let sent = departures(&setup, Wrr::new(&setup).unwrap(), &packets);
+        assert_eq!(sent, [(0, 100), (0, 200), (1, 500), (0, 600)]);
+    }
+}

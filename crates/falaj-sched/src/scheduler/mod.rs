@@ -10,6 +10,8 @@ pub mod guard;
 pub mod instance;
 pub mod tree;
 pub mod with_aqm;
+#[cfg(test)]
+pub(crate) mod worked_example;
 
 use crate::contract::breach::Breach;
 use crate::contract::discipline::Decision;
@@ -192,5 +194,84 @@ impl HeldScheduler for Box<dyn Scheduler> {
     ) -> Option<FlowId> {
         let packets = old.dismantle(on_the_wire);
         self.inherit(packets, on_the_wire.is_some(), known, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::instance::SchedulerInstance;
+    use super::tree::Tree;
+    use super::with_aqm::WithAqm;
+    use super::worked_example;
+    use super::*;
+    use crate::contract::discipline::Discipline;
+    use crate::contract::guarantee::Guarantees;
+    use crate::contract::hooks::{MediumHooks, QueueHooks};
+    use crate::contract::params::{Inner, Values};
+    use crate::queues::queue::Flows;
+    use crate::units::draws::mix;
+    use crate::units::rate::Rate;
+
+    /// Sends from the one of two flows that the seed chooses.
+    struct BySeed(u64);
+
+    impl Discipline for BySeed {
+        type State = ();
+        type Tag = ();
+        fn start(&mut self, _: &mut Flows<()>) {}
+        fn migrate_from(&mut self, _: BySeed, _: &mut Flows<()>, _: Time) {}
+        fn ready(&mut self, _: &mut Flows<()>, _: FlowId, _: Time) {}
+        fn next(&mut self, _: &mut Flows<()>, _: Time, _: &Wire) -> Decision {
+            Decision::Serve(FlowId((self.0 & 1) as u32))
+        }
+        fn on_transmit(&mut self, _: &mut Flows<()>, _: FlowId, _: Sent) {}
+    }
+    impl QueueHooks for BySeed {}
+    impl MediumHooks for BySeed {
+        fn seed(&mut self, seed: u64) {
+            self.0 = mix(seed);
+        }
+    }
+    impl Guarantees for BySeed {
+        fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
+            Err(NoPromise("the seed chooses".into()))
+        }
+    }
+
+    /// The flows that are sent from first under a hundred seeds.
+    fn chosen<S: Scheduler>(build: impl Fn() -> S) -> [usize; 2] {
+        let mut chosen = [0; 2];
+        for seed in 0..100 {
+            let mut scheduler = build();
+            scheduler.seed(seed);
+            for flow in [0, 1] {
+                let packet =
+                    Packet { handle: flow, bytes: 100, flow: FlowId(flow), arrival: Time::ZERO };
+                scheduler.arrive(packet, Time::ZERO).expect("there is room");
+            }
+            let mut wire = Wire::new(Rate::from_mbit(8));
+            let Decision::Serve(queue) = scheduler.next(Time::ZERO, &wire) else {
+                panic!("packets wait")
+            };
+            let (packet, _) = scheduler.take(queue, Time::ZERO, &mut wire);
+            chosen[packet.flow.index()] += 1;
+        }
+        chosen
+    }
+
+    /// A hundred throws of a coin: each side 50 times, with a standard deviation of 5.
+    #[test]
+    fn the_seed_reaches_the_discipline_wherever_it_stands() {
+        let flat = worked_example::setup([Values::default(), Values::default()]);
+        let mut divided = flat.clone();
+        let inner = worked_example::setup([Values::default()]);
+        divided.flows[1].inner = Some(Box::new(Inner { kind: "fifo", setup: inner }));
+        for [first, second] in [
+            chosen(|| SchedulerInstance::new(&flat, BySeed(0))),
+            chosen(|| WithAqm::new(&flat, BySeed(0))),
+            chosen(|| Tree::new(&divided, BySeed(0)).expect("a flow is divided by `fifo`")),
+        ] {
+            assert!(first.min(second) > 25, "{first} and {second}");
+        }
     }
 }

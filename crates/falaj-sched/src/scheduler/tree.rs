@@ -539,6 +539,7 @@ impl<D: CompleteDiscipline> Succession for Tree<D> {
     }
 
     fn seed(&mut self, seed: u64) {
+        self.discipline.seed(seed);
         for (c, child) in self.children.iter_mut().enumerate() {
             child.server.seed(mix(seed ^ c as u64));
         }

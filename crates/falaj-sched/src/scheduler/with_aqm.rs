@@ -283,6 +283,8 @@ impl Succession for WithAqm {
         for (q, kept) in self.queues.iter_mut().enumerate() {
             kept.draws = Draws::new(mix(seed), q as u64);
         }
+        // Disciplines key their draws by the number of a flow too: theirs are others than these.
+        self.station.seed(mix(seed));
     }
 }
 

@@ -9,7 +9,8 @@ pub const fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Draws of one queue, one for each packet that asks.
+/// A stream of random numbers: of a queue, a flow, or a whole discipline. A copy goes on
+/// independently, from where the original was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Draws {
     key: u64,
@@ -17,7 +18,8 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// The draws of `element` under `seed`, from the first on.
+    /// The draws of `element` under `seed`, from the first on. Elements of one seed have streams
+    /// that are independent of each other.
     pub const fn new(seed: u64, element: u64) -> Draws {
         Draws { key: mix(mix(seed) ^ element), index: 0 }
     }
