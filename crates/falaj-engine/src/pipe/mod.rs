@@ -1,8 +1,8 @@
 //! Pipes: queues, a scheduler and a link (dummynet's word for the whole).
 //!
 //! The engine holds each pipe as a `Pipe`, which is three traits in one: the path of
-//! packets (`PacketPath`), what is counted and promised (`Inspection`), and what kind (`PipeKind`) of
-//! pipe it is, which matters when another one takes over.
+//! packets (`PacketPath`), what is counted and promised (`Inspection`), and what kind of pipe it is
+//! (`PipeKind`), which matters when another one takes over.
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -8,7 +8,6 @@ use falaj_sched::units::rate::Rate;
 use falaj_terminal::file;
 use falaj_terminal::output::print;
 use serde_json::json;
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
