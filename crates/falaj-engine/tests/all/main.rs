@@ -23,7 +23,6 @@ mod masks;
 mod minima;
 mod network;
 mod networks_change;
-mod orders;
 mod policies;
 mod poll_invariance;
 mod promises;

@@ -1,11 +1,11 @@
-//! Disciplines that guarantee a minimum and a cap: worked examples, naive models, and what the
+//! Disciplines that guarantee a minimum and a cap: naive models, and what the
 //! kernel's disciplines were seen to do to a victim. One byte takes 8 ns.
 
 use crate::common::copies::{Copies, nanos_of_a_byte, whole};
 use crate::common::examples::{longest_wait_of_a_victim, order};
 use crate::common::fraction::Fraction;
 use crate::common::stepwise::{Model, beside};
-use crate::common::{Arrival, Dice, bursts, emits, run};
+use crate::common::{Dice, bursts, emits, run};
 use falaj_engine::Engine;
 use falaj_engine::pipe::PipeSpec;
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
@@ -32,130 +32,6 @@ fn rates(set: &[(&'static str, u64)]) -> Values {
 
 fn weight(values: Values, weight: u64) -> Values {
     values.with("weight", Value::Count(weight))
-}
-
-const AB: [(u64, char, u32); 10] = [
-    (0, 'A', 4),
-    (0, 'A', 4),
-    (0, 'A', 4),
-    (0, 'A', 4),
-    (0, 'A', 4),
-    (0, 'B', 4),
-    (0, 'B', 4),
-    (0, 'B', 4),
-    (0, 'B', 4),
-    (0, 'B', 4),
-];
-
-/// Half the link is reserved for A: its `R` comes every 8 B. By weight it would have a quarter.
-#[test]
-fn a_reservation_comes_before_weights() {
-    let reserved =
-        pipe("mclock", vec![rates(&[("reservation", 500)]), weight(Values::default(), 3)]);
-    assert_eq!(order(&reserved, &AB), "A1@4 B1@8 A2@12 B2@16 A3@20 B3@24 A4@28 B4@32 A5@36 B5@40");
-    let by_weight = pipe("mclock", vec![Values::default(), weight(Values::default(), 2)]);
-    assert_eq!(order(&by_weight, &AB), "A1@4 B1@8 B2@12 A2@16 B3@20 B4@24 A3@28 B5@32 A4@36 A5@40");
-}
-
-/// A quarter of the link at most, also when nobody else wants it: 4 B every 16.
-#[test]
-fn a_limit_holds_on_a_free_link() {
-    let limited = pipe("mclock", vec![rates(&[("limit", 250)]), Values::default()]);
-    assert_eq!(order(&limited, &AB[..3]), "A1@4 A2@20 A3@36");
-    assert_eq!(order(&limited, &AB), "A1@4 B1@8 B2@12 B3@16 A2@20 B4@24 B5@28 A3@36 A4@52 A5@68");
-}
-
-/// What is sent by weight does not use the reservation up: B comes at 12, and A is served when its
-/// `R`, 16, has come.
-#[test]
-fn weights_leave_reservations_as_they_are() {
-    let both = pipe("mclock", vec![rates(&[("reservation", 250)]), weight(Values::default(), 16)]);
-    let all = [&AB[..5], &[(11, 'B', 4), (11, 'B', 4), (11, 'B', 4)]].concat();
-    assert_eq!(order(&both, &all), "A1@4 A2@8 A3@12 B1@16 A4@20 B2@24 B3@28 A5@32");
-}
-
-/// Within its curve of a quarter for 4 B of time and then a half A is sent what link-sharing
-/// leaves, and is not punished for it when B comes an eighth before 4: B's deadlines are 5 1/3, 6
-/// 2/3, 8, 10, all less an eighth (the sixth example of the notes); the last of them is as much
-/// before A's own 10.
-#[test]
-fn excess_is_not_punished() {
-    let curve = |mbit: u64| {
-        let first = Value::Rate(Rate::from_mbit(mbit));
-        let values = rates(&[("rate", 500), ("share", 500)]);
-        values.with("burst-rate", first).with("burst-time", Value::Span(Span(32)))
-    };
-    let hfsc = pipe("hfsc", vec![curve(250), curve(750)]);
-    let mut arrivals = vec![Arrival { at: Time(0), flow: FlowId(0), bytes: 1 }; 6];
-    arrivals.extend(vec![Arrival { at: Time(31), flow: FlowId(1), bytes: 1 }; 6]);
-    let sent = emits(&run(&hfsc, &arrivals, |_, _, _| {}));
-    let flows: String = sent.iter().map(|e| if e.flow.0 == 0 { 'A' } else { 'B' }).collect();
-    assert_eq!(flows, "AAAABABBBABB");
-    let ends: Vec<u64> = sent.iter().filter(|e| e.flow.0 == 1).map(|e| e.end.0 / 8).collect();
-    assert_eq!(ends, [5, 7, 8, 9, 11, 12]);
-}
-
-/// By link-sharing alone: in halves, and a limit of a quarter.
-#[test]
-fn link_sharing_is_in_proportion_and_has_a_limit() {
-    let halves = pipe("hfsc", vec![rates(&[("share", 10)]), rates(&[("share", 20)])]);
-    assert_eq!(order(&halves, &AB), "A1@4 B1@8 B2@12 A2@16 B3@20 B4@24 A3@28 B5@32 A4@36 A5@40");
-    let limited =
-        pipe("hfsc", vec![rates(&[("share", 10), ("limit", 250)]), rates(&[("share", 10)])]);
-    assert_eq!(order(&limited, &AB[..3]), "A1@4 A2@20 A3@36");
-    assert_eq!(order(&limited, &AB), "A1@4 B1@8 B2@12 B3@16 A2@20 B4@24 B5@28 A3@36 A4@52 A5@68");
-}
-
-/// A curve that begins slowly does so once: behind its first piece shares and limits go by the
-/// second slope, however often a packet is sent.
-#[test]
-fn a_slow_beginning_is_over_once() {
-    let slow = |[rate, first, time]: [&'static str; 3], mbit| {
-        let values = rates(&[(rate, mbit), (first, 1)]);
-        values.with(time, Value::Span(Span(4_000)))
-    };
-    // All queues are full all the time.
-    let run = |flows: Vec<Values>, packets: usize| {
-        let of =
-            |f| std::iter::repeat_n(Arrival { at: Time(0), flow: FlowId(f), bytes: 4 }, packets);
-        let arrivals: Vec<Arrival> = (0..flows.len() as u32).flat_map(of).collect();
-        let mut spec = pipe("hfsc", flows);
-        spec.setup.flows.iter_mut().for_each(|flow| flow.limit = Limit::Packets(packets as u32));
-        emits(&run(&spec, &arrivals, |_, _, _| {}))
-    };
-    // 4 us in virtual time are an eighth of a packet at 1 Mbit/s; the first two packets end at
-    // corners, then it is two for one.
-    let sharing = ["share", "share-burst", "share-time"];
-    let sent = run(vec![slow(sharing, 10), slow(sharing, 20)], 600);
-    let of_the_first = sent[..900].iter().filter(|e| e.flow.0 == 0).count();
-    assert!((298..=302).contains(&of_the_first), "{of_the_first} of 900");
-
-    // A packet at 250 Mbit/s lasts 128 ns; before that there are 4 us at 1 Mbit/s, which bring half
-    // a byte.
-    let limited = run(vec![slow(["limit", "limit-burst", "limit-time"], 250)], 400);
-    let starts: Vec<u64> = limited.iter().map(|e| e.start.0).collect();
-    assert_eq!(starts[0], 0);
-    let gaps: Vec<u64> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert!(gaps[1..].iter().all(|gap| *gap == 128), "{gaps:?}");
-    assert!((4_000..4_200).contains(&gaps[0]), "{gaps:?}");
-}
-
-/// A has half the link for its own and B a quarter. Buckets of 4 B, overdrawn by a packet: each is
-/// green again when its debt is paid. Equals go in proportion to their rates.
-#[test]
-fn htb_overdraws_by_a_packet_and_shares_by_rate() {
-    let class = |rate: u64, ceil: u64| {
-        let bytes = |name| move |all: Values| all.with(name, Value::Bytes(4));
-        bytes("ceil-burst")(bytes("burst")(rates(&[("rate", rate), ("ceil", ceil)])))
-    };
-    let htb = pipe("htb", vec![class(500, 500), class(250, 1000)]);
-    // A has 4 B at 0, 2 at 4, and none at 8, which is no debt: its third packet is its last
-    // overdraft, of 4 B, paid at 16.
-    let alone = pipe("htb", vec![class(500, 500), class(250, 250)]);
-    assert_eq!(order(&alone, &AB[..4]), "A1@4 A2@8 A3@12 A4@20");
-    let both = order(&htb, &AB);
-    // Both are green throughout: two of A's for one of B's, and of equal turns the first flow's.
-    assert_eq!(both, "A1@4 B1@8 A2@12 A3@16 B2@20 A4@24 A5@28 B3@32 B4@36 B5@40");
 }
 
 /// mClock by its definition, looking at every flow each time.
@@ -593,40 +469,6 @@ impl Model for ByTurns {
             (self.turns, self.begun) = (VecDeque::new(), false);
         }
     }
-}
-
-/// Weights 3 and 1, and a pause of A's: within the delay it goes on with its turn, of which two
-/// packets are left; later it has a whole turn.
-#[test]
-fn an_adapter_that_comes_back_soon_goes_on_with_its_turn() {
-    let delay = |ns| Values::default().with("delay", Value::Span(Span(ns)));
-    let flows = || vec![weight(Values::default(), 3), weight(Values::default(), 1)];
-    let xen = |ns| {
-        let flows =
-            flows().into_iter().map(|values| FlowSetup::new(values, Limit::Packets(20))).collect();
-        let setup = Setup { rate: Rate::from_mbit(1000), largest: 4, scheduler: delay(ns), flows };
-        PipeSpec::new("xen-wrr", setup, Span::ZERO)
-    };
-    // A1 is alone; B's come while it is sent, A's others at byte 6.
-    let all =
-        [(0, 'A', 4), (1, 'B', 4), (1, 'B', 4), (1, 'B', 4), (6, 'A', 4), (6, 'A', 4), (6, 'A', 4)];
-    assert_eq!(order(&xen(1_000), &all), "A1@4 B1@8 A2@12 A3@16 B2@20 A4@24 B3@28");
-    assert_eq!(order(&xen(0), &all), "A1@4 B1@8 A2@12 A3@16 A4@20 B2@24 B3@28");
-}
-
-/// C has a quarter of the link at least, though its turn is one of six.
-#[test]
-fn an_adapter_below_its_minimum_goes_first() {
-    let least = |values: Values| values.with("min-rate", Value::Rate(Rate::from_mbit(250)));
-    let one = || weight(Values::default(), 1);
-    let xen = pipe("xen-wrr", vec![weight(Values::default(), 5), least(one())]);
-    let all: Vec<(u64, char, u32)> =
-        (0..14).map(|n| (0, if n % 2 == 0 { 'A' } else { 'B' }, 4)).collect();
-    // B's due times are 0, 16, 32 and so on.
-    assert_eq!(
-        order(&xen, &all),
-        "A1@4 B1@8 A2@12 A3@16 B2@20 A4@24 A5@28 A6@32 B3@36 A7@40 B4@44 B5@48 B6@52 B7@56"
-    );
 }
 
 #[test]

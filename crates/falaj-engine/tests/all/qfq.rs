@@ -1,6 +1,5 @@
 //! WF2Q+ and QFQ against naive models, and how evenly they serve.
 
-use crate::common::examples::{E1, order};
 use crate::common::fraction::Fraction;
 use crate::common::units::units_of_a_byte;
 use crate::common::{Dice, emits};
@@ -581,31 +580,6 @@ fn equal_finishes_are_equal_however_long_it_goes_on() {
             }
         }
     }
-}
-
-#[test]
-fn worked_examples() {
-    let order = |kind, weights: &[u64], all: &[(u64, char, u32)]| {
-        order(&pipe(kind, setup(weights, 4)), all)
-    };
-    // A's finishes are 1 2 3 4, B's 4 5 8. C comes in the middle of A1, at 1/3: 10/3 and 19/3.
-    let wf2q = "A1@2 C1@5 A2@7 B1@11 A3@13 A4@15 C2@18 B2@19 B3@22";
-    assert_eq!(order("wf2q+", &[2, 1, 1], E1), wf2q);
-    // All others come while A1 is served, whose finish 1 is the time: B's finishes are 5, 6
-    // and 9, C's 4 and 7. A4 has 4 too, but C1 was there before it.
-    let ffs = "A1@2 A2@4 A3@6 C1@9 A4@11 B1@15 B2@16 C2@19 B3@22";
-    assert_eq!(order("ffs", &[2, 1, 1], E1), ffs);
-    // Bennett and Zhang's own: one flow with half the link takes turns with sixteen others.
-    let weights: Vec<u64> = [16].into_iter().chain([1; 16]).collect();
-    let cells: Vec<(u64, char, u32)> =
-        [(0, 'A', 4); 17].into_iter().chain(('B'..='Q').map(|f| (0, f, 4))).collect();
-    let turns: Vec<String> = (1..=17)
-        .map(|n| match n {
-            17 => format!("A17@{}", 4 * 33),
-            n => format!("A{n}@{} {}1@{}", 8 * n - 4, (b'A' + n as u8) as char, 8 * n),
-        })
-        .collect();
-    assert_eq!(order("wf2q+", &weights, &cells), turns.join(" "));
 }
 
 /// Buckets: never later than self-clocked fair queueing, and by a bucket.

@@ -1,4 +1,4 @@
-//! QFQ+ by its definition, and worked by hand. One byte takes 8 ns.
+//! QFQ+ by its definition. One byte takes 8 ns.
 
 use crate::common::aggregates::Naive;
 use crate::common::{Arrival, Dice, emits, run};
@@ -105,20 +105,6 @@ fn long_sequences_are_served_by_definition() {
         }
         beside_the_model(&weights, &arrivals);
     }
-}
-
-/// A and B of weight 1 are one aggregate of weight 2 and budget 8, roundings are of 4; C is
-/// one of weight 2, roundings are of 2. A comes first: the time is 2 when C does. A and B
-/// use their budget up and start at 4 then, the time being 3: C goes, and again, as its
-/// finish is 8 and theirs is 12. At 5, C starts at 6 only.
-#[test]
-fn a_budget_is_used_up_before_another_aggregate_is_chosen() {
-    let at_once: Vec<(u64, usize, u32)> = [0, 0, 0, 1, 1, 1, 2, 2, 2].map(|f| (0, f, 4)).into();
-    let order: Vec<String> = departures(&[1, 1, 2], &at_once)
-        .iter()
-        .map(|e| format!("{}@{}", ['A', 'B', 'C'][e.flow.index()], e.end.0 / 8))
-        .collect();
-    assert_eq!(order.join(" "), "A@4 B@8 C@12 C@16 A@20 B@24 C@28 A@32 B@36");
 }
 
 /// The numbers hold at their ends, and an aggregate is as large as they allow.

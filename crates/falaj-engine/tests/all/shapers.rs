@@ -1,163 +1,15 @@
-//! Disciplines that hold packets on purpose: worked examples, and each beside a naive
-//! model that goes from nanosecond to nanosecond. One byte takes 8 ns.
+//! Disciplines that hold packets on purpose, each beside a naive model that goes from nanosecond to
+//! nanosecond. One byte takes 8 ns.
 
-use crate::common::examples::order;
 use crate::common::fraction::Fraction;
 use crate::common::stepwise::{Model, beside, many};
 use crate::common::{Dice, become_kind, bursts, emits, run, virtual_links};
 use falaj_engine::pipe::PipeSpec;
-use falaj_engine::{Engine, PipeId};
-use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
-use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::contract::params::{FlowSetup, Value};
 use falaj_sched::registry::entry;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 use std::collections::VecDeque;
-
-/// A pipe whose largest packet has 4 B; one flow for each list of values.
-fn pipe(kind: &'static str, scheduler: Values, flows: Vec<Values>) -> PipeSpec {
-    let flows =
-        flows.into_iter().map(|values| FlowSetup::new(values, Limit::Packets(20))).collect();
-    PipeSpec::new(
-        kind,
-        Setup { rate: Rate::from_mbit(1000), largest: 4, scheduler, flows },
-        Span::ZERO,
-    )
-}
-
-fn bucket(mbit: u64, burst: u64) -> Values {
-    Values::default()
-        .with("rate", Value::Rate(Rate::from_mbit(mbit)))
-        .with("burst", Value::Bytes(burst))
-}
-
-/// A's bucket of 4 B refills by a byte in two bytes of time: its third packet has its 2 B at 4. B,
-/// of an eighth of the link, is held from 4 to 16 on a free link.
-#[test]
-fn a_shaper_holds_packets_on_a_free_link() {
-    let shaper = pipe("shaper", Values::default(), vec![bucket(500, 4), bucket(125, 4)]);
-    let all =
-        [(0, 'A', 2), (0, 'A', 2), (0, 'A', 2), (0, 'A', 2), (0, 'B', 2), (0, 'B', 2), (0, 'B', 2)];
-    assert_eq!(order(&shaper, &all), "A1@2 A2@4 B1@6 B2@8 A3@10 A4@12 B3@18");
-}
-
-/// What waits for others has its tokens spent when it became eligible, not when it leaves: A2 is
-/// eligible at 4 though B is on the wire until 8, and so A3 at 8.
-#[test]
-fn what_others_take_costs_no_tokens() {
-    let shaper = pipe("shaper", Values::default(), vec![bucket(500, 4), bucket(1000, 8)]);
-    let all = [(0, 'A', 4), (0, 'A', 2), (0, 'A', 2), (1, 'B', 4), (1, 'B', 4)];
-    assert_eq!(order(&shaper, &all), "A1@4 B1@8 B2@12 A2@14 A3@16");
-}
-
-/// Slopes of a half and a quarter of the link, and best effort. A owes 2 B at 4, which takes it
-/// until 8; C, which nobody else wants the link of, is on it until then. B has waited since 0 with
-/// the credit of 12 quarters.
-#[test]
-fn credit_is_earned_while_others_send() {
-    let slope = |mbit| Values::default().with("idle-slope", Value::Rate(Rate::from_mbit(mbit)));
-    let cbs = pipe("cbs", Values::default(), vec![slope(500), slope(250), Values::default()]);
-    let all =
-        [(0, 'A', 4), (0, 'A', 4), (0, 'A', 4), (0, 'B', 4), (0, 'B', 4), (0, 'C', 4), (0, 'C', 1)];
-    // B begins at 4 with 1 B of credit, and has -2 B at 8: until 16. A: -2 B at 4, 0 at 8, -2 at
-    // 12, 0 at 16.
-    assert_eq!(order(&cbs, &all), "A1@4 B1@8 A2@12 C1@16 A3@20 B2@24 C2@25");
-    // Alone, A is held: 4 B every 8.
-    assert_eq!(order(&cbs, &all[..3]), "A1@4 A2@12 A3@20");
-    // Nobody saves credit while he has nothing.
-    assert_eq!(order(&cbs, &[(0, 'C', 4), (20, 'A', 4), (20, 'A', 4)]), "C1@4 A1@24 A2@32");
-}
-
-/// Cycles of 20 B: A's gate is open from 0 to 10, B's from 10 to 20, C's always.
-#[test]
-fn gates_open_and_close_and_packets_are_over_by_then() {
-    let gate = |opens: u64, open: u64| {
-        Values::default()
-            .with("opens", Value::Span(Span(opens * 8)))
-            .with("open", Value::Span(Span(open * 8)))
-    };
-    let cycle = Values::default().with("cycle", Value::Span(Span(160)));
-    let tas = pipe("tas", cycle, vec![gate(0, 10), gate(10, 10), Values::default()]);
-    let all = [(0, 'A', 4), (0, 'A', 4), (0, 'A', 4), (0, 'B', 4), (0, 'B', 4), (0, 'B', 4)];
-    assert_eq!(order(&tas, &all), "A1@4 A2@8 B1@14 B2@18 A3@24 B3@34");
-    // What has no gate to mind fills the guards, and may be in the way by a packet.
-    let with_c = [all.as_slice(), &[(0, 'C', 3), (0, 'C', 3), (0, 'C', 3)]].concat();
-    assert_eq!(order(&tas, &with_c), "A1@4 A2@8 C1@11 B1@15 B2@19 C2@22 A3@26 C3@29 B3@34");
-    // A's opens twice in a cycle of 40 B, at 0 and 20, and B's once: nobody's gate meets another's.
-    let every = gate(0, 10).with("every", Value::Span(Span(160)));
-    let twice = pipe(
-        "tas",
-        Values::default().with("cycle", Value::Span(Span(320))),
-        vec![every, gate(10, 10)],
-    );
-    assert_eq!(order(&twice, &all), "A1@4 A2@8 B1@14 B2@18 A3@24 B3@54");
-    let engine = Engine::new(&[twice]).expect("valid");
-    let promised = |flow| engine.promise(PipeId(0), FlowId(flow)).expect("a rate").rate;
-    // What is left of 10 B without a packet that does not fit comes twice as often for A.
-    assert!(promised(0).0.abs_diff(2 * promised(1).0) <= 1, "{:?} {:?}", promised(0), promised(1));
-}
-
-/// Judged at arrival: A's packets are eligible at 0, 0, 4 and 8, B's at 0 and 16; C's class is
-/// higher.
-#[test]
-fn eligibility_times_are_given_at_arrival() {
-    let of = |values: Values, class| values.with("class", Value::Count(class));
-    let flows = vec![of(bucket(500, 4), 1), of(bucket(125, 4), 1), of(bucket(500, 8), 0)];
-    let ats = pipe("ats", Values::default(), flows);
-    let all = [(0, 'A', 2), (0, 'A', 2), (0, 'A', 2), (0, 'A', 2), (0, 'B', 4), (0, 'B', 2)];
-    assert_eq!(order(&ats, &all), "A1@2 A2@4 B1@8 A3@10 A4@12 B2@18");
-    // The third of C's is eligible at 13, and A's last two have been since 4 and 8.
-    let with_c = [all.as_slice(), &[(5, 'C', 4), (5, 'C', 4), (5, 'C', 4)]].concat();
-    assert_eq!(order(&ats, &with_c), "A1@2 A2@4 B1@8 C1@12 C2@16 C3@20 A3@22 A4@24 B2@26");
-}
-
-/// The fifth example of the notes: A's gaps are 2, and 9 for every three; B's 4; C is not
-/// regulated. From 8 on all is held.
-#[test]
-fn regulators_restore_gaps_and_priorities_follow() {
-    let flow = |priority, gaps: Option<[u64; 3]>| {
-        let values = Values::default().with("priority", Value::Count(priority));
-        let names = ["min-gap", "mean-gap", "interval"].into_iter().zip(gaps.into_iter().flatten());
-        names.fold(values, |all, (name, gap)| all.with(name, Value::Span(Span(gap * 8))))
-    };
-    let rcsp = |scheduler| {
-        pipe(
-            "rcsp",
-            scheduler,
-            vec![flow(0, Some([2, 3, 9])), flow(1, Some([4, 4, 8])), flow(2, None)],
-        )
-    };
-    let all = [
-        (0, 'A', 1),
-        (0, 'A', 1),
-        (0, 'A', 1),
-        (0, 'A', 1),
-        (0, 'B', 1),
-        (0, 'B', 1),
-        (0, 'C', 3),
-        (30, 'A', 1),
-    ];
-    assert_eq!(order(&rcsp(Values::default()), &all), "A1@1 B1@2 A2@3 C1@6 A3@7 B2@8 A4@10 A5@31");
-    // On a free link the one that would be eligible first goes at once.
-    let release = Values::default().with("idle", Value::Choice("release"));
-    assert_eq!(order(&rcsp(release), &all), "A1@1 B1@2 A2@3 C1@6 A3@7 B2@8 A4@9 A5@31");
-}
-
-/// The seventh example of the notes: gates every 4, due 12, 8 and 4 after arrival. C is late by
-/// what the gates are coarse.
-#[test]
-fn packets_pass_a_gate_each_period() {
-    let due = |after: u64| Values::default().with("deadline", Value::Span(Span(after * 8)));
-    let scheduler =
-        Values::default().with("period", Value::Span(Span(32))).with("gates", Value::Count(3));
-    let mgfq = |scheduler| pipe("mgfq", scheduler, vec![due(12), due(8), due(4)]);
-    let (a, b) = ([(0, 'A', 1); 3], [(0, 'B', 1); 2]);
-    let all = [&a[..], &b, &[(1, 'C', 1), (1, 'C', 1), (5, 'C', 1)]].concat();
-    assert_eq!(order(&mgfq(scheduler.clone()), &all), "B1@5 B2@6 C1@7 C2@8 A1@9 A2@10 A3@11 C3@12");
-    // Who comes first to a free link is on it.
-    let release = scheduler.with("idle", Value::Choice("release"));
-    assert_eq!(order(&mgfq(release), &all), "A1@1 B1@2 B2@3 C1@4 C2@5 A2@6 A3@7 C3@8");
-}
 
 /// The queues of the paper: what is behind a gate is moved when it opens.
 struct Gated {
@@ -209,24 +61,6 @@ fn mgfq_is_its_queues_and_gates() {
         let groups = vec![VecDeque::new(); gates as usize + 1];
         beside(&spec, Gated { period, deadlines, groups, releases }, dice, seed);
     });
-}
-
-/// A may send 6 B in 20 B of time: two packets of three, then it waits for its next period, which
-/// begins then; B takes turns with it.
-#[test]
-fn a_credit_lasts_for_a_period() {
-    let period = Values::default().with("period", Value::Span(Span(160)));
-    let credit = Values::default().with("credit", Value::Bytes(6));
-    let netback = pipe("netback", period, vec![credit, Values::default()]);
-    let all =
-        [(2, 'A', 3), (2, 'A', 3), (2, 'A', 3), (2, 'A', 3), (2, 'B', 4), (2, 'B', 4), (2, 'B', 4)];
-    assert_eq!(order(&netback, &all), "A1@5 B1@9 A2@12 B2@16 B3@20 A3@25 A4@28");
-    // The next period begins with the first packet after the last one: at 43.
-    let later = [all.as_slice(), &[(43, 'A', 4), (44, 'A', 4), (61, 'A', 2)]].concat();
-    assert_eq!(
-        order(&netback, &later),
-        "A1@5 B1@9 A2@12 B2@16 B3@20 A3@25 A4@28 A5@47 A6@67 A7@69"
-    );
 }
 
 /// Bytes that a rate of the spec brings in a nanosecond.

@@ -1,6 +1,6 @@
-//! Timer wheels: worked examples, a plain model without wheels, shares.
+//! Timer wheels: a plain model without wheels, shares.
 
-use crate::common::{Arrival, emits, run};
+use crate::common::emits;
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
@@ -28,41 +28,6 @@ fn pipe(weights: &[u64], queue: u32) -> PipeSpec {
         flows,
     };
     PipeSpec::new("timer-wheels", setup, Span::ZERO)
-}
-
-/// Departures as `A@2`: flow, end in bytes.
-fn order(spec: &PipeSpec, arrivals: &[(u64, u32, u32)]) -> String {
-    let arrival =
-        |&(at, f, bytes): &(u64, u32, u32)| Arrival { at: Time(at * BYTE), flow: FlowId(f), bytes };
-    let arrivals: Vec<Arrival> = arrivals.iter().map(arrival).collect();
-    let name =
-        |e: &falaj_engine::Emit| format!("{}@{}", (b'A' + e.flow.0 as u8) as char, e.end.0 / BYTE);
-    emits(&run(spec, &arrivals, |_, _, _| {})).iter().map(name).collect::<Vec<_>>().join(" ")
-}
-
-/// A slot is half a byte here, and all that is due at a whole byte is told apart.
-#[test]
-fn equal_flows_go_by_when_their_heads_are_due() {
-    let arrivals = [
-        (0, 0, 2),
-        (0, 0, 2),
-        (0, 0, 2),
-        (0, 0, 2),
-        (0, 1, 4),
-        (0, 1, 1),
-        (0, 1, 3),
-        (1, 2, 3),
-        (1, 2, 3),
-    ];
-    // Due: A 2 4 6 8; B, who finds V = 2, 6 7 10; C 5 8. Whoever came to a slot first goes first.
-    assert_eq!(order(&pipe(&[1, 1, 1], 9), &arrivals), "A@2 A@4 C@7 B@11 A@13 B@14 C@17 A@19 B@22");
-}
-
-#[test]
-fn the_narrower_slot_of_larger_weights_ends_first() {
-    let arrivals = [(0, 0, 4), (0, 0, 4), (0, 0, 4), (0, 1, 4), (0, 1, 4)];
-    // Due: A 2 4 6, B 6 10. A's slot ends at 6.25, B's at 6.5.
-    assert_eq!(order(&pipe(&[2, 1], 9), &arrivals), "A@4 A@8 A@12 B@16 B@20");
 }
 
 /// The same rules without wheels: every head has a number that says when it

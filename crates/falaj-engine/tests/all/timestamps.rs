@@ -1,7 +1,7 @@
-//! Disciplines that stamp packets: worked examples, a plain model in exact
-//! fractions, and the fluid that they imitate. One byte takes 8 ns.
+//! Disciplines that stamp packets: a plain model in exact fractions, and the fluid that they
+//! imitate. One byte takes 8 ns.
 
-use crate::common::examples::{E1, arrivals, written};
+use crate::common::examples::arrivals;
 use crate::common::fraction::Fraction;
 use crate::common::{Arrival, Dice, bursts, emits, run};
 use falaj_engine::fairness::{self, Worst};
@@ -38,7 +38,7 @@ fn rates(largest: u32, mbit: &[u64]) -> Setup {
     setup(largest, mbit.iter().map(rate).collect())
 }
 
-/// Drives a discipline as the worked examples have it: whatever comes at an
+/// Drives a discipline as most papers have it: whatever comes at an
 /// instant is there when the decision of that instant is made. A pipe decides
 /// at the end of a transmission before it looks who comes with its last bit.
 struct Together<'a> {
@@ -92,135 +92,6 @@ impl Visitor for Together<'_> {
 
 fn together(kind: &str, setup: &Setup, arrivals: &[Arrival]) -> Vec<Served> {
     registry::build(kind, setup, Together { setup, arrivals }).unwrap()
-}
-
-fn order(kind: &str, setup: &Setup, all: &[(u64, char, u32)]) -> String {
-    written(together(kind, setup, &arrivals(all)).iter().map(|s| (s.flow, Time(s.end))))
-}
-
-/// Three flows that want 1/2, 1/4 and 1/4 of the link; C comes a byte late.
-#[test]
-fn three_flows_of_different_packets() {
-    let shares = weights(4, &[2, 1, 1]);
-    let rates = rates(4, &[500, 250, 250]);
-    let clocks = "A1@2 A2@4 A3@6 C1@9 A4@11 B1@15 B2@16 C2@19 B3@22";
-    assert_eq!(order("virtual-clock", &rates, E1), clocks);
-    assert_eq!(order("spfq", &shares, E1), clocks);
-    assert_eq!(order("wfq", &shares, E1), clocks);
-    assert_eq!(order("scfq", &shares, E1), "A1@2 A2@4 A3@6 A4@8 B1@12 C1@15 B2@16 C2@19 B3@22");
-    assert_eq!(order("sfq", &shares, E1), "A1@2 B1@6 C1@9 A2@11 A3@13 A4@15 C2@18 B2@19 B3@22");
-    assert_eq!(order("wf2q", &shares, E1), "A1@2 C1@5 A2@7 B1@11 A3@13 A4@15 C2@18 B2@19 B3@22");
-    let deadline = |bytes: u64| Values::default().with("deadline", Value::Span(Span(bytes * 8)));
-    let edf = setup(4, [20, 12, 6].map(deadline).into());
-    assert_eq!(order("edf", &edf, E1), "B1@4 C1@7 C2@10 B2@11 B3@14 A1@16 A2@18 A3@20 A4@22");
-}
-
-/// Parts of 8, 4 and 4 B. B's first packet is its part; C's first leaves it a byte,
-/// with which it begins its second.
-#[test]
-fn the_move_to_rear_list_goes_by_parts() {
-    let mut list = weights(4, &[2, 1, 1]);
-    assert_eq!(order("mtr-ls", &list, E1), "A1@2 A2@4 A3@6 A4@8 B1@12 C1@15 C2@18 B2@19 B3@22");
-    // Twice as long: B's three packets are a part.
-    list.scheduler.set("period", Value::Span(Span(2 * 4 * 4 * 8)));
-    assert_eq!(order("mtr-ls", &list, E1), "A1@2 A2@4 A3@6 A4@8 B1@12 B2@13 B3@16 C1@19 C2@22");
-    // Who comes back keeps his place: A before B, though B waits.
-    let back = [(0, 'A', 1), (0, 'B', 4), (0, 'B', 4), (3, 'A', 4), (3, 'A', 4)];
-    assert_eq!(order("mtr-ls", &weights(4, &[2, 1, 1]), &back), "A1@1 B1@5 A2@9 A3@13 B2@17");
-}
-
-/// A at 500, B and C at 250 Mbit/s, slices of 4 B: A's are expected at 8 and 16,
-/// B's at 16 and 32, C's at 17 and 33.
-#[test]
-fn adaptive_rates_go_by_slices() {
-    let rates = rates(4, &[500, 250, 250]);
-    // A3 and A4 tie with B1; B's two others are in its second slice, C2 is begun in C's first.
-    assert_eq!(order("arc", &rates, E1), "A1@2 A2@4 A3@6 A4@8 B1@12 C1@15 C2@18 B2@19 B3@22");
-}
-
-#[test]
-fn one_flow_of_half_the_link_among_ten() {
-    let mut all: Vec<(u64, char, u32)> = vec![(0, 'A', 1); 11];
-    all.extend(('B'..='K').map(|f| (0, f, 1)));
-    let name = |n: usize| format!("{}1", (b'A' + n as u8) as char);
-    let order_of = |kind: &str, setup: &Setup| {
-        let order = order(kind, setup, &all);
-        order.split(' ').map(|d| d.split('@').next().unwrap().to_owned()).collect::<Vec<_>>()
-    };
-    let shares = weights(1, &[10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
-    let rates = rates(1, &[500, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50]);
-    let a = |n: usize| format!("A{n}");
-    let tens: Vec<String> = (1..=10).map(a).chain((1..=10).map(name)).chain([a(11)]).collect();
-    for (kind, setup) in
-        [("wfq", &shares), ("scfq", &shares), ("spfq", &shares), ("virtual-clock", &rates)]
-    {
-        assert_eq!(order_of(kind, setup), tens, "{kind}");
-    }
-    let in_turn: Vec<String> = (1..=10).flat_map(|n| [a(n), name(n)]).chain([a(11)]).collect();
-    assert_eq!(order_of("wf2q", &shares), in_turn);
-    let starts: Vec<String> =
-        [a(1)].into_iter().chain((1..=10).map(name)).chain((2..=11).map(a)).collect();
-    assert_eq!(order_of("sfq", &shares), starts);
-}
-
-/// A's curve is 1/4 of the link for 4 B of time and 1/2 then; B's 3/4 and 1/2. A
-/// has the link alone at first, and pays for it when B comes.
-#[test]
-fn sced_makes_a_flow_pay_for_its_excess() {
-    let curve = |burst: u64| {
-        Values::default()
-            .with("rate", Value::Rate(Rate::from_mbit(500)))
-            .with("burst-rate", Value::Rate(Rate::from_mbit(burst)))
-            .with("burst-time", Value::Span(Span(32)))
-    };
-    let sced = setup(1, vec![curve(250), curve(750)]);
-    let all: Vec<_> = (0..6).flat_map(|_| [(0, 'A', 1), (4, 'B', 1)]).collect();
-    let expected = "A1@1 A2@2 A3@3 A4@4 B1@5 B2@6 B3@7 B4@8 A5@9 B5@10 A6@11 B6@12";
-    assert_eq!(order("sced", &sced, &all), expected);
-}
-
-/// Two connections of half the link; A sends 900 packets alone at the full rate,
-/// then at half of it, and B has 460 packets at 900. Virtual Clock serves 450 of
-/// them before it goes on with A, whom the fair ones have forgiven.
-#[test]
-fn virtual_clock_remembers_450_packets_of_excess() {
-    let mut all: Vec<_> = (0..900).map(|at| (at, 'A', 1)).collect();
-    all.extend((0..40).map(|n| (901 + 2 * n, 'A', 1)));
-    all.extend((0..460).map(|_| (900, 'B', 1)));
-    let all = arrivals(&all);
-    let (shares, rates) = (weights(1, &[1, 1]), rates(1, &[500, 500]));
-    let served = together("virtual-clock", &rates, &all);
-    assert!(
-        served[..900].iter().all(|s| s.flow == 0) && served[900..1350].iter().all(|s| s.flow == 1)
-    );
-    assert_eq!((served[1350].flow, served[1350].end / 8), (0, 1351));
-    for kind in ["scfq", "wfq", "wf2q"] {
-        let served = together(kind, &shares, &all);
-        assert!(served[..900].iter().all(|s| s.flow == 0), "{kind}");
-        for (n, s) in served[900..980].iter().enumerate() {
-            assert_eq!((s.flow, s.end / 8), ((n + 1) % 2, 901 + n as u64), "{kind}");
-        }
-    }
-    // While B too sends at its rate, all agree.
-    let mut all: Vec<_> = (0..900).map(|at| (at, 'A', 1)).collect();
-    all.extend((0..100).flat_map(|n| [(901 + 2 * n, 'A', 1), (900 + 2 * n, 'B', 1)]));
-    let all = arrivals(&all);
-    let clocks = together("virtual-clock", &rates, &all);
-    assert!(clocks[900..1100].iter().enumerate().all(|(n, s)| s.flow == (n + 1) % 2));
-    assert_eq!(together("scfq", &shares, &all), clocks);
-    assert_eq!(together("wfq", &shares, &all), clocks);
-}
-
-/// A packet that waits beyond its reading has a successor that starts when it
-/// came. A1 reads 1 + 4 = 5 and waits until 10; A2 reads 9 + 4 = 13, after C1's
-/// 2 + 10 = 12. Tagged as a head it would follow A1's reading, with 9.
-#[test]
-fn virtual_clock_must_tag_at_arrival() {
-    let all = [(0, 'B', 10), (1, 'A', 1), (2, 'C', 4), (9, 'A', 1)];
-    assert_eq!(
-        order("virtual-clock", &rates(10, &[250, 350, 400]), &all),
-        "B1@10 A1@11 C1@15 A2@16"
-    );
 }
 
 // A plain model: packets in a list, tags in fractions, given to all at arrival.
@@ -545,71 +416,6 @@ fn wfq_and_wf2q_leave_a_packet_after_the_fluid_at_most() {
         }
         assert!(worst >= enough, "{kind}: {worst}");
     }
-}
-
-/// What WF2Q does not do: the eleven packets of one flow among ten are sent at once.
-#[test]
-fn wfq_gets_ahead_of_the_fluid() {
-    let setup = weights(1, &[10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
-    let mut all = vec![(0, 'A', 1); 11];
-    all.extend(('B'..='K').map(|f| (0, f, 1)));
-    let all = arrivals(&all);
-    let mut fluid = Fluid::new(&setup).unwrap();
-    for a in &all {
-        fluid.arrive(a.flow, a.bytes, a.at);
-    }
-    fluid.advance(Time(21 * 8));
-    let tenth = together("wfq", &setup, &all)[9];
-    assert_eq!(
-        (tenth.end, fluid.start(tenth.handle), fluid.finish(tenth.handle)),
-        (80, Some(Time(144)), Some(Time(160)))
-    );
-}
-
-/// SCFQ at its bound: a packet that comes just after the clock has moved on waits
-/// for two packets of everybody else; in WFQ it would wait for half as many.
-#[test]
-fn scfq_lags_as_far_as_its_bound() {
-    let n = 10;
-    let mut setup = weights(4, &vec![1; n]);
-    let last = FlowId(n as u32 - 1);
-    setup.flows[last.index()].limit = Limit::Packets(1);
-    let mut all: Vec<Arrival> = (0..2 * (n as u32 - 1))
-        .map(|k| Arrival { at: Time(0), flow: FlowId(k / 2), bytes: 4 })
-        .collect();
-    all.push(Arrival { at: Time(1), flow: last, bytes: 4 });
-    let delay = |kind: &'static str| {
-        let served = together(kind, &setup, &all);
-        served.iter().find(|s| s.flow == last.index()).unwrap().end - 1
-    };
-    let promise = |kind| {
-        let spec = PipeSpec::new(kind, setup.clone(), Span::ZERO);
-        Engine::new(&[spec]).unwrap().promise(PipeId(0), last).unwrap().delay.delay.0
-    };
-    // 2 (n - 1) + 1 packets, less the nanosecond; the bound has two for rounding.
-    assert_eq!((delay("scfq"), promise("scfq")), (19 * 32 - 1, 19 * 32 + ROUNDING));
-    assert_eq!(delay("wfq"), 10 * 32 - 1);
-}
-
-/// SFQ at its bound: a packet that comes when its predecessor has left, and
-/// everybody else has two that start no later.
-#[test]
-fn sfq_reaches_its_bound() {
-    let n = 10;
-    let mut setup = weights(4, &vec![1; n]);
-    let last = FlowId(n as u32 - 1);
-    setup.flows[last.index()].limit = Limit::Packets(1);
-    let spec = PipeSpec::new("sfq", setup, Span::ZERO);
-    let mut all = vec![Arrival { at: Time(0), flow: last, bytes: 4 }];
-    all.extend((0..2 * (n as u32 - 1)).map(|k| Arrival {
-        at: Time(1),
-        flow: FlowId(k / 2),
-        bytes: 4,
-    }));
-    all.push(Arrival { at: Time(32), flow: last, bytes: 4 });
-    let delay = emits(&run(&spec, &all, |_, _, _| {})).iter().map(|e| (e.end - e.arrival).0).max();
-    let promise = Engine::new(&[spec]).unwrap().promise(PipeId(0), last).unwrap().delay.delay.0;
-    assert_eq!((delay, promise), (Some(19 * 32), 19 * 32 + ROUNDING));
 }
 
 /// Arrivals of flow 0 that never exceed `burst + rate t`, as dense as that allows

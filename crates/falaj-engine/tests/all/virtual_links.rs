@@ -2,6 +2,7 @@
 
 use crate::common::model::{self, Departure, Variant};
 use crate::common::{Arrival, Dice, bursts, emits, run, virtual_links};
+use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
@@ -116,7 +117,7 @@ fn an_idle_link_makes_no_events_and_keeps_its_phases() {
             let mut out = Vec::new();
             assert_eq!(engine.next_event(), Time::NEVER);
             engine.poll(Time::ZERO + Span::from_secs(8_640_000), &mut out);
-            let unit = falaj_engine::message::Unit { flow: FlowId(0), handle: 0, bytes: 1 };
+            let unit = Unit { flow: FlowId(0), handle: 0, bytes: 1 };
             engine.input(PipeId(0), unit, Time::ZERO + Span::from_secs(8_640_000), &mut out);
         }
     }
@@ -155,29 +156,37 @@ fn an_empty_queue_waits_for_one_packet_of_each_at_most() {
     assert!(trapped > 5, "the trap is there to be seen: {trapped}");
 }
 
-/// In a queue of bytes there may be more packets than cycles have room for packets
-/// of the largest size, and others send one of these between any two.
+/// Phases of links without packets are no events, and what is due then is due
+/// when its last bit is out; a packet that comes meanwhile finds its link's phase where it is.
 #[test]
-fn a_queue_of_tiny_packets_waits_for_the_others_phases() {
-    let link = |kind: &'static str, phase: u64, limit| {
+fn a_wait_ends_when_a_link_can_send() {
+    let at = |bytes: u64| Time(bytes * 8);
+    let unit = |flow: u32| Unit { flow: FlowId(flow), handle: flow, bytes: 4 };
+    // Ten bytes of time for each link.
+    let link = |kind| {
         let values = Values::default().with("kind", Value::Choice(kind));
-        FlowSetup::new(values.with("phase", Value::Span(Span(phase))), limit)
+        FlowSetup::new(values.with("phase", Value::Span(Span(80))), Limit::Packets(10))
     };
+    let serve = Values::default().with("serve", Value::Choice("phase-wise"));
     let setup = Setup {
         rate: Rate::from_mbit(1000),
-        largest: 100,
-        scheduler: Values::default().with("tail", Value::Choice("skip")),
-        flows: vec![link("B", 1800, Limit::Bytes(100)), link("A", 3200, Limit::Packets(10))],
+        largest: 4,
+        scheduler: serve.with("tail", Value::Choice("wait")),
+        flows: ["A", "B", "A", "A"].map(link).into(),
     };
-    let spec = PipeSpec::new("virtual-links", setup, Span::ZERO);
-    // The first link has given up its turn when its packets come.
-    let mut arrivals = vec![Arrival { at: Time(0), flow: FlowId(1), bytes: 100 }; 8];
-    arrivals.extend(vec![Arrival { at: Time(0), flow: FlowId(0), bytes: 1 }; 100]);
-    let promise =
-        Engine::new(std::slice::from_ref(&spec)).unwrap().promise(PipeId(0), FlowId(0)).unwrap();
-    let sent = emits(&run(&spec, &arrivals, |_, _, _| {}));
-    let longest = sent.iter().filter(|e| e.flow == FlowId(0)).map(|e| e.end - e.arrival).max();
-    // Four packets of the cycle that has begun, four between its own, and its own.
-    assert_eq!(longest, Some(Span(9 * 800)));
-    assert!(longest <= Some(promise.delay.delay), "{longest:?} > {}", promise.delay.delay);
+    let mut engine = Engine::new(&[PipeSpec::new("virtual-links", setup, Span::ZERO)]).unwrap();
+    let mut out = Vec::new();
+    assert_eq!((engine.next_event(), engine.next_due()), (Time::NEVER, Time::NEVER));
+    // In the first link's phase; the last one's begins at 20, behind those of two links of type A.
+    engine.input(PipeId(0), unit(3), at(1), &mut out);
+    assert_eq!(engine.next_event(), at(20));
+    let due = engine.next_due();
+    assert!(due <= at(24) && due + Span(1) >= at(24), "{due:?}");
+    assert!(out.is_empty());
+    // The third link's phase has begun at 10: it may send at once.
+    engine.input(PipeId(0), unit(2), at(13), &mut out);
+    assert_eq!((engine.next_event(), engine.next_due()), (at(17), at(17)));
+    engine.poll(at(100), &mut out);
+    let ends: Vec<(u32, u64)> = emits(&out).iter().map(|e| (e.handle, e.end.0 / 8)).collect();
+    assert_eq!(ends, [(2, 17), (3, 24)]);
 }

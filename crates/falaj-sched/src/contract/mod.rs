@@ -44,10 +44,13 @@
 //!
 //! # Worked examples
 //!
-//! They stand in a `mod tests` of the discipline's file. `setup` of `scheduler::worked_example` has
-//! a link on which a byte takes a microsecond, and `departures` returns the instants at which
-//! packets have left it; `disciplines/wrr.rs` has the shortest one. Comparisons with a naive model,
-//! over many random cases, stand in `falaj-engine/tests/all`, in a file of their own.
+//! They stand in a `mod tests` of the discipline's file, and nowhere else. `order` of
+//! `scheduler::worked_example` sends a few packets over a link on which a byte takes a microsecond:
+//! `order(&weights(100, &[2]), Wrr::new, &[(0, 'A', 100), (50, 'A', 60)])` is `"A1@100 A2@160"`.
+//! `departures` has the same with all that is known of each packet, and `promise` the guarantee to
+//! hold it against; `disciplines/wrr.rs` uses all three. What takes more than one discipline on one
+//! link (a change, a tree, a mask, an impairment), and comparisons with a naive model over many
+//! random cases, stand in `falaj-engine/tests/all`, in a file of their own.
 
 pub mod breach;
 pub mod complete;

@@ -216,3 +216,18 @@ impl Guarantees for Arc {
         Some(Deadlines::new((rate, Span::ZERO, rate), value + self.late))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::worked_example::{THREE_FLOWS, order_together, rates};
+
+    /// A has half the link, B and C a quarter each, slices of 4 B: A's are expected at 8 and 16,
+    /// B's at 16 and 32, C's at 17 and 33.
+    #[test]
+    fn adaptive_rates_go_by_slices() {
+        let sent = order_together(&rates(4, &[500, 250, 250]), Arc::new, THREE_FLOWS);
+        // A3 and A4 tie with B1; B's two others are in its second slice, C2 is begun in C's first.
+        assert_eq!(sent, "A1@2 A2@4 A3@6 A4@8 B1@12 C1@15 C2@18 B2@19 B3@22");
+    }
+}

@@ -267,3 +267,27 @@ impl Guarantees for Ats {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::params::Value;
+    use crate::scheduler::worked_example::{at_once, order, rate, setup, values};
+
+    /// Judged at arrival: A's packets are eligible at 0, 0, 4 and 8, B's at 0 and 16; C's class is
+    /// higher.
+    #[test]
+    fn eligibility_times_are_given_at_arrival() {
+        let flow = |thousandths, burst, class| {
+            let (burst, class) = (Value::Bytes(burst), Value::Count(class));
+            values([("rate", rate(thousandths)), ("burst", burst), ("class", class)])
+        };
+        let setup = setup(4, [flow(500, 4, 1), flow(125, 4, 1), flow(500, 8, 0)]);
+        let all = [at_once("AAAA", 2), Vec::from([(0, 'B', 4), (0, 'B', 2)])].concat();
+        assert_eq!(order(&setup, Ats::new, &all), "A1@2 A2@4 B1@8 A3@10 A4@12 B2@18");
+        // The third of C's is eligible at 13, and A's last two have been since 4 and 8.
+        let with_c = [all, Vec::from([(5, 'C', 4); 3])].concat();
+        let sent = order(&setup, Ats::new, &with_c);
+        assert_eq!(sent, "A1@2 A2@4 B1@8 C1@12 C2@16 C3@20 A3@22 A4@24 B2@26");
+    }
+}

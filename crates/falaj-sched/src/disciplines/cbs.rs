@@ -253,3 +253,27 @@ impl Guarantees for Cbs {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::params::Values;
+    use crate::scheduler::worked_example::{at_once, order, rate, setup, values};
+
+    /// Slopes of a half and a quarter of the link, and best effort. C has the link from 12 to 16,
+    /// when both others owe.
+    #[test]
+    fn credit_is_earned_while_others_send() {
+        let slope = |thousandths| values([("idle-slope", rate(thousandths))]);
+        let setup = setup(4, [slope(500), slope(250), Values::default()]);
+        let sent = |packets: &[(u64, char, u32)]| order(&setup, Cbs::new, packets);
+        // B begins at 4 with 1 B of credit, has -2 B at 8, and 0 at 16. A: -2 B at 4, 0 at 8, -2 at
+        // 12, 0 at 16.
+        let all = [at_once("AAABBC", 4), at_once("C", 1)].concat();
+        assert_eq!(sent(&all), "A1@4 B1@8 A2@12 C1@16 A3@20 B2@24 C2@25");
+        // Alone, A is held: 4 B every 8.
+        assert_eq!(sent(&all[..3]), "A1@4 A2@12 A3@20");
+        // A flow saves no credit while it has nothing.
+        assert_eq!(sent(&[(0, 'C', 4), (20, 'A', 4), (20, 'A', 4)]), "C1@4 A1@24 A2@32");
+    }
+}

@@ -326,3 +326,44 @@ impl Guarantees for Corr {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::params::Value;
+    use crate::scheduler::worked_example::{at_once, order, rates, values, without_instants};
+
+    fn cycles_of_four(thousandths: [u64; 3]) -> Setup {
+        Setup { scheduler: values([("cycle", Value::Count(4))]), ..rates(1, &thousandths) }
+    }
+
+    /// A packet of A makes the others wait, so that the cycle finds them all.
+    #[test]
+    fn parts_of_packets_are_carried_over() {
+        let sent = |thousandths| {
+            let packets = at_once("AAAAAAABBBBCCCC", 1);
+            without_instants(&order(&cycles_of_four(thousandths), Corr::new, &packets))
+        };
+        // Quotas of 2.4, 1 and 0.6.
+        let expected = "A1 | A2 A3 B1 C1 | A4 A5 B2 A6 | A7 B3 C2 | B4 C3 | C4";
+        assert_eq!(sent([600, 250, 150]), expected.replace("| ", ""));
+        // 1.5, 1.5 and 1.
+        let expected = "A1 | A2 B1 C1 A3 | A4 B2 B3 C2 | A5 B4 C3 A6 | A7 C4";
+        assert_eq!(sent([375, 375, 250]), expected.replace("| ", ""));
+    }
+
+    /// A flow that sends a packet at a time owes the rest of it, also when it was idle
+    /// in between; others get theirs first.
+    #[test]
+    fn idle_flows_keep_their_debt() {
+        // Quotas of 0.4, 1.2 and 2.4. A's first packet costs it 0.6 more than it has;
+        // with a credit of -0.2 at 10 the second waits for the next cycle. Forgiven, it
+        // would be the fourth of this one.
+        let mut packets = Vec::from([(0, 'A', 1), (8, 'B', 1), (8, 'B', 1), (9, 'A', 1)]);
+        packets.extend([(9, 'B', 1); 4]);
+        packets.extend([(9, 'C', 1); 4]);
+        let sent = order(&cycles_of_four([100, 300, 600]), Corr::new, &packets);
+        let expected = "A1@1 B1@9 B2@10 B3@11 C1@12 C2@13 C3@14 B4@15 C4@16 B5@17 A2@18 B6@19";
+        assert_eq!(sent, expected);
+    }
+}

@@ -110,3 +110,74 @@ impl Guarantees for Drr {
         Ok(self.service(f)?.after(server.latency))
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::contract::params::Value;
+    use crate::queues::queue::{Limit, Packet};
+    use crate::scheduler::worked_example::{
+        THREE_FLOWS, departures, longest_delay, order, packet, promise, setup, values,
+    };
+    use crate::units::time::Span;
+    use std::vec::Vec;
+
+    fn quanta(largest: u32, quanta: &[u64]) -> Setup {
+        setup(largest, quanta.iter().map(|&n| values([("quantum", Value::Bytes(n))])))
+    }
+
+    #[test]
+    fn drr_serves_in_proportion_to_the_quanta() {
+        let sent = order(&quanta(4, &[4, 4, 4]), Drr::new, THREE_FLOWS);
+        assert_eq!(sent, "A1@2 A2@4 B1@8 C1@11 A3@13 A4@15 B2@16 B3@19 C2@22");
+        let sent = order(&quanta(4, &[8, 4, 4]), Drr::new, THREE_FLOWS);
+        assert_eq!(sent, "A1@2 A2@4 A3@6 A4@8 B1@12 C1@15 B2@16 B3@19 C2@22");
+        // Quanta below a packet are saved up from visit to visit.
+        let any = |n: [u64; 3]| {
+            let scheduler = values([("quanta", Value::Choice("any"))]);
+            order(&Setup { scheduler, ..quanta(4, &n) }, Drr::new, THREE_FLOWS)
+        };
+        assert_eq!(any([2, 2, 2]), "A1@2 A2@4 B1@8 C1@11 A3@13 B2@14 C2@17 A4@19 B3@22");
+        assert_eq!(any([4, 2, 2]), "A1@2 A2@4 A3@6 A4@8 B1@12 C1@15 B2@16 C2@19 B3@22");
+    }
+
+    /// A packet that comes while the flow's last one is on the wire keeps the
+    /// flow's turn and its deficit; a reset at the start of that transmission
+    /// would send B first.
+    #[test]
+    fn drr_looks_whether_a_flow_is_empty_after_its_last_bit() {
+        let setup = quanta(4, &[4, 4]);
+        let meanwhile = [(0, 'A', 2), (0, 'B', 4), (0, 'B', 4), (1, 'A', 2)];
+        assert_eq!(order(&setup, Drr::new, &meanwhile), "A1@2 A2@4 B1@8 B2@12");
+        // One that comes with the last bit finds the flow gone.
+        let too_late = [(0, 'A', 2), (0, 'B', 4), (0, 'B', 4), (2, 'A', 2)];
+        assert_eq!(order(&setup, Drr::new, &too_late), "A1@2 B1@6 A2@8 B2@12");
+    }
+
+    /// A queue of 30001 B, filled just after each of `n` others has sent a byte in its first visit:
+    /// it cannot send its next 1500 B with the 1499 B that it has left, and carries those over.
+    /// Returns that instant too.
+    pub(crate) fn a_burst_behind_what_others_carried_over(n: u32) -> (Time, Vec<Packet>) {
+        let others = (1..=n).flat_map(|flow| {
+            let sizes = [1, 1_500, 1_499].into_iter().chain([1_500; 60]);
+            sizes.map(move |bytes| packet(Time::ZERO, flow, bytes))
+        });
+        let at = Time::ZERO + Span::from_micros(n.into()) + Span(1);
+        let burst = [1].into_iter().chain([1_500; 20]).map(|bytes| packet(at, 0, bytes));
+        (at, others.chain(burst).collect())
+    }
+
+    /// Within a few bytes of it.
+    #[test]
+    fn the_bound_of_drr_is_reached() {
+        for n in [1, 3, 16] {
+            let mut setup = quanta(1_500, &std::vec![1_500; n as usize + 1]);
+            setup.flows[0].limit = Limit::Bytes(30_001);
+            let (_, packets) = a_burst_behind_what_others_carried_over(n);
+            let worst = longest_delay(&departures(&setup, Drr::new, &packets), 0);
+            let bound = promise(&setup, Drr::new, 0).delay.delay;
+            let few_bytes = Span::from_micros(u64::from(n) + 1);
+            assert!(worst <= bound && bound - worst <= few_bytes, "{n}: {worst}, bound {bound}");
+        }
+    }
+}

@@ -408,3 +408,109 @@ impl Guarantees for DrrPlus {
         })
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::disciplines::drr::Drr;
+    use crate::scheduler::worked_example::{
+        departures, longest_delay, order, packets, promise, rate, setup, time, values,
+    };
+
+    /// A wants low latency.
+    pub(crate) const LOW_LATENCY: &[(u64, char, u32)] = &[
+        (0, 'A', 2),
+        (0, 'A', 2),
+        (0, 'A', 2),
+        (5, 'A', 2),
+        (0, 'B', 3),
+        (0, 'B', 3),
+        (0, 'B', 3),
+        (0, 'C', 3),
+        (0, 'C', 3),
+        (0, 'C', 3),
+        (0, 'D', 3),
+        (0, 'D', 3),
+    ];
+    /// As DRR sends them.
+    pub(crate) const IN_TURN: &str =
+        "A1@2 B1@5 C1@8 D1@11 A2@13 A3@15 B2@18 C2@21 D2@24 A4@26 B3@29 C3@32";
+    /// With A before all others.
+    pub(crate) const A_FIRST: &str =
+        "A1@2 A2@4 A3@6 A4@8 B1@11 C1@14 D1@17 B2@20 C2@23 D2@26 B3@29 C3@32";
+
+    pub(crate) fn quantum(bytes: u64) -> Values {
+        values([("quantum", Value::Bytes(bytes))])
+    }
+
+    pub(crate) fn low(bytes: u64) -> Values {
+        quantum(bytes).with("latency", Value::Choice("low"))
+    }
+
+    /// Three others have a quantum of 4 B.
+    pub(crate) fn beside_three(first: Values) -> Setup {
+        setup(3, [first, quantum(4), quantum(4), quantum(4)])
+    }
+
+    /// At most this number of bytes in any window of a hundred bytes' time.
+    fn contract(flow: Values, bytes: u64) -> Values {
+        flow.with("rate", rate(10 * bytes)).with("window", time(100))
+    }
+
+    #[test]
+    fn drr_plus_serves_a_flow_that_keeps_its_contract_first() {
+        assert_eq!(order(&beside_three(quantum(3)), Drr::new, LOW_LATENCY), IN_TURN);
+        let of = |bytes| order(&beside_three(contract(low(3), bytes)), DrrPlus::new, LOW_LATENCY);
+        assert_eq!(of(8), A_FIRST);
+        // The second packet is too much already, while the first is on the wire: A is
+        // an ordinary flow from then on, the first in the round, and has paid nothing.
+        let demoted = "A1@2 A2@4 B1@7 C1@10 D1@13 A3@15 A4@17 B2@20 C2@23 D2@26 B3@29 C3@32";
+        assert_eq!(of(3), demoted);
+    }
+
+    #[test]
+    fn drr_plus_demotes_for_ever() {
+        let setup = beside_three(contract(low(3), 8));
+        // Once, long before, a byte too much came.
+        let mut later: Vec<_> =
+            LOW_LATENCY.iter().map(|&(at, f, bytes)| (at + 1_000, f, bytes)).collect();
+        later.extend([(0, 'A', 3), (99, 'A', 3), (99, 'A', 3)]);
+        let demoted = order(&setup, DrrPlus::new, &later);
+        assert_eq!(demoted, order(&beside_three(quantum(3)), Drr::new, &later));
+        // A hundred bytes' time after the first it counts no more.
+        later.truncate(LOW_LATENCY.len());
+        later.extend([(0, 'A', 3), (100, 'A', 3), (100, 'A', 3)]);
+        let kept = order(&setup, DrrPlus::new, &later);
+        assert_ne!(kept, demoted);
+        assert!(kept.contains("A4@1002 A5@1004 A6@1006 A7@1008 B1@1011"), "{kept}");
+    }
+
+    #[test]
+    fn drr_plus_ends_the_visit_that_is_under_way() {
+        let setup = setup(3, [contract(low(3), 8), quantum(6)]);
+        let packets = [(0, 'B', 3), (0, 'B', 3), (0, 'B', 3), (1, 'A', 2), (2, 'A', 2)];
+        assert_eq!(order(&setup, DrrPlus::new, &packets), "B1@3 B2@6 A1@8 A2@10 B3@13");
+    }
+
+    /// A flow that keeps its contract waits for one visit and the bursts of all contracts.
+    #[test]
+    fn the_fast_lane_is_as_fast_as_its_bound() {
+        // 20 and 30 B in any 12.5 ms.
+        let contract =
+            |bits| low(1_500).with("rate", Value::Rate(Rate(bits))).with("window", time(12_500));
+        let setup = setup(10, [contract(12_800), contract(19_200), quantum(2_000), quantum(1_700)]);
+        let bound = promise(&setup, DrrPlus::new, 0).others.remove(0);
+        assert_eq!(bound.condition, "while the flow keeps its contract");
+        // C has a byte left of its first visit.
+        let mut all: Vec<_> = (0..400).map(|i| (0, 'C', if i == 199 { 9 } else { 10 })).collect();
+        all.extend([(0, 'D', 10); 400]);
+        // A burst of both just after its second began.
+        let begins = 1_999 + 1_700;
+        all.extend([(begins + 1, 'A', 10); 2]);
+        all.extend([(begins + 1, 'B', 10); 3]);
+        let sent = departures(&setup, DrrPlus::new, &packets(&all));
+        let worst = longest_delay(&sent, 0).max(longest_delay(&sent, 1));
+        assert!(worst <= bound.delay, "{worst} > {}", bound.delay);
+        assert!(worst.0 * 100 >= bound.delay.0 * 96, "{worst} is far from {}", bound.delay);
+    }
+}

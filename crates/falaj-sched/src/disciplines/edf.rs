@@ -164,3 +164,16 @@ impl Guarantees for Edf {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::worked_example::{THREE_FLOWS, order_together, setup, time, values};
+
+    #[test]
+    fn three_flows_of_different_packets() {
+        let setup = setup(4, [20, 12, 6].map(|us| values([("deadline", time(us))])));
+        let sent = order_together(&setup, Edf::new, THREE_FLOWS);
+        assert_eq!(sent, "B1@4 C1@7 C2@10 B2@11 B3@14 A1@16 A2@18 A3@20 A4@22");
+    }
+}

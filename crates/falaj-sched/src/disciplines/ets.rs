@@ -212,3 +212,34 @@ impl Guarantees for Ets {
         Ok(self.service(f)?.after(server.latency))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disciplines::drr::Drr;
+    use crate::scheduler::worked_example::{order, setup, values};
+
+    #[test]
+    fn strict_flows_come_before_visits_and_interrupt_them() {
+        let priority = |n| values([("priority", Value::Count(n))]);
+        let quantum = |bytes| values([("quantum", Value::Bytes(bytes))]);
+        let mixed = setup(4, [priority(1), priority(0), quantum(6), quantum(4)]);
+        let packets = [
+            (0, 'C', 3),
+            (0, 'C', 3),
+            (0, 'D', 4),
+            (0, 'C', 2),
+            (1, 'A', 2),
+            (2, 'A', 2),
+            (3, 'B', 1),
+        ];
+        let sent = order(&mixed, Ets::new, &packets);
+        assert_eq!(sent, "C1@3 A1@5 B1@6 A2@8 C2@11 D1@15 C3@17");
+        let ets = Ets::new(&mixed).unwrap();
+        let promised = [0, 1, 2, 3].map(|flow| ets.service(FlowId(flow)).is_ok());
+        assert_eq!(promised, [false, true, false, false]);
+        let visits = setup(4, [quantum(6), quantum(4)]);
+        let (ets, drr) = (Ets::new(&visits).unwrap(), Drr::new(&visits).unwrap());
+        assert_eq!(ets.service(FlowId(0)), drr.service(FlowId(0)), "alone they share by DRR");
+    }
+}

@@ -345,3 +345,17 @@ impl Guarantees for Ffs {
         DropImpact::Own
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::worked_example::{THREE_FLOWS, order, weights};
+
+    /// All others come while A1 is served, whose finish 1 is the time: B's finishes are 5, 6
+    /// and 9, C's 4 and 7. A4 has 4 too, but C1 was there before it.
+    #[test]
+    fn three_flows_of_different_packets() {
+        let sent = order(&weights(4, &[2, 1, 1]), Ffs::new, THREE_FLOWS);
+        assert_eq!(sent, "A1@2 A2@4 A3@6 C1@9 A4@11 B1@15 B2@16 C2@19 B3@22");
+    }
+}

@@ -135,3 +135,17 @@ impl Guarantees for Fifo {
         Ok(self.service(f)?.after(server.latency))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::params::Values;
+    use crate::scheduler::worked_example::{THREE_FLOWS, order, setup};
+
+    #[test]
+    fn fifo_keeps_the_order_of_arrival() {
+        let setup = setup(4, core::iter::repeat_n(Values::default(), 3));
+        let sent = order(&setup, Fifo::new, THREE_FLOWS);
+        assert_eq!(sent, "A1@2 A2@4 A3@6 A4@8 B1@12 B2@13 B3@16 C1@19 C2@22");
+    }
+}

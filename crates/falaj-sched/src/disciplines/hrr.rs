@@ -375,3 +375,45 @@ impl Hrr {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::worked_example::{at_once, order, setup, values};
+
+    /// Flows of (level, slots).
+    fn slots(frame: u64, largest: u32, flows: &[(u64, u64)]) -> Setup {
+        let flow = |&(level, slots): &(u64, u64)| {
+            values([("level", Value::Count(level)), ("slots", Value::Count(slots))])
+        };
+        let scheduler = values([("frame", Value::Count(frame))]);
+        Setup { scheduler, ..setup(largest, flows.iter().map(flow)) }
+    }
+
+    #[test]
+    fn frames_of_frames_give_out_slots_and_leave_the_rest_empty() {
+        let cells = at_once("AAAAAABBBBCCCC", 1);
+        // A A | B C, A A | B -, and so on: B and C share half of the slots, and leave
+        // one in four of these over.
+        let sent = order(&slots(4, 1, &[(1, 2), (2, 2), (2, 1)]), Hrr::new, &cells);
+        let expected =
+            "A1@1 A2@2 B1@3 C1@4 A3@5 A4@6 B2@7 A5@9 A6@10 B3@11 C2@12 B4@15 C3@20 C4@28";
+        assert_eq!(sent, expected);
+        // Best effort gets what is empty, and nothing else.
+        let sent = order(&slots(4, 1, &[(1, 2), (2, 2), (2, 0)]), Hrr::new, &cells);
+        let expected = "A1@1 A2@2 B1@3 B2@4 A3@5 A4@6 C1@7 C2@8 A5@9 A6@10 B3@11 B4@12 C3@13 C4@14";
+        assert_eq!(sent, expected);
+    }
+
+    /// A packet smaller than a slot takes one all the same, and begins with it.
+    #[test]
+    fn slots_begin_on_their_grid() {
+        let setup = slots(2, 4, &[(1, 1), (1, 1)]);
+        let packets = [(0, 'A', 1), (0, 'A', 3), (0, 'B', 4), (1, 'B', 2), (21, 'A', 1)];
+        assert_eq!(order(&setup, Hrr::new, &packets), "A1@1 B1@8 A2@11 B2@14 A3@25");
+        // A year later the frame stands where it would have stood.
+        let year = 365 * 86_400_000_000;
+        let sent = order(&setup, Hrr::new, &[(year + 1, 'A', 1), (year + 1, 'B', 1)]);
+        assert_eq!(sent, format!("B1@{} A1@{}", year + 5, year + 9));
+    }
+}

@@ -217,3 +217,26 @@ impl Guarantees for Mgfq {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::params::Value;
+    use crate::scheduler::worked_example::{at_once, order, setup, time, values};
+
+    /// Gates every 4, due 12, 8 and 4 after arrival. C is late, since gates
+    /// open only every 4.
+    #[test]
+    fn packets_pass_a_gate_each_period() {
+        let mut setup = setup(4, [12, 8, 4].map(|due| values([("deadline", time(due))])));
+        setup.scheduler = values([("period", time(4)), ("gates", Value::Count(3))]);
+        let late = Vec::from([(1, 'C', 1), (1, 'C', 1), (5, 'C', 1)]);
+        let packets = [at_once("AAABB", 1), late].concat();
+        let held = "B1@5 B2@6 C1@7 C2@8 A1@9 A2@10 A3@11 C3@12";
+        assert_eq!(order(&setup, Mgfq::new, &packets), held);
+        // The first to come to a free link is on it.
+        setup.scheduler.set("idle", Value::Choice("release"));
+        let released = "A1@1 B1@2 B2@3 C1@4 C2@5 A2@6 A3@7 C3@8";
+        assert_eq!(order(&setup, Mgfq::new, &packets), released);
+    }
+}

@@ -219,3 +219,26 @@ impl Guarantees for MtrLs {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::worked_example::{THREE_FLOWS, order_together, time, weights};
+
+    /// Parts of 8, 4 and 4 B. B's first packet is its part; C's first leaves it a byte,
+    /// with which it begins its second.
+    #[test]
+    fn the_move_to_rear_list_goes_by_parts() {
+        let mut list = weights(4, &[2, 1, 1]);
+        let sent = order_together(&list, MtrLs::new, THREE_FLOWS);
+        assert_eq!(sent, "A1@2 A2@4 A3@6 A4@8 B1@12 C1@15 C2@18 B2@19 B3@22");
+        // Twice as long: B's three packets are a part.
+        list.scheduler.set("period", time(2 * 4 * 4));
+        let sent = order_together(&list, MtrLs::new, THREE_FLOWS);
+        assert_eq!(sent, "A1@2 A2@4 A3@6 A4@8 B1@12 B2@13 B3@16 C1@19 C2@22");
+        // A flow that comes back keeps its place: A before B, though B waits.
+        let back = [(0, 'A', 1), (0, 'B', 4), (0, 'B', 4), (3, 'A', 4), (3, 'A', 4)];
+        let sent = order_together(&weights(4, &[2, 1, 1]), MtrLs::new, &back);
+        assert_eq!(sent, "A1@1 B1@5 A2@9 A3@13 B2@17");
+    }
+}

@@ -219,3 +219,25 @@ impl Guarantees for Netback {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::params::{Value, Values};
+    use crate::scheduler::worked_example::{order, setup, time, values};
+
+    /// A may send 6 B in 20 B of time: two packets of three, then it waits for its next period,
+    /// which begins then; B takes turns with it.
+    #[test]
+    fn a_credit_lasts_for_a_period() {
+        let mut setup = setup(4, [values([("credit", Value::Bytes(6))]), Values::default()]);
+        setup.scheduler = values([("period", time(20))]);
+        let all = [[(2, 'A', 3); 4].as_slice(), &[(2, 'B', 4); 3]].concat();
+        let sent = order(&setup, Netback::new, &all);
+        assert_eq!(sent, "A1@5 B1@9 A2@12 B2@16 B3@20 A3@25 A4@28");
+        // The next period begins with the first packet after the last one: at 43.
+        let later = [all.as_slice(), &[(43, 'A', 4), (44, 'A', 4), (61, 'A', 2)]].concat();
+        let sent = order(&setup, Netback::new, &later);
+        assert_eq!(sent, "A1@5 B1@9 A2@12 B2@16 B3@20 A3@25 A4@28 A5@47 A6@67 A7@69");
+    }
+}

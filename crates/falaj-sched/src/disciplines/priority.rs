@@ -157,3 +157,47 @@ impl Guarantees for Priority {
         Ok(self.service(f)?.after(server.latency))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::params::Value;
+    use crate::queues::queue::Limit;
+    use crate::scheduler::worked_example::{THREE_FLOWS, order, promise, setup, values};
+    use crate::units::time::Span;
+
+    fn priorities(largest: u32, priorities: [u64; 3]) -> Setup {
+        setup(largest, priorities.map(|n| values([("priority", Value::Count(n))])))
+    }
+
+    #[test]
+    fn the_best_priority_that_is_there_goes_first() {
+        let setup = priorities(4, [9, 5, 0]);
+        // A's first packet finds the link free; the example of the books gives B's.
+        let sent = order(&setup, Priority::new, THREE_FLOWS);
+        assert_eq!(sent, "A1@2 C1@5 C2@8 B1@12 B2@13 B3@16 A2@18 A3@20 A4@22");
+        let later = THREE_FLOWS.iter().map(|&(at, f, bytes)| (at + u64::from(f == 'A'), f, bytes));
+        let b_first: Vec<_> = later.collect();
+        let sent = order(&setup, Priority::new, &b_first);
+        assert_eq!(sent, "B1@4 C1@7 C2@10 B2@11 B3@14 A1@16 A2@18 A3@20 A4@22");
+    }
+
+    #[test]
+    fn flows_of_one_priority_take_turns_and_the_one_that_waited_comes_first() {
+        let packets =
+            [(0, 'A', 2), (0, 'A', 2), (0, 'A', 2), (1, 'B', 3), (1, 'B', 3), (3, 'C', 1)];
+        let sent = order(&priorities(4, [1, 1, 0]), Priority::new, &packets);
+        assert_eq!(sent, "A1@2 B1@5 C1@6 A2@8 B2@11 A3@13");
+    }
+
+    #[test]
+    fn only_the_first_priority_has_a_guarantee() {
+        let mut setup = priorities(1_000, [3, 3, 7]);
+        setup.flows.iter_mut().for_each(|flow| flow.limit = Limit::Packets(40));
+        // 40 of our own, 40 of the other, and one of the third flow.
+        let first = promise(&setup, Priority::new, 0);
+        assert_eq!(first.delay.delay, Span::from_millis(81));
+        let third = Priority::new(&setup).unwrap().service(FlowId(2)).unwrap_err();
+        assert!(third.0.contains("flows of priority 3 may fill the link"), "{third:?}");
+    }
+}

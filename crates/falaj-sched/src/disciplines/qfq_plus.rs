@@ -347,3 +347,19 @@ impl Guarantees for QfqPlus {
         Some(RateCondition::OwesNothing)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::worked_example::{at_once, order, weights};
+
+    /// A and B of weight 1 are one aggregate of weight 2 and budget 8, roundings are of 4; C is
+    /// one of weight 2, roundings are of 2. A comes first: the time is 2 when C does. A and B
+    /// use their budget up and start at 4 then, the time being 3: C goes, and again, as its
+    /// finish is 8 and theirs is 12. At 5, C starts at 6 only.
+    #[test]
+    fn a_budget_is_used_up_before_another_aggregate_is_chosen() {
+        let sent = order(&weights(4, &[1, 1, 2]), QfqPlus::new, &at_once("AAABBBCCC", 4));
+        assert_eq!(sent, "A1@4 B1@8 C1@12 C2@16 A2@20 B2@24 C3@28 A3@32 B3@36");
+    }
+}

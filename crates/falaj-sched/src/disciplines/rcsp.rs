@@ -516,3 +516,30 @@ impl Guarantees for Rcsp {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::params::{Value, Values};
+    use crate::scheduler::worked_example::{at_once, order, setup, time, values};
+
+    /// A's gaps are 2, and 9 for every three; B's 4; C is not regulated. From 8 on all is held.
+    #[test]
+    fn regulators_restore_gaps_and_priorities_follow() {
+        let regulated = |priority, min, mean, interval| {
+            let gaps =
+                [("min-gap", time(min)), ("mean-gap", time(mean)), ("interval", time(interval))];
+            values(gaps).with("priority", Value::Count(priority))
+        };
+        let free = values([("priority", Value::Count(2))]);
+        let setup = setup(4, [regulated(0, 2, 3, 9), regulated(1, 4, 4, 8), free]);
+        let packets = [at_once("AAAABB", 1), Vec::from([(0, 'C', 3), (30, 'A', 1)])].concat();
+        let sent =
+            |scheduler: Values| order(&Setup { scheduler, ..setup.clone() }, Rcsp::new, &packets);
+        let held = "A1@1 B1@2 A2@3 C1@6 A3@7 B2@8 A4@10 A5@31";
+        assert_eq!(sent(Values::default()), held);
+        // On a free link the one that would be eligible first goes at once.
+        let released = "A1@1 B1@2 A2@3 C1@6 A3@7 B2@8 A4@9 A5@31";
+        assert_eq!(sent(values([("idle", Value::Choice("release"))])), released);
+    }
+}

@@ -199,3 +199,23 @@ impl Guarantees for Sced {
         Some(self.deadlines[f.index()])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::worked_example::{order_together, rate, setup, time, values};
+
+    /// A's curve is 1/4 of the link for 4 B of time and 1/2 then; B's 3/4 and 1/2. A
+    /// has the link alone at first, and pays for it when B comes.
+    #[test]
+    fn sced_makes_a_flow_pay_for_its_excess() {
+        let curve = |burst| {
+            values([("rate", rate(500)), ("burst-rate", rate(burst)), ("burst-time", time(4))])
+        };
+        let setup = setup(1, [curve(250), curve(750)]);
+        let packets: Vec<_> = (0..6).flat_map(|_| [(0, 'A', 1), (4, 'B', 1)]).collect();
+        let sent = order_together(&setup, Sced::new, &packets);
+        let expected = "A1@1 A2@2 A3@3 A4@4 B1@5 B2@6 B3@7 B4@8 A5@9 B5@10 A6@11 B6@12";
+        assert_eq!(sent, expected);
+    }
+}

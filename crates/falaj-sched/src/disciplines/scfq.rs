@@ -180,3 +180,49 @@ impl Guarantees for Scfq {
         Ok(self.shares.promise(f, others, delay, Vec::new()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disciplines::wfq::Wfq;
+    use crate::queues::queue::Limit;
+    use crate::scheduler::worked_example::{
+        THREE_FLOWS, at_once, departures_together, longest_delay, order_together, packet, promise,
+        weights, without_instants,
+    };
+    use crate::units::time::Span;
+
+    /// Flows of 1/2, 1/4 and 1/4 of the link.
+    #[test]
+    fn three_flows_of_different_packets() {
+        let sent = order_together(&weights(4, &[2, 1, 1]), Scfq::new, THREE_FLOWS);
+        assert_eq!(sent, "A1@2 A2@4 A3@6 A4@8 B1@12 C1@15 B2@16 C2@19 B3@22");
+    }
+
+    /// The example of Bennett and Zhang 1996.
+    #[test]
+    fn one_flow_of_half_the_link_among_ten() {
+        let setup = weights(1, &[10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
+        let sent = order_together(&setup, Scfq::new, &at_once("AAAAAAAAAAABCDEFGHIJK", 1));
+        let expected = "A1 A2 A3 A4 A5 A6 A7 A8 A9 A10 B1 C1 D1 E1 F1 G1 H1 I1 J1 K1 A11";
+        assert_eq!(without_instants(&sent), expected);
+    }
+
+    /// At its bound: a packet that comes just after the clock has moved on waits
+    /// for two packets of each other flow; in WFQ it would wait for half as many.
+    #[test]
+    fn scfq_lags_as_far_as_its_bound() {
+        let (last, packet_time) = (9, Span::from_micros(4));
+        let mut setup = weights(4, &[1; 10]);
+        setup.flows[last as usize].limit = Limit::Packets(1);
+        let others = (0..2 * last).map(|k| packet(Time::ZERO, k / 2, 4));
+        let packets: Vec<_> = others.chain([packet(Time(1), last, 4)]).collect();
+        // Two packets of each of nine others and its own, less the nanosecond; the bound has two
+        // nanoseconds for rounding.
+        let delay = longest_delay(&departures_together(&setup, Scfq::new, &packets), last);
+        assert_eq!(delay, packet_time * 19 - Span(1));
+        assert_eq!(promise(&setup, Scfq::new, last).delay.delay, packet_time * 19 + ROUNDING);
+        let delay = longest_delay(&departures_together(&setup, Wfq::new, &packets), last);
+        assert_eq!(delay, packet_time * 10 - Span(1));
+    }
+}

@@ -186,3 +186,46 @@ impl Guarantees for Sfq {
         Some(RateCondition::OwesNothing)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::worked_example::{
+        THREE_FLOWS, at_once, departures, longest_delay, order_together, packet, promise, weights,
+        without_instants,
+    };
+    use crate::units::time::Span;
+
+    /// Flows of 1/2, 1/4 and 1/4 of the link.
+    #[test]
+    fn three_flows_of_different_packets() {
+        let sent = order_together(&weights(4, &[2, 1, 1]), Sfq::new, THREE_FLOWS);
+        assert_eq!(sent, "A1@2 B1@6 C1@9 A2@11 A3@13 A4@15 C2@18 B2@19 B3@22");
+    }
+
+    /// The example of Bennett and Zhang 1996.
+    #[test]
+    fn one_flow_of_half_the_link_among_ten() {
+        let setup = weights(1, &[10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
+        let sent = order_together(&setup, Sfq::new, &at_once("AAAAAAAAAAABCDEFGHIJK", 1));
+        let expected = "A1 B1 C1 D1 E1 F1 G1 H1 I1 J1 K1 A2 A3 A4 A5 A6 A7 A8 A9 A10 A11";
+        assert_eq!(without_instants(&sent), expected);
+    }
+
+    /// A packet that comes when its predecessor has left, and each other flow has two that start
+    /// no later.
+    #[test]
+    fn sfq_reaches_its_bound() {
+        let (last, packet_time) = (9, Span::from_micros(4));
+        let mut setup = weights(4, &[1; 10]);
+        setup.flows[last as usize].limit = Limit::Packets(1);
+        let mut packets = Vec::from([packet(Time::ZERO, last, 4)]);
+        packets.extend((0..2 * last).map(|k| packet(Time(1), k / 2, 4)));
+        packets.push(packet(Time::ZERO + packet_time, last, 4));
+        let sent = departures(&setup, Sfq::new, &packets);
+        let longest = sent.iter().map(|(packet, sent)| sent.end - packet.arrival).max();
+        assert_eq!(longest, Some(packet_time * 19));
+        assert_eq!(longest_delay(&sent, last), packet_time * 19);
+        assert_eq!(promise(&setup, Sfq::new, last).delay.delay, packet_time * 19 + ROUNDING);
+    }
+}

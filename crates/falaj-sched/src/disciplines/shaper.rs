@@ -172,3 +172,33 @@ impl Guarantees for Shaper {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::params::Value;
+    use crate::scheduler::worked_example::{at_once, order, rate, setup, values};
+
+    fn buckets_of(buckets: [(u64, u64); 2]) -> Setup {
+        setup(4, buckets.map(|(n, b)| values([("rate", rate(n)), ("burst", Value::Bytes(b))])))
+    }
+
+    /// A's bucket of 4 B refills by a byte in two bytes of time: its third packet has its 2 B at 4.
+    /// B, of an eighth of the link, is held from 4 to 16 on a free link.
+    #[test]
+    fn a_shaper_holds_packets_on_a_free_link() {
+        let setup = buckets_of([(500, 4), (125, 4)]);
+        let sent = order(&setup, Shaper::new, &at_once("AAAABBB", 2));
+        assert_eq!(sent, "A1@2 A2@4 B1@6 B2@8 A3@10 A4@12 B3@18");
+    }
+
+    /// What waits for others has its tokens spent when it became eligible, not when it leaves: A2
+    /// is eligible at 4 though B is on the wire until 8, and so A3 at 8.
+    #[test]
+    fn what_others_take_costs_no_tokens() {
+        let setup = buckets_of([(500, 4), (1000, 8)]);
+        let packets = [(0, 'A', 4), (0, 'A', 2), (0, 'A', 2), (1, 'B', 4), (1, 'B', 4)];
+        let sent = order(&setup, Shaper::new, &packets);
+        assert_eq!(sent, "A1@4 B1@8 B2@12 A2@14 A3@16");
+    }
+}

@@ -240,3 +240,27 @@ impl Guarantees for Spfq {
         Some(RateCondition::Queued)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::worked_example::{
+        THREE_FLOWS, at_once, order_together, weights, without_instants,
+    };
+
+    /// Flows of 1/2, 1/4 and 1/4 of the link.
+    #[test]
+    fn three_flows_of_different_packets() {
+        let sent = order_together(&weights(4, &[2, 1, 1]), Spfq::new, THREE_FLOWS);
+        assert_eq!(sent, "A1@2 A2@4 A3@6 C1@9 A4@11 B1@15 B2@16 C2@19 B3@22");
+    }
+
+    /// The example of Bennett and Zhang 1996.
+    #[test]
+    fn one_flow_of_half_the_link_among_ten() {
+        let setup = weights(1, &[10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
+        let sent = order_together(&setup, Spfq::new, &at_once("AAAAAAAAAAABCDEFGHIJK", 1));
+        let expected = "A1 A2 A3 A4 A5 A6 A7 A8 A9 A10 B1 C1 D1 E1 F1 G1 H1 I1 J1 K1 A11";
+        assert_eq!(without_instants(&sent), expected);
+    }
+}

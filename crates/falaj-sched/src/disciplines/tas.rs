@@ -292,3 +292,35 @@ impl Guarantees for Tas {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::params::Values;
+    use crate::scheduler::worked_example::{at_once, order, promise, setup, time, values};
+
+    /// Cycles of 20 B: A's gate is open from 0 to 10, B's from 10 to 20, C's always.
+    #[test]
+    fn gates_open_and_close_and_packets_are_over_by_then() {
+        let gate = |opens, open| values([("opens", time(opens)), ("open", time(open))]);
+        let cycle = |us, flows: Vec<Values>| Setup {
+            scheduler: values([("cycle", time(us))]),
+            ..setup(4, flows)
+        };
+        let tas = cycle(20, Vec::from([gate(0, 10), gate(10, 10), Values::default()]));
+        let all = at_once("AAABBB", 4);
+        let sent = order(&tas, Tas::new, &all);
+        assert_eq!(sent, "A1@4 A2@8 B1@14 B2@18 A3@24 B3@34");
+        // What has no gate to mind fills the guards, and may be in the way by a packet.
+        let with_c = [all.clone(), at_once("CCC", 3)].concat();
+        let sent = order(&tas, Tas::new, &with_c);
+        assert_eq!(sent, "A1@4 A2@8 C1@11 B1@15 B2@19 C2@22 A3@26 C3@29 B3@34");
+        // A's opens twice in a cycle of 40 B, at 0 and 20, and B's once: no gate meets another.
+        let twice = cycle(40, Vec::from([gate(0, 10).with("every", time(20)), gate(10, 10)]));
+        let sent = order(&twice, Tas::new, &all);
+        assert_eq!(sent, "A1@4 A2@8 B1@14 B2@18 A3@24 B3@54");
+        // What is left of 10 B without a packet that does not fit comes twice as often for A.
+        let [a, b] = [0, 1].map(|flow| promise(&twice, Tas::new, flow).rate);
+        assert!(a.0.abs_diff(2 * b.0) <= 1, "{a:?} {b:?}");
+    }
+}

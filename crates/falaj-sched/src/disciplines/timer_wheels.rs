@@ -309,3 +309,25 @@ impl Guarantees for TimerWheels {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::worked_example::{THREE_FLOWS, at_once, order, weights};
+
+    /// A slot is half a byte here: heads that are due at different bytes are told apart.
+    #[test]
+    fn equal_flows_go_by_when_their_heads_are_due() {
+        // Due: A 2 4 6 8; B, which finds V = 2, 6 7 10; C 5 8. The first to come to a slot goes
+        // first.
+        let sent = order(&weights(4, &[1, 1, 1]), TimerWheels::new, THREE_FLOWS);
+        assert_eq!(sent, "A1@2 A2@4 C1@7 B1@11 A3@13 B2@14 C2@17 A4@19 B3@22");
+    }
+
+    #[test]
+    fn the_narrower_slot_of_larger_weights_ends_first() {
+        // Due: A 2 4 6, B 6 10. A's slot ends at 6.25, B's at 6.5.
+        let sent = order(&weights(4, &[2, 1]), TimerWheels::new, &at_once("AAABB", 4));
+        assert_eq!(sent, "A1@4 A2@8 A3@12 B1@16 B2@20");
+    }
+}

@@ -223,3 +223,84 @@ impl Guarantees for VirtualClock {
         Some(Deadlines::new((rate, Span::ZERO, rate), self.late))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disciplines::scfq::Scfq;
+    use crate::disciplines::wf2q::Wf2q;
+    use crate::disciplines::wfq::Wfq;
+    use crate::queues::queue::Packet;
+    use crate::scheduler::worked_example::{
+        THREE_FLOWS, at_once, departures_together, order_together, packets, rates, weights,
+        without_instants,
+    };
+
+    /// Flows of 1/2, 1/4 and 1/4 of the link.
+    #[test]
+    fn three_flows_of_different_packets() {
+        let sent = order_together(&rates(4, &[500, 250, 250]), VirtualClock::new, THREE_FLOWS);
+        assert_eq!(sent, "A1@2 A2@4 A3@6 C1@9 A4@11 B1@15 B2@16 C2@19 B3@22");
+    }
+
+    /// The example of Bennett and Zhang 1996.
+    #[test]
+    fn one_flow_of_half_the_link_among_ten() {
+        let setup = rates(1, &[500, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50]);
+        let sent = order_together(&setup, VirtualClock::new, &at_once("AAAAAAAAAAABCDEFGHIJK", 1));
+        let expected = "A1 A2 A3 A4 A5 A6 A7 A8 A9 A10 B1 C1 D1 E1 F1 G1 H1 I1 J1 K1 A11";
+        assert_eq!(without_instants(&sent), expected);
+    }
+
+    /// Zhang's thesis, section 2.3.3, with as many packets of B as its statement needs. A and B
+    /// have half the link each. A sends 900 packets alone at the full rate, then at half of it, and
+    /// B has 460 packets at 900. Virtual Clock serves 450 of them before it goes on with A; fair
+    /// disciplines let A go on at once.
+    #[test]
+    fn virtual_clock_remembers_450_packets_of_excess() {
+        let (shares, rates) = (weights(1, &[1, 1]), rates(1, &[500, 500]));
+        let ends = |sent: &[(Packet, Sent)]| -> Vec<(u32, u64)> {
+            sent.iter().map(|(packet, sent)| (packet.flow.0, sent.end.0 / 1_000)).collect()
+        };
+        let alone = (0..900).map(|at| (at, 'A', 1));
+        let mut all: Vec<_> = alone.clone().collect();
+        all.extend((0..40).map(|n| (901 + 2 * n, 'A', 1)));
+        all.extend([(900, 'B', 1); 460]);
+        let all = packets(&all);
+        let clocks = ends(&departures_together(&rates, VirtualClock::new, &all));
+        assert!(clocks[..900].iter().all(|&(flow, _)| flow == 0));
+        assert!(clocks[900..1350].iter().all(|&(flow, _)| flow == 1));
+        assert_eq!(clocks[1350], (0, 1351));
+        for fair in [
+            departures_together(&shares, Scfq::new, &all),
+            departures_together(&shares, Wfq::new, &all),
+            departures_together(&shares, Wf2q::new, &all),
+        ] {
+            let fair = ends(&fair);
+            assert!(fair[..900].iter().all(|&(flow, _)| flow == 0));
+            for (n, &departure) in (0..).zip(&fair[900..980]) {
+                assert_eq!(departure, ((n + 1) % 2, 901 + u64::from(n)));
+            }
+        }
+        // While B too sends at its rate, all agree.
+        let mut all: Vec<_> = alone.collect();
+        all.extend((0..100).flat_map(|n| [(901 + 2 * n, 'A', 1), (900 + 2 * n, 'B', 1)]));
+        let all = packets(&all);
+        let clocks = departures_together(&rates, VirtualClock::new, &all);
+        for (n, (packet, _)) in (0..).zip(&clocks[900..1100]) {
+            assert_eq!(packet.flow, FlowId((n + 1) % 2));
+        }
+        assert_eq!(departures_together(&shares, Scfq::new, &all), clocks);
+        assert_eq!(departures_together(&shares, Wfq::new, &all), clocks);
+    }
+
+    /// A packet that waits beyond its reading has a successor that starts when it
+    /// came. A1 reads 1 + 4 = 5 and waits until 10; A2 reads 9 + 4 = 13, after C1's
+    /// 2 + 10 = 12. Tagged as a head it would follow A1's reading, with 9.
+    #[test]
+    fn virtual_clock_must_tag_at_arrival() {
+        let packets = [(0, 'B', 10), (1, 'A', 1), (2, 'C', 4), (9, 'A', 1)];
+        let sent = order_together(&rates(10, &[250, 350, 400]), VirtualClock::new, &packets);
+        assert_eq!(sent, "B1@10 A1@11 C1@15 A2@16");
+    }
+}

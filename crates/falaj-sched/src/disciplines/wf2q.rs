@@ -249,3 +249,27 @@ impl Guarantees for Wf2q {
         DropImpact::All
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::worked_example::{
+        THREE_FLOWS, at_once, order_together, weights, without_instants,
+    };
+
+    /// Flows of 1/2, 1/4 and 1/4 of the link.
+    #[test]
+    fn three_flows_of_different_packets() {
+        let sent = order_together(&weights(4, &[2, 1, 1]), Wf2q::new, THREE_FLOWS);
+        assert_eq!(sent, "A1@2 C1@5 A2@7 B1@11 A3@13 A4@15 C2@18 B2@19 B3@22");
+    }
+
+    /// The example of Bennett and Zhang 1996.
+    #[test]
+    fn one_flow_of_half_the_link_among_ten() {
+        let setup = weights(1, &[10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
+        let sent = order_together(&setup, Wf2q::new, &at_once("AAAAAAAAAAABCDEFGHIJK", 1));
+        let expected = "A1 B1 A2 C1 A3 D1 A4 E1 A5 F1 A6 G1 A7 H1 A8 I1 A9 J1 A10 K1 A11";
+        assert_eq!(without_instants(&sent), expected);
+    }
+}

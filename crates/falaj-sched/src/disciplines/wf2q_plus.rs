@@ -279,3 +279,33 @@ impl Guarantees for Wf2qPlus {
         Some(RateCondition::OwesNothing)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::worked_example::{THREE_FLOWS, at_once, order, weights};
+    use alloc::format;
+    use alloc::string::String;
+
+    /// A's finishes are 1 2 3 4, B's 4 5 8. C comes in the middle of A1, at 1/3: 10/3 and 19/3.
+    #[test]
+    fn three_flows_of_different_packets() {
+        let sent = order(&weights(4, &[2, 1, 1]), Wf2qPlus::new, THREE_FLOWS);
+        assert_eq!(sent, "A1@2 C1@5 A2@7 B1@11 A3@13 A4@15 C2@18 B2@19 B3@22");
+    }
+
+    /// Like the example of Bennett and Zhang 1996: one flow has half the link, sixteen others share
+    /// the rest.
+    #[test]
+    fn a_flow_of_half_the_link_takes_turns_with_all_others() {
+        let mut all = [1; 17];
+        all[0] = 16;
+        let packets = at_once("AAAAAAAAAAAAAAAAABCDEFGHIJKLMNOPQ", 4);
+        let turn = |n: u8| {
+            let [first, second] = [8 * u32::from(n) - 4, 8 * u32::from(n)];
+            format!("A{n}@{first} {}1@{second} ", char::from(b'A' + n))
+        };
+        let turns: String = (1..=16).map(turn).collect();
+        assert_eq!(order(&weights(4, &all), Wf2qPlus::new, &packets), turns + "A17@132");
+    }
+}

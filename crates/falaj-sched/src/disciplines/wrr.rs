@@ -213,16 +213,54 @@ impl Guarantees for Wrr {
 mod tests {
     use super::*;
     use crate::contract::params::{Value, Values};
-    use crate::scheduler::worked_example::{departures, setup};
+    use crate::scheduler::worked_example::{
+        THREE_FLOWS, at_once, departures, longest_delay, order, packets, promise, setup, weights,
+    };
+    use crate::units::time::Span;
 
     /// Weights 2 and 1. The first visit sends the packet that came at 0 and the one that came
     /// meanwhile, at 50 us; the one of 150 us waits for the next visit.
     #[test]
     fn a_visit_sends_as_many_packets_as_the_weight_says() {
-        let weight = |n| Values::default().with("weight", Value::Count(n));
-        let setup = setup([weight(2), weight(1)]);
-        let packets = [(0, 0, 100), (0, 1, 300), (50, 0, 100), (150, 0, 100)];
-        let sent = departures(&setup, Wrr::new(&setup).unwrap(), &packets);
-        assert_eq!(sent, [(0, 100), (0, 200), (1, 500), (0, 600)]);
+        let packets = [(0, 'A', 100), (0, 'B', 300), (50, 'A', 100), (150, 'A', 100)];
+        let sent = order(&weights(500, &[2, 1]), Wrr::new, &packets);
+        assert_eq!(sent, "A1@100 A2@200 B1@500 A3@600");
+    }
+
+    #[test]
+    fn weights_are_packets_of_a_visit() {
+        let sent = order(&weights(4, &[2, 1, 1]), Wrr::new, THREE_FLOWS);
+        assert_eq!(sent, "A1@2 A2@4 B1@8 C1@11 A3@13 A4@15 B2@16 C2@19 B3@22");
+        let cells = order(&weights(4, &[3, 2, 1]), Wrr::new, &at_once("AAAAAABBBBCCCC", 1));
+        let expected = "A1@1 A2@2 A3@3 B1@4 B2@5 C1@6 A4@7 A5@8 A6@9 B3@10 B4@11 C2@12 C3@13 C4@14";
+        assert_eq!(cells, expected);
+        let rr = setup(4, core::iter::repeat_n(Values::default(), 3));
+        let sent = order(&rr, Wrr::new, THREE_FLOWS);
+        assert_eq!(sent, "A1@2 B1@6 C1@9 A2@11 B2@12 C2@15 A3@17 B3@20 A4@22");
+    }
+
+    #[test]
+    fn a_packet_that_comes_during_the_visit_counts() {
+        let setup = weights(4, &[2, 1]);
+        let meanwhile = [(0, 'A', 2), (0, 'B', 4), (0, 'B', 4), (1, 'A', 2)];
+        assert_eq!(order(&setup, Wrr::new, &meanwhile), "A1@2 A2@4 B1@8 B2@12");
+        let too_late = [(0, 'A', 2), (0, 'B', 4), (0, 'B', 4), (2, 'A', 2)];
+        assert_eq!(order(&setup, Wrr::new, &too_late), "A1@2 B1@6 A2@8 B2@12");
+    }
+
+    /// The largest packets of all others just before ours: the bound of the frame.
+    #[test]
+    fn the_bounds_of_weighted_round_robin_are_reached() {
+        let mut setup = weights(4, &[2, 3, 4]);
+        setup.flows[0].limit = Limit::Packets(5);
+        let mut all = [at_once(&"B".repeat(30), 4), at_once(&"C".repeat(30), 4)].concat();
+        all.extend([(1, 'A', 4); 5]);
+        let delay = |setup: &Setup| longest_delay(&departures(setup, Wrr::new, &packets(&all)), 0);
+        let bound = |setup: &Setup| promise(setup, Wrr::new, 0).delay.delay;
+        // Five of ours, and three times seven of theirs.
+        assert_eq!(bound(&setup), Span::from_micros((5 + 3 * 7) * 4));
+        assert_eq!(delay(&setup), bound(&setup) - Span::from_micros(1));
+        setup.flows[0].values.set("weight", Value::Count(3));
+        assert_eq!(delay(&setup), bound(&setup) - Span::from_micros(1));
     }
 }

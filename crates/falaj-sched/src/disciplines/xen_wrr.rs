@@ -377,3 +377,35 @@ impl Guarantees for XenWrr {
         Ok(self.service(f)?.after(server.latency))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::worked_example::{at_once, order, rate, time, values, weights};
+
+    /// Weights 3 and 1, and a pause of A's: within the delay it goes on with its turn, of which two
+    /// packets are left; later it has a whole turn.
+    #[test]
+    fn an_adapter_that_comes_back_soon_goes_on_with_its_turn() {
+        let sent = |delay| {
+            let scheduler = values([("delay", time(delay))]);
+            // A1 is alone; B's come while it is sent, A's others at byte 6.
+            let packets = [[(0, 'A', 4)].as_slice(), &[(1, 'B', 4); 3], &[(6, 'A', 4); 3]].concat();
+            order(&Setup { scheduler, ..weights(4, &[3, 1]) }, XenWrr::new, &packets)
+        };
+        assert_eq!(sent(125), "A1@4 B1@8 A2@12 A3@16 B2@20 A4@24 B3@28");
+        assert_eq!(sent(0), "A1@4 B1@8 A2@12 A3@16 A4@20 B2@24 B3@28");
+    }
+
+    /// B has a quarter of the link at least, though its turn is one of six.
+    #[test]
+    fn an_adapter_below_its_minimum_goes_first() {
+        let mut setup = weights(4, &[5, 1]);
+        setup.flows[1].values.set("min-rate", rate(250));
+        // B's due times are 0, 16, 32 and so on.
+        let sent = order(&setup, XenWrr::new, &at_once("AAAAAAABBBBBBB", 4));
+        let expected =
+            "A1@4 B1@8 A2@12 A3@16 B2@20 A4@24 A5@28 A6@32 B3@36 A7@40 B4@44 B5@48 B6@52 B7@56";
+        assert_eq!(sent, expected);
+    }
+}

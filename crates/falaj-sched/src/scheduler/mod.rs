@@ -262,9 +262,9 @@ mod tests {
     /// A hundred throws of a coin: each side 50 times, with a standard deviation of 5.
     #[test]
     fn the_seed_reaches_the_discipline_wherever_it_stands() {
-        let flat = worked_example::setup([Values::default(), Values::default()]);
+        let flat = worked_example::setup(500, [Values::default(), Values::default()]);
         let mut divided = flat.clone();
-        let inner = worked_example::setup([Values::default()]);
+        let inner = worked_example::setup(500, [Values::default()]);
         divided.flows[1].inner = Some(Box::new(Inner { kind: "fifo", setup: inner }));
         for [first, second] in [
             chosen(|| SchedulerInstance::new(&flat, BySeed(0))),

@@ -1,80 +1,220 @@
-//! Worked examples for the tests of disciplines: a few packets on a link on which a byte takes a
-//! microsecond, and the instants at which they have left.
+//! Worked examples for the tests of disciplines: a few packets on a link of 8 Mbit/s, where a byte
+//! takes a microsecond, and the instants at which they have left it.
+//!
+//! Packets are written as (arrival in microseconds, flow, bytes), departures as `B2@14`: the last
+//! bit of the second packet of flow B has left after 14 us. The flows of a setup are called A, B, C
+//! and so on.
 
 use crate::contract::complete::CompleteDiscipline;
 use crate::contract::discipline::Decision;
-use crate::contract::params::{FlowSetup, Setup, Values};
+use crate::contract::guarantee::Promise;
+use crate::contract::params::{ConfigErrors, FlowSetup, Setup, Value, Values};
+use crate::contract::transmission::Sent;
 use crate::queues::queue::{FlowId, Limit, Packet};
-use crate::scheduler::Scheduler;
 use crate::scheduler::instance::SchedulerInstance;
+use crate::scheduler::{Inspection, Scheduler};
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::{Span, Time};
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Setup of a link of 8 Mbit/s, where a byte takes a microsecond, for packets of up to 500 bytes.
-/// It has a flow for each of `flows`, the values of the flow; each queue holds 10 000 packets.
-pub(crate) fn setup(flows: impl IntoIterator<Item = Values>) -> Setup {
+/// Three flows with packets of several lengths; the third one comes a microsecond late.
+pub(crate) const THREE_FLOWS: &[(u64, char, u32)] = &[
+    (0, 'A', 2),
+    (0, 'A', 2),
+    (0, 'A', 2),
+    (0, 'A', 2),
+    (0, 'B', 4),
+    (0, 'B', 1),
+    (0, 'B', 3),
+    (1, 'C', 3),
+    (1, 'C', 3),
+];
+
+/// Packets of equal length that come at time 0: one for each letter of `flows`.
+pub(crate) fn at_once(flows: &str, bytes: u32) -> Vec<(u64, char, u32)> {
+    flows.chars().map(|flow| (0, flow, bytes)).collect()
+}
+
+/// Setup of the link for packets of up to `largest` bytes. It has a flow for each of `flows`, the
+/// values of the flow; each queue holds 10 000 packets.
+pub(crate) fn setup(largest: u32, flows: impl IntoIterator<Item = Values>) -> Setup {
     let flow = |values| FlowSetup::new(values, Limit::Packets(10_000));
     Setup {
         rate: Rate::from_mbit(8),
-        largest: 500,
+        largest,
         scheduler: Values::default(),
         flows: flows.into_iter().map(flow).collect(),
     }
 }
 
-/// Sends `packets` through `discipline`: (arrival in microseconds, flow, bytes) each, in the order
-/// of their arrival. Returns the flow of each packet that was sent and the end of its transmission
-/// in microseconds. Every question is asked twice.
-///
-/// Moments are those of the [contract](crate::contract::discipline): at equal instants the end of a
-/// transmission comes first, then an instant that the discipline named, then arrivals, one by one.
-/// A packet that comes to a free link may therefore leave before another of the same instant is
-/// there.
+/// Setup of flows that have nothing but a `weight`.
+pub(crate) fn weights(largest: u32, weights: &[u64]) -> Setup {
+    setup(largest, weights.iter().map(|&n| values([("weight", Value::Count(n))])))
+}
+
+/// Setup of flows that have nothing but a `rate`, in thousandths of the link's.
+pub(crate) fn rates(largest: u32, thousandths: &[u64]) -> Setup {
+    setup(largest, thousandths.iter().map(|&n| values([("rate", rate(n))])))
+}
+
+/// Values of a flow or a scheduler, by name.
+pub(crate) fn values<const N: usize>(named: [(&'static str, Value); N]) -> Values {
+    named.into_iter().fold(Values::default(), |all, (name, value)| all.with(name, value))
+}
+
+/// A rate in thousandths of the link's.
+pub(crate) fn rate(thousandths: u64) -> Value {
+    Value::Rate(Rate(8_000 * thousandths))
+}
+
+/// A time in microseconds, in which the link sends as many bytes.
+pub(crate) fn time(us: u64) -> Value {
+    Value::Span(Span::from_micros(us))
+}
+
+/// A packet of the flow with this number.
+pub(crate) fn packet(arrival: Time, flow: u32, bytes: u32) -> Packet {
+    Packet { handle: 0, bytes, flow: FlowId(flow), arrival }
+}
+
+/// The packets as they are written, in the order of arrivals and then of flows; numbered.
+pub(crate) fn packets(written: &[(u64, char, u32)]) -> Vec<Packet> {
+    let packet = |&(us, flow, bytes): &(u64, char, u32)| {
+        packet(Time::ZERO + Span::from_micros(us), flow as u32 - 'A' as u32, bytes)
+    };
+    let mut all: Vec<Packet> = written.iter().map(packet).collect();
+    all.sort_by_key(|packet| (packet.arrival, packet.flow));
+    all.iter_mut().zip(0..).for_each(|(packet, handle)| packet.handle = handle);
+    all
+}
+
+/// Departures of `packets` from a link as a pipe has it: at equal instants the end of a
+/// transmission and the decision after it come first, then an instant that the discipline named,
+/// then arrivals, one by one. A packet that comes to a free link may therefore leave before another
+/// of the same instant is there. `new` is the constructor of the discipline.
 pub(crate) fn departures<D: CompleteDiscipline>(
     setup: &Setup,
-    discipline: D,
-    packets: &[(u64, u32, u32)],
-) -> Vec<(u32, u64)> {
-    let mut scheduler = SchedulerInstance::new(setup, discipline);
+    new: impl FnOnce(&Setup) -> Result<D, ConfigErrors>,
+    packets: &[Packet],
+) -> Vec<(Packet, Sent)> {
+    run(setup, new, packets, false)
+}
+
+/// Departures from a link as most papers have it: all packets that come at an instant are there
+/// when the link decides at that instant.
+pub(crate) fn departures_together<D: CompleteDiscipline>(
+    setup: &Setup,
+    new: impl FnOnce(&Setup) -> Result<D, ConfigErrors>,
+    packets: &[Packet],
+) -> Vec<(Packet, Sent)> {
+    run(setup, new, packets, true)
+}
+
+/// [`departures`] of packets as they are written.
+pub(crate) fn order<D: CompleteDiscipline>(
+    setup: &Setup,
+    new: impl FnOnce(&Setup) -> Result<D, ConfigErrors>,
+    written: &[(u64, char, u32)],
+) -> String {
+    names(&departures(setup, new, &packets(written)))
+}
+
+/// [`departures_together`] of packets as they are written.
+pub(crate) fn order_together<D: CompleteDiscipline>(
+    setup: &Setup,
+    new: impl FnOnce(&Setup) -> Result<D, ConfigErrors>,
+    written: &[(u64, char, u32)],
+) -> String {
+    names(&departures_together(setup, new, &packets(written)))
+}
+
+/// `A1 B1 A2` of the order `A1@2 B1@6 A2@8`.
+pub(crate) fn without_instants(order: &str) -> String {
+    let names = order.split(' ').map(|departure| departure.split('@').next().expect("a name"));
+    names.collect::<Vec<_>>().join(" ")
+}
+
+/// The longest time from the arrival to the last bit of a packet of this flow.
+pub(crate) fn longest_delay(departures: &[(Packet, Sent)], flow: u32) -> Span {
+    let own = departures.iter().filter(|(packet, _)| packet.flow.0 == flow);
+    own.map(|(packet, sent)| sent.end - packet.arrival).max().expect("the flow has packets")
+}
+
+/// The guarantee of this flow.
+pub(crate) fn promise<D: CompleteDiscipline>(
+    setup: &Setup,
+    new: impl FnOnce(&Setup) -> Result<D, ConfigErrors>,
+    flow: u32,
+) -> Promise {
+    new(setup).expect("a valid setup").service(FlowId(flow)).expect("a guarantee")
+}
+
+fn names(departures: &[(Packet, Sent)]) -> String {
+    let mut numbers = BTreeMap::new();
+    let name = |(packet, sent): &(Packet, Sent)| {
+        let (flow, us) = (char::from(b'A' + packet.flow.0 as u8), sent.end.0 / 1_000);
+        let number = numbers.entry(flow).and_modify(|n| *n += 1).or_insert(1);
+        format!("{flow}{number}@{us}")
+    };
+    departures.iter().map(name).collect::<Vec<_>>().join(" ")
+}
+
+/// Sends all packets; every question is asked twice.
+fn run<D: CompleteDiscipline>(
+    setup: &Setup,
+    new: impl FnOnce(&Setup) -> Result<D, ConfigErrors>,
+    packets: &[Packet],
+    together: bool,
+) -> Vec<(Packet, Sent)> {
+    assert!(packets.is_sorted_by_key(|packet| packet.arrival), "packets come one after the other");
+    let mut scheduler = SchedulerInstance::new(setup, new(setup).expect("a valid setup"));
     let (mut wire, mut now) = (Wire::new(setup.rate), Time::ZERO);
-    let mut arrivals = (0..).zip(packets).map(|(handle, &(us, flow, bytes))| {
-        let arrival = Time::ZERO + Span(us * 1_000);
-        Packet { handle, bytes, flow: FlowId(flow), arrival }
-    });
-    let mut coming = arrivals.next();
-    let mut sent = Vec::new();
+    let (mut coming, mut out) = (packets, Vec::new());
+    let arrive = |scheduler: &mut SchedulerInstance<D>, coming: &mut &[Packet], n: usize| {
+        let (first, rest) = coming.split_at(n);
+        for &packet in first {
+            scheduler.arrive(packet, packet.arrival).expect("the queue has room");
+        }
+        *coming = rest;
+    };
     loop {
         let decision = scheduler.next(now, &wire);
         assert_eq!(decision, scheduler.next(now, &wire), "the second answer is another one");
+        let here = coming.partition_point(|packet| packet.arrival <= now);
+        if together && here > 0 {
+            arrive(&mut scheduler, &mut coming, here);
+            continue;
+        }
         let until = match decision {
             Decision::Serve(queue) => {
-                let (packet, transmission) = scheduler.take(queue, now, &mut wire);
-                let end = transmission.end;
-                while let Some(packet) = coming.filter(|packet| packet.arrival < end) {
-                    scheduler.arrive(packet, packet.arrival).expect("the queue has room");
-                    coming = arrivals.next();
-                }
-                scheduler.finish(queue, end);
-                sent.push((packet.flow.0, end.since(Time::ZERO).0 / 1_000));
-                now = end;
+                let (packet, sent) = scheduler.take(queue, now, &mut wire);
+                let meanwhile = coming.partition_point(|packet| packet.arrival < sent.end);
+                arrive(&mut scheduler, &mut coming, meanwhile);
+                scheduler.finish(queue, sent.end);
+                out.push((packet, sent));
+                now = sent.end;
                 continue;
             }
             Decision::Drop(queue) => {
                 scheduler.throw_away(queue, now);
                 continue;
             }
-            Decision::NotBefore(then) => Some(then),
-            Decision::Idle => None,
+            Decision::NotBefore(then) => then,
+            Decision::Idle => Time::NEVER,
         };
-        match (coming, until) {
-            (Some(packet), until) if until.is_none_or(|then| packet.arrival < then) => {
+        match coming.first() {
+            Some(packet) if packet.arrival < until => {
                 now = packet.arrival;
-                scheduler.arrive(packet, now).expect("the queue has room");
-                coming = arrivals.next();
+                arrive(&mut scheduler, &mut coming, usize::from(!together));
             }
-            (_, Some(then)) => now = then,
-            (_, None) => return sent,
+            _ if until == Time::NEVER => {
+                assert_eq!(scheduler.largest_waiting(None), 0, "a packet stays behind");
+                return out;
+            }
+            _ => now = until,
         }
     }
 }

@@ -6,19 +6,6 @@ use falaj_engine::pipe::PipeSpec;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Time;
 
-/// The first example of the notes.
-pub const E1: &[(u64, char, u32)] = &[
-    (0, 'A', 2),
-    (0, 'A', 2),
-    (0, 'A', 2),
-    (0, 'A', 2),
-    (0, 'B', 4),
-    (0, 'B', 1),
-    (0, 'B', 3),
-    (1, 'C', 3),
-    (1, 'C', 3),
-];
-
 /// Arrivals in order of time, of (when, flow, bytes).
 pub fn arrivals(all: &[(u64, char, u32)]) -> Vec<Arrival> {
     let flow = |name: char| FlowId(name as u32 - 'A' as u32);

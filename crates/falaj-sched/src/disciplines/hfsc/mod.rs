@@ -425,3 +425,74 @@ impl Guarantees for Hfsc {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::worked_example::{
+        at_once, departures, order, packet, rate, setup, time, values,
+    };
+    use std::string::String;
+
+    /// Within its curve of a quarter for 4 B of time and then a half A is sent what link-sharing
+    /// leaves, and is not punished for it when B comes an eighth before 4: B's deadlines are 5 1/3,
+    /// 6 2/3, 8, 10, all less an eighth; the last of them is as much before A's own 10.
+    #[test]
+    fn excess_is_not_punished() {
+        let curve = |first| {
+            let line = [("rate", rate(500)), ("share", rate(500))];
+            values(line).with("burst-rate", rate(first)).with("burst-time", time(4))
+        };
+        let setup = setup(4, [curve(250), curve(750)]);
+        let mut packets = vec![packet(Time::ZERO, 0, 1); 6];
+        packets.extend([packet(Time(3_875), 1, 1); 6]);
+        let sent = departures(&setup, Hfsc::new, &packets);
+        let flow = |flow: FlowId| if flow.0 == 0 { 'A' } else { 'B' };
+        let flows: String = sent.iter().map(|(packet, _)| flow(packet.flow)).collect();
+        assert_eq!(flows, "AAAABABBBABB");
+        let of_b = sent.iter().filter(|(packet, _)| packet.flow.0 == 1);
+        let ends: Vec<u64> = of_b.map(|(_, sent)| sent.end.0 / 1_000).collect();
+        assert_eq!(ends, [5, 7, 8, 9, 11, 12]);
+    }
+
+    /// By link-sharing alone: in thirds, and a limit of a quarter.
+    #[test]
+    fn link_sharing_is_in_proportion_and_has_a_limit() {
+        let share = |thousandths| values([("share", rate(thousandths))]);
+        let packets = at_once("AAAAABBBBB", 4);
+        let sent = order(&setup(4, [share(10), share(20)]), Hfsc::new, &packets);
+        assert_eq!(sent, "A1@4 B1@8 B2@12 A2@16 B3@20 B4@24 A3@28 B5@32 A4@36 A5@40");
+        let limited = setup(4, [share(10).with("limit", rate(250)), share(10)]);
+        let sent = order(&limited, Hfsc::new, &packets[..3]);
+        assert_eq!(sent, "A1@4 A2@20 A3@36");
+        let sent = order(&limited, Hfsc::new, &packets);
+        assert_eq!(sent, "A1@4 B1@8 B2@12 B3@16 A2@20 B4@24 B5@28 A3@36 A4@52 A5@68");
+    }
+
+    /// A curve that begins slowly does so once: behind its first piece shares and limits go by the
+    /// second slope, however often a packet is sent.
+    #[test]
+    fn a_slow_beginning_is_over_once() {
+        let slow = |[line, first, until]: [&'static str; 3], thousandths| {
+            values([(line, rate(thousandths)), (first, rate(1)), (until, time(500))])
+        };
+        // 500 us in virtual time are an eighth of a packet at a thousandth of the link; the first
+        // two packets end at corners, then it is two for one.
+        let sharing = ["share", "share-burst", "share-time"];
+        let shared = setup(4, [slow(sharing, 10), slow(sharing, 20)]);
+        let packets = [0, 1].map(|flow| vec![packet(Time::ZERO, flow, 4); 600]).concat();
+        let sent = departures(&shared, Hfsc::new, &packets);
+        let of_the_first = sent[..900].iter().filter(|(packet, _)| packet.flow.0 == 0).count();
+        assert!((298..=302).contains(&of_the_first), "{of_the_first} of 900");
+
+        // A packet at a quarter of the link lasts 16 us; before that there are 500 us at a
+        // thousandth, which bring half a byte.
+        let limited = setup(4, [slow(["limit", "limit-burst", "limit-time"], 250)]);
+        let sent = departures(&limited, Hfsc::new, &[packet(Time::ZERO, 0, 4); 400]);
+        let starts: Vec<Time> = sent.iter().map(|(_, sent)| sent.start).collect();
+        assert_eq!(starts[0], Time::ZERO);
+        let gaps: Vec<Span> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(gaps[1..].iter().all(|gap| *gap == Span::from_micros(16)), "{gaps:?}");
+        assert!((500_000..525_000).contains(&gaps[0].0), "{gaps:?}");
+    }
+}

@@ -382,3 +382,28 @@ impl Guarantees for Htb {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::worked_example::{at_once, order, rate, setup, values};
+
+    /// A has half the link for its own and B a quarter. Buckets of 4 B, overdrawn by a packet: each
+    /// is green again when its debt is paid. Equals go in proportion to their rates.
+    #[test]
+    fn htb_overdraws_by_a_packet_and_shares_by_rate() {
+        let class = |own, ceil| {
+            let bursts = [("burst", Value::Bytes(4)), ("ceil-burst", Value::Bytes(4))];
+            values(bursts).with("rate", rate(own)).with("ceil", rate(ceil))
+        };
+        // A has 4 B at 0, 2 at 4, and none at 8, which is no debt: its third packet is its last
+        // overdraft, of 4 B, paid at 16.
+        let alone = setup(4, [class(500, 500), class(250, 250)]);
+        assert_eq!(order(&alone, Htb::new, &at_once("AAAA", 4)), "A1@4 A2@8 A3@12 A4@20");
+        // Both are green throughout: two of A's for one of B's, and of equal turns the first
+        // flow's.
+        let both = setup(4, [class(500, 500), class(250, 1000)]);
+        let sent = order(&both, Htb::new, &at_once("AAAAABBBBB", 4));
+        assert_eq!(sent, "A1@4 B1@8 A2@12 A3@16 B2@20 A4@24 A5@28 B3@32 B4@36 B5@40");
+    }
+}

@@ -438,3 +438,46 @@ impl Guarantees for MClock {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::params::Values;
+    use crate::scheduler::worked_example::{at_once, order, rate, setup, values};
+
+    fn weight(n: u64) -> Values {
+        values([("weight", Value::Count(n))])
+    }
+
+    /// Half the link is reserved for A: its `R` comes every 8 B. By weight it would have a quarter.
+    #[test]
+    fn a_reservation_comes_before_weights() {
+        let packets = at_once("AAAAABBBBB", 4);
+        let reserved = setup(4, [values([("reservation", rate(500))]), weight(3)]);
+        let sent = order(&reserved, MClock::new, &packets);
+        assert_eq!(sent, "A1@4 B1@8 A2@12 B2@16 A3@20 B3@24 A4@28 B4@32 A5@36 B5@40");
+        let by_weight = setup(4, [Values::default(), weight(2)]);
+        let sent = order(&by_weight, MClock::new, &packets);
+        assert_eq!(sent, "A1@4 B1@8 B2@12 A2@16 B3@20 B4@24 A3@28 B5@32 A4@36 A5@40");
+    }
+
+    /// A quarter of the link at most, also when nothing else wants it: 4 B every 16.
+    #[test]
+    fn a_limit_holds_on_a_free_link() {
+        let limited = setup(4, [values([("limit", rate(250))]), Values::default()]);
+        let sent = order(&limited, MClock::new, &at_once("AAA", 4));
+        assert_eq!(sent, "A1@4 A2@20 A3@36");
+        let sent = order(&limited, MClock::new, &at_once("AAAAABBBBB", 4));
+        assert_eq!(sent, "A1@4 B1@8 B2@12 B3@16 A2@20 B4@24 B5@28 A3@36 A4@52 A5@68");
+    }
+
+    /// What is sent by weight does not use the reservation up: B comes at 12, and A is served when
+    /// its `R`, 16, has come.
+    #[test]
+    fn weights_leave_reservations_as_they_are() {
+        let both = setup(4, [values([("reservation", rate(250))]), weight(16)]);
+        let packets = [at_once("AAAAA", 4), Vec::from([(11, 'B', 4); 3])].concat();
+        let sent = order(&both, MClock::new, &packets);
+        assert_eq!(sent, "A1@4 A2@8 A3@12 B1@16 A4@20 B2@24 B3@28 A5@32");
+    }
+}

@@ -371,3 +371,54 @@ fn formula(serve: Serve, tail: Tail, lent: bool, bytes: bool) -> &'static str {
         (_, Tail::Carry, true) => "(1'') L + (m-1) S' + (S'-W) + min(N r L, S'), S' = S + N L",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::worked_example::{
+        at_once, departures, longest_delay, order, packet, promise, setup, time, values,
+    };
+    use crate::units::time::Time;
+    use std::vec;
+
+    /// Ten bytes of time for each link: two packets of 4 B and a tail of 2.
+    fn links(tail: &'static str, kinds: [&'static str; 2]) -> Setup {
+        let link = |kind| values([("kind", Value::Choice(kind)), ("phase", time(10))]);
+        Setup { scheduler: values([("tail", Value::Choice(tail))]), ..setup(4, kinds.map(link)) }
+    }
+
+    #[test]
+    fn phases_follow_each_other_and_tails_are_waited_out_or_skipped() {
+        let sent = |setup: Setup| order(&setup, PhaseWise::new, &at_once("AAABBB", 4));
+        assert_eq!(sent(links("wait", ["A", "A"])), "A1@4 A2@8 B1@14 B2@18 A3@24 B3@34");
+        assert_eq!(sent(links("skip", ["A", "A"])), "A1@4 A2@8 B1@12 B2@16 A3@20 B3@30");
+        // Of type B: A's second phase ends with its last packet, at 24.
+        assert_eq!(sent(links("wait", ["B", "B"])), "A1@4 A2@8 B1@14 B2@18 A3@24 B3@28");
+    }
+
+    #[test]
+    fn packet_wise_links_take_turns_and_tails_end_the_cycle() {
+        let sent = |tail| order(&links(tail, ["A", "A"]), PacketWise::new, &at_once("AAABBB", 4));
+        assert_eq!(sent("wait"), "A1@4 B1@8 A2@12 B2@16 A3@24 B3@28");
+        assert_eq!(sent("skip"), "A1@4 B1@8 A2@12 B2@16 A3@20 B3@24");
+    }
+
+    /// In a queue of bytes there may be more packets than cycles have room for packets
+    /// of the largest size, and others send one of these between any two.
+    #[test]
+    fn a_queue_of_tiny_packets_waits_for_the_others_phases() {
+        let link = |kind, phase| values([("kind", Value::Choice(kind)), ("phase", time(phase))]);
+        let mut setup = setup(100, [link("B", 225), link("A", 400)]);
+        setup.scheduler = values([("tail", Value::Choice("skip"))]);
+        setup.flows[0].limit = Limit::Bytes(100);
+        setup.flows[1].limit = Limit::Packets(10);
+        // The first link has given up its turn when its packets come.
+        let mut packets = vec![packet(Time::ZERO, 1, 100); 8];
+        packets.extend([packet(Time::ZERO, 0, 1); 100]);
+        let longest = longest_delay(&departures(&setup, PacketWise::new, &packets), 0);
+        // Four packets of the cycle that has begun, four between its own, and its own.
+        assert_eq!(longest, Span::from_micros(9 * 100));
+        let bound = promise(&setup, PacketWise::new, 0).delay.delay;
+        assert!(longest <= bound, "{longest} > {bound}");
+    }
+}
