@@ -271,15 +271,15 @@ mod tests {
         assert!(clocks[..900].iter().all(|&(flow, _)| flow == 0));
         assert!(clocks[900..1350].iter().all(|&(flow, _)| flow == 1));
         assert_eq!(clocks[1350], (0, 1351));
-        for fair in [
-            departures_together(&shares, Scfq::new, &all),
-            departures_together(&shares, Wfq::new, &all),
-            departures_together(&shares, Wf2q::new, &all),
+        for (name, fair) in [
+            ("SCFQ", departures_together(&shares, Scfq::new, &all)),
+            ("WFQ", departures_together(&shares, Wfq::new, &all)),
+            ("WF2Q", departures_together(&shares, Wf2q::new, &all)),
         ] {
             let fair = ends(&fair);
-            assert!(fair[..900].iter().all(|&(flow, _)| flow == 0));
+            assert!(fair[..900].iter().all(|&(flow, _)| flow == 0), "{name}");
             for (n, &departure) in (0..).zip(&fair[900..980]) {
-                assert_eq!(departure, ((n + 1) % 2, 901 + u64::from(n)));
+                assert_eq!(departure, ((n + 1) % 2, 901 + u64::from(n)), "{name}");
             }
         }
         // While B too sends at its rate, all agree.
