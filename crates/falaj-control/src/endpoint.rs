@@ -8,7 +8,7 @@
 
 use crate::handler::{Handler, answer_line, lock};
 use crate::messages::{AdaptersThen, Changing, HeldTo, Query, Reply, TimedReply};
-use crate::running::{Beside, Running};
+use crate::running::{Beside, Preparer, Running};
 use crate::{server, sockets};
 use anyhow::{Context, Result};
 use falaj_live::event_loop::{AppliedChange, Forwarder};
@@ -102,9 +102,12 @@ impl Control {
         Ok(Control { scenario, ends: Some(ends), beside: None })
     }
 
-    /// From now on that changes with the link.
-    pub fn change_with(&mut self, beside: Box<dyn Beside>) {
+    /// From now on that changes with the link, once it was prepared so.
+    pub fn change_with(&mut self, beside: Box<dyn Beside>, preparer: Box<dyn Preparer>) {
         self.beside = Some(beside);
+        if let Some(ends) = &self.ends {
+            lock(&ends.handler).prepare_with(preparer);
+        }
     }
 
     /// Where others than the socket may ask too, from threads of their own. Never from the
@@ -142,9 +145,14 @@ impl Control {
                 Query::Snapshot => {
                     // Nobody's counts lag behind the others'.
                     forwarder.settle();
-                    let counts =
-                        self.beside.as_ref().map_or_else(Vec::new, |beside| beside.counts());
-                    Reply::Snapshot(Box::new(forwarder.snapshot()), counts)
+                    let mut snapshot = Box::new(forwarder.snapshot());
+                    let mut counts = Vec::new();
+                    if let Some(beside) = &self.beside {
+                        counts = beside.counts();
+                        let losses = &mut snapshot.losses;
+                        [losses.unread, losses.unknown] = beside.unread_and_unknown();
+                    }
+                    Reply::Snapshot(snapshot, counts)
                 }
                 Query::Pause { name, paused } => {
                     let none = Err("this link has no adapters".into());
@@ -185,28 +193,32 @@ fn change(
     running: &mut Arc<Scenario>,
 ) -> Reply {
     let Changing { change, scenario, held_to, adapters, written } = changing;
-    let mut others = beside.as_mut().filter(|_| matches!(adapters, AdaptersThen::Others));
-    if let Some(Err(why)) = others.as_mut().map(|beside| beside.prepare(&scenario)) {
-        return Reply::Refused(why);
-    }
     let now = AppliedChange { at: forwarder.clock().now(), dropped: 0 };
     let made = change.map_or(Ok(now), |change| forwarder.change(change));
-    if let Some(others) = others {
-        others.settle(made.is_ok());
-    }
-    if let Ok(AppliedChange { at, .. }) = made {
-        written.into_iter().for_each(|wanted| forwarder.write_down(wanted, at));
-        *running = scenario;
-        if let (AdaptersThen::Stay(weights), Some(beside)) = (&adapters, beside) {
+    let mut leavings = forwarder.take_deferred_drops();
+    let Ok(AppliedChange { at, .. }) = made else {
+        if let AdaptersThen::Others(prepared) = adapters {
+            leavings.push(prepared);
+        }
+        return Reply::Changed(made, leavings);
+    };
+    written.into_iter().for_each(|wanted| forwarder.write_down(wanted, at));
+    *running = scenario;
+    match (adapters, beside) {
+        (AdaptersThen::Stay(weights), Some(beside)) => {
             beside.weigh(&weights.iter().map(|(name, weight)| (&name[..], *weight)).collect());
         }
-        match held_to {
-            HeldTo::Same => {}
-            HeldTo::Some(others) => forwarder.change_guarantees(others),
-            HeldTo::All(terms) => forwarder.set_guarantees(terms),
+        (AdaptersThen::Others(prepared), Some(beside)) => {
+            leavings.extend(beside.change(prepared));
         }
+        (_, None) => {}
     }
-    Reply::Changed(made, forwarder.take_deferred_drops())
+    match held_to {
+        HeldTo::Same => {}
+        HeldTo::Some(others) => forwarder.change_guarantees(others),
+        HeldTo::All(terms) => forwarder.set_guarantees(terms),
+    }
+    Reply::Changed(made, leavings)
 }
 
 impl Drop for Ends {

@@ -35,6 +35,6 @@ pub mod pacing;
 pub mod protocol;
 pub mod running;
 mod server;
-mod sockets;
+pub mod sockets;
 pub mod summary;
 pub mod terms;

@@ -1,5 +1,6 @@
 //! What the socket's thread and the forwarder's say to each other.
 
+use crate::running::Prepared;
 use falaj_engine::masks::MaskStats as Made;
 use falaj_engine::network::PipePlaces;
 use falaj_engine::transaction::Transaction;
@@ -46,7 +47,6 @@ pub(crate) enum Reply {
     Paused(Result<(), String>),
     /// What became of the change, and what it has left.
     Changed(Result<AppliedChange, ChangeError>, Vec<Box<dyn Any + Send>>),
-    Refused(String),
 }
 
 /// A change as the forwarder makes it.
@@ -75,7 +75,8 @@ pub(crate) enum HeldTo {
 pub(crate) enum AdaptersThen {
     /// They stay; these have another weight.
     Stay(Vec<(String, u32)>),
-    Others,
+    /// Others come or go, as it was prepared.
+    Others(Prepared),
 }
 
 /// What it says, and how long no packet passed for that.

@@ -3,6 +3,7 @@
 use falaj_live::adapters::AdapterCounts;
 use falaj_plan::standing::Standing;
 use falaj_scenario::Scenario;
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,15 +27,26 @@ pub struct Running {
     pub standings: Option<Arc<Vec<Vec<Standing>>>>,
 }
 
-/// What changes with a link beside the engine: virtual adapters, which come and go.
-pub trait Beside {
-    /// Makes what is to come.
+/// What opens virtual adapters that are to come. It may wait for others, so the link's thread never
+/// calls it.
+pub trait Preparer: Send {
+    /// Opens what is to come.
     ///
     /// # Errors
     /// Why it cannot, in words; nothing has changed then.
-    fn prepare(&mut self, then: &Arc<Scenario>) -> Result<(), String>;
-    /// It is to be so from now on; or, if not, what was prepared is not wanted.
+    fn prepare(&mut self, then: &Arc<Scenario>) -> Result<Prepared, String>;
+    /// What was prepared is there from now on; or, if not, it is not wanted.
     fn settle(&mut self, made: bool);
+}
+
+/// What a preparer has opened, for the link's thread.
+pub type Prepared = Box<dyn Any + Send>;
+
+/// What changes with a link beside the engine: virtual adapters, which come and go. The link's
+/// thread calls it, and nothing here waits.
+pub trait Beside {
+    /// What was prepared comes, and what is no more goes. Returns what another thread should drop.
+    fn change(&mut self, prepared: Prepared) -> Vec<Prepared>;
     /// Of those that stay, these have another weight.
     fn weigh(&mut self, weights: &BTreeMap<&str, u32>);
     /// Pauses an adapter, or lets it go on.
@@ -44,4 +56,7 @@ pub trait Beside {
     fn pause(&self, name: &str, paused: bool) -> Result<(), String>;
     /// What each adapter did.
     fn counts(&self) -> Vec<(String, AdapterCounts)>;
+    /// Packets that nobody read in time at the entrances, and those for Ethernet addresses that no
+    /// adapter has used.
+    fn unread_and_unknown(&self) -> [u64; 2];
 }

@@ -2,12 +2,15 @@
 //! process.
 
 use anyhow::{Context, Result, ensure};
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use nix::sys::stat::{Mode, umask};
-use nix::unistd::geteuid;
+use nix::unistd::{geteuid, mkdtemp};
 use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 /// Where directories stand on a machine that has none for its users.
@@ -43,15 +46,7 @@ pub(crate) fn of_this_process() -> Result<PathBuf> {
     let directory = match (of_the_session(), directories().first()) {
         (Some(directory), _) => make(&directory).map(|()| directory)?,
         (None, Some(directory)) => directory.clone(),
-        // Under a name that anybody may take, others have as many as they like.
-        (None, None) => {
-            let named =
-                |n| PathBuf::from(TEMPORARY).join(format!("falaj-{}{}", geteuid(), numbered(n)));
-            (0..100)
-                .map(named)
-                .find(|directory| make(directory).is_ok())
-                .context("no directory can be made in /tmp")?
-        }
+        (None, None) => make_in(Path::new(TEMPORARY))?,
     };
     for path in sockets() {
         clear(&path);
@@ -60,6 +55,17 @@ pub(crate) fn of_this_process() -> Result<PathBuf> {
     let named = |n| directory.join(format!("{}{}.sock", std::process::id(), numbered(n)));
     let free = (0..100).map(named).find(|path| fs::symlink_metadata(path).is_err());
     free.with_context(|| format!("no name is free in {}", directory.display()))
+}
+
+/// A directory under our user's number or, where somebody else has taken that name, under one that
+/// nobody could guess.
+fn make_in(temporary: &Path) -> Result<PathBuf> {
+    let directory = temporary.join(format!("falaj-{}", geteuid()));
+    if make(&directory).is_ok() {
+        return Ok(directory);
+    }
+    mkdtemp(&temporary.join(format!("falaj-{}-XXXXXX", geteuid())))
+        .with_context(|| format!("no directory can be made in {}", temporary.display()))
 }
 
 fn numbered(n: u32) -> String {
@@ -91,32 +97,91 @@ pub(crate) fn sockets() -> Vec<PathBuf> {
     paths
 }
 
-/// Takes a socket away that nobody listens at any more.
+/// Takes a socket away that nobody listens at any more. Whoever is there and does not answer, or
+/// speaks otherwise, keeps it; nobody is waited for.
 fn clear(path: &Path) {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|is| is.file_type().is_socket());
-    let refused = || {
-        UnixStream::connect(path)
-            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-    };
-    if is_socket && refused() {
+    if is_socket && connects(path) == Err(Errno::ECONNREFUSED) {
         let _ = fs::remove_file(path);
     }
 }
 
+/// Whether somebody listens there.
+fn connects(path: &Path) -> Result<(), Errno> {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    connect(socket.as_raw_fd(), &UnixAddr::new(path)?)
+}
+
 /// Listens there, for this user alone; where a process that is gone has left a socket, it is
-/// replaced.
-pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
+/// replaced. The process has one thread.
+///
+/// # Errors
+/// There is something already, and somebody listens at it or it is no socket of a process that is
+/// gone; or the place cannot be written.
+pub fn bind(path: &Path) -> io::Result<UnixListener> {
     clear(path);
-    // The program still has one thread.
     let before = umask(Mode::from_bits_truncate(0o177));
     let bound = UnixListener::bind(path);
     umask(before);
     let listener = bound.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {
-            io::Error::new(error.kind(), "there is something already, and it is in use")
+            let why = "there is something already, and it is in use or no socket that was left";
+            io::Error::new(error.kind(), why)
         }
         _ => error,
     })?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::{UnixDatagram, UnixStream};
+
+    fn place(name: &str) -> PathBuf {
+        let path =
+            std::env::temp_dir().join(format!("falaj-sockets-{}-{name}", std::process::id()));
+        let _ = fs::remove_file(&path);
+        path
+    }
+
+    #[test]
+    fn what_is_in_use_stays_and_what_was_left_goes() {
+        let path = place("used");
+        let first = bind(&path).expect("free");
+        assert!(bind(&path).is_err());
+        // Its queue is full, and a call would wait.
+        let mut waiting = Vec::new();
+        while waiting.len() < 10_000 && connects(&path).is_ok() {
+            waiting.push(UnixStream::connect(&path));
+        }
+        assert!(bind(&path).is_err() && path.exists());
+        drop((first, waiting));
+        drop(bind(&path).expect("nobody listens any more"));
+        fs::remove_file(&path).expect("it is ours");
+        // One that speaks otherwise.
+        let other = UnixDatagram::bind(&path).expect("free");
+        assert!(bind(&path).is_err() && path.exists());
+        drop(other);
+        fs::remove_file(&path).expect("it is ours");
+        fs::write(&path, "a file").expect("free");
+        assert!(bind(&path).is_err() && path.exists());
+        fs::remove_file(&path).expect("it is ours");
+    }
+
+    #[test]
+    fn a_name_that_somebody_took_is_not_needed() {
+        let temporary = place("shared");
+        fs::create_dir(&temporary).expect("free");
+        let named = temporary.join(format!("falaj-{}", geteuid()));
+        fs::write(&named, "squatted").expect("free");
+        let made = make_in(&temporary).expect("another name");
+        assert!(is_own(&made) && made != named);
+        assert!(make_in(&temporary).is_ok_and(|other| other != made));
+        fs::remove_file(&named).expect("it is ours");
+        assert_eq!(make_in(&temporary).expect("free now"), named);
+        fs::remove_dir_all(&temporary).expect("it is ours");
+    }
 }

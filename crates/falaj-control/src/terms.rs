@@ -47,17 +47,35 @@ pub fn ways(scenario: &Scenario) -> impl Iterator<Item = NamedDirection<'_>> {
     scenario.links.iter().flat_map(of)
 }
 
-/// To what a flow is held: its delay, what it may send for that, and whether it gets that only
-/// then.
-pub(crate) type Holds<'a> = (Option<Span>, &'a [(Rate, u64)], bool);
+/// To what a flow is held.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Holds<'a> {
+    rate: Option<(Rate, Span)>,
+    settling: Option<Span>,
+    delay: Option<Span>,
+    /// What it may send for that, and whether it gets that only then.
+    envelope: &'a [(Rate, u64)],
+    on_condition: bool,
+}
 
 impl NamedDirection<'_> {
     /// What a flow is held to. Where a mask makes many of one, promise and envelope are of each of
     /// them, and what is counted is of all: these are held to nothing.
     pub(crate) fn holds<'a>(&self, flow: usize, standing: &'a Standing) -> Option<Holds<'a>> {
         let is_many = self.direction.pipe.masks.flows.get(flow).is_some_and(Option::is_some);
-        let delay = standing.delay.as_ref().map(|(delay, _)| *delay);
-        (!is_many).then_some((delay, &standing.envelope[..], standing.on_condition))
+        let pipe = &self.direction.pipe;
+        // Where packets cost more than is counted, or are lost on the link, what has left says
+        // less; and nobody counts how many bytes waited.
+        let is_counted = pipe.framing.is_none() && pipe.impairments.loss.is_none();
+        let is_counted = is_counted && !standing.needs_queue;
+        let airtime = pipe.setup.largest_airtime();
+        (!is_many).then(|| Holds {
+            rate: standing.rate.filter(|_| is_counted),
+            settling: standing.settling.map(|settling| settling + airtime),
+            delay: standing.delay.as_ref().map(|(delay, _)| *delay),
+            envelope: &standing.envelope,
+            on_condition: standing.on_condition,
+        })
     }
 
     /// The same as the forwarder has it.
@@ -65,8 +83,10 @@ impl NamedDirection<'_> {
         let name = format!("{} {} {}", self.link.name, self.name, standing.flow);
         match self.holds(flow, standing) {
             None => GuaranteeTerms { name, many: true, ..GuaranteeTerms::default() },
-            Some((delay, envelope, on_condition)) => GuaranteeTerms {
+            Some(Holds { rate, settling, delay, envelope, on_condition }) => GuaranteeTerms {
                 name,
+                rate,
+                settling,
                 delay,
                 envelope: envelope.to_vec(),
                 on_condition,

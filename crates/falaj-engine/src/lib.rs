@@ -35,7 +35,8 @@
 //! **Batches.** [`batch`] packs packets that cross a boundary together, and counts what is needed
 //! to choose how many.
 //!
-//! **Measures.** [`fairness`] computes how far behind its share a flow was in what a pipe has sent;
+//! **Measures.** [`guaranteed_rate`] finds the packets that prove a promise of a rate broken;
+//! [`fairness`] computes how far behind its share a flow was in what a pipe has sent;
 //! [`adversary`] searches for the arrivals by which it falls behind most.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
@@ -50,6 +51,7 @@ pub mod ecn;
 pub mod engine;
 pub mod fairness;
 pub mod framing;
+pub mod guaranteed_rate;
 pub mod handover;
 pub mod header;
 pub mod impair;

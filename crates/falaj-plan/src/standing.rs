@@ -21,6 +21,9 @@ pub struct Standing {
     pub rate: Option<(Rate, Span)>,
     /// The rate needs more queued than the packet that a backlog is.
     pub needs_queue: bool,
+    /// What may come on top of rate and delay after a change, until the link has rested; `None`:
+    /// nothing is promised until then.
+    pub settling: Option<Span>,
     /// No packet that found room stays longer, and by which formula.
     pub delay: Option<(Span, String)>,
     /// Why nothing is promised.
@@ -76,7 +79,8 @@ fn of_direction(direction: &Direction) -> Result<Vec<Standing>, ConfigErrors> {
 }
 
 fn of_flow(outlook: &Outlook, need: Need) -> Standing {
-    let mut standing = Standing { flow: outlook.name.clone(), need, ..Standing::default() };
+    let (flow, settling) = (outlook.name.clone(), outlook.settling);
+    let mut standing = Standing { flow, need, settling, ..Standing::default() };
     match &outlook.promise {
         Ok(promise) => {
             standing.rate = (promise.rate.0 > 0).then_some((promise.rate, promise.latency));

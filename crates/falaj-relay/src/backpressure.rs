@@ -1,11 +1,14 @@
 //! Room in a queue, waited for or not: what makes a stream wait and a datagram fall.
 
+use crate::memory::RelayMemory;
 use falaj_sched::queues::queue::Limit;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// How much is in a queue, and who waits to put more in.
 pub(crate) struct QueueRoom {
     limit: Limit,
+    /// Holds no more than is free there.
+    memory: Option<Arc<RelayMemory>>,
     used: Mutex<Used>,
     freed: Condvar,
 }
@@ -19,7 +22,14 @@ struct Used {
 
 impl QueueRoom {
     pub(crate) fn new(limit: Limit) -> QueueRoom {
-        QueueRoom { limit, used: Mutex::default(), freed: Condvar::new() }
+        QueueRoom { limit, memory: None, used: Mutex::default(), freed: Condvar::new() }
+    }
+
+    /// Room for what is read of a stream and not yet written, which waits for memory too. It is
+    /// woken when something of its own has been written, and needs no other hint: who has nothing
+    /// on its way does not wait.
+    pub(crate) fn window(limit: Limit, memory: &Arc<RelayMemory>) -> QueueRoom {
+        QueueRoom { memory: Some(Arc::clone(memory)), ..QueueRoom::new(limit) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Used> {
@@ -28,10 +38,12 @@ impl QueueRoom {
     }
 
     fn fits(&self, used: &Used, bytes: u32) -> bool {
-        match self.limit {
+        let sum = used.bytes + u64::from(bytes);
+        let fits = match self.limit {
             Limit::Packets(limit) => used.packets < u64::from(limit),
-            Limit::Bytes(limit) => used.bytes + u64::from(bytes) <= limit,
-        }
+            Limit::Bytes(limit) => sum <= limit,
+        };
+        fits && self.memory.as_ref().is_none_or(|memory| sum <= memory.free())
     }
 
     fn take(used: &mut Used, bytes: u32) {

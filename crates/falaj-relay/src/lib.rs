@@ -1,20 +1,20 @@
 //! falaj between sockets: whoever connects to one address reaches another one through an emulated
 //! link.
 //!
-//! Nothing here is Linux's own, and nothing asks for privilege: sockets and threads of the
-//! standard library, and one option of a socket (`socket2`). The crate is a stack of layers, told
-//! here from the bottom up.
+//! Nothing here asks for privilege: sockets and threads of the standard library, and options of
+//! sockets (`socket2`, `nix`). The crate is a stack of layers, told here from the bottom up.
 //!
 //! # Links
 //! `pipes` has the engine of all links, up and down, the packets on their way through it, and when
 //! each is due. It knows no socket: whatever is relayed is its cargo.
 //!
-//! # Backpressure
-//! `backpressure` has the limits of the queues, shared with the threads that read: a stream waits
-//! for room, a datagram without room is lost.
+//! # Memory and backpressure
+//! `memory` is the ceiling of all that is on its way. `backpressure` has the limits of the queues,
+//! shared with the threads that read: a stream waits for room, a datagram without room is lost.
 //!
 //! # Sockets
-//! `udp` relays datagrams: it remembers who sent them, and has a socket for each client. `tcp`
+//! `udp` relays datagrams: it remembers who sent them, and has a socket for each client;
+//! `local_address` lets the answer come from the address that was asked. `tcp`
 //! relays streams, from one socket to the other, first and last words included. A socket has no
 //! packets and so no headers: each datagram is charged with those that it would have, and a stream
 //! is cut into segments of the link's mtu with theirs. Readers and writers are threads, as the
@@ -27,6 +27,8 @@
 #![warn(clippy::unwrap_used)]
 
 mod backpressure;
+mod local_address;
+mod memory;
 mod pipes;
 mod tcp;
 mod udp;
@@ -49,6 +51,7 @@ use falaj_scenario::{Direction, Link, Scenario};
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::units::time::{Span, Time};
+use memory::RelayMemory;
 use pipes::{Cargo, IngressRoute, PacketOutcome, Pipes, UP};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -79,11 +82,14 @@ pub struct RelaySpec {
     pub clients: usize,
     /// A client that neither sends nor gets a datagram for so long is forgotten.
     pub idle: Duration,
+    /// Bytes for all that is on its way, the records of packets included. Beyond it a datagram is
+    /// lost, and a stream has one segment each way.
+    pub memory: u64,
 }
 
 impl RelaySpec {
     /// Both protocols, 1024 clients, which are forgotten after two minutes (RFC 4787 has none
-    /// forgotten sooner).
+    /// forgotten sooner), 256 MiB.
     pub fn new(listen: SocketAddr, to: SocketAddr) -> RelaySpec {
         RelaySpec {
             listen,
@@ -91,6 +97,7 @@ impl RelaySpec {
             carries: Carries { udp: true, tcp: true },
             clients: 1024,
             idle: Duration::from_secs(120),
+            memory: 256 << 20,
         }
     }
 }
@@ -149,7 +156,9 @@ pub struct RelayReport {
     /// Up and down of each link, how disciplines of libraries broke their contract.
     pub breaches: Vec<Vec<Breach>>,
     /// Datagrams and streams that were lost outside the queues: how many, and why.
-    pub losses: [(u64, &'static str); 6],
+    pub losses: [(u64, &'static str); 7],
+    /// Bytes that were on their way at most, the records of packets included.
+    pub most_memory: u64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -301,6 +310,7 @@ struct Core {
     pipes: Pipes<RelayItem>,
     headers: PacketHeaders,
     sender: SyncSender<RelayMessage>,
+    memory: Arc<RelayMemory>,
     losses: RelayLosses,
     /// Set when all is over.
     stop: Arc<AtomicBool>,
@@ -321,6 +331,11 @@ impl Core {
         let led = self.pipes.route(key, way, length);
         self.losses.unmatched += u64::from(matches!(led, Err(RouteError::Unmatched)));
         led.ok()
+    }
+
+    /// What a thread that reads a socket needs: where its messages go, and memory for them.
+    fn reader(&self) -> (SyncSender<RelayMessage>, Arc<RelayMemory>) {
+        (self.sender.clone(), Arc::clone(&self.memory))
     }
 
     /// What packets of a protocol are charged there.
@@ -394,6 +409,7 @@ impl Relay {
                 to: spec.to,
             },
             sender,
+            memory: RelayMemory::new(spec.memory),
             losses: RelayLosses::default(),
             stop: Arc::new(AtomicBool::new(false)),
         };
@@ -441,6 +457,7 @@ impl Relay {
             rules: self.core.pipes.rules(),
             clients: self.udp.as_ref().map_or(0, udp::Udp::clients),
             streams: self.tcp.as_ref().map_or(0, tcp::Tcp::streams),
+            most_memory: self.core.memory.most(),
             losses: [
                 (
                     losses.unmatched + self.core.pipes.unmatched(),
@@ -451,6 +468,7 @@ impl Relay {
                     "datagrams and streams came from clients for which there was no place",
                 ),
                 (losses.forgotten, "clients were forgotten for newer ones, as the table was full"),
+                (self.core.memory.refused(), "datagrams found no memory (--memory)"),
                 (losses.not_taken, "datagrams were not taken by the far end"),
                 (losses.refused, "streams were refused by the far end"),
                 (losses.broken, "streams were reset because the link lost a part of them"),

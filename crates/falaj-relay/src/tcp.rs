@@ -7,6 +7,7 @@
 //! is heard when the answer is back, a round trip later.
 
 use crate::backpressure::QueueRoom;
+use crate::memory::Held;
 use crate::pipes::{DOWN, IngressRoute, UP};
 use crate::{Core, RelayItem, RelayMessage as Any, RelaySpec, STACK};
 use falaj_engine::network::Route;
@@ -44,7 +45,7 @@ pub(crate) enum TcpMessage {
 /// Bytes of a stream, and where they go in.
 pub(crate) struct Queued {
     way: IngressRoute,
-    bytes: Box<[u8]>,
+    bytes: Held,
 }
 
 /// What crosses the link.
@@ -57,14 +58,14 @@ pub(crate) struct Segment {
 enum SegmentContent {
     Open,
     Opened,
-    Bytes(Box<[u8]>),
+    Bytes(Held),
     End,
     Reset,
 }
 
 /// What a writer is told.
 enum WriterCommand {
-    Bytes(Box<[u8]>),
+    Bytes(Held),
     End,
 }
 
@@ -239,7 +240,8 @@ impl Tcp {
         let id = self.seen;
         let stream = RelayStream {
             sides: [Some(side), None],
-            windows: ways.map(|way| Arc::new(QueueRoom::new(self.window(&way.entry)))),
+            windows: ways
+                .map(|way| Arc::new(QueueRoom::window(self.window(&way.entry), &core.memory))),
             ways,
             said: [LastWord::Nothing; 2],
             over: [false; 2],
@@ -391,7 +393,7 @@ impl StreamSide {
 
         let (socket, window, room) =
             (self.socket.clone(), windows[pipe].clone(), core.pipes.room(&way.entry).clone());
-        let (sender, broken) = (core.sender.clone(), self.broken.clone());
+        let ((sender, memory), broken) = (core.reader(), self.broken.clone());
         let (charge, segment) = (core.charge(&way.entry, crate::TCP), core.headers.segment(pipe));
         let read = move || {
             let mut buffer = vec![0; segment];
@@ -401,10 +403,14 @@ impl StreamSide {
                     Ok(0) => TcpMessage::Ended(id, pipe),
                     Ok(length) => {
                         let charge = charge.of(length);
-                        if !window.wait_and_take(length as u32) || !room.wait_and_take(charge) {
+                        if !window.wait_and_take(length as u32) {
                             return;
                         }
-                        TcpMessage::Read(id, pipe, Queued { way, bytes: buffer[..length].into() })
+                        let bytes = memory.hold(&buffer[..length]);
+                        if !room.wait_and_take(charge) {
+                            return;
+                        }
+                        TcpMessage::Read(id, pipe, Queued { way, bytes })
                     }
                     Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                     Err(_) => TcpMessage::Broken(id, pipe),

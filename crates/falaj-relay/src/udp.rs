@@ -1,12 +1,14 @@
 //! Datagrams: a socket for each client, as a translator of addresses has, so that answers find
 //! their way back.
 
+use crate::local_address::{AnsweringSocket, Received};
+use crate::memory::{Held, RelayMemory};
 use crate::pipes::{DOWN, UP};
 use crate::{Core, RelayItem, RelayMessage as Any, RelaySpec, STACK};
 use falaj_engine::Corrupt;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -20,8 +22,9 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// What a reader has read.
 pub(crate) enum UdpMessage {
-    FromClient(SocketAddr, Box<[u8]>),
-    FromServer(SocketAddr, Box<[u8]>),
+    /// Who has sent it, and to which of the host's addresses, where there are several.
+    FromClient(SocketAddr, Option<IpAddr>, Held),
+    FromServer(SocketAddr, Held),
 }
 
 /// A datagram on its way.
@@ -29,7 +32,7 @@ pub(crate) enum UdpMessage {
 pub(crate) struct Datagram {
     pipe: usize,
     client: SocketAddr,
-    bytes: Box<[u8]>,
+    bytes: Held,
 }
 
 impl Datagram {
@@ -41,6 +44,8 @@ impl Datagram {
 
 struct UdpClient {
     socket: Arc<UdpSocket>,
+    /// The address that it sends to, where there are several, and has its answers from.
+    asked: Option<IpAddr>,
     active: Instant,
     /// It has sent on after an answer: no stranger who sent once, under whatever address.
     is_known: bool,
@@ -56,7 +61,7 @@ impl Drop for UdpClient {
 
 /// The clients, and where they send to.
 pub(crate) struct Udp {
-    socket: Arc<UdpSocket>,
+    socket: Arc<AnsweringSocket>,
     address: SocketAddr,
     to: SocketAddr,
     limit: usize,
@@ -65,20 +70,20 @@ pub(crate) struct Udp {
     seen: u64,
 }
 
-/// Reads until nobody wants it any more.
+/// Reads by `receive` until nobody wants it any more.
 fn read(
-    socket: Arc<UdpSocket>,
     gone: Arc<AtomicBool>,
-    sender: SyncSender<Any>,
-    message: impl Fn(SocketAddr, Box<[u8]>) -> UdpMessage + Send + 'static,
+    (sender, memory): (SyncSender<Any>, Arc<RelayMemory>),
+    receive: impl Fn(&mut [u8]) -> io::Result<Received> + Send + 'static,
+    message: impl Fn(&Received, Held) -> UdpMessage + Send + 'static,
 ) -> io::Result<()> {
-    socket.set_read_timeout(Some(LOOK))?;
     let body = move || {
         let mut buffer = vec![0; LONGEST];
         while !gone.load(Ordering::Relaxed) {
-            match socket.recv_from(&mut buffer) {
-                Ok((length, from)) => {
-                    if sender.send(Any::Udp(message(from, buffer[..length].into()))).is_err() {
+            match receive(&mut buffer) {
+                Ok(received) => {
+                    let Some(bytes) = memory.try_hold(&buffer[..received.length]) else { continue };
+                    if sender.send(Any::Udp(message(&received, bytes))).is_err() {
                         return;
                     }
                 }
@@ -103,9 +108,9 @@ fn read(
 
 impl Udp {
     pub(crate) fn new(listen: SocketAddr, spec: &RelaySpec) -> io::Result<Udp> {
-        let socket = UdpSocket::bind(listen)?;
+        let socket = AnsweringSocket::bind(listen)?;
         Ok(Udp {
-            address: socket.local_addr()?,
+            address: socket.socket().local_addr()?,
             socket: Arc::new(socket),
             to: spec.to,
             limit: spec.clients,
@@ -124,13 +129,17 @@ impl Udp {
     }
 
     pub(crate) fn start(&self, core: &Core) -> io::Result<()> {
-        read(self.socket.clone(), core.stop.clone(), core.sender.clone(), UdpMessage::FromClient)
+        let socket = self.socket.clone();
+        socket.socket().set_read_timeout(Some(LOOK))?;
+        let from_client =
+            |received: &Received, bytes| UdpMessage::FromClient(received.from, received.to, bytes);
+        read(core.stop.clone(), core.reader(), move |buffer| socket.receive(buffer), from_client)
     }
 
     pub(crate) fn take(&mut self, message: UdpMessage, core: &mut Core) {
-        let (pipe, client, bytes) = match message {
-            UdpMessage::FromClient(client, bytes) => (UP, client, bytes),
-            UdpMessage::FromServer(client, bytes) => (DOWN, client, bytes),
+        let (pipe, client, asked, bytes) = match message {
+            UdpMessage::FromClient(client, asked, bytes) => (UP, client, asked, bytes),
+            UdpMessage::FromServer(client, bytes) => (DOWN, client, None, bytes),
         };
         if pipe == UP && !self.clients.contains_key(&client) && self.admit(client, core).is_err() {
             core.losses.full_table += 1;
@@ -139,6 +148,7 @@ impl Udp {
         // What a forgotten client's server still sends has nowhere to go.
         let Some(known) = self.clients.get_mut(&client) else { return };
         known.active = Instant::now();
+        known.asked = asked.or(known.asked);
         known.is_known |= pipe == UP && known.answered;
         known.answered |= pipe == DOWN;
         let Some(way) = core.route(pipe, crate::UDP, client, bytes.len()) else { return };
@@ -168,13 +178,18 @@ impl Udp {
         };
         let socket = Arc::new(UdpSocket::bind(any)?);
         socket.connect(self.to)?;
+        socket.set_read_timeout(Some(LOOK))?;
         let gone = Arc::new(AtomicBool::new(false));
-        let answer = move |_, bytes| UdpMessage::FromServer(client, bytes);
-        read(socket.clone(), gone.clone(), core.sender.clone(), answer)?;
-        self.clients.insert(
-            client,
-            UdpClient { socket, active: Instant::now(), is_known: false, answered: false, gone },
-        );
+        let from_server = socket.clone();
+        let receive = move |buffer: &mut [u8]| {
+            let (length, from) = from_server.recv_from(buffer)?;
+            Ok(Received { length, from, to: None })
+        };
+        let answer = move |_: &Received, bytes| UdpMessage::FromServer(client, bytes);
+        read(gone.clone(), core.reader(), receive, answer)?;
+        let (active, is_known, answered) = (Instant::now(), false, false);
+        let known = UdpClient { socket, asked: None, active, is_known, answered, gone };
+        self.clients.insert(client, known);
         self.seen += 1;
         Ok(())
     }
@@ -182,7 +197,10 @@ impl Udp {
     pub(crate) fn hand_over(&mut self, datagram: &Datagram, core: &mut Core) {
         let sent = match (datagram.pipe, self.clients.get(&datagram.client)) {
             (UP, Some(client)) => client.socket.send(&datagram.bytes),
-            (DOWN, _) => self.socket.send_to(&datagram.bytes, datagram.client),
+            (DOWN, client) => {
+                let asked = client.and_then(|client| client.asked);
+                self.socket.send(&datagram.bytes, datagram.client, asked)
+            }
             _ => Err(ErrorKind::NotConnected.into()),
         };
         if sent.is_err() {

@@ -7,13 +7,14 @@ use super::model::{
     Adapter, Breach, Breaches, Bucket, Delays, Disciplines, Flow, Made, Problem, Promise,
     Quantiles, Remark, Sample, Service, TooLong, TooSlow, Total, Turn, Turns, Window,
 };
+use super::published::Published;
 use super::secret::warn_of_readers;
-use super::watch::Published;
+use super::tls::Identity;
 use super::{keys, metrics, page};
 use anyhow::{Context, Result, ensure};
 use axum::extract::{Extension, FromRequest, FromRequestParts, Path, Query, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, Version, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -21,21 +22,19 @@ use axum::{Json, Router};
 use falaj_control::handler::{Handler, lock};
 use falaj_control::protocol;
 use falaj_control::protocol::{Refusal, SetAnswer, SetRequest};
-use nix::sys::stat::{Mode, umask};
+use falaj_control::sockets;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Instant;
 use subtle::ConstantTimeEq;
 use tokio::sync::oneshot;
-use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::{Stream, StreamExt};
 use tracing::{debug, info};
@@ -53,7 +52,7 @@ pub(super) struct App {
     handler: Arc<Mutex<Handler>>,
     published: Arc<Published>,
     service: Service,
-    token: Option<Vec<u8>>,
+    token: RwLock<Option<Vec<u8>>>,
 }
 
 impl App {
@@ -63,7 +62,12 @@ impl App {
         service: Service,
         token: Option<Vec<u8>>,
     ) -> Arc<App> {
-        Arc::new(App { handler, published, service, token })
+        Arc::new(App { handler, published, service, token: RwLock::new(token) })
+    }
+
+    /// From now on this token is asked for.
+    pub(super) fn set_token(&self, token: Vec<u8>) {
+        *self.token.write().unwrap_or_else(PoisonError::into_inner) = Some(token);
     }
 }
 
@@ -87,7 +91,7 @@ pub(super) struct Listeners {
     path: PathBuf,
     tcp: Option<TcpListener>,
     /// Who the service is to those who come over TCP; `None`: nothing is encrypted.
-    identity: Option<TlsAcceptor>,
+    identity: Option<Arc<Identity>>,
 }
 
 impl Listeners {
@@ -101,22 +105,13 @@ impl Listeners {
 pub(super) fn listen(
     path: &std::path::Path,
     tcp: Option<SocketAddr>,
-    identity: Option<TlsAcceptor>,
+    identity: Option<Arc<Identity>>,
 ) -> Result<Listeners> {
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|is| is.file_type().is_socket());
-    if is_socket && UnixStream::connect(path).is_err() {
-        // Left by one that was killed.
-        let _ = std::fs::remove_file(path);
-    }
-    // The program still has one thread.
-    let before = umask(Mode::from_bits_truncate(0o177));
-    let bound = UnixListener::bind(path);
-    umask(before);
+    let bound = sockets::bind(path);
     let unix = bound.with_context(|| format!("cannot listen at {}", path.display()))?;
     let tcp = tcp
         .map(|address| TcpListener::bind(address).with_context(|| format!("--tcp {address}")))
         .transpose()?;
-    unix.set_nonblocking(true)?;
     tcp.as_ref().map_or(Ok(()), |tcp| tcp.set_nonblocking(true))?;
     Ok(Listeners { unix, path: path.to_owned(), tcp, identity })
 }
@@ -139,14 +134,16 @@ impl Serving {
             .context("no runtime for the API")?;
         let (stop, stopped) = oneshot::channel::<()>();
         let serve = async move {
-            let router = router(Arc::clone(&app)).merge(page::router()).layer(from_fn(noted));
+            let router = router(Arc::clone(&app)).merge(page::router());
+            let router = router.layer(from_fn(hosted)).layer(from_fn(noted));
             if let Ok(unix) = tokio::net::UnixListener::from_std(unix) {
                 tokio::spawn(answer(unix, None, router, Acquaintance::everybody));
             }
             if let Some(Ok(tcp)) = tcp.map(tokio::net::TcpListener::from_std) {
                 let guarded = self::router(Arc::clone(&app)).layer(from_fn_with_state(app, guard));
                 // The page itself holds nothing that is not known; it asks for the token.
-                let guarded = guarded.merge(page::router()).layer(from_fn(noted));
+                let guarded = guarded.merge(page::router());
+                let guarded = guarded.layer(from_fn(hosted)).layer(from_fn(noted));
                 tokio::spawn(answer(tcp, identity, guarded, Acquaintance::default));
             }
             let _ = stopped.await;
@@ -177,8 +174,8 @@ async fn guard(
         .headers()
         .get(header::AUTHORIZATION)
         .and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
-    let good =
-        app.token.as_ref().zip(said).is_some_and(|(token, said)| bool::from(token.ct_eq(said)));
+    let token = app.token.read().unwrap_or_else(PoisonError::into_inner).clone();
+    let good = token.zip(said).is_some_and(|(token, said)| bool::from(token[..].ct_eq(said)));
     if good {
         known.greet();
         return next.run(request).await;
@@ -218,6 +215,16 @@ fn router(app: Arc<App>) -> Router {
         .split_for_parts();
     let described = axum::routing::get(move || std::future::ready(Json(described.clone())));
     router.route("/v1/openapi.json", described).with_state(app)
+}
+
+/// A request of HTTP/1.1 names one host, or it is none (RFC 9112, section 3.2).
+async fn hosted(request: Request, next: Next) -> Response {
+    let hosts = request.headers().get_all(header::HOST).iter().count();
+    if request.version() == Version::HTTP_11 && hosts != 1 {
+        let why = format!("the request has {hosts} headers `Host`, and HTTP/1.1 wants one");
+        return unread(&why).into_response();
+    }
+    next.run(request).await
 }
 
 /// What was asked, and how it was answered. What a path has behind `?` may be anything, and is not
@@ -278,7 +285,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for RequestBody<Json<T>
         Json::from_request(request, state)
             .await
             .map(RequestBody)
-            .map_err(|why| unread(&why.body_text()))
+            .map_err(|why| unread_body(why.status(), &why.body_text()))
     }
 }
 
@@ -308,12 +315,20 @@ impl<S: Send + Sync> FromRequest<S> for RequestBody<String> {
         String::from_request(request, state)
             .await
             .map(RequestBody)
-            .map_err(|why| unread(&why.body_text()))
+            .map_err(|why| unread_body(why.status(), &why.body_text()))
     }
 }
 
 fn unread(why: &str) -> No {
     No(StatusCode::BAD_REQUEST, problem(why))
+}
+
+/// The same of a body, which may be too large as well.
+fn unread_body(status: StatusCode, why: &str) -> No {
+    match status {
+        StatusCode::PAYLOAD_TOO_LARGE => No(status, problem(why)),
+        _ => unread(why),
+    }
 }
 
 /// How a change is meant.
@@ -364,6 +379,7 @@ async fn adapter(
 /// Adds an adapter: the keys of a flow of the scenario, `adapter` among them.
 #[utoipa::path(put, path = "/v1/adapters/{name}", params(("name" = String, Path), Meant),
     request_body = Object, responses((status = 200, body = Made), (status = 400, body = Problem),
+        (status = 413, body = Problem),
         (status = 409, body = Problem)))]
 async fn add(
     State(app): State<Arc<App>>,
@@ -388,6 +404,7 @@ async fn add(
 /// Changes keys of an adapter's flow: weight, cap, queue, need; null takes one out.
 #[utoipa::path(patch, path = "/v1/adapters/{name}", params(("name" = String, Path), Meant),
     request_body = Object, responses((status = 200, body = Made), (status = 400, body = Problem),
+        (status = 413, body = Problem),
         (status = 404, body = Problem),
         (status = 409, body = Problem)))]
 async fn change(
@@ -432,6 +449,7 @@ async fn delays(
 #[utoipa::path(put, path = "/v1/adapters/{name}/paused", params(("name" = String, Path)),
     request_body = bool,
     responses((status = 200, body = bool), (status = 400, body = Problem),
+        (status = 413, body = Problem),
         (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn pause(
     State(app): State<Arc<App>>,
@@ -512,7 +530,7 @@ async fn scenario(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Res
 #[utoipa::path(put, path = "/v1/scenario", params(Meant),
     request_body(content = String, content_type = "application/toml"),
     responses((status = 200, body = Made), (status = 400, body = Problem),
-        (status = 409, body = Problem)))]
+        (status = 409, body = Problem), (status = 413, body = Problem)))]
 async fn replace(
     State(app): State<Arc<App>>,
     RequestBody(Query(meant)): RequestBody<Query<Meant>>,
@@ -584,7 +602,17 @@ async fn ask(app: Arc<App>, wanted: SetRequest) -> Result<Json<Made>, No> {
     let what =
         if wanted.toml.is_some() { "the whole scenario".to_owned() } else { wanted.set.join(" ") };
     let check = wanted.check;
-    let made = blocking(move || lock(&app.handler).set(&wanted)).await?.map_err(No::from)?;
+    let change = move || {
+        let mut handler = lock(&app.handler);
+        let made = handler.set(&wanted)?;
+        let current = handler.current();
+        drop(handler);
+        if !check {
+            app.published.changed(current);
+        }
+        Ok::<_, Refusal>(made)
+    };
+    let made = blocking(change).await?.map_err(No::from)?;
     if !check && !made.changed.is_empty() {
         let (at_ns, dropped) = (made.at_ns.unwrap_or(0), made.dropped);
         info!(what, at_ns, dropped, "changed by the API");

@@ -1,7 +1,8 @@
 //! What was not as promised: told when it is seen, and remembered for whoever asks.
 
 use super::model::{Breach, TooLong, TooSlow};
-use falaj_live::event_loop::{Violation, ViolationCause};
+use falaj_live::event_loop::{RateViolation, Violation, ViolationCause};
+use falaj_sched::units::rate::BIT_NANOS;
 use falaj_terminal::text;
 use std::collections::VecDeque;
 use tracing::{error, info, warn};
@@ -38,6 +39,24 @@ impl From<&Violation> for Breach {
             arrival_ns: late.arrival.0,
             end_ns: late.end.0,
             handed_over_ns: late.handed_over.map(|then| then.0),
+        })
+    }
+}
+
+impl From<&RateViolation> for Breach {
+    fn from(short: &RateViolation) -> Breach {
+        let RateViolation { number, ref flow, rate, proof } = *short;
+        let nanos = u128::from(proof.to.since(proof.from).0.max(1));
+        let sent = u128::from(proof.served) * u128::from(BIT_NANOS) / nanos;
+        Breach::Rate(TooSlow {
+            number,
+            flow: flow.clone(),
+            begin_ns: proof.from.0,
+            end_ns: proof.to.0,
+            served_bytes: proof.served,
+            guaranteed_bytes: proof.guaranteed,
+            sent: u64::try_from(sent).unwrap_or(u64::MAX),
+            promised: rate.0,
         })
     }
 }
@@ -109,17 +128,21 @@ fn tell_too_long(late: &TooLong) {
 }
 
 fn tell_too_slow(slow: &TooSlow) {
-    let TooSlow { flow, sent, promised, begin_ns, end_ns } = slow;
-    let over = text::nanos(end_ns.saturating_sub(*begin_ns) as f64);
-    let (flow, sent_bits_per_s, promised_bits_per_s) = (&flow[..], *sent, *promised);
-    let words =
-        format!("{flow}: less than the promised rate was sent for {over}, while packets waited");
-    error!(flow, sent_bits_per_s, promised_bits_per_s, "{words}");
+    let &TooSlow { ref flow, served_bytes, guaranteed_bytes, promised, begin_ns, end_ns, .. } =
+        slow;
+    let [over, began] = [end_ns.saturating_sub(begin_ns), begin_ns].map(|n| text::nanos(n as f64));
+    let (flow, rate) = (&flow[..], text::rate(promised as f64));
+    let words = format!(
+        "{flow}: {served_bytes} B left in {over}, and {guaranteed_bytes} B had to by the promised {rate}: the promise was not kept (it began {began} after the start)"
+    );
+    error!(flow, served_bytes, guaranteed_bytes, promised, begin_ns, end_ns, "{words}");
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use falaj_engine::guaranteed_rate::RateShortfall;
+    use falaj_sched::units::rate::Rate;
     use falaj_sched::units::time::{Span, Time};
 
     fn late(number: u64, cause: ViolationCause) -> Breach {
@@ -128,15 +151,16 @@ mod tests {
             .into()
     }
 
+    /// 10 of 20 bytes in 40 ns.
+    fn slow() -> Breach {
+        let proof = RateShortfall { from: Time(5), to: Time(45), served: 10, guaranteed: 20 };
+        let (number, flow, rate) = (1, "wire up a".into(), Rate(4_000_000_000));
+        (&RateViolation { number, flow, rate, proof }).into()
+    }
+
     #[test]
     fn breaches_of_one_kind_push_out_none_of_another() {
-        let slow = Breach::Rate(TooSlow {
-            flow: "a".into(),
-            begin_ns: 0,
-            end_ns: 1,
-            sent: 1,
-            promised: 2,
-        });
+        let slow = slow();
         let mut breaches = VecDeque::new();
         keep(&mut breaches, vec![late(1, ViolationCause::Guarantee), slow]);
         for second in 0..5 {
@@ -160,12 +184,11 @@ mod tests {
 
     #[test]
     fn each_says_what_kind_it_is() {
-        let slow =
-            TooSlow { flow: "wire up a".into(), begin_ns: 5, end_ns: 7, sent: 10, promised: 20 };
-        let json = serde_json::to_value(Breach::Rate(slow)).expect("JSON");
+        let json = serde_json::to_value(slow()).expect("JSON");
         let said = serde_json::json!({
-            "kind": "rate", "flow": "wire up a", "begin_ns": 5, "end_ns": 7, "sent": 10,
-            "promised": 20
+            "kind": "rate", "number": 1, "flow": "wire up a", "begin_ns": 5, "end_ns": 45,
+            "served_bytes": 10, "guaranteed_bytes": 20, "sent": 2_000_000_000,
+            "promised": 4_000_000_000_u64
         });
         assert_eq!(json, said);
         let json = serde_json::to_value(late(3, ViolationCause::Host)).expect("JSON");

@@ -5,6 +5,7 @@
 //! connection has an end: who says nothing, or does not listen to what is said, holds a place for a
 //! while and no longer.
 
+use super::tls::Identity;
 use axum::Router;
 use axum::extract::Extension;
 use axum::serve::Listener;
@@ -18,11 +19,13 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
+use tokio_io_timeout::TimeoutStream;
 
 /// Until both sides have agreed on keys it may take so long, and as long a stranger's connection
 /// lasts from then on.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Who reads nothing of an answer, or of events, for so long is let go.
+const UNREAD: Duration = Duration::from_secs(30);
 /// Who is known may be silent so long between two requests: longer than those are who ask once a
 /// minute.
 const SILENCE: Duration = Duration::from_secs(90);
@@ -52,7 +55,7 @@ impl Acquaintance {
 /// Answers whoever connects. `known` says of a new connection whether it is a stranger's.
 pub(super) async fn answer<L: Listener>(
     mut listener: L,
-    identity: Option<TlsAcceptor>,
+    identity: Option<Arc<Identity>>,
     router: Router,
     known: fn() -> Acquaintance,
 ) {
@@ -60,7 +63,7 @@ pub(super) async fn answer<L: Listener>(
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
         // Waits a while where no descriptor is left.
         let (stream, _) = listener.accept().await;
-        let (identity, router) = (identity.clone(), router.clone());
+        let (identity, router) = (identity.as_ref().map(|is| is.acceptor()), router.clone());
         tokio::spawn(async move {
             let _place = place;
             match identity {
@@ -84,7 +87,10 @@ async fn talk(
     let router = TowerToHyperService::new(router.layer(Extension(known.clone())));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(SILENCE);
-    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), router));
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(UNREAD));
+    let stream = TokioIo::new(Box::pin(stream));
+    let mut connection = pin!(http.serve_connection(stream, router));
     // How it ended is the other side's affair.
     if timeout(PATIENCE, connection.as_mut()).await.is_err() && !known.is() {
         // What is being asked or answered may still end: whoever has the token shows it by then.
@@ -95,4 +101,31 @@ async fn talk(
         }
     }
     let _ = connection.await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::routing::get;
+    use tokio::io::AsyncWriteExt;
+    use tokio::time::Instant;
+
+    /// A reader that stops reading holds no place for ever, even if it is known.
+    #[test]
+    fn who_reads_nothing_is_let_go() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            let (mut client, server) = tokio::io::duplex(1_024);
+            let router = Router::new().route("/", get(|| async { "x".repeat(1 << 20) }));
+            client.write_all(b"GET / HTTP/1.1\r\nHost: falaj\r\n\r\n").await.expect("it reads");
+            let began = Instant::now();
+            talk(server, router, Acquaintance::everybody()).await;
+            let passed = began.elapsed();
+            assert!(passed >= UNREAD && passed < 2 * UNREAD, "{passed:?}");
+        });
+    }
 }

@@ -11,7 +11,8 @@
 //! what it writes while it runs, for people or a journal; `manager` what a service manager is told.
 //!
 //! **The guarantee watch.** Each second `watch` compares what was guaranteed with what is;
-//! `breaches` are told and remembered, and `model` is all of that as JSON.
+//! `breaches` are told and remembered, `model` is all of that as JSON, and `published` the last of
+//! it, with what was changed since.
 //!
 //! **The API.** `api` answers over HTTP; `keys` is what the body of a request sets; `connections`
 //! says who connects, and for how long; `tls` and `secret` who the service is and who may ask;
@@ -37,6 +38,7 @@ mod metrics;
 mod model;
 mod page;
 mod ports;
+mod published;
 mod rights;
 mod secret;
 pub mod service;

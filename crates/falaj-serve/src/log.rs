@@ -6,6 +6,7 @@
 
 use clap::ValueEnum;
 use falaj_terminal::output::{Log, log_to};
+use falaj_terminal::standard_error::StandardError;
 use nix::sys::stat::fstat;
 use std::fmt;
 use tracing::{Event, Level, Subscriber};
@@ -46,7 +47,7 @@ pub(super) fn begin(much: Much) {
     let all = tracing_subscriber::fmt()
         .with_ansi(false)
         .with_max_level(much.level())
-        .with_writer(std::io::stderr)
+        .with_writer(|| StandardError)
         .event_format(lines);
     // There is one already where a process is more than one service: in tests.
     let _ = all.try_init();

@@ -88,7 +88,7 @@ const FAMILIES: [(&str, Metric, &str, Of); 20] = [
     (
         "breaches",
         Metric::None,
-        "Packets that stayed longer than promised, and windows below the promised rate, by cause",
+        "Packets that stayed longer than promised, and rates that were not kept, by cause",
         Of::Counts(("cause", |Flow { breaches, .. }| {
             let of = [breaches.own_burst, breaches.host, breaches.promise, breaches.rate];
             ["own-burst", "host", "promise", "rate"].into_iter().zip(of).collect()
@@ -190,8 +190,10 @@ pub(super) fn text(sample: &Arc<Sample>, flows: bool) -> String {
         false => [together(&adapter.up), together(&adapter.down)],
     });
     let series = series.collect();
-    let mut registry = Registry::with_prefix("falaj_adapter");
-    registry.register_collector(Box::new(Scrape { sample: Arc::clone(sample), series, flows }));
+    let mut registry = Registry::with_prefix("falaj");
+    let scrape = Scrape { sample: Arc::clone(sample), series, flows };
+    registry.sub_registry_with_prefix("adapter").register_collector(Box::new(scrape));
+    registry.register_collector(Box::new(Lost { sample: Arc::clone(sample) }));
     let mut text = String::new();
     // Writing to a text does not fail.
     let _ = encode(&mut text, &registry);
@@ -303,6 +305,22 @@ impl Collector for Scrape {
     }
 }
 
+/// What was lost outside of the queues, which is no adapter's.
+#[derive(Debug)]
+struct Lost {
+    sample: Arc<Sample>,
+}
+
+impl Collector for Lost {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let help = "Packets that were lost outside of the queues, by reason";
+        let mut family =
+            encoder.encode_descriptor("lost_packets", help, None, MetricType::Counter)?;
+        let lost = &self.sample.losses;
+        lost.iter().try_for_each(|(why, n)| count(&mut family, &[("reason", why)], *n))
+    }
+}
+
 type Labels<'a> = &'a [(&'a str, &'a str)];
 
 impl Scrape {
@@ -395,7 +413,8 @@ mod tests {
         let up = vec![flow("t/web", 10, 4_000_000), flow("t/mail", 20, 6_000_000)];
         let no_memory = Ways { up: 5, down: 0 };
         let adapter = Adapter { name: "t".into(), up, foreign: 7, no_memory, ..Adapter::default() };
-        let sample = Arc::new(Sample { adapters: vec![adapter], ..Sample::default() });
+        let losses = [("were not read in time at the entrance".to_owned(), 11)].into();
+        let sample = Arc::new(Sample { adapters: vec![adapter], losses, ..Sample::default() });
         let (all, each) = (text(&sample, false), text(&sample, true));
         for line in [
             "falaj_adapter_foreign_units_total{adapter=\"t\"} 7",
@@ -408,6 +427,7 @@ mod tests {
             "falaj_adapter_promised_delay_seconds{adapter=\"t\",direction=\"up\"} 0.006",
             "falaj_adapter_delay_seconds{adapter=\"t\",direction=\"up\",quantile=\"1\"} 0.006",
             "# UNIT falaj_adapter_delay_seconds seconds",
+            "falaj_lost_packets_total{reason=\"were not read in time at the entrance\"} 11",
         ] {
             assert!(all.lines().any(|l| l == line), "{line} is not in\n{all}");
         }

@@ -169,7 +169,7 @@ pub(super) struct Breaches {
     pub(super) host: u64,
     /// The promise was not kept.
     pub(super) promise: u64,
-    /// Windows in which packets waited all the time, and less than the promised rate was sent.
+    /// How often less was served than the promised rate.
     pub(super) rate: u64,
 }
 
@@ -183,15 +183,19 @@ pub(super) enum Breach {
     Rate(TooSlow),
 }
 
-/// A window of about a second in which packets waited all the time, and less than the promised rate
-/// was sent.
+/// An interval in which a flow had packets and was served less than it was promised.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct TooSlow {
+    pub(super) number: u64,
     /// Link, direction and flow.
     pub(super) flow: String,
     /// Since the service began.
     pub(super) begin_ns: u64,
     pub(super) end_ns: u64,
+    /// Bytes that left in it, and bytes that had to, once the promise's latency had passed.
+    pub(super) served_bytes: u64,
+    pub(super) guaranteed_bytes: u64,
+    /// What was sent in it, and what was promised, in bits per second.
     pub(super) sent: u64,
     pub(super) promised: u64,
 }

@@ -1,9 +1,13 @@
 //! Adapters and the uplink: opened before anything runs, and those that come and go with changes.
 
 use anyhow::{Context, Result, anyhow, bail};
-use falaj_control::running::Beside;
+use falaj_control::running::{Beside, Prepared, Preparer};
 use falaj_control::terms::weights;
-use falaj_live::adapters::{self, AdapterCounts, Adapters, Addresses, Opener, Space, TapWanted};
+use falaj_live::adapters::{
+    self, AdapterCounts, Adapters, Addresses, ClosablePort, OpenedInterface, Opener, Space,
+    TapWanted,
+};
+use falaj_live::backend::tap::TapPort;
 use falaj_live::backend::{Backend, EndName, InterfaceState, Monitor, OpenEnd, OpenOptions, Port};
 use falaj_live::sandbox::Hosts;
 use falaj_live::wiring::space_port;
@@ -137,7 +141,7 @@ fn leaving<'a>(all: &'a [Adapter], then: &Scenario) -> Vec<&'a Adapter> {
 /// All that is open.
 pub(super) struct Opened {
     adapters: Adapters,
-    opener: Rc<Opener>,
+    opener: Option<Opener>,
     at: Addresses,
     places: Places,
     mtu: u16,
@@ -160,7 +164,7 @@ pub(super) fn open(
     stays: bool,
     give_up: impl FnOnce() -> Result<()>,
 ) -> Result<Opened> {
-    let opener = Rc::new(Opener::start()?);
+    let opener = Opener::start()?;
     let link = &scenario.links[0];
     let uplink_name = link.uplink.clone().context("a service has an uplink")?;
     let known: Vec<Adapter> = scenario.adapters().into_iter().cloned().collect();
@@ -213,8 +217,8 @@ pub(super) fn open(
         }
         let (port, mac) = match place {
             PortName::There(end) => {
-                let (interface, monitor) = there(end, &opener).with_context(|| called(name))?;
-                let port = interface.port()?;
+                let opened = there(end, &opener).with_context(|| called(name))?;
+                let (port, (interface, monitor)) = opened;
                 interfaces.add(WatchedInterface { name: name.clone(), interface, monitor })?;
                 (port, None)
             }
@@ -223,7 +227,7 @@ pub(super) fn open(
                     let opened = opener
                         .tap(&TapWanted { space: space.clone(), at, mtu, stays }, &called(name));
                     let (port, mac) = opened.with_context(|| called(name))?;
-                    (port, Some(mac))
+                    (Box::new(port) as Box<dyn Port>, Some(mac))
                 } else {
                     let side = spaces
                         .iter()
@@ -250,7 +254,7 @@ pub(super) fn open(
     all.set_weights(&weights(scenario));
     Ok(Opened {
         adapters: all,
-        opener,
+        opener: Some(opener),
         at,
         places: free,
         mtu,
@@ -281,10 +285,17 @@ pub(super) fn here(scenario: &Scenario) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn there(end: &EndName, opener: &Opener) -> Result<OpenEnd> {
+/// An end that is there, with a port at it.
+fn there(end: &EndName, opener: &Opener) -> Result<(Box<dyn Port>, OpenEnd)> {
     match end.interface() {
-        Some(name) => Ok(opener.interface(name)?),
-        None => Ok(end.open(&OpenOptions::default())?),
+        Some(name) => {
+            let OpenedInterface { socket, port, monitor } = opener.interface(name)?;
+            Ok((Box::new(port), (Box::new(socket), monitor)))
+        }
+        None => {
+            let (interface, monitor) = end.open(&OpenOptions::default())?;
+            Ok((interface.port()?, (interface, monitor)))
+        }
     }
 }
 
@@ -327,50 +338,48 @@ impl Opened {
         Some(of + self.hosts.as_ref().map_or(Some(0), Hosts::unread)?)
     }
 
-    /// What changes with the link.
-    pub(super) fn beside(&self) -> Box<dyn Beside> {
-        Box::new(Fleet {
-            adapters: self.adapters.clone(),
-            interfaces: Rc::clone(&self.interfaces),
-            opener: Rc::clone(&self.opener),
+    /// What changes with the link, and what opens adapters for it; once.
+    pub(super) fn changing(&mut self) -> Result<(Box<dyn Beside>, Box<dyn Preparer>)> {
+        let opener = self.opener.take().context("taken once")?;
+        let fleet =
+            Fleet { adapters: self.adapters.clone(), interfaces: Rc::clone(&self.interfaces) };
+        let preparer = AdapterOpener {
+            opener,
             at: self.at,
             places: self.places.clone(),
             mtu: self.mtu,
             stays: self.stays,
             known: self.known.clone(),
             uplink: self.uplink_name.clone(),
-            coming: Vec::new(),
-            places_before: Places::default(),
-            then: None,
-        })
+            before: None,
+        };
+        Ok((Box::new(fleet), Box::new(preparer)))
     }
 }
 
-/// What changes with a link whose adapters were opened elsewhere.
-pub(super) fn beside(
+/// What changes with a link whose adapters were opened elsewhere, and what opens others.
+pub(super) fn changing(
     adapters: &Adapters,
     opener: Opener,
     scenario: &Scenario,
-) -> Result<Box<dyn Beside>> {
+) -> Result<(Box<dyn Beside>, Box<dyn Preparer>)> {
     let interfaces =
         Interfaces { epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?, all: Vec::new() };
     let link = scenario.links.first().context("a service has one link")?;
     let mtu = u16::try_from(link.up.mtu.max(link.down.mtu))
         .context("the mtu does not fit an interface")?;
-    Ok(Box::new(Fleet {
-        adapters: adapters.clone(),
-        interfaces: Rc::new(RefCell::new(interfaces)),
-        opener: Rc::new(opener),
+    let fleet = Fleet { adapters: adapters.clone(), interfaces: Rc::new(RefCell::new(interfaces)) };
+    let preparer = AdapterOpener {
+        opener,
         at: Addresses::free(),
         places: Places::default(),
         mtu,
         stays: false,
         known: scenario.adapters().into_iter().cloned().collect(),
         uplink: link.uplink.clone().context("a service has an uplink")?,
-        coming: Vec::new(),
-        places_before: Places::default(),
-        then: None,
-    }))
+        before: None,
+    };
+    Ok((Box::new(fleet), Box::new(preparer)))
 }
 
 /// Places in the subnet, and whose they are.
@@ -438,16 +447,24 @@ impl Places {
 
 /// The port of an adapter that comes, opened.
 enum Coming {
-    Interface(Box<dyn Backend>, Monitor),
+    Interface(OpenedInterface),
     /// A TAP, and its Ethernet address.
-    Tap(Box<dyn Port>, [u8; 6]),
+    Tap(TapPort, [u8; 6]),
+    /// A guest's card or another program's memory. It is opened where its port is used, as it
+    /// belongs to one thread, and waits for nobody.
+    End(EndName),
 }
 
-/// The adapters that there are, and those that are to be.
-struct Fleet {
-    adapters: Adapters,
-    interfaces: Rc<RefCell<Interfaces>>,
-    opener: Rc<Opener>,
+/// What a change brings and takes.
+struct AdapterArrivals {
+    coming: Vec<(String, Coming)>,
+    leaving: Vec<String>,
+    then: Arc<Scenario>,
+}
+
+/// Opens the ports of adapters that come while the link runs.
+struct AdapterOpener {
+    opener: Opener,
     at: Addresses,
     places: Places,
     mtu: u16,
@@ -455,18 +472,17 @@ struct Fleet {
     stays: bool,
     known: Vec<Adapter>,
     uplink: String,
-    coming: Vec<(String, Coming)>,
-    /// As they are if what comes does not.
-    places_before: Places,
-    then: Option<Arc<Scenario>>,
+    /// Places and adapters as they are if what comes does not.
+    before: Option<(Places, Vec<Adapter>)>,
 }
 
-impl Fleet {
-    /// Opens the port of an adapter that comes while the link runs.
+impl AdapterOpener {
     fn come(&mut self, adapter: &Adapter) -> Result<Coming> {
         match PortName::parse(&adapter.port)? {
-            PortName::There(end) => there(&end, &self.opener)
-                .map(|(interface, monitor)| Coming::Interface(interface, monitor)),
+            PortName::There(end) => Ok(match end.interface() {
+                Some(name) => Coming::Interface(self.opener.interface(name)?),
+                None => Coming::End(end),
+            }),
             PortName::Tap(namespace) => {
                 let stayed = if self.stays { self.opener.stayed(&namespace)? } else { None };
                 let space = self.places.space(&adapter.name, Some(namespace), stayed, self.at)?;
@@ -484,8 +500,8 @@ impl Fleet {
     }
 }
 
-impl Beside for Fleet {
-    fn prepare(&mut self, then: &Arc<Scenario>) -> Result<(), String> {
+impl Preparer for AdapterOpener {
+    fn prepare(&mut self, then: &Arc<Scenario>) -> Result<Prepared, String> {
         let [link] = &then.links[..] else { return Err("a service has one link".into()) };
         if link.uplink.as_deref() != Some(&self.uplink) {
             return Err(format!("the uplink stays `{}` as long as the service runs", self.uplink));
@@ -499,9 +515,9 @@ impl Beside for Fleet {
         let new: Vec<Adapter> = new.collect();
         let mut coming = Vec::new();
         let before = self.places.clone();
-        for gone in leaving(&self.known, then) {
-            self.places.leave(&gone.name);
-        }
+        let leaving: Vec<String> =
+            leaving(&self.known, then).into_iter().map(|gone| gone.name.clone()).collect();
+        leaving.iter().for_each(|gone| self.places.leave(gone));
         for adapter in &new {
             match self.come(adapter) {
                 Ok(come) => coming.push((adapter.name.clone(), come)),
@@ -511,37 +527,61 @@ impl Beside for Fleet {
                 }
             }
         }
-        (self.coming, self.places_before, self.then) = (coming, before, Some(Arc::clone(then)));
-        Ok(())
+        let then_known = then.adapters().into_iter().cloned().collect();
+        self.before = Some((before, std::mem::replace(&mut self.known, then_known)));
+        Ok(Box::new(AdapterArrivals { coming, leaving, then: Arc::clone(then) }))
     }
 
     fn settle(&mut self, made: bool) {
-        let (coming, then) = (std::mem::take(&mut self.coming), self.then.take());
-        let before = std::mem::take(&mut self.places_before);
-        let Some(then) = then.filter(|_| made) else {
-            self.places = before;
-            return;
+        if let Some(before) = self.before.take().filter(|_| !made) {
+            (self.places, self.known) = before;
+        }
+    }
+}
+
+/// The adapters that there are.
+struct Fleet {
+    adapters: Adapters,
+    interfaces: Rc<RefCell<Interfaces>>,
+}
+
+impl Fleet {
+    fn add(&self, name: &str, coming: Coming, interfaces: &mut Interfaces) -> Result<()> {
+        let (interface, monitor): OpenEnd = match coming {
+            Coming::Tap(port, mac) => {
+                let port = ClosablePort::ByAnybody(Box::new(port));
+                return Ok(self.adapters.add(name, port, Some(mac))?);
+            }
+            Coming::Interface(OpenedInterface { socket, port, monitor }) => {
+                self.adapters.add(name, ClosablePort::ByAnybody(Box::new(port)), None)?;
+                (Box::new(socket), monitor)
+            }
+            Coming::End(end) => {
+                let (interface, monitor) = end.open(&OpenOptions::default())?;
+                self.adapters.add(name, interface.port()?, None)?;
+                (interface, monitor)
+            }
         };
+        interfaces.add(WatchedInterface { name: name.to_owned(), interface, monitor })
+    }
+}
+
+impl Beside for Fleet {
+    fn change(&mut self, prepared: Prepared) -> Vec<Prepared> {
+        let arrivals = match prepared.downcast::<AdapterArrivals>() {
+            Ok(arrivals) => arrivals,
+            Err(others) => return vec![others],
+        };
+        let AdapterArrivals { coming, leaving, then } = *arrivals;
         let mut interfaces = self.interfaces.borrow_mut();
-        for gone in leaving(&self.known, &then) {
-            self.adapters.remove(&gone.name);
-            interfaces.remove(&gone.name);
-            info!(adapter = gone.name.as_str(), "{} is gone", called(&gone.name));
+        let mut left = Vec::new();
+        for gone in &leaving {
+            interfaces.remove(gone);
+            left.extend(self.adapters.remove(gone));
+            info!(adapter = gone.as_str(), "{} is gone", called(gone));
         }
         for (name, coming) in coming {
-            let added = match coming {
-                Coming::Tap(port, mac) => {
-                    self.adapters.add(&name, port, Some(mac)).map_err(anyhow::Error::from)
-                }
-                Coming::Interface(interface, monitor) => {
-                    let port = interface.port().map_err(anyhow::Error::from);
-                    let added = port.and_then(|port| Ok(self.adapters.add(&name, port, None)?));
-                    added.and_then(|()| {
-                        interfaces.add(WatchedInterface { name: name.clone(), interface, monitor })
-                    })
-                }
-            };
-            match added {
+            match self.add(&name, coming, &mut interfaces) {
                 Ok(()) => info!(adapter = name.as_str(), "{} is here", called(&name)),
                 Err(error) => {
                     error!(adapter = name.as_str(), "{} cannot be read: {error:#}", called(&name));
@@ -549,7 +589,7 @@ impl Beside for Fleet {
             }
         }
         self.adapters.set_weights(&weights(&then));
-        self.known = then.adapters().into_iter().cloned().collect();
+        left
     }
 
     fn weigh(&mut self, weights: &BTreeMap<&str, u32>) {
@@ -566,6 +606,12 @@ impl Beside for Fleet {
 
     fn counts(&self) -> Vec<(String, AdapterCounts)> {
         self.adapters.counts()
+    }
+
+    fn unread_and_unknown(&self) -> [u64; 2] {
+        let interfaces = self.interfaces.borrow();
+        let unread = interfaces.all.iter().flatten().map(|watched| watched.interface.unread());
+        [unread.sum(), self.adapters.unknown()]
     }
 }
 

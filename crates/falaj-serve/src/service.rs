@@ -1,6 +1,8 @@
 //! `falaj serve`: the command, from its options to its end.
 
-use crate::{api, log, manager, model, page, ports, rights, supervise, tls, watch};
+use crate::api::App;
+use crate::tls::Identity;
+use crate::{api, log, manager, model, page, ports, published, rights, supervise, watch};
 use anyhow::{Context, Result, bail};
 use falaj_control::endpoint::{Control, ControlArgs};
 use falaj_control::handler::{Handler, lock, paused_beside};
@@ -22,6 +24,7 @@ use falaj_plan::standing::{Standing, standings};
 use falaj_scenario::Scenario;
 use falaj_sched::units::time::Time;
 use falaj_terminal::file;
+use falaj_terminal::standard_error;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -148,8 +151,9 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         );
     }
     let identity =
-        identity.map(|(certificate, key)| tls::identity(certificate, key)).transpose()?;
+        identity.map(|(certificate, key)| Identity::read(certificate, key)).transpose()?;
     let encrypted = identity.is_some();
+    let secrets = Secrets { token: args.token_file.clone(), identity: identity.clone() };
     scenario.links.iter().for_each(warn_of_spinning);
     host_limits::warn(&scenario.links);
     let place = args
@@ -167,6 +171,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let tcp = listeners.tcp();
 
     let mut signals = Signals::take()?;
+    standard_error::detach()?;
     let clock = Clock::from_zero(monotonic());
     let uplink = opened.take_uplink()?;
     let mut forwarder = wiring::to_adapters(
@@ -188,7 +193,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         standings: Some(Arc::new(promised)),
     };
     let mut control = Control::open(Some(&place), running)?;
-    control.change_with(opened.beside());
+    let (beside, preparer) = opened.changing()?;
+    control.change_with(beside, preparer);
     let handler = control.handler().context("the control socket is open")?;
     if let Some(state) = &args.state {
         let state = std::path::absolute(state).context("--state")?;
@@ -196,13 +202,11 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         lock(&handler).keep_in(state, paused);
     }
     let told = model::Service::new(&args.file, opened.processes());
-    let published = watch::Published::new();
+    let published = published::Published::new();
     let watching = watch::Watching::begin(Arc::clone(&handler), Arc::clone(&published))?;
-    let serving = api::Serving::begin(
-        listeners,
-        api::App::new(Arc::clone(&handler), published, told, token.clone()),
-    )?;
-    let reload = reloader(handler, args.file.clone())?;
+    let app = App::new(Arc::clone(&handler), published, told, token.clone());
+    let serving = api::Serving::begin(listeners, Arc::clone(&app))?;
+    let reload = reloader(handler, args.file.clone(), app, secrets)?;
     forwarder.tell_of_overflow();
     forwarder.log_occupancy();
     opened.tell();
@@ -306,12 +310,37 @@ fn admit(promised: &[Vec<Standing>]) -> Result<()> {
     }
 }
 
-/// Reads the file again when told to.
-fn reloader(handler: Arc<Mutex<Handler>>, file: PathBuf) -> Result<Sender<()>> {
+/// What the service is known by over TCP.
+struct Secrets {
+    token: Option<PathBuf>,
+    identity: Option<Arc<Identity>>,
+}
+
+impl Secrets {
+    /// Reads token and certificate again; what cannot be read stays as it is.
+    fn read_again(&self, app: &App) {
+        let said = |error: anyhow::Error| error!("{error:#}; it stays as it is");
+        if let Some(file) = &self.token {
+            api::token(file).map_or_else(said, |token| app.set_token(token));
+        }
+        if let Some(identity) = &self.identity {
+            identity.read_again().unwrap_or_else(said);
+        }
+    }
+}
+
+/// Reads the file again when told to, and what the service is known by.
+fn reloader(
+    handler: Arc<Mutex<Handler>>,
+    file: PathBuf,
+    app: Arc<App>,
+    secrets: Secrets,
+) -> Result<Sender<()>> {
     let (send, told) = channel();
     let work = move || {
         told.iter().for_each(|()| {
             manager::reloading();
+            secrets.read_again(&app);
             reload(&handler, &file);
             manager::ready("read again");
         });

@@ -2,19 +2,53 @@
 
 use super::secret::warn_of_readers;
 use anyhow::{Context, Result, ensure};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+/// Who the service is, read again when it is told to: new connections have what it was then.
+pub(super) struct Identity {
+    certificate: PathBuf,
+    key: PathBuf,
+    acceptor: RwLock<TlsAcceptor>,
+}
+
+impl Identity {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// As [`identity`].
+    pub(super) fn read(certificate: &Path, key: &Path) -> Result<Arc<Identity>> {
+        let acceptor = RwLock::new(identity(certificate, key)?);
+        let (certificate, key) = (certificate.to_owned(), key.to_owned());
+        Ok(Arc::new(Identity { certificate, key, acceptor }))
+    }
+
+    /// Reads it again.
+    ///
+    /// # Errors
+    /// The same; all stays as it is then.
+    pub(super) fn read_again(&self) -> Result<()> {
+        let acceptor = identity(&self.certificate, &self.key)?;
+        *self.acceptor.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
+        Ok(())
+    }
+
+    /// What accepts a connection now.
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        self.acceptor.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// Who the service is: a chain of certificates and the key of the first, in PEM.
 ///
 /// # Errors
 /// Which file it is that cannot be read, or that they do not belong together.
-pub(super) fn identity(certificate: &Path, key: &Path) -> Result<TlsAcceptor> {
+fn identity(certificate: &Path, key: &Path) -> Result<TlsAcceptor> {
     let of_certificate = || format!("--tls-cert {}", certificate.display());
     let of_key = || format!("--tls-key {}", key.display());
     let chain: Vec<CertificateDer<'_>> = CertificateDer::pem_file_iter(certificate)

@@ -1,148 +1,28 @@
 //! The watch: once a second, what each adapter was promised beside what it got.
 
-use super::breaches::{self, keep, tell};
+use super::breaches::tell;
 use super::manager::Watchdog;
-use super::metrics;
-use super::model::{
-    Adapter, Breach, Breaches, Bucket, Delays, Flow, Promise, Quantiles, Sample, TooSlow, Total,
-    Ways, Window,
-};
+use super::model::{Adapter, Breach, Breaches, Flow, Quantiles, Sample, Total, Ways, Window};
+use super::published::{Published, promise};
 use anyhow::Result;
-use axum::body::Bytes;
-use falaj_control::handler::Handler;
 use falaj_control::handler::look::{Look, look};
+use falaj_control::handler::{Current, Handler};
 use falaj_live::adapters::AdapterCounts;
 use falaj_live::event_loop::{Compliance, FlowSnapshot, Sojourns};
 use falaj_plan::standing::Standing;
-use falaj_scenario::{Direction, Towards};
-use falaj_sched::units::rate::{BIT_NANOS, Rate};
+use falaj_scenario::Towards;
+use falaj_sched::units::rate::BIT_NANOS;
 use falaj_sched::units::time::Span;
 use falaj_traffic::meter::Meter;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tokio::sync::broadcast;
 use tracing::error;
 
 /// How often.
 const STEP: Duration = Duration::from_secs(1);
-/// Samples that a slow listener may be behind.
-const BEHIND: usize = 4;
-
-/// A text for Prometheus, and when the sample was made that it is of.
-type Scrape = Mutex<Option<(u64, Bytes)>>;
-
-/// What the watch knows, for others to read.
-pub(super) struct Published {
-    sample: RwLock<Arc<Sample>>,
-    /// The same as JSON: written once, however many ask.
-    json: RwLock<Bytes>,
-    /// And for Prometheus and its kin, once somebody asks: of adapters, and of their flows.
-    openmetrics: [Scrape; 2],
-    breaches: RwLock<VecDeque<Breach>>,
-    /// What flows were at the last look.
-    flows: RwLock<Arc<Looked>>,
-    pub(super) news: broadcast::Sender<Arc<Sample>>,
-}
-
-impl Published {
-    pub(super) fn new() -> Arc<Published> {
-        Arc::new(Published {
-            sample: RwLock::default(),
-            json: RwLock::new(json(&Sample::default())),
-            openmetrics: Default::default(),
-            breaches: RwLock::new(breaches::none()),
-            flows: RwLock::default(),
-            news: broadcast::channel(BEHIND).0,
-        })
-    }
-
-    /// The last sample.
-    pub(super) fn sample(&self) -> Arc<Sample> {
-        Arc::clone(&self.sample.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// The same as JSON.
-    pub(super) fn json(&self) -> Bytes {
-        self.json.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// The same as OpenMetrics, of adapters or of each of their flows; of thousands it takes its
-    /// time.
-    pub(super) fn openmetrics(&self, flows: bool) -> Bytes {
-        let sample = self.sample();
-        let mut written =
-            self.openmetrics[usize::from(flows)].lock().unwrap_or_else(PoisonError::into_inner);
-        match &*written {
-            Some((at, text)) if *at == sample.at_ns => text.clone(),
-            _ => {
-                let text = Bytes::from(metrics::text(&sample, flows));
-                *written = Some((sample.at_ns, text.clone()));
-                text
-            }
-        }
-    }
-
-    /// The last breaches, the oldest first.
-    pub(super) fn breaches(&self) -> Vec<Breach> {
-        self.breaches.read().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
-    }
-
-    /// That one pauses, or goes on, is known at once.
-    pub(super) fn pauses(&self, name: &str, paused: bool) {
-        let mut sample = self.sample.write().unwrap_or_else(PoisonError::into_inner);
-        let found =
-            Arc::make_mut(&mut sample).adapters.iter_mut().find(|adapter| adapter.name == name);
-        found.into_iter().for_each(|adapter| adapter.paused = paused);
-        *self.json.write().unwrap_or_else(PoisonError::into_inner) = json(&sample);
-    }
-
-    /// How long packets of an adapter stayed.
-    pub(super) fn delays(&self, adapter: &Adapter) -> Vec<Delays> {
-        let flows = Arc::clone(&self.flows.read().unwrap_or_else(PoisonError::into_inner));
-        let of = |way: &str, flow: &str| match flows.get(&name(&adapter.link, way, flow)) {
-            Some(looked) => {
-                looked.measured.delay.counts().map(|(delay, times)| [delay.0, times]).collect()
-            }
-            None => Vec::new(),
-        };
-        let mut names: Vec<&str> =
-            adapter.up.iter().chain(&adapter.down).map(|flow| flow.flow.as_str()).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
-            .into_iter()
-            .map(|flow| Delays {
-                flow: flow.to_owned(),
-                up: of("up", flow),
-                down: of("down", flow),
-            })
-            .collect()
-    }
-
-    /// What flows were until now, unless somebody looks at it still.
-    fn publish(&self, sample: Sample, flows: &Arc<Looked>, new: Vec<Breach>) -> Option<Looked> {
-        let sample = Arc::new(sample);
-        let mut published = self.flows.write().unwrap_or_else(PoisonError::into_inner);
-        let until_now = std::mem::replace(&mut *published, Arc::clone(flows));
-        drop(published);
-        *self.json.write().unwrap_or_else(PoisonError::into_inner) = json(&sample);
-        *self.sample.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&sample);
-        let mut breaches = self.breaches.write().unwrap_or_else(PoisonError::into_inner);
-        keep(&mut breaches, new);
-        // Nobody may be listening.
-        let _ = self.news.send(sample);
-        Arc::into_inner(until_now)
-    }
-}
-
-fn json(sample: &Sample) -> Bytes {
-    // Numbers, texts and lists of them: there is nothing that JSON does not have.
-    serde_json::to_vec(sample).unwrap_or_default().into()
-}
-
 /// The watch's thread.
 pub(super) struct Watching {
     stop: Sender<()>,
@@ -164,9 +44,10 @@ impl Watching {
             loop {
                 let Ok(look) = look(&handler, not_needed) else { return };
                 watchdog.is_alive();
+                let changes = look.current.changes;
                 let (sample, new) = watch.sample(look);
                 tell(&new);
-                let until_now = published.publish(sample, &watch.before, new);
+                let until_now = published.publish((sample, changes), &watch.before, new);
                 not_needed =
                     until_now.into_iter().flatten().map(|(_, before)| before.measured).collect();
                 // After a stall no window is too short to say anything.
@@ -187,16 +68,17 @@ impl Watching {
 }
 
 /// A flow as it was at the last look.
-struct LastLook {
+pub(super) struct LastLook {
     counted: FlowSnapshot,
     kept: Compliance,
-    measured: Sojourns,
+    pub(super) measured: Sojourns,
 }
 
 /// By link, direction and flow.
-type Looked = BTreeMap<String, LastLook>;
+pub(super) type Looked = BTreeMap<String, LastLook>;
 
-fn name(link: &str, way: &str, flow: &str) -> String {
+/// What a flow is called there.
+pub(super) fn flow_name(link: &str, way: &str, flow: &str) -> String {
     format!("{link} {way} {flow}")
 }
 
@@ -209,8 +91,6 @@ struct Memory {
     spent: BTreeMap<String, Duration>,
     /// Adapters whose interface was gone at the last look.
     gone: BTreeSet<String>,
-    /// Windows below the promised rate.
-    slow: BTreeMap<String, u64>,
     /// The last breach that was seen.
     seen: u64,
 }
@@ -218,9 +98,10 @@ struct Memory {
 impl Memory {
     /// The sample of a look, and the breaches since the one before.
     fn sample(&mut self, look: Look) -> (Sample, Vec<Breach>) {
-        let Look { scenario, standings, snapshot, measured, adapters, .. } = look;
+        let Look { current, snapshot, measured, adapters, .. } = look;
+        let Current { scenario, standings, .. } = current;
         let over = snapshot.at.0.saturating_sub(self.at);
-        let (before, mut slow) = (std::mem::take(&mut self.before), std::mem::take(&mut self.slow));
+        let before = std::mem::take(&mut self.before);
         let mut looked = Looked::new();
         let mut measured = measured.into_iter();
         let mut spent = BTreeMap::new();
@@ -271,23 +152,10 @@ impl Memory {
                 };
                 let kept =
                     snapshot.kept.get(pipe).and_then(|of| of.get(f)).copied().unwrap_or_default();
-                let name = name(&link.name, way, &flow.name);
+                let name = flow_name(&link.name, way, &flow.name);
                 let now = LastLook { counted: *counted, kept, measured };
-                let mut windows_below = slow.remove(&name).unwrap_or(0);
                 let window = before.get(&name).map(|before| window(before, &now, over));
-                if let Some(window) = &window
-                    && let Some(promised) = below(window, standing, direction)
-                {
-                    windows_below += 1;
-                    breaches.push(Breach::Rate(TooSlow {
-                        flow: name.clone(),
-                        begin_ns: self.at,
-                        end_ns: snapshot.at.0,
-                        sent: window.sent.round() as u64,
-                        promised: promised.0,
-                    }));
-                }
-                let told = told(&flow.name, standing, &now, window, windows_below);
+                let told = told(&flow.name, standing, &now, window);
                 let place = flow.adapter.as_ref().and_then(|at| places.get(&at.name));
                 if let Some(adapter) = place.and_then(|&place| all.get_mut(place)) {
                     adapter.link.clone_from(&link.name);
@@ -295,15 +163,20 @@ impl Memory {
                         if towards == Towards::Up { &mut adapter.up } else { &mut adapter.down };
                     flows.push(told);
                 }
-                self.slow.insert(name.clone(), windows_below);
                 looked.insert(name, now);
             }
         }
         self.gone =
             all.iter().filter(|adapter| adapter.gone).map(|adapter| adapter.name.clone()).collect();
-        let late = || snapshot.late.iter().filter(|late| late.number > self.seen);
-        breaches.extend(late().map(Breach::from));
-        self.seen = late().next_back().map_or(self.seen, |late| late.number);
+        let seen = self.seen;
+        for late in snapshot.late.iter().filter(|late| late.number > seen) {
+            breaches.push(late.into());
+            self.seen = self.seen.max(late.number);
+        }
+        for short in snapshot.short.iter().filter(|short| short.number > seen) {
+            breaches.push(short.into());
+            self.seen = self.seen.max(short.number);
+        }
         (self.at, self.spent, self.before) = (snapshot.at.0, spent, Arc::new(looked));
         let losses = snapshot
             .losses
@@ -367,28 +240,9 @@ fn since_start(meter: &Meter) -> Quantiles {
     }
 }
 
-/// The rate that was promised and not sent, in a window in which packets waited all the time.
-fn below(window: &Window, standing: &Standing, direction: &Direction) -> Option<Rate> {
-    // Where packets cost more than is counted, what was sent says less; and nobody counts how many
-    // bytes waited.
-    let comparable = window.demanded && direction.pipe.framing.is_none() && !standing.needs_queue;
-    let (rate, latency) = standing.rate.filter(|_| comparable)?;
-    let time = u128::from(window.over_ns.saturating_sub(latency.0));
-    let promised = (u128::from(rate.0) * time / u128::from(BIT_NANOS))
-        .saturating_sub(direction.pipe.setup.largest.into());
-    let sent = window.sent * window.over_ns as f64 / BIT_NANOS as f64;
-    (sent + 1.0 < promised as f64).then_some(rate)
-}
-
-fn told(
-    name: &str,
-    standing: &Standing,
-    now: &LastLook,
-    window: Option<Window>,
-    below: u64,
-) -> Flow {
+fn told(name: &str, standing: &Standing, now: &LastLook, window: Option<Window>) -> Flow {
     let c = &now.counted.counters;
-    let [own_burst, host, promise] = now.kept.late;
+    let [own_burst, host, broken] = now.kept.late;
     let reasons = [
         ("queue_full", c.dropped_full),
         ("too_large", c.dropped_large),
@@ -398,19 +252,7 @@ fn told(
     ];
     Flow {
         flow: name.to_owned(),
-        promise: Promise {
-            rate: standing.rate.map(|(rate, _)| rate.0),
-            delay_ns: standing.delay.as_ref().map(|(delay, _)| delay.0),
-            formula: standing.delay.as_ref().map(|(_, formula)| formula.clone()),
-            envelope: standing
-                .envelope
-                .iter()
-                .map(|(rate, burst)| Bucket { rate: rate.0, burst_bytes: *burst })
-                .collect(),
-            need_rate: standing.need.rate.map(|rate| rate.0),
-            need_delay_ns: standing.need.delay.map(|delay| delay.0),
-            none: standing.none.clone(),
-        },
+        promise: promise(standing),
         window,
         total: Total {
             offered: c.offered,
@@ -425,7 +267,7 @@ fn told(
         },
         backlog: c.backlog,
         backlog_bytes: c.backlog_bytes,
-        breaches: Breaches { own_burst, host, promise, rate: below },
+        breaches: Breaches { own_burst, host, promise: broken, rate: now.kept.short },
     }
 }
 
@@ -448,33 +290,5 @@ mod tests {
         );
         let none = between(&now, &now);
         assert_eq!((none.packets, none.p50_ns, none.max_ns), (0, None, None));
-    }
-
-    /// One flow of 8 Mbit/s, promised 6 Mbit/s from the second millisecond on.
-    #[test]
-    fn a_rate_is_broken_where_packets_waited_all_the_time_and_not_elsewhere() {
-        let text = "[link.wire]\nrate = \"8mbit\"\nuplink = \"eth1\"\nscheduler = { kind = \"wf2q+\" }\n\
-                    [link.wire.flow.a]\nadapter = \"eth0\"\nneed = { rate = \"6mbit\" }\n";
-        let scenario = falaj_terminal::file::parse(text, "test.toml").unwrap();
-        let direction = &scenario.links[0].up;
-        let mut standing = falaj_plan::standing::standings(&scenario).unwrap()[0][0].clone();
-        standing.rate = Some((Rate(6_000_000), Span::from_millis(2)));
-        // In a second less 2 ms: 748,500 bytes, and a packet may be under way.
-        let least = f64::from(8 * (748_500 - direction.pipe.setup.largest));
-        let window = |sent: f64, demanded: bool| Window {
-            over_ns: 1_000_000_000,
-            sent,
-            demanded,
-            ..Window::default()
-        };
-        assert_eq!(below(&window(least - 16.0, true), &standing, direction), Some(Rate(6_000_000)));
-        assert_eq!(below(&window(least, true), &standing, direction), None, "that much is kept");
-        assert_eq!(
-            below(&window(0.0, false), &standing, direction),
-            None,
-            "who asks for less gets less"
-        );
-        standing.rate = None;
-        assert_eq!(below(&window(0.0, true), &standing, direction), None, "nothing was promised");
     }
 }

@@ -16,6 +16,18 @@ pub fn parse_duration(text: &str) -> Result<Span, String> {
     }
 }
 
+/// Parses a number of bytes above zero.
+///
+/// # Errors
+/// It is not a size, or zero: says what to write.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    match falaj_scenario::parse_size(text) {
+        Ok(0) => Err("it must be above zero; write `64MB`, for instance".into()),
+        Ok(bytes) => Ok(bytes),
+        Err(unreadable) => Err(unreadable.to_string()),
+    }
+}
+
 /// Parses an address and a port.
 ///
 /// # Errors

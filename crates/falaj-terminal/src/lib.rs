@@ -4,7 +4,8 @@
 //! **Output.** A result goes to standard output by [`say!`], an error or a report to standard error
 //! by [`eprintln!`], a remark that `--quiet` suppresses by [`note!`]. A closed pipe ends the
 //! program quietly instead of panicking. [`output`] holds the functions behind these macros, and
-//! the hook by which a service has its remarks written to a journal.
+//! the hook by which a service has its remarks written to a journal. [`standard_error`] keeps a
+//! reader that does not read from stopping a link.
 //!
 //! **Words.** [`text`] formats delays, rates and shares, and lays out tables; [`impairments`]
 //! describes what a link does to packets; [`effective_config`] repeats a scenario as it was
@@ -26,4 +27,5 @@ pub mod impairments;
 pub mod interrupt;
 pub mod output;
 pub mod progress;
+pub mod standard_error;
 pub mod text;

@@ -5,13 +5,11 @@
 /// Writes a line to standard error.
 ///
 /// The standard library's macro panics where the reader of standard error has gone
-/// (`falaj bridge … 2>&1 | head -1`), and a link would end because of a remark.
+/// (`falaj bridge … 2>&1 | head -1`), and waits where it reads nothing: a link would end, or stand
+/// still, because of a remark.
 #[macro_export]
 macro_rules! eprintln {
-    ($($words:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($words)*);
-    }};
+    ($($words:tt)*) => { $crate::standard_error::line(format_args!($($words)*)) };
 }
 
 /// Writes a remark to standard error, neither a result nor an error; `--quiet` suppresses it.

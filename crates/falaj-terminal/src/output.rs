@@ -1,5 +1,6 @@
 //! Results on standard output, errors and remarks on standard error.
 
+use crate::{standard_error, text};
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
@@ -39,7 +40,7 @@ pub fn failure(error: &anyhow::Error) {
     if LOG.get().is_some_and(|log| log.failure(error)) {
         return;
     }
-    eprintln!("falaj: {error:#}");
+    eprintln!("falaj: {}", text::printable(&format!("{error:#}")));
 }
 
 /// Writes a remark; [`note!`](crate::note) calls it.
@@ -47,17 +48,18 @@ pub fn remark(words: fmt::Arguments<'_>) {
     if quiet() || LOG.get().is_some_and(|log| log.remark(words)) {
         return;
     }
-    eprintln!("falaj: {words}");
+    eprintln!("falaj: {}", text::printable(&words.to_string()));
 }
 
 /// Writes a line of the result; [`say!`](crate::say) calls it.
 pub fn line(text: fmt::Arguments<'_>) {
     if let Err(error) = writeln!(io::stdout(), "{text}") {
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            std::process::exit(128 + 13);
+        let broken = error.kind() == io::ErrorKind::BrokenPipe;
+        if !broken {
+            eprintln!("falaj: cannot write the result: {error}");
         }
-        eprintln!("falaj: cannot write the result: {error}");
-        std::process::exit(2);
+        standard_error::flush();
+        std::process::exit(if broken { 128 + 13 } else { 2 });
     }
 }
 

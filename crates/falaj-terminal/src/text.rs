@@ -4,6 +4,7 @@ pub use falaj_plan::words::{DASH, bytes, link_rate, nanos, percent, rate, span};
 
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use falaj_traffic::interval::Estimate;
+use std::borrow::Cow;
 
 /// A mean delay with its interval: `4.97 us ± 0.02`.
 pub fn delay(e: Option<Estimate>) -> String {
@@ -58,4 +59,30 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Ta
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+/// The text with a sign for each control character but the end of a line and the tabulator: names
+/// of files, interfaces and commands may hold any, and a terminal would obey them.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let obeyed = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if !text.contains(obeyed) {
+        return Cow::Borrowed(text);
+    }
+    let sign = |c: char| match u32::from(c) {
+        code @ 0..0x20 => char::from_u32(0x2400 + code).unwrap_or('\u{fffd}'),
+        _ => '\u{fffd}',
+    };
+    Cow::Owned(text.chars().map(|c| if obeyed(c) { sign(c) } else { c }).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_obeys_no_name() {
+        let name = "a\u{1b}[2Jb\u{7f}\tc\nd\u{9b}";
+        assert_eq!(printable(name), "a\u{241b}[2Jb\u{fffd}\tc\nd\u{fffd}");
+        assert!(matches!(printable("é, \u{2591}\n"), Cow::Borrowed(_)));
+    }
 }

@@ -18,7 +18,7 @@ mod commands;
 use clap::Parser;
 use falaj_terminal::file::AlreadyReported;
 use falaj_terminal::interrupt::{INTERRUPTED, Interrupted};
-use falaj_terminal::output;
+use falaj_terminal::{output, standard_error};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -26,11 +26,13 @@ fn main() -> ExitCode {
     if cli.quiet {
         output::be_quiet();
     }
-    cli.command.run().unwrap_or_else(|error| {
+    let status = cli.command.run().unwrap_or_else(|error| {
         // What a scenario's diagnostics have said already is not said again.
         if error.downcast_ref::<AlreadyReported>().is_none() {
             output::failure(&error);
         }
         ExitCode::from(if error.is::<Interrupted>() { INTERRUPTED } else { 2 })
-    })
+    });
+    standard_error::flush();
+    status
 }

@@ -121,7 +121,10 @@ impl Handler {
         if difference.change.is_some() || standings.is_some() {
             let held_to =
                 self.held_to(&scenario, standings.as_ref().map(|standings| &standings[..]));
-            let adapters = self.adapters_then(&scenario, only);
+            let (adapters, is_prepared) = match self.adapters_then(&scenario, only) {
+                Some(weights) => (AdaptersThen::Stay(weights), false),
+                None => self.prepare(&scenario)?,
+            };
             let what = if wanted.set.is_empty() {
                 file.display().to_string()
             } else {
@@ -144,13 +147,17 @@ impl Handler {
                 adapters,
                 written,
             };
-            let changed = match self.forwarder.ask(Query::Change(Box::new(changing)))? {
+            let asked = self.forwarder.ask(Query::Change(Box::new(changing)));
+            let is_made = matches!(asked, Ok(Reply::Changed(Ok(_), _)));
+            if let Some(preparer) = self.preparer.as_mut().filter(|_| is_prepared) {
+                preparer.settle(is_made);
+            }
+            let changed = match asked? {
                 // What it has left is dropped here, where no packet waits for it.
                 Reply::Changed(changed, leavings) => {
                     drop(leavings);
                     changed
                 }
-                Reply::Refused(why) => return Err(Refusal::new(why)),
                 _ => return Err(Refusal::new("another answer than one to a change")),
             };
             let AppliedChange { at, dropped } = changed.map_err(|unfit| {
@@ -159,9 +166,8 @@ impl Handler {
             })?;
             (made.at_ns, made.dropped) = (Some(at.0), dropped);
         }
-        if difference.others {
-            self.others += 1;
-        }
+        self.others += u64::from(difference.others);
+        self.changes += 1;
         self.said.extend(made.remarks.iter().map(|remark| remark.title.clone()));
         self.forget_pauses(&scenario);
         (self.running.scenario, self.at, self.running.standings) =
@@ -199,7 +205,19 @@ impl Handler {
         HeldTo::Some(others)
     }
 
-    fn adapters_then(&self, then: &Scenario, only: Option<usize>) -> AdaptersThen {
+    /// Opens the adapters that come, before the link's thread hears of them.
+    fn prepare(&mut self, then: &Arc<Scenario>) -> Result<(AdaptersThen, bool), Refusal> {
+        match &mut self.preparer {
+            Some(preparer) => {
+                let prepared = preparer.prepare(then).map_err(Refusal::new)?;
+                Ok((AdaptersThen::Others(prepared), true))
+            }
+            None => Ok((AdaptersThen::Stay(Vec::new()), false)),
+        }
+    }
+
+    /// The weights of adapters that have another one, if all of them stay.
+    fn adapters_then(&self, then: &Scenario, only: Option<usize>) -> Option<Vec<(String, u32)>> {
         let before = &self.running.scenario;
         if let Some(flow) = only {
             // Ports are none of a flow's values.
@@ -207,18 +225,18 @@ impl Handler {
             let other = (weight(before) != weight(then)).then(|| weight(then));
             let name =
                 before.links[0].up.flows[flow].adapter.as_ref().map(|adapter| adapter.name.clone());
-            return AdaptersThen::Stay(name.zip(other).into_iter().collect());
+            return Some(name.zip(other).into_iter().collect());
         }
         let uplinks = |scenario: &Scenario| {
             scenario.links.iter().map(|link| link.uplink.clone()).collect::<Vec<_>>()
         };
         if uplinks(before) != uplinks(then) || before.adapters() != then.adapters() {
-            return AdaptersThen::Others;
+            return None;
         }
         let was = weights(before);
         let others =
             weights(then).into_iter().filter(|(name, weight)| was.get(name) != Some(weight));
-        AdaptersThen::Stay(others.map(|(name, weight)| (name.to_owned(), weight)).collect())
+        Some(others.map(|(name, weight)| (name.to_owned(), weight)).collect())
     }
 
     /// The scenario with other values of one flow, if they are no more than that: the others are

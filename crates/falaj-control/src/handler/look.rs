@@ -1,7 +1,7 @@
 //! What is known of links now: counted at one instant, measured a little later, a piece at a time.
 
 use super::report;
-use super::state::{Handler, rested};
+use super::state::{Current, Handler, rested};
 use crate::difference::WAYS;
 use crate::messages::{Query, Reply};
 use crate::protocol::{LinksReport, MaskReport, Refusal, ShowRequest};
@@ -10,17 +10,14 @@ use falaj_engine::pipe::PipeSpec;
 use falaj_live::adapters::AdapterCounts;
 use falaj_live::event_loop::LinkOccupancy;
 use falaj_live::event_loop::{Snapshot, Sojourns};
-use falaj_plan::standing::Standing;
-use falaj_scenario::{Direction, Flow, Scenario};
+use falaj_scenario::{Direction, Flow};
 use falaj_sched::queues::queue::FlowId;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 /// All that is known of links and their promises at one instant.
 pub struct Look {
-    /// The scenario that was running then.
-    pub scenario: Arc<Scenario>,
-    /// What its flows are promised.
-    pub standings: Arc<Vec<Vec<Standing>>>,
+    /// What was running then.
+    pub current: Current,
     /// What was counted.
     pub snapshot: Snapshot,
     /// By pipe and flow in a row, measured a little later.
@@ -53,8 +50,7 @@ fn undisturbed(
             return Err(other());
         };
         Look {
-            scenario: Arc::clone(&handler.running.scenario),
-            standings: handler.running.standings.clone().unwrap_or_default(),
+            current: handler.current(),
             snapshot: *snapshot,
             measured: Vec::new(),
             adapters: _adapters,
@@ -84,7 +80,7 @@ pub(super) fn show(handler: &Mutex<Handler>, wanted: &ShowRequest) -> Result<Lin
         let look = look(handler, Vec::new())?;
         if let Some(made) = made(handler, &look)? {
             return Ok(report::report(
-                &look.scenario,
+                &look.current.scenario,
                 &look.snapshot,
                 look.measured,
                 made,
@@ -99,6 +95,7 @@ pub(super) fn show(handler: &Mutex<Handler>, wanted: &ShowRequest) -> Result<Lin
 fn made(handler: &Mutex<Handler>, look: &Look) -> Result<Option<Vec<Vec<MaskReport>>>, Refusal> {
     let mut all = Vec::new();
     let ways = look
+        .current
         .scenario
         .links
         .iter()

@@ -21,7 +21,7 @@ mod report;
 mod state;
 
 pub use persistence::paused_beside;
-pub use state::{Handler, lock};
+pub use state::{Current, Handler, lock};
 
 use crate::protocol::{Refusal, Request, ScenarioAnswer, answer, request};
 use std::sync::Mutex;

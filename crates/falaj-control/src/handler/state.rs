@@ -3,12 +3,14 @@
 use super::channel::ForwarderChannel;
 use crate::messages::{Query, Reply, TimedReply};
 use crate::protocol::{Hello, Refusal, VERSION};
-use crate::running::Running;
+use crate::running::{Preparer, Running};
+use falaj_plan::standing::Standing;
+use falaj_scenario::Scenario;
 use std::collections::BTreeSet;
 use std::io::PipeWriter;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toml_edit::DocumentMut;
 
 /// Keeps the scenario that is running.
@@ -22,6 +24,8 @@ pub struct Handler {
     pub(super) is_written: bool,
     /// How often flows or links have become others.
     pub(super) others: u64,
+    /// How often anything was changed.
+    pub(super) changes: u64,
     /// Warnings that were said already.
     pub(super) said: Vec<String>,
     pub(super) forwarder: ForwarderChannel,
@@ -29,6 +33,19 @@ pub struct Handler {
     pub(super) kept: Option<PathBuf>,
     /// Adapters that pause.
     pub(super) paused: BTreeSet<String>,
+    /// What opens adapters that come.
+    pub(super) preparer: Option<Box<dyn Preparer>>,
+}
+
+/// What is running after a change, and what it promises.
+#[derive(Clone, Debug)]
+pub struct Current {
+    /// The scenario.
+    pub scenario: Arc<Scenario>,
+    /// What its flows are promised, by pipe and flow.
+    pub standings: Arc<Vec<Vec<Standing>>>,
+    /// How often anything was changed until then.
+    pub changes: u64,
 }
 
 /// Who panicked there has changed nothing that is not whole: it is asked as before.
@@ -67,11 +84,18 @@ impl Handler {
             edited: None,
             is_written: true,
             others: 0,
+            changes: 0,
             said,
             forwarder: ForwarderChannel::new(ask, answers, wake),
             kept: None,
             paused: BTreeSet::new(),
+            preparer: None,
         }
+    }
+
+    /// From now on this opens adapters that come.
+    pub(crate) fn prepare_with(&mut self, preparer: Box<dyn Preparer>) {
+        self.preparer = Some(preparer);
     }
 
     /// The first line that a client gets.
@@ -102,6 +126,15 @@ impl Handler {
                 Ok(())
             }
             _ => Err(Refusal::new("another answer than one to a pause")),
+        }
+    }
+
+    /// What is running now.
+    pub fn current(&self) -> Current {
+        Current {
+            scenario: Arc::clone(&self.running.scenario),
+            standings: self.running.standings.clone().unwrap_or_default(),
+            changes: self.changes,
         }
     }
 

@@ -17,6 +17,7 @@ mod exact;
 mod fairness;
 mod fq_codel;
 mod fuzz;
+mod guaranteed_rates;
 mod heads;
 mod impairments;
 mod masks;

@@ -642,17 +642,18 @@ fn shares(kind: &'static str, seed: u64, name: &str) -> Option<(bool, [u64; 2])>
     Some((promised, [got(0), got(1)]))
 }
 
-/// Who is thrown out of the front of a queue costs his flow nothing, and others neither: with head
-/// drop both get what they get with tail drop, under every discipline whose queues take it and that
-/// shares the link. Those that go by when a packet came or is due alone promise no share, or none
-/// where rates do not fit.
+/// A packet that is thrown out of the front of a queue costs its flow nothing, and others neither:
+/// with head drop both get what they get with tail drop, under every discipline whose queues take
+/// it and that shares the link. Those that go by when a packet came or is due alone promise no
+/// share, or none where rates do not fit; and where a fluid server goes on counting what was thrown
+/// out (`DropImpact::All`) nothing is promised any more.
 #[test]
 fn head_drop_takes_nothing_from_anybody_s_share() {
     let mut seen = BTreeMap::new();
     let mut broken = Vec::new();
     // Those have one queue for all, or queues of their own; or promise delays and no rates; or, as
     // long as bursts last, are first in first out, where who has a longer queue gets more.
-    let others = ["fifo", "fq_codel", "dualpi2", "edf", "mgfq", "ats"];
+    let others = ["fifo", "fq_codel", "dualpi2", "edf", "mgfq", "ats", "wfq", "wf2q"];
     let kinds = ENTRIES.iter().filter(|entry| !others.contains(&entry.kind));
     for entry in kinds.clone() {
         for seed in 0..60 {

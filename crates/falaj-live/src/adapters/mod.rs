@@ -9,11 +9,14 @@
 //!
 //! What comes in by an adapter belongs to it, whatever its headers say. What comes from the uplink
 //! belongs to the adapter that has used its destination as a source address; what is for all is
-//! given to each, as a packet of that adapter's own. Adapters hear nothing of each other: between
-//! two of them packets go by whatever is behind the uplink.
+//! given to each, as a packet of that adapter's own. What is for an address that nobody has used is
+//! flooded as by a bridge, or an adapter that only receives would hear nothing, but up to a limit:
+//! beyond it, it is dropped and counted. Adapters hear nothing of each other: between two of them
+//! packets go by whatever is behind the uplink.
 //!
-//! An address is the adapter's that used it first, as long as that one is there. Another one that
-//! uses it is not heard: or it could take its neighbour's packets.
+//! An address is the adapter's whose interface was made with it, else that of its first user, as
+//! long as that one is there. Another one that uses it is not heard: or it could take its
+//! neighbour's packets.
 //!
 //! A unit's adapter is noted in its virtio-net header, in the number of buffers, which means
 //! nothing before a unit is in a guest's ring. So it stays with the unit whatever becomes of flows
@@ -23,7 +26,7 @@ mod opener;
 mod read_rounds;
 mod spaces;
 
-pub use opener::{Opener, TapWanted};
+pub use opener::{OpenedInterface, Opener, TapWanted};
 pub use spaces::{Addresses, Space, start, start_with};
 
 use crate::backend::frame;
@@ -32,6 +35,7 @@ use crate::backend::tap::Tap;
 use falaj_engine::key::{self, Key};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use read_rounds::ReadRounds;
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -55,6 +59,9 @@ const QUEUEING: Duration = Duration::from_micros(20);
 /// Longest time between two looks at who has something to be read: an adapter that never runs dry
 /// keeps the others waiting for no longer.
 const LOOK: Duration = Duration::from_micros(20);
+/// Units for unknown addresses that are flooded in a second, and so many at once: enough for
+/// answers that make an address known.
+const FLOODED: u32 = 100;
 /// Where the adapter is noted in a unit.
 const NOTE: std::ops::Range<usize> = 10..12;
 const ETHERNET: usize = 14;
@@ -93,10 +100,49 @@ pub struct AdapterCounts {
     pub gone: bool,
 }
 
+/// The port of an adapter, and who may close it. The kernel closes a packet socket when no
+/// processor uses it any more, for which the link's thread should not wait.
+pub enum ClosablePort {
+    /// Any thread.
+    ByAnybody(Box<dyn Port + Send>),
+    /// The one that uses it.
+    ByItsUser(Box<dyn Port>),
+}
+
+impl From<Box<dyn Port>> for ClosablePort {
+    fn from(port: Box<dyn Port>) -> ClosablePort {
+        ClosablePort::ByItsUser(port)
+    }
+}
+
+impl ClosablePort {
+    fn get(&self) -> &dyn Port {
+        match self {
+            ClosablePort::ByAnybody(port) => &**port,
+            ClosablePort::ByItsUser(port) => &**port,
+        }
+    }
+
+    fn get_mut(&mut self) -> &mut dyn Port {
+        match self {
+            ClosablePort::ByAnybody(port) => &mut **port,
+            ClosablePort::ByItsUser(port) => &mut **port,
+        }
+    }
+
+    /// Ends it, or returns what another thread should drop.
+    fn leave(self) -> Option<Box<dyn Any + Send>> {
+        match self {
+            ClosablePort::ByAnybody(port) => Some(Box::new(port)),
+            ClosablePort::ByItsUser(_) => None,
+        }
+    }
+}
+
 struct LiveAdapter {
     name: String,
     id: key::AdapterId,
-    port: Box<dyn Port>,
+    port: ClosablePort,
     addresses: u32,
     counts: AdapterCounts,
 }
@@ -114,7 +160,7 @@ struct AdapterSet {
     last: Option<(u16, u32, Instant)>,
     /// When it was asked last who has something to be read.
     looked: Option<Instant>,
-    /// Units from the uplink that are for nobody here.
+    /// Units from the uplink for addresses that nobody here has used, which were dropped.
     unknown: u64,
 }
 
@@ -147,6 +193,18 @@ impl AdapterSet {
                 }
                 true
             }
+        }
+    }
+
+    /// That source address is this adapter's, whoever has used it before.
+    fn pin(&mut self, n: u16, mac: Mac) {
+        if let Some(before) = self.macs.insert(mac, n)
+            && let Some(adapter) = self.adapter(before)
+        {
+            adapter.addresses -= 1;
+        }
+        if let Some(adapter) = self.adapter(n) {
+            adapter.addresses += 1;
         }
     }
 
@@ -209,11 +267,17 @@ impl Adapters {
         Ok(Adapters { shared: Rc::default(), epoll: Rc::new(epoll) })
     }
 
-    /// Adds one, with the address that is known to be its own.
+    /// Adds one, with the address that its interface was made with: nobody else may use it.
     ///
     /// # Errors
     /// The kernel does not watch its port, or there are 64 thousand others.
-    pub fn add(&self, name: &str, port: Box<dyn Port>, mac: Option<Mac>) -> io::Result<()> {
+    pub fn add(
+        &self,
+        name: &str,
+        port: impl Into<ClosablePort>,
+        mac: Option<Mac>,
+    ) -> io::Result<()> {
+        let port = port.into();
         let mut shared = self.shared.borrow_mut();
         let n = match shared.free.front() {
             Some(&(n, left)) if shared.free.len() > RESTING && left.elapsed() >= REST => n,
@@ -226,7 +290,7 @@ impl Adapters {
                 },
             )?,
         };
-        self.epoll.add(port.readable(), EpollEvent::new(EpollFlags::EPOLLIN, n.into()))?;
+        self.epoll.add(port.get().readable(), EpollEvent::new(EpollFlags::EPOLLIN, n.into()))?;
         let id = key::AdapterId::named(name);
         let counts = AdapterCounts::default();
         let adapter = Some(LiveAdapter { name: name.to_owned(), id, port, addresses: 0, counts });
@@ -238,7 +302,7 @@ impl Adapters {
         }
         shared.turns.add(n);
         if let Some(mac) = mac {
-            shared.is_own(n, mac);
+            shared.pin(n, mac);
         }
         Ok(())
     }
@@ -256,17 +320,20 @@ impl Adapters {
         }
     }
 
-    /// Takes one away, and its port with it.
-    pub fn remove(&self, name: &str) {
+    /// Takes one away, and its port with it. Returns what another thread should drop.
+    pub fn remove(&self, name: &str) -> Option<Box<dyn Any + Send>> {
         let mut shared = self.shared.borrow_mut();
+        let mut left = None;
         for n in 0..shared.adapters.len() {
             if let Some(adapter) = shared.adapters[n].take_if(|adapter| adapter.name == name) {
                 // A descriptor that is gone is watched no more anyway.
-                let _ = self.epoll.delete(adapter.port.readable());
+                let _ = self.epoll.delete(adapter.port.get().readable());
                 shared.macs.retain(|_, owner| usize::from(*owner) != n);
                 shared.free.push_back((n as u16, Instant::now()));
+                left = adapter.port.leave();
             }
         }
+        left
     }
 
     /// Pauses one, or lets it go on: meanwhile it is not read from, and what is for it is not
@@ -286,10 +353,10 @@ impl Adapters {
             // Without any events it would still be told of as hung up, again and again.
             match (adapter.counts.gone, paused) {
                 (true, _) => {}
-                (false, true) => self.epoll.delete(adapter.port.readable())?,
+                (false, true) => self.epoll.delete(adapter.port.get().readable())?,
                 (false, false) => {
                     self.epoll.add(
-                        adapter.port.readable(),
+                        adapter.port.get().readable(),
                         EpollEvent::new(EpollFlags::EPOLLIN, n as u64),
                     )?;
                 }
@@ -310,7 +377,7 @@ impl Adapters {
         shared.adapters.iter().enumerate().filter_map(of).collect()
     }
 
-    /// Units from the uplink that were for nobody here.
+    /// Units from the uplink for addresses that nobody here has used, which were dropped.
     pub fn unknown(&self) -> u64 {
         self.shared.borrow().unknown
     }
@@ -323,6 +390,7 @@ impl Adapters {
             uplink,
             copied: Vec::new(),
             copies: None,
+            flood: FloodLimit { left: FLOODED, since: Instant::now() },
         };
         [Box::new(near), Box::new(far)]
     }
@@ -373,7 +441,7 @@ impl Port for AdaptersPort {
                 shared.turns.is_done(n);
                 continue;
             };
-            let received = adapter.port.receive(buffer);
+            let received = adapter.port.get_mut().receive(buffer);
             let now = Instant::now();
             shared.charge(n, now - began);
             began = now;
@@ -386,7 +454,7 @@ impl Port for AdaptersPort {
                 }
                 Err(error) if port::is_gone(&error) => {
                     adapter.counts.gone = true;
-                    let _ = self.epoll.delete(adapter.port.readable());
+                    let _ = self.epoll.delete(adapter.port.get().readable());
                     shared.turns.is_done(n);
                     continue;
                 }
@@ -421,7 +489,8 @@ impl Port for AdaptersPort {
         let Some(adapter) = shared.adapter(n) else { return Ok(false) };
         let began = Instant::now();
         // One that is gone, or pauses, takes nothing, and ends nobody.
-        let taken = !adapter.counts.paused && adapter.port.transmit(unit).unwrap_or(false);
+        let taken =
+            !adapter.counts.paused && adapter.port.get_mut().transmit(unit).unwrap_or(false);
         adapter.counts.not_taken += u64::from(!taken);
         shared.charge(n, began.elapsed());
         Ok(taken)
@@ -444,6 +513,27 @@ impl Port for AdaptersPort {
     }
 }
 
+/// How many units may be flooded now.
+struct FloodLimit {
+    left: u32,
+    since: Instant,
+}
+
+impl FloodLimit {
+    /// One more, if it may be.
+    fn take(&mut self) -> bool {
+        let second = Duration::from_secs(1);
+        let earned = self.since.elapsed().min(second).as_nanos() * u128::from(FLOODED);
+        let earned = (earned / second.as_nanos()) as u32;
+        if earned > 0 {
+            (self.left, self.since) = ((self.left + earned).min(FLOODED), Instant::now());
+        }
+        let may = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        may
+    }
+}
+
 /// The uplink.
 struct UplinkPort {
     shared: Rc<RefCell<AdapterSet>>,
@@ -451,6 +541,7 @@ struct UplinkPort {
     /// A unit that is for all, and what it is; the adapter that gets it next.
     copied: Vec<u8>,
     copies: Option<(Received, u16)>,
+    flood: FloodLimit,
 }
 
 impl UplinkPort {
@@ -481,19 +572,16 @@ impl Port for UplinkPort {
             }
             let Some(received) = self.uplink.receive(buffer)? else { return Ok(None) };
             let Some((_, to)) = addresses(&buffer[..received.length]) else { continue };
-            if is_for_many(to) {
+            if let Some(&n) = self.shared.borrow().macs.get(&to) {
+                note(buffer, n);
+                return Ok(Some(received));
+            }
+            if is_for_many(to) || self.flood.take() {
                 self.copied.clear();
                 self.copied.extend_from_slice(&buffer[..received.length]);
                 self.copies = Some((received, 0));
-                continue;
-            }
-            let shared = &mut *self.shared.borrow_mut();
-            match shared.macs.get(&to) {
-                Some(&n) => {
-                    note(buffer, n);
-                    return Ok(Some(received));
-                }
-                None => shared.unknown += 1,
+            } else {
+                self.shared.borrow_mut().unknown += 1;
             }
         }
         Ok(None)

@@ -8,8 +8,9 @@
 
 use super::spaces::{self, Addresses, Space};
 use crate::backend::packet::open::{claimed, take_over};
+use crate::backend::packet::{PacketPort, PacketSocket};
 use crate::backend::tap::{Tap, TapPort};
-use crate::backend::{InterfaceName, OpenEnd, Port};
+use crate::backend::{InterfaceName, Monitor};
 use crate::error::{Error, SetupStep};
 use crate::netns::enter;
 use crate::process::{self, Cloned, run_apart, wait};
@@ -18,9 +19,18 @@ use crate::sandbox::{INTERFACE, tap_in_place};
 use crate::sys;
 use nix::errno::Errno;
 use nix::sched::CloneFlags;
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socket};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::sockopt::ReceiveTimeout;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockType, recv, send, setsockopt, socket,
+};
+use nix::sys::time::{TimeVal, TimeValLike};
+use nix::unistd::Pid;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
+
+/// Seconds that the process may take for a port; one that takes longer is asked no more.
+const PATIENCE: i64 = 5;
 
 /// So long is a line at most: names of interfaces and namespaces are short.
 const LINE: usize = 512;
@@ -32,6 +42,16 @@ type Failure = (SetupStep, Errno);
 pub struct Opener {
     socket: OwnedFd,
     process: Cloned,
+}
+
+/// An interface that was opened; any thread may open it for the link's.
+pub struct OpenedInterface {
+    /// Its packet socket.
+    pub socket: Arc<PacketSocket>,
+    /// A port at it.
+    pub port: PacketPort,
+    /// What tells of changes there.
+    pub monitor: Monitor,
 }
 
 /// A TAP that is to be in a namespace.
@@ -50,9 +70,11 @@ pub struct TapWanted {
 
 impl Drop for Opener {
     fn drop(&mut self) {
-        // It ends when nobody can ask any more; until then it may be busy.
+        // Nobody can ask any more.
         let _ =
             nix::sys::socket::shutdown(self.socket.as_raw_fd(), nix::sys::socket::Shutdown::Both);
+        // A stopped one never would.
+        let _ = kill(Pid::from_raw(self.process.pid), Signal::SIGKILL);
         wait(&self.process);
     }
 }
@@ -66,6 +88,8 @@ impl Opener {
     pub fn start() -> Result<Opener, Error> {
         let failed = |step| move |errno| Error::new(step, None, errno);
         let (ours, theirs) = control::pair().map_err(failed(SetupStep::Sockets))?;
+        setsockopt(&ours, ReceiveTimeout, &TimeVal::seconds(PATIENCE))
+            .map_err(failed(SetupStep::Sockets))?;
         let process = process::clone_process(CloneFlags::empty(), || {
             process::close_all_but(&mut [theirs.as_raw_fd()]);
             // It ends with the link's process, and not before: a terminal's or a service manager's
@@ -79,15 +103,20 @@ impl Opener {
         Ok(Opener { socket: ours, process: process.map_err(failed(SetupStep::Namespaces))? })
     }
 
-    /// Opens a packet socket at an interface, and what tells of changes there.
+    /// Opens a packet socket at an interface, with a port, and what tells of changes there.
     ///
     /// # Errors
     /// Says which step failed, why, and what to try.
-    pub fn interface(&self, place: &InterfaceName) -> Result<OpenEnd, Error> {
+    pub fn interface(&self, place: &InterfaceName) -> Result<OpenedInterface, Error> {
         let failed = |(step, errno)| Error::new(step, None, errno);
         let opened = self.ask(&format!("packet {place}"))?;
         let (socket, monitor) = take_over(opened, &place.interface, true).map_err(failed)?;
-        Ok((Box::new(Arc::new(socket)), monitor))
+        let socket = Arc::new(socket);
+        let port = socket.reader_port().map_err(|error| {
+            let errno = Errno::from_raw(error.raw_os_error().unwrap_or_default());
+            failed((SetupStep::Interface, errno))
+        })?;
+        Ok(OpenedInterface { socket, port, monitor })
     }
 
     /// Makes a TAP in a namespace that is there, or takes the one that stayed there: that, and its
@@ -95,7 +124,7 @@ impl Opener {
     ///
     /// # Errors
     /// As above.
-    pub fn tap(&self, wanted: &TapWanted, name: &str) -> Result<(Box<dyn Port>, [u8; 6]), Error> {
+    pub fn tap(&self, wanted: &TapWanted, name: &str) -> Result<(TapPort, [u8; 6]), Error> {
         let TapWanted { space, at, mtu, stays } = wanted;
         let namespace = space.namespace.as_deref().unwrap_or_default();
         // Nobody else's place is 0.
@@ -109,7 +138,7 @@ impl Opener {
         let tap = Tap::adopt(opened.pop().ok_or_else(|| failed(Errno::EPROTO))?);
         // One that stayed has what it had.
         let mac = tap.mac().map_err(failed)?;
-        Ok((Box::new(TapPort::new(format!("interface of {name}"), tap)), mac))
+        Ok((TapPort::new(format!("interface of {name}"), tap), mac))
     }
 
     /// The Ethernet address of the TAP that is in a namespace since earlier, if one stayed there.
@@ -136,6 +165,12 @@ impl Opener {
         let mut opened = Vec::new();
         loop {
             match control::receive(&self.socket, true).map_err(failed)? {
+                // What it still says belongs to a question that nobody has any more.
+                SideReply::Nothing => {
+                    let fd = self.socket.as_raw_fd();
+                    let _ = nix::sys::socket::shutdown(fd, nix::sys::socket::Shutdown::Both);
+                    return Err(failed(Errno::ETIMEDOUT));
+                }
                 SideReply::Message(SideMessage::Ready, Some(fd)) => opened.push(fd),
                 SideReply::Message(SideMessage::Go, _) => return Ok(opened),
                 SideReply::Message(SideMessage::Failed(step, errno), _) => {

@@ -108,7 +108,8 @@ fn who_never_runs_dry_keeps_nobody_from_being_heard() {
     let three = three();
     let (own, other) = UnixDatagram::pair().unwrap();
     other.send(&[0]).unwrap();
-    three.adapters.add("d", Box::new(Endless(own, unit(GATEWAY, mac(4)))), None).unwrap();
+    let endless: Box<dyn Port> = Box::new(Endless(own, unit(GATEWAY, mac(4))));
+    three.adapters.add("d", endless, None).unwrap();
     let mut near = three.near;
     let mut buffer = vec![0; near.longest()];
     let mut next = || {
@@ -132,9 +133,6 @@ fn who_never_runs_dry_keeps_nobody_from_being_heard() {
 #[test]
 fn what_comes_down_goes_to_whose_address_it_is() {
     let mut three = three();
-    three.uplink.send(&unit(mac(2), GATEWAY)).unwrap();
-    assert_eq!(read(&mut *three.far, NAMES), "", "nobody has used that address");
-    assert_eq!(three.adapters.unknown(), 1);
     three.outside[1].send(&unit(GATEWAY, mac(2))).unwrap();
     read(&mut *three.near, NAMES);
     three.uplink.send(&unit(mac(2), GATEWAY)).unwrap();
@@ -145,6 +143,47 @@ fn what_comes_down_goes_to_whose_address_it_is() {
     let mut got = [0; 100];
     assert_eq!(three.outside[1].recv(&mut got).unwrap(), noted.len());
     assert!(three.outside[0].recv(&mut got).is_err() && three.outside[2].recv(&mut got).is_err());
+}
+
+/// One that only receives would hear nothing after a new start.
+#[test]
+fn what_is_for_an_unknown_address_is_flooded_within_a_limit() {
+    let mut three = three();
+    three.uplink.send(&unit(mac(2), GATEWAY)).unwrap();
+    assert_eq!(read(&mut *three.far, NAMES), "abc", "nobody has used that address");
+    let sent = 20 * u64::from(FLOODED);
+    let (mut flooded, began) = (0, Instant::now());
+    let mut buffer = vec![0; three.far.longest()];
+    for _ in 0..sent {
+        three.uplink.send(&unit(mac(2), GATEWAY)).unwrap();
+        while three.far.receive(&mut buffer).unwrap().is_some() {
+            flooded += 1;
+        }
+    }
+    let most = u64::from(FLOODED) * (2 + began.elapsed().as_secs());
+    assert!(flooded % 3 == 0 && flooded / 3 <= most, "{flooded} copies");
+    assert_eq!(three.adapters.unknown(), sent - flooded / 3, "the others are counted");
+    three.outside[1].send(&unit(GATEWAY, mac(2))).unwrap();
+    assert_eq!(read(&mut *three.near, NAMES), "b");
+    three.uplink.send(&unit(mac(2), GATEWAY)).unwrap();
+    assert_eq!(read(&mut *three.far, NAMES), "b");
+}
+
+/// The address that an interface was made with is its own, whoever was faster.
+#[test]
+fn a_made_address_is_taken_back() {
+    let mut three = three();
+    three.outside[0].send(&unit(GATEWAY, mac(9))).unwrap();
+    assert_eq!(read(&mut *three.near, NAMES), "a");
+    let (port, outside) = port();
+    three.adapters.add("d", port, Some(mac(9))).unwrap();
+    three.uplink.send(&unit(mac(9), GATEWAY)).unwrap();
+    let names = ["a", "b", "c", "d"];
+    assert_eq!(read(&mut *three.far, &names), "d");
+    three.outside[0].send(&unit(GATEWAY, mac(9))).unwrap();
+    assert_eq!(read(&mut *three.near, &names), "");
+    outside.send(&unit(GATEWAY, mac(9))).unwrap();
+    assert_eq!(read(&mut *three.near, &names), "d");
 }
 
 #[test]

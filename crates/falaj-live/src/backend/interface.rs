@@ -2,7 +2,7 @@
 
 use super::{Address, Backend, BackendEntry, OpenEnd, OpenError, OpenOptions, Port};
 use crate::backend::name::{InterfaceName, InterfaceState};
-use crate::backend::packet::{self, PacketPort, PacketReader, PacketSocket};
+use crate::backend::packet::{self, PacketSocket};
 use crate::backend::xdp::{self, XdpPort, XdpSocket};
 use std::io;
 use std::rc::Rc;
@@ -33,7 +33,7 @@ impl Backend for Arc<PacketSocket> {
     }
 
     fn port(&self) -> io::Result<Box<dyn Port>> {
-        Ok(Box::new(PacketPort::new(PacketReader::new(Arc::clone(self))?)))
+        Ok(Box::new(self.reader_port()?))
     }
 
     fn mtu(&self) -> io::Result<Option<u32>> {

@@ -48,7 +48,12 @@ impl Forwarder {
             None => Label::default(),
         };
         let around = NetworkChange { flows: &fates, sorted, rules };
-        self.network.apply(engine, around, &known, now, &mut self.out)?;
+        self.guarantees.change_begins(now);
+        let applied = self.network.apply(engine, around, &known, now, &mut self.out);
+        if applied.is_err() {
+            self.guarantees.change_ends(now);
+        }
+        applied?;
         let by_change = |output: &&Output| match output {
             Output::Drop(dropped) => dropped.why == DropReason::Changed,
             _ => false,
@@ -68,6 +73,7 @@ impl Forwarder {
         }
         // What the change decided on names flows as they are from now on.
         self.note();
+        self.guarantees.change_ends(now);
         // They were asked whether they can; what one that fails is handed goes on as to any other.
         let _ = self.pace();
         Ok(AppliedChange { at: now, dropped })

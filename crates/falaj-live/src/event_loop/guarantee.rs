@@ -10,6 +10,11 @@
 //! | host | it left its queue in time, and was handed over too late |
 //! | promise | neither: what was promised was not kept |
 //!
+//! A rate is judged by the flow's guaranteed rate clock, packet by packet, and at each look by what
+//! should have left since the last one: either is a proof, with the interval in which it was so.
+//! What was delivered late by the host is none: that is told of packets with a bound on their
+//! delay.
+//!
 //! A packet that does not keep to the envelope is counted, and goes as any other. The flow is held
 //! to have kept to it again when its queue has run empty. Without an envelope the bound is one for
 //! a full queue, which no sender can break.
@@ -17,12 +22,18 @@
 //! A change may promise a flow something else while packets of it wait. What they have found, and
 //! what those find that come behind them, nobody has promised: with an envelope the new bound
 //! counts from the next busy period on, without one from when the packets have left that were
-//! there.
+//! there. Until the link has rested the discipline may take longer than it promises, by as much as
+//! it says ([`Settling`](falaj_sched::contract::guarantee::Settling)). Where it does not say,
+//! nobody is judged until then, nor for as long as the flow's earlier promise could have made it
+//! wait: a regulator remembers what it gave before. A flow that had no promise before is not judged
+//! at all then.
 
 use super::Forwarder;
 use super::units::UnitPacket;
 use falaj_engine::PipeId;
+use falaj_engine::guaranteed_rate::{GuaranteedRateClock, RateShortfall};
 use falaj_engine::message::Emit;
+use falaj_engine::pipe::Counters;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
@@ -36,6 +47,12 @@ pub const REMEMBERED: usize = 64;
 pub struct GuaranteeTerms {
     /// What people call the flow: by that it is the same one after a change.
     pub name: String,
+    /// While it has packets, this rate after this latency; `None`: no rate is promised, or nothing
+    /// that is counted shows it.
+    pub rate: Option<(Rate, Span)>,
+    /// What may come on top of rate and delay after a change, until the link has rested; `None`:
+    /// that is not known.
+    pub settling: Option<Span>,
     /// No packet stays longer, from last bit in to last bit out; `None`: that is not promised.
     pub delay: Option<Span>,
     /// What it may send at most, each a rate and so many bytes at once. None: anything.
@@ -91,6 +108,19 @@ pub struct Violation {
     pub handed_over: Option<Time>,
 }
 
+/// A rate that was promised and not kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RateViolation {
+    /// From 1, among those of delays, in the order in which they were seen.
+    pub number: u64,
+    /// What its flow is called.
+    pub flow: String,
+    /// What was promised.
+    pub rate: Rate,
+    /// When, and how much less was served.
+    pub proof: RateShortfall,
+}
+
 /// What became of a flow's guarantee so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compliance {
@@ -102,6 +132,8 @@ pub struct Compliance {
     pub beyond_bytes: u64,
     /// Packets that stayed too long, by [`ViolationCause::ALL`].
     pub late: [u64; 3],
+    /// How often less was served than the promised rate.
+    pub short: u64,
 }
 
 /// Credit, in bits times 10^9: whole at any rate and instant.
@@ -125,7 +157,29 @@ struct FlowGuarantee {
     /// Since when the flow has not kept to its envelope, in this busy period.
     excused: Option<Time>,
     found: PriorBacklog,
+    clock: Option<GuaranteedRateClock>,
+    /// Packets that came before are not judged.
+    judged_from: Time,
+    waited: Option<SeenBacklog>,
     kept: Compliance,
+}
+
+/// What was queued at a look, and when it has left at the latest.
+#[derive(Clone, Copy, Debug)]
+struct SeenBacklog {
+    at: Time,
+    bytes: u64,
+    sent: u64,
+    thrown_away: u64,
+    deadline: Time,
+}
+
+/// What may come on top of a promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Allowance {
+    Time(Span),
+    /// Nobody knows how much: nothing is judged.
+    Unknown,
 }
 
 /// What a packet finds in its queue, of other terms.
@@ -139,18 +193,23 @@ enum PriorBacklog {
 }
 
 impl FlowGuarantee {
-    fn new(terms: GuaranteeTerms) -> FlowGuarantee {
+    /// These terms from now on.
+    fn new(terms: GuaranteeTerms, now: Time) -> FlowGuarantee {
         let bucket = |&(rate, burst): &(Rate, u64)| {
             let most = Credit::from(burst) * 8 * BIT;
             Bucket { rate: rate.0.into(), most, credit: most }
         };
         let buckets = terms.envelope.iter().map(bucket).collect();
+        let clock = |(rate, latency)| GuaranteedRateClock::new(rate, latency, now);
         FlowGuarantee {
+            clock: terms.rate.map(clock),
             terms,
             buckets,
             last: Time::ZERO,
             excused: None,
             found: PriorBacklog::Nothing,
+            judged_from: Time::ZERO,
+            waited: None,
             kept: Compliance::default(),
         }
     }
@@ -161,12 +220,28 @@ impl FlowGuarantee {
             return self;
         }
         let found = if is_empty { PriorBacklog::Nothing } else { PriorBacklog::Others(now) };
+        let new = FlowGuarantee::new(terms, now);
+        let is_known = new.terms.settling.is_some();
+        let clock = match (new.terms.rate, self.clock) {
+            (Some((rate, latency)), Some(clock)) => Some(clock.changed(rate, latency, now)),
+            _ => new.clock.filter(|_| is_known),
+        };
+        let waits = [
+            self.clock.map(|clock| clock.deadline(now, 0, Span::ZERO)),
+            self.terms.delay.map(|delay| now + delay),
+        ];
+        let judged_from = match waits.into_iter().flatten().max() {
+            _ if is_known => self.judged_from,
+            until => until.map_or(Time::NEVER, |until| until.max(self.judged_from)),
+        };
         FlowGuarantee {
             kept: self.kept,
             excused: self.excused,
             last: now,
             found,
-            ..FlowGuarantee::new(terms)
+            clock,
+            judged_from,
+            ..new
         }
     }
 
@@ -191,6 +266,9 @@ impl FlowGuarantee {
 
     /// A packet that came then leaves; says whose it would be if it were late, if anybody's.
     fn whose(&mut self, arrival: Time, left: Time) -> Option<ViolationCause> {
+        if arrival < self.judged_from {
+            return None;
+        }
         if self.terms.on_condition && self.excused.is_some_and(|since| arrival >= since) {
             return Some(ViolationCause::OwnBurst);
         }
@@ -206,19 +284,149 @@ impl FlowGuarantee {
     }
 }
 
+/// What a flow is judged by, and whether that was kept.
+impl FlowGuarantee {
+    /// What may come on top of the promise, in a pipe that has settled or not.
+    fn allowance(&self, settles: Settles) -> Allowance {
+        match (settles, self.terms.settling) {
+            (Settles::Done, _) => Allowance::Time(Span::ZERO),
+            (Settles::Since { wire }, Some(time)) => Allowance::Time(wire + time),
+            (Settles::Since { .. }, None) | (Settles::Changing, _) => Allowance::Unknown,
+        }
+    }
+
+    /// A packet leaves. Returns the proof where the rate was not kept.
+    fn rate_of(&mut self, emit: &Emit, allowance: Allowance) -> Option<RateShortfall> {
+        let clock = self.clock.as_mut()?;
+        let (judged, time) = match allowance {
+            Allowance::Time(time) => (true, time),
+            Allowance::Unknown => (false, Span(u64::MAX / 4)),
+        };
+        clock.departed(emit.arrival, emit.end, emit.bytes, time).filter(|_| judged)
+    }
+
+    /// Looks whether what waited at the last look has left in time: a flow of which nothing leaves
+    /// any more has no packet that could be late.
+    fn looked_at(
+        &mut self,
+        now: Time,
+        counters: &Counters,
+        allowance: Allowance,
+    ) -> Option<RateShortfall> {
+        let (Some(clock), Allowance::Time(allowance)) = (self.clock, allowance) else {
+            self.waited = None;
+            return None;
+        };
+        let thrown_away = counters.dropped() - counters.dropped_full - counters.dropped_large;
+        let sent = counters.sent_bytes;
+        if let Some(seen) = self.waited.filter(|seen| seen.thrown_away == thrown_away) {
+            let served = sent.saturating_sub(seen.sent);
+            if served < seen.bytes {
+                if now <= seen.deadline {
+                    return None;
+                }
+                self.waited = None;
+                return Some(RateShortfall {
+                    from: seen.at,
+                    to: now,
+                    served,
+                    guaranteed: seen.bytes,
+                });
+            }
+        }
+        let bytes = counters.backlog_bytes;
+        let deadline = clock.deadline(now, bytes, allowance);
+        let seen = SeenBacklog { at: now, bytes, sent, thrown_away, deadline };
+        self.waited = (bytes > 0).then_some(seen);
+        None
+    }
+}
+
+/// Whether a pipe has settled since it was changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Settles {
+    /// It has rested since.
+    #[default]
+    Done,
+    /// It is being changed: what is decided now was promised by nobody.
+    Changing,
+    /// It has not; the time of what was on the wire then.
+    Since { wire: Span },
+}
+
+/// What is known of a pipe beside its flows.
+#[derive(Clone, Copy, Debug, Default)]
+struct PipeState {
+    settles: Settles,
+    /// The last bit that has left, or will.
+    wire_until: Time,
+}
+
 /// All guarantees of a forwarder.
 #[derive(Default)]
 pub(super) struct Guarantees {
     /// By pipe and flow; empty where nobody asked.
     of: Vec<Vec<FlowGuarantee>>,
+    /// By pipe.
+    pipes: Vec<PipeState>,
     /// By [`ViolationCause::ALL`]: whoever sends too much has nobody else's trouble forgotten.
     remembered: [VecDeque<Violation>; 3],
+    /// Of rates.
+    short: VecDeque<RateViolation>,
     number: u64,
 }
 
 impl Guarantees {
     fn get(&mut self, pipe: PipeId, flow: FlowId) -> Option<&mut FlowGuarantee> {
         self.of.get_mut(pipe.0 as usize)?.get_mut(flow.index())
+    }
+
+    /// All pipes are about to be changed.
+    pub(super) fn change_begins(&mut self, now: Time) {
+        for pipe in &mut self.pipes {
+            pipe.settles = Settles::Changing;
+            pipe.wire_until = pipe.wire_until.max(now);
+        }
+        self.of.iter_mut().flatten().for_each(|flow| flow.waited = None);
+    }
+
+    /// They have been: what they decide from now on is judged by what is promised then.
+    pub(super) fn change_ends(&mut self, now: Time) {
+        for pipe in &mut self.pipes {
+            pipe.settles = Settles::Since { wire: pipe.wire_until.since(now) };
+        }
+    }
+
+    /// Less was served than promised.
+    fn fell_short(&mut self, pipe: PipeId, flow: FlowId, proof: RateShortfall) {
+        let Some(guarantee) = self.get(pipe, flow) else { return };
+        let Some((rate, _)) = guarantee.terms.rate else { return };
+        guarantee.kept.short += 1;
+        let flow = guarantee.terms.name.clone();
+        self.number += 1;
+        if self.short.len() == REMEMBERED {
+            self.short.pop_front();
+        }
+        self.short.push_back(RateViolation { number: self.number, flow, rate, proof });
+    }
+
+    /// A look at a pipe, until whose instant all is decided: which flows have not got their rate,
+    /// and whether it has rested.
+    fn look(&mut self, pipe: PipeId, now: Time, counters: impl Fn(FlowId) -> Counters) {
+        let Some(flows) = self.of.get(pipe.0 as usize).map(Vec::len) else { return };
+        let state = self.pipes[pipe.0 as usize];
+        let mut is_empty = true;
+        for f in (0..flows as u32).map(FlowId) {
+            let Some(guarantee) = self.get(pipe, f) else { continue };
+            let (counted, allowance) = (counters(f), guarantee.allowance(state.settles));
+            is_empty &= counted.backlog == 0;
+            if let Some(proof) = guarantee.looked_at(now, &counted, allowance) {
+                self.fell_short(pipe, f, proof);
+            }
+        }
+        if is_empty && now >= state.wire_until {
+            self.pipes[pipe.0 as usize].settles = Settles::Done;
+        }
     }
 
     fn remember(&mut self, late: Violation) {
@@ -232,12 +440,20 @@ impl Guarantees {
 
     /// A packet leaves its queue.
     pub(super) fn emitted(&mut self, emit: &Emit) {
+        let Some(state) = self.pipes.get_mut(emit.pipe.0 as usize) else { return };
+        state.wire_until = state.wire_until.max(emit.end);
+        let settles = state.settles;
         let Some(guarantee) = self.get(emit.pipe, emit.flow) else { return };
-        let Some(cause) = guarantee.whose(emit.arrival, emit.end) else { return };
-        let Some(bound) = guarantee.terms.delay.filter(|&bound| emit.end - emit.arrival > bound)
-        else {
-            return;
-        };
+        let allowance = guarantee.allowance(settles);
+        let (cause, proof) =
+            (guarantee.whose(emit.arrival, emit.end), guarantee.rate_of(emit, allowance));
+        if let Some(proof) = proof {
+            self.fell_short(emit.pipe, emit.flow, proof);
+        }
+        let Some(guarantee) = self.get(emit.pipe, emit.flow) else { return };
+        let (Some(cause), Allowance::Time(more)) = (cause, allowance) else { return };
+        let bound = guarantee.terms.delay.map(|delay| delay + more);
+        let Some(bound) = bound.filter(|&bound| emit.end - emit.arrival > bound) else { return };
         guarantee.kept.late[cause as usize] += 1;
         let flow = guarantee.terms.name.clone();
         let (arrival, end) = (emit.arrival, emit.end);
@@ -306,6 +522,7 @@ impl Forwarder {
         }
         let places = self.order.iter().map(|pipe| pipe.0 as usize + 1).max().unwrap_or(0);
         let mut of = vec![Vec::new(); places];
+        self.guarantees.pipes.resize(places, PipeState::default());
         let now = self.clock.now();
         for (terms, pipe) in terms.into_iter().zip(&self.order) {
             let p = pipe.0 as usize;
@@ -317,7 +534,7 @@ impl Forwarder {
                         let is_empty = self.network.counters(*pipe, FlowId(f as u32)).backlog == 0;
                         old.become_of(terms, now, is_empty)
                     }
-                    None => FlowGuarantee::new(terms),
+                    None => FlowGuarantee::new(terms, now),
                 }
             };
             of[p] = terms.into_iter().enumerate().map(guarantee).collect();
@@ -333,8 +550,10 @@ impl Forwarder {
             let Some(&pipe) = self.order.get(number) else { continue };
             let is_empty = self.network.counters(pipe, flow).backlog == 0;
             if let Some(guarantee) = self.guarantees.get(pipe, flow) {
-                let old =
-                    std::mem::replace(guarantee, FlowGuarantee::new(GuaranteeTerms::default()));
+                let old = std::mem::replace(
+                    guarantee,
+                    FlowGuarantee::new(GuaranteeTerms::default(), now),
+                );
                 *guarantee = old.become_of(terms, now, is_empty);
             }
         }
@@ -358,10 +577,19 @@ impl Forwarder {
         all
     }
 
+    /// Rates that were not kept, those that are remembered, in the order in which they were seen.
+    pub fn short(&self) -> Vec<RateViolation> {
+        self.guarantees.short.iter().cloned().collect()
+    }
+
     /// Decides all that there was to decide until now: what is counted is then of one instant.
     pub fn settle(&mut self) {
-        self.network.poll(self.clock.now(), &mut self.out);
+        let now = self.clock.now();
+        self.network.poll(now, &mut self.out);
         self.note();
+        for pipe in &self.order {
+            self.guarantees.look(*pipe, now, |flow| self.network.counters(*pipe, flow));
+        }
     }
 
     /// A packet comes to its queue.
@@ -389,13 +617,98 @@ mod tests {
     fn guarantee() -> FlowGuarantee {
         let envelope = vec![(Rate(8_000_000), 2000)];
         let delay = Some(Span::from_millis(1));
-        FlowGuarantee::new(GuaranteeTerms {
+        let terms = GuaranteeTerms {
             name: "a".into(),
             delay,
+            settling: Some(Span::ZERO),
             envelope,
             on_condition: true,
-            many: false,
-        })
+            ..GuaranteeTerms::default()
+        };
+        FlowGuarantee::new(terms, Time::ZERO)
+    }
+
+    /// The guarantees of the only flow of the only pipe.
+    fn one(flow: FlowGuarantee) -> Guarantees {
+        let pipes = vec![PipeState::default()];
+        Guarantees { of: vec![vec![flow]], pipes, ..Guarantees::default() }
+    }
+
+    fn emit(arrival: u64, end: u64, bytes: u32) -> Emit {
+        Emit {
+            pipe: PipeId(0),
+            flow: FlowId(0),
+            handle: 0,
+            bytes,
+            arrival: Time(arrival),
+            start: Time(arrival),
+            end: Time(end),
+            due: Time(end),
+        }
+    }
+
+    /// A byte in a microsecond, after a millisecond.
+    fn of_a_rate(settling: Option<Span>) -> Guarantees {
+        let rate = Some((Rate(8_000_000), Span::from_millis(1)));
+        let terms =
+            GuaranteeTerms { name: "a".into(), rate, settling, ..GuaranteeTerms::default() };
+        one(FlowGuarantee::new(terms, Time::ZERO))
+    }
+
+    #[test]
+    fn a_rate_is_broken_by_a_packet_and_not_by_a_second() {
+        let mut of = of_a_rate(None);
+        of.emitted(&emit(0, 1_500_000, 500));
+        assert!(of.short.is_empty());
+        of.emitted(&emit(0, 2_000_001, 500));
+        assert_eq!((of.of[0][0].kept.short, of.short.len()), (1, 1));
+        let proof = of.short[0].proof;
+        assert_eq!((proof.served, proof.guaranteed, proof.to), (500, 1_000, Time(2_000_001)));
+        // Who sends nothing for a second is owed nothing for it.
+        of.emitted(&emit(1_000_000_000, 1_001_500_000, 500));
+        assert_eq!(of.of[0][0].kept.short, 1);
+    }
+
+    #[test]
+    fn after_a_change_a_promise_has_as_long_as_the_discipline_needs() {
+        for (settling, is_judged) in [(Some(Span(1_000)), true), (None, false)] {
+            let mut of = of_a_rate(settling);
+            of.emitted(&emit(0, 5_000, 1));
+            of.change_begins(Time(3_000));
+            of.emitted(&emit(0, 90_000_000, 1));
+            of.change_ends(Time(3_000));
+            assert!(of.short.is_empty(), "nobody has promised what is decided in between");
+            let wire = 90_000_000 - 3_000;
+            let latest = 100_000_000 + 1_500_000 + wire + 1_000;
+            of.emitted(&emit(100_000_000, latest, 500));
+            assert!(of.short.is_empty());
+            of.emitted(&emit(300_000_000, latest + 200_000_001, 500));
+            assert_eq!(of.short.len(), usize::from(is_judged));
+            // It rests.
+            of.look(PipeId(0), Time(900_000_000), |_| Counters::default());
+            of.emitted(&emit(900_000_000, 901_500_001, 500));
+            assert_eq!(of.short.len(), 1 + usize::from(is_judged));
+        }
+    }
+
+    #[test]
+    fn a_flow_of_which_nothing_leaves_is_found_at_a_look() {
+        let mut of = of_a_rate(None);
+        let waits = |backlog_bytes, sent_bytes| {
+            move |_| Counters { backlog: 1, backlog_bytes, sent_bytes, ..Counters::default() }
+        };
+        of.look(PipeId(0), Time(0), waits(500, 0));
+        of.look(PipeId(0), Time(1_500_000), waits(500, 499));
+        assert!(of.short.is_empty(), "there is time left");
+        of.look(PipeId(0), Time(1_500_001), waits(500, 499));
+        let proof =
+            RateShortfall { from: Time(0), to: Time(1_500_001), served: 499, guaranteed: 500 };
+        assert_eq!(of.short.iter().map(|short| short.proof).collect::<Vec<_>>(), [proof]);
+        // What was thrown away is not waited for.
+        of.look(PipeId(0), Time(2_000_000), waits(500, 499));
+        let thrown = |_| Counters { dropped_by_policy: 1, ..waits(400, 499)(FlowId(0)) };
+        of.look(PipeId(0), Time(9_000_000), thrown);
+        assert_eq!(of.short.len(), 1);
     }
 
     #[test]
@@ -466,17 +779,8 @@ mod tests {
 
     #[test]
     fn late_packets_are_counted_by_cause_and_the_last_are_remembered() {
-        let mut all = Guarantees { of: vec![vec![guarantee()]], ..Guarantees::default() };
-        let emit = |ms| Emit {
-            pipe: PipeId(0),
-            flow: FlowId(0),
-            handle: 0,
-            bytes: 100,
-            arrival: Time(7),
-            start: Time(8),
-            end: Time(7) + Span::from_millis(ms),
-            due: Time(9),
-        };
+        let mut all = one(guarantee());
+        let emit = |ms: u64| emit(7, 7 + 1_000_000 * ms, 100);
         all.emitted(&emit(1));
         assert_eq!(all.number, 0, "the bound itself is kept");
         (0..REMEMBERED + 3).for_each(|_| all.emitted(&emit(2)));

@@ -36,7 +36,9 @@ mod tx;
 mod units;
 
 pub use change::AppliedChange;
-pub use guarantee::{Compliance, GuaranteeTerms, REMEMBERED, Violation, ViolationCause};
+pub use guarantee::{
+    Compliance, GuaranteeTerms, REMEMBERED, RateViolation, Violation, ViolationCause,
+};
 pub use occupancy::LinkOccupancy;
 pub use options::{Options, WhenFull};
 pub use recorder::{Recorded, Recorder};

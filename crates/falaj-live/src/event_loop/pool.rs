@@ -23,6 +23,8 @@ pub(crate) struct UnitPool {
 struct PooledUnit {
     memory: Box<[u8]>,
     length: u32,
+    /// Bytes of the records of its packets.
+    records: usize,
     owner: MemoryOwner,
 }
 
@@ -54,6 +56,9 @@ const OF_WHAT_IS_LEFT: usize = 8;
 const SHORT: usize = 16 << 10;
 /// What a unit costs besides its bytes: here, in the queues, in the allocator.
 const BESIDE: usize = 128;
+/// What each further packet of a unit costs: its records here, in the queues and in the calendar of
+/// releases, with what vectors keep free. A unit of one-byte segments has thousands.
+const RECORD: usize = 192;
 /// More spare buffers of a length than this go back to the allocator.
 const SPARE: usize = 256;
 
@@ -97,14 +102,15 @@ impl UnitPool {
         &mut self.reading
     }
 
-    /// Keeps the unit that was just read; `None` if there is no memory for it, or none of its
-    /// owner's.
+    /// Keeps the unit of so many packets that was just read; `None` if there is no memory for it,
+    /// or none of its owner's.
     #[inline]
-    pub(crate) fn keep(&mut self, length: usize, owner: MemoryOwner) -> Option<u32> {
+    pub(crate) fn keep(&mut self, length: usize, packets: u32, owner: MemoryOwner) -> Option<u32> {
         let size = self.size;
         let copied = length <= SHORT && size > SHORT;
         let (room, which) = if copied { roomy(length) } else { (size, LENGTHS) };
-        let needed = BESIDE + room;
+        let records = RECORD * (packets as usize).saturating_sub(1);
+        let needed = BESIDE + room + records;
         let left = self.memory.checked_sub(needed)?;
         let place = owner.place();
         if self.held.len() <= place {
@@ -122,7 +128,7 @@ impl UnitPool {
         } else {
             std::mem::take(&mut self.reading)
         };
-        let kept = PooledUnit { memory, length: length as u32, owner };
+        let kept = PooledUnit { memory, length: length as u32, records, owner };
         match self.free.pop() {
             Some(handle) => {
                 self.units[handle as usize] = kept;
@@ -156,9 +162,9 @@ impl UnitPool {
     /// Gives its memory back.
     #[inline]
     pub(crate) fn release(&mut self, handle: u32) {
-        let PooledUnit { memory, owner, .. } = &mut self.units[handle as usize];
-        let (memory, owner) = (std::mem::take(memory), *owner);
-        let needed = BESIDE + memory.len();
+        let PooledUnit { memory, owner, records, .. } = &mut self.units[handle as usize];
+        let (memory, owner, records) = (std::mem::take(memory), *owner, *records);
+        let needed = BESIDE + memory.len() + records;
         self.memory += needed;
         self.held[owner.place()] -= needed;
         self.free.push(handle);
@@ -175,7 +181,7 @@ mod tests {
 
     fn kept(pool: &mut UnitPool, byte: u8, length: usize) -> Option<u32> {
         pool.buffer()[..length].fill(byte);
-        pool.keep(length, MemoryOwner::Port(0))
+        pool.keep(length, 1, MemoryOwner::Port(0))
     }
 
     #[test]
@@ -223,6 +229,25 @@ mod tests {
             assert_eq!(pool.unit(handle), [i as u8; 60]);
         }
     }
+
+    #[test]
+    fn records_of_packets_count() {
+        let (size, packets) = (65_536, 60_000);
+        let mut pool = UnitPool::new(size, 1 << 30);
+        let mut kept = 0;
+        let mut more = || {
+            pool.buffer();
+            pool.keep(size, packets, MemoryOwner::Port(0))
+        };
+        while more().is_some() {
+            kept += 1;
+        }
+        let each = size + packets as usize * RECORD;
+        assert!(kept * each <= 1 << 30 && kept > 0, "{kept} units of {each} bytes");
+        (0..kept as u32).for_each(|handle| pool.release(handle));
+        assert_eq!(pool.memory, 1 << 30);
+    }
+
     #[test]
     fn whoever_takes_all_that_it_may_leaves_something_for_others() {
         const UNIT: usize = 1_000;
@@ -231,7 +256,7 @@ mod tests {
         let taken = |pool: &mut UnitPool, owner: MemoryOwner| -> Vec<u32> {
             std::iter::from_fn(|| {
                 pool.buffer();
-                pool.keep(UNIT, owner)
+                pool.keep(UNIT, 1, owner)
             })
             .collect()
         };

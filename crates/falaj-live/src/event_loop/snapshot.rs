@@ -1,6 +1,6 @@
 //! What the forwarder knows of its flows, for whoever asks while it runs.
 
-use super::{Compliance, Forwarder, LiveLosses, Violation};
+use super::{Compliance, Forwarder, LiveLosses, RateViolation, Violation};
 use falaj_engine::PipeId;
 use falaj_engine::pipe::Counters;
 use falaj_engine::rules::{RuleCounters, RuleStats};
@@ -52,6 +52,8 @@ pub struct Snapshot {
     pub kept: Vec<Vec<Compliance>>,
     /// Packets that stayed too long, the last [`REMEMBERED`](super::REMEMBERED) of each cause.
     pub late: Vec<Violation>,
+    /// Rates that were not kept, the last [`REMEMBERED`](super::REMEMBERED).
+    pub short: Vec<RateViolation>,
 }
 
 impl Forwarder {
@@ -78,6 +80,7 @@ impl Forwarder {
             losses: self.losses(),
             kept: self.kept(),
             late: self.late(),
+            short: self.short(),
         }
     }
 

@@ -60,11 +60,14 @@ pub struct LiveLosses {
     pub unread: u64,
     /// They came to a receiver that did not read them in time; the receiver knows.
     pub overflowed: u64,
+    /// They were for an Ethernet address that no adapter has used
+    /// ([`Adapters::unknown`](crate::adapters::Adapters::unknown)).
+    pub unknown: u64,
 }
 
 impl LiveLosses {
     /// How many for which reason, to be read after "packets".
-    pub fn by_reason(&self) -> [(u64, &'static str); 6] {
+    pub fn by_reason(&self) -> [(u64, &'static str); 7] {
         [
             (self.unmatched, "matched no rule"),
             (self.not_taken, "were not taken by the far end"),
@@ -72,6 +75,7 @@ impl LiveLosses {
             (self.no_memory, "found no memory"),
             (self.unread, "were not read in time at the entrance"),
             (self.overflowed, "were not read in time by the receiver"),
+            (self.unknown, "were for an Ethernet address that no adapter has used"),
         ]
     }
 }

@@ -83,8 +83,8 @@ impl UnitStore {
         (port, owner): (usize, MemoryOwner),
         train: Option<Train>,
     ) -> Option<u32> {
-        let unit = self.pool.keep(length, owner)?;
         let packets = train.map_or(1, |t| t.packets()) as u32;
+        let unit = self.pool.keep(length, packets, owner)?;
         let about = UnitInfo { port: port as u32, train, undecided: packets, left: packets };
         match self.about.get_mut(unit as usize) {
             Some(place) => *place = about,

@@ -1,16 +1,18 @@
 //! A way out through the host: a pair of interfaces, a route back, forwarding, and the translation
 //! of addresses.
 //!
-//! All of it bears the link's number, `falaj-N`, so that links do not disturb each other and what a
-//! killed machine left behind is replaced. Forwarding is switched off again by whoever switched it
-//! on, unless another link needs it then.
+//! All of it bears the link's number, `falaj-N`, so that links do not disturb each other. Each link
+//! is an owner of forwarding ([`Owners`](super::owners::Owners)): the last one switches it off
+//! again if the first one had switched it on, and whoever comes undoes what is left of those that
+//! were killed.
 
+use super::owners::{Owner, Owners};
 use super::{Caretaker, FarSide, Translator};
 use crate::link_end::Subnet;
 use crate::sandbox::NAT_INTERFACE;
 use crate::sandbox::netlink::{Netlink, NetlinkInterface};
 use nix::errno::Errno;
-use nix::net::if_::{if_nameindex, if_nametoindex};
+use nix::net::if_::if_nametoindex;
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::Ipv4Addr;
@@ -32,7 +34,7 @@ pub(super) struct HostNat {
     /// What was done, to be undone.
     interface: Option<u32>,
     translated: bool,
-    forwarding: bool,
+    owner: Option<Owner>,
     accepted: Vec<Vec<String>>,
 }
 
@@ -48,14 +50,14 @@ impl HostNat {
                 .map_err(|e| format!("cannot open {}: {e}", path.display()))?,
             interface: None,
             translated: false,
-            forwarding: false,
+            owner: None,
             accepted: Vec::new(),
         })
     }
 
     /// The link's addresses, as rules write them.
     fn net(&self) -> String {
-        format!("{}/24", Ipv4Addr::new(10, 77, self.subnet.number(), 0))
+        net(self.subnet.number())
     }
 
     fn interfaces(&mut self) -> Result<(), String> {
@@ -78,13 +80,37 @@ impl HostNat {
         netlink.add_route(index, (net.into(), 24), far.into()).map_err(failed("set the route back"))
     }
 
+    /// Switches forwarding on, unless it is, once what killed links have left is undone.
     fn forward(&mut self) -> Result<(), String> {
         let failed = |e| format!("cannot switch forwarding on: {e}");
-        if fs::read_to_string(FORWARD).map_err(failed)?.trim() == "0" {
+        let mut owners = Owners::open().map_err(failed)?;
+        for number in owners.dead().map_err(failed)? {
+            self.undo(number);
+            owners.bury(number).map_err(failed)?;
+        }
+        let is_on = fs::read_to_string(FORWARD).map_err(failed)?.trim() != "0";
+        let number = self.subnet.number();
+        self.owner = Some(owners.join(number, !is_on).map_err(failed)?);
+        if !is_on {
             fs::write(FORWARD, "1").map_err(failed)?;
-            self.forwarding = true;
         }
         Ok(())
+    }
+
+    /// Undoes what a link of this number has left, as far as it is there.
+    fn undo(&self, number: u8) {
+        let name = format!("{PREFIX}{number}");
+        let _ = match &self.translator {
+            Translator::Nft(nft) => run(nft, &["delete", "table", "ip", &name], ""),
+            Translator::Iptables(iptables) => {
+                run(iptables, &words("-D", &rule(&net(number), &name)), "")
+            }
+        };
+        if let Some(iptables) = &self.iptables {
+            for way in ["-i", "-o"] {
+                let _ = run(iptables, &words("-D", &accepts(way, &name)), "");
+            }
+        }
     }
 
     fn translate(&mut self) -> Result<(), String> {
@@ -112,9 +138,7 @@ impl HostNat {
 
     /// The translation as iptables has it.
     fn rule(&self) -> Vec<String> {
-        let (net, name) = (self.net(), &self.name);
-        let rule = format!("POSTROUTING -t nat -s {net} ! -o {name} -j MASQUERADE");
-        rule.split_whitespace().map(Into::into).collect()
+        rule(&self.net(), &self.name)
     }
 
     /// A host that forwards for nobody by default (as with Docker) is told to forward for us.
@@ -127,13 +151,26 @@ impl HostNat {
             return;
         }
         for way in ["-i", "-o"] {
-            let rule: Vec<String> =
-                ["FORWARD", way, &self.name, "-j", "ACCEPT"].map(Into::into).into();
+            let rule = accepts(way, &self.name);
             if run(&iptables, &words("-I", &rule), "").is_ok() {
                 self.accepted.push(rule);
             }
         }
     }
+}
+
+/// The addresses of the link of this number.
+fn net(number: u8) -> String {
+    format!("{}/24", Ipv4Addr::new(10, 77, number, 0))
+}
+
+fn rule(net: &str, name: &str) -> Vec<String> {
+    let rule = format!("POSTROUTING -t nat -s {net} ! -o {name} -j MASQUERADE");
+    rule.split_whitespace().map(Into::into).collect()
+}
+
+fn accepts(way: &str, name: &str) -> Vec<String> {
+    ["FORWARD", way, name, "-j", "ACCEPT"].map(Into::into).into()
 }
 
 fn words<'a>(verb: &'a str, rule: &'a [String]) -> Vec<&'a str> {
@@ -190,10 +227,7 @@ impl Caretaker for HostNat {
         if let Some(index) = self.interface.take() {
             let _ = Netlink::open().and_then(|mut netlink| netlink.remove(index));
         }
-        let ours =
-            |i: &nix::net::if_::Interface| i.name().to_bytes().starts_with(PREFIX.as_bytes());
-        let others = if_nameindex().is_ok_and(|all| all.iter().any(ours));
-        if std::mem::take(&mut self.forwarding) && !others {
+        if self.owner.take().is_some_and(Owner::leave) {
             let _ = fs::write(FORWARD, "0");
         }
     }

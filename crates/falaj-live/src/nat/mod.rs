@@ -15,6 +15,7 @@
 //! was, and ends.
 
 mod host;
+mod owners;
 mod user_mode;
 
 use crate::link_end::{End, Subnet};

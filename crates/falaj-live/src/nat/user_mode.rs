@@ -2,6 +2,7 @@
 //! through sockets of its own. It sees one peer, the near side, whose address it takes as it comes.
 
 use super::{Caretaker, FarSide, NAMES, NatMethod, OWN, OWN_NET};
+use crate::process;
 use crate::sandbox::NAT_INTERFACE;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::ffi::OsString;
@@ -88,6 +89,7 @@ impl Caretaker for UserMode {
         self.said = Some(said);
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+        process::end_with_this_thread(&mut command);
         let child = command.spawn().map_err(|e| format!("cannot be started: {e}"))?;
         self.namespace = None;
         self.child = Some(child);

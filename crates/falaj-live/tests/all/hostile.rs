@@ -143,7 +143,7 @@ pub(crate) fn adapters(bytes: &[u8]) {
         while uplink.recv(&mut got).is_ok() {}
     }
     // Who begins anew has his address again, whoever has used it meanwhile.
-    NAMES.iter().for_each(|name| all.remove(name));
+    NAMES.iter().for_each(|name| drop(all.remove(name)));
     outside = (0..NAMES.len()).map(add).collect();
     pass(&mut near, &mut far);
     while uplink.recv(&mut got).is_ok() {}

@@ -41,6 +41,9 @@ pub struct Outlook {
     pub service: Option<(Rate, Span, Curve)>,
     /// What must hold, beside a backlog, for the rate that is promised.
     pub rate_condition: Option<RateCondition>,
+    /// What may come on top of the promise after a change, until the link has rested; `None`: that
+    /// is not known.
+    pub settling: Option<Span>,
     /// By which curve its packets have deadlines, if they have.
     pub deadlines: Option<Deadlines>,
     /// From the envelope to that service.
@@ -127,6 +130,10 @@ pub fn outlooks(
             rate_condition: served
                 .rate_condition
                 .filter(|_| promise.as_ref().is_ok_and(|p| p.rate.0 > 0)),
+            settling: promise
+                .as_ref()
+                .ok()
+                .and_then(|p| served.settling.time(&direction.pipe.setup, p)),
             promise,
             limit,
             envelope,

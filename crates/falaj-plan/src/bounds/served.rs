@@ -3,7 +3,9 @@
 use super::follows::{By, Distances};
 use falaj_scenario::Direction;
 use falaj_sched::contract::complete::CompleteDiscipline;
-use falaj_sched::contract::guarantee::{Bound, Deadlines, Promise, RateCondition, StaircaseCurve};
+use falaj_sched::contract::guarantee::{
+    Bound, Deadlines, Promise, RateCondition, Settling, StaircaseCurve,
+};
 use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::contract::params::{ConfigErrors, Setup};
 use falaj_sched::queues::aqm::any_later;
@@ -25,6 +27,8 @@ pub struct Served {
     pub(crate) deadlines: Vec<Option<Deadlines>>,
     /// What must hold, beside a backlog, for the rates.
     pub(super) rate_condition: Option<RateCondition>,
+    /// What may come on top of its promises after a change.
+    pub(super) settling: Settling,
     /// By how much its delays differ at most, if that is known.
     pub(super) jitters: Vec<Option<Bound>>,
     /// The limit of the one queue, if all flows share it.
@@ -143,6 +147,7 @@ impl registry::Visitor for Finer {
                 .map(|&f| discipline.deadlines(f).filter(|_| self.whole))
                 .collect(),
             rate_condition: discipline.rate_condition(),
+            settling: if self.whole { discipline.settling() } else { Settling::Unknown },
             largest: self.largest,
             jitters: self
                 .flows

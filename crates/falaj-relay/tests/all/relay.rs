@@ -6,7 +6,7 @@ use falaj_sched::queues::queue::Limit;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -164,6 +164,58 @@ fn a_relay_to_itself_is_refused() {
     }
     let other = Relay::new(&RelaySpec::new(ANY.into(), echo()), &delay(0));
     assert!(other.is_ok());
+}
+
+/// A client takes answers from the address alone that it has asked, one of several of this host.
+#[test]
+fn an_answer_comes_from_the_address_that_was_asked() {
+    for (listen, asked) in [("0.0.0.0:0", "127.0.0.2"), ("[::]:0", "127.0.0.2"), ("[::]:0", "::1")]
+    {
+        let spec = RelaySpec::new(listen.parse().unwrap(), echo());
+        let relay = Running::with(&spec, &delay(0));
+        let asked: IpAddr = asked.parse().unwrap();
+        let own: IpAddr = if asked.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { asked };
+        let client = UdpSocket::bind((own, 0)).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.connect((asked, relay.address.port())).unwrap();
+        for _ in 0..3 {
+            client.send(b"a").unwrap();
+            assert_eq!(client.recv(&mut [0; 9]).unwrap(), 2, "{listen} asked at {asked}");
+        }
+        relay.end();
+    }
+}
+
+/// Far ends that read nothing have memory waiting for them; it is bounded, and the next stream
+/// comes through all the same.
+#[test]
+fn streams_that_nobody_reads_leave_memory_for_others() {
+    let far = TcpListener::bind(ANY).unwrap();
+    let (memory, unread) = (2 << 20, 24);
+    let spec = RelaySpec { memory, ..RelaySpec::new(ANY.into(), far.local_addr().unwrap()) };
+    let relay = Running::with(&spec, &link(Rate::UNLIMITED, 0, Limit::Packets(1000)));
+    let mut held = Vec::new();
+    for _ in 0..unread {
+        let mut client = stream(relay.address);
+        held.push((far.accept().unwrap().0, client.try_clone().unwrap()));
+        thread::spawn(move || while client.write(&[0; 1 << 16]).is_ok_and(|n| n > 0) {});
+    }
+    let mut client = stream(relay.address);
+    let (mut server, _) = far.accept().unwrap();
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let sent = text(1 << 20);
+    let copy = sent.clone();
+    let writer = thread::spawn(move || client.write_all(&copy).map(|()| client));
+    let mut came = vec![0; sent.len()];
+    server.read_exact(&mut came).unwrap();
+    assert_eq!(came, sent);
+    drop(writer.join().unwrap());
+    let report = relay.end();
+    // Each direction may have a segment, and what its threads have just asked for, beyond it.
+    let beyond = 2 * (unread + 1) * 2 * 2_048;
+    assert!(report.most_memory <= memory + beyond, "{}", report.most_memory);
+    assert!(report.most_memory > memory / 2, "nobody filled it: {}", report.most_memory);
+    drop(held);
 }
 
 #[test]

@@ -68,6 +68,12 @@ pub trait Guarantees: Discipline {
         false
     }
 
+    /// What may come on top of a [promise](Guarantees::service) after a change, until the link has
+    /// rested.
+    fn settling(&self) -> Settling {
+        Settling::Unknown
+    }
+
     /// Returns true if its flows must be queues, and may not be divided by other disciplines: so
     /// where it [sees arrivals](Discipline::SEES_ARRIVALS), which are not seen above a division.
     fn only_over_queues(&self) -> bool {
@@ -169,6 +175,36 @@ impl RateCondition {
             RateCondition::OwesNothing => "from when it owes nothing",
             RateCondition::Queued => {
                 "from when it owes nothing, as long as more than 2 L of it are queued"
+            }
+        }
+    }
+}
+
+/// By how much later than promised packets may leave after a change of shares, rates or flows,
+/// until the link has rested; beside what is on the wire at the change. Each line was derived and
+/// attacked (`docs/decisions/0008-change-by-succession.md`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settling {
+    /// That is not known: until the link has rested nothing is promised.
+    Unknown,
+    /// The time of so many of the largest packets at the flow's own rate: `n L/r`.
+    OwnPackets(u32),
+    /// The time of a largest packet of each flow on the link: `N L/C`.
+    PacketOfEach,
+}
+
+impl Settling {
+    /// The time, of a flow with this promise on a link with this setup.
+    pub fn time(self, setup: &Setup, promise: &Promise) -> Option<Span> {
+        let largest = u64::from(setup.largest);
+        match self {
+            Settling::Unknown => None,
+            Settling::OwnPackets(0) => Some(Span::ZERO),
+            Settling::OwnPackets(n) => {
+                (promise.rate.0 > 0).then(|| promise.rate.airtime_of_many(u64::from(n) * largest))
+            }
+            Settling::PacketOfEach => {
+                Some(setup.rate.airtime_of_many(setup.leaves().len() as u64 * largest))
             }
         }
     }

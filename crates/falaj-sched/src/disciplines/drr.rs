@@ -8,7 +8,7 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
-use crate::contract::guarantee::{Guarantees, Promise, StaircaseCurve, finite_rate};
+use crate::contract::guarantee::{Guarantees, Promise, Settling, StaircaseCurve, finite_rate};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
@@ -98,8 +98,12 @@ impl Guarantees for Drr {
         Ok(self.quanta.promise(f))
     }
 
+    fn settling(&self) -> Settling {
+        Settling::OwnPackets(0)
+    }
+
     fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
-        self.quanta.visits(f, |j| j != f).turns()
+        self.quanta.visits_among_all(f).turns()
     }
 
     fn serves_strictly(&self) -> bool {

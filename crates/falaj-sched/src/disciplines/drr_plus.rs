@@ -375,7 +375,7 @@ impl Guarantees for DrrPlus {
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let low = self.contracts[f.index()].is_some();
         let (rate, burst) = self.reserved(Some(f));
-        let shared = self.quanta.visits(f, |j| j != f);
+        let shared = self.quanta.visits_among_all(f);
         let once = if burst > 0 { self.longest_visit(None).saturating_add(burst) } else { 0 };
         let visits = Visits {
             rate: Rate(shared.rate.0 - rate),

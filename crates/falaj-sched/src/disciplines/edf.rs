@@ -7,7 +7,7 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, DropImpact, Guarantees, Promise, finite_rate, full_queue, room_for_one,
+    Bound, DropImpact, Guarantees, Promise, Settling, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
@@ -162,6 +162,10 @@ impl Guarantees for Edf {
                 condition: "all flows' arrivals A_j meet sum A_j(t - d_j) + L <= C t for every t",
             }],
         })
+    }
+
+    fn settling(&self) -> Settling {
+        Settling::OwnPackets(0)
     }
 }
 

@@ -11,7 +11,7 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, DropImpact, Guarantees, Promise, finite_rate, full_queue, room_for_one,
+    Bound, DropImpact, Guarantees, Promise, Settling, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
@@ -337,6 +337,10 @@ impl Guarantees for Ffs {
             },
             others: Vec::new(),
         })
+    }
+
+    fn settling(&self) -> Settling {
+        Settling::OwnPackets(1)
     }
 
     /// A head in the place of a longer one keeps its place, and what it waits too long there is

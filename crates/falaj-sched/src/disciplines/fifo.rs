@@ -3,7 +3,7 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Promise, admits_one, full_queue, without_room,
+    Bound, Guarantees, Promise, Settling, admits_one, full_queue, without_room,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
@@ -129,6 +129,10 @@ impl Guarantees for Fifo {
             },
             others: Vec::new(),
         })
+    }
+
+    fn settling(&self) -> Settling {
+        Settling::OwnPackets(0)
     }
 
     fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {

@@ -17,7 +17,7 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::Draw;
-use crate::contract::guarantee::{Bound, Guarantees, Promise, finite_rate, room_for_one};
+use crate::contract::guarantee::{Bound, Guarantees, Promise, Settling, finite_rate, room_for_one};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
@@ -360,6 +360,10 @@ impl Guarantees for Hrr {
             delay: Bound { delay: until(packets), formula, condition: "packets that found room" },
             others,
         })
+    }
+
+    fn settling(&self) -> Settling {
+        Settling::OwnPackets(0)
     }
 
     fn only_on_a_link(&self) -> Option<&'static str> {

@@ -11,7 +11,7 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Promise, RateCondition, finite_rate, full_queue, room_for_one,
+    Bound, Guarantees, Promise, RateCondition, Settling, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
@@ -212,6 +212,10 @@ impl Guarantees for Qfq {
             },
             others: Vec::new(),
         })
+    }
+
+    fn settling(&self) -> Settling {
+        Settling::OwnPackets(3)
     }
 
     fn rate_condition(&self) -> Option<RateCondition> {

@@ -13,7 +13,7 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Promise, RateCondition, finite_rate, full_queue, room_for_one,
+    Bound, Guarantees, Promise, RateCondition, Settling, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
@@ -341,6 +341,10 @@ impl Guarantees for QfqPlus {
             },
             others: Vec::new(),
         })
+    }
+
+    fn settling(&self) -> Settling {
+        Settling::OwnPackets(3)
     }
 
     fn rate_condition(&self) -> Option<RateCondition> {

@@ -17,7 +17,7 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Guarantees, Promise};
+use crate::contract::guarantee::{Bound, Guarantees, Promise, Settling};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
@@ -178,6 +178,10 @@ impl Guarantees for Scfq {
             condition: "packets that found room",
         };
         Ok(self.shares.promise(f, others, delay, Vec::new()))
+    }
+
+    fn settling(&self) -> Settling {
+        Settling::OwnPackets(0)
     }
 }
 

@@ -12,7 +12,7 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Guarantees, Promise, RateCondition};
+use crate::contract::guarantee::{Bound, Guarantees, Promise, RateCondition, Settling};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
@@ -180,6 +180,10 @@ impl Guarantees for Sfq {
             condition: "packets that found room",
         };
         Ok(self.shares.promise(f, others, delay, Vec::new()))
+    }
+
+    fn settling(&self) -> Settling {
+        Settling::OwnPackets(0)
     }
 
     fn rate_condition(&self) -> Option<RateCondition> {

@@ -7,7 +7,7 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, DropImpact, Guarantees, Promise, RateCondition};
+use crate::contract::guarantee::{Bound, DropImpact, Guarantees, Promise, RateCondition, Settling};
 use crate::contract::hooks::{MediumHooks, QueueHooks, Thrown};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
@@ -237,6 +237,10 @@ impl Guarantees for Wf2q {
             condition: "packets that found room",
         };
         Ok(self.shares.promise_by_fluid(f, delay))
+    }
+
+    fn settling(&self) -> Settling {
+        Settling::PacketOfEach
     }
 
     fn rate_condition(&self) -> Option<RateCondition> {

@@ -8,7 +8,7 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, DropImpact, Guarantees, Promise, RateCondition};
+use crate::contract::guarantee::{Bound, DropImpact, Guarantees, Promise, RateCondition, Settling};
 use crate::contract::hooks::{MediumHooks, QueueHooks, Thrown};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
@@ -207,6 +207,10 @@ impl Guarantees for Wfq {
             condition: "packets that found room",
         };
         Ok(self.shares.promise_by_fluid(f, delay))
+    }
+
+    fn settling(&self) -> Settling {
+        Settling::OwnPackets(1)
     }
 
     fn rate_condition(&self) -> Option<RateCondition> {

@@ -15,7 +15,7 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Promise, finite_rate, full_queue, room_for_one,
+    Bound, Guarantees, Promise, Settling, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
@@ -67,6 +67,8 @@ pub struct Wrr {
     sent: u32,
     rate: Rate,
     largest: u64,
+    /// Packets of a whole round.
+    frame: u64,
     limits: Vec<Limit>,
     full_queues: Vec<u64>,
 }
@@ -104,6 +106,7 @@ impl Wrr {
             weights.push(weight as u32);
         }
         Ok(Wrr {
+            frame: weights.iter().map(|&weight| u64::from(weight)).sum(),
             weights,
             round: Round::EMPTY,
             sent: 0,
@@ -166,8 +169,7 @@ impl Guarantees for Wrr {
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let (full, limit) = (self.full_queues[f.index()], self.limits[f.index()]);
         let weight = u64::from(self.weights[f.index()]);
-        let frame: u64 = self.weights.iter().map(|&w| u64::from(w)).sum();
-        let between = (frame - weight) * self.largest;
+        let between = (self.frame - weight) * self.largest;
         let until = |packets: u64, bytes: u64| {
             let visits = packets.div_ceil(weight);
             self.rate.airtime_of_many(visits.saturating_mul(between).saturating_add(bytes))
@@ -196,6 +198,10 @@ impl Guarantees for Wrr {
             },
             others,
         })
+    }
+
+    fn settling(&self) -> Settling {
+        Settling::OwnPackets(0)
     }
 
     /// Wherever in a visit an interval of backlog begins, `m` visits more are preceded by

@@ -75,6 +75,8 @@ pub(crate) struct Quanta {
     pub(crate) each: Vec<u32>,
     pub(crate) rate: Rate,
     pub(crate) largest: u64,
+    /// All of them together.
+    total: u64,
     full_queues: Vec<u64>,
 }
 
@@ -103,6 +105,7 @@ impl Quanta {
         }
         ConfigErrors::of(refused)?;
         Ok(Quanta {
+            total: each.iter().map(|&quantum| u64::from(quantum)).sum(),
             each,
             rate: setup.rate,
             largest: u64::from(setup.largest).max(1),
@@ -132,7 +135,7 @@ impl Quanta {
     /// `[(F - Q)(1 + L/Q) + sum L]/C`, with `F` the sum of the quanta (Boyer, Stea
     /// and Sofack 2012, with completed packets only: a last `L` of one's own).
     pub(crate) fn promise(&self, f: FlowId) -> Promise {
-        let visits = self.visits(f, |j| j != f);
+        let visits = self.visits_among_all(f);
         Promise {
             rate: visits.rate(),
             latency: visits.latency(),
@@ -146,7 +149,15 @@ impl Quanta {
         }
     }
 
-    /// How `f` is visited in a round of its own and `others`.
+    /// How `f` is visited in a round of all.
+    pub(crate) fn visits_among_all(&self, f: FlowId) -> Visits {
+        let quantum = self.of(f);
+        let once = (self.each.len() as u64 - 1) * self.largest;
+        let between = self.total - quantum;
+        Visits { rate: self.rate, largest: self.largest, quantum, between, once }
+    }
+
+    /// How `f` is visited in a round of its own and `others`: a step for each flow.
     pub(crate) fn visits(&self, f: FlowId, others: impl Fn(FlowId) -> bool) -> Visits {
         let between = self.flows(&others).map(|j| self.of(j)).sum();
         let once = self.flows(&others).count() as u64 * self.largest;

@@ -1,5 +1,6 @@
 //! A service in memory: all of it as it is, but that an adapter's port is a socket of this process.
 
+use super::super::published::Published;
 use super::super::{api, model, ports, watch};
 use anyhow::{Context, Result, ensure};
 use falaj_control::endpoint::Control;
@@ -63,7 +64,7 @@ impl Fixture {
         forwarder.log_occupancy();
         let directory = tempfile::tempdir()?;
         let (place, http) = (directory.path().join("control"), directory.path().join("http"));
-        let beside = ports::beside(&all, opener, &parsed)?;
+        let (beside, preparer) = ports::changing(&all, opener, &parsed)?;
         let running = Running {
             command: "serve",
             about: "bench".into(),
@@ -74,9 +75,9 @@ impl Fixture {
             standings: Some(Arc::new(promised)),
         };
         let mut control = Control::open(Some(&place), running)?;
-        control.change_with(beside);
+        control.change_with(beside, preparer);
         let handler = control.handler().context("the control socket is open")?;
-        let published = watch::Published::new();
+        let published = Published::new();
         let watching = watch::Watching::begin(Arc::clone(&handler), Arc::clone(&published))?;
         let told = model::Service::new(Path::new("bench"), BTreeMap::new());
         let listeners = api::listen(&http, None, None)?;

@@ -4,11 +4,16 @@ use anyhow::{Context, Result};
 use falaj_live::event_loop::Forwarder;
 use falaj_live::event_loop::Recorder;
 use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Exit status: packets are missing in the capture.
+const NOT_WHOLE: u8 = 1;
 
 /// What the commands take that move packets of others.
 #[derive(clap::Args)]
 pub(crate) struct Recording {
     /// Writes down each packet and what became of it: a pcapng that `falaj sim --replay` replays.
+    /// Where packets are missing in it, as on a full disk, the exit status is 1 if it were 0.
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
 }
@@ -39,11 +44,11 @@ impl Recording {
         self.capture.is_some()
     }
 
-    /// Ends it, and tells if it is not whole: what the link was there for has gone well all the
-    /// same.
-    pub(crate) fn end(&self, forwarder: &mut Forwarder) {
+    /// Ends it, and tells if it is not whole. Returns the exit status for where all else has gone
+    /// well.
+    pub(crate) fn end(&self, forwarder: &mut Forwarder) -> ExitCode {
         let (Some(recorder), Some(path)) = (forwarder.stop_recording(), &self.capture) else {
-            return;
+            return ExitCode::SUCCESS;
         };
         let name = path.display();
         let (recorded, written) = recorder.finish();
@@ -57,7 +62,8 @@ impl Recording {
                     recorded.missing
                 );
             }
-            Ok(()) => {}
+            Ok(()) => return ExitCode::SUCCESS,
         }
+        ExitCode::from(NOT_WHOLE)
     }
 }

@@ -24,6 +24,7 @@ use falaj_scenario::Link;
 use falaj_scenario::keys::{MTU_MAX, MTU_MIN};
 use falaj_sched::units::time::Time;
 use falaj_terminal::effective_config::EffectiveConfig;
+use falaj_terminal::standard_error;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -230,6 +231,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         standings: None,
     };
     let mut control = Control::open(place.as_deref(), running)?;
+    standard_error::detach()?;
     priority::be_punctual(Rank::Link);
     forwarder.tell_of_overflow();
     note!("forwarding between {} and {}; Ctrl-C ends it", args.a, args.b);
@@ -256,14 +258,14 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             Woken::Deadline => {}
         }
     }
-    args.recording.end(&mut forwarder);
+    let captured = args.recording.end(&mut forwarder);
     let unread = ends.iter().map(|end| end.interface.unread()).sum();
     let summary = of_forwarder(control.scenario(), &forwarder, Some(unread));
     if args.stats {
         summary.tell();
     }
     args.json.write(&summary)?;
-    Ok(args.fail_if.judge(&summary)?.unwrap_or(ExitCode::SUCCESS))
+    Ok(args.fail_if.judge(&summary)?.unwrap_or(captured))
 }
 
 /// What an interface sends may be more than the link takes.

@@ -10,6 +10,7 @@ use falaj_sched::units::time::Span;
 use falaj_terminal::arguments;
 use falaj_terminal::effective_config::EffectiveConfig;
 use falaj_terminal::interrupt::{interruptible, interrupts};
+use falaj_terminal::standard_error;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -51,6 +52,10 @@ pub(crate) struct Args {
     #[arg(long, default_value = "120s", value_parser = arguments::parse_duration,
         value_name = "TIME")]
     idle: Span,
+    /// Memory for all that is on its way: 64MB, 1GB. Beyond it a datagram is lost, and a stream
+    /// waits.
+    #[arg(long, default_value = "256MB", value_parser = arguments::parse_size, value_name = "SIZE")]
+    memory: u64,
     #[command(flatten)]
     link: LinkArgs,
     #[command(flatten)]
@@ -79,6 +84,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             carries: Carries { udp: !args.tcp, tcp: !args.udp },
             clients: args.clients,
             idle: Duration::from_nanos(args.idle.0),
+            memory: args.memory,
             ..RelaySpec::new(args.listen, args.to)
         },
         &scenario,
@@ -87,6 +93,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if let Some(at) = relay.address() {
         note!("relaying {at} to {}; Ctrl-C ends it", args.to);
     }
+    standard_error::detach()?;
     // The relay itself asks nothing of the system; here there is one that may be asked.
     be_punctual(Rank::Link);
     let began = Instant::now();

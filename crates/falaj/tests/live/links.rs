@@ -485,7 +485,8 @@ fn capture(users: &Users) {
         let ran = falaj(&["sim", "--replay", &altered, "--json"]);
         let ends = format!("the file ends at byte {}", bytes.len() / 2);
         assert!(
-            ran.err.contains("breaks off: it was cut off: what begins at byte ")
+            ran.status == Some(1)
+                && ran.err.contains("breaks off: it was cut off: what begins at byte ")
                 && ran.err.contains(&ends),
             "{ran:?}"
         );

@@ -5,7 +5,9 @@
 //! was. Anybody may take a name; so one that is held by another user, unless that is root, is no
 //! claim, and keeps nobody from anything.
 
+use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::PeerCredentials;
@@ -19,8 +21,12 @@ use crate::error::SetupStep;
 /// Claims an interface of the network namespace that the process is in now, for as long as the
 /// descriptor is open.
 pub(crate) fn claim(interface: &str) -> Result<OwnedFd, (SetupStep, Errno)> {
-    let name = UnixAddr::new_abstract(format!("falaj/interface/{interface}").as_bytes());
+    let name = UnixAddr::new_abstract(called(interface).as_bytes());
     name.and_then(|name| take(&name)).map_err(|errno| (SetupStep::Claim, errno))
+}
+
+fn called(interface: &str) -> String {
+    format!("falaj/interface/{interface}")
 }
 
 fn take(name: &UnixAddr) -> Result<OwnedFd, Errno> {
@@ -47,10 +53,31 @@ fn is_claimed(name: &UnixAddr) -> Result<bool, Errno> {
         Ok(()) => Ok(counts(getsockopt(&asking, PeerCredentials)?.uid(), geteuid().as_raw())),
         // Nobody listens: it has ended since, or is no claim.
         Err(Errno::ECONNREFUSED) => Ok(false),
-        // Many have asked, which nobody answers.
-        Err(Errno::EAGAIN) => Ok(true),
+        // Many have asked, which nobody answers: then the kernel's lists say whose it is. Who is in
+        // none of them is somebody whom only root sees.
+        Err(Errno::EAGAIN) => Ok(holder(name).is_none_or(|uid| counts(uid, geteuid().as_raw()))),
         Err(errno) => Err(errno),
     }
+}
+
+/// The user of the process that holds a name, as far as the caller may see it.
+fn holder(name: &UnixAddr) -> Option<u32> {
+    let called = format!("@{}", String::from_utf8_lossy(name.as_abstract()?));
+    // Number, references, protocol, flags, type, state, inode, name; the flag is of a listener.
+    let sockets = fs::read_to_string("/proc/thread-self/net/unix").ok()?;
+    let inode = sockets.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        (words.get(3) == Some(&"00010000") && words.get(7) == Some(&&called[..]))
+            .then(|| words[6].to_owned())
+    })?;
+    let socket = format!("socket:[{inode}]");
+    let holds = |process: &fs::DirEntry| {
+        let files = fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
+        let mut targets = files.filter_map(|file| fs::read_link(file.path()).ok());
+        targets.any(|target| target.as_os_str() == socket.as_str())
+    };
+    let process = fs::read_dir("/proc").ok()?.flatten().find(holds)?;
+    process.metadata().ok().map(|is| is.uid())
 }
 
 /// Does a claim of this user count for that one?
@@ -73,6 +100,26 @@ mod tests {
         assert!(claim(&format!("{name}-other")).is_ok());
         drop(held);
         assert!(claim(&name).is_ok());
+    }
+
+    /// Whoever fills the queue of a name's holder hides not whose name it is.
+    #[test]
+    fn the_holder_of_a_name_is_known_where_nobody_answers() {
+        let interface = format!("test-full-{}", std::process::id());
+        let name = UnixAddr::new_abstract(called(&interface).as_bytes()).expect("short");
+        assert_eq!(holder(&name), None);
+        let _held = claim(&interface).expect("free");
+        let mut asking = Vec::new();
+        let full = loop {
+            let socket = stream().expect("a socket");
+            let asked = connect(socket.as_raw_fd(), &name);
+            asking.push(socket);
+            if asked.is_err() {
+                break asked;
+            }
+        };
+        assert_eq!(full, Err(Errno::EAGAIN));
+        assert_eq!(holder(&name), Some(geteuid().as_raw()));
     }
 
     #[test]

@@ -55,6 +55,14 @@ pub struct PacketSocket {
 }
 
 impl PacketSocket {
+    /// A port at it.
+    ///
+    /// # Errors
+    /// What the kernel says: a receive ring cannot be mapped.
+    pub fn reader_port(self: &Arc<Self>) -> io::Result<PacketPort> {
+        Ok(PacketPort::new(PacketReader::new(Arc::clone(self))?))
+    }
+
     /// Makes and sets up a socket at an interface of the network namespace that the process is in
     /// now.
     pub(crate) fn make(interface: &str, promiscuous: bool) -> Result<OwnedFd, (SetupStep, Errno)> {

@@ -18,7 +18,7 @@
 
 use crate::collections::flow_set::FlowSet;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Guarantees, Promise};
+use crate::contract::guarantee::{Guarantees, Promise, Settling};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -513,6 +513,10 @@ impl MediumHooks for PacketWise {}
 impl Guarantees for PacketWise {
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         self.config.service(f, Serve::PacketWise)
+    }
+
+    fn settling(&self) -> Settling {
+        Settling::OwnPackets(0)
     }
 
     fn serves_strictly(&self) -> bool {

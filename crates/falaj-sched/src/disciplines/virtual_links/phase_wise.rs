@@ -8,7 +8,7 @@
 //! has. The phases that went by are counted when a packet arrives.
 
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Guarantees, Promise};
+use crate::contract::guarantee::{Guarantees, Promise, Settling};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -184,6 +184,10 @@ impl MediumHooks for PhaseWise {}
 impl Guarantees for PhaseWise {
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         self.config.service(f, Serve::PhaseWise)
+    }
+
+    fn settling(&self) -> Settling {
+        Settling::OwnPackets(0)
     }
 
     fn serves_strictly(&self) -> bool {

@@ -72,12 +72,12 @@ pub(crate) fn main(args: Args, scenario: &Scenario, text: &str) -> Result<ExitCo
         args.live,
         None,
     )?;
-    args.recording.end(&mut forwarder);
+    let captured = args.recording.end(&mut forwarder);
     let summary = of_forwarder(scenario, &forwarder, hosts.unread());
     tell(args.stats, &hosts, &summary);
     // The hosts first: the kernel removes one interface after the other, and these are waited for.
     drop(hosts);
-    status(exit, &summary, &args.json, &args.fail_if)
+    status((exit, captured), &summary, &args.json, &args.fail_if)
 }
 
 /// The number of the host of this name.

@@ -3,8 +3,12 @@
 use falaj_live::event_loop::{Forwarder, LiveFlow};
 use falaj_scenario::Link;
 use falaj_sched::units::time::{Span, Time};
+use falaj_terminal::standard_error::StandardError;
 use falaj_terminal::{progress, text};
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
+use std::io::{self, Write as _};
+use std::sync::{Mutex, PoisonError};
+use terminal_size::{Height, Width, terminal_size_of};
 
 /// How often the lines change.
 const STEP: Span = Span::from_millis(500);
@@ -32,7 +36,9 @@ impl Live {
     pub(crate) fn new(links: &[Link], wanted: bool) -> Live {
         let mut lines = Vec::new();
         if wanted && progress::wanted() {
-            let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
+            let all = MultiProgress::with_draw_target(ProgressDrawTarget::term_like(Box::new(
+                UnblockedTerminal::default(),
+            )));
             let style = ProgressStyle::with_template("{msg}").expect("a valid template");
             let directions =
                 links.iter().flat_map(|link| [(link, "up", &link.up), (link, "down", &link.down)]);
@@ -90,6 +96,69 @@ fn told(before: &LiveFlow, now: &LiveFlow, elapsed: Span) -> String {
         (packets > 0).then(|| text::nanos(((sum(now) - sum(before)) / packets as f64).max(0.0)));
     let (delay, dropped) = (delay.unwrap_or(text::DASH.into()), is.dropped() - was.dropped());
     format!("{}  queueing {delay}  {dropped} dropped  {} waiting", text::rate(rate), is.backlog)
+}
+
+/// The terminal at standard error, which may be stopped (Ctrl-S) without stopping the link. A
+/// picture is collected, and handed over in one piece.
+#[derive(Debug, Default)]
+struct UnblockedTerminal(Mutex<String>);
+
+impl UnblockedTerminal {
+    fn push(&self, text: &str) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
+        Ok(())
+    }
+
+    /// Moves the cursor by the control sequence that ends in `letter`; 0 would mean 1 there.
+    fn go(&self, cells: usize, letter: char) -> io::Result<()> {
+        if cells > 0 { self.push(&format!("\x1b[{cells}{letter}")) } else { Ok(()) }
+    }
+}
+
+impl TermLike for UnblockedTerminal {
+    fn width(&self) -> u16 {
+        terminal_size_of(io::stderr()).map_or(80, |(Width(columns), _)| columns)
+    }
+
+    fn height(&self) -> u16 {
+        terminal_size_of(io::stderr()).map_or(24, |(_, Height(lines))| lines)
+    }
+
+    fn move_cursor_up(&self, lines: usize) -> io::Result<()> {
+        self.go(lines, 'A')
+    }
+
+    fn move_cursor_down(&self, lines: usize) -> io::Result<()> {
+        self.go(lines, 'B')
+    }
+
+    fn move_cursor_right(&self, columns: usize) -> io::Result<()> {
+        self.go(columns, 'C')
+    }
+
+    fn move_cursor_left(&self, columns: usize) -> io::Result<()> {
+        self.go(columns, 'D')
+    }
+
+    fn write_line(&self, text: &str) -> io::Result<()> {
+        self.push(text)?;
+        self.push("\r\n")
+    }
+
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        self.push(text)
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        self.push("\r\x1b[2K")
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let mut picture = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = StandardError.write_all(picture.as_bytes());
+        picture.clear();
+        written
+    }
 }
 
 #[cfg(test)]

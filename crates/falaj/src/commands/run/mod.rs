@@ -32,6 +32,7 @@ use falaj_live::signals::Signals;
 use falaj_live::wiring;
 use falaj_scenario::Link;
 use falaj_terminal::effective_config::EffectiveConfig;
+use falaj_terminal::standard_error;
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -306,7 +307,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         args.live,
         Some(&mut control),
     )?;
-    args.recording.end(&mut forwarder);
+    let captured = args.recording.end(&mut forwarder);
     if out.is_none() && args.netns.is_none() {
         tell_of_no_way_out(&sandbox, args.internet, why.as_deref());
     }
@@ -321,7 +322,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     // The sides first: the kernel removes one interface after the other, and these are waited for.
     drop(sandbox);
     drop(out);
-    status(exit, &summary, &args.json, &args.fail_if)
+    status((exit, captured), &summary, &args.json, &args.fail_if)
 }
 
 /// Tells at the end how it went.
@@ -345,9 +346,10 @@ pub(crate) fn tell(stats: bool, sides: &Hosts, summary: &Summary) {
     }
 }
 
-/// The exit status, and what is to be said or written before it.
+/// The exit status: the command's or, where that is 0, one of a condition or of the capture. Before
+/// it what is to be said or written.
 pub(crate) fn status(
-    exit: Exit,
+    (exit, captured): (Exit, ExitCode),
     summary: &Summary,
     json: &JsonFile,
     fail_if: &FailIf,
@@ -356,7 +358,7 @@ pub(crate) fn status(
     let failed = fail_if.judge(summary)?;
     let status = u8::try_from(exit.shell_code()).unwrap_or(u8::MAX);
     // A command that failed has said so already.
-    Ok(failed.filter(|_| status == 0).unwrap_or(ExitCode::from(status)))
+    Ok(if status == 0 { failed.unwrap_or(captured) } else { ExitCode::from(status) })
 }
 
 /// Forwards until the command of one of these sides is done.
@@ -368,6 +370,7 @@ pub(crate) fn forward(
     lines: bool,
     mut control: Option<&mut Control>,
 ) -> Result<Exit> {
+    standard_error::detach()?;
     let mut live = Live::new(links, lines);
     forwarder.tell_of_overflow();
     loop {

@@ -25,7 +25,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Exit status: a replay of falaj's own capture decided otherwise.
+/// Exit status: a replay of falaj's own capture decided otherwise, or the capture is not whole.
 const DIFFERS: u8 = 1;
 
 /// Bytes of an Ethernet header.
@@ -139,11 +139,8 @@ pub(crate) fn main(path: &Path, scenario: Option<&Path>, as_json: bool) -> Resul
             None => {}
         }
     }
-    Ok(if matches!(difference, Some(Some(_))) {
-        ExitCode::from(DIFFERS)
-    } else {
-        ExitCode::SUCCESS
-    })
+    let differs = matches!(difference, Some(Some(_))) || capture.broken.is_some();
+    Ok(if differs { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
 }
 
 /// What happened between two packets.

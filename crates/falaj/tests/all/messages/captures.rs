@@ -156,6 +156,7 @@ fn captures_that_say_less_than_they_might() {
     std::fs::write(directory().join("broken.pcapng"), &whole[..whole.len() - 1])
         .expect("a file can be written");
     let ran = replayed("broken.pcapng");
+    assert_eq!(ran.status, Some(1), "{ran:#?}");
     assert!(ran.err.starts_with("falaj: warning: broken.pcapng breaks off: "), "{ran:#?}");
     assert!(ran.err.contains(
         ". Replayed is what stands before: a capture is whole when its link has ended\n"

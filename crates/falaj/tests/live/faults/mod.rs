@@ -13,6 +13,7 @@
 //! | [`overload`] | ten times what the link carries; and what a round robin lets pass of that |
 //! | [`neighbour`] | an adapter's owner, or a host at another port, means harm or hangs |
 //! | [`twice`] | two for one interface |
+//! | [`unread_log`] | nobody reads what is said |
 //! | [`soak`] | traffic of all kinds and changes at random, for an hour or shorter |
 //!
 //! Each case runs in a process of its own (`--case`), in namespaces that it has for itself, and
@@ -34,6 +35,7 @@ mod ports;
 pub(crate) mod scene;
 mod soak;
 mod twice;
+mod unread_log;
 
 use crate::common::Ran;
 use libtest_mimic::{Completion, Trial};
@@ -64,6 +66,7 @@ const CASES: &[(&str, fn())] = &[
     ("a_ring_that_hangs_is_its_owners_affair", neighbour::hangs),
     ("two_for_one_interface", twice::interface),
     ("two_for_one_socket_and_one_namespace", twice::socket_and_namespace),
+    ("a_log_that_nobody_reads_stops_nothing", unread_log::stops_nothing),
     ("everything_at_random", soak::everything),
 ];
 

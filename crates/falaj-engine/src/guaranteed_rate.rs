@@ -1,0 +1,186 @@
+//! Whether a flow gets the rate that it was promised, decided packet by packet.
+//!
+//! A promise of a rate `r` after a latency `T` says that a packet leaves by `T` after its
+//! guaranteed rate clock, `GRC(i) = max(arrival(i), GRC(i-1)) + length(i)/r` (P. Goyal, S. S. Lam
+//! and H. M. Vin, "Determining end-to-end delay bounds in heterogeneous networks", 1995; the same
+//! as a rate-latency service curve, J.-Y. Le Boudec and P. Thiran, "Network Calculus", 2001,
+//! theorem 2.1.3). A packet that leaves later is therefore a proof that the promise was broken, and
+//! one that a flow sent too little, or too early, never is. A second's worth of bytes is no such
+//! proof: the flow may have been without packets, or promised something else, in a part of it.
+
+use falaj_sched::units::rate::{BIT_NANOS, Rate};
+use falaj_sched::units::time::{Span, Time};
+
+/// Less service than was promised, with the interval that proves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateShortfall {
+    /// Since then the flow has had packets, or has been served in advance of its rate.
+    pub from: Time,
+    /// The instant at which less was served than promised: the end of the packet that was late.
+    pub to: Time,
+    /// Bytes whose last bit left between the two, without that packet.
+    pub served: u64,
+    /// Bytes that were guaranteed to have left by then.
+    pub guaranteed: u64,
+}
+
+/// The guaranteed rate clock of a flow.
+///
+/// All is kept in bits times 10^9, the unit in which nanoseconds at any whole rate are whole: a
+/// packet that is late by a nanosecond is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuaranteedRateClock {
+    rate: Rate,
+    latency: Span,
+    /// Of the last packet.
+    clock: u128,
+    /// When packets are counted from: those that wait at a change count as if they came then.
+    began: Time,
+    /// Since when it has run without waiting for a packet, and bytes that have left since.
+    from: Time,
+    served: u64,
+}
+
+impl GuaranteedRateClock {
+    /// A clock for this promise, which holds from `now` on. The rate is above zero.
+    pub fn new(rate: Rate, latency: Span, now: Time) -> GuaranteedRateClock {
+        let clock = u128::from(now.0) * u128::from(rate.0);
+        GuaranteedRateClock { rate, latency, clock, began: now, from: now, served: 0 }
+    }
+
+    /// The clock from `now` on, at which something else is promised. What the flow has got in
+    /// advance stays as many bytes, or lasts as long as it would have: a fair queue remembers the
+    /// one and a regulator the other. What it was behind is forgotten, as nobody has promised when
+    /// it comes now.
+    #[must_use]
+    pub fn changed(self, rate: Rate, latency: Span, now: Time) -> GuaranteedRateClock {
+        let ahead = self.clock.saturating_sub(self.at(now));
+        let lasts = self.after(self.clock, Span::ZERO).since(now);
+        let next = GuaranteedRateClock::new(rate, latency, now);
+        GuaranteedRateClock { clock: next.clock + ahead.max(next.of(lasts)), ..next }
+    }
+
+    /// A packet of the flow has left. Returns the proof where that was later than promised and
+    /// `allowance`, and begins anew then.
+    pub fn departed(
+        &mut self,
+        arrival: Time,
+        end: Time,
+        bytes: u32,
+        allowance: Span,
+    ) -> Option<RateShortfall> {
+        let arrival = arrival.max(self.began);
+        if self.at(arrival) >= self.clock {
+            (self.clock, self.from, self.served) = (self.at(arrival), arrival, 0);
+        }
+        self.clock += u128::from(bytes) * u128::from(BIT_NANOS);
+        let late = self.latency + allowance;
+        let shortfall = (self.at(end) > self.clock + self.of(late)).then(|| RateShortfall {
+            from: self.from,
+            to: end,
+            served: self.served,
+            guaranteed: self.bytes_in(Span(end.since(self.from).0.saturating_sub(late.0))),
+        });
+        self.served += u64::from(bytes);
+        if shortfall.is_some() {
+            (self.clock, self.from, self.served) = (self.at(end), end, 0);
+        }
+        shortfall
+    }
+
+    /// The instant by which `bytes` that wait now have left at the latest.
+    pub fn deadline(&self, now: Time, bytes: u64, allowance: Span) -> Time {
+        let clock = self.clock.max(self.at(now)) + u128::from(bytes) * u128::from(BIT_NANOS);
+        self.after(clock, allowance)
+    }
+
+    /// The latest instant for a packet at which the clock shows that.
+    fn after(&self, clock: u128, allowance: Span) -> Time {
+        let until = clock.div_ceil(u128::from(self.rate.0));
+        let late = u128::from(self.latency.0) + u128::from(allowance.0);
+        Time(u64::try_from(until + late).unwrap_or(u64::MAX))
+    }
+
+    fn at(&self, time: Time) -> u128 {
+        self.of(time.since(Time::ZERO))
+    }
+
+    fn of(&self, span: Span) -> u128 {
+        u128::from(span.0) * u128::from(self.rate.0)
+    }
+
+    fn bytes_in(&self, span: Span) -> u64 {
+        u64::try_from(self.of(span) / u128::from(BIT_NANOS)).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A byte in a microsecond, after a millisecond.
+    fn clock() -> GuaranteedRateClock {
+        GuaranteedRateClock::new(Rate::from_mbit(8), Span::from_millis(1), Time::ZERO)
+    }
+
+    const MICRO: u64 = 1_000;
+
+    #[test]
+    fn a_packet_is_late_by_a_nanosecond_or_not_at_all() {
+        let (arrival, allowance) = (Time(7), Span(50));
+        let end = 7 + (1_000 + 500) * MICRO;
+        let depart = |end, allowance| clock().departed(arrival, Time(end), 500, allowance);
+        assert_eq!(depart(end, Span::ZERO), None);
+        assert_eq!(depart(end + 50, allowance), None);
+        let proof = depart(end + 1, Span::ZERO).expect("late");
+        assert_eq!((proof.from, proof.to.0, proof.served), (arrival, end + 1, 0));
+        assert_eq!(proof.guaranteed, 500, "and not one has left");
+        assert_eq!(
+            depart(end + 51, allowance),
+            Some(RateShortfall { to: Time(end + 51), ..proof })
+        );
+    }
+
+    /// Two packets at once have the latency once, a later one has it anew.
+    #[test]
+    fn a_backlog_has_the_latency_once() {
+        let mut of = clock();
+        assert_eq!(of.departed(Time(0), Time(1_500 * MICRO), 500, Span::ZERO), None);
+        assert_eq!(of.departed(Time(0), Time(2_000 * MICRO), 500, Span::ZERO), None);
+        let proof = of.departed(Time(0), Time(2_501 * MICRO), 500, Span::ZERO).expect("late");
+        assert_eq!((proof.from, proof.served, proof.guaranteed), (Time(0), 1_000, 1_501));
+        let anew = Time(9_000 * MICRO);
+        assert_eq!(of.departed(anew, anew + Span(1_500 * MICRO), 500, Span::ZERO), None);
+    }
+
+    /// Who got a packet in advance has none to get for that long.
+    #[test]
+    fn service_in_advance_counts() {
+        let mut of = clock();
+        for n in 0..10 {
+            assert_eq!(of.departed(Time(n), Time(n + 1), 1_000, Span::ZERO), None);
+        }
+        let end = Time((11_000 + 1_000) * MICRO);
+        assert_eq!(of.departed(Time(20), end, 1_000, Span::ZERO), None);
+        let mut of = GuaranteedRateClock::new(Rate::from_mbit(16), Span::ZERO, Time(0));
+        assert_eq!(of.departed(Time(0), Time(1), 1_000, Span::ZERO), None);
+        // 1000 bytes in advance, then a quarter as fast: they are 2 ms.
+        let mut slow = of.changed(Rate::from_mbit(4), Span::ZERO, Time(0));
+        assert_eq!(slow.deadline(Time(0), 0, Span::ZERO), Time(2_000 * MICRO));
+        assert_eq!(slow.departed(Time(0), Time(4_000 * MICRO), 1_000, Span::ZERO), None);
+        assert!(slow.departed(Time(0), Time(6_000 * MICRO + 1), 1_000, Span::ZERO).is_some());
+        // Four times as fast: what was to last for half a millisecond does.
+        let fast = of.changed(Rate::from_mbit(64), Span::ZERO, Time(0));
+        assert_eq!(fast.deadline(Time(0), 0, Span::ZERO), Time(500 * MICRO));
+    }
+
+    #[test]
+    fn what_waits_at_a_change_counts_from_then() {
+        let mut of = clock();
+        assert_eq!(of.departed(Time(0), Time(1), 1, Span::ZERO), None);
+        let now = Time(50_000 * MICRO);
+        let mut of = of.changed(Rate::from_mbit(8), Span::ZERO, now);
+        assert_eq!(of.departed(Time(2), now + Span(500 * MICRO), 500, Span::ZERO), None);
+        assert!(of.departed(Time(3), now + Span(1_000 * MICRO + 1), 500, Span::ZERO).is_some());
+    }
+}

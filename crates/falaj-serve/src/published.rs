@@ -1,0 +1,221 @@
+//! What the watch published last, for others to read; and changes that were made since, so that who
+//! asks after a change finds it.
+
+use super::breaches::{self, keep};
+use super::metrics;
+use super::model::{Adapter, Breach, Bucket, Delays, Flow, Promise, Sample};
+use super::watch::{Looked, flow_name};
+use axum::body::Bytes;
+use falaj_control::handler::Current;
+use falaj_plan::standing::Standing;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use tokio::sync::broadcast;
+
+/// Samples that a slow listener may be behind.
+const BEHIND: usize = 4;
+
+/// A text for Prometheus, and when the sample was made that it is of.
+type Scrape = Mutex<Option<(u64, Bytes)>>;
+
+/// The last sample, and the change after it, where there was one.
+#[derive(Default)]
+struct Newest {
+    sample: Arc<Sample>,
+    change: Option<Current>,
+}
+
+/// What the watch knows, for others to read.
+pub(super) struct Published {
+    newest: Mutex<Newest>,
+    /// The sample as JSON: written once, however many ask.
+    json: RwLock<Bytes>,
+    /// And for Prometheus and its kin, once somebody asks: of adapters, and of their flows.
+    openmetrics: [Scrape; 2],
+    breaches: RwLock<VecDeque<Breach>>,
+    /// What flows were at the last look.
+    flows: RwLock<Arc<Looked>>,
+    pub(super) news: broadcast::Sender<Arc<Sample>>,
+}
+
+impl Published {
+    pub(super) fn new() -> Arc<Published> {
+        Arc::new(Published {
+            newest: Mutex::default(),
+            json: RwLock::new(json(&Sample::default())),
+            openmetrics: Default::default(),
+            breaches: RwLock::new(breaches::none()),
+            flows: RwLock::default(),
+            news: broadcast::channel(BEHIND).0,
+        })
+    }
+
+    fn newest(&self) -> MutexGuard<'_, Newest> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last sample.
+    pub(super) fn sample(&self) -> Arc<Sample> {
+        Arc::clone(&self.newest().sample)
+    }
+
+    /// The same as JSON.
+    pub(super) fn json(&self) -> Bytes {
+        self.json.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The same as OpenMetrics, of adapters or of each of their flows; of thousands it takes its
+    /// time.
+    pub(super) fn openmetrics(&self, flows: bool) -> Bytes {
+        let sample = self.sample();
+        let mut written =
+            self.openmetrics[usize::from(flows)].lock().unwrap_or_else(PoisonError::into_inner);
+        match &*written {
+            Some((at, text)) if *at == sample.at_ns => text.clone(),
+            _ => {
+                let text = Bytes::from(metrics::text(&sample, flows));
+                *written = Some((sample.at_ns, text.clone()));
+                text
+            }
+        }
+    }
+
+    /// The last breaches, the oldest first.
+    pub(super) fn breaches(&self) -> Vec<Breach> {
+        self.breaches.read().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    /// How long packets of an adapter stayed.
+    pub(super) fn delays(&self, adapter: &Adapter) -> Vec<Delays> {
+        let flows = Arc::clone(&self.flows.read().unwrap_or_else(PoisonError::into_inner));
+        let of = |way: &str, flow: &str| match flows.get(&flow_name(&adapter.link, way, flow)) {
+            Some(looked) => {
+                looked.measured.delay.counts().map(|(delay, times)| [delay.0, times]).collect()
+            }
+            None => Vec::new(),
+        };
+        let mut names: Vec<&str> =
+            adapter.up.iter().chain(&adapter.down).map(|flow| flow.flow.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+            .into_iter()
+            .map(|flow| Delays {
+                flow: flow.to_owned(),
+                up: of("up", flow),
+                down: of("down", flow),
+            })
+            .collect()
+    }
+
+    /// That one pauses, or goes on, is known at once.
+    pub(super) fn pauses(&self, name: &str, paused: bool) {
+        self.rewrite(&mut self.newest(), |sample| {
+            let adapter = sample.adapters.iter_mut().find(|adapter| adapter.name == name);
+            adapter.into_iter().for_each(|adapter| adapter.paused = paused);
+        });
+    }
+
+    /// Which adapters there are after a change, and what they are promised, is known at once.
+    pub(super) fn changed(&self, current: Current) {
+        let mut newest = self.newest();
+        if newest.change.as_ref().is_some_and(|change| change.changes > current.changes) {
+            return;
+        }
+        self.rewrite(&mut newest, |sample| become_current(sample, &current));
+        newest.change = Some(current);
+    }
+
+    fn rewrite(&self, newest: &mut Newest, change: impl FnOnce(&mut Sample)) {
+        change(Arc::make_mut(&mut newest.sample));
+        *self.json.write().unwrap_or_else(PoisonError::into_inner) = json(&newest.sample);
+        for scrape in &self.openmetrics {
+            *scrape.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+
+    /// The sample of a look that began when so many changes had been made, and new breaches.
+    /// Returns what flows were until now, unless somebody looks at it still.
+    pub(super) fn publish(
+        &self,
+        (mut sample, changes): (Sample, u64),
+        flows: &Arc<Looked>,
+        new: Vec<Breach>,
+    ) -> Option<Looked> {
+        let mut published = self.flows.write().unwrap_or_else(PoisonError::into_inner);
+        let until_now = std::mem::replace(&mut *published, Arc::clone(flows));
+        drop(published);
+        let mut newest = self.newest();
+        match &newest.change {
+            Some(later) if later.changes > changes => become_current(&mut sample, later),
+            _ => newest.change = None,
+        }
+        newest.sample = Arc::new(sample);
+        *self.json.write().unwrap_or_else(PoisonError::into_inner) = json(&newest.sample);
+        let sample = Arc::clone(&newest.sample);
+        drop(newest);
+        let mut breaches = self.breaches.write().unwrap_or_else(PoisonError::into_inner);
+        keep(&mut breaches, new);
+        // Nobody may be listening.
+        let _ = self.news.send(sample);
+        Arc::into_inner(until_now)
+    }
+}
+
+fn json(sample: &Sample) -> Bytes {
+    // Numbers, texts and lists of them: there is nothing that JSON does not have.
+    serde_json::to_vec(sample).unwrap_or_default().into()
+}
+
+/// The sample has the adapters and promises of a later scenario. What was counted stays; of who is
+/// new nothing was yet.
+fn become_current(sample: &mut Sample, current: &Current) {
+    let mut before: BTreeMap<String, Adapter> =
+        sample.adapters.drain(..).map(|adapter| (adapter.name.clone(), adapter)).collect();
+    let (scenario, standings) = (&current.scenario, &current.standings);
+    let mut places = BTreeMap::new();
+    let mut flows_before = Vec::new();
+    for now in scenario.adapters() {
+        let mut adapter = before.remove(&now.name).unwrap_or_default();
+        (adapter.name, adapter.port) = (now.name.clone(), now.port.clone());
+        flows_before.push([std::mem::take(&mut adapter.up), std::mem::take(&mut adapter.down)]);
+        places.insert(&now.name[..], sample.adapters.len());
+        sample.adapters.push(adapter);
+    }
+    let ways = scenario.links.iter().flat_map(|link| [(0, link, &link.up), (1, link, &link.down)]);
+    for (pipe, (way, link, direction)) in ways.enumerate() {
+        for (f, flow) in direction.flows.iter().enumerate() {
+            let standing = standings.get(pipe).and_then(|of| of.get(f));
+            let place = flow.adapter.as_ref().and_then(|at| places.get(&at.name[..]));
+            let (Some(standing), Some(&place)) = (standing, place) else { continue };
+            let known: &mut Vec<Flow> = &mut flows_before[place][way];
+            let at = known.iter().position(|known| known.flow == flow.name);
+            let known = at.map(|at| known.swap_remove(at));
+            let flow = Flow {
+                flow: flow.name.clone(),
+                promise: promise(standing),
+                ..known.unwrap_or_default()
+            };
+            let adapter = &mut sample.adapters[place];
+            adapter.link.clone_from(&link.name);
+            if way == 0 { adapter.up.push(flow) } else { adapter.down.push(flow) }
+        }
+    }
+}
+
+/// What a flow is promised.
+pub(super) fn promise(standing: &Standing) -> Promise {
+    Promise {
+        rate: standing.rate.map(|(rate, _)| rate.0),
+        delay_ns: standing.delay.as_ref().map(|(delay, _)| delay.0),
+        formula: standing.delay.as_ref().map(|(_, formula)| formula.clone()),
+        envelope: standing
+            .envelope
+            .iter()
+            .map(|(rate, burst)| Bucket { rate: rate.0, burst_bytes: *burst })
+            .collect(),
+        need_rate: standing.need.rate.map(|rate| rate.0),
+        need_delay_ns: standing.need.delay.map(|delay| delay.0),
+        none: standing.none.clone(),
+    }
+}
