@@ -13,6 +13,9 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
+/// Since Linux 6.15, by this number on all processors; the C library's list does not have it yet.
+const OPEN_TREE_ATTR: libc::c_long = 467;
+
 /// What a link does never: start programs, go elsewhere, look into others, change the kernel.
 const NEVER: &[libc::c_long] = &[
     libc::SYS_execve,
@@ -28,6 +31,7 @@ const NEVER: &[libc::c_long] = &[
     libc::SYS_move_mount,
     libc::SYS_mount_setattr,
     libc::SYS_open_tree,
+    OPEN_TREE_ATTR,
     libc::SYS_pivot_root,
     libc::SYS_chroot,
     libc::SYS_ptrace,
