@@ -2,7 +2,7 @@
 # for `page`, Node.js beside it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak storm sbom advisories miri tsan python api page bench kernel-oracle guests fuzz lint docs program firewall cargo
+.PHONY: help demo test soak storm sbom advisories miri tsan python api page bench kernel kernel-oracle guests fuzz lint docs program firewall cargo
 # Where rustup puts it, should the shell not know yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -22,6 +22,9 @@ demo: cargo ## see what isolation is worth, on real packets, in a minute
 tests := --workspace --features falaj/png
 # The test program `live` sends packets through kernel interfaces and mostly waits: it has `test = false` in its Cargo.toml, so that
 # `cargo test` alone leaves it out, and the others compute beside it, at a lower priority.
+
+# Where `falaj-guest` looks for a kernel first.
+kernel_at := $(or $(FALAJ_KERNEL),$(or $(XDG_DATA_HOME),$(HOME)/.local/share)/falaj/linux)
 
 test: cargo firewall ## run all tests
 	cargo test $(tests) --no-run && cargo test $(tests) --test live --no-run
@@ -96,6 +99,9 @@ bench: program ## measure what falaj costs, beside what it is compared with
 	$(falaj) bench sim
 	$(falaj) bench sched
 	$(falaj) bench tcp
+
+kernel: ## build the kernel of virtual time from the distribution's source package, and install it for this user
+	crates/falaj-guest/kernel/build $(abspath $(target))/kernel $(kernel_at)
 
 kernel-oracle: program ## run the kernel's disciplines and ours in one guest (takes qemu-system-x86)
 	tests/kernel-oracle/run $(falaj)

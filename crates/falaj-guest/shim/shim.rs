@@ -1,0 +1,87 @@
+//! What stands between the guest kernel and the C library: two functions, by LD_PRELOAD.
+//!
+//! `ptrace`: kernels up to 6.13 hand over 2,696 bytes of a process's vector registers, and a
+//! processor that has more of them (AMX) makes the host refuse that. What is missing is filled up
+//! with zeros; the header says which registers the bytes hold, and these are not among them.
+//!
+//! `getrandom`: the guest kernel would mix the host's randomness into its own, and no two runs
+//! would be alike. It is told that there is none; it has what its init gives it.
+#![no_std]
+
+use core::arch::asm;
+use core::panic::PanicInfo;
+use core::ptr;
+
+/// PTRACE_SETREGSET and the set of all vector registers.
+const SET_REGISTERS: usize = 0x4205;
+const VECTOR_REGISTERS: usize = 0x202;
+/// PTRACE_PEEKTEXT to PTRACE_PEEKUSER, whose result the C library returns by value.
+const PEEKS: core::ops::RangeInclusive<usize> = 1..=3;
+const SYS_PTRACE: isize = 101;
+const NOT_IMPLEMENTED: i32 = 38;
+
+/// More than any processor's registers take.
+const MOST: usize = 65_536;
+/// The guest kernel has one thread.
+static mut REGISTERS: [u8; MOST] = [0; MOST];
+
+#[repr(C)]
+struct Memory {
+    base: *mut u8,
+    length: usize,
+}
+
+unsafe extern "C" {
+    fn __errno_location() -> *mut i32;
+}
+
+fn fail(errno: i32) -> isize {
+    // SAFETY: the C library returns this thread's own errno.
+    unsafe { *__errno_location() = errno };
+    -1
+}
+
+/// ptrace(2), as the C library has it.
+///
+/// # Safety
+/// As of ptrace(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ptrace(request: usize, pid: usize, address: usize, data: usize) -> isize {
+    let mut whole = Memory { base: &raw mut REGISTERS as *mut u8, length: MOST };
+    let mut word: usize = 0;
+    let data = if request == SET_REGISTERS && address == VECTOR_REGISTERS {
+        // SAFETY: the caller passes a description of its memory, and the buffer is ours; no other
+        // thread is there to use it.
+        unsafe {
+            let given = &*(data as *const Memory);
+            ptr::copy_nonoverlapping(given.base, whole.base, given.length.min(MOST));
+        }
+        &raw mut whole as usize
+    } else if PEEKS.contains(&request) {
+        &raw mut word as usize
+    } else {
+        data
+    };
+    let done: isize;
+    // SAFETY: the arguments are those of the caller, or point to memory that outlives the call.
+    unsafe {
+        asm!("syscall", inlateout("rax") SYS_PTRACE => done, in("rdi") request, in("rsi") pid,
+            in("rdx") address, in("r10") data, lateout("rcx") _, lateout("r11") _);
+    }
+    match done {
+        ..0 => fail(-done as i32),
+        _ if PEEKS.contains(&request) => word as isize,
+        _ => done,
+    }
+}
+
+/// getrandom(2), of which the guest is told that there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn getrandom(_to: *mut u8, _length: usize, _flags: u32) -> isize {
+    fail(NOT_IMPLEMENTED)
+}
+
+#[panic_handler]
+fn panic(_: &PanicInfo<'_>) -> ! {
+    loop {}
+}

@@ -1,0 +1,159 @@
+//! Why there is no virtual time here: one message for each reason, with its cure.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// How to get a kernel, as several messages say it.
+const CURE: &str = "build one with `make kernel`, or name one by FALAJ_KERNEL";
+
+/// Why a command cannot run in virtual time, or why its run ended without a result.
+#[derive(Debug)]
+pub enum Error {
+    /// The machine or its system is not x86-64 Linux.
+    Machine,
+    /// No kernel was named, and none is at these places.
+    NoKernel(Vec<PathBuf>),
+    /// The kernel that was named cannot be used, for this reason.
+    Kernel(PathBuf, KernelFault),
+    /// ptrace(2) is forbidden; how that was seen.
+    Ptrace(String),
+    /// No directory has that many bytes free for the guest's memory; the one with the most, and
+    /// what it has.
+    Memory {
+        /// Bytes that are needed.
+        needed: u64,
+        /// The most that a directory has.
+        free: u64,
+        /// That directory.
+        place: PathBuf,
+    },
+    /// Less memory than a guest needs, in bytes.
+    TooLittle(u64),
+    /// A system call failed; what it was for.
+    System(&'static str, io::Error),
+    /// The guest ended by itself; the last lines that its kernel wrote.
+    Died(String),
+    /// Virtual time stood still for this many seconds of real time; the programs that computed
+    /// meanwhile.
+    Stuck(u64, Vec<String>),
+    /// More virtual time than this has passed, in seconds.
+    Endless(u64),
+    /// The command did not end at a signal, and the guest was ended: the signal's number.
+    Signal(i32),
+    /// The reader of standard output or standard error went away.
+    ReaderGone,
+}
+
+/// What is wrong with a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelFault {
+    /// The file cannot be read.
+    Unreadable,
+    /// It is no program for x86-64.
+    NotX86,
+    /// It may not be executed by this user.
+    NotExecutable,
+    /// It is no user-mode Linux with CONFIG_UML_TIME_TRAVEL_SUPPORT.
+    NoTimeTravel,
+    /// It lacks the driver for TUN and TAP, or the file system of the host.
+    Incomplete,
+}
+
+impl fmt::Display for KernelFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            KernelFault::Unreadable => "it cannot be read",
+            KernelFault::NotX86 => "it is no program for x86-64",
+            KernelFault::NotExecutable => "it is not executable; `chmod +x` cures that",
+            KernelFault::NoTimeTravel => {
+                "it is no user-mode Linux with time travel (CONFIG_UML_TIME_TRAVEL_SUPPORT)"
+            }
+            KernelFault::Incomplete => "it lacks CONFIG_TUN or CONFIG_HOSTFS",
+        })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Machine => f.write_str("virtual time takes Linux on x86-64"),
+            Error::NoKernel(places) => {
+                let places: Vec<String> =
+                    places.iter().map(|place| place.display().to_string()).collect();
+                write!(f, "no kernel for virtual time at {}: {CURE}", places.join(", "))
+            }
+            Error::Kernel(path, fault) => {
+                write!(f, "the kernel {} cannot be used: {fault}", path.display())?;
+                match fault {
+                    KernelFault::NotExecutable => Ok(()),
+                    _ => write!(f, "; {CURE}"),
+                }
+            }
+            Error::Ptrace(seen) => write!(
+                f,
+                "ptrace is forbidden here, which the guest's processes are run by ({seen}): set \
+                 kernel.yama.ptrace_scope to 2 or less; in a container, use its default seccomp \
+                 profile on Linux 4.8 or newer, or add the capability SYS_PTRACE"
+            ),
+            Error::Memory { needed, free, place } => write!(
+                f,
+                "no directory has {} MiB free for the guest's memory; {} has {} MiB: write a \
+                 smaller amount of memory, or set TMPDIR to a directory with more room whose mount \
+                 allows programs (a container's /dev/shm grows by `--shm-size 2g`)",
+                needed >> 20,
+                place.display(),
+                free >> 20
+            ),
+            Error::TooLittle(least) => {
+                write!(f, "a guest needs {} MiB at least", least >> 20)
+            }
+            Error::System(what, error) => write!(f, "cannot {what}: {error}"),
+            Error::Died(log) => write!(f, "the guest ended before the command did:\n{log}"),
+            Error::Stuck(seconds, names) => {
+                let spins = match names.as_slice() {
+                    [] => "the guest's kernel".to_owned(),
+                    names => format!("`{}`", names.join("`, `")),
+                };
+                write!(
+                    f,
+                    "virtual time stood still for {seconds} s of real time: {spins} computes \
+                     without waiting, and no time passes meanwhile. If it waits in a loop, let it \
+                     sleep there, or count the time of computing; if it computes this long, allow \
+                     more patience"
+                )
+            }
+            Error::Endless(seconds) => write!(
+                f,
+                "{} days of virtual time have passed: the command waits for something that never \
+                 comes",
+                seconds / 86_400
+            ),
+            Error::Signal(signal) => {
+                write!(f, "the command did not end at signal {signal}; its guest was ended")
+            }
+            Error::ReaderGone => f.write_str("the reader of the output went away"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::System(_, error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// The same for `?`: what a system call was for.
+pub(crate) trait During<T> {
+    /// Says what the call was for.
+    fn during(self, what: &'static str) -> Result<T, Error>;
+}
+
+impl<T, E: Into<io::Error>> During<T> for Result<T, E> {
+    fn during(self, what: &'static str) -> Result<T, Error> {
+        self.map_err(|error| Error::System(what, error.into()))
+    }
+}
