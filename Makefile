@@ -23,10 +23,17 @@ tests := --workspace --features falaj/png
 # The test program `live` sends packets through kernel interfaces and mostly waits: it has `test = false` in its Cargo.toml, so that
 # `cargo test` alone leaves it out, and the others compute beside it, at a lower priority.
 
-# Where `falaj-guest` looks for a kernel first.
+# Where `falaj kernel` looks first, and where a kernel that was built elsewhere may lie beside the checkout.
 kernel_at := $(or $(FALAJ_KERNEL),$(or $(XDG_DATA_HOME),$(HOME)/.local/share)/falaj/linux)
+kernel_beside := ../shared/virtual-time/linux.xz
 
-test: cargo firewall ## run all tests
+# The kernel of the tests in virtual time: one that is installed, else one beside the checkout. Where there is none they are left out.
+guest_kernel := $(or $(wildcard $(kernel_at)),$(wildcard /usr/lib/falaj/linux),$(if $(wildcard $(kernel_beside)),$(abspath $(target))/kernel/linux))
+$(abspath $(target))/kernel/linux: $(kernel_beside)
+	@mkdir -p $(@D); xz -dc $< >$@.part && chmod +x $@.part && mv $@.part $@
+
+test: export FALAJ_KERNEL := $(guest_kernel)
+test: cargo firewall $(filter $(abspath $(target))/kernel/linux,$(guest_kernel)) ## run all tests
 	cargo test $(tests) --no-run && cargo test $(tests) --test live --no-run
 	@nice cargo test $(tests) --no-fail-fast >$(target)/computed.log 2>&1 & computed=$$!; \
 	cargo test $(tests) --no-fail-fast --test live; live=$$?; \

@@ -172,7 +172,7 @@ mod tests {
     fn the_command_line_says_all() {
         let kernel = Kernel {
             path: "/k".into(),
-            named_by: NamedBy::Caller,
+            named_by: NamedBy::Option,
             release: String::new(),
             shares_libraries: true,
         };

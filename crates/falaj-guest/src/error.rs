@@ -5,7 +5,8 @@ use std::io;
 use std::path::PathBuf;
 
 /// How to get a kernel, as several messages say it.
-const CURE: &str = "build one with `make kernel`, or name one by FALAJ_KERNEL";
+const CURE: &str =
+    "build one with `make kernel`, or name one with --kernel; docs/how-to/virtual-time.md";
 
 /// Why a command cannot run in virtual time, or why its run ended without a result.
 #[derive(Debug)]
@@ -77,7 +78,10 @@ impl fmt::Display for KernelFault {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Machine => f.write_str("virtual time takes Linux on x86-64"),
+            Error::Machine => f.write_str(
+                "virtual time takes Linux on x86-64; without --virtual-time the command runs in \
+                 real time",
+            ),
             Error::NoKernel(places) => {
                 let places: Vec<String> =
                     places.iter().map(|place| place.display().to_string()).collect();
@@ -99,14 +103,14 @@ impl fmt::Display for Error {
             Error::Memory { needed, free, place } => write!(
                 f,
                 "no directory has {} MiB free for the guest's memory; {} has {} MiB: write a \
-                 smaller amount of memory, or set TMPDIR to a directory with more room whose mount \
-                 allows programs (a container's /dev/shm grows by `--shm-size 2g`)",
+                 smaller --memory, or set TMPDIR to a directory with more room whose mount allows \
+                 programs (a container's /dev/shm grows by `--shm-size 2g`)",
                 needed >> 20,
                 place.display(),
                 free >> 20
             ),
             Error::TooLittle(least) => {
-                write!(f, "a guest needs {} MiB at least", least >> 20)
+                write!(f, "--memory: a guest needs {} MiB at least", least >> 20)
             }
             Error::System(what, error) => write!(f, "cannot {what}: {error}"),
             Error::Died(log) => write!(f, "the guest ended before the command did:\n{log}"),
@@ -119,8 +123,8 @@ impl fmt::Display for Error {
                     f,
                     "virtual time stood still for {seconds} s of real time: {spins} computes \
                      without waiting, and no time passes meanwhile. If it waits in a loop, let it \
-                     sleep there, or count the time of computing; if it computes this long, allow \
-                     more patience"
+                     sleep there, or take --cpu counted; if it computes this long, allow more by \
+                     --stuck"
                 )
             }
             Error::Endless(seconds) => write!(

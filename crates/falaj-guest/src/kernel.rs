@@ -28,8 +28,8 @@ pub struct Kernel {
 /// Where a kernel's name is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedBy {
-    /// The caller.
-    Caller,
+    /// `--kernel`.
+    Option,
     /// The environment variable [`VARIABLE`].
     Variable,
     /// It stands at a place where kernels are looked for.
@@ -37,10 +37,10 @@ pub enum NamedBy {
 }
 
 impl NamedBy {
-    /// In a word: `given`, `FALAJ_KERNEL`, `found`.
+    /// In a word: `--kernel`, `FALAJ_KERNEL`, `found`.
     pub fn word(self) -> &'static str {
         match self {
-            NamedBy::Caller => "given",
+            NamedBy::Option => "--kernel",
             NamedBy::Variable => VARIABLE,
             NamedBy::Place => "found",
         }
@@ -81,7 +81,7 @@ fn choose(
     places: &[PathBuf],
 ) -> Result<Kernel, Error> {
     let (path, named_by) = match (named, variable) {
-        (Some(path), _) => (path.to_owned(), NamedBy::Caller),
+        (Some(path), _) => (path.to_owned(), NamedBy::Option),
         (None, Some(path)) => (path.into(), NamedBy::Variable),
         (None, None) => match places.iter().find(|place| place.exists()) {
             Some(place) => (place.clone(), NamedBy::Place),

@@ -130,6 +130,6 @@ mod tests {
         let error = Spool::make(1 << 60).unwrap_err();
         let Error::Memory { needed, free, .. } = &error else { panic!("{error:?}") };
         assert!(needed > free);
-        assert!(error.to_string().contains("amount of memory"), "{error}");
+        assert!(error.to_string().contains("--memory"), "{error}");
     }
 }

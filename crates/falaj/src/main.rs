@@ -22,6 +22,8 @@ use falaj_terminal::{output, standard_error};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // In a guest this program is the first process.
+    falaj_guest::take_over();
     let cli = cli::Cli::parse();
     if cli.quiet {
         output::be_quiet();

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | [`link`], [`flags`] | a link: in a file, or by flags |
 //! | [`recording`] | `--capture` |
+//! | [`virtual_time`] | `--virtual-time` |
 
 pub(crate) mod flags;
 pub(crate) mod link;
 pub(crate) mod recording;
+pub(crate) mod virtual_time;
 
 use crate::commands::Command;
 use clap::Parser;

@@ -1,5 +1,6 @@
 //! `falaj demo`: what isolation is worth, on real packets, in a minute.
 
+use crate::cli::virtual_time::VirtualTimeArgs;
 use crate::commands::compare::{BoundVerdict, ComparedFlow, Comparison};
 use anyhow::Result;
 use falaj_experiment::simulation::SimulationPlan;
@@ -10,14 +11,20 @@ use falaj_sched::disciplines::fifo;
 use falaj_terminal::{file, text};
 use std::process::ExitCode;
 
-/// What `demo` takes: nothing.
+/// What `demo` takes.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    #[command(flatten)]
+    virtual_time: VirtualTimeArgs,
+}
 
 /// The scenario that is shown; a file of its own, to be read and changed.
 const SCENARIO: &str = include_str!("../../../../examples/tenants.toml");
 
-pub(crate) fn main(_: &Args) -> Result<ExitCode> {
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    if let Some(status) = args.virtual_time.take_over(None)? {
+        return Ok(status);
+    }
     let mut divided = file::parse(SCENARIO, "examples/tenants.toml")?;
     divided.run.duration = falaj_sched::units::time::Span::from_secs(5);
     let shared = with_one_queue(&divided);

@@ -14,6 +14,7 @@ mod doctor;
 mod explain;
 mod fmt;
 mod import;
+mod kernel;
 mod netconfig;
 mod pages;
 mod plan;
@@ -77,6 +78,8 @@ pub(crate) enum Command {
     /// What works on this host and why the rest doesn't, what it costs, and what can honestly be
     /// emulated.
     Doctor(doctor::Args),
+    /// The kernel that virtual time uses: where it is, and whether it will do.
+    Kernel(kernel::Args),
     /// Check scenario files: what is wrong with them, where, and what to write instead.
     Check(check::Args),
     /// Lay scenario files out in one way; comments and the order of keys stay.
@@ -134,6 +137,7 @@ impl Command {
             #[cfg(feature = "lab")]
             Command::Bench(args) => bench::main(&args),
             Command::Doctor(args) => doctor::main(&args),
+            Command::Kernel(args) => kernel::main(&args),
             Command::Check(args) => check::main(&args),
             Command::Fmt(args) => fmt::main(&args),
             Command::Import(args) => import::main(&args),

@@ -1,5 +1,6 @@
 //! `falaj traffic`: a scenario's sources as real datagrams.
 
+use crate::cli::virtual_time::{VirtualTimeArgs, begin_at};
 use anyhow::Result;
 use falaj_control::host_limits;
 use falaj_control::summary::{FailIf, RULE_HEADER, Summary, rule_json, rule_row};
@@ -26,10 +27,21 @@ pub(crate) struct Args {
     what: Measuring,
     #[command(flatten)]
     fail_if: FailIf,
+    /// Where random numbers begin, those of a guest in virtual time too; else the scenario's.
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    virtual_time: VirtualTimeArgs,
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
-    let scenario = args.what.scenario()?;
+    if let Some(status) = args.virtual_time.take_over(args.seed)? {
+        return Ok(status);
+    }
+    let mut scenario = args.what.scenario()?;
+    if let Some(seed) = args.seed {
+        begin_at(&mut scenario, seed);
+    }
     args.fail_if.check(&scenario.links)?;
     host_limits::warn(&scenario.links);
     let measured = measure(&scenario, args.what.options(), "sending")?;

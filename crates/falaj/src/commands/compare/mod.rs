@@ -2,6 +2,7 @@
 
 mod pairs;
 
+use crate::cli::virtual_time::VirtualTimeArgs;
 use crate::commands::traffic::{losses, nanos, rules_json, tell_losses, tell_rules, tell_unsent};
 use anyhow::Result;
 use falaj_experiment::measure::{Measured, MeasuredFlow, Measuring, measure};
@@ -54,6 +55,8 @@ pub(crate) struct Args {
     what_if: Vec<Set>,
     #[command(flatten)]
     practice: ReplicationArgs,
+    #[command(flatten)]
+    virtual_time: VirtualTimeArgs,
 }
 
 /// A flow in all three views.
@@ -344,11 +347,14 @@ impl BoundVerdict {
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if args.other.is_some() || !args.what_if.is_empty() {
-        let Args { what, other, what_if, practice } = args;
+        let Args { what, other, what_if, practice, .. } = args;
         return pairs::main(what, other.as_deref(), what_if, practice);
     }
     let mut scenario = args.what.scenario()?;
     args.practice.apply(&mut scenario);
+    if let Some(status) = args.virtual_time.take_over(Some(scenario.run.seed))? {
+        return Ok(status);
+    }
     let plan = args.practice.plan(&scenario, WarmUp::Nothing)?;
     let comparison = Comparison::of(&scenario, &plan, args.what.options(), "measuring")?;
     if args.what.json {

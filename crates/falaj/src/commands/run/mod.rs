@@ -10,6 +10,7 @@ mod live;
 
 use crate::cli::link::LinkArgs;
 use crate::cli::recording::Recording;
+use crate::cli::virtual_time::{VirtualTimeArgs, begin_at};
 use crate::commands::run::live::Live;
 use anyhow::{Context, Result, anyhow, bail};
 use falaj_control::endpoint::{Control, ControlArgs, VARIABLE};
@@ -117,9 +118,25 @@ pub(crate) struct Args {
     pub(crate) fail_if: FailIf,
     #[command(flatten)]
     pub(crate) asked: EffectiveConfig,
+    /// Where random numbers begin, those of a guest in virtual time too; else the scenario's.
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    virtual_time: VirtualTimeArgs,
     /// The command and its arguments.
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<OsString>,
+}
+
+impl Args {
+    /// Refuses what leads out of a guest, where time is virtual.
+    fn refuse_outside(&self) -> Result<()> {
+        let way_out = !matches!(self.internet, Internet::Auto | Internet::None);
+        let cure = "leave it out, or run what the command talks to at the far end, by --peer";
+        self.virtual_time.refuse(way_out, "--internet", cure)?;
+        let cure = "that namespace is the host's; run what is in it by --peer";
+        self.virtual_time.refuse(self.netns.is_some(), "--netns", cure)
+    }
 }
 
 /// Ways to the world.
@@ -189,7 +206,14 @@ pub(crate) fn helper(command: OsString) -> Result<SandboxSide> {
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
-    let (scenario, text) = args.link.scenario(1500)?;
+    args.refuse_outside()?;
+    if let Some(status) = args.virtual_time.take_over(args.seed)? {
+        return Ok(status);
+    }
+    let (mut scenario, text) = args.link.scenario(1500)?;
+    if let Some(seed) = args.seed {
+        begin_at(&mut scenario, seed);
+    }
     args.asked.tell(&scenario);
     no_adapters(&scenario)?;
     if !scenario.hosts.is_empty() {

@@ -1,0 +1,110 @@
+//! `--virtual-time`: the same command in a guest whose clock stands still while anything computes.
+
+use anyhow::{Result, bail};
+use falaj_guest::boot::{CpuTime, GuestConfig};
+use falaj_guest::epoch::Epoch;
+use falaj_guest::error::Error;
+use falaj_guest::job::Job;
+use falaj_guest::kernel;
+use falaj_scenario::{Run, Scenario, parse_size};
+use falaj_sched::units::time::Span;
+use falaj_terminal::arguments::parse_duration;
+use falaj_terminal::text;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Bytes of memory of a guest of which nothing else was said.
+const MEMORY: &str = "1GiB";
+
+/// What the commands take that have live packets.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Virtual time")]
+pub(crate) struct VirtualTimeArgs {
+    /// Runs in a guest of its own, user-mode Linux, whose clock stands still while anything
+    /// computes and jumps while everything waits: exact, the same each time, without root. The
+    /// internet, interfaces and links of the host are not there.
+    #[arg(long)]
+    virtual_time: bool,
+    /// The guest's kernel [default: FALAJ_KERNEL, or where `falaj kernel` finds it].
+    #[arg(long, value_name = "FILE", requires = "virtual_time")]
+    kernel: Option<PathBuf>,
+    /// When the guest's clock starts: a date, an instant of UTC, or `now`.
+    #[arg(long, value_name = "DATE", default_value_t, requires = "virtual_time")]
+    epoch: Epoch,
+    /// What time computing takes there: none (free), and all is exact and repeats; or what it takes
+    /// on this host (counted), and only waiting is skipped: for programs that wait by computing.
+    #[arg(long, value_name = "free|counted", default_value_t, requires = "virtual_time")]
+    cpu: CpuTime,
+    /// The guest's memory.
+    #[arg(long, value_name = "SIZE", default_value = MEMORY, value_parser = parse_size,
+        requires = "virtual_time")]
+    memory: u64,
+    /// Ends the guest if no virtual time passes for this long in real time, and says which program
+    /// computes.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration,
+        requires = "virtual_time")]
+    stuck: Span,
+}
+
+impl VirtualTimeArgs {
+    /// Runs this program again in a guest, with the same words, if --virtual-time was given: its
+    /// exit status. None where time is real, or this is the guest already. Without a seed chance
+    /// begins where it does in a scenario that says nothing.
+    pub(crate) fn take_over(&self, seed: Option<u64>) -> Result<Option<ExitCode>> {
+        if !self.virtual_time {
+            return Ok(None);
+        }
+        self.run(seed.unwrap_or(Run::default().seed))
+    }
+
+    fn run(&self, seed: u64) -> Result<Option<ExitCode>> {
+        if falaj_guest::is_inside() {
+            return Ok(None);
+        }
+        let config = GuestConfig {
+            kernel: kernel::find(self.kernel.as_deref())?,
+            cpu: self.cpu,
+            epoch: self.epoch,
+            memory: self.memory,
+            seed,
+            stuck: Duration::from_nanos(self.stuck.0),
+        };
+        let mut command = vec![std::env::current_exe()?.into_os_string()];
+        command.extend(std::env::args_os().skip(1));
+        match falaj_guest::run(&config, Job::here(command)?) {
+            Ok(ended) => {
+                let nanos = |time: Duration| text::nanos(time.as_nanos() as f64);
+                note!(
+                    "virtual time {}, real time {}",
+                    nanos(ended.virtual_time),
+                    nanos(ended.real_time)
+                );
+                Ok(Some(ExitCode::from(ended.exit.shell_code())))
+            }
+            // As the status of a program that a signal ended.
+            Err(Error::ReaderGone) => Ok(Some(ExitCode::from(128 + 13))),
+            Err(error @ Error::Signal(signal)) => {
+                note!("{error}");
+                Ok(Some(ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX))))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Refuses what a guest cannot have, and says what to do instead.
+    pub(crate) fn refuse(&self, wanted: bool, what: &str, cure: &str) -> Result<()> {
+        if wanted && self.virtual_time {
+            bail!("{what} is not to be had in virtual time: {cure}");
+        }
+        Ok(())
+    }
+}
+
+/// From now on a scenario's random numbers begin here.
+pub(crate) fn begin_at(scenario: &mut Scenario, seed: u64) {
+    scenario.run.seed = seed;
+    for link in &mut scenario.links {
+        (link.up.pipe.seed, link.down.pipe.seed) = (seed, seed);
+    }
+}

@@ -1,0 +1,50 @@
+//! `falaj kernel`: which kernel virtual time uses, and whether it will do.
+
+use anyhow::Result;
+use falaj_guest::boot;
+use falaj_guest::kernel;
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What `kernel` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Looked for, in this order: --kernel, the environment variable FALAJ_KERNEL, $XDG_DATA_HOME/falaj/linux,
+~/.local/share/falaj/linux, /usr/lib/falaj/linux. `make kernel` builds one and puts it there.
+
+Exit status: 0 virtual time can be had; 2 it cannot, and why.")]
+pub(crate) struct Args {
+    /// Looks at this one.
+    #[arg(long, value_name = "FILE")]
+    kernel: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let kernel = kernel::find(args.kernel.as_deref())?;
+    boot::check_ptrace()?;
+    if args.json {
+        let json = json!({
+            "path": kernel.path.to_string_lossy(), "named_by": kernel.named_by.word(),
+            "release": kernel.release, "fixed_chance": kernel.shares_libraries,
+        });
+        say!("{}", serde_json::to_string_pretty(&json)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    say!(
+        "{}: user-mode Linux {} with time travel ({})",
+        kernel.path.display(),
+        kernel.release,
+        kernel.named_by.word()
+    );
+    if !kernel.shares_libraries {
+        say!(
+            "it uses no shared libraries, so the host's randomness gets into it, and runs differ; \
+             `make kernel` builds one without that"
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}

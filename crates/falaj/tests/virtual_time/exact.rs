@@ -1,0 +1,175 @@
+//! The same each time, whatever the host does; delays to the microsecond; time that passes at once.
+
+use crate::{Ran, directory, falaj, run, script, this, trial};
+use libtest_mimic::Trial;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("exact::the_same_bytes_each_time", the_same_bytes),
+        trial("exact::chance_begins_at_the_seed", chance),
+        trial("exact::round_trips_are_what_the_link_says", round_trips),
+        trial("exact::a_delay_of_ten_seconds", ten_seconds),
+        trial("exact::an_hour_passes_at_once", an_hour),
+        trial("exact::measured_is_simulated", measured),
+    ]
+}
+
+/// Does something while all processors of the host are busy.
+fn while_busy<T>(what: impl FnOnce() -> T) -> T {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let done = what();
+        over.store(true, Ordering::Relaxed);
+        done
+    })
+}
+
+const TENANTS: &str = include_str!("../tenants.toml");
+
+fn the_same_bytes() {
+    fs::write(directory().join("virtual-tenants.toml"), TENANTS).expect("a file can be written");
+    let compare = |seed: &str| -> Ran {
+        let args = ["compare", "virtual-tenants.toml", "--duration", "200ms", "--json"];
+        falaj(&[&args[..], &["--virtual-time", "--seed", seed]].concat())
+    };
+    let first = compare("7");
+    assert_eq!(first.status, Some(0), "{first:#?}");
+    while_busy(|| {
+        for _ in 0..2 {
+            let again = compare("7");
+            assert_eq!((again.status, again.out), (first.status, first.out.clone()));
+        }
+    });
+    assert_ne!(compare("8").out, first.out, "another seed gives other packets");
+    // What a link passed on, packet by packet.
+    let peer = format!("{} --probe echo", this());
+    let capture = |name: &str| -> (Ran, Vec<u8>) {
+        let flags = ["--rate", "1mbit", "--delay", "20ms", "--loss", "10%", "--jitter", "5ms"];
+        let flags = [&flags[..], &["--seed", "3", "--capture", name, "--peer", &peer]].concat();
+        let ran = script(
+            &flags,
+            "for i in 1 2 3 4 5; do echo $i > /dev/udp/$FALAJ_PEER/7007 2>/dev/null; \
+             cat /proc/net/dev; cat /proc/sys/kernel/random/uuid; done",
+        );
+        (ran, fs::read(directory().join(name)).expect("a capture"))
+    };
+    let (first, packets) = capture("virtual-1.pcapng");
+    assert_eq!(first.status, Some(0), "{first:#?}");
+    let (again, same) = while_busy(|| capture("virtual-2.pcapng"));
+    assert_eq!(again.out, first.out);
+    assert!(packets == same, "{} and {} bytes", packets.len(), same.len());
+}
+
+fn chance() {
+    let of = |seed: &str| {
+        let ran = run(&["--seed", seed], &[&this(), "--probe", "chance"]);
+        assert_eq!(ran.status, Some(0), "{ran:#?}");
+        ran.out
+    };
+    let first = of("1");
+    assert_eq!(of("1"), first);
+    assert_ne!(of("2"), first);
+    let date = |flags: &[&str]| script(flags, "date -u +%Y-%m-%dT%H:%M").out;
+    assert_eq!(date(&[]), "2026-01-01T00:00\n");
+    assert_eq!(date(&["--epoch", "2024-02-29T23:59:00Z"]), "2024-02-29T23:59\n");
+}
+
+/// Round trips through a link, in nanoseconds.
+fn asked(flags: &[&str], count: &str, gap: &str, length: &str) -> Vec<u64> {
+    let peer = format!("{} --probe echo", this());
+    let flags = [flags, &["--peer", &peer]].concat();
+    let ran = run(&flags, &[&this(), "--probe", "ask", count, gap, length]);
+    assert_eq!(ran.status, Some(0), "{ran:#?}");
+    ran.out.lines().map(|line| line.parse().expect("a number")).collect()
+}
+
+fn round_trips() {
+    let trips = while_busy(|| asked(&["--rate", "10mbit", "--delay", "40ms"], "100", "50", "472"));
+    assert_eq!(trips.len(), 100);
+    // A frame of 472 + 8 + 20 + 14 bytes takes 411,200 ns each way.
+    let least = 2 * (40_000_000 + 411_200);
+    // The kernels at both ends and both programs wake up, and look at the clock.
+    let most = least + 100_000;
+    // The first finds out the neighbour's address.
+    for trip in &trips[1..] {
+        assert!((least..most).contains(trip), "{trip} is not from {least} to {most}: {trips:?}");
+    }
+    let spread = trips[1..].iter().max().unwrap() - trips[1..].iter().min().unwrap();
+    assert!(spread <= 5_000, "{spread} ns: {trips:?}");
+}
+
+fn ten_seconds() {
+    let began = Instant::now();
+    let trips = asked(&["--delay", "10s"], "100", "1000", "100");
+    assert_eq!(trips.len(), 100);
+    for trip in &trips[1..] {
+        assert!((20_000_000_000..20_001_000_000).contains(trip), "{trip}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(100), "of 120 s of virtual time");
+}
+
+fn an_hour() {
+    let began = Instant::now();
+    let ran = script(&["--delay", "1ms"], "sleep 3600; date -u +%H:%M");
+    assert_eq!((ran.status, ran.out.as_str()), (Some(0), "01:00\n"), "{ran:#?}");
+    assert!(ran.err.contains("virtual time 3600 s"), "{}", ran.err);
+    assert!(began.elapsed() < Duration::from_secs(600), "{:?}", began.elapsed());
+    // A day with a packet each minute.
+    let trips = asked(&["--delay", "50ms"], "1440", "60000", "50");
+    assert!(trips[1..].iter().all(|trip| (100_000_000..101_000_000).contains(trip)));
+}
+
+/// Packets come when the simulation says, so what is measured is what is simulated.
+fn measured() {
+    let path = directory().join("virtual-constant.toml");
+    let text = "\
+[link.l]
+rate = \"10mbit\"
+delay = \"3ms\"
+scheduler = { kind = \"fifo\" }
+[link.l.flow.a]
+match = \"udp dport 5001\"
+queue = \"100p\"
+[traffic.a]
+link = \"l\"
+flow = \"a\"
+model = \"cbr\"
+rate = \"4mbit\"
+size = \"1000B\"
+[traffic.b]
+link = \"l\"
+flow = \"a\"
+model = \"cbr\"
+rate = \"3mbit\"
+size = \"300B\"
+[run]
+duration = \"500ms\"
+replications = 1
+";
+    fs::write(&path, text).expect("a file can be written");
+    let ran =
+        while_busy(|| falaj(&["compare", "virtual-constant.toml", "--virtual-time", "--json"]));
+    assert_eq!(ran.status, Some(0), "{ran:#?}");
+    let told: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
+    let flow = &told["flows"][0];
+    let number = |view: &str, key: &str| flow[view]["delay"][key].as_f64().expect("a number");
+    assert_eq!(number("simulated", "packets"), number("measured", "packets"), "{told:#}");
+    for key in ["p50_ns", "p99_ns", "max_ns"] {
+        let (simulated, measured) = (number("simulated", key), number("measured", key));
+        let between = (simulated - measured).abs();
+        // Histograms are exact to a part in a hundred.
+        assert!(between <= 20_000.0 + simulated / 100.0, "{key}: {simulated} {measured}");
+    }
+    let error = flow["measured"]["release_error"]["p99_ns"].as_u64().expect("a number");
+    assert!(error <= 1_000, "{error} ns");
+}

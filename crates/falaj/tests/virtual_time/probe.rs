@@ -1,0 +1,69 @@
+//! What runs at both ends of a link: an echo of datagrams, and one that asks for it.
+
+use std::net::UdpSocket;
+use std::time::{Duration, Instant, SystemTime};
+
+const PORT: u16 = 7007;
+
+pub(crate) fn main(words: &[&str]) {
+    match words {
+        ["echo"] => echo(),
+        ["ask", count, gap, length] => ask(
+            count.parse().expect("a number"),
+            Duration::from_millis(gap.parse().expect("milliseconds")),
+            length.parse().expect("bytes"),
+        ),
+        ["chance"] => chance(),
+        _ => panic!("no probe is called {words:?}"),
+    }
+}
+
+fn echo() {
+    let socket = UdpSocket::bind(("0.0.0.0", PORT)).expect("the port is free");
+    let mut bytes = [0; 2048];
+    loop {
+        let (length, from) = socket.recv_from(&mut bytes).expect("datagrams come");
+        socket.send_to(&bytes[..length], from).expect("and go");
+    }
+}
+
+/// Sends so many datagrams, one each `gap`, and prints each round trip in nanoseconds.
+fn ask(count: u64, gap: Duration, length: usize) {
+    let peer = std::env::var("FALAJ_PEER").expect("there is a peer");
+    let socket = UdpSocket::bind(("0.0.0.0", 0)).expect("an address");
+    socket.connect((peer, PORT)).expect("an address");
+    let receiver = socket.try_clone().expect("a descriptor");
+    let began = Instant::now();
+    let heard = std::thread::spawn(move || {
+        let mut bytes = [0; 2048];
+        let mut all = vec![None; count as usize];
+        while all.contains(&None) {
+            receiver.recv(&mut bytes).expect("an answer");
+            let number = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
+            let sent = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"));
+            all[number as usize] = Some(began.elapsed().as_nanos() as u64 - sent);
+        }
+        all.into_iter().flatten().collect::<Vec<_>>()
+    });
+    // The echo at the other end has begun by then.
+    std::thread::sleep(Duration::from_millis(100));
+    let mut bytes = vec![0; length.max(16)];
+    for number in 0..count {
+        bytes[..8].copy_from_slice(&number.to_le_bytes());
+        bytes[8..16].copy_from_slice(&(began.elapsed().as_nanos() as u64).to_le_bytes());
+        socket.send(&bytes).expect("it goes");
+        std::thread::sleep(gap);
+    }
+    heard.join().expect("all answers came").iter().for_each(|nanos| println!("{nanos}"));
+}
+
+/// Prints what differs from run to run where nothing is fixed.
+fn chance() {
+    use std::hash::{BuildHasher, RandomState};
+    let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("an address");
+    let port = socket.local_addr().expect("an address").port();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    let stack = &raw const port as usize;
+    let hash = RandomState::new().hash_one(1);
+    println!("{} {port} {} {stack:x} {hash:x}", std::process::id(), now.as_nanos());
+}
