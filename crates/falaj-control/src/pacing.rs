@@ -1,5 +1,6 @@
 //! How the live loop waits, as it is asked for on the command line.
 
+use falaj_live::clock;
 use falaj_live::event_loop::Timer;
 use falaj_live::event_loop::{Options, WhenFull};
 use falaj_live::host;
@@ -41,6 +42,43 @@ impl PacingArgs {
     pub fn options_or(&self, when_full: WhenFull) -> Options {
         let memory = host::memory_for_packets();
         let when_full = self.when_full.unwrap_or(when_full);
-        Options { timer: self.timer, slack: self.slack, when_full, memory }
+        let asked = Options { timer: self.timer, slack: self.slack, when_full, memory };
+        if clock::is_virtual() { in_virtual_time(asked) } else { asked }
+    }
+}
+
+/// The options of a loop that nothing was said about.
+pub fn default_options() -> Options {
+    if clock::is_virtual() { in_virtual_time(Options::default()) } else { Options::default() }
+}
+
+/// In virtual time waking up takes none, and spinning would be for nothing. Each packet leaves at
+/// its own instant, unless others were to leave with it.
+fn in_virtual_time(options: Options) -> Options {
+    let usual = Options::default().slack;
+    match options.timer {
+        Timer::Sleep => options,
+        _ if options.slack == usual => {
+            Options { timer: Timer::Exact, slack: Span::ZERO, ..options }
+        }
+        _ => Options { timer: Timer::Exact, ..options },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_spins_in_virtual_time() {
+        let slack = Span::from_micros(50);
+        for timer in [Timer::Spin, Timer::Hybrid] {
+            let usual = in_virtual_time(Options { timer, ..Options::default() });
+            assert_eq!((usual.timer, usual.slack), (Timer::Exact, Span::ZERO));
+            let asked = in_virtual_time(Options { timer, slack, ..Options::default() });
+            assert_eq!((asked.timer, asked.slack), (Timer::Exact, slack));
+        }
+        let sleeps = Options { timer: Timer::Sleep, slack, ..Options::default() };
+        assert_eq!(in_virtual_time(sleeps), sleeps);
     }
 }

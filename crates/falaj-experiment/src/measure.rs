@@ -61,12 +61,16 @@ impl Measuring {
         self.duration
     }
 
-    /// The scenario that was asked for, said where that is wanted.
+    /// Says what the scenario is, if that is wanted.
+    pub fn tell(&self, scenario: &Scenario) {
+        self.asked.tell(scenario);
+    }
+
+    /// The scenario that was asked for.
     pub fn scenario(&self) -> Result<Scenario> {
         let mut scenario = file::read(&self.file)?;
         scenario.run.duration = self.duration.unwrap_or(scenario.run.duration);
         between_two_ends(&scenario)?;
-        self.asked.tell(&scenario);
         Ok(scenario)
     }
 }

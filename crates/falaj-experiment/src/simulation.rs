@@ -52,6 +52,11 @@ fn warm_up(text: &str) -> Result<WarmUp, String> {
 pub const INCONCLUSIVE: u8 = 3;
 
 impl ReplicationArgs {
+    /// Where random numbers begin, if that was said.
+    pub fn seed(&self) -> Option<u64> {
+        self.seed
+    }
+
     /// What was said about a scenario's run goes there.
     pub fn apply(&self, scenario: &mut Scenario) {
         scenario.run.replications = self.replications.unwrap_or(scenario.run.replications);

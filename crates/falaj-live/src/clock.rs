@@ -40,6 +40,15 @@ impl Clock {
     }
 }
 
+/// Returns true if the clock is that of a kernel that travels in time: it jumps over all waiting,
+/// and may stand still while anything computes.
+pub fn is_virtual() -> bool {
+    std::fs::read_to_string("/proc/cmdline").is_ok_and(|line| {
+        let mut words = line.split_whitespace();
+        words.any(|word| word == "time-travel" || word.starts_with("time-travel="))
+    })
+}
+
 /// What this thread has cost so far, as the kernel counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {

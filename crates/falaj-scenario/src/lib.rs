@@ -83,8 +83,8 @@ pub use incremental::{FlowChange, Undo, set_values};
 pub use mask::PARTS;
 pub use matching::{TERMS, parse_match, parse_match_or_empty};
 pub use model::{
-    ALL, Adapter, Bucket, Direction, Flow, Host, Link, Need, ROUTER, Rule, Run, SIMPLE, Scenario,
-    Source, Towards, pipe_of,
+    ALL, Adapter, Bucket, Direction, Flow, Host, Link, Need, ROUTER, Rule, Run, RunTime, SIMPLE,
+    Scenario, Source, Towards, pipe_of,
 };
 pub use parse::parse;
 pub use presets::{PRESETS, Preset, presets};

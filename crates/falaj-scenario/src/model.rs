@@ -283,11 +283,37 @@ pub struct Run {
     pub seed: u64,
     /// Independent runs, 1 to 10000.
     pub replications: u32,
+    /// Which time passes where packets are live.
+    pub time: RunTime,
+}
+
+/// Which time passes where packets are live.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RunTime {
+    /// That of the host.
+    #[default]
+    Real,
+    /// That of a guest, which stands still while anything in it computes.
+    Virtual,
+}
+
+impl RunTime {
+    /// Their names.
+    pub const NAMES: [&'static str; 2] = ["real", "virtual"];
+
+    /// The one of this name.
+    pub(crate) fn named(name: &str) -> Option<RunTime> {
+        match name {
+            "real" => Some(RunTime::Real),
+            "virtual" => Some(RunTime::Virtual),
+            _ => None,
+        }
+    }
 }
 
 impl Default for Run {
     fn default() -> Run {
-        Run { duration: Span::from_secs(10), seed: 1, replications: 8 }
+        Run { duration: Span::from_secs(10), seed: 1, replications: 8, time: RunTime::Real }
     }
 }
 
@@ -320,6 +346,14 @@ impl Scenario {
             traffic: Vec::new(),
             hosts: Vec::new(),
             run: Run::default(),
+        }
+    }
+
+    /// From now on random numbers begin here.
+    pub fn begin_at(&mut self, seed: u64) {
+        self.run.seed = seed;
+        for link in &mut self.links {
+            (link.up.pipe.seed, link.down.pipe.seed) = (seed, seed);
         }
     }
 

@@ -6,14 +6,13 @@ use crate::hosts;
 use crate::keys;
 use crate::link::{self, Known};
 use crate::lints;
-use crate::model::{Run, Scenario};
+use crate::model::{Run, RunTime, Scenario};
 use crate::read::{self, Datum, Fields, Got, fields, get};
 use crate::routing::rules;
 use crate::routing::tables::Tables;
 use crate::syntax;
 use crate::traffic;
 use falaj_sched::contract::params::Value;
-use falaj_sched::units::time::Span;
 use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -180,14 +179,18 @@ fn run(file: &Fields<'_>, problems: &mut Vec<Problem>) -> Option<Run> {
         }
     };
     let (duration, seed, replications) = (value("duration"), value("seed"), value("replications"));
-    match (duration, seed, replications) {
+    match (duration, seed, replications, value("time")) {
         (
-            Some(Value::Span(Span(ns))),
+            Some(Value::Span(duration)),
             Some(Value::Count(seed)),
             Some(Value::Count(replications)),
-        ) => {
-            Some(Run { duration: Span(ns), seed, replications: u32::try_from(replications).ok()? })
-        }
+            Some(Value::Choice(time)),
+        ) => Some(Run {
+            duration,
+            seed,
+            replications: u32::try_from(replications).ok()?,
+            time: RunTime::named(time)?,
+        }),
         _ => None,
     }
 }

@@ -14,6 +14,10 @@ use std::os::fd::BorrowedFd;
 /// Longest time under load between two looks at the other descriptors.
 const LOOK: Span = Span::from_millis(1);
 
+/// The exact timer wakes this long before an instant, and looks at the clock until then: on a clock
+/// that passes by being looked at, that is a few looks.
+const EXACT_LEAD: Span = Span::from_micros(2);
+
 /// Why the loop came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
@@ -67,6 +71,8 @@ struct LoopRun<'a> {
     others: usize,
     /// The timer never sleeps.
     spins: bool,
+    /// The clock is that of a guest: waking up takes no time, and no other thread is owed anything.
+    is_exact: bool,
     /// The timer may sleep for other threads' sake. With no slack allowed it does not.
     may_rest: bool,
     /// This thread runs before ordinary ones, and owes them time.
@@ -110,7 +116,8 @@ impl LoopRun<'_> {
         LoopRun {
             spins: options.timer == Timer::Spin,
             may_rest: options.timer == Timer::Hybrid && options.slack > Span::ZERO,
-            before_others: priority::is_before_others(),
+            is_exact: options.timer == Timer::Exact,
+            before_others: options.timer != Timer::Exact && priority::is_before_others(),
             has_masks: forwarder.tells_of_sharing && forwarder.network.has_masks(),
             forwarder,
             deadline,
@@ -201,7 +208,8 @@ impl LoopRun<'_> {
             }
         }
         let next = forwarder.releases.next();
-        if self.read_since_release && !sleeps && next.since(now) < forwarder.quiet_window.span() {
+        let quiet = if self.is_exact { EXACT_LEAD } else { forwarder.quiet_window.span() };
+        if self.read_since_release && !sleeps && next.since(now) < quiet {
             return LoopAction::Spin;
         }
         if now >= self.deadline {
@@ -268,7 +276,9 @@ impl LoopRun<'_> {
         }
         forwarder.watch.wait(wake.min(self.deadline).since(now))?;
         if wake > now {
-            forwarder.rt_yield.slept(now, forwarder.clock.now());
+            if self.before_others {
+                forwarder.rt_yield.slept(now, forwarder.clock.now());
+            }
             self.idle_since = None;
             forwarder.note_what_woke(wake, self.deadline);
         }
@@ -356,7 +366,9 @@ impl Forwarder {
                 &mut self.awake.by_room
             }
             None if wake <= deadline => {
-                self.wake_lead.woke(wake, self.clock.now());
+                if self.options.timer != Timer::Exact {
+                    self.wake_lead.woke(wake, self.clock.now());
+                }
                 &mut self.awake.by_timer
             }
             _ => &mut self.awake.by_caller,
@@ -372,7 +384,10 @@ impl Forwarder {
             return self.network.next_event().min(self.releases.next()).min(self.next_try());
         }
         let due = self.releases.next().min(self.network.next_due());
-        let wake = self.wake_lead.wake(due, self.sleeps().then(|| self.slack()));
+        let wake = match self.options.timer {
+            Timer::Exact => Time(due.0.saturating_sub(EXACT_LEAD.0)),
+            _ => self.wake_lead.wake(due, self.sleeps().then(|| self.slack())),
+        };
         // A device that is to be handed more has half of what it holds left: nobody spins for that.
         wake.min(self.network.next_refill()).min(self.next_try())
     }

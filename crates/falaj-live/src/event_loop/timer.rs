@@ -15,16 +15,19 @@ pub enum Timer {
     Hybrid,
     /// Sleeps, and wakes at most once in `slack` while there is traffic.
     Sleep,
+    /// Sleeps until a moment before the instant, however long waking up takes: for a clock that
+    /// stands still while anything computes.
+    Exact,
 }
 
 impl Timer {
-    /// Their names.
+    /// The names of those that may be asked for.
     pub const NAMES: [&'static str; 3] = ["spin", "hybrid", "sleep"];
 }
 
 impl fmt::Display for Timer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(Timer::NAMES[*self as usize])
+        f.pad(Timer::NAMES.get(*self as usize).unwrap_or(&"exact"))
     }
 }
 

@@ -25,6 +25,7 @@ pub(crate) use sample::{inline, sample};
 pub use traffic::{BUCKET, BYTES_MAX, GREEDY, SOURCES_MAX, STATE, TRAFFIC};
 
 use crate::impairments;
+use crate::model::RunTime;
 use falaj_sched::contract::params::Kind;
 
 /// All tables, in the order of a file.
@@ -210,5 +211,13 @@ pub const RUN: &[Key] = &[
         Holds::Value(Kind::Count { min: 1, max: 10_000 }),
         Default("8"),
         "independent runs",
+    ),
+    key(
+        "time",
+        Holds::Value(Kind::Choice(&RunTime::NAMES)),
+        Default("real"),
+        "which time passes where packets are live (`run`, `traffic`, `compare`): `real`, the \
+         host's; or `virtual`, a guest's that stands still while anything computes, as with \
+         --virtual-time",
     ),
 ];

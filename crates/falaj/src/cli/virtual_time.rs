@@ -6,7 +6,7 @@ use falaj_guest::epoch::Epoch;
 use falaj_guest::error::Error;
 use falaj_guest::job::Job;
 use falaj_guest::kernel;
-use falaj_scenario::{Run, Scenario, parse_size};
+use falaj_scenario::{Run, RunTime, parse_size};
 use falaj_sched::units::time::Span;
 use falaj_terminal::arguments::parse_duration;
 use falaj_terminal::text;
@@ -58,6 +58,14 @@ impl VirtualTimeArgs {
         self.run(seed.unwrap_or(Run::default().seed))
     }
 
+    /// The same if a scenario asks for it.
+    pub(crate) fn take_over_for(&self, run: &Run) -> Result<Option<ExitCode>> {
+        match run.time {
+            RunTime::Real => Ok(None),
+            RunTime::Virtual => self.run(run.seed),
+        }
+    }
+
     fn run(&self, seed: u64) -> Result<Option<ExitCode>> {
         if falaj_guest::is_inside() {
             return Ok(None);
@@ -93,18 +101,10 @@ impl VirtualTimeArgs {
     }
 
     /// Refuses what a guest cannot have, and says what to do instead.
-    pub(crate) fn refuse(&self, wanted: bool, what: &str, cure: &str) -> Result<()> {
-        if wanted && self.virtual_time {
+    pub(crate) fn refuse(&self, time: RunTime, wanted: bool, what: &str, cure: &str) -> Result<()> {
+        if wanted && (self.virtual_time || time == RunTime::Virtual) {
             bail!("{what} is not to be had in virtual time: {cure}");
         }
         Ok(())
-    }
-}
-
-/// From now on a scenario's random numbers begin here.
-pub(crate) fn begin_at(scenario: &mut Scenario, seed: u64) {
-    scenario.run.seed = seed;
-    for link in &mut scenario.links {
-        (link.up.pipe.seed, link.down.pipe.seed) = (seed, seed);
     }
 }

@@ -3,8 +3,8 @@
 use crate::cli::virtual_time::VirtualTimeArgs;
 use crate::commands::compare::{BoundVerdict, ComparedFlow, Comparison};
 use anyhow::Result;
+use falaj_control::pacing::default_options;
 use falaj_experiment::simulation::SimulationPlan;
-use falaj_live::event_loop::Options;
 use falaj_scenario::Scenario;
 use falaj_sched::contract::params::Values;
 use falaj_sched::disciplines::fifo;
@@ -39,7 +39,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let first = Comparison::of(
         &divided,
         &SimulationPlan::beside(&divided),
-        Options::default(),
+        default_options(),
         "measuring",
     )?;
     first.print();
@@ -48,7 +48,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     say!("\n2. The same traffic, the link not divided: one FIFO of as many packets.\n");
     let second =
-        Comparison::of(&shared, &SimulationPlan::beside(&shared), Options::default(), "measuring")?;
+        Comparison::of(&shared, &SimulationPlan::beside(&shared), default_options(), "measuring")?;
     second.print();
     if second.interrupted {
         return Ok(second.exit());

@@ -1,6 +1,6 @@
 //! `falaj traffic`: a scenario's sources as real datagrams.
 
-use crate::cli::virtual_time::{VirtualTimeArgs, begin_at};
+use crate::cli::virtual_time::VirtualTimeArgs;
 use anyhow::Result;
 use falaj_control::host_limits;
 use falaj_control::summary::{FailIf, RULE_HEADER, Summary, rule_json, rule_row};
@@ -40,8 +40,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     let mut scenario = args.what.scenario()?;
     if let Some(seed) = args.seed {
-        begin_at(&mut scenario, seed);
+        scenario.begin_at(seed);
     }
+    if let Some(status) = args.virtual_time.take_over_for(&scenario.run)? {
+        return Ok(status);
+    }
+    args.what.tell(&scenario);
     args.fail_if.check(&scenario.links)?;
     host_limits::warn(&scenario.links);
     let measured = measure(&scenario, args.what.options(), "sending")?;

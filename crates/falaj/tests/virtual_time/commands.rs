@@ -24,6 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("commands::a_signal_reaches_the_command", a_signal),
         trial("commands::nothing_survives_a_kill", nothing_survives),
         trial("commands::the_kernel_is_told", the_kernel),
+        trial("commands::a_scenario_may_ask_for_it", a_scenario),
         trial("commands::memory_that_is_not_there_is_refused", memory),
     ]
 }
@@ -196,6 +197,17 @@ fn the_kernel() {
     let mut variable = program(&["kernel"]);
     let ran: Ran = variable.env("FALAJ_KERNEL", path).output().expect("it starts").into();
     assert!(ran.out.contains("(FALAJ_KERNEL)"), "{ran:#?}");
+}
+
+fn a_scenario() {
+    let path = directory().join("virtual.toml");
+    let text = "[link.l]\nrate = \"10mbit\"\ndelay = \"5ms\"\n[run]\ntime = \"virtual\"\n";
+    fs::write(&path, text).expect("a file can be written");
+    let ran = falaj(&["run", "virtual.toml", "--", "grep", "-c", "inf-cpu", "/proc/cmdline"]);
+    assert_eq!((ran.status, ran.out.as_str()), (Some(0), "1\n"), "{ran:#?}");
+    let ran = falaj(&["run", "virtual.toml", "--internet", "host", "--", "true"]);
+    assert_eq!(ran.status, Some(2));
+    says(&ran, "--internet is not to be had in virtual time");
 }
 
 fn memory() {

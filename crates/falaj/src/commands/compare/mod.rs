@@ -350,11 +350,15 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         let Args { what, other, what_if, practice, .. } = args;
         return pairs::main(what, other.as_deref(), what_if, practice);
     }
-    let mut scenario = args.what.scenario()?;
-    args.practice.apply(&mut scenario);
-    if let Some(status) = args.virtual_time.take_over(Some(scenario.run.seed))? {
+    if let Some(status) = args.virtual_time.take_over(args.practice.seed())? {
         return Ok(status);
     }
+    let mut scenario = args.what.scenario()?;
+    args.practice.apply(&mut scenario);
+    if let Some(status) = args.virtual_time.take_over_for(&scenario.run)? {
+        return Ok(status);
+    }
+    args.what.tell(&scenario);
     let plan = args.practice.plan(&scenario, WarmUp::Nothing)?;
     let comparison = Comparison::of(&scenario, &plan, args.what.options(), "measuring")?;
     if args.what.json {

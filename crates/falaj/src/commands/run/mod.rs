@@ -10,7 +10,7 @@ mod live;
 
 use crate::cli::link::LinkArgs;
 use crate::cli::recording::Recording;
-use crate::cli::virtual_time::{VirtualTimeArgs, begin_at};
+use crate::cli::virtual_time::VirtualTimeArgs;
 use crate::commands::run::live::Live;
 use anyhow::{Context, Result, anyhow, bail};
 use falaj_control::endpoint::{Control, ControlArgs, VARIABLE};
@@ -31,7 +31,7 @@ use falaj_live::sandbox::{
 };
 use falaj_live::signals::Signals;
 use falaj_live::wiring;
-use falaj_scenario::Link;
+use falaj_scenario::{Link, RunTime};
 use falaj_terminal::effective_config::EffectiveConfig;
 use falaj_terminal::standard_error;
 use std::ffi::OsString;
@@ -129,13 +129,13 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Refuses what leads out of a guest, where time is virtual.
-    fn refuse_outside(&self) -> Result<()> {
+    /// Refuses what leads out of a guest, where time is virtual or a scenario says so.
+    fn refuse_outside(&self, time: RunTime) -> Result<()> {
         let way_out = !matches!(self.internet, Internet::Auto | Internet::None);
         let cure = "leave it out, or run what the command talks to at the far end, by --peer";
-        self.virtual_time.refuse(way_out, "--internet", cure)?;
+        self.virtual_time.refuse(time, way_out, "--internet", cure)?;
         let cure = "that namespace is the host's; run what is in it by --peer";
-        self.virtual_time.refuse(self.netns.is_some(), "--netns", cure)
+        self.virtual_time.refuse(time, self.netns.is_some(), "--netns", cure)
     }
 }
 
@@ -206,13 +206,17 @@ pub(crate) fn helper(command: OsString) -> Result<SandboxSide> {
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
-    args.refuse_outside()?;
+    args.refuse_outside(RunTime::Real)?;
     if let Some(status) = args.virtual_time.take_over(args.seed)? {
         return Ok(status);
     }
     let (mut scenario, text) = args.link.scenario(1500)?;
     if let Some(seed) = args.seed {
-        begin_at(&mut scenario, seed);
+        scenario.begin_at(seed);
+    }
+    args.refuse_outside(scenario.run.time)?;
+    if let Some(status) = args.virtual_time.take_over_for(&scenario.run)? {
+        return Ok(status);
     }
     args.asked.tell(&scenario);
     no_adapters(&scenario)?;
