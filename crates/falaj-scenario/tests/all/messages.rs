@@ -2379,7 +2379,7 @@ durration = "1s"
             5 | durration = "1s"
               | ^^^^^^^^^ did you mean `duration`?
               |
-              = help: allowed: `duration`, `replications`, `seed`
+              = help: allowed: `duration`, `replications`, `seed`, `time`
         "#]],
     );
     errors_of_link(
