@@ -41,8 +41,9 @@ pub(crate) fn packets() {
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
         command
     };
+    // Slow enough to be filled by whatever the host sends in a minute.
     let words = [
-        "--stats", "--delay", "4s", "--queue", "1000000p", "--peer", &echo, "--", "sh", "-c",
+        "--stats", "--rate", "1mbit", "--queue", "1000000p", "--peer", &echo, "--", "sh", "-c",
         &flood,
     ];
     let link = Link::start_by("memory", by, &words);
@@ -56,7 +57,7 @@ pub(crate) fn packets() {
     };
     until("memory is used up", || lost() > 1_000);
     let held = Footprint::of(link.child.id());
-    link.set("link.delay=1ms");
+    link.set("link.rate=1gbit");
     link.adds_up();
     until("those that were on their way have left", || {
         let before = lost();
