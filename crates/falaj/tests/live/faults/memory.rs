@@ -32,7 +32,8 @@ pub(crate) fn flows() {
 /// again.
 pub(crate) fn packets() {
     let (ask, echo) = asking();
-    let flood = format!("{} --send 10.77.0.2:9 0 1400 150000; {ask}", me());
+    // One in 20 us, for ten seconds: what comes faster may be lost before the link reads it.
+    let flood = format!("{} --send 10.77.0.2:9 20 1400 500000; {ask}", me());
     let by = |words: &[&str]| {
         let mut command = Command::new("prlimit");
         let inner = program(words);
