@@ -10,7 +10,8 @@
 //! the connections; [`client`] is the other end. The control [`handler`] keeps the scenario that is
 //! running, has its own thread, and asks the forwarder's thread through a channel of `messages`;
 //! [`endpoint`] is the forwarder's side. [`difference`] computes what changes of a link that runs;
-//! [`terms`] what its flows are held to; [`running`] describes what runs. [`masks`] is what masks
+//! [`terms`] what its flows are held to; [`running`] describes what runs, [`recording`] writes down what
+//! passes. [`masks`] is what masks
 //! made, as text and as JSON.
 //!
 //! **After it.** [`summary`] tells what the link did: a table, JSON, and conditions under which the
@@ -33,6 +34,7 @@ pub mod masks;
 mod messages;
 pub mod pacing;
 pub mod protocol;
+pub mod recording;
 pub mod running;
 mod server;
 pub mod sockets;

@@ -4,6 +4,7 @@
 use anyhow::{Context, Result, bail};
 use falaj_control::live_links::{between_two_ends, no_adapters, no_masks, warn_of_spinning};
 use falaj_control::pacing::PacingArgs;
+use falaj_control::recording::Recording;
 use falaj_engine::account::Account;
 use falaj_engine::rules::RuleCounters;
 use falaj_live::clock::{Clock, Usage, monotonic, thread_usage};
@@ -12,6 +13,7 @@ use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{self, End, Exit, Join, Sandbox, SideEvent};
 use falaj_live::traffic::datagrams::{EndPlan, EndReport, FlowKey, ReceivedReport, run_end};
 use falaj_live::{addressing, wiring};
+use falaj_scenario::edit::with_seed;
 use falaj_scenario::{Link, Scenario};
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
@@ -42,7 +44,17 @@ pub struct Measuring {
     #[command(flatten)]
     pace: PacingArgs,
     #[command(flatten)]
+    recording: Recording,
+    #[command(flatten)]
     asked: EffectiveConfig,
+}
+
+/// A scenario that is to be measured.
+pub struct Measurement {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// Its text, for a capture.
+    text: String,
 }
 
 impl Measuring {
@@ -66,12 +78,29 @@ impl Measuring {
         self.asked.tell(scenario);
     }
 
-    /// The scenario that was asked for.
-    pub fn scenario(&self) -> Result<Scenario> {
-        let mut scenario = file::read(&self.file)?;
+    /// The scenario that was asked for, beginning at this seed if one is given.
+    ///
+    /// # Errors
+    /// It cannot be read, or is wrong.
+    pub fn read(&self, seed: Option<u64>) -> Result<Measurement> {
+        let (name, mut text) = file::text(&self.file)?;
+        let mut scenario = file::parse(&text, &name)?;
+        if let Some(seed) = seed {
+            scenario.begin_at(seed);
+            text = with_seed(&text, seed);
+        }
         scenario.run.duration = self.duration.unwrap_or(scenario.run.duration);
         between_two_ends(&scenario)?;
-        Ok(scenario)
+        Ok(Measurement { scenario, text })
+    }
+
+    /// Measures it as was asked for, captured if that was.
+    ///
+    /// # Errors
+    /// As of [`measure`]; or the capture cannot be written.
+    pub fn measure(&self, of: &Measurement, what: &'static str) -> Result<Measured> {
+        let how = How { recording: Some((&self.recording, &of.text)), ..How::new(self.options()) };
+        measure_joined(&of.scenario, join_of(&of.scenario.links), &how, what)
     }
 }
 
@@ -87,6 +116,33 @@ pub struct Measured {
     pub over: &'static str,
     /// What the forwarding thread did and cost while the sources sent.
     pub thread: Thread,
+    /// Of the capture: 0 if none was asked for or all packets are in it.
+    pub capture: ExitCode,
+}
+
+/// How a scenario is measured.
+struct How<'a> {
+    options: Options,
+    /// Called as the sources are about to begin.
+    begins: &'a dyn Fn() -> Result<()>,
+    /// A capture, if it is asked for, of a scenario with this text.
+    recording: Option<(&'a Recording, &'a str)>,
+}
+
+impl How<'_> {
+    fn new(options: Options) -> How<'static> {
+        How { options, begins: &|| Ok(()), recording: None }
+    }
+
+    /// Begins the capture.
+    fn record(&self, forwarder: &mut Forwarder) -> Result<()> {
+        self.recording.map_or(Ok(()), |(recording, text)| recording.begin(forwarder, text))
+    }
+
+    /// Ends it.
+    fn recorded(&self, forwarder: &mut Forwarder) -> ExitCode {
+        self.recording.map_or(ExitCode::SUCCESS, |(recording, _)| recording.end(forwarder))
+    }
 }
 
 /// What the forwarding thread did and cost.
@@ -147,7 +203,7 @@ pub struct MeasuredFlow {
 
 /// Runs the links of the scenario on real packets.
 pub fn measure(scenario: &Scenario, options: Options, what: &'static str) -> Result<Measured> {
-    measure_beside(scenario, options, what, &|| Ok(()))
+    measure_joined(scenario, join_of(&scenario.links), &How::new(options), what)
 }
 
 /// The same where packets come to the link by packet sockets, whoever paces it.
@@ -160,7 +216,7 @@ pub fn measure_by_sockets(
         Join::Auto => Join::Packet,
         join => join,
     };
-    measure_joined(scenario, join, (options, &|| Ok(())), what)
+    measure_joined(scenario, join, &How::new(options), what)
 }
 
 /// The same beside something that `begins` starts, as the sources are about to begin; it may have
@@ -171,13 +227,14 @@ pub fn measure_beside(
     what: &'static str,
     begins: &dyn Fn() -> Result<()>,
 ) -> Result<Measured> {
-    measure_joined(scenario, join_of(&scenario.links), (options, begins), what)
+    let how = How { begins, ..How::new(options) };
+    measure_joined(scenario, join_of(&scenario.links), &how, what)
 }
 
 fn measure_joined(
     scenario: &Scenario,
     join: Join,
-    (options, begins): (Options, &dyn Fn() -> Result<()>),
+    how: &How,
     what: &'static str,
 ) -> Result<Measured> {
     let links = between_two_ends(scenario)?;
@@ -191,9 +248,7 @@ fn measure_joined(
     }
     let plans = addressing::plan(scenario)?;
     match sandbox_of(links, join, None) {
-        Ok((sandbox, pipes)) => {
-            in_namespaces(scenario, plans, sandbox, pipes, (options, begins), what)
-        }
+        Ok((sandbox, pipes)) => in_namespaces(scenario, plans, (sandbox, pipes), how, what),
         Err(error) if !matches!(join, Join::Device(_)) => {
             // Who measures again and again need not hear it each time.
             static TOLD: std::sync::Once = std::sync::Once::new();
@@ -201,7 +256,7 @@ fn measure_joined(
                 note!("{error}");
                 note!("no network namespaces here: packets go over loopback sockets instead");
             });
-            over_loopback(scenario, plans, (options, begins), what)
+            over_loopback(scenario, plans, how, what)
         }
         Err(error) => Err(error)
             .context("a link that its device paces is measured between network namespaces alone"),
@@ -306,14 +361,15 @@ pub fn set_times(scenario: &Scenario, plans: &mut [EndPlan]) -> Clock {
 fn in_namespaces(
     scenario: &Scenario,
     mut plans: [EndPlan; 2],
-    mut sandbox: Sandbox,
-    mut pipes: Pipes,
-    (options, begins): (Options, &dyn Fn() -> Result<()>),
+    (mut sandbox, mut pipes): (Sandbox, Pipes),
+    how: &How,
     what: &'static str,
 ) -> Result<Measured> {
     let clock = set_times(scenario, &mut plans);
-    let mut forwarder = wiring::to_sandbox(&scenario.network(), &mut sandbox, clock, options)?;
-    begins()?;
+    let network = scenario.network();
+    let mut forwarder = wiring::to_sandbox(&network, &mut sandbox, clock, how.options)?;
+    how.record(&mut forwarder)?;
+    (how.begins)()?;
     priority::be_punctual(Rank::Link);
     for end in End::BOTH {
         sandbox.go(end)?;
@@ -345,7 +401,10 @@ fn in_namespaces(
     }
     progress.end();
     let reports = pipes.from.into_iter().map(read_report).collect::<Result<Vec<_>>>()?;
-    Ok(collect(scenario, &forwarder, &reports, "namespaces", sandbox.unread(), watched.thread))
+    let capture = how.recorded(&mut forwarder);
+    let thread = watched.thread;
+    let measured = collect(scenario, &forwarder, &reports, "namespaces", sandbox.unread());
+    Ok(Measured { thread, capture, ..measured })
 }
 
 /// Runs the same traffic between two namespaces that a veth pair joins, where `script` has set what
@@ -380,11 +439,12 @@ pub fn measure_kernel(scenario: &Scenario, script: &str) -> Result<Vec<EndReport
 fn over_loopback(
     scenario: &Scenario,
     mut plans: [EndPlan; 2],
-    (options, begins): (Options, &dyn Fn() -> Result<()>),
+    how: &How,
     what: &'static str,
 ) -> Result<Measured> {
     let clock = set_times(scenario, &mut plans);
-    let mut forwarder = wiring::to_loopback(scenario, &mut plans, clock, options)?;
+    let mut forwarder = wiring::to_loopback(scenario, &mut plans, clock, how.options)?;
+    how.record(&mut forwarder)?;
     let mut children = Vec::new();
     for plan in &plans {
         let report = report_file()?;
@@ -397,7 +457,7 @@ fn over_loopback(
         child.stdin.take().context("no pipe")?.write_all(&serde_json::to_vec(plan)?)?;
         children.push((child, report));
     }
-    begins()?;
+    (how.begins)()?;
     priority::be_punctual(Rank::Link);
     let mut progress = Progress::new(scenario, what);
     let mut watched = WatchedThread::new(scenario);
@@ -415,7 +475,9 @@ fn over_loopback(
         }
         reports.push(read_report(report)?);
     }
-    Ok(collect(scenario, &forwarder, &reports, "loopback", None, watched.thread))
+    let capture = how.recorded(&mut forwarder);
+    let measured = collect(scenario, &forwarder, &reports, "loopback", None);
+    Ok(Measured { thread: watched.thread, capture, ..measured })
 }
 
 /// Of an end that has gone.
@@ -432,7 +494,6 @@ fn collect(
     reports: &[EndReport],
     over: &'static str,
     unread: Option<u64>,
-    thread: Thread,
 ) -> Measured {
     let of = |pipe: usize, flow: usize, link: LiveFlow| {
         let key = FlowKey { pipe: pipe as u32, flow: flow as u32 };
@@ -457,7 +518,7 @@ fn collect(
     let flows = forwarder.flows().into_iter().enumerate().map(pipe).collect();
     let names = scenario.rules.iter().map(|rule| rule.name.clone());
     let rules = names.zip(forwarder.taken().iter().copied()).collect();
-    Measured { flows, rules, losses, over, thread }
+    Measured { flows, rules, losses, over, thread: Thread::default(), capture: ExitCode::SUCCESS }
 }
 
 /// `falaj traffic-end`: one end of the traffic.

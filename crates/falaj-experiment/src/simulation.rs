@@ -2,6 +2,7 @@
 //! until when.
 
 use anyhow::{Result, bail};
+use falaj_scenario::keys::SEED_MAX;
 use falaj_scenario::{Scenario, parse_span};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Span;
@@ -25,7 +26,7 @@ pub struct ReplicationArgs {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     replications: Option<u32>,
     /// Where random numbers begin; else the scenario's. Replication n has the seed n higher.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
     seed: Option<u64>,
     /// Add replications until a 95 % interval is so narrow: `delay.mean ±1%`, `loss ±5%`, `rate
     /// ±1%`, `FLOW.delay.p99 ±2%`; without FLOW of every flow. May be given again.
@@ -60,7 +61,7 @@ impl ReplicationArgs {
     /// What was said about a scenario's run goes there.
     pub fn apply(&self, scenario: &mut Scenario) {
         scenario.run.replications = self.replications.unwrap_or(scenario.run.replications);
-        scenario.run.seed = self.seed.unwrap_or(scenario.run.seed);
+        scenario.begin_at(self.seed.unwrap_or(scenario.run.seed));
     }
 
     /// How to simulate a scenario that [`ReplicationArgs::apply`] has seen; `otherwise` is the

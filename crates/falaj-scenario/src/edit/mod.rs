@@ -97,6 +97,16 @@ pub fn apply(file: &mut DocumentMut, words: &[String], value: Option<&Value>) ->
     Ok(())
 }
 
+/// A scenario's text with this seed, of at most [`keys::SEED_MAX`]; as it is where it is no TOML.
+pub fn with_seed(text: &str, seed: u64) -> String {
+    let Ok(mut file) = text.parse::<DocumentMut>() else { return text.to_owned() };
+    let run = file.entry("run").or_insert_with(toml_edit::table);
+    if let Some(run) = run.as_table_like_mut() {
+        run.insert("seed", toml_edit::value(seed.min(keys::SEED_MAX) as i64));
+    }
+    file.to_string()
+}
+
 /// Values that are set as one change.
 pub struct Edit<'a> {
     file: &'a mut DocumentMut,
@@ -330,6 +340,21 @@ mod tests {
     fn flows(text: &str) -> Vec<String> {
         let (scenario, _) = crate::parse(text, "x").unwrap_or_else(|e| panic!("{text}\n{e}"));
         scenario.links[0].up.flows.iter().map(|f| f.name.clone()).collect()
+    }
+
+    #[test]
+    fn a_seed_is_set_wherever_it_stood() {
+        for (text, with) in [
+            ("", "[run]\nseed = 7\n"),
+            ("[link.l]\nrate = \"1mbit\"\n", "[link.l]\nrate = \"1mbit\"\n\n[run]\nseed = 7\n"),
+            ("[run]\nseed = 3 # three\n", "[run]\nseed = 7\n"),
+            ("run = { seed = 3 }\n", "run = { seed = 7 }\n"),
+            ("no TOML", "no TOML"),
+        ] {
+            assert_eq!(with_seed(text, 7), with, "{text}");
+        }
+        let largest = with_seed("", keys::SEED_MAX);
+        assert_eq!(largest, format!("[run]\nseed = {}\n", i64::MAX));
     }
 
     #[test]

@@ -196,13 +196,15 @@ pub const HOST: &[Key] = &[key(
      first in the file; one that a single host names leads up to the router in the middle",
 )];
 
+/// The largest seed: what TOML can write.
+pub const SEED_MAX: u64 = i64::MAX as u64;
+
 /// `[run]`.
 pub const RUN: &[Key] = &[
     key("duration", Holds::PositiveSpan, Default("10s"), "simulated time of one replication"),
     key(
         "seed",
-        // What TOML can write.
-        Holds::Value(Kind::Count { min: 0, max: i64::MAX as u64 }),
+        Holds::Value(Kind::Count { min: 0, max: SEED_MAX }),
         Default("1"),
         "where random numbers begin; the same seed gives the same results",
     ),

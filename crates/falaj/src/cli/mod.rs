@@ -3,12 +3,10 @@
 //! | module | what it has |
 //! |---|---|
 //! | [`link`], [`flags`] | a link: in a file, or by flags |
-//! | [`recording`] | `--capture` |
 //! | [`virtual_time`] | `--virtual-time` |
 
 pub(crate) mod flags;
 pub(crate) mod link;
-pub(crate) mod recording;
 pub(crate) mod virtual_time;
 
 use crate::commands::Command;

@@ -2,7 +2,6 @@
 //! memory of other programs, or queues of the firewall.
 
 use crate::cli::link::LinkArgs;
-use crate::cli::recording::Recording;
 use anyhow::{Context, Result, bail};
 use falaj_control::batching::by_timeout;
 use falaj_control::endpoint::{Control, ControlArgs};
@@ -11,6 +10,7 @@ use falaj_control::live_links::{
     live_links, no_adapters, warn_of_overflow, warn_of_sharing, warn_of_spinning,
 };
 use falaj_control::pacing::PacingArgs;
+use falaj_control::recording::Recording;
 use falaj_control::running::Running;
 use falaj_control::summary::{FailIf, JsonFile, of_forwarder};
 use falaj_engine::batch::BatchPolicy;

@@ -2,6 +2,7 @@
 //! machine may run.
 
 use anyhow::{Context, Result, bail};
+use falaj_scenario::keys::SEED_MAX;
 use falaj_sched::units::time::Span;
 use falaj_sim::rows::COLUMNS;
 use falaj_sim::sweep::{Axis, Results, Shard, Sweep, SweepError, Table};
@@ -61,7 +62,7 @@ struct PlanArgs {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     replications: Option<u32>,
     /// Where random numbers begin; else the scenario's.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
     seed: Option<u64>,
     /// Write it there, instead of to standard output.
     #[arg(short, long, value_name = "FILE")]

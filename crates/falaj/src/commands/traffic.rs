@@ -4,8 +4,9 @@ use crate::cli::virtual_time::VirtualTimeArgs;
 use anyhow::Result;
 use falaj_control::host_limits;
 use falaj_control::summary::{FailIf, RULE_HEADER, Summary, rule_json, rule_row};
-use falaj_experiment::measure::{Measured, MeasuredFlow, Measuring, measure};
+use falaj_experiment::measure::{Measured, MeasuredFlow, Measuring};
 use falaj_scenario::Scenario;
+use falaj_scenario::keys::SEED_MAX;
 use falaj_sched::units::time::Span;
 use falaj_sim::scenario::{fed_flows, name_of, pipe_of};
 use falaj_terminal::text;
@@ -28,7 +29,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     fail_if: FailIf,
     /// Where random numbers begin, those of a guest in virtual time too; else the scenario's.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER",
+        value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
     seed: Option<u64>,
     #[command(flatten)]
     virtual_time: VirtualTimeArgs,
@@ -38,20 +40,18 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if let Some(status) = args.virtual_time.take_over(args.seed)? {
         return Ok(status);
     }
-    let mut scenario = args.what.scenario()?;
-    if let Some(seed) = args.seed {
-        scenario.begin_at(seed);
-    }
+    let wanted = args.what.read(args.seed)?;
+    let scenario = &wanted.scenario;
     if let Some(status) = args.virtual_time.take_over_for(&scenario.run)? {
         return Ok(status);
     }
-    args.what.tell(&scenario);
+    args.what.tell(scenario);
     args.fail_if.check(&scenario.links)?;
     host_limits::warn(&scenario.links);
-    let measured = measure(&scenario, args.what.options(), "sending")?;
+    let measured = args.what.measure(&wanted, "sending")?;
     let rows = || {
-        fed_flows(&scenario).into_iter().map(|at| {
-            (name_of(&scenario, at), &measured.flows[pipe_of(at.0, at.1).0 as usize][at.2])
+        fed_flows(scenario).into_iter().map(|at| {
+            (name_of(scenario, at), &measured.flows[pipe_of(at.0, at.1).0 as usize][at.2])
         })
     };
     let seconds = scenario.run.duration.as_secs_f64();
@@ -73,7 +73,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 "rules": rules_json(&measured), "lost_elsewhere": losses(&measured),
             }))?
         );
-        return judge(args, &scenario, &measured);
+        return judge(args, scenario, &measured);
     }
     say!(
         "measured over {}: {}, delays from send to receive on one clock",
@@ -101,15 +101,15 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     tell_rules(&measured);
     tell_losses(&measured);
     rows().for_each(|(name, f)| tell_unsent(&name, f));
-    judge(args, &scenario, &measured)
+    judge(args, scenario, &measured)
 }
 
-/// The exit status: of what the link did.
+/// The exit status: of what the link did, or of the capture.
 fn judge(args: &Args, scenario: &Scenario, measured: &Measured) -> Result<ExitCode> {
     let flows =
         measured.flows.iter().map(|pipe| pipe.iter().map(|f| f.link.clone()).collect::<Vec<_>>());
     let summary = Summary::new(&scenario.links, scenario.run.duration, flows, Vec::new());
-    Ok(args.fail_if.judge(&summary)?.unwrap_or(ExitCode::SUCCESS))
+    Ok(args.fail_if.judge(&summary)?.unwrap_or(measured.capture))
 }
 
 /// What a sender had no time for, if it was anything.

@@ -5,10 +5,9 @@ mod pairs;
 use crate::cli::virtual_time::VirtualTimeArgs;
 use crate::commands::traffic::{losses, nanos, rules_json, tell_losses, tell_rules, tell_unsent};
 use anyhow::Result;
-use falaj_experiment::measure::{Measured, MeasuredFlow, Measuring, measure};
+use falaj_experiment::measure::{Measured, MeasuredFlow, Measuring};
 use falaj_experiment::replications::{Replications, SimulatedFlow};
 use falaj_experiment::simulation::{INCONCLUSIVE, ReplicationArgs, SimulationPlan};
-use falaj_live::event_loop::Options;
 use falaj_plan::promises;
 use falaj_scenario::Scenario;
 use falaj_scenario::edit::{Set, parse_set_or_unset};
@@ -19,6 +18,7 @@ use falaj_sim::scenario::{fed_flows, name_of, pipe_of};
 use falaj_terminal::interrupt::INTERRUPTED;
 use falaj_terminal::text;
 use serde_json::{Value as Json, json};
+use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -32,8 +32,8 @@ With another scenario, or --what-if, nothing is measured: both are simulated und
 what differs is told with its interval, which is narrower than those of both.
 
 Exit status: 0 all within bounds; 1 a bound was broken; 3 inconclusive: at its 99th percentile the
-release error exceeds a tenth of the smallest bound, or a flow had no packet that got through; 130
-Ctrl-C ended the simulation, and what was simulated until then is compared. Of two scenarios: 0; 3 and 130
+release error, or how late a source sent, exceeds a tenth of the smallest bound; a source had no time
+for some of its packets; or a flow had no packet that got through; 130 Ctrl-C ended the simulation, and what was simulated until then is compared. Of two scenarios: 0; 3 and 130
 as of `falaj sim`.
 
 Where there are rules, each link that packets came to has its rows: what it promises, simulated and
@@ -47,11 +47,12 @@ pub(crate) struct Args {
     #[command(flatten)]
     what: Measuring,
     /// Another scenario with the same sources: both are simulated, and compared in pairs.
+    #[arg(conflicts_with = "capture")]
     other: Option<PathBuf>,
     /// The other scenario is this one with another value, `uplink.rate=50mbit`, or `KEY=` without
     /// one; may be given again.
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set_or_unset,
-        conflicts_with = "other")]
+        conflicts_with_all = ["other", "capture"])]
     what_if: Vec<Set>,
     #[command(flatten)]
     practice: ReplicationArgs,
@@ -82,26 +83,73 @@ impl ComparedFlow {
 }
 
 fn verdict(rows: &[ComparedFlow]) -> BoundVerdict {
-    let smallest = rows.iter().filter_map(ComparedFlow::bound).min();
-    match (smallest, release_p99(rows)) {
-        _ if rows.iter().any(ComparedFlow::broken) => BoundVerdict::Broken,
-        _ if rows.iter().any(ComparedFlow::untried) => BoundVerdict::Inconclusive,
-        (Some(bound), Some(error)) if error.0 * 10 > bound.0 => BoundVerdict::Inconclusive,
-        _ => BoundVerdict::Kept,
+    if rows.iter().any(ComparedFlow::broken) {
+        return BoundVerdict::Broken;
     }
+    doubt(rows).map_or(BoundVerdict::Kept, BoundVerdict::Inconclusive)
 }
 
-/// The worst flow's.
-fn release_p99(rows: &[ComparedFlow]) -> Option<Span> {
-    rows.iter().filter_map(|r| r.measured.link.release_error.quantile(0.99)).max()
+/// Why the measurement says little of the link, if it does.
+fn doubt(rows: &[ComparedFlow]) -> Option<Doubt> {
+    let named = |row: &ComparedFlow| row.name.clone();
+    if let Some(row) = rows.iter().find(|r| r.untried()) {
+        return Some(Doubt::Untried(named(row)));
+    }
+    if let Some(row) = rows.iter().find(|r| r.measured.unsent > 0) {
+        return Some(Doubt::Unsent(named(row), row.measured.unsent));
+    }
+    let smallest = rows.iter().filter_map(ComparedFlow::bound).min()?;
+    let is_late = |late: &Span| late.0.saturating_mul(10) > smallest.0;
+    let released = rows.iter().filter_map(|r| r.measured.link.release_error.quantile(0.99)).max();
+    if let Some(late) = released.filter(is_late) {
+        return Some(Doubt::ReleasedLate(late));
+    }
+    let sent = rows.iter().filter_map(|r| Some((Span(r.measured.late_p99?), r)));
+    let (late, row) = sent.max_by_key(|&(late, _)| late)?;
+    is_late(&late).then(|| Doubt::SentLate(named(row), late))
 }
 
 /// What the three views say together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BoundVerdict {
     Kept,
     Broken,
-    Inconclusive,
+    Inconclusive(Doubt),
+}
+
+/// Why a measurement is inconclusive: what this host did not manage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Doubt {
+    /// No packet of this flow got to the far end.
+    Untried(String),
+    /// The source of this flow had no time for some of its packets.
+    Unsent(String, u64),
+    /// The link handed 1 packet in 100 over later than this.
+    ReleasedLate(Span),
+    /// The source of this flow sent 1 packet in 100 later than this.
+    SentLate(String, Span),
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tenth = "over a tenth of the smallest bound";
+        match self {
+            Doubt::Untried(flow) => write!(f, "no packet of flow {flow} got to the far end"),
+            Doubt::Unsent(flow, packets) => {
+                write!(f, "this host had no time to send {packets} packets of flow {flow}")
+            }
+            Doubt::ReleasedLate(late) => write!(
+                f,
+                "this host handed 1 packet in 100 over more than {} late, {tenth}",
+                text::span(Some(*late))
+            ),
+            Doubt::SentLate(flow, late) => write!(
+                f,
+                "this host sent 1 packet in 100 of flow {flow} more than {} late, {tenth}",
+                text::span(Some(*late))
+            ),
+        }
+    }
 }
 
 /// The table, not yet printed.
@@ -120,15 +168,13 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// Promises, simulates and measures a scenario.
+    /// Promises and simulates a scenario that was measured. Live comes first, as namespaces are
+    /// made while the program has one thread.
     pub(crate) fn of(
         scenario: &Scenario,
         plan: &SimulationPlan,
-        options: Options,
-        what: &'static str,
+        mut measured: Measured,
     ) -> Result<Comparison> {
-        // Live first: namespaces are made while the program has one thread.
-        let mut measured = measure(scenario, options, what)?;
         let simulated = Replications::as_planned(scenario, plan)?;
         let links = &scenario.links;
         let mut promised = Vec::new();
@@ -189,7 +235,9 @@ impl Comparison {
         match self.verdict() {
             _ if self.interrupted => ExitCode::from(INTERRUPTED),
             BoundVerdict::Kept if !self.enough => ExitCode::from(INCONCLUSIVE),
-            verdict => verdict.exit(),
+            BoundVerdict::Kept => self.measured.capture,
+            BoundVerdict::Broken => ExitCode::from(1),
+            BoundVerdict::Inconclusive(_) => ExitCode::from(INCONCLUSIVE),
         }
     }
 
@@ -273,13 +321,7 @@ impl Comparison {
                     say!("BROKEN: flow {} exceeded its bound of {}", r.name, text::span(r.bound()));
                 }
             }
-            BoundVerdict::Inconclusive => match self.rows.iter().find(|r| r.untried()) {
-                Some(r) => say!("inconclusive: no packet of flow {} got to the far end", r.name),
-                None => say!(
-                    "inconclusive: this machine handed 1 packet in 100 over more than {} late, over a tenth of the smallest bound",
-                    text::span(release_p99(&self.rows))
-                ),
-            },
+            BoundVerdict::Inconclusive(doubt) => say!("inconclusive: {doubt}"),
         }
     }
 
@@ -321,27 +363,17 @@ impl Comparison {
                 })
             })
             .collect();
-        let verdict = match self.verdict() {
-            BoundVerdict::Kept => "kept",
-            BoundVerdict::Broken => "broken",
-            BoundVerdict::Inconclusive => "inconclusive",
+        let (verdict, why) = match self.verdict() {
+            BoundVerdict::Kept => ("kept", None),
+            BoundVerdict::Broken => ("broken", None),
+            BoundVerdict::Inconclusive(doubt) => ("inconclusive", Some(doubt.to_string())),
         };
         json!({
             "over": self.measured.over, "flows": flows, "rules": rules_json(&self.measured),
             "lost_elsewhere": losses(&self.measured),
-            "complete": !self.interrupted, "verdict": verdict,
+            "complete": !self.interrupted, "verdict": verdict, "why": why,
             "warm_up": self.practice.0, "until": self.practice.1,
         })
-    }
-}
-
-impl BoundVerdict {
-    pub(crate) fn exit(self) -> ExitCode {
-        match self {
-            BoundVerdict::Kept => ExitCode::SUCCESS,
-            BoundVerdict::Broken => ExitCode::from(1),
-            BoundVerdict::Inconclusive => ExitCode::from(INCONCLUSIVE),
-        }
     }
 }
 
@@ -353,14 +385,16 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if let Some(status) = args.virtual_time.take_over(args.practice.seed())? {
         return Ok(status);
     }
-    let mut scenario = args.what.scenario()?;
-    args.practice.apply(&mut scenario);
+    let mut wanted = args.what.read(args.practice.seed())?;
+    args.practice.apply(&mut wanted.scenario);
+    let scenario = &wanted.scenario;
     if let Some(status) = args.virtual_time.take_over_for(&scenario.run)? {
         return Ok(status);
     }
-    args.what.tell(&scenario);
-    let plan = args.practice.plan(&scenario, WarmUp::Nothing)?;
-    let comparison = Comparison::of(&scenario, &plan, args.what.options(), "measuring")?;
+    args.what.tell(scenario);
+    let plan = args.practice.plan(scenario, WarmUp::Nothing)?;
+    let measured = args.what.measure(&wanted, "measuring")?;
+    let comparison = Comparison::of(scenario, &plan, measured)?;
     if args.what.json {
         say!("{}", serde_json::to_string_pretty(&comparison.to_json())?);
     } else {
@@ -432,7 +466,8 @@ mod tests {
         let at_a_tenth = row(BOUND, &[1], &[1], &[100_000]);
         assert_eq!(verdict(&[at_a_tenth]), BoundVerdict::Kept);
         let late = row(BOUND, &[1], &[1], &[200_000]);
-        assert_eq!(verdict(&[late]), BoundVerdict::Inconclusive);
+        let released = Doubt::ReleasedLate(Span(200_000));
+        assert_eq!(verdict(&[late]), BoundVerdict::Inconclusive(released.clone()));
         let late_and_broken = row(BOUND, &[1], &[1_000_001], &[200_000]);
         assert_eq!(verdict(&[late_and_broken]), BoundVerdict::Broken);
         // One packet in a hundred may be late.
@@ -441,12 +476,27 @@ mod tests {
         assert_eq!(verdict(&[row(BOUND, &[1], &[1], &errors)]), BoundVerdict::Kept);
         // The smallest bound is the measure, also for the errors of flows without one.
         let without = row(None, &[1], &[1], &[200_000]);
-        assert_eq!(verdict(&[row(BOUND, &[1], &[1], &[0]), without]), BoundVerdict::Inconclusive);
+        let both = [row(BOUND, &[1], &[1], &[0]), without];
+        assert_eq!(verdict(&both), BoundVerdict::Inconclusive(released));
+    }
+
+    #[test]
+    fn a_late_source_is_told_from_a_late_link() {
+        let late = |late, unsent| {
+            let mut row = row(BOUND, &[1], &[1], &[0]);
+            (row.measured.late_p99, row.measured.unsent) = (Some(late), unsent);
+            verdict(&[row])
+        };
+        let inconclusive = BoundVerdict::Inconclusive;
+        assert_eq!(late(100_000, 0), BoundVerdict::Kept);
+        assert_eq!(late(100_001, 0), inconclusive(Doubt::SentLate("a".into(), Span(100_001))));
+        assert_eq!(late(0, 1), inconclusive(Doubt::Unsent("a".into(), 1)));
     }
 
     #[test]
     fn what_was_not_measured_was_not_kept() {
-        assert_eq!(verdict(&[row(BOUND, &[1], &[], &[])]), BoundVerdict::Inconclusive);
+        let untried = BoundVerdict::Inconclusive(Doubt::Untried("a".into()));
+        assert_eq!(verdict(&[row(BOUND, &[1], &[], &[])]), untried);
         assert_eq!(
             verdict(&[row(None, &[1], &[9_000_000], &[9_000_000])]),
             BoundVerdict::Kept,

@@ -9,7 +9,6 @@ mod hosts;
 mod live;
 
 use crate::cli::link::LinkArgs;
-use crate::cli::recording::Recording;
 use crate::cli::virtual_time::VirtualTimeArgs;
 use crate::commands::run::live::Live;
 use anyhow::{Context, Result, anyhow, bail};
@@ -18,6 +17,7 @@ use falaj_control::live_links::{
     live_links, no_adapters, warn_of_overflow, warn_of_sharing, warn_of_spinning,
 };
 use falaj_control::pacing::PacingArgs;
+use falaj_control::recording::Recording;
 use falaj_control::running::Running;
 use falaj_control::summary::{FailIf, JsonFile, Summary, of_forwarder};
 use falaj_control::{batching, host_limits};
@@ -31,6 +31,8 @@ use falaj_live::sandbox::{
 };
 use falaj_live::signals::Signals;
 use falaj_live::wiring;
+use falaj_scenario::edit::with_seed;
+use falaj_scenario::keys::SEED_MAX;
 use falaj_scenario::{Link, RunTime};
 use falaj_terminal::effective_config::EffectiveConfig;
 use falaj_terminal::standard_error;
@@ -119,7 +121,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) asked: EffectiveConfig,
     /// Where random numbers begin, those of a guest in virtual time too; else the scenario's.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER",
+        value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
     seed: Option<u64>,
     #[command(flatten)]
     virtual_time: VirtualTimeArgs,
@@ -210,9 +213,11 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     if let Some(status) = args.virtual_time.take_over(args.seed)? {
         return Ok(status);
     }
-    let (mut scenario, text) = args.link.scenario(1500)?;
+    let (mut scenario, mut text) = args.link.scenario(1500)?;
     if let Some(seed) = args.seed {
         scenario.begin_at(seed);
+        // What is written down of it begins there, too.
+        text = with_seed(&text, seed);
     }
     args.refuse_outside(scenario.run.time)?;
     if let Some(status) = args.virtual_time.take_over_for(&scenario.run)? {

@@ -9,9 +9,9 @@ use std::process::ExitCode;
 /// Exit status: packets are missing in the capture.
 const NOT_WHOLE: u8 = 1;
 
-/// What the commands take that move packets of others.
-#[derive(clap::Args)]
-pub(crate) struct Recording {
+/// The option of the commands that carry packets.
+#[derive(clap::Args, Default)]
+pub struct Recording {
     /// Writes down each packet and what became of it: a pcapng that `falaj sim --replay` replays.
     /// Where packets are missing in it, as on a full disk, the exit status is 1 if it were 0.
     #[arg(long, value_name = "FILE")]
@@ -20,12 +20,18 @@ pub(crate) struct Recording {
 
 impl Recording {
     /// Begins one, if it was asked for, of a link with this scenario.
-    pub(crate) fn begin(&self, forwarder: &mut Forwarder, scenario: &str) -> Result<()> {
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn begin(&self, forwarder: &mut Forwarder, scenario: &str) -> Result<()> {
         self.begin_at(forwarder, scenario, &["near", "far"])
     }
 
     /// The same, where the ports are not the ends of one link: these are their names.
-    pub(crate) fn begin_at(
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn begin_at(
         &self,
         forwarder: &mut Forwarder,
         scenario: &str,
@@ -40,13 +46,13 @@ impl Recording {
     }
 
     /// Was it asked for?
-    pub(crate) fn is_wanted(&self) -> bool {
+    pub fn is_wanted(&self) -> bool {
         self.capture.is_some()
     }
 
     /// Ends it, and tells if it is not whole. Returns the exit status for where all else has gone
     /// well.
-    pub(crate) fn end(&self, forwarder: &mut Forwarder) -> ExitCode {
+    pub fn end(&self, forwarder: &mut Forwarder) -> ExitCode {
         let (Some(recorder), Some(path)) = (forwarder.stop_recording(), &self.capture) else {
             return ExitCode::SUCCESS;
         };
