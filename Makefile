@@ -2,7 +2,7 @@
 # for `page`, Node.js beside it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak storm sbom advisories miri tsan python api page bench kernel kernel-oracle guests fuzz lint docs program firewall cargo
+.PHONY: help demo test soak storm grid sbom advisories miri tsan python api page bench kernel kernel-oracle guests fuzz lint docs program firewall cargo
 # Where rustup puts it, should the shell not know yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -62,6 +62,11 @@ soak: cargo ## run an hour of mixed traffic with changes at random, and a minute
 # The same tests as of `make test`, where it takes seconds.
 storm: cargo ## send ten million mutated frames through each live backend; good ones beside them must all arrive (FRAMES=N)
 	FALAJ_FRAMES=$(or $(FRAMES),10000000) cargo test --release -p falaj --test live -- mutated_frames
+
+# The same tests as of `make test`, where one of each is drawn.
+grid: export FALAJ_KERNEL := $(guest_kernel)
+grid: cargo $(filter $(abspath $(target))/kernel/linux,$(guest_kernel)) ## compare what is measured in virtual time with what is simulated, packet by packet: twenty scenarios of each discipline (GRID=N)
+	FALAJ_GRID=$(or $(GRID),20) cargo test $(tests) --test virtual_time -- grid
 
 # With the profile of the tests: some of it is compiled for them.
 python: cargo $(target)/python/tools ## build the package for Python, in an environment of its own; run its tests and the notebooks

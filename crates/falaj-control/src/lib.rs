@@ -10,9 +10,8 @@
 //! the connections; [`client`] is the other end. The control [`handler`] keeps the scenario that is
 //! running, has its own thread, and asks the forwarder's thread through a channel of `messages`;
 //! [`endpoint`] is the forwarder's side. [`difference`] computes what changes of a link that runs;
-//! [`terms`] what its flows are held to; [`running`] describes what runs, [`recording`] writes down what
-//! passes. [`masks`] is what masks
-//! made, as text and as JSON.
+//! [`terms`] what its flows are held to; [`running`] describes what runs, [`recording`] writes down
+//! what passes. [`masks`] is what masks made, as text and as JSON.
 //!
 //! **After it.** [`summary`] tells what the link did: a table, JSON, and conditions under which the
 //! run has failed.

@@ -283,6 +283,7 @@ fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result
     // As long as any datagram may be.
     let mut payload = vec![0; 65_536];
     payload[..4].copy_from_slice(&MAGIC.to_le_bytes());
+    let mut before = None;
     while let Some((i, at)) = instants.first() {
         if at >= end {
             break;
@@ -290,8 +291,11 @@ fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result
         let length = i64::from(sizes[i]) - i64::from(plan.sends[i].headers);
         let length = (length.max(0) as usize).clamp(HEADER, payload.len());
         advance(&mut sources[i], &mut sizes[i], i, &mut instants);
-        sleep_until(&clock, at);
+        if before.is_none_or(|before| before < at) {
+            sleep_until(&clock, at);
+        }
         let now = clock.now();
+        before = Some(now);
         if now >= end {
             // Who cannot keep up stops in time; the rest is counted.
             reports[i].unsent += 1;
@@ -301,7 +305,7 @@ fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result
         let sending = &plan.sends[i];
         payload[4..8].copy_from_slice(&sending.source.to_le_bytes());
         payload[8..16].copy_from_slice(&reports[i].datagrams.to_le_bytes());
-        payload[16..24].copy_from_slice(&monotonic().to_le_bytes());
+        payload[16..24].copy_from_slice(&clock.monotonic_of(now).to_le_bytes());
         let socket = &sockets[&sending.from];
         if bits.insert(sending.from, sending.tos).unwrap_or(0) != sending.tos {
             set_tos(socket, sending)?;
@@ -352,9 +356,6 @@ fn set_tos(socket: &UdpSocket, sending: &Sending) -> io::Result<()> {
 fn sleep_until(clock: &Clock, at: Time) {
     use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
     let instant = clock.monotonic_of(at);
-    if instant <= monotonic() {
-        return;
-    }
     let then = TimeSpec::new((instant / 1_000_000_000) as i64, (instant % 1_000_000_000) as i64);
     // A signal that wakes us early makes the datagram early by as much; none is expected.
     let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &then);

@@ -13,6 +13,12 @@ pub(crate) fn main(words: &[&str]) {
             Duration::from_millis(gap.parse().expect("milliseconds")),
             length.parse().expect("bytes"),
         ),
+        ["sink", ports] => sink(ports.parse().expect("a number")),
+        ["flood", ports, millis, gap] => flood(
+            ports.parse().expect("a number"),
+            Duration::from_millis(millis.parse().expect("milliseconds")),
+            Duration::from_micros(gap.parse().expect("microseconds")),
+        ),
         ["chance"] => chance(),
         _ => panic!("no probe is called {words:?}"),
     }
@@ -55,6 +61,36 @@ fn ask(count: u64, gap: Duration, length: usize) {
         std::thread::sleep(gap);
     }
     heard.join().expect("all answers came").iter().for_each(|nanos| println!("{nanos}"));
+}
+
+/// Where a flood goes to: so many ports, that nothing is read from.
+const FLOODED: u16 = 5000;
+
+fn sink(ports: u16) {
+    let open = |n| UdpSocket::bind(("0.0.0.0", FLOODED + n)).expect("the port is free");
+    let _held: Vec<UdpSocket> = (0..ports).map(open).collect();
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Sends a datagram each `gap`, to one port after the other, for so long.
+fn flood(ports: u16, long: Duration, gap: Duration) {
+    let peer = std::env::var("FALAJ_PEER").expect("there is a peer");
+    let socket = || UdpSocket::bind(("0.0.0.0", 0)).expect("an address");
+    let sockets: Vec<UdpSocket> = (0..ports).map(|_| socket()).collect();
+    // The other end has begun by then.
+    std::thread::sleep(Duration::from_millis(100));
+    let began = Instant::now();
+    let mut number = 0;
+    while began.elapsed() < long {
+        let port = number % ports;
+        let length = 100 + usize::from(number) * 271 % 1300;
+        let to = (&*peer, FLOODED + port);
+        sockets[usize::from(port)].send_to(&vec![0; length], to).expect("it goes");
+        number += 1;
+        std::thread::sleep(gap);
+    }
 }
 
 /// Prints what differs from run to run where nothing is fixed.
