@@ -59,7 +59,7 @@ pub fn parse_quietly(text: &str, name: &str) -> Result<Scenario> {
 
 /// Diagnostics, on standard error; in colour where somebody looks. Warnings alone are notes.
 pub fn tell(diagnostics: &Diagnostics) {
-    if !diagnostics.is_empty() && (diagnostics.has_errors() || !output::quiet()) {
+    if !diagnostics.is_empty() && (diagnostics.has_errors() || output::warnings_wanted()) {
         eprintln!("{}", diagnostics.render(output::colour_wanted()));
     }
 }

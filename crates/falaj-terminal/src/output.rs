@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static QUIET: AtomicBool = AtomicBool::new(false);
+static WARNED: AtomicBool = AtomicBool::new(false);
 
 /// A log that takes remarks and errors in the place of standard error.
 pub trait Log: Send + Sync {
@@ -28,6 +29,16 @@ pub fn log_to(log: Box<dyn Log>) {
 /// From now on only results and errors are written.
 pub fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
+}
+
+/// From now on warnings of scenarios are not told: another process has told them.
+pub fn warnings_are_told() {
+    WARNED.store(true, Ordering::Relaxed);
+}
+
+/// Returns true if warnings of scenarios are wanted.
+pub fn warnings_wanted() -> bool {
+    !quiet() && !WARNED.load(Ordering::Relaxed)
 }
 
 /// Returns true if `--quiet` was given.

@@ -103,16 +103,15 @@ impl Forwarder {
     fn receive_from(&mut self, i: usize) -> io::Result<Option<Time>> {
         let port = &mut self.ports[i].port;
         // Without memory it is read all the same, or it would wake us for ever.
-        let received = port.receive(self.units.buffer());
-        let now = self.clock.now();
-        let received = match received {
-            Ok(Some(received)) => received,
+        let received = match port.receive(self.units.buffer()) {
             Ok(None) => return Ok(None),
             Err(e) if is_gone(&e) => return Err(gone(port.as_ref(), &e)),
-            Err(_) => {
-                self.losses.unreadable += 1;
-                return Ok(Some(now));
-            }
+            received => received,
+        };
+        let now = self.clock.now();
+        let Ok(Some(received)) = received else {
+            self.losses.unreadable += 1;
+            return Ok(Some(now));
         };
         (self.read, self.gap) = (now, now.since(self.read));
         let packets = received.packets();

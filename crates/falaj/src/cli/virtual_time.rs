@@ -9,7 +9,8 @@ use falaj_guest::kernel;
 use falaj_scenario::{Run, RunTime, parse_size};
 use falaj_sched::units::time::Span;
 use falaj_terminal::arguments::parse_duration;
-use falaj_terminal::text;
+use falaj_terminal::{output, text};
+use std::os::unix::process::parent_id;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -53,6 +54,10 @@ impl VirtualTimeArgs {
     /// begins where it does in a scenario that says nothing.
     pub(crate) fn take_over(&self, seed: Option<u64>) -> Result<Option<ExitCode>> {
         if !self.virtual_time {
+            // In a guest that a scenario asked for, it was read outside already.
+            if falaj_guest::is_inside() && parent_id() == 1 {
+                output::warnings_are_told();
+            }
             return Ok(None);
         }
         self.run(seed.unwrap_or(Run::default().seed))

@@ -1,20 +1,28 @@
 //! `falaj demo`: what isolation is worth, on real packets, in a minute.
 
 use crate::cli::virtual_time::VirtualTimeArgs;
-use crate::commands::compare::{BoundVerdict, ComparedFlow, Comparison};
-use anyhow::Result;
+use crate::commands::compare::Comparison;
+use anyhow::{Result, ensure};
 use falaj_control::pacing::default_options;
 use falaj_experiment::measure::measure;
 use falaj_experiment::simulation::SimulationPlan;
 use falaj_scenario::Scenario;
 use falaj_sched::contract::params::Values;
 use falaj_sched::disciplines::fifo;
-use falaj_terminal::{file, text};
-use std::process::ExitCode;
+use falaj_sched::units::time::Span;
+use falaj_terminal::{arguments, file, text};
+use serde_json::Value as Json;
+use std::process::{Command, ExitCode};
 
 /// What `demo` takes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    /// How long each scenario is measured.
+    #[arg(long, default_value = "5s", value_parser = arguments::parse_duration)]
+    duration: Span,
+    /// Print JSON: both comparisons, as `compare` prints each.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     virtual_time: VirtualTimeArgs,
 }
@@ -22,59 +30,92 @@ pub(crate) struct Args {
 /// The scenario that is shown; a file of its own, to be read and changed.
 const SCENARIO: &str = include_str!("../../../../examples/tenants.toml");
 
+/// How the two scenarios are called, and their names in JSON.
+const SCENARIOS: [(&str, &str); 2] = [("virtual links", "divided"), ("one FIFO", "shared")];
+
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if let Some(status) = args.virtual_time.take_over(None)? {
         return Ok(status);
     }
     let mut divided = file::parse(SCENARIO, "examples/tenants.toml")?;
-    divided.run.duration = falaj_sched::units::time::Span::from_secs(5);
+    divided.run.duration = args.duration;
     let shared = with_one_queue(&divided);
+    let tell = |what: &str| {
+        if !args.json {
+            say!("{what}");
+        }
+    };
 
-    say!(
-        "Two tenants share a link of 100 Mbit/s. Tenant a sends 12 Mbit/s and wants to be on time;"
+    tell(
+        "Two tenants share a link of 100 Mbit/s. Tenant a sends 12 Mbit/s and wants to be on time;\n\
+         tenant b floods the link with 150 Mbit/s. Real packets, between two network namespaces.\n",
     );
-    say!(
-        "tenant b floods the link with 150 Mbit/s. Real packets, between two network namespaces.\n"
-    );
-    say!("1. The link divided into two virtual links (examples/tenants.toml):\n");
-    let compare = |scenario: &Scenario| -> Result<Comparison> {
+    tell("1. The link divided into two virtual links (examples/tenants.toml):\n");
+    let mut told = Vec::new();
+    for scenario in [&divided, &shared] {
+        if !told.is_empty() {
+            tell("\n2. The same traffic, the link not divided: one FIFO of as many packets.\n");
+        }
         let measured = measure(scenario, default_options(), "measuring")?;
-        Comparison::of(scenario, &SimulationPlan::beside(scenario), measured)
-    };
-    let first = compare(&divided)?;
-    first.print();
-    if first.interrupted {
-        return Ok(first.exit());
+        let comparison = Comparison::of(scenario, &SimulationPlan::beside(scenario), measured)?;
+        if !args.json {
+            comparison.print();
+        }
+        if comparison.interrupted {
+            return Ok(comparison.exit());
+        }
+        told.push(comparison.to_json());
     }
-    say!("\n2. The same traffic, the link not divided: one FIFO of as many packets.\n");
-    let second = compare(&shared)?;
-    second.print();
-    if second.interrupted {
-        return Ok(second.exit());
+    // A machine too busy to hand packets over in time is no fault of the demonstration.
+    let broken = told.iter().any(|told| told["verdict"] == "broken");
+    let status = if broken { ExitCode::from(1) } else { ExitCode::SUCCESS };
+    if args.json {
+        let named = SCENARIOS.iter().zip(told).map(|(&(_, name), told)| (name.to_owned(), told));
+        say!("{}", serde_json::to_string_pretty(&Json::Object(named.collect()))?);
+        return Ok(status);
     }
-
     say!("\nWhat isolation is worth to tenant a, measured:");
-    let a = |c: &Comparison| -> Vec<String> {
-        let row: &ComparedFlow = &c.rows[0];
-        let (delay, counters) = (&row.measured.link.delay, &row.measured.link.counters);
-        vec![
-            text::span(delay.quantile(0.5)),
-            text::span(delay.quantile(0.99)),
-            text::span(delay.max()),
-            text::percent(counters.dropped(), counters.offered),
-        ]
-    };
-    let rows = [("virtual links", &first), ("one FIFO", &second)].map(|(name, c)| {
-        let mut row = vec![name.to_owned()];
-        row.extend(a(c));
-        row
-    });
+    let mut rows: Vec<_> =
+        SCENARIOS.iter().zip(&told).map(|(&(name, _), told)| row(name, told)).collect();
+    match in_virtual_time() {
+        Ok(Some(told)) => rows.extend(
+            SCENARIOS
+                .iter()
+                .map(|&(name, key)| row(&format!("{name}, in virtual time"), &told[key])),
+        ),
+        // Without a kernel for it there is none.
+        Ok(None) => {}
+        Err(error) => note!("not measured in virtual time: {error:#}"),
+    }
     say!("{}", text::table(&["tenant a behind", "delay p50", "p99", "max", "lost"], rows));
     say!("Next: change examples/tenants.toml and run `falaj compare examples/tenants.toml`.");
+    Ok(status)
+}
 
-    // A machine too busy to hand packets over in time is no fault of the demonstration.
-    let broken = [&first, &second].into_iter().any(|c| c.verdict() == BoundVerdict::Broken);
-    Ok(if broken { ExitCode::from(1) } else { ExitCode::SUCCESS })
+/// What a comparison says of tenant a, measured.
+fn row(name: &str, told: &Json) -> Vec<String> {
+    let measured = &told["flows"][0]["measured"];
+    let span = |key: &str| text::span(measured["delay"][key].as_u64().map(Span));
+    let count = |key: &str| measured[key].as_u64().unwrap_or_default();
+    vec![
+        name.to_owned(),
+        span("p50_ns"),
+        span("p99_ns"),
+        span("max_ns"),
+        text::percent(count("dropped"), count("offered")),
+    ]
+}
+
+/// A second of the demonstration in virtual time, as JSON, where there is a kernel for it.
+fn in_virtual_time() -> Result<Option<Json>> {
+    if falaj_guest::is_inside() || falaj_guest::kernel::find(None).is_err() {
+        return Ok(None);
+    }
+    note!("a second of it in virtual time, which takes some seconds");
+    let args = ["demo", "--virtual-time", "--duration", "1s", "--json", "--quiet"];
+    let ran = Command::new(std::env::current_exe()?).args(args).output()?;
+    ensure!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr).trim());
+    Ok(Some(serde_json::from_slice(&ran.stdout)?))
 }
 
 /// The same link and traffic with one queue for all.

@@ -9,6 +9,7 @@ use falaj_control::host_limits;
 use falaj_control::host_limits::{FULL, HostLimits};
 use falaj_experiment::measure::{Measured, measure};
 use falaj_experiment::tcp;
+use falaj_guest::{boot, kernel};
 use falaj_live::backend::xdp;
 use falaj_live::event_loop::Options;
 use falaj_live::priority::{Rank, RtReserve, be_punctual, kept_for_others};
@@ -180,6 +181,11 @@ fn asked() -> Vec<Finding> {
             "relay",
             Ok::<_, String>(()),
             "`falaj relay`: sockets alone, without privilege",
+        ),
+        Finding::new(
+            "virtual time",
+            kernel::find(None).and_then(|_| boot::check_ptrace()),
+            "`--virtual-time` of `run`, `traffic`, `compare` and `demo`: exact, without privilege",
         ),
         Finding::program("pasta", "passt", "a way out without root (`run --internet pasta`)"),
         Finding::program(

@@ -370,6 +370,10 @@ fn delay(users: &Users) {
         // Never early. One may be late where the machine has other things to do, but not most.
         assert!(times.iter().all(|&ms| ms >= 40.0), "{times:?}");
         assert!(median(&mut times) < 60.0, "{times:?}");
+        if falaj_guest::is_inside() {
+            // In virtual time nothing is late.
+            assert!(times.iter().all(|&ms| ms < 40.1), "{times:?}");
+        }
     }
 }
 

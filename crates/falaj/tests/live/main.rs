@@ -9,6 +9,10 @@
 //!
 //! These tests measure, so they run one after the other. Where namespaces are not allowed they are
 //! left out, and say so. This program is also what runs in the namespaces that they make.
+//!
+//! What says something of times, rates or order runs in virtual time where there is a kernel for it
+//! ([`in_guest`]). `FALAJ_LIVE=virtual` runs these tests alone, and `FALAJ_LIVE=real`
+//! all others.
 
 mod bridge;
 #[path = "../common/mod.rs"]
@@ -19,6 +23,7 @@ mod faults;
 #[path = "../../../falaj-live/tests/all/guest.rs"]
 mod guest;
 mod host;
+mod in_guest;
 #[path = "../common/libraries.rs"]
 mod libraries;
 mod links;
@@ -36,11 +41,17 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use std::process::{Command, ExitCode, Stdio};
 
 fn main() -> ExitCode {
+    falaj_guest::take_over();
     let words: Vec<String> = std::env::args().skip(1).collect();
     if is_of_a_test(&words.iter().map(String::as_str).collect::<Vec<_>>()) {
         return ExitCode::SUCCESS;
     }
     let mut arguments = Arguments::from_args();
+    let kept = match std::env::var(in_guest::CHOICE).as_deref() {
+        Ok("virtual") => Some(true),
+        Ok("real") => Some(false),
+        _ => None,
+    };
     arguments.test_threads = Some(1);
     let possible = Command::new("unshare").args(["-Urn", "true"]).stderr(Stdio::null()).status();
     let possible = possible.is_ok_and(|status| status.success());
@@ -48,6 +59,9 @@ fn main() -> ExitCode {
     trials.extend(bridge::trials(possible));
     #[cfg(feature = "serve")]
     trials.extend(serve::trials(possible).into_iter().chain(faults::trials(possible)));
+    if let Some(kept) = kept {
+        trials.retain(|trial| in_guest::is_for(trial.name()) == kept);
+    }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -65,6 +79,7 @@ fn is_of_a_test(words: &[&str]) -> bool {
         ["--running", interface] => println!("{}", serve::is_running(interface)),
         #[cfg(feature = "serve")]
         ["--fault", words @ ..] => faults::scene::probe(words),
+        ["--in-guest", name] => in_guest::main(name),
         ["--case", name] => assert!(is_case(name), "the case exists"),
         _ => return false,
     }
@@ -86,7 +101,11 @@ fn trial(
     name: String,
     test: impl FnOnce() -> Result<Completion, Failed> + Send + 'static,
 ) -> Trial {
+    let in_guest = in_guest::is_for(&name).then(|| name.clone());
     Trial::ignorable_test(name, move || {
+        if let Some(name) = in_guest {
+            return in_guest::test(&name);
+        }
         if !possible {
             return Ok(Completion::ignored_with(
                 "namespaces are not allowed here: unshare -Urn true fails",
