@@ -16,7 +16,7 @@ const LOOK: Span = Span::from_millis(1);
 
 /// The exact timer wakes this long before an instant, and looks at the clock until then: on a clock
 /// that passes by being looked at, that is a few looks.
-const EXACT_LEAD: Span = Span::from_micros(2);
+const EXACT_LEAD: Span = Span(1_536);
 
 /// Why the loop came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
