@@ -8,6 +8,7 @@ mod fortuna;
 mod group;
 mod page;
 mod rizzo;
+mod tcp;
 mod xen;
 mod zhang;
 
@@ -37,6 +38,9 @@ Examples:
   falaj reproduce rizzo --live --figure 11
   falaj reproduce aggregation --figure 4 --out report
   falaj reproduce aggregation --live --quick
+  falaj reproduce tcp --quick
+  falaj reproduce tcp --out report
+  falaj reproduce tcp --only cubic-10mbit,cubic-100mbit
   falaj reproduce fortuna --live --load light,row4 --phase 300us --duration 5s")]
 pub struct Args {
     /// Which paper.
@@ -83,9 +87,16 @@ pub struct Args {
     /// Of `xen`: the main figures, once each and in seconds that are a tenth as long; the tests'
     /// form. Of `rizzo` with --live: the same figures, measured for a shorter time; of
     /// `aggregation`, likewise, a third of the measured points, once each, and simulations
-    /// a tenth as long.
+    /// a tenth as long. Of `tcp`, eight cells: a minute.
     #[arg(long, conflicts_with_all = ["tables", "beyond"])]
     quick: bool,
+    /// Of `tcp`: all rates, round trips and queues, each cell for longer: hours.
+    #[arg(long, conflicts_with = "quick")]
+    full: bool,
+    /// Of `tcp`: the cells whose names begin so, as in `reno-10mbit-40ms-1bdp-0%-tail`; more than
+    /// one with a comma between.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    only: Vec<String>,
     /// Of `xen`, all figures but 8: virtual machines under QEMU instead of namespaces, with a
     /// quarter of all rates, in seconds of 300 ms: half an hour. With --quick all once, in
     /// seconds of 100 ms: some minutes. Takes Debian's qemu-system-x86,
@@ -123,9 +134,12 @@ enum Paper {
     /// Packet aggregation between a driver domain and its virtual machines: Figures 1-4.
     #[cfg(feature = "queueing")]
     Aggregation,
+    /// The kernel's TCP in virtual time beside `model = "tcp"`, over a grid of links and queues.
+    Tcp,
 }
 
 pub use disk::main as disk_load;
+pub use tcp::{TcpCellArgs, cell as tcp_cell};
 
 /// Runs `falaj reproduce`.
 ///
@@ -133,13 +147,16 @@ pub use disk::main as disk_load;
 /// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let quick = match args.paper {
-        Paper::Xen | Paper::Rizzo => true,
+        Paper::Xen | Paper::Rizzo | Paper::Tcp => true,
         #[cfg(feature = "queueing")]
         Paper::Aggregation => args.live,
         _ => false,
     };
     if args.quick && !quick {
-        bail!("--quick is for xen and rizzo, and for aggregation with --live: take it away");
+        bail!("--quick is for xen, rizzo and tcp, and for aggregation with --live: take it away");
+    }
+    if (args.full || !args.only.is_empty()) && !matches!(args.paper, Paper::Tcp) {
+        bail!("--full and --only are for tcp: take them away");
     }
     if args.guests.is_some() && !matches!(args.paper, Paper::Xen) {
         bail!("--guests is for xen: take it away");
@@ -151,5 +168,6 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         Paper::Rizzo => rizzo::main(args),
         #[cfg(feature = "queueing")]
         Paper::Aggregation => aggregation::main(args),
+        Paper::Tcp => tcp::main(args),
     }
 }

@@ -106,6 +106,10 @@ pub(crate) enum Command {
     #[cfg(feature = "lab")]
     #[command(hide = true)]
     DiskLoad,
+    /// A cell of `reproduce tcp` in its guest, or one of its ends.
+    #[cfg(feature = "lab")]
+    #[command(hide = true)]
+    TcpCell(falaj_lab::reproduce::TcpCellArgs),
 }
 
 impl Command {
@@ -153,6 +157,8 @@ impl Command {
             Command::TcpEnd(args) => falaj_experiment::tcp::end(&args),
             #[cfg(feature = "lab")]
             Command::DiskLoad => falaj_lab::reproduce::disk_load(),
+            #[cfg(feature = "lab")]
+            Command::TcpCell(args) => falaj_lab::reproduce::tcp_cell(&args),
         }
     }
 }

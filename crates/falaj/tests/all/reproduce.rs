@@ -45,7 +45,7 @@ fn quick_is_for_some() {
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""));
     assert!(
         ran.err.contains(
-            "--quick is for xen and rizzo, and for aggregation with --live: take it away"
+            "--quick is for xen, rizzo and tcp, and for aggregation with --live: take it away"
         ),
         "{ran:?}"
     );

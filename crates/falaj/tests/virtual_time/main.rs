@@ -7,6 +7,7 @@
 //! | [`grid`] | every discipline: bounds, release errors, the same twice |
 //! | [`hostile`] | commands that spin, fork, fill memory, hear no signal |
 //! | [`probe`] | what runs at both ends of a link: this program again |
+//! | [`tcp`] | the kernel's TCP beside the simulated one |
 //!
 //! They take a kernel (`make kernel`); where there is none they are left out, and say so. No limit
 //! of real time is one that a busy host can break.
@@ -16,6 +17,7 @@ mod exact;
 mod grid;
 mod hostile;
 mod probe;
+mod tcp;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::path::PathBuf;
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         trials.extend(exact::trials());
         trials.extend(hostile::trials());
         trials.extend(grid::trials());
+        trials.extend(tcp::trials());
     } else {
         println!("left out: virtual time; {}", kernel.err.trim());
     }

@@ -1,0 +1,165 @@
+//! The kernel's TCP in virtual time beside the simulation's, over a grid of links.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`grid`] | cells: links, queues, congestion controls; how long each lasts |
+//! | [`kernel`] | a cell in a guest: real connections over the link |
+//! | [`simulated`] | the same cell simulated |
+//! | [`measured`] | what is known of a cell on one side |
+//! | [`judged`] | both sides beside each other |
+//! | [`reasons`] | why cells differ, a closed list |
+//! | [`report`] | the table, printed, as JSON and as a page |
+
+mod grid;
+mod judged;
+mod kernel;
+mod measured;
+mod reasons;
+mod report;
+mod simulated;
+
+use super::Args;
+use anyhow::{Context, Result, bail};
+use falaj_guest::kernel::Kernel;
+use falaj_sim::cores;
+use falaj_terminal::interrupt::{INTERRUPTED, Interrupted, interruptible};
+use falaj_terminal::progress;
+use grid::{Cell, Size};
+use judged::{CellVerdict, Row};
+use measured::Measured;
+use simulated::simulate_cell;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+pub use kernel::{TcpCellArgs, main as cell};
+
+/// The kernel's seed; losses at random come of it on both sides.
+const SEED: u64 = 1;
+/// Where nothing is lost at random, chance is only the model's: this many runs, and their mean.
+const RUNS: u64 = 8;
+/// Where nobody sees a bar, progress is a line this often.
+const LINE: Duration = Duration::from_secs(10);
+
+/// Runs `falaj reproduce tcp`.
+pub(super) fn main(args: &Args) -> Result<ExitCode> {
+    if args.tables || args.figures || args.figure.is_some() || args.beyond || args.live {
+        bail!(
+            "tcp is one table, measured in virtual time: take --tables, --figures, --figure, \
+             --beyond and --live away"
+        );
+    }
+    if args.scenario.is_some() || args.guests.is_some() {
+        bail!("--scenario and --guests are not for tcp: take them away");
+    }
+    let size = match (args.quick, args.full) {
+        (true, _) => Size::Quick,
+        (_, true) => Size::Full,
+        _ => Size::Usual,
+    };
+    let mut cells = size.cells();
+    let only = &args.only;
+    cells.retain(|cell| only.is_empty() || only.iter().any(|o| cell.to_string().starts_with(o)));
+    if cells.is_empty() {
+        bail!(
+            "no cell of this grid has a name that begins with {}: names are as in {}",
+            only.join(" or "),
+            Size::Quick.cells()[0]
+        );
+    }
+    let kernel = falaj_guest::kernel::find(None)?;
+    if let Some(out) = &args.out {
+        std::fs::create_dir_all(out)
+            .with_context(|| format!("cannot make the directory {}", out.display()))?;
+    }
+    let began = Instant::now();
+    let (rows, interrupted) = interruptible(|stop| rows(&cells, size, &kernel, stop))?;
+    if rows.is_empty() && interrupted {
+        return Err(Interrupted("before the first cell was done").into());
+    }
+    report::tell(args, &kernel, &rows, began.elapsed())?;
+    if interrupted {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    Ok(ExitCode::from(u8::from(rows.iter().any(|row| row.verdict == CellVerdict::Missed))))
+}
+
+/// All cells, on all processors; those that are done if it is stopped.
+fn rows(cells: &[Cell], size: Size, kernel: &Kernel, stop: &AtomicBool) -> Result<Vec<Row>> {
+    let progress = CellProgress::new(cells.len());
+    let mut done = Vec::new();
+    let task = |number: usize| match row(&cells[number], size, kernel, stop) {
+        // What Ctrl-C has ended is no row, and no failure.
+        Err(_) if stop.load(Ordering::Relaxed) => Ok(None),
+        row => row.map(Some),
+    };
+    let (over, ends) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let told = &progress;
+        scope.spawn(move || told.tell_until(&ends));
+        let worked = cores::on_all(0..cells.len(), stop, task, |number, row: Option<Row>| {
+            progress.one_more();
+            done.extend(row.map(|row| (number, row)));
+        });
+        drop(over);
+        worked
+    })?;
+    progress.bar.finish_and_clear();
+    done.sort_by_key(|(number, _)| *number);
+    Ok(done.into_iter().map(|(_, row)| row).collect())
+}
+
+fn row(cell: &Cell, size: Size, kernel: &Kernel, stop: &AtomicBool) -> Result<Row> {
+    let times = cell.times(size.periods());
+    let segments = cell.segments(times);
+    if segments > size.segments() {
+        let why = format!(
+            "takes {} segments for {} periods of the window, and a cell has at most {}",
+            segments,
+            size.periods(),
+            size.segments()
+        );
+        return Ok(Row::unjudged(*cell, times, why));
+    }
+    let measured = kernel::measure(cell, kernel, size.periods(), SEED)?;
+    let runs = if cell.loss > 0.0 { 1 } else { RUNS };
+    let simulated: Vec<Measured> = (SEED..SEED + runs)
+        .map(|seed| simulate_cell(cell, times, seed, stop))
+        .collect::<Result<_>>()?;
+    Ok(Row::judged(*cell, times, measured, Measured::mean(&simulated)))
+}
+
+/// How many cells are done: a bar on a terminal, elsewhere a line now and then.
+struct CellProgress {
+    bar: indicatif::ProgressBar,
+    all: usize,
+    done: AtomicUsize,
+    began: Instant,
+}
+
+impl CellProgress {
+    fn new(all: usize) -> CellProgress {
+        CellProgress {
+            bar: progress::bar(all as u64, "cells"),
+            all,
+            done: AtomicUsize::new(0),
+            began: Instant::now(),
+        }
+    }
+
+    fn one_more(&self) {
+        self.bar.inc(1);
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Tells it until the other end of this channel is gone.
+    fn tell_until(&self, ends: &Receiver<()>) {
+        while ends.recv_timeout(LINE) == Err(RecvTimeoutError::Timeout) {
+            if !progress::wanted() {
+                let done = self.done.load(Ordering::Relaxed);
+                note!("{done} of {} cells, {} s", self.all, self.began.elapsed().as_secs());
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The table of all cells: printed, as JSON, as a page.
+
+use super::super::Args;
+use super::super::page::{Head, command, escape, table};
+use super::judged::{CellVerdict, Row, ratios};
+use super::measured::Measured;
+use anyhow::{Context, Result};
+use falaj_guest::kernel::Kernel;
+use falaj_terminal::text;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::time::Duration;
+
+const TITLE: &str = "TCP of the kernel and of the simulation";
+const SETTING: &str = "\
+    Each cell is a link with a queue, and two connections over it. The kernel's are real ones \
+    between two network namespaces, in a guest of virtual time; the simulation's are `model = \
+    \"tcp\"`. The first connection is alone at first: its goodput, the delay of its packets at the \
+    link (last bit in to last bit out) and its loss there are counted then, behind slow start. \
+    Convergence is the time from the start of the second connection until both share fairly \
+    (Jain's index of 0.95 or more in three parts of time in a row). Segments leave one by one, \
+    1,514 bytes each, without segmentation offload. How long a cell lasts follows from the window: \
+    periods between two reductions, at least 40 round trips.";
+const SEEDS: &str = "\
+    The guest's seed is 1; losses at random come of it on both sides, so that the same packets are \
+    lost. Where nothing is lost at random the simulation's numbers are the mean of eight runs, by \
+    seeds of their own.";
+const HEADER: [&str; 17] = [
+    "control",
+    "Mbit/s",
+    "ms",
+    "BDP",
+    "packets",
+    "loss %",
+    "queue",
+    "goodput Mbit/s: kernel",
+    "ours",
+    "delay ms: kernel",
+    "ours",
+    "p99 ms: kernel",
+    "ours",
+    "lost %: kernel",
+    "ours",
+    "converge s: kernel",
+    "ours",
+];
+
+/// Prints the table, or JSON, and writes the page.
+pub(super) fn tell(args: &Args, kernel: &Kernel, rows: &[Row], took: Duration) -> Result<()> {
+    let all = to_json(kernel, rows, took);
+    if args.json {
+        say!("{}", serde_json::to_string_pretty(&all)?);
+    } else {
+        let header = [&HEADER[..], &["verdict", "why"]].concat();
+        say!("{}", text::table(&header, rows.iter().map(cells)));
+        say!("{}", summary(rows));
+    }
+    if let Some(out) = &args.out {
+        let put = |name: &str, text: &str| {
+            let path = out.join(name);
+            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+        };
+        put("tcp.html", &page(kernel, rows, took))?;
+        put("tcp.json", &serde_json::to_string_pretty(&all)?)?;
+        note!("{}: tcp.html and tcp.json", out.display());
+    }
+    Ok(())
+}
+
+fn count(rows: &[Row], verdict: CellVerdict) -> usize {
+    rows.iter().filter(|row| row.verdict == verdict).count()
+}
+
+fn summary(rows: &[Row]) -> String {
+    format!(
+        "{} cells: {} agree within 5 % of goodput and 10 % of delay, {} differ for a known reason, {} missed, {} not judged.",
+        rows.len(),
+        count(rows, CellVerdict::Agrees),
+        count(rows, CellVerdict::Differs),
+        count(rows, CellVerdict::Missed),
+        count(rows, CellVerdict::NotJudged)
+    )
+}
+
+fn source(kernel: &Kernel) -> String {
+    format!("Linux {} in virtual time, and falaj sim", kernel.release)
+}
+
+fn to_json(kernel: &Kernel, rows: &[Row], took: Duration) -> Value {
+    let row = |row: &Row| {
+        let mut json = serde_json::to_value(row).unwrap_or_default();
+        json["name"] = row.cell.to_string().into();
+        if let (Some(kernel), Some(ours)) = (&row.kernel, &row.simulated) {
+            let [goodput, mean, p99] = ratios(kernel, ours);
+            json["off"] = json!({ "goodput": goodput, "mean": mean, "p99": p99 });
+        }
+        json
+    };
+    json!({
+        "paper": source(kernel), "setting": SETTING, "version": env!("CARGO_PKG_VERSION"),
+        "command": command(), "seeds": SEEDS, "seconds": took.as_secs_f64(),
+        "cells": rows.iter().map(row).collect::<Vec<_>>(),
+        "summary": {
+            "cells": rows.len(),
+            "agree": count(rows, CellVerdict::Agrees),
+            "differ": count(rows, CellVerdict::Differs),
+            "missed": count(rows, CellVerdict::Missed),
+            "not_judged": count(rows, CellVerdict::NotJudged),
+        },
+    })
+}
+
+/// A row's texts.
+fn cells(row: &Row) -> Vec<String> {
+    let cell = &row.cell;
+    let mut texts = vec![
+        cell.congestion.name().to_owned(),
+        format!("{}", cell.rate as f64 / 1e6),
+        cell.round_trip.to_string(),
+        cell.queue.to_string(),
+        row.packets.to_string(),
+        cell.loss.to_string(),
+        cell.management.name().to_owned(),
+    ];
+    let off = row.kernel.as_ref().zip(row.simulated.as_ref()).map(|(a, b)| ratios(a, b));
+    let mut pair = |of: &dyn Fn(&Measured) -> String, off: Option<f64>| {
+        for (n, side) in [&row.kernel, &row.simulated].into_iter().enumerate() {
+            let text = side.as_ref().map_or(text::DASH.into(), of);
+            texts.push(match off.filter(|_| n == 1) {
+                Some(off) => format!("{text} ({:+.1} %)", 100.0 * off),
+                None => text,
+            });
+        }
+    };
+    pair(&|m| format!("{:.3}", m.goodput / 1e6), off.map(|off| off[0]));
+    pair(&|m| format!("{:.2}", m.mean / 1e6), off.map(|off| off[1]));
+    pair(&|m| format!("{:.2}", m.p99 / 1e6), off.map(|off| off[2]));
+    pair(&|m| format!("{:.2}", 100.0 * m.loss()), None);
+    let seconds = |part: usize| format!("{:.1}", part as f64 * row.part);
+    pair(&|m| m.converged().map_or(text::DASH.into(), seconds), None);
+    texts.push(row.verdict.word().to_owned());
+    texts.push(row.why.clone().unwrap_or_default());
+    texts
+}
+
+fn page(kernel: &Kernel, rows: &[Row], took: Duration) -> String {
+    let head = Head {
+        title: TITLE,
+        source: &source(kernel),
+        setting: SETTING,
+        command: &command(),
+        seeds: SEEDS,
+    };
+    let mut html = head.html();
+    let _ = writeln!(html, "<p>{} It took {} s.</p>", escape(&summary(rows)), took.as_secs());
+    let header = [&HEADER[..], &["", "why"]].concat();
+    let styled = |row: &Row| {
+        let class = |n: usize| match n {
+            17 => row.verdict.class(),
+            0 | 6 | 18 => "words",
+            _ => "",
+        };
+        cells(row).into_iter().enumerate().map(|(n, text)| (class(n), text)).collect::<Vec<_>>()
+    };
+    html.push_str(&table(&header, rows.iter().map(styled)));
+    html.push_str("</body></html>\n");
+    html
+}

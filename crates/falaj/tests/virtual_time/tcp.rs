@@ -1,0 +1,28 @@
+//! The kernel's TCP beside the simulated one: cells of the grid that agree, the same each time.
+
+use crate::{falaj, trial};
+use libtest_mimic::Trial;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![trial("tcp::the_simulation_is_the_kernel", simulation_is_the_kernel)]
+}
+
+/// Two cells of tail drop, in which both sides keep the link busy and the queue filled alike.
+fn simulation_is_the_kernel() {
+    let only = "reno-10mbit-10ms,cubic-10mbit-10ms";
+    let args = ["reproduce", "tcp", "--quick", "--only", only, "--json"];
+    let ran = falaj(&args);
+    assert_eq!(ran.status, Some(0), "{ran:#?}");
+    let told: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
+    let cells = told["cells"].as_array().expect("cells");
+    assert_eq!(cells.len(), 2, "{told:#}");
+    for cell in cells {
+        assert_eq!(cell["verdict"], "agrees", "{cell:#}");
+        for side in ["kernel", "simulated"] {
+            let goodput = cell[side]["goodput"].as_f64().expect("a number");
+            // 1,448 of 1,514 bytes are payload.
+            assert!((9.3e6..9.57e6).contains(&goodput), "{cell:#}");
+            assert!(cell[side]["offered"].as_u64().expect("a number") > 500, "{cell:#}");
+        }
+    }
+}
