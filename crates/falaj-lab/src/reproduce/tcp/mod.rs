@@ -91,7 +91,7 @@ fn rows(cells: &[Cell], size: Size, kernel: &Kernel, stop: &AtomicBool) -> Resul
     let mut done = Vec::new();
     let task = |number: usize| match row(&cells[number], size, kernel, stop) {
         // What Ctrl-C has ended is no row, and no failure.
-        Err(_) if stop.load(Ordering::Relaxed) => Ok(None),
+        _ if stop.load(Ordering::Relaxed) => Ok(None),
         row => row.map(Some),
     };
     let (over, ends) = mpsc::channel();
