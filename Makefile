@@ -116,8 +116,8 @@ bench: program ## measure what falaj costs, beside what it is compared with
 kernel: ## build the kernel of virtual time from the distribution's source package, and install it for this user
 	crates/falaj-guest/kernel/build $(abspath $(target))/kernel $(kernel_at)
 
-kernel-oracle: program ## run the kernel's disciplines and ours in one guest (takes qemu-system-x86)
-	tests/kernel-oracle/run $(falaj)
+kernel-oracle: program $(filter $(abspath $(target))/kernel/linux,$(guest_kernel)) ## compare the kernel's disciplines with ours in virtual time (takes the kernel of `make kernel`)
+	FALAJ_KERNEL=$(or $(guest_kernel),$(kernel_at)) $(falaj) bench kernel --virtual-time tests/kernel-oracle/cases/*
 
 guests: program ## join two virtual machines by a link, and Xen's experiments in such machines (takes qemu-system-x86, iperf3)
 	tests/guests/run $(falaj)

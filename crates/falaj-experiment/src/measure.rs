@@ -11,7 +11,9 @@ use falaj_live::clock::{Clock, Usage, monotonic, thread_usage};
 use falaj_live::event_loop::{Forwarder, LiveFlow, LiveLosses, LoopActivity, Options, Woken};
 use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{self, End, Exit, Join, Sandbox, SideEvent};
-use falaj_live::traffic::datagrams::{EndPlan, EndReport, FlowKey, ReceivedReport, run_end};
+use falaj_live::traffic::datagrams::{
+    EndPlan, EndReport, FlowKey, ReceivedDatagram, ReceivedReport, run_end,
+};
 use falaj_live::{addressing, wiring};
 use falaj_scenario::edit::with_seed;
 use falaj_scenario::{Link, Scenario};
@@ -118,6 +120,8 @@ pub struct Measured {
     pub thread: Thread,
     /// Of the capture: 0 if none was asked for or all packets are in it.
     pub capture: ExitCode,
+    /// Each datagram that was received, if that was wanted.
+    pub each: Vec<ReceivedDatagram>,
 }
 
 /// How a scenario is measured.
@@ -127,11 +131,13 @@ struct How<'a> {
     begins: &'a dyn Fn() -> Result<()>,
     /// A capture, if it is asked for, of a scenario with this text.
     recording: Option<(&'a Recording, &'a str)>,
+    /// Whether the result has each datagram.
+    each: bool,
 }
 
 impl How<'_> {
     fn new(options: Options) -> How<'static> {
-        How { options, begins: &|| Ok(()), recording: None }
+        How { options, begins: &|| Ok(()), recording: None, each: false }
     }
 
     /// Begins the capture.
@@ -206,6 +212,12 @@ pub fn measure(scenario: &Scenario, options: Options, what: &'static str) -> Res
     measure_joined(scenario, join_of(&scenario.links), &How::new(options), what)
 }
 
+/// The same, with each datagram that was received.
+pub fn measure_each(scenario: &Scenario, options: Options, what: &'static str) -> Result<Measured> {
+    let how = How { each: true, ..How::new(options) };
+    measure_joined(scenario, join_of(&scenario.links), &how, what)
+}
+
 /// The same where packets come to the link by packet sockets, whoever paces it.
 pub fn measure_by_sockets(
     scenario: &Scenario,
@@ -246,7 +258,8 @@ fn measure_joined(
         no_masks(link, "sources send from one address at each end")?;
         warn_of_spinning(link);
     }
-    let plans = addressing::plan(scenario)?;
+    let mut plans = addressing::plan(scenario)?;
+    plans.iter_mut().for_each(|plan| plan.each = how.each);
     match sandbox_of(links, join, None) {
         Ok((sandbox, pipes)) => in_namespaces(scenario, plans, (sandbox, pipes), how, what),
         Err(error) if !matches!(join, Join::Device(_)) => {
@@ -323,11 +336,20 @@ fn report_file() -> Result<File> {
     tempfile::tempfile().context("no file for what the traffic reports")
 }
 
-/// Both ends of the traffic; before the near one begins, this script runs there.
-fn sandbox_of(links: &[Link], join: Join, script: Option<&str>) -> Result<(Sandbox, Pipes)> {
+/// Both ends of the traffic; before the near one begins, this script runs there, and what the near
+/// one complains of goes to this file.
+fn sandbox_of(
+    links: &[Link],
+    join: Join,
+    script: Option<(&str, &File)>,
+) -> Result<(Sandbox, Pipes)> {
     let (mut sides, mut to, mut from) = (Vec::new(), Vec::new(), Vec::new());
     for end in End::BOTH {
-        let Piped { side, plan, report } = traffic_side(script.filter(|_| end == End::Near))?;
+        let script = script.filter(|_| end == End::Near);
+        let Piped { mut side, plan, report } = traffic_side(script.map(|(script, _)| script))?;
+        if let Some((_, complaints)) = script {
+            side.stderr = Some(complaints.try_clone()?.into());
+        }
         sides.push(side);
         to.push(plan);
         from.push(report);
@@ -408,14 +430,18 @@ fn in_namespaces(
 }
 
 /// Runs the same traffic between two namespaces that a veth pair joins, where `script` has set what
-/// the kernel does to it: what both ends report.
+/// the kernel does to it: what both ends report, each datagram included.
 pub fn measure_kernel(scenario: &Scenario, script: &str) -> Result<Vec<EndReport>> {
     let mut plans = addressing::plan(scenario)?;
-    let (mut sandbox, mut pipes) = sandbox_of(&scenario.links, Join::Veth, Some(script))?;
+    plans.iter_mut().for_each(|plan| (plan.each, plan.floods) = (true, true));
+    let complaints = tempfile::tempfile().context("no file for what the script complains of")?;
+    let (mut sandbox, mut pipes) =
+        sandbox_of(&scenario.links, Join::Veth, Some((script, &complaints)))?;
     set_times(scenario, &mut plans);
     for end in End::BOTH {
         sandbox.go(end)?;
-        pipes.to[end.index()].write_all(&serde_json::to_vec(&plans[end.index()])?)?;
+        // An end that has failed already reads nothing; its exit says so.
+        let _ = pipes.to[end.index()].write_all(&serde_json::to_vec(&plans[end.index()])?);
     }
     drop(pipes.to);
     for end in End::BOTH {
@@ -425,15 +451,26 @@ pub fn measure_kernel(scenario: &Scenario, script: &str) -> Result<Vec<EndReport
                 Some(SideEvent::Exited(Exit::Signal(SIGINT))) => {
                     return Err(Interrupted("while measuring").into());
                 }
-                Some(_) => {
-                    bail!("the traffic at the {end} end failed, or what the kernel was to do")
-                }
+                Some(_) => match first_complaint(complaints) {
+                    Some(line) => bail!("the kernel refuses it: {line}"),
+                    None => bail!("the traffic at the {end} end failed"),
+                },
                 // Nothing depends on hearing of it at once.
                 None => std::thread::sleep(std::time::Duration::from_millis(20)),
             }
         }
     }
     pipes.from.into_iter().map(read_report).collect()
+}
+
+/// The first line that says something.
+fn first_complaint(mut from: File) -> Option<String> {
+    let mut text = Vec::new();
+    from.rewind().ok()?;
+    from.read_to_end(&mut text).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    Some(line.to_owned())
 }
 
 fn over_loopback(
@@ -518,7 +555,9 @@ fn collect(
     let flows = forwarder.flows().into_iter().enumerate().map(pipe).collect();
     let names = scenario.rules.iter().map(|rule| rule.name.clone());
     let rules = names.zip(forwarder.taken().iter().copied()).collect();
-    Measured { flows, rules, losses, over, thread: Thread::default(), capture: ExitCode::SUCCESS }
+    let each = reports.iter().flat_map(|report| &report.each).copied().collect();
+    let (thread, capture) = (Thread::default(), ExitCode::SUCCESS);
+    Measured { flows, rules, losses, over, thread, capture, each }
 }
 
 /// `falaj traffic-end`: one end of the traffic.

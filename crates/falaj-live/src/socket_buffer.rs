@@ -1,4 +1,4 @@
-//! The buffer in which a socket keeps datagrams until they are read.
+//! The buffers in which a socket keeps datagrams until they are read, or have left.
 #![allow(unsafe_code)]
 
 use nix::libc;
@@ -15,6 +15,13 @@ pub(crate) fn enlarge(socket: &UdpSocket) {
     // allowed, what it loses is counted all the same.
     if setsockopt(socket, sockopt::RcvBufForce, &ROOM).is_err() {
         let _ = setsockopt(socket, sockopt::RcvBuf, &ROOM);
+    }
+}
+
+/// Makes what it may have underway as large as the kernel allows.
+pub(crate) fn enlarge_for_sending(socket: &UdpSocket) {
+    if setsockopt(socket, sockopt::SndBufForce, &ROOM).is_err() {
+        let _ = setsockopt(socket, sockopt::SndBuf, &ROOM);
     }
 }
 

@@ -49,6 +49,11 @@ pub struct EndPlan {
     pub receives: Vec<Receiving>,
     /// What is received is counted in windows of so many nanoseconds too; 0: it is not.
     pub window: u64,
+    /// Whether the report has the delay of each datagram too.
+    pub each: bool,
+    /// Whether a sender may have megabytes in the kernel's own queues; else it waits as soon as it
+    /// has some hundred kilobytes there.
+    pub floods: bool,
 }
 
 /// A source as datagrams.
@@ -187,6 +192,23 @@ pub struct EndReport {
     /// Bytes of payload that were received in each window since the beginning, in the order of the
     /// plan's [`receives`](EndPlan::receives).
     pub windows: Vec<Vec<u64>>,
+    /// Each datagram that was received, if the plan asks for [`each`](EndPlan::each).
+    pub each: Vec<ReceivedDatagram>,
+}
+
+/// A datagram that was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceivedDatagram {
+    /// The flow that its source feeds.
+    pub flow: FlowKey,
+    /// Its source's number in the scenario.
+    pub source: u32,
+    /// Its number among those of its source, from 0 on.
+    pub number: u64,
+    /// Its payload in bytes.
+    pub length: u32,
+    /// From `send` to `recv`, in nanoseconds.
+    pub delay: u64,
 }
 
 /// What was sent of a source.
@@ -235,14 +257,10 @@ pub fn run_end(plan: &EndPlan) -> io::Result<EndReport> {
     }
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| send(plan, &senders));
-        let (received, windows) = receive(plan, &receivers)?;
+        let received = receive(plan, &receivers)?;
         let sent = sending.join().map_err(|_| io::Error::other("the sender failed"))??;
-        Ok(EndReport {
-            sent,
-            received,
-            overflowed: receivers.values().map(socket_buffer::overflowed).sum(),
-            windows,
-        })
+        let overflowed = receivers.values().map(socket_buffer::overflowed).sum();
+        Ok(EndReport { sent, overflowed, ..received })
     })
 }
 
@@ -278,6 +296,9 @@ fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result
         advance(&mut sources[i], &mut sizes[i], i, &mut instants);
     }
     let mut late = vec![Meter::new(); plan.sends.len()];
+    if plan.floods {
+        sockets.values().for_each(socket_buffer::enlarge_for_sending);
+    }
     // What each socket sends its datagrams with; sources may share one.
     let mut bits: BTreeMap<SocketAddr, u8> = BTreeMap::new();
     // As long as any datagram may be.
@@ -361,14 +382,15 @@ fn sleep_until(clock: &Clock, at: Time) {
     let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &then);
 }
 
-/// Source and instant of sending of a datagram of ours.
-fn stamp(datagram: &[u8]) -> Option<(u32, u64)> {
+/// Source, number and instant of sending of a datagram of ours.
+fn stamp(datagram: &[u8]) -> Option<(u32, u64, u64)> {
     let (magic, rest) = datagram.split_first_chunk()?;
     let (source, rest) = rest.split_first_chunk()?;
-    let (_number, rest) = rest.split_first_chunk::<8>()?;
+    let (number, rest) = rest.split_first_chunk()?;
     let (sent, _) = rest.split_first_chunk()?;
-    (u32::from_le_bytes(*magic) == MAGIC)
-        .then(|| (u32::from_le_bytes(*source), u64::from_le_bytes(*sent)))
+    (u32::from_le_bytes(*magic) == MAGIC).then(|| {
+        (u32::from_le_bytes(*source), u64::from_le_bytes(*number), u64::from_le_bytes(*sent))
+    })
 }
 
 /// What arrived of a source.
@@ -416,10 +438,7 @@ impl Windows {
 }
 
 /// Receives until the scenario and the grace after it are over.
-fn receive(
-    plan: &EndPlan,
-    sockets: &BTreeMap<SocketAddr, UdpSocket>,
-) -> io::Result<(Vec<ReceivedReport>, Vec<Vec<u64>>)> {
+fn receive(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result<EndReport> {
     priority::be_punctual(Rank::Receiver);
     let clock = Clock::from_zero(plan.zero);
     let end = Time(plan.duration + plan.grace);
@@ -432,6 +451,9 @@ fn receive(
     let mut watch = PollSet::default();
     watch.set(sockets.values().map(UdpSocket::as_fd));
     let mut windows = Windows::new(plan);
+    let flow_of: BTreeMap<u32, FlowKey> =
+        plan.receives.iter().map(|r| (r.source, r.flow)).collect();
+    let mut each = Vec::new();
     let mut buffer = vec![0; 65_536];
     let mut last = false;
     while !last && !sockets.is_empty() {
@@ -449,10 +471,15 @@ fn receive(
                     Err(e) => return Err(e),
                 };
                 let now = monotonic();
-                if let Some((source, sent)) = stamp(&buffer[..length])
+                if let Some((source, number, sent)) = stamp(&buffer[..length])
                     && let Some(arrived) = delays.get_mut(&source)
                 {
-                    arrived.delay.record(Span(now.saturating_sub(sent)));
+                    let delay = now.saturating_sub(sent);
+                    if plan.each {
+                        let (flow, length) = (flow_of[&source], length as u32);
+                        each.push(ReceivedDatagram { flow, source, number, length, delay });
+                    }
+                    arrived.delay.record(Span(delay));
                     arrived.first = arrived.first.or(Some(now));
                     arrived.last = Some(now);
                     windows.count(source, now, length);
@@ -475,5 +502,6 @@ fn receive(
             max: delay.max().map(|s| s.0),
         }
     };
-    Ok((flows.into_iter().map(report).collect(), windows.bytes))
+    let received = flows.into_iter().map(report).collect();
+    Ok(EndReport { received, windows: windows.bytes, each, ..EndReport::default() })
 }

@@ -1,6 +1,7 @@
 //! `falaj bench`: what falaj costs, beside what it is compared with. The benchmarks are in
 //! `falaj-lab` and, of a service, in `falaj-serve`.
 
+use crate::cli::virtual_time::VirtualTimeArgs;
 use anyhow::Result;
 use clap::Subcommand;
 use falaj_lab::bench::*;
@@ -35,7 +36,7 @@ enum BenchCommand {
     #[cfg(feature = "queueing")]
     Queueing(queueing::Args),
     /// The kernel's disciplines and ours, told by one script of tc, over the same traffic.
-    Kernel(kernel::Args),
+    Kernel(KernelArgs),
     /// A service with a thousand adapters: its memory, and how long its API takes under load.
     #[cfg(feature = "serve")]
     Serve(falaj_serve::bench::Args),
@@ -43,6 +44,24 @@ enum BenchCommand {
     Isolation(isolation::Args),
     /// Small packets forwarded a second, over each kind of port, with the engine and without.
     Io(io::Args),
+}
+
+/// What `bench kernel` takes.
+#[derive(clap::Args)]
+struct KernelArgs {
+    #[command(flatten)]
+    bench: kernel::Args,
+    #[command(flatten)]
+    virtual_time: VirtualTimeArgs,
+}
+
+impl KernelArgs {
+    fn run(&self) -> Result<ExitCode> {
+        match self.virtual_time.take_over(self.bench.seed)? {
+            Some(status) => Ok(status),
+            None => kernel::main(&self.bench),
+        }
+    }
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
@@ -59,7 +78,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         BenchCommand::Delay(args) => delay::main(args),
         #[cfg(feature = "queueing")]
         BenchCommand::Queueing(args) => queueing::main(args),
-        BenchCommand::Kernel(args) => kernel::main(args),
+        BenchCommand::Kernel(args) => args.run(),
         BenchCommand::Isolation(args) => isolation::main(args),
         BenchCommand::Io(args) => io::main(args),
     }

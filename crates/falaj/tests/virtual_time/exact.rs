@@ -1,8 +1,11 @@
 //! The same each time, whatever the host does; delays to the microsecond; time that passes at once.
 
-use crate::{Ran, directory, falaj, run, script, this, trial};
+use crate::{Ran, directory, falaj, program, run, script, this, trial};
 use libtest_mimic::Trial;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,6 +16,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("exact::round_trips_are_what_the_link_says", round_trips),
         trial("exact::a_delay_of_ten_seconds", ten_seconds),
         trial("exact::an_hour_passes_at_once", an_hour),
+        trial("exact::a_connection_is_kept_alive_for_a_day", a_day),
+        trial("exact::ping_over_ten_seconds_by_an_ordinary_user", ping),
         trial("exact::measured_is_simulated", measured),
     ]
 }
@@ -127,6 +132,62 @@ fn an_hour() {
     // A day with a packet each minute.
     let trips = asked(&["--delay", "50ms"], "1440", "60000", "50");
     assert!(trips[1..].iter().all(|trip| (100_000_000..101_000_000).contains(trip)));
+}
+
+/// A day, in which a connection says nothing and its kernel asks each minute whether it is there.
+fn a_day() {
+    let peer = format!("{} --probe answer", this());
+    let ran = run(&["--delay", "20ms", "--peer", &peer], &[&this(), "--probe", "idle", "86400"]);
+    assert_eq!(ran.status, Some(0), "{ran:#?}");
+    // The first time after 60 s, and then 60.04 s after each answer.
+    let times: u64 = ran.out.trim().parse().expect("a number");
+    assert!((1_430..=1_440).contains(&times), "{times}");
+}
+
+/// The installed `ping`; as an ordinary user, should this be root.
+fn ping() {
+    let there = |program: &str| {
+        std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+            .any(|directory| directory.join(program).exists())
+    };
+    if !there("ping") {
+        println!("left out: ping is not installed");
+        return;
+    }
+    let words = ["run", "--virtual-time", "--delay", "10s", "--", "ping", "-c", "100", "10.77.0.2"];
+    let mut command = program(&words);
+    // Directories of root's are closed to others.
+    let open = tempfile::Builder::new().prefix("falaj-ping-").tempdir().expect("a directory");
+    if nix::unistd::geteuid().is_root() && there("setpriv") {
+        let all = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(open.path(), all).expect("it is ours");
+        let copies = [(env!("CARGO_BIN_EXE_falaj").into(), "falaj"), (kernel(), "linux")];
+        for (from, name) in copies {
+            fs::copy::<PathBuf, _>(from, open.path().join(name)).expect("it can be copied");
+        }
+        command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+        command.arg(open.path().join("falaj")).args(words).current_dir(open.path());
+        command.env("FALAJ_KERNEL", open.path().join("linux")).env("HOME", open.path());
+        command.stdin(Stdio::null());
+    }
+    let ran: Ran = command.output().expect("the program starts").into();
+    assert_eq!(ran.status, Some(0), "{ran:#?}");
+    assert!(ran.out.contains("100 packets transmitted, 100 received, 0% packet loss"), "{ran:#?}");
+    let trips: Vec<f64> = ran
+        .out
+        .lines()
+        .filter_map(|line| line.split_once(" time=")?.1.strip_suffix(" ms")?.parse().ok())
+        .collect();
+    assert_eq!(trips.len(), 100, "{ran:#?}");
+    assert!(trips[1..].iter().all(|trip| (20_000.0..20_001.0).contains(trip)), "{trips:?}");
+}
+
+/// The kernel that the tests use.
+fn kernel() -> PathBuf {
+    let ran = falaj(&["kernel", "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
+    told["path"].as_str().expect("a path").into()
 }
 
 /// Packets come when the simulation says, so what is measured is what is simulated.

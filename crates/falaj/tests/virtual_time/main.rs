@@ -8,6 +8,7 @@
 //! | [`hostile`] | commands that spin, fork, fill memory, hear no signal |
 //! | [`probe`] | what runs at both ends of a link: this program again |
 //! | [`tcp`] | the kernel's TCP beside the simulated one |
+//! | [`referee`] | the kernel's queueing disciplines and ours, packet by packet |
 //!
 //! They take a kernel (`make kernel`); where there is none they are left out, and say so. No limit
 //! of real time is one that a busy host can break.
@@ -18,6 +19,7 @@ mod grid;
 mod hostile;
 mod probe;
 mod tcp;
+mod referee;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::path::PathBuf;
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         trials.extend(hostile::trials());
         trials.extend(grid::trials());
         trials.extend(tcp::trials());
+        trials.extend(referee::trials());
     } else {
         println!("left out: virtual time; {}", kernel.err.trim());
     }

@@ -1,6 +1,9 @@
-//! What runs at both ends of a link: an echo of datagrams, and one that asks for it.
+//! What runs at both ends of a link: an echo of datagrams, and one that asks for it; a connection
+//! that is idle for long.
 
-use std::net::UdpSocket;
+use nix::sys::socket::{setsockopt, sockopt};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant, SystemTime};
 
 const PORT: u16 = 7007;
@@ -20,6 +23,8 @@ pub(crate) fn main(words: &[&str]) {
             Duration::from_micros(gap.parse().expect("microseconds")),
         ),
         ["chance"] => chance(),
+        ["answer"] => answer(),
+        ["idle", seconds] => idle(Duration::from_secs(seconds.parse().expect("seconds"))),
         _ => panic!("no probe is called {words:?}"),
     }
 }
@@ -91,6 +96,44 @@ fn flood(ports: u16, long: Duration, gap: Duration) {
         number += 1;
         std::thread::sleep(gap);
     }
+}
+
+/// Sends back what comes by a connection.
+fn answer() {
+    let listener = TcpListener::bind(("0.0.0.0", PORT)).expect("the port is free");
+    let (mut connection, _) = listener.accept().expect("a connection");
+    let mut bytes = [0; 64];
+    while let Ok(length @ 1..) = connection.read(&mut bytes) {
+        connection.write_all(&bytes[..length]).expect("it goes");
+    }
+}
+
+/// Opens a connection that the kernel keeps alive each minute, says nothing for so long, and then
+/// asks whether the other end is there. Prints how often the kernel asked.
+fn idle(time: Duration) {
+    let peer = std::env::var("FALAJ_PEER").expect("there is a peer");
+    // The other end has begun by then.
+    std::thread::sleep(Duration::from_millis(100));
+    let mut connection = TcpStream::connect((peer, PORT)).expect("it answers");
+    setsockopt(&connection, sockopt::KeepAlive, &true).expect("kept alive");
+    setsockopt(&connection, sockopt::TcpKeepIdle, &60).expect("each minute");
+    setsockopt(&connection, sockopt::TcpKeepInterval, &60).expect("each minute");
+    std::thread::sleep(time);
+    connection.write_all(b"there?").expect("it goes");
+    let mut bytes = [0; 6];
+    connection.read_exact(&mut bytes).expect("an answer");
+    assert_eq!(&bytes, b"there?");
+    println!("{}", kept_alive());
+}
+
+/// How often this namespace's kernel asked whether an idle connection is there.
+fn kept_alive() -> u64 {
+    let text = std::fs::read_to_string("/proc/net/netstat").expect("there is /proc/net/netstat");
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
+    let (names, values) = lines.next().zip(lines.next()).expect("names and values");
+    let mut both = names.split_whitespace().zip(values.split_whitespace());
+    let (_, value) = both.find(|(name, _)| *name == "TCPKeepAlive").expect("it is counted");
+    value.parse().expect("a number")
 }
 
 /// Prints what differs from run to run where nothing is fixed.

@@ -4,3 +4,5 @@ tc class add dev falaj0 parent 2: classid 2:1 qfq weight 1
 tc class add dev falaj0 parent 2: classid 2:2 qfq weight 1
 tc filter add dev falaj0 parent 2: protocol ip prio 1 u32 match ip dport 5001 0xffff flowid 2:1
 tc filter add dev falaj0 parent 2: protocol ip prio 2 u32 match u32 0 0 flowid 2:2
+tc qdisc add dev falaj0 parent 2:1 pfifo limit 1000
+tc qdisc add dev falaj0 parent 2:2 pfifo limit 1000

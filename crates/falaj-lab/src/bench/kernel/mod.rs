@@ -1,0 +1,133 @@
+//! `falaj bench kernel`: the kernel's disciplines beside ours.
+//!
+//! A case is a script of `tc` and the traffic that passes. The script runs as it is in a namespace,
+//! at one end of a veth pair; and the scenario that `falaj import` makes of it runs live and
+//! simulated. The same sources send the same datagrams through all three.
+//!
+//! | module | what it has |
+//! |---|---|
+//! | [`compared`] | a flow through the kernel, through falaj and simulated, and how they differ |
+//! | [`report`] | that as a table and as JSON |
+
+mod compared;
+mod report;
+
+use self::compared::{ComparedFlow, MeasuredCase};
+use anyhow::{Context, Result, ensure};
+use falaj_control::live_links::only_link;
+use falaj_control::pacing::PacingArgs;
+use falaj_import::{Host, tc};
+use falaj_live::sandbox::INTERFACE;
+use falaj_scenario::Scenario;
+use falaj_terminal::file;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What `bench kernel` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+A case is a directory: `tc.sh` sets the kernel's disciplines of the device falaj0, `traffic.toml` has
+`[traffic.NAME]` and `[run]` of a scenario. The kernel must have those disciplines; the one that `make
+kernel` builds for --virtual-time has all of them.
+
+DelayQuantiles are from end to end: measured ones from sending to receiving, on one clock; simulated ones from
+queue to delivery. `- kernel` is the difference to the kernel's. The line below the table compares
+each packet that came through both with itself.
+
+Exit status: 0; 2 if a case could not be measured.
+
+Examples:
+  falaj bench kernel --virtual-time tests/kernel-oracle/cases/*
+  falaj bench kernel tests/kernel-oracle/cases/tbf --json")]
+pub struct Args {
+    /// The cases.
+    #[arg(required = true)]
+    cases: Vec<PathBuf>,
+    #[command(flatten)]
+    pace: PacingArgs,
+    /// Where random numbers begin, those of a guest in virtual time too; else the case's.
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A case, read.
+struct KernelCase {
+    name: String,
+    script: String,
+    scenario: Scenario,
+}
+
+impl KernelCase {
+    fn measure(&self, args: &Args) -> Result<MeasuredCase> {
+        let measured = MeasuredCase::of(self, args.pace.options())?;
+        if measured.lost_elsewhere() {
+            note!("{}: some packets were lost outside of the link", self.name);
+        }
+        Ok(measured)
+    }
+}
+
+/// Runs `falaj bench kernel`.
+///
+/// # Errors
+/// The input is wrong, or this machine cannot do it.
+pub fn main(args: &Args) -> Result<ExitCode> {
+    let cases = args.cases.iter().map(|path| read(path, args)).collect::<Result<Vec<_>>>()?;
+    // Namespaces are made while the program has one thread; the simulation may take more.
+    let measured: Vec<_> = cases.iter().map(|case| case.measure(args)).collect();
+    let mut failed = false;
+    let mut all = Vec::new();
+    for (case, measured) in cases.iter().zip(measured) {
+        match measured.and_then(|measured| ComparedFlow::all(case, &measured)) {
+            Ok(flows) if args.json => all.push(json!({
+                "case": case.name, "flows": flows.iter().map(report::to_json).collect::<Vec<_>>(),
+            })),
+            Ok(flows) => report::print(case, &flows),
+            Err(error) => {
+                failed = true;
+                if args.json {
+                    all.push(json!({ "case": case.name, "error": format!("{error:#}") }));
+                } else {
+                    say!("{}: {error:#}\n", case.name);
+                }
+            }
+        }
+    }
+    if args.json {
+        say!("{}", serde_json::to_string_pretty(&all)?);
+    }
+    Ok(ExitCode::from(if failed { 2 } else { 0 }))
+}
+
+fn read(directory: &Path, args: &Args) -> Result<KernelCase> {
+    let text = |name: &str| {
+        let path = directory.join(name);
+        std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    let name =
+        directory.file_name().unwrap_or(directory.as_os_str()).to_string_lossy().into_owned();
+    let (script, traffic) = (text("tc.sh")?, text("traffic.toml")?);
+    let told = |errors| {
+        file::tell(&errors);
+        file::AlreadyReported
+    };
+    let imported = tc(&script, &format!("{name}/tc.sh"), &Host::default()).map_err(told)?;
+    let whole = format!("{}\n{traffic}", imported.scenario);
+    // Captures are looked for beside it.
+    let place = directory.join("traffic.toml, behind what was imported");
+    let (mut scenario, warnings) =
+        falaj_scenario::parse(&whole, &place.to_string_lossy()).map_err(told)?;
+    file::tell(&warnings);
+    if let Some(seed) = args.seed {
+        scenario.begin_at(seed);
+    }
+    ensure!(
+        scenario.links[only_link(&scenario)?].name == INTERFACE,
+        "{name}: the script is to set the device {INTERFACE}"
+    );
+    Ok(KernelCase { name, script, scenario })
+}

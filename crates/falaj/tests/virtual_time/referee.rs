@@ -1,0 +1,106 @@
+//! The kernel as referee: its queueing disciplines and ours over the same datagrams, in one guest.
+
+use crate::{directory, falaj, trial};
+use falaj_sched::units::draws::Draws;
+use libtest_mimic::Trial;
+use serde_json::Value;
+use std::fs;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("referee::each_packet_takes_as_long_as_through_the_kernel", same_packets),
+        trial("referee::what_the_kernel_lacks_ends_no_other_case", refused),
+    ]
+}
+
+/// By how much longer or shorter a packet may take through falaj, in nanoseconds. Two passages more
+/// between kernel and program, each with a few looks at the clock of 256 ns, are up to 4 us; with
+/// several packets at one instant each waits for those before it.
+const LATER: std::ops::RangeInclusive<i64> = -1_000..=8_000;
+
+fn source(name: &str, model: &str, rate: u64, size: u64) -> String {
+    format!("[traffic.{name}]\nmodel = \"{model}\"\nrate = \"{rate}kbit\"\nsize = \"{size}B\"\n")
+}
+
+/// Writes a case: the script of one discipline, and what passes it.
+fn case(name: &str, script: &str, traffic: &str) -> String {
+    let case = directory().join(format!("referee-{name}"));
+    fs::create_dir_all(&case).expect("a directory can be made");
+    fs::write(case.join("tc.sh"), format!("tc qdisc add dev falaj0 root {script}\n"))
+        .and_then(|()| {
+            let run = "[run]\nduration = \"300ms\"\n";
+            fs::write(case.join("traffic.toml"), format!("{traffic}{run}"))
+        })
+        .expect("a file can be written");
+    case.to_str().expect("UTF-8").to_owned()
+}
+
+/// What was measured of these cases.
+fn measured(cases: &[String], status: i32) -> Vec<Value> {
+    let mut words = vec!["bench", "kernel", "--virtual-time", "--json", "-q"];
+    words.extend(cases.iter().map(String::as_str));
+    let ran = falaj(&words);
+    assert_eq!(ran.status, Some(status), "{ran:#?}");
+    serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{ran:#?}"))
+}
+
+fn same_packets() {
+    let constant = source("constant", "cbr", 4_000, 500);
+    let chance = source("chance", "poisson", 9_000, 1042);
+    let overload = source("heavy", "cbr", 12_000, 1242) + &source("light", "poisson", 1_000, 242);
+    let mut cases = vec![
+        case("delay", "netem delay 10ms", &constant),
+        case("rate", "netem rate 10mbit limit 1000", &chance),
+        case("tbf", "tbf rate 10mbit burst 3028 limit 200kb", &chance),
+        case("tbf-overload", "tbf rate 10mbit burst 3028 limit 20kb", &overload),
+    ];
+    // Others, drawn.
+    let mut draws = Draws::new(1, 1);
+    let mut dice = |low: u64, high: u64| low + draws.draw() % (high - low + 1);
+    for n in 0..3 {
+        let (rate, burst) = (dice(2_000, 20_000), dice(1_600, 9_000));
+        let [one, other] = [0, 1].map(|_| (rate * dice(2, 7) / 10, dice(100, 1_514)));
+        let traffic =
+            source("one", "cbr", one.0, one.1) + &source("other", "poisson", other.0, other.1);
+        let delay = dice(1, 30_000);
+        let limit = dice(20_000, 60_000);
+        cases.extend([
+            case(&format!("drawn-delay-{n}"), &format!("netem delay {delay}us"), &traffic),
+            case(
+                &format!("drawn-tbf-{n}"),
+                &format!("tbf rate {rate}kbit burst {burst} limit {limit}"),
+                &traffic,
+            ),
+        ]);
+    }
+    let mut wrong = Vec::new();
+    for case in measured(&cases, 0) {
+        for flow in case["flows"].as_array().unwrap_or_else(|| panic!("{case:#}")) {
+            let same = &flow["same_packets"];
+            let later = |key: &str| same["falaj_later"][key].as_i64().unwrap_or(i64::MAX);
+            let alone = same["kernel_alone"].as_u64().zip(same["falaj_alone"].as_u64());
+            let near = ["least_ns", "most_ns"].iter().all(|key| LATER.contains(&later(key)));
+            if !near || alone != Some((0, 0)) {
+                wrong.push(format!("{}: {flow:#}", case["case"]));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn refused() {
+    let cases = [
+        // The kernel's is a power of two.
+        case(
+            "none",
+            "handle 1: tbf rate 10mbit burst 3028 limit 20kb\n\
+             tc qdisc add dev falaj0 parent 1: sfq divisor 1000",
+            &source("a", "cbr", 1_000, 500),
+        ),
+        case("some", "netem delay 1ms", &source("a", "cbr", 1_000, 500)),
+    ];
+    let told = measured(&cases, 2);
+    let error = told[0]["error"].as_str().unwrap_or_else(|| panic!("{told:#?}"));
+    assert!(error.starts_with("the kernel refuses it: "), "{error}");
+    assert!(told[1]["flows"][0]["same_packets"]["both"].as_u64() > Some(70), "{told:#?}");
+}
