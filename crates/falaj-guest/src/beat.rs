@@ -30,11 +30,13 @@ impl Beat {
 }
 
 /// How long after this much virtual time the next beat comes. A busy guest passes 250 ms in far
-/// less than the watchdog's patience; a guest that sleeps for days is woken once a second.
+/// less than the watchdog's patience; a guest that sleeps for days is seldom woken. One that is
+/// busy after hours is asked by the watchdog, should ten seconds of its take too long.
 pub(crate) fn interval(elapsed: Duration) -> Duration {
     match elapsed.as_secs() {
         0..600 => Duration::from_millis(250),
-        _ => Duration::from_secs(1),
+        600..3600 => Duration::from_secs(1),
+        _ => Duration::from_secs(10),
     }
 }
 

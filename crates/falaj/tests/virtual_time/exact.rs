@@ -139,9 +139,9 @@ fn a_day() {
     let peer = format!("{} --probe answer", this());
     let ran = run(&["--delay", "20ms", "--peer", &peer], &[&this(), "--probe", "idle", "86400"]);
     assert_eq!(ran.status, Some(0), "{ran:#?}");
-    // The first time after 60 s, and then 60.04 s after each answer.
+    // The kernel's timers of a minute are up to five seconds late.
     let times: u64 = ran.out.trim().parse().expect("a number");
-    assert!((1_430..=1_440).contains(&times), "{times}");
+    assert!((1_320..=1_440).contains(&times), "{times}");
 }
 
 /// The installed `ping`; as an ordinary user, should this be root.

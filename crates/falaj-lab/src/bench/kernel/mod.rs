@@ -6,8 +6,8 @@
 //!
 //! | module | what it has |
 //! |---|---|
-//! | [`compared`] | a flow through the kernel, through falaj and simulated, and how they differ |
-//! | [`report`] | that as a table and as JSON |
+//! | `compared` | a flow through the kernel, through falaj and simulated, and how they differ |
+//! | `report` | that as a table and as JSON |
 
 mod compared;
 mod report;
