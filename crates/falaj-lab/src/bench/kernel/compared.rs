@@ -57,7 +57,7 @@ pub(super) struct Passage {
     delays: Vec<u64>,
 }
 
-/// DelayQuantiles in nanoseconds, each of one packet.
+/// Quantiles of delays in nanoseconds, each of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DelayQuantiles {
     pub(super) p50: u64,

@@ -31,7 +31,7 @@ A case is a directory: `tc.sh` sets the kernel's disciplines of the device falaj
 `[traffic.NAME]` and `[run]` of a scenario. The kernel must have those disciplines; the one that `make
 kernel` builds for --virtual-time has all of them.
 
-DelayQuantiles are from end to end: measured ones from sending to receiving, on one clock; simulated ones from
+Delays are from end to end: measured ones from sending to receiving, on one clock; simulated ones from
 queue to delivery. `- kernel` is the difference to the kernel's. The line below the table compares
 each packet that came through both with itself.
 
