@@ -18,8 +18,8 @@ mod exact;
 mod grid;
 mod hostile;
 mod probe;
-mod tcp;
 mod referee;
+mod tcp;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::path::PathBuf;
