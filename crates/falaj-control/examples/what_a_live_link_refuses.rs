@@ -1,0 +1,23 @@
+//! What a live link cannot carry is refused before it begins, with what to do instead.
+//! `cargo run -p falaj-control --example what_a_live_link_refuses`
+
+use falaj_control::live_links::{between_two_ends, default_queue};
+
+pub(crate) fn main() {
+    let one = "[link.access]\nrate = \"10mbit\"\ndelay = \"20ms\"\n";
+    for text in [one, &format!("{one}[link.core]\nrate = \"1gbit\"\n")] {
+        let (scenario, _) = falaj_scenario::parse(text, "example.toml").expect("a valid scenario");
+        match between_two_ends(&scenario) {
+            Ok(links) => {
+                let (rate, delay) = (links[0].up.pipe.setup.rate, links[0].up.pipe.delay);
+                println!(
+                    "{} can run; a usual queue: {}",
+                    links[0].name,
+                    default_queue(rate, delay)
+                );
+            }
+            Err(why) => println!("{} links cannot: {why}", scenario.links.len()),
+        }
+        assert_eq!(between_two_ends(&scenario).is_ok(), scenario.links.len() == 1);
+    }
+}

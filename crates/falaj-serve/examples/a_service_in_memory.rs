@@ -1,0 +1,18 @@
+//! A service with ten adapters in memory, under load and asked over its API: `falaj bench serve`,
+//! called. `cargo run --release -p falaj-serve --example a_service_in_memory`
+
+use clap::Parser;
+use falaj_serve::bench;
+use std::process::ExitCode;
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    args: bench::Args,
+}
+
+pub(crate) fn main() -> anyhow::Result<ExitCode> {
+    let few = ["bench", "--adapters", "10", "--conversations", "5"];
+    let cli = Cli::parse_from(few.into_iter().chain(["--packets", "1000", "--duration", "1s"]));
+    bench::main(&cli.args)
+}
