@@ -914,7 +914,7 @@ fn doctor(_: &Users) {
     );
     let mut command = program(&["doctor", "--no-measuring"]);
     let ran: Ran = command.env("PATH", "/nowhere").output().unwrap().into();
-    assert!(ran.out.contains("yes") && ran.out.lines().count() == 14, "{}", ran.out);
+    assert!(ran.out.contains("yes") && ran.out.lines().count() == 15, "{}", ran.out);
 }
 
 fn start_up(users: &Users) {
