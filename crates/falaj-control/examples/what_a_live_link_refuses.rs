@@ -1,4 +1,4 @@
-//! What a live link cannot carry is refused before it begins, with what to do instead.
+//! A scenario that no live link can carry is refused before the link begins, with a cure.
 //! `cargo run -p falaj-control --example what_a_live_link_refuses`
 
 use falaj_control::live_links::{between_two_ends, default_queue};

@@ -92,7 +92,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     Ok(status)
 }
 
-/// What a comparison says of tenant a, measured.
+/// The row of the table for tenant a, as it was measured.
 fn row(name: &str, told: &Json) -> Vec<String> {
     let measured = &told["flows"][0]["measured"];
     let span = |key: &str| text::span(measured["delay"][key].as_u64().map(Span));

@@ -44,7 +44,7 @@ const TESTS: &[&str] = &[
 /// The environment's variable that says which tests are run: `real`, `virtual`, or all.
 pub(crate) const CHOICE: &str = "FALAJ_LIVE";
 
-/// Whether this test runs in a guest.
+/// Returns true if this test runs in a guest.
 pub(crate) fn is_for(name: &str) -> bool {
     let name = name.split_once("::").map_or(name, |(name, _)| name);
     TESTS.contains(&name) && !falaj_guest::is_inside() && kernel::find(None).is_ok()

@@ -10,7 +10,7 @@
 //! These tests measure, so they run one after the other. Where namespaces are not allowed they are
 //! left out, and say so. This program is also what runs in the namespaces that they make.
 //!
-//! What says something of times, rates or order runs in virtual time where there is a kernel for it
+//! Tests that assert times, rates or order run in virtual time where there is a kernel for it
 //! ([`in_guest`]). `FALAJ_LIVE=virtual` runs these tests alone, and `FALAJ_LIVE=real`
 //! all others.
 

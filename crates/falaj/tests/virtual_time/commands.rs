@@ -208,7 +208,7 @@ fn a_scenario() {
     let ran = falaj(&["run", "virtual.toml", "--internet", "host", "--", "true"]);
     assert_eq!(ran.status, Some(2));
     says(&ran, "--internet is not to be had in virtual time");
-    // What is unlikely about it is told once, and not in the guest again.
+    // A warning is told once, and not in the guest again.
     let some = "[link.l.flow.some]\nmatch = \"udp\"\n";
     fs::write(&path, text.replace("[run]", &format!("{some}[run]")))
         .expect("a file can be written");

@@ -48,7 +48,7 @@ const ARRIVAL: [u64; 2] = [2_000, 20_000];
 /// The simulation's zero on the clock of what is measured.
 const LEAD: Span = falaj_experiment::measure::LEAD;
 
-/// What a scenario has beside its discipline.
+/// The load and the impairments of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Beside {
     /// Sources that together send a little less or more than the link carries.
@@ -236,7 +236,7 @@ fn every_discipline(half: usize) {
     assert!(late * 10 <= all, "{late} of {all} flows were late by more than {} ns", LATE[0]);
 }
 
-/// What `compare` told and captured.
+/// The output of `compare`, and its capture.
 struct Compared {
     ran: Ran,
     capture: Vec<u8>,
@@ -256,7 +256,7 @@ impl Compared {
         self.ran.out == other.ran.out && self.capture == other.capture
     }
 
-    /// What is not as it should be; and of each flow whether it was late.
+    /// The faults of this run; `late` gets an entry for each flow.
     fn wrong(&self, name: &str, late: &mut Vec<bool>) -> Vec<String> {
         let Ok(told) = serde_json::from_str::<serde_json::Value>(&self.ran.out) else {
             return vec![format!("{name}: {:#?}", self.ran)];
@@ -353,7 +353,7 @@ fn arrivals(name: &str, taken: &[Taken]) -> Option<String> {
     is_late.then(|| format!("packets came late: 9 of 10 by {} ns, all by {} ns", late[0], late[1]))
 }
 
-/// What a replay of this capture says, unless all is as it was.
+/// The output of a replay of this capture, unless each packet is decided as it was.
 fn replayed(name: &str) -> Option<String> {
     let ran = falaj(&["sim", "--replay", &format!("{name}.pcapng")]);
     let alike = ran.status == Some(0) && ran.out.contains("every packet decided as live");
@@ -382,7 +382,7 @@ fn every_change(half: usize) {
 /// A link for each sender's port.
 const MASK: &str = "each = \"sport\"\nmax-flows = 8\n";
 
-/// What is wrong where a flooded link is changed while packets are queued.
+/// The faults of a flooded link that is changed while packets are queued.
 fn changed(name: &str, flows: usize) -> Vec<String> {
     let (file, capture) = (format!("{name}.toml"), format!("{name}.pcapng"));
     let peer = format!("{} --probe sink {flows}", this());

@@ -68,7 +68,7 @@ fn ask(count: u64, gap: Duration, length: usize) {
     heard.join().expect("all answers came").iter().for_each(|nanos| println!("{nanos}"));
 }
 
-/// Where a flood goes to: so many ports, that nothing is read from.
+/// The first port that a flood is sent to; nothing reads from these ports.
 const FLOODED: u16 = 5000;
 
 fn sink(ports: u16) {

@@ -216,7 +216,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let (mut scenario, mut text) = args.link.scenario(1500)?;
     if let Some(seed) = args.seed {
         scenario.begin_at(seed);
-        // What is written down of it begins there, too.
+        // The text of a capture has the same seed.
         text = with_seed(&text, seed);
     }
     args.refuse_outside(scenario.run.time)?;
