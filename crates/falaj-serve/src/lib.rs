@@ -6,7 +6,8 @@
 //! them.
 //!
 //! **The service.** [`service`] is `falaj serve` itself. `ports` opens adapters and the uplink, and
-//! those that come and go; `rights` gives up what the process need no longer do; `supervise` is a
+//! those that come and go; `addresses` keeps their learned Ethernet addresses over restarts; `rights` gives up what the process
+//! need no longer do; `supervise` is a
 //! process beside it that has the kernel join the interfaces when the service was killed. `log` is
 //! what it writes while it runs, for people or a journal; `manager` what a service manager is told.
 //!
@@ -27,6 +28,7 @@
 #[macro_use]
 extern crate falaj_terminal;
 
+mod addresses;
 mod api;
 pub mod bench;
 mod breaches;

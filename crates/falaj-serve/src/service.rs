@@ -1,5 +1,6 @@
 //! `falaj serve`: the command, from its options to its end.
 
+use crate::addresses::AddressKeeper;
 use crate::api::App;
 use crate::tls::Identity;
 use crate::{api, log, manager, model, page, ports, published, rights, supervise, watch};
@@ -196,9 +197,12 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let (beside, preparer) = opened.changing()?;
     control.change_with(beside, preparer);
     let handler = control.handler().context("the control socket is open")?;
+    let mut addresses = None;
     if let Some(state) = &args.state {
         let state = std::path::absolute(state).context("--state")?;
         let paused = pause_again(&state, opened.adapters())?;
+        let (to_ask, adapters) = (Arc::clone(&handler), opened.adapters());
+        addresses = Some(AddressKeeper::begin(&state, &scenario, adapters, to_ask)?);
         lock(&handler).keep_in(state, paused);
     }
     let told = model::Service::new(&args.file, opened.processes());
@@ -244,6 +248,9 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     drop(reload);
     serving.end();
     watching.end();
+    if let Some(addresses) = addresses {
+        addresses.end(opened.adapters());
+    }
     if args.stats {
         summary.tell();
     }

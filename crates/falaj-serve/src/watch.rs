@@ -1,5 +1,6 @@
 //! The watch: once a second, what each adapter was promised beside what it got.
 
+use super::addresses::written;
 use super::breaches::tell;
 use super::manager::Watchdog;
 use super::model::{Adapter, Breach, Breaches, Flow, Quantiles, Sample, Total, Ways, Window};
@@ -19,10 +20,12 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tracing::error;
+use tracing::{error, warn};
 
 /// How often.
 const STEP: Duration = Duration::from_secs(1);
+/// An adapter that goes on sending from others' addresses is told of this often.
+const STRANGERS_AGAIN: Duration = Duration::from_secs(60);
 /// The watch's thread.
 pub(super) struct Watching {
     stop: Sender<()>,
@@ -93,9 +96,28 @@ struct Memory {
     gone: BTreeSet<String>,
     /// The last breach that was seen.
     seen: u64,
+    /// By adapter: how many packets from others' addresses were logged, and when, ns.
+    strangers: BTreeMap<String, (u64, u64)>,
 }
 
 impl Memory {
+    /// Logs that an adapter sends from others' addresses, at most once a minute.
+    fn warn_of_stranger(&mut self, name: &str, counts: &AdapterCounts, at_ns: u64) {
+        let (logged, last) = self.strangers.get(name).copied().unwrap_or_default();
+        let Some(source) = counts.foreign_source.filter(|_| counts.foreign > logged) else {
+            return;
+        };
+        if logged == 0 || at_ns.saturating_sub(last) >= STRANGERS_AGAIN.as_nanos() as u64 {
+            warn!(
+                adapter = name,
+                "adapter {name}: {} packets dropped, the last from {}, an address of another adapter",
+                counts.foreign - logged,
+                written(source)
+            );
+            self.strangers.insert(name.to_owned(), (counts.foreign, at_ns));
+        }
+    }
+
     /// The sample of a look, and the breaches since the one before.
     fn sample(&mut self, look: Look) -> (Sample, Vec<Breach>) {
         let Look { current, snapshot, measured, adapters, .. } = look;
@@ -123,6 +145,7 @@ impl Memory {
                     "adapter {adapter}: its interface is gone for good; take the adapter away and add it again"
                 );
             }
+            self.warn_of_stranger(&adapter.name, &counts, snapshot.at.0);
             all.push(Adapter {
                 name: adapter.name.clone(),
                 port: adapter.port.clone(),

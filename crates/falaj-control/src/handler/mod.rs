@@ -20,7 +20,7 @@ mod persistence;
 mod report;
 mod state;
 
-pub use persistence::paused_beside;
+pub use persistence::{paused_beside, replace, with_more};
 pub use state::{Current, Handler, lock};
 
 use crate::protocol::{Refusal, Request, ScenarioAnswer, answer, request};

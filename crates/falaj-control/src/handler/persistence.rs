@@ -18,7 +18,7 @@ impl Handler {
     /// becomes.
     pub(super) fn keep(&mut self) {
         let Some(file) = self.kept.clone() else { return };
-        replace(&file, self.text());
+        replace_or_warn(&file, self.text());
     }
 
     /// Adapters that go, or come to have another port, pause no more.
@@ -43,7 +43,7 @@ impl Handler {
     pub(super) fn keep_paused(&self) {
         if let Some(file) = &self.kept {
             let lines: String = self.paused.iter().map(|name| format!("{name}\n")).collect();
-            replace(&paused_beside(file), &lines);
+            replace_or_warn(&paused_beside(file), &lines);
         }
     }
 }
@@ -54,14 +54,18 @@ pub fn paused_beside(kept: &Path) -> PathBuf {
 }
 
 /// The same path with more behind its name.
-fn with_more(file: &Path, more: &str) -> PathBuf {
+pub fn with_more(file: &Path, more: &str) -> PathBuf {
     let mut path = file.as_os_str().to_owned();
     path.push(more);
     path.into()
 }
 
-/// Makes a file hold this, all of it or what it held: it is written beside it, and takes its place.
-fn replace(file: &Path, text: &str) {
+/// Makes a file hold this text, all of it or what it held: the text is written to a file beside it,
+/// which takes its place.
+///
+/// # Errors
+/// The new file cannot be written; the old one is as it was.
+pub fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     let beside = with_more(file, ".new");
     let write = || {
         let mut new = std::fs::File::create(&beside)?;
@@ -70,9 +74,14 @@ fn replace(file: &Path, text: &str) {
         new.sync_all()?;
         std::fs::rename(&beside, file)
     };
-    if let Err(error) = write() {
+    write().inspect_err(|_| {
         // What is not whole is nobody's use.
         let _ = std::fs::remove_file(&beside);
+    })
+}
+
+fn replace_or_warn(file: &Path, text: &str) {
+    if let Err(error) = replace(file, text) {
         note!(
             "warning: {}: {error}; the change is made, and is forgotten when the service ends",
             file.display()

@@ -16,7 +16,8 @@
 //!
 //! An address is the adapter's whose interface was made with it, else that of its first user, as
 //! long as that one is there. Another one that uses it is not heard: or it could take its
-//! neighbour's packets.
+//! neighbour's packets. Who learned an address before a restart is its first user after it too:
+//! [`Adapters::recall`].
 //!
 //! A unit's adapter is noted in its virtio-net header, in the number of buffers, which means
 //! nothing before a unit is in a guest's ring. So it stays with the unit whatever becomes of flows
@@ -37,10 +38,12 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use read_rounds::ReadRounds;
 use std::any::Any;
 use std::cell::RefCell;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 /// So many addresses may an adapter have; it cannot make the table grow beyond that.
@@ -66,7 +69,27 @@ const FLOODED: u32 = 100;
 const NOTE: std::ops::Range<usize> = 10..12;
 const ETHERNET: usize = 14;
 
-type Mac = [u8; 6];
+/// An Ethernet address.
+pub type Mac = [u8; 6];
+
+/// A change of the table of learned source addresses. Adapters are named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddressChange {
+    /// The adapter is the first user of the address, and owns it from now on.
+    Learned(String, Mac),
+    /// The adapter owns the address no more: another adapter's interface was made with it, or the
+    /// adapter has too many addresses and has not used this one since the start.
+    Forgotten(String, Mac),
+    /// The adapter is gone, and its addresses are free.
+    Gone(String),
+}
+
+/// The adapter that owns a source address.
+struct MacOwner {
+    adapter: u16,
+    /// The owner has sent from it since the start.
+    is_heard: bool,
+}
 
 /// Packets that were lost before any flow had them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +105,8 @@ pub struct LostBothWays {
 pub struct AdapterCounts {
     /// Units from another one's address, which were not heard.
     pub foreign: u64,
+    /// Source address of the last of these.
+    pub foreign_source: Option<Mac>,
     /// Units that are no Ethernet frames.
     pub malformed: u64,
     /// Units that it did not take: no room, interface down, no guest.
@@ -144,6 +169,8 @@ struct LiveAdapter {
     id: key::AdapterId,
     port: ClosablePort,
     addresses: u32,
+    /// Addresses that it had before a restart; some may have been heard or lost since.
+    recalled: Vec<Mac>,
     counts: AdapterCounts,
 }
 
@@ -153,7 +180,9 @@ struct AdapterSet {
     adapters: Vec<Option<LiveAdapter>>,
     /// Whose adapters are gone, the first of them first.
     free: VecDeque<(u16, Instant)>,
-    macs: BTreeMap<Mac, u16>,
+    macs: BTreeMap<Mac, MacOwner>,
+    /// Where changes of the table of addresses are reported.
+    observer: Option<Sender<AddressChange>>,
     turns: ReadRounds,
     /// Whose unit was read last, of how many packets, and when that was done: what follows until
     /// the next is read is its cost.
@@ -180,28 +209,60 @@ impl AdapterSet {
         Key { adapter: adapter.map(|adapter| adapter.id), ..frame::key(unit) }
     }
 
-    /// May this adapter use that source address? Takes it for its own if nobody has it.
+    /// Returns true if this adapter may use that source address. The first user becomes its owner.
     fn is_own(&mut self, n: u16, mac: Mac) -> bool {
-        match self.macs.get(&mac) {
-            Some(owner) => *owner == n,
-            None => {
-                if let Some(adapter) = self.adapter(n)
-                    && adapter.addresses < MOST_ADDRESSES
-                {
-                    adapter.addresses += 1;
-                    self.macs.insert(mac, n);
-                }
-                true
+        if let Some(owner) = self.macs.get_mut(&mac) {
+            owner.is_heard |= owner.adapter == n;
+            return owner.adapter == n;
+        }
+        self.make_room(n);
+        if let Some(adapter) = self.adapter(n)
+            && adapter.addresses < MOST_ADDRESSES
+        {
+            adapter.addresses += 1;
+            let learned = AddressChange::Learned(adapter.name.clone(), mac);
+            self.macs.insert(mac, MacOwner { adapter: n, is_heard: true });
+            self.report(learned);
+        }
+        true
+    }
+
+    /// Frees an entry of an adapter that has no more room: an address from before the restart that
+    /// it has not used since.
+    fn make_room(&mut self, n: u16) {
+        loop {
+            let Some(adapter) = self.adapter(n).filter(|a| a.addresses >= MOST_ADDRESSES) else {
+                return;
+            };
+            let Some(mac) = adapter.recalled.pop() else { return };
+            let is_unheard = |owner: &MacOwner| owner.adapter == n && !owner.is_heard;
+            if self.macs.get(&mac).is_some_and(is_unheard) {
+                self.macs.remove(&mac);
+                self.disown(n, mac);
             }
+        }
+    }
+
+    /// The adapter has lost the address.
+    fn disown(&mut self, n: u16, mac: Mac) {
+        if let Some(adapter) = self.adapter(n) {
+            adapter.addresses -= 1;
+            let forgotten = AddressChange::Forgotten(adapter.name.clone(), mac);
+            self.report(forgotten);
+        }
+    }
+
+    fn report(&self, change: AddressChange) {
+        if let Some(observer) = &self.observer {
+            // An observer that has ended needs no more reports.
+            let _ = observer.send(change);
         }
     }
 
     /// That source address is this adapter's, whoever has used it before.
     fn pin(&mut self, n: u16, mac: Mac) {
-        if let Some(before) = self.macs.insert(mac, n)
-            && let Some(adapter) = self.adapter(before)
-        {
-            adapter.addresses -= 1;
+        if let Some(before) = self.macs.insert(mac, MacOwner { adapter: n, is_heard: true }) {
+            self.disown(before.adapter, mac);
         }
         if let Some(adapter) = self.adapter(n) {
             adapter.addresses += 1;
@@ -293,7 +354,8 @@ impl Adapters {
         self.epoll.add(port.get().readable(), EpollEvent::new(EpollFlags::EPOLLIN, n.into()))?;
         let id = key::AdapterId::named(name);
         let counts = AdapterCounts::default();
-        let adapter = Some(LiveAdapter { name: name.to_owned(), id, port, addresses: 0, counts });
+        let (name, recalled) = (name.to_owned(), Vec::new());
+        let adapter = Some(LiveAdapter { name, id, port, addresses: 0, recalled, counts });
         if usize::from(n) == shared.adapters.len() {
             shared.adapters.push(adapter);
         } else {
@@ -305,6 +367,34 @@ impl Adapters {
             shared.pin(n, mac);
         }
         Ok(())
+    }
+
+    /// Gives an adapter the addresses that it had learned before a restart, but for those that
+    /// another one has by now. Call it before any packet is read: first come, first served holds
+    /// for all other addresses.
+    pub fn recall(&self, name: &str, macs: impl IntoIterator<Item = Mac>) {
+        let mut shared = self.shared.borrow_mut();
+        let shared = &mut *shared;
+        let places = shared.adapters.iter_mut().enumerate();
+        let named = places.filter_map(|(n, adapter)| Some((n, adapter.as_mut()?)));
+        let Some((n, adapter)) = named.into_iter().find(|(_, adapter)| adapter.name == name) else {
+            return;
+        };
+        for mac in macs.into_iter().filter(|mac| !is_for_many(*mac)) {
+            if adapter.addresses < MOST_ADDRESSES
+                && let Entry::Vacant(entry) = shared.macs.entry(mac)
+            {
+                entry.insert(MacOwner { adapter: n as u16, is_heard: false });
+                adapter.addresses += 1;
+                adapter.recalled.push(mac);
+            }
+        }
+    }
+
+    /// From now on changes of the table of learned addresses are sent there, if anywhere. Addresses
+    /// that interfaces were made with are not reported.
+    pub fn report_addresses(&self, to: Option<Sender<AddressChange>>) {
+        self.shared.borrow_mut().observer = to;
     }
 
     /// From now on these may take that much of the link's thread, beside what others may; 1 at
@@ -328,7 +418,8 @@ impl Adapters {
             if let Some(adapter) = shared.adapters[n].take_if(|adapter| adapter.name == name) {
                 // A descriptor that is gone is watched no more anyway.
                 let _ = self.epoll.delete(adapter.port.get().readable());
-                shared.macs.retain(|_, owner| usize::from(*owner) != n);
+                shared.macs.retain(|_, owner| usize::from(owner.adapter) != n);
+                shared.report(AddressChange::Gone(name.to_owned()));
                 shared.free.push_back((n as u16, Instant::now()));
                 left = adapter.port.leave();
             }
@@ -473,11 +564,13 @@ impl Port for AdaptersPort {
                 return Ok(Some(received));
             }
             if let Some(adapter) = shared.adapter(n) {
-                *(if own.is_some() {
-                    &mut adapter.counts.foreign
-                } else {
-                    &mut adapter.counts.malformed
-                }) += 1;
+                match from {
+                    Some(_) => {
+                        adapter.counts.foreign += 1;
+                        adapter.counts.foreign_source = from;
+                    }
+                    None => adapter.counts.malformed += 1,
+                }
             }
         }
         Ok(None)
@@ -572,8 +665,8 @@ impl Port for UplinkPort {
             }
             let Some(received) = self.uplink.receive(buffer)? else { return Ok(None) };
             let Some((_, to)) = addresses(&buffer[..received.length]) else { continue };
-            if let Some(&n) = self.shared.borrow().macs.get(&to) {
-                note(buffer, n);
+            if let Some(owner) = self.shared.borrow().macs.get(&to) {
+                note(buffer, owner.adapter);
                 return Ok(Some(received));
             }
             if is_for_many(to) || self.flood.take() {

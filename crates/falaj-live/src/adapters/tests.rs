@@ -212,6 +212,76 @@ fn an_address_is_its_first_users() {
     assert_eq!(read(&mut *three.near, NAMES), "c");
 }
 
+/// Reports of changes since the last call.
+fn reported(from: &std::sync::mpsc::Receiver<AddressChange>) -> Vec<AddressChange> {
+    from.try_iter().collect()
+}
+
+#[test]
+fn an_address_is_its_owners_over_a_restart() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let mut first = three();
+    first.adapters.report_addresses(Some(tell.clone()));
+    first.outside[0].send(&unit(GATEWAY, mac(1))).unwrap();
+    assert_eq!(read(&mut *first.near, NAMES), "a");
+    assert_eq!(reported(&told), [AddressChange::Learned("a".into(), mac(1))]);
+    drop(first);
+    // The stranger is faster this time.
+    let mut second = three();
+    second.adapters.recall("a", [mac(1), ALL]);
+    second.adapters.recall("c", [mac(1)]);
+    second.adapters.recall("gone", [mac(7)]);
+    second.adapters.report_addresses(Some(tell));
+    second.outside[2].send(&unit(GATEWAY, mac(1))).unwrap();
+    assert_eq!(read(&mut *second.near, NAMES), "");
+    let counts = second.adapters.counts()[2].1;
+    assert_eq!((counts.foreign, counts.foreign_source), (1, Some(mac(1))));
+    second.uplink.send(&unit(mac(1), GATEWAY)).unwrap();
+    assert_eq!(read(&mut *second.far, NAMES), "a");
+    second.outside[0].send(&unit(GATEWAY, mac(1))).unwrap();
+    assert_eq!(read(&mut *second.near, NAMES), "a");
+    assert_eq!(reported(&told), []);
+    // An interface that is made with it takes it; an adapter that goes frees its own.
+    let (port, _outside) = port();
+    second.adapters.add("d", port, Some(mac(1))).unwrap();
+    assert_eq!(reported(&told), [AddressChange::Forgotten("a".into(), mac(1))]);
+    second.adapters.remove("a");
+    assert_eq!(reported(&told), [AddressChange::Gone("a".into())]);
+}
+
+/// Addresses of before that are used no more give way to new ones, and those in use do not.
+#[test]
+fn recalled_addresses_make_room() {
+    let of = |n: u32| {
+        let [_, _, a, b] = n.to_be_bytes();
+        [2, 1, 0, 0, a, b]
+    };
+    let (tell, told) = std::sync::mpsc::channel();
+    let mut three = three();
+    three.adapters.recall("a", (0..2 * MOST_ADDRESSES).map(of));
+    three.adapters.report_addresses(Some(tell));
+    assert_eq!(three.adapters.shared.borrow().macs.len(), MOST_ADDRESSES as usize);
+    let used = MOST_ADDRESSES - 1;
+    for n in [used, MOST_ADDRESSES, MOST_ADDRESSES + 1] {
+        three.outside[0].send(&unit(GATEWAY, of(n))).unwrap();
+        assert_eq!(read(&mut *three.near, NAMES), "a");
+    }
+    let a = || "a".to_owned();
+    assert_eq!(
+        reported(&told),
+        [
+            AddressChange::Forgotten(a(), of(used - 1)),
+            AddressChange::Learned(a(), of(MOST_ADDRESSES)),
+            AddressChange::Forgotten(a(), of(used - 2)),
+            AddressChange::Learned(a(), of(MOST_ADDRESSES + 1)),
+        ]
+    );
+    three.outside[1].send(&unit(GATEWAY, of(used))).unwrap();
+    assert_eq!(read(&mut *three.near, NAMES), "", "in use");
+    three.outside[1].send(&unit(GATEWAY, of(used - 1))).unwrap();
+    assert_eq!(read(&mut *three.near, NAMES), "b", "free again");
+}
+
 #[test]
 fn addresses_have_an_end() {
     let mut three = three();

@@ -33,17 +33,19 @@ const TESTS: &[(&str, fn())] = &[
     ("over_tcp_one_bears_the_token", token),
     ("beyond_this_host_it_is_encrypted", encrypted),
     ("adapters_come_in_other_namespaces", late),
+    ("addresses_are_their_owners_over_a_restart", addresses),
     ("killed_it_fails_closed_and_comes_up_as_it_was", closed),
     ("killed_it_fails_open_where_that_was_asked_for", open),
 ];
 
 /// Runs the case of this name, if there is one.
 pub(crate) fn case(name: &str) -> bool {
-    let is_ours = name == "open";
-    if is_ours {
-        open_within();
+    match name {
+        "addresses" => addresses_within(),
+        "open" => open_within(),
+        _ => return false,
     }
-    is_ours
+    true
 }
 
 /// All of them.
@@ -1100,20 +1102,86 @@ fn closed() {
     third.end();
 }
 
+fn addresses() {
+    within_namespaces("addresses");
+}
+
 fn open() {
+    within_namespaces("open");
+}
+
+/// Runs a case in namespaces of its own.
+fn within_namespaces(case: &str) {
     let me = std::env::current_exe().unwrap();
     // No pipe: a service that outlives a case that failed would keep it open, and us waiting.
-    let said = directory().join("serve-open.said");
+    let said = directory().join(format!("serve-{case}.said"));
     let status = Command::new("timeout")
         .args(["-s", "KILL", "180", "unshare", "-Urn"])
         .arg(me)
-        .args(["--case", "open"])
+        .args(["--case", case])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(std::fs::File::create(&said).unwrap())
         .status()
         .unwrap();
     assert!(status.success(), "{}", std::fs::read_to_string(said).unwrap());
+}
+
+/// Two adapters and what is behind the uplink, behind veth pairs. After a restart the first packet
+/// that comes from an adapter's address is the other's.
+fn addresses_within() {
+    const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
+    const GATEWAY: [u8; 6] = [2, 0, 0, 0, 0, 0xfe];
+    // Of a type for experiments, at the shortest.
+    let frame =
+        |to: [u8; 6], from: [u8; 6]| host::hex(&[&to[..], &from, &[0x88, 0xb5], &[0; 46]].concat());
+    let [mut calm, mut wild, mut uplink] =
+        [("a1", "a0"), ("w1", "w0"), ("b1", "b0")].map(|(here, there)| {
+            let mut host = host::Host::start();
+            netlink::veth(here, there, host.pid());
+            netlink::set_up(here, true);
+            host.does(&format!("up {there}"));
+            host
+        });
+    let text = "[link.wire]\nrate = \"100mbit\"\nuplink = \"b1\"\nscheduler = { kind = \"wf2q+\" }\n\
+                [link.wire.flow.calm]\nadapter = \"a1\"\n\
+                [link.wire.flow.wild]\nadapter = \"w1\"\n";
+    let state = directory().join("serve-addresses.state");
+    let kept = directory().join("serve-addresses.state.addresses");
+    let log = directory().join("serve-addresses.log");
+    for file in [&state, &kept] {
+        let _ = std::fs::remove_file(file);
+    }
+    let start = || {
+        let words = ["--state", state.to_str().unwrap()];
+        Service::start_with("serve-addresses.toml", text, &words, |command| {
+            command.stderr(std::fs::File::create(&log).unwrap());
+        })
+    };
+    let mut service = start();
+    assert_eq!(calm.ask(&format!("send a0 false {}", frame(GATEWAY, OWN))), "1");
+    service.until("the address is written down", |_| {
+        std::fs::read_to_string(&kept).is_ok_and(|text| text.contains("02:00:00:00:00:01"))
+    });
+    service.kill();
+    let service = start();
+    assert_eq!(wild.ask(&format!("send w0 false {}", frame(GATEWAY, OWN))), "1");
+    service.until("the stranger is not heard, and counted", |service| {
+        service.adapter("wild")["foreign"] == 1
+    });
+    service.until("and logged", |_| {
+        std::fs::read_to_string(&log)
+            .is_ok_and(|text| text.contains("adapter wild: 1 packets dropped, the last from 02:00"))
+    });
+    // Its owner has said nothing yet, and gets what comes for it.
+    for host in [(&mut calm, "a0"), (&mut wild, "w0")] {
+        host.0.begin(&format!("await {} 88b5", host.1));
+        assert_eq!(host.0.answer(), "listening");
+    }
+    assert_eq!(uplink.ask(&format!("send b0 false {}", frame(OWN, GATEWAY))), "1");
+    assert_ne!(calm.answer(), "nothing");
+    assert_eq!(wild.answer(), "nothing");
+    service.end();
 }
 
 /// How long no packet came, of those that are sent two hundred times a second, from now until they

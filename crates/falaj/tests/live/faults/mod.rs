@@ -37,8 +37,9 @@ mod soak;
 mod twice;
 mod unread_log;
 
-use crate::common::Ran;
+use crate::common::directory;
 use libtest_mimic::{Completion, Trial};
+use std::fs::{File, read_to_string};
 use std::process::{Command, Stdio};
 
 const CASES: &[(&str, fn())] = &[
@@ -95,11 +96,15 @@ fn run(name: &str) -> Result<Completion, libtest_mimic::Failed> {
     let mut command = Command::new("timeout");
     command.args(["-s", "KILL", &most, "unshare", "-Urnm"]).arg(me).args(["--case", name]);
     command.env("TMPDIR", &place).env("XDG_RUNTIME_DIR", &place).stdin(Stdio::null());
-    let output = command.output().expect("it starts");
+    // No pipes: a process that outlives the case would keep them open, and this test waiting.
+    let [said, errors] = ["stdout", "stderr"].map(|end| directory().join(format!("{name}.{end}")));
+    let [stdout, stderr] = [&said, &errors].map(|file| File::create(file).expect("a file"));
+    let status = command.stdout(stdout).stderr(stderr).status().expect("it starts");
     std::fs::remove_dir_all(&place).expect("it is ours");
-    if output.status.success() {
-        print!("{}", String::from_utf8_lossy(&output.stdout));
+    let [said, errors] = [&said, &errors].map(|file| read_to_string(file).expect("UTF-8"));
+    if status.success() {
+        print!("{said}");
         return Ok(Completion::Completed);
     }
-    Err(format!("{:?}", Ran::from(output)).replace("\\n", "\n").into())
+    Err(format!("{status}\n{said}{errors}").into())
 }
