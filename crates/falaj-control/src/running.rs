@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What is running, as the control socket tells of it.
+#[derive(Clone)]
 pub struct Running {
     /// The command: `run`, `bridge`.
     pub command: &'static str,

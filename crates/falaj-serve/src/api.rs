@@ -19,7 +19,7 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
-use falaj_control::handler::{Handler, lock};
+use falaj_control::handler::{Handler, lock, set as set_now};
 use falaj_control::protocol;
 use falaj_control::protocol::{Refusal, SetAnswer, SetRequest};
 use falaj_control::sockets;
@@ -603,12 +603,9 @@ async fn ask(app: Arc<App>, wanted: SetRequest) -> Result<Json<Made>, No> {
         if wanted.toml.is_some() { "the whole scenario".to_owned() } else { wanted.set.join(" ") };
     let check = wanted.check;
     let change = move || {
-        let mut handler = lock(&app.handler);
-        let made = handler.set(&wanted)?;
-        let current = handler.current();
-        drop(handler);
+        let made = set_now(&app.handler, &wanted)?;
         if !check {
-            app.published.changed(current);
+            app.published.changed(lock(&app.handler).current());
         }
         Ok::<_, Refusal>(made)
     };

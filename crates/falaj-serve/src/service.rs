@@ -364,7 +364,7 @@ fn reload(handler: &Mutex<Handler>, file: &Path) {
         Err(error) => return error!("{error}; all stays as it is"),
     };
     let wanted = SetRequest { toml: Some(text), ..SetRequest::default() };
-    let made = lock(handler).set(&wanted);
+    let made = falaj_control::handler::set(handler, &wanted);
     let (remarks, line) = match made {
         Ok(made) if made.changed.is_empty() => {
             (made.remarks, Ok(format!("{name} was read again: nothing is otherwise")))

@@ -1,8 +1,8 @@
 //! Changes: the text is edited and read anew, what it promises is admitted, and what differs is
 //! handed to the forwarder.
 
-use super::state::Handler;
-use crate::difference::{difference, needs_places, of_values};
+use super::state::{Handler, lock, rested};
+use crate::difference::{Difference, difference, needs_places, of_values};
 use crate::live_links::live_links;
 use crate::messages::{AdaptersThen, Changing, HeldTo, Query, Reply};
 use crate::protocol::{Refusal, Remark, SetAnswer, SetRequest};
@@ -14,8 +14,8 @@ use falaj_scenario::edit::{Edit, parse_set_or_unset};
 use falaj_scenario::{FlowChange, Problem, Scenario, Severity, Undo, set_values};
 use falaj_sched::queues::queue::FlowId;
 use falaj_traffic::capture::Wanted;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use toml_edit::DocumentMut;
 
 /// What is to be running.
@@ -36,19 +36,38 @@ enum Text {
     Edited(Box<(DocumentMut, Undo)>),
 }
 
+/// Makes a change, all of it or nothing; or says whether it could be made, and others have the
+/// handler meanwhile.
+pub fn set(handler: &Mutex<Handler>, wanted: &SetRequest) -> Result<SetAnswer, Refusal> {
+    if !wanted.check {
+        return lock(handler).set(wanted);
+    }
+    // By a copy, outside of the lock: the arithmetic may take seconds where flows are many.
+    let mut copy = lock(handler).copy();
+    let file = copy.file_of(wanted);
+    let (read, _) = copy.draft(wanted, &file)?;
+    let (read, _) = copy.admit(read)?;
+    let places = match copy.takes_places(&read.scenario) {
+        true => rested(handler).forwarder.places()?,
+        false => NO_PLACES,
+    };
+    let difference = copy.difference(wanted, &read, places)?;
+    Ok(SetAnswer { changed: difference.ways, at_ns: None, dropped: 0, remarks: read.remarks })
+}
+
+/// For a change that takes none.
+const NO_PLACES: PipePlaces = PipePlaces { number: 0, vacant: Vec::new(), bypass: None };
+
+/// What is promised, by pipe and flow, where anything is.
+type Promised = Option<Arc<Vec<Vec<Standing>>>>;
+
 impl Handler {
-    /// Makes a change, all of it or nothing.
-    pub fn set(&mut self, wanted: &SetRequest) -> Result<SetAnswer, Refusal> {
-        let file = wanted.file.clone().unwrap_or_else(|| self.running.file.clone());
-        let (read, text) = match self.values_of_a_flow(wanted) {
-            Some((read, edited, undo)) => (read, Text::Edited(Box::new((edited, undo)))),
-            None => {
-                let (read, text) = self.whole(wanted, &file)?;
-                (read, Text::Whole(text))
-            }
-        };
+    /// Makes a change, all of it or nothing. A question goes by [`set`].
+    pub(super) fn set(&mut self, wanted: &SetRequest) -> Result<SetAnswer, Refusal> {
+        let file = self.file_of(wanted);
+        let (read, text) = self.draft(wanted, &file)?;
         let made = self.make(wanted, &file, read, &text);
-        let stays = wanted.check || made.is_err();
+        let stays = made.is_err();
         match text {
             Text::Edited(edited) => {
                 let (mut edited, undo) = *edited;
@@ -70,16 +89,30 @@ impl Handler {
         made
     }
 
-    /// The same but for the text.
-    fn make(
+    /// The file beside which those stand that the scenario names.
+    fn file_of(&self, wanted: &SetRequest) -> PathBuf {
+        wanted.file.clone().unwrap_or_else(|| self.running.file.clone())
+    }
+
+    /// What is to be running, and its text.
+    fn draft(
         &mut self,
         wanted: &SetRequest,
         file: &Path,
-        read: WantedScenario,
-        text: &Text,
-    ) -> Result<SetAnswer, Refusal> {
-        let WantedScenario { scenario, only, standings, remarks } = read;
-        live_links(&scenario).map_err(|error| Refusal::new(format!("{error:#}")))?;
+    ) -> Result<(WantedScenario, Text), Refusal> {
+        match self.values_of_a_flow(wanted) {
+            Some((read, edited, undo)) => Ok((read, Text::Edited(Box::new((edited, undo))))),
+            None => {
+                let (read, text) = self.whole(wanted, file)?;
+                Ok((read, Text::Whole(text)))
+            }
+        }
+    }
+
+    /// Admits a scenario that a live link can carry, with what it promises.
+    fn admit(&self, mut read: WantedScenario) -> Result<(WantedScenario, Promised), Refusal> {
+        let scenario = &read.scenario;
+        live_links(scenario).map_err(|error| Refusal::new(format!("{error:#}")))?;
         if !scenario.hosts.is_empty() {
             return Err(Refusal::new(
                 "this link has two ends, and hosts stay as they are: leave `host` out",
@@ -92,32 +125,53 @@ impl Handler {
                 "this link has two ends, and a flow with an `adapter` is for `falaj serve`",
             ));
         }
-        let standings = match (standings, &self.running.standings) {
+        let standings = match (read.standings.take(), &self.running.standings) {
             (Some(standings), _) => Some(standings),
-            (None, Some(_)) => Some(promised(&scenario)?),
+            (None, Some(_)) => Some(promised(scenario)?),
             (None, None) => None,
         };
         let standings = standings.map(|standings| admitted(standings).map(Arc::new)).transpose()?;
-        // What is written down is to be the same change wherever it is read.
-        let places = if self.running.recording || needs_places(&self.running.scenario, &scenario) {
-            match self.forwarder.ask(Query::Places)? {
-                Reply::Places(places) => places,
-                _ => return Err(Refusal::new("another answer than one about places")),
-            }
-        } else {
-            PipePlaces { number: 0, vacant: Vec::new(), bypass: None }
+        Ok((read, standings))
+    }
+
+    /// Returns true if the change takes places in the engine, or is written down, and then is to be
+    /// the same change wherever it is read.
+    fn takes_places(&self, then: &Scenario) -> bool {
+        self.running.recording || needs_places(&self.running.scenario, then)
+    }
+
+    /// What is to be otherwise.
+    fn difference(
+        &self,
+        wanted: &SetRequest,
+        read: &WantedScenario,
+        places: PipePlaces,
+    ) -> Result<Difference, Refusal> {
+        let (before, then) = (&self.running.scenario, &read.scenario);
+        let difference = match read.only.filter(|_| !wanted.drop) {
+            Some(flow) => of_values(before, then, flow, &self.at),
+            None => difference(before, then, (&self.at, places), wanted.drop),
+        };
+        difference.map_err(Refusal::new)
+    }
+
+    /// The same but for the text.
+    fn make(
+        &mut self,
+        wanted: &SetRequest,
+        file: &Path,
+        read: WantedScenario,
+        text: &Text,
+    ) -> Result<SetAnswer, Refusal> {
+        let (read, standings) = self.admit(read)?;
+        let places = match self.takes_places(&read.scenario) {
+            true => self.forwarder.places()?,
+            false => NO_PLACES,
         };
         let vacant = places.vacant.clone();
-        let before = &self.running.scenario;
-        let difference = match only.filter(|_| !wanted.drop) {
-            Some(flow) => of_values(before, &scenario, flow, &self.at),
-            None => difference(before, &scenario, (&self.at, places), wanted.drop),
-        };
-        let difference = difference.map_err(Refusal::new)?;
+        let difference = self.difference(wanted, &read, places)?;
+        let WantedScenario { scenario, only, remarks, .. } = read;
         let mut made = SetAnswer { changed: difference.ways, at_ns: None, dropped: 0, remarks };
-        if wanted.check {
-            return Ok(made);
-        }
         if difference.change.is_some() || standings.is_some() {
             let held_to =
                 self.held_to(&scenario, standings.as_ref().map(|standings| &standings[..]));
@@ -392,6 +446,7 @@ fn remark(problem: &Problem) -> Remark {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::running::Running;
 
     const TEXT: &str = "[link.a]\nrate = \"1mbit\"\n[link.a.flow.voice]\nmatch = \"udp\"\n[link.a.flow.rest]\nmatch = \"any\"\n";
 
@@ -401,6 +456,56 @@ mod tests {
             Ok(text) => drop(falaj_scenario::parse(&text, "x")),
             Err(refusal) => assert!(!refusal.what.is_empty()),
         }
+    }
+
+    /// The arithmetic of admission takes its time where flows are many. Others have the handler
+    /// meanwhile: the watch, which tells a service manager that the link lives.
+    #[test]
+    fn a_question_keeps_nobody_from_the_handler() {
+        use std::sync::mpsc::channel;
+        use std::time::Instant;
+        let mut text = "[link.a]\nrate = \"1gbit\"\nuplink = \"namespace\"\n\
+                        scheduler = { kind = \"drr\" }\n"
+            .to_owned();
+        for n in 0..2_000 {
+            text += &format!(
+                "[link.a.flow.f{n}]\nadapter = \"namespace\"\nneed = {{ rate = \"1kbit\" }}\n"
+            );
+        }
+        let (scenario, _) = falaj_scenario::parse(&text, "x").unwrap();
+        let running = Running {
+            command: "serve",
+            about: String::new(),
+            file: "x".into(),
+            standings: Some(Arc::new(standings(&scenario).unwrap())),
+            scenario: Arc::new(scenario),
+            text,
+            recording: false,
+        };
+        let ((ask, _asked), (_answer, answers)) = (channel(), channel());
+        let (_woken, wake) = std::io::pipe().unwrap();
+        let handler = Mutex::new(Handler::new(running, ask, answers, wake));
+        let wanted =
+            SetRequest { set: vec!["a.f7.queue=60p".into()], check: true, ..SetRequest::default() };
+        let mut waited = Vec::new();
+        let asked = std::thread::scope(|scope| {
+            let question = scope.spawn(|| {
+                let began = Instant::now();
+                let answer = set(&handler, &wanted).unwrap();
+                assert_eq!((answer.changed.len(), answer.at_ns), (2, None));
+                began.elapsed()
+            });
+            while !question.is_finished() {
+                let began = Instant::now();
+                drop(lock(&handler));
+                waited.push(began.elapsed());
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            question.join().unwrap()
+        });
+        let longest = waited.iter().max().unwrap();
+        assert!(*longest < asked / 2, "the lock was waited for {longest:?} of {asked:?}");
+        assert_eq!(lock(&handler).changes, 0);
     }
 
     #[test]

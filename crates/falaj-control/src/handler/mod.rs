@@ -11,7 +11,8 @@
 //! | `persistence` | what outlasts the service |
 //!
 //! Where many may ask the handler stands behind a lock: a change has it until it is made, a look
-//! for each of its pieces.
+//! for each of its pieces. A question whether a change would fit is answered by a copy, outside of
+//! the lock: its arithmetic grows with the square of the number of flows, and clients may ask on.
 
 mod change;
 mod channel;
@@ -20,6 +21,7 @@ mod persistence;
 mod report;
 mod state;
 
+pub use change::set;
 pub use persistence::{paused_beside, replace, with_more};
 pub use state::{Current, Handler, lock};
 
@@ -32,7 +34,7 @@ pub fn answer_line(handler: &Mutex<Handler>, line: &[u8]) -> String {
     match request {
         Err(what) => answer::<()>(&id, &Err(Refusal::new(what))),
         Ok(Request::Show(show)) => answer(&id, &look::show(handler, &show)),
-        Ok(Request::Set(set)) => answer(&id, &lock(handler).set(&set)),
+        Ok(Request::Set(set)) => answer(&id, &change::set(handler, &set)),
         Ok(Request::Scenario) => {
             answer(&id, &Ok(ScenarioAnswer { toml: lock(handler).text().to_owned() }))
         }

@@ -93,6 +93,24 @@ impl Handler {
         }
     }
 
+    /// A copy of what is running, to answer questions by. It reaches no forwarder and keeps nothing.
+    pub(super) fn copy(&mut self) -> Handler {
+        self.text();
+        Handler {
+            running: self.running.clone(),
+            at: self.at.clone(),
+            edited: None,
+            is_written: true,
+            others: self.others,
+            changes: self.changes,
+            said: self.said.clone(),
+            forwarder: ForwarderChannel::absent(),
+            kept: None,
+            paused: BTreeSet::new(),
+            preparer: None,
+        }
+    }
+
     /// From now on this opens adapters that come.
     pub(crate) fn prepare_with(&mut self, preparer: Box<dyn Preparer>) {
         self.preparer = Some(preparer);
