@@ -211,6 +211,29 @@ fn front_pages_name_each_module() {
     assert!(pages > 3, "{pages} name their modules");
 }
 
+/// Capabilities as they were measured to be needed; each one left out refuses an adapter's port.
+#[test]
+fn the_unit_for_systemd_confines_the_service() {
+    let unit = read("examples/systemd/falaj.service");
+    let needed = "CAP_NET_ADMIN CAP_NET_RAW CAP_SYS_ADMIN CAP_SYS_PTRACE";
+    for (key, value) in [
+        ("User", "falaj"),
+        ("DynamicUser", "yes"),
+        ("AmbientCapabilities", needed),
+        ("CapabilityBoundingSet", needed),
+        ("NoNewPrivileges", "yes"),
+        ("ProtectSystem", "strict"),
+        ("ProtectHome", "yes"),
+        ("ProtectKernelTunables", "yes"),
+        ("ProtectControlGroups", "yes"),
+        ("SystemCallArchitectures", "native"),
+    ] {
+        let values: Vec<&str> =
+            unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('=')).collect();
+        assert_eq!(values, [value], "{key}");
+    }
+}
+
 #[test]
 fn the_unit_for_systemd_starts_what_there_is() {
     let unit = read("examples/systemd/falaj.service");
