@@ -174,7 +174,7 @@ impl AddressKeeper {
                 }
                 if let Err(error) = replace(&file, &text_of(&book)) {
                     note!(
-                        "warning: {}: {error}; after a restart the newest addresses of adapters are \
+                        "warning: {}: {error}; after a restart the newest addresses are \
                          their first users'",
                         file.display()
                     );

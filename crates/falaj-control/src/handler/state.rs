@@ -93,7 +93,7 @@ impl Handler {
         }
     }
 
-    /// A copy of what is running, to answer questions by. It reaches no forwarder and keeps nothing.
+    /// A copy of what is running, to answer questions by. It reaches no forwarder.
     pub(super) fn copy(&mut self) -> Handler {
         self.text();
         Handler {
