@@ -97,6 +97,9 @@ pub struct Args {
     /// one with a comma between.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
+    /// Of `tcp`: the guest's kernel [default: FALAJ_KERNEL, or where `falaj kernel` finds it].
+    #[arg(long, value_name = "FILE")]
+    kernel: Option<PathBuf>,
     /// Of `xen`, all figures but 8: virtual machines under QEMU instead of namespaces, with a
     /// quarter of all rates, in seconds of 300 ms: half an hour. With --quick all once, in
     /// seconds of 100 ms: some minutes. Takes Debian's qemu-system-x86,
@@ -155,8 +158,9 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     if args.quick && !quick {
         bail!("--quick is for xen, rizzo and tcp, and for aggregation with --live: take it away");
     }
-    if (args.full || !args.only.is_empty()) && !matches!(args.paper, Paper::Tcp) {
-        bail!("--full and --only are for tcp: take them away");
+    let for_tcp = args.full || !args.only.is_empty() || args.kernel.is_some();
+    if for_tcp && !matches!(args.paper, Paper::Tcp) {
+        bail!("--full, --only and --kernel are for tcp: take them away");
     }
     if args.guests.is_some() && !matches!(args.paper, Paper::Xen) {
         bail!("--guests is for xen: take it away");

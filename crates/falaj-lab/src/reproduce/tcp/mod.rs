@@ -68,7 +68,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
             Size::Quick.cells()[0]
         );
     }
-    let kernel = falaj_guest::kernel::find(None)?;
+    let kernel = falaj_guest::kernel::find(args.kernel.as_deref())?;
     if let Some(out) = &args.out {
         std::fs::create_dir_all(out)
             .with_context(|| format!("cannot make the directory {}", out.display()))?;
