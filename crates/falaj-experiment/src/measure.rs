@@ -197,6 +197,8 @@ impl Thread {
 pub struct MeasuredFlow {
     /// In the forwarder: counters, nominal delay, release error.
     pub link: LiveFlow,
+    /// Bits per second that the link delivered while the sources sent.
+    pub rate: f64,
     /// Datagrams that were sent.
     pub sent: u64,
     /// Datagrams that the sender had no time for.
@@ -424,9 +426,9 @@ fn in_namespaces(
     progress.end();
     let reports = pipes.from.into_iter().map(read_report).collect::<Result<Vec<_>>>()?;
     let capture = how.recorded(&mut forwarder);
-    let thread = watched.thread;
-    let measured = collect(scenario, &forwarder, &reports, "namespaces", sandbox.unread());
-    Ok(Measured { thread, capture, ..measured })
+    let over = "namespaces";
+    let measured = collect(scenario, &forwarder, &reports, &watched, over, sandbox.unread());
+    Ok(Measured { capture, ..measured })
 }
 
 /// Runs the same traffic between two namespaces that a veth pair joins, where `script` has set what
@@ -513,8 +515,8 @@ fn over_loopback(
         reports.push(read_report(report)?);
     }
     let capture = how.recorded(&mut forwarder);
-    let measured = collect(scenario, &forwarder, &reports, "loopback", None);
-    Ok(Measured { thread: watched.thread, capture, ..measured })
+    let measured = collect(scenario, &forwarder, &reports, &watched, "loopback", None);
+    Ok(Measured { capture, ..measured })
 }
 
 /// Of an end that has gone.
@@ -529,15 +531,19 @@ fn collect(
     scenario: &Scenario,
     forwarder: &Forwarder,
     reports: &[EndReport],
+    watched: &WatchedThread,
     over: &'static str,
     unread: Option<u64>,
 ) -> Measured {
+    let delivered = watched.delivered.clone().unwrap_or_else(|| delivered_bytes(forwarder));
+    let seconds = scenario.run.duration.as_secs_f64();
     let of = |pipe: usize, flow: usize, link: LiveFlow| {
         let key = FlowKey { pipe: pipe as u32, flow: flow as u32 };
         let sent = || reports.iter().flat_map(|r| &r.sent).filter(|s| s.flow == key);
         let received = reports.iter().flat_map(|r| &r.received).find(|r| r.flow == key).cloned();
         MeasuredFlow {
             link,
+            rate: delivered[pipe][flow] as f64 * 8.0 / seconds,
             sent: sent().map(|s| s.datagrams).sum(),
             unsent: sent().map(|s| s.unsent).sum(),
             late_p99: sent().filter_map(|s| s.late_p99).max(),
@@ -556,8 +562,16 @@ fn collect(
     let names = scenario.rules.iter().map(|rule| rule.name.clone());
     let rules = names.zip(forwarder.taken().iter().copied()).collect();
     let each = reports.iter().flat_map(|report| &report.each).copied().collect();
-    let (thread, capture) = (Thread::default(), ExitCode::SUCCESS);
+    let (thread, capture) = (watched.thread, ExitCode::SUCCESS);
     Measured { flows, rules, losses, over, thread, capture, each }
+}
+
+/// By direction, then by flow: what the link has delivered.
+fn delivered_bytes(forwarder: &Forwarder) -> Vec<Vec<u64>> {
+    let of_pipe = |flows: Vec<LiveFlow>| {
+        flows.into_iter().map(|flow| flow.counters.delivered_bytes()).collect()
+    };
+    forwarder.flows().into_iter().map(of_pipe).collect()
 }
 
 /// `falaj traffic-end`: one end of the traffic.
@@ -576,7 +590,8 @@ struct WatchedThread {
     from: Time,
     to: Time,
     began: Option<Thread>,
-    done: bool,
+    /// What the link had delivered at the last instant.
+    delivered: Option<Vec<Vec<u64>>>,
     thread: Thread,
 }
 
@@ -584,14 +599,14 @@ impl WatchedThread {
     fn new(scenario: &Scenario) -> WatchedThread {
         let from = Time::ZERO + LEAD;
         let to = from + scenario.run.duration;
-        WatchedThread { from, to, began: None, done: false, thread: Thread::default() }
+        WatchedThread { from, to, began: None, delivered: None, thread: Thread::default() }
     }
 
     /// When to look again: at `then`, or before.
     fn next(&self, then: Time) -> Time {
         match self.began {
             None => then.min(self.from),
-            Some(_) if !self.done => then.min(self.to),
+            Some(_) if self.delivered.is_none() => then.min(self.to),
             Some(_) => then,
         }
     }
@@ -600,9 +615,9 @@ impl WatchedThread {
         let now = forwarder.clock().now();
         match self.began {
             None if now >= self.from => self.began = Some(Thread::until_now(forwarder)),
-            Some(began) if !self.done && now >= self.to => {
+            Some(began) if self.delivered.is_none() && now >= self.to => {
                 self.thread = Thread::until_now(forwarder).since(began);
-                self.done = true;
+                self.delivered = Some(delivered_bytes(forwarder));
             }
             _ => {}
         }

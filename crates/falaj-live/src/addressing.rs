@@ -8,7 +8,10 @@ use falaj_engine::header::{Protocol, Version};
 use falaj_engine::key::Key;
 use falaj_engine::rules::{RouteRule, RuleAction, RuleTarget, sure_way};
 use falaj_scenario::{Direction, Link, Scenario, Source, Towards};
-use falaj_sched::queues::queue::FlowId;
+use falaj_sched::contract::params::{Kind, Param};
+use falaj_sched::queues::queue::{FlowId, Limit};
+use falaj_sched::registry;
+use falaj_sched::units::time::Span;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -180,24 +183,30 @@ fn of_headers(source: &Source, key: &Key) -> Result<(SocketAddr, SocketAddr), Un
 
 /// Largest backlog and delay of links, one behind the other, as the time to wait for the last
 /// packets.
-pub fn drain(links: &[Link]) -> falaj_sched::units::time::Span {
-    use falaj_sched::queues::queue::Limit;
-    use falaj_sched::units::time::Span;
+pub fn drain(links: &[Link]) -> Span {
     let of = |d: &Direction| {
-        let queues: u64 = d
-            .pipe
-            .setup
-            .flows
-            .iter()
-            .map(|f| match f.limit {
-                Limit::Packets(n) => u64::from(n) * u64::from(d.pipe.setup.largest),
-                Limit::Bytes(n) => n,
-            })
-            .sum();
-        d.pipe.impairments.delays(d.pipe.delay).1 + d.pipe.setup.rate.airtime_of_many(queues) * 2
+        let setup = &d.pipe.setup;
+        let bytes = |packets: u64| packets * u64::from(setup.largest);
+        let of_flow = |limit: Limit| match limit {
+            Limit::Packets(n) => bytes(u64::from(n)),
+            Limit::Bytes(n) => n,
+        };
+        let in_flows: u64 = setup.flows.iter().map(|f| of_flow(f.limit)).sum();
+        let queues = own_limit(d).map_or(in_flows, bytes);
+        d.pipe.impairments.delays(d.pipe.delay).1 + setup.rate.airtime_of_many(queues) * 2
     };
     let all = links.iter().map(|link| of(&link.up).max(of(&link.down)));
     all.fold(Span::ZERO, |sum, one| (sum + one).min(Span::from_secs(5))) + Span::from_millis(200)
+}
+
+/// How many packets a discipline holds that has one limit for all its queues, such as fq_codel.
+fn own_limit(direction: &Direction) -> Option<u64> {
+    let manifest = registry::entry(direction.pipe.kind)?;
+    let is_limit =
+        |param: &&Param| param.name == "limit" && matches!(param.kind, Kind::Count { .. });
+    let param = manifest.scheduler.iter().find(is_limit)?;
+    let default = || param.default.and_then(|packets| packets.parse().ok());
+    direction.pipe.setup.scheduler.count("limit").or_else(default)
 }
 
 /// So many bytes of a packet's length are not the payload of a UDP datagram.

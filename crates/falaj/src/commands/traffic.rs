@@ -54,7 +54,6 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             (name_of(scenario, at), &measured.flows[pipe_of(at.0, at.1).0 as usize][at.2])
         })
     };
-    let seconds = scenario.run.duration.as_secs_f64();
     if args.what.json {
         let flows: Vec<_> = rows()
             .map(|(name, f)| {
@@ -83,13 +82,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let table = text::table(
         &["flow", "sent", "received", "lost", "rate", "delay mean", "p50", "p99", "max"],
         rows().map(|(name, f)| {
-            let bytes = f.link.counters.sent_bytes as f64 / (f.link.counters.sent.max(1)) as f64;
             vec![
                 name,
                 f.sent.to_string(),
                 f.received.datagrams.to_string(),
                 text::percent(f.sent - f.received.datagrams.min(f.sent), f.sent),
-                text::rate(f.received.datagrams as f64 * bytes * 8.0 / seconds),
+                text::rate(f.rate),
                 f.received.mean.map_or(text::DASH.into(), text::nanos),
                 nanos(f.received.p50),
                 nanos(f.received.p99),

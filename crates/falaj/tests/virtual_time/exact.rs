@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("exact::a_connection_is_kept_alive_for_a_day", a_day),
         trial("exact::ping_over_ten_seconds_by_an_ordinary_user", ping),
         trial("exact::measured_is_simulated", measured),
+        trial("exact::what_waits_at_the_end_is_received_and_is_no_rate", queue_at_the_end),
     ]
 }
 
@@ -233,4 +234,33 @@ replications = 1
     }
     let error = flow["measured"]["release_error"]["p99_ns"].as_u64().expect("a number");
     assert!(error <= 1_000, "{error} ns");
+}
+
+/// An overloaded link whose scheduler has a limit of its own: receivers wait until its queue is
+/// empty, and what leaves after the sources' end is no part of the rate.
+fn queue_at_the_end() {
+    let path = directory().join("virtual-overload.toml");
+    let text = "\
+[link.l]
+rate = \"10mbit\"
+scheduler = { kind = \"fq_codel\", limit = 1000, target = \"2s\", interval = \"4s\" }
+[traffic.a]
+model = \"cbr\"
+rate = \"18mbit\"
+size = \"1250B\"
+[run]
+duration = \"1s\"
+replications = 1
+";
+    fs::write(&path, text).expect("a file can be written");
+    let ran = falaj(&["compare", "virtual-overload.toml", "--virtual-time", "--json"]);
+    assert_eq!(ran.status, Some(0), "{ran:#?}");
+    let told: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
+    let measured = &told["flows"][0]["measured"];
+    let number = |value: &serde_json::Value| value.as_f64().expect("a number");
+    assert_eq!(number(&measured["dropped"]), 0.0, "{told:#}");
+    assert_eq!(number(&measured["end_to_end"]["datagrams"]), 1800.0, "{told:#}");
+    let packet = 1250.0 * 8.0;
+    let rate = number(&measured["rate"]);
+    assert!((10e6 - 2.0 * packet..=10e6 + packet).contains(&rate), "{told:#}");
 }

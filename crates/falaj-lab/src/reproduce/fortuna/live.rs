@@ -266,7 +266,7 @@ fn outcome(
         .iter()
         .enumerate()
         .map(|(flow, &(kind, offered))| {
-            tenant(kind, offered, &simulated.flow(PipeId(0), flow), &measured, flow, duration)
+            tenant(kind, offered, &simulated.flow(PipeId(0), flow), &measured, flow)
         })
         .collect();
     let mut error = Meter::new();
@@ -309,10 +309,8 @@ fn tenant(
     simulated: &SimulatedFlow,
     measured: &Measured,
     flow: usize,
-    duration: Span,
 ) -> Tenant {
     let live = &measured.flows[0][flow];
-    let rate = live.link.counters.delivered_bytes() as f64 * 8.0 / duration.as_secs_f64();
     Tenant {
         kind,
         offered: offered * 1_000_000,
@@ -321,7 +319,7 @@ fn tenant(
             simulated.sent_rate.map_or(0.0, |e| e.mean),
             &simulated.delay,
         ),
-        measured: View::of(live.link.counters.delivered(), rate, &live.link.delay),
+        measured: View::of(live.link.counters.delivered(), live.rate, &live.link.delay),
         unsent: live.unsent,
         sent_late_p99_ns: live.late_p99,
         received: live.received.datagrams,

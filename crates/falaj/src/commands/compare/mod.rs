@@ -157,7 +157,6 @@ pub(crate) struct Comparison {
     pub(crate) rows: Vec<ComparedFlow>,
     measured: Measured,
     title: String,
-    duration: Span,
     /// What is to be known of the simulation, and how it was done, as JSON.
     notes: Vec<String>,
     practice: (Json, Json),
@@ -218,7 +217,6 @@ impl Comparison {
             rows,
             measured,
             title,
-            duration: scenario.run.duration,
             notes: simulation.notes(scenario),
             practice: simulation.json(scenario),
             enough: simulation.is_enough(),
@@ -275,7 +273,7 @@ impl Comparison {
                     format!(">= {}", text::rate(promised as f64))
                 },
                 text::rate(r.simulated.sent_rate.map_or(0.0, |e| e.mean)),
-                text::rate(self.measured_rate(r)),
+                text::rate(r.measured.rate),
             ]);
             rows.push(vec![
                 "  lost".into(),
@@ -325,10 +323,6 @@ impl Comparison {
         }
     }
 
-    fn measured_rate(&self, r: &ComparedFlow) -> f64 {
-        r.measured.link.counters.delivered_bytes() as f64 * 8.0 / self.duration.as_secs_f64()
-    }
-
     pub(crate) fn to_json(&self) -> Json {
         let delay = |m: &falaj_traffic::meter::Meter| {
             json!({
@@ -352,7 +346,7 @@ impl Comparison {
                         "offered": r.simulated.offered, "dropped": r.simulated.dropped,
                     },
                     "measured": {
-                        "delay": delay(&r.measured.link.delay), "rate": self.measured_rate(r),
+                        "delay": delay(&r.measured.link.delay), "rate": r.measured.rate,
                         "offered": r.measured.link.counters.offered,
                         "dropped": r.measured.link.counters.dropped(),
                         "release_error": delay(&r.measured.link.release_error),
