@@ -2,7 +2,7 @@
 
 use falaj_scenario::parse_span;
 use falaj_sched::units::time::Span;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 /// Parses the duration of a simulation or a measurement, which is above zero.
 ///
@@ -28,11 +28,50 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses an address and a port.
+/// Parses an address and a port: `127.0.0.1:5000`, `[::1]:5000`; a name and a port, whose first
+/// IPv4 address is taken before others; or a port of this host.
 ///
 /// # Errors
-/// It is neither; says what to write instead.
-pub fn socket_address(text: &str) -> Result<SocketAddr, &'static str> {
-    text.parse()
-        .map_err(|_| "write an address, a colon and a port: `127.0.0.1:5000`, `[::1]:5000`; names are not looked up")
+/// It is none of these, or the name has no address: says what to write instead.
+pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    const FORMS: &str = "`127.0.0.1:5000`, `[::1]:5000`, `localhost:5000` or `5000`";
+    let parts = text.rsplit_once(':').filter(|(host, _)| !host.is_empty() && !host.contains(':'));
+    let Some((host, Ok(port))) = parts.map(|(host, port)| (host, port.parse::<u16>())) else {
+        return Err(format!("write an address, a colon and a port: {FORMS}"));
+    };
+    let found = (host, port).to_socket_addrs();
+    let found: Vec<SocketAddr> = found.map(Iterator::collect).unwrap_or_default();
+    let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    first.copied().ok_or_else(|| {
+        format!("no host `{host}` was found; write its address, or see that its name resolves")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_names_and_ports_are_read() {
+        let is = |text: &str, address: &str| {
+            assert_eq!(socket_address(text), Ok(address.parse().unwrap()), "{text}");
+        };
+        is("127.0.0.1:5000", "127.0.0.1:5000");
+        is("[::1]:5000", "[::1]:5000");
+        is("9000", "127.0.0.1:9000");
+        is("localhost:8000", "127.0.0.1:8000");
+        for text in ["", ":80", "70000", "::1:80", "localhost", "localhost:http", "localhost:70000"]
+        {
+            let error = socket_address(text).unwrap_err();
+            assert!(error.contains("`localhost:5000`"), "{text}: {error}");
+        }
+        let error = socket_address("no host:80").unwrap_err();
+        assert!(error.contains("`no host`"), "{error}");
+    }
 }

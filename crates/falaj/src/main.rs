@@ -15,7 +15,6 @@ extern crate falaj_terminal;
 mod cli;
 mod commands;
 
-use clap::Parser;
 use falaj_terminal::file::AlreadyReported;
 use falaj_terminal::interrupt::{INTERRUPTED, Interrupted};
 use falaj_terminal::{output, standard_error};
@@ -24,7 +23,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // In a guest this program is the first process.
     falaj_guest::take_over();
-    let cli = cli::Cli::parse();
+    let cli = cli::parse();
     if cli.quiet {
         output::be_quiet();
     }

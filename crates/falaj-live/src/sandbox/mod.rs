@@ -33,6 +33,7 @@ pub(crate) mod control;
 mod event;
 pub(crate) mod hosts;
 mod init;
+mod listening;
 pub(crate) mod netlink;
 mod network;
 pub(crate) mod plan;
@@ -40,12 +41,14 @@ mod spec;
 mod terminal;
 mod userns;
 
+use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::{fs, io};
 
 pub use self::event::{Exit, SideEvent};
 pub use self::hosts::{Hosts, Joint};
+pub use self::listening::Transport;
 pub(crate) use self::network::tap_in_place;
 pub(crate) use self::spec::NAT_INTERFACE;
 pub use self::spec::{INTERFACE, Join, SandboxSide, SandboxSpec, UserNamespace};
@@ -217,6 +220,11 @@ impl Sandbox {
         // The first is what one that is no router counts, the second what a router without a route
         // does.
         Some(count("snmp", "Ip:", "InAddrErrors")? + count("netstat", "IpExt:", "InNoRoutes")?)
+    }
+
+    /// Ports at which programs at this end listen, at any address; empty where `/proc` hides them.
+    pub fn listening(&self, end: End) -> BTreeSet<(Transport, u16)> {
+        listening::listening(self.pid(end))
     }
 
     /// Has the far side the end of the way out configured, once its interface is there.

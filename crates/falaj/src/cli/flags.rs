@@ -7,6 +7,7 @@ use falaj_scenario::{
     PRESETS, Problem, SIMPLE, Scenario, parse_limit, parse_mtu, parse_probability, parse_rate,
     parse_span,
 };
+use falaj_sched::units::time::Span;
 use std::fmt::Write;
 
 /// A value of the scenario file, as it was written; found good.
@@ -25,44 +26,51 @@ reads! {
     mtu by parse_mtu;
 }
 
+/// Half of a round-trip time.
+fn half(text: &str) -> Result<Span, falaj_scenario::Unreadable> {
+    parse_span(text).map(|Span(nanoseconds)| Span(nanoseconds / 2))
+}
+
 /// The flags of a direction, or of both.
 macro_rules! flags {
     ($name:ident, $prefix:literal, $way:literal) => {
         #[derive(clap::Args)]
         pub(crate) struct $name {
             #[arg(id = concat!($prefix, "rate"), long = concat!($prefix, "rate"),
-                  value_name = "RATE",
+                  visible_aliases = [concat!($prefix, "bandwidth"), concat!($prefix, "bw")],
+                  value_name = "RATE", allow_hyphen_values = true,
                   value_parser = rate, conflicts_with = "file",
                   help = concat!("The link's rate, ", $way, ": 10mbit, 1.5Gbit/s, unlimited"))]
             rate: Option<String>,
             #[arg(id = concat!($prefix, "delay"), long = concat!($prefix, "delay"),
-                  value_name = "TIME",
+                  visible_alias = concat!($prefix, "latency"),
+                  value_name = "TIME", allow_hyphen_values = true,
                   value_parser = span, conflicts_with = "file",
                   help = concat!("Its propagation delay, ", $way, ": 40ms"))]
             delay: Option<String>,
             #[arg(id = concat!($prefix, "jitter"), long = concat!($prefix, "jitter"),
-                  value_name = "TIME",
+                  value_name = "TIME", allow_hyphen_values = true,
                   value_parser = span, conflicts_with = "file",
                   help = concat!("As much shorter or longer its delay is, ", $way,
                       ": 5ms; packets stay in order"))]
             jitter: Option<String>,
             #[arg(id = concat!($prefix, "loss"), long = concat!($prefix, "loss"),
-                  value_name = "PERCENT",
+                  value_name = "PERCENT", allow_hyphen_values = true,
                   value_parser = probability, conflicts_with = "file",
                   help = concat!("Packets that it loses, ", $way, ": 1%"))]
             loss: Option<String>,
             #[arg(id = concat!($prefix, "dup"), long = concat!($prefix, "dup"),
-                  value_name = "PERCENT",
+                  value_name = "PERCENT", allow_hyphen_values = true,
                   value_parser = probability, conflicts_with = "file",
                   help = concat!("Packets that arrive twice, ", $way, ": 1%"))]
             duplicate: Option<String>,
             #[arg(id = concat!($prefix, "corrupt"), long = concat!($prefix, "corrupt"),
-                  value_name = "PERCENT",
+                  value_name = "PERCENT", allow_hyphen_values = true,
                   value_parser = probability, conflicts_with = "file",
                   help = concat!("Packets that arrive with a bit turned, ", $way, ": 0.1%"))]
             corrupt: Option<String>,
             #[arg(id = concat!($prefix, "reorder"), long = concat!($prefix, "reorder"),
-                  value_name = "PERCENT",
+                  value_name = "PERCENT", allow_hyphen_values = true,
                   value_parser = probability, conflicts_with = "file",
                   help = concat!("Packets that overtake by skipping its delay, ", $way, ": 25%"))]
             reorder: Option<String>,
@@ -120,6 +128,10 @@ pub(crate) struct Flags {
     up: Up,
     #[command(flatten)]
     down: Down,
+    /// Its round-trip time: half of it is the propagation delay of each way: 80ms
+    #[arg(long, value_parser = half, value_name = "TIME", allow_hyphen_values = true,
+        conflicts_with_all = ["file", "delay", "up-delay", "down-delay"])]
+    rtt: Option<Span>,
     /// Its largest IP packet [default: 1500B; of `bridge`, that of its interfaces]
     #[arg(long, value_parser = mtu, conflicts_with = "file", value_name = "SIZE")]
     mtu: Option<String>,
@@ -130,6 +142,9 @@ impl Flags {
     /// what nobody said about the mtu is `mtu`.
     pub(crate) fn scenario(&self, mtu: u32) -> Result<(Scenario, String)> {
         let mut text = format!("[link.{SIMPLE}]\n{}", self.both.keys());
+        if let Some(Span(nanoseconds)) = self.rtt {
+            let _ = writeln!(text, "delay = \"{nanoseconds}ns\"");
+        }
         if self.both.rate.is_none() && self.both.preset.is_none() {
             text.push_str("rate = \"unlimited\"\n");
         }

@@ -29,3 +29,45 @@ impl LinkArgs {
         path.and_then(Result::ok).unwrap_or_else(|| PathBuf::from("scenario"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        link: LinkArgs,
+    }
+
+    fn parse(line: &str) -> Result<(Scenario, String)> {
+        Line::try_parse_from(line.split(' '))?.link.scenario(1500)
+    }
+
+    #[test]
+    fn ordinary_words_are_understood() {
+        let is = |line: &str, file: &str| {
+            let known = |text: &str| parse(text).expect("good flags").1;
+            assert_eq!(known(line), known(file), "{line}");
+        };
+        is("falaj --bandwidth 10mbit --latency 40ms", "falaj --rate 10mbit --delay 40ms");
+        is("falaj --bw 10mbit --up-bw 1mbit", "falaj --rate 10mbit --up-rate 1mbit");
+        let (scenario, _) = parse("falaj --rtt 81ms --rate 10mbit").expect("good flags");
+        let of = |direction: &falaj_scenario::Direction| direction.pipe.delay.0;
+        let link = &scenario.links[0];
+        assert_eq!([of(&link.up), of(&link.down)], [40_500_000; 2]);
+    }
+
+    #[test]
+    fn values_that_cannot_be_are_named() {
+        let says = |line: &str, words: &str| {
+            let error = parse(line).expect_err("bad flags").to_string();
+            assert!(error.contains(words), "{line}: {error}");
+        };
+        says("falaj --delay -5ms", "`-5ms`");
+        says("falaj --rate --delay 5ms", "'--delay' for '--rate");
+        says("falaj --loss -1%", "`-1%`");
+        says("falaj --rtt 80ms --delay 40ms", "cannot be used with");
+    }
+}

@@ -3,14 +3,18 @@
 //! | module | what it has |
 //! |---|---|
 //! | [`link`], [`flags`] | a link: in a file, or by flags |
+//! | [`separator`] | `--` that was forgotten before a command |
 //! | [`virtual_time`] | `--virtual-time` |
 
 pub(crate) mod flags;
 pub(crate) mod link;
+mod separator;
 pub(crate) mod virtual_time;
 
 use crate::commands::Command;
 use clap::Parser;
+use std::ffi::OsString;
+use std::process::exit;
 
 /// Virtual links with guarantees, and any link emulated: simulated, promised, measured.
 #[derive(Parser)]
@@ -21,6 +25,19 @@ pub(crate) struct Cli {
     /// Say results and errors alone: no notes, warnings or progress.
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
+}
+
+/// Reads this program's command line; ends the program where it is wrong, or asks for help.
+pub(crate) fn parse() -> Cli {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    Cli::try_parse_from(&words).unwrap_or_else(|error| {
+        if let Some(line) = separator::corrected(&words, &error) {
+            eprintln!("error: put `--` before the command: {line}");
+            falaj_terminal::standard_error::flush();
+            exit(2)
+        }
+        error.exit()
+    })
 }
 
 const EXIT: &str = "\

@@ -28,14 +28,14 @@ Ctrl-C ends it and tells what the link did. Exit status: 0; 4 if a condition of 
 it cannot listen.
 
 Examples:
-  falaj relay --listen 127.0.0.1:9000 --to 127.0.0.1:5000 --delay 40ms
+  falaj relay --listen 9000 --to localhost:5000 --delay 40ms
   falaj relay --listen 127.0.0.1:5353 --to 9.9.9.9:53 --udp --rate 64kbit --queue 5p
   falaj relay shared.toml --listen [::1]:8080 --to [::1]:80 --tcp --json relay.json")]
 pub(crate) struct Args {
-    /// Where to listen: 127.0.0.1:9000.
+    /// Where to listen: 127.0.0.1:9000, or 9000 alone.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = arguments::socket_address)]
     listen: SocketAddr,
-    /// Where everything goes to: 127.0.0.1:5000.
+    /// Where everything goes to: 127.0.0.1:5000, localhost:5000, or 5000 alone.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = arguments::socket_address)]
     to: SocketAddr,
     /// Datagrams alone [default: both].

@@ -107,13 +107,9 @@ fn what_cannot_be_is_refused_at_once() {
     let ran = falaj(&["relay", "--listen", "192.0.2.1:9", "--to", "127.0.0.1:9"]);
     assert_eq!(ran.status, Some(2));
     assert!(ran.err.contains("cannot listen at 192.0.2.1:9"), "{}", ran.err);
-    let ran = falaj(&["relay", "--listen", "127.0.0.1:0", "--to", "localhost:9"]);
+    let ran = falaj(&["relay", "--listen", "127.0.0.1:0", "--to", "localhost:http"]);
     assert_eq!(ran.status, Some(2));
-    assert!(
-        ran.err.contains("`127.0.0.1:5000`, `[::1]:5000`; names are not looked up"),
-        "{}",
-        ran.err
-    );
+    assert!(ran.err.contains("`localhost:5000` or `5000`"), "{}", ran.err);
     let relay = ["relay", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:9"];
     let ran = falaj(&[&relay[..], &["--fail-if", "loss of nobody > 1%"]].concat());
     assert_eq!(ran.status, Some(2));

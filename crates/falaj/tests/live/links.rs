@@ -17,6 +17,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// Where probes listen.
+const PORT: u16 = 4711;
+
 /// A test, and where else it is run.
 type Test = (&'static str, fn(&Users), Again);
 
@@ -37,6 +40,7 @@ const TESTS: &[Test] = &[
     ("the_environment_says_where_we_are", environment, Tapless),
     ("signals_reach_the_command", signals, Again::Users),
     ("the_peer_runs_beside_and_has_its_own_input", peer, Again::Users),
+    ("the_command_waits_until_its_peer_listens", waits, Again::Users),
     ("datagrams_reach_the_other_side", reach, Tapless),
     ("a_delay_delays", delay, Tapless),
     ("a_rate_limits", rate, Tapless),
@@ -337,6 +341,27 @@ fn peer(users: &Users) {
     // A peer that fails, or ends early, is no reason to stop.
     let ran = users.run(&["--peer", "exit 3", "--", "sh", "-c", "sleep 0.3; exit 4"]);
     assert_eq!(ran.status, Some(4));
+}
+
+/// A connection is refused as long as the peer does not listen, and `bash` tries but once.
+fn waits(users: &Users) {
+    let serve = format!("sleep 0.3; exec {} --probe serve 10.77.0.2", me());
+    let connect = format!(": </dev/tcp/$FALAJ_PEER/{PORT}");
+    let port = PORT.to_string();
+    for wait in [&[][..], &["--wait", &port]] {
+        users.ok(&[wait, &["--peer", &serve, "--", "bash", "-c", &connect][..]].concat());
+    }
+    let refused = |flags: &[&str], words: &str| {
+        let ran = users.run(&[flags, &["--", "echo", "began"][..]].concat());
+        assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{ran:?}");
+        assert!(ran.err.contains(words), "{ran:?}");
+    };
+    refused(
+        &["--wait", "9", "--peer", "exit 3"],
+        "the peer ended before it listened at port 9: exit status 3",
+    );
+    refused(&["--wait", "53/udp"], "start it there by --peer COMMAND");
+    refused(&["--wait", "http", "--peer", "true"], "write a port, 5201, or 53/udp");
 }
 
 fn reach(users: &Users) {
@@ -2230,7 +2255,6 @@ fn loopback(_: &Users) {
 
 /// What runs at the ends of the links.
 pub(crate) fn probes(probe: &str, words: &[&str]) {
-    const PORT: u16 = 4711;
     let at = |address: &str, port: u16| SocketAddr::new(address.parse().expect("an address"), port);
     let bound = |to: SocketAddr| {
         let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };

@@ -4,7 +4,7 @@ use crate::{Ran, directory, falaj, program, run, script, this, trial};
 use libtest_mimic::Trial;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("exact::an_hour_passes_at_once", an_hour),
         trial("exact::a_connection_is_kept_alive_for_a_day", a_day),
         trial("exact::ping_over_ten_seconds_by_an_ordinary_user", ping),
+        trial("exact::pings_of_the_pages_are_answered", pings_of_pages),
         trial("exact::measured_is_simulated", measured),
         trial("exact::what_waits_at_the_end_is_received_and_is_no_rate", queue_at_the_end),
     ]
@@ -145,12 +146,37 @@ fn a_day() {
     assert!((1_320..=1_440).contains(&times), "{times}");
 }
 
+fn there(program: &str) -> bool {
+    std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .any(|directory| directory.join(program).exists())
+}
+
+/// `ping` gives up ten seconds after its last request, if nothing was answered: what pages have
+/// readers type must be answered before.
+fn pings_of_pages() {
+    if !there("ping") {
+        println!("left out: ping is not installed");
+        return;
+    }
+    let mut lines = 0;
+    for page in ["README.md", "docs/how-to/virtual-time.md"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
+        let text = fs::read_to_string(&path).expect("a page of the repository");
+        let typed =
+            |line: &'_ str| Some(line.strip_prefix("    falaj ")?.split("  ").next()?.to_owned());
+        let is_ping = |line: &String| line.contains("--virtual-time") && line.contains(" ping ");
+        for line in text.lines().filter_map(typed).filter(is_ping) {
+            let ran = falaj(&line.split(' ').collect::<Vec<_>>());
+            assert_eq!(ran.status, Some(0), "{page}: {line}: {ran:#?}");
+            assert!(ran.out.contains(" received, 0% packet loss"), "{page}: {line}: {ran:#?}");
+            lines += 1;
+        }
+    }
+    assert!(lines >= 2, "{lines} lines with ping");
+}
+
 /// The installed `ping`; as an ordinary user, should this be root.
 fn ping() {
-    let there = |program: &str| {
-        std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
-            .any(|directory| directory.join(program).exists())
-    };
     if !there("ping") {
         println!("left out: ping is not installed");
         return;

@@ -4,13 +4,16 @@
 //! |---|---|
 //! | [`hosts`] | a scenario with more than two ends |
 //! | [`live`] | a line for each flow while the command runs |
+//! | [`peer`] | the start of the command: when the peer listens |
 
 mod hosts;
 mod live;
+mod peer;
 
 use crate::cli::link::LinkArgs;
 use crate::cli::virtual_time::VirtualTimeArgs;
 use crate::commands::run::live::Live;
+use crate::commands::run::peer::{PeerPort, Wait};
 use anyhow::{Context, Result, anyhow, bail};
 use falaj_control::endpoint::{Control, ControlArgs, VARIABLE};
 use falaj_control::live_links::{
@@ -65,7 +68,7 @@ it cannot be executed; 2 if there can be no such link here; 4 if the command's i
 Examples:
   falaj run --rate 10mbit --delay 40ms -- ping -c 3 10.77.0.2
   falaj run --rate 20mbit --up-rate 2mbit --delay 15ms --jitter 3ms --loss 0.5% -- curl -O …
-  falaj run --rate 100mbit --peer 'iperf3 -s -1' -- sh -c 'sleep 0.2; iperf3 -c $FALAJ_PEER'
+  falaj run --rate 100mbit --peer 'iperf3 -s -1' -- iperf3 -c 10.77.0.2
   falaj run --rate 10mbit --delay 20ms -- curl -O https://example.org/
   falaj run --delay 20ms -- falaj run --rate 5mbit -- bash
   falaj run --rate 1gbit --delay 1ms --fail-if 'release.p99 > 200us' -- ./measure.sh
@@ -78,6 +81,14 @@ pub(crate) struct Args {
     /// Runs at the far end, by `sh -c` and without input; ends with the command.
     #[arg(long, value_name = "COMMAND")]
     pub(crate) peer: Option<OsString>,
+    /// Starts the command when the far end listens at this port, 30 s later at most: 5201, 53/udp
+    /// [default: when --peer listens at any port, 1 s later at most, if the command names
+    /// FALAJ_PEER or its address].
+    #[arg(long, value_name = "PORT[/udp]", value_parser = PeerPort::parse)]
+    wait: Option<PeerPort>,
+    /// Starts the command at once, whether --peer listens or not.
+    #[arg(long, conflicts_with = "wait")]
+    no_wait: bool,
     #[command(flatten)]
     pub(crate) pace: PacingArgs,
     /// The far end is another process, and packets cross to it and back in containers: of so many
@@ -226,9 +237,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     args.asked.tell(&scenario);
     no_adapters(&scenario)?;
     if !scenario.hosts.is_empty() {
-        if args.peer.is_some() || args.netns.is_some() {
+        if args.peer.is_some() || args.netns.is_some() || args.wait.is_some() {
             bail!(
-                "--peer and --netns are for a link between two ends; this scenario has hosts: write --in HOST:COMMAND"
+                "--peer, --wait and --netns are for a link between two ends; this scenario has hosts: write --in HOST:COMMAND"
             );
         }
         if !matches!(args.internet, Internet::Auto | Internet::None) {
@@ -258,6 +269,15 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let place = args.control.place()?;
     let about =
         args.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+    if args.wait.is_some() && args.peer.is_none() && args.netns.is_none() {
+        bail!("--wait: nothing listens at the far end; start it there by --peer COMMAND");
+    }
+    let subnet = Subnet::free();
+    let wait = match args.wait {
+        Some(port) => Wait::Port(port),
+        None if args.peer.is_some() && !args.no_wait => Wait::for_peer_of(&args.command, subnet),
+        None => Wait::No,
+    };
     let mut near = SandboxSide { command: Some(args.command), ..SandboxSide::default() };
     let has_peer = args.peer.is_some();
     let mut far = args.peer.map(helper).transpose()?.unwrap_or_default();
@@ -268,7 +288,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     }
     let mut sandbox = Sandbox::start(SandboxSpec {
         mtu,
-        subnet: Subnet::free(),
+        subnet,
         routes: !ways.is_empty(),
         // Containers are for packets: units of many would fill one each.
         tso: args.aggregate.is_none(),
@@ -329,7 +349,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         standings: None,
     };
     let mut control = Control::open(place.as_deref(), running)?;
-    sandbox.go(End::Far)?;
+    wait.start_peer(&mut sandbox, &mut signals)?;
     sandbox.go(End::Near)?;
     let ends = (sandbox.sides(), End::Near.index());
     let exit = forward(

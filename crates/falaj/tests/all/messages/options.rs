@@ -331,7 +331,7 @@ fn live_links_that_cannot_be() {
     for option in ["--peer true", "--netns x"] {
         of_hosts(
             option,
-            "--peer and --netns are for a link between two ends; this scenario has hosts: write --in",
+            "--peer, --wait and --netns are for a link between two ends; this scenario has hosts: write --in",
         );
     }
     of_hosts("--internet pasta", "--internet: a scenario with hosts has no way out");
