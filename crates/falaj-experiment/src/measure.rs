@@ -590,7 +590,7 @@ struct WatchedThread {
     from: Time,
     to: Time,
     began: Option<Thread>,
-    /// What the link had delivered at the last instant.
+    /// Bytes that the link had delivered when the sources ended, by direction and flow.
     delivered: Option<Vec<Vec<u64>>>,
     thread: Thread,
 }

@@ -1,7 +1,7 @@
 //! Source addresses that adapters have learned, kept over restarts in a file beside the service's
 //! state.
 //!
-//! Without it whoever sends first after a restart would own its neighbour's address. The link's
+//! Without it the first sender after a restart would own its neighbour's address. The link's
 //! thread reports changes; a thread of its own writes them down.
 
 use anyhow::{Context, Result, bail};

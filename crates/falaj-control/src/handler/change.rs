@@ -58,7 +58,7 @@ pub fn set(handler: &Mutex<Handler>, wanted: &SetRequest) -> Result<SetAnswer, R
 /// For a change that takes none.
 const NO_PLACES: PipePlaces = PipePlaces { number: 0, vacant: Vec::new(), bypass: None };
 
-/// What is promised, by pipe and flow, where anything is.
+/// Promises by pipe and flow; `None` for a link that promises nothing.
 type Promised = Option<Arc<Vec<Vec<Standing>>>>;
 
 impl Handler {
@@ -94,7 +94,7 @@ impl Handler {
         wanted.file.clone().unwrap_or_else(|| self.running.file.clone())
     }
 
-    /// What is to be running, and its text.
+    /// The scenario that is wanted, and its text.
     fn draft(
         &mut self,
         wanted: &SetRequest,
@@ -140,7 +140,7 @@ impl Handler {
         self.running.recording || needs_places(&self.running.scenario, then)
     }
 
-    /// What is to be otherwise.
+    /// The difference between the running scenario and the wanted one.
     fn difference(
         &self,
         wanted: &SetRequest,

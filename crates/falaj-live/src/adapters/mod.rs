@@ -16,7 +16,7 @@
 //!
 //! An address is the adapter's whose interface was made with it, else that of its first user, as
 //! long as that one is there. Another one that uses it is not heard: or it could take its
-//! neighbour's packets. Who learned an address before a restart is its first user after it too:
+//! neighbour's packets. An adapter that owned an address before a restart owns it afterwards:
 //! [`Adapters::recall`].
 //!
 //! A unit's adapter is noted in its virtio-net header, in the number of buffers, which means
@@ -181,7 +181,7 @@ struct AdapterSet {
     /// Whose adapters are gone, the first of them first.
     free: VecDeque<(u16, Instant)>,
     macs: BTreeMap<Mac, MacOwner>,
-    /// Where changes of the table of addresses are reported.
+    /// Receiver of changes of the table of addresses.
     observer: Option<Sender<AddressChange>>,
     turns: ReadRounds,
     /// Whose unit was read last, of how many packets, and when that was done: what follows until

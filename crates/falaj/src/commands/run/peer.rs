@@ -48,7 +48,7 @@ impl fmt::Display for PeerPort {
     }
 }
 
-/// What the command waits for.
+/// Condition for the start of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// Nothing.
@@ -60,7 +60,7 @@ pub(crate) enum Wait {
 }
 
 impl Wait {
-    /// What `command` waits for if nothing else was asked for: for a peer that it names.
+    /// Default condition for `command`: it waits for a peer that it names.
     pub(crate) fn for_peer_of(command: &[OsString], subnet: Subnet) -> Wait {
         let names = [
             "FALAJ_PEER".to_owned(),
