@@ -463,7 +463,7 @@ mod tests {
     #[test]
     fn a_question_keeps_nobody_from_the_handler() {
         use std::sync::mpsc::channel;
-        use std::time::Instant;
+        use std::time::{Duration, Instant};
         let mut text = "[link.a]\nrate = \"1gbit\"\nuplink = \"namespace\"\n\
                         scheduler = { kind = \"drr\" }\n"
             .to_owned();
@@ -487,24 +487,27 @@ mod tests {
         let handler = Mutex::new(Handler::new(running, ask, answers, wake));
         let wanted =
             SetRequest { set: vec!["a.f7.queue=60p".into()], check: true, ..SetRequest::default() };
-        let mut waited = Vec::new();
-        let asked = std::thread::scope(|scope| {
-            let question = scope.spawn(|| {
-                let began = Instant::now();
-                let answer = set(&handler, &wanted).unwrap();
-                assert_eq!((answer.changed.len(), answer.at_ns), (2, None));
-                began.elapsed()
+        // A busy host may keep this thread from one question, but not from each of ten.
+        let is_free = || {
+            let mut longest = Duration::ZERO;
+            let asked = std::thread::scope(|scope| {
+                let question = scope.spawn(|| {
+                    let began = Instant::now();
+                    let answer = set(&handler, &wanted).unwrap();
+                    assert_eq!((answer.changed.len(), answer.at_ns), (2, None));
+                    began.elapsed()
+                });
+                while !question.is_finished() {
+                    let began = Instant::now();
+                    drop(lock(&handler));
+                    longest = longest.max(began.elapsed());
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                question.join().unwrap()
             });
-            while !question.is_finished() {
-                let began = Instant::now();
-                drop(lock(&handler));
-                waited.push(began.elapsed());
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
-            question.join().unwrap()
-        });
-        let longest = waited.iter().max().unwrap();
-        assert!(*longest < asked / 2, "the lock was waited for {longest:?} of {asked:?}");
+            longest < asked / 2
+        };
+        assert!((0..10).any(|_| is_free()), "the lock is held as long as the question takes");
         assert_eq!(lock(&handler).changes, 0);
     }
 
