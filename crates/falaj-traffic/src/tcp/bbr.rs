@@ -19,6 +19,13 @@ const HOLDS: f64 = 2.0;
 const STALE: Span = Span::from_secs(10);
 const LOOKS: Span = Span::from_millis(200);
 const LEAST: f64 = 4.0;
+/// Pacing margin: the pace is a little less than the rate that was measured, so that a queue
+/// drains.
+const MARGIN: f64 = 0.99;
+/// The least sending quantum, in segments; one segment below 1.2 Mbit/s, which are 100 segments of
+/// 1,500 B a second.
+const QUANTUM: f64 = 2.0;
+const SLOW: f64 = 100.0;
 
 /// What it is about.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,7 +104,35 @@ impl Bbr {
             BbrState::Cycles(part, _) => CYCLE[part],
             BbrState::Looks(_) => 1.0,
         };
-        Some(gain * self.rate()?)
+        Some(MARGIN * gain * self.rate()?)
+    }
+
+    /// Segments that may be under way for this gain, as in Linux: those that the path holds, and
+    /// three sending quanta of 1/1024 s, so that acknowledgements which come together find
+    /// something to send; an even number, as every second segment is acknowledged; two more while
+    /// it probes for a higher rate.
+    fn in_flight(&self, gain: f64) -> Option<f64> {
+        let all = (gain * self.holds()?).ceil() + 3.0 * self.quantum()?;
+        let more = if matches!(self.state, BbrState::Cycles(0, _)) { 2.0 } else { 0.0 };
+        Some(2.0 * (all / 2.0).ceil() + more)
+    }
+
+    /// Segments that are sent together: the sending quantum, of 1/1024 s.
+    fn quantum(&self) -> Option<f64> {
+        let rate = self.rate()?;
+        let least = if rate < SLOW { 1.0 } else { QUANTUM };
+        Some((rate / 1_024.0).floor().max(least))
+    }
+
+    /// Segments that will be under way when the next quantum goes, as in Linux: those before this
+    /// acknowledgement, less what arrives until then; with that quantum while it probes for a
+    /// higher rate.
+    fn in_flight_then(&self, acked: &Acked) -> f64 {
+        let now = f64::from(acked.in_flight + acked.segments);
+        let arrive = self.rate().unwrap_or(0.0) * acked.paced.as_secs_f64();
+        let probes = matches!(self.state, BbrState::Cycles(0, _));
+        let goes = if probes { self.quantum().unwrap_or(0.0) } else { 0.0 };
+        (now + goes - arrive.floor()).max(0.0)
     }
 
     /// What the path holds without a queue, in segments.
@@ -118,7 +153,7 @@ impl Bbr {
     /// Segments have arrived.
     pub fn acked(&mut self, acked: &Acked) {
         let stale = self.learns(acked);
-        let Some(holds) = self.holds() else {
+        let (Some(drained), Some(probed)) = (self.in_flight(1.0), self.in_flight(CYCLE[0])) else {
             self.window += f64::from(acked.segments);
             return;
         };
@@ -126,14 +161,15 @@ impl Bbr {
         if self.state == BbrState::Starts && self.is_known {
             self.state = BbrState::Drains;
         }
-        if self.state == BbrState::Drains && in_flight <= holds {
+        if self.state == BbrState::Drains && in_flight <= drained {
             self.cycles(acked.now);
         }
         if let BbrState::Cycles(part, since) = self.state {
+            let in_flight = self.in_flight_then(acked);
             let passed = self.shortest.is_some_and(|(trip, _)| acked.now.since(since) > trip);
             let on = match part {
-                0 => passed && (self.lost || in_flight >= CYCLE[0] * holds),
-                1 => passed || in_flight <= holds,
+                0 => passed && (self.lost || in_flight >= probed),
+                1 => passed || in_flight <= drained,
                 _ => passed,
             };
             if on {
@@ -158,10 +194,9 @@ impl Bbr {
                 _ => {}
             }
         }
-        // Three more, so that acknowledgements which come together find something to send.
         let gain =
             if matches!(self.state, BbrState::Starts | BbrState::Drains) { STARTS } else { HOLDS };
-        let target = gain * holds + 3.0;
+        let target = self.in_flight(gain).unwrap_or(self.window);
         let more = self.window + f64::from(acked.segments);
         if self.is_known {
             self.window = more.min(target);
@@ -235,7 +270,7 @@ mod tests {
         assert_eq!((bbr.rate(), bbr.shortest()), (Some(1_000.0), Some(Span::from_millis(50))));
         // The rate did not grow by a quarter for three round trips: what was sent too much goes.
         assert_eq!(bbr.state, BbrState::Drains);
-        assert!((bbr.pace().unwrap() - 1_000.0 / STARTS).abs() < 1e-9);
+        assert!((bbr.pace().unwrap() - 990.0 / STARTS).abs() < 1e-9);
         let after = Acked {
             now,
             rate: Some(1_000.0),
@@ -245,9 +280,37 @@ mod tests {
         };
         bbr.acked(&after);
         assert!(matches!(bbr.state, BbrState::Cycles(part, _) if part != 1), "{:?}", bbr.state);
-        // Twice 50, and three.
+        // Twice 50, and three quanta of two; two more while it probes.
         (0..200).for_each(|_| bbr.acked(&after));
-        assert_eq!(bbr.window(), 103.0);
+        assert!([106.0, 108.0].contains(&bbr.window()), "{}", bbr.window());
+    }
+
+    /// The path holds 50 segments. The quantum is two segments at 1,000 segments a second, four at
+    /// 5,000, and one below 100.
+    #[test]
+    fn three_quanta_are_under_way_beyond_the_path() {
+        let (mut bbr, now) = found();
+        assert_eq!(bbr.in_flight(1.0), Some(56.0));
+        assert_eq!(bbr.in_flight(1.25), Some(70.0), "62.5 are 63, and 69 is odd");
+        bbr.state = BbrState::Cycles(0, now);
+        assert_eq!(bbr.in_flight(1.25), Some(72.0));
+        bbr.state = BbrState::Cycles(2, now);
+        for (rate, expected) in [(5_000.0, 250.0 + 12.0), (80.0, 4.0 + 3.0 + 1.0)] {
+            bbr.rates = VecDeque::from([(0, rate)]);
+            assert_eq!(bbr.in_flight(1.0), Some(expected), "{rate}");
+        }
+    }
+
+    /// At 1,000 segments a second and 40 under way after two have arrived: 42, less the two that
+    /// arrive in the 2.5 ms until the next one goes; two more go while it probes.
+    #[test]
+    fn what_is_under_way_counts_when_the_next_quantum_goes() {
+        let (mut bbr, now) = found();
+        bbr.state = BbrState::Cycles(2, now);
+        let acked = Acked { in_flight: 40, paced: Span::from_micros(2_500), ..ack(2) };
+        assert_eq!(bbr.in_flight_then(&acked), 40.0);
+        bbr.state = BbrState::Cycles(0, now);
+        assert_eq!(bbr.in_flight_then(&acked), 42.0);
     }
 
     #[test]

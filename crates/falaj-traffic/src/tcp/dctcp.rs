@@ -1,18 +1,24 @@
 //! DCTCP: it counts which share of the segments is marked, and takes half as much from its window
 //! (RFC 8257). Otherwise it is Reno, which a mark halves.
+//!
+//! This is Linux's DCTCP. The share is a whole number of 1/1024, and one below 16 of them, of which
+//! a sixteenth would be less than one, is forgotten within a round trip. So once marks have been
+//! rare, they reduce nothing before a quarter of a round trip's segments is marked.
 
 use super::Acked;
 use super::reno::Reno;
 
-/// So much of what was known of the share is forgotten with each round trip: g of the RFC.
-const FORGETS: f64 = 1.0 / 16.0;
+/// The share is counted in parts of this.
+const PARTS: u32 = 1024;
+/// g of the RFC: a round trip counts for one part of this.
+const SMOOTHED: u32 = 16;
 
 /// The window of DCTCP.
 #[derive(Clone, Debug)]
 pub struct Dctcp {
     reno: Reno,
-    /// The share that is marked, as known: alpha of the RFC.
-    share: f64,
+    /// The smoothed share that is marked, in parts of 1024: alpha of the RFC.
+    share: u32,
     /// Segments of this round trip: all, and marked ones.
     round: (u32, u32),
 }
@@ -20,7 +26,7 @@ pub struct Dctcp {
 impl Dctcp {
     /// At the beginning; as long as nothing is known of marks, one is as good as a loss.
     pub fn new(initial: u32) -> Dctcp {
-        Dctcp { reno: Reno::new(initial), share: 1.0, round: (0, 0) }
+        Dctcp { reno: Reno::new(initial), share: PARTS, round: (0, 0) }
     }
 
     /// In segments.
@@ -30,33 +36,34 @@ impl Dctcp {
 
     /// Which share of the segments is marked, smoothed over round trips.
     pub fn share(&self) -> f64 {
-        self.share
+        f64::from(self.share) / f64::from(PARTS)
     }
 
-    /// Segments have arrived. Those that are not marked widen the window even in a round trip in
-    /// which it was reduced: where some are marked in each, it would never be widened
-    /// otherwise.
+    /// Segments have arrived. As in Linux, the window does not grow in the round trip behind a
+    /// mark.
     pub fn acked(&mut self, acked: &Acked) {
         if acked.round {
             self.learns();
         }
         self.round.0 += acked.segments;
         self.round.1 += acked.marked;
-        let segments = acked.segments.saturating_sub(acked.marked);
-        self.reno.acked(&Acked { segments, recovering: acked.repairing, ..*acked });
+        self.reno.acked(acked);
     }
 
     /// A round trip is over.
     fn learns(&mut self) {
         let (all, marked) = std::mem::take(&mut self.round);
-        if all > 0 {
-            self.share += FORGETS * (f64::from(marked) / f64::from(all) - self.share);
-        }
+        let forgotten = self.share / SMOOTHED;
+        self.share -= if forgotten == 0 { self.share } else { forgotten };
+        self.share = (self.share + marked * (PARTS / SMOOTHED) / all.max(1)).min(PARTS);
     }
 
-    /// Some segments are marked, for the first time in a round trip.
+    /// Some segments are marked, for the first time in a round trip. As in Linux, a reduction has
+    /// whole segments: where half the share has less than one, the window stays.
     pub fn marked(&mut self) {
-        self.reno.reduced_to(1.0 - self.share / 2.0);
+        let window = self.window().floor();
+        let left = window - (window * self.share() / 2.0).floor();
+        self.reno.reduced_to(left / self.window());
     }
 
     /// Segments are lost: half the window is, as of any other.
@@ -72,28 +79,22 @@ impl Dctcp {
 
 #[cfg(test)]
 mod tests {
-    use super::super::connection::tests::{ack, marked, over_threshold, through};
+    use super::super::connection::tests::{ack, over_threshold, through};
     use super::super::{Congestion, Tcp};
     use super::*;
-    use crate::source::below;
-    use falaj_engine::chance::Chance;
     use falaj_sched::units::time::Span;
 
     fn dctcp(way: Span) -> Tcp {
         Tcp { congestion: Congestion::Dctcp, ..Tcp::without_end(way) }
     }
 
-    /// By hand: of ten segments two are marked, with g = 1/16: 1, then 15/16 + 0.2/16, then 15/16
-    /// of that and 0.2/16.
+    /// By hand, in parts of 1024: of ten segments two are marked, 64 * 2 / 10 = 12 of them. 1024
+    /// less 64, and 12: 972; less 60, and 12: 924.
     #[test]
     fn the_share_is_smoothed_over_round_trips() {
         let mut dctcp = Dctcp::new(10);
-        for expected in [1.0, 0.95, 0.903_125] {
-            assert!(
-                (dctcp.share() - expected).abs() < 1e-12,
-                "{} beside {expected}",
-                dctcp.share()
-            );
+        for expected in [1024, 972, 924] {
+            assert_eq!(dctcp.share, expected);
             dctcp.acked(&Acked { marked: 1, ..ack(1) });
             dctcp.acked(&Acked { marked: 1, ..ack(1) });
             (0..8).for_each(|_| dctcp.acked(&ack(1)));
@@ -104,18 +105,36 @@ mod tests {
         assert_eq!(dctcp.round, (1, 1));
     }
 
+    /// After many round trips without marks, 24 % in each are 15 parts, and are forgotten each
+    /// time; 26 % are 16, and stay: less 1, and 16.
+    #[test]
+    fn less_than_a_quarter_is_forgotten_once_marks_were_rare() {
+        let mut dctcp = Dctcp::new(10);
+        (0..100).for_each(|_| dctcp.learns());
+        assert_eq!(dctcp.share, 0);
+        for (marked, expected) in [(24, 15), (24, 15), (26, 16), (26, 31), (26, 46)] {
+            dctcp.round = (100, marked);
+            dctcp.learns();
+            assert_eq!(dctcp.share, expected);
+        }
+    }
+
     /// A mark takes half of the share that is known, a loss half of the window.
     #[test]
     fn a_mark_takes_less_than_a_loss() {
         let mut dctcp = Dctcp::new(100);
-        dctcp.share = 0.2;
+        dctcp.share = 205;
         dctcp.marked();
         assert_eq!(dctcp.window(), 90.0);
         dctcp.acked(&Acked { recovering: true, ..ack(9) });
+        assert_eq!(dctcp.window(), 90.0);
+        dctcp.acked(&ack(9));
         assert_eq!(dctcp.window(), 90.1);
-        dctcp.acked(&Acked { recovering: true, marked: 1, ..ack(1) });
-        dctcp.acked(&Acked { recovering: true, repairing: true, ..ack(9) });
-        assert_eq!(dctcp.window(), 90.1);
+        // 0.9 of a segment is none.
+        dctcp.share = 20;
+        dctcp.marked();
+        assert_eq!(dctcp.window(), 90.0);
+        dctcp.acked(&ack(9));
         dctcp.congested();
         assert_eq!(dctcp.window(), 45.05);
     }
@@ -126,32 +145,6 @@ mod tests {
         let of = |tcp: &Tcp| through(tcp, Span::from_secs(60), lost).arrived;
         let reno = Tcp::without_end(Span::from_millis(50));
         assert_eq!(of(&dctcp(Span::from_millis(50))), of(&reno));
-    }
-
-    /// Marked at random with probability p: x of a window are. Between two reductions there are a
-    /// round trip and then 1/x of one until the next mark; in a round trip the window grows by
-    /// the share that is not marked, 1 - p. A reduction takes x/2. So (1 - p) (1 + 1/x) = x/2,
-    /// and x is nearly 1 + sqrt 3.
-    #[test]
-    fn under_random_marks_a_window_has_nearly_three() {
-        for one_in in [20u64, 50, 100] {
-            let tcp = dctcp(Span::from_millis(50));
-            let of = |seconds: u64| {
-                let mut chance = Chance::new(1, 2, 3);
-                let all =
-                    marked(&tcp, Span::from_secs(seconds), |_| below(&mut chance, one_in) == 0);
-                assert_eq!((all.told.retransmitted, all.told.timeouts), (0, 0));
-                all.arrived as f64
-            };
-            let (begins, all) = (of(20), of(320));
-            let window = (all - begins) / 300.0 * 0.1;
-            let grows = 1.0 - 1.0 / one_in as f64;
-            let expected = (grows + (grows * grows + 2.0 * grows).sqrt()) * one_in as f64;
-            assert!(
-                (0.93..1.02).contains(&(window / expected)),
-                "one in {one_in}: {window} beside {expected}"
-            );
-        }
     }
 
     /// One connection and a queue that marks whom it finds more than K packets before: the window

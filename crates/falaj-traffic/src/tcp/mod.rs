@@ -94,12 +94,12 @@ pub struct Acked {
     pub round_trip: Span,
     /// So many are under way now.
     pub in_flight: u32,
+    /// The next one goes after this at the earliest, where they are paced.
+    pub paced: Span,
     /// The window was what kept the sender from sending more.
     pub limited: bool,
-    /// It was sent before the window was last reduced.
+    /// It was sent before the window was last reduced, or losses are being repaired.
     pub recovering: bool,
-    /// And that by a loss.
-    pub repairing: bool,
     /// Segments a second that arrived while it was under way.
     pub rate: Option<f64>,
     /// The first acknowledgement of a round trip: of what was sent after the last such one had

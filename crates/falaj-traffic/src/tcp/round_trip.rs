@@ -4,7 +4,8 @@ use falaj_sched::units::time::Span;
 
 /// Before anything is known.
 const INITIAL: Span = Span::from_secs(1);
-/// No timeout is shorter: a fifth of the RFC's, as hosts have it.
+/// A timeout is longer than the mean by this at least, as in Linux; the RFC has a second for the
+/// whole timeout.
 const LEAST: Span = Span::from_millis(200);
 /// None is longer.
 const MOST: Span = Span::from_secs(60);
@@ -14,6 +15,8 @@ const MOST: Span = Span::from_secs(60);
 pub struct RoundTrip {
     /// Smoothed, and how far it varies, in nanoseconds.
     known: Option<(u64, u64)>,
+    /// The shortest.
+    least: Option<Span>,
     /// How often the timeout was doubled.
     doubled: u32,
 }
@@ -21,6 +24,7 @@ pub struct RoundTrip {
 impl RoundTrip {
     /// One was measured.
     pub fn measured(&mut self, sample: Span) {
+        self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
         self.known = Some(match self.known {
             None => (sample.0, sample.0 / 2),
             Some((mean, varies)) => {
@@ -36,10 +40,22 @@ impl RoundTrip {
         self.known.map(|(mean, _)| Span(mean))
     }
 
+    /// The shortest that was measured; nothing before.
+    pub fn least(&self) -> Span {
+        self.least.unwrap_or(Span::ZERO)
+    }
+
+    /// Time without an acknowledgement after which a tail loss probe is sent (RFC 8985, 7.2): two
+    /// round trips; the longest delay of an acknowledgement more if one segment alone is under way.
+    pub fn probe(&self, in_flight: u32) -> Option<Span> {
+        let delayed = if in_flight == 1 { LEAST } else { Span::ZERO };
+        Some(self.smoothed()? * 2 + delayed)
+    }
+
     /// So long is waited for an acknowledgement.
     pub fn timeout(&self) -> Span {
         let once =
-            self.known.map_or(INITIAL, |(mean, varies)| Span(mean) + Span(varies) * 4).max(LEAST);
+            self.known.map_or(INITIAL, |(mean, varies)| Span(mean) + (Span(varies) * 4).max(LEAST));
         (once * (1 << self.doubled.min(16))).min(MOST)
     }
 
@@ -67,7 +83,7 @@ mod tests {
         assert!(trip.timed_out() && !trip.timed_out());
         assert_eq!(trip.timeout(), Span(4 * 362_500_000));
         (0..100).for_each(|_| trip.measured(Span::from_millis(10)));
-        assert_eq!(trip.timeout(), LEAST);
+        assert_eq!(trip.timeout(), trip.smoothed().unwrap() + LEAST);
         (0..100).for_each(|_| assert!(trip.timeout() <= MOST, "{}", trip.timed_out()));
     }
 }

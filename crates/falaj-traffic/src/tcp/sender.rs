@@ -3,6 +3,12 @@
 //! Each transmission has a number of its own, retransmissions too, and acknowledgements name
 //! numbers: so a round trip is never mistaken, and a retransmission that is lost is known like any
 //! other (as RFC 9002 counts packets).
+//!
+//! Losses are found as in RACK-TLP (RFC 8985): by three later arrivals; or by one and a quarter of
+//! the shortest round trip; or by one alone, during recovery. Recovery lasts until every segment
+//! that was under way at its beginning has arrived (the recovery point of RFC 6675), and reduces
+//! the window once; during it as much is sent as arrives in proportion (PRR, RFC 6937). Where
+//! nothing arrives for two round trips, a tail loss probe is sent.
 
 use super::receiver::Ack;
 use super::round_trip::RoundTrip;
@@ -53,6 +59,40 @@ pub struct Transmission {
     pub again: bool,
 }
 
+/// Proportional rate reduction (RFC 6937) with its slow start bound: in recovery the window goes
+/// down to the threshold in step with arrivals, and where more is lost than that, each arrival lets
+/// one segment go, and a second one if the cumulative acknowledgement advances.
+#[derive(Clone, Copy, Debug, Default)]
+struct RateReduction {
+    /// The window before the loss, in segments.
+    before: u32,
+    /// Segments that arrived, and that were sent, since recovery began.
+    arrived: u32,
+    sent: u32,
+    /// The window of this moment.
+    window: u32,
+}
+
+impl RateReduction {
+    fn new(before: u32) -> RateReduction {
+        RateReduction { before: before.max(1), ..RateReduction::default() }
+    }
+
+    /// Segments have arrived; `grows` if the cumulative acknowledgement advanced and nothing is to
+    /// be sent again.
+    fn arrived(&mut self, segments: u32, threshold: u32, in_flight: u32, grows: bool) {
+        self.arrived += segments;
+        let more = if in_flight > threshold {
+            let share = u64::from(self.arrived) * u64::from(threshold);
+            (share.div_ceil(self.before.into()) as u32).saturating_sub(self.sent)
+        } else {
+            let bound = self.arrived.saturating_sub(self.sent).max(segments) + u32::from(grows);
+            bound.min(threshold - in_flight)
+        };
+        self.window = in_flight + more.max(u32::from(self.sent == 0));
+    }
+}
+
 /// The sender of one transfer.
 #[derive(Clone, Debug)]
 pub struct Sender {
@@ -74,13 +114,29 @@ pub struct Sender {
     highest: Option<u64>,
     /// Those before it were sent before the window was last reduced.
     reduced_at: u64,
-    /// And those before it before that was by a loss.
-    lost_at: u64,
     arrived: u64,
     arrived_at: Time,
     sent_at: Time,
     /// The round lasts until something arrives that was sent when so many had.
     round: u64,
+    /// The cumulative acknowledgement: all segments before this one have arrived.
+    cumulative: u64,
+    /// Recovery lasts until the cumulative acknowledgement is here.
+    recovery_point: u64,
+    /// Recovery began with a timeout: the window grows during it.
+    restarts: bool,
+    /// Proportional rate reduction during recovery; BBR has none.
+    reduction: RateReduction,
+    /// The fast retransmission is due: it goes whatever the window.
+    retransmits: bool,
+    /// A transmission that a later one has overtaken is lost this long after it was sent.
+    patience: Span,
+    /// When the first such transmission is lost: RACK's reordering timer.
+    reordering: Time,
+    /// When a tail loss probe is due.
+    probe: Time,
+    /// A probe is due now: it goes whatever the window.
+    probes: bool,
     /// When what is under way is taken for lost.
     gives_up: Time,
     /// Nothing before this, where it is sent evenly.
@@ -102,11 +158,19 @@ impl Sender {
             lost: BTreeSet::new(),
             highest: None,
             reduced_at: 0,
-            lost_at: 0,
             arrived: 0,
             arrived_at: Time::ZERO,
             sent_at: Time::ZERO,
             round: 0,
+            cumulative: 0,
+            recovery_point: 0,
+            restarts: false,
+            reduction: RateReduction::default(),
+            retransmits: false,
+            patience: Span::ZERO,
+            reordering: Time::NEVER,
+            probe: Time::NEVER,
+            probes: false,
             gives_up: Time::NEVER,
             paced: Time::ZERO,
         }
@@ -123,20 +187,65 @@ impl Sender {
     }
 
     fn window(&self) -> f64 {
-        self.control.window().min(self.most.into())
+        let window = self.control.window().min(self.most.into());
+        if self.is_reducing() { window.min(self.reduction.window.into()) } else { window }
     }
 
     /// When the next transmission may go; `None`: not before something arrives, or is taken for
     /// lost.
     pub fn ready(&self) -> Option<Time> {
+        if self.probes || (self.retransmits && !self.lost.is_empty()) {
+            return Some(self.paced);
+        }
         let something = !self.lost.is_empty() || self.next < self.segments;
         (something && f64::from(self.in_flight) + 1.0 <= self.window().max(1.0))
             .then_some(self.paced)
     }
 
-    /// When it is no longer waited for what is under way.
-    pub fn gives_up(&self) -> Time {
-        self.gives_up
+    /// The next timer: of reordering, of a tail loss probe, or of retransmission.
+    pub fn wakes(&self) -> Time {
+        self.gives_up.min(self.reordering).min(self.probe)
+    }
+
+    /// A timer has expired. Returns true if it is that of retransmission (RFC 6298).
+    pub fn woken(&mut self, now: Time) -> bool {
+        if self.gives_up <= now {
+            self.timed_out();
+            return true;
+        }
+        if self.reordering <= now {
+            let late = self.sent.partition_point(|sent| sent.at + self.patience <= now) as u64;
+            self.lose((self.first + late).min(self.highest.unwrap_or(0)));
+            self.set_reordering(now);
+        }
+        if self.probe <= now {
+            self.probe = Time::NEVER;
+            self.probes = self.in_flight > 0;
+        }
+        false
+    }
+
+    /// Returns true in recovery: a segment that was under way at its beginning is still missing.
+    fn is_recovering(&self) -> bool {
+        self.cumulative < self.recovery_point
+    }
+
+    /// Returns true where proportional rate reduction holds: in a recovery without a timeout.
+    fn is_reducing(&self) -> bool {
+        self.is_recovering() && !self.restarts && !matches!(self.control, Control::Bbr(_))
+    }
+
+    /// Sets the timer of reordering for the first transmission that a later one has overtaken.
+    fn set_reordering(&mut self, now: Time) {
+        let overtaken = self.sent.front().filter(|_| self.first < self.highest.unwrap_or(0));
+        self.reordering = overtaken.map_or(Time::NEVER, |sent| now.max(sent.at + self.patience));
+    }
+
+    /// Sets the timer of the tail loss probe; there is none in recovery.
+    fn set_probe(&mut self, now: Time) {
+        let waits = self.in_flight > 0 && self.lost.is_empty() && !self.is_recovering();
+        let after = self.trip.probe(self.in_flight).filter(|_| waits);
+        self.probe = after.map_or(Time::NEVER, |after| now + after);
     }
 
     /// The next transmission; [`Sender::ready`] says when there is one.
@@ -144,7 +253,13 @@ impl Sender {
         if self.ready().is_none_or(|at| at > now) {
             return None;
         }
-        let again = self.lost.pop_first();
+        // A probe is a new segment, or the last one again where there is none.
+        let probes = std::mem::take(&mut self.probes) && self.lost.is_empty();
+        self.retransmits = false;
+        let again = match self.lost.pop_first() {
+            None if probes && self.next == self.segments => self.next.checked_sub(1),
+            lost => lost,
+        };
         let segment = again.unwrap_or_else(|| {
             self.next += 1;
             self.next - 1
@@ -162,8 +277,12 @@ impl Sender {
             sent_at,
         });
         self.in_flight += 1;
+        self.reduction.sent += 1;
         if self.gives_up == Time::NEVER {
             self.gives_up = now + self.trip.timeout();
+        }
+        if !probes {
+            self.set_probe(now);
         }
         if let Some(pace) = self.control.pace() {
             self.paced = self.paced.max(now) + Span((1e9 / pace) as u64);
@@ -200,12 +319,22 @@ impl Sender {
         while self.lost.first().is_some_and(|segment| *segment < ack.upto) {
             self.lost.pop_first();
         }
+        let advances = ack.upto > self.cumulative;
+        self.cumulative = self.cumulative.max(ack.upto);
         let Some((number, sent)) = last else { return Heard::default() };
         self.arrived += u64::from(segments);
         self.highest = self.highest.max(Some(number));
         let round_trip = now - sent.at;
         self.trip.measured(round_trip);
-        let mut reduced = self.lose();
+        let highest = self.highest.unwrap_or(0);
+        let later = if self.is_recovering() { 0 } else { REORDERED - 1 };
+        let mut reduced = self.lose(highest.saturating_sub(later));
+        let recovering = self.is_recovering() && !self.restarts;
+        if self.is_reducing() {
+            let threshold = self.control.window() as u32;
+            let grows = advances && self.lost.is_empty();
+            self.reduction.arrived(segments, threshold, self.in_flight, grows);
+        }
         if ack.marked && number >= self.reduced_at {
             self.reduced_at = self.first + self.sent.len() as u64;
             self.control.marked();
@@ -226,20 +355,23 @@ impl Sender {
             marked: u32::from(ack.marked),
             round_trip,
             in_flight: self.in_flight,
+            paced: self.paced.since(now),
             limited: f64::from(before) + 1.0 >= window,
-            recovering: reduced || number < self.reduced_at,
-            repairing: number < self.lost_at,
+            recovering: reduced || recovering || number < self.reduced_at,
             rate,
             round,
         });
         self.gives_up = if self.in_flight > 0 { now + self.trip.timeout() } else { Time::NEVER };
+        self.patience = round_trip + Span(self.trip.least().0 / 4);
+        self.set_reordering(now);
+        self.set_probe(now);
         Heard { round_trip: Some(round_trip), reduced }
     }
 
-    /// What is lost as later ones have arrived. Is the window reduced?
-    fn lose(&mut self) -> bool {
+    /// Transmissions before this one are lost, unless they have arrived. Returns true if the window
+    /// is reduced.
+    fn lose(&mut self, lost_before: u64) -> bool {
         let mut reduced = false;
-        let lost_before = self.highest.map_or(0, |highest| (highest + 1).saturating_sub(REORDERED));
         while let Some(sent) = self.sent.front().copied() {
             if sent.state == SenderState::InFlight {
                 if self.first >= lost_before {
@@ -247,9 +379,11 @@ impl Sender {
                 }
                 self.in_flight -= 1;
                 self.lost.insert(sent.segment);
-                if self.first >= self.reduced_at {
+                if self.first >= self.reduced_at && !self.is_recovering() {
+                    (self.recovery_point, self.restarts) = (self.next, false);
+                    self.retransmits = true;
+                    self.reduction = RateReduction::new(self.control.window() as u32);
                     self.reduced_at = self.first + self.sent.len() as u64;
-                    self.lost_at = self.reduced_at;
                     self.control.congested();
                     reduced = true;
                 }
@@ -271,9 +405,10 @@ impl Sender {
         }
         self.in_flight = 0;
         self.reduced_at = self.first + self.sent.len() as u64;
-        self.lost_at = self.reduced_at;
+        (self.recovery_point, self.restarts) = (self.next, true);
         self.control.timed_out(first);
-        self.gives_up = Time::NEVER;
+        (self.gives_up, self.reordering, self.probe) = (Time::NEVER, Time::NEVER, Time::NEVER);
+        (self.retransmits, self.probes) = (false, false);
     }
 }
 
@@ -294,8 +429,8 @@ mod tests {
         std::iter::from_fn(|| sender.send(now)).map(|t| (t.number, t.segment)).collect()
     }
 
-    /// Of eight the second is lost: the fifth to arrive beyond it says so, and it is sent again
-    /// once half has arrived.
+    /// Of eight the second is lost: the third to arrive beyond it says so, and it is sent again at
+    /// once; new ones follow once the window allows it.
     #[test]
     fn three_beyond_a_gap_say_that_it_is_lost() {
         let mut sender = sender(8, 100);
@@ -309,16 +444,92 @@ mod tests {
         }
         // The window was 11 by then, and 11 are under way; it is 5.5 from here on.
         assert!(sender.acked(ms(12), &ack(4, 1)).reduced);
-        assert_eq!(all(&mut sender, ms(12)), []);
-        let mut again = Vec::new();
+        assert_eq!(all(&mut sender, ms(12)), [(14, 1)]);
+        let mut more = Vec::new();
         for number in 5..12 {
             assert!(
                 !sender.acked(ms(13), &ack(number, 1)).reduced,
                 "once for all that were under way"
             );
-            again.extend(all(&mut sender, ms(13)));
+            more.extend(all(&mut sender, ms(13)));
         }
-        assert_eq!(again[0].1, 1, "{again:?}");
+        assert!(more.first().is_some_and(|(_, segment)| *segment == 14), "{more:?}");
+    }
+
+    /// Of ten the first is lost, and its retransmission too: the next arrival shows that, without a
+    /// second reduction, and the window does not grow before the segment is there.
+    #[test]
+    fn until_it_is_repaired_a_loss_reduces_once() {
+        let mut sender = sender(10, 100);
+        let ms = |n: u64| Time(n * 1_000_000);
+        all(&mut sender, ms(0));
+        assert!(!sender.acked(ms(10), &ack(1, 0)).reduced);
+        assert!(!sender.acked(ms(10), &ack(2, 0)).reduced);
+        assert!(sender.acked(ms(10), &ack(3, 0)).reduced);
+        assert_eq!(all(&mut sender, ms(10))[0], (10, 0));
+        let window = sender.control.window();
+        for number in 4..10 {
+            sender.acked(ms(10), &ack(number, 0));
+            all(&mut sender, ms(10));
+        }
+        // One that was sent after the first retransmission arrives without it.
+        assert!(!sender.acked(ms(20), &ack(11, 0)).reduced);
+        assert_eq!(all(&mut sender, ms(20))[0].1, 0);
+        assert_eq!(sender.control.window(), window);
+    }
+
+    /// RFC 6937, by hand: 20 before the loss, 10 behind it. While more than 10 are under way, a
+    /// segment goes for each two that arrive; below, one for each one; the bound is 10.
+    #[test]
+    fn recovery_sends_in_proportion_to_arrivals() {
+        let mut reduction = RateReduction::new(20);
+        let mut sent = Vec::new();
+        for in_flight in [18, 17, 16, 15] {
+            reduction.arrived(1, 10, in_flight, false);
+            let more = reduction.window - in_flight;
+            reduction.sent += more;
+            sent.push(more);
+        }
+        assert_eq!(sent, [1, 0, 1, 0]);
+        reduction.arrived(1, 10, 4, false);
+        assert_eq!(reduction.window, 4 + 3, "5 arrived, and 2 were sent");
+        reduction.sent += 3;
+        reduction.arrived(1, 10, 4, true);
+        assert_eq!(reduction.window, 4 + 2);
+        reduction.arrived(9, 10, 9, true);
+        assert_eq!(reduction.window, 10);
+    }
+
+    /// Two are under way, and the first is lost: it is sent again a quarter of a round trip after
+    /// the second has arrived (RFC 8985, 6.2: the reordering window).
+    #[test]
+    fn one_later_arrival_and_time_show_a_loss() {
+        let mut sender = sender(2, 2);
+        let ms = |n: u64| Time(n * 1_000_000);
+        all(&mut sender, ms(0));
+        sender.acked(ms(40), &ack(1, 0));
+        assert_eq!((all(&mut sender, ms(40)), sender.wakes()), (Vec::new(), ms(50)));
+        assert!(!sender.woken(ms(50)));
+        assert_eq!(all(&mut sender, ms(50)), [(2, 0)]);
+        assert_eq!(sender.control.window(), 2.0);
+    }
+
+    /// The last three of ten are lost: after two round trips the last one is sent once more, and
+    /// its acknowledgement shows that the others are lost (RFC 8985, 7).
+    #[test]
+    fn a_probe_tells_of_a_lost_tail() {
+        let mut sender = sender(10, 10);
+        let ms = |n: u64| Time(n * 1_000_000);
+        all(&mut sender, ms(0));
+        (0..7).for_each(|number| _ = sender.acked(ms(40), &ack(number, number + 1)));
+        assert_eq!(sender.wakes(), ms(120));
+        assert!(!sender.woken(ms(120)));
+        assert_eq!(all(&mut sender, ms(120)), [(10, 9)]);
+        // The probe has overtaken all three.
+        sender.acked(ms(160), &ack(10, 7));
+        assert_eq!(sender.wakes(), ms(160));
+        sender.woken(ms(160));
+        assert_eq!(all(&mut sender, ms(160))[0].1, 7);
     }
 
     #[test]
@@ -326,7 +537,7 @@ mod tests {
         let mut sender = sender(4, 5);
         all(&mut sender, Time::ZERO);
         sender.timed_out();
-        assert_eq!(sender.gives_up(), Time::NEVER);
+        assert_eq!(sender.wakes(), Time::NEVER);
         // All four were taken for lost; the first is sent again, and then all of them were there.
         assert_eq!(all(&mut sender, Time(1)), [(4, 0)]);
         sender.acked(Time(2), &ack(0, 1));

@@ -35,10 +35,12 @@ use std::time::{Duration, Instant};
 
 pub use kernel::{TcpCellArgs, main as cell};
 
-/// The kernel's seed; losses at random come of it on both sides.
+/// The first seed of the kernel's runs and of the model's.
 const SEED: u64 = 1;
-/// Where nothing is lost at random, chance is only the model's: this many runs, and their mean.
+/// Runs of the model.
 const RUNS: u64 = 8;
+/// Runs of the kernel where packets are lost at random; without loss its runs are alike.
+const KERNEL_RUNS: u64 = 3;
 /// Where nobody sees a bar, progress is a line this often.
 const LINE: Duration = Duration::from_secs(10);
 
@@ -122,12 +124,14 @@ fn row(cell: &Cell, size: Size, kernel: &Kernel, stop: &AtomicBool) -> Result<Ro
         );
         return Ok(Row::unjudged(*cell, times, why));
     }
-    let measured = kernel::measure(cell, kernel, size.periods(), SEED)?;
-    let runs = if cell.loss > 0.0 { 1 } else { RUNS };
-    let simulated: Vec<Measured> = (SEED..SEED + runs)
+    let runs = if cell.loss > 0.0 { KERNEL_RUNS } else { 1 };
+    let measured: Vec<Measured> = (SEED..SEED + runs)
+        .map(|seed| kernel::measure(cell, kernel, size.periods(), seed))
+        .collect::<Result<_>>()?;
+    let simulated: Vec<Measured> = (SEED..SEED + RUNS)
         .map(|seed| simulate_cell(cell, times, seed, stop))
         .collect::<Result<_>>()?;
-    Ok(Row::judged(*cell, times, measured, Measured::mean(&simulated)))
+    Ok(Row::judged(*cell, times, &measured, &simulated))
 }
 
 /// How many cells are done: a bar on a terminal, elsewhere a line now and then.

@@ -1,51 +1,79 @@
-//! Why a cell differs: a closed list. A cell that is on none of its lines is missed. All but the
-//! second were tried: with the kernel's rule the model goes where the kernel is, if not always all
-//! the way. The second follows from what both do.
+//! Why a cell differs: a closed list. A cell that is on none of its lines is missed. The page
+//! prints the reason, which also says where the cause was not found.
 
 use super::grid::{Cell, Congestion};
 use super::measured::Measured;
 
 /// A reason, and the cells that it is for.
 struct Reason {
-    holds: fn(&Cell, &Measured, &Measured) -> bool,
+    /// The cell, both sides, and whether they agree in goodput.
+    holds: fn(&Cell, &Measured, &Measured, bool) -> bool,
     why: &'static str,
 }
 
-const REASONS: [Reason; 4] = [
+const REASONS: [Reason; 5] = [
     Reason {
-        holds: |cell, kernel, ours| cell.congestion == Congestion::Bbr && ours.mean < kernel.mean,
-        why: "the kernel lets three times its segmentation goal, six segments or more, be under \
-              way beyond the path, and does not drain them; the model lets three, and drains them",
-    },
-    Reason {
-        holds: |cell, _, _| cell.congestion != Congestion::Bbr && cell.capacity() < 5.0,
-        why: "path and queue hold less than five segments: the three later arrivals by which the \
-              model sees a loss seldom come, and it waits for a timeout; the kernel sees losses by \
-              time and probes for them (RFC 8985)",
-    },
-    Reason {
-        holds: |cell, kernel, ours| {
-            matches!(cell.congestion, Congestion::Reno | Congestion::Dctcp)
-                && cell.loss >= 3.0
-                && ours.goodput < kernel.goodput
+        holds: |cell, kernel, ours, agrees_in_goodput| {
+            cell.congestion == Congestion::Bbr
+                && agrees_in_goodput
+                && (0.6..1.4).contains(&(ours.mean / kernel.mean))
         },
-        why: "each loss that comes before an earlier one is repaired halves the model's window; \
-              the kernel's is halved once until all is repaired: at 3 %, 6 % more",
+        why: "both keep the link busy; the queue that probing for a higher rate leaves is 0.6 \
+              to 1.4 times the kernel's. The cause was not found",
     },
     Reason {
-        holds: |cell, kernel, ours| {
+        holds: |cell, _, _, _| cell.congestion == Congestion::Dctcp && cell.capacity() < 5.0,
+        why: "path and queue hold less than five segments, and nothing is marked: the model's \
+              DCTCP is Reno there, and the kernel's has 8 % more. The cause was not found",
+    },
+    Reason {
+        holds: |cell, kernel, ours, _| {
+            matches!(cell.congestion, Congestion::Reno | Congestion::Cubic)
+                && cell.round_trip <= 10
+                && cell.rate < 1_000_000_000
+                && (0.88..1.12).contains(&(ours.goodput / kernel.goodput))
+                && (0.84..1.16).contains(&(ours.mean / kernel.mean))
+        },
+        why: "the round trip is no longer than a tick of the guest's clock (10 ms), on which the \
+              kernel's timers and CUBIC's growth depend. Timers in ticks did not bring the model \
+              nearer; the cause was not found",
+    },
+    Reason {
+        holds: |cell, kernel, ours, _| {
             cell.congestion == Congestion::Cubic
-                && cell.window() < 50.0
-                && ours.goodput > kernel.goodput
+                && cell.loss >= 3.0
+                && (0.93..1.07).contains(&(ours.goodput / kernel.goodput))
         },
-        why: "as in RFC 9438, the model's window grows by a segment each round trip once it is \
-              back where the loss was; the kernel's goes on with half a segment. That is up to a \
-              tenth of its mean; the kernel also counts in whole segments",
+        why: "a window of five segments on average: the model has 5 % more goodput. The cause was \
+              not found",
+    },
+    Reason {
+        holds: |cell, kernel, ours, agrees_in_goodput| {
+            cell.loss > 0.0
+                && cell.rate >= 100_000_000
+                && agrees_in_goodput
+                && frames_apart(cell, kernel, ours) <= 8.0
+        },
+        why: "losses keep the window small, and the queue has a few frames: both sides are less \
+              than eight frames apart in delay. The kernel hands several segments to the link at \
+              one instant, the model one or two",
     },
 ];
 
+/// Frames by which mean and 99th percentile of the delay differ at most.
+fn frames_apart(cell: &Cell, kernel: &Measured, ours: &Measured) -> f64 {
+    let apart = (kernel.mean - ours.mean).abs().max((kernel.p99 - ours.p99).abs());
+    apart / cell.frame().0 as f64
+}
+
 /// The reason, if this cell is known to differ.
-pub(super) fn of(cell: &Cell, kernel: &Measured, ours: &Measured) -> Option<String> {
-    let reason = REASONS.iter().find(|reason| (reason.holds)(cell, kernel, ours));
+pub(super) fn of(
+    cell: &Cell,
+    kernel: &Measured,
+    ours: &Measured,
+    agrees_in_goodput: bool,
+) -> Option<String> {
+    let holds = |reason: &&Reason| (reason.holds)(cell, kernel, ours, agrees_in_goodput);
+    let reason = REASONS.iter().find(holds);
     reason.map(|reason| reason.why.to_owned())
 }
