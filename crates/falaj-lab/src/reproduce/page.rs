@@ -10,6 +10,7 @@ code,pre{font-family:ui-monospace,monospace;background:var(--soft);padding:.1em 
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}
 th,td{padding:.2rem .55rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}
 th{background:var(--soft)}.words,th:first-child:nth-last-child(4){text-align:left;white-space:normal}
+.why{text-align:left;white-space:normal;min-width:24em}
 .first{border-left:1px solid var(--line)}.ok{color:var(--ok)}.MISSED{color:var(--bad);font-weight:600}
 .known,.footnote{opacity:.75}.footnote{font-size:.85rem}
 figure{margin:1rem 0}figure svg{display:block;width:100%;height:auto;background:#fff;border-radius:6px}

@@ -161,7 +161,8 @@ fn page(kernel: &Kernel, rows: &[Row], took: Duration) -> String {
     let styled = |row: &Row| {
         let class = |n: usize| match n {
             17 => row.verdict.class(),
-            0 | 6 | 18 => "words",
+            0 | 6 => "words",
+            18 => "why",
             _ => "",
         };
         cells(row).into_iter().enumerate().map(|(n, text)| (class(n), text)).collect::<Vec<_>>()
