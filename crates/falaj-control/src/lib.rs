@@ -3,7 +3,8 @@
 //! **Before a run.** [`live_links`] refuses scenarios that live links cannot carry and warns of
 //! what they cost; [`host_limits`] warns of rates and delays beyond those that `falaj doctor`
 //! measured on this host; [`pacing`] and [`batching`] are the options of how the loop waits and how
-//! packets cross in batches.
+//! packets cross in batches. [`confinement`] takes all files from a link's process but those that
+//! it goes on to use.
 //!
 //! **While it runs.** A control socket answers `falaj show` and `falaj set`, and so does the API of
 //! a service. [`protocol`] is what is said there; `sockets` where sockets stand, and `server`
@@ -24,6 +25,7 @@ extern crate falaj_terminal;
 
 pub mod batching;
 pub mod client;
+pub mod confinement;
 pub mod difference;
 pub mod endpoint;
 pub mod handler;

@@ -45,7 +45,7 @@ pub fn parse(text: &str, file_name: &str) -> Result<(Scenario, Diagnostics), Dia
 }
 
 /// The folder of a file.
-fn beside(file_name: &str) -> &Path {
+pub(crate) fn beside(file_name: &str) -> &Path {
     Path::new(file_name).parent().unwrap_or(Path::new(""))
 }
 

@@ -16,6 +16,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use tracing::{error, info, warn};
@@ -283,6 +284,19 @@ pub(super) fn here(scenario: &Scenario) -> Result<Vec<String>> {
         }
     }
     Ok(names)
+}
+
+/// The sockets that the ports of a service make in the file system.
+pub(super) fn sockets(scenario: &Scenario) -> Result<Vec<PathBuf>> {
+    let uplinks = scenario.links.iter().filter_map(|link| link.uplink.as_ref());
+    let ports = uplinks.chain(scenario.adapters().into_iter().map(|adapter| &adapter.port));
+    let mut sockets = Vec::new();
+    for port in ports {
+        if let PortName::There(end) = PortName::parse(port)? {
+            sockets.extend(end.socket().map(Path::to_owned));
+        }
+    }
+    Ok(sockets)
 }
 
 /// An end that is there, with a port at it.

@@ -6,6 +6,7 @@
 
 use anyhow::{Context, Result};
 use caps::CapSet;
+use falaj_control::confinement::Confinement;
 use nix::libc;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -70,9 +71,9 @@ const NAMESPACES: &[libc::c_int] = &[
     libc::CLONE_NEWUTS,
 ];
 
-/// Gives all capabilities up, and system calls that a link never makes. Threads that begin later
-/// have as little.
-pub(super) fn give_up() -> Result<()> {
+/// Gives all capabilities up, files that the service does not go on to use, and system calls that a
+/// link never makes. Threads that begin later have as little.
+pub(super) fn give_up(confinement: &Confinement) -> Result<()> {
     // Without the right to, the bounding set stays; it bounds programs, and none will be started.
     let _ = caps::clear(None, CapSet::Bounding);
     for set in [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
@@ -80,6 +81,7 @@ pub(super) fn give_up() -> Result<()> {
             .with_context(|| format!("cannot give up the {set:?} capabilities"))?;
     }
     nix::sys::prctl::set_no_new_privs().context("cannot renounce new rights")?;
+    confinement.begin()?;
     filter()
 }
 

@@ -5,6 +5,7 @@ use crate::api::App;
 use crate::tls::Identity;
 use crate::{api, log, manager, model, page, ports, published, rights, supervise, watch};
 use anyhow::{Context, Result, bail};
+use falaj_control::confinement::Confinement;
 use falaj_control::endpoint::{Control, ControlArgs};
 use falaj_control::handler::{Handler, lock, paused_beside};
 use falaj_control::host_limits;
@@ -98,6 +99,11 @@ pub struct Args {
     /// of the file, until the file is read again.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
+    /// A directory that stays open to the service after its start, beside those of the files that
+    /// are named here and in the scenario: for sockets of virtual machines, files and libraries
+    /// that come later. It may be given several times; `/` opens all.
+    #[arg(long, value_name = "DIRECTORY")]
+    access: Vec<PathBuf>,
     /// When the service is killed or fails, the kernel's bridge of this name joins its interfaces
     /// within a second, until it is started again, which this command does too. Only for
     /// interfaces that are there, such as `eth1`.
@@ -162,10 +168,11 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         .place()?
         .context("a service needs a control socket: name a place for it by --control")?;
     let http = args.api.clone().unwrap_or_else(|| place.with_extension("http"));
+    let confinement = confinement(args, &scenario, &text, &[&place, &http])?;
     let give_up = || {
         // Its class and its memory are rights of the link's thread, which it has from here on.
         priority::be_punctual(Rank::Link);
-        rights::give_up()
+        rights::give_up(&confinement)
     };
     let mut opened = ports::open(&scenario, args.keep, give_up)?;
     let listeners = api::listen(&http, args.tcp, identity)?;
@@ -256,6 +263,32 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     }
     drop(forwarder);
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the service goes on to use of the file system, and the port at which it listens.
+fn confinement(
+    args: &Args,
+    scenario: &Scenario,
+    text: &str,
+    sockets: &[&Path],
+) -> Result<Confinement> {
+    let mut confinement = Confinement::new();
+    confinement.read(&args.file);
+    let name = args.file.display().to_string();
+    let named = falaj_scenario::files_named(text, &name);
+    named.iter().for_each(|file| confinement.read(file));
+    let secrets = [&args.token_file, &args.tls_cert, &args.tls_key];
+    secrets.into_iter().flatten().for_each(|file| confinement.read(file));
+    if let Some(state) = &args.state {
+        confinement.replace("--state", state);
+    }
+    sockets.iter().for_each(|path| confinement.socket(path));
+    ports::sockets(scenario)?.iter().for_each(|path| confinement.socket(path));
+    args.access.iter().for_each(|directory| confinement.directory(directory));
+    if let Some(address) = args.tcp {
+        confinement.listen(address.port());
+    }
+    Ok(confinement)
 }
 
 /// Pauses the adapters that did when the service ended, those of them that are there: their names.

@@ -7,6 +7,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -34,6 +35,11 @@ pub trait Address: Comparable + fmt::Debug + fmt::Display + Send + Sync {
 
     /// The interface of the kernel that it names, if it names one.
     fn interface(&self) -> Option<&InterfaceName> {
+        None
+    }
+
+    /// The socket that is made in the file system when it is opened, if one is.
+    fn socket(&self) -> Option<&Path> {
         None
     }
 }
@@ -66,6 +72,11 @@ impl EndName {
     /// The interface of the kernel that it names, if it names one.
     pub fn interface(&self) -> Option<&InterfaceName> {
         self.address.interface()
+    }
+
+    /// The socket that is made in the file system when it is opened, if one is.
+    pub fn socket(&self) -> Option<&Path> {
+        self.address.socket()
     }
 
     /// Opens the end.
@@ -178,6 +189,10 @@ mod tests {
         assert!(queue.entry().returns_packets && queue.interface().is_none());
         let secret = "memif:/a,secret=x".parse::<EndName>().expect("shared memory");
         assert_eq!(secret.to_string(), "memif:/a", "a secret is not displayed");
+        assert_eq!(secret.socket(), Some(Path::new("/a")));
+        for none in ["eth0", "memif:/a,slave", "memif:@a"] {
+            assert_eq!(none.parse::<EndName>().expect("a name").socket(), None, "{none}");
+        }
         assert_ne!(secret, "memif:/a".parse().expect("shared memory"));
         assert!("nfqueue:x".parse::<EndName>().is_err() && "vhost:".parse::<EndName>().is_err());
     }

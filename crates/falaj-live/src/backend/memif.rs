@@ -21,7 +21,7 @@ use falaj_sched::units::time::Time;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -110,6 +110,11 @@ impl Address for MemifName {
         });
         let (memif, monitor) = opened?;
         Ok((Box::new(Rc::new(memif)), monitor))
+    }
+
+    fn socket(&self) -> Option<&Path> {
+        let is_file = !self.path.as_os_str().as_encoded_bytes().starts_with(b"@");
+        (self.role == MemifRole::Master && is_file).then_some(&*self.path)
     }
 }
 

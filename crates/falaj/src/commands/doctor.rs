@@ -5,6 +5,7 @@
 //! a link, with falaj's own sources, and not a ping, which passes where TCP does not.
 
 use anyhow::{Context, Result};
+use falaj_control::confinement;
 use falaj_control::host_limits;
 use falaj_control::host_limits::{FULL, HostLimits};
 use falaj_experiment::measure::{Measured, measure};
@@ -186,6 +187,11 @@ fn asked() -> Vec<Finding> {
             "virtual time",
             kernel::find(None).and_then(|_| boot::check_ptrace()),
             "`--virtual-time` of `run`, `traffic`, `compare` and `demo`: exact, without privilege",
+        ),
+        Finding::new(
+            "Landlock",
+            confinement::available(),
+            "`falaj serve` keeps no more of the host's files than it needs",
         ),
         Finding::program("pasta", "passt", "a way out without root (`run --internet pasta`)"),
         Finding::program(

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// A library of this source, beside the scenarios.
-fn library(name: &str, source: &Path, flags: &[&str]) {
+pub(crate) fn library(name: &str, source: &Path, flags: &[&str]) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let mut command = Command::new(compiler);

@@ -6,6 +6,7 @@
 //! | [`bridge`] | `falaj bridge` between hosts |
 //! | `serve` | `falaj serve`, asked and changed |
 //! | `faults` | what goes wrong outside of falaj |
+//! | `attacks` | what others may try against a service |
 //!
 //! These tests measure, so they run one after the other. Where namespaces are not allowed they are
 //! left out, and say so. This program is also what runs in the namespaces that they make.
@@ -14,6 +15,8 @@
 //! ([`in_guest`]). `FALAJ_LIVE=virtual` runs these tests alone, and `FALAJ_LIVE=real`
 //! all others.
 
+#[cfg(feature = "serve")]
+mod attacks;
 mod bridge;
 #[path = "../common/mod.rs"]
 mod common;
@@ -58,7 +61,9 @@ fn main() -> ExitCode {
     let mut trials = links::trials(possible);
     trials.extend(bridge::trials(possible));
     #[cfg(feature = "serve")]
-    trials.extend(serve::trials(possible).into_iter().chain(faults::trials(possible)));
+    trials.extend(
+        [serve::trials, faults::trials, attacks::trials].iter().flat_map(|of| of(possible)),
+    );
     if let Some(kept) = kept {
         trials.retain(|trial| in_guest::is_for(trial.name()) == kept);
     }

@@ -44,7 +44,7 @@ mod address {
     use crate::backend::{
         Address, Backend, BackendEntry, InterfaceState, OpenEnd, OpenError, OpenOptions, Port,
     };
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
     use std::rc::Rc;
     use std::sync::Arc;
     use std::{fmt, io};
@@ -72,6 +72,10 @@ mod address {
             });
             let (card, monitor) = opened?;
             Ok((Box::new(Rc::new(card)), monitor))
+        }
+
+        fn socket(&self) -> Option<&Path> {
+            Some(&self.0)
         }
     }
 

@@ -1,0 +1,328 @@
+//! Confinement of a link's process: by Landlock the kernel leaves it the files that it goes on to
+//! use, whatever its user may open.
+//!
+//! A rule of Landlock holds for a directory and all beneath it, or for one file. Files that are
+//! replaced by renaming are found again in their directory alone, so a file's directory is opened
+//! with it. Directories that hold others' files too, such as `/etc`, are the exception: there the
+//! file alone is opened, as it was at the start.
+//!
+//! A thread confines itself and the threads that it starts. Processes that were started before are
+//! as they were: those that open adapters, and those of namespaces.
+
+use anyhow::{Context, Result};
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, NetPort, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus,
+};
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// The newest version of Landlock whose restrictions of files are asked for.
+const NEWEST: ABI = ABI::V5;
+
+/// Directories that hold files of many programs: they are never opened because of one file.
+const SHARED: &[&str] = &[
+    "/",
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/home",
+    "/lib",
+    "/media",
+    "/mnt",
+    "/opt",
+    "/proc",
+    "/root",
+    "/run",
+    "/sbin",
+    "/srv",
+    "/sys",
+    "/tmp",
+    "/usr",
+    "/usr/local",
+    "/var",
+    "/var/lib",
+    "/var/log",
+    "/var/run",
+    "/var/tmp",
+];
+
+/// Read by falaj and its libraries while a link runs: the machine's processors, limits, and counts
+/// of interfaces, and the libraries that a library of a discipline asks for.
+const READ: &[&str] = &[
+    "/proc",
+    "/sys/devices/system/cpu",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm/transparent_hugepage",
+    "/dev/null",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/zero",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/nix/store",
+    "/usr/lib",
+    "/usr/lib32",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/usr/local/lib64",
+];
+
+/// Returns `Ok` if this kernel has Landlock.
+///
+/// # Errors
+/// What it lacks.
+pub fn available() -> Result<(), String> {
+    let created = Ruleset::default()
+        .handle_access(AccessFs::from_all(NEWEST))
+        .and_then(Ruleset::create)
+        .map_err(|error| error.to_string())?;
+    Option::<OwnedFd>::from(created)
+        .map(drop)
+        .ok_or_else(|| "this kernel has none, or it is off (CONFIG_SECURITY_LANDLOCK, lsm=)".into())
+}
+
+/// What a process goes on to use.
+#[derive(Debug, Default)]
+pub struct Confinement {
+    opened: BTreeMap<PathBuf, BitFlags<AccessFs>>,
+    ports: Vec<u16>,
+}
+
+impl Confinement {
+    /// Nothing but what every link's process reads.
+    pub fn new() -> Confinement {
+        let mut new = Confinement::default();
+        READ.iter().for_each(|path| new.open(Path::new(path), AccessFs::from_read(NEWEST)));
+        if let Some(paths) = std::env::var_os("LD_LIBRARY_PATH") {
+            let directories = std::env::split_paths(&paths).filter(|path| !is_shared(path));
+            directories.for_each(|path| new.open(&path, AccessFs::from_read(NEWEST)));
+        }
+        new.open(Path::new("/dev/null"), AccessFs::from_file(NEWEST));
+        new
+    }
+
+    fn open(&mut self, path: &Path, access: BitFlags<AccessFs>) {
+        *self.opened.entry(path.to_owned()).or_default() |= access & !AccessFs::Execute;
+    }
+
+    /// The file is read again, also if another one takes its place. A symbolic link is followed,
+    /// and what it leads to may be replaced as well.
+    pub fn read(&mut self, file: &Path) {
+        let target = file.canonicalize().ok();
+        for file in std::iter::once(file).chain(target.as_deref()) {
+            match directory_of(file) {
+                Some(directory) if !is_shared(&directory) => {
+                    self.open(&directory, AccessFs::ReadFile | AccessFs::ReadDir);
+                }
+                _ => self.open(file, AccessFs::ReadFile.into()),
+            }
+        }
+    }
+
+    /// The file is written, read and replaced, with others of its directory whose names begin as
+    /// its own: the directory is open to it. Warns if others' files are there.
+    pub fn replace(&mut self, option: &str, file: &Path) {
+        let Some(directory) = directory_of(file) else { return };
+        if is_shared(&directory) {
+            note!(
+                "warning: {option} {}: all of {} stays open to the service for writing: give the \
+                 file a directory of its own",
+                file.display(),
+                directory.display()
+            );
+        }
+        let access = AccessFs::ReadFile
+            | AccessFs::ReadDir
+            | AccessFs::WriteFile
+            | AccessFs::Truncate
+            | AccessFs::MakeReg
+            | AccessFs::RemoveFile;
+        self.open(&directory, access);
+    }
+
+    /// A socket is made there, and removed at the end.
+    pub fn socket(&mut self, path: &Path) {
+        if let Some(directory) = directory_of(path) {
+            self.open(&directory, AccessFs::MakeSock | AccessFs::RemoveFile | AccessFs::ReadDir);
+        }
+    }
+
+    /// Files below this directory are read, and sockets made there.
+    pub fn directory(&mut self, directory: &Path) {
+        let access =
+            AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::MakeSock | AccessFs::RemoveFile;
+        self.open(directory, access);
+    }
+
+    /// A TCP socket listens at this port.
+    pub fn listen(&mut self, port: u16) {
+        self.ports.push(port);
+    }
+
+    /// Confines this thread and those that it starts, for good. Says once on standard error if the
+    /// kernel cannot, wholly or in part, and goes on.
+    ///
+    /// # Errors
+    /// The kernel has Landlock and refuses it.
+    pub fn begin(&self) -> Result<()> {
+        let status = self.restrict().context("cannot confine itself by Landlock")?;
+        match status {
+            RulesetStatus::FullyEnforced => {}
+            RulesetStatus::PartiallyEnforced => note!(
+                "this kernel's Landlock is older than falaj's: some kinds of access to files stay \
+                 open, and TCP"
+            ),
+            RulesetStatus::NotEnforced => note!(
+                "this kernel has no Landlock: the files that this user may open stay open to it"
+            ),
+        }
+        Ok(())
+    }
+
+    fn restrict(&self) -> Result<RulesetStatus> {
+        let mut ruleset = Ruleset::default()
+            .handle_access(AccessFs::from_all(NEWEST))?
+            .handle_access(AccessNet::from_all(NEWEST))?
+            .create()?;
+        for (path, access) in &self.opened {
+            // What is not there cannot be opened by a rule.
+            let Ok(opened) = PathFd::new(path) else { continue };
+            let kinds = if path.is_dir() { *access } else { *access & AccessFs::from_file(NEWEST) };
+            ruleset = ruleset.add_rule(PathBeneath::new(opened, kinds))?;
+        }
+        for port in &self.ports {
+            ruleset = ruleset.add_rule(NetPort::new(*port, AccessNet::BindTcp))?;
+        }
+        Ok(ruleset.restrict_self()?.ruleset)
+    }
+}
+
+/// The directory of a file, with symbolic links resolved; `None` if it is not there.
+fn directory_of(file: &Path) -> Option<PathBuf> {
+    let file = std::path::absolute(file).ok()?;
+    file.parent()?.canonicalize().ok()
+}
+
+/// Returns true if the directory holds files of many programs, or is somebody's home.
+fn is_shared(directory: &Path) -> bool {
+    SHARED.iter().any(|shared| directory == Path::new(shared))
+        || std::env::var_os("HOME").is_some_and(|home| directory == Path::new(&home))
+        || directory.parent() == Some(Path::new("/home"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::ErrorKind;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    /// Runs it on a thread that is confined, if the kernel can do that.
+    fn confined(confinement: Confinement, then: impl FnOnce() + Send + 'static) {
+        if let Err(why) = available() {
+            eprintln!("left out: {why}");
+            return;
+        }
+        let thread = thread::spawn(move || {
+            assert_eq!(confinement.restrict().unwrap(), RulesetStatus::FullyEnforced);
+            // A thread that it starts is confined too.
+            thread::spawn(then).join()
+        });
+        thread.join().unwrap().unwrap();
+    }
+
+    fn denied<T>(done: std::io::Result<T>) {
+        assert_eq!(done.err().map(|error| error.kind()), Some(ErrorKind::PermissionDenied));
+    }
+
+    #[test]
+    fn what_was_not_named_is_closed() {
+        let all = tempfile::tempdir().unwrap();
+        let place = |name: &str| {
+            let directory = all.path().join(name);
+            fs::create_dir(&directory).unwrap();
+            let file = directory.join("file");
+            fs::write(&file, "before").unwrap();
+            file
+        };
+        let (read, kept, socket, other) =
+            (place("read"), place("kept"), place("socket"), place("other"));
+        let mut confinement = Confinement::new();
+        confinement.read(&read);
+        confinement.replace("--state", &kept);
+        confinement.socket(&socket);
+        confined(confinement, move || {
+            assert_eq!(fs::read_to_string(&read).unwrap(), "before");
+            denied(fs::write(&read, "after"));
+            denied(fs::remove_file(&read));
+            let beside = kept.with_extension("new");
+            fs::write(&beside, "after").unwrap();
+            fs::rename(&beside, &kept).unwrap();
+            assert_eq!(fs::read_to_string(&kept).unwrap(), "after");
+            denied(fs::create_dir(kept.with_extension("directory")));
+            denied(fs::read(&socket));
+            let named = socket.with_extension("sock");
+            drop(UnixListener::bind(&named).unwrap());
+            fs::remove_file(named).unwrap();
+            denied(fs::read(&other));
+            denied(fs::write(&other, "after"));
+            denied(fs::File::create(other.with_extension("new")));
+            denied(UnixListener::bind(other.with_extension("sock")));
+            denied(fs::read("/etc/passwd"));
+            assert!(fs::read("/proc/self/status").is_ok());
+            denied(fs::File::options().write(true).open("/proc/self/comm"));
+        });
+        assert_eq!(fs::read_to_string(all.path().join("other/file")).unwrap(), "before");
+    }
+
+    #[test]
+    fn a_file_is_read_again_when_another_took_its_place() {
+        let all = tempfile::tempdir().unwrap();
+        let (here, there) = (all.path().join("here"), all.path().join("there"));
+        [&here, &there].into_iter().for_each(|directory| fs::create_dir(directory).unwrap());
+        fs::write(there.join("1"), "first").unwrap();
+        let link = here.join("link");
+        std::os::unix::fs::symlink(there.join("1"), &link).unwrap();
+        let mut confinement = Confinement::new();
+        confinement.read(&link);
+        // As those do who renew certificates.
+        fs::write(there.join("2"), "second").unwrap();
+        fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink(there.join("2"), &link).unwrap();
+        confined(confinement, move || assert_eq!(fs::read_to_string(&link).unwrap(), "second"));
+    }
+
+    #[test]
+    fn a_file_among_those_of_others_is_opened_alone() {
+        let mut confinement = Confinement::new();
+        confinement.read(Path::new("/etc/passwd"));
+        confined(confinement, || {
+            assert!(fs::read("/etc/passwd").is_ok());
+            denied(fs::read("/etc/group"));
+            denied(fs::read_dir("/etc"));
+        });
+    }
+
+    #[test]
+    fn tcp_listens_at_its_port_and_calls_nobody() {
+        let other = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = other.local_addr().unwrap();
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut confinement = Confinement::new();
+        confinement.listen(free.port());
+        confined(confinement, move || {
+            drop(TcpListener::bind(free).unwrap());
+            denied(TcpListener::bind("127.0.0.1:0"));
+            denied(TcpStream::connect(address));
+        });
+    }
+}

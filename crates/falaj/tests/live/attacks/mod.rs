@@ -1,0 +1,24 @@
+//! Standing attacks on a service that runs: what others may try, and what it costs them.
+//!
+//! | module | who attacks |
+//! |---|---|
+//! | [`confinement`] | code within the service's process |
+
+mod confinement;
+
+use libtest_mimic::{Completion, Trial};
+
+type Attack = (&'static str, fn());
+
+const ATTACKS: &[&[Attack]] = &[confinement::ATTACKS];
+
+/// All of them.
+pub(crate) fn trials(possible: bool) -> Vec<Trial> {
+    let trial = |&(name, attack): &Attack| {
+        crate::trial(possible, name.to_owned(), move || {
+            attack();
+            Ok(Completion::Completed)
+        })
+    };
+    ATTACKS.iter().copied().flatten().map(trial).collect()
+}
