@@ -286,17 +286,16 @@ pub(super) fn here(scenario: &Scenario) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The sockets that the ports of a service make in the file system.
-pub(super) fn sockets(scenario: &Scenario) -> Result<Vec<PathBuf>> {
+/// The sockets that the ports of a service make in the file system. A name that cannot be read
+/// makes none, and is told of when it is opened.
+pub(super) fn sockets(scenario: &Scenario) -> Vec<PathBuf> {
     let uplinks = scenario.links.iter().filter_map(|link| link.uplink.as_ref());
     let ports = uplinks.chain(scenario.adapters().into_iter().map(|adapter| &adapter.port));
-    let mut sockets = Vec::new();
-    for port in ports {
-        if let PortName::There(end) = PortName::parse(port)? {
-            sockets.extend(end.socket().map(Path::to_owned));
-        }
-    }
-    Ok(sockets)
+    let socket = |port: &String| match PortName::parse(port) {
+        Ok(PortName::There(end)) => end.socket().map(Path::to_owned),
+        _ => None,
+    };
+    ports.filter_map(socket).collect()
 }
 
 /// An end that is there, with a port at it.

@@ -101,7 +101,7 @@ pub struct Args {
     state: Option<PathBuf>,
     /// A directory that stays open to the service after its start, beside those of the files that
     /// are named here and in the scenario: for sockets of virtual machines, files and libraries
-    /// that come later. It may be given several times; `/` opens all.
+    /// that come later. It may be given several times; with `/` all may be read.
     #[arg(long, value_name = "DIRECTORY")]
     access: Vec<PathBuf>,
     /// When the service is killed or fails, the kernel's bridge of this name joins its interfaces
@@ -168,7 +168,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         .place()?
         .context("a service needs a control socket: name a place for it by --control")?;
     let http = args.api.clone().unwrap_or_else(|| place.with_extension("http"));
-    let confinement = confinement(args, &scenario, &text, &[&place, &http])?;
+    let confinement = confinement(args, &scenario, &text, &[&place, &http]);
     let give_up = || {
         // Its class and its memory are rights of the link's thread, which it has from here on.
         priority::be_punctual(Rank::Link);
@@ -266,12 +266,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
 }
 
 /// What the service goes on to use of the file system, and the port at which it listens.
-fn confinement(
-    args: &Args,
-    scenario: &Scenario,
-    text: &str,
-    sockets: &[&Path],
-) -> Result<Confinement> {
+fn confinement(args: &Args, scenario: &Scenario, text: &str, sockets: &[&Path]) -> Confinement {
     let mut confinement = Confinement::new();
     confinement.read(&args.file);
     let name = args.file.display().to_string();
@@ -283,12 +278,12 @@ fn confinement(
         confinement.replace("--state", state);
     }
     sockets.iter().for_each(|path| confinement.socket(path));
-    ports::sockets(scenario)?.iter().for_each(|path| confinement.socket(path));
+    ports::sockets(scenario).iter().for_each(|path| confinement.socket(path));
     args.access.iter().for_each(|directory| confinement.directory(directory));
     if let Some(address) = args.tcp {
         confinement.listen(address.port());
     }
-    Ok(confinement)
+    confinement
 }
 
 /// Pauses the adapters that did when the service ended, those of them that are there: their names.

@@ -25,7 +25,7 @@ fn keys() -> BTreeSet<&'static str> {
         Holds::Brief(keys) => keys.first().is_some_and(|first| first.holds == Holds::File),
         _ => false,
     };
-    let plugin = of_scheduler(&registry::PLUGIN);
+    let plugin = of_scheduler(registry::PLUGIN);
     all.clone()
         .filter(is_file)
         .chain(all.filter(brief))
