@@ -77,7 +77,7 @@ const READ: &[&str] = &[
 /// Returns `Ok` if this kernel has Landlock.
 ///
 /// # Errors
-/// What it lacks.
+/// This kernel has no Landlock, or it is off.
 pub fn available() -> Result<(), String> {
     let created = Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))
@@ -88,7 +88,7 @@ pub fn available() -> Result<(), String> {
         .ok_or_else(|| "this kernel has none, or it is off (CONFIG_SECURITY_LANDLOCK, lsm=)".into())
 }
 
-/// What a process goes on to use.
+/// The files and ports that a process uses after its start.
 #[derive(Debug, Default)]
 pub struct Confinement {
     opened: BTreeMap<PathBuf, BitFlags<AccessFs>>,
@@ -192,7 +192,7 @@ impl Confinement {
             .handle_access(AccessNet::from_all(NEWEST))?
             .create()?;
         for (path, access) in &self.opened {
-            // What is not there cannot be opened by a rule.
+            // A rule needs a file that exists.
             let Ok(opened) = PathFd::new(path) else { continue };
             let kinds = if path.is_dir() { *access } else { *access & AccessFs::from_file(NEWEST) };
             ruleset = ruleset.add_rule(PathBeneath::new(opened, kinds))?;
@@ -210,7 +210,7 @@ fn directory_of(file: &Path) -> Option<PathBuf> {
     file.parent()?.canonicalize().ok()
 }
 
-/// Returns true if the directory holds files of many programs, or is somebody's home.
+/// Returns true if the directory holds files of many programs, or is a user's home.
 fn is_shared(directory: &Path) -> bool {
     SHARED.iter().any(|shared| directory == Path::new(shared))
         || std::env::var_os("HOME").is_some_and(|home| directory == Path::new(&home))
@@ -294,7 +294,7 @@ mod tests {
         std::os::unix::fs::symlink(there.join("1"), &link).unwrap();
         let mut confinement = Confinement::new();
         confinement.read(&link);
-        // As those do who renew certificates.
+        // As programs do that renew certificates.
         fs::write(there.join("2"), "second").unwrap();
         fs::remove_file(&link).unwrap();
         std::os::unix::fs::symlink(there.join("2"), &link).unwrap();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn tcp_listens_at_its_port_and_calls_nobody() {
+    fn tcp_listens_at_its_port_and_connects_nowhere() {
         let other = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = other.local_addr().unwrap();
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

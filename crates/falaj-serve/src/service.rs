@@ -265,7 +265,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the service goes on to use of the file system, and the port at which it listens.
+/// The files that the service uses after its start, and the port at which it listens.
 fn confinement(args: &Args, scenario: &Scenario, text: &str, sockets: &[&Path]) -> Confinement {
     let mut confinement = Confinement::new();
     confinement.read(&args.file);

@@ -25,7 +25,8 @@ const FRIENDLY: f64 = (1.0 + BETA) / (1.0 - BETA) / 3.0;
 /// A tick of the kernel's clock. It is 10 ms in the kernel that the model is compared with; others
 /// have 1 or 4 ms.
 const TICK: u64 = 10_000_000;
-/// Growth is computed anew after so many ticks, though the window stays: 1/32 s.
+/// Growth is computed anew after this number of ticks, even if the window has not changed:
+/// 1/32 s.
 const COMPUTED: u64 = 3;
 /// No window is smaller after a loss.
 const LEAST: f64 = 2.0;
@@ -61,7 +62,7 @@ pub struct Cubic {
     computed: Option<(u64, f64)>,
     /// The shortest round trip.
     shortest: Span,
-    /// What shows that slow start has filled the path.
+    /// Detects that slow start has filled the path.
     start: HyStart,
 }
 
@@ -186,13 +187,13 @@ impl Cubic {
     }
 }
 
-/// HyStart: what a round trip of slow start has shown.
+/// HyStart: a round trip of slow start, as far as it has come.
 #[derive(Clone, Copy, Debug)]
 struct HyStart {
     /// When the round trip began; when an acknowledgement last came without a pause.
     began: Time,
     last: Time,
-    /// Its shortest round trip so far, of so many.
+    /// The shortest round trip measured in it, and the number of measurements.
     shortest: Span,
     measured: u32,
 }
@@ -210,7 +211,7 @@ impl HyStart {
     const PAUSE: Span = Span::from_millis(2);
     /// A sender holds segments for up to this to send them as one.
     const HELD: Span = Span::from_millis(1);
-    /// The round trip is known after so many.
+    /// Measurements after which the round trip counts as known.
     const MEASURED: u32 = 8;
     /// It has grown by an eighth, between these.
     const GROWN: (Span, Span) = (Span::from_millis(4), Span::from_millis(16));

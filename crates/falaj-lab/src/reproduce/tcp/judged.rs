@@ -19,7 +19,7 @@ const T_975_OF_9: f64 = 2.262;
 pub(super) enum CellVerdict {
     /// Goodput within 5 %, mean and 99th percentile of the delay within 10 %.
     Agrees,
-    /// What is further apart is so by no more than runs are by chance.
+    /// Some are further apart, but by no more than chance makes such runs differ.
     WithinChance,
     /// Not so, and the reason is known.
     Differs,

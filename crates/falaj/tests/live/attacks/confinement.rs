@@ -1,4 +1,4 @@
-//! Code that runs within the service, as that of a library does, or whoever has found a way in.
+//! Code that runs within the service, as that of a library does, or that of an intruder.
 
 use crate::common::{directory, signal};
 use crate::libraries::{drr, library};
@@ -91,7 +91,7 @@ fn read_again() {
     let service = Service::start_with("confined-again.toml", crate::service::THREE, &words, |_| {});
     let rate = |service: &Service| up(&service.adapter("calm"))["promise"]["rate"].as_u64();
     assert_eq!(rate(&service), Some(10_000_000));
-    // What the API changes is kept.
+    // Changes made through the API are kept.
     assert_eq!(service.patch("/v1/adapters/wild", &json!({ "queue": "60p" })).status, 200);
     assert!(fs::read_to_string(&state).unwrap().contains("60p"));
     replace(&service.file, &crate::service::THREE.replace("20mbit", "40mbit"));
