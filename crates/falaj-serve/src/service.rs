@@ -101,7 +101,8 @@ pub struct Args {
     state: Option<PathBuf>,
     /// A directory that stays open to the service after its start, beside those of the files that
     /// are named here and in the scenario: for sockets of virtual machines, files and libraries
-    /// that come later. It may be given several times; with `/` all may be read.
+    /// that come later. It has to be there at the start. It may be given several times; with `/`
+    /// all may be read.
     #[arg(long, value_name = "DIRECTORY")]
     access: Vec<PathBuf>,
     /// When the service is killed or fails, the kernel's bridge of this name joins its interfaces
@@ -128,6 +129,13 @@ pub struct Args {
 /// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     log::begin(args.log);
+    if let Some(missing) = args.access.iter().find(|directory| !directory.is_dir()) {
+        bail!(
+            "--access {}: no directory is there: make it before the service starts, or name the \
+             one above it",
+            missing.display()
+        );
+    }
     if let Some(bridge) = &args.fail_open {
         return supervise::main(args, bridge);
     }

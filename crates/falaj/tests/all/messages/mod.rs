@@ -212,6 +212,10 @@ fn a_service_that_does_not_begin() {
         assert_eq!(warned, told, "{ran:?}");
     }
     refused(
+        &[&serve, &["--access", "/nowhere"][..]].concat(),
+        "--access /nowhere: no directory is there: make it before the service starts",
+    );
+    refused(
         &[&serve, &["--fail-open", "br0"][..]].concat(),
         "--fail-open joins interfaces that are there, such as `eth1`, and this file has none",
     );
