@@ -185,5 +185,5 @@ pub fn add_rates(report: &mut LinksReport, before: &LinksReport) {
 }
 
 fn delivered(flow: &FlowReport) -> u64 {
-    flow.sent_bytes.saturating_sub(flow.lost_bytes)
+    flow.sent_bytes.saturating_sub(flow.lost_bytes + flow.not_taken_bytes)
 }

@@ -400,6 +400,13 @@ pub struct FlowReport {
     pub lost: u64,
     /// Their bytes.
     pub lost_bytes: u64,
+    /// Packets that left the link and that the far end did not take: no room there, no reader, its
+    /// interface down.
+    #[serde(default)]
+    pub not_taken: u64,
+    /// Their bytes.
+    #[serde(default)]
+    pub not_taken_bytes: u64,
     /// Packets that arrived twice.
     pub duplicated: u64,
     /// Packets that arrived with a bit turned.

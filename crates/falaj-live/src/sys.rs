@@ -30,6 +30,20 @@ pub(crate) fn index(socket: BorrowedFd<'_>, name: &str) -> Result<c_int, Errno> 
     Ok(unsafe { answer.ifr_ifru.ifru_ifindex })
 }
 
+/// The name of an interface, by its number, in the network namespace of the socket.
+pub(crate) fn name(socket: BorrowedFd<'_>, index: c_int) -> Result<String, Errno> {
+    // SAFETY: a zeroed ifreq is a valid one, without a name.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    request.ifr_ifru.ifru_ifindex = index;
+    let what = libc::SIOCGIFNAME as libc::Ioctl;
+    // SAFETY: the request reads and writes an ifreq, which outlives the call.
+    Errno::result(unsafe { libc::ioctl(socket.as_raw_fd(), what, &raw mut request) })?;
+    let bytes = request.ifr_name.iter().map(|&byte| byte as u8);
+    let name: Vec<u8> = bytes.take_while(|&byte| byte != 0).collect();
+    // Names are bytes; one that is no text is asked for by nobody here.
+    String::from_utf8(name).map_err(|_| Errno::EILSEQ)
+}
+
 /// An interface's flags: `IFF_UP` and the like.
 pub(crate) fn flags(socket: BorrowedFd<'_>, name: &str) -> Result<c_int, Errno> {
     let answer = request(socket, name, libc::SIOCGIFFLAGS as libc::Ioctl)?;

@@ -219,6 +219,7 @@ fn together(flows: &[Flow]) -> Vec<Flow> {
             (&mut sum.total.offered_bytes, total.offered_bytes),
             (&mut sum.total.sent, total.sent),
             (&mut sum.total.sent_bytes, total.sent_bytes),
+            (&mut sum.total.not_taken, total.not_taken),
             (&mut sum.total.beyond, total.beyond),
             (&mut sum.backlog, *backlog),
             (&mut sum.backlog_bytes, *backlog_bytes),

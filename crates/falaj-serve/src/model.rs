@@ -72,6 +72,9 @@ pub(super) struct Adapter {
     /// Its interface is gone for good.
     #[serde(default)]
     pub(super) gone: bool,
+    /// The name that its interface has now, where it was renamed since it was opened.
+    #[serde(default)]
+    pub(super) interface: Option<String>,
 }
 
 /// Packets of an adapter by direction.
@@ -151,6 +154,9 @@ pub(super) struct Total {
     pub(super) offered_bytes: u64,
     pub(super) sent: u64,
     pub(super) sent_bytes: u64,
+    /// Packets that left the link and that the far end did not take.
+    #[serde(default)]
+    pub(super) not_taken: u64,
     pub(super) dropped: BTreeMap<String, u64>,
     pub(super) delay: Quantiles,
     pub(super) release_error: Quantiles,

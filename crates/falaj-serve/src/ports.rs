@@ -70,6 +70,14 @@ struct WatchedInterface {
     name: String,
     interface: Box<dyn Backend>,
     monitor: Monitor,
+    /// Another name that its interface was said to have.
+    renamed: Option<String>,
+}
+
+impl WatchedInterface {
+    fn new(name: String, (interface, monitor): OpenEnd) -> WatchedInterface {
+        WatchedInterface { name, interface, monitor, renamed: None }
+    }
 }
 
 /// All interfaces that may change.
@@ -98,12 +106,13 @@ impl Interfaces {
         }
     }
 
-    /// Tells of those that are otherwise than they were.
-    fn look(&mut self) {
+    /// Tells of those that are otherwise than they were; `adapters` learn what their interfaces are
+    /// called.
+    fn look(&mut self, adapters: &Adapters) {
         let mut events = [EpollEvent::empty(); 16];
         let ready = self.epoll.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
         for event in &events[..ready] {
-            let Some(Some(watched)) = self.all.get(event.data() as usize) else { continue };
+            let Some(Some(watched)) = self.all.get_mut(event.data() as usize) else { continue };
             watched.monitor.clear();
             if let Some(why) = watched.interface.why() {
                 warn!(adapter = watched.name.as_str(), "{}: {why}", called(&watched.name));
@@ -120,6 +129,18 @@ impl Interfaces {
                     );
                 }
                 None => {}
+            }
+            let renamed = watched.interface.renamed();
+            if watched.renamed != renamed {
+                if let Some(name) = &renamed {
+                    let whose = called(&watched.name);
+                    info!(
+                        adapter = watched.name.as_str(),
+                        "{whose}: its interface is called {name} now, and stays {whose}'s"
+                    );
+                }
+                adapters.interface_is_called(&watched.name, renamed.clone());
+                watched.renamed = renamed;
             }
         }
     }
@@ -220,7 +241,7 @@ pub(super) fn open(
             PortName::There(end) => {
                 let opened = there(end, &opener).with_context(|| called(name))?;
                 let (port, (interface, monitor)) = opened;
-                interfaces.add(WatchedInterface { name: name.clone(), interface, monitor })?;
+                interfaces.add(WatchedInterface::new(name.clone(), (interface, monitor)))?;
                 (port, None)
             }
             PortName::Own | PortName::Tap(_) => {
@@ -327,7 +348,7 @@ impl Opened {
     }
 
     pub(super) fn look(&self) {
-        self.interfaces.borrow_mut().look();
+        self.interfaces.borrow_mut().look(&self.adapters);
     }
 
     /// Of adapters in namespaces, a process that is there.
@@ -575,7 +596,7 @@ impl Fleet {
                 (interface, monitor)
             }
         };
-        interfaces.add(WatchedInterface { name: name.to_owned(), interface, monitor })
+        interfaces.add(WatchedInterface::new(name.to_owned(), (interface, monitor)))
     }
 }
 

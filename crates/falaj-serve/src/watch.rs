@@ -132,7 +132,7 @@ impl Memory {
         let adapters: BTreeMap<String, AdapterCounts> = adapters.into_iter().collect();
         let mut places = BTreeMap::new();
         for adapter in scenario.adapters() {
-            let counts = adapters.get(&adapter.name).copied().unwrap_or_default();
+            let counts = adapters.get(&adapter.name).cloned().unwrap_or_default();
             places.insert(&adapter.name, all.len());
             let share = self.spent.get(&adapter.name).map(|was| {
                 counts.spent.saturating_sub(*was).as_nanos() as f64 / over.max(1) as f64
@@ -158,6 +158,7 @@ impl Memory {
                 processor: share,
                 held_back: counts.held_back,
                 gone: counts.gone,
+                interface: counts.interface,
                 ..Adapter::default()
             });
         }
@@ -282,6 +283,7 @@ fn told(name: &str, standing: &Standing, now: &LastLook, window: Option<Window>)
             offered_bytes: c.offered_bytes,
             sent: c.sent,
             sent_bytes: c.sent_bytes,
+            not_taken: now.counted.not_taken.packets,
             dropped: reasons.map(|(why, count)| (why.to_owned(), count)).into(),
             delay: since_start(&now.measured.delay),
             release_error: since_start(&now.measured.release_error),

@@ -111,6 +111,7 @@ fn sum(
     measured: &Sojourns,
 ) {
     all.counters.add(&counted.counters);
+    all.not_taken.add(&counted.not_taken);
     all.active = all.active.max(counted.active);
     measured_all.delay.add(&measured.delay);
     measured_all.release_error.add(&measured.release_error);
@@ -132,6 +133,8 @@ fn flow(
         sent_bytes: c.sent_bytes,
         lost: c.lost,
         lost_bytes: c.lost_bytes,
+        not_taken: counted.not_taken.packets,
+        not_taken_bytes: counted.not_taken.bytes,
         duplicated: c.duplicated,
         corrupted: c.corrupted,
         reordered: c.reordered,

@@ -215,6 +215,14 @@ mod tests {
     use crate::summary::tests::summary;
 
     #[test]
+    fn a_far_end_that_takes_nothing_is_a_loss() {
+        let mut summary = summary();
+        summary.flows[0].flow.not_taken.packets = 3;
+        let condition = Condition::parse("loss of up > 1%").unwrap();
+        assert_eq!(condition.holds(&summary).unwrap().as_deref(), Some("30.00 %"));
+    }
+
+    #[test]
     fn conditions_hold_or_not() {
         for (text, value) in [
             ("release.max > 200ns", Some("900 ns")),

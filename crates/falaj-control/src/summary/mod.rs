@@ -12,7 +12,7 @@ use falaj_engine::masks::{MaskStats, SojournStats};
 use falaj_engine::pipe::Counters;
 use falaj_engine::rules::RuleCounters;
 use falaj_live::adapters::{AdapterCounts, LostBothWays};
-use falaj_live::event_loop::{Forwarder, LiveFlow, LiveLosses};
+use falaj_live::event_loop::{Forwarder, LiveFlow, LiveLosses, NotTaken};
 use falaj_scenario::{Direction, Link, Scenario};
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::transmission::Air;
@@ -29,6 +29,8 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Default)]
 pub struct FlowSummary {
     counters: Counters,
+    /// Packets that left the link, and that the far end did not take.
+    not_taken: NotTaken,
     delay: Meter,
     release: Meter,
     /// How much later than due a packet was to be handed over, so that it left with others.
@@ -39,6 +41,7 @@ impl From<LiveFlow> for FlowSummary {
     fn from(flow: LiveFlow) -> FlowSummary {
         FlowSummary {
             counters: flow.counters,
+            not_taken: flow.not_taken,
             delay: flow.delay,
             release: flow.release_error,
             held: flow.held,
@@ -50,7 +53,7 @@ impl FlowSummary {
     /// A flow each of whose packets was handed over by itself: its counters, its delays in the
     /// queue, and its release errors.
     pub fn handed_over_singly(counters: Counters, delay: Meter, release: Meter) -> FlowSummary {
-        FlowSummary { counters, delay, release, held: Meter::default() }
+        FlowSummary { counters, delay, release, ..FlowSummary::default() }
     }
 }
 
@@ -123,17 +126,26 @@ fn ways(links: &[Link]) -> impl Iterator<Item = (String, &Direction)> {
 impl FlowSummary {
     fn add(&mut self, other: &FlowSummary) {
         self.counters.add(&other.counters);
+        self.not_taken.add(&other.not_taken);
         self.delay.add(&other.delay);
         self.release.add(&other.release);
         self.held.add(&other.held);
     }
 
+    /// Packets that came to the link and not to the far end: dropped, lost, or not taken there.
+    /// Of a packet that was doubled either copy may be the one that was not taken.
+    fn missing(&self) -> u64 {
+        let missing = self.counters.dropped() + self.counters.lost + self.not_taken.packets;
+        missing.min(self.counters.offered)
+    }
+
     fn loss(&self) -> f64 {
-        (self.counters.dropped() + self.counters.lost) as f64 / self.counters.offered.max(1) as f64
+        self.missing() as f64 / self.counters.offered.max(1) as f64
     }
 
     fn rate(&self, elapsed: Span) -> f64 {
-        self.counters.delivered_bytes() as f64 * 8e9 / elapsed.0.max(1) as f64
+        let taken = self.counters.delivered_bytes().saturating_sub(self.not_taken.bytes);
+        taken as f64 * 8e9 / elapsed.0.max(1) as f64
     }
 }
 
@@ -156,6 +168,19 @@ struct Named {
 impl Named {
     fn full_name(&self, ways: &[DirectionSummary]) -> String {
         format!("{} {}", ways[self.way].name, self.name)
+    }
+
+    /// What it is told as, where it is the worst of all.
+    fn told(&self, ways: &[DirectionSummary]) -> String {
+        let FlowSummary { counters, not_taken, delay, .. } = &self.flow;
+        let name = self.full_name(ways);
+        let lost = text::percent(self.flow.missing(), counters.offered);
+        let at_the_end = match not_taken.packets {
+            0 => String::new(),
+            packets => format!(" ({packets} packets were not taken by the far end)"),
+        };
+        let max = text::span(delay.max());
+        format!("worst flow: {name}: {lost} lost{at_the_end}, queueing max {max}")
     }
 }
 
@@ -256,6 +281,7 @@ impl Summary {
             "sent",
             "dropped",
             "lost",
+            "not taken",
             "rate",
             "queueing p50",
             "max",
@@ -264,13 +290,14 @@ impl Summary {
             "max",
         ];
         let rows = self.flows.iter().map(|named| {
-            let FlowSummary { counters, delay, release, .. } = &named.flow;
+            let FlowSummary { counters, not_taken, delay, release, .. } = &named.flow;
             vec![
                 named.full_name(&self.ways),
                 counters.offered.to_string(),
                 counters.sent.to_string(),
                 counters.dropped().to_string(),
                 counters.lost.to_string(),
+                not_taken.packets.to_string(),
                 text::rate(named.flow.rate(self.elapsed)),
                 text::span(delay.quantile(0.5)),
                 text::span(delay.max()),
@@ -326,10 +353,7 @@ impl Summary {
             told.iter().for_each(|told| eprintln!("{told}"));
         }
         if let Some(worst) = self.worst() {
-            let FlowSummary { counters, delay, .. } = &worst.flow;
-            let lost = text::percent(counters.dropped() + counters.lost, counters.offered);
-            let name = worst.full_name(&self.ways);
-            eprintln!("worst flow: {name}: {lost} lost, queueing max {}", text::span(delay.max()));
+            eprintln!("{}", worst.told(&self.ways));
         }
         for (n, why) in &self.losses {
             eprintln!("{n} {why}");
@@ -377,7 +401,8 @@ impl Summary {
             json!({
                 "flow": named.full_name(&self.ways), "offered": c.offered, "sent": c.sent,
                 "dropped": c.dropped(), "dropped_by_policy": c.dropped_by_policy,
-                "marked": c.marked, "lost": c.lost, "air": air_json(&c.air),
+                "marked": c.marked, "lost": c.lost, "not_taken": named.flow.not_taken.packets,
+                "air": air_json(&c.air),
                 "rate": named.flow.rate(self.elapsed),
                 "queueing": meter(&named.flow.delay), "release_error": meter(&named.flow.release),
                 "held": meter(&named.flow.held),
@@ -524,6 +549,25 @@ mod tests {
         let summary = Summary { losses, ..summary() }.of_adapters(&counts);
         let told = summary.losses.iter().find(|(n, _)| *n > 0);
         assert_eq!(told.unwrap().1, "packets found no memory: 7 that wild sent, 2 for wild");
+    }
+
+    /// A far end that takes nothing is a loss like any other, whatever else is told beside it.
+    #[test]
+    fn packets_that_the_far_end_did_not_take_are_lost() {
+        let mut summary = summary();
+        let NotTaken { packets, bytes } = &mut summary.flows[0].flow.not_taken;
+        (*packets, *bytes) = (4, 400);
+        let worst = summary.worst().unwrap().told(&summary.ways);
+        assert_eq!(
+            worst,
+            "worst flow: up all: 40.00 % lost (4 packets were not taken by the far end), \
+             queueing max 100 us"
+        );
+        let flow = &summary.json()["flows"][0];
+        assert_eq!((&flow["not_taken"], &flow["rate"]), (&json!(4), &json!(4800.0)));
+        // Either copy of a packet may be the one that was not taken.
+        summary.flows[0].flow.not_taken.packets = 15;
+        assert!(summary.flows[0].flow.loss() <= 1.0);
     }
 
     #[test]

@@ -101,7 +101,7 @@ pub struct LostBothWays {
 }
 
 /// What an adapter did that no flow of the link tells.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdapterCounts {
     /// Units from another one's address, which were not heard.
     pub foreign: u64,
@@ -123,6 +123,8 @@ pub struct AdapterCounts {
     pub held_back: u64,
     /// Its port is gone for good.
     pub gone: bool,
+    /// The name that its interface has now, where it was opened by another one.
+    pub interface: Option<String>,
 }
 
 /// The port of an adapter, and who may close it. The kernel closes a packet socket when no
@@ -457,13 +459,23 @@ impl Adapters {
         Ok(true)
     }
 
+    /// An adapter's interface has another name than it was opened by, or has its own again.
+    pub fn interface_is_called(&self, name: &str, interface: Option<String>) {
+        let mut shared = self.shared.borrow_mut();
+        if let Some(adapter) =
+            shared.adapters.iter_mut().flatten().find(|adapter| adapter.name == name)
+        {
+            adapter.counts.interface = interface;
+        }
+    }
+
     /// Those that are there, with what they did.
     pub fn counts(&self) -> Vec<(String, AdapterCounts)> {
         let shared = self.shared.borrow();
         let of = |(n, adapter): (usize, &Option<LiveAdapter>)| {
             let adapter = adapter.as_ref()?;
             let held_back = shared.turns.ended(n as u16);
-            Some((adapter.name.clone(), AdapterCounts { held_back, ..adapter.counts }))
+            Some((adapter.name.clone(), AdapterCounts { held_back, ..adapter.counts.clone() }))
         };
         shared.adapters.iter().enumerate().filter_map(of).collect()
     }

@@ -234,7 +234,7 @@ fn an_address_is_its_owners_over_a_restart() {
     second.adapters.report_addresses(Some(tell));
     second.outside[2].send(&unit(GATEWAY, mac(1))).unwrap();
     assert_eq!(read(&mut *second.near, NAMES), "");
-    let counts = second.adapters.counts()[2].1;
+    let counts = second.adapters.counts().swap_remove(2).1;
     assert_eq!((counts.foreign, counts.foreign_source), (1, Some(mac(1))));
     second.uplink.send(&unit(mac(1), GATEWAY)).unwrap();
     assert_eq!(read(&mut *second.far, NAMES), "a");

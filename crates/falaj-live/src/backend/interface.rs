@@ -48,6 +48,10 @@ impl Backend for Arc<PacketSocket> {
         PacketSocket::look(self)
     }
 
+    fn renamed(&self) -> Option<String> {
+        PacketSocket::renamed(self)
+    }
+
     fn unread(&self) -> u64 {
         PacketSocket::unread(self)
     }
@@ -76,6 +80,10 @@ impl Backend for Rc<XdpSocket> {
 
     fn look(&self) -> Option<InterfaceState> {
         XdpSocket::look(self)
+    }
+
+    fn renamed(&self) -> Option<String> {
+        XdpSocket::renamed(self)
     }
 
     fn unread(&self) -> u64 {

@@ -7,6 +7,7 @@
 
 mod address;
 pub mod batch;
+pub(crate) mod followed;
 pub(crate) mod frame;
 pub mod interface;
 pub mod loopback;
@@ -110,9 +111,15 @@ pub trait Backend: fmt::Debug {
         false
     }
 
-    /// Looks how it is, and takes an interface of its name that has appeared. Returns the new state
-    /// if it has changed.
+    /// Looks how it is. An interface is followed by its number, however it is called meanwhile;
+    /// where it is gone, one of its name that has appeared is taken. Returns the new state if it
+    /// has changed.
     fn look(&self) -> Option<InterfaceState> {
+        None
+    }
+
+    /// The name that the interface had at the last look, if it was opened by another one.
+    fn renamed(&self) -> Option<String> {
         None
     }
 

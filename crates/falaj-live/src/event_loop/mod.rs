@@ -44,7 +44,7 @@ pub use options::{Options, WhenFull};
 pub use recorder::{Recorded, Recorder};
 pub use run::Woken;
 pub use snapshot::{FlowSnapshot, Snapshot, Sojourns};
-pub use statistics::{LiveFlow, LiveLosses, LoopActivity};
+pub use statistics::{LiveFlow, LiveLosses, LoopActivity, NotTaken};
 pub use timer::Timer;
 
 use crate::backend::port::Port;

@@ -35,6 +35,7 @@ pub(crate) struct Burst {
     pub(crate) flow: u32,
     /// Length of each as the link accounts it; the last one's may be less.
     pub(crate) bytes: u32,
+    last: u32,
     pub(crate) packets: Vec<ReleasedPacket>,
     /// When it is to be looked at, or handed over.
     pub(crate) at: Time,
@@ -47,6 +48,11 @@ impl Burst {
     /// The index behind its last packet.
     pub(crate) fn to(&self) -> u32 {
         self.from + self.packets.len() as u32
+    }
+
+    /// Bytes of all its packets, as the link accounts them.
+    pub(crate) fn length(&self) -> u64 {
+        u64::from(self.bytes) * (self.packets.len() as u64).saturating_sub(1) + u64::from(self.last)
     }
 
     fn first_due(&self) -> Time {
@@ -117,6 +123,7 @@ impl Releases {
                 burst.to() == packet.index && burst.pipe == emit.pipe.0 && burst.due() <= sent.due;
             if behind && sent.due.since(burst.first_due()) <= self.slack {
                 burst.packets.push(sent);
+                burst.last = emit.bytes;
                 self.not_later_than_due(open);
                 return;
             }
@@ -133,7 +140,7 @@ impl Releases {
         burst.packets.push(sent);
         (burst.unit, burst.from, burst.pipe, burst.flow) =
             (packet.unit, packet.index, emit.pipe.0, emit.flow.0);
-        burst.bytes = emit.bytes;
+        (burst.bytes, burst.last) = (emit.bytes, emit.bytes);
         burst.order = self.made;
         self.open[unit] = Some(index);
         self.look_at(index, sent.due);

@@ -1,6 +1,6 @@
 //! What the forwarder knows of its flows, for whoever asks while it runs.
 
-use super::{Compliance, Forwarder, LiveLosses, RateViolation, Violation};
+use super::{Compliance, Forwarder, LiveLosses, NotTaken, RateViolation, Violation};
 use falaj_engine::PipeId;
 use falaj_engine::pipe::Counters;
 use falaj_engine::rules::{RuleCounters, RuleStats};
@@ -14,6 +14,8 @@ use falaj_traffic::meter::Meter;
 pub struct FlowSnapshot {
     /// By the engine.
     pub counters: Counters,
+    /// Packets that left the link, and that the far end did not take.
+    pub not_taken: NotTaken,
     /// When a packet of it came last; `None`: none ever did.
     pub active: Option<Time>,
 }
@@ -61,6 +63,7 @@ impl Forwarder {
     pub fn snapshot(&self) -> Snapshot {
         let counted = |pipe: PipeId, (f, &active): (usize, &Time)| FlowSnapshot {
             counters: self.network.counters(pipe, FlowId(f as u32)),
+            not_taken: self.flows[pipe.0 as usize][f].not_taken,
             active: (active != Time::NEVER).then_some(active),
         };
         let pipe = |&pipe: &PipeId| {

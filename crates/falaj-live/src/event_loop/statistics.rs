@@ -10,11 +10,31 @@ use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Span;
 use falaj_traffic::meter::Meter;
 
+/// Packets that the port at the far end did not take: no room there, no reader, its interface down,
+/// or not a frame that the kernel accepts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NotTaken {
+    /// Number of packets.
+    pub packets: u64,
+    /// Their bytes, as the link accounts them.
+    pub bytes: u64,
+}
+
+impl NotTaken {
+    /// Adds what another flow lost in this way.
+    pub fn add(&mut self, more: &NotTaken) {
+        self.packets += more.packets;
+        self.bytes += more.bytes;
+    }
+}
+
 /// What was measured of a flow.
 #[derive(Clone, Debug, Default)]
 pub struct LiveFlow {
     /// What the engine counted.
     pub counters: Counters,
+    /// Packets of it that left the link, and that the far end did not take.
+    pub not_taken: NotTaken,
     /// Nominal delay of packets that were handed over: last bit in to last bit out.
     pub delay: Meter,
     /// How late they were handed over: the call of the port, less the instant at

@@ -211,6 +211,9 @@ impl Forwarder {
                 }
             } else {
                 self.losses.not_taken += u64::from(packets);
+                let flow = &mut self.flows[burst.pipe as usize][burst.flow as usize];
+                flow.not_taken.packets += u64::from(packets);
+                flow.not_taken.bytes += burst.length();
             }
             self.units.gone(burst.unit, packets);
             self.releases.done(index);

@@ -16,7 +16,9 @@ use falaj_engine::{Engine, Output, PipeId, Prepared, change};
 use falaj_live::backend::loopback::{FlowLookup, LoopbackPort};
 use falaj_live::backend::port::{Port, Received};
 use falaj_live::clock::{Clock, monotonic, thread_cpu};
-use falaj_live::event_loop::{Attached, Forwarder, LiveLosses, Options, Timer, WhenFull, Woken};
+use falaj_live::event_loop::{
+    Attached, Forwarder, LiveLosses, NotTaken, Options, Timer, WhenFull, Woken,
+};
 use falaj_sched::contract::params::{FlowSetup, Setup, Values};
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::units::probability::Probability;
@@ -464,7 +466,10 @@ fn trouble_with_one_unit_ends_nothing() -> io::Result<()> {
     );
     let counters = forwarder.counters(PipeId(0), FLOW);
     assert_eq!((counters.sent, counters.dropped_large), (50, 10));
-    assert_eq!(forwarder.flows()[0][0].release_error.count(), 30, "only of what was handed over");
+    let flow = &forwarder.flows()[0][0];
+    assert_eq!(flow.release_error.count(), 30, "only of what was handed over");
+    assert_eq!(flow.not_taken, NotTaken { packets: 20, bytes: 2_000 }, "they are its losses");
+    assert_eq!(forwarder.snapshot().flows[0][0].not_taken, flow.not_taken);
     Ok(())
 }
 

@@ -25,6 +25,7 @@ use falaj_scenario::keys::{MTU_MAX, MTU_MIN};
 use falaj_sched::units::time::Time;
 use falaj_terminal::effective_config::EffectiveConfig;
 use falaj_terminal::standard_error;
+use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -120,6 +121,8 @@ struct End<'a> {
     name: &'a EndName,
     interface: Box<dyn Backend>,
     monitor: Monitor,
+    /// Another name that its interface was said to have.
+    renamed: RefCell<Option<String>>,
 }
 
 impl<'a> End<'a> {
@@ -130,7 +133,7 @@ impl<'a> End<'a> {
             fail_open: args.fail_open,
         };
         let (interface, monitor) = name.open(&options).with_context(|| name.to_string())?;
-        Ok(End { name, interface, monitor })
+        Ok(End { name, interface, monitor, renamed: RefCell::default() })
     }
 
     /// Both, by AF_XDP only if both can be had so.
@@ -163,6 +166,12 @@ impl<'a> End<'a> {
             Some(InterfaceState::Up) => note!("{} is up: forwarding", self.name),
             Some(state) => note!("{} {state}: waiting for it", self.name),
             None => {}
+        }
+        let renamed = self.interface.renamed();
+        if self.renamed.replace(renamed.clone()) != renamed
+            && let Some(name) = renamed
+        {
+            note!("the interface {} is called {name} now, and stays an end", self.name);
         }
     }
 }

@@ -41,6 +41,13 @@ pub(crate) fn set_up(name: &str, up: bool) {
     request(RouteNetlinkMessage::SetLink(link), 0);
 }
 
+/// Gives an interface another name.
+pub(crate) fn rename(name: &str, to: &str) {
+    let mut link = interface(name);
+    link.attributes = vec![LinkAttribute::IfName(to.into())];
+    request(RouteNetlinkMessage::SetLink(link), 0);
+}
+
 /// Sets an interface's mtu.
 pub(crate) fn set_mtu(name: &str, mtu: u32) {
     let mut link = interface(name);

@@ -1,12 +1,14 @@
 //! An interface is one link's: of two that forward there each frame would go on twice.
 //!
-//! Who has it holds a socket whose name tells so. Such a name is no file: the kernel keeps it in
+//! Who has it holds sockets whose names tell so: one has the interface's name, which another
+//! interface may have later that is to be taken then, and one its number, which it keeps however it
+//! is called. Such a name is no file: the kernel keeps it in
 //! the interface's own network namespace, and takes it back when its holder has ended, however that
 //! was. Anybody may take a name; so one that is held by another user, unless that is root, is no
 //! claim, and keeps nobody from anything.
 
 use std::fs;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
 use nix::errno::Errno;
@@ -18,15 +20,26 @@ use nix::unistd::geteuid;
 
 use crate::error::SetupStep;
 
-/// Claims an interface of the network namespace that the process is in now, for as long as the
-/// descriptor is open.
-pub(crate) fn claim(interface: &str) -> Result<OwnedFd, (SetupStep, Errno)> {
-    let name = UnixAddr::new_abstract(called(interface).as_bytes());
+/// Claims an interface of the network namespace that the process is in now, by its name and by its
+/// number, for as long as the descriptors are open.
+pub(crate) fn claim(interface: &str) -> Result<[OwnedFd; 2], (SetupStep, Errno)> {
+    let number = stream().and_then(|asking| crate::sys::index(asking.as_fd(), interface));
+    let number = number.map_err(|errno| (SetupStep::FindInterface, errno))?;
+    Ok([claimed(&called(interface))?, claimed(&numbered(number))?])
+}
+
+fn claimed(what: &str) -> Result<OwnedFd, (SetupStep, Errno)> {
+    let name = UnixAddr::new_abstract(what.as_bytes());
     name.and_then(|name| take(&name)).map_err(|errno| (SetupStep::Claim, errno))
 }
 
 fn called(interface: &str) -> String {
     format!("falaj/interface/{interface}")
+}
+
+/// No interface's name has a slash.
+fn numbered(index: i32) -> String {
+    format!("falaj/interface/number/{index}")
 }
 
 fn take(name: &UnixAddr) -> Result<OwnedFd, Errno> {
@@ -92,14 +105,15 @@ mod tests {
     #[test]
     fn an_interface_has_one_holder() {
         let name = format!("test-{}", std::process::id());
-        let held = claim(&name).expect("free");
+        let held = claimed(&called(&name)).expect("free");
         // However many ask.
         for _ in 0..10 {
-            assert_eq!(claim(&name).map(drop), Err((SetupStep::Claim, Errno::EBUSY)));
+            let again = claimed(&called(&name)).map(drop);
+            assert_eq!(again, Err((SetupStep::Claim, Errno::EBUSY)));
         }
-        assert!(claim(&format!("{name}-other")).is_ok());
+        assert!(claimed(&called(&format!("{name}-other"))).is_ok());
         drop(held);
-        assert!(claim(&name).is_ok());
+        assert!(claimed(&called(&name)).is_ok());
     }
 
     /// Whoever fills the queue of a name's holder hides not whose name it is.
@@ -108,7 +122,7 @@ mod tests {
         let interface = format!("test-full-{}", std::process::id());
         let name = UnixAddr::new_abstract(called(&interface).as_bytes()).expect("short");
         assert_eq!(holder(&name), None);
-        let _held = claim(&interface).expect("free");
+        let _held = claimed(&called(&interface)).expect("free");
         let mut asking = Vec::new();
         let full = loop {
             let socket = stream().expect("a socket");

@@ -17,7 +17,7 @@ mod vlan;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -29,6 +29,7 @@ use nix::sys::socket::{
 pub(crate) use self::claim::claim;
 pub use self::open::open;
 
+use crate::backend::followed::FollowedInterface;
 use crate::backend::frame;
 use crate::backend::name::InterfaceState;
 use crate::backend::port::{Port, Received};
@@ -44,14 +45,15 @@ const ROOM: usize = 8 << 20;
 #[derive(Debug)]
 pub struct PacketSocket {
     socket: OwnedFd,
+    /// The name that it was asked for by.
     interface: String,
     promiscuous: bool,
-    /// The interface's number and how it was when last looked at.
-    bound: Mutex<(c_int, InterfaceState)>,
+    /// The interface as it was when last looked at.
+    bound: Mutex<FollowedInterface>,
     /// Units that the kernel had no room for, as far as it was asked.
     unread: AtomicU64,
     /// Nobody else forwards at this interface.
-    _claim: Option<OwnedFd>,
+    _claim: Option<[OwnedFd; 2]>,
 }
 
 impl PacketSocket {
@@ -102,59 +104,59 @@ impl PacketSocket {
             socket,
             interface: interface.to_owned(),
             promiscuous,
-            bound: Mutex::new((-1, InterfaceState::Gone)),
+            bound: Mutex::new(FollowedInterface::gone(interface)),
             unread: AtomicU64::new(0),
             _claim: None,
         };
-        let now = adopted.find().map_err(|errno| (SetupStep::FindInterface, errno))?;
-        *adopted.bound.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        let now = FollowedInterface::called(adopted.as_fd(), interface);
+        *adopted.bound() = now.map_err(|errno| (SetupStep::FindInterface, errno))?;
         Ok(adopted)
     }
 
     /// The same with a claim on the interface.
-    pub(crate) fn claimed(self, claim: OwnedFd) -> PacketSocket {
+    pub(crate) fn claimed(self, claim: [OwnedFd; 2]) -> PacketSocket {
         PacketSocket { _claim: Some(claim), ..self }
     }
 
-    /// The interface's name.
+    /// The interface's name, as it was asked for.
     pub fn interface(&self) -> &str {
         &self.interface
     }
 
+    fn bound(&self) -> MutexGuard<'_, FollowedInterface> {
+        self.bound.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The interface's largest IP packet.
     pub fn mtu(&self) -> io::Result<u32> {
-        Ok(crate::sys::mtu(self.as_fd(), &self.interface)?.unsigned_abs())
+        Ok(crate::sys::mtu(self.as_fd(), &self.bound().name)?.unsigned_abs())
     }
 
     /// The interface's number; it tells interfaces of one network namespace apart.
     pub fn index(&self) -> i32 {
-        self.bound.lock().unwrap_or_else(PoisonError::into_inner).0
+        self.bound().index
     }
 
-    fn find(&self) -> Result<(c_int, InterfaceState), Errno> {
-        let index = crate::sys::index(self.as_fd(), &self.interface)?;
-        let up = crate::sys::flags(self.as_fd(), &self.interface)? & libc::IFF_UP != 0;
-        Ok((index, if up { InterfaceState::Up } else { InterfaceState::Down }))
-    }
-
-    /// Looks how the interface is, and takes one of its name that has appeared; says how it is if
-    /// that has changed.
+    /// Looks how the interface is, whatever it is called by now, and takes one of the name that was
+    /// asked for where it is gone; says how it is if that has changed.
     pub fn look(&self) -> Option<InterfaceState> {
-        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = match self.find() {
-            // Another interface of this name: the kernel has forgotten all that was asked for the
-            // first one.
-            Ok((index, _))
-                if index != bound.0 && attach(self.as_fd(), index, self.promiscuous).is_err() =>
-            {
-                (-1, InterfaceState::Gone)
-            }
-            Ok(now) => now,
-            Err(_) => (-1, InterfaceState::Gone),
-        };
-        let changed = (*bound != now).then_some(now.1);
+        let mut bound = self.bound();
+        let mut now = bound.look(self.as_fd(), &self.interface);
+        // Another interface: the kernel has forgotten all that was asked for the first one.
+        if now.index >= 0
+            && now.index != bound.index
+            && attach(self.as_fd(), now.index, self.promiscuous).is_err()
+        {
+            now = FollowedInterface::gone(&self.interface);
+        }
+        let changed = bound.differs(&now).then_some(now.state);
         *bound = now;
         changed
+    }
+
+    /// The interface's name at the last look, if it was asked for by another one.
+    pub fn renamed(&self) -> Option<String> {
+        self.bound().other_name(&self.interface)
     }
 
     /// Units that nobody read in time, since the socket was made.
@@ -359,7 +361,7 @@ impl PacketPort {
 
 impl Port for PacketPort {
     fn name(&self) -> String {
-        format!("The interface {}", self.reader.socket.interface)
+        format!("The interface {}", self.reader.socket.bound().name)
     }
 
     fn longest(&self) -> usize {

@@ -35,7 +35,8 @@ pub(crate) fn claimed(
     // The monitor first: what happens from here on is told.
     let monitor = Monitor::make().map_err(|errno| (SetupStep::Netlink, errno))?;
     let socket = PacketSocket::make(interface, promiscuous)?;
-    Ok(vec![socket, monitor, claim(interface)?])
+    let [name, number] = claim(interface)?;
+    Ok(vec![socket, monitor, name, number])
 }
 
 /// Takes over what [`claimed`] made, be it in another process.
@@ -44,8 +45,8 @@ pub(crate) fn take_over(
     interface: &str,
     promiscuous: bool,
 ) -> Result<(PacketSocket, Monitor), (SetupStep, Errno)> {
-    let [socket, monitor, claim] =
-        <[OwnedFd; 3]>::try_from(made).map_err(|_| (SetupStep::EnterNamespace, Errno::EPROTO))?;
+    let [socket, monitor, name, number] =
+        <[OwnedFd; 4]>::try_from(made).map_err(|_| (SetupStep::EnterNamespace, Errno::EPROTO))?;
     let socket = PacketSocket::adopt(socket, interface, promiscuous)?;
-    Ok((socket.claimed(claim), Monitor::adopt(monitor)))
+    Ok((socket.claimed([name, number]), Monitor::adopt(monitor)))
 }

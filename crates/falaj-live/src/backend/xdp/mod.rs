@@ -32,6 +32,7 @@ use nix::sys::socket::{self as sockets, AddressFamily, SockFlag, SockType, getso
 pub use self::checksum::complete;
 pub use self::chunks::LARGEST_MTU;
 
+use crate::backend::followed::FollowedInterface;
 use crate::backend::monitor::Monitor;
 use crate::backend::name::{InterfaceName, InterfaceState};
 use crate::backend::port::{Port, Received};
@@ -56,7 +57,7 @@ pub struct XdpSocket {
     descriptor: OwnedFd,
     bound: RefCell<BoundInterface>,
     /// Nobody else forwards at this interface.
-    _claim: OwnedFd,
+    _claim: [OwnedFd; 2],
 }
 
 #[derive(Debug)]
@@ -64,8 +65,8 @@ struct BoundInterface {
     /// A packet socket that receives nothing: the interface is promiscuous as long as it lives,
     /// and may be asked by it.
     control: OwnedFd,
-    index: i32,
-    state: InterfaceState,
+    /// As it was when last looked at.
+    interface: FollowedInterface,
     /// `None` while there is no interface.
     shared: Option<XdpMemory>,
     /// What was lost at sockets that are no more.
@@ -105,18 +106,17 @@ pub fn available() -> Result<(), Error> {
 pub fn open(place: &InterfaceName) -> Result<(XdpSocket, Monitor), Error> {
     let monitor_and_socket = || {
         let monitor = Monitor::make().map_err(|errno| (SetupStep::Netlink, errno))?;
-        let mut made = vec![monitor, packet::claim(&place.interface)?];
-        made.extend(make(&place.interface)?);
-        Ok(made)
+        let [name, number] = packet::claim(&place.interface)?;
+        let made = make(&place.interface)?;
+        Ok([monitor, name, number].into_iter().chain(made).collect())
     };
     let mut made = made_in(place.namespace.as_deref(), monitor_and_socket)?;
-    let (monitor, claim) = (Monitor::adopt(made.remove(0)), made.remove(0));
-    let (control, socket, shared, now) = take(made, &place.interface)?;
-    let (index, state) = now;
+    let monitor = Monitor::adopt(made.remove(0));
+    let claim = [made.remove(0), made.remove(0)];
+    let (control, socket, shared, interface) = take(made, &place.interface)?;
     let bound = RefCell::new(BoundInterface {
         control,
-        index,
-        state,
+        interface,
         shared: Some(shared),
         lost: 0,
         nothing: 0,
@@ -132,7 +132,8 @@ fn make(interface: &str) -> Result<Vec<OwnedFd>, (SetupStep, Errno)> {
     let control = sockets::socket(AddressFamily::Packet, SockType::Raw, flags, None);
     let control = control.map_err(|errno| (SetupStep::PacketSocket, errno))?;
     let asked = control.as_fd();
-    let (index, _) = find(asked, interface).map_err(|errno| (SetupStep::FindInterface, errno))?;
+    let index =
+        crate::sys::index(asked, interface).map_err(|errno| (SetupStep::FindInterface, errno))?;
     // Drivers that do not say have one.
     if sys::queues(asked, interface).is_ok_and(|queues| queues > 1) {
         return Err((SetupStep::XdpQueues, Errno::from_raw(0)));
@@ -162,21 +163,16 @@ fn make(interface: &str) -> Result<Vec<OwnedFd>, (SetupStep, Errno)> {
 fn take(
     made: Vec<OwnedFd>,
     interface: &str,
-) -> Result<(OwnedFd, OwnedFd, XdpMemory, (i32, InterfaceState)), Error> {
+) -> Result<(OwnedFd, OwnedFd, XdpMemory, FollowedInterface), Error> {
     let failed = |step| move |errno| Error::new(step, None, errno);
     let [control, socket, map, program] =
         <[OwnedFd; 4]>::try_from(made).map_err(|_| failed(SetupStep::XdpSocket)(Errno::EPROTO))?;
-    let now = find(control.as_fd(), interface).map_err(failed(SetupStep::FindInterface))?;
-    let shared = XdpMemory::new(socket.as_fd(), program, now.0.unsigned_abs())
+    let now = FollowedInterface::called(control.as_fd(), interface)
+        .map_err(failed(SetupStep::FindInterface))?;
+    let shared = XdpMemory::new(socket.as_fd(), program, now.index.unsigned_abs())
         .map_err(|(step, errno)| Error::new(step, None, errno))?;
     sys::put(map.as_fd(), socket.as_fd()).map_err(failed(SetupStep::BindXdp))?;
     Ok((control, socket, shared, now))
-}
-
-fn find(control: BorrowedFd<'_>, interface: &str) -> Result<(i32, InterfaceState), Errno> {
-    let index = crate::sys::index(control, interface)?;
-    let up = crate::sys::flags(control, interface)? & libc::IFF_UP != 0;
-    Ok((index, if up { InterfaceState::Up } else { InterfaceState::Down }))
 }
 
 impl XdpMemory {
@@ -267,41 +263,47 @@ impl XdpMemory {
 impl XdpSocket {
     /// The interface's largest IP packet.
     pub fn mtu(&self) -> io::Result<u32> {
-        Ok(crate::sys::mtu(self.bound.borrow().control.as_fd(), &self.place.interface)?
-            .unsigned_abs())
+        let bound = self.bound.borrow();
+        Ok(crate::sys::mtu(bound.control.as_fd(), &bound.interface.name)?.unsigned_abs())
     }
 
     /// The interface's number; it tells interfaces of one network namespace apart.
     pub fn index(&self) -> i32 {
-        self.bound.borrow().index
+        self.bound.borrow().interface.index
     }
 
     /// Whether the interface's driver takes VLAN tags out of frames before they come here, and so
     /// for good.
     pub fn loses_tags(&self) -> bool {
-        sys::takes_tags_out(self.bound.borrow().control.as_fd(), &self.place.interface)
+        let bound = self.bound.borrow();
+        sys::takes_tags_out(bound.control.as_fd(), &bound.interface.name)
     }
 
-    /// Looks how the interface is, and takes one of its name that has appeared; says how it is if
-    /// that has changed.
+    /// Looks how the interface is, whatever it is called by now, and takes one of the name that was
+    /// asked for where it is gone; says how it is if that has changed.
     pub fn look(&self) -> Option<InterfaceState> {
         let bound = &mut *self.bound.borrow_mut();
-        let was = (bound.index, bound.state);
-        let mut now = find(bound.control.as_fd(), &self.place.interface)
-            .unwrap_or((-1, InterfaceState::Gone));
-        if now.0 != bound.index {
+        let asked = &self.place.interface;
+        let mut now = bound.interface.look(bound.control.as_fd(), asked);
+        if now.index != bound.interface.index {
             // It went, and all that belonged to it.
             bound.lost += lost(self.descriptor.as_fd());
             bound.shared = None;
-            if now.0 >= 0 {
-                now = self.attach_anew(bound).unwrap_or((-1, InterfaceState::Gone));
+            if now.index >= 0 {
+                now = self.attach_anew(bound).unwrap_or_else(|_| FollowedInterface::gone(asked));
             }
         }
-        (bound.index, bound.state) = now;
-        (was != now).then_some(now.1)
+        let changed = bound.interface.differs(&now).then_some(now.state);
+        bound.interface = now;
+        changed
     }
 
-    fn attach_anew(&self, bound: &mut BoundInterface) -> Result<(i32, InterfaceState), Error> {
+    /// The interface's name at the last look, if it was asked for by another one.
+    pub fn renamed(&self) -> Option<String> {
+        self.bound.borrow().interface.other_name(&self.place.interface)
+    }
+
+    fn attach_anew(&self, bound: &mut BoundInterface) -> Result<FollowedInterface, Error> {
         let made = made_in(self.place.namespace.as_deref(), || make(&self.place.interface))?;
         let (control, socket, shared, now) = take(made, &self.place.interface)?;
         sys::replace(self.descriptor.as_fd(), &socket)
@@ -341,7 +343,7 @@ impl XdpPort {
 
 impl Port for XdpPort {
     fn name(&self) -> String {
-        format!("The interface {}", self.socket.place.interface)
+        format!("The interface {}", self.socket.bound.borrow().interface.name)
     }
 
     fn longest(&self) -> usize {

@@ -30,6 +30,7 @@ const CASES: &[(&str, fn())] = &[
     ("mutated_frames_of_a_guest_cost_no_good_one", mutated_by_a_guest),
     (MUTATED_IN_QUEUES, mutated_in_queues),
     ("an_interface_that_vanishes_is_told_of_and_taken_again", vanishes),
+    ("an_interface_that_is_renamed_is_followed", renamed),
     ("a_burst_that_is_not_read_is_told", unread),
     ("it_leaves_nothing_behind", leaves_nothing),
     ("interfaces_of_other_namespaces", elsewhere),
@@ -59,6 +60,7 @@ const BY_XDP: &[&str] = &[
     "hostile_frames_stop_nothing",
     "mutated_frames_cost_no_good_one",
     "an_interface_that_vanishes_is_told_of_and_taken_again",
+    "an_interface_that_is_renamed_is_followed",
     "it_leaves_nothing_behind",
     "interfaces_of_other_namespaces",
 ];
@@ -530,6 +532,38 @@ fn vanishes() {
     assert_eq!(netlink::promiscuity("b1"), 1);
     // The new interface has a new Ethernet address: host b is the one to call.
     pass_between(&mut b, &mut a, A[0]);
+    bridge.end();
+}
+
+/// Whoever renames an interface changes nothing of what passes there.
+fn renamed() {
+    let (mut a, mut b) = hosts();
+    let mut bridge = Bridge::start(&["a1", "b1"]);
+    pass_between(&mut a, &mut b, B[0]);
+    netlink::rename("a1", "wan0");
+    bridge.says("falaj: the interface a1 is called wan0 now, and stays an end");
+    netlink::set_up("wan0", false);
+    bridge.says("falaj: a1 is down: waiting for it");
+    netlink::set_up("wan0", true);
+    bridge.says("falaj: a1 is up: forwarding");
+    pass_between(&mut a, &mut b, B[1]);
+    // By its other name it is one link's still.
+    let second = program(&["bridge", "wan0", "b1"]).args(via()).output().expect("it starts");
+    let second = Ran::from(second);
+    assert!(
+        second.err.contains("wan0") && second.err.contains("another falaj forwards there"),
+        "{second:?}"
+    );
+    // Another interface of the old name is none of its ends as long as the first one is there.
+    let c = Host::start();
+    netlink::veth("a1", "c0", c.pid());
+    netlink::set_up("a1", true);
+    pass_between(&mut b, &mut a, A[0]);
+    assert_eq!(netlink::promiscuity("a1"), 0);
+    // Then it is the one of that name.
+    netlink::delete("wan0");
+    bridge.says("falaj: a1 is up: forwarding");
+    assert_eq!(netlink::promiscuity("a1"), 1);
     bridge.end();
 }
 

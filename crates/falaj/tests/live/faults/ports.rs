@@ -24,6 +24,14 @@ pub(crate) fn comes_back() {
     told.says("adapter a is up");
     told.passes("a");
 
+    netlink::rename("a1", "other");
+    told.says("adapter a: its interface is called other now, and stays adapter a's");
+    until("its name is known", || told.service.adapter("a")["interface"] == "other");
+    told.passes("a");
+    netlink::rename("other", "a1");
+    until("its name is known", || told.service.adapter("a")["interface"].is_null());
+    assert_eq!(told.said().matches("adapter a is gone").count(), 1, "{}", told.said());
+
     netlink::set_up("u1", false);
     told.says("the uplink is down: waiting for it");
     netlink::set_up("u1", true);
