@@ -29,7 +29,7 @@ mod taken;
 mod write;
 
 pub use change::{Change, Wanted};
-pub use read::{Broken, Capture, LARGEST, Packet, Unreadable, read};
+pub use read::{Broken, Capture, CapturedPacket, LARGEST, Packet, Unreadable, arrivals, read};
 pub use room::Room;
 pub use taken::{Taken, Verdict, word};
 pub use write::Writer;
@@ -49,6 +49,7 @@ mod tests {
     use falaj_sched::units::time::Time;
     use pcap_file::DataLink;
     use pcap_file::pcapng::blocks::section_header::SectionHeaderOption;
+    use std::io::Read;
     use std::time::Duration;
 
     fn taken() -> Vec<Taken> {
@@ -70,6 +71,10 @@ mod tests {
             }
         };
         verdicts.enumerate().map(one).collect()
+    }
+
+    fn taken_of(packet: &Packet) -> &Taken {
+        packet.taken.as_deref().expect("ours")
     }
 
     fn written(scenario: &str, taken: &[Taken]) -> Vec<u8> {
@@ -112,17 +117,19 @@ mod tests {
             let capture =
                 read(&written(scenario, &out_of_order)[..]).expect("what was just written");
             assert_eq!(
-                (capture.scenario.as_deref().unwrap_or(""), capture.broken),
-                (scenario, None)
+                (capture.scenario.as_deref().unwrap_or(""), &capture.broken),
+                (scenario, &None)
             );
             assert_eq!(capture.changes, changes(scenario));
-            let packets = capture.packets;
-            assert_eq!(packets.iter().filter_map(|p| p.taken).collect::<Vec<_>>(), taken());
+            let packets = &capture.packets;
+            assert_eq!(
+                packets.iter().filter_map(|p| p.taken.as_deref().copied()).collect::<Vec<_>>(),
+                taken()
+            );
             assert!(
-                packets
-                    .iter()
-                    .all(|p| p.frame == [p.taken.expect("ours").number as u8; KEPT]
-                        && p.length == 200)
+                packets.iter().all(
+                    |p| capture.frame(p) == [taken_of(p).number as u8; KEPT] && p.length == 200
+                )
             );
             assert_eq!(packets[1].at, 1_800_000_000_000_001_001);
         }
@@ -151,8 +158,8 @@ mod tests {
         }
         let capture = read(&file[..]).expect("a pcap");
         assert_eq!(capture.scenario, None);
-        let of = |p: &Packet| (p.at, p.length, p.frame.clone());
-        assert_eq!(of(&capture.packets[2]), (10_000_002_000, 1500, vec![2; 4]));
+        let of = |p: &Packet| (p.at, p.length, capture.frame(p));
+        assert_eq!(of(&capture.packets[2]), (10_000_002_000, 1500, &[2; 4][..]));
         file[20] = 101;
         assert!(matches!(read(&file[..]), Err(Unreadable::NotEthernet(DataLink::RAW))));
     }
@@ -210,6 +217,52 @@ mod tests {
                 .starts_with(&format!("what stands at byte {begin} of {}", good.len())),
             "{broken}"
         );
+    }
+
+    /// A reader that gives little at a time, as a pipe does.
+    struct Trickle<'a>(&'a [u8]);
+
+    impl Read for Trickle<'_> {
+        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+            let n = into.len().min(1_000).min(self.0.len());
+            let (now, later) = self.0.split_at(n);
+            into[..n].copy_from_slice(now);
+            self.0 = later;
+            Ok(n)
+        }
+    }
+
+    /// Blocks that are cut by the end of a piece, and one that is longer than a piece.
+    #[test]
+    fn a_file_is_read_a_piece_at_a_time() {
+        let long = "# a comment\n".repeat(60_000);
+        let many: Vec<Taken> = taken().into_iter().cycle().take(20_000).collect();
+        let file = written(&long, &many);
+        assert!(file.len() > 3 << 20, "{}", file.len());
+        let whole = read(&file[..]).expect("a capture");
+        assert_eq!((whole.packets.len(), whole.broken.as_ref()), (many.len(), None));
+        assert_eq!(read(Trickle(&file)).expect("a capture"), whole);
+        let mut seen = 0;
+        let broken = arrivals(&file[..], |arrival| {
+            seen +=
+                usize::from(arrival.taken().is_some_and(|t| arrival.frame[0] == t.number as u8));
+        });
+        assert_eq!((seen, broken.expect("a capture")), (many.len(), None));
+        let cut = read(&file[..file.len() - 1]).expect("a capture").broken.expect("it is cut off");
+        assert_eq!((cut.of, cut.why), (file.len() - 1, None));
+        assert!(cut.at > file.len() - 500, "{}", cut.at);
+    }
+
+    /// What cannot be is not read on for: the rest of the file might be long.
+    #[test]
+    fn interfaces_without_end_are_refused() {
+        let mut file = written("", &[]);
+        let interface = [1_u32, 20, 1 << 16, 0, 20].map(u32::to_be_bytes).concat();
+        for _ in 0..70_000 {
+            file.extend_from_slice(&interface);
+        }
+        let broken = read(&file[..]).expect("its beginning is good").broken.expect("too many");
+        assert!(broken.to_string().contains("more than 65536 interfaces"), "{broken}");
     }
 
     /// Whatever the file holds, reading it ends without a panic.

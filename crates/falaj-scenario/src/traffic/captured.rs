@@ -8,7 +8,7 @@ use crate::traffic::STAMP;
 use falaj_engine::classifier::Match;
 use falaj_engine::key::Key;
 use falaj_sched::contract::params::Values;
-use falaj_traffic::capture::{self, Packet};
+use falaj_traffic::capture;
 use falaj_traffic::source::recorded::{PACKETS_MAX, Recording};
 use std::fs::File;
 use std::path::Path;
@@ -62,41 +62,41 @@ pub(crate) fn recording(
             );
         }
     };
-    let capture = match capture::read(file) {
-        Ok(capture) => capture,
-        Err(why) => {
-            return refuse(
-                format!("{}: {why}", quoted(name)),
-                "a pcap or pcapng file of Ethernet frames".into(),
-            );
+    // Of those that are selected, no more than can be sent: instant, number if falaj has written
+    // it, length.
+    let (mut packets, mut all, mut selected) = (Vec::new(), 0_usize, 0_usize);
+    let read = capture::arrivals(file, |arrival| {
+        all += 1;
+        let takes = |rule: &Match| rule.takes(&Key::of_ethernet(arrival.frame));
+        if select.is_empty() || select.iter().any(takes) {
+            selected += 1;
+            if selected <= PACKETS_MAX {
+                let number = arrival.taken().map_or(u64::MAX, |taken| taken.number);
+                packets.push((arrival.at, number, arrival.length));
+            }
         }
-    };
-    let mut packets: Vec<&Packet> = capture
-        .packets
-        .iter()
-        .filter(|packet| {
-            let key = Key::of_ethernet(&packet.frame);
-            select.is_empty() || select.iter().any(|rule| rule.takes(&key))
-        })
-        .collect();
-    packets.sort_by_key(|packet| packet.at);
-    let Some(first) = packets.first().map(|packet| packet.at) else {
-        let (all, what) = (
-            capture.packets.len(),
-            if select.is_empty() { "has no packets" } else { "has none of these" },
+    });
+    if let Err(why) = read {
+        return refuse(
+            format!("{}: {why}", quoted(name)),
+            "a pcap or pcapng file of Ethernet frames".into(),
         );
+    }
+    if selected > PACKETS_MAX {
+        let help = format!("at most {PACKETS_MAX}: `select` fewer, or cut the file");
+        return refuse(format!("{} has {selected} packets", quoted(name)), help);
+    }
+    packets.sort_by_key(|&(at, number, _)| (at, number));
+    let Some(first) = packets.first().map(|packet| packet.0) else {
+        let what = if select.is_empty() { "has no packets" } else { "has none of these" };
         return refuse(
             format!("{} {what}, of {all} packets", quoted(name)),
             "another file, or another `select`".into(),
         );
     };
-    if packets.len() > PACKETS_MAX {
-        let help = format!("at most {PACKETS_MAX}: `select` fewer, or cut the file");
-        return refuse(format!("{} has {} packets", quoted(name), packets.len()), help);
-    }
-    let packet = |packet: &&Packet| {
-        let at = (packet.at - first) as f64 / speed;
-        let length = f64::from(packet.length.saturating_sub(ETHERNET).max(1)) * scale;
+    let packet = |&(at, _, length): &(u64, u64, u32)| {
+        let at = (at - first) as f64 / speed;
+        let length = f64::from(length.saturating_sub(ETHERNET).max(1)) * scale;
         (at as u64, length.round().max(1.0) as u32)
     };
     let mut recording = Recording { packets: packets.iter().map(packet).collect(), again: None };

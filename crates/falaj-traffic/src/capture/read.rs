@@ -17,6 +17,8 @@ pub struct Capture {
     pub scenario: Option<String>,
     /// Its packets in order of arrival.
     pub packets: Vec<Packet>,
+    /// Their frames, one behind the other.
+    frames: Vec<u8>,
     /// Changes of the link between them, in order.
     pub changes: Vec<Change>,
     /// What ports said that pace the link, in order.
@@ -58,10 +60,18 @@ pub struct Packet {
     pub at: u64,
     /// Its frame's length.
     pub length: u32,
-    /// The beginning of its frame.
-    pub frame: Vec<u8>,
+    /// Where the beginning of its frame stands, and its length there; see [`Capture::frame`].
+    frame: (usize, u32),
     /// What falaj says of it.
-    pub taken: Option<Taken>,
+    pub taken: Option<Box<Taken>>,
+}
+
+impl Capture {
+    /// The beginning of a packet's frame.
+    pub fn frame(&self, packet: &Packet) -> &[u8] {
+        let (from, length) = packet.frame;
+        self.frames.get(from..from + length as usize).unwrap_or_default()
+    }
 }
 
 /// Why a capture cannot be read.
@@ -79,8 +89,7 @@ pub enum Unreadable {
     Later(u32),
 }
 
-/// A capture of more bytes is not read: its packets are kept in memory, and what is known of each
-/// takes several times as much.
+/// A capture of more bytes is not read: what is replayed of it is kept in memory.
 pub const LARGEST: u64 = 4 << 30;
 
 impl fmt::Display for Unreadable {
@@ -115,7 +124,8 @@ impl fmt::Display for Unreadable {
 }
 impl std::error::Error for Unreadable {}
 
-/// Reads a capture, whoever has written it, as far as it goes.
+/// Reads a capture, whoever has written it, as far as it goes. It takes about as much memory as the
+/// file has bytes, and half of that for each packet that falaj wrote.
 ///
 /// # Errors
 /// It is no capture of Ethernet frames.
@@ -124,21 +134,180 @@ pub fn read(from: impl Read) -> Result<Capture, Unreadable> {
 }
 
 pub(super) fn of_at_most(from: impl Read, largest: u64) -> Result<Capture, Unreadable> {
-    let mut bytes = Vec::new();
-    from.take(largest + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|e| Unreadable::Malformed(PcapError::IoError(e)))?;
-    if bytes.len() as u64 > largest {
-        return Err(Unreadable::TooLarge);
-    }
     let mut capture = Capture::default();
-    let read = if bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) { pcapng } else { pcap };
-    read(&bytes, &mut capture)?;
+    let broken = scan(from, largest, &mut |item| match item {
+        CaptureItem::Scenario(text) => capture.scenario = Some(text),
+        CaptureItem::Packet(arrival) => {
+            let from = capture.frames.len();
+            capture.frames.extend_from_slice(arrival.frame);
+            capture.packets.push(Packet {
+                way: arrival.way,
+                at: arrival.at,
+                length: arrival.length,
+                frame: (from, arrival.frame.len() as u32),
+                taken: arrival.taken().map(Box::new),
+            });
+        }
+        CaptureItem::Entry(entry) => {
+            capture.changes.extend(Change::parse(entry));
+            capture.rooms.extend(Room::parse(entry));
+        }
+    })?;
+    capture.broken = broken;
     // Ours are written when they are decided; what counts is when they came.
-    capture.packets.sort_by_key(|p| (p.taken.map_or(u64::MAX, |t| t.number), p.at));
+    capture.packets.sort_by_key(|p| (p.taken.as_ref().map_or(u64::MAX, |t| t.number), p.at));
     capture.changes.sort_by_key(|change| change.number);
     capture.rooms.sort_by_key(|room| room.number);
     Ok(capture)
+}
+
+/// Reads the packets of a capture, whoever has written it, in the order of the file. It takes
+/// memory for one block of the file at a time. Returns where the file breaks off, if it does.
+///
+/// # Errors
+/// It is no capture of Ethernet frames.
+pub fn arrivals(
+    from: impl Read,
+    mut visit: impl FnMut(&CapturedPacket<'_>),
+) -> Result<Option<Broken>, Unreadable> {
+    scan(from, LARGEST, &mut |item| {
+        if let CaptureItem::Packet(arrival) = item {
+            visit(&arrival);
+        }
+    })
+}
+
+/// A packet as it stands in the file.
+#[derive(Clone, Copy, Debug)]
+pub struct CapturedPacket<'a> {
+    /// The interface that it came in by.
+    pub way: u32,
+    /// When, in nanoseconds since 1970.
+    pub at: u64,
+    /// Its frame's length.
+    pub length: u32,
+    /// The beginning of its frame.
+    pub frame: &'a [u8],
+    comment: Option<&'a str>,
+}
+
+impl CapturedPacket<'_> {
+    /// What falaj says of it.
+    pub fn taken(&self) -> Option<Taken> {
+        Taken::parse(self.comment?, self.way)
+    }
+}
+
+/// What a file holds.
+enum CaptureItem<'a> {
+    Scenario(String),
+    Packet(CapturedPacket<'a>),
+    /// Of the log of a capture that falaj wrote.
+    Entry(&'a [u8]),
+}
+
+/// A file that is read a piece at a time: kept is what was not parsed yet.
+struct Pieces<R> {
+    from: R,
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that were parsed.
+    parsed: usize,
+    /// Bytes of the file that were read, and may be.
+    read: u64,
+    largest: u64,
+    ended: bool,
+}
+
+impl<R: Read> Pieces<R> {
+    /// Bytes that are read at once, at least.
+    const PIECE: usize = 256 << 10;
+
+    fn new(from: R, largest: u64) -> Result<Pieces<R>, Unreadable> {
+        let mut pieces =
+            Pieces { from, buffer: Vec::new(), parsed: 0, read: 0, largest, ended: false };
+        pieces.more()?;
+        Ok(pieces)
+    }
+
+    /// What was read and not parsed yet.
+    fn rest(&self) -> &[u8] {
+        &self.buffer[self.parsed..]
+    }
+
+    /// All but so many bytes of the rest are parsed.
+    fn parsed_up_to(&mut self, left: usize) {
+        self.parsed = self.buffer.len() - left;
+    }
+
+    /// Where the rest begins in the file.
+    fn at(&self) -> usize {
+        self.read as usize - self.rest().len()
+    }
+
+    /// Reads on, by twice as much where what is there is not enough.
+    fn more(&mut self) -> Result<(), Unreadable> {
+        self.buffer.drain(..self.parsed);
+        self.parsed = 0;
+        let wanted = (self.buffer.len().max(Self::PIECE) as u64).min(self.largest + 1 - self.read);
+        let read = self.from.by_ref().take(wanted).read_to_end(&mut self.buffer);
+        let read = read.map_err(|e| Unreadable::Malformed(PcapError::IoError(e)))? as u64;
+        self.read += read;
+        self.ended = read < wanted;
+        if self.read > self.largest { Err(Unreadable::TooLarge) } else { Ok(()) }
+    }
+
+    /// The length of the file, of which nothing more is kept.
+    fn length(&mut self) -> Result<usize, Unreadable> {
+        while !self.ended {
+            self.parsed_up_to(0);
+            self.more()?;
+        }
+        Ok(self.read as usize)
+    }
+
+    /// Nothing more can be read, for this reason; `None`: it is cut off.
+    fn breaks_off(&mut self, why: Option<String>) -> Result<Option<Broken>, Unreadable> {
+        let at = self.at();
+        Ok(Some(Broken { at, of: self.length()?, why }))
+    }
+
+    /// What cannot be parsed as it stands: reads on where that may help, and says else where the
+    /// file breaks off. It says at this place how long it is, and that beside so many bytes more.
+    fn unparsed(
+        &mut self,
+        error: &PcapError,
+        (at, beside): (usize, usize),
+        order: Endianness,
+    ) -> Result<Option<Broken>, Unreadable> {
+        let rest = self.rest();
+        let length = rest.get(at..).and_then(<[u8]>::first_chunk).map(|length| match order {
+            Endianness::Big => u32::from_be_bytes(*length),
+            Endianness::Little => u32::from_le_bytes(*length),
+        });
+        let whole = rest.len().saturating_sub(beside);
+        let cut_off = length.is_none_or(|length| length as usize > whole);
+        match (cut_off, error) {
+            (true, PcapError::IncompleteBuffer) if !self.ended => {
+                self.more()?;
+                Ok(None)
+            }
+            (true, _) => self.breaks_off(None),
+            (false, PcapError::IncompleteBuffer) => {
+                self.breaks_off(Some("its length is not that of what is in it".to_owned()))
+            }
+            (false, error) => self.breaks_off(Some(error.to_string())),
+        }
+    }
+}
+
+fn scan(
+    from: impl Read,
+    largest: u64,
+    visit: &mut dyn FnMut(CaptureItem<'_>),
+) -> Result<Option<Broken>, Unreadable> {
+    let mut pieces = Pieces::new(from, largest)?;
+    let read = if pieces.rest().starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) { pcapng } else { pcap };
+    read(&mut pieces, visit)
 }
 
 /// The file's header could not be read.
@@ -149,48 +318,64 @@ fn beginning(error: PcapError, length: usize) -> Unreadable {
     }
 }
 
-/// Nothing more can be read. What stands there says at this place how long it is, and that beside
-/// so many bytes more.
-fn broken(
-    error: &PcapError,
-    (at, beside): (usize, usize),
-    order: Endianness,
-    rest: &[u8],
-    of: usize,
-) -> Option<Broken> {
-    let length = rest.get(at..).and_then(<[u8]>::first_chunk).map(|length| match order {
-        Endianness::Big => u32::from_be_bytes(*length),
-        Endianness::Little => u32::from_le_bytes(*length),
-    });
-    let cut_off = length.is_none_or(|length| length as usize > rest.len().saturating_sub(beside));
-    let why = (!cut_off).then(|| match error {
-        PcapError::IncompleteBuffer => "its length is not that of what is in it".to_owned(),
-        error => error.to_string(),
-    });
-    Some(Broken { at: of - rest.len(), of, why })
+/// Returns true if the section at the beginning of a file says that it is longer than this, in its
+/// own order of bytes.
+fn is_longer_than_there_is(section: &[u8]) -> bool {
+    let word = |at: usize| section.get(at..).and_then(<[u8]>::first_chunk).copied();
+    let (Some(length), Some(magic)) = (word(4), word(8)) else { return true };
+    let big = u32::from_be_bytes(magic) == 0x1a2b_3c4d;
+    let length = if big { u32::from_be_bytes(length) } else { u32::from_le_bytes(length) };
+    length as usize > section.len()
 }
 
-fn pcapng(bytes: &[u8], capture: &mut Capture) -> Result<(), Unreadable> {
-    let (mut rest, mut file) =
-        PcapNgParser::new(bytes).map_err(|error| beginning(error, bytes.len()))?;
+/// Interfaces of a section at most: each is kept.
+const INTERFACES: usize = 1 << 16;
+
+fn pcapng<R: Read>(
+    pieces: &mut Pieces<R>,
+    visit: &mut dyn FnMut(CaptureItem<'_>),
+) -> Result<Option<Broken>, Unreadable> {
+    let mut file = loop {
+        match PcapNgParser::new(pieces.rest()) {
+            Ok((rest, file)) => {
+                let left = rest.len();
+                pieces.parsed_up_to(left);
+                break file;
+            }
+            Err(PcapError::IncompleteBuffer)
+                if !pieces.ended && is_longer_than_there_is(pieces.rest()) =>
+            {
+                pieces.more()?;
+            }
+            Err(error) => return Err(beginning(error, pieces.length()?)),
+        }
+    };
     let scenario: String = file.section().options.iter().filter_map(comment).collect();
     let version = file.section().options.iter().find_map(version);
     if let Some(later) = version.filter(|version| *version > VERSION) {
         return Err(Unreadable::Later(later));
     }
-    capture.scenario = Some(scenario).filter(|text| !text.is_empty() && version.is_some());
+    if !scenario.is_empty() && version.is_some() {
+        visit(CaptureItem::Scenario(scenario));
+    }
     // Of each interface, the power of ten of its clock.
     let mut clocks: Vec<u8> = Vec::new();
-    while !rest.is_empty() {
-        let (behind, block) = match file.next_block(rest) {
-            Ok(read) => read,
-            Err(error) => {
-                capture.broken =
-                    broken(&error, (4, 0), file.section().endianness, rest, bytes.len());
-                break;
+    loop {
+        if pieces.rest().is_empty() {
+            if pieces.ended {
+                return Ok(None);
             }
+            pieces.more()?;
+            continue;
+        }
+        let order = file.section().endianness;
+        let (left, block) = match file.next_block(pieces.rest()) {
+            Ok((rest, block)) => (rest.len(), block),
+            Err(error) => match pieces.unparsed(&error, (4, 0), order)? {
+                Some(broken) => return Ok(Some(broken)),
+                None => continue,
+            },
         };
-        rest = behind;
         match block {
             Block::SectionHeader(_) => clocks.clear(),
             Block::InterfaceDescription(interface) => {
@@ -202,31 +387,34 @@ fn pcapng(bytes: &[u8], capture: &mut Capture) -> Result<(), Unreadable> {
                     _ => None,
                 };
                 clocks.push(interface.options.iter().find_map(resolution).unwrap_or(6));
+                if clocks.len() > INTERFACES {
+                    let why = format!("its section has more than {INTERFACES} interfaces");
+                    return pieces.breaks_off(Some(why));
+                }
             }
             Block::EnhancedPacket(packet) => {
                 // The library takes every clock for one of nanoseconds.
                 let ticks = packet.timestamp.as_nanos() as u64;
                 let clock = clocks.get(packet.interface_id as usize).copied().unwrap_or(9);
                 let comment = packet.options.iter().find_map(|option| match option {
-                    EnhancedPacketOption::Comment(text) => Some(text),
+                    EnhancedPacketOption::Comment(text) => Some(&**text),
                     _ => None,
                 });
-                capture.packets.push(Packet {
+                visit(CaptureItem::Packet(CapturedPacket {
                     way: packet.interface_id,
                     at: nanos(ticks, clock),
                     length: packet.original_len,
-                    frame: packet.data.to_vec(),
-                    taken: comment.and_then(|text| Taken::parse(text, packet.interface_id)),
-                });
+                    frame: &packet.data,
+                    comment,
+                }));
             }
             Block::SystemdJournalExport(entry) if version.is_some() => {
-                capture.changes.extend(Change::parse(&entry.journal_entry));
-                capture.rooms.extend(Room::parse(&entry.journal_entry));
+                visit(CaptureItem::Entry(&entry.journal_entry));
             }
             _ => {}
         }
+        pieces.parsed_up_to(left);
     }
-    Ok(())
 }
 
 fn comment<'a>(option: &'a SectionHeaderOption<'_>) -> Option<&'a str> {
@@ -258,28 +446,45 @@ pub(super) fn nanos(ticks: u64, power: u8) -> u64 {
     u64::try_from(nanos).unwrap_or(u64::MAX)
 }
 
-fn pcap(bytes: &[u8], capture: &mut Capture) -> Result<(), Unreadable> {
-    let (mut rest, file) = PcapParser::new(bytes).map_err(|error| beginning(error, bytes.len()))?;
+fn pcap<R: Read>(
+    pieces: &mut Pieces<R>,
+    visit: &mut dyn FnMut(CaptureItem<'_>),
+) -> Result<Option<Broken>, Unreadable> {
+    /// No header of a file is longer.
+    const HEADER: usize = 24;
+    while pieces.rest().len() < HEADER && !pieces.ended {
+        pieces.more()?;
+    }
+    let (left, file) = match PcapParser::new(pieces.rest()) {
+        Ok((rest, file)) => (rest.len(), file),
+        Err(error) => return Err(beginning(error, pieces.length()?)),
+    };
+    pieces.parsed_up_to(left);
     if file.header().datalink != DataLink::ETHERNET {
         return Err(Unreadable::NotEthernet(file.header().datalink));
     }
-    while !rest.is_empty() {
-        let (behind, packet) = match file.next_packet(rest) {
-            Ok(read) => read,
-            Err(error) => {
-                capture.broken =
-                    broken(&error, (8, 16), file.header().endianness, rest, bytes.len());
-                break;
+    loop {
+        if pieces.rest().is_empty() {
+            if pieces.ended {
+                return Ok(None);
             }
+            pieces.more()?;
+            continue;
+        }
+        let (left, packet) = match file.next_packet(pieces.rest()) {
+            Ok((rest, packet)) => (rest.len(), packet),
+            Err(error) => match pieces.unparsed(&error, (8, 16), file.header().endianness)? {
+                Some(broken) => return Ok(Some(broken)),
+                None => continue,
+            },
         };
-        rest = behind;
-        capture.packets.push(Packet {
+        visit(CaptureItem::Packet(CapturedPacket {
             way: 0,
             at: u64::try_from(packet.timestamp.as_nanos()).unwrap_or(u64::MAX),
             length: packet.orig_len,
-            frame: packet.data.to_vec(),
-            taken: None,
-        });
+            frame: &packet.data,
+            comment: None,
+        }));
+        pieces.parsed_up_to(left);
     }
-    Ok(())
 }

@@ -265,7 +265,8 @@ impl Compared {
             Ok(capture) => capture,
             Err(why) => return vec![format!("{name}: {why}")],
         };
-        let taken: Vec<Taken> = capture.packets.iter().filter_map(|packet| packet.taken).collect();
+        let taken = capture.packets.iter().filter_map(|packet| packet.taken.as_deref().copied());
+        let taken: Vec<Taken> = taken.collect();
         let mut wrong = Vec::new();
         if told["verdict"] == "broken" {
             wrong.push("a bound is broken".to_owned());

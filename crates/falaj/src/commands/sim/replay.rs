@@ -51,7 +51,8 @@ pub(crate) fn main(path: &Path, scenario: Option<&Path>, as_json: bool) -> Resul
             ));
         }
     };
-    let taken: Vec<Taken> = capture.packets.iter().filter_map(|p| p.taken).collect();
+    let taken: Vec<Taken> =
+        capture.packets.iter().filter_map(|p| p.taken.as_deref().copied()).collect();
     let ours = !taken.is_empty() && taken.len() == capture.packets.len();
     let gaps = taken.iter().enumerate().any(|(i, t)| t.number != i as u64)
         || capture.changes.iter().enumerate().any(|(i, change)| change.number != i as u64)
@@ -229,7 +230,7 @@ fn own_arrivals(capture: &Capture) -> Vec<Arrival> {
         let length = taken.length.unwrap_or(taken.bytes);
         Arrival { way: taken.way, flow, key, length, at: taken.arrival }
     };
-    capture.packets.iter().filter_map(|p| Some(of(p.taken.as_ref()?, &p.frame))).collect()
+    capture.packets.iter().filter_map(|p| Some(of(p.taken.as_ref()?, capture.frame(p)))).collect()
 }
 
 /// Arrivals alone: instants from the first one on, links and flows by the scenario's rules.
@@ -241,7 +242,7 @@ fn foreign(capture: &Capture) -> Vec<Arrival> {
     let arrival = |packet: &capture::Packet| Arrival {
         way: u32::from(packet.way == 1),
         flow: None,
-        key: Key::of_ethernet(&packet.frame),
+        key: Key::of_ethernet(capture.frame(packet)),
         length: packet.length.saturating_sub(ETHERNET).max(1),
         at: Time(packet.at - first),
     };
