@@ -139,6 +139,8 @@ pub struct Dropped {
     pub handle: u32,
     /// Length as the link accounts it.
     pub bytes: u32,
+    /// When its last bit came to the pipe.
+    pub arrival: Time,
     /// Why.
     pub why: DropReason,
 }

@@ -22,8 +22,6 @@ pub trait Observer {
 pub struct Loss {
     /// Where, and why.
     pub dropped: Dropped,
-    /// When it came to the pipe; not known where rules may have led it through others before.
-    pub came: Option<Time>,
     /// When it was lost, or a little later: when the next packet came. Of what is lost after the
     /// run it is the run's end.
     pub told: Time,

@@ -110,7 +110,7 @@ impl Observer for PacketWindow {
         {
             // The link sent it, though it did not arrive.
             self.count(loss.told, dropped.bytes, true);
-            self.count(loss.came.unwrap_or(loss.told), dropped.bytes, false);
+            self.count(dropped.arrival, dropped.bytes, false);
         }
     }
 }

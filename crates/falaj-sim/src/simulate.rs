@@ -153,8 +153,6 @@ impl Entrance {
 /// their sources hear of them, or somebody wants to know of each.
 struct Underway {
     follows: bool,
-    /// Rules lead them.
-    ruled: bool,
     /// By handle: whose it is, and when it came.
     packets: Vec<(usize, Time)>,
     free: Vec<u32>,
@@ -166,7 +164,7 @@ impl Underway {
         let ruled = !experiment.network.rules.is_empty();
         let sources = experiment.feeds.iter().map(|feed| feed.traffic + 1).max().unwrap_or(0);
         let ways = vec![Meter::new(); if ruled { sources } else { 0 }];
-        Underway { follows: ruled || each, ruled, packets: Vec::new(), free: Vec::new(), ways }
+        Underway { follows: ruled || each, packets: Vec::new(), free: Vec::new(), ways }
     }
 
     /// A handle for a packet that enters.
@@ -196,11 +194,6 @@ impl Underway {
             way.record(due - came);
         }
         self.free.push(handle);
-    }
-
-    /// When a packet that is lost came to where that happens, if it has not been elsewhere before.
-    fn came(&self, handle: u32) -> Option<Time> {
-        (self.follows && !self.ruled).then(|| self.packets[handle as usize].1)
     }
 }
 
@@ -275,8 +268,7 @@ impl<W: Observer> Teller<'_, W> {
                 }
                 Output::Drop(dropped) => {
                     if W::ALL {
-                        let came = underway.came(dropped.handle);
-                        self.each.lost(&Loss { dropped: *dropped, came, told: now });
+                        self.each.lost(&Loss { dropped: *dropped, told: now });
                     }
                     underway.leaves(dropped.handle, None);
                 }
@@ -515,7 +507,7 @@ fn run_as<const CLOSED: bool, W: Observer>(
         complete: end == whole,
     };
     if W::ALL {
-        sent_after(&mut network, &underway, teller.each, end);
+        sent_after(&mut network, teller.each, end);
     }
     Ok(ran)
 }
@@ -525,7 +517,7 @@ fn run_as<const CLOSED: bool, W: Observer>(
 const FRUITLESS: u32 = 100_000;
 
 /// What still waits after the last instant that counts is sent, if it ever is.
-fn sent_after(network: &mut Network, underway: &Underway, each: &mut impl Observer, end: Time) {
+fn sent_after(network: &mut Network, each: &mut impl Observer, end: Time) {
     let (mut out, mut fruitless) = (Vec::new(), 0);
     while fruitless < FRUITLESS && network.next_event() < Time::NEVER {
         network.poll(network.next_event(), &mut out);
@@ -534,7 +526,7 @@ fn sent_after(network: &mut Network, underway: &Underway, each: &mut impl Observ
             match output {
                 Output::Emit(emit) => each.sent(&emit),
                 Output::Drop(dropped) => {
-                    each.lost(&Loss { dropped, came: underway.came(dropped.handle), told: end });
+                    each.lost(&Loss { dropped, told: end });
                 }
                 _ => continue,
             }

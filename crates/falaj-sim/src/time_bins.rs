@@ -117,7 +117,7 @@ impl Observer for TimeBins {
         if matches!(loss.dropped.why, DropReason::Rule | DropReason::Unmatched) {
             return;
         }
-        let came = self.at(loss.came.unwrap_or(loss.told));
+        let came = self.at(loss.dropped.arrival);
         let lost = self.at(loss.told);
         let flow = self.of(loss.dropped.pipe, loss.dropped.flow);
         if let Some(part) = came {

@@ -196,11 +196,12 @@ impl Impairer {
         self.left += 1;
         self.states.iter_mut().for_each(|state| state.on_wire(&mut packet));
         packet.free = packet.end;
-        let Emit { pipe, flow, handle, bytes, .. } = emit;
+        let Emit { pipe, flow, handle, bytes, arrival, .. } = emit;
         if packet.lost {
             counters.lost += 1;
             counters.lost_bytes += u64::from(bytes);
-            out.push(Output::Drop(Dropped { pipe, flow, handle, bytes, why: DropReason::Lost }));
+            let why = DropReason::Lost;
+            out.push(Output::Drop(Dropped { pipe, flow, handle, bytes, arrival, why }));
             return (packet.end, packet.free);
         }
         self.states.iter_mut().for_each(|state| state.on_the_way(&mut packet));

@@ -161,8 +161,8 @@ impl Network {
             }
         };
         self.passed.push(emit);
-        let Emit { pipe, flow, handle, bytes, .. } = emit;
-        self.lost(Dropped { pipe, flow, handle, bytes, why }, out);
+        let Emit { pipe, flow, handle, bytes, arrival, .. } = emit;
+        self.lost(Dropped { pipe, flow, handle, bytes, arrival, why }, out);
     }
 
     /// A packet leaves for good.

@@ -179,7 +179,7 @@ impl PipeCore {
         }
         self.stats.thrown_out(&packet, by_policy);
         let why = if by_policy { DropReason::Policy } else { DropReason::Discipline };
-        out.push(self.dropped(packet.handle, packet.flow, packet.bytes, why));
+        out.push(self.dropped(packet, why));
     }
 
     #[cold]
@@ -223,7 +223,12 @@ impl PipeCore {
     /// A packet that is too large, or of a link that does something to packets: what it costs, if
     /// it is let in.
     #[cold]
-    pub(super) fn comes_apart(&mut self, unit: &Unit, out: &mut Vec<Output>) -> Option<u32> {
+    pub(super) fn comes_apart(
+        &mut self,
+        unit: &Unit,
+        arrival: Time,
+        out: &mut Vec<Output>,
+    ) -> Option<u32> {
         let Unit { flow, handle, bytes } = *unit;
         let largest = self.spec.framing.map_or(self.spec.setup.largest, |framing| framing.largest);
         let cost = self.spec.framing.map_or(bytes, |framing| framing.of(bytes));
@@ -231,7 +236,8 @@ impl PipeCore {
             let drops = self.stats.drops(flow);
             drops.large += 1;
             drops.bytes += u64::from(cost);
-            out.push(self.dropped(handle, flow, cost, DropReason::TooLarge));
+            let packet = Packet { handle, bytes: cost, flow, arrival };
+            out.push(self.dropped(packet, DropReason::TooLarge));
             return None;
         }
         if let Some(impairer) = &mut self.impairer {
@@ -242,19 +248,13 @@ impl PipeCore {
 
     /// A packet does not get into its queue.
     #[cold]
-    pub(super) fn turned_away(
-        &mut self,
-        unit: &Unit,
-        cost: u32,
-        by_policy: bool,
-        out: &mut Vec<Output>,
-    ) {
+    pub(super) fn turned_away(&mut self, packet: Packet, by_policy: bool, out: &mut Vec<Output>) {
         if let Some(impairer) = &mut self.impairer {
-            impairer.turned_away(unit.flow);
+            impairer.turned_away(packet.flow);
         }
-        self.stats.turned_away(unit.flow, cost, by_policy);
+        self.stats.turned_away(packet.flow, packet.bytes, by_policy);
         let why = if by_policy { DropReason::Policy } else { DropReason::QueueFull };
-        out.push(self.dropped(unit.handle, unit.flow, cost, why));
+        out.push(self.dropped(packet, why));
     }
 
     /// Bytes that a unit of `bytes` costs on the link.
@@ -262,8 +262,9 @@ impl PipeCore {
         self.spec.framing.map_or(bytes, |framing| framing.of(bytes))
     }
 
-    fn dropped(&self, handle: u32, flow: FlowId, bytes: u32, why: DropReason) -> Output {
-        Output::Drop(Dropped { pipe: self.id, flow, handle, bytes, why })
+    fn dropped(&self, packet: Packet, why: DropReason) -> Output {
+        let Packet { handle, bytes, flow, arrival } = packet;
+        Output::Drop(Dropped { pipe: self.id, flow, handle, bytes, arrival, why })
     }
 
     /// See [`PacketPath::next_due`](super::PacketPath::next_due).
@@ -441,7 +442,7 @@ impl PipeCore {
         out: &mut Vec<Output>,
     ) {
         self.stats.dropped_by_change(flow, packet.bytes);
-        out.push(self.dropped(packet.handle, packet.flow, packet.bytes, DropReason::Changed));
+        out.push(self.dropped(*packet, DropReason::Changed));
     }
 
     /// Goes on with the wire, the device and the impairments of another pipe. `on_the_wire` is the

@@ -193,16 +193,15 @@ impl<S: HeldScheduler> PacketPath for SchedulerPipe<S> {
         }
         let (mut at, mut by_device) = (now, false);
         if bytes > self.core.plain {
-            match self.core.comes_apart(&unit, out) {
+            match self.core.comes_apart(&unit, now, out) {
                 Some(cost) => bytes = cost,
                 None => return self.core.link.due(),
             }
             (at, by_device) = (self.core.clock(now), self.core.device.is_some());
         }
-        let Ok(is_head) =
-            self.scheduler.get_mut().arrive(Packet { handle, bytes, flow, arrival: now }, at)
-        else {
-            self.core.turned_away(&unit, bytes, self.scheduler.get().by_policy(), out);
+        let packet = Packet { handle, bytes, flow, arrival: now };
+        let Ok(is_head) = self.scheduler.get_mut().arrive(packet, at) else {
+            self.core.turned_away(packet, self.scheduler.get().by_policy(), out);
             self.drop_evicted(out);
             return self.core.link.due();
         };

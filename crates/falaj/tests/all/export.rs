@@ -213,3 +213,48 @@ fn names_that_say_nothing_are_refused() {
         assert!(ran.err.contains(told), "{ran:?}");
     }
 }
+
+/// Three constant-rate flows through two links whose queue of one packet goes to the latest: what
+/// waits is dropped when another comes. A packet came to the first link when its source sent it,
+/// whatever became of it later.
+#[test]
+fn what_is_dropped_from_a_queue_keeps_its_arrival() {
+    let link = |name: &str| {
+        format!(
+            "[link.{name}]\nrate = \"5mbit\"\n\
+             scheduler = {{ kind = \"fq_codel\", limit = 1, queues = 1 }}\n\
+             [link.{name}.flow.all]\nmatch = \"any\"\n"
+        )
+    };
+    let source = |n: u64| {
+        format!(
+            "[traffic.t{n}]\nheaders = \"udp dport {}\"\nmodel = \"cbr\"\nrate = \"8mbit\"\n\
+             size = \"1000B\"\nstart = \"{}us\"\n",
+            5000 + n,
+            300 * n
+        )
+    };
+    let text = link("l") + &link("m") + "[[rule]]\nto = [\"l\", \"m\"]\n" + &source(0) + &source(1);
+    let run = "[run]\nduration = \"50ms\"\nreplications = 1\n";
+    let scenario = file("dropped.toml", &(text + &source(2) + run));
+    let ran = falaj(&["sim", scenario, "--packets", "dropped.csv"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let told = self::text("dropped.csv");
+    let mut lines = csv::Reader::from_reader(told.as_bytes());
+    let header = lines.headers().expect("a header").clone();
+    let at = |name: &str| header.iter().position(|field| field == name).expect(name);
+    let (mut came, mut dropped) = (Vec::new(), 0);
+    for line in lines.records() {
+        let line = line.expect("a line");
+        if &line[at("link")] == "l" {
+            came.push(line[at("arrival_ns")].parse::<u64>().expect("an instant"));
+            dropped += u64::from(&line[at("fate")] == "policy");
+        }
+    }
+    came.sort_unstable();
+    // Each source sends once in a millisecond.
+    let sent = |n: &u64| n / 3 * 1_000_000 + n % 3 * 300_000;
+    let all: Vec<u64> = (0..150).map(|n| sent(&n)).collect();
+    assert_eq!(came, all[..came.len()]);
+    assert!(came.len() >= 149 && dropped > 30, "{} came, {dropped} were dropped", came.len());
+}

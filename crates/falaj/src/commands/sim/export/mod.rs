@@ -145,7 +145,7 @@ struct PacketRecord {
     flow: FlowId,
     /// As the link accounts them.
     bytes: u32,
-    /// Last bit in; of one that was lost behind another link it is when that was known.
+    /// Last bit in.
     arrival: Time,
     fate: Fate,
 }
@@ -161,11 +161,11 @@ impl PacketRecord {
             PacketEnd::Sent(&Emit { pipe, flow, bytes, arrival, start, end, due, .. }) => {
                 PacketRecord { pipe, flow, bytes, arrival, fate: Fate::Sent { start, end, due } }
             }
-            PacketEnd::Lost(&Loss { dropped, came, told }) => PacketRecord {
+            PacketEnd::Lost(&Loss { dropped, .. }) => PacketRecord {
                 pipe: dropped.pipe,
                 flow: dropped.flow,
                 bytes: dropped.bytes,
-                arrival: came.unwrap_or(told),
+                arrival: dropped.arrival,
                 fate: Fate::Lost { why: dropped.why },
             },
         }
