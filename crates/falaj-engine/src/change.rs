@@ -12,8 +12,8 @@
 //! Pipes may begin and end with it: one that ends sends what waits, and its place may be another's
 //! when it is empty.
 //!
-//! A packet on the wire ends when it was to end, and what has left its queue is due when it was to
-//! be due: that was decided when its transmission began.
+//! The bits that are left of a packet on the wire go at the new rate, and its new end is told by an
+//! [`Output::Retimed`](crate::Output::Retimed). What has left the wire is due when it was to be.
 
 use crate::handover::{FlowMapping, Handover};
 use crate::message::PipeId;

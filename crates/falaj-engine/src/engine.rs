@@ -218,9 +218,9 @@ impl Engine {
     }
 
     /// Makes a prepared change at `now`, after all that is due by then: of all its pipes, or of
-    /// none. No packet is lost that may not be dropped, those on wires stay there until their
-    /// end, what has left is due when it was to be, and what flows owe or are owed stays as
-    /// long as they and the discipline do.
+    /// none. No packet is lost that may not be dropped, the rest of those on wires goes at the new
+    /// rates ([`Output::Retimed`]), what has left is due when it was to be, and what flows owe or
+    /// are owed stays as long as they and the discipline do.
     ///
     /// It is refused, and nothing changes, where another change came between that
     /// added flows: it would take them out again.

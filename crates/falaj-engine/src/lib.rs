@@ -65,6 +65,7 @@ pub mod rules;
 pub mod table;
 pub mod term;
 pub mod transaction;
+mod transmission;
 
 pub use change::{ChangeError, Prepared};
 pub use engine::Engine;

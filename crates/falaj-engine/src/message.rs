@@ -36,6 +36,9 @@ pub enum Output {
     /// A unit leaves sooner than at the latest that was promised, of use where another pipe
     /// follows; its other outputs do.
     Early(Early),
+    /// A unit that was on the wire at a change of the rate leaves at another instant than its
+    /// [`Output::Emit`] or [`Output::Copy`] said. There is one for each of these.
+    Retimed(Retimed),
 }
 
 impl Output {
@@ -47,6 +50,7 @@ impl Output {
             Output::Drop(dropped) => Some(&mut dropped.flow),
             Output::Mark(mark) => Some(&mut mark.flow),
             Output::Early(early) => Some(&mut early.flow),
+            Output::Retimed(retimed) => Some(&mut retimed.flow),
             Output::Corrupt(_) => None,
         }
     }
@@ -63,6 +67,28 @@ pub struct Early {
     pub handle: u32,
     /// By so much.
     pub by: Span,
+}
+
+/// A unit whose transmission was retimed. Its old instants tell which one it is; its handle may be
+/// another unit's by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retimed {
+    /// The pipe it leaves.
+    pub pipe: PipeId,
+    /// The flow that it belongs to, as flows are after the change.
+    pub flow: FlowId,
+    /// The handle that it had when it was told.
+    pub handle: u32,
+    /// Last bit in.
+    pub arrival: Time,
+    /// The end that was told before.
+    pub old_end: Time,
+    /// The time of delivery that was told before.
+    pub old_due: Time,
+    /// Last bit out of the queue.
+    pub end: Time,
+    /// Last bit at the far end of the link.
+    pub due: Time,
 }
 
 /// A unit whose ECN bits are to say that it met congestion.

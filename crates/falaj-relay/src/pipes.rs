@@ -292,6 +292,8 @@ impl<T: Cargo> Pipes<T> {
                 }
                 // A relay has no IP headers, and tells of no packet that it may be marked.
                 Output::Mark(_) | Output::Early(_) => {}
+                // No link of a relay changes.
+                Output::Retimed(_) => {}
                 Output::Corrupt(corrupt) => {
                     if let Some(way) = &mut self.items[corrupt.handle as usize] {
                         way.item.corrupt(&corrupt);

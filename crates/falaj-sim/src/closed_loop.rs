@@ -95,7 +95,8 @@ impl ClosedLoop {
             Output::Drop(dropped) => dropped.handle,
             Output::Mark(mark) => mark.handle,
             Output::Corrupt(corrupt) => corrupt.handle,
-            Output::Early(_) => return,
+            // No link of a simulation changes.
+            Output::Early(_) | Output::Retimed(_) => return,
         };
         let Some(place) = self.packets.get_mut(handle as usize) else { return };
         let Some(packet) = place else { return };
@@ -111,7 +112,7 @@ impl ClosedLoop {
             Output::Mark(mark) => packet.marked = mark.ecn == Ecn::Ce,
             // The same bit once more is turned back, where a copy had it turned.
             Output::Corrupt(corrupt) => packet.turned ^= corrupt.draw | 1,
-            Output::Drop(_) | Output::Early(_) => {}
+            Output::Drop(_) | Output::Early(_) | Output::Retimed(_) => {}
         }
         if matches!(output, Output::Emit(_) | Output::Drop(_)) {
             *place = None;

@@ -111,6 +111,11 @@ impl<'a> Replay<'a> {
                     self.delays[e.pipe.0 as usize][e.flow.index()].record(e.end - e.arrival);
                 }
                 Output::Drop(d) => self.verdicts[d.handle as usize] = Verdict::Dropped(d.why),
+                // What was decided when its transmission began stays what it was.
+                Output::Retimed(r) => {
+                    let [old, new] = [r.old_end, r.end].map(|end| end - r.arrival);
+                    self.delays[r.pipe.0 as usize][r.flow.index()].correct(old, new);
+                }
                 // They follow from the same draws, and no capture has them.
                 Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
             }

@@ -62,6 +62,21 @@ fn last(place: usize) -> Span {
     Span((first << octaves) + ((1 << octaves) - 1))
 }
 
+/// Takes one out of those that are counted with this delay; returns false if there is none.
+fn take_one<T: Copy + Into<u64> + std::ops::SubAssign + From<u8>>(
+    places: &mut [T],
+    delay: Span,
+) -> bool {
+    let place = places.get_mut(place(delay)).filter(|place| (**place).into() > 0);
+    place.map(|place| *place -= T::from(1)).is_some()
+}
+
+/// The place of a delay: the one whose last is not below it.
+fn place(delay: Span) -> usize {
+    let octaves = u64::from(delay.0.max(1).ilog2()).saturating_sub(PLACES.into());
+    ((octaves << PLACES) + (delay.0 >> octaves)) as usize
+}
+
 /// Half octaves from a microsecond to 17 s; what is less, or more, is in the first or the last.
 #[derive(Clone, Debug)]
 struct Octaves([u32; Octaves::PLACES]);
@@ -159,6 +174,35 @@ impl Meter {
         self.max = self.max.max(delay);
         self.count += times;
         self.count_at(delay, times);
+    }
+
+    /// A delay that was counted turns out to be another one. If it was the least or the largest,
+    /// that is known to three digits from then on, or to the end of its half octave.
+    pub fn correct(&mut self, old: Span, new: Span) {
+        let found = match &mut self.counts {
+            Counts::Few(Some(few)) if old < LONG => take_one(few.as_mut_slice(), old),
+            Counts::Many(many) => take_one(many.as_mut_slice(), old),
+            Counts::Coarse(Some(octaves)) => {
+                let place = &mut octaves.0[Octaves::place(old)];
+                let found = *place > 0;
+                *place = place.saturating_sub(1);
+                found
+            }
+            _ => false,
+        };
+        if !found {
+            return;
+        }
+        (self.count, self.sum) = (self.count - 1, self.sum.saturating_sub(old.0.into()));
+        let largest = self.counts().last().map_or(Span::ZERO, |(delay, _)| delay.min(old));
+        let least = self.counts().next().map_or(Span::MAX, |(delay, _)| delay.max(old));
+        if old == self.max {
+            self.max = largest;
+        }
+        if old == self.min {
+            self.min = least;
+        }
+        self.record(new);
     }
 
     /// Once `count` has these in it.
@@ -281,6 +325,32 @@ mod tests {
         twice.add(&meter);
         assert_eq!(twice.counts().map(|(_, times)| times).sum::<u64>(), 2000);
         assert_eq!((twice.count(), twice.mean_nanos()), (2000, meter.mean_nanos()));
+    }
+
+    /// A meter in which a delay was corrected knows what one knows that counted the right one; and
+    /// the longest, if that was corrected, to three digits or a half octave.
+    #[test]
+    fn a_delay_is_corrected() {
+        for new in [Meter::new, Meter::coarse] {
+            let (mut meter, mut right) = (new(), new());
+            for delay in [3_000, 70_000, 5 * LONG.0] {
+                meter.record(Span(delay));
+            }
+            [3_000, 70_000, 9_000].into_iter().for_each(|delay| right.record(Span(delay)));
+            meter.correct(Span(5 * LONG.0), Span(9_000));
+            assert_eq!((meter.count(), meter.mean_nanos()), (3, right.mean_nanos()));
+            assert_eq!(meter.min(), right.min());
+            let longest = meter.max().unwrap();
+            assert!((70_000..=98_303).contains(&longest.0), "{longest}");
+            assert_eq!(meter.quantile(0.5), right.quantile(0.5));
+            // What was never counted changes nothing.
+            meter.correct(Span(1 << 45), Span(1));
+            assert_eq!(meter.count(), 3);
+        }
+        let mut few = Meter::new();
+        few.record(Span(40));
+        few.correct(Span(40), Span(1_000_000));
+        assert_eq!((few.min(), few.max()), (Some(Span(1_000_000)), Some(Span(1_000_000))));
     }
 
     /// Whatever it was before.

@@ -37,6 +37,7 @@ pub mod slots;
 pub mod transit;
 
 use crate::message::{Corrupt, DropReason, Dropped, Emit, Output};
+use crate::transmission::Transmission;
 use event::Chances;
 use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::queues::queue::FlowId;
@@ -137,6 +138,15 @@ pub(crate) struct Impairer {
     left: u64,
     /// When the last of those that left is due.
     last: Time,
+    /// The last of them.
+    sent: Option<Departure>,
+}
+
+/// A packet that left, and what its delivery depends on.
+struct Departure {
+    packet: Transit,
+    /// When the last one before it was due.
+    last: Time,
 }
 
 impl Impairer {
@@ -149,7 +159,33 @@ impl Impairer {
             numbers: vec![VecDeque::new(); flows],
             left: 0,
             last: Time::ZERO,
+            sent: None,
         }
+    }
+
+    /// The transmission of the packet that left last.
+    pub(crate) fn on_the_wire(&self) -> Option<Transmission> {
+        let Departure { packet, .. } = self.sent.as_ref()?;
+        let &Transit { end, free, due, .. } = packet;
+        let deliveries = if packet.lost { 0 } else { 1 + u8::from(packet.twice) };
+        Some(Transmission { end, free, due, deliveries, handed: false })
+    }
+
+    /// The packet that left last occupies the wire until `end`, and not until `old_end`; `None` if
+    /// it is not that one.
+    pub(crate) fn retime(&mut self, old_end: Time, end: Time) -> Option<Transmission> {
+        let Departure { packet, last } = self.sent.as_mut()?;
+        if packet.end != old_end {
+            return None;
+        }
+        (packet.end, packet.free) = (end, end);
+        if !packet.lost {
+            self.states.iter_mut().for_each(|state| state.withdraw());
+            self.last = *last;
+            deliver(packet, &mut self.states, self.last);
+            self.last = self.last.max(packet.due);
+        }
+        self.on_the_wire()
     }
 
     /// The packet `number` of its flow comes to the queue.
@@ -175,7 +211,7 @@ impl Impairer {
                 *own = old;
             }
         }
-        (self.left, self.last) = (old.left, old.last);
+        (self.left, self.last, self.sent) = (old.left, old.last, old.sent);
     }
 
     /// A packet goes on the link, one of `backlog` that its flow has in the queue: outputs what
@@ -202,17 +238,13 @@ impl Impairer {
             counters.lost_bytes += u64::from(bytes);
             let why = DropReason::Lost;
             out.push(Output::Drop(Dropped { pipe, flow, handle, bytes, arrival, why }));
-            return (packet.end, packet.free);
+            let times = (packet.end, packet.free);
+            self.sent = Some(Departure { packet, last: self.last });
+            return times;
         }
         self.states.iter_mut().for_each(|state| state.on_the_way(&mut packet));
-        packet.due = packet.end + packet.beyond;
-        if !packet.overtakes {
-            packet.due += packet.delay;
-            if packet.keeps_order {
-                packet.due = packet.due.max(self.last);
-            }
-        }
-        self.states.iter_mut().for_each(|state| state.at_delivery(&mut packet));
+        let last = self.last;
+        deliver(&mut packet, &mut self.states, last);
         if packet.due < self.last {
             counters.reordered += 1;
         } else {
@@ -228,6 +260,20 @@ impl Impairer {
             out.push(Output::Copy(emit));
         }
         out.push(Output::Emit(emit));
-        (packet.end, packet.free)
+        let times = (packet.end, packet.free);
+        self.sent = Some(Departure { packet, last });
+        times
     }
+}
+
+/// When a packet is delivered behind one that is due at `last`.
+fn deliver(packet: &mut Transit, states: &mut [Box<dyn ImpairmentState>], last: Time) {
+    packet.due = packet.end + packet.beyond;
+    if !packet.overtakes {
+        packet.due += packet.delay;
+        if packet.keeps_order {
+            packet.due = packet.due.max(last);
+        }
+    }
+    states.iter_mut().for_each(|state| state.at_delivery(packet));
 }

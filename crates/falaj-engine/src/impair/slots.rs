@@ -66,6 +66,8 @@ struct SlotState {
     slot: u64,
     packets: u64,
     bytes: u64,
+    /// These four before the last packet.
+    before: [u64; 4],
 }
 
 impl SlotState {
@@ -82,6 +84,7 @@ impl SlotState {
             slot: 0,
             packets: 0,
             bytes: 0,
+            before: [0; 4],
         }
     }
 
@@ -119,7 +122,12 @@ impl SlotState {
 }
 
 impl ImpairmentState for SlotState {
+    fn withdraw(&mut self) {
+        [self.first, self.slot, self.packets, self.bytes] = self.before;
+    }
+
     fn at_delivery(&mut self, packet: &mut Transit) {
+        self.before = [self.first, self.slot, self.packets, self.bytes];
         let (due, full) = self.enter(packet.due, packet.bytes, packet.draw(RngStream::Slots));
         packet.due = due;
         // Nothing that leaves before that slot comes would be delivered any sooner: it waits in

@@ -87,6 +87,9 @@ pub trait ImpairmentState: Send {
     fn at_delivery(&mut self, packet: &mut Transit) {
         let _ = packet;
     }
+    /// The last packet has another time of delivery: it is as if it had not left, and its delivery
+    /// follows anew.
+    fn withdraw(&mut self) {}
 }
 
 /// A packet on the link, and what has become of it so far.

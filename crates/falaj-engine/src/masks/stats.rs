@@ -53,6 +53,24 @@ impl SojournStats {
         self.longest = self.longest.max(sojourn);
     }
 
+    /// A packet that was counted with this sojourn has another one: it was on the wire at a change
+    /// of the rate. If it was the longest, the longest is the end of the last bucket that has any.
+    pub(crate) fn retimed(&mut self, old: Span, new: Span) {
+        let place = |bucket| (bucket + SojournStats::BUCKETS - FIRST) % SojournStats::BUCKETS;
+        let was = &mut self.sojourns[place(SojournStats::bucket(old))];
+        let rest = get(*was).saturating_sub(1);
+        *was = Count::default();
+        add(was, rest);
+        if old == self.longest {
+            let counts = self.sojourns();
+            let last = counts.iter().rposition(|&count| count > 0);
+            let end = last.and_then(SojournStats::end_of).unwrap_or(old);
+            self.longest = if last.is_some() { end.min(old) } else { Span::ZERO };
+        }
+        add(&mut self.sojourns[place(SojournStats::bucket(new))], 1);
+        self.longest = self.longest.max(new);
+    }
+
     /// Each bucket is four times as wide as the one before; the first ends at 1,024 ns.
     #[inline]
     fn bucket(sojourn: Span) -> usize {

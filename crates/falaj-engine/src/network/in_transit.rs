@@ -2,7 +2,7 @@
 
 use super::{IngressPacket, Network};
 use crate::key::Key;
-use crate::message::{Corrupt, DropReason, Dropped, Early, EcnMark, Emit, Output};
+use crate::message::{Corrupt, DropReason, Dropped, Early, EcnMark, Emit, Output, Retimed};
 use crate::rules::{RuleOutcome, RulePosition};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::{Ecn, Label};
@@ -42,6 +42,49 @@ pub(super) struct Hop {
     pub(super) pipe: u32,
     pub(super) flow: u32,
     pub(super) slot: u32,
+}
+
+/// The packets on the wires of a pipe, of which there are several where a mask makes many links.
+#[derive(Debug, Clone, Default)]
+pub(super) struct WireLog {
+    packets: Vec<OnWire>,
+    /// How many there may be before those that have left are forgotten.
+    limit: usize,
+}
+
+/// A packet on a wire.
+#[derive(Debug, Clone, Copy)]
+struct OnWire {
+    slot: u32,
+    /// The driver's own.
+    handle: u32,
+    /// The rule that took it.
+    at: Option<RulePosition>,
+    end: Time,
+    due: Time,
+}
+
+impl WireLog {
+    const FEW: usize = 4;
+
+    fn sent(&mut self, packet: OnWire, now: Time) {
+        if self.packets.len() >= self.limit.max(WireLog::FEW) {
+            self.packets.retain(|packet| packet.end > now);
+            self.limit = 2 * self.packets.len();
+        }
+        self.packets.push(packet);
+    }
+
+    /// The packet that was told with these instants; it has others from now on.
+    fn retimed(&mut self, retimed: &Retimed) -> Option<OnWire> {
+        let &Retimed { handle, old_end, old_due, end, due, .. } = retimed;
+        let packet = self
+            .packets
+            .iter_mut()
+            .find(|packet| (packet.slot, packet.end, packet.due) == (handle, old_end, old_due))?;
+        (packet.end, packet.due) = (end, due);
+        Some(*packet)
+    }
 }
 
 impl Network {
@@ -87,12 +130,35 @@ impl Network {
                         out.push(Output::Mark(EcnMark { handle: place.handle, ..mark }));
                     }
                 }
+                Output::Retimed(retimed) => self.retimed(retimed, out),
                 Output::Early(Early { handle, by, .. }) => {
                     self.passing[handle as usize].label.earliness = by;
                 }
             }
         }
         self.inner = inner;
+    }
+
+    /// A packet on a wire leaves at another instant, and comes to the next pipe at another one.
+    #[cold]
+    fn retimed(&mut self, retimed: Retimed, out: &mut Vec<Output>) {
+        let log = self.sending.get_mut(retimed.pipe.0 as usize);
+        let Some(packet) = log.and_then(|log| log.retimed(&retimed)) else {
+            // It left when there were no rules.
+            return out.push(Output::Retimed(retimed));
+        };
+        let [old, new] = [retimed.old_end, retimed.end].map(|end| end - retimed.arrival);
+        if let Some(stats) = self.rules.as_mut().and_then(|rules| rules.stats_mut(packet.at)) {
+            stats.retimed(old, new);
+        }
+        let old_due = retimed.old_due.max(retimed.old_end);
+        let mut hops = std::mem::take(&mut self.hops).into_vec();
+        let hop = hops.iter_mut().find(|hop| (hop.0.slot, hop.0.due) == (packet.slot, old_due));
+        if let Some(Reverse(hop)) = hop {
+            hop.due = retimed.due.max(retimed.end);
+        }
+        self.hops = hops.into();
+        out.push(Output::Retimed(Retimed { handle: packet.handle, ..retimed }));
     }
 
     /// Another packet of the same bytes.
@@ -130,7 +196,8 @@ impl Network {
     /// A packet leaves a pipe: for the next one, or for good.
     fn emitted(&mut self, emit: Emit, out: &mut Vec<Output>) {
         let slot = emit.handle;
-        let InTransit { at, length, .. } = self.passing[slot as usize];
+        let InTransit { at, length, handle, .. } = self.passing[slot as usize];
+        self.on_the_wire(OnWire { slot, handle, at, end: emit.end, due: emit.due }, &emit);
         let way = (emit.pipe.0 % 2) as usize;
         if let Some(stats) = self.rules.as_mut().and_then(|rules| rules.stats_mut(at)) {
             stats.sent(emit.bytes, emit.end - emit.arrival);
@@ -163,6 +230,15 @@ impl Network {
         self.passed.push(emit);
         let Emit { pipe, flow, handle, bytes, arrival, .. } = emit;
         self.lost(Dropped { pipe, flow, handle, bytes, arrival, why }, out);
+    }
+
+    #[inline]
+    fn on_the_wire(&mut self, packet: OnWire, emit: &Emit) {
+        let place = emit.pipe.0 as usize;
+        if place >= self.sending.len() {
+            self.sending.resize_with(place + 1, WireLog::default);
+        }
+        self.sending[place].sent(packet, emit.start);
     }
 
     /// A packet leaves for good.

@@ -34,7 +34,7 @@ use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::Label;
 use falaj_sched::units::time::Time;
-use in_transit::{Hop, InTransit};
+use in_transit::{Hop, InTransit, WireLog};
 use ingress::Ingress;
 use std::any::Any;
 use std::cmp::Reverse;
@@ -104,6 +104,8 @@ pub struct Network {
     made: u64,
     inner: Vec<Output>,
     passed: Vec<Emit>,
+    /// By pipe, what is on its wire.
+    sending: Vec<WireLog>,
     /// Packets behind a link that no flow of the next one takes.
     unmatched: u64,
 }
@@ -154,6 +156,7 @@ impl Network {
             made: 0,
             inner: Vec::new(),
             passed: Vec::new(),
+            sending: Vec::new(),
             unmatched: 0,
         }
     }

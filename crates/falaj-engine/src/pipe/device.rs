@@ -17,6 +17,10 @@
 //! have run empty as often as the device takes all that wait; it would lose its turn, and of the
 //! rate that it is promised as much as its queue is shorter than the device's.
 //!
+//! What it was handed ends when it was to end, also where the rate changes. If that is more than
+//! 100 ms away and the new rate is higher, it ends by the new rate, and the discipline begins
+//! afresh: it was asked about times that are not to come yet.
+//!
 //! A device that has room for a largest packet no more is let alone until half of the rest has
 //! gone, so that those who hand over wake up once for many packets. A port that refuses what it is
 //! handed is asked no more until it has room: who goes next is not decided before it can go.
@@ -107,6 +111,19 @@ impl DeviceState {
     /// It was handed a packet, whose last bit leaves then.
     pub(super) fn handed(&mut self, end: Time) {
         self.until = end;
+    }
+
+    /// When what it holds has left, if the link has another rate from `now` on. It was handed that
+    /// ahead of time, and is done with it when it was to be; unless that is so far away that the
+    /// link would be blocked, as after a rate that was set by mistake.
+    pub(super) fn until_by_rate(&self, old: Rate, new: Rate, now: Time) -> Time {
+        const LONG: Span = Span::from_millis(100);
+        if self.until.since(now) <= LONG || new <= old {
+            return self.until;
+        }
+        let work = u128::from(self.until.since(now).0) * u128::from(old.0);
+        let nanos = if new.is_unlimited() { 0 } else { work.div_ceil(u128::from(new.0)) };
+        now + Span(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
     /// When half of what it may hold is left before the end of what it was handed.

@@ -114,6 +114,16 @@ impl MaskedLinks {
                         stats.sent(emit.bytes, emit.end - emit.arrival);
                     }
                 }
+                Output::Retimed(retimed) => {
+                    if let Some(link) = &mut self.links[place]
+                        && link.until == retimed.old_due
+                    {
+                        link.until = retimed.due;
+                    }
+                    let [old, new] =
+                        [retimed.old_end, retimed.end].map(|end| end - retimed.arrival);
+                    self.table.stats_mut(place as u32).retimed(old, new);
+                }
                 Output::Drop(dropped) if dropped.why == DropReason::Lost => {
                     self.table.stats_mut(place as u32).lost += 1;
                 }

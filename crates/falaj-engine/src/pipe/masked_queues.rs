@@ -101,6 +101,11 @@ impl MaskedQueues {
             let stats = table.stats_mut(place.0 - self.firsts[of].0);
             match output {
                 Output::Emit(emit) => stats.sent(emit.bytes, emit.end - emit.arrival),
+                Output::Retimed(retimed) => {
+                    let [old, new] =
+                        [retimed.old_end, retimed.end].map(|end| end - retimed.arrival);
+                    stats.retimed(old, new);
+                }
                 Output::Drop(dropped) if dropped.why == DropReason::Lost => stats.lost += 1,
                 Output::Drop(_) => stats.dropped += 1,
                 Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}

@@ -34,6 +34,7 @@ use crate::handover::Handover;
 use crate::impair::Impairer;
 use crate::masks::{MaskIds, MaskStats, Masks};
 use crate::message::{Output, Unit};
+use crate::transmission::Transmission;
 use device::DeviceState;
 use draining_links::DrainingLinks;
 use falaj_sched::contract::breach::Breach;
@@ -202,8 +203,8 @@ pub(crate) type DeferredDrops = Box<dyn Any + Send>;
 pub(crate) struct PipeParts {
     /// The one on the wire first.
     packets: Vec<Packet>,
-    /// When the one on the wire ends.
-    sending: Option<Time>,
+    /// The transmission of the one on the wire.
+    sending: Option<Transmission>,
     wire: Wire,
     device: Option<DeviceState>,
     stats: PipeStats,

@@ -7,14 +7,15 @@ use super::{DeferredDrops, DeviceTimes, PipeParts, PipeProperties, PipeSpec};
 use crate::handover::{FlowMapping, Handover};
 use crate::impair::event::Chances;
 use crate::impair::{Impairer, ImpairmentCounters};
-use crate::message::{DropReason, Dropped, Early, EcnMark, Emit, Output, PipeId, Unit};
+use crate::message::{DropReason, Dropped, Early, EcnMark, Emit, Output, PipeId, Retimed, Unit};
+use crate::transmission::Transmission;
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::guarantee::Promise;
 use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::queues::queue::{FlowId, Packet};
 use falaj_sched::units::capacity::Capacity;
 use falaj_sched::units::label::Ecn;
-use falaj_sched::units::rate::Wire;
+use falaj_sched::units::rate::{OnTheWire, Rate, Wire};
 use falaj_sched::units::time::{Span, Time};
 use std::sync::Arc;
 
@@ -76,6 +77,8 @@ pub(super) struct PipeCore {
     pub(super) properties: PipeProperties,
     pub(super) wire: Wire,
     pub(super) link: LinkState,
+    /// The transmission that was on the wire at the last change, if one was.
+    changed: Option<Transmission>,
     /// `None` where falaj paces the link.
     pub(super) device: Option<DeviceState>,
     pub(super) stats: PipeStats,
@@ -134,6 +137,7 @@ impl PipeCore {
             properties,
             wire: Wire::of(spec.setup.rate, &spec.capacity),
             link: LinkState::Idle,
+            changed: None,
             device: DeviceState::new(spec),
             stats,
             plain: 0,
@@ -386,11 +390,34 @@ impl PipeCore {
 
 /// A pipe that takes over from another.
 impl PipeCore {
+    /// The transmission on the wire. What its device was handed is not told any more.
+    fn transmission(&self) -> Option<Transmission> {
+        let (_, free) = self.link.sending()?;
+        if matches!(self.link, LinkState::Handed { .. }) {
+            return Some(Transmission { end: free, free, due: free, deliveries: 0, handed: true });
+        }
+        if let Some(changed) = self.changed.filter(|changed| changed.free == free) {
+            return Some(changed);
+        }
+        let impaired = self.impairer.as_ref().and_then(|impairer| impairer.on_the_wire());
+        let due = free + self.spec.delay;
+        let plain = Transmission { end: free, free, due, deliveries: 1, handed: false };
+        Some(impaired.unwrap_or(plain))
+    }
+
+    /// Returns true if its device is done sooner at this rate than the discipline has been asked
+    /// about: that cannot go back in time.
+    pub(super) fn goes_back(&self, rate: Rate, now: Time) -> bool {
+        self.device.is_some_and(|device| {
+            device.until_by_rate(self.wire.rate(), rate, now) < device.until()
+        })
+    }
+
     /// What another pipe may go on with, and the packets.
     pub(super) fn into_parts(self, packets: Vec<Packet>) -> PipeParts {
         PipeParts {
             packets,
-            sending: self.link.sending().map(|(_, end)| end),
+            sending: self.transmission(),
             wire: self.wire,
             device: self.device,
             stats: self.stats,
@@ -446,22 +473,57 @@ impl PipeCore {
     }
 
     /// Goes on with the wire, the device and the impairments of another pipe. `on_the_wire` is the
-    /// queue whose head is there, and when that ends.
+    /// packet there, and the queue that it is the head of; the rest of it goes by the new rate.
+    /// Returns that queue, and when its transmission ends, if that is another instant now.
     pub(super) fn go_on(
         &mut self,
-        on_the_wire: Option<(FlowId, Time)>,
-        (wire, device, impairer): (Wire, Option<DeviceState>, Option<Box<Impairer>>),
+        on_the_wire: Option<(FlowId, Packet, Transmission)>,
+        (wire, device, mut impairer): (Wire, Option<DeviceState>, Option<Box<Impairer>>),
         others: bool,
         now: Time,
-    ) {
-        if let Some((queue, end)) = on_the_wire {
-            self.link = LinkState::Sending { queue, end };
-        }
-        self.wire = Wire::of(self.spec.setup.rate, &self.spec.capacity).migrate_from(wire);
+        out: &mut Vec<Output>,
+    ) -> Option<(FlowId, Time)> {
+        // What its device was handed is the device's.
+        let sending = on_the_wire.filter(|(_, _, transmission)| !transmission.handed);
+        let sending = sending
+            .map(|(_, packet, Transmission { end, .. })| OnTheWire { bytes: packet.bytes, end });
+        let new = Wire::of(self.spec.setup.rate, &self.spec.capacity);
+        let (wire, end) = new.migrate_from(wire, sending, now);
+        self.wire = wire;
         self.device = DeviceState::migrate_from(self.device, device, now);
         self.plain = self.plain();
         self.stats.resize(self.properties.flows);
+        let mut by_scheduler = None;
+        if let Some((queue, packet, was)) = on_the_wire {
+            let mut sends = was;
+            if let Some(end) = end.filter(|&end| end != was.end) {
+                by_scheduler = Some((queue, Time(end.0 - self.wire.fixed_part().0)));
+                let by_impairments =
+                    impairer.as_mut().and_then(|impairer| impairer.retime(was.end, end));
+                sends = by_impairments.unwrap_or(Transmission {
+                    end,
+                    free: end + was.free.since(was.end),
+                    due: end + was.due.since(was.end),
+                    ..was
+                });
+                let Packet { flow, handle, arrival, .. } = packet;
+                let retimed = Retimed {
+                    pipe: self.id,
+                    flow,
+                    handle,
+                    arrival,
+                    old_end: was.end,
+                    old_due: was.due,
+                    end: sends.end,
+                    due: sends.due,
+                };
+                out.extend((0..sends.deliveries).map(|_| Output::Retimed(retimed)));
+            }
+            self.changed = Some(sends);
+            self.link = LinkState::Sending { queue, end: sends.free };
+        }
         self.impair_on(impairer, others);
+        by_scheduler
     }
 
     /// After a change: goes on with what the link did to packets before it. Where flows and what

@@ -318,27 +318,49 @@ impl<S: HeldScheduler> LinkPipe for SchedulerPipe<S> {
         let spec = Arc::clone(&self.core.spec);
         let setup = registry::joined(spec.kind, &spec.setup);
         let same = (&*old as &dyn Any).downcast_ref::<SchedulerPipe<S>>();
-        let same = same.is_some_and(|old| self.scheduler.can_migrate_from(&old.scheduler));
+        let same = same.is_some_and(|old| {
+            self.scheduler.can_migrate_from(&old.scheduler)
+                && !old.core.goes_back(spec.setup.rate, now)
+        });
         let (on_the_wire, link) = if as_they_are && same {
             let old: Box<dyn Any> = old;
             let old = *old.downcast::<SchedulerPipe<S>>().expect("just looked");
             let SchedulerPipe { core, scheduler } = old;
-            let (sending, at) = (core.link.sending(), core.clock(now));
+            let queue = core.link.sending().map(|(queue, _)| queue);
+            let at = core.clock(now);
             self.core.drops = Some(Box::new(Arc::clone(&core.spec)));
-            let PipeParts { wire, device, stats, impairer, .. } = core.into_parts(Vec::new());
+            let PipeParts { wire, device, stats, impairer, sending, .. } =
+                core.into_parts(Vec::new());
             self.core.stats = stats;
-            let queue = sending.map(|(queue, _)| queue);
             let queue = self.scheduler.migrate_from(scheduler, &setup, queue, known, at);
-            (queue.zip(sending.map(|(_, end)| end)), (wire, device, impairer))
+            (queue.zip(sending), (wire, device, impairer))
         } else {
-            let PipeParts { packets, sending, wire, device, stats, impairer } = old.dismantle();
+            let PipeParts { packets, mut sending, wire, mut device, stats, impairer } =
+                old.dismantle();
+            if let Some(device) = &mut device {
+                let until = device.until_by_rate(wire.rate(), spec.setup.rate, now);
+                if let Some(sending) = &mut sending
+                    && sending.handed
+                    && until < device.until()
+                {
+                    let end = sending.end.min(until);
+                    (sending.end, sending.free) = (end, end);
+                }
+                device.handed(until);
+            }
             self.scheduler.get_mut().start(&setup);
             self.core.stats = stats;
             let at = device.map_or(now, |device| device.clock(now));
             let queue = self.inherit((packets, sending.is_some()), how, known, at, out);
             (queue.zip(sending), (wire, device, impairer))
         };
-        self.core.go_on(on_the_wire, link, others, now);
+        let on_the_wire = on_the_wire.and_then(|(queue, transmission)| {
+            Some((queue, self.scheduler.get().on_the_wire(queue)?, transmission))
+        });
+        let retimed = self.core.go_on(on_the_wire, link, others, now, out);
+        if let Some((queue, end)) = retimed {
+            self.scheduler.get_mut().retimed(queue, end, now);
+        }
         if !matches!(self.core.link, LinkState::Sending { .. }) {
             self.ask(now, out);
         }

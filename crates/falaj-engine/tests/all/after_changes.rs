@@ -202,6 +202,11 @@ fn turns_and_slots_begin_after_what_is_on_the_wire() {
                     become_kind(&mut dice, &mut spec, entry(kind).expect("registered"));
                     let prepared = engine.prepare(PIPE, &spec).unwrap();
                     engine.apply(prepared, Time(now), &mut out).unwrap();
+                    for output in &out {
+                        if let Output::Retimed(retimed) = output {
+                            wire = retimed.end.0;
+                        }
+                    }
                     (since, promised) = (now, ask(&engine));
                 }
                 let flow = FlowId(dice.from(0, n - 1) as u32);

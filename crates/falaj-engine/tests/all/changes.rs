@@ -27,8 +27,8 @@ fn no_change_loses_or_reorders_a_packet() {
         let arrivals = bursts(&mut dice, &spec, 15_000);
         let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
         let mut queued: Vec<VecDeque<u32>> = vec![VecDeque::new(); 32];
-        let (mut out, mut wire_free) = (Vec::new(), Time::ZERO);
-        let mut check = |out: &mut Vec<Output>, queued: &mut Vec<VecDeque<u32>>| {
+        let (mut out, mut wire_free, mut by_device) = (Vec::new(), Time::ZERO, false);
+        let mut check = |out: &mut Vec<Output>, queued: &mut Vec<VecDeque<u32>>, handed: bool| {
             for output in out.drain(..) {
                 match output {
                     Output::Emit(e) => {
@@ -39,6 +39,12 @@ fn no_change_loses_or_reorders_a_packet() {
                         );
                         assert!(e.start >= wire_free, "seed {seed}: two at once");
                         wire_free = e.end;
+                    }
+                    Output::Retimed(r) => {
+                        // A duplicate is told of as often; a device's packets are not known.
+                        let known = [r.old_end, r.end, Time::ZERO].contains(&wire_free);
+                        assert!(known, "seed {seed}: not the one on the wire");
+                        wire_free = r.end;
                     }
                     Output::Drop(d)
                         if matches!(d.why, DropReason::Lost | DropReason::Discipline) =>
@@ -67,21 +73,31 @@ fn no_change_loses_or_reorders_a_packet() {
                     }
                 }
             }
+            if handed {
+                wire_free = Time::ZERO;
+            }
         };
         for (handle, a) in arrivals.iter().enumerate() {
             if dice.from(0, 9) == 0 {
+                let rate = spec.setup.rate;
+                by_device |= spec.pace != Pace::Falaj;
                 change(&mut dice, &mut spec);
+                if by_device && spec.setup.rate != rate {
+                    // What a device was handed is not told anew.
+                    engine.poll(a.at, &mut out);
+                    check(&mut out, &mut queued, true);
+                }
                 let prepared = engine
                     .prepare(PIPE, &spec)
                     .unwrap_or_else(|e| panic!("seed {seed}: {e}: {spec:?}"));
                 engine.apply(prepared, a.at, &mut out).unwrap();
             }
             engine.poll(a.at, &mut out);
-            check(&mut out, &mut queued);
+            check(&mut out, &mut queued, false);
             queued[a.flow.index()].push_back(handle as u32);
             let unit = Unit { flow: a.flow, handle: handle as u32, bytes: a.bytes };
             engine.input(PIPE, unit, a.at, &mut out);
-            check(&mut out, &mut queued);
+            check(&mut out, &mut queued, false);
         }
         let mut steps = 0;
         while engine.next_event() != Time::NEVER {
@@ -89,7 +105,7 @@ fn no_change_loses_or_reorders_a_packet() {
             steps += 1;
             assert!(steps < 1_000_000, "seed {seed}: never comes to an end");
         }
-        check(&mut out, &mut queued);
+        check(&mut out, &mut queued, false);
         assert!(queued.iter().all(VecDeque::is_empty), "seed {seed}: {queued:?} stay behind");
         for f in 0..spec.setup.leaves().len() as u32 {
             let c = engine.counters(PIPE, FlowId(f));
@@ -229,9 +245,10 @@ fn a_change_prepared_before_another_one_takes_nothing_out() {
     }
 }
 
-/// A rate that changes does so for the packet after the one on the wire.
+/// A rate that changes does so for the rest of the packet on the wire too, whatever else changes
+/// with it.
 #[test]
-fn the_packet_on_the_wire_ends_when_it_was_to_end() {
+fn the_rest_of_the_packet_on_the_wire_goes_by_the_new_rate() {
     let mut dice = Dice::new(3);
     let mut spec = any_pipe(&mut dice);
     become_kind(&mut dice, &mut spec, registry::entry("drr").unwrap());
@@ -247,11 +264,141 @@ fn the_packet_on_the_wire_ends_when_it_was_to_end() {
         (spec.kind, spec.setup.rate) = (kind, Rate::from_mbit(rate));
         let prepared = engine.prepare(PIPE, &spec).unwrap();
         engine.apply(prepared, Time(500_000), &mut out).unwrap();
-        assert_eq!(engine.next_event(), Time(1_000_000), "{kind}");
+        assert_eq!(engine.next_event(), Time(750_000), "{kind}");
     }
     engine.poll(Time(5_000_000), &mut out);
     let ends = crate::common::emits(&out).iter().map(|e| e.end).collect::<Vec<_>>();
-    assert_eq!(ends, [Time(1_000_000), Time(1_500_000)]);
+    assert_eq!(ends, [Time(1_000_000), Time(1_250_000)]);
+    assert_eq!(retimed(&out), [(0, Time(1_000_000), Time(750_000))]);
+}
+
+/// What was told of packets on the wire at a change: the handle, the old end, the new one.
+fn retimed(out: &[Output]) -> Vec<(u32, Time, Time)> {
+    let of = |output: &Output| match output {
+        Output::Retimed(r) => Some((r.handle, r.old_end, r.end)),
+        _ => None,
+    };
+    out.iter().filter_map(of).collect()
+}
+
+/// A rate that was set by mistake is taken back: the link goes on as if it had not been, but for
+/// the time in which it was.
+#[test]
+fn a_bit_per_second_blocks_a_link_for_as_long_as_it_is_set() {
+    for bucket in [false, true] {
+        let mut spec = one_flow(Rate::from_mbit(8));
+        if bucket {
+            spec.capacity = Capacity::TokenBucket(1);
+        }
+        let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+        let mut out = Vec::new();
+        send(&mut engine, 0, Time::ZERO, &mut out);
+        set_rate(&mut engine, &mut spec, Rate(1), Time(500_000), &mut out);
+        assert!(engine.next_event() >= Time(3_990_000_000_000), "{:?}", engine.next_event());
+        for handle in 1..4 {
+            send(&mut engine, handle, Time(1_000_000), &mut out);
+        }
+        // 10 s, in which 10 bits go.
+        set_rate(&mut engine, &mut spec, Rate::from_mbit(8), Time(10_000_500_000), &mut out);
+        engine.poll(Time(11_000_000_000), &mut out);
+        let (_, _, end) = *retimed(&out).last().expect("retimed");
+        let credit = u64::from(bucket) * 1_000;
+        assert_eq!(end, Time(10_001_000_000 - 10 * 125 - credit));
+        let ends: Vec<Time> = crate::common::emits(&out)[1..].iter().map(|e| e.end).collect();
+        assert_eq!(ends, [1, 2, 3].map(|n| end + Span::from_millis(n)), "bucket: {bucket}");
+        assert_eq!(engine.counters(PIPE, FlowId(0)).sent, 4);
+    }
+}
+
+/// The same where a device paces the link, which is thought to be busy for hours with what it was
+/// handed at that rate.
+#[test]
+fn a_device_is_not_waited_for_by_a_rate_that_was_taken_back() {
+    for kind in ["fifo", "drr", "wf2q+", "virtual-clock"] {
+        let mut spec = PipeSpec { kind, ..one_flow(Rate::from_mbit(8)) };
+        let value = match kind {
+            "virtual-clock" => Values::default().with("rate", Value::Rate(Rate(1))),
+            _ => Values::default(),
+        };
+        spec.setup.flows[0].values = value;
+        spec.pace = Pace::Device { backlog: 3_000 };
+        let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+        let mut out = Vec::new();
+        set_rate(&mut engine, &mut spec, Rate(1), Time(500_000), &mut out);
+        for handle in 0..8 {
+            send(&mut engine, handle, Time(1_000_000), &mut out);
+        }
+        let handed = crate::common::emits(&out).len();
+        assert!((1..8).contains(&handed), "{kind}: {handed} handed over");
+        let back = Time(10_000_000_000);
+        set_rate(&mut engine, &mut spec, Rate::from_mbit(8), back, &mut out);
+        engine.poll(back + Span::from_millis(9), &mut out);
+        assert_eq!(crate::common::emits(&out).len(), 8, "{kind}");
+        assert_eq!(engine.counters(PIPE, FlowId(0)).backlog, 0, "{kind}");
+    }
+}
+
+/// One flow of packets of 1000 bytes.
+fn one_flow(rate: Rate) -> PipeSpec {
+    let setup = Setup {
+        rate,
+        largest: 1000,
+        scheduler: Values::default(),
+        flows: vec![FlowSetup::new(Default::default(), Limit::Packets(9))],
+    };
+    PipeSpec::new("fifo", setup, Span::ZERO)
+}
+
+fn send(engine: &mut Engine, handle: u32, at: Time, out: &mut Vec<Output>) {
+    engine.input(PIPE, Unit { flow: FlowId(0), handle, bytes: 1000 }, at, out);
+}
+
+fn set_rate(engine: &mut Engine, spec: &mut PipeSpec, rate: Rate, at: Time, out: &mut Vec<Output>) {
+    spec.setup.rate = rate;
+    let prepared = engine.prepare(PIPE, spec).unwrap();
+    engine.apply(prepared, at, out).unwrap();
+}
+
+/// However often the rate changes during one packet, the bits that have left by then are those that
+/// the rates carried, to the nanosecond; and each change says what the one before it had said.
+#[test]
+fn no_bit_is_lost_by_any_number_of_changes() {
+    for seed in 0..2_000 {
+        let mut dice = Dice::new(seed ^ 0x0b17_5eed);
+        let any = |dice: &mut Dice| Rate(dice.one_of(&[1, 3, 1_000, 777_777, 8_000_000, u64::MAX]));
+        let mut spec = one_flow(Rate(dice.from(1, 2_000_000)));
+        let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+        let mut out = Vec::new();
+        send(&mut engine, 0, Time::ZERO, &mut out);
+        let whole = 8_000 * 1_000_000_000u128;
+        let (mut done, mut now) = (0, Time::ZERO);
+        let mut told = crate::common::emits(&out)[0].end;
+        let end = loop {
+            let next = Time(now.0 + dice.from(1, 2_000_000));
+            let rate = u128::from(spec.setup.rate.0);
+            if engine.next_event() <= next || engine.next_event() == Time::NEVER {
+                break now.0 + ((whole - done) / rate) as u64;
+            }
+            done += rate * u128::from(next.0 - now.0);
+            now = next;
+            out.clear();
+            let rate = any(&mut dice);
+            let changed = rate != spec.setup.rate;
+            set_rate(&mut engine, &mut spec, rate, now, &mut out);
+            let all = retimed(&out);
+            if changed && engine.next_event() != told {
+                assert_eq!(all.len(), 1, "seed {seed}");
+                assert_eq!(all[0], (0, told, engine.next_event()), "seed {seed}");
+                told = all[0].2;
+            } else {
+                assert!(all.is_empty(), "seed {seed}: {all:?}");
+            }
+        };
+        assert_eq!(told, Time(end), "seed {seed}");
+        engine.poll(told, &mut out);
+        let counters = engine.counters(PIPE, FlowId(0));
+        assert_eq!((counters.sent, counters.backlog), (1, 0), "seed {seed}");
+    }
 }
 
 /// Weights of another scale say the same: a head that was a packet ahead by the old

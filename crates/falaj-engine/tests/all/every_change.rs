@@ -78,6 +78,8 @@ trait Model {
     /// The packet of `f` has left, whether it was begun here or under another discipline.
     fn left(&mut self, f: usize, now: u64);
     fn change(&mut self, set: &Set, now: u64);
+    /// What is on the wire leaves at another instant, behind a change.
+    fn retimed(&mut self, _: u64) {}
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -167,6 +169,17 @@ fn beside_the_model(sets: &[Set; 2], specs: &[PipeSpec; 2], steps: &[Step]) {
                     for (_, f, bytes, _) in all {
                         model.came(f, bytes, now);
                     }
+                }
+                // The bytes that are left of what is on the wire, at the new rate. Part of a
+                // nanosecond changes nothing, as what follows takes whole ones.
+                if let Some((_, end)) = &mut sending {
+                    *end = now + (*end - now) * sets[1].byte / sets[0].byte;
+                    model.retimed(*end);
+                }
+                while let Some((f, end)) = sending.filter(|&(_, end)| end <= now) {
+                    queues[f].pop_front();
+                    model.left(f, end);
+                    sending = decide(&mut *model, &queues, end, byte);
                 }
             }
             Step::Pass(time) => {
@@ -515,6 +528,14 @@ impl Model for Even {
         }
         if self.flows.iter().all(|f| !f.present) {
             self.flows.iter_mut().for_each(|f| f.silent = false);
+        }
+    }
+    fn retimed(&mut self, end: u64) {
+        let (left, from, _) = self.wire;
+        self.wire = (left, from, end);
+        if from >= end {
+            self.wire.0 = Fraction::ZERO;
+            self.work(left);
         }
     }
     /// Who keeps its weight keeps its start. Others keep what they owe, in bytes. Silent flows that
@@ -985,6 +1006,9 @@ impl Model for Stamps {
         );
         let best = best.map(|p| p.flow);
         if near == Fraction::ZERO { best.take(1).collect() } else { best.collect() }
+    }
+    fn retimed(&mut self, _: u64) {
+        self.byte = self.set.byte;
     }
     fn begin(&mut self, f: usize, now: u64, _: u64) {
         self.clock(now);

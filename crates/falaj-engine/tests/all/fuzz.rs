@@ -155,6 +155,10 @@ impl Watch {
                 Output::Drop(d) => {
                     assert_eq!(self.queued[d.flow.index()].pop_back().map(|p| p.1), Some(d.handle));
                 }
+                Output::Retimed(r) => {
+                    assert_eq!(r.old_end, self.free, "not the one on the wire");
+                    self.free = r.end;
+                }
                 Output::Early(_) => {}
                 Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) => {
                     panic!("this link does nothing to packets")

@@ -535,7 +535,9 @@ fn copies_and_wrong_bits() {
                     ));
                 }
                 Output::Emit(emit) => told.push(*emit),
-                Output::Drop(_) | Output::Mark(_) | Output::Early(_) => panic!("{output:?}"),
+                Output::Drop(_) | Output::Mark(_) | Output::Early(_) | Output::Retimed(_) => {
+                    panic!("{output:?}")
+                }
             }
         }
         assert_eq!(

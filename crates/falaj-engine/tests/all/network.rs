@@ -110,7 +110,7 @@ fn run(spec: &NetworkSpec, packets: &[(u64, u16)], polls: bool) -> Ran {
             Output::Emit(emit) => ran.left.push(emit),
             Output::Copy(emit) => ran.copies.push(emit),
             Output::Drop(dropped) => ran.dropped.push((dropped.handle, dropped.why)),
-            Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
+            Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) | Output::Retimed(_) => {}
         }
     }
     assert_eq!(ran.network.next_event(), Time::NEVER);

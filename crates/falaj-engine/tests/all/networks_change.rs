@@ -108,7 +108,11 @@ impl Sent {
                     self.ends[dropped.handle as usize] += 1;
                     self.dropped.push((dropped.handle, dropped.why));
                 }
-                Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
+                Output::Copy(_)
+                | Output::Corrupt(_)
+                | Output::Mark(_)
+                | Output::Early(_)
+                | Output::Retimed(_) => {}
             }
         }
         self.network.passed();
@@ -200,6 +204,28 @@ fn a_link_that_goes_sends_what_waits() {
     ] {
         assert_eq!(sent.change(at(20), again, vec![], None), Err(ChangeError::NoSuchPipe));
     }
+}
+
+/// What is on the wire of a link whose rate changes comes to the next one when its last bit does.
+#[test]
+fn a_retimed_packet_comes_to_the_next_link_then() {
+    let mut sent = Sent::new(network(&[5, 0], vec![through(&[0, 1])]));
+    let set_rate = |rate, delay| {
+        let mut spec = pipe(Span::from_millis(delay), 1);
+        spec.setup.rate = rate;
+        Prepared::new(&[PipeChange::new(PipeId(0), spec)])
+            .unwrap_or_else(|(_, unfit)| panic!("{unfit}"))
+    };
+    sent.change(at(0), set_rate(Rate(1), 5), vec![], None).expect("it fits");
+    (0..2).for_each(|_| sent.send(at(1), 1));
+    // A millisecond for a packet; those on the wire keep the delay that they had.
+    sent.change(at(2), set_rate(Rate::from_mbit(8), 9), vec![], None).expect("it fits");
+    sent.network.poll(at(100), &mut sent.out);
+    sent.note();
+    assert_eq!(sent.due(), [(0, 8), (1, 13)]);
+    let rule = &sent.network.active()[0].stats;
+    assert!(rule.packets() == 4 && rule.longest < Span::from_millis(5), "{rule:?}");
+    sent.end();
 }
 
 /// A network without rules gets some: what is under way leaves behind its link, under the handles

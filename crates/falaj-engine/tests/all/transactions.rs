@@ -238,6 +238,13 @@ fn settle(
                 },
             ),
             Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => continue,
+            Output::Retimed(r) => {
+                let free = &mut free[r.pipe.0 as usize];
+                // A duplicate is told of as often.
+                assert!([r.old_end, r.end].contains(free), "not the one on the wire");
+                *free = r.end;
+                continue;
+            }
         };
         let place = &mut ends[handle as usize].1;
         assert_eq!(*place, End::Waits, "decided twice");

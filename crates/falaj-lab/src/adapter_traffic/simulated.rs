@@ -46,6 +46,11 @@ pub(crate) fn simulate(
     let mut out = Vec::new();
     let mut note = |out: &mut Vec<Output>, owners: &[u8]| {
         for output in out.drain(..) {
+            if let Output::Retimed(retimed) = output {
+                let home = usize::from(owners[retimed.handle as usize]);
+                longest[home] = longest[home].max(retimed.end - retimed.arrival);
+                continue;
+            }
             let Output::Emit(emit) = output else { continue };
             let home = usize::from(owners[emit.handle as usize]);
             longest[home] = longest[home].max(emit.end - emit.arrival);

@@ -32,7 +32,7 @@ use super::Forwarder;
 use super::units::UnitPacket;
 use falaj_engine::PipeId;
 use falaj_engine::guaranteed_rate::{GuaranteedRateClock, RateShortfall};
-use falaj_engine::message::Emit;
+use falaj_engine::message::{Emit, Retimed};
 use falaj_engine::pipe::Counters;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::rate::Rate;
@@ -458,6 +458,16 @@ impl Guarantees {
         let flow = guarantee.terms.name.clone();
         let (arrival, end) = (emit.arrival, emit.end);
         self.remember(Violation { number: 0, flow, cause, bound, arrival, end, handed_over: None });
+    }
+
+    /// A packet on the wire leaves at another instant, as its link was changed: it was judged when
+    /// its transmission began.
+    pub(super) fn retimed(&mut self, retimed: &Retimed) {
+        let Some(state) = self.pipes.get_mut(retimed.pipe.0 as usize) else { return };
+        if state.wire_until == retimed.old_end {
+            state.wire_until = retimed.end;
+        }
+        state.wire_until = state.wire_until.max(retimed.end);
     }
 
     /// Packets of a flow were handed over then, `late` after they were to be, which had stayed in

@@ -2,7 +2,7 @@
 
 use super::Forwarder;
 use falaj_engine::PipeId;
-use falaj_engine::message::Emit;
+use falaj_engine::message::{Emit, Retimed};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Time;
 use std::collections::VecDeque;
@@ -48,6 +48,15 @@ impl OccupancyLog {
                 }
                 turns.push_back(LinkOccupancy { flow, begin, end, packets: 1 });
             }
+        }
+    }
+
+    /// A packet leaves its queue at another instant than it was to.
+    pub(super) fn retimed(&mut self, retimed: &Retimed) {
+        let turns = self.0.as_mut().and_then(|pipes| pipes.get_mut(retimed.pipe.0 as usize));
+        let last = turns.into_iter().flatten().rev().find(|turn| turn.end == retimed.old_end);
+        if let Some(turn) = last {
+            turn.end = retimed.end;
         }
     }
 

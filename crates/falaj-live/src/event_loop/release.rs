@@ -7,6 +7,7 @@
 //! it by then.
 
 use super::units::{UnitPacket, UnitStore};
+use falaj_engine::message::Retimed;
 use falaj_engine::{Emit, PipeId};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
@@ -130,6 +131,48 @@ impl Releases {
             // Nothing more joins it.
             self.not_later_than_due(open);
         }
+        let (pipe, flow) = (emit.pipe.0, emit.flow.0);
+        let (unit, from, bytes) = (packet.unit, packet.index, emit.bytes);
+        let index = self.begin(Burst { unit, from, pipe, flow, bytes, ..Burst::default() }, sent);
+        self.open[unit as usize] = Some(index);
+    }
+
+    /// A packet that the engine has emitted is due at another instant. Returns false if it was not
+    /// among these.
+    pub(crate) fn retimed(&mut self, retimed: &Retimed) -> bool {
+        let old = (retimed.old_end - retimed.arrival, retimed.old_due);
+        let is_it = |burst: &Burst| {
+            let last = burst.packets.last();
+            (burst.pipe, burst.flow) == (retimed.pipe.0, retimed.flow.0)
+                && last.is_some_and(|packet| (packet.delay, packet.due) == old)
+        };
+        let Some(index) = self.bursts.iter().position(is_it) else { return false };
+        let (delay, due) = (retimed.end - retimed.arrival, retimed.due);
+        let sent = ReleasedPacket { delay, due, by: due };
+        let burst = &mut self.bursts[index];
+        burst.packets.pop();
+        if burst.packets.is_empty() || due.since(burst.first_due()) <= self.slack {
+            burst.packets.push(sent);
+            let due = burst.due();
+            self.look_at(index as u32, due);
+            return true;
+        }
+        // Those before it do not wait for it.
+        let (unit, from, pipe, flow, bytes) =
+            (burst.unit, burst.to(), burst.pipe, burst.flow, burst.last);
+        burst.last = burst.bytes;
+        let is_open = self.open.get(unit as usize) == Some(&Some(index as u32));
+        let before = burst.due();
+        self.look_at(index as u32, before);
+        let apart = self.begin(Burst { unit, from, pipe, flow, bytes, ..Burst::default() }, sent);
+        if is_open {
+            self.open[unit as usize] = Some(apart);
+        }
+        true
+    }
+
+    /// A burst begins with this packet. Returns its place.
+    fn begin(&mut self, of: Burst, sent: ReleasedPacket) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.bursts.push(Burst::default());
             (self.bursts.len() - 1) as u32
@@ -138,12 +181,11 @@ impl Releases {
         let burst = &mut self.bursts[index as usize];
         // The packets' memory comes again.
         burst.packets.push(sent);
-        (burst.unit, burst.from, burst.pipe, burst.flow) =
-            (packet.unit, packet.index, emit.pipe.0, emit.flow.0);
-        (burst.bytes, burst.last) = (emit.bytes, emit.bytes);
+        (burst.unit, burst.from, burst.pipe, burst.flow) = (of.unit, of.from, of.pipe, of.flow);
+        (burst.bytes, burst.last) = (of.bytes, of.bytes);
         burst.order = self.made;
-        self.open[unit] = Some(index);
         self.look_at(index, sent.due);
+        index
     }
 
     /// The engine has dropped a packet of this unit.
@@ -347,6 +389,34 @@ mod tests {
         // There is no next one any more.
         scene.drop(3);
         assert_eq!(scene.due(71), [(2..3, vec![0])]);
+        assert!(scene.releases.is_empty());
+    }
+
+    /// The last packet of a burst is due at another instant; those before it do not wait for it,
+    /// and what comes behind it may join it.
+    #[test]
+    fn a_packet_that_is_retimed_leaves_then() {
+        let (at, never) = (|us| Time::ZERO + Span::from_micros(us), 1 << 40);
+        let retimed = |old, new| Retimed {
+            pipe: PipeId(0),
+            flow: FlowId(0),
+            handle: 0,
+            arrival: Time::ZERO,
+            old_end: at(old),
+            old_due: at(old),
+            end: at(new),
+            due: at(new),
+        };
+        let mut scene = Scene::new(4);
+        [10, 20].into_iter().enumerate().for_each(|(i, due)| scene.emit(i as u32, due));
+        assert!(scene.releases.retimed(&retimed(20, never)));
+        assert_eq!(scene.due(40), [(0..1, vec![0])]);
+        assert_eq!(scene.due(1_000_000), []);
+        assert!(!scene.releases.retimed(&retimed(20, 30)), "it is not due then any more");
+        assert!(scene.releases.retimed(&retimed(never, 50)));
+        scene.emit(2, 60);
+        scene.emit(3, 90);
+        assert_eq!(scene.due(90), [(1..3, vec![10, 0]), (3..4, vec![0])]);
         assert!(scene.releases.is_empty());
     }
 

@@ -96,6 +96,18 @@ impl Forwarder {
                     }
                     self.ports[port].port.mark(bytes, mark.ecn);
                 }
+                Output::Retimed(retimed) => {
+                    self.guarantees.retimed(&retimed);
+                    self.occupancy_log.retimed(&retimed);
+                    if !self.releases.retimed(&retimed) {
+                        // It goes on to the next link.
+                        let [old, new] =
+                            [retimed.old_end, retimed.end].map(|end| end - retimed.arrival);
+                        self.flows[retimed.pipe.0 as usize][retimed.flow.index()]
+                            .delay
+                            .correct(old, new);
+                    }
+                }
                 // Of use within, where another link follows.
                 Output::Early(_) => {}
             }

@@ -577,7 +577,7 @@ fn what_a_link_does_to_packets_is_as_simulated() -> io::Result<()> {
             Output::Emit(e) | Output::Copy(e) => {
                 expected.push((e.handle, corrupt == Some(e.handle)));
             }
-            Output::Drop(_) | Output::Mark(_) | Output::Early(_) => {}
+            Output::Drop(_) | Output::Mark(_) | Output::Early(_) | Output::Retimed(_) => {}
         }
     }
 
@@ -635,6 +635,29 @@ fn what_was_counted_is_of_one_instant() -> io::Result<()> {
     let idle = forwarder.clock().now();
     std::thread::sleep(std::time::Duration::from_millis(5));
     assert!(forwarder.snapshot().at >= idle + Span::from_millis(5), "nothing is due");
+    Ok(())
+}
+
+/// A packet that went on the wire at 1 bit/s is handed over as soon as the rate is what it was, and
+/// what is measured of it follows.
+#[test]
+fn a_rate_that_was_taken_back_blocks_nothing() -> io::Result<()> {
+    let rate = Rate::from_mbit(100);
+    let (mut forwarder, [near, far]) = link(Rate(1), Span::ZERO, MEMORY)?;
+    (1..4).try_for_each(|number| near.push(ask::NOTHING, number, 1000).map(|_| ()))?;
+    forwarder.run(forwarder.clock().now() + Span::from_millis(2), &[])?;
+    assert!(far.numbers().is_empty());
+    let change = change::PipeChange::new(PipeId(0), pipe(rate, Span::ZERO));
+    let engine = Prepared::new(&[change]).unwrap_or_else(|(_, unfit)| panic!("{unfit}"));
+    let (flows, sorted, order) = (Vec::new(), Vec::new(), vec![PipeId(0), PipeId(1)]);
+    let applied = forwarder.change(Transaction { engine, flows, sorted, rules: None, order });
+    assert_eq!(applied.map(|applied| applied.dropped), Ok(0));
+    run_dry(&mut forwarder)?;
+    assert_eq!(far.numbers(), [1, 2, 3]);
+    let mut measured = vec![falaj_live::event_loop::Sojourns::default()];
+    forwarder.measured(&mut measured, 0, Span::from_secs(1));
+    let longest = measured[0].delay.max();
+    assert!(longest < Some(Span::from_secs(1000)), "{longest:?}: it was to be 8000 s");
     Ok(())
 }
 

@@ -122,6 +122,20 @@ pub trait MediumHooks: Discipline {
         None
     }
 
+    /// The head of `f`, which is on the wire, leaves at `end`, and not when
+    /// [`on_transmit`](Discipline::on_transmit) said: the link was changed at `now`, after this
+    /// discipline [migrated](Discipline::migrate_from). A discipline that keeps the end of what it
+    /// sent has to follow.
+    fn retimed(
+        &mut self,
+        flows: &mut Flows<Self::State, Self::Tag>,
+        f: FlowId,
+        end: Time,
+        now: Time,
+    ) {
+        let _ = (flows, f, end, now);
+    }
+
     /// What `f` had of the air so far, where there are [air times](MediumHooks::airtime).
     fn air(&self, f: FlowId) -> Option<Air> {
         let _ = f;

@@ -302,7 +302,13 @@ impl Discipline for Hrr {
 }
 
 impl QueueHooks for Hrr {}
-impl MediumHooks for Hrr {}
+impl MediumHooks for Hrr {
+    fn retimed(&mut self, _: &mut Flows<HrrFlow>, _: FlowId, end: Time, now: Time) {
+        if self.end > now {
+            (self.free, self.end) = (end, end);
+        }
+    }
+}
 
 impl Guarantees for Hrr {
     /// A packet waits for the end of the slot in which it comes, then at most

@@ -224,7 +224,11 @@ impl QueueHooks for Wf2q {
     }
 }
 
-impl MediumHooks for Wf2q {}
+impl MediumHooks for Wf2q {
+    fn retimed(&mut self, _: &mut Flows<Wf2qFlow, Virtual>, _: FlowId, end: Time, now: Time) {
+        self.fluid.retimed(end, now);
+    }
+}
 
 impl Guarantees for Wf2q {
     /// A packet leaves at most `L/C` after the fluid finishes it, and when a

@@ -247,7 +247,15 @@ impl Discipline for Wf2qPlus {
 }
 
 impl QueueHooks for Wf2qPlus {}
-impl MediumHooks for Wf2qPlus {}
+impl MediumHooks for Wf2qPlus {
+    /// The part that is left by now is spread over the time that is left.
+    fn retimed(&mut self, _: &mut Flows<Share>, _: FlowId, end: Time, now: Time) {
+        if self.end > now {
+            (self.whole, self.counted) = (self.whole - self.counted, 0);
+            (self.from, self.end) = (now, end);
+        }
+    }
+}
 
 impl Guarantees for Wf2qPlus {
     /// A packet ends at most a packet of work after the time is its finish (the

@@ -191,7 +191,11 @@ impl QueueHooks for Wfq {
     }
 }
 
-impl MediumHooks for Wfq {}
+impl MediumHooks for Wfq {
+    fn retimed(&mut self, _: &mut Flows<WfqFlow, Virtual>, _: FlowId, end: Time, now: Time) {
+        self.fluid.retimed(end, now);
+    }
+}
 
 impl Guarantees for Wfq {
     /// A packet leaves at most `L/C` after the fluid finishes it (Parekh and

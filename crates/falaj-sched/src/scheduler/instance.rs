@@ -327,6 +327,14 @@ impl<D: CompleteDiscipline> Inspection for SchedulerInstance<D> {
 }
 
 impl<D: CompleteDiscipline> Succession for SchedulerInstance<D> {
+    fn on_the_wire(&self, queue: FlowId) -> Option<Packet> {
+        self.queues.first(queue)
+    }
+
+    fn retimed(&mut self, queue: FlowId, end: Time, now: Time) {
+        self.discipline.retimed(self.queues.flows(), queue, end, now);
+    }
+
     fn start(&mut self, setup: &Setup) {
         if self.bare.take().is_some() {
             self.queues = Queues::new(&limits(setup, &self.discipline));

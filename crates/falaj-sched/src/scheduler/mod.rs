@@ -141,6 +141,11 @@ pub trait Succession {
     /// Gives all packets away, the one `on_the_wire` first, then in order of
     /// arrival. It is of no use afterwards.
     fn dismantle(&mut self, on_the_wire: Option<FlowId>) -> Vec<Packet>;
+    /// The packet on the wire, which [`next`](Scheduler::next) chose as the head of `queue`.
+    fn on_the_wire(&self, queue: FlowId) -> Option<Packet>;
+    /// The packet on the wire, the head of `queue`, leaves at `end`, and not when
+    /// [`take`](Scheduler::take) said: the link was changed at `now`.
+    fn retimed(&mut self, queue: FlowId, end: Time, now: Time);
 }
 
 /// A scheduler as it is held: in place, so that the way of a packet is compiled for it alone, or

@@ -491,6 +491,19 @@ impl<D: CompleteDiscipline> Inspection for Tree<D> {
 }
 
 impl<D: CompleteDiscipline> Succession for Tree<D> {
+    fn on_the_wire(&self, queue: FlowId) -> Option<Packet> {
+        let child = self.children.get(queue.index())?;
+        let packet = child.server.on_the_wire(child.chosen)?;
+        Some(self.global(queue.index(), packet))
+    }
+
+    fn retimed(&mut self, queue: FlowId, end: Time, now: Time) {
+        if let Some(child) = self.children.get_mut(queue.index()) {
+            child.server.retimed(child.chosen, end, now);
+        }
+        self.discipline.retimed(self.heads.flows(), queue, end, now);
+    }
+
     fn inherit(
         &mut self,
         packets: Vec<Packet>,

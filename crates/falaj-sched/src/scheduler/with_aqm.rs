@@ -261,6 +261,14 @@ impl Inspection for WithAqm {
 }
 
 impl Succession for WithAqm {
+    fn on_the_wire(&self, queue: FlowId) -> Option<Packet> {
+        self.station.on_the_wire(queue)
+    }
+
+    fn retimed(&mut self, queue: FlowId, end: Time, now: Time) {
+        self.station.retimed(queue, end, now);
+    }
+
     fn inherit(
         &mut self,
         packets: Vec<Packet>,

@@ -94,6 +94,26 @@ impl Steps {
             .sum()
     }
 
+    /// What is done between two instants, in bytes times [`BIT_NANOS`].
+    pub(crate) fn work_between(&self, from: Time, to: Time) -> u128 {
+        let until = |time: Time| {
+            let (rounds, within) = match self.period {
+                Some(period) => (time.0 / period.0, time.0 % period.0),
+                None => (0, time.0),
+            };
+            let whole = match self.period {
+                Some(period) if rounds > 0 => self.work(period.0) * u128::from(rounds),
+                _ => 0,
+            };
+            let ends = self.steps.iter().skip(1).map(|s| s.0.0).chain([u64::MAX]);
+            let part = |(step, end): (&(Time, Rate), u64)| {
+                u128::from(step.1.0) * u128::from(end.min(within).saturating_sub(step.0.0))
+            };
+            whole + self.steps.iter().zip(ends).map(part).sum::<u128>()
+        };
+        until(to).saturating_sub(until(from))
+    }
+
     /// The rate at `now`, and until when.
     fn at(&self, now: Time) -> (Rate, Time) {
         let (round, within) = match self.period {
@@ -227,6 +247,21 @@ pub(crate) fn carry(
     all.time(*number)
 }
 
+/// Of `bytes` whose last were carried by this opportunity, of which that many are used: those that
+/// opportunities after `now` carry.
+pub(crate) fn left(all: &Opportunities, number: u64, used: u32, bytes: u32, now: Time) -> u32 {
+    let (mut left, mut number, mut carried) = (0, number, used);
+    while left < bytes && all.time(number) > now {
+        left += carried.min(bytes - left);
+        carried = all.bytes;
+        match number.checked_sub(1) {
+            Some(before) => number = before,
+            None => break,
+        }
+    }
+    left
+}
+
 /// Is this opportunity over by `now`?
 pub(crate) fn is_over(all: &Opportunities, number: u64, now: Time) -> bool {
     all.time(number) < now
@@ -235,7 +270,7 @@ pub(crate) fn is_over(all: &Opportunities, number: u64, now: Time) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::rate::Wire;
+    use crate::units::rate::{OnTheWire, Wire};
     use alloc::vec;
 
     fn ms(n: u64) -> Time {
@@ -324,6 +359,91 @@ mod tests {
         // The last of its nanoseconds is followed by one of nothing.
         assert_eq!(wire.send(1, Time::ZERO), Time(16_000_000_000 - 1));
         assert_eq!(wire.send(1, Time(u64::MAX - 5)), Time::NEVER);
+    }
+
+    /// Whatever the capacity was and becomes, bytes that are left of a packet go by the new one.
+    #[test]
+    fn the_rest_of_a_packet_goes_by_the_new_capacity() {
+        // A byte in a microsecond, or two.
+        let (slow, fast) = (Rate::from_mbit(8), Rate::from_mbit(16));
+        let steps = Capacity::Steps(Arc::new(
+            Steps::new(
+                vec![(ms(0), slow), (ms(1), Rate(0)), (ms(3), Rate::from_mbit(4))],
+                Some(Span::from_millis(6)),
+            )
+            .unwrap(),
+        ));
+        let instants = vec![ms(1), ms(2), ms(40)];
+        let all = Opportunities::new(instants, Span::from_millis(40), 1_000).unwrap();
+        let opportunities = Capacity::Opportunities(Arc::new(all));
+        let wire = |rate, capacity: &Capacity| Wire::of(rate, capacity);
+        let change = |old: &Wire, new: Wire, bytes, end, now| {
+            new.migrate_from(old.clone(), Some(OnTheWire { bytes, end }), now)
+        };
+        let serialise = || wire(fast, &Capacity::Serialise);
+
+        // Of 1,500 B the first 500 have left by 500 us; 500 go until 1 ms, and 500 at 3 ms on.
+        let mut old = wire(slow, &steps);
+        let end = old.send(1_500, Time::ZERO);
+        assert_eq!(end, ms(4));
+        let (_, end) = change(&old, serialise(), 1_500, end, Time(500_000));
+        assert_eq!(end, Some(ms(1)));
+        let (_, end) = change(&old, serialise(), 1_500, ms(4), ms(2));
+        assert_eq!(end, Some(Time(2_250_000)), "500 B are left while nothing goes");
+
+        // And the other way round: 1,000 of 2,000 B by steps, from 500 us on.
+        let mut old = serialise();
+        let end = old.send(2_000, Time::ZERO);
+        let (new, end) = change(&old, wire(slow, &steps), 2_000, end, Time(500_000));
+        assert_eq!(end, Some(ms(4)));
+        let (_, end) = change(&new, serialise(), 2_000, ms(4), Time(3_500_000));
+        assert_eq!(end, Some(Time(3_625_000)), "a second change");
+
+        // 2,500 B take three opportunities, the last of them at 40 ms.
+        let mut old = wire(slow, &opportunities);
+        let end = old.send(2_500, Time::ZERO);
+        assert_eq!(end, ms(40));
+        for (now, left) in [(Time(500_000), 2_500), (ms(1), 1_500), (ms(2), 500), (ms(39), 500)] {
+            let (_, end) = change(&old, serialise(), 2_500, ms(40), now);
+            assert_eq!(end, Some(now + Span(left * 500)), "{left} B at {now:?}");
+        }
+        // 1,500 B are left of 2,000, and go at 1 and 2 ms.
+        let mut old = serialise();
+        let end = old.send(2_000, Time::ZERO);
+        let (_, end) = change(&old, wire(slow, &opportunities), 2_000, end, Time(250_000));
+        assert_eq!(end, Some(ms(2)));
+
+        // What is alike ends when it was to end, to the part of a nanosecond.
+        let mut old = wire(Rate(3_000_000), &Capacity::Serialise);
+        let end = old.send(500, Time::ZERO);
+        let same = wire(Rate(3_000_000), &Capacity::Serialise);
+        let (mut same, told) = change(&old, same, 500, end, Time(7));
+        assert_eq!((told, same.send(500, end)), (Some(end), old.send(500, end)));
+    }
+
+    /// A bucket that waits for tokens waits by the new rate, and has the tokens that it had.
+    #[test]
+    fn tokens_are_those_that_there_were() {
+        let bucket = |rate, bytes| Wire::of(rate, &Capacity::TokenBucket(bytes));
+        let fast = Rate::from_mbit(8); // 1 byte in a microsecond
+        let mut old = bucket(fast, 3_000);
+        assert_eq!(old.send(2_000, Time::ZERO), Time::ZERO, "1,000 are left");
+        // A bit in a second: as many tokens, and hours for more.
+        let (mut new, _) = bucket(Rate(1), 3_000).migrate_from(old, None, Time::ZERO);
+        assert_eq!(new.waits_for_tokens(1_000, Time::ZERO), None);
+        let end = new.send(1_500, Time::ZERO);
+        assert_eq!(end, Time::ZERO + Span::from_secs(4_000));
+        // Back again after a second, in which a bit's tokens came.
+        let sending = OnTheWire { bytes: 1_500, end };
+        let now = Time::ZERO + Span::from_secs(1);
+        let (mut back, end) = bucket(fast, 3_000).migrate_from(new, Some(sending), now);
+        assert_eq!(end, Some(now + Span(499_875)));
+        assert_eq!(back.send(1_000, now + Span::from_millis(1)), now + Span(1_499_875));
+        // A smaller bucket holds what it holds, and a larger one fills.
+        let (mut small, _) = bucket(fast, 100).migrate_from(bucket(fast, 3_000), None, now);
+        assert_eq!((small.send(100, now), small.send(1, now)), (now, now + Span(1_000)));
+        let (mut large, _) = bucket(fast, 5_000).migrate_from(bucket(fast, 3_000), None, now);
+        assert_eq!((large.send(3_000, now), large.send(1, now)), (now, now + Span(1_000)));
     }
 
     #[test]

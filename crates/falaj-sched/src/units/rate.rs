@@ -91,6 +91,18 @@ pub struct Wire {
     /// It is unlimited, or has a shape.
     apart: bool,
     shape: Option<Box<Shape>>,
+    /// The last part of a transmission whose length does not follow from the rate: its end, and
+    /// its length. It is of the last transmission if that ends with it.
+    fixed: (Time, Span),
+}
+
+/// What is on the wire when the wire's rate or capacity changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnTheWire {
+    /// Length of the packet as the link accounts it.
+    pub bytes: u32,
+    /// When its last bit was to leave.
+    pub end: Time,
 }
 
 impl Wire {
@@ -98,7 +110,8 @@ impl Wire {
     pub fn new(rate: Rate) -> Wire {
         assert!(rate.0 > 0, "a rate of zero sends nothing");
         let (inverse, apart) = (u64::MAX / rate.0, rate.is_unlimited());
-        Wire { rate, end: Time::ZERO, rest: 0, inverse, apart, shape: None }
+        let fixed = (Time::ZERO, Span::ZERO);
+        Wire { rate, end: Time::ZERO, rest: 0, inverse, apart, shape: None, fixed }
     }
 
     /// An idle wire of this capacity; `rate` is its mean where it changes.
@@ -107,28 +120,117 @@ impl Wire {
         Wire { apart: rate.is_unlimited() || shape.is_some(), shape, ..Wire::new(rate) }
     }
 
-    /// A wire that goes on from another, whose rate and capacity may be others: what the
-    /// other has sent is over by the time it ended. Tokens are those that the other had.
-    pub fn migrate_from(mut self, old: Wire) -> Wire {
-        self.end = match (&self.shape, &old.shape) {
-            (Some(new), Some(old_shape)) => match (&**new, &**old_shape) {
-                (Shape::TokenBucket(new), Shape::TokenBucket(old_credit)) => {
-                    Time((old.end + *new).0.saturating_sub(old_credit.0))
-                }
-                (Shape::Opportunities { all: a, .. }, Shape::Opportunities { all: b, .. })
-                    if a == b =>
-                {
-                    return old;
-                }
-                _ => old.end,
-            },
-            (Some(new), None) => match **new {
-                Shape::TokenBucket(credit) => old.end + credit,
-                _ => old.end,
-            },
-            _ => old.end,
+    /// A wire that goes on from another, whose rate and capacity may be others. Returns it, and
+    /// when the last bit of what is on the wire leaves: the bits that are left at `now` go by the
+    /// new rate. Tokens are those that the other had.
+    pub fn migrate_from(
+        mut self,
+        old: Wire,
+        sending: Option<OnTheWire>,
+        now: Time,
+    ) -> (Wire, Option<Time>) {
+        if self.carries_like(&old) {
+            return (old, sending.map(|on_the_wire| on_the_wire.end));
+        }
+        let mut fixed = old.fixed_part();
+        let Some(OnTheWire { bytes, end }) = sending.filter(|sending| sending.end > now) else {
+            self.take_tokens(&old, now);
+            return (self, sending.map(|sending| sending.end));
         };
-        self
+        let last_bit = Time(end.0.saturating_sub(fixed.0));
+        let end = if last_bit > now {
+            let work = old.work_left(bytes, last_bit, now);
+            self.transmit(work, now) + fixed
+        } else {
+            fixed = end - now;
+            self.transmit(0, now) + fixed
+        };
+        self.hold(fixed);
+        (self, Some(end))
+    }
+
+    /// Returns true if bytes take as long on both, at any instant.
+    fn carries_like(&self, other: &Wire) -> bool {
+        let alike = match (self.shape.as_deref(), other.shape.as_deref()) {
+            (None, None) => true,
+            (Some(Shape::TokenBucket(a)), Some(Shape::TokenBucket(b))) => a == b,
+            (Some(Shape::Steps(a)), Some(Shape::Steps(b))) => a == b,
+            (
+                Some(Shape::Opportunities { all: a, .. }),
+                Some(Shape::Opportunities { all: b, .. }),
+            ) => a == b,
+            _ => false,
+        };
+        alike && self.rate == other.rate
+    }
+
+    /// What is left at `now` of a transmission of `bytes` whose last bit would leave at `end`, in
+    /// bytes times [`BIT_NANOS`].
+    fn work_left(&self, bytes: u32, end: Time, now: Time) -> u64 {
+        let whole = u128::from(bytes) * u128::from(BIT_NANOS);
+        let left = match self.shape.as_deref() {
+            _ if self.rate.is_unlimited() => 0,
+            Some(Shape::Steps(steps)) => steps.work_between(now, end) + u128::from(self.rest),
+            Some(Shape::Opportunities { all, number, used }) => {
+                u128::from(capacity::left(all, *number, *used, bytes, now)) * u128::from(BIT_NANOS)
+            }
+            Some(Shape::TokenBucket(_)) | None => {
+                u128::from(end.since(now).0) * u128::from(self.rate.0) + u128::from(self.rest)
+            }
+        };
+        u64::try_from(left.min(whole)).unwrap_or(u64::MAX)
+    }
+
+    /// Goes on with so much work from `now` on, without tokens. Returns when it is done.
+    fn transmit(&mut self, work: u64, now: Time) -> Time {
+        (self.end, self.rest) = (now, 0);
+        match self.shape.as_deref_mut() {
+            Some(Shape::Steps(steps)) => {
+                (self.end, self.rest) = steps.send(work, now);
+                self.end
+            }
+            Some(Shape::Opportunities { all, number, used }) if work > 0 => {
+                let bytes = u32::try_from(work.div_ceil(BIT_NANOS)).unwrap_or(u32::MAX);
+                self.end = capacity::carry(all, number, used, bytes, now);
+                self.end
+            }
+            Some(Shape::Opportunities { .. }) => now,
+            _ if self.rate.is_unlimited() => now,
+            Some(Shape::TokenBucket(credit)) => {
+                let credit = *credit;
+                let (nanos, rest) = self.divide(work);
+                let done = now + Span(nanos);
+                (self.end, self.rest) = (done + credit, rest);
+                done
+            }
+            None => {
+                let (nanos, rest) = self.divide(work);
+                (self.end, self.rest) = (now + Span(nanos), rest);
+                self.end
+            }
+        }
+    }
+
+    /// Nothing is on the wire: the bucket has the tokens that the other one's had, as far as it
+    /// holds them.
+    fn take_tokens(&mut self, old: &Wire, now: Time) {
+        let work = |span: Span, rate: Rate| u128::from(span.0) * u128::from(rate.0);
+        self.end = match (self.shape.as_deref(), old.shape.as_deref()) {
+            (Some(Shape::TokenBucket(new)), Some(Shape::TokenBucket(credit))) => {
+                let full = work(*new, self.rate);
+                let missing = work(old.end.since(now), old.rate) + u128::from(old.rest);
+                let there = work(*credit, old.rate).saturating_sub(missing).min(full);
+                let nanos = (full - there).div_ceil(u128::from(self.rate.0));
+                now + Span(u64::try_from(nanos).unwrap_or(u64::MAX))
+            }
+            (Some(Shape::TokenBucket(new)), _) => old.end.min(now) + *new,
+            _ => old.end.min(now),
+        };
+    }
+
+    /// The last part of the last transmission, whose length does not follow from the rate.
+    pub fn fixed_part(&self) -> Span {
+        if self.fixed.0 == self.end { self.fixed.1 } else { Span::ZERO }
     }
 
     /// The rate now.
@@ -208,12 +310,17 @@ impl Wire {
     #[inline]
     pub fn occupy(&mut self, span: Span, start: Time) -> Time {
         (self.end, self.rest) = (start + span, 0);
+        self.fixed = (self.end, span);
         self.end
     }
 
-    /// The last transmission occupies the wire for so much longer.
+    /// The last transmission occupies the wire for so much longer, whatever the rate.
     pub fn hold(&mut self, longer: Span) {
+        let before = self.fixed_part();
         self.end += longer;
+        if longer > Span::ZERO {
+            self.fixed = (self.end, before + longer);
+        }
     }
 
     #[cold]

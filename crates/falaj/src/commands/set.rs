@@ -17,8 +17,8 @@ at once is written without NAME, each key in full; or the whole scenario as it i
 A flow of a link, or by its own name, is meant in both directions. Flows and rules that are new are tried before
 the others, in their order; with the first rule comes one more, `rest`, by which all else goes where it went.
 
-No packet is lost by a change unless --drop allows it. A packet on the wire ends when it was to end, and
-what has left its queue arrives when it was to arrive, whatever the delay is now.
+No packet is lost by a change unless --drop allows it. The rest of a packet on the wire goes at the
+new rate, and what has left the wire arrives when it was to arrive, whatever the delay is now.
 
 Examples, one after the other on `falaj run --rate 20mbit --delay 5ms -- bash`:
   falaj set link rate=5mbit delay=80ms loss=1%

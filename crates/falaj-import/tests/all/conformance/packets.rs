@@ -157,7 +157,7 @@ impl Ran {
                 Output::Copy(copy) => ran.copies.push(copy.handle),
                 Output::Corrupt(corrupt) => ran.corrupted.push(corrupt.handle),
                 Output::Mark(mark) => ran.marked.push(mark.handle),
-                Output::Early(_) => {}
+                Output::Early(_) | Output::Retimed(_) => {}
                 Output::Drop(dropped) if dropped.why == DropReason::Lost => {
                     ran.lost.push(dropped.handle);
                 }

@@ -389,7 +389,11 @@ impl InEngine {
                 Output::Emit(emit) => self.sending = Some(emit),
                 Output::Drop(drop) => self.gone.push((drop.handle, drop.flow.0)),
                 // Of links that do something to packets.
-                Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
+                Output::Copy(_)
+                | Output::Corrupt(_)
+                | Output::Mark(_)
+                | Output::Early(_)
+                | Output::Retimed(_) => {}
             }
         }
     }

@@ -508,7 +508,14 @@ impl Discipline for PacketWise {
 }
 
 impl QueueHooks for PacketWise {}
-impl MediumHooks for PacketWise {}
+impl MediumHooks for PacketWise {
+    fn retimed(&mut self, _: &mut Flows<Residual>, _: FlowId, end: Time, now: Time) {
+        // The end of one that is lent a phase is not kept.
+        if self.settled > now {
+            self.settled = end;
+        }
+    }
+}
 
 impl Guarantees for PacketWise {
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {

@@ -92,6 +92,16 @@ impl ReferenceFluid {
             Some(Sending { work, counted: 0, pace: self.pace, start: sent.start, end: sent.end });
     }
 
+    /// What is on the link ends then, as the link was changed at `now`: what is left of it goes at
+    /// the new pace.
+    pub(crate) fn retimed(&mut self, end: Time, now: Time) {
+        self.at(now);
+        if let Some(sending) = &mut self.sending {
+            let left = sending.work - sending.counted;
+            *sending = Sending { work: left, counted: 0, pace: self.pace, start: now, end };
+        }
+    }
+
     /// Virtual time that a packet of `f` takes.
     #[inline]
     pub(crate) fn length(&self, f: FlowId, bytes: u32) -> Virtual {
