@@ -73,6 +73,12 @@ impl Which {
     }
 }
 
+/// The services of this user that are running, by their control sockets.
+pub fn services() -> Vec<Client> {
+    let running = sockets().into_iter().filter_map(|path| Client::connect(&path).ok());
+    running.filter(|client| client.hello.command == "serve").collect()
+}
+
 impl Client {
     fn connect(path: &Path) -> Result<Client> {
         let stream = UnixStream::connect(path).context("nobody listens there")?;

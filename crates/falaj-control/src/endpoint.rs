@@ -11,11 +11,13 @@ use crate::messages::{AdaptersThen, Changing, HeldTo, Query, Reply, TimedReply};
 use crate::running::{Beside, Preparer, Running};
 use crate::{server, sockets};
 use anyhow::{Context, Result};
-use falaj_live::event_loop::{AppliedChange, Forwarder};
+use falaj_live::adapters::AdaptersState;
+use falaj_live::event_loop::{AppliedChange, Forwarder, ForwarderState};
 use falaj_scenario::{Link, Scenario};
-use falaj_sched::units::time::Span;
+use falaj_sched::units::time::{Span, Time};
 use std::io::{PipeReader, PipeWriter, Read};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -39,6 +41,11 @@ pub struct ControlArgs {
 }
 
 impl ControlArgs {
+    /// Where it is said to be.
+    pub fn given(&self) -> Result<Option<PathBuf>> {
+        self.control.as_ref().map(std::path::absolute).transpose().context("--control")
+    }
+
     /// Where the socket will be. Where nobody asked for one and there can be none, the link runs
     /// without.
     pub fn place(&self) -> Result<Option<PathBuf>> {
@@ -59,15 +66,22 @@ pub struct Control {
     scenario: Arc<Scenario>,
     ends: Option<Ends>,
     beside: Option<Box<dyn Beside>>,
+    /// Another process goes on with the link.
+    handed_over: bool,
 }
 
 struct Ends {
     asks: Receiver<Query>,
     answers: Option<Sender<TimedReply>>,
     woken: PipeReader,
+    /// Until it is answered at the socket.
+    stopped: Option<PipeReader>,
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
     path: PathBuf,
+    listener: UnixListener,
+    /// The socket is another process's.
+    stays: bool,
     handler: Arc<Mutex<Handler>>,
 }
 
@@ -76,30 +90,56 @@ impl Control {
     /// thread more.
     pub fn open(place: Option<&Path>, running: Running) -> Result<Control> {
         let scenario = Arc::clone(&running.scenario);
-        let Some(path) = place else { return Ok(Control { scenario, ends: None, beside: None }) };
+        let Some(path) = place else {
+            return Ok(Control { scenario, ends: None, beside: None, handed_over: false });
+        };
         let listener = sockets::bind(path)
             .with_context(|| format!("the control socket {}", path.display()))?;
+        let mut control = Control::at(listener, path, running)?;
+        control.begin()?;
+        Ok(control)
+    }
+
+    /// The same at a socket that is there. Nobody is answered before it [begins](Control::begin).
+    pub fn at(listener: UnixListener, path: &Path, running: Running) -> Result<Control> {
+        let scenario = Arc::clone(&running.scenario);
         let (ask, asks) = channel();
         let (answers, answer) = channel();
         let (woken, wake) = std::io::pipe()?;
         let (stopped, stop) = std::io::pipe()?;
         let handler = Arc::new(Mutex::new(Handler::new(running, ask, answer, wake)));
-        let (hello, at_socket) = (lock(&handler).hello(), Arc::clone(&handler));
-        let serve = move || {
-            server::serve(&listener, &stopped, &hello, |line| answer_line(&at_socket, line));
-        };
-        let thread = std::thread::Builder::new().name("control".into()).spawn(serve)?;
         let path = path.to_owned();
         let ends = Ends {
             asks,
             answers: Some(answers),
             woken,
+            stopped: Some(stopped),
             stop: Some(stop),
-            thread: Some(thread),
+            thread: None,
             path,
+            listener,
+            stays: false,
             handler,
         };
-        Ok(Control { scenario, ends: Some(ends), beside: None })
+        Ok(Control { scenario, ends: Some(ends), beside: None, handed_over: false })
+    }
+
+    /// From now on the socket is answered at: the program has a thread more.
+    pub fn begin(&mut self) -> Result<()> {
+        let Some(ends) = &mut self.ends else { return Ok(()) };
+        let Some(stopped) = ends.stopped.take() else { return Ok(()) };
+        let listener = ends.listener.try_clone().context("the control socket")?;
+        let (hello, handler) = (lock(&ends.handler).hello(), Arc::clone(&ends.handler));
+        let serve = move || {
+            server::serve(&listener, &stopped, &hello, |line| answer_line(&handler, line));
+        };
+        ends.thread = Some(std::thread::Builder::new().name("control".into()).spawn(serve)?);
+        Ok(())
+    }
+
+    /// Returns true if another process goes on with the link, and with its sockets.
+    pub fn is_handed_over(&self) -> bool {
+        self.handed_over
     }
 
     /// From now on that changes with the link, once it was prepared so.
@@ -133,7 +173,7 @@ impl Control {
 
     /// Answers what was asked; says whether a link is another now.
     pub fn serve(&mut self, forwarder: &mut Forwarder) -> Result<bool> {
-        let Some(Ends { asks, answers: Some(answers), woken, .. }) = &mut self.ends else {
+        let Some(Ends { asks, answers: Some(answers), woken, stays, .. }) = &mut self.ends else {
             return Ok(false);
         };
         // Readable, so it does not wait.
@@ -141,7 +181,18 @@ impl Control {
         let mut changed = false;
         while let Ok(ask) = asks.try_recv() {
             let began = Instant::now();
+            let mut verdict = None;
             let answer = match ask {
+                Query::Ports(scenario) => {
+                    let none = Err("this link has no adapters".into());
+                    let ports = self.beside.as_ref().map_or(none, |beside| beside.ports(&scenario));
+                    Reply::Ports(ports, forwarder.clock().monotonic_of(Time::ZERO))
+                }
+                Query::HandOver(told) => {
+                    let state = state(forwarder, self.beside.as_deref());
+                    verdict = state.is_ok().then_some(told);
+                    Reply::State(Box::new(state))
+                }
                 Query::Snapshot => {
                     // Nobody's counts lag behind the others'.
                     forwarder.settle();
@@ -180,9 +231,24 @@ impl Control {
             };
             // Who asked may be gone.
             let _ = answers.send(TimedReply { told: answer, took: began.elapsed() });
+            // Who tells has not long to wait itself.
+            if verdict.is_some_and(|verdict| verdict.recv().is_ok()) {
+                (self.handed_over, *stays) = (true, true);
+                break;
+            }
         }
         Ok(changed)
     }
+}
+
+/// What another process needs to go on from here.
+fn state(
+    forwarder: &mut Forwarder,
+    beside: Option<&dyn Beside>,
+) -> Result<(ForwarderState, AdaptersState), String> {
+    let state = forwarder.state().map_err(|error| error.to_string())?;
+    let state = state.ok_or("queues of masks are not handed over by this version")?;
+    Ok((state, beside.map(Beside::state).unwrap_or_default()))
 }
 
 /// Makes a change: all of it or nothing.
@@ -223,7 +289,9 @@ fn change(
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        if !self.stays {
+            let _ = std::fs::remove_file(&self.path);
+        }
         (self.answers, self.stop) = (None, None);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

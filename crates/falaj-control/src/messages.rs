@@ -5,13 +5,17 @@ use falaj_engine::masks::MaskStats as Made;
 use falaj_engine::network::PipePlaces;
 use falaj_engine::transaction::Transaction;
 use falaj_engine::{ChangeError, PipeId};
-use falaj_live::adapters::AdapterCounts;
-use falaj_live::event_loop::{AppliedChange, GuaranteeTerms, LinkOccupancy, Snapshot, Sojourns};
+use falaj_live::adapters::{AdapterCounts, AdaptersState};
+use falaj_live::event_loop::{
+    AppliedChange, ForwarderState, GuaranteeTerms, LinkOccupancy, Snapshot, Sojourns,
+};
 use falaj_scenario::Scenario;
 use falaj_sched::queues::queue::FlowId;
 use falaj_traffic::capture::Wanted;
 use std::any::Any;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 /// What the forwarder is asked for.
@@ -34,6 +38,10 @@ pub(crate) enum Query {
         paused: bool,
     },
     Change(Box<Changing>),
+    /// Copies of what ports need to go on in another process; the scenario names them.
+    Ports(Arc<Scenario>),
+    /// The link is to stop, and to end where this is told that another process goes on.
+    HandOver(Receiver<()>),
 }
 
 /// What it says.
@@ -45,6 +53,9 @@ pub(crate) enum Reply {
     Made(Option<Box<Made>>),
     Turns(Vec<Vec<LinkOccupancy>>),
     Paused(Result<(), String>),
+    /// What ports need, and the zero of the forwarder's clock.
+    Ports(Result<Vec<(String, Vec<OwnedFd>)>, String>, u64),
+    State(Box<Result<(ForwarderState, AdaptersState), String>>),
     /// What became of the change, and what it has left.
     Changed(Result<AppliedChange, ChangeError>, Vec<Box<dyn Any + Send>>),
 }

@@ -1,10 +1,11 @@
 //! What is running, as the control socket tells of it, and what changes beside the engine.
 
-use falaj_live::adapters::AdapterCounts;
+use falaj_live::adapters::{AdapterCounts, AdaptersState};
 use falaj_plan::standing::Standing;
 use falaj_scenario::Scenario;
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -60,4 +61,12 @@ pub trait Beside {
     /// Packets that nobody read in time at the entrances, and those for Ethernet addresses that no
     /// adapter has used.
     fn unread_and_unknown(&self) -> [u64; 2];
+    /// By adapter, and by the empty name the uplink: copies of what its port needs to go on in
+    /// another process.
+    ///
+    /// # Errors
+    /// Which one cannot, and why, in words.
+    fn ports(&self, scenario: &Scenario) -> Result<Vec<(String, Vec<OwnedFd>)>, String>;
+    /// What adapters need beside that.
+    fn state(&self) -> AdaptersState;
 }

@@ -5,7 +5,7 @@ use crate::masks::{MaskIds, MaskStats};
 use crate::message::{Output, PipeId, Unit};
 use crate::pipe::build::{BuildFor, build};
 use crate::pipe::draining_links::take_over;
-use crate::pipe::{Counters, DeferredDrops, Pipe, PipeLinks, PipeProperties, PipeSpec};
+use crate::pipe::{Counters, DeferredDrops, Pipe, PipeLinks, PipeProperties, PipeSpec, PipeState};
 use falaj_sched::collections::calendar::Calendar;
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::guarantee::Promise;
@@ -285,6 +285,29 @@ impl Engine {
     /// do that.
     pub fn take_deferred_drops(&mut self) -> Vec<Box<dyn Any + Send>> {
         std::mem::take(&mut self.deferred_drops)
+    }
+
+    /// What a pipe needs to go on in another process; `None` where a mask makes many of it.
+    pub fn state(&self, pipe: PipeId) -> Option<PipeState> {
+        self.pipes.get(pipe.0 as usize)?.state()
+    }
+
+    /// A pipe that has had no packets goes on from where one of the same spec ended in another
+    /// process. Returns false if the state is not of such a pipe; nothing has changed then.
+    pub fn resume(
+        &mut self,
+        pipe: PipeId,
+        state: PipeState,
+        known: Known<'_>,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) -> bool {
+        let i = pipe.0 as usize;
+        let due = self.pipes.get_mut(i).and_then(|own| own.resume(state, known, now, out));
+        if let Some(due) = due {
+            self.calendar.set(i, due);
+        }
+        due.is_some()
     }
 
     /// What happened to the flows of a pipe that are gone.

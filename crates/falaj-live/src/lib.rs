@@ -5,10 +5,11 @@
 //! # The system
 //! [`clock`] is the one clock, CLOCK_MONOTONIC, and what threads cost. [`priority`] has a thread
 //! run on time, [`signals`] makes signals something to read, [`heap`] has all threads allocate
-//! from one heap, and [`host`] asks what this host allows. What fails while processes, namespaces
-//! and sockets are made is an [`error`] that names the step and what to try. Private modules
-//! beside them hold the system calls: processes that are copies of this one, other network
-//! namespaces, interfaces asked by name.
+//! from one heap, [`host`] asks what this host allows, and [`passing`] takes bytes and descriptors
+//! from one process to another. What fails while processes, namespaces and sockets are made is an
+//! [`error`] that names the step and what to try. Private modules beside them hold the system
+//! calls: processes that are copies of this one, other network namespaces, interfaces asked by
+//! name.
 //!
 //! # Units
 //! [`gso`] knows units of many packets, as segmentation offload makes them: how many packets, how
@@ -56,6 +57,7 @@ pub mod kernel_bridge;
 mod link_end;
 pub mod nat;
 mod netns;
+pub mod passing;
 mod poll;
 pub mod priority;
 mod process;

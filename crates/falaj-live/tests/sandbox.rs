@@ -23,7 +23,7 @@ use falaj_engine::network::Network;
 use falaj_engine::{Corrupt, PipeId};
 use falaj_live::backend::packet::{PacketReader, PacketSocket};
 use falaj_live::backend::tap::{Tap, TapPort};
-use falaj_live::backend::{Port, Received};
+use falaj_live::backend::{Port, PortHandover, Received};
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::error::SetupStep;
 use falaj_live::event_loop::{Attached, Forwarder, LiveFlow, LiveLosses, Options, Timer, Woken};
@@ -717,6 +717,8 @@ impl Port for Finishing {
         self.port.readable()
     }
 }
+
+impl PortHandover for Finishing {}
 
 /// Runs the forwarder until both commands have ended well; what it counted of the way up, and the
 /// units that it wrote. The hybrid timer rests on a crowded machine, and holds packets for longer

@@ -109,11 +109,48 @@ pub(super) fn listen(
 ) -> Result<Listeners> {
     let bound = sockets::bind(path);
     let unix = bound.with_context(|| format!("cannot listen at {}", path.display()))?;
-    let tcp = tcp
+    Ok(Listeners { unix, path: path.to_owned(), tcp: bind(tcp)?, identity })
+}
+
+impl Listeners {
+    /// The same, where another process has listened: at its socket, and at its address over TCP if
+    /// that is the one.
+    pub(super) fn of_others(
+        unix: UnixListener,
+        path: PathBuf,
+        other: Option<TcpListener>,
+        tcp: Option<SocketAddr>,
+        identity: Option<Arc<Identity>>,
+    ) -> Result<Listeners> {
+        let is_it = |other: &TcpListener| {
+            let at = other.local_addr().ok();
+            // Port 0 is any: the one that it had.
+            tcp.zip(at).is_some_and(|(tcp, at)| tcp == at || tcp.port() == 0 && tcp.ip() == at.ip())
+        };
+        let tcp = match other.filter(is_it) {
+            Some(other) => Some(other),
+            None => bind(tcp)?,
+        };
+        Ok(Listeners { unix, path, tcp, identity })
+    }
+
+    /// Copies of the sockets.
+    pub(super) fn copies(&self) -> Result<(UnixListener, Option<TcpListener>)> {
+        Ok((self.unix.try_clone()?, self.tcp.as_ref().map(TcpListener::try_clone).transpose()?))
+    }
+
+    /// Where its socket is.
+    pub(super) fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+}
+
+fn bind(tcp: Option<SocketAddr>) -> Result<Option<TcpListener>> {
+    let bound = tcp
         .map(|address| TcpListener::bind(address).with_context(|| format!("--tcp {address}")))
         .transpose()?;
-    tcp.as_ref().map_or(Ok(()), |tcp| tcp.set_nonblocking(true))?;
-    Ok(Listeners { unix, path: path.to_owned(), tcp, identity })
+    bound.as_ref().map_or(Ok(()), |tcp| tcp.set_nonblocking(true))?;
+    Ok(bound)
 }
 
 /// The API's thread.
@@ -156,10 +193,13 @@ impl Serving {
         Ok(Serving { stop, thread, path })
     }
 
-    pub(super) fn end(self) {
+    /// Ends; where another process listens at its socket, that stays.
+    pub(super) fn end(self, stays: bool) {
         let _ = self.stop.send(());
         let _ = self.thread.join();
-        let _ = std::fs::remove_file(&self.path);
+        if !stays {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 

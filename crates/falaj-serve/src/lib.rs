@@ -8,8 +8,9 @@
 //! **The service.** [`service`] is `falaj serve` itself. `ports` opens adapters and the uplink, and
 //! those that come and go; `addresses` keeps their learned Ethernet addresses over restarts;
 //! `rights` gives up what the process need no longer do; `supervise` is a process beside it that
-//! has the kernel join the interfaces when the service was killed. `log` is what it writes while it
-//! runs, for people or a journal; `manager` what a service manager is told.
+//! has the kernel join the interfaces when the service was killed; `upgrade` has a new process go
+//! on with all of it. `log` is what it writes while it runs, for people or a journal; `manager`
+//! what a service manager is told.
 //!
 //! **The guarantee watch.** Each second `watch` compares what was guaranteed with what is;
 //! `breaches` are told and remembered, `model` is all of that as JSON, and `published` the last of
@@ -47,4 +48,5 @@ pub mod service;
 mod supervise;
 mod tls;
 pub mod top;
+mod upgrade;
 mod watch;

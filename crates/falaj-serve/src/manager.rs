@@ -20,6 +20,11 @@ pub(super) fn reloading() {
     }
 }
 
+/// From now on the service is that process, which tells the rest.
+pub(super) fn followed_by(pid: u32) {
+    tell(&[NotifyState::MainPid(pid)]);
+}
+
 /// It ends.
 pub(super) fn stopping() {
     tell(&[NotifyState::Stopping]);

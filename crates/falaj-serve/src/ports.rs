@@ -4,8 +4,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use falaj_control::running::{Beside, Prepared, Preparer};
 use falaj_control::terms::weights;
 use falaj_live::adapters::{
-    self, AdapterCounts, Adapters, Addresses, ClosablePort, OpenedInterface, Opener, Space,
-    TapWanted,
+    self, AdapterCounts, Adapters, AdaptersState, Addresses, ClosablePort, OpenedInterface, Opener,
+    Space, TapWanted,
 };
 use falaj_live::backend::tap::TapPort;
 use falaj_live::backend::{Backend, EndName, InterfaceState, Monitor, OpenEnd, OpenOptions, Port};
@@ -15,7 +15,7 @@ use falaj_scenario::{Adapter, Scenario};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -169,6 +169,8 @@ pub(super) struct Opened {
     mtu: u16,
     stays: bool,
     uplink: Option<Box<dyn Port>>,
+    /// A copy of what its port needs to go on in another process.
+    uplink_tap: Option<OwnedFd>,
     interfaces: Rc<RefCell<Interfaces>>,
     epoll: Rc<Epoll>,
     hosts: Option<Hosts>,
@@ -180,10 +182,12 @@ pub(super) struct Opened {
 
 /// Opens the ports of a service; interfaces that are made in namespaces that are there may stay
 /// when the service has ended. Before there are threads of guests' cards, it gives up what rights
-/// it will not need. The program must have one thread.
+/// it will not need. The program must have one thread. What another process had is `inherited`: by
+/// adapter, and by the empty name the uplink.
 pub(super) fn open(
     scenario: &Scenario,
     stays: bool,
+    mut inherited: BTreeMap<String, Vec<OwnedFd>>,
     give_up: impl FnOnce() -> Result<()>,
 ) -> Result<Opened> {
     let opener = Opener::start()?;
@@ -204,7 +208,9 @@ pub(super) fn open(
     // Who has the uplink to itself gives the others addresses too.
     let mut free = if places[0].1 == PortName::Own { Places::all() } else { Places::default() };
     let mut wanted = Vec::new();
-    for (name, place) in places.iter().filter(|(_, place)| place.is_space()) {
+    let is_made =
+        |(name, place): &&(String, PortName)| place.is_space() && !inherited.contains_key(name);
+    for (name, place) in places.iter().filter(is_made) {
         let namespace =
             if let PortName::Tap(namespace) = place { Some(namespace.clone()) } else { None };
         let stayed =
@@ -237,14 +243,24 @@ pub(super) fn open(
         if brings_threads(place) {
             give_up.take().map_or(Ok(()), |give_up| give_up())?;
         }
-        let (port, mac) = match place {
-            PortName::There(end) => {
+        let (port, mac) = match (place, inherited.remove(name)) {
+            (PortName::There(end), Some(descriptors)) => {
+                let (port, end) = adopt(end, descriptors).with_context(|| called(name))?;
+                interfaces.add(WatchedInterface::new(name.clone(), end))?;
+                (port, None)
+            }
+            (_, Some(mut descriptors)) => {
+                let tap = descriptors.pop().with_context(|| called(name))?;
+                let (port, mac) = adapters::adopt_tap(tap, &called(name))?;
+                (Box::new(port) as Box<dyn Port>, Some(mac))
+            }
+            (PortName::There(end), None) => {
                 let opened = there(end, &opener).with_context(|| called(name))?;
                 let (port, (interface, monitor)) = opened;
                 interfaces.add(WatchedInterface::new(name.clone(), (interface, monitor)))?;
                 (port, None)
             }
-            PortName::Own | PortName::Tap(_) => {
+            (PortName::Own | PortName::Tap(_), None) => {
                 if let Some((_, space)) = kept.iter().find(|(known, _)| known == name) {
                     let opened = opener
                         .tap(&TapWanted { space: space.clone(), at, mtu, stays }, &called(name));
@@ -282,6 +298,7 @@ pub(super) fn open(
         mtu,
         stays,
         uplink,
+        uplink_tap: None,
         interfaces: Rc::new(RefCell::new(interfaces)),
         epoll: outside,
         hosts,
@@ -333,13 +350,22 @@ fn there(end: &EndName, opener: &Opener) -> Result<(Box<dyn Port>, OpenEnd)> {
     }
 }
 
+/// An end that another process had, with a port at it.
+fn adopt(end: &EndName, descriptors: Vec<OwnedFd>) -> Result<(Box<dyn Port>, OpenEnd)> {
+    let name = end.interface().context("only interfaces are handed over")?;
+    let OpenedInterface { socket, port, monitor } = OpenedInterface::adopt(name, descriptors)?;
+    Ok((Box::new(port), (Box::new(socket), monitor)))
+}
+
 impl Opened {
     pub(super) fn adapters(&self) -> &Adapters {
         &self.adapters
     }
 
     pub(super) fn take_uplink(&mut self) -> Result<Box<dyn Port>> {
-        self.uplink.take().context("one uplink")
+        let uplink = self.uplink.take().context("one uplink")?;
+        self.uplink_tap = uplink.descriptor().map(|fd| fd.try_clone_to_owned()).transpose()?;
+        Ok(uplink)
     }
 
     /// Readable when an interface has changed.
@@ -375,8 +401,11 @@ impl Opened {
     /// What changes with the link, and what opens adapters for it; once.
     pub(super) fn changing(&mut self) -> Result<(Box<dyn Beside>, Box<dyn Preparer>)> {
         let opener = self.opener.take().context("taken once")?;
-        let fleet =
-            Fleet { adapters: self.adapters.clone(), interfaces: Rc::clone(&self.interfaces) };
+        let fleet = Fleet {
+            adapters: self.adapters.clone(),
+            interfaces: Rc::clone(&self.interfaces),
+            uplink_tap: self.uplink_tap.take(),
+        };
         let preparer = AdapterOpener {
             opener,
             at: self.at,
@@ -402,7 +431,11 @@ pub(super) fn changing(
     let link = scenario.links.first().context("a service has one link")?;
     let mtu = u16::try_from(link.up.mtu.max(link.down.mtu))
         .context("the mtu does not fit an interface")?;
-    let fleet = Fleet { adapters: adapters.clone(), interfaces: Rc::new(RefCell::new(interfaces)) };
+    let fleet = Fleet {
+        adapters: adapters.clone(),
+        interfaces: Rc::new(RefCell::new(interfaces)),
+        uplink_tap: None,
+    };
     let preparer = AdapterOpener {
         opener,
         at: Addresses::free(),
@@ -577,9 +610,38 @@ impl Preparer for AdapterOpener {
 struct Fleet {
     adapters: Adapters,
     interfaces: Rc<RefCell<Interfaces>>,
+    uplink_tap: Option<OwnedFd>,
 }
 
 impl Fleet {
+    /// Copies of what a port needs to go on in another process.
+    fn descriptors(&self, name: &str, port: &str) -> Result<Vec<OwnedFd>> {
+        match PortName::parse(port)? {
+            PortName::Own => bail!(
+                "a namespace of its own ends with this process: write `tap:NETNS` with one that is \
+                 there"
+            ),
+            PortName::Tap(_) if name == UPLINK => {
+                let tap = self.uplink_tap.as_ref().context("its interface is gone")?;
+                Ok(vec![tap.try_clone()?])
+            }
+            PortName::Tap(_) => {
+                Ok(vec![self.adapters.descriptor(name).context("its interface is gone")?])
+            }
+            PortName::There(_) => {
+                let interfaces = self.interfaces.borrow();
+                let mut all = interfaces.all.iter().flatten();
+                let watched = all.find(|watched| watched.name == name);
+                let watched = watched.context("its interface is gone")?;
+                let Some([socket, name, number]) = watched.interface.descriptors() else {
+                    bail!("the memory of `{port}` is this process's own, and is not handed over")
+                };
+                let all = [socket, watched.monitor.as_fd(), name, number];
+                Ok(all.iter().map(BorrowedFd::try_clone_to_owned).collect::<Result<_, _>>()?)
+            }
+        }
+    }
+
     fn add(&self, name: &str, coming: Coming, interfaces: &mut Interfaces) -> Result<()> {
         let (interface, monitor): OpenEnd = match coming {
             Coming::Tap(port, mac) => {
@@ -646,6 +708,22 @@ impl Beside for Fleet {
         let interfaces = self.interfaces.borrow();
         let unread = interfaces.all.iter().flatten().map(|watched| watched.interface.unread());
         [unread.sum(), self.adapters.unknown()]
+    }
+
+    fn ports(&self, scenario: &Scenario) -> Result<Vec<(String, Vec<OwnedFd>)>, String> {
+        let uplinks = scenario.links.iter().filter_map(|link| link.uplink.as_deref());
+        let adapters = scenario.adapters().into_iter().map(|a| (&a.name[..], &a.port[..]));
+        let all = uplinks.map(|port| (UPLINK, port)).chain(adapters);
+        all.map(|(name, port)| {
+            let descriptors = self.descriptors(name, port);
+            let descriptors = descriptors.map_err(|why| format!("{}: {why:#}", called(name)))?;
+            Ok((name.to_owned(), descriptors))
+        })
+        .collect()
+    }
+
+    fn state(&self) -> AdaptersState {
+        self.adapters.state()
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::addresses::AddressKeeper;
 use crate::api::App;
 use crate::tls::Identity;
-use crate::{api, log, manager, model, page, ports, published, rights, supervise, watch};
+use crate::upgrade::{HandingOver, Predecessor, Sockets, beside};
+use crate::{api, log, manager, model, page, ports, published, rights, supervise, upgrade, watch};
 use anyhow::{Context, Result, bail};
 use falaj_control::confinement::Confinement;
 use falaj_control::endpoint::{Control, ControlArgs};
@@ -13,6 +14,7 @@ use falaj_control::live_links::{live_links, warn_of_overflow, warn_of_sharing, w
 use falaj_control::pacing::PacingArgs;
 use falaj_control::protocol::SetRequest;
 use falaj_control::running::Running;
+use falaj_control::sockets;
 use falaj_control::summary::of_forwarder;
 use falaj_control::terms::terms;
 use falaj_live::adapters::Adapters;
@@ -66,6 +68,7 @@ Examples:
   falaj serve service.toml
   falaj serve service.toml --api /run/falaj.http
   curl --unix-socket /run/falaj.http http://falaj/v1/adapters
+  falaj serve service.toml --upgrade
   falaj serve service.toml --tcp 127.0.0.1:7700 --token-file token
   falaj serve service.toml --tcp 0.0.0.0:7700 --token-file token --tls-cert cert.pem --tls-key \
 key.pem")]
@@ -114,6 +117,11 @@ pub struct Args {
     pace: PacingArgs,
     #[command(flatten)]
     control: ControlArgs,
+    /// Goes on with what a running service of this file does, or of the one at this --control: with
+    /// its interfaces, its sockets, its packets and its counters. No packet is lost; that one ends,
+    /// or goes on if anything fails. Adapters are interfaces or `tap:NETNS`.
+    #[arg(long, conflicts_with = "fail_open")]
+    upgrade: bool,
     /// At the end, tells on standard error what the link did.
     #[arg(long)]
     stats: bool,
@@ -140,15 +148,12 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         return supervise::main(args, bridge);
     }
     heap::one_for_all();
-    let kept = args.state.as_deref().filter(|state| state.exists());
-    if let Some(state) = kept {
-        note!(
-            "{} holds changes made before: it is served instead of {}",
-            state.display(),
-            args.file.display()
-        );
-    }
-    let (name, text) = file::text(kept.unwrap_or(&args.file))?;
+    let asked = args.upgrade.then(|| Predecessor::ask(args.control.given()?, &args.file));
+    let mut before = asked.transpose()?;
+    let (name, text) = match &before {
+        Some(before) => (args.file.display().to_string(), before.text.clone()),
+        None => text(args)?,
+    };
     let scenario = file::parse(&text, &name)?;
     fit(&scenario)?;
     let promised = standings(&scenario)?;
@@ -171,24 +176,32 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let secrets = Secrets { token: args.token_file.clone(), identity: identity.clone() };
     scenario.links.iter().for_each(warn_of_spinning);
     host_limits::warn(&scenario.links);
-    let place = args
-        .control
-        .place()?
-        .context("a service needs a control socket: name a place for it by --control")?;
-    let http = args.api.clone().unwrap_or_else(|| place.with_extension("http"));
-    let confinement = confinement(args, &scenario, &text, &[&place, &http]);
+    let place = match &before {
+        Some(before) => before.control.clone(),
+        None => args
+            .control
+            .place()?
+            .context("a service needs a control socket: name a place for it by --control")?,
+    };
+    let sockets = before.as_mut().and_then(|before| before.sockets.take());
+    let http = args.api.clone().unwrap_or_else(|| match &sockets {
+        Some(sockets) => sockets.api_path.clone(),
+        None => place.with_extension("http"),
+    });
+    let confinement = confinement(args, &scenario, &text, &[&place, &http, &beside(&place)]);
     let give_up = || {
         // Its class and its memory are rights of the link's thread, which it has from here on.
         priority::be_punctual(Rank::Link);
         rights::give_up(&confinement)
     };
-    let mut opened = ports::open(&scenario, args.keep, give_up)?;
-    let listeners = api::listen(&http, args.tcp, identity)?;
+    let inherited = before.as_mut().map(|before| std::mem::take(&mut before.ports));
+    let mut opened = ports::open(&scenario, args.keep, inherited.unwrap_or_default(), give_up)?;
+    let (listeners, sockets) = listen(args, sockets, (&place, &http), identity)?;
     let tcp = listeners.tcp();
 
     let mut signals = Signals::take()?;
     standard_error::detach()?;
-    let clock = Clock::from_zero(monotonic());
+    let clock = Clock::from_zero(before.as_ref().map_or_else(monotonic, |before| before.zero));
     let uplink = opened.take_uplink()?;
     let mut forwarder = wiring::to_adapters(
         &scenario.network(),
@@ -208,7 +221,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         recording: false,
         standings: Some(Arc::new(promised)),
     };
-    let mut control = Control::open(Some(&place), running)?;
+    let mut control = Control::at(sockets.control.try_clone()?, &place, running)?;
     let (beside, preparer) = opened.changing()?;
     control.change_with(beside, preparer);
     let handler = control.handler().context("the control socket is open")?;
@@ -220,12 +233,19 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         addresses = Some(AddressKeeper::begin(&state, &scenario, adapters, to_ask)?);
         lock(&handler).keep_in(state, paused);
     }
+    // Before anybody asks the link, which does not answer yet.
+    if let Some(before) = before {
+        let paused = before.take(&mut forwarder, opened.adapters())?;
+        lock(&handler).are_paused(paused);
+    }
+    control.begin()?;
     let told = model::Service::new(&args.file, opened.processes());
     let published = published::Published::new();
     let watching = watch::Watching::begin(Arc::clone(&handler), Arc::clone(&published))?;
     let app = App::new(Arc::clone(&handler), published, told, token.clone());
     let serving = api::Serving::begin(listeners, Arc::clone(&app))?;
-    let reload = reloader(handler, args.file.clone(), app, secrets)?;
+    let reload = reloader(Arc::clone(&handler), args.file.clone(), app, secrets)?;
+    let handing_over = HandingOver::begin(handler, sockets, &place)?;
     forwarder.tell_of_overflow();
     forwarder.log_occupancy();
     opened.tell();
@@ -249,19 +269,26 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             Woken::Readable(1) => opened.look(),
             Woken::Readable(_) => {
                 control.serve(&mut forwarder)?;
+                if control.is_handed_over() {
+                    break;
+                }
             }
             Woken::Overflow(pipe, flow) => warn_of_overflow(control.links(), pipe, flow),
             Woken::Shared(pipe, flow) => warn_of_sharing(control.links(), pipe, flow),
             Woken::Deadline => {}
         }
     }
-    manager::stopping();
+    let goes_on = control.is_handed_over();
+    if !goes_on {
+        manager::stopping();
+    }
     let summary = of_forwarder(control.scenario(), &forwarder, opened.unread())
         .of_adapters(&opened.adapters().counts());
     // Whoever asks is answered no more, and then nobody waits for anything.
     drop(control);
     drop(reload);
-    serving.end();
+    handing_over.end();
+    serving.end(goes_on);
     watching.end();
     if let Some(addresses) = addresses {
         addresses.end(opened.adapters());
@@ -271,6 +298,46 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     }
     drop(forwarder);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The text that is to be served, and the name of its file: that of the state if there is one.
+fn text(args: &Args) -> Result<(String, String)> {
+    let kept = args.state.as_deref().filter(|state| state.exists());
+    if let Some(state) = kept {
+        note!(
+            "{} holds changes made before: it is served instead of {}",
+            state.display(),
+            args.file.display()
+        );
+    }
+    file::text(kept.unwrap_or(&args.file))
+}
+
+/// Listens at the control socket and the API's, or goes on at those of another process; and what
+/// the next one needs of that.
+fn listen(
+    args: &Args,
+    before: Option<Sockets>,
+    (place, http): (&Path, &Path),
+    identity: Option<Arc<Identity>>,
+) -> Result<(api::Listeners, Sockets)> {
+    let (control, upgrade, listeners) = match before {
+        Some(Sockets { control, upgrade, api, api_path, tcp }) if api_path == http => {
+            let listeners = api::Listeners::of_others(api, api_path, tcp, args.tcp, identity)?;
+            (control, upgrade, listeners)
+        }
+        Some(Sockets { control, upgrade, .. }) => {
+            (control, upgrade, api::listen(http, args.tcp, identity)?)
+        }
+        None => {
+            let control = sockets::bind(place)
+                .with_context(|| format!("the control socket {}", place.display()))?;
+            (control, upgrade::listen(place)?, api::listen(http, args.tcp, identity)?)
+        }
+    };
+    let (api, tcp) = listeners.copies()?;
+    let api_path = listeners.path().to_owned();
+    Ok((listeners, Sockets { control, upgrade, api, api_path, tcp }))
 }
 
 /// The files that the service uses after its start, and the port at which it listens.

@@ -6,6 +6,7 @@
 
 use super::manager::Watchdog;
 use super::ports;
+use super::upgrade::SUPERVISED;
 use crate::service::Args;
 use anyhow::{Context, Result, bail};
 use falaj_live::kernel_bridge;
@@ -102,7 +103,7 @@ fn start(bridge: &str) -> Result<Child> {
     let mut command = Command::new(program.unwrap_or_else(|| "/proc/self/exe".into()));
     // The watchdog is whoever tells that packets pass, whose number a service manager cannot have
     // known.
-    start_unblocked(command.args(words).env_remove("WATCHDOG_PID"));
+    start_unblocked(command.args(words).env_remove("WATCHDOG_PID").env(SUPERVISED, "1"));
     command.spawn().context("cannot start the service")
 }
 

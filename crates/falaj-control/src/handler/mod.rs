@@ -6,6 +6,7 @@
 //! | `state` | the scenario that is running, its text, what was said already |
 //! | `channel` | the way to the forwarder, and how much of its time questions take |
 //! | `change` | changes: edited, read, admitted, made |
+//! | `continuation` | what runs goes on in another process |
 //! | [`look`] | what is known of links now |
 //! | `report` | the same as `falaj show` has it |
 //! | `persistence` | what outlasts the service |
@@ -16,12 +17,14 @@
 
 mod change;
 mod channel;
+mod continuation;
 pub mod look;
 mod persistence;
 mod report;
 mod state;
 
 pub use change::set;
+pub use continuation::Offer;
 pub use persistence::{paused_beside, replace, with_more};
 pub use state::{Current, Handler, lock};
 

@@ -14,6 +14,11 @@ impl Handler {
         (self.kept, self.paused) = (Some(file), paused);
     }
 
+    /// These adapters pause already.
+    pub fn are_paused(&mut self, paused: BTreeSet<String>) {
+        self.paused = paused;
+    }
+
     /// Keeps the text, all of it or as it was: it is written beside its file, which it then
     /// becomes.
     pub(super) fn keep(&mut self) {

@@ -37,11 +37,13 @@ pub mod slots;
 pub mod transit;
 
 use crate::message::{Corrupt, DropReason, Dropped, Emit, Output};
+use crate::pipe::ImpairmentProgress;
 use crate::transmission::Transmission;
 use event::Chances;
 use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use transit::{Impairment, ImpairmentState, LinkDelays, Transit};
 
@@ -107,7 +109,7 @@ impl Impairments {
 }
 
 /// What happened to the packets of a flow on the link.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct ImpairmentCounters {
     pub(crate) lost: u64,
     pub(crate) lost_bytes: u64,
@@ -161,6 +163,18 @@ impl Impairer {
             last: Time::ZERO,
             sent: None,
         }
+    }
+
+    /// How far its random numbers have come.
+    pub(crate) fn progress(&self) -> ImpairmentProgress {
+        let Impairer { numbers, left, last, .. } = self;
+        ImpairmentProgress { numbers: numbers.clone(), left: *left, last: last.0 }
+    }
+
+    /// Goes on from there.
+    pub(crate) fn resume(&mut self, progress: ImpairmentProgress) {
+        let ImpairmentProgress { numbers, left, last } = progress;
+        (self.numbers, self.left, self.last) = (numbers, left, Time(last));
     }
 
     /// The transmission of the packet that left last.

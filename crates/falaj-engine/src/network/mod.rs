@@ -27,12 +27,12 @@ use crate::account::Account;
 use crate::key::Key;
 use crate::masks::{MaskIds, MaskStats};
 use crate::message::{Emit, Output, PipeId, Unit};
-use crate::pipe::{Counters, PipeSpec};
+use crate::pipe::{Counters, PipeSpec, PipeState};
 use crate::rules::{RuleCounters, RuleOutcome, RulePosition, RuleSet, RuleStats};
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::queues::queue::FlowId;
-use falaj_sched::units::label::Label;
+use falaj_sched::units::label::{Known, Label};
 use falaj_sched::units::time::Time;
 use in_transit::{Hop, InTransit, WireLog};
 use ingress::Ingress;
@@ -451,6 +451,25 @@ impl Network {
     /// See [`Engine::take_deferred_drops`].
     pub fn take_deferred_drops(&mut self) -> Vec<Box<dyn Any + Send>> {
         self.engine.take_deferred_drops()
+    }
+
+    /// What a pipe needs to go on in another process; `None` where there are rules, or a mask makes
+    /// many of it.
+    pub fn state(&self, pipe: PipeId) -> Option<PipeState> {
+        self.engine.state(pipe).filter(|_| self.rules.is_none())
+    }
+
+    /// See [`Engine::resume`].
+    pub fn resume(
+        &mut self,
+        pipe: PipeId,
+        state: PipeState,
+        known: Known<'_>,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) -> bool {
+        self.highest = state.handles().fold(self.highest, u32::max);
+        self.rules.is_none() && self.engine.resume(pipe, state, known, now, out)
     }
 
     /// See [`Engine::removed_flow_counters`].

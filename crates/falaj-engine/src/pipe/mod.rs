@@ -15,6 +15,7 @@
 //! | `draining_links` | around a pipe whose link mask was changed: what waits leaves by the old links |
 //! | `device` | a link that its device paces |
 //! | `stats` | counters of flows |
+//! | `state` | what a pipe needs to go on in another process |
 
 pub(crate) mod build;
 mod device;
@@ -24,10 +25,13 @@ mod masked_queues;
 mod pipe_core;
 mod scheduler_pipe;
 mod spec;
+mod state;
 mod stats;
 
 pub use device::Pace;
 pub use spec::PipeSpec;
+pub(crate) use state::ImpairmentProgress;
+pub use state::PipeState;
 pub use stats::{Counters, HotCounters};
 
 use crate::handover::Handover;
@@ -53,6 +57,22 @@ use std::any::Any;
 pub(crate) trait Pipe: PacketPath + Inspection + Send {
     /// The pipe as what it is.
     fn into_kind(self: Box<Self>) -> PipeKind;
+    /// What it needs to go on in another process; `None`: it is many, by a mask, and cannot.
+    fn state(&self) -> Option<PipeState> {
+        None
+    }
+    /// Goes on from where another process's has ended, before any packet of its own. Returns when
+    /// the next event is due; `None`: this is not the state of such a pipe.
+    fn resume(
+        &mut self,
+        state: PipeState,
+        known: Known<'_>,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) -> Option<Time> {
+        let _ = (state, known, now, out);
+        None
+    }
 }
 
 /// A pipe that may stand around another one.

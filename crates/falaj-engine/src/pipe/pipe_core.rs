@@ -3,7 +3,7 @@
 
 use super::device::{DeviceRoom, DeviceState, Pace};
 use super::stats::{HotCounters, PipeStats};
-use super::{DeferredDrops, DeviceTimes, PipeParts, PipeProperties, PipeSpec};
+use super::{DeferredDrops, DeviceTimes, PipeParts, PipeProperties, PipeSpec, PipeState};
 use crate::handover::{FlowMapping, Handover};
 use crate::impair::event::Chances;
 use crate::impair::{Impairer, ImpairmentCounters};
@@ -403,6 +403,46 @@ impl PipeCore {
         let due = free + self.spec.delay;
         let plain = Transmission { end: free, free, due, deliveries: 1, handed: false };
         Some(impaired.unwrap_or(plain))
+    }
+
+    /// What it needs to go on in another process, where these packets were sent, and those wait.
+    pub(super) fn state(&self, sent: &[Packet], waiting: Vec<Packet>) -> Option<PipeState> {
+        let mut stats = self.stats.clone();
+        sent.iter().for_each(|packet| stats.hot[packet.flow.index()].gone(packet.bytes));
+        let free = match (self.device, self.link) {
+            (Some(device), _) => device.until(),
+            (None, LinkState::Sending { end, .. } | LinkState::Full(end)) => end,
+            (None, _) => Time::ZERO,
+        };
+        Some(PipeState {
+            waiting: waiting.into_iter().map(Into::into).collect(),
+            stats,
+            free_from: free.0,
+            wire_end: self.wire.ended().0,
+            impairments: self.impairer.as_ref().map(|impairer| impairer.progress()),
+        })
+    }
+
+    /// Goes on from a state of another process, if it fits: its packets.
+    pub(super) fn resume(&mut self, state: PipeState) -> Option<Vec<Packet>> {
+        if !state.fits(self.properties.flows, self.spec.setup.largest) {
+            return None;
+        }
+        let PipeState { waiting, stats, free_from, wire_end, impairments } = state;
+        let impaired = std::mem::take(&mut self.stats.impairments);
+        self.stats = stats;
+        if self.stats.impairments.is_empty() {
+            self.stats.impairments = impaired;
+        }
+        if let (Some(impairer), Some(progress)) = (&mut self.impairer, impairments) {
+            impairer.resume(progress);
+        }
+        self.wire.resume(Time(wire_end));
+        match &mut self.device {
+            Some(device) => device.handed(Time(free_from)),
+            None => self.link = LinkState::Full(Time(free_from)),
+        }
+        Some(waiting.into_iter().map(Into::into).collect())
     }
 
     /// Returns true if its device is done sooner at this rate than the discipline has been asked

@@ -9,7 +9,7 @@ use super::pipe_core::{LinkState, PipeCore, SchedulerProperties};
 use super::stats::Counters;
 use super::{
     DeferredDrops, DeviceTimes, Inspection, Layer, LinkPipe, PacketPath, Pipe, PipeKind, PipeLinks,
-    PipeParts, PipeProperties, PipeSpec, SingleLink,
+    PipeParts, PipeProperties, PipeSpec, PipeState, SingleLink,
 };
 use crate::handover::Handover;
 use crate::masks::MaskIds;
@@ -176,6 +176,33 @@ impl<S: HeldScheduler> SchedulerPipe<S> {
 impl<S: HeldScheduler> Pipe for SchedulerPipe<S> {
     fn into_kind(self: Box<Self>) -> PipeKind {
         PipeKind::Links(PipeLinks::Single(SingleLink::Plain(self)))
+    }
+
+    fn state(&self) -> Option<PipeState> {
+        let sending = self.core.link.sending();
+        let mut packets = self.scheduler.get().packets(sending.map(|(queue, _)| queue));
+        if sending.is_some() && !packets.is_empty() {
+            // What is on the wire was told, and is over when the link is free.
+            self.core.state(&[packets.remove(0)], packets)
+        } else {
+            self.core.state(&[], packets)
+        }
+    }
+
+    fn resume(
+        &mut self,
+        state: PipeState,
+        known: Known<'_>,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) -> Option<Time> {
+        let packets = self.core.resume(state)?;
+        self.inherit((packets, false), &Handover::default(), known, self.core.clock(now), out);
+        if self.core.link.due() <= now || self.core.device.is_some() {
+            self.core.link = LinkState::Idle;
+            self.ask(now, out);
+        }
+        Some(self.core.link.due())
     }
 }
 
@@ -367,9 +394,9 @@ impl<S: HeldScheduler> LinkPipe for SchedulerPipe<S> {
         self.core.link.due()
     }
 
-    fn dismantle(mut self: Box<Self>) -> PipeParts {
+    fn dismantle(self: Box<Self>) -> PipeParts {
         let sending = self.core.link.sending();
-        let packets = self.scheduler.get_mut().dismantle(sending.map(|(queue, _)| queue));
+        let packets = self.scheduler.get().packets(sending.map(|(queue, _)| queue));
         self.core.into_parts(packets)
     }
 

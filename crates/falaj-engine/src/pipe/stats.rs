@@ -4,6 +4,7 @@ use crate::handover::FlowMapping;
 use crate::impair::ImpairmentCounters;
 use falaj_sched::contract::transmission::Air;
 use falaj_sched::queues::queue::{FlowId, Packet};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// What happened to a flow's packets so far.
@@ -129,7 +130,7 @@ impl Counters {
 /// change together never stand side by side: written as one vector, each would
 /// wait for it when it is read alone. A packet that is thrown out as soon as it
 /// comes is gone before it is queued, and the backlog below zero between.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 #[repr(C, align(32))]
 pub struct HotCounters {
     queued: u64,
@@ -178,7 +179,7 @@ impl HotCounters {
 }
 
 /// Packets of a flow that were dropped, by cause.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DropCounters {
     full: u64,
     pub(super) large: u64,
@@ -198,7 +199,7 @@ pub(super) struct DropCounters {
 
 /// Drops by flow. Of a hundred thousand flows most never lose a packet: memory is allocated at the
 /// first drop, for 16 neighbours together.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct DropTable(Vec<Option<Box<[DropCounters; DropTable::TOGETHER]>>>);
 
 impl DropTable {
@@ -239,7 +240,7 @@ impl DropTable {
 }
 
 /// The counters of a pipe's flows.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct PipeStats {
     pub(super) hot: Vec<HotCounters>,
     drops: DropTable,
@@ -261,6 +262,14 @@ impl PipeStats {
         if !self.impairments.is_empty() {
             self.impairments.resize(flows, ImpairmentCounters::default());
         }
+    }
+
+    /// Are these the counters of so many flows?
+    pub(super) fn fits(&self, flows: usize) -> bool {
+        let impaired = self.impairments.len();
+        self.hot.len() == flows
+            && self.drops.0.len() == flows.div_ceil(DropTable::TOGETHER)
+            && (impaired == 0 || impaired == flows)
     }
 
     /// Packets of a flow that arrived.

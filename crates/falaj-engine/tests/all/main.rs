@@ -29,6 +29,7 @@ mod poll_invariance;
 mod promises;
 mod qfq;
 mod qfq_plus;
+mod resume;
 mod round_robin;
 mod rules;
 mod shapers;

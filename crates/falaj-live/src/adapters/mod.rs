@@ -23,19 +23,22 @@
 //! nothing before a unit is in a guest's ring. So it stays with the unit whatever becomes of flows
 //! meanwhile. The loop knows two ports; an adapter that comes or goes is none of its affairs.
 
+mod continuation;
 mod opener;
 mod read_rounds;
 mod spaces;
 
-pub use opener::{OpenedInterface, Opener, TapWanted};
+pub use continuation::AdaptersState;
+pub use opener::{OpenedInterface, Opener, TapWanted, adopt_tap};
 pub use spaces::{Addresses, Space, start, start_with};
 
 use crate::backend::frame;
-use crate::backend::port::{self, Port, Received};
+use crate::backend::port::{self, Port, PortHandover, Received};
 use crate::backend::tap::Tap;
 use falaj_engine::key::{self, Key};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use read_rounds::ReadRounds;
+use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::btree_map::Entry;
@@ -92,7 +95,7 @@ struct MacOwner {
 }
 
 /// Packets that were lost before any flow had them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostBothWays {
     /// From the adapter.
     pub up: u64,
@@ -101,7 +104,7 @@ pub struct LostBothWays {
 }
 
 /// What an adapter did that no flow of the link tells.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdapterCounts {
     /// Units from another one's address, which were not heard.
     pub foreign: u64,
@@ -618,6 +621,8 @@ impl Port for AdaptersPort {
     }
 }
 
+impl PortHandover for AdaptersPort {}
+
 /// How many units may be flooded now.
 struct FloodLimit {
     left: u32,
@@ -710,6 +715,24 @@ impl Port for UplinkPort {
 
     fn readable(&self) -> BorrowedFd<'_> {
         self.uplink.readable()
+    }
+}
+
+impl PortHandover for UplinkPort {
+    fn holds_units(&self) -> bool {
+        self.copies.is_some()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.uplink.descriptor()
+    }
+
+    fn position(&self) -> u64 {
+        self.uplink.position()
+    }
+
+    fn resume_at(&mut self, position: u64) {
+        self.uplink.resume_at(position);
     }
 }
 

@@ -54,6 +54,34 @@ pub struct OpenedInterface {
     pub monitor: Monitor,
 }
 
+impl OpenedInterface {
+    /// Takes over what another process has opened: packet socket, monitor and claim.
+    ///
+    /// # Errors
+    /// The interface is gone, or these are others.
+    pub fn adopt(place: &InterfaceName, opened: Vec<OwnedFd>) -> Result<OpenedInterface, Error> {
+        let failed = |(step, errno)| Error::new(step, None, errno);
+        let (socket, monitor) = take_over(opened, &place.interface, true).map_err(failed)?;
+        let socket = Arc::new(socket);
+        let port = socket.reader_port().map_err(|error| {
+            let errno = Errno::from_raw(error.raw_os_error().unwrap_or_default());
+            failed((SetupStep::Interface, errno))
+        })?;
+        Ok(OpenedInterface { socket, port, monitor })
+    }
+}
+
+/// A port at the TAP of this adapter, which another process has opened, and its Ethernet address.
+///
+/// # Errors
+/// It is no TAP.
+pub fn adopt_tap(tap: OwnedFd, name: &str) -> Result<(TapPort, [u8; 6]), Error> {
+    let tap = Tap::adopt(tap);
+    // One that stayed has what it had.
+    let mac = tap.mac().map_err(|errno| Error::new(SetupStep::CreateTap, None, errno))?;
+    Ok((TapPort::new(format!("interface of {name}"), tap), mac))
+}
+
 /// A TAP that is to be in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapWanted {
@@ -108,15 +136,7 @@ impl Opener {
     /// # Errors
     /// Says which step failed, why, and what to try.
     pub fn interface(&self, place: &InterfaceName) -> Result<OpenedInterface, Error> {
-        let failed = |(step, errno)| Error::new(step, None, errno);
-        let opened = self.ask(&format!("packet {place}"))?;
-        let (socket, monitor) = take_over(opened, &place.interface, true).map_err(failed)?;
-        let socket = Arc::new(socket);
-        let port = socket.reader_port().map_err(|error| {
-            let errno = Errno::from_raw(error.raw_os_error().unwrap_or_default());
-            failed((SetupStep::Interface, errno))
-        })?;
-        Ok(OpenedInterface { socket, port, monitor })
+        OpenedInterface::adopt(place, self.ask(&format!("packet {place}"))?)
     }
 
     /// Makes a TAP in a namespace that is there, or takes the one that stayed there: that, and its
@@ -134,11 +154,11 @@ impl Opener {
         }));
         let mut opened =
             self.ask(&format!("tap {namespace} {mac} {place} {number} {mtu} {stays}"))?;
-        let failed = |errno| Error::new(SetupStep::CreateTap, None, errno);
-        let tap = Tap::adopt(opened.pop().ok_or_else(|| failed(Errno::EPROTO))?);
-        // One that stayed has what it had.
-        let mac = tap.mac().map_err(failed)?;
-        Ok((TapPort::new(format!("interface of {name}"), tap), mac))
+        let opened = opened.pop();
+        adopt_tap(
+            opened.ok_or_else(|| Error::new(SetupStep::CreateTap, None, Errno::EPROTO))?,
+            name,
+        )
     }
 
     /// The Ethernet address of the TAP that is in a namespace since earlier, if one stayed there.

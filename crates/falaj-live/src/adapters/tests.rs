@@ -103,6 +103,8 @@ impl Port for Endless {
     }
 }
 
+impl PortHandover for Endless {}
+
 #[test]
 fn who_never_runs_dry_keeps_nobody_from_being_heard() {
     let three = three();

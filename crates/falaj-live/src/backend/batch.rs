@@ -4,7 +4,7 @@
 //! or breaks the rings, its end of the link is gone.
 
 use crate::backend::frame;
-use crate::backend::port::{Port, Received};
+use crate::backend::port::{Port, PortHandover, Received};
 use crate::backend::tap::Tap;
 use crate::clock::monotonic;
 use crate::poll::PollSet;
@@ -114,6 +114,8 @@ impl Port for GuestPort {
         self.crossing.as_fd()
     }
 }
+
+impl PortHandover for GuestPort {}
 
 /// The guest: between the TAP that comes over the line and the rings, until the other side ends.
 /// Units go back as the packer packs them, as in [`Guest::start`].

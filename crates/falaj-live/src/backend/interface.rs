@@ -5,6 +5,7 @@ use crate::backend::name::{InterfaceName, InterfaceState};
 use crate::backend::packet::{self, PacketSocket};
 use crate::backend::xdp::{self, XdpPort, XdpSocket};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -38,6 +39,10 @@ impl Backend for Arc<PacketSocket> {
 
     fn mtu(&self) -> io::Result<Option<u32>> {
         PacketSocket::mtu(self).map(Some)
+    }
+
+    fn descriptors(&self) -> Option<[BorrowedFd<'_>; 3]> {
+        PacketSocket::descriptors(self)
     }
 
     fn index(&self) -> Option<i32> {

@@ -1,7 +1,7 @@
 //! A port for machines that allow no network namespaces: datagrams come to a
 //! loopback socket and are passed on to another. One port serves one source.
 
-use crate::backend::port::{Port, Received};
+use crate::backend::port::{Port, PortHandover, Received};
 use crate::socket_buffer;
 use falaj_engine::account::Account;
 use falaj_engine::key::Key;
@@ -98,3 +98,5 @@ impl Port for LoopbackPort {
         self.socket.as_fd()
     }
 }
+
+impl PortHandover for LoopbackPort {}

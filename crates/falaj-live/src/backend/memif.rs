@@ -8,7 +8,7 @@ use super::{Address, Backend, BackendEntry, OpenEnd, OpenError, OpenOptions};
 use crate::backend::frame;
 use crate::backend::monitor::Monitor;
 use crate::backend::name::InterfaceState;
-use crate::backend::port::{Port, Received};
+use crate::backend::port::{Port, PortHandover, Received};
 use crate::backend::tap::Tap;
 use crate::clock::monotonic;
 use crate::gso::singly;
@@ -421,3 +421,5 @@ impl Port for MemifPort {
         self.memif.readable.as_fd()
     }
 }
+
+impl PortHandover for MemifPort {}

@@ -24,10 +24,11 @@ pub mod xdp;
 pub use address::{Address, EndName, OpenEnd, OpenError, OpenOptions};
 pub use monitor::Monitor;
 pub use name::{InterfaceName, InterfaceState};
-pub use port::{Port, Received};
+pub use port::{Port, PortHandover, Received};
 
 use std::fmt;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// What an end of a bridge may be. The last one takes every name that begins like none of the
@@ -131,5 +132,10 @@ pub trait Backend: fmt::Debug {
     /// Number of units lost because they were not read in time.
     fn unread(&self) -> u64 {
         0
+    }
+
+    /// What another process needs to take it over, beside what tells of changes; `None`: it cannot.
+    fn descriptors(&self) -> Option<[BorrowedFd<'_>; 3]> {
+        None
     }
 }

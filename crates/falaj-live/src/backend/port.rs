@@ -36,12 +36,32 @@ impl Received {
     }
 }
 
+/// How a port goes on in another process; the ports of many cannot.
+pub trait PortHandover {
+    /// Returns true if it has read what it has not given yet.
+    fn holds_units(&self) -> bool {
+        false
+    }
+    /// What another process needs to go on at it, if it can.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    /// Where its reader is, beside what the kernel knows.
+    fn position(&self) -> u64 {
+        0
+    }
+    /// Its reader goes on there.
+    fn resume_at(&mut self, position: u64) {
+        let _ = position;
+    }
+}
+
 /// Where units enter and leave: Ethernet frames behind a virtio-net header, unless a kind says
 /// otherwise.
 ///
 /// An error `EBADF`, `EBADFD` or `ENODEV` says that the port is gone and ends
 /// the run; any other concerns one unit, which is then lost and counted.
-pub trait Port {
+pub trait Port: PortHandover {
     /// What people call it, at the beginning of a sentence.
     fn name(&self) -> String;
     /// Bytes that a buffer must have to hold any unit of this port.

@@ -14,7 +14,7 @@ use nix::sys::stat::Mode;
 use nix::unistd;
 
 use super::frame::received;
-use super::port::{Port, Received};
+use super::port::{Port, PortHandover, Received};
 use crate::error::SetupStep;
 use crate::{gso, sys};
 
@@ -161,6 +161,12 @@ impl Port for TapPort {
 
     fn readable(&self) -> BorrowedFd<'_> {
         self.tap.as_fd()
+    }
+}
+
+impl PortHandover for TapPort {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.tap.as_fd())
     }
 }
 

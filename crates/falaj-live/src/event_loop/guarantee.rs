@@ -37,6 +37,7 @@ use falaj_engine::pipe::Counters;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
 /// So many breaches of each cause are remembered one by one.
@@ -122,7 +123,7 @@ pub struct RateViolation {
 }
 
 /// What became of a flow's guarantee so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compliance {
     /// How often a packet came to an empty queue.
     pub periods: u64,
@@ -395,6 +396,37 @@ impl Guarantees {
         for pipe in &mut self.pipes {
             pipe.settles = Settles::Since { wire: pipe.wire_until.since(now) };
         }
+    }
+
+    /// What became of them so far, by pipe and flow.
+    pub(super) fn compliance(&self) -> Vec<Vec<Compliance>> {
+        self.of.iter().map(|of| of.iter().map(|flow| flow.kept).collect()).collect()
+    }
+
+    /// The number of the last violation.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// A change ends that began with packets of another process: these were judged so far, and what
+    /// waits has found what nobody here knows.
+    pub(super) fn resume(
+        &mut self,
+        kept: &[Vec<Compliance>],
+        number: u64,
+        now: Time,
+        counters: impl Fn(PipeId, FlowId) -> Counters,
+    ) {
+        for (p, of) in self.of.iter_mut().enumerate() {
+            for (f, flow) in of.iter_mut().enumerate() {
+                flow.kept = kept.get(p).and_then(|of| of.get(f)).copied().unwrap_or_default();
+                if counters(PipeId(p as u32), FlowId(f as u32)).backlog > 0 {
+                    flow.found = PriorBacklog::Others(now);
+                }
+            }
+        }
+        self.number = number;
+        self.change_ends(now);
     }
 
     /// Less was served than promised.

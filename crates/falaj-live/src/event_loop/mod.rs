@@ -19,6 +19,7 @@ mod adaptive_sleep;
 mod backpressure;
 mod capture;
 mod change;
+mod continuation;
 mod guarantee;
 mod occupancy;
 mod options;
@@ -36,6 +37,7 @@ mod tx;
 mod units;
 
 pub use change::AppliedChange;
+pub use continuation::ForwarderState;
 pub use guarantee::{
     Compliance, GuaranteeTerms, REMEMBERED, RateViolation, Violation, ViolationCause,
 };

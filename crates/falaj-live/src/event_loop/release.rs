@@ -262,6 +262,14 @@ impl Releases {
         self.bursts.iter().any(|burst| burst.pipe == pipe.0 && !burst.packets.is_empty())
     }
 
+    /// All bursts, in the order in which they are to be handed over.
+    pub(crate) fn in_order(&self) -> Vec<&Burst> {
+        let mut all: Vec<&Burst> =
+            self.bursts.iter().filter(|burst| !burst.packets.is_empty()).collect();
+        all.sort_by_key(|burst| (burst.at, burst.order));
+        all
+    }
+
     /// A burst that is due.
     pub(crate) fn burst(&self, index: u32) -> &Burst {
         &self.bursts[index as usize]

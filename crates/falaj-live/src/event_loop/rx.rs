@@ -107,7 +107,7 @@ impl Forwarder {
     }
 
     /// Reads a unit, if there is one, and says when.
-    fn receive_from(&mut self, i: usize) -> io::Result<Option<Time>> {
+    pub(super) fn receive_from(&mut self, i: usize) -> io::Result<Option<Time>> {
         let port = &mut self.ports[i].port;
         // Without memory it is read all the same, or it would wake us for ever.
         let received = match port.receive(self.units.buffer()) {
@@ -140,7 +140,7 @@ impl Forwarder {
     }
 
     /// The packets of a unit go to their queue, one behind the other, or wait for room.
-    fn admit(&mut self, i: usize, mut arriving: PendingUnit, now: Time) {
+    pub(super) fn admit(&mut self, i: usize, mut arriving: PendingUnit, now: Time) {
         let PendingUnit { unit, received, key, .. } = arriving;
         let packets = received.packets();
         let label = if self.network.wants_labels() { ecn::label(&key) } else { Label::default() };

@@ -9,6 +9,7 @@ use falaj_sched::contract::breach::Breach;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Span;
 use falaj_traffic::meter::Meter;
+use serde::{Deserialize, Serialize};
 
 /// Packets that the port at the far end did not take: no room there, no reader, its interface down,
 /// or not a frame that the kernel accepts.
@@ -64,7 +65,7 @@ impl LiveFlow {
 }
 
 /// What was lost outside the engine, the link's fault or not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveLosses {
     /// No rule took them, or no flow of their link.
     pub unmatched: u64,

@@ -217,6 +217,11 @@ impl UnitStore {
         self.about[unit as usize].undecided -= 1;
     }
 
+    /// The engine of another process has emitted its one packet.
+    pub(crate) fn undecide(&mut self, unit: u32) {
+        self.about[unit as usize].undecided = 0;
+    }
+
     /// So many of its packets were handed over or dropped.
     #[inline]
     pub(crate) fn gone(&mut self, unit: u32, packets: u32) {

@@ -5,7 +5,7 @@ use falaj_engine::change::Prepared;
 use falaj_engine::pipe::{Pace, PipeSpec};
 use falaj_engine::transaction::Transaction;
 use falaj_engine::{ChangeError, Engine, PipeId};
-use falaj_live::backend::port::{Port, Received};
+use falaj_live::backend::port::{Port, PortHandover, Received};
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::event_loop::{Attached, Forwarder, LiveLosses, LoopActivity, Options, Woken};
 use falaj_sched::contract::params::{FlowSetup, Setup, Values};
@@ -59,6 +59,8 @@ impl Port for Device {
         self.socket.as_fd()
     }
 }
+
+impl PortHandover for Device {}
 
 /// Each packet takes 121 us.
 fn pipe(pace: Pace) -> PipeSpec {

@@ -14,7 +14,7 @@ use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::transaction::{FlowChange, Transaction};
 use falaj_engine::{Engine, Output, PipeId, Prepared, change};
 use falaj_live::backend::loopback::{FlowLookup, LoopbackPort};
-use falaj_live::backend::port::{Port, Received};
+use falaj_live::backend::port::{Port, PortHandover, Received};
 use falaj_live::clock::{Clock, monotonic, thread_cpu};
 use falaj_live::event_loop::{
     Attached, Forwarder, LiveLosses, NotTaken, Options, Timer, WhenFull, Woken,
@@ -151,6 +151,8 @@ impl Port for Memory {
         self.bell.as_fd()
     }
 }
+
+impl PortHandover for Memory {}
 
 fn pipe(rate: Rate, delay: Span) -> PipeSpec {
     let flows = vec![FlowSetup::new(Values::default(), Limit::Packets(100_000))];

@@ -283,6 +283,15 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
         largest
     }
 
+    /// The packets of queue `q`, in their order.
+    pub(crate) fn packets(&self, q: FlowId) -> impl Iterator<Item = Packet> + '_ {
+        let record = &self.flows.records[q.index()];
+        let second = (record.packets > 1).then_some(record.second);
+        let behind = core::iter::successors(second, |&slot| Some(self.pool[slot as usize].next));
+        let behind = behind.take((record.packets as usize).saturating_sub(1));
+        self.first(q).into_iter().chain(behind.map(|slot| self.pool[slot as usize].packet()))
+    }
+
     /// Number of queues.
     pub(crate) fn len(&self) -> usize {
         self.flows.records.len()

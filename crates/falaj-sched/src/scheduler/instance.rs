@@ -362,14 +362,14 @@ impl<D: CompleteDiscipline> Succession for SchedulerInstance<D> {
         self.inherited
     }
 
-    fn dismantle(&mut self, on_the_wire: Option<FlowId>) -> Vec<Packet> {
-        let mut packets = Vec::new();
-        packets.extend(on_the_wire.and_then(|queue| self.queues.pop(queue)));
-        let first = packets.len();
-        for f in 0..self.queues.flows().len() as u32 {
-            packets.extend(core::iter::from_fn(|| self.queues.pop(FlowId(f))));
+    fn packets(&self, on_the_wire: Option<FlowId>) -> Vec<Packet> {
+        let first = on_the_wire.and_then(|queue| self.queues.first(queue));
+        let mut packets: Vec<Packet> = first.into_iter().collect();
+        for queue in (0..self.queues.len() as u32).map(FlowId) {
+            let sent = usize::from(on_the_wire == Some(queue));
+            packets.extend(self.queues.packets(queue).skip(sent));
         }
-        packets[first..].sort_by_key(|p| p.arrival);
+        packets[usize::from(first.is_some())..].sort_by_key(|p| p.arrival);
         packets
     }
 

@@ -138,9 +138,8 @@ pub trait Succession {
         known: Known<'_>,
         now: Time,
     ) -> Option<FlowId>;
-    /// Gives all packets away, the one `on_the_wire` first, then in order of
-    /// arrival. It is of no use afterwards.
-    fn dismantle(&mut self, on_the_wire: Option<FlowId>) -> Vec<Packet>;
+    /// All packets: the one `on_the_wire` first, then in order of arrival.
+    fn packets(&self, on_the_wire: Option<FlowId>) -> Vec<Packet>;
     /// The packet on the wire, which [`next`](Scheduler::next) chose as the head of `queue`.
     fn on_the_wire(&self, queue: FlowId) -> Option<Packet>;
     /// The packet on the wire, the head of `queue`, leaves at `end`, and not when
@@ -191,13 +190,13 @@ impl HeldScheduler for Box<dyn Scheduler> {
 
     fn migrate_from(
         &mut self,
-        mut old: Box<dyn Scheduler>,
+        old: Box<dyn Scheduler>,
         _: &Setup,
         on_the_wire: Option<FlowId>,
         known: Known<'_>,
         now: Time,
     ) -> Option<FlowId> {
-        let packets = old.dismantle(on_the_wire);
+        let packets = old.packets(on_the_wire);
         self.inherit(packets, on_the_wire.is_some(), known, now)
     }
 }

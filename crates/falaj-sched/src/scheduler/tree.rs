@@ -538,12 +538,12 @@ impl<D: CompleteDiscipline> Succession for Tree<D> {
         first.map(|c| FlowId(c as u32))
     }
 
-    fn dismantle(&mut self, on_the_wire: Option<FlowId>) -> Vec<Packet> {
+    fn packets(&self, on_the_wire: Option<FlowId>) -> Vec<Packet> {
         let mut packets = Vec::new();
         let order = on_the_wire.map(FlowId::index);
         for c in order.into_iter().chain((0..self.children.len()).filter(|&c| Some(c) != order)) {
-            let child = &mut self.children[c];
-            let theirs = child.server.dismantle(child.sending());
+            let child = &self.children[c];
+            let theirs = child.server.packets(child.sending());
             packets.extend(theirs.into_iter().map(|p| self.global(c, p)));
         }
         let first = usize::from(on_the_wire.is_some()).min(packets.len());

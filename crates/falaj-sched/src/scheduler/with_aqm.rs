@@ -283,8 +283,8 @@ impl Succession for WithAqm {
         self.sending
     }
 
-    fn dismantle(&mut self, on_the_wire: Option<FlowId>) -> Vec<Packet> {
-        self.station.dismantle(on_the_wire)
+    fn packets(&self, on_the_wire: Option<FlowId>) -> Vec<Packet> {
+        self.station.packets(on_the_wire)
     }
 
     fn seed(&mut self, seed: u64) {
@@ -329,8 +329,8 @@ impl HeldScheduler for WithAqm {
                 self.sending = sending;
                 sending
             }
-            Err(mut other) => {
-                self.inherit(other.dismantle(on_the_wire), on_the_wire.is_some(), known, now)
+            Err(other) => {
+                self.inherit(other.packets(on_the_wire), on_the_wire.is_some(), known, now)
             }
         }
     }

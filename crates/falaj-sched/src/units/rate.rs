@@ -306,6 +306,16 @@ impl Wire {
         }
     }
 
+    /// When what it has sent is over; of a bucket, when it is full.
+    pub fn ended(&self) -> Time {
+        self.end
+    }
+
+    /// Goes on from where another one has [ended](Wire::ended).
+    pub fn resume(&mut self, end: Time) {
+        (self.end, self.rest) = (end, 0);
+    }
+
     /// A transmission that takes so long, whatever the rate; returns the end.
     #[inline]
     pub fn occupy(&mut self, span: Span, start: Time) -> Time {

@@ -101,7 +101,7 @@ impl Fixture {
 
     pub(super) fn end(self) {
         drop(self.control);
-        self.serving.end();
+        self.serving.end(false);
         self.watching.end();
     }
 }

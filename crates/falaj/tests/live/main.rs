@@ -84,6 +84,7 @@ fn is_of_a_test(words: &[&str]) -> bool {
         ["--running", interface] => println!("{}", serve::is_running(interface)),
         #[cfg(feature = "serve")]
         ["--fault", words @ ..] => faults::scene::probe(words),
+        ["--upgrade", words @ ..] => faults::upgrade::probe(words),
         ["--in-guest", name] => in_guest::main(name),
         ["--case", name] => assert!(is_case(name), "the case exists"),
         _ => return false,

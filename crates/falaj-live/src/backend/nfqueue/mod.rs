@@ -27,7 +27,7 @@ use nix::sys::socket::{
 use self::message::{KernelMessage, PacketVerdict};
 use super::{Address, Backend, BackendEntry, Monitor, OpenEnd, OpenError, OpenOptions};
 use crate::backend::frame::{mark, turn};
-use crate::backend::port::{Port, Received};
+use crate::backend::port::{Port, PortHandover, Received};
 use crate::backend::tap::Tap;
 
 /// Packets that the kernel holds at most, waiting ones and those that are on their way through the
@@ -294,3 +294,5 @@ impl Port for NfqueuePort {
         self.queue.socket.as_fd()
     }
 }
+
+impl PortHandover for NfqueuePort {}

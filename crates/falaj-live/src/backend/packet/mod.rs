@@ -32,7 +32,7 @@ pub use self::open::open;
 use crate::backend::followed::FollowedInterface;
 use crate::backend::frame;
 use crate::backend::name::InterfaceState;
-use crate::backend::port::{Port, Received};
+use crate::backend::port::{Port, PortHandover, Received};
 use crate::backend::tap::Tap;
 use crate::error::SetupStep;
 use sys::PacketRing;
@@ -53,7 +53,7 @@ pub struct PacketSocket {
     /// Units that the kernel had no room for, as far as it was asked.
     unread: AtomicU64,
     /// Nobody else forwards at this interface.
-    _claim: Option<[OwnedFd; 2]>,
+    claim: Option<[OwnedFd; 2]>,
 }
 
 impl PacketSocket {
@@ -106,7 +106,7 @@ impl PacketSocket {
             promiscuous,
             bound: Mutex::new(FollowedInterface::gone(interface)),
             unread: AtomicU64::new(0),
-            _claim: None,
+            claim: None,
         };
         let now = FollowedInterface::called(adopted.as_fd(), interface);
         *adopted.bound() = now.map_err(|errno| (SetupStep::FindInterface, errno))?;
@@ -115,7 +115,14 @@ impl PacketSocket {
 
     /// The same with a claim on the interface.
     pub(crate) fn claimed(self, claim: [OwnedFd; 2]) -> PacketSocket {
-        PacketSocket { _claim: Some(claim), ..self }
+        PacketSocket { claim: Some(claim), ..self }
+    }
+
+    /// What another process needs to take it over, if an interface is claimed by it: the socket
+    /// itself, and the claims.
+    pub fn descriptors(&self) -> Option<[BorrowedFd<'_>; 3]> {
+        let [name, number] = self.claim.as_ref()?;
+        Some([self.socket.as_fd(), name.as_fd(), number.as_fd()])
     }
 
     /// The interface's name, as it was asked for.
@@ -394,5 +401,15 @@ impl Port for PacketPort {
 
     fn readable(&self) -> BorrowedFd<'_> {
         self.reader.socket.as_fd()
+    }
+}
+
+impl PortHandover for PacketPort {
+    fn position(&self) -> u64 {
+        self.reader.ring.position() as u64
+    }
+
+    fn resume_at(&mut self, position: u64) {
+        self.reader.ring.resume_at(position as usize);
     }
 }

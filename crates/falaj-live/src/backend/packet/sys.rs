@@ -190,6 +190,16 @@ impl PacketRing {
         Ok(PacketRing { memory, next: 0 })
     }
 
+    /// The number of the frame that is next.
+    pub(super) fn position(&self) -> usize {
+        self.next
+    }
+
+    /// Goes on at that frame: another reader of the ring has ended there.
+    pub(super) fn resume_at(&mut self, position: usize) {
+        self.next = position % FRAMES;
+    }
+
     fn frame(&self) -> NonNull<u8> {
         // SAFETY: `next` is below FRAMES, so this stays within the mapping.
         unsafe { self.memory.add(self.next * FRAME) }

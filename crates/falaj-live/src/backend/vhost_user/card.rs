@@ -33,7 +33,7 @@ use super::device::CardDevice;
 use crate::backend::frame;
 use crate::backend::monitor::Monitor;
 use crate::backend::name::InterfaceState;
-use crate::backend::port::{Port, Received};
+use crate::backend::port::{Port, PortHandover, Received};
 use crate::backend::tap::Tap;
 
 /// Between one monitor that is gone and the next one: one that comes again and again shall not take
@@ -267,3 +267,5 @@ impl Port for VhostUserPort {
         self.card.shared.kicks.0.as_fd()
     }
 }
+
+impl PortHandover for VhostUserPort {}

@@ -35,7 +35,7 @@ pub use self::chunks::LARGEST_MTU;
 use crate::backend::followed::FollowedInterface;
 use crate::backend::monitor::Monitor;
 use crate::backend::name::{InterfaceName, InterfaceState};
-use crate::backend::port::{Port, Received};
+use crate::backend::port::{Port, PortHandover, Received};
 use crate::backend::tap::Tap;
 use crate::backend::{frame, packet};
 use crate::error::{Error, SetupStep};
@@ -381,3 +381,5 @@ impl Port for XdpPort {
         self.socket.descriptor.as_fd()
     }
 }
+
+impl PortHandover for XdpPort {}

@@ -14,6 +14,7 @@
 //! | [`neighbour`] | an adapter's owner, or a host at another port, means harm or hangs |
 //! | [`twice`] | two for one interface |
 //! | [`unread_log`] | nobody reads what is said |
+//! | [`upgrade`] | a new process goes on with a service |
 //! | [`soak`] | traffic of all kinds and changes at random, for an hour or shorter |
 //!
 //! Each case runs in a process of its own (`--case`), in namespaces that it has for itself, and
@@ -36,6 +37,7 @@ pub(crate) mod scene;
 mod soak;
 mod twice;
 mod unread_log;
+pub(crate) mod upgrade;
 
 use crate::common::directory;
 use libtest_mimic::{Completion, Trial};
@@ -68,6 +70,8 @@ const CASES: &[(&str, fn())] = &[
     ("two_for_one_interface", twice::interface),
     ("two_for_one_socket_and_one_namespace", twice::socket_and_namespace),
     ("a_log_that_nobody_reads_stops_nothing", unread_log::stops_nothing),
+    ("an_upgrade_loses_nothing", upgrade::loses_nothing),
+    ("an_upgrade_that_cannot_be_changes_nothing", upgrade::refused),
     ("everything_at_random", soak::everything),
 ];
 

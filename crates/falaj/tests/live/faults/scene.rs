@@ -207,6 +207,11 @@ impl Told {
         fs::read_to_string(&self.said).expect("it is there")
     }
 
+    /// Where another process says what it says, behind that.
+    pub(crate) fn says_where(&self) -> File {
+        File::options().append(true).open(&self.said).expect("it is there")
+    }
+
     /// Waits until it has said that.
     pub(crate) fn says(&self, words: &str) {
         let began = Instant::now();

@@ -1,0 +1,60 @@
+//! What runs goes on in another process.
+
+use super::state::Handler;
+use crate::messages::{Query, Reply};
+use crate::protocol::Refusal;
+use falaj_live::adapters::AdaptersState;
+use falaj_live::event_loop::ForwarderState;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::Receiver;
+
+/// What another process needs to prepare itself.
+pub struct Offer {
+    /// The text of what is running.
+    pub text: String,
+    /// CLOCK_MONOTONIC, in nanoseconds, when the forwarder's clock was zero.
+    pub zero: u64,
+    /// By adapter, and by the empty name the uplink: copies of what its port needs.
+    pub ports: Vec<(String, Vec<OwnedFd>)>,
+}
+
+impl Handler {
+    /// What another process needs to prepare itself to go on with what is running. It is of use for
+    /// as long as nothing is changed.
+    ///
+    /// # Errors
+    /// What is running cannot go on elsewhere, and why.
+    pub fn offer(&mut self) -> Result<Offer, Refusal> {
+        let text = self.text().to_owned();
+        let scenario = self.current().scenario;
+        let links = scenario.links.iter().flat_map(|link| [&link.up, &link.down]);
+        if links.into_iter().any(|direction| !direction.pipe.masks.is_none()) {
+            return Err(Refusal::new(
+                "a flow has `each`, whose queues this version does not hand over: end the service, \
+                 and start it anew",
+            ));
+        }
+        match self.forwarder.ask(Query::Ports(scenario))? {
+            Reply::Ports(ports, zero) => {
+                Ok(Offer { text, zero, ports: ports.map_err(Refusal::new)? })
+            }
+            _ => Err(Refusal::new("another answer than one about ports")),
+        }
+    }
+
+    /// Stops the link, for which another process is ready, and returns its state. `verdict` says
+    /// whether that process goes on: if it says so the link ends, and if not, or not soon, it goes
+    /// on here.
+    ///
+    /// # Errors
+    /// It cannot; the link has gone on.
+    pub fn hand_over(
+        &mut self,
+        verdict: Receiver<()>,
+    ) -> Result<(ForwarderState, AdaptersState), Refusal> {
+        match self.forwarder.ask(Query::HandOver(verdict))? {
+            Reply::State(state) => (*state).map_err(Refusal::new),
+            _ => Err(Refusal::new("another answer than a state")),
+        }
+    }
+}

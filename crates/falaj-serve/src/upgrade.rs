@@ -1,0 +1,353 @@
+//! `falaj serve --upgrade`: a new process goes on with what a running service does, with its ports,
+//! its sockets, its packets and its counters, and no packet is lost.
+//!
+//! The service listens for that beside its control socket. They speak so, in messages with a length
+//! before each:
+//!
+//! ```text
+//!  new                              running
+//!   | version ----------------------> |  packets pass
+//!   | <-- what runs, descriptors ---- |
+//!   | (prepares itself)               |
+//!   | ready ------------------------> |  stops reading
+//!   | <-- packets, times, counters -- |
+//!   | taken ------------------------> |
+//!   | <-- go ------------------------ |  ends
+//! ```
+//!
+//! Until it says `go`, what runs goes on if anything fails: a state of another version,
+//! a port that cannot be handed over, a new process that ends or takes too long. What no process
+//! reads meanwhile waits in the kernel, at the ports.
+
+use crate::manager;
+use anyhow::{Context, Result, bail, ensure};
+use falaj_control::client::services;
+use falaj_control::handler::{Handler, Offer, lock};
+use falaj_control::sockets;
+use falaj_live::adapters::{Adapters, AdaptersState};
+use falaj_live::event_loop::{Forwarder, ForwarderState};
+use falaj_live::passing::{receive, receive_descriptors, send, send_descriptors};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{PipeReader, PipeWriter};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// Of what is said: another one is refused before anything stops.
+const VERSION: u32 = 1;
+/// So long may a new process prepare itself; nothing can be changed meanwhile.
+const PREPARING: Duration = Duration::from_secs(20);
+/// And so long may it take until it has taken the packets.
+const TAKING: Duration = Duration::from_secs(2);
+/// What tells the service that a process beside it starts it again.
+pub(super) const SUPERVISED: &str = "FALAJ_SUPERVISED";
+
+/// Who asks.
+#[derive(Serialize, Deserialize)]
+struct Asking {
+    version: u32,
+    release: String,
+    pid: u32,
+}
+
+/// What is answered.
+#[derive(Serialize, Deserialize)]
+enum Reply {
+    Refused(String),
+    Offered(Offered),
+}
+
+/// What runs. Its descriptors follow: the control socket, that for upgrades, the API's, that of
+/// TCP if there is one, and those of ports.
+#[derive(Serialize, Deserialize)]
+struct Offered {
+    pid: u32,
+    text: String,
+    zero: u64,
+    api: PathBuf,
+    tcp: Option<SocketAddr>,
+    ports: Vec<(String, usize)>,
+}
+
+/// What the new process says.
+#[derive(Serialize, Deserialize, PartialEq, Eq, Debug)]
+enum Word {
+    Ready,
+    Taken,
+    Go,
+}
+
+type State = (ForwarderState, AdaptersState);
+
+/// Where a service listens for those who would go on with it.
+pub(super) fn beside(control: &Path) -> PathBuf {
+    control.with_extension("upgrade")
+}
+
+fn say<T: Serialize>(stream: &UnixStream, what: &T) -> Result<()> {
+    Ok(send(stream, &postcard::to_stdvec(what)?)?)
+}
+
+fn hear<T: for<'a> Deserialize<'a>>(stream: &UnixStream) -> Result<T> {
+    Ok(postcard::from_bytes(&receive(stream)?)?)
+}
+
+/// The sockets of a service.
+pub(super) struct Sockets {
+    pub(super) control: UnixListener,
+    pub(super) upgrade: UnixListener,
+    pub(super) api: UnixListener,
+    pub(super) api_path: PathBuf,
+    pub(super) tcp: Option<TcpListener>,
+}
+
+/// A running service, whose place a new process takes.
+pub(super) struct Predecessor {
+    stream: UnixStream,
+    pid: u32,
+    /// The text of what runs.
+    pub(super) text: String,
+    /// Where its control socket is.
+    pub(super) control: PathBuf,
+    /// When its clock was zero, in nanoseconds of CLOCK_MONOTONIC.
+    pub(super) zero: u64,
+    pub(super) sockets: Option<Sockets>,
+    /// By adapter, and by the empty name the uplink.
+    pub(super) ports: BTreeMap<String, Vec<OwnedFd>>,
+}
+
+impl Predecessor {
+    /// Asks the service at this control socket, or else the one that serves this file, for what it
+    /// has.
+    ///
+    /// # Errors
+    /// There is none, or it refuses, and why.
+    pub(super) fn ask(control: Option<PathBuf>, file: &Path) -> Result<Predecessor> {
+        let control = control.map_or_else(|| find(file), Ok)?;
+        let place = beside(&control);
+        let stream = UnixStream::connect(&place).with_context(|| {
+            format!("{}: no service listens there: start it without --upgrade", place.display())
+        })?;
+        stream.set_read_timeout(Some(PREPARING))?;
+        stream.set_write_timeout(Some(PREPARING))?;
+        let release = env!("CARGO_PKG_VERSION").to_owned();
+        say(&stream, &Asking { version: VERSION, release, pid: std::process::id() })?;
+        let unread = || "the running service does not answer as this version would";
+        let offered = match hear(&stream).with_context(unread)? {
+            Reply::Offered(offered) => offered,
+            Reply::Refused(why) => bail!("the running service goes on: {why}"),
+        };
+        let Offered { pid, text, zero, api, tcp, ports } = offered;
+        let sockets = 3 + usize::from(tcp.is_some());
+        let number = ports.iter().map(|(_, number)| number).sum::<usize>();
+        let mut all = receive_descriptors(&stream, sockets + number)?.into_iter();
+        let mut next = || all.next().context("a descriptor for each");
+        let sockets = Sockets {
+            control: next()?.into(),
+            upgrade: next()?.into(),
+            api: next()?.into(),
+            api_path: api,
+            tcp: tcp.map(|_| next().map(TcpListener::from)).transpose()?,
+        };
+        let ports = ports
+            .into_iter()
+            .map(|(name, number)| {
+                Ok((name, (0..number).map(|_| next()).collect::<Result<Vec<_>>>()?))
+            })
+            .collect::<Result<_>>()?;
+        Ok(Predecessor { stream, pid, text, control, zero, sockets: Some(sockets), ports })
+    }
+
+    /// Goes on with its packets. From here on it is gone.
+    ///
+    /// # Errors
+    /// It cannot be; the running service goes on then.
+    pub(super) fn take(
+        self,
+        forwarder: &mut Forwarder,
+        adapters: &Adapters,
+    ) -> Result<BTreeSet<String>> {
+        say(&self.stream, &Word::Ready)?;
+        let (link, fleet): State = match hear(&self.stream)? {
+            Ok(state) => state,
+            Err(why) => {
+                let why: String = why;
+                bail!("the running service goes on: {why}")
+            }
+        };
+        let (packets, stopped) = (link.packets(), link.at());
+        let paused: BTreeSet<String> = fleet.paused().map(str::to_owned).collect();
+        for name in &paused {
+            adapters.pause(name, true)?;
+        }
+        forwarder.resume(link, adapters.resume(fleet))?;
+        say(&self.stream, &Word::Taken)?;
+        let go: Word = hear(&self.stream).context("the running service goes on")?;
+        ensure!(go == Word::Go, "the running service says another word than one to go");
+        let pause = forwarder.clock().now().since(stopped);
+        info!(
+            packets,
+            pause_ns = pause.0,
+            "went on from process {} with {packets} packets, after {pause}",
+            self.pid
+        );
+        Ok(paused)
+    }
+}
+
+/// The control socket of the service of that file.
+fn find(file: &Path) -> Result<PathBuf> {
+    let about = file.display().to_string();
+    let mut running = services();
+    running.retain(|service| service.hello.about == about);
+    match &running[..] {
+        [one] => Ok(one.path.clone()),
+        [] => bail!(
+            "no service of {about} is running: start it without --upgrade, or say by --control \
+             where its control socket is"
+        ),
+        more => {
+            let places: Vec<String> =
+                more.iter().map(|service| service.path.display().to_string()).collect();
+            bail!(
+                "services of {about} are running at {}: say which by --control",
+                places.join(", ")
+            )
+        }
+    }
+}
+
+/// The thread that hands a service over to a new process.
+pub(super) struct HandingOver {
+    stop: PipeWriter,
+    thread: JoinHandle<Option<u32>>,
+    path: PathBuf,
+}
+
+/// What it needs.
+struct RunningService {
+    handler: Arc<Mutex<Handler>>,
+    sockets: Sockets,
+}
+
+impl HandingOver {
+    pub(super) fn begin(
+        handler: Arc<Mutex<Handler>>,
+        sockets: Sockets,
+        control: &Path,
+    ) -> Result<HandingOver> {
+        let (service, path) = (RunningService { handler, sockets }, beside(control));
+        let (stopped, stop) = std::io::pipe()?;
+        let work = move || wait(&service, &stopped);
+        let thread = std::thread::Builder::new().name("upgrade".into()).spawn(work)?;
+        Ok(HandingOver { stop, thread, path })
+    }
+
+    /// Ends, and takes the socket away unless a new process has it.
+    pub(super) fn end(self) {
+        drop(self.stop);
+        if self.thread.join().ok().flatten().is_none() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Answers until it is told to stop, or a new process goes on.
+fn wait(service: &RunningService, stopped: &PipeReader) -> Option<u32> {
+    let listener = &service.sockets.upgrade;
+    loop {
+        let mut watched =
+            [stopped.as_fd(), listener.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        if poll(&mut watched, PollTimeout::NONE).is_err() {
+            continue;
+        }
+        if watched[0].any().unwrap_or(true) {
+            return None;
+        }
+        let Ok((stream, _)) = listener.accept() else {
+            std::thread::sleep(Duration::from_millis(10));
+            continue;
+        };
+        match hand_over(service, &stream) {
+            Ok(successor) => {
+                info!("process {successor} goes on");
+                return Some(successor);
+            }
+            Err(error) => warn!("nobody goes on with the service: {error:#}; all stays as it is"),
+        }
+    }
+}
+
+fn hand_over(service: &RunningService, stream: &UnixStream) -> Result<u32> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(PREPARING))?;
+    stream.set_write_timeout(Some(TAKING))?;
+    let asking: Asking = hear(stream).context("who asks speaks otherwise")?;
+    let refuse = |why: String| -> Result<u32> {
+        say(stream, &Reply::Refused(why.clone()))?;
+        bail!(why)
+    };
+    if asking.version != VERSION {
+        return refuse(format!(
+            "it hands over by version {VERSION}, and falaj {} takes by version {}: end the one, \
+             then start the other",
+            asking.release, asking.version
+        ));
+    }
+    if std::env::var_os(SUPERVISED).is_some() {
+        return refuse(
+            "a process beside it starts it again (--fail-open), and would start another one".into(),
+        );
+    }
+    // Nothing is changed from here on.
+    let mut handler = lock(&service.handler);
+    let Offer { text, zero, ports } = match handler.offer() {
+        Ok(offer) => offer,
+        Err(refusal) => return refuse(refusal.what),
+    };
+    let Sockets { control, upgrade, api, api_path, tcp } = &service.sockets;
+    let offered = Offered {
+        pid: std::process::id(),
+        text,
+        zero,
+        api: api_path.clone(),
+        tcp: tcp.as_ref().map(TcpListener::local_addr).transpose()?,
+        ports: ports.iter().map(|(name, all)| (name.clone(), all.len())).collect(),
+    };
+    say(stream, &Reply::Offered(offered))?;
+    let sockets = [control.as_fd(), upgrade.as_fd(), api.as_fd()].into_iter();
+    let sockets = sockets.chain(tcp.as_ref().map(AsFd::as_fd));
+    let ports = ports.iter().flat_map(|(_, all)| all).map(AsFd::as_fd);
+    send_descriptors(stream, &sockets.chain(ports).collect::<Vec<_>>())?;
+    let ready: Word = hear(stream).context("it has ended")?;
+    ensure!(ready == Word::Ready, "it says another word than one that it is ready");
+    stream.set_read_timeout(Some(TAKING))?;
+    let (tell, verdict) = channel();
+    let state = handler.hand_over(verdict).map_err(|refusal| refusal.what);
+    let refused = state.as_ref().err().cloned();
+    say(stream, &state)?;
+    if let Some(why) = refused {
+        bail!(why);
+    }
+    let taken: Word = hear(stream).context("it has not taken the packets")?;
+    ensure!(taken == Word::Taken, "it says another word than one that it goes on");
+    say(stream, &Word::Go).context("it has ended")?;
+    // The service manager hears of it from the process that it knows.
+    manager::followed_by(asking.pid);
+    let _ = tell.send(());
+    Ok(asking.pid)
+}
+
+/// Listens for those who would go on with the service at this control socket.
+pub(super) fn listen(control: &Path) -> Result<UnixListener> {
+    let place = beside(control);
+    sockets::bind(&place).with_context(|| format!("cannot listen at {}", place.display()))
+}

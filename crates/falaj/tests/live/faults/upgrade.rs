@@ -1,0 +1,157 @@
+//! A new process goes on with a service.
+
+use super::scene::{Sender, Told, until};
+use crate::common::{Ran, program};
+use crate::service::{THREE, within};
+use crate::storm::packet_socket;
+use nix::sys::socket::sockopt::ReceiveTimeout;
+use nix::sys::socket::{MsgFlags, recv, send, setsockopt};
+use nix::sys::time::{TimeVal, TimeValLike};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Free for experiments.
+const NUMBERED: u16 = 0x88b5;
+const ETHERNET: usize = 14;
+/// Each sends so many frames, of 1000 B, one in 4 ms: more than the link carries.
+const FRAMES: u32 = 300;
+const UPGRADES: usize = 4;
+
+/// A network namespace, as long as its process is there.
+fn namespace() -> Sender {
+    let made = Sender::spawn(Command::new("unshare").args(["--net", "sleep", "3600"]));
+    let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
+    until("a namespace of its own", || {
+        of(&made.process().to_string()).is_some_and(|own| Some(own) != of("self"))
+    });
+    made
+}
+
+/// What runs in the namespaces: numbered frames are sent, or taken and counted.
+pub(crate) fn probe(words: &[&str]) {
+    let socket = packet_socket("falaj0", NUMBERED, 0);
+    match words {
+        ["send", from] => {
+            let from: u8 = from.parse().expect("a number");
+            let mut frame = vec![0; 1_000];
+            frame[..6].copy_from_slice(&[2, 0, 0, 0, 0, 99]);
+            frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, from]);
+            frame[12..ETHERNET].copy_from_slice(&NUMBERED.to_be_bytes());
+            let began = Instant::now();
+            for n in 0..FRAMES {
+                std::thread::sleep((Duration::from_millis(4) * n).saturating_sub(began.elapsed()));
+                frame[ETHERNET..ETHERNET + 4].copy_from_slice(&n.to_be_bytes());
+                while send(socket.as_raw_fd(), &frame, MsgFlags::empty()).is_err() {}
+            }
+        }
+        // By sender: how many came, and how many of these before one that was sent sooner.
+        ["take"] => {
+            setsockopt(&socket, ReceiveTimeout, &TimeVal::seconds(20)).expect("a time");
+            let (mut frame, mut came) = ([0; 2_000], BTreeMap::<u8, (u32, u32, u32)>::new());
+            let all = 2 * FRAMES;
+            while came.values().map(|(number, ..)| number).sum::<u32>() < all
+                && recv(socket.as_raw_fd(), &mut frame, MsgFlags::empty()).is_ok()
+            {
+                let bytes = frame[ETHERNET..ETHERNET + 4].try_into().expect("four bytes");
+                let (number, next, overtook) = came.entry(frame[11]).or_default();
+                let n = u32::from_be_bytes(bytes);
+                *overtook += u32::from(n < *next);
+                (*number, *next) = (*number + 1, n + 1);
+            }
+            let counts = came
+                .iter()
+                .map(|(from, (number, _, overtook))| (from.to_string(), json!([number, overtook])));
+            println!("{}", Value::Object(counts.collect()));
+        }
+        _ => panic!("no probe {words:?}"),
+    }
+}
+
+/// The command that goes on with a service.
+fn upgrade(told: &Told) -> Command {
+    let file = told.service.file.to_str().expect("UTF-8");
+    let control = told.service.api.with_extension("sock");
+    program(&["serve", file, "--control", control.to_str().expect("UTF-8"), "--upgrade"])
+}
+
+/// Again and again, while more comes than the link carries: each frame arrives, and in its order.
+pub(crate) fn loses_nothing() {
+    let spaces = [namespace(), namespace(), namespace()];
+    let [a, b, uplink] = [0, 1, 2].map(|n| spaces[n].process());
+    let text = format!(
+        "[link.l]\nrate = \"2mbit\"\ndelay = \"50ms\"\nuplink = \"tap:{uplink}\"\n\
+         scheduler = {{ kind = \"wf2q+\" }}\n\
+         [link.l.flow.a]\nadapter = \"tap:{a}\"\nweight = 2\nqueue = \"1000p\"\n\
+         [link.l.flow.b]\nadapter = \"tap:{b}\"\nweight = 1\nqueue = \"1000p\"\n"
+    );
+    let mut told = Told::start("upgrade", &text, &[]);
+    let receiver = within(uplink.into())
+        .args(["--upgrade", "take"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("nsenter");
+    let senders = [Sender::words(a, &["--upgrade", "send", "1"]), {
+        Sender::words(b, &["--upgrade", "send", "2"])
+    }];
+    told.passes("a");
+    for n in 1..=UPGRADES {
+        let said = told.said().matches("went on from").count();
+        let next = upgrade(&told).stderr(told.says_where()).spawn().expect("it starts");
+        // As it was told.
+        let mut before = std::mem::replace(&mut told.service.child, next);
+        assert_eq!(before.wait().expect("it ends").code(), Some(0), "{}", told.said());
+        until("the new one goes on", || told.said().matches("went on from").count() > said);
+        assert_eq!(told.said().matches("went on from").count(), n, "{}", told.said());
+    }
+    let counts = taken(receiver);
+    assert_eq!(counts, json!({"1": [FRAMES, 0], "2": [FRAMES, 0]}), "{}", told.said());
+    drop(senders);
+    // What was counted goes on.
+    for name in ["a", "b"] {
+        told.service.until("all is counted", |service| {
+            let up = &service.adapter(name)["up"][0]["total"];
+            up["sent"].as_u64().is_some_and(|sent| sent >= FRAMES.into())
+        });
+    }
+    told.adds_up();
+    told.end();
+}
+
+fn taken(receiver: Child) -> Value {
+    let ran: Ran = receiver.wait_with_output().expect("it ends").into();
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
+}
+
+/// Where it cannot be, or nobody asks as one should, all stays as it is.
+pub(crate) fn refused() {
+    let told = Told::start("not-upgraded", THREE, &[]);
+    let sender = Sender::calm(&told, "calm");
+    told.passes("calm");
+    let ran: Ran = upgrade(&told).output().expect("it starts").into();
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.err.contains("a namespace of its own ends with this process"), "{ran:?}");
+    let place = told.service.api.with_extension("upgrade");
+    for bytes in [&b""[..], b"\x03\0\0\0\0\0\0\0abc", &[0xff; 64]] {
+        use std::io::Write;
+        let mut stream = UnixStream::connect(&place).expect("it listens");
+        // It may have gone already.
+        let _ = stream.write_all(bytes);
+    }
+    told.says("nobody goes on with the service: who asks speaks otherwise");
+    told.passes("calm");
+    drop(sender);
+    let (file, other) =
+        (told.service.file.clone(), told.service.api.with_file_name("no-such.sock"));
+    let words = [file.to_str(), Some("--control"), other.to_str(), Some("--upgrade")];
+    let words = words.map(|word| word.expect("UTF-8"));
+    let ran: Ran = program(&[&["serve"], &words[..]].concat()).output().expect("it starts").into();
+    assert!(ran.err.contains("start it without --upgrade"), "{ran:?}");
+    told.adds_up();
+    told.end();
+    assert!(!place.exists(), "its socket goes with it");
+}
