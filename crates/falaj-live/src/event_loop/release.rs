@@ -43,6 +43,8 @@ pub(crate) struct Burst {
     /// When its port refused it first, if it did.
     pub(crate) refused: Option<Time>,
     order: u64,
+    /// Of its entries, the one that counts; 0: none.
+    entry: u64,
 }
 
 impl Burst {
@@ -71,6 +73,7 @@ struct BurstEntry {
     at: Time,
     order: u64,
     burst: u32,
+    number: u64,
 }
 
 /// Bursts on their way.
@@ -83,12 +86,14 @@ pub(crate) struct Releases {
     /// Of each unit, by its handle, the burst that its next packet may join.
     open: Vec<Option<u32>>,
     made: u64,
+    /// How often a burst was to be looked at.
+    looks: u64,
 }
 
 impl Releases {
     pub(crate) fn new(slack: Span) -> Releases {
         let (heap, bursts, free, open) = (BinaryHeap::new(), Vec::new(), Vec::new(), Vec::new());
-        Releases { slack, heap, bursts, free, open, made: 0 }
+        Releases { slack, heap, bursts, free, open, made: 0, looks: 0 }
     }
 
     /// Packets of a unit are held for so long from now on, at most, so that they leave together.
@@ -199,8 +204,10 @@ impl Releases {
 
     fn look_at(&mut self, index: u32, at: Time) {
         let burst = &mut self.bursts[index as usize];
-        burst.at = at;
-        self.heap.push(Reverse(BurstEntry { at, order: burst.order, burst: index }));
+        self.looks += 1;
+        (burst.at, burst.entry) = (at, self.looks);
+        let (order, number) = (burst.order, self.looks);
+        self.heap.push(Reverse(BurstEntry { at, order, burst: index, number }));
     }
 
     /// A burst that was held for what may come need not be any more.
@@ -224,7 +231,7 @@ impl Releases {
         {
             self.heap.pop();
             let burst = &self.bursts[entry.burst as usize];
-            if (burst.order, burst.at) != (entry.order, entry.at) {
+            if burst.entry != entry.number {
                 continue;
             }
             if burst.due() > now {
@@ -285,7 +292,7 @@ impl Releases {
         let burst = &mut self.bursts[index as usize];
         burst.packets.clear();
         burst.refused = None;
-        burst.order = 0;
+        burst.entry = 0;
         self.free.push(index);
     }
 }
@@ -400,21 +407,38 @@ mod tests {
         assert!(scene.releases.is_empty());
     }
 
+    fn at(micros: u64) -> Time {
+        Time::ZERO + Span::from_micros(micros)
+    }
+
+    /// A packet that was due at one instant is due at another, in microseconds.
+    fn retimed(old: u64, new: u64) -> Retimed {
+        let (pipe, flow, arrival) = (PipeId(0), FlowId(0), Time::ZERO);
+        let [old, new] = [old, new].map(at);
+        let (old_end, old_due, end, due) = (old, old, new, new);
+        Retimed { pipe, flow, handle: 0, arrival, old_end, old_due, end, due }
+    }
+
+    /// However often it was to be looked at, and at one instant more than once.
+    #[test]
+    fn a_burst_is_due_once() {
+        for changes in [&[(20, 1 << 40)][..], &[(20, 30), (30, 20)], &[(20, 25), (25, 20)]] {
+            let mut scene = Scene::new(2);
+            [10, 20].into_iter().enumerate().for_each(|(i, due)| scene.emit(i as u32, due));
+            for &(old, new) in changes {
+                assert!(scene.releases.retimed(&retimed(old, new)));
+            }
+            let mut next = || scene.releases.due(at(100), &scene.units, |_| Time::ZERO);
+            assert!(next().is_some());
+            assert_eq!(next(), None, "{changes:?}");
+        }
+    }
+
     /// The last packet of a burst is due at another instant; those before it do not wait for it,
     /// and what comes behind it may join it.
     #[test]
     fn a_packet_that_is_retimed_leaves_then() {
-        let (at, never) = (|us| Time::ZERO + Span::from_micros(us), 1 << 40);
-        let retimed = |old, new| Retimed {
-            pipe: PipeId(0),
-            flow: FlowId(0),
-            handle: 0,
-            arrival: Time::ZERO,
-            old_end: at(old),
-            old_due: at(old),
-            end: at(new),
-            due: at(new),
-        };
+        let never = 1 << 40;
         let mut scene = Scene::new(4);
         [10, 20].into_iter().enumerate().for_each(|(i, due)| scene.emit(i as u32, due));
         assert!(scene.releases.retimed(&retimed(20, never)));
