@@ -188,7 +188,9 @@ impl Told {
 
     fn start_with(name: &str, text: &str, more: &[&str], by: impl FnOnce(&mut Command)) -> Told {
         let said = directory().join(format!("{name}.said"));
-        let to = File::create(&said).expect("a file can be made");
+        File::create(&said).expect("a file can be made");
+        // Several processes may say something there, one after the other.
+        let to = File::options().append(true).open(&said).expect("it was made");
         let service = Service::start_with(&format!("{name}.toml"), text, more, |command| {
             by(command);
             // A watch that is to tell a service manager each 100 ms that all is well looks as
