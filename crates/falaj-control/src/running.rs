@@ -39,6 +39,11 @@ pub trait Preparer: Send {
     fn prepare(&mut self, then: &Arc<Scenario>) -> Result<Prepared, String>;
     /// What was prepared is there from now on; or, if not, it is not wanted.
     fn settle(&mut self, made: bool);
+    /// Starts the program that is to go on with the link.
+    ///
+    /// # Errors
+    /// Why it cannot, in words.
+    fn start_successor(&mut self) -> Result<(), String>;
 }
 
 /// What a preparer has opened, for the link's thread.

@@ -79,10 +79,12 @@ pub enum SetupStep {
     CreateBridge,
     /// Claiming an interface for one link.
     Claim,
+    /// Starting the program once more.
+    Program,
 }
 
 /// All steps, for their numbers on the control socket.
-const STEPS: [SetupStep; 33] = [
+const STEPS: [SetupStep; 34] = [
     SetupStep::OneThread,
     SetupStep::Sockets,
     SetupStep::UserNamespace,
@@ -116,6 +118,7 @@ const STEPS: [SetupStep; 33] = [
     SetupStep::XdpUnits,
     SetupStep::CreateBridge,
     SetupStep::Claim,
+    SetupStep::Program,
 ];
 
 impl SetupStep {
@@ -165,6 +168,7 @@ impl SetupStep {
             }
             SetupStep::CreateBridge => "cannot make a kernel bridge",
             SetupStep::Claim => "cannot have the interface for this link alone",
+            SetupStep::Program => "cannot start the program once more",
             SetupStep::XdpUnits => {
                 "the XDP program cannot be within veth's driver, and behind it come units of many \
                  packets"

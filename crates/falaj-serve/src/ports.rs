@@ -1,5 +1,6 @@
 //! Adapters and the uplink: opened before anything runs, and those that come and go with changes.
 
+use crate::upgrade;
 use anyhow::{Context, Result, anyhow, bail};
 use falaj_control::running::{Beside, Prepared, Preparer};
 use falaj_control::terms::weights;
@@ -190,7 +191,7 @@ pub(super) fn open(
     mut inherited: BTreeMap<String, Vec<OwnedFd>>,
     give_up: impl FnOnce() -> Result<()>,
 ) -> Result<Opened> {
-    let opener = Opener::start()?;
+    let opener = Opener::start_for(upgrade::command())?;
     let link = &scenario.links[0];
     let uplink_name = link.uplink.clone().context("a service has an uplink")?;
     let known: Vec<Adapter> = scenario.adapters().into_iter().cloned().collect();
@@ -597,6 +598,10 @@ impl Preparer for AdapterOpener {
         let then_known = then.adapters().into_iter().cloned().collect();
         self.before = Some((before, std::mem::replace(&mut self.known, then_known)));
         Ok(Box::new(AdapterArrivals { coming, leaving, then: Arc::clone(then) }))
+    }
+
+    fn start_successor(&mut self) -> Result<(), String> {
+        self.opener.start_command().map_err(|error| error.to_string())
     }
 
     fn settle(&mut self, made: bool) {

@@ -10,12 +10,13 @@ use falaj_control::confinement::Confinement;
 use nix::libc;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch,
+    SeccompRule, TargetArch, sock_filter,
 };
 use std::collections::BTreeMap;
 
-/// Since Linux 6.15, by this number on all processors; the C library's list does not have it yet.
-const OPEN_TREE_ATTR: libc::c_long = 467;
+/// The numbers of no system call that is known here: between the older ones and those that have one
+/// number on all processors, and beyond `mseal`, of Linux 6.10. The first number behind each.
+const UNKNOWN: [u32; 3] = [335, 424, 463];
 
 /// What a link does never: start programs, go elsewhere, look into others, change the kernel.
 const NEVER: &[libc::c_long] = &[
@@ -32,7 +33,6 @@ const NEVER: &[libc::c_long] = &[
     libc::SYS_move_mount,
     libc::SYS_mount_setattr,
     libc::SYS_open_tree,
-    OPEN_TREE_ATTR,
     libc::SYS_pivot_root,
     libc::SYS_chroot,
     libc::SYS_ptrace,
@@ -103,6 +103,8 @@ fn filter() -> Result<()> {
     // Its flags are in memory, where a filter does not look. Without it the C library begins
     // threads by the older call.
     let unseen = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    let refused = "the kernel takes no filter of system calls";
+    seccompiler::apply_filter(&unknown()).context(refused)?;
     for (rules, errno) in [(never, libc::EPERM), (unseen, libc::ENOSYS)] {
         let filter = SeccompFilter::new(
             rules,
@@ -114,10 +116,31 @@ fn filter() -> Result<()> {
             .context("the filter of system calls")?
             .try_into()
             .context("the filter of system calls")?;
-        seccompiler::apply_filter(&program)
-            .context("the kernel takes no filter of system calls")?;
+        seccompiler::apply_filter(&program).context(refused)?;
     }
     Ok(())
+}
+
+/// The program by which calls are unknown that came after this was written.
+fn unknown() -> BpfProgram {
+    const ALLOW: u8 = 4;
+    const REFUSE: u8 = 5;
+    let [last, first, beyond] = UNKNOWN;
+    let step = |code: u32, k: u32, at: u8, [then, or]: [u8; 2]| {
+        // Jumps count from the step behind.
+        let [jt, jf] = [then, or].map(|to| to.saturating_sub(at + 1));
+        sock_filter { code: code as u16, jt, jf, k }
+    };
+    let compare = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
+    vec![
+        // The number comes first in what a filter sees.
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, [0, 0]),
+        step(compare, last, 1, [2, ALLOW]),
+        step(compare, first, 2, [3, REFUSE]),
+        step(compare, beyond, 3, [REFUSE, ALLOW]),
+        step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 4, [0, 0]),
+        step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32, 5, [0, 0]),
+    ]
 }
 
 #[cfg(test)]

@@ -61,7 +61,8 @@ An adapter, and the uplink, is one of
   memif:PATH      memory shared with another program, as for `falaj bridge`
 
 What is needed and cannot be promised is refused, with what would fit. SIGHUP reads the file again: all of
-it takes over at one instant, or nothing does. SIGTERM and Ctrl-C end it.
+it takes over at one instant, or nothing does. SIGUSR2 has the program that is at its place by now go on,
+as --upgrade does. SIGTERM and Ctrl-C end it.
 
 Examples:
   falaj plan fits service.toml
@@ -261,9 +262,12 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             Woken::Readable(0) => match signals.next_of_any()? {
                 Some(nix::libc::SIGHUP) => {
                     // Gone only if it panicked, which it said.
-                    let _ = reload.send(());
+                    let _ = reload.send(Told::ReadAgain);
                 }
-                Some(nix::libc::SIGUSR1 | nix::libc::SIGUSR2) | None => {}
+                Some(nix::libc::SIGUSR2) => {
+                    let _ = reload.send(Told::GoOn);
+                }
+                Some(nix::libc::SIGUSR1) | None => {}
                 Some(_) => break,
             },
             Woken::Readable(1) => opened.look(),
@@ -439,20 +443,34 @@ impl Secrets {
     }
 }
 
-/// Reads the file again when told to, and what the service is known by.
+/// What a signal asks for.
+enum Told {
+    ReadAgain,
+    /// A new process is to go on.
+    GoOn,
+}
+
+/// Reads the file again when told to, and what the service is known by; or starts the program that
+/// is to go on.
 fn reloader(
     handler: Arc<Mutex<Handler>>,
     file: PathBuf,
     app: Arc<App>,
     secrets: Secrets,
-) -> Result<Sender<()>> {
+) -> Result<Sender<Told>> {
     let (send, told) = channel();
     let work = move || {
-        told.iter().for_each(|()| {
-            manager::reloading();
-            secrets.read_again(&app);
-            reload(&handler, &file);
-            manager::ready("read again");
+        told.iter().for_each(|told| match told {
+            Told::ReadAgain => {
+                manager::reloading();
+                secrets.read_again(&app);
+                reload(&handler, &file);
+                manager::ready("read again");
+            }
+            Told::GoOn => match lock(&handler).start_successor() {
+                Ok(()) => info!("the program is started again, to go on"),
+                Err(refusal) => error!("{}; all stays as it is", refusal.what),
+            },
         });
     };
     std::thread::Builder::new().name("reload".into()).spawn(work)?;

@@ -30,6 +30,7 @@ use falaj_live::passing::{receive, receive_descriptors, send, send_descriptors};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::io::{PipeReader, PipeWriter};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
@@ -90,6 +91,14 @@ type State = (ForwarderState, AdaptersState);
 /// Where a service listens for those who would go on with it.
 pub(super) fn beside(control: &Path) -> PathBuf {
     control.with_extension("upgrade")
+}
+
+/// This command once more, to go on with what this one does; the program is that of the file's name
+/// then. Empty where nobody knows that name.
+pub(super) fn command() -> Vec<OsString> {
+    let Ok(program) = std::env::current_exe() else { return Vec::new() };
+    let words = std::env::args_os().skip(1).filter(|word| word != "--upgrade");
+    [program.into_os_string()].into_iter().chain(words).chain(["--upgrade".into()]).collect()
 }
 
 fn say<T: Serialize>(stream: &UnixStream, what: &T) -> Result<()> {

@@ -42,6 +42,15 @@ impl Handler {
         }
     }
 
+    /// Starts the program that asks for that.
+    ///
+    /// # Errors
+    /// It cannot be started, and why.
+    pub fn start_successor(&mut self) -> Result<(), Refusal> {
+        let none = || Refusal::new("this link has no adapters");
+        self.preparer.as_mut().ok_or_else(none)?.start_successor().map_err(Refusal::new)
+    }
+
     /// Stops the link, for which another process is ready, and returns its state. `verdict` says
     /// whether that process goes on: if it says so the link ends, and if not, or not soon, it goes
     /// on here.

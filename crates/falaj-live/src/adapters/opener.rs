@@ -26,11 +26,16 @@ use nix::sys::socket::{
 };
 use nix::sys::time::{TimeVal, TimeValLike};
 use nix::unistd::Pid;
+use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::process::Command;
 use std::sync::Arc;
 
 /// Seconds that the process may take for a port; one that takes longer is asked no more.
 const PATIENCE: i64 = 5;
+
+/// Signals that are for the link's process.
+const IGNORED: [i32; 3] = [nix::libc::SIGINT, nix::libc::SIGTERM, nix::libc::SIGHUP];
 
 /// So long is a line at most: names of interfaces and namespaces are short.
 const LINE: usize = 512;
@@ -114,6 +119,14 @@ impl Opener {
     /// # Errors
     /// There can be no other process now.
     pub fn start() -> Result<Opener, Error> {
+        Opener::start_for(Vec::new())
+    }
+
+    /// The same, and it can start this command, the program first, when it is asked to.
+    ///
+    /// # Errors
+    /// As [`Opener::start`].
+    pub fn start_for(command: Vec<OsString>) -> Result<Opener, Error> {
         let failed = |step| move |errno| Error::new(step, None, errno);
         let (ours, theirs) = control::pair().map_err(failed(SetupStep::Sockets))?;
         setsockopt(&ours, ReceiveTimeout, &TimeVal::seconds(PATIENCE))
@@ -122,10 +135,10 @@ impl Opener {
             process::close_all_but(&mut [theirs.as_raw_fd()]);
             // It ends with the link's process, and not before: a terminal's or a service manager's
             // signal is for that one.
-            for signal in [nix::libc::SIGINT, nix::libc::SIGTERM, nix::libc::SIGHUP] {
+            for signal in IGNORED {
                 process::ignore_if_default(signal);
             }
-            open_for(&theirs);
+            open_for(&theirs, &command);
             0
         });
         Ok(Opener { socket: ours, process: process.map_err(failed(SetupStep::Namespaces))? })
@@ -176,6 +189,14 @@ impl Opener {
         }
     }
 
+    /// Starts the command that it was made for. It is nobody's child here.
+    ///
+    /// # Errors
+    /// It cannot be started, or there is none.
+    pub fn start_command(&self) -> Result<(), Error> {
+        self.ask("start").map(drop)
+    }
+
     fn ask(&self, line: &str) -> Result<Vec<OwnedFd>, Error> {
         let failed = |errno| Error::new(SetupStep::HandOver, None, errno);
         if line.len() > LINE {
@@ -203,7 +224,7 @@ impl Opener {
 }
 
 /// Does what is asked for until nobody can ask.
-fn open_for(socket: &OwnedFd) {
+fn open_for(socket: &OwnedFd, command: &[OsString]) {
     let mut line = [0; LINE];
     loop {
         let length = match recv(socket.as_raw_fd(), &mut line, MsgFlags::empty()) {
@@ -213,7 +234,8 @@ fn open_for(socket: &OwnedFd) {
         };
         let text = String::from_utf8_lossy(&line[..length]).into_owned();
         let done = run_apart(|| {
-            let last = match open(&text) {
+            let opened = if text == "start" { start(command) } else { open(&text) };
+            let last = match opened {
                 Ok(opened) => {
                     let sent = opened.iter().try_for_each(|fd| {
                         control::send(socket, SideMessage::Ready, Some(fd.as_fd()))
@@ -231,6 +253,19 @@ fn open_for(socket: &OwnedFd) {
         if let Err(Error { step, errno, .. }) = done {
             let _ = control::send(socket, SideMessage::Failed(step, errno), None);
         }
+    }
+}
+
+/// Starts a command that outlives this copy.
+fn start(command: &[OsString]) -> Result<Vec<OwnedFd>, Failure> {
+    let failed = |errno| (SetupStep::Program, errno);
+    let (program, words) = command.split_first().ok_or(failed(Errno::EINVAL))?;
+    IGNORED.iter().for_each(|&signal| process::restore_default(signal));
+    let mut command = Command::new(program);
+    process::start_unblocked(command.args(words));
+    match command.spawn() {
+        Ok(_) => Ok(Vec::new()),
+        Err(error) => Err(failed(Errno::from_raw(error.raw_os_error().unwrap_or_default()))),
     }
 }
 

@@ -66,6 +66,16 @@ fn files() {
     ] {
         assert_eq!(ended(what), "EACCES", "{what}: {said}");
     }
+    for call in [
+        "setxattrat",
+        "open_tree_attr",
+        "file_getattr",
+        "file_setattr",
+        "of the future",
+        "beyond all numbers",
+    ] {
+        assert_eq!(ended(call), "ENOSYS", "{call}: {said}");
+    }
     // Which of them refuses is the kernel's affair.
     assert_ne!(ended("reads what others have open"), "done", "{said}");
     assert_eq!(fs::read_to_string(&secret).unwrap(), "a secret");

@@ -1,7 +1,7 @@
 //! A new process goes on with a service.
 
 use super::scene::{Sender, Told, until};
-use crate::common::{Ran, program};
+use crate::common::{Ran, program, signal};
 use crate::service::{THREE, within};
 use crate::storm::packet_socket;
 use nix::sys::socket::sockopt::ReceiveTimeout;
@@ -118,7 +118,22 @@ pub(crate) fn loses_nothing() {
         });
     }
     told.adds_up();
-    told.end();
+    by_a_signal(told);
+}
+
+/// The service starts the program once more, which goes on.
+fn by_a_signal(mut told: Told) {
+    signal("USR2", told.id());
+    let ended = told.service.child.wait().expect("it ends");
+    assert_eq!(ended.code(), Some(0), "{}", told.said());
+    until("the new one goes on", || told.said().matches("went on from").count() == UPGRADES + 1);
+    let said = told.said();
+    let next = said.lines().filter_map(|line| {
+        line.strip_prefix("falaj: process ")?.strip_suffix(" goes on")?.parse::<u32>().ok()
+    });
+    told.adds_up();
+    signal("TERM", next.last().expect("its number"));
+    until("its sockets go with it", || !told.service.api.exists());
 }
 
 fn taken(receiver: Child) -> Value {
