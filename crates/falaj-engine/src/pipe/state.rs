@@ -68,6 +68,11 @@ impl PipeState {
         self.waiting.iter().map(|packet| FlowId(packet.flow))
     }
 
+    /// When the link may be given the next packet.
+    pub fn free_from(&self) -> Time {
+        Time(self.free_from)
+    }
+
     /// Gives the packets other handles: the driver's that goes on.
     pub fn rename(&mut self, handles: impl Iterator<Item = u32>) {
         for (packet, handle) in self.waiting.iter_mut().zip(handles) {

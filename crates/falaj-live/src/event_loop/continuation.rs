@@ -196,6 +196,7 @@ impl Forwarder {
             self.releases.emitted(packet, &emit);
         }
         self.guarantees.change_begins(now);
+        let wires: Vec<Time> = pipes.iter().map(PipeState::free_from).collect();
         let (units, ports) = (&self.units, &self.ports);
         let known = |handle: u32| {
             let packet = units.packet_of(handle);
@@ -214,7 +215,7 @@ impl Forwarder {
         self.losses = state.losses;
         self.note();
         let counters = |pipe, flow| self.network.counters(pipe, flow);
-        self.guarantees.resume(&state.kept, state.number, now, counters);
+        self.guarantees.resume((&state.kept, state.number), &wires, now, counters);
         for kept in pending {
             let port = kept.port as usize;
             let packet = self.take_in(kept, FlowId(0), &mut adapt)?;

@@ -409,21 +409,27 @@ impl Guarantees {
     }
 
     /// A change ends that began with packets of another process: these were judged so far, and what
-    /// waits has found what nobody here knows.
+    /// waits has found what nobody here knows. Links are busy until then by what was sent there, and
+    /// while nothing passed nothing was promised.
     pub(super) fn resume(
         &mut self,
-        kept: &[Vec<Compliance>],
-        number: u64,
+        (kept, number): (&[Vec<Compliance>], u64),
+        wires: &[Time],
         now: Time,
         counters: impl Fn(PipeId, FlowId) -> Counters,
     ) {
         for (p, of) in self.of.iter_mut().enumerate() {
             for (f, flow) in of.iter_mut().enumerate() {
                 flow.kept = kept.get(p).and_then(|of| of.get(f)).copied().unwrap_or_default();
+                let clock = |(rate, latency)| GuaranteedRateClock::new(rate, latency, now);
+                flow.clock = flow.terms.rate.map(clock);
                 if counters(PipeId(p as u32), FlowId(f as u32)).backlog > 0 {
                     flow.found = PriorBacklog::Others(now);
                 }
             }
+        }
+        for (pipe, &wire) in self.pipes.iter_mut().zip(wires) {
+            pipe.wire_until = pipe.wire_until.max(wire);
         }
         self.number = number;
         self.change_ends(now);
