@@ -409,8 +409,8 @@ impl Guarantees {
     }
 
     /// A change ends that began with packets of another process: these were judged so far, and what
-    /// waits has found what nobody here knows. Links are busy until then by what was sent there, and
-    /// while nothing passed nothing was promised.
+    /// waits has found what nobody here knows. Links are busy until `wires` by what was sent there.
+    /// While nothing passed nothing was promised.
     pub(super) fn resume(
         &mut self,
         (kept, number): (&[Vec<Compliance>], u64),
