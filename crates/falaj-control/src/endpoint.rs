@@ -100,7 +100,7 @@ impl Control {
         Ok(control)
     }
 
-    /// The same at a socket that is there. Nobody is answered before it [begins](Control::begin).
+    /// The same at a socket that is there. It answers once it [begins](Control::begin).
     pub fn at(listener: UnixListener, path: &Path, running: Running) -> Result<Control> {
         let scenario = Arc::clone(&running.scenario);
         let (ask, asks) = channel();
@@ -241,7 +241,7 @@ impl Control {
     }
 }
 
-/// What another process needs to go on from here.
+/// The state by which another process goes on from here.
 fn state(
     forwarder: &mut Forwarder,
     beside: Option<&dyn Beside>,

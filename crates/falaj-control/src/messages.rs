@@ -53,7 +53,7 @@ pub(crate) enum Reply {
     Made(Option<Box<Made>>),
     Turns(Vec<Vec<LinkOccupancy>>),
     Paused(Result<(), String>),
-    /// What ports need, and the zero of the forwarder's clock.
+    /// Copies of the ports' descriptors, and the zero of the forwarder's clock.
     Ports(Result<Vec<(String, Vec<OwnedFd>)>, String>, u64),
     State(Box<Result<(ForwarderState, AdaptersState), String>>),
     /// What became of the change, and what it has left.

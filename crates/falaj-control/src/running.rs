@@ -72,6 +72,6 @@ pub trait Beside {
     /// # Errors
     /// Which one cannot, and why, in words.
     fn ports(&self, scenario: &Scenario) -> Result<Vec<(String, Vec<OwnedFd>)>, String>;
-    /// What adapters need beside that.
+    /// The state of adapters beside their ports.
     fn state(&self) -> AdaptersState;
 }

@@ -287,7 +287,7 @@ impl Engine {
         std::mem::take(&mut self.deferred_drops)
     }
 
-    /// What a pipe needs to go on in another process; `None` where a mask makes many of it.
+    /// The state by which a pipe goes on in another process; `None` where a mask makes many of it.
     pub fn state(&self, pipe: PipeId) -> Option<PipeState> {
         self.pipes.get(pipe.0 as usize)?.state()
     }

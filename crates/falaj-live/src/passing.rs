@@ -58,7 +58,7 @@ pub fn send_descriptors<F: AsFd>(stream: &UnixStream, descriptors: &[F]) -> io::
     Ok(())
 }
 
-/// Receives so many descriptors.
+/// Receives this number of descriptors.
 ///
 /// # Errors
 /// The other side is gone, or sends others.

@@ -443,7 +443,7 @@ impl Secrets {
     }
 }
 
-/// What a signal asks for.
+/// The request of a signal.
 enum Told {
     ReadAgain,
     /// A new process is to go on.

@@ -48,7 +48,7 @@ const VERSION: u32 = 1;
 const PREPARING: Duration = Duration::from_secs(20);
 /// And so long may it take until it has taken the packets.
 const TAKING: Duration = Duration::from_secs(2);
-/// What tells the service that a process beside it starts it again.
+/// The variable that tells a service that a process beside it starts it again.
 pub(super) const SUPERVISED: &str = "FALAJ_SUPERVISED";
 
 /// Who asks.
@@ -59,15 +59,15 @@ struct Asking {
     pid: u32,
 }
 
-/// What is answered.
+/// The answer.
 #[derive(Serialize, Deserialize)]
 enum Reply {
     Refused(String),
     Offered(Offered),
 }
 
-/// What runs. Its descriptors follow: the control socket, that for upgrades, the API's, that of
-/// TCP if there is one, and those of ports.
+/// A running service. Its descriptors follow: the control socket, that for upgrades, the API's,
+/// that of TCP if there is one, and those of ports.
 #[derive(Serialize, Deserialize)]
 struct Offered {
     pid: u32,
@@ -78,7 +78,7 @@ struct Offered {
     ports: Vec<(String, usize)>,
 }
 
-/// What the new process says.
+/// The words that both say.
 #[derive(Serialize, Deserialize, PartialEq, Eq, Debug)]
 enum Word {
     Ready,
@@ -94,7 +94,7 @@ pub(super) fn beside(control: &Path) -> PathBuf {
 }
 
 /// This command once more, to go on with what this one does; the program is that of the file's name
-/// then. Empty where nobody knows that name.
+/// then. Empty where that name is not known.
 pub(super) fn command() -> Vec<OsString> {
     let Ok(program) = std::env::current_exe() else { return Vec::new() };
     let words = std::env::args_os().skip(1).filter(|word| word != "--upgrade");
@@ -241,7 +241,7 @@ pub(super) struct HandingOver {
     path: PathBuf,
 }
 
-/// What it needs.
+/// The service that the thread hands over.
 struct RunningService {
     handler: Arc<Mutex<Handler>>,
     sockets: Sockets,

@@ -1,4 +1,4 @@
-//! What runs goes on in another process.
+//! A running link goes on in another process.
 
 use super::state::Handler;
 use crate::messages::{Query, Reply};
@@ -8,7 +8,7 @@ use falaj_live::event_loop::ForwarderState;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::Receiver;
 
-/// What another process needs to prepare itself.
+/// The text, ports and clock by which another process prepares itself.
 pub struct Offer {
     /// The text of what is running.
     pub text: String,
@@ -23,7 +23,7 @@ impl Handler {
     /// as long as nothing is changed.
     ///
     /// # Errors
-    /// What is running cannot go on elsewhere, and why.
+    /// Why the link cannot go on elsewhere.
     pub fn offer(&mut self) -> Result<Offer, Refusal> {
         let text = self.text().to_owned();
         let scenario = self.current().scenario;

@@ -453,8 +453,8 @@ impl Network {
         self.engine.take_deferred_drops()
     }
 
-    /// What a pipe needs to go on in another process; `None` where there are rules, or a mask makes
-    /// many of it.
+    /// The state by which a pipe goes on in another process; `None` where there are rules, or a
+    /// mask makes many of it.
     pub fn state(&self, pipe: PipeId) -> Option<PipeState> {
         self.engine.state(pipe).filter(|_| self.rules.is_none())
     }

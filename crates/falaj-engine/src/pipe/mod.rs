@@ -57,7 +57,7 @@ use std::any::Any;
 pub(crate) trait Pipe: PacketPath + Inspection + Send {
     /// The pipe as what it is.
     fn into_kind(self: Box<Self>) -> PipeKind;
-    /// What it needs to go on in another process; `None`: it is many, by a mask, and cannot.
+    /// The state by which it goes on in another process; `None`: it is many, by a mask, and cannot.
     fn state(&self) -> Option<PipeState> {
         None
     }

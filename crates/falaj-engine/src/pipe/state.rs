@@ -1,5 +1,5 @@
-//! What a pipe needs to go on in another process: packets that wait, counters, and how long its
-//! link is busy.
+//! The state by which a pipe goes on in another process: packets that wait, counters, and how long
+//! its link is busy.
 //!
 //! The discipline is not in it. Packets come to its successor as at a change to another one: in the
 //! order in which they came, none lost, and what flows owe or are owed begins anew.
@@ -17,7 +17,7 @@ pub struct PipeState {
     pub(super) stats: PipeStats,
     /// When the link may be given the next packet, in nanoseconds.
     pub(super) free_from: u64,
-    /// What the link's rate alone says of that; of a bucket, when it is full.
+    /// The same by the link's rate alone; of a bucket, when it is full.
     pub(super) wire_end: u64,
     /// Where the link does something to packets.
     pub(super) impairments: Option<ImpairmentProgress>,

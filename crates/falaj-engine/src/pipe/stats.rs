@@ -264,7 +264,7 @@ impl PipeStats {
         }
     }
 
-    /// Are these the counters of so many flows?
+    /// Returns true if these are the counters of this number of flows.
     pub(super) fn fits(&self, flows: usize) -> bool {
         let impaired = self.impairments.len();
         self.hot.len() == flows

@@ -34,7 +34,7 @@ impl AdaptersState {
 }
 
 impl Adapters {
-    /// What they need to go on in another process.
+    /// The state by which they go on in another process.
     pub fn state(&self) -> AdaptersState {
         let shared = self.shared.borrow();
         let one = |adapter: &super::LiveAdapter| AdapterState {
@@ -62,7 +62,7 @@ impl Adapters {
         for (was, now) in state.adapters.into_iter().zip(&become_of) {
             let (Some(was), Some(now)) = (was, *now) else { continue };
             if let Some(adapter) = shared.adapter(now) {
-                // Whether it pauses is told to the kernel too, by whoever lets it.
+                // A pause is made known to the kernel too, by `Adapters::pause`.
                 adapter.counts = AdapterCounts { paused: false, ..was.counts };
                 adapter.port.get_mut().resume_at(was.position);
             }
@@ -82,7 +82,7 @@ impl Adapters {
         move |unit| {
             let was = unit.get(NOTE).map(|note| u16::from_le_bytes([note[0], note[1]]));
             let Some(was) = was.and_then(|was| was.checked_sub(1)) else { return };
-            // One that is gone has no number here: its packets are taken by nobody.
+            // One that is gone has no number here: its packets are dropped.
             let now = become_of.get(usize::from(was)).copied().flatten();
             note(unit, now.unwrap_or(u16::MAX - 1));
         }

@@ -42,7 +42,7 @@ pub trait PortHandover {
     fn holds_units(&self) -> bool {
         false
     }
-    /// What another process needs to go on at it, if it can.
+    /// The descriptor by which another process goes on at it, if it can.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }

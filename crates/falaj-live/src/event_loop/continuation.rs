@@ -79,8 +79,8 @@ impl ForwarderState {
 }
 
 impl Forwarder {
-    /// What it needs to go on in another process, as it is now; all that is due is handed over
-    /// before. `None`: a link or a flow is many, by a mask, or there are rules.
+    /// The state by which it goes on in another process, as it is now; all that is due is handed
+    /// over before. `None`: a link or a flow is many, by a mask, or there are rules.
     ///
     /// # Errors
     /// A port is gone.

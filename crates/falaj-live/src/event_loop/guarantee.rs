@@ -398,7 +398,7 @@ impl Guarantees {
         }
     }
 
-    /// What became of them so far, by pipe and flow.
+    /// Their counts so far, by pipe and flow.
     pub(super) fn compliance(&self) -> Vec<Vec<Compliance>> {
         self.of.iter().map(|of| of.iter().map(|flow| flow.kept).collect()).collect()
     }

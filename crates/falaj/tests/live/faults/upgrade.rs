@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Free for experiments.
 const NUMBERED: u16 = 0x88b5;
 const ETHERNET: usize = 14;
-/// Each sends so many frames, of 1000 B, one in 4 ms: more than the link carries.
+/// Each sends this number of frames, of 1000 B, one in 4 ms: more than the link carries.
 const FRAMES: u32 = 300;
 const UPGRADES: usize = 4;
 
@@ -31,7 +31,7 @@ fn namespace() -> Sender {
     made
 }
 
-/// What runs in the namespaces: numbered frames are sent, or taken and counted.
+/// The probes in the namespaces: numbered frames are sent, or taken and counted.
 pub(crate) fn probe(words: &[&str]) {
     let socket = packet_socket("falaj0", NUMBERED, 0);
     match words {
@@ -110,7 +110,7 @@ pub(crate) fn loses_nothing() {
     let counts = taken(receiver);
     assert_eq!(counts, json!({"1": [FRAMES, 0], "2": [FRAMES, 0]}), "{}", told.said());
     drop(senders);
-    // What was counted goes on.
+    // The counts go on.
     for name in ["a", "b"] {
         told.service.until("all is counted", |service| {
             let up = &service.adapter(name)["up"][0]["total"];
@@ -142,7 +142,7 @@ fn taken(receiver: Child) -> Value {
     serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
 }
 
-/// Where it cannot be, or nobody asks as one should, all stays as it is.
+/// Where it cannot be, or is asked for wrongly, all stays as it is.
 pub(crate) fn refused() {
     let told = Told::start("not-upgraded", THREE, &[]);
     let sender = Sender::calm(&told, "calm");
