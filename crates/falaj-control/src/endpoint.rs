@@ -8,11 +8,10 @@
 
 use crate::handler::{Handler, answer_line, lock};
 use crate::messages::{AdaptersThen, Changing, HeldTo, Query, Reply, TimedReply};
-use crate::running::{Beside, Preparer, Running};
+use crate::running::{Beside, Preparer, Running, WholeState};
 use crate::{server, sockets};
 use anyhow::{Context, Result};
-use falaj_live::adapters::AdaptersState;
-use falaj_live::event_loop::{AppliedChange, Forwarder, ForwarderState};
+use falaj_live::event_loop::{AppliedChange, Forwarder};
 use falaj_scenario::{Link, Scenario};
 use falaj_sched::units::time::{Span, Time};
 use std::io::{PipeReader, PipeWriter, Read};
@@ -180,18 +179,19 @@ impl Control {
         woken.read_exact(&mut [0])?;
         let mut changed = false;
         while let Ok(ask) = asks.try_recv() {
-            let began = Instant::now();
-            let mut verdict = None;
+            let mut began = Instant::now();
             let answer = match ask {
                 Query::Ports(scenario) => {
                     let none = Err("this link has no adapters".into());
                     let ports = self.beside.as_ref().map_or(none, |beside| beside.ports(&scenario));
                     Reply::Ports(ports, forwarder.clock().monotonic_of(Time::ZERO))
                 }
-                Query::HandOver(told) => {
-                    let state = state(forwarder, self.beside.as_deref());
-                    verdict = state.is_ok().then_some(told);
-                    Reply::State(Box::new(state))
+                Query::HandOver(go_on) => {
+                    let gone = go_on(state(forwarder, self.beside.as_deref()));
+                    (self.handed_over, *stays) = (gone, gone);
+                    // It waited; no packet was kept from it.
+                    began = Instant::now();
+                    Reply::HandedOver
                 }
                 Query::Snapshot => {
                     // Nobody's counts lag behind the others'.
@@ -231,9 +231,7 @@ impl Control {
             };
             // Who asked may be gone.
             let _ = answers.send(TimedReply { told: answer, took: began.elapsed() });
-            // Who tells has not long to wait itself.
-            if verdict.is_some_and(|verdict| verdict.recv().is_ok()) {
-                (self.handed_over, *stays) = (true, true);
+            if self.handed_over {
                 break;
             }
         }
@@ -242,10 +240,7 @@ impl Control {
 }
 
 /// The state by which another process goes on from here.
-fn state(
-    forwarder: &mut Forwarder,
-    beside: Option<&dyn Beside>,
-) -> Result<(ForwarderState, AdaptersState), String> {
+fn state(forwarder: &mut Forwarder, beside: Option<&dyn Beside>) -> Result<WholeState, String> {
     let state = forwarder.state().map_err(|error| error.to_string())?;
     let state = state.ok_or("queues of masks are not handed over by this version")?;
     Ok((state, beside.map(Beside::state).unwrap_or_default()))

@@ -1,22 +1,23 @@
 //! What the socket's thread and the forwarder's say to each other.
 
-use crate::running::Prepared;
+use crate::running::{Prepared, WholeState};
 use falaj_engine::masks::MaskStats as Made;
 use falaj_engine::network::PipePlaces;
 use falaj_engine::transaction::Transaction;
 use falaj_engine::{ChangeError, PipeId};
-use falaj_live::adapters::{AdapterCounts, AdaptersState};
-use falaj_live::event_loop::{
-    AppliedChange, ForwarderState, GuaranteeTerms, LinkOccupancy, Snapshot, Sojourns,
-};
+use falaj_live::adapters::AdapterCounts;
+use falaj_live::event_loop::{AppliedChange, GuaranteeTerms, LinkOccupancy, Snapshot, Sojourns};
 use falaj_scenario::Scenario;
 use falaj_sched::queues::queue::FlowId;
 use falaj_traffic::capture::Wanted;
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 use std::time::Duration;
+
+/// Takes the state of a link to another process, or why there is none, and says whether that one
+/// goes on.
+pub(crate) type Continuation = Box<dyn FnOnce(Result<WholeState, String>) -> bool + Send>;
 
 /// What the forwarder is asked for.
 pub(crate) enum Query {
@@ -40,8 +41,8 @@ pub(crate) enum Query {
     Change(Box<Changing>),
     /// Copies of what ports need to go on in another process; the scenario names them.
     Ports(Arc<Scenario>),
-    /// The link is to stop, and to end where this is told that another process goes on.
-    HandOver(Receiver<()>),
+    /// The link is to stop, and to end if this says that another process goes on.
+    HandOver(Continuation),
 }
 
 /// What it says.
@@ -55,7 +56,7 @@ pub(crate) enum Reply {
     Paused(Result<(), String>),
     /// Copies of the ports' descriptors, and the zero of the forwarder's clock.
     Ports(Result<Vec<(String, Vec<OwnedFd>)>, String>, u64),
-    State(Box<Result<(ForwarderState, AdaptersState), String>>),
+    HandedOver,
     /// What became of the change, and what it has left.
     Changed(Result<AppliedChange, ChangeError>, Vec<Box<dyn Any + Send>>),
 }

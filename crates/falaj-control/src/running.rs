@@ -1,6 +1,7 @@
 //! What is running, as the control socket tells of it, and what changes beside the engine.
 
 use falaj_live::adapters::{AdapterCounts, AdaptersState};
+use falaj_live::event_loop::ForwarderState;
 use falaj_plan::standing::Standing;
 use falaj_scenario::Scenario;
 use std::any::Any;
@@ -45,6 +46,9 @@ pub trait Preparer: Send {
     /// Why it cannot, in words.
     fn start_successor(&mut self) -> Result<(), String>;
 }
+
+/// What of a running link another process goes on with: its own state, and that of its adapters.
+pub type WholeState = (ForwarderState, AdaptersState);
 
 /// What a preparer has opened, for the link's thread.
 pub type Prepared = Box<dyn Any + Send>;

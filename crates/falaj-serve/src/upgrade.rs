@@ -20,12 +20,13 @@
 //! reads meanwhile waits in the kernel, at the ports.
 
 use crate::manager;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use falaj_control::client::services;
 use falaj_control::handler::{Handler, Offer, lock};
+use falaj_control::running::WholeState;
 use falaj_control::sockets;
-use falaj_live::adapters::{Adapters, AdaptersState};
-use falaj_live::event_loop::{Forwarder, ForwarderState};
+use falaj_live::adapters::Adapters;
+use falaj_live::event_loop::Forwarder;
 use falaj_live::passing::{receive, receive_descriptors, send, send_descriptors};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
@@ -85,8 +86,6 @@ enum Word {
     Taken,
     Go,
 }
-
-type State = (ForwarderState, AdaptersState);
 
 /// Where a service listens for those who would go on with it.
 pub(super) fn beside(control: &Path) -> PathBuf {
@@ -185,7 +184,7 @@ impl Predecessor {
         adapters: &Adapters,
     ) -> Result<BTreeSet<String>> {
         say(&self.stream, &Word::Ready)?;
-        let (link, fleet): State = match hear(&self.stream)? {
+        let (link, fleet): WholeState = match hear(&self.stream)? {
             Ok(state) => state,
             Err(why) => {
                 let why: String = why;
@@ -339,20 +338,33 @@ fn hand_over(service: &RunningService, stream: &UnixStream) -> Result<u32> {
     let ready: Word = hear(stream).context("it has ended")?;
     ensure!(ready == Word::Ready, "it says another word than one that it is ready");
     stream.set_read_timeout(Some(TAKING))?;
-    let (tell, verdict) = channel();
-    let state = handler.hand_over(verdict).map_err(|refusal| refusal.what);
-    let refused = state.as_ref().err().cloned();
-    say(stream, &state)?;
-    if let Some(why) = refused {
-        bail!(why);
+    let (tell, told) = channel();
+    let (stream, successor) = (stream.try_clone()?, asking.pid);
+    let go_on = move |state| {
+        let given = give(&stream, &state);
+        let gone = given.is_ok();
+        if gone {
+            // The service manager hears of it from the process that it knows.
+            manager::followed_by(successor);
+        }
+        let _ = tell.send(given);
+        gone
+    };
+    handler.hand_over(go_on).map_err(|refusal| anyhow!(refusal.what))?;
+    told.recv().context("the link is gone")??;
+    Ok(successor)
+}
+
+/// Gives the state of the link, which stands still, to the process at the other end. Where all went
+/// well that process has it, and goes on.
+fn give(stream: &UnixStream, state: &Result<WholeState, String>) -> Result<()> {
+    say(stream, state)?;
+    if let Err(why) = state {
+        bail!(why.clone());
     }
     let taken: Word = hear(stream).context("it has not taken the packets")?;
     ensure!(taken == Word::Taken, "it says another word than one that it goes on");
-    say(stream, &Word::Go).context("it has ended")?;
-    // The service manager hears of it from the process that it knows.
-    manager::followed_by(asking.pid);
-    let _ = tell.send(());
-    Ok(asking.pid)
+    say(stream, &Word::Go).context("it has ended")
 }
 
 /// Listens for those who would go on with the service at this control socket.

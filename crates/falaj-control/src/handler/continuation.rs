@@ -3,10 +3,8 @@
 use super::state::Handler;
 use crate::messages::{Query, Reply};
 use crate::protocol::Refusal;
-use falaj_live::adapters::AdaptersState;
-use falaj_live::event_loop::ForwarderState;
+use crate::running::WholeState;
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::Receiver;
 
 /// The text, ports and clock by which another process prepares itself.
 pub struct Offer {
@@ -51,19 +49,19 @@ impl Handler {
         self.preparer.as_mut().ok_or_else(none)?.start_successor().map_err(Refusal::new)
     }
 
-    /// Stops the link, for which another process is ready, and returns its state. `verdict` says
-    /// whether that process goes on: if it says so the link ends, and if not, or not soon, it goes
-    /// on here.
+    /// Stops the link, for which another process is ready. `go_on` takes its state there, on the
+    /// link's thread, which comes before others: if it says that the other process goes on the link
+    /// ends, and if not, it goes on here.
     ///
     /// # Errors
-    /// It cannot; the link has gone on.
+    /// The link is gone.
     pub fn hand_over(
         &mut self,
-        verdict: Receiver<()>,
-    ) -> Result<(ForwarderState, AdaptersState), Refusal> {
-        match self.forwarder.ask(Query::HandOver(verdict))? {
-            Reply::State(state) => (*state).map_err(Refusal::new),
-            _ => Err(Refusal::new("another answer than a state")),
+        go_on: impl FnOnce(Result<WholeState, String>) -> bool + Send + 'static,
+    ) -> Result<(), Refusal> {
+        match self.forwarder.ask(Query::HandOver(Box::new(go_on)))? {
+            Reply::HandedOver => Ok(()),
+            _ => Err(Refusal::new("another answer than about a hand-over")),
         }
     }
 }

@@ -50,6 +50,7 @@ struct KeptPacket {
     arrival: u64,
     /// As the link accounts it.
     bytes: u32,
+    #[serde(with = "serde_bytes")]
     unit: Vec<u8>,
 }
 
