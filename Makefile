@@ -2,7 +2,7 @@
 # for `page`, Node.js beside it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak storm grid sbom advisories miri tsan python api page bench kernel kernel-oracle guests fuzz lint docs program firewall cargo
+.PHONY: help demo test soak day storm grid sbom advisories miri tsan python api page bench kernel kernel-oracle guests fuzz lint docs program firewall cargo
 # Where rustup puts it, should the shell not know yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -64,6 +64,9 @@ firewall:
 soak: cargo ## run an hour of mixed traffic with changes at random, and a minute of ten times the rate; memory, rates and clocks must stay what they are
 	for case in ten_times_the_links_rate everything_at_random; do \
 	FALAJ_SOAK=$(or $(FALAJ_SOAK),3600) cargo test --release -p falaj --test live -- $$case || exit 1; done
+
+day: cargo $(guest_kernel) ## run a day of mixed traffic with changes at random, in virtual time
+	FALAJ_SOAK=$(or $(FALAJ_SOAK),86400) FALAJ_REST=60 cargo test --release -p falaj --test live -- --in-guest everything_at_random
 
 # The same tests as of `make test`, where it takes seconds.
 storm: cargo ## send ten million mutated frames through each live backend; good ones beside them must all arrive (FRAMES=N)

@@ -9,8 +9,8 @@
 //! those that come and go; `addresses` keeps their learned Ethernet addresses over restarts;
 //! `rights` gives up what the process need no longer do; `supervise` is a process beside it that
 //! has the kernel join the interfaces when the service was killed; `upgrade` has a new process go
-//! on with all of it. `log` is what it writes while it runs, for people or a journal; `manager`
-//! what a service manager is told.
+//! on with all of it; `sign_of_life` tells how long none was there. `log` is what it writes while
+//! it runs, for people or a journal; `manager` what a service manager is told.
 //!
 //! **The guarantee watch.** Each second `watch` compares what was guaranteed with what is;
 //! `breaches` are told and remembered, `model` is all of that as JSON, and `published` the last of
@@ -45,6 +45,7 @@ mod published;
 mod rights;
 mod secret;
 pub mod service;
+mod sign_of_life;
 mod supervise;
 mod tls;
 pub mod top;

@@ -4,7 +4,10 @@ use crate::addresses::AddressKeeper;
 use crate::api::App;
 use crate::tls::Identity;
 use crate::upgrade::{HandingOver, Predecessor, Sockets, beside};
-use crate::{api, log, manager, model, page, ports, published, rights, supervise, upgrade, watch};
+use crate::{
+    api, log, manager, model, page, ports, published, rights, sign_of_life, supervise, upgrade,
+    watch,
+};
 use anyhow::{Context, Result, bail};
 use falaj_control::confinement::Confinement;
 use falaj_control::endpoint::{Control, ControlArgs};
@@ -197,6 +200,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     };
     let inherited = before.as_mut().map(|before| std::mem::take(&mut before.ports));
     let mut opened = ports::open(&scenario, args.keep, inherited.unwrap_or_default(), give_up)?;
+    let killed = if before.is_none() { sign_of_life::last(&place) } else { None };
     let (listeners, sockets) = listen(args, sockets, (&place, &http), identity)?;
     let tcp = listeners.tcp();
 
@@ -242,7 +246,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     control.begin()?;
     let told = model::Service::new(&args.file, opened.processes());
     let published = published::Published::new();
-    let watching = watch::Watching::begin(Arc::clone(&handler), Arc::clone(&published))?;
+    let watching =
+        watch::Watching::begin(Arc::clone(&handler), Arc::clone(&published), place.clone())?;
     let app = App::new(Arc::clone(&handler), published, told, token.clone());
     let serving = api::Serving::begin(listeners, Arc::clone(&app))?;
     let reload = reloader(Arc::clone(&handler), args.file.clone(), app, secrets)?;
@@ -251,6 +256,9 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     forwarder.log_occupancy();
     opened.tell();
     note!("serving {}; API at {}; Ctrl-C ends it", args.file.display(), http.display());
+    if let Some(seen) = killed {
+        sign_of_life::tell(seen, std::env::var_os(upgrade::SUPERVISED).is_some());
+    }
     if let Some(address) = tcp {
         page::tell(address, encrypted, token.as_deref());
     }

@@ -5,6 +5,7 @@ use super::breaches::tell;
 use super::manager::Watchdog;
 use super::model::{Adapter, Breach, Breaches, Flow, Quantiles, Sample, Total, Ways, Window};
 use super::published::{Published, promise};
+use super::sign_of_life;
 use anyhow::Result;
 use falaj_control::handler::look::{Look, look};
 use falaj_control::handler::{Current, Handler};
@@ -16,6 +17,7 @@ use falaj_sched::units::rate::BIT_NANOS;
 use falaj_sched::units::time::Span;
 use falaj_traffic::meter::Meter;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -36,6 +38,7 @@ impl Watching {
     pub(super) fn begin(
         handler: Arc<Mutex<Handler>>,
         published: Arc<Published>,
+        control: PathBuf,
     ) -> Result<Watching> {
         let (stop, stopped) = channel();
         let work = move || {
@@ -47,6 +50,7 @@ impl Watching {
             loop {
                 let Ok(look) = look(&handler, not_needed) else { return };
                 watchdog.is_alive();
+                sign_of_life::give(&control);
                 let changes = look.current.changes;
                 let (sample, new) = watch.sample(look);
                 tell(&new);

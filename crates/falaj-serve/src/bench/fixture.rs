@@ -78,7 +78,7 @@ impl Fixture {
         control.change_with(beside, preparer);
         let handler = control.handler().context("the control socket is open")?;
         let published = Published::new();
-        let watching = watch::Watching::begin(Arc::clone(&handler), Arc::clone(&published))?;
+        let watching = watch::Watching::begin(Arc::clone(&handler), Arc::clone(&published), place)?;
         let told = model::Service::new(Path::new("bench"), BTreeMap::new());
         let listeners = api::listen(&http, None, None)?;
         let serving =

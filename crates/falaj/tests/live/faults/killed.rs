@@ -1,11 +1,19 @@
 //! kill -9.
 
-use super::scene::{Footprint, Link, Sender, Told, asking, descendants, until};
-use crate::common::{falaj, signal};
+use super::scene::{
+    Footprint, Link, Random, Sender, Told, asking, descendants, network, number_of, until,
+};
+use crate::common::{self, Ran, directory, falaj, file, signal};
+use crate::host::Host;
+use crate::netlink;
 use crate::service::THREE;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
 use serde_json::json;
-use std::path::Path;
-use std::process::Command;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -24,6 +32,7 @@ pub(crate) fn program() {
             .all(|process| !Path::new(&format!("/proc/{process}")).exists() || is_zombie(*process))
     });
     let again = Told::start("killed", THREE, &[]);
+    again.says("killed, or its host was: nothing passed for ");
     let sender = Sender::calm(&again, "calm");
     again.passes("calm");
     drop(sender);
@@ -194,4 +203,100 @@ pub(crate) fn peer_of_a_ring() {
         "{ran:?}"
     );
     assert!(!control.exists(), "its socket goes with it");
+}
+
+/// How often [`at_any_instant`] kills (`FALAJ_KILLS`).
+pub(crate) fn times() -> u64 {
+    number_of("FALAJ_KILLS").unwrap_or(12)
+}
+
+/// Any process of a link or a service, at any instant from its first on: nothing is left of them
+/// once those that went on have been told to end, and the next one starts as if nothing had been.
+pub(crate) fn at_any_instant() {
+    let control = std::env::temp_dir().join("killed-any.sock");
+    let control = control.to_str().expect("UTF-8");
+    let hosts = ["a", "b"].map(|name| {
+        let host = Host::start();
+        netlink::veth(&format!("{name}0"), &format!("{name}1"), host.pid());
+        netlink::set_up(&format!("{name}0"), true);
+        host
+    });
+    let scenario = directory().join(file("killed-any.toml", THREE));
+    let served = scenario.to_str().expect("UTF-8");
+    let peer = ["--control", control, "--delay", "1ms", "--peer", "exec sleep 60"];
+    let kinds: [(&[&str], &[&str]); 5] = [
+        (&["run"], &["--", "sleep", "60"]),
+        (&["run", "--aggregate", "62,200us"], &["--", "sleep", "60"]),
+        (&["bridge", "a0", "b0", "--control", control, "--delay", "1ms"], &[]),
+        (&["serve", served, "--control", control], &[]),
+        (&["run", "--virtual-time", "--delay", "1ms"], &["--", "sleep", "60"]),
+    ];
+    let with_guest = falaj_guest::kernel::find(None).is_ok() && !falaj_guest::is_inside();
+    let kinds = &kinds[..kinds.len() - usize::from(!with_guest)];
+    let before = network();
+    let mut random = Random::new(number_of("FALAJ_SEED").unwrap_or(1));
+    for round in 0..times() {
+        let (begin, end) = kinds[(round % kinds.len() as u64) as usize];
+        let is_peered = begin[0] == "run" && !begin.contains(&"--virtual-time");
+        let words = [begin, if is_peered { &peer } else { &[] }, end].concat();
+        let mut child = common::program(&words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        std::thread::sleep(Duration::from_micros(random.below(400_000)));
+        let mut all = descendants(child.id());
+        all.push(child.id());
+        let victim = all[random.below(all.len() as u64) as usize];
+        // It may have ended by itself since it was seen.
+        let _ = kill(Pid::from_raw(victim as i32), Signal::SIGKILL);
+        // What goes on without it does so until it is told to end.
+        std::thread::sleep(Duration::from_micros(random.below(100_000)));
+        let what = format!("round {round}: {words:?}, killed {victim} of {all:?}");
+        ends(&mut child, &what);
+        until(&format!("nothing is left; {what}"), || {
+            // Those whose parent was killed are ours.
+            while waitpid(None, Some(WaitPidFlag::WNOHANG)).is_ok_and(|was| was.pid().is_some()) {}
+            let left = descendants(std::process::id());
+            left.iter().all(|left| hosts.iter().any(|host| host.pid() == *left))
+                && network() == before
+        });
+        match words.iter().position(|word| *word == "--") {
+            Some(at) => {
+                let ran = falaj(&[&words[..at], &["--", "true"]].concat());
+                assert_eq!(ran.status, Some(0), "after {what}: {ran:?}");
+            }
+            None => {
+                let mut next = common::program(&words).spawn().expect("it starts");
+                until(&format!("it answers, after {what}"), || {
+                    let ended = next.try_wait().expect("it is ours");
+                    assert_eq!(ended, None, "after {what}");
+                    UnixStream::connect(control).is_ok()
+                });
+                ends(&mut next, "the next one");
+                let ran: Ran = next.wait_with_output().expect("it has ended").into();
+                assert_eq!(ran.status, Some(0), "after {what}: {ran:?}");
+            }
+        }
+        let left = files(&std::env::temp_dir());
+        assert!(left.is_empty(), "{left:?} left after {what}");
+    }
+}
+
+/// Ends it, if it goes on.
+fn ends(child: &mut Child, what: &str) {
+    if child.try_wait().expect("it is ours").is_none() {
+        signal("TERM", child.id());
+    }
+    until(&format!("it ends; {what}"), || child.try_wait().expect("it is ours").is_some());
+}
+
+/// All files below a directory.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).expect("it is ours");
+    entries
+        .map(|entry| entry.expect("it can be read").path())
+        .flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] })
+        .collect()
 }

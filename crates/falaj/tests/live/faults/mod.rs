@@ -72,6 +72,7 @@ const CASES: &[(&str, fn())] = &[
     ("a_log_that_nobody_reads_stops_nothing", unread_log::stops_nothing),
     ("an_upgrade_loses_nothing", upgrade::loses_nothing),
     ("an_upgrade_that_cannot_be_changes_nothing", upgrade::refused),
+    ("any_process_is_killed_at_any_instant", killed::at_any_instant),
     ("everything_at_random", soak::everything),
 ];
 
@@ -96,7 +97,7 @@ fn run(name: &str) -> Result<Completion, libtest_mimic::Failed> {
     // Names of sockets are short.
     let place = std::env::temp_dir().join(format!("falaj-faults-{}", std::process::id()));
     std::fs::create_dir_all(&place).expect("a directory can be made");
-    let most = (60 + soak::long().as_secs()).to_string();
+    let most = (60 + soak::long().as_secs() + 4 * killed::times()).to_string();
     let mut command = Command::new("timeout");
     command.args(["-s", "KILL", &most, "unshare", "-Urnm"]).arg(me).args(["--case", name]);
     command.env("TMPDIR", &place).env("XDG_RUNTIME_DIR", &place).stdin(Stdio::null());

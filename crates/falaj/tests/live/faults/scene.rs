@@ -42,7 +42,7 @@ pub(crate) fn around(case: fn()) {
 
 /// What there is in this network namespace: interfaces, who asks for them to be promiscuous, packet
 /// sockets, names of sockets, rules.
-fn network() -> Vec<String> {
+pub(crate) fn network() -> Vec<String> {
     let read =
         |name: &str| fs::read_to_string(format!("/proc/self/net/{name}")).unwrap_or_default();
     let interfaces = read("dev")
@@ -156,6 +156,27 @@ impl Footprint {
             );
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+}
+
+/// The number that a variable of the environment has.
+pub(crate) fn number_of(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Numbers that are the same in each run, until the machine makes them matter otherwise.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
     }
 }
 
