@@ -20,6 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
+use tower_layer::Layer;
 
 /// Until both sides have agreed on keys it may take so long, and as long a stranger's connection
 /// lasts from then on.
@@ -84,7 +85,8 @@ async fn talk(
     router: Router,
     known: Acquaintance,
 ) {
-    let router = TowerToHyperService::new(router.layer(Extension(known.clone())));
+    // Around the router: a layer of its own would copy every route, for each connection.
+    let router = TowerToHyperService::new(Extension(known.clone()).layer(router));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(SILENCE);
     let mut stream = TimeoutStream::new(stream);

@@ -255,3 +255,20 @@ fn the_unit_for_systemd_starts_what_there_is() {
         );
     }
 }
+
+#[test]
+fn what_shows_that_attacks_fail_is_there() {
+    let page = read("docs/security.md");
+    let named: BTreeSet<&str> = page
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|word| word.starts_with("falaj") && word.contains("/") || word.ends_with("/tests"))
+        .filter(|word| !word.contains(' '))
+        .collect();
+    assert!(named.len() > 20, "{named:?}");
+    let is_there =
+        |word: &&&str| ["crates", ""].iter().any(|below| root().join(below).join(word).exists());
+    let lost: Vec<&&str> = named.iter().filter(|word| !is_there(word)).collect();
+    assert!(lost.is_empty(), "docs/security.md names what is not there: {lost:?}");
+}

@@ -2,15 +2,17 @@
 //!
 //! | module | who attacks |
 //! |---|---|
+//! | [`api`] | whoever reaches the API and has no token |
 //! | [`confinement`] | code within the service's process |
 
+mod api;
 mod confinement;
 
 use libtest_mimic::{Completion, Trial};
 
 type Attack = (&'static str, fn());
 
-const ATTACKS: &[&[Attack]] = &[confinement::ATTACKS];
+const ATTACKS: &[&[Attack]] = &[api::ATTACKS, confinement::ATTACKS];
 
 /// All of them.
 pub(crate) fn trials(possible: bool) -> Vec<Trial> {
