@@ -1,6 +1,7 @@
 // One adapter in one direction: lines over time, its delays, what was dropped, what broke, and what may be changed.
 
 import type { Api } from "./api";
+import { entries, stay } from "./breaches";
 import { Chart, PROMISE, Tail, fill } from "./charts";
 import { h, say } from "./dom";
 import { count, rate, time, words } from "./format";
@@ -12,10 +13,10 @@ import { verdict } from "./verdict";
 const SHOWN = 12;
 /** Why packets are dropped, with the colour of each: at the bottom of the picture is the last. */
 const REASONS = ["change", "discipline", "policy", "too_large", "no_memory", "queue_full"];
-const CAUSES: Record<string, string> = {
-  "own-burst": "it had sent more than its envelope",
-  host: "this host handed it over late",
-  promise: "the promise was not kept",
+const CAUSES: Record<string, { because: string; todo: string }> = {
+  "own-burst": { because: "it had sent more than its envelope", todo: "let it send less, or agree on a larger envelope" },
+  host: { because: "this host handed it over late", todo: "give the link a processor of its own; falaj doctor says what disturbs it" },
+  promise: { because: "the promise was not kept", todo: "a defect of falaj: report it with this scenario" },
 };
 
 export class Details {
@@ -102,15 +103,19 @@ export class Details {
 
   /** The newest of those of this flow first. */
   showBreaches(all: Breach[], name: string, began: number): void {
-    const own = all.filter((breach) => breach.flow === name).slice(-SHOWN).reverse();
+    const own = entries(all.filter((breach) => breach.flow === name)).slice(-SHOWN).reverse();
     this.noBreach.hidden = own.length > 0;
     const clock = (nanos: number) => new Date((began + nanos / 1e9) * 1000).toLocaleTimeString("en-GB");
-    const rows = own.map((breach) =>
-      breach.kind === "rate"
-        ? [clock(breach.begin_ns), `${rate(breach.sent)} while packets waited`, rate(breach.promised), `${CAUSES.promise}, for ${time(breach.end_ns - breach.begin_ns)}`]
-        : [clock(breach.arrival_ns), `stayed ${time((breach.handed_over_ns ?? breach.end_ns) - breach.arrival_ns)}`, time(breach.bound_ns), CAUSES[breach.cause] ?? breach.cause],
-    );
+    const rows = own.map(({ breach, packets }) => {
+      const why = CAUSES[breach.kind === "rate" ? "promise" : breach.cause];
+      const because = [why?.because ?? "", why?.todo ?? ""];
+      if (breach.kind === "rate") {
+        return [clock(breach.begin_ns), `${rate(breach.sent)} while packets waited, for ${time(breach.end_ns - breach.begin_ns)}`, rate(breach.promised), ...because];
+      }
+      const stayed = packets > 1 ? `${packets} packets stayed up to ${time(stay(breach))}` : `stayed ${time(stay(breach))}`;
+      return [clock(breach.arrival_ns), stayed, time(breach.bound_ns), ...because];
+    });
     if (own.length === 0) this.breaches.replaceChildren();
-    else fill(this.breaches, ["At", "what it was", "promised", "because"], rows);
+    else fill(this.breaches, ["At", "what it was", "promised", "because", "what to do"], rows);
   }
 }

@@ -551,13 +551,16 @@ impl PipeCore {
                     pipe: self.id,
                     flow,
                     handle,
+                    copy: false,
                     arrival,
                     old_end: was.end,
                     old_due: was.due,
                     end: sends.end,
                     due: sends.due,
                 };
-                out.extend((0..sends.deliveries).map(|_| Output::Retimed(retimed)));
+                let delivery =
+                    |n| Output::Retimed(Retimed { copy: n + 1 < sends.deliveries, ..retimed });
+                out.extend((0..sends.deliveries).map(delivery));
             }
             self.changed = Some(sends);
             self.link = LinkState::Sending { queue, end: sends.free };

@@ -213,10 +213,10 @@ impl Told {
         // Several processes may say something there, one after the other.
         let to = File::options().append(true).open(&said).expect("it was made");
         let service = Service::start_with(&format!("{name}.toml"), text, more, |command| {
-            by(command);
             // A watch that is to tell a service manager each 100 ms that all is well looks as
             // often.
             command.stderr(to).env("WATCHDOG_USEC", "200000");
+            by(command);
         });
         Told { service, said }
     }
