@@ -37,12 +37,9 @@ pub enum Output {
     /// follows; its other outputs do.
     Early(Early),
     /// A unit that was on the wire at a change of the rate leaves at another instant than its
-    /// [`Output::Emit`] or [`Output::Copy`] said. There is one for each of these, in their order.
+    /// [`Output::Emit`] or [`Output::Copy`] said. There is one for each of these.
     Retimed(Retimed),
 }
-
-// Each packet pays for more.
-const _: () = assert!(size_of::<Output>() == 56);
 
 impl Output {
     /// The flow of the unit, where it is named.
@@ -82,8 +79,6 @@ pub struct Retimed {
     pub flow: FlowId,
     /// The handle that it had when it was told.
     pub handle: u32,
-    /// It is a copy ([`Output::Copy`]).
-    pub copy: bool,
     /// Last bit in.
     pub arrival: Time,
     /// The end that was told before.

@@ -551,16 +551,13 @@ impl PipeCore {
                     pipe: self.id,
                     flow,
                     handle,
-                    copy: false,
                     arrival,
                     old_end: was.end,
                     old_due: was.due,
                     end: sends.end,
                     due: sends.due,
                 };
-                let delivery =
-                    |n| Output::Retimed(Retimed { copy: n + 1 < sends.deliveries, ..retimed });
-                out.extend((0..sends.deliveries).map(delivery));
+                out.extend((0..sends.deliveries).map(|_| Output::Retimed(retimed)));
             }
             self.changed = Some(sends);
             self.link = LinkState::Sending { queue, end: sends.free };

@@ -416,7 +416,7 @@ mod tests {
         let (pipe, flow, arrival) = (PipeId(0), FlowId(0), Time::ZERO);
         let [old, new] = [old, new].map(at);
         let (old_end, old_due, end, due) = (old, old, new, new);
-        Retimed { pipe, flow, handle: 0, copy: false, arrival, old_end, old_due, end, due }
+        Retimed { pipe, flow, handle: 0, arrival, old_end, old_due, end, due }
     }
 
     /// However often it was to be looked at, and at one instant more than once.
